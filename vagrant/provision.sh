@@ -1,0 +1,131 @@
+#!/usr/bin/env bash
+# Make this machine ready for lightrail: Debian packages, and a .venv in the checkout.
+#
+#     sudo bash vagrant/provision.sh
+#
+# The one install script, for bare metal, CI, a virtual machine and a chroot; Debian 12 and Ubuntu 24.04.
+# Run it as often as you like: when nothing is missing it says nothing. Indexes, proxies and certificates are
+# pip's and apt's own business and are left as they are configured.
+set -euo pipefail
+
+PACKAGES=(
+    mininet             # mnexec and mn
+    openvswitch-switch
+    iproute2 ethtool iperf iputils-ping procps
+    python3-venv
+    python-is-python3   # `sudo python scenarios/x.py` finds a python
+    ca-certificates
+)
+POLICY=/usr/sbin/policy-rc.d
+SAVED_POLICY=$POLICY.before-lightrail
+PYTHON=/usr/bin/python3 # the system's, whatever is first on PATH
+
+checkout=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
+venv=$checkout/.venv
+
+fail() {
+    echo "provision.sh: $*" >&2
+    exit 2
+}
+
+main() {
+    [[ $EUID -eq 0 ]] || fail "must run as root; try: sudo bash vagrant/provision.sh"
+    [[ -x /usr/bin/apt-get && -x /usr/bin/dpkg-query ]] ||
+        fail "needs a Debian-like system with apt-get; Debian 12 and Ubuntu 24.04 are tested."
+    exec 9<"${BASH_SOURCE[0]}"
+    flock 9 # a second run waits for the first
+    install_debian_packages
+    install_venv
+}
+
+install_debian_packages() {
+    local missing
+    mapfile -t missing < <(missing_packages)
+    [[ ${#missing[@]} -gt 0 ]] || return 0
+    echo "Installing Debian packages: ${missing[*]}"
+    local enabled_before
+    enabled_before=$(enabled_services)
+    trap restore_policy EXIT
+    forbid_service_starts
+    apt update || fail "apt-get update failed; see its message above."
+    apt install "${missing[@]}" ||
+        fail "apt-get could not install ${missing[*]}; see its message above (on Ubuntu, is 'universe' enabled?)."
+    restore_policy
+    trap - EXIT
+    disable_services_not_in "$enabled_before"
+}
+
+missing_packages() {
+    local package
+    for package in "${PACKAGES[@]}"; do
+        [[ $(dpkg-query -W -f '${db:Status-Abbrev}' "$package" 2>/dev/null) == ?i* ]] || echo "$package"
+    done
+}
+
+apt() { # quiet unless it fails
+    local action=$1 output
+    shift
+    output=$(DEBIAN_FRONTEND=noninteractive apt-get -q -y -o DPkg::Lock::Timeout=300 \
+        -o APT::Install-Recommends=false "$action" "$@" 2>&1 </dev/null) || {
+        echo "$output" >&2
+        return 1
+    }
+}
+
+# A package's scripts ask policy-rc.d before they start a service; 101 means "not allowed". Anything that runs already
+# keeps running. A policy that the machine had is put back, also by the next run if this one is killed.
+forbid_service_starts() {
+    restore_policy
+    [[ ! -e $POLICY ]] || mv "$POLICY" "$SAVED_POLICY"
+    printf '#!/bin/sh\n# lightrail: until provision.sh ends\nexit 101\n' >"$POLICY"
+    chmod 755 "$POLICY"
+}
+
+restore_policy() {
+    if grep -qs '^# lightrail: until provision.sh ends' "$POLICY"; then rm -f "$POLICY"; fi
+    [[ ! -e $SAVED_POLICY ]] || mv "$SAVED_POLICY" "$POLICY"
+}
+
+# Lightrail starts an Open vSwitch of its own per run; the machine's one is started at boot only where it was before.
+enabled_services() {
+    find /etc/systemd/system /etc/rc[2-5].d -type l \( -name 'openvswitch*.service' -o -name 'ovs*.service' \
+        -o -name 'S[0-9][0-9]openvswitch*' \) -printf '%f\n' 2>/dev/null |
+        sed -E 's/^S[0-9]{2}//; s/\.service$//' | sort -u
+}
+
+disable_services_not_in() {
+    local service
+    while read -r service; do
+        if command -v systemctl >/dev/null; then systemctl --quiet disable "$service" >/dev/null 2>&1 || true; fi
+        if [[ -e /etc/init.d/$service ]]; then update-rc.d "$service" disable >/dev/null 2>&1 || true; fi
+    done < <(comm -13 <(echo "$1") <(enabled_services))
+}
+
+install_venv() {
+    local stamp=$venv/.provisioned wanted
+    wanted=$(venv_key)
+    [[ $(cat "$stamp" 2>/dev/null) != "$wanted" ]] || return 0
+    "$PYTHON" -c 'import sys; sys.exit(sys.version_info < (3, 11))' ||
+        fail "needs Python 3.11 or newer as $PYTHON, found $("$PYTHON" -V 2>&1)."
+    echo "Installing Python packages into $venv"
+    # --clear when another Python or another checkout made it; otherwise pip adds what pyproject.toml gained.
+    if [[ $(sed -n 1p "$stamp" 2>/dev/null) != "$(sed -n 1p <<<"$wanted")" ]]; then
+        "$PYTHON" -m venv --clear "$venv" || fail "could not make the virtual environment $venv."
+    fi
+    (cd "$checkout" && "$venv/bin/python" -m pip install -qq --editable '.[dev]' </dev/null) ||
+        fail "pip could not install the packages that pyproject.toml names; see its message above."
+    echo "$wanted" >"$stamp"
+    hand_back
+}
+
+venv_key() { # line 1: what the .venv is made of; line 2: what is installed in it
+    echo "$("$PYTHON" -VV) $checkout"
+    sha256sum <"$checkout/pyproject.toml"
+}
+
+hand_back() { # under sudo the checkout belongs to the one who called
+    [[ -n ${SUDO_UID:-} ]] || return 0
+    chown -R "$SUDO_UID:${SUDO_GID:-$SUDO_UID}" "$venv" "$checkout"/*.egg-info
+}
+
+main "$@"
