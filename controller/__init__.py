@@ -1,0 +1,1 @@
+"""Who forwards, and which circuits are lit."""

@@ -1,0 +1,1 @@
+"""Where it runs, and whether the result can be believed."""

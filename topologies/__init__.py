@@ -1,0 +1,1 @@
+"""What is wired: immutable fabrics and their builders, no sockets."""

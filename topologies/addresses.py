@@ -1,0 +1,59 @@
+"""Addresses, names and numbers that a fabric's parts have on the wire, all derived from the fabric.
+
+A NIC's subnet is its switch's: NIC address ``10.<switch>.<port>`` (the port in two bytes), so
+that a remote leaf is one prefix in a routing table. A packet switch is a router: a NIC sends
+everything to its switch's gateway, and the last switch writes the destination's MAC address.
+An OCS touches nothing, so NICs on an OCS know each other's MAC addresses instead.
+"""
+
+from ipaddress import IPv4Address, IPv4Network
+
+from topologies.errors import FabricError
+from topologies.fabric import Fabric, Nic, Port
+
+FABRIC_NETWORK = IPv4Network("10.0.0.0/8")
+GATEWAY_MAC = "02:00:00:00:00:01"
+"""The MAC address to which NICs on packet switches send: every packet switch's."""
+SUBNETS = 256
+
+
+def subnet(fabric: Fabric, switch: str) -> IPv4Network:
+    """Return the network of the NICs on a switch."""
+    index = fabric.switch_index[switch]
+    if index >= SUBNETS:
+        raise FabricError(
+            f"switch {switch} is number {index}, and addresses reach up to {SUBNETS - 1}",
+            "list the switches that have servers first",
+        )
+    return IPv4Network((int(FABRIC_NETWORK.network_address) + (index << 16), 16))
+
+
+def nic_ip(fabric: Fabric, nic: Nic) -> IPv4Address:
+    """Return the address of a NIC."""
+    port = fabric.peer(fabric.nic_port(nic))
+    return subnet(fabric, port.node).network_address + port.number + 1
+
+
+def gateway_ip(fabric: Fabric, nic: Nic) -> IPv4Address:
+    """Return the address of a NIC's gateway, the last of its subnet."""
+    return subnet(fabric, fabric.peer(fabric.nic_port(nic)).node).broadcast_address - 1
+
+
+def nic_mac(nic: Nic) -> str:
+    """Return the MAC address of a NIC: locally administered, server and NIC in it."""
+    return f"02:01:{nic.server >> 8:02x}:{nic.server & 255:02x}:00:{nic.nic:02x}"
+
+
+def interface(fabric: Fabric, port: Port) -> str:
+    """Return the name of a port's network interface: ``h3-nic0`` or ``leaf0-p3``."""
+    return f"{port.node}-{'nic' if port.node in fabric.server_index else 'p'}{port.number}"
+
+
+def openflow_port(port: Port) -> int:
+    """Return a switch port's OpenFlow number; these count from 1."""
+    return port.number + 1
+
+
+def datapath_id(fabric: Fabric, switch: str) -> int:
+    """Return a switch's OpenFlow datapath id; these count from 1."""
+    return fabric.switch_index[switch] + 1

@@ -1,0 +1,241 @@
+"""A fabric: servers, switches and the links between their ports, as one immutable value.
+
+Everything is at real scale (100 Gbit/s is ``100e9``); what the emulation makes of it is
+``testbed.dilation``'s business. Servers, GPUs, NICs, switches and ports count from 0.
+A GPU has one number over the whole fabric: server 0's GPUs first, then server 1's.
+"""
+
+import json
+import math
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from itertools import accumulate
+from typing import Literal, NamedTuple
+
+import networkx as nx
+
+from topologies.errors import FabricError
+
+FORMAT_VERSION = 1
+DEFAULT_BUFFER_BYTES = 2 << 20
+
+
+class Port(NamedTuple):
+    """One end of a link: the name of a server or switch, and a port (on a server: a NIC)."""
+
+    node: str
+    number: int
+
+    def __str__(self) -> str:
+        return f"{self.node}:{self.number}"
+
+
+class Nic(NamedTuple):
+    """A NIC by the index of its server and its own index there."""
+
+    server: int
+    nic: int
+
+    def __str__(self) -> str:
+        return f"{self.server}.{self.nic}"
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A machine with GPUs; RailS calls it a domain."""
+
+    name: str
+    """Unique in the fabric, at most 8 characters (an interface's name must fit the kernel)."""
+    nics: int
+    """How many NICs, each with one link."""
+    gpus: int
+    """How many GPUs, joined to each other by NVLink."""
+    nvlink_bps: float
+    """Rate from one GPU to another inside the server [bit/s]."""
+
+
+@dataclass(frozen=True, slots=True)
+class Switch:
+    """A packet switch (EPS), or an optical circuit switch (OCS)."""
+
+    name: str
+    """Unique in the fabric, at most 8 characters."""
+    ports: int
+    """How many ports, used or not."""
+    kind: Literal["packet", "ocs"] = "packet"
+    """``packet`` forwards by address, ``ocs`` by circuit."""
+    tier: int = 0
+    """Distance from the servers: 0 for a leaf or an OCS, 1 above it, and so on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A full-duplex cable between two ports."""
+
+    a: Port
+    b: Port
+    rate_bps: float
+    """Rate in each direction [bit/s]."""
+
+    def far_end(self, node: str) -> Port:
+        """Return the port at the other end, seen from ``node``."""
+        return self.b if self.a.node == node else self.a
+
+
+@dataclass(frozen=True)
+class Fabric:
+    """What is wired, at real rates.
+
+    Raises
+    ------
+    FabricError
+        If a name occurs twice, two links share a port, a port or node does not exist,
+        a rate is not positive, a NIC has no link, or there is no server.
+    """
+
+    name: str
+    """What the fabric is, in one word: ``rail``, ``fat_tree``."""
+    servers: tuple[Server, ...]
+    switches: tuple[Switch, ...]
+    links: tuple[Link, ...]
+    buffer_bytes: int = DEFAULT_BUFFER_BYTES
+    """Buffer of each switch port at *emulated* scale [bytes]: what a port may hold before it drops."""
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be wired."""
+        _check_nodes(self)
+        _check_links(self)
+
+    @cached_property
+    def gpu_offsets(self) -> tuple[int, ...]:
+        """The number of each server's first GPU, and at the end the number of GPUs."""
+        return tuple(accumulate((server.gpus for server in self.servers), initial=0))
+
+    @property
+    def gpus(self) -> int:
+        """How many GPUs the fabric has."""
+        return self.gpu_offsets[-1]
+
+    @cached_property
+    def gpu_servers(self) -> tuple[int, ...]:
+        """The index of each GPU's server."""
+        return tuple(index for index, server in enumerate(self.servers) for _ in range(server.gpus))
+
+    def pinned_nic(self, gpu: int) -> Nic:
+        """Return the NIC that sits beside a GPU: GPU i of a server uses NIC i modulo its NICs."""
+        server = self.gpu_servers[gpu]
+        return Nic(server, (gpu - self.gpu_offsets[server]) % self.servers[server].nics)
+
+    @cached_property
+    def nics(self) -> tuple[Nic, ...]:
+        """All NICs, server by server."""
+        return tuple(
+            Nic(index, nic) for index, server in enumerate(self.servers) for nic in range(server.nics)
+        )
+
+    def nic_port(self, nic: Nic) -> Port:
+        """Return the port that a NIC is."""
+        return Port(self.servers[nic.server].name, nic.nic)
+
+    @cached_property
+    def link_at(self) -> dict[Port, Link]:
+        """The link at each used port."""
+        return {port: link for link in self.links for port in (link.a, link.b)}
+
+    def peer(self, port: Port) -> Port:
+        """Return the port at the other end of a used port's link."""
+        return self.link_at[port].far_end(port.node)
+
+    def nic_rate_bps(self, nic: Nic) -> float:
+        """Return the rate of a NIC's link [bit/s]."""
+        return self.link_at[self.nic_port(nic)].rate_bps
+
+    @cached_property
+    def switch_index(self) -> dict[str, int]:
+        """The index of each switch by its name."""
+        return {switch.name: index for index, switch in enumerate(self.switches)}
+
+    @cached_property
+    def server_index(self) -> dict[str, int]:
+        """The index of each server by its name."""
+        return {server.name: index for index, server in enumerate(self.servers)}
+
+    def used_ports(self, node: str) -> Iterator[Port]:
+        """Yield a node's linked ports in order."""
+        return iter(sorted(port for port in self.link_at if port.node == node))
+
+    def graph(self) -> nx.MultiGraph:
+        """Return the networkx view: a node per server and switch, an edge per link."""
+        graph = nx.MultiGraph(name=self.name)
+        graph.add_nodes_from((server.name, {"kind": "server"}) for server in self.servers)
+        graph.add_nodes_from((s.name, {"kind": s.kind, "tier": s.tier}) for s in self.switches)
+        for link in self.links:
+            graph.add_edge(link.a.node, link.b.node, ports=(link.a, link.b), rate_bps=link.rate_bps)
+        return graph
+
+    def to_json(self) -> str:
+        """Return the fabric as JSON that `from_json` reads back."""
+        return json.dumps({"format": FORMAT_VERSION, **asdict(self)})
+
+    @classmethod
+    def from_json(cls, text: str) -> "Fabric":
+        """Return the fabric that `to_json` wrote; FabricError if the text is something else."""
+        try:
+            data = json.loads(text)
+            return cls(
+                name=data["name"],
+                servers=tuple(Server(**server) for server in data["servers"]),
+                switches=tuple(Switch(**switch) for switch in data["switches"]),
+                links=tuple(
+                    Link(Port(*link["a"]), Port(*link["b"]), link["rate_bps"]) for link in data["links"]
+                ),
+                buffer_bytes=data["buffer_bytes"],
+            )
+        except (ValueError, KeyError, TypeError) as error:
+            raise FabricError(f"the text is no fabric: {error}", "write it with Fabric.to_json") from error
+
+
+def _check_nodes(fabric: Fabric) -> None:
+    if not fabric.servers:
+        raise FabricError(f"fabric {fabric.name!r} has no server", "give it at least one")
+    names = Counter(node.name for node in (*fabric.servers, *fabric.switches))
+    for name, count in names.items():
+        if count > 1:
+            raise FabricError(f"{count} nodes are named {name!r}", "give each a name of its own")
+        if not 0 < len(name) <= 8:
+            raise FabricError(f"the name {name!r} does not have 1 to 8 characters", "shorten it")
+    for server in fabric.servers:
+        if server.nics < 1 or server.gpus < 1:
+            raise FabricError(
+                f"server {server.name} has {server.nics} NICs and {server.gpus} GPUs",
+                "give it at least one of each",
+            )
+        _check_rate(server.nvlink_bps, f"the NVLink of server {server.name}")
+    if fabric.buffer_bytes < 1:
+        raise FabricError(f"switch ports hold {fabric.buffer_bytes} bytes", "give them at least one packet")
+
+
+def _check_links(fabric: Fabric) -> None:
+    ports = {node.name: node.nics for node in fabric.servers} | {s.name: s.ports for s in fabric.switches}
+    seen: dict[Port, Link] = {}
+    for link in fabric.links:
+        _check_rate(link.rate_bps, f"the link {link.a} - {link.b}")
+        for port in (link.a, link.b):
+            if not 0 <= port.number < ports.get(port.node, 0):
+                raise FabricError(f"the link {link.a} - {link.b} ends at {port}, which does not exist")
+            if port in seen:
+                raise FabricError(
+                    f"two links share the port {port}: {seen[port].a} - {seen[port].b} and {link.a} - {link.b}",
+                    "give each link a port of its own",
+                )
+            seen[port] = link
+    for nic in fabric.nics:
+        if fabric.nic_port(nic) not in seen:
+            raise FabricError(f"NIC {fabric.nic_port(nic)} has no link", "connect it or leave it out")
+
+
+def _check_rate(rate_bps: float, what: str) -> None:
+    if not (math.isfinite(rate_bps) and rate_bps > 0):
+        raise FabricError(f"{what} has a rate of {rate_bps:g} bit/s", "give it a positive rate")

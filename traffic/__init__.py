@@ -1,0 +1,1 @@
+"""What is sent, over which path, and what it cost."""

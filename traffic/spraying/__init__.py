@@ -1,0 +1,1 @@
+"""Spraying policies: which queue pair carries which chunk; one scheme per file."""

@@ -1,0 +1,102 @@
+"""What a spraying policy is: proactive ones assign every chunk up front, reactive ones choose as they go.
+
+A policy sees only the messages that leave their server. Entropy stands for what the fabric
+hashes: queue pairs between the same NICs with different entropies may take different spines.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from topologies.fabric import Fabric, Nic
+from traffic.messages import Chunks, Messages
+
+ENTROPIES = 1 << 12
+"""Entropies are 0 .. ENTROPIES - 1; each is a TCP source port of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueuePair:
+    """One connection, pinned to a source NIC, a destination NIC and an entropy."""
+
+    source: Nic
+    destination: Nic
+    entropy: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.source}>{self.destination}#{self.entropy}"
+
+
+@dataclass(frozen=True, eq=False)
+class Assignment:
+    """Which queue pair carries each chunk, decided before anything is sent."""
+
+    queue_pairs: tuple[QueuePair, ...]
+    """The queue pairs in use, each once."""
+    chunk_qp: NDArray[np.int64]
+    """Index of each chunk's queue pair, shape (chunks,)."""
+    order: NDArray[np.int64]
+    """The chunks in the order in which they are posted; a queue pair carries its own in this order."""
+
+
+@dataclass(frozen=True, eq=False)
+class Permitted:
+    """The queue pairs that a reactive policy may choose from."""
+
+    queue_pairs: tuple[QueuePair, ...]
+    """All of them, each once."""
+    of_message: tuple[tuple[int, ...], ...]
+    """For each message, the indices of the queue pairs that may carry its chunks."""
+
+
+@dataclass(slots=True)
+class QpState:
+    """What a sender knows of one of its queue pairs."""
+
+    backlog_bytes: int
+    """Posted and not yet acknowledged [bytes]."""
+    rtt_s: float
+    """Smoothed round-trip time [s]; 0 before the first measurement."""
+    room: bool
+    """Whether the queue pair takes another chunk now."""
+
+
+@runtime_checkable
+class ProactivePolicy(Protocol):
+    """A scheme that assigns all chunks before the first is sent."""
+
+    name: str
+
+    def assign(
+        self, *, fabric: Fabric, messages: Messages, chunks: Chunks, rng: np.random.Generator
+    ) -> Assignment:
+        """Return the queue pair of every chunk."""
+        ...
+
+
+@runtime_checkable
+class ReactivePolicy(Protocol):
+    """A scheme that chooses the queue pair of the next chunk from what it has seen."""
+
+    name: str
+
+    def permit(self, *, fabric: Fabric, messages: Messages, rng: np.random.Generator) -> Permitted:
+        """Return the queue pairs to open, and which of them each message may use."""
+        ...
+
+    def choose(self, *, message: int, states: Sequence[QpState], now: float) -> int | None:
+        """Return the queue pair of a message's next chunk, or None to wait for room.
+
+        ``states`` is indexed like ``Permitted.queue_pairs``; ``now`` is in seconds since the start.
+        """
+        ...
+
+    def acknowledged(self, *, message: int, qp: int, rtt_s: float, now: float) -> None:
+        """Take note that a chunk of ``message`` on ``qp`` was acknowledged."""
+        ...
+
+
+Policy = ProactivePolicy | ReactivePolicy
