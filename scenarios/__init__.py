@@ -1,0 +1,1 @@
+"""One experiment per file, each short enough to be read as the experiment's description."""

@@ -1,0 +1,23 @@
+"""Run under the checkout's own Python, whatever `python` was called: the first import of every scenario.
+
+It must run under an old python3 too, since that may be the one that was called.
+"""
+
+import os
+import sys
+
+CHECKOUT = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
+VENV = os.path.join(CHECKOUT, ".venv")
+PYTHON = os.path.join(VENV, "bin", "python")
+
+# Not sys.executable: .venv/bin/python is a symbolic link to the system's python; the prefix tells them apart.
+if os.path.realpath(sys.prefix) != VENV:
+    came_back = sys.executable == PYTHON  # it ran, and was in no environment
+    if came_back or not os.access(PYTHON, os.X_OK):
+        sys.stderr.write(f"no usable .venv in {CHECKOUT}; run: sudo bash vagrant/provision.sh\n")
+        sys.exit(2)
+    os.environ.pop("PYTHONHOME", None)  # it would win over .venv
+    words = getattr(sys, "orig_argv", ["", *sys.argv])  # with python's own options, from 3.10 on
+    os.execv(PYTHON, [PYTHON, *words[1:]])
+
+sys.path.insert(0, CHECKOUT)
