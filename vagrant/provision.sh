@@ -20,7 +20,7 @@ POLICY=/usr/sbin/policy-rc.d
 SAVED_POLICY=$POLICY.before-lightrail
 PYTHON=/usr/bin/python3 # the system's, whatever is first on PATH
 
-checkout=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
+checkout=$(cd "$(dirname "$0")/.." && pwd -P)
 venv=$checkout/.venv
 
 fail() {
@@ -32,7 +32,7 @@ main() {
     [[ $EUID -eq 0 ]] || fail "must run as root; try: sudo bash vagrant/provision.sh"
     [[ -x /usr/bin/apt-get && -x /usr/bin/dpkg-query ]] ||
         fail "needs a Debian-like system with apt-get; Debian 12 and Ubuntu 24.04 are tested."
-    exec 9<"${BASH_SOURCE[0]}"
+    exec 9<"$0"
     flock 9 # a second run waits for the first
     install_debian_packages
     install_venv

@@ -1,0 +1,151 @@
+"""The house rules that a machine can check: linters, ceilings, and imports that go one way."""
+
+import ast
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import networkx as nx
+import pytest
+
+from tests.tools import CHECKOUT, path_of
+
+MAY_IMPORT = {
+    "topologies": {"topologies"},
+    "controller": {"controller", "topologies"},
+    "traffic": {"traffic", "topologies"},
+    "testbed": {"testbed", "controller", "traffic", "topologies"},
+    "scenarios": {"scenarios", "testbed", "controller", "traffic", "topologies"},
+    "tests": {"tests", "scenarios", "testbed", "controller", "traffic", "topologies"},
+}
+"""The rooms, and the rooms that each may import: the arrows of ARCHITECTURE.md."""
+
+FILE_CEILING, FUNCTION_CEILING = 300, 40  # lines; a function's docstring does not count
+
+FILES = sorted(path.relative_to(CHECKOUT) for room in MAY_IMPORT for path in (CHECKOUT / room).rglob("*.py"))
+SHELL = sorted(
+    path.relative_to(CHECKOUT) for path in [*CHECKOUT.glob("vagrant/*.sh"), CHECKOUT / ".ci" / "run"]
+)
+each_file = pytest.mark.parametrize("path", FILES, ids=str)
+
+
+def tree_of(path: Path) -> ast.Module:
+    """Parse one file of the checkout."""
+    return ast.parse((CHECKOUT / path).read_text())
+
+
+def imports_of(path: Path) -> Iterator[str]:
+    """Yield the full name of everything that a file imports, wherever in the file it does so."""
+    for node in ast.walk(tree_of(path)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}:{node.lineno}: a relative import; imports are flat"
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def module_of(path: Path) -> str:
+    """Return a file's import path, which is its path."""
+    return ".".join(path.with_suffix("").parts).removesuffix(".__init__")
+
+
+def lines_of(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    """Count a function's lines from its `def` to its end, without the docstring."""
+    lines = (function.end_lineno or 0) - function.lineno + 1
+    if ast.get_docstring(function) is None:
+        return lines
+    docstring = function.body[0]
+    return lines - ((docstring.end_lineno or 0) - docstring.lineno + 1)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        pytest.param(["ruff", "check"], id="ruff check"),
+        pytest.param(["ruff", "format", "--check"], id="ruff format"),
+        pytest.param(["mypy"], id="mypy", marks=pytest.mark.slow),
+        pytest.param(["codespell"], id="codespell"),
+        pytest.param(["shellcheck", *map(str, SHELL)], id="shellcheck"),
+    ],
+)
+def test_linter_is_content(command: list[str]) -> None:
+    linter = [path_of(command[0]), *command[1:]]
+    ran = subprocess.run(linter, cwd=CHECKOUT, capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+
+
+@each_file
+def test_imports_follow_the_arrows(path: Path) -> None:
+    room = path.parts[0]
+    rooms = {name.partition(".")[0] for name in imports_of(path)} & MAY_IMPORT.keys()
+    assert rooms <= MAY_IMPORT[room], f"{path} imports {sorted(rooms - MAY_IMPORT[room])}"
+
+
+@pytest.mark.parametrize("path", [path for path in FILES if path.parts[0] == "topologies"], ids=str)
+def test_topologies_need_little_to_be_described(path: Path) -> None:
+    allowed = {*sys.stdlib_module_names, "topologies", "numpy", "networkx"}
+    if path.name == "mn.py":
+        allowed.add("mininet")  # the file that Mininet's own command reads
+    assert {name.partition(".")[0] for name in imports_of(path)} <= allowed
+
+
+def test_no_circle_of_imports() -> None:
+    modules = {module_of(path): path for path in FILES}
+    graph: nx.DiGraph[str] = nx.DiGraph()
+    for importer, path in modules.items():
+        for name in imports_of(path):
+            imported = name if name in modules else name.rpartition(".")[0]
+            if imported in modules and imported != importer:
+                graph.add_edge(importer, imported)
+    assert list(nx.simple_cycles(graph)) == []
+
+
+def test_one_file_imports_the_openflow_library() -> None:
+    seams = [
+        str(path)
+        for path in FILES
+        if path.parts[0] != "tests"
+        and {name.partition(".")[0] for name in imports_of(path)} & {"os_ken", "ryu"}
+    ]
+    assert len(seams) <= 1, f"only one file may name the OpenFlow library: {seams}"
+
+
+@each_file
+def test_files_are_short(path: Path) -> None:
+    assert len((CHECKOUT / path).read_text().splitlines()) <= FILE_CEILING
+
+
+@each_file
+def test_functions_are_short(path: Path) -> None:
+    functions = [
+        node for node in ast.walk(tree_of(path)) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    ]
+    long = [f"{node.name}: {lines_of(node)} lines" for node in functions if lines_of(node) > FUNCTION_CEILING]
+    assert long == []
+
+
+@each_file
+def test_no_bare_except(path: Path) -> None:
+    bare = [
+        node.lineno
+        for node in ast.walk(tree_of(path))
+        if isinstance(node, ast.ExceptHandler) and node.type is None
+    ]
+    assert bare == [], f"{path}: bare except in lines {bare}"
+
+
+@pytest.mark.parametrize("folder", sorted({path.parent for path in FILES}), ids=str)
+def test_init_holds_a_docstring_and_no_logic(folder: Path) -> None:
+    init = folder / "__init__.py"
+    assert (CHECKOUT / init).is_file(), f"{init} is missing: a foreign package of that name would win"
+    tree = tree_of(init)
+    assert ast.get_docstring(tree), f"{init} has no docstring"
+    assert len(tree.body) == 1, f"{init} holds more than a docstring"
+
+
+def test_nothing_else_at_the_top() -> None:
+    known = {*MAY_IMPORT, "vagrant", "results", "data", "lightrail.egg-info", "pyproject.toml", "LICENSE"}
+    known |= {"README.md", "ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md"}
+    assert {name for name in os.listdir(CHECKOUT) if not name.startswith(".")} <= known

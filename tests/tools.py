@@ -1,0 +1,25 @@
+"""Programs that a test runs: found, or a reason not to run the test, which in CI is no excuse."""
+
+import os
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+CHECKOUT = Path(__file__).resolve().parent.parent
+
+
+def path_of(program: str) -> str:
+    """Return the path of `program`: the one beside this Python first, then as on root's PATH.
+
+    Where it is missing the test is skipped; with CI set it fails, since provision.sh should have brought it.
+    """
+    folders = [str(Path(sys.executable).parent), os.environ.get("PATH", ""), "/usr/sbin", "/sbin"]
+    found = shutil.which(program, path=os.pathsep.join(folders))
+    if found:
+        return found
+    reason = f"{program} is not installed; run: sudo bash vagrant/provision.sh"
+    if os.environ.get("CI"):
+        pytest.fail(reason)
+    pytest.skip(reason)

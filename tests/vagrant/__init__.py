@@ -1,0 +1,1 @@
+"""The machine: the install script and what stands around it."""
