@@ -1,0 +1,1 @@
+"""Readers of the files that users bring, one format per file."""

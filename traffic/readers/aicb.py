@@ -1,0 +1,222 @@
+"""AICB's CSV: the collectives of one rank of a training, in order, with results or without.
+
+Sizes (``msg_size``) are bytes, times (``_elapsed_time``) **milliseconds**; ``epoch_end`` rows
+separate the training steps. What is replayed are the expert all-to-alls of one step: the rows
+``all_to_all`` of ``ep_group``, or of ``dp_group`` in a micro-benchmark that has no other.
+
+The log is one rank's. All groups of the kind are taken to do the same at the same time, as they
+do in training, with Megatron's order of ranks: tensor-parallel ranks are neighbours, and
+expert-parallel groups stride over them (tp 2 and ep 4 on 8 GPUs: 0 2 4 6 and 1 3 5 7). Each
+rank splits ``msg_size`` evenly over its group, itself included, as NCCL's alltoall does. The log
+holds no compute, so that between the all-to-alls is zero.
+
+The ``busbw`` column is not read: it was computed with n = 8 for groups of every size.
+
+References
+----------
+aliyun/aicb, log_analyzer/log.py; Megatron-LM, core/parallel_state.py.
+"""
+
+import math
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+import numpy as np
+
+from topologies.errors import TraceError
+from traffic.collective import Collective, Step
+from traffic.demand import Demand
+from traffic.gating import apportioned
+from traffic.readers.text import MAX_GPUS, bad_line, count_of, text_of
+
+COLUMNS = ("comm_type", "comm_group", "msg_size")
+"""The columns without which a CSV is not AICB's."""
+EXPERT_GROUPS = ("ep_group", "dp_group")
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How the ranks of one pipeline stage are numbered into groups, Megatron's way."""
+
+    tp: int
+    """Tensor-parallel ranks, neighbours."""
+    dp: int
+    """Data-parallel ranks."""
+    ep: int
+    """Expert-parallel ranks of a group; they are data-parallel ranks."""
+
+    @property
+    def gpus(self) -> int:
+        """How many GPUs."""
+        return self.tp * self.dp
+
+    def expert_groups(self) -> list[range]:
+        """Return the ranks of each expert-parallel group."""
+        stride = self.tp * self.ep
+        return [
+            range(block + lane, block + lane + stride, self.tp)
+            for block in range(0, self.gpus, stride)
+            for lane in range(self.tp)
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    line: int
+    operation: str
+    group: str
+    group_size: int | None
+    size_bytes: int
+    elapsed_s: float | None
+
+
+def read_aicb(
+    path: Path,
+    *,
+    gpus: int | None = None,
+    tp: int | None = None,
+    ep: int | None = None,
+    step: int = 0,
+    all_to_alls: int | None = None,
+) -> Collective:
+    """Return the expert all-to-alls of one training step.
+
+    Parameters
+    ----------
+    path
+        The file.
+    gpus
+        How many GPUs, where the file does not say the sizes of its tp and dp groups.
+    tp
+        Tensor-parallel ranks; by default what the file says, and 1 where it has no tp group.
+    ep
+        Expert-parallel ranks; by default what the file says, and where it does not (it never
+        did), all data-parallel ranks.
+    step
+        Which training step, counted from 0 over those that hold an all-to-all.
+    all_to_alls
+        At most so many of the step's all-to-alls, its first ones; by default all.
+
+    Returns
+    -------
+    Collective
+        A step per all-to-all, between ``tp * dp`` GPUs. Its note says what was taken and the
+        median that the log measured.
+
+    Raises
+    ------
+    TraceError
+        If the file cannot be read, a row is malformed, there is no such step, or the groups
+        do not fit each other.
+    """
+    rows = _rows(path)
+    group = next((g for g in EXPERT_GROUPS if any(row.group == g for row in rows if _exchanges(row))), "")
+    steps = _training_steps(rows, group)
+    if not 0 <= step < len(steps):
+        raise TraceError(f"{path} holds {len(steps)} steps with expert all-to-alls, not step {step}")
+    if all_to_alls is not None and all_to_alls < 1:
+        raise TraceError(f"{all_to_alls} all-to-alls of {path.name}", "take at least one")
+    layout = _layout(path, rows, group, gpus=gpus, tp=tp, ep=ep)
+    taken = steps[step][:all_to_alls]
+    note = (
+        f"AICB log {path.name}, step {step} of {len(steps)}: {len(taken)} of {len(steps[step])} "
+        f"all-to-alls in groups of {layout.ep}{_measured(taken)}"
+    )
+    demands = {row.size_bytes: _demand(path, layout, row.size_bytes, note) for row in taken}
+    return Collective(path.stem, tuple(Step(demands[row.size_bytes]) for row in taken), note)
+
+
+def is_aicb(first_line: str) -> bool:
+    """Return whether a file's first line is the header of AICB's CSV."""
+    return set(COLUMNS) <= set(first_line.strip().split(","))
+
+
+def _rows(path: Path) -> list[_Row]:
+    header, *lines = text_of(path).splitlines()
+    names = header.strip().split(",")
+    if not is_aicb(header):
+        raise bad_line(path, 1, header, f"AICB's header with the columns {', '.join(COLUMNS)}")
+    rows = []
+    for number, line in enumerate(lines, 2):
+        if not line.strip():
+            continue
+        cells = line.strip().split(",")
+        if len(cells) != len(names):
+            raise bad_line(path, number, f"{len(cells)} columns", f"{len(names)}, as in the header")
+        rows.append(_row(path, number, dict(zip(names, cells, strict=True))))
+    return rows
+
+
+def _row(path: Path, number: int, cells: dict[str, str]) -> _Row:
+    size = cells.get("comm_group_size", "None")
+    elapsed = cells.get("_elapsed_time", "None")
+    try:
+        elapsed_s = None if elapsed == "None" else float(elapsed) * 1e-3
+    except ValueError:
+        elapsed_s = math.nan
+    if elapsed_s is not None and not (math.isfinite(elapsed_s) and elapsed_s >= 0):
+        raise bad_line(path, number, elapsed, "a time in ms")
+    return _Row(
+        number,
+        cells["comm_type"].removeprefix("CommType."),
+        cells["comm_group"].removeprefix("CommGroup."),
+        None if size in ("None", "") else count_of(path, number, size, expected="a group size", least=1),
+        count_of(path, number, cells["msg_size"], expected="bytes"),
+        elapsed_s,
+    )
+
+
+def _exchanges(row: _Row) -> bool:
+    return row.operation == "all_to_all"
+
+
+def _training_steps(rows: list[_Row], group: str) -> list[list[_Row]]:
+    steps: list[list[_Row]] = [[]]
+    for row in rows:
+        if row.operation == "epoch_end":
+            steps.append([])
+        elif _exchanges(row) and row.group == group:
+            steps[-1].append(row)
+    return [step for step in steps if step]
+
+
+def _layout(
+    path: Path, rows: list[_Row], group: str, *, gpus: int | None, tp: int | None, ep: int | None
+) -> Layout:
+    tp = tp or _group_size(path, rows, "tp_group") or 1
+    dp = _group_size(path, rows, "dp_group") or ((gpus or 0) // tp)
+    ep = ep or (_group_size(path, rows, group) if group else None) or dp
+    if not 1 <= tp * dp <= MAX_GPUS:
+        raise TraceError(
+            f"{path} has {tp} tensor-parallel and {dp or 'an unknown number of'} data-parallel ranks",
+            f"say how many GPUs there are, at most {MAX_GPUS}",
+        )
+    if ep < 1 or dp % ep:
+        raise TraceError(
+            f"{path} has {dp} data-parallel ranks, no multiple of {ep} expert-parallel ones",
+            "give another ep",
+        )
+    return Layout(tp, dp, ep)
+
+
+def _group_size(path: Path, rows: list[_Row], group: str) -> int | None:
+    sizes = Counter(row.group_size for row in rows if row.group == group and row.group_size)
+    if len(sizes) > 1:
+        raise TraceError(f"{path} gives {group} the sizes {sorted(sizes)}", "expected one")
+    return next(iter(sizes), None)
+
+
+def _demand(path: Path, layout: Layout, size_bytes: int, note: str) -> Demand:
+    matrix = np.zeros((layout.gpus, layout.gpus), dtype=np.int64)
+    cells = apportioned(size_bytes, np.full(layout.ep, 1 / layout.ep))
+    for ranks in layout.expert_groups():
+        for index, rank in enumerate(ranks):
+            matrix[rank, list(ranks)] = np.roll(cells, index)
+    return Demand(path.stem, matrix, note)
+
+
+def _measured(rows: list[_Row]) -> str:
+    times = [row.elapsed_s for row in rows if row.elapsed_s is not None]
+    return f"; measured there: median {median(times) * 1e3:.3f} ms" if times else ""

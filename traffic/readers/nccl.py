@@ -1,0 +1,66 @@
+"""nccl-tests' alltoallv matrix, lightrail's neutral format: whitespace between bytes, a row per source.
+
+Cell [i][j] is the number of bytes from rank i to rank j, the diagonal included. Blank lines are
+skipped; there are no comments, because nccl-tests itself would not skip them.
+
+References
+----------
+nccl-tests, src/alltoallv.cu: ``NCCL_TESTS_ALLTOALLV_MATRIX_FILE``.
+"""
+
+from pathlib import Path
+
+import numpy as np
+
+from topologies.errors import TraceError
+from traffic.demand import Demand
+from traffic.readers.text import check_square, count_of, text_of
+
+
+def read_nccl(path: Path) -> Demand:
+    """Return the demand that a matrix file holds.
+
+    Parameters
+    ----------
+    path
+        The file.
+
+    Returns
+    -------
+    Demand
+        Named after the file.
+
+    Raises
+    ------
+    TraceError
+        If the file cannot be read, is not square, or a cell is not a whole number of bytes >= 0.
+    """
+    cells = [
+        (number, line.split()) for number, line in enumerate(text_of(path).splitlines(), 1) if line.strip()
+    ]
+    lines = [number for number, _ in cells]
+    check_square(path, [row for _, row in cells], lines)
+    matrix = [[count_of(path, number, cell, expected="bytes") for cell in row] for number, row in cells]
+    return Demand(path.stem, np.array(matrix), f"nccl-tests matrix {path.name}")
+
+
+def write_nccl(demand: Demand, path: Path) -> None:
+    """Write a demand as a matrix file that `read_nccl` and nccl-tests read.
+
+    Parameters
+    ----------
+    demand
+        What is written; its name and note are not part of the format.
+    path
+        The file; it is replaced.
+
+    Raises
+    ------
+    TraceError
+        If the file cannot be written.
+    """
+    text = "".join(" ".join(map(str, row)) + "\n" for row in demand.matrix.tolist())
+    try:
+        path.write_text(text)
+    except (OSError, ValueError) as error:
+        raise TraceError(f"write {path}: {error}", "choose another place") from error

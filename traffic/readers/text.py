@@ -1,0 +1,94 @@
+"""What all text formats share: a file's text, its numbers, and errors that name file and line."""
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+from topologies.errors import TraceError
+
+MAX_TEXT_BYTES = 256 << 20
+"""Largest text file that is read at once [bytes]: a matrix of 4,096 GPUs has about 200 MB."""
+MAX_GPUS = 4096
+"""Most GPUs that a file may speak of; the matrix is dense."""
+MAX_BYTES = 1 << 53
+"""Most bytes that one cell may hold, exact in a float [bytes]."""
+
+
+def text_of(path: Path) -> str:
+    """Return the text of a file.
+
+    Raises
+    ------
+    TraceError
+        If it is absent, no regular file, unreadable, larger than ``MAX_TEXT_BYTES``, empty, or no text.
+    """
+    require_file(path)
+    size = path.stat().st_size
+    if size > MAX_TEXT_BYTES:
+        raise TraceError(f"{path} is too large: {size} bytes", f"give at most {MAX_TEXT_BYTES} bytes")
+    try:
+        text = path.read_bytes().decode("utf-8-sig")
+    except OSError as error:
+        raise TraceError(f"read {path}: {error.strerror}", "give a file that can be read") from error
+    except UnicodeDecodeError as error:
+        raise TraceError(
+            f"{path} is no text: byte {error.start} is not UTF-8", "give a text file of a known format"
+        ) from error
+    if "\0" in text:
+        raise TraceError(f"{path} is no text: it holds a zero byte", "give a text file of a known format")
+    if not text.strip():
+        raise TraceError(f"{path} is empty", "give a file with a demand in it")
+    return text
+
+
+def require_file(path: Path) -> None:
+    """Refuse what is not an existing regular file with a TraceError."""
+    try:
+        if path.is_file():
+            return
+        is_directory = path.is_dir()
+    except (OSError, ValueError) as error:
+        raise TraceError(f"look for {str(path)!r}: {error}", "give the path of a file") from error
+    if is_directory:
+        raise TraceError(f"{path} is a directory", "give the path of a file in it")
+    raise TraceError(f"{path} does not exist or is no regular file", "check the path")
+
+
+def bad_line(path: Path, line: int, found: str, expected: str) -> TraceError:
+    """Return the error that a line, counted from 1, is not what it should be."""
+    return TraceError(f"{path}, line {line}: found {_short(found)}, expected {expected}")
+
+
+def count_of(
+    path: Path, line: int, text: str, *, expected: str, least: int = 0, most: int = MAX_BYTES
+) -> int:
+    """Return a whole number in a range, written in any way that float reads.
+
+    Raises
+    ------
+    TraceError
+        If the text is no number, not whole, or out of the range.
+    """
+    try:
+        exact = float(text)  # whole numbers are exact up to MAX_BYTES
+    except ValueError:
+        exact = math.nan
+    if not (math.isfinite(exact) and least <= exact <= most and exact == int(exact)):
+        raise bad_line(path, line, text, f"{expected}: a whole number from {least} to {most}")
+    return int(exact)
+
+
+def check_square(path: Path, rows: Sequence[Sequence[object]], lines: Sequence[int]) -> None:
+    """Refuse rows that are no square matrix with a TraceError; ``lines`` says where each row is."""
+    size = len(rows)
+    if size > MAX_GPUS:
+        raise TraceError(f"{path} has {size} rows", f"give at most {MAX_GPUS} GPUs")
+    for row, line in zip(rows, lines, strict=True):
+        if len(row) != size:
+            raise bad_line(
+                path, line, f"{len(row)} numbers", f"{size}, because the matrix has {size} rows and is square"
+            )
+
+
+def _short(text: str) -> str:
+    return repr(text if len(text) <= 40 else text[:37] + "...")
