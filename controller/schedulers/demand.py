@@ -1,0 +1,66 @@
+"""What every scheduler asks of a demand matrix before it starts."""
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from topologies.errors import DemandError
+
+Matrix = NDArray[np.float64]
+
+
+def checked_demand(demand: ArrayLike, switches: int = 1, delay: float = 0.0) -> Matrix:
+    """Return the demand as a float matrix, after checking all that a scheduler is given.
+
+    Parameters
+    ----------
+    demand
+        What input port i owes output port j [seconds at line rate, or any one unit], n x n.
+    switches
+        How many parallel OCSes there are.
+    delay
+        Reconfiguration delay before every permutation [the demand's unit].
+
+    Raises
+    ------
+    DemandError
+        If the matrix is not square, or has no port, or an entry is negative, infinite or not a
+        number; if there is no switch; if the delay is negative, infinite or not a number.
+
+    Examples
+    --------
+    >>> checked_demand([[0, 2], [1, 0]]).tolist()
+    [[0.0, 2.0], [1.0, 0.0]]
+    """
+    try:
+        matrix = np.array(demand, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise DemandError(f"a demand matrix that is no table of numbers: {error}") from error
+    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or not matrix.size:
+        shape = " x ".join(str(length) for length in matrix.shape) or "a single number"
+        raise DemandError(f"a demand matrix of shape {shape}", "give one row and one column per port")
+    bad = np.argwhere(~(np.isfinite(matrix) & (matrix >= 0)))
+    if bad.size:
+        row, column = bad[0]
+        raise DemandError(
+            f"demand[{row}, {column}] is {matrix[row, column]}",
+            "every entry must be a finite number, zero or more",
+        )
+    if switches < 1:
+        raise DemandError(f"a schedule for {switches} switches", "ask for at least one")
+    if not (np.isfinite(delay) and delay >= 0):
+        raise DemandError(f"a reconfiguration delay of {delay}", "it must be a finite number, zero or more")
+    return matrix
+
+
+def degree(demand: Matrix) -> int:
+    """Return the largest number of nonzeros in a row or a column.
+
+    So many permutations are needed, and suffice, to serve every nonzero (König).
+    """
+    support = demand > 0
+    return int(max(support.sum(axis=0).max(), support.sum(axis=1).max()))
+
+
+def lines(demand: Matrix) -> Matrix:
+    """Return all rows and all columns as the 2n rows of one matrix, each sorted downwards."""
+    return -np.sort(-np.concatenate([demand, demand.T]), axis=1)

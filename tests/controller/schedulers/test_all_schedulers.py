@@ -1,0 +1,89 @@
+"""What holds for the schedule of any scheduler: it covers, it is feasible, no bound is beaten."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from controller.schedulers.bounds import makespan_lower_bound
+from controller.schedulers.demand import Matrix
+from tests.controller.schedulers.implementations import DEMANDS, SCHEDULERS, Scheduler, replayed
+from topologies.errors import DemandError
+
+each_scheduler = pytest.mark.parametrize("scheduler", SCHEDULERS.values(), ids=SCHEDULERS)
+SWITCHES, DELAYS = st.integers(1, 5), st.sampled_from([0.0, 1e-3, 0.1, 1.0])
+
+
+def check(scheduler: Scheduler, demand: Matrix, switches: int, delay: float) -> None:
+    plan = scheduler(demand, switches, delay)
+    carried, end = replayed(plan, len(demand))
+    assert len(plan.switches) == switches
+    assert (demand - carried <= 1e-9 * demand.max()).all()
+    assert plan.covers(demand)
+    assert plan.makespan == pytest.approx(end)
+    assert end >= makespan_lower_bound(demand, switches, delay) * (1 - 1e-8)
+
+
+@each_scheduler
+@settings(max_examples=25, deadline=None)
+@given(demand=DEMANDS, switches=SWITCHES, delay=DELAYS)
+def test_covers_and_is_no_shorter_than_the_bound(
+    scheduler: Scheduler, demand: Matrix, switches: int, delay: float
+) -> None:
+    check(scheduler, demand, switches, delay)
+
+
+@pytest.mark.slow
+@each_scheduler
+@settings(max_examples=1000, deadline=None)
+@given(demand=DEMANDS, switches=SWITCHES, delay=DELAYS)
+def test_covers_a_thousand_random_matrices(
+    scheduler: Scheduler, demand: Matrix, switches: int, delay: float
+) -> None:
+    check(scheduler, demand, switches, delay)
+
+
+@each_scheduler
+def test_demand_of_nothing_takes_no_time(scheduler: Scheduler) -> None:
+    plan = scheduler(np.zeros((3, 3)), 2, 0.1)
+    assert plan.switches == ((), ())
+    assert plan.makespan == 0
+    assert plan.covers(np.zeros((3, 3)))
+
+
+@each_scheduler
+def test_same_demand_gives_the_same_schedule(scheduler: Scheduler) -> None:
+    demand = np.random.default_rng(0).random((8, 8))
+    given_demand = demand.copy()
+    assert scheduler(demand, 3, 0.01) == scheduler(demand, 3, 0.01)
+    assert (demand == given_demand).all(), "the caller's matrix was written to"
+
+
+@each_scheduler
+def test_unit_of_the_demand_does_not_matter(scheduler: Scheduler) -> None:
+    demand = np.random.default_rng(1).random((6, 6))
+    seconds, nanoseconds = scheduler(demand, 2, 0.125), scheduler(demand * 2**30, 2, 0.125 * 2**30)
+    assert nanoseconds.makespan == pytest.approx(seconds.makespan * 2**30, rel=1e-6)
+
+
+@each_scheduler
+@pytest.mark.parametrize(
+    ("demand", "switches", "delay", "sentence"),
+    [
+        ([[0.0, 1.0, 2.0]], 1, 0.0, "shape 1 x 3"),
+        ([], 1, 0.0, "shape 0"),
+        (1.0, 1, 0.0, "a single number"),
+        ([[0.0, -1.0], [0.0, 0.0]], 1, 0.0, r"demand\[0, 1\] is -1.0"),
+        ([[0.0, 1.0], [np.nan, 0.0]], 1, 0.0, r"demand\[1, 0\] is nan"),
+        ([[np.inf]], 1, 0.0, r"demand\[0, 0\] is inf"),
+        ([["a lot"]], 1, 0.0, "no table of numbers"),
+        ([[1.0]], 0, 0.0, "0 switches"),
+        ([[1.0]], 1, -0.1, "delay of -0.1"),
+        ([[1.0]], 1, float("nan"), "delay of nan"),
+    ],
+)
+def test_nonsense_is_refused_with_its_value(
+    scheduler: Scheduler, demand: Matrix, switches: int, delay: float, sentence: str
+) -> None:
+    with pytest.raises(DemandError, match=sentence):
+        scheduler(demand, switches, delay)

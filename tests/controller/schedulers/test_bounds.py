@@ -1,0 +1,60 @@
+"""Lower bounds: the paper's formulas by hand, and that LB2 is asked only where it holds."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from controller.schedulers.bounds import lower_bound_1, lower_bound_2, makespan_lower_bound
+from controller.schedulers.demand import Matrix, lines
+from tests.controller.schedulers.implementations import DEMANDS
+
+
+def row(*entries: float) -> Matrix:
+    demand = np.zeros((len(entries), len(entries)))
+    demand[0] = entries
+    return demand
+
+
+def test_more_entries_than_switches_share_the_delays() -> None:
+    assert makespan_lower_bound(row(0.5, 0.25, 0.25), 2, 0.1) == pytest.approx(1 / 2 + 0.1 * 3 / 2)
+
+
+def test_fewer_entries_than_switches_need_one_delay() -> None:
+    assert makespan_lower_bound(row(0.5, 0.25, 0.25), 5, 0.1) == pytest.approx(1 / 5 + 0.1)
+
+
+@pytest.mark.parametrize(
+    ("entries", "delay", "bound"),
+    [
+        ((0.5, 0.5), 0.1, 0.6),  # no cut: nothing is better than one entry each
+        ((0.9, 0.1), 0.1, 0.65),  # one cut: the average
+        ((0.6, 0.4), 0.1, 0.1 + 0.55),  # one cut, the average: (1 + 0.1)/2 > 0.4 + 0.1
+        ((0.6, 0.5), 0.1, 0.7),  # a cut would need 0.5 + 0.1 as well: as long as none
+    ],
+)
+def test_as_many_entries_as_switches_are_cut_where_it_pays(
+    entries: tuple[float, ...], delay: float, bound: float
+) -> None:
+    assert makespan_lower_bound(row(*entries), 2, delay) == pytest.approx(bound)
+    assert lower_bound_2(np.array([entries]), 2, delay)[0] == pytest.approx(bound)
+
+
+@settings(max_examples=100, deadline=None)
+@given(demand=DEMANDS, switches=st.integers(1, 7), delay=st.sampled_from([0.0, 0.01, 1.0]))
+def test_second_bound_counts_only_for_lines_of_one_entry_per_switch(
+    demand: Matrix, switches: int, delay: float
+) -> None:
+    sorted_lines = lines(demand)
+    busy = sorted_lines[sorted_lines[:, 0] > 0]
+    first = lower_bound_1(busy, switches, delay)
+    exact = np.count_nonzero(busy, axis=1) == switches
+    second = lower_bound_2(busy[exact], switches, delay)
+    assert (second >= first[exact] * (1 - 1e-9)).all(), "theorem 2 is at least as good where it holds"
+    expected = max(first.max(initial=0), second.max(initial=0))
+    assert makespan_lower_bound(demand, switches, delay) == expected
+
+
+def test_without_delay_the_bound_is_the_big_switch() -> None:
+    assert makespan_lower_bound(np.ones((4, 4)), 2, 0.0) == 2.0
+    assert makespan_lower_bound(np.zeros((4, 4)), 2, 1.0) == 0.0

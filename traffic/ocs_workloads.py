@@ -1,0 +1,177 @@
+"""Demand matrices on which schedulers of parallel optical circuit switches are compared.
+
+Pure functions of their arguments, the seed among them. The unit is the line time: an entry of 1
+keeps one port busy for one unit of time, and no row or column holds more than about 1.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from topologies.errors import DemandError
+
+Matrix = NDArray[np.float64]
+
+NOISE = 0.003
+"""Standard deviation of the noise on nonzeros [line rate]."""
+
+SMALLEST = 1e-6
+"""What noise leaves of an entry at least [line time]."""
+
+
+def benchmark(
+    seed: int,
+    *,
+    ports: int = 100,
+    large_flows: int = 4,
+    small_flows: int = 12,
+    large_share: float = 0.7,
+    noise: float = NOISE,
+) -> Matrix:
+    """Return the field's standard benchmark: a few large and many small flows per port, and noise.
+
+    Parameters
+    ----------
+    seed
+        Of the permutations and of the noise.
+    ports
+        How many ports.
+    large_flows, small_flows
+        How many random permutations share ``large_share`` of the line, and how many share the rest.
+    large_share
+        Part of the line rate that the large flows fill, 0 to 1.
+    noise
+        Standard deviation of the noise on nonzeros [line rate].
+
+    References
+    ----------
+    Spectra, section V-A, workload 3; H. Liu et al., CoNEXT 2015 (Solstice), section 5.
+    """
+    rng = np.random.default_rng(seed)
+    demand = np.zeros((ports, ports))
+    weights = [large_share / large_flows] * large_flows + [(1 - large_share) / small_flows] * small_flows
+    for weight in weights:
+        demand[np.arange(ports), rng.permutation(ports)] += weight
+    return _noisy(demand, noise, rng)
+
+
+def gpt(
+    seed: int,
+    *,
+    pipeline: int = 4,
+    tensor: int = 4,
+    data: int = 2,
+    noise: float = NOISE,
+) -> Matrix:
+    """Return one iteration of a GPT of 2.7 billion parameters under PP x TP x DP, doubly stochastic.
+
+    Parameters
+    ----------
+    seed
+        Of the noise; all else is given by the parallelism.
+    pipeline, tensor, data
+        Stages, tensor-parallel ranks, replicas; one port per GPU, 32 by default. The rank of a GPU
+        is (stage * data + replica) * tensor + tensor rank, as DeepSpeed maps them.
+    noise
+        Standard deviation of the noise on nonzeros [line rate].
+
+    Notes
+    -----
+    32 layers of width 2560, sequence 2048, 8 micro-batches of 1, 16 bit. Tensor and data parallel
+    groups reduce around rings, each GPU to its next, 2 (t - 1)/t of the data; four all-reduces per
+    layer and micro-batch in the tensor group, one of the gradients in the data group; stages
+    exchange activations and their gradients with both neighbours. The measured matrix of the paper
+    is not public. Bytes are scaled to row and column sums of 1 (Sinkhorn).
+
+    References
+    ----------
+    Spectra, section V-A, workload 1; W. Li et al., "Understanding Communication Characteristics of
+    Distributed Training", APNet 2024.
+    """
+    layers, width, sequence, micro_batches, parameters = 32, 2560, 2048, 8, 2.7e9
+    activation_bytes = 2.0 * sequence * width * micro_batches
+    tensor_bytes = 4 * layers / pipeline * activation_bytes * 2 * (tensor - 1) / tensor
+    data_bytes = 2 * parameters / (pipeline * tensor) * 2 * (data - 1) / data
+    rank = np.arange(pipeline * data * tensor).reshape(pipeline, data, tensor)
+    demand = np.zeros((rank.size, rank.size))
+    if tensor > 1:
+        demand[rank, np.roll(rank, -1, axis=2)] += tensor_bytes
+    if data > 1:
+        demand[rank, np.roll(rank, -1, axis=1)] += data_bytes
+    demand[rank[:-1], rank[1:]] += activation_bytes
+    demand[rank[1:], rank[:-1]] += activation_bytes
+    return _noisy(_doubly_stochastic(demand), noise, np.random.default_rng(seed))
+
+
+def moe(
+    seed: int,
+    *,
+    experts: int = 64,
+    chosen: int = 8,
+    tokens: int = 4096,
+    popularity: float = 0.2,
+    affinity: float = 0.1,
+    noise: float = 0.0,
+) -> Matrix:
+    """Return the tokens that GPUs send to experts: dense, near uniform, a few hot columns.
+
+    Parameters
+    ----------
+    seed
+        Of the router, the tokens and the noise.
+    experts
+        How many experts, one per GPU and port; 64 as in Qwen2-57B-A14B.
+    chosen
+        To how many experts a token goes.
+    tokens
+        Tokens per GPU.
+    popularity
+        Standard deviation of an expert's logit: how much hotter the hot columns are.
+    affinity
+        Standard deviation of a logit between GPUs: how much their data differ.
+    noise
+        Standard deviation of the noise on nonzeros [line rate].
+
+    Notes
+    -----
+    A router with Gumbel noise takes the ``chosen`` largest logits. In the equal form of a race, in
+    which expert e arrives after an exponential time of rate exp(logit), it takes those that arrive
+    before a time t; here t is the same for all tokens of a GPU, and entries are binomial. A GPU
+    owes its own expert nothing. The largest line has sum 1 before noise.
+
+    References
+    ----------
+    Spectra, section V-A, workload 2, whose measured matrix is not public.
+    """
+    rng = np.random.default_rng(seed)
+    logits = rng.normal(0, popularity, experts) + rng.normal(0, affinity, (experts, experts))
+    counts = rng.binomial(tokens, _chosen_probability(np.exp(logits), chosen)).astype(np.float64)
+    np.fill_diagonal(counts, 0)
+    line = max(counts.sum(axis=0).max(), counts.sum(axis=1).max())
+    return _noisy(counts / line, noise, rng)
+
+
+def _chosen_probability(rates: Matrix, chosen: int) -> Matrix:
+    """Return 1 - exp(-t rate) with t such that each row sums to ``chosen``, found by bisection."""
+    if not 0 < chosen < rates.shape[1]:
+        raise DemandError(f"a token for {chosen} of {rates.shape[1]} experts", "choose fewer than there are")
+    low, high = np.zeros((len(rates), 1)), np.full((len(rates), 1), 1e6)
+    for _ in range(60):
+        middle = (low + high) / 2
+        too_many = (1 - np.exp(-middle * rates)).sum(axis=1, keepdims=True) > chosen
+        low, high = np.where(too_many, low, middle), np.where(too_many, middle, high)
+    probability: Matrix = 1 - np.exp(-low * rates)
+    return probability
+
+
+def _doubly_stochastic(demand: Matrix) -> Matrix:
+    """Return the matrix scaled to row and column sums of 1 (Sinkhorn and Knopp, 1967)."""
+    for _ in range(1000):
+        demand = demand / demand.sum(axis=1, keepdims=True)
+        demand = demand / demand.sum(axis=0, keepdims=True)
+    return demand
+
+
+def _noisy(demand: Matrix, noise: float, rng: np.random.Generator) -> Matrix:
+    """Return the matrix with Gaussian noise on its nonzeros, none of which vanishes."""
+    perturbed = demand + rng.normal(0, noise, demand.shape)
+    return np.where(demand > 0, np.maximum(perturbed, SMALLEST), 0.0)
