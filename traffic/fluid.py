@@ -1,0 +1,171 @@
+"""The fluid model: queue pairs as fluids at max-min fair rates, from event to event until all is delivered.
+
+What it keeps: every link's rate, every queue pair's way, the fair share that TCP approaches when
+its round trips are alike. What it leaves out: headers, round trips, slow start, loss; bytes appear
+at the receiver the moment they are sent. An event is a queue pair that ends (or the last of a
+pool's bytes); between events all rates are constant, so nothing is stepped through time.
+"""
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from topologies.errors import FabricError, ScenarioError
+from topologies.fabric import Port
+from traffic.maxmin import max_min_rates
+from traffic.messages import Chunks
+from traffic.spraying.policy import Assignment, QueuePair
+from traffic.transfers import Path, Transfers, transfers_of_curves
+
+Curve = tuple[NDArray[np.float64], NDArray[np.float64]]
+"""Times [s] and, at each, the bytes delivered until then; straight between them."""
+
+SAME_TIME = 1e-9
+"""Ends closer than this part of the time to them are one event: symmetric queue pairs end together."""
+
+
+def fluid_transfers(
+    *,
+    rate_bps: Mapping[Port, float],
+    queue_pairs: tuple[QueuePair, ...],
+    paths: tuple[Path, ...],
+    chunks: Chunks,
+    assignment: Assignment,
+    cap_bps: NDArray[np.float64] | None = None,
+    weights: NDArray[np.float64] | None = None,
+) -> Transfers:
+    """Return when each chunk is delivered if all queue pairs start at 0 and share links max-min fairly.
+
+    Parameters
+    ----------
+    rate_bps
+        Rate of each port that sends [bit/s].
+    queue_pairs, paths
+        The queue pairs, and the way of each.
+    chunks, assignment
+        The work, and which queue pair (by its index in ``queue_pairs``) carries what, in which order.
+    cap_bps
+        What each queue pair is paced to [bit/s]; by default nothing.
+    weights
+        The weight of each queue pair where it shares a link; by default all alike. In proportion
+        to the bytes of each, all queue pairs end together, at the load of the busiest port.
+
+    Raises
+    ------
+    FabricError
+        If a way is empty or crosses a port that has no rate.
+    ScenarioError
+        If ways, caps or weights are not one per queue pair, or one is not positive.
+    """
+    crossings, rates = crossings_of(paths, rate_bps)
+    for what, values in (("way", paths), ("cap", cap_bps), ("weight", weights)):
+        _check_one_each(what, values, len(queue_pairs))
+    owed = np.bincount(assignment.chunk_qp, chunks.bytes, len(queue_pairs)).astype(float)
+    alone = np.arange(len(queue_pairs))
+    curves = fluid_curves(crossings, rates, pool=alone, pool_bytes=owed, cap_bps=cap_bps, weights=weights)
+    return transfers_of_curves(
+        queue_pairs, paths, chunks.bytes, assignment.chunk_qp, assignment.order, curves
+    )
+
+
+def crossings_of(
+    paths: Sequence[Path], rate_bps: Mapping[Port, float]
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Return paths as rows of link numbers, and the rate of each link, as `max_min_rates` takes them.
+
+    Raises
+    ------
+    FabricError
+        If a path is empty or crosses a port that has no rate.
+    """
+    number: dict[Port, int] = {}
+    crossings = np.full((len(paths), max(map(len, paths), default=0)), -1, dtype=np.int64)
+    for row, path in enumerate(paths):
+        if not path:
+            raise FabricError(f"queue pair {row} has no way through the fabric")
+        crossings[row, : len(path)] = [number.setdefault(port, len(number)) for port in path]
+    for port in number:
+        if not rate_bps.get(port, 0.0) > 0:
+            raise FabricError(f"a queue pair's way crosses {port}, which has no rate")
+    return crossings, np.array([rate_bps[port] for port in number], dtype=float)
+
+
+def fluid_curves(
+    crossings: NDArray[np.int64],
+    rate_bps: NDArray[np.float64],
+    *,
+    pool: NDArray[np.int64],
+    pool_bytes: NDArray[np.float64],
+    cap_bps: NDArray[np.float64] | None = None,
+    weights: NDArray[np.float64] | None = None,
+) -> list[Curve]:
+    """Return how many bytes each flow has delivered over time.
+
+    Parameters
+    ----------
+    crossings, rate_bps, cap_bps, weights
+        As in `max_min_rates`.
+    pool
+        From which pool each flow takes its bytes, shape (flows,). The flows of a pool stop when
+        it is empty; a queue pair with chunks of its own is the only flow of its pool.
+    pool_bytes
+        What each pool holds at the start [bytes].
+    """
+    left = pool_bytes * 8.0
+    rates, counts, now = np.zeros(len(pool)), np.zeros(len(pool)), 0.0
+    log = _Log(len(pool))
+    flows = np.flatnonzero(left[pool] > 0)
+    while len(flows):
+        fair = max_min_rates(
+            crossings[flows],
+            rate_bps,
+            weights=None if weights is None else weights[flows],
+            cap_bps=None if cap_bps is None else cap_bps[flows],
+        )
+        log.add(now, flows[np.abs(fair - rates[flows]) > SAME_TIME * fair], counts)
+        rates[flows] = fair
+        drain = np.bincount(pool[flows], fair, len(left))
+        lasts = np.divide(left, drain, out=np.full(len(left), np.inf), where=left > 0)
+        until = float(lasts.min())
+        now += until
+        counts[flows] += fair * (until / 8.0)
+        left = np.where(lasts > until + SAME_TIME * now, left - drain * until, 0.0)
+        ended = left[pool[flows]] == 0
+        log.add(now, flows[ended], counts)
+        flows = flows[~ended]
+    return log.curves()
+
+
+class _Log:
+    """The points at which flows changed their rate."""
+
+    def __init__(self, flows: int) -> None:
+        self._flows = flows
+        self._points: list[tuple[NDArray[np.int64], float, NDArray[np.float64]]] = []
+
+    def add(self, now: float, flows: NDArray[np.int64], counts: NDArray[np.float64]) -> None:
+        """Note the counts of some flows."""
+        self._points.append((flows, now, counts[flows]))
+
+    def curves(self) -> list[Curve]:
+        """Return the points of each flow; one that carried nothing stays at (0, 0)."""
+        if not self._points:
+            return [(np.zeros(1), np.zeros(1)) for _ in range(self._flows)]
+        flow = np.concatenate([flows for flows, _, _ in self._points])
+        time = np.repeat([now for _, now, _ in self._points], [len(flows) for flows, _, _ in self._points])
+        count = np.concatenate([counts for _, _, counts in self._points])
+        by_flow = np.argsort(flow, kind="stable")
+        edges = np.searchsorted(flow[by_flow], np.arange(self._flows + 1)).tolist()
+        points = (by_flow[begin:end] for begin, end in pairwise(edges))
+        return [(time[mine], count[mine]) if len(mine) else (np.zeros(1), np.zeros(1)) for mine in points]
+
+
+def _check_one_each(what: str, values: Sequence[object] | NDArray[np.float64] | None, count: int) -> None:
+    if values is None:
+        return
+    if len(values) != count:
+        raise ScenarioError(f"{len(values)} {what}s for {count} queue pairs", f"give one {what} each")
+    if isinstance(values, np.ndarray) and not (values > 0).all():
+        raise ScenarioError(f"a {what} of {values.min():g} for a queue pair", f"give each a positive {what}")
