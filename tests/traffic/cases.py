@@ -1,0 +1,77 @@
+"""What the tests of traffic share: small fabrics and demands, their work, and ways over a rail fabric."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from topologies.fabric import Fabric, Port
+from topologies.rail import rail_fabric
+from traffic.demand import Demand
+from traffic.fluid import fluid_transfers
+from traffic.messages import Chunks, Messages, chunks_of, crosses_network, messages_of
+from traffic.spraying.policy import Assignment, QueuePair
+from traffic.transfers import Path, Transfers
+
+
+@dataclass(frozen=True)
+class Work:
+    """A demand over a fabric, ready for a policy."""
+
+    fabric: Fabric
+    demand: Demand
+    messages: Messages
+    """All messages."""
+    crossing: Messages
+    """Those that leave their server."""
+    chunks: Chunks
+    """The chunks of those that leave their server."""
+
+
+def work_of(fabric: Fabric, matrix: NDArray[np.int64], chunk_bytes: int = 8) -> Work:
+    """Return a matrix as work."""
+    demand = Demand("drawn", matrix)
+    messages = messages_of(demand)
+    crossing = messages.select(crosses_network(messages, fabric))
+    return Work(fabric, demand, messages, crossing, chunks_of(crossing, chunk_bytes))
+
+
+@st.composite
+def works(draw: st.DrawFn) -> Work:
+    """Draw a small rail fabric and a sparse demand over it."""
+    fabric = rail_fabric(draw(st.integers(2, 4)), draw(st.integers(1, 4)), rate_bps=80.0)
+    rng = np.random.default_rng(draw(st.integers(0, 1 << 16)))
+    largest = draw(st.sampled_from([1, 8, 100, 1000]))
+    matrix = rng.integers(1, largest, (fabric.gpus, fabric.gpus), endpoint=True)
+    matrix[rng.random(matrix.shape) < draw(st.sampled_from([0.0, 0.5, 0.9]))] = 0
+    return work_of(fabric, matrix)
+
+
+def ways(fabric: Fabric, queue_pairs: tuple[QueuePair, ...], rng: np.random.Generator) -> tuple[Path, ...]:
+    """Return a way over a rail fabric for each queue pair, over a random spine where it needs one."""
+    servers, spines = len(fabric.servers), sum(switch.tier == 1 for switch in fabric.switches)
+    return tuple(_way(pair, servers, int(rng.integers(spines))) for pair in queue_pairs)
+
+
+def _way(pair: QueuePair, servers: int, spine: int) -> Path:
+    (source, rail), (destination, to_rail) = pair.source, pair.destination
+    up = [Port(f"leaf{rail}", servers + spine), Port(f"spine{spine}", to_rail)] if rail != to_rail else []
+    return (Port(f"h{source}", rail), *up, Port(f"leaf{to_rail}", destination))
+
+
+def rates(fabric: Fabric) -> dict[Port, float]:
+    """Return the rate of every port that sends."""
+    return {port: link.rate_bps for port, link in fabric.link_at.items()}
+
+
+def flow(work: Work, assignment: Assignment, seed: int = 0) -> Transfers:
+    """Return what the fluid model says of an assignment over random spines."""
+    paths = ways(work.fabric, assignment.queue_pairs, np.random.default_rng(seed))
+    return fluid_transfers(
+        rate_bps=rates(work.fabric),
+        queue_pairs=assignment.queue_pairs,
+        paths=paths,
+        chunks=work.chunks,
+        assignment=assignment,
+    )

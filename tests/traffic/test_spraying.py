@@ -1,0 +1,259 @@
+"""Policies: what holds for every one of them, and what ECMP and RailS promise beyond."""
+
+import heapq
+import itertools
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from tests.traffic.cases import Work, work_of, works
+from topologies.errors import ScenarioError
+from topologies.fabric import Fabric, Link, Nic, Port, Server, Switch
+from topologies.rail import rail_fabric
+from traffic.messages import Chunks, Messages
+from traffic.spraying.ecmp import distinct_entropies
+from traffic.spraying.policy import ENTROPIES, Assignment, ProactivePolicy, QueuePair
+from traffic.spraying.rails import Rails, lpt
+from traffic.spraying.registry import POLICIES, policy_named
+
+PROACTIVE = [name for name in POLICIES if isinstance(policy_named(name), ProactivePolicy)]
+weights = st.lists(st.integers(0, 12), max_size=200) | st.lists(st.integers(1, 1 << 40), max_size=50)
+
+
+def assigned(name: str, work: Work, seed: int = 0) -> Assignment:
+    """Assign a work's chunks by the policy of that name."""
+    policy = policy_named(name)
+    assert isinstance(policy, ProactivePolicy)
+    return policy.assign(
+        fabric=work.fabric, messages=work.crossing, chunks=work.chunks, rng=np.random.default_rng(seed)
+    )
+
+
+def heap_lpt(sizes: list[int], bins: int) -> list[int]:
+    """LPT as a textbook has it: an independent few lines."""
+    chosen, heap = [0] * len(sizes), [(0, index) for index in range(bins)]
+    for item in sorted(range(len(sizes)), key=lambda item: -sizes[item]):
+        load, index = heapq.heappop(heap)
+        heapq.heappush(heap, (load + sizes[item], index))
+        chosen[item] = index
+    return chosen
+
+
+def loads(sizes: list[int], chosen: NDArray[np.int64], bins: int) -> NDArray[np.float64]:
+    return np.bincount(chosen, np.array(sizes, dtype=float), bins).astype(float)
+
+
+@pytest.mark.parametrize("name", PROACTIVE)
+@given(work=works())
+def test_every_chunk_is_carried_once_between_the_right_servers(name: str, work: Work) -> None:
+    assignment = assigned(name, work)
+    servers = np.asarray(work.fabric.gpu_servers)
+    assert assignment.chunk_qp.shape == (len(work.chunks),)
+    assert sorted(assignment.order.tolist()) == list(range(len(work.chunks)))
+    assert len(set(assignment.queue_pairs)) == len(assignment.queue_pairs)
+    assert set(assignment.chunk_qp.tolist()) == set(range(len(assignment.queue_pairs)))
+    for message, qp in zip(work.chunks.message, assignment.chunk_qp, strict=True):
+        pair = assignment.queue_pairs[qp]
+        assert pair.source.server == servers[work.crossing.source[message]]
+        assert pair.destination.server == servers[work.crossing.destination[message]]
+        assert max(pair.source.nic, pair.destination.nic) < work.fabric.servers[0].nics
+
+
+@pytest.mark.parametrize("name", PROACTIVE)
+@given(work=works())
+def test_a_seed_gives_one_assignment(name: str, work: Work) -> None:
+    one, other = assigned(name, work, seed=7), assigned(name, work, seed=7)
+    assert one.queue_pairs == other.queue_pairs
+    assert one.chunk_qp.tolist() == other.chunk_qp.tolist()
+    assert one.order.tolist() == other.order.tolist()
+
+
+@given(work=works())
+def test_messages_take_turns_on_a_queue_pair(work: Work) -> None:
+    order = assigned("rails", work).order
+    turns = [0] * len(work.crossing)
+    seen = []
+    for message in work.chunks.message[order]:
+        seen.append(turns[message])
+        turns[message] += 1
+    assert seen == sorted(seen)
+
+
+@given(work=works())
+def test_ecmp_keeps_a_message_on_one_queue_pair_between_its_gpus_nics(work: Work) -> None:
+    assignment = assigned("ecmp", work)
+    assert assignment.chunk_qp.tolist() == work.chunks.message.tolist()
+    ends = [(pair.source, pair.destination) for pair in assignment.queue_pairs]
+    assert ends == [
+        (work.fabric.pinned_nic(source), work.fabric.pinned_nic(destination))
+        for source, destination in zip(work.crossing.source, work.crossing.destination, strict=True)
+    ]
+
+
+def two_servers_with_many_gpus(gpus: int) -> Fabric:
+    return Fabric(
+        "pair",
+        tuple(Server(f"h{index}", 1, gpus, 1e12) for index in range(2)),
+        (Switch("leaf0", 2),),
+        tuple(Link(Port(f"h{index}", 0), Port("leaf0", index), 80.0) for index in range(2)),
+    )
+
+
+def test_ecmp_gives_messages_of_shared_nics_entropies_of_their_own() -> None:
+    work = work_of(two_servers_with_many_gpus(20), np.ones((40, 40), dtype=np.int64))
+    pairs = assigned("ecmp", work).queue_pairs
+    assert len(set(pairs)) == len(pairs) == 2 * 20 * 20
+
+
+def test_entropies_are_refused_when_there_are_too_few() -> None:
+    with pytest.raises(ScenarioError, match="4097 queue pairs join the same two NICs"):
+        distinct_entropies(np.zeros(ENTROPIES + 1, dtype=np.int64), np.random.default_rng(0))
+
+
+def test_many_entropies_are_all_distinct() -> None:
+    entropy = distinct_entropies(np.zeros(ENTROPIES // 2, dtype=np.int64), np.random.default_rng(0))
+    assert len(set(entropy.tolist())) == ENTROPIES // 2
+    assert set(entropy.tolist()) <= set(range(ENTROPIES))
+
+
+@given(sizes=weights, bins=st.integers(1, 9))
+def test_lpt_chooses_what_the_plain_heap_chooses(sizes: list[int], bins: int) -> None:
+    assert lpt(np.array(sizes, dtype=np.int64), bins).tolist() == heap_lpt(sizes, bins)
+
+
+@given(
+    runs=st.lists(st.tuples(st.integers(1, 50), st.integers(1, 400)), min_size=1, max_size=6),
+    bins=st.integers(1, 9),
+)
+def test_lpt_chooses_what_the_plain_heap_chooses_over_long_runs(
+    runs: list[tuple[int, int]], bins: int
+) -> None:
+    sizes = [size for size, count in runs for _ in range(count)]
+    assert lpt(np.array(sizes, dtype=np.int64), bins).tolist() == heap_lpt(sizes, bins)
+
+
+@given(start=st.lists(st.integers(0, 300), min_size=1, max_size=6), count=st.integers(0, 300))
+def test_lpt_goes_on_from_what_is_in_the_bins(start: list[int], count: int) -> None:
+    bins = len(start)
+    chosen = lpt(np.full(count, 3, dtype=np.int64), bins, np.array(start))
+    filled = list(start)
+    for index in chosen:
+        assert index == filled.index(min(filled))
+        filled[index] += 3
+
+
+@given(sizes=st.lists(st.integers(1, 30), min_size=1, max_size=7), bins=st.integers(1, 3))
+def test_lpt_is_within_its_bound_of_the_best(sizes: list[int], bins: int) -> None:
+    longest = loads(sizes, lpt(np.array(sizes), bins), bins).max()
+    best = min(
+        loads(sizes, np.array(chosen), bins).max()
+        for chosen in itertools.product(range(bins), repeat=len(sizes))
+    )
+    assert longest <= (4 / 3 - 1 / (3 * bins)) * best + 1e-9
+
+
+@given(sizes=st.lists(st.integers(1, 1000), min_size=1, max_size=200), bins=st.integers(1, 8))
+def test_lpt_mse_is_at_most_the_largest_weight_squared(sizes: list[int], bins: int) -> None:
+    assert np.var(loads(sizes, lpt(np.array(sizes), bins), bins)) <= max(sizes) ** 2
+
+
+@pytest.mark.parametrize("chunks", ["equal", "distinct"])
+def test_lpt_places_100_000_chunks_within_its_bar(chunks: str) -> None:
+    rng = np.random.default_rng(0)
+    sizes = np.full(100_000, 32 << 10) if chunks == "equal" else rng.integers(1, 1 << 40, 100_000)
+    started = time.process_time()
+    lpt(sizes, 8)
+    assert time.process_time() - started < 0.3
+
+
+@given(work=works())
+def test_rails_keeps_to_one_rail_and_holds_its_load(work: Work) -> None:
+    policy = Rails()
+    assignment = policy.assign(
+        fabric=work.fabric, messages=work.crossing, chunks=work.chunks, rng=np.random.default_rng()
+    )
+    assert all(pair.source.nic == pair.destination.nic for pair in assignment.queue_pairs)
+    sent = np.zeros_like(policy.load_state)
+    for size, qp in zip(work.chunks.bytes, assignment.chunk_qp, strict=True):
+        sent[assignment.queue_pairs[qp].source] += size
+    assert sent.tolist() == policy.load_state.tolist()
+    assert (policy.load_mse <= work.chunks.bytes.max(initial=0) ** 2).all()
+
+
+def test_rails_deals_equal_chunks_gpu_by_gpu_in_turn() -> None:
+    matrix = np.zeros((4, 4), dtype=np.int64)
+    matrix[0, 2], matrix[1, 3] = 24, 16  # three and two chunks of 8 bytes, both from server 0
+    assignment = assigned("rails", work_of(rail_fabric(2, 2), matrix))
+    assert [assignment.queue_pairs[qp].source.nic for qp in assignment.chunk_qp] == [0, 1, 0, 1, 0]
+
+
+def test_rails_forgets_the_collective_before() -> None:
+    policy = policy_named("rails")
+    assert isinstance(policy, Rails)
+    for size in (64, 8):
+        work = work_of(rail_fabric(2, 2), np.full((4, 4), size))
+        policy.assign(
+            fabric=work.fabric, messages=work.crossing, chunks=work.chunks, rng=np.random.default_rng()
+        )
+        assert policy.load_state.tolist() == [[2 * size, 2 * size]] * 2
+
+
+def test_rails_needs_rails() -> None:
+    uneven = Fabric(
+        "uneven",
+        (Server("h0", 1, 1, 1e12), Server("h1", 2, 2, 1e12)),
+        (Switch("leaf0", 3),),
+        tuple(
+            Link(port, Port("leaf0", index), 80.0)
+            for index, port in enumerate([Port("h0", 0), Port("h1", 0), Port("h1", 1)])
+        ),
+    )
+    with pytest.raises(ScenarioError, match="'uneven' have 1 to 2 NICs"):
+        assigned("rails", work_of(uneven, np.ones((3, 3), dtype=np.int64)))
+
+
+def test_an_unknown_scheme_is_answered_with_the_names() -> None:
+    with pytest.raises(ScenarioError, match=r"'spry'; choose among ecmp, .*rails"):
+        policy_named("spry")
+
+
+def test_each_caller_gets_a_policy_of_its_own() -> None:
+    assert policy_named("rails") is not policy_named("rails")
+
+
+def last_nic(*, fabric: Fabric, messages: Messages, chunks: Chunks, rng: np.random.Generator) -> Assignment:
+    """A user's own scheme for two servers: everything from server 0's NIC 0 to server 1's."""
+    nothing = np.zeros(len(chunks), dtype=np.int64)
+    return Assignment((QueuePair(Nic(0, 0), Nic(1, 0)),), nothing, np.arange(len(chunks)))
+
+
+def test_a_users_own_function_is_a_policy() -> None:
+    matrix = np.zeros((4, 4), dtype=np.int64)
+    matrix[0, 2] = 24
+    name = f"{__name__}:last_nic"
+    assert policy_named(name).name == name
+    assert assigned(name, work_of(rail_fabric(2, 2), matrix)).chunk_qp.tolist() == [0, 0, 0]
+
+
+def test_a_users_own_class_is_a_policy() -> None:
+    assert isinstance(policy_named("traffic.spraying.rails:Rails"), Rails)
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        ("no_such_module:scheme", "cannot be imported"),
+        ("traffic.spraying.rails:no_such", "cannot be imported"),
+        (":scheme", "cannot be imported"),
+        ("traffic.spraying.rails:SHORT_RUN", "is no spraying policy"),
+        ("pathlib:Path", "is no spraying policy"),
+        ("traffic.spraying.policy:Assignment", "cannot be made"),
+    ],
+)
+def test_what_is_no_policy_is_refused(name: str, sentence: str) -> None:
+    with pytest.raises(ScenarioError, match=sentence):
+        policy_named(name)

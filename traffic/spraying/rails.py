@@ -1,0 +1,166 @@
+"""RailS: every server spreads its chunks over all its rails, longest first onto the least loaded.
+
+The decision is local: a server knows what its own GPUs send and nothing else. A chunk on rail j
+leaves by NIC j and arrives at NIC j, so it crosses one leaf and no spine; between its GPU and
+that NIC it crosses NVLink, at both ends.
+
+Theorem 3 says that uniform sending gives uniform receiving. That holds when every *pair* of
+servers is spread evenly, as its proof assumes (eq. 27), and not for any uniform sending load.
+Plain LPT balances a server's total; that it comes out nearly even per destination too is because
+equal chunks are taken message by message, and so go round the rails in turn.
+"""
+
+import heapq
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from topologies.errors import ScenarioError
+from topologies.fabric import Fabric, Nic
+from traffic.messages import Chunks, Messages
+from traffic.spraying.order import taking_turns
+from traffic.spraying.policy import Assignment, QueuePair
+
+SHORT_RUN = 100
+"""Runs of equal weights up to this long go through the heap, which is faster for them (measured)."""
+
+
+class Rails:
+    """Longest processing time first over the rails of each server.
+
+    References
+    ----------
+    RailS, section V-B, Algorithm 2; Theorem 4 for its bounds.
+    """
+
+    name = "rails"
+
+    load_state: NDArray[np.int64]
+    """Bytes assigned to each rail of each server in the latest collective, shape (servers, rails)."""
+
+    def __init__(self) -> None:
+        self.load_state = np.zeros((0, 0), dtype=np.int64)
+
+    def assign(
+        self, *, fabric: Fabric, messages: Messages, chunks: Chunks, rng: np.random.Generator
+    ) -> Assignment:
+        """Return every chunk on the rail that Algorithm 2 gives it; ``rng`` is not used.
+
+        Raises
+        ------
+        ScenarioError
+            If the servers do not all have the same number of NICs.
+        """
+        rails = rails_of(fabric)
+        gpu_servers = np.asarray(fabric.gpu_servers)
+        gpu = messages.source[chunks.message]
+        rail = np.zeros(len(chunks), dtype=np.int64)
+        self.load_state = np.zeros((len(fabric.servers), rails), dtype=np.int64)
+        for server in range(len(fabric.servers)):
+            mine = np.flatnonzero(gpu_servers[gpu] == server)
+            mine = mine[np.argsort(gpu[mine], kind="stable")]  # LPT's own sort keeps this order among equals
+            rail[mine] = lpt(chunks.bytes[mine], rails)
+            self.load_state[server] = np.bincount(rail[mine], chunks.bytes[mine], rails)
+        return same_rail(fabric, messages, chunks, rail)
+
+    @property
+    def load_mse(self) -> NDArray[np.float64]:
+        """Mean squared deviation of each server's rails from their mean [bytes^2] (eq. 6)."""
+        return np.asarray(np.var(self.load_state, axis=1))
+
+
+def rails_of(fabric: Fabric) -> int:
+    """Return how many rails a fabric has; ScenarioError if its servers differ in that."""
+    nics = {server.nics for server in fabric.servers}
+    if len(nics) != 1:
+        raise ScenarioError(
+            f"the servers of {fabric.name!r} have {min(nics)} to {max(nics)} NICs, so it has no rails",
+            "use a scheme that does not need them, such as ecmp",
+        )
+    return nics.pop()
+
+
+def same_rail(fabric: Fabric, messages: Messages, chunks: Chunks, rail: NDArray[np.int64]) -> Assignment:
+    """Return each chunk on the queue pair of its rail between its two servers.
+
+    Parameters
+    ----------
+    fabric, messages, chunks
+        As in `ProactivePolicy.assign`.
+    rail
+        The NIC of each chunk, the same at both ends, shape (chunks,).
+    """
+    servers = np.asarray(fabric.gpu_servers)
+    shape = len(fabric.servers), len(fabric.servers), rails_of(fabric)
+    source, destination = servers[messages.source], servers[messages.destination]
+    code = np.ravel_multi_index((source[chunks.message], destination[chunks.message], rail), shape)
+    used, chunk_qp = np.unique(code, return_inverse=True)
+    ends = zip(*(index.tolist() for index in np.unravel_index(used, shape)), strict=True)
+    queue_pairs = tuple(QueuePair(Nic(a, nic), Nic(b, nic)) for a, b, nic in ends)
+    return Assignment(queue_pairs, chunk_qp.astype(np.int64), taking_turns(chunks))
+
+
+def lpt(weights: NDArray[np.int64], bins: int, start: NDArray[np.int64] | None = None) -> NDArray[np.int64]:
+    """Return the bin of each weight: longest first, each into the bin of least load.
+
+    Weights that are equal go in the order given, and among bins of equal load the first is taken.
+    A run of equal weights w meets bin j at the loads L_j, L_j + w, L_j + 2w ...; who is least
+    loaded next is the merge of these progressions, which one sort gives for the whole run.
+
+    Parameters
+    ----------
+    weights
+        Not negative, shape (flows,).
+    bins
+        How many bins, at least one.
+    start
+        What is in the bins before, shape (bins,); by default nothing.
+
+    References
+    ----------
+    RailS, Algorithm 2, steps 2 and 3. R. L. Graham, "Bounds on multiprocessing timing anomalies",
+    SIAM J. Appl. Math. 17 (1969): L_max / L_opt <= 4/3 - 1/(3 bins) from empty bins.
+
+    Examples
+    --------
+    >>> lpt(np.array([2, 3, 2, 3]), 2).tolist()
+    [0, 0, 1, 1]
+    """
+    chosen = np.zeros(len(weights), dtype=np.int64)
+    by_weight = np.argsort(-weights, kind="stable")
+    loads = [0] * bins if start is None else start.tolist()
+    heap = [(load, index) for index, load in enumerate(loads)]
+    heapq.heapify(heap)
+    edges = np.flatnonzero(np.diff(weights[by_weight], prepend=-1, append=-1)).tolist()
+    for begin, end in pairwise(edges):
+        run = by_weight[begin:end]
+        weight = int(weights[run[0]])
+        if len(run) <= SHORT_RUN or weight == 0:
+            chosen[run] = [_into_least(heap, weight) for _ in range(len(run))]
+        else:
+            chosen[run] = _run_into_least(heap, weight, len(run))
+    return chosen
+
+
+def _into_least(heap: list[tuple[int, int]], weight: int) -> int:
+    load, index = heap[0]
+    heapq.heapreplace(heap, (load + weight, index))
+    return index
+
+
+def _run_into_least(heap: list[tuple[int, int]], weight: int, count: int) -> NDArray[np.int64]:
+    """Return the bins that ``count`` equal weights go to, and leave the heap as they do."""
+    loads = np.array([load for load, _ in sorted(heap, key=lambda entry: entry[1])])
+    ascending = np.sort(loads)
+    # The level to which the run's weight would fill the bins as water: no bin is chosen above it, and
+    # at least `count` steps of the progressions lie at or below it.
+    level = int((-(-(count * weight + np.cumsum(ascending)) // np.arange(1, len(loads) + 1))).min())
+    steps = np.maximum((level - loads) // weight + 1, 0)
+    bins = np.repeat(np.arange(len(loads)), steps)
+    step = np.arange(len(bins)) - np.repeat(np.cumsum(steps) - steps, steps)
+    chosen = bins[np.argsort(loads[bins] + step * weight, kind="stable")[:count]]
+    loads += weight * np.bincount(chosen, minlength=len(loads))
+    heap[:] = [(load, index) for index, load in enumerate(loads.tolist())]
+    heapq.heapify(heap)
+    return chosen

@@ -1,0 +1,83 @@
+"""The spraying policies by name; a user's own is named ``module:function`` or ``module:Class``.
+
+A function is a proactive policy's `assign`; a class is made without arguments and has the methods
+of `ProactivePolicy` or `ReactivePolicy`.
+"""
+
+import importlib
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from topologies.errors import ScenarioError
+from topologies.fabric import Fabric
+from traffic.messages import Chunks, Messages
+from traffic.spraying.ecmp import Ecmp
+from traffic.spraying.policy import Assignment, Policy, ProactivePolicy, ReactivePolicy
+from traffic.spraying.rails import Rails
+
+POLICIES: dict[str, Callable[[], Policy]] = {"ecmp": Ecmp, "rails": Rails}
+"""Every policy that comes with lightrail."""
+
+
+def policy_named(name: str) -> Policy:
+    """Return a policy, new for this caller: it remembers nothing of another's collective.
+
+    Parameters
+    ----------
+    name
+        A key of `POLICIES`, or ``module:function`` with a module that Python can import.
+
+    Raises
+    ------
+    ScenarioError
+        If nobody has that name, or what has it is no policy.
+    """
+    if ":" in name:
+        return _own(name)
+    if name not in POLICIES:
+        raise ScenarioError(
+            f"there is no scheme named {name!r}",
+            f"choose among {', '.join(sorted(POLICIES))}, or name your own as module:function",
+        )
+    return POLICIES[name]()
+
+
+@dataclass(frozen=True, slots=True)
+class AssignFunction:
+    """A proactive policy that is one function."""
+
+    name: str
+    """How it was named: ``module:function``."""
+    function: Callable[..., Assignment]
+    """Takes what `ProactivePolicy.assign` takes."""
+
+    def assign(
+        self, *, fabric: Fabric, messages: Messages, chunks: Chunks, rng: np.random.Generator
+    ) -> Assignment:
+        """Return what the function returns."""
+        return self.function(fabric=fabric, messages=messages, chunks=chunks, rng=rng)
+
+
+def _own(name: str) -> Policy:
+    module_name, _, attribute = name.partition(":")
+    try:
+        own = getattr(importlib.import_module(module_name), attribute)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ScenarioError(
+            f"the scheme {name!r} cannot be imported: {error}",
+            "name it as module:function, and put the module's folder on PYTHONPATH",
+        ) from error
+    try:
+        policy = own() if isinstance(own, type) else AssignFunction(name, own)
+    except TypeError as error:
+        raise ScenarioError(
+            f"the scheme {name!r} cannot be made: {error}", "its class must need no argument"
+        ) from error
+    if not callable(own) or not isinstance(policy, ProactivePolicy | ReactivePolicy):
+        raise ScenarioError(
+            f"{name!r} is no spraying policy",
+            "give a function with the arguments of ProactivePolicy.assign, or a class with its methods",
+        )
+    return policy
