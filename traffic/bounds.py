@@ -1,0 +1,133 @@
+"""How fast an all-to-all can be at best: the bound that every result is held against."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import linprog
+from scipy.sparse import coo_array, csr_array, hstack
+
+from topologies.errors import DemandError
+from topologies.fabric import Fabric
+from traffic.messages import Messages, crosses_network
+
+
+def server_matrix(messages: Messages, fabric: Fabric) -> NDArray[np.int64]:
+    """Return the bytes from each server to each other, D(2) of RailS (eq. 1); its diagonal is 0."""
+    crossing = messages.select(crosses_network(messages, fabric))
+    servers = np.asarray(fabric.gpu_servers)
+    matrix = np.zeros((len(fabric.servers), len(fabric.servers)), dtype=np.int64)
+    np.add.at(matrix, (servers[crossing.source], servers[crossing.destination]), crossing.bytes)
+    return matrix
+
+
+def nic_rates(fabric: Fabric) -> NDArray[np.float64]:
+    """Return the rate of each NIC [bit/s], shape (servers, most NICs), 0 where a server has fewer."""
+    rates = np.zeros((len(fabric.servers), max(server.nics for server in fabric.servers)))
+    for nic in fabric.nics:
+        rates[nic] = fabric.nic_rate_bps(nic)
+    return rates
+
+
+def lower_bound_s(messages: Messages, fabric: Fabric) -> float:
+    """Return T*: no way of sending the messages over the fabric takes less time [s].
+
+    All that a server sends to others, and all that it receives, passes its NICs; the slowest
+    server at the sum of their rates sets the time. No policy and no fabric can beat that.
+
+    On a rail fabric whose servers are alike it is reached, by splitting every pair of servers
+    evenly over the rails: the closed form of Theorem 3, equal to the LP of Theorem 2 (`optimal_split`).
+    Elsewhere it remains a bound and may be out of reach: for a scheme that keeps to its GPUs' NICs,
+    over oversubscribed uplinks, or where one rail is slower at one server than at another.
+
+    Parameters
+    ----------
+    messages
+        All of them; those inside a server do not count.
+    fabric
+        What they are sent over.
+
+    References
+    ----------
+    RailS, Theorems 2 and 3 (eq. 20, 25, 26).
+    """
+    matrix = server_matrix(messages, fabric)
+    load = np.maximum(matrix.sum(axis=1), matrix.sum(axis=0))
+    return float((8.0 * load / nic_rates(fabric).sum(axis=1)).max())
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """How much of what each server owes each other goes over each rail, and how long that takes."""
+
+    share: NDArray[np.float64]
+    """P of RailS: the part on each rail, shape (servers, servers, rails), each pair's sum 1."""
+    time_s: float
+    """When the busiest NIC is done [s]."""
+
+
+def optimal_split(matrix: NDArray[np.int64], rate_bps: NDArray[np.float64]) -> Split:
+    """Return the split over the rails under which the busiest NIC is done first: an LP, solved exactly.
+
+    Among the many optima an LP solver returns a corner, which splits few pairs; pairs that owe
+    nothing are split evenly.
+
+    Parameters
+    ----------
+    matrix
+        D, bytes from server k to server f, shape (servers, servers); the diagonal is not sent.
+    rate_bps
+        Rate of NIC n of server k [bit/s], positive, shape (servers, rails).
+
+    Raises
+    ------
+    DemandError
+        If the shapes do not fit each other, or a rate is not positive.
+
+    References
+    ----------
+    RailS, section IV-D, eq. 24, with t as a time so that rates may differ. Solved by HiGHS:
+    Q. Huangfu and J. Hall, Math. Prog. Comp. 10 (2018).
+    """
+    servers, rails = rate_bps.shape
+    if matrix.shape != (servers, servers) or not (rate_bps > 0).all():
+        raise DemandError(
+            f"a matrix of shape {matrix.shape}, and rates of shape {rate_bps.shape} from {rate_bps.min():g}",
+            "give a square matrix and a row of positive rates per server",
+        )
+    share = np.full((servers, servers, rails), 1.0 / rails)
+    source, destination = np.nonzero(matrix * ~np.eye(servers, dtype=bool))
+    if not len(source):
+        return Split(share, 0.0)
+    seconds = _seconds(source, destination, (8.0 * matrix[source, destination]).astype(float), rate_bps)
+    scale = float(seconds.sum(axis=1).max())  # HiGHS' tolerances are absolute; bring t near 1
+    busy = hstack([seconds / scale, csr_array(-np.ones((seconds.shape[0], 1)))], format="csr")
+    variables = len(source) * rails
+    pair = np.repeat(np.arange(len(source)), rails)
+    whole = coo_array((np.ones(variables), (pair, np.arange(variables))), (len(source), variables + 1))
+    solution = linprog(  # type: ignore[call-overload]  # takes sparse matrices, its stubs do not know
+        np.append(np.zeros(variables), 1.0),
+        A_ub=busy,
+        b_ub=np.zeros(busy.shape[0]),
+        A_eq=whole.tocsr(),
+        b_eq=np.ones(len(source)),
+        method="highs",
+    )
+    share[source, destination] = solution.x[:-1].reshape(-1, rails)
+    return Split(share, float(solution.x[-1]) * scale)
+
+
+def _seconds(
+    source: NDArray[np.int64],
+    destination: NDArray[np.int64],
+    bits: NDArray[np.float64],
+    rate_bps: NDArray[np.float64],
+) -> csr_array:
+    """Return how long each NIC would send (first rows) and receive, each pair (column) on each rail."""
+    servers, rails = rate_bps.shape
+    pair, rail = (index.ravel() for index in np.indices((len(source), rails)))
+    rows = [end[pair] * rails + rail for end in (source, destination + servers)]
+    values = [bits[pair] / rate_bps[end[pair], rail] for end in (source, destination)]
+    columns = np.tile(np.arange(len(pair)), 2)
+    shape = 2 * servers * rails, len(pair)
+    return coo_array((np.concatenate(values), (np.concatenate(rows), columns)), shape).tocsr()
