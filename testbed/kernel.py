@@ -1,0 +1,75 @@
+"""The Linux system calls that Python's library lacks (os.setns and os.unshare came with 3.12)."""
+
+import contextlib
+import ctypes
+import os
+import signal
+from collections.abc import Iterator
+
+from topologies.errors import MachineError
+
+CLONE_NEWNET = 0x40000000
+MS_NOSUID_NODEV = 0x2 | 0x4
+PR_SET_PDEATHSIG = 1
+PR_CAPBSET_READ = 23
+SYS_PIDFD_GETFD = 438
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def new_network_namespace() -> int:
+    """Return a file descriptor that holds a new network namespace; closing it ends the namespace."""
+    home = _own_namespace()
+    try:
+        _call("create a network namespace", _libc.unshare(CLONE_NEWNET))
+        return _own_namespace()
+    finally:
+        _call("return from a new network namespace", _libc.setns(home, CLONE_NEWNET))
+        os.close(home)
+
+
+@contextlib.contextmanager
+def inside_namespace(namespace: int) -> Iterator[None]:
+    """Run the block in a network namespace; a socket made there stays there. Only this thread moves."""
+    home = _own_namespace()
+    try:
+        _call("enter a network namespace", _libc.setns(namespace, CLONE_NEWNET))
+        try:
+            yield
+        finally:
+            _call("leave a network namespace", _libc.setns(home, CLONE_NEWNET))
+    finally:
+        os.close(home)
+
+
+def mount(kind: str, target: str) -> None:
+    """Mount a fresh file system of a kind (``tmpfs``, ``sysfs``) over a directory."""
+    result = _libc.mount(kind.encode(), target.encode(), kind.encode(), MS_NOSUID_NODEV, None)
+    _call(f"mount {kind} on {target}", result)
+
+
+def die_with_parent() -> None:
+    """Have the kernel kill this process when its parent dies; passed to subprocess as preexec_fn."""
+    _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def take_descriptor(pid: int, descriptor: int) -> int:
+    """Return a copy of another process' file descriptor (pidfd_getfd)."""
+    process = os.pidfd_open(pid)
+    try:
+        copy = _libc.syscall(SYS_PIDFD_GETFD, process, descriptor, 0)
+        return _call(f"take descriptor {descriptor} of process {pid}", copy)
+    finally:
+        os.close(process)
+
+
+def _own_namespace() -> int:
+    return os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+
+
+def _call(attempt: str, result: int) -> int:
+    if result >= 0:
+        return result
+    raise MachineError(
+        f"{attempt}: {os.strerror(ctypes.get_errno())}", "run it as root, or in lightrail's own sandbox"
+    )

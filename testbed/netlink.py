@@ -1,0 +1,113 @@
+"""Many netlink requests in one go: encoded by pyroute2, sent in bulk, each answer checked.
+
+pyroute2's own IPRoute asks and awaits one request at a time, and its IPBatch runs an event
+loop for each one it encodes (0.3 ms): here its message classes are used directly (0.03 ms).
+"""
+
+import os
+import socket
+import struct
+from collections.abc import Mapping, Sequence
+
+from pyroute2 import IPBatch
+from pyroute2.netlink import NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REQUEST, nlmsg
+from pyroute2.netlink.rtnl import RTM_DELLINK, RTM_NEWADDR, RTM_NEWLINK, RTM_NEWNEIGH, RTM_NEWROUTE, RTM_NEWRULE
+from pyroute2.netlink.rtnl.fibmsg import fibmsg
+from pyroute2.netlink.rtnl.ifaddrmsg import ifaddrmsg
+from pyroute2.netlink.rtnl.ifinfmsg import ifinfmsg
+from pyroute2.netlink.rtnl.ndmsg import ndmsg
+from pyroute2.netlink.rtnl.rtmsg import rtmsg
+
+from topologies.errors import NetworkError
+
+Attributes = Sequence[tuple[str, object]]
+IFF_UP = 1
+HEADER = struct.Struct("=IHHII")
+NLMSG_ERROR = 2
+INDEX_OFFSET = 20
+BURST = 64
+KINDS: dict[int, type[nlmsg]] = {
+    RTM_NEWLINK: ifinfmsg,
+    RTM_DELLINK: ifinfmsg,
+    RTM_NEWADDR: ifaddrmsg,
+    RTM_NEWNEIGH: ndmsg,
+    RTM_NEWROUTE: rtmsg,
+    RTM_NEWRULE: fibmsg,
+}
+
+
+class Batch:
+    """Requests to the kernel, each with the words for what it attempts."""
+
+    def __init__(self) -> None:
+        self._requests: list[tuple[str, bytes]] = []
+
+    def add(self, attempt: str, kind: int, fields: Mapping[str, object], attributes: Attributes = ()) -> None:
+        """Add a request to create, or to delete, by its message's fields and attributes (see rtnetlink(7))."""
+        message = KINDS[kind]()
+        message["header"]["type"] = kind
+        message["header"]["flags"] = NLM_F_REQUEST | NLM_F_ACK
+        if kind != RTM_DELLINK and "index" not in fields or kind == RTM_NEWADDR:
+            message["header"]["flags"] |= NLM_F_CREATE | NLM_F_EXCL
+        for name, value in fields.items():
+            message[name] = value
+        message["attrs"] = list(attributes)
+        message.encode()
+        self._requests.append((attempt, bytes(message.data)))
+
+    def add_shaper(self, attempt: str, request: bytes, index: int) -> None:
+        """Add what `shaper_request` made, for an interface."""
+        stamped = bytearray(request)
+        struct.pack_into("=i", stamped, INDEX_OFFSET, index)
+        self._requests.append((attempt, bytes(stamped)))
+
+    def commit(self) -> None:
+        """Send all requests in order to the network namespace this thread is in.
+
+        Raises
+        ------
+        NetworkError
+            For the first request that the kernel refuses: what was attempted, and the kernel's word.
+        """
+        requests, self._requests = self._requests, []
+        with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE) as channel:
+            channel.bind((0, 0))
+            channel.settimeout(30.0)
+            # The kernel answers each request, and the answers of some hundreds fill the socket.
+            for start in range(0, len(requests), BURST):
+                burst = requests[start : start + BURST]
+                channel.send(b"".join(_numbered(r, start + i) for i, (_, r) in enumerate(burst)))
+                _check_answers(channel, requests, len(burst))
+
+
+def shaper_request(rate_bytes_s: int, burst_bytes: int, queue_bytes: int) -> bytes:
+    """Return the request for a token bucket filter (tc-tbf(8)) on an interface yet to be filled in."""
+    encoder = IPBatch()
+    encoder.tc(
+        "add",
+        kind="tbf",
+        index=1,
+        handle=0x10000,
+        rate=rate_bytes_s,
+        burst=burst_bytes,
+        limit=queue_bytes,
+    )
+    return bytes(encoder.batch)
+
+
+def _numbered(request: bytes, sequence: int) -> bytes:
+    length, kind, flags, _, _ = HEADER.unpack_from(request)
+    return HEADER.pack(length, kind, flags, sequence, 0) + request[HEADER.size :]
+
+
+def _check_answers(channel: socket.socket, requests: list[tuple[str, bytes]], count: int) -> None:
+    while count > 0:
+        answers = channel.recv(1 << 18)
+        while answers:
+            length, kind, _, sequence, _ = HEADER.unpack_from(answers)
+            if kind == NLMSG_ERROR:
+                (code,) = struct.unpack_from("=i", answers, HEADER.size)
+                if code:
+                    raise NetworkError(f"{requests[sequence][0]}: {os.strerror(-code)}")
+                count -= 1
+            answers = answers[(length + 3) & ~3 :]

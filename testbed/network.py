@@ -1,0 +1,200 @@
+"""A booted network: a fabric as namespaces, shaped links, Open vSwitch bridges and a controller.
+
+Order matters for the boot's time: the controller's process starts first and imports while the
+links are made; the bridges are made when its listener is up, because Open vSwitch backs off
+for a second after a refused connection.
+"""
+
+import shutil
+import subprocess
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+from tempfile import mkdtemp
+from types import TracebackType
+
+from mininet.net import Mininet
+
+from controller.client import ControllerClient
+from testbed.kernel import die_with_parent
+from testbed.nodes import LiveIntf, LiveLink, LiveServer, LiveSwitch
+from testbed.openvswitch import MachineOpenVSwitch, PrivateOpenVSwitch, datapath_type, vsctl
+from testbed.sandbox import RUN_DIRECTORY, inside_sandbox
+from testbed.wiring import Wiring, shape_switch_ports, wire
+from topologies.addresses import datapath_id, interface, nic_ip, openflow_port
+from topologies.errors import NetworkError
+from topologies.fabric import Fabric, Nic, Port
+
+LISTEN = "127.0.0.1:6653"
+READY_S = 60.0
+CHECKOUT = Path(__file__).resolve().parent.parent
+
+
+class Network:
+    """A fabric that carries packets; a context manager, entered once.
+
+    Parameters
+    ----------
+    fabric
+        What to boot, at real rates.
+    rate_factor
+        Emulated rate over real rate: a link of 100 Gbit/s and 4e-4 is shaped to 40 Mbit/s.
+    """
+
+    def __init__(self, fabric: Fabric, rate_factor: float) -> None:
+        self.fabric = fabric
+        self.rate_factor = rate_factor
+        self._stack = ExitStack()
+        self._entered = False
+
+    def __enter__(self) -> "Network":
+        """Boot, or leave nothing behind and raise NetworkError or MachineError."""
+        if self._entered:
+            raise NetworkError("a network was booted twice", "make a new one")
+        self._entered = True
+        with self._stack as stack:
+            self._boot(stack)
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Stop everything in the reverse order."""
+        self._stack.close()
+
+    def check_alive(self) -> None:
+        """Raise NetworkError if a daemon or the controller has ended."""
+        self.openvswitch.check_alive()
+        if self._controller.poll() is not None:
+            raise NetworkError(
+                f"the controller ended during the run (exit code {self._controller.returncode})",
+                "run it again",
+            )
+
+    def _boot(self, stack: ExitStack) -> None:
+        private = inside_sandbox()
+        # In a sandbox the tools of Open vSwitch look for its sockets here (OVS_RUNDIR).
+        directory = RUN_DIRECTORY if private else Path(mkdtemp(prefix="lightrail-"))
+        directory.mkdir(exist_ok=True)
+        stack.callback(shutil.rmtree, directory)
+        self._controller = stack.enter_context(_controller(self.fabric, directory))
+        self.openvswitch = stack.enter_context(
+            PrivateOpenVSwitch(directory) if private else MachineOpenVSwitch()
+        )
+        self.wiring = wire(self.fabric, self.rate_factor, private)
+        stack.callback(self.wiring.close)
+        _wait_for_listener(self._controller)
+        stack.callback(_delete_bridges, self.fabric, private)
+        vsctl(*_bridges(self.fabric))
+        self.send_buffer_bytes = self.openvswitch.set_port_buffers(self.fabric.buffer_bytes)
+        shape_switch_ports(self.wiring)
+        self.mininet = _mininet(self.wiring)
+        stack.callback(_end_shells, self.mininet)
+        self.northbound = ControllerClient(directory / "northbound.sock")
+        self.northbound.wait_ready(READY_S)
+
+
+def _controller(fabric: Fabric, directory: Path) -> "_Process":
+    (directory / "fabric.json").write_text(fabric.to_json())
+    command = [sys.executable, "-m", "controller", "--fabric", str(directory / "fabric.json")]
+    command += ["--northbound", str(directory / "northbound.sock"), "--listen", LISTEN]
+    return _Process(command, directory / "controller.log")
+
+
+class _Process(subprocess.Popen[bytes]):
+    """A child that is ended, not awaited, when its block is left."""
+
+    def __init__(self, command: list[str], log: Path) -> None:
+        self.log = log
+        with log.open("wb") as errors:
+            super().__init__(
+                command,
+                cwd=CHECKOUT,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                preexec_fn=die_with_parent,
+            )
+
+    def __exit__(self, *_error: object) -> None:
+        self.kill()
+        self.wait()
+        if self.stdout:
+            self.stdout.close()
+
+
+def _wait_for_listener(controller: _Process) -> None:
+    assert controller.stdout is not None
+    if not controller.stdout.readline():
+        controller.wait()
+        said = controller.log.read_text(errors="replace").strip().splitlines()
+        raise NetworkError(f"the controller did not start: {said[-1] if said else 'it said nothing'}")
+
+
+def _bridges(fabric: Fabric) -> list[str]:
+    """Return the one ovs-vsctl transaction that makes all bridges and ports.
+
+    ``linux-noop`` tells Open vSwitch to leave the ports' queues alone.
+    """
+    words = ["--", "--id=@noop", "create", "QoS", "type=linux-noop"]
+    for switch in fabric.switches:
+        words += ["--", "add-br", switch.name]
+        words += ["--", "set", "bridge", switch.name, f"datapath_type={datapath_type()}", "fail_mode=secure"]
+        words += [f"other_config:datapath-id={datapath_id(fabric, switch.name):016x}"]
+        words += ["protocols=OpenFlow13", "other_config:disable-in-band=true"]
+        words += ["--", "set-controller", switch.name, f"tcp:{LISTEN}"]
+        words += ["--", "set", "controller", switch.name, "max_backoff=1000"]
+        for port in fabric.used_ports(switch.name):
+            name = interface(fabric, port)
+            words += ["--", "add-port", switch.name, name, "--", "set", "port", name, "qos=@noop"]
+            words += ["--", "set", "interface", name, f"ofport_request={openflow_port(port)}"]
+    return words
+
+
+def _delete_bridges(fabric: Fabric, private: bool) -> None:
+    """Take the bridges off the machine's own Open vSwitch; a private one ends with all its bridges."""
+    if not private:
+        words = [word for switch in fabric.switches for word in ("--", "--if-exists", "del-br", switch.name)]
+        vsctl(*words)
+
+
+def _mininet(wiring: Wiring) -> Mininet:
+    fabric = wiring.fabric
+    # Mininet's own start-up raises limits of the whole machine (fs.file-max, net.core.*): not here.
+    Mininet.inited = True
+    network = Mininet(topo=None, build=False, controller=None, waitConnected=False)
+    for server, namespace in zip(fabric.servers, wiring.namespaces, strict=True):
+        network.addHost(server.name, cls=LiveServer, namespace=namespace)
+    for switch in fabric.switches:
+        dpid = f"{datapath_id(fabric, switch.name):016x}"
+        network.addSwitch(switch.name, cls=LiveSwitch, dpid=dpid, protocols="OpenFlow13")
+    for link in fabric.links:
+        ends = [_mininet_end(fabric, port) for port in (link.a, link.b)]
+        network.addLink(
+            *(port.node for port in (link.a, link.b)),
+            *(number for number, _ in ends),
+            cls=LiveLink,
+            intf=LiveIntf,
+            intfName1=interface(fabric, link.a),
+            intfName2=interface(fabric, link.b),
+            params1=ends[0][1],
+            params2=ends[1][1],
+        )
+    network.built = True
+    return network
+
+
+def _mininet_end(fabric: Fabric, port: Port) -> tuple[int, dict[str, str]]:
+    """Return a port's number in Mininet, and the parameters of its interface."""
+    if port.node in fabric.switch_index:
+        return openflow_port(port), {}
+    return port.number, {"ip": str(nic_ip(fabric, Nic(fabric.server_index[port.node], port.number)))}
+
+
+def _end_shells(network: Mininet) -> None:
+    for node in (*network.hosts, *network.switches):
+        node.terminate()

@@ -1,0 +1,235 @@
+"""A fabric's namespaces, interfaces, addresses and shapers, made in bulk over netlink.
+
+Each server is a network namespace held by a file descriptor; each link is a veth pair. Both
+ends of a link are shaped: a token bucket of the link's rate, whose queue is the port's buffer.
+"""
+
+import os
+import socket
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from socket import AF_INET
+
+from pyroute2.ethtool.ioctl import IoctlEthtool
+from pyroute2.netlink.rtnl import RTM_DELLINK, RTM_NEWADDR, RTM_NEWLINK, RTM_NEWNEIGH, RTM_NEWROUTE, RTM_NEWRULE
+
+from testbed.kernel import inside_namespace, new_network_namespace
+from testbed.netlink import IFF_UP, Batch, shaper_request
+from topologies.addresses import FABRIC_NETWORK, GATEWAY_MAC, gateway_ip, interface, nic_ip, nic_mac, subnet
+from topologies.fabric import Fabric, Nic, Port
+
+MTU = 9000
+ETHERNET_HEADER_BYTES = 14
+BURST_S = 0.004
+MIN_BURST_PACKETS = 2
+SERVER_QUEUE_BYTES = 4 << 20
+FIRST_GROUP = 1000
+FIRST_TABLE = 1000
+LOOPBACK = 1
+UP = {"flags": IFF_UP, "change": IFF_UP}
+RT_TABLE_MAIN, RTN_UNICAST, RTNH_F_ONLINK, RTPROT_STATIC = 254, 1, 4, 4
+RT_SCOPE_UNIVERSE, RT_SCOPE_LINK = 0, 253
+FR_ACT_TO_TBL, NUD_PERMANENT = 1, 0x80
+OFFLOADS = ("tx-checksumming", "tcp-segmentation-offload", "generic-segmentation-offload", "generic-receive-offload")
+SERVER_SYSCTLS = {
+    "net/ipv4/conf/all/rp_filter": "0",
+    "net/ipv4/conf/default/rp_filter": "0",
+    # Without this a connection starts with what an earlier one to the same address learnt.
+    "net/ipv4/tcp_no_metrics_save": "1",
+}
+
+
+@dataclass(frozen=True)
+class Shape:
+    """How one end of a link is shaped, at emulated scale."""
+
+    rate_bps: float
+    """Rate [bit/s]."""
+    burst_bytes: int
+    """Token bucket [bytes]: what may leave at once after a pause."""
+    queue_bytes: int
+    """What may wait [bytes]; more is dropped, and counted."""
+
+
+@dataclass(frozen=True)
+class Wiring:
+    """The wired fabric: where everything is."""
+
+    fabric: Fabric
+    namespaces: tuple[int, ...]
+    """A file descriptor per server that holds its network namespace."""
+    shapes: dict[Port, Shape]
+    """The shaper of each port's egress, as it was asked for."""
+
+    def close(self) -> None:
+        """Delete all links at once, and let the servers' namespaces go.
+
+        One request for the whole group shares the kernel's grace periods: deleted one by one,
+        256 links take seconds.
+        """
+        batch = Batch()
+        batch.add("delete the links", RTM_DELLINK, {}, [("IFLA_GROUP", _group())])
+        batch.commit()
+        for namespace in self.namespaces:
+            os.close(namespace)
+
+
+def burst_bytes(rate_bps: float, mtu: int = MTU) -> int:
+    """Return the token bucket for a rate: 4 ms of it, to forgive a late timer, and at least two packets."""
+    return max(int(rate_bps / 8 * BURST_S), MIN_BURST_PACKETS * (mtu + ETHERNET_HEADER_BYTES))
+
+
+def wire(fabric: Fabric, rate_factor: float, private: bool) -> Wiring:
+    """Make a fabric's servers and links, shaped at ``rate_factor`` times their real rate.
+
+    Parameters
+    ----------
+    fabric
+        What to wire.
+    rate_factor
+        Emulated rate over real rate.
+    private
+        Whether this namespace is the run's own, so that its defaults may be changed.
+    """
+    if private:
+        _set_sysctls({"net/ipv6/conf/default/disable_ipv6": "1"})
+    wiring = Wiring(
+        fabric,
+        tuple(new_network_namespace() for _ in fabric.servers),
+        {port: _shape(fabric, port, rate_factor) for port in fabric.link_at},
+    )
+    for namespace in wiring.namespaces:
+        with inside_namespace(namespace):
+            _set_sysctls(SERVER_SYSCTLS | {"net/ipv6/conf/default/disable_ipv6": "1"})
+    _make_links(wiring)
+    for server, namespace in enumerate(wiring.namespaces):
+        with inside_namespace(namespace):
+            _set_up_server(wiring, server)
+    return wiring
+
+
+def shape_switch_ports(wiring: Wiring) -> None:
+    """Shape the switches' egress; done once Open vSwitch has the ports, because it clears queues as it takes them."""
+    batch, indices = Batch(), _indices()
+    for port in wiring.fabric.link_at:
+        if port.node in wiring.fabric.switch_index:
+            _add_shaper(batch, wiring, port, indices)
+    batch.commit()
+
+
+def _shape(fabric: Fabric, port: Port, rate_factor: float) -> Shape:
+    rate_bps = fabric.link_at[port].rate_bps * rate_factor
+    queue = SERVER_QUEUE_BYTES if port.node in fabric.server_index else fabric.buffer_bytes
+    return Shape(rate_bps, burst_bytes(rate_bps), queue)
+
+
+def _set_sysctls(values: dict[str, str]) -> None:
+    for name, value in values.items():
+        path = Path("/proc/sys") / name
+        if path.exists():
+            path.write_text(value)
+
+
+def _make_links(wiring: Wiring) -> None:
+    batch = Batch()
+    for link in wiring.fabric.links:
+        near, far = (link.b, link.a) if link.b.node in wiring.fabric.switch_index else (link.a, link.b)
+        _add_link(batch, wiring, near, far)
+    batch.commit()
+
+
+def _add_link(batch: Batch, wiring: Wiring, near: Port, far: Port) -> None:
+    """Make a veth pair, the far end in its server's namespace if it is a NIC; it cannot be born up."""
+    fabric = wiring.fabric
+    peer: list[tuple[str, object]] = [("IFLA_IFNAME", interface(fabric, far)), ("IFLA_MTU", MTU)]
+    if far.node in fabric.server_index:
+        server = fabric.server_index[far.node]
+        peer += [("IFLA_ADDRESS", nic_mac(Nic(server, far.number))), ("IFLA_NET_NS_FD", wiring.namespaces[server])]
+    data = {"attrs": [("VETH_INFO_PEER", {"attrs": peer})]}
+    info = {"attrs": [("IFLA_INFO_KIND", "veth"), ("IFLA_INFO_DATA", data)]}
+    attributes = [("IFLA_IFNAME", interface(fabric, near)), ("IFLA_MTU", MTU), ("IFLA_GROUP", _group())]
+    batch.add(f"create the link {near} - {far}", RTM_NEWLINK, UP, [*attributes, ("IFLA_LINKINFO", info)])
+    if far.node in fabric.switch_index:
+        batch.add(f"raise {far}", RTM_NEWLINK, {**UP, "index": 0}, [("IFLA_IFNAME", interface(fabric, far))])
+
+
+def _group() -> int:
+    """Return the number under which this process' links can be deleted together."""
+    return os.getpid() + FIRST_GROUP
+
+
+def _set_up_server(wiring: Wiring, server: int) -> None:
+    batch = Batch()
+    batch.add("raise lo", RTM_NEWLINK, {**UP, "index": LOOPBACK})
+    indices = _indices()
+    for number in range(wiring.fabric.servers[server].nics):
+        _set_up_nic(batch, wiring, Nic(server, number), indices)
+    batch.commit()
+    names = [interface(wiring.fabric, port) for port in wiring.fabric.used_ports(wiring.fabric.servers[server].name)]
+    _switch_offloads_off(names)
+
+
+def _set_up_nic(batch: Batch, wiring: Wiring, nic: Nic, indices: dict[str, int]) -> None:
+    """Address a NIC and give it routing of its own: what leaves from its address leaves through it."""
+    fabric, port = wiring.fabric, wiring.fabric.nic_port(nic)
+    index, table, address = indices[interface(fabric, port)], FIRST_TABLE + nic.nic, str(nic_ip(fabric, nic))
+    batch.add(f"raise {port}", RTM_NEWLINK, {**UP, "index": index})
+    local = {"family": AF_INET, "prefixlen": 32, "index": index}
+    batch.add(f"address {port}", RTM_NEWADDR, local, [("IFA_LOCAL", address), ("IFA_ADDRESS", address)])
+    rule = {"family": AF_INET, "src_len": 32, "action": FR_ACT_TO_TBL}
+    batch.add(f"rule of {port}", RTM_NEWRULE, rule, [("FRA_SRC", address), ("FRA_TABLE", table)])
+    on_packet_switch = _on_packet_switch(fabric, nic)
+    if on_packet_switch:
+        _add_neighbour(batch, port, index, str(gateway_ip(fabric, nic)), GATEWAY_MAC)
+        network, via = FABRIC_NETWORK, [("RTA_GATEWAY", str(gateway_ip(fabric, nic)))]
+    else:
+        network, via = subnet(fabric, fabric.peer(port).node), []
+        for peer in _peers(fabric, nic):
+            _add_neighbour(batch, port, index, str(nic_ip(fabric, peer)), nic_mac(peer))
+    route = {"family": AF_INET, "dst_len": network.prefixlen, "type": RTN_UNICAST, "flags": 0 if not via else RTNH_F_ONLINK}
+    route |= {"scope": RT_SCOPE_UNIVERSE if via else RT_SCOPE_LINK, "proto": RTPROT_STATIC}
+    attributes = [("RTA_DST", str(network.network_address)), ("RTA_OIF", index), ("RTA_PREFSRC", address), *via]
+    batch.add(f"route of {port}", RTM_NEWROUTE, route, [*attributes, ("RTA_TABLE", table)])
+    if nic.nic == 0 or not on_packet_switch:
+        batch.add(f"main route of {port}", RTM_NEWROUTE, route, [*attributes, ("RTA_TABLE", RT_TABLE_MAIN)])
+    _add_shaper(batch, wiring, port, indices)
+
+
+def _add_neighbour(batch: Batch, port: Port, index: int, address: str, mac: str) -> None:
+    entry = {"family": AF_INET, "ifindex": index, "state": NUD_PERMANENT}
+    batch.add(f"neighbour of {port}", RTM_NEWNEIGH, entry, [("NDA_DST", address), ("NDA_LLADDR", mac)])
+
+
+def _on_packet_switch(fabric: Fabric, nic: Nic) -> bool:
+    return fabric.switches[fabric.switch_index[fabric.peer(fabric.nic_port(nic)).node]].kind == "packet"
+
+
+def _peers(fabric: Fabric, nic: Nic) -> list[Nic]:
+    """Return the other NICs on a NIC's switch."""
+    mine = fabric.peer(fabric.nic_port(nic)).node
+    return [other for other in fabric.nics if other != nic and fabric.peer(fabric.nic_port(other)).node == mine]
+
+
+def _indices() -> dict[str, int]:
+    """Return the number of each interface in this namespace by its name."""
+    return {name: index for index, name in socket.if_nameindex()}
+
+
+def _add_shaper(batch: Batch, wiring: Wiring, port: Port, indices: dict[str, int]) -> None:
+    batch.add_shaper(f"shape {port}", _request(wiring.shapes[port]), indices[interface(wiring.fabric, port)])
+
+
+@lru_cache
+def _request(shape: Shape) -> bytes:
+    return shaper_request(round(shape.rate_bps / 8), shape.burst_bytes, shape.queue_bytes)
+
+
+def _switch_offloads_off(names: list[str]) -> None:
+    """Have NICs checksum and cut packets in software: the userspace datapath sees packets as they are on a wire."""
+    tool = IoctlEthtool()
+    for name in names:
+        tool.change_ifname(name)
+        for offload in OFFLOADS:
+            tool.set_offload_flag(offload, 0)
+    tool.close()
