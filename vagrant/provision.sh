@@ -40,6 +40,7 @@ main() {
 
 install_debian_packages() {
     local missing
+    restore_policy
     mapfile -t missing < <(missing_packages)
     [[ ${#missing[@]} -gt 0 ]] || return 0
     echo "Installing Debian packages: ${missing[*]}"
@@ -73,9 +74,8 @@ apt() { # quiet unless it fails
 }
 
 # A package's scripts ask policy-rc.d before they start a service; 101 means "not allowed". Anything that runs already
-# keeps running. A policy that the machine had is put back, also by the next run if this one is killed.
+# keeps running. A policy that the machine had is put back; should this run be killed, by the next one.
 forbid_service_starts() {
-    restore_policy
     [[ ! -e $POLICY ]] || mv "$POLICY" "$SAVED_POLICY"
     printf '#!/bin/sh\n# lightrail: until provision.sh ends\nexit 101\n' >"$POLICY"
     chmod 755 "$POLICY"
@@ -88,7 +88,7 @@ restore_policy() {
 
 # Lightrail starts an Open vSwitch of its own per run; the machine's one is started at boot only where it was before.
 enabled_services() {
-    find /etc/systemd/system /etc/rc[2-5].d -type l \( -name 'openvswitch*.service' -o -name 'ovs*.service' \
+    find /etc/systemd/system/*.target.wants /etc/rc[2-5].d -type l \( -name 'openvswitch*.service' -o -name 'ovs*.service' \
         -o -name 'S[0-9][0-9]openvswitch*' \) -printf '%f\n' 2>/dev/null |
         sed -E 's/^S[0-9]{2}//; s/\.service$//' | sort -u
 }
