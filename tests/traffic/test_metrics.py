@@ -1,0 +1,153 @@
+"""Metrics against numbers worked out by hand."""
+
+from dataclasses import astuple
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from numpy.typing import NDArray
+
+from topologies.fabric import Fabric, Link, Port, Server, Switch
+from topologies.rail import rail_fabric
+from traffic.demand import Demand
+from traffic.metrics import (
+    Bandwidth,
+    Cct,
+    bandwidth,
+    cct,
+    link_bytes,
+    link_utilisation,
+    load_mse,
+    nic_received_bytes,
+    nic_sent_bytes,
+    span_s,
+    uplink_bytes,
+)
+from traffic.records import COLUMNS, Records
+
+DIRECT = "30@h0:0,leaf0:1"
+SPLIT = "8@h0:0,leaf0:1 12@h0:1,leaf1:2,spine0:0,leaf0:1"
+BACK = "40@h1:1,leaf1:0"
+
+
+def records(*rows: tuple[int, int, int, int, float, float, str]) -> Records:
+    """Return records of rows (step, source, destination, bytes, start_s, end_s, path)."""
+    return pd.DataFrame(list(rows), columns=list(COLUMNS)).astype(COLUMNS)
+
+
+def example() -> Records:
+    """Two servers of two NICs each; GPUs 0 and 1 are in h0."""
+    return records(
+        (0, 0, 2, 30, 0.0, 3.0, DIRECT),
+        (0, 0, 3, 20, 1.0, 4.0, SPLIT),
+        (0, 2, 1, 40, 0.0, 2.0, BACK),
+        (0, 0, 1, 50, 0.0, 5.0, "nvlink"),
+    )
+
+
+def test_percentiles_are_over_the_network_and_the_last_is_over_all() -> None:
+    # of 2, 3 and 4 s: p80 lies 0.6 of the way from the second to the third, and so on
+    assert astuple(cct(example())) == pytest.approx((3.0, 3.6, 3.9, 3.98, 5.0))
+
+
+def test_times_count_from_the_start_of_each_step() -> None:
+    two = records((0, 0, 2, 8, 0.0, 2.0, DIRECT), (1, 0, 2, 8, 10.0, 14.0, DIRECT))
+    assert (cct(two).mean_s, cct(two).last_s, span_s(two)) == (3.0, 4.0, 14.0)
+
+
+def test_nothing_sent_takes_no_time() -> None:
+    demand = Demand("nothing", np.zeros((4, 4), dtype=np.int64))
+    assert cct(records()) == Cct(0.0, 0.0, 0.0, 0.0, 0.0)
+    assert span_s(records()) == 0.0
+    assert bandwidth(records(), demand) == Bandwidth(0.0, 0.0)
+    assert link_bytes(records()) == {}
+    assert load_mse(nic_sent_bytes(records(), rail_fabric(2, 2))) == 0.0
+
+
+def test_messages_inside_servers_alone_have_no_percentiles() -> None:
+    assert cct(records((0, 0, 1, 8, 0.0, 2.0, "nvlink"))) == Cct(0.0, 0.0, 0.0, 0.0, 2.0)
+
+
+def test_bandwidth_is_that_of_the_busiest_gpu() -> None:
+    matrix = np.array([[10, 50, 30, 20], [0, 0, 0, 0], [0, 40, 0, 0], [0, 0, 0, 0]]) * 10**9
+    # GPU 0 sends 110 GB, its own 10 among them; the most received is 90 GB. 5 s pass.
+    assert bandwidth(example(), Demand("skewed", matrix)) == Bandwidth(22.0, 16.5)
+
+
+def test_the_busiest_gpu_may_be_a_receiver() -> None:
+    matrix = np.array([[0, 50], [0, 50]]) * 10**9
+    assert bandwidth(example(), Demand("incast", matrix)) == Bandwidth(20.0, 10.0)
+
+
+def test_nics_are_charged_for_what_passes_them() -> None:
+    fabric = rail_fabric(2, 2)
+    assert nic_sent_bytes(example(), fabric).tolist() == [[38.0, 12.0], [0.0, 40.0]]
+    assert nic_received_bytes(example(), fabric).tolist() == [[0.0, 40.0], [50.0, 0.0]]
+
+
+def test_a_nic_that_is_not_there_has_no_number() -> None:
+    fabric = Fabric(
+        "uneven",
+        (Server("h0", 2, 2, 1e12), Server("h1", 1, 1, 1e12)),
+        (Switch("leaf0", 3),),
+        tuple(
+            Link(port, Port("leaf0", index), 80.0)
+            for index, port in enumerate([Port("h0", 0), Port("h1", 0), Port("h0", 1)])
+        ),
+    )
+    sent = nic_sent_bytes(records((0, 0, 2, 30, 0.0, 3.0, DIRECT)), fabric)
+    np.testing.assert_equal(sent, [[30.0, 0.0], [0.0, np.nan]])
+    assert load_mse(sent) == 1.0
+
+
+def test_links_are_charged_for_what_passes_them() -> None:
+    assert link_bytes(example()) == {
+        Port("h0", 0): 38,
+        Port("leaf0", 1): 50,
+        Port("h0", 1): 12,
+        Port("leaf1", 2): 12,
+        Port("spine0", 0): 12,
+        Port("h1", 1): 40,
+        Port("leaf1", 0): 40,
+    }
+
+
+def test_uplinks_are_a_table_of_leaves_and_spines() -> None:
+    table = uplink_bytes(example(), rail_fabric(2, 2))
+    assert table.to_dict("split") == {
+        "index": ["leaf0", "leaf1"],
+        "columns": ["spine0", "spine1"],
+        "data": [[0.0, 0.0], [12.0, 0.0]],
+    }
+
+
+def test_utilisation_is_a_part_of_the_rate_over_the_whole_time() -> None:
+    fabric = rail_fabric(2, 2, rate_bps=100.0, uplink_bps=50.0)
+    used = link_utilisation(example(), fabric)  # over 5 s
+    assert used[Port("h0", 0)] == pytest.approx(38 * 8 / 500)
+    assert used[Port("leaf1", 2)] == pytest.approx(12 * 8 / 250)
+    assert Port("leaf0", 2) not in used
+
+
+@pytest.mark.parametrize(
+    ("load", "mse"),
+    [
+        ([[5, 5, 5, 5]], 0.0),
+        ([[8, 0, 0, 0]], 1.0),
+        ([[6, 2]], 0.25),  # (4 / 1) / ((1 / 4) * 64)
+        ([[4, 4, 0, 0]], 1 / 3),  # half the NICs idle: (4) / ((3 / 16) * 64)
+        ([[8, 0], [1, 1], [0, 0]], 0.5),  # the third server has no load and does not count
+        ([[7]], 0.0),
+    ],
+)
+def test_load_mse_by_hand(load: list[list[int]], mse: float) -> None:
+    assert load_mse(np.array(load, dtype=float)) == pytest.approx(mse)
+
+
+@given(load=arrays(float, (3, 4), elements=st.integers(0, 1000).map(float)), scale=st.floats(0.5, 1e9))
+def test_load_mse_is_between_0_and_1_whatever_the_scale(load: NDArray[np.float64], scale: float) -> None:
+    assert 0.0 <= load_mse(load) <= 1.0 + 1e-12
+    assert load_mse(load * scale) == pytest.approx(load_mse(load))

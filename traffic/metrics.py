@@ -1,0 +1,190 @@
+"""What the records say: completion times, bandwidths, loads. Everything here is read from the table alone.
+
+Percentiles are over the messages that crossed the network. Those inside a server are modelled,
+not measured, and would only dilute them; they count for the last byte and for the bandwidth.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from topologies.fabric import Fabric, Nic, Port
+from traffic.demand import Demand
+from traffic.records import NVLINK, Records, legs_of, path_of
+
+GB = 1e9
+"""nccl-tests' gigabyte."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cct:
+    """How long messages and their collective took; all zero if there was no message."""
+
+    mean_s: float
+    """Mean over the messages that crossed the network [s]."""
+    p80_s: float
+    """80th percentile of the same [s]."""
+    p95_s: float
+    """95th percentile [s]."""
+    p99_s: float
+    """99th percentile [s]."""
+    last_s: float
+    """The collective completion time: until the last byte of all, NVLink's too [s]."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bandwidth:
+    """What nccl-tests would print for the collective."""
+
+    algbw_gbytes_s: float
+    """S / t, S the most that any GPU sends or receives, what it owes itself included [1e9 bytes/s]."""
+    busbw_gbytes_s: float
+    """algbw * (n - 1) / n between n GPUs [1e9 bytes/s]."""
+
+
+def cct(records: Records) -> Cct:
+    """Return the completion times, each from the start of its step (the step's earliest ``start_s``).
+
+    With several steps, percentiles are over the messages of all and ``last_s`` is the slowest step.
+    """
+    since = records["end_s"] - records.groupby("step")["start_s"].transform("min")
+    crossed = since[records["path"] != NVLINK].to_numpy(dtype=float)
+    if not len(crossed):
+        return Cct(0.0, 0.0, 0.0, 0.0, float(since.max()) if len(since) else 0.0)
+    p80, p95, p99 = np.percentile(crossed, [80, 95, 99]).tolist()
+    return Cct(float(crossed.mean()), p80, p95, p99, float(since.max()))
+
+
+def span_s(records: Records) -> float:
+    """Return the time from the first byte sent to the last delivered, over all steps [s]."""
+    return float(records["end_s"].max() - records["start_s"].min()) if len(records) else 0.0
+
+
+def bandwidth(records: Records, demand: Demand) -> Bandwidth:
+    """Return algbw and busbw of one all-to-all, as nccl-tests defines them for alltoallv.
+
+    Under skew S is that of the busiest GPU, sending or receiving. It counts the matrix' diagonal,
+    whose share (n - 1) / n takes out again; where the diagonal is empty, busbw is that much too low.
+
+    References
+    ----------
+    NVIDIA/nccl-tests, src/alltoallv.cu, AlltoAllvGetBw and AlltoAllvComputeMaxCounts.
+    """
+    busiest = int(np.maximum(demand.matrix.sum(axis=1), demand.matrix.sum(axis=0)).max())
+    seconds = cct(records).last_s
+    algbw = busiest / GB / seconds if seconds else 0.0
+    return Bandwidth(algbw, algbw * (demand.gpus - 1) / demand.gpus)
+
+
+def link_bytes(records: Records) -> dict[Port, int]:
+    """Return how many bytes each port sent; ports that sent nothing are left out."""
+    sent: dict[Port, int] = {}
+    for way, size in _bytes_of_ways(records):
+        for port in way:
+            sent[port] = sent.get(port, 0) + size
+    return sent
+
+
+def uplink_bytes(records: Records, fabric: Fabric, tier: int = 0) -> pd.DataFrame:
+    """Return how many bytes each switch of a tier sent to each switch above it: a heat map's numbers.
+
+    Parameters
+    ----------
+    records
+        Any.
+    fabric
+        What they were sent over.
+    tier
+        Of the lower switches; 0 for leaves.
+
+    Returns
+    -------
+    DataFrame
+        A row per switch of the tier, a column per switch one tier up, NaN where no link joins them.
+    """
+    tiers = {switch.name: switch.tier for switch in fabric.switches}
+    sent = link_bytes(records)
+    rows = [name for name, at in tiers.items() if at == tier]
+    columns = [name for name, at in tiers.items() if at == tier + 1]
+    table = np.full((len(rows), len(columns)), np.nan)
+    for port in fabric.link_at:
+        above = fabric.peer(port).node
+        if port.node in rows and above in columns:
+            cell = rows.index(port.node), columns.index(above)
+            table[cell] = np.nan_to_num(table[cell]) + sent.get(port, 0)
+    return pd.DataFrame(table, index=pd.Index(rows, name="from"), columns=pd.Index(columns, name="to"))
+
+
+def link_utilisation(records: Records, fabric: Fabric) -> dict[Port, float]:
+    """Return what part of its rate each used port sent at, over the time of the records, 0 to 1."""
+    seconds = span_s(records)
+    return {
+        port: 8.0 * size / (fabric.link_at[port].rate_bps * seconds)
+        for port, size in link_bytes(records).items()
+    }
+
+
+def nic_sent_bytes(records: Records, fabric: Fabric) -> NDArray[np.float64]:
+    """Return what each NIC sent, shape (servers, most NICs), NaN where a server has fewer [bytes]."""
+    sent = _no_load(fabric)
+    for way, size in _bytes_of_ways(records):
+        sent[_nic(fabric, way[0])] += size
+    return sent
+
+
+def nic_received_bytes(records: Records, fabric: Fabric) -> NDArray[np.float64]:
+    """Return what each NIC received, shape (servers, most NICs), NaN where a server has fewer [bytes]."""
+    received = _no_load(fabric)
+    for way, size in _bytes_of_ways(records):
+        received[_nic(fabric, fabric.peer(way[-1]))] += size
+    return received
+
+
+def load_mse(nic_bytes: NDArray[np.float64]) -> float:
+    """Return how unevenly servers use their NICs: 0 is evenly, 1 is all on one NIC.
+
+    Per server the mean squared deviation from its mean (eq. 6), divided by the most that it could
+    be, (N - 1) / N^2 * total^2, which is all its bytes on one of its N NICs. Then the mean over the
+    servers that have a load; a server with one NIC is even.
+
+    Parameters
+    ----------
+    nic_bytes
+        As from `nic_sent_bytes` or `nic_received_bytes`, NaN where there is no NIC.
+
+    References
+    ----------
+    RailS, eq. 6, and "Normalized MSE of Load" of section VI-A, whose divisor the paper leaves open.
+
+    Examples
+    --------
+    >>> load_mse(np.array([[4.0, 0.0], [1.0, 1.0]]))
+    0.5
+    """
+    there = ~np.isnan(nic_bytes)
+    nics = there.sum(axis=1)
+    total = np.nansum(nic_bytes, axis=1)
+    mean = total / nics
+    mse = np.nansum((nic_bytes - mean[:, None]) ** 2, axis=1) / nics
+    most = (nics - 1) / nics**2 * total**2
+    loaded = total > 0
+    normalised = np.divide(mse, most, out=np.zeros(len(total)), where=most > 0)[loaded]
+    return float(normalised.mean()) if loaded.any() else 0.0
+
+
+def _bytes_of_ways(records: Records) -> list[tuple[tuple[Port, ...], int]]:
+    sizes = legs_of(records).groupby("way")["bytes"].sum()
+    return [(path_of(str(way)), int(size)) for way, size in sizes.items()]
+
+
+def _no_load(fabric: Fabric) -> NDArray[np.float64]:
+    load = np.full((len(fabric.servers), max(server.nics for server in fabric.servers)), np.nan)
+    for nic in fabric.nics:
+        load[nic] = 0.0
+    return load
+
+
+def _nic(fabric: Fabric, port: Port) -> Nic:
+    return Nic(fabric.server_index[port.node], port.number)

@@ -1,0 +1,193 @@
+"""The records: one table with a row per message, the same from the emulation and from the fluid model.
+
+========== ===== ==================================================================
+column           meaning
+========== ===== ==================================================================
+step             index of the all-to-all within its collective
+source           source GPU
+destination      destination GPU
+bytes            size of the message [bytes]
+start_s          when the first byte of its earliest chunk was sent [s]
+end_s            when the last byte of its latest chunk was delivered [s]
+path             over what: see below
+========== ===== ==================================================================
+
+A path is ``nvlink``, or legs joined by a space, one for each way that some of the message took:
+its bytes, ``@``, and the ports that sent them in order, from the source's NIC to the last switch's
+port: ``8192@h0:1,leaf1:9,spine1:0,leaf0:5``. A message's legs sum to its size.
+
+Messages inside a server go over NVLink. They are not emulated but modelled: alone on their link,
+``bytes * 8 / nvlink_bps``.
+"""
+
+from pathlib import Path as File
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from topologies.errors import TraceError
+from topologies.fabric import Fabric, Port
+from traffic.messages import Chunks, Messages, crosses_network
+from traffic.transfers import Path, Transfers
+
+Records = pd.DataFrame
+"""The table of this file's docstring."""
+
+NVLINK = "nvlink"
+COLUMNS = {
+    "step": "int64",
+    "source": "int64",
+    "destination": "int64",
+    "bytes": "int64",
+    "start_s": "float64",
+    "end_s": "float64",
+    "path": "str",
+}
+"""The columns and their types."""
+
+
+def records_of(
+    *,
+    messages: Messages,
+    chunks: Chunks,
+    transfers: Transfers,
+    fabric: Fabric,
+    step: int = 0,
+    start_s: float = 0.0,
+) -> Records:
+    """Return the records of one all-to-all, in the order of its messages.
+
+    Parameters
+    ----------
+    messages
+        All messages, those inside servers among them.
+    chunks
+        The chunks of the messages that cross the network; ``chunks.message`` counts only those.
+    transfers
+        What happened to the chunks, at the same scale of time and bytes as the messages.
+    fabric
+        What they were sent over.
+    step
+        Index of the all-to-all.
+    start_s
+        When it started; ``transfers`` count from there [s].
+    """
+    crossing = crosses_network(messages, fabric)
+    count = int(crossing.sum())
+    records = pd.DataFrame(
+        {
+            "step": step,
+            "source": messages.source,
+            "destination": messages.destination,
+            "bytes": messages.bytes,
+            "start_s": 0.0,
+            "end_s": _nvlink_s(messages, fabric),
+            "path": NVLINK,
+        }
+    )
+    sent, delivered = np.full(count, np.inf), np.zeros(count)
+    np.minimum.at(sent, chunks.message, transfers.sent_s)
+    np.maximum.at(delivered, chunks.message, transfers.delivered_s)
+    records.loc[crossing, "start_s"] = sent
+    records.loc[crossing, "end_s"] = delivered
+    records.loc[crossing, "path"] = _paths(chunks, transfers, count)
+    records[["start_s", "end_s"]] += start_s
+    return records.astype(COLUMNS)
+
+
+def path_text(path: Path) -> str:
+    """Return a way as a leg writes it: ``h0:1,leaf1:9``."""
+    return ",".join(map(str, path))
+
+
+def path_of(text: str) -> Path:
+    """Return the way that `path_text` wrote.
+
+    Raises
+    ------
+    TraceError
+        If the text is no list of ports.
+
+    Examples
+    --------
+    >>> path_of("h0:1,leaf1:9")
+    (Port(node='h0', number=1), Port(node='leaf1', number=9))
+    """
+    ports = [port.rpartition(":") for port in text.split(",")]
+    if not all(node and number.isdecimal() for node, _, number in ports):
+        raise TraceError(f"{text!r} is no way through a fabric", "write it as node:port,node:port")
+    return tuple(Port(node, int(number)) for node, _, number in ports)
+
+
+def legs_of(records: Records) -> pd.DataFrame:
+    """Return the legs of all paths, a row each: the record's index, the bytes, and the way as text.
+
+    Parameters
+    ----------
+    records
+        Of any steps; NVLink has no legs.
+
+    Returns
+    -------
+    DataFrame
+        Columns ``bytes`` (int64) and ``way`` (str, read by `path_of`), indexed like the records.
+
+    Raises
+    ------
+    TraceError
+        If a path does not follow the grammar.
+    """
+    texts = records.loc[records["path"] != NVLINK, "path"].str.split(" ").explode()
+    legs = texts.str.extract(r"^(?P<bytes>\d+)@(?P<way>[^@]+)$")
+    bad = legs["way"].isna()
+    if bad.any():
+        raise TraceError(
+            f"{texts[bad].iloc[0]!r} is no leg of a path", "write it as bytes@node:port,node:port"
+        )
+    return legs.astype({"bytes": "int64"})
+
+
+def write_records(records: Records, file: File) -> None:
+    """Write records as CSV; numbers are written so that they read back the same."""
+    records.to_csv(file, index=False)
+
+
+def read_records(file: File) -> Records:
+    """Return the records that `write_records` wrote.
+
+    Raises
+    ------
+    TraceError
+        If the file cannot be read, or is no table of records.
+    """
+    try:
+        # As text first: what turns text into numbers afterwards rounds rightly, read_csv may not.
+        texts = pd.read_csv(file, dtype=str, keep_default_na=False)
+        if list(texts.columns) != list(COLUMNS):
+            raise ValueError(f"line 1 is {','.join(texts.columns)}, expected {','.join(COLUMNS)}")
+        return texts.astype(COLUMNS)
+    except (OSError, ValueError) as error:
+        raise TraceError(f"{file} holds no records: {error}") from error
+
+
+def _nvlink_s(messages: Messages, fabric: Fabric) -> NDArray[np.float64]:
+    rates = np.array([server.nvlink_bps for server in fabric.servers])
+    return np.asarray(8.0 * messages.bytes / rates[np.asarray(fabric.gpu_servers)[messages.source]])
+
+
+def _paths(chunks: Chunks, transfers: Transfers, messages: int) -> list[str]:
+    """Return the path of each message that crosses the network."""
+    ways = {path_text(path): None for path in transfers.paths}
+    number = {text: index for index, text in enumerate(ways)}
+    way_of_qp = np.array([number[path_text(path)] for path in transfers.paths], dtype=np.int64)
+    leg, leg_of_chunk = np.unique(
+        chunks.message * len(ways) + way_of_qp[transfers.chunk_qp], return_inverse=True
+    )
+    carried = np.bincount(leg_of_chunk, chunks.bytes, len(leg)).astype(np.int64)
+    texts = list(ways)
+    legs: list[list[str]] = [[] for _ in range(messages)]
+    for code, size in zip(leg.tolist(), carried.tolist(), strict=True):
+        message, way = divmod(code, len(texts))
+        legs[message].append(f"{size}@{texts[way]}")
+    return [" ".join(mine) for mine in legs]
