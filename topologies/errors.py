@@ -50,7 +50,7 @@ class ScenarioError(LightrailError):
 
 
 class MachineError(LightrailError):
-    """This machine lacks a tool, a right, or the speed."""
+    """The machine lacks a tool, a right, or the speed."""
 
 
 class NetworkError(LightrailError):

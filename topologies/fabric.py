@@ -166,9 +166,9 @@ class Fabric:
         """Yield a node's linked ports in order."""
         return iter(sorted(port for port in self.link_at if port.node == node))
 
-    def graph(self) -> nx.MultiGraph:
+    def graph(self) -> "nx.MultiGraph[str]":
         """Return the networkx view: a node per server and switch, an edge per link."""
-        graph = nx.MultiGraph(name=self.name)
+        graph: nx.MultiGraph[str] = nx.MultiGraph(name=self.name)
         graph.add_nodes_from((server.name, {"kind": "server"}) for server in self.servers)
         graph.add_nodes_from((s.name, {"kind": s.kind, "tier": s.tier}) for s in self.switches)
         for link in self.links:
@@ -200,7 +200,7 @@ class Fabric:
 def _check_nodes(fabric: Fabric) -> None:
     if not fabric.servers:
         raise FabricError(f"fabric {fabric.name!r} has no server", "give it at least one")
-    names = Counter(node.name for node in (*fabric.servers, *fabric.switches))
+    names = Counter([server.name for server in fabric.servers] + [switch.name for switch in fabric.switches])
     for name, count in names.items():
         if count > 1:
             raise FabricError(f"{count} nodes are named {name!r}", "give each a name of its own")
@@ -221,19 +221,23 @@ def _check_links(fabric: Fabric) -> None:
     ports = {node.name: node.nics for node in fabric.servers} | {s.name: s.ports for s in fabric.switches}
     seen: dict[Port, Link] = {}
     for link in fabric.links:
-        _check_rate(link.rate_bps, f"the link {link.a} - {link.b}")
+        _check_rate(link.rate_bps, f"the link {_ends(link)}")
         for port in (link.a, link.b):
             if not 0 <= port.number < ports.get(port.node, 0):
-                raise FabricError(f"the link {link.a} - {link.b} ends at {port}, which does not exist")
+                raise FabricError(f"the link {_ends(link)} ends at {port}, which does not exist")
             if port in seen:
                 raise FabricError(
-                    f"two links share the port {port}: {seen[port].a} - {seen[port].b} and {link.a} - {link.b}",
+                    f"two links share the port {port}: {_ends(seen[port])} and {_ends(link)}",
                     "give each link a port of its own",
                 )
             seen[port] = link
     for nic in fabric.nics:
         if fabric.nic_port(nic) not in seen:
             raise FabricError(f"NIC {fabric.nic_port(nic)} has no link", "connect it or leave it out")
+
+
+def _ends(link: Link) -> str:
+    return f"{link.a} - {link.b}"
 
 
 def _check_rate(rate_bps: float, what: str) -> None:
