@@ -1,0 +1,54 @@
+"""The big switch: every NIC on one packet switch, the ideal that other fabrics are compared with."""
+
+from topologies.fabric import DEFAULT_BUFFER_BYTES, Fabric, Link, Port, Server, Switch
+from topologies.rail import NVLINK_BPS
+
+
+def big_switch_fabric(
+    servers: int,
+    *,
+    nics: int = 1,
+    gpus: int | None = None,
+    rate_bps: float = 100e9,
+    nvlink_bps: float = NVLINK_BPS,
+    buffer_bytes: int = DEFAULT_BUFFER_BYTES,
+) -> Fabric:
+    """Return a fabric of one switch, whose port s * nics + n has NIC n of server s.
+
+    Parameters
+    ----------
+    servers
+        How many servers.
+    nics
+        NICs of each server.
+    gpus
+        GPUs of each server, by default as many as NICs.
+    rate_bps
+        Rate of a NIC's link [bit/s].
+    nvlink_bps
+        Rate between two GPUs of a server [bit/s].
+    buffer_bytes
+        Buffer of a switch port at emulated scale [bytes].
+
+    Raises
+    ------
+    FabricError
+        If there is no server or no NIC, or a rate is not positive.
+
+    References
+    ----------
+    TopoOpt, section 5.1: the *ideal switch*.
+    """
+    return Fabric(
+        name="big_switch",
+        servers=tuple(
+            Server(f"h{index}", nics, nics if gpus is None else gpus, nvlink_bps) for index in range(servers)
+        ),
+        switches=(Switch("switch0", servers * nics),),
+        links=tuple(
+            Link(Port(f"h{server}", nic), Port("switch0", server * nics + nic), rate_bps)
+            for server in range(servers)
+            for nic in range(nics)
+        ),
+        buffer_bytes=buffer_bytes,
+    )
