@@ -28,7 +28,6 @@ if _find_spec("topologies") is None:  # no editable install under this Python
     _sys.path.insert(0, _getcwd())
 try:
     import networkx as _nx
-    from mininet.log import warn as _warn
     from mininet.topo import Topo as _Topo
 
     from topologies.addresses import datapath_id as _datapath_id
@@ -61,7 +60,10 @@ def _topo(build: _Callable[..., _Fabric], *args: object, mbps: float = _NIC_MBPS
         print(f"--topo: {error}", file=_sys.stderr)
         raise SystemExit(2) from None
     if _has_loops(fabric):
-        _warn("*** this fabric has loops, and learning switches flood them: add --switch ovsbr,stp=1\n")
+        print(
+            "*** this fabric has loops, and learning switches flood them: add --switch ovsbr,stp=1",
+            file=_sys.stderr,
+        )
     return topo
 
 

@@ -1,0 +1,34 @@
+"""Fabrics of every builder, drawn at random and small."""
+
+from hypothesis import strategies as st
+
+from topologies.big_switch import big_switch_fabric
+from topologies.fabric import Fabric
+from topologies.fat_tree import fat_tree_fabric
+from topologies.leaf_spine import leaf_spine_fabric
+from topologies.parallel_ocs import parallel_ocs_fabric
+from topologies.rail import rail_fabric
+
+few = st.integers(1, 4)
+rates_bps = st.sampled_from([1e9, 25e9, 100e9, 400e9])
+
+rails = st.builds(rail_fabric, st.integers(1, 6), few, st.integers(0, 3), rate_bps=rates_bps)
+fat_trees = st.builds(
+    fat_tree_fabric, st.sampled_from([2, 4, 6]), st.sampled_from([1, 1.5, 3]), rate_bps=rates_bps
+)
+leaf_spines = st.integers(1, 4).flatmap(
+    lambda leaves: st.builds(
+        leaf_spine_fabric,
+        st.integers(leaves, 8),
+        st.just(leaves),
+        few,
+        nics=few,
+        gpus=few,
+        rate_bps=rates_bps,
+    )
+)
+big_switches = st.builds(big_switch_fabric, st.integers(1, 8), nics=few, gpus=few, rate_bps=rates_bps)
+parallel_ocses = st.builds(
+    parallel_ocs_fabric, st.integers(1, 6), few, packet_switch=st.booleans(), gpus=few, rate_bps=rates_bps
+)
+fabrics: st.SearchStrategy[Fabric] = st.one_of(rails, fat_trees, leaf_spines, big_switches, parallel_ocses)

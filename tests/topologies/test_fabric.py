@@ -1,0 +1,121 @@
+"""What holds for every fabric, whoever built it, and what no fabric may be."""
+
+import contextlib
+import math
+from dataclasses import replace
+
+import networkx as nx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.topologies.strategies import fabrics
+from topologies.errors import FabricError
+from topologies.fabric import Fabric, Link, Nic, Port, Server, Switch
+
+SERVERS = (Server("h0", 1, 2, 1e12), Server("h1", 1, 2, 1e12))
+SWITCH = Switch("leaf0", 3)
+LINKS = (Link(Port("h0", 0), Port("leaf0", 0), 1e9), Link(Port("h1", 0), Port("leaf0", 1), 1e9))
+PAIR = Fabric("pair", SERVERS, (SWITCH,), LINKS)
+
+
+@given(fabrics)
+def test_json_brings_back_an_equal_value(fabric: Fabric) -> None:
+    assert Fabric.from_json(fabric.to_json()) == fabric
+    assert hash(Fabric.from_json(fabric.to_json())) == hash(fabric)
+
+
+@given(fabrics)
+def test_every_nic_has_a_link_and_every_port_one_at_most(fabric: Fabric) -> None:
+    ends = [port for link in fabric.links for port in (link.a, link.b)]
+    assert len(ends) == len(set(ends)) == len(fabric.link_at)
+    for nic in fabric.nics:
+        port = fabric.nic_port(nic)
+        assert fabric.peer(fabric.peer(port)) == port
+        assert fabric.peer(port).node in fabric.switch_index
+
+
+@given(fabrics)
+def test_no_switch_uses_more_ports_than_it_has(fabric: Fabric) -> None:
+    for switch in fabric.switches:
+        used = list(fabric.used_ports(switch.name))
+        assert all(0 <= port.number < switch.ports for port in used)
+        assert len(used) <= switch.ports
+
+
+@given(fabrics)
+def test_graph_is_the_same_fabric(fabric: Fabric) -> None:
+    graph = fabric.graph()
+    assert set(graph) == {*fabric.server_index, *fabric.switch_index}
+    assert graph.number_of_edges() == len(fabric.links)
+    for node, degree in graph.degree():
+        assert degree == len(list(fabric.used_ports(node)))
+    wired = {frozenset(data["ports"]) for _, _, data in graph.edges(data=True)}
+    assert wired == {frozenset((link.a, link.b)) for link in fabric.links}
+
+
+@given(fabrics)
+def test_servers_are_joined(fabric: Fabric) -> None:
+    assert nx.is_connected(fabric.graph())
+
+
+@given(fabrics)
+def test_gpus_are_numbered_server_by_server(fabric: Fabric) -> None:
+    assert fabric.gpus == len(fabric.gpu_servers) == sum(server.gpus for server in fabric.servers)
+    assert list(fabric.gpu_servers) == sorted(fabric.gpu_servers)
+    for gpu, server in enumerate(fabric.gpu_servers):
+        nic = fabric.pinned_nic(gpu)
+        assert nic.server == server
+        assert 0 <= nic.nic < fabric.servers[server].nics
+
+
+def test_pinned_nics_go_round() -> None:
+    server = Server("h0", 2, 4, 1e12)
+    links = tuple(Link(Port("h0", nic), Port("leaf0", nic), 1e9) for nic in range(2))
+    fabric = Fabric("one", (server,), (Switch("leaf0", 2),), links)
+    assert [fabric.pinned_nic(gpu) for gpu in range(4)] == [Nic(0, 0), Nic(0, 1), Nic(0, 0), Nic(0, 1)]
+
+
+@pytest.mark.parametrize(
+    ("change", "culprit"),
+    [
+        ({"servers": ()}, "no server"),
+        ({"servers": (SERVERS[0], SERVERS[0])}, "named 'h0'"),
+        ({"switches": (SWITCH, replace(SWITCH, name="h1"))}, "named 'h1'"),
+        ({"switches": (SWITCH, replace(SWITCH, name="leaf-0000"))}, "'leaf-0000'"),
+        ({"switches": (SWITCH, replace(SWITCH, name=""))}, "''"),
+        ({"servers": (SERVERS[0], replace(SERVERS[1], nics=0))}, "h1 has 0 NICs"),
+        ({"servers": (SERVERS[0], replace(SERVERS[1], gpus=0))}, "0 GPUs"),
+        ({"servers": (SERVERS[0], replace(SERVERS[1], nvlink_bps=0))}, "NVLink of server h1"),
+        ({"servers": (SERVERS[0], replace(SERVERS[1], nics=2))}, "NIC h1:1 has no link"),
+        ({"links": LINKS[:1]}, "NIC h1:0 has no link"),
+        ({"links": (LINKS[0], replace(LINKS[1], b=Port("leaf0", 0)))}, "share the port leaf0:0"),
+        ({"links": (LINKS[0], replace(LINKS[1], b=Port("leaf0", 3)))}, "leaf0:3, which does not exist"),
+        ({"links": (LINKS[0], replace(LINKS[1], b=Port("leaf1", 0)))}, "leaf1:0, which does not exist"),
+        ({"links": (LINKS[0], replace(LINKS[1], b=Port("leaf0", -1)))}, "leaf0:-1, which does not exist"),
+        ({"links": (LINKS[0], replace(LINKS[1], rate_bps=0))}, "h1:0 - leaf0:1 has a rate of 0 bit/s"),
+        ({"links": (LINKS[0], replace(LINKS[1], rate_bps=-1e9))}, "rate of -1e+09"),
+        ({"links": (LINKS[0], replace(LINKS[1], rate_bps=math.nan))}, "rate of nan"),
+        ({"links": (LINKS[0], replace(LINKS[1], rate_bps=math.inf))}, "rate of inf"),
+        ({"buffer_bytes": 0}, "hold 0 bytes"),
+    ],
+)
+def test_what_cannot_be_wired_is_named(change: dict[str, object], culprit: str) -> None:
+    with pytest.raises(FabricError) as error:
+        replace(PAIR, **change)  # type: ignore[arg-type]
+    assert culprit in str(error.value)
+
+
+@given(st.one_of(st.text(), st.builds(repr, st.dictionaries(st.text(), st.integers()))))
+def test_other_text_is_no_fabric(text: str) -> None:
+    with pytest.raises(FabricError, match="no fabric"):
+        Fabric.from_json(text)
+
+
+@given(fabrics, st.data())
+def test_damaged_json_is_a_fabric_error_or_a_fabric(fabric: Fabric, data: st.DataObject) -> None:
+    text = fabric.to_json()
+    place = data.draw(st.integers(0, len(text) - 1))
+    damaged = text[:place] + data.draw(st.sampled_from(['"', "{", "-", "9", "null", ""])) + text[place + 1 :]
+    with contextlib.suppress(FabricError):
+        Fabric.from_json(damaged)
