@@ -44,6 +44,12 @@ def nic_mac(nic: Nic) -> str:
     return f"02:01:{nic.server >> 8:02x}:{nic.server & 255:02x}:00:{nic.nic:02x}"
 
 
+def switch_mac(fabric: Fabric, switch: str) -> str:
+    """Return the MAC address that a packet switch writes as the source when it routes a packet."""
+    index = fabric.switch_index[switch]
+    return f"02:02:00:00:{index >> 8:02x}:{index & 255:02x}"
+
+
 def interface(fabric: Fabric, port: Port) -> str:
     """Return the name of a port's network interface: ``h3-nic0`` or ``leaf0-p3``."""
     return f"{port.node}-{'nic' if port.node in fabric.server_index else 'p'}{port.number}"
