@@ -1,0 +1,71 @@
+"""The controller as a process: ``python -m controller --fabric FILE --northbound SOCKET``.
+
+It prints ``listening on HOST:PORT`` when switches and clients can connect; everything else goes
+to stderr. It ends at once on SIGTERM, and when the thread that started it ends.
+"""
+
+import ctypes
+import os
+import signal
+import sys
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
+from threading import Thread
+
+from controller.listeners import northbound_listener, openflow_listener
+from topologies.errors import FabricError, LightrailError
+
+_PR_SET_PDEATHSIG = 1
+
+
+def main() -> None:
+    """Run until a signal ends it."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    try:
+        _run(_options())
+    except LightrailError as error:
+        print(f"controller: {error}", file=sys.stderr)
+        sys.exit(2)
+
+
+def _options() -> Namespace:
+    parser = ArgumentParser(
+        prog="python -m controller", description="Tell a fabric's switches how to forward."
+    )
+    parser.add_argument("--fabric", type=Path, required=True, help="the fabric's JSON file")
+    parser.add_argument("--northbound", type=Path, required=True, help="unix socket to answer clients on")
+    parser.add_argument("--listen", default="127.0.0.1:6653", help="where switches connect (%(default)s)")
+    return parser.parse_args()
+
+
+def _run(options: Namespace) -> None:
+    text = _text(options.fabric)
+    switches = openflow_listener(options.listen)
+    clients = northbound_listener(options.northbound)
+    host, port = switches.getsockname()
+    print(f"listening on {host}:{port}", flush=True)
+
+    # Imported only now: switches connect while Python reads the libraries, 0.2 s for OpenFlow's
+    # and 0.2 s more, on the northbound's thread, for HTTP's.
+    from controller.app import Controller, serve_northbound
+    from controller.openflow import run
+    from topologies.fabric import Fabric
+
+    signals = {signal.SIGTERM, signal.SIGINT}
+    signal.pthread_sigmask(signal.SIG_BLOCK, signals)  # in all threads, so that sigwait gets them
+    controller = run(Controller, switches, fabric=Fabric.from_json(text))
+    Thread(target=serve_northbound, args=(controller, clients), daemon=True).start()
+    signal.sigwait(signals)
+    options.northbound.unlink(missing_ok=True)
+    os._exit(0)  # the library's threads are not daemons and wait for switches
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise FabricError(f"read the fabric {path}: {error}") from error
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,294 @@
+"""The app that tells switches what `controller.routing` computes, and asks them what they count.
+
+Whatever comes from switches, timers and the northbound is an event in its queue, handled on one
+thread: its state has one owner and no lock. ``python -m controller`` runs it under os-ken; under
+Ryu it is loaded by ``ryu-manager controller/app.py``, with the fabric's file in
+``LIGHTRAIL_FABRIC`` and, if wanted, the northbound's unix socket in ``LIGHTRAIL_NORTHBOUND``.
+"""
+
+import logging
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from socket import socket
+from threading import Thread
+
+from controller.changes import changes
+from controller.listeners import northbound_listener
+from controller.openflow import (
+    DEAD_DISPATCHER,
+    MAIN_DISPATCHER,
+    App,
+    Datapath,
+    EventBase,
+    Message,
+    barrier,
+    change_messages,
+    clearing_messages,
+    error_text,
+    events,
+    flow_count_request,
+    flow_stats_request,
+    flow_status,
+    group_request,
+    hub,
+    live_ports,
+    more_follows,
+    ofp,
+    on,
+    port_counters,
+    port_stats_request,
+)
+from controller.routing import TABLE_MISS, forwarding_rules
+from controller.rules import RuleSet
+from controller.status import FlowStatus, PortStatus, Status, SwitchStatus
+from topologies.addresses import datapath_id
+from topologies.errors import FabricError, NetworkError
+from topologies.fabric import Fabric, Link, Port
+
+SETTLE_S = 0.01
+"""How long after news of a port the rules are computed anew: news of many ports is one piece."""
+ANSWER_S = 5.0
+"""How long a switch may take to answer a question."""
+
+log = logging.getLogger("controller")
+
+
+@dataclass(eq=False)
+class _Switch:
+    """What the app knows of a switch."""
+
+    name: str
+    datapath: Datapath = None
+    """The connection, None if there is none."""
+    dark_ports: set[Port] = field(default_factory=set)
+    """Linked ports that the switch calls down or does not have, as last heard."""
+    rules: RuleSet | None = None
+    """What it was told, None if nothing yet on this connection."""
+    barrier: int | None = None
+    """The transaction of the barrier that is not answered yet."""
+    error: str = ""
+    """What it refused on this connection."""
+
+    @property
+    def ready(self) -> bool:
+        """Whether it has confirmed all its rules."""
+        return self.rules is not None and self.barrier is None and not self.error
+
+
+class _Settle(EventBase):  # type: ignore[misc]  # the library has no types
+    """The rules may have to change."""
+
+
+@dataclass
+class _Question(EventBase):  # type: ignore[misc]
+    """A request to a switch, on behalf of another thread."""
+
+    switch: _Switch
+    request: Callable[[Datapath], Message]
+    answers: "SimpleQueue[Message | NetworkError]"
+
+
+class Controller(App):  # type: ignore[misc]
+    """The network's controller.
+
+    Parameters
+    ----------
+    fabric
+        What is wired; by default read from the file that ``LIGHTRAIL_FABRIC`` names.
+    """
+
+    OFP_VERSIONS = (ofp.OFP_VERSION,)
+
+    def __init__(self, *args: object, fabric: Fabric | None = None, **kwargs: object) -> None:
+        super().__init__(*args, **kwargs)
+        self.fabric = fabric or _configured_fabric()
+        self._switches = {
+            datapath_id(self.fabric, switch.name): _Switch(switch.name) for switch in self.fabric.switches
+        }
+        self._named = {switch.name: switch for switch in self._switches.values()}
+        self._failed_links: frozenset[Link] = frozenset()
+        self._rules = forwarding_rules(self.fabric)
+        self._settling = False
+        self._questions: dict[tuple[int, int], SimpleQueue[Message | NetworkError]] = {}
+
+    def start(self) -> None:
+        """Begin to take events; under Ryu also open the northbound."""
+        super().start()
+        if path := os.environ.get("LIGHTRAIL_NORTHBOUND"):
+            Thread(target=serve_northbound, args=(self, northbound_listener(Path(path))), daemon=True).start()
+
+    @on(events.EventOFPStateChange, MAIN_DISPATCHER, DEAD_DISPATCHER)
+    def connection_changed(self, event: Message) -> None:
+        """Begin with a switch that has connected, or forget the connection that ended."""
+        datapath = event.datapath
+        switch = self._switches.get(datapath.id)
+        if switch is None:
+            if event.state == MAIN_DISPATCHER:
+                log.warning(
+                    "refused a switch with the datapath id %s, which is not in the fabric", datapath.id
+                )
+                datapath.close()
+        elif event.state == MAIN_DISPATCHER:
+            switch.datapath, switch.rules, switch.barrier, switch.error = datapath, None, None, ""
+            self._note_ports(switch)
+            self._settle()
+        elif switch.datapath is datapath:
+            switch.datapath = switch.rules = switch.barrier = None
+
+    @on(events.EventOFPPortStatus, MAIN_DISPATCHER)
+    def port_changed(self, event: Message) -> None:
+        """Remember which ports are down, and settle soon."""
+        switch = self._switches.get(event.msg.datapath.id)
+        if switch and switch.datapath is event.msg.datapath:
+            self._note_ports(switch)
+            if not self._settling:
+                self._settling = True
+                hub.spawn_after(SETTLE_S, self.send_event, self.name, _Settle())
+
+    @on(_Settle)
+    def settle(self, _: _Settle) -> None:
+        """Send what has changed since the last time."""
+        self._settling = False
+        self._settle()
+
+    @on(events.EventOFPBarrierReply, MAIN_DISPATCHER)
+    def barrier_answered(self, event: Message) -> None:
+        """Note that a switch has done all that it was told."""
+        switch = self._switches.get(event.msg.datapath.id)
+        if switch and switch.datapath is event.msg.datapath and switch.barrier == event.msg.xid:
+            switch.barrier = None
+
+    @on(events.EventOFPErrorMsg, MAIN_DISPATCHER)
+    def refused(self, event: Message) -> None:
+        """Note that a switch refused something."""
+        switch = self._switches.get(event.msg.datapath.id)
+        if switch is None:
+            return
+        sentence = f"switch {switch.name} refused a message: {error_text(event.msg)}"
+        log.warning(sentence)
+        question = self._questions.get((event.msg.datapath.id, event.msg.xid))
+        if question:
+            question.put(NetworkError(sentence))
+        else:
+            switch.error = sentence
+
+    @on(_Question)
+    def ask(self, question: _Question) -> None:
+        """Send a question to its switch."""
+        datapath = question.switch.datapath
+        if datapath is None:
+            question.answers.put(NetworkError(f"switch {question.switch.name} is not connected"))
+            return
+        request = question.request(datapath)
+        self._questions[datapath.id, datapath.set_xid(request)] = question.answers
+        datapath.send_msg(request)
+
+    @on(events.EventOFPFlowStatsReply, MAIN_DISPATCHER)
+    @on(events.EventOFPAggregateStatsReply, MAIN_DISPATCHER)
+    @on(events.EventOFPGroupDescStatsReply, MAIN_DISPATCHER)
+    @on(events.EventOFPPortStatsReply, MAIN_DISPATCHER)
+    def answered(self, event: Message) -> None:
+        """Hand a switch's answer to the one who asked."""
+        key = event.msg.datapath.id, event.msg.xid
+        answers = self._questions.get(key) if more_follows(event.msg) else self._questions.pop(key, None)
+        if answers:
+            answers.put(event.msg)
+
+    def status(self) -> Status:
+        """Return whether the network forwards as it should; from any thread, as all below."""
+        switches = list(self._named.values())
+        waiting = tuple(switch.name for switch in switches if switch.datapath and not switch.ready)
+        missing = tuple(switch.name for switch in switches if not switch.datapath)
+        return Status(
+            ready=not (missing or waiting or self._settling),
+            missing=missing,
+            waiting=waiting,
+            failed_links=tuple(sorted(map(str, self._failed_links))),
+            errors=tuple(switch.error for switch in switches if switch.error),
+        )
+
+    def switches(self) -> list[SwitchStatus]:
+        """Return all switches, with what they count."""
+        return [self._switch_status(switch) for switch in self._named.values()]
+
+    def flows(self, name: str) -> list[FlowStatus]:
+        """Return a switch's rules; NetworkError if it does not answer, as below."""
+        return [flow_status(stats) for stats in self._answer(self._named[name], flow_stats_request)]
+
+    def ports(self, name: str) -> PortStatus:
+        """Return a switch's counters."""
+        counters = (port_counters(stats) for stats in self._answer(self._named[name], port_stats_request))
+        used = {port.number for port in self.fabric.used_ports(name)}
+        misses = [flow.packets for flow in self.flows(name) if flow.priority == TABLE_MISS.priority]
+        return PortStatus(
+            tuple(sorted((port for port in counters if port.port in used), key=lambda port: port.port)),
+            sum(misses),
+        )
+
+    def _note_ports(self, switch: _Switch) -> None:
+        live = live_ports(switch.datapath.ports.values())
+        switch.dark_ports = {port for port in self.fabric.used_ports(switch.name) if port.number not in live}
+
+    def _settle(self) -> None:
+        """Tell every connected switch what it does not know yet."""
+        dark = {port for switch in self._switches.values() for port in switch.dark_ports}
+        failed = frozenset(self.fabric.link_at[port] for port in dark)
+        if failed != self._failed_links:
+            self._failed_links = failed
+            self._rules = forwarding_rules(self.fabric, failed)
+        for switch in self._switches.values():
+            rules = self._rules.get(switch.name, RuleSet())
+            if switch.datapath and switch.rules != rules:
+                self._tell(switch, rules)
+
+    def _tell(self, switch: _Switch, rules: RuleSet) -> None:
+        datapath = switch.datapath
+        if switch.rules is None:
+            for message in clearing_messages(datapath):
+                datapath.send_msg(message)
+        for message in change_messages(datapath, changes(switch.rules or RuleSet(), rules)):
+            datapath.send_msg(message)
+        last = barrier(datapath)
+        switch.rules, switch.barrier = rules, datapath.set_xid(last)
+        datapath.send_msg(last)
+
+    def _switch_status(self, switch: _Switch) -> SwitchStatus:
+        if not switch.datapath:
+            return SwitchStatus(switch.name, connected=False, ready=False, flows=None, groups=None)
+        flows = sum(stats.flow_count for stats in self._answer(switch, flow_count_request))
+        groups = len(self._answer(switch, group_request))
+        return SwitchStatus(switch.name, connected=True, ready=switch.ready, flows=flows, groups=groups)
+
+    def _answer(self, switch: _Switch, request: Callable[[Datapath], Message]) -> list[Message]:
+        """Return a switch's answer to a question: the parts of its body."""
+        answers: SimpleQueue[Message | NetworkError] = SimpleQueue()
+        self.send_event(self.name, _Question(switch, request, answers))
+        body: list[Message] = []
+        while True:
+            try:
+                answer = answers.get(timeout=ANSWER_S)
+            except Empty:
+                raise NetworkError(f"switch {switch.name} did not answer in {ANSWER_S:g} s") from None
+            if isinstance(answer, NetworkError):
+                raise answer
+            body += answer.body if isinstance(answer.body, list) else [answer.body]
+            if not more_follows(answer):
+                return body
+
+
+def serve_northbound(controller: Controller, listener: socket) -> None:
+    """Answer the northbound's clients for ever."""
+    # A third of a second of imports, which switches need not wait for.
+    from controller.northbound import serve
+
+    serve(controller, listener)
+
+
+def _configured_fabric() -> Fabric:
+    path = os.environ.get("LIGHTRAIL_FABRIC")
+    if not path:
+        raise FabricError("LIGHTRAIL_FABRIC is not set", "let it name the fabric's JSON file")
+    return Fabric.from_json(Path(path).read_text())

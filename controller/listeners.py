@@ -1,0 +1,73 @@
+"""The controller's two listening sockets; nothing else, so that they are open before all imports are done."""
+
+import socket
+from pathlib import Path
+
+from topologies.errors import NetworkError
+
+BACKLOG = 1024
+"""All switches of a fabric connect at one instant; one that is turned away waits for seconds."""
+
+
+def openflow_listener(address: str) -> socket.socket:
+    """Return a socket to which switches can connect.
+
+    Parameters
+    ----------
+    address
+        ``HOST:PORT``; port 0 takes a free one.
+
+    Raises
+    ------
+    NetworkError
+        If that is no address, not this machine's, or in use.
+    """
+    host, _, port = address.rpartition(":")
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, int(port)))
+        listener.listen(BACKLOG)
+    except (OSError, ValueError, OverflowError) as error:
+        listener.close()
+        raise NetworkError(
+            f"listen for switches on {address}: {_reason(error)}", "choose another --listen"
+        ) from error
+    return listener
+
+
+def northbound_listener(path: Path) -> socket.socket:
+    """Return a unix socket to which clients can connect; one that a dead controller left is replaced.
+
+    Raises
+    ------
+    NetworkError
+        If another process listens there, or the path cannot be made.
+    """
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        if _is_abandoned(path):
+            path.unlink()
+        listener.bind(str(path))
+        listener.listen(BACKLOG)
+    except OSError as error:
+        listener.close()
+        raise NetworkError(
+            f"listen for clients on {path}: {_reason(error)}", "choose another --northbound"
+        ) from error
+    return listener
+
+
+def _is_abandoned(path: Path) -> bool:
+    if not path.is_socket():
+        return False
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        try:
+            probe.connect(str(path))
+        except ConnectionRefusedError:
+            return True
+    return False
+
+
+def _reason(error: Exception) -> str:
+    return (isinstance(error, OSError) and error.strerror) or str(error)
