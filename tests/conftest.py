@@ -13,7 +13,7 @@ CACHES = (".coverage", ".hypothesis", ".mypy_cache", ".pytest_cache", ".ruff_cac
 
 def pytest_configure(config: pytest.Config) -> None:
     """Keep the coverage floor for the plain command only: some of the tests cannot cover all of the rooms."""
-    picked = [config.option.keyword, config.option.markexpr, config.option.deselect, config.option.lf]
+    picked = [config.getoption(name, None) for name in ("keyword", "markexpr", "deselect", "lf")]
     coverage = config.pluginmanager.get_plugin("_cov")
     if coverage and (any(picked) or config.args_source is not pytest.Config.ArgsSource.TESTPATHS):
         coverage.options.cov_fail_under = 0
