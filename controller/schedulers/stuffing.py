@@ -15,8 +15,8 @@ from controller.schedulers.decompose import completed
 from controller.schedulers.demand import Matrix
 from controller.schedulers.schedule import Permutation, Slot
 
-UNITS = 2**40
-"""Units in the largest entry: rounding errs by 1e-12 of it, and sums stay exact in 64 bits."""
+UNITS = 2**20
+"""Units in the largest entry: rounding errs by 5e-7 of it, and the tail of ever shorter slots ends."""
 
 Units = NDArray[np.int64]
 

@@ -15,11 +15,13 @@ from controller.schedulers.rotor import rotor
 from controller.schedulers.schedule import Schedule
 from controller.schedulers.solstice import solstice
 from controller.schedulers.spectra import spectra
+from controller.schedulers.spectra_plus import spectra_plus
 
 Scheduler = Callable[[ArrayLike, int, float], Schedule]
 
 SCHEDULERS: dict[str, Scheduler] = {
-    scheduler.__name__: scheduler for scheduler in (spectra, eclipse, less, bvn, solstice, rotor)
+    scheduler.__name__: scheduler
+    for scheduler in (spectra, spectra_plus, eclipse, less, bvn, solstice, rotor)
 }
 
 ENTRIES = st.one_of(

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller.schedulers.bounds import makespan_lower_bound
+from controller.schedulers.bounds import makespan_lower_bound, split_lower_bound
 from controller.schedulers.demand import Matrix
 from tests.controller.schedulers.implementations import DEMANDS, SCHEDULERS, Scheduler, replayed
 from topologies.errors import DemandError
@@ -21,7 +21,8 @@ def check(scheduler: Scheduler, demand: Matrix, switches: int, delay: float) -> 
     assert (demand - carried <= 1e-9 * demand.max()).all()
     assert plan.covers(demand)
     assert plan.makespan == pytest.approx(end)
-    assert end >= makespan_lower_bound(demand, switches, delay) * (1 - 1e-8)
+    assert end >= split_lower_bound(demand, switches, delay) * (1 - 1e-8)
+    assert split_lower_bound(demand, switches, delay) >= makespan_lower_bound(demand, switches, delay)
 
 
 @each_scheduler

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller.schedulers.bounds import lower_bound_1, lower_bound_2, makespan_lower_bound
+from controller.schedulers.bounds import lower_bound_1, lower_bound_2, makespan_lower_bound, split_lower_bound
 from controller.schedulers.demand import Matrix, lines
 from tests.controller.schedulers.implementations import DEMANDS
 
@@ -58,3 +58,12 @@ def test_second_bound_counts_only_for_lines_of_one_entry_per_switch(
 def test_without_delay_the_bound_is_the_big_switch() -> None:
     assert makespan_lower_bound(np.ones((4, 4)), 2, 0.0) == 2.0
     assert makespan_lower_bound(np.zeros((4, 4)), 2, 1.0) == 0.0
+
+
+def test_one_long_entry_is_cut_for_more_delays() -> None:
+    # Cut into three, one slot on each of three switches: 0.9/3 + 0.1. Two slots would take 0.55.
+    assert makespan_lower_bound(row(0.9, 0.0, 0.0), 3, 0.1) == pytest.approx(0.4)
+    assert split_lower_bound(row(0.9, 0.0, 0.0), 3, 0.1) == pytest.approx(0.4)
+    # Beside a second entry four slots are needed, and one switch shows two of them.
+    assert makespan_lower_bound(row(0.9, 0.3, 0.0), 3, 0.1) == pytest.approx(0.5)
+    assert split_lower_bound(row(0.9, 0.3, 0.0), 3, 0.1) == pytest.approx(1.6 / 3)

@@ -45,7 +45,7 @@ def test_stuffed_matrix_has_lines_of_one_sum(units: list[int]) -> None:
 @given(demand=DEMANDS)
 def test_bvn_without_delay_takes_as_long_as_the_fullest_line(demand: Matrix) -> None:
     fullest = max(demand.sum(axis=0).max(), demand.sum(axis=1).max())
-    assert bvn(demand, 1, 0.0).makespan == pytest.approx(fullest, rel=1e-7)
+    assert bvn(demand, 1, 0.0).makespan == pytest.approx(fullest, rel=1e-3)
 
 
 def test_solstice_shows_long_slots_first() -> None:

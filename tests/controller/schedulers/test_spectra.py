@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from controller.schedulers.decompose import decompose, refine
 from controller.schedulers.demand import Matrix, degree
 from controller.schedulers.schedule import Schedule, Slot, served
-from controller.schedulers.spectra import equalize, schedule
+from controller.schedulers.spectra import equalize, schedule, spectra
+from controller.schedulers.spectra_plus import reweighed, spectra_plus
 from tests.controller.schedulers.implementations import DEMANDS
 
 HOLD, SWAP, TURN, BACK = (np.array(order) for order in ([0, 1, 2], [1, 0, 2], [1, 2, 0], [2, 0, 1]))
@@ -64,3 +65,17 @@ def test_equalize_stops_where_the_longest_slot_is_too_short_to_cut() -> None:
 def test_equalize_joins_an_equal_permutation_without_a_delay() -> None:
     plan = Schedule(((Slot(HOLD, 2.0),), (Slot(HOLD, 1.0),)), 0.5)
     assert weights(equalize(plan)) == [[1.75], [1.25]]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_spectra_plus_is_never_longer_than_spectra(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    demand = rng.random((8, 8)) * (rng.random((8, 8)) < 0.4)
+    switches, delay = int(rng.integers(1, 5)), float(rng.choice([0.01, 0.1]))
+    assert spectra_plus(demand, switches, delay).makespan <= spectra(demand, switches, delay).makespan
+
+
+def test_reweighed_slot_shrinks_where_another_may_grow() -> None:
+    demand = np.array([[0.9, 0.0], [0.0, 0.9]])
+    plan = Schedule(((Slot(np.array([0, 1]), 0.8),), (Slot(np.array([0, 1]), 0.1),)), 0.01)
+    assert reweighed(demand, plan).loads == pytest.approx((0.46, 0.46))
