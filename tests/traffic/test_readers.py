@@ -1,0 +1,115 @@
+"""Readers: what a file says is what the collective holds, whatever its format."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from tests.traffic.trace_files import AICB_LOG, HTSIM, OLD_HEADER, TRIGGERED, aicb_row, written
+from traffic.collective import Collective
+from traffic.demand import Demand
+from traffic.readers.aicb import Layout, read_aicb
+from traffic.readers.detect import read_collective
+from traffic.readers.htsim import read_htsim
+from traffic.readers.mixnet import read_mixnet
+from traffic.readers.nccl import read_nccl, write_nccl
+
+matrices = st.integers(1, 12).flatmap(
+    lambda n: hnp.arrays(np.int64, (n, n), elements=st.integers(0, 1 << 53))
+)
+
+
+@given(matrices)
+def test_nccl_brings_back_an_equal_matrix(
+    tmp_path_factory: pytest.TempPathFactory, matrix: np.ndarray
+) -> None:
+    path = tmp_path_factory.getbasetemp() / "matrix.txt"
+    write_nccl(Demand("any", matrix), path)
+    assert np.array_equal(read_nccl(path).matrix, matrix)
+    (step,) = read_collective(path).steps
+    assert step.demand == read_nccl(path)
+
+
+def test_nccl_takes_any_whitespace_and_blank_lines(tmp_path: Path) -> None:
+    demand = read_nccl(written(tmp_path, "0\t5e3 \n\n 7.0   0\n\n", "bytes.mat"))
+    assert demand.matrix.tolist() == [[0, 5000], [7, 0]]
+    assert (demand.name, demand.note) == ("bytes", "nccl-tests matrix bytes.mat")
+
+
+def test_mixnet_counts_tokens(tmp_path: Path) -> None:
+    path = written(tmp_path, "[[0, 5],\n [3, 1]]\n")
+    assert read_mixnet(path, bytes_per_token=10).matrix.tolist() == [[0, 50], [30, 10]]
+    (step,) = read_collective(path, bytes_per_token=2).steps
+    assert step.demand.matrix.tolist() == [[0, 10], [6, 2]]
+    assert "2 bytes per token" in step.demand.note
+
+
+def test_htsim_adds_up_connections(tmp_path: Path) -> None:
+    for collective in (read_htsim(written(tmp_path, HTSIM)), read_collective(written(tmp_path, HTSIM))):
+        (step,) = collective.steps
+        expected = np.zeros((4, 4), dtype=int)
+        expected[0, 1], expected[3, 2] = 2500, 7
+        assert np.array_equal(step.demand.matrix, expected)
+
+
+def test_htsim_triggers_are_rounds(tmp_path: Path) -> None:
+    collective = read_htsim(written(tmp_path, TRIGGERED))
+    owed = [
+        {(int(i), int(j)): int(step.demand.matrix[i, j]) for i, j in np.argwhere(step.demand.matrix)}
+        for step in collective.steps
+    ]
+    assert owed == [{(0, 1): 10, (0, 2): 20}, {(1, 2): 30}, {(2, 3): 40, (3, 0): 50}]
+    assert "a step per round" in collective.note
+    assert len(read_collective(written(tmp_path, TRIGGERED), all_to_alls=2).steps) == 2
+
+
+def sizes(collective: Collective) -> list[int]:
+    """Return what GPU 0 sends in each step [bytes]."""
+    return [int(step.demand.matrix[0].sum()) for step in collective.steps]
+
+
+def test_aicb_gives_the_expert_all_to_alls_of_a_step(tmp_path: Path) -> None:
+    path = written(tmp_path, AICB_LOG, "log.csv")
+    log = read_aicb(path)
+    assert (log.gpus, sizes(log)) == (8, [4096, 8192, 4096])
+    assert sizes(read_aicb(path, step=1)) == [16384]
+    assert sizes(read_collective(path, all_to_alls=2)) == [4096, 8192]
+    assert log.note == (
+        "AICB log log.csv, step 0 of 2: 3 of 3 all-to-alls in groups of 4; measured there: median 0.600 ms"
+    )
+    assert all(step.compute_s == 0 for step in log.steps)
+
+
+def test_aicb_groups_stride_over_tensor_parallel_ranks(tmp_path: Path) -> None:
+    matrix = read_aicb(written(tmp_path, AICB_LOG)).steps[0].demand.matrix
+    expected = np.zeros((8, 8))
+    for group in ([0, 2, 4, 6], [1, 3, 5, 7]):
+        expected[np.ix_(group, group)] = 1024
+    assert np.array_equal(matrix, expected)
+
+
+def test_aicb_layout_can_be_told(tmp_path: Path) -> None:
+    matrix = read_aicb(written(tmp_path, AICB_LOG), ep=2).steps[0].demand.matrix
+    assert np.argwhere(matrix[:, 0]).ravel().tolist() == [0, 2]
+    assert np.argwhere(matrix[:, 5]).ravel().tolist() == [5, 7]
+
+
+def test_aicb_without_group_sizes_asks_for_the_gpus(tmp_path: Path) -> None:
+    rows = [aicb_row("all_to_all", "dp_group", 4098).replace(",None,4098", ",4098", 1)] * 3
+    path = written(tmp_path, "\n".join([OLD_HEADER, *rows]))
+    collective = read_collective(path, gpus=4)
+    assert (collective.gpus, sizes(collective)) == (4, [4098] * 3)
+    assert np.ptp(collective.steps[0].demand.matrix) == 1
+    assert "measured" not in collective.note
+
+
+@given(st.integers(1, 4), st.integers(1, 4), st.integers(1, 4))
+def test_expert_groups_partition_the_ranks(tp: int, ep: int, groups: int) -> None:
+    layout = Layout(tp, ep * groups, ep)
+    ranks = layout.expert_groups()
+    assert sorted(rank for group in ranks for rank in group) == list(range(layout.gpus))
+    assert {len(group) for group in ranks} == {ep}
+    assert all(len({rank % tp for rank in group}) == 1 for group in ranks)

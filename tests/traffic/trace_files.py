@@ -1,0 +1,65 @@
+"""Small files of each format, as the programs that own the formats write them."""
+
+from pathlib import Path
+
+
+def written(directory: Path, content: str, name: str = "trace.txt") -> Path:
+    """Write a text to a file and return its path."""
+    path = directory / name
+    path.write_text(content)
+    return path
+
+
+HTSIM = """# a comment
+Nodes 4
+Connections 3
+0->1 id 1 start 0 size 2000 # and another
+0->1 id 2 start 0 size 500 prio 3
+3->2 start 0 size 7
+"""
+
+
+TRIGGERED = """Nodes 4
+Connections 5
+Triggers 3
+3->0 id 5 trigger 3 size 50
+0->1 id 1 start 0 size 10 send_done_trigger 1
+0->2 id 2 start 0 size 20 recv_done_trigger 1
+1->2 id 3 trigger 1 size 30 send_done_trigger 2 recv_done_trigger 3
+2->3 id 4 trigger 2 size 40
+trigger id 1 barrier count 2
+trigger id 2 oneshot
+trigger id 3 oneshot
+"""
+
+
+AICB_HEADER = (
+    "comm_type,comm_group,comm_group_size,msg_size,stage,dst,src,additional,_elapsed_time,algbw,busbw,count"
+)
+OLD_HEADER = AICB_HEADER.replace("comm_group_size,", "")
+
+
+def aicb_row(
+    operation: str, group: str, size: object, group_size: object = None, elapsed: object = None
+) -> str:
+    """Return a row as AICB writes it."""
+    left = f"CommType.{operation},CommGroup.{group},{group_size},{size}"
+    return f"{left},forward.MoE,None,None,,{elapsed},None,None,1"
+
+
+AICB_LOG = "\n".join(
+    [
+        AICB_HEADER,
+        aicb_row("all_reduce", "dp_group", 8, 4, 3380.2),
+        "CommType.epoch_end,,None,0,,None,None,,7950.4,None,None,1",
+        aicb_row("all_gather", "tp_group", 65536, 2, 0.2),
+        aicb_row("all_to_all", "tp_group", 77, 2, 0.2),
+        aicb_row("all_to_all", "ep_group", 4096, None, 0.5),
+        aicb_row("all_to_all", "ep_group", 8192, None, 0.7),
+        aicb_row("all_to_all", "ep_group", 4096, None, 0.6),
+        "CommType.epoch_end,,None,0,,None,None,,433.2,None,None,1",
+        aicb_row("all_to_all", "ep_group", 16384, None, 0.3),
+        "CommType.epoch_end,,None,0,,None,None,,433.2,None,None,1",
+        "",
+    ]
+)
