@@ -8,9 +8,9 @@ from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.optimize import linear_sum_assignment
 
 from controller.schedulers.demand import Matrix, checked_demand
+from controller.schedulers.matching import heaviest_permutation
 from controller.schedulers.schedule import Permutation, Slot, served
 
 
@@ -64,8 +64,7 @@ def critical_matching(weights: Matrix, unserved: NDArray[np.bool_]) -> Permutati
     most = max(in_row.max(), in_column.max())
     critical_lines = (in_row == most)[:, None].astype(np.float64) + (in_column == most)
     bonus = weights.max(axis=1).sum() or 1.0
-    value = weights + bonus * (unserved * critical_lines)
-    return np.asarray(linear_sum_assignment(value, maximize=True)[1], dtype=np.intp)
+    return heaviest_permutation(weights + bonus * (unserved * critical_lines))
 
 
 def refine(demand: ArrayLike, slots: Sequence[Slot]) -> tuple[Slot, ...]:

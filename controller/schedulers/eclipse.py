@@ -2,10 +2,10 @@
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.optimize import linear_sum_assignment
 
 from controller.schedulers.decompose import completed
 from controller.schedulers.demand import Matrix, checked_demand
+from controller.schedulers.matching import heaviest_permutation
 from controller.schedulers.schedule import COVER_TOLERANCE, Permutation, Schedule, Slot
 from controller.schedulers.spectra import equalize, schedule
 
@@ -69,7 +69,9 @@ def densest_slot(rest: Matrix, delay: float) -> Slot:
         duration = float(durations[tried])
         if bound[tried] / (duration + delay) <= best_rate * (1 + PRECISION):
             return best
-        permutation, carried = _matching(np.minimum(rest, duration))
+        capped = np.minimum(rest, duration)
+        permutation = heaviest_permutation(capped)
+        carried = float(capped[np.arange(len(rest)), permutation].sum())
         slot, rate = _best_duration(rest, permutation, delay)
         if rate > best_rate:
             best, best_rate = slot, rate
@@ -86,11 +88,6 @@ def _best_duration(rest: Matrix, permutation: Permutation, delay: float) -> tupl
     rates = _capped_sums(entries, durations) / (durations + delay)
     chosen = int(rates.argmax())
     return Slot(permutation, float(durations[chosen])), float(rates[chosen])
-
-
-def _matching(weights: Matrix) -> tuple[Permutation, float]:
-    rows, columns = linear_sum_assignment(weights, maximize=True)
-    return np.asarray(columns, dtype=np.intp), float(weights[rows, columns].sum())
 
 
 def _capped_sums(most: Matrix, durations: Matrix) -> Matrix:

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.optimize import linprog
 
+from controller.schedulers.bounds import makespan_lower_bound
 from controller.schedulers.decompose import decompose, refine
 from controller.schedulers.demand import Matrix, checked_demand
 from controller.schedulers.schedule import Schedule, Slot, frozen_schedule, served
@@ -71,13 +72,17 @@ def rebuilt(
         Draws the subsets.
     """
     plan = equalize(schedule(slots, switches, delay))
+    shortest = makespan_lower_bound(demand, switches, delay) * (1 + ROUNDING)
     for _ in range(ROUNDS):
+        if plan.makespan <= shortest:
+            break
         pieces = [slot for queue in plan.switches for slot in queue]
         out = rng.permutation(len(pieces))[: rng.choice(REBUILT)]
         kept = [slot for index, slot in enumerate(pieces) if index not in out]
-        uncovered = demand - served(kept, len(demand))
-        uncovered[uncovered <= ROUNDING * demand.max()] = 0
-        other = equalize(schedule([*kept, *decompose(np.maximum(uncovered, 0))], switches, delay))
+        carried = served(kept, len(demand))
+        rounding = np.where(carried > 0, ROUNDING * demand.max(), 0.0)
+        uncovered = np.where(demand - carried > rounding, demand - carried, 0.0)
+        other = equalize(schedule([*kept, *decompose(uncovered)], switches, delay))
         if other.makespan <= plan.makespan:  # equally long ones too: they lead on
             plan = other
     return plan

@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import linear_sum_assignment
 
 from controller.schedulers.decompose import completed
 from controller.schedulers.demand import Matrix
+from controller.schedulers.matching import heaviest_permutation
 from controller.schedulers.schedule import Permutation, Slot
 
 UNITS = 2**20
@@ -78,6 +78,5 @@ def peeled(demand: Matrix, matchings: Callable[[Units], Iterator[Permutation]]) 
 def heaviest_perfect_matching(allowed: NDArray[np.bool_], weights: Units) -> Permutation | None:
     """Return the perfect matching of most weight within the allowed entries, None without any."""
     forbidden = -1.0 - float(weights.max()) * len(weights)
-    value = np.where(allowed, weights, forbidden)
-    rows, columns = linear_sum_assignment(value, maximize=True)
-    return np.asarray(columns, dtype=np.intp) if allowed[rows, columns].all() else None
+    permutation = heaviest_permutation(np.where(allowed, weights, forbidden))
+    return permutation if allowed[np.arange(len(allowed)), permutation].all() else None
