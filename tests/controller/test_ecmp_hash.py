@@ -1,0 +1,85 @@
+"""The hash that Open vSwitch makes of a connection."""
+
+from collections import Counter
+from dataclasses import replace
+from ipaddress import IPv4Address
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from controller.ecmp_hash import Headers, chosen_bucket, datapath_chooses, forwarding_buckets, symmetric_hash
+from controller.rules import Bucket
+
+CONNECTION = Headers(
+    "02:02:00:00:00:07", "02:00:00:00:00:01", IPv4Address("10.0.0.1"), IPv4Address("10.1.0.2"), 30000, 5001
+)
+SEEN_ON_THE_WIRE = {
+    2: "001001011101110100001100",
+    3: "201001021101110200001100",
+    4: "203001321101110200331103",
+    8: "704774321177764607537143",
+    16: "f0477432 1f7f9aca 0de3714b".replace(" ", ""),
+}
+"""The port by which Open vSwitch 3.1 sent `CONNECTION` from 24 source ports on, for groups of n ports."""
+
+
+@pytest.mark.parametrize("ports", SEEN_ON_THE_WIRE)
+def test_choice_is_open_vswitchs(ports: int) -> None:
+    group = forwarding_buckets(range(ports))
+    chosen = [
+        chosen_bucket(replace(CONNECTION, source_port=30000 + more), group, [True] * len(group))
+        for more in range(24)
+    ]
+    assert "".join(f"{bucket.port:x}" for bucket in chosen if bucket) == SEEN_ON_THE_WIRE[ports]
+
+
+@given(ports=st.integers(2, 16), source_port=st.integers(0, 65535), data=st.data())
+def test_a_dead_port_moves_only_its_own_connections(
+    ports: int, source_port: int, data: st.DataObject
+) -> None:
+    group, packet = forwarding_buckets(range(ports)), replace(CONNECTION, source_port=source_port)
+    dead = data.draw(st.integers(0, ports - 1))
+    before = chosen_bucket(packet, group, [True] * len(group))
+    after = chosen_bucket(packet, group, [bucket.port != dead for bucket in group])
+    assert before
+    assert after
+    assert after.port != dead
+    assert before.port in (dead, after.port)
+
+
+def test_no_live_port_is_no_choice() -> None:
+    group = forwarding_buckets([0, 1])
+    assert chosen_bucket(CONNECTION, group, [False] * 3) is None
+
+
+@pytest.mark.parametrize("ports", [2, 3, 5, 8, 32])
+def test_connections_spread_evenly(ports: int) -> None:
+    group = forwarding_buckets(range(ports))
+    chosen = Counter(
+        chosen_bucket(replace(CONNECTION, source_port=port), group, [True] * len(group))
+        for port in range(200 * ports)
+    )
+    counts = [chosen[bucket] for bucket in group[:-1]]
+    assert sum(counts) >= 200 * ports - 1
+    assert min(counts) > 140
+    assert max(counts) < 270
+
+
+def test_hash_is_symmetric_and_knows_no_udp_ports() -> None:
+    there = CONNECTION
+    back = Headers(
+        there.eth_dst, there.eth_src, there.ip_dst, there.ip_src, there.destination_port, there.source_port
+    )
+    assert symmetric_hash(there) == symmetric_hash(back)
+    udp = replace(there, protocol=17)
+    assert symmetric_hash(udp) == symmetric_hash(replace(udp, source_port=1))
+    assert symmetric_hash(udp) != symmetric_hash(there)
+
+
+def test_a_group_that_the_datapath_would_hash_is_refused() -> None:
+    plain = [Bucket(0), Bucket(1)]
+    assert datapath_chooses(plain)
+    assert not datapath_chooses(forwarding_buckets([0, 1]))
+    with pytest.raises(ValueError, match="datapath would choose"):
+        chosen_bucket(CONNECTION, plain, [True, True])

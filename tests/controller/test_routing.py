@@ -1,0 +1,144 @@
+"""Forwarding, proved on paper for every pair of NICs of generated fabrics."""
+
+from collections import Counter
+from dataclasses import replace
+from itertools import permutations
+
+import networkx as nx
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from controller.flow_table import FlowTables
+from controller.routing import forwarding_rules
+from controller.rules import Output, ToGroup
+from tests.topologies.strategies import fabrics
+from topologies.fabric import Fabric, Link, Nic, Port
+from topologies.fat_tree import fat_tree_fabric
+from topologies.leaf_spine import leaf_spine_fabric
+from topologies.rail import rail_fabric
+
+
+def switch_graph(fabric: Fabric, failed_links: frozenset[Link] = frozenset()) -> "nx.Graph[str]":
+    """Return the packet switches and the links between them that work."""
+    graph: nx.Graph[str] = nx.Graph()
+    graph.add_nodes_from(switch.name for switch in fabric.switches if switch.kind == "packet")
+    for link in fabric.links:
+        if link.a.node in graph and link.b.node in graph and link not in failed_links:
+            graph.add_edge(link.a.node, link.b.node)
+    return graph
+
+
+def assert_joined_by_shortest_ways(fabric: Fabric, failed_links: frozenset[Link], source_port: int) -> None:
+    """Compare every pair's way with the distance in the graph; each port must lead to the next."""
+    distances = dict(nx.all_pairs_shortest_path_length(switch_graph(fabric, failed_links)))
+    tables = FlowTables(fabric, forwarding_rules(fabric, failed_links), failed_links)
+    for source, destination in permutations(fabric.nics, 2):
+        ends = [fabric.nic_port(nic) for nic in (source, destination)]
+        first, last = (fabric.peer(port).node for port in ends)
+        hops = distances.get(first, {}).get(last)
+        path = tables.path(source, destination, source_port, 5001)
+        if hops is None or any(fabric.link_at[port] in failed_links for port in ends):
+            assert path is None
+        else:
+            assert path is not None
+            assert len(path) == hops + 2
+            assert [fabric.peer(port).node for port in path[:-1]] == [port.node for port in path[1:]]
+
+
+@given(fabric=fabrics, data=st.data())
+@settings(max_examples=25, deadline=None)
+def test_every_pair_is_joined_by_a_shortest_way_where_there_is_one(
+    fabric: Fabric, data: st.DataObject
+) -> None:
+    failed = data.draw(st.frozensets(st.sampled_from(fabric.links), max_size=4))
+    assert_joined_by_shortest_ways(fabric, failed, data.draw(st.integers(0, 65535)))
+
+
+@given(fabric=fabrics, data=st.data())
+def test_a_switch_repairs_what_it_sees_before_any_rule_changes(fabric: Fabric, data: st.DataObject) -> None:
+    failed = frozenset({data.draw(st.sampled_from(fabric.links))})
+    tables = FlowTables(fabric, forwarding_rules(fabric), failed)
+    for source, destination in permutations(fabric.nics[:6], 2):
+        path = tables.path(source, destination, 1000, 2000)
+        assert path is None or not failed & {fabric.link_at[out] for out in path}
+
+
+@given(fabric=fabrics)
+def test_no_switch_is_told_more_than_its_nics_and_the_other_leaves(fabric: Fabric) -> None:
+    leaves = Counter(fabric.peer(fabric.nic_port(nic)).node for nic in fabric.nics)
+    for switch, ruleset in forwarding_rules(fabric).items():
+        assert len(ruleset.rules) <= leaves[switch] + len(leaves.keys() - {switch}) + 1
+        assert {rule.priority for rule in ruleset.rules} <= {200, 100, 0}
+        assert ruleset.rules[-1].actions == ()
+
+
+def test_rules_of_a_small_rail_fabric() -> None:
+    rules = forwarding_rules(rail_fabric(2, 2, 2))
+    assert {
+        name: [f"{rule.match}>{','.join(map(str, rule.actions))}" for rule in told.rules]
+        for name, told in rules.items()
+    } == {
+        "leaf0": [
+            "eth_type=0x0800,ipv4_dst=10.0.0.1/32>set_eth_dst=02:01:00:00:00:00,output=0",
+            "eth_type=0x0800,ipv4_dst=10.0.0.2/32>set_eth_dst=02:01:00:01:00:00,output=1",
+            "eth_type=0x0800,ipv4_dst=10.1.0.0/16>set_eth_src=02:02:00:00:00:00,group=1",
+            ">",
+        ],
+        "leaf1": [
+            "eth_type=0x0800,ipv4_dst=10.1.0.1/32>set_eth_dst=02:01:00:00:00:01,output=0",
+            "eth_type=0x0800,ipv4_dst=10.1.0.2/32>set_eth_dst=02:01:00:01:00:01,output=1",
+            "eth_type=0x0800,ipv4_dst=10.0.0.0/16>set_eth_src=02:02:00:00:00:01,group=1",
+            ">",
+        ],
+        "spine0": [
+            "eth_type=0x0800,ipv4_dst=10.0.0.0/16>set_eth_src=02:02:00:00:00:02,output=0",
+            "eth_type=0x0800,ipv4_dst=10.1.0.0/16>set_eth_src=02:02:00:00:00:02,output=1",
+            ">",
+        ],
+        "spine1": [
+            "eth_type=0x0800,ipv4_dst=10.0.0.0/16>set_eth_src=02:02:00:00:00:03,output=0",
+            "eth_type=0x0800,ipv4_dst=10.1.0.0/16>set_eth_src=02:02:00:00:00:03,output=1",
+            ">",
+        ],
+    }
+    assert [(bucket.port, bucket.weight) for bucket in rules["leaf0"].groups[0].buckets] == [
+        (2, 1000),
+        (3, 1000),
+        (2, 1),
+    ]
+
+
+def test_the_second_tier_chooses_independently_of_the_first() -> None:
+    fabric = fat_tree_fabric(8)
+    tables = FlowTables(fabric, forwarding_rules(fabric))
+    far = Nic(len(fabric.servers) - 1, 0)
+    ways = Counter(
+        (path[1].number, path[2].number)
+        for port in range(1600)
+        if (path := tables.path(Nic(0, 0), far, 10000 + port, 5001))
+    )
+    assert len(ways) == 16, "four uplinks, and over each of them four more"
+    assert min(ways.values()) > 60
+    assert max(ways.values()) < 145
+
+
+def test_parallel_links_and_faster_ones_carry_their_share() -> None:
+    fabric = leaf_spine_fabric(2, 2, 1)
+    down, extra = fabric.switches[:2], [Port("leaf0", 8), Port("spine0", 8)]
+    switches = tuple(replace(switch, ports=9) for switch in (*down, *fabric.switches[2:]))
+    wide = replace(fabric, switches=switches, links=(*fabric.links, Link(extra[0], extra[1], 3 * 100e9)))
+    tables = FlowTables(wide, forwarding_rules(wide))
+    ports = Counter(
+        path[1].number for port in range(1000) if (path := tables.path(Nic(0, 0), Nic(1, 0), port, 5001))
+    )
+    assert ports[8] == pytest.approx(750, abs=60)
+    assert ports.total() == 1000
+
+
+def test_a_link_of_one_way_needs_no_group() -> None:
+    fabric = rail_fabric(2, 2, 1)
+    rules = forwarding_rules(fabric)
+    assert all(not ruleset.groups for ruleset in rules.values())
+    actions = [rule.actions[-1] for ruleset in rules.values() for rule in ruleset.rules if rule.actions]
+    assert all(isinstance(action, Output) and not isinstance(action, ToGroup) for action in actions)
