@@ -47,16 +47,20 @@ main() {
 }
 
 bare_system() { # suite mirror tarball
-    local components=main mirror=$2
+    local components=main mirror=$2 script=()
     if [[ -n $3 && -e $3 ]]; then
         tar -x -f "$3" -C "$machine"
         return
     fi
-    [[ $1 != noble ]] || components=main,universe # Ubuntu keeps Mininet in universe
+    if [[ $1 == noble ]]; then
+        components=main,universe # Ubuntu keeps Mininet in universe
+        script=(gutsy)           # which every Ubuntu since uses; Debian 12's debootstrap does not know noble yet
+    fi
     [[ -n $mirror ]] || mirror=$(host_mirror "$1")
     [[ -n $mirror ]] || fail "no mirror of $1 in this machine's apt sources; name one with -m."
     echo "Making a bare $1"
-    debootstrap --variant=minbase --components="$components" "$1" "$machine" "$mirror" >"$machine.log" 2>&1 || {
+    debootstrap --variant=minbase --components="$components" "$1" "$machine" "$mirror" "${script[@]}" \
+        >"$machine.log" 2>&1 || {
         tail -n 20 "$machine.log" >&2
         fail "debootstrap could not make a bare $1; see its last lines above."
     }

@@ -31,7 +31,7 @@ fail() {
 main() {
     [[ $EUID -eq 0 ]] || fail "must run as root; try: sudo bash vagrant/provision.sh"
     [[ -x /usr/bin/apt-get && -x /usr/bin/dpkg-query ]] ||
-        fail "needs a Debian-like system with apt-get; Debian 12 and Ubuntu 24.04 are tested."
+        fail "needs a Debian-like system with apt-get; it is made for Debian 12 and Ubuntu 24.04."
     exec 9<"$0"
     flock 9 # a second run waits for the first
     install_debian_packages
