@@ -9,8 +9,10 @@ from controller.schedulers.matching import heaviest_permutation
 from controller.schedulers.schedule import COVER_TOLERANCE, Permutation, Schedule, Slot
 from controller.schedulers.spectra import equalize, schedule
 
-PRECISION = 1e-3
-"""The search for a duration ends when no other can be better by more than this share."""
+PRECISION = 1e-2
+"""The search for a duration ends when no other can be better by more than this share.
+
+With 1e-3 it takes twice to four times as long, and the makespans differ by 1 % at most, either way."""
 
 
 def eclipse(demand: ArrayLike, switches: int, delay: float) -> Schedule:
@@ -58,7 +60,7 @@ def densest_slot(rest: Matrix, delay: float) -> Slot:
     a: duration; g(a): most that one permutation carries in it, the maximum-weight matching on
     min(a, R). g grows with a, and g(a)/a falls; so g(b) <= g(a) max(1, b/a), and every matching
     bounds all other durations. The duration with the best bound is tried next: on the benchmark
-    workload a slot takes about 10 matchings, where trying every value would take 1,600.
+    workload a slot takes 6 to 11 matchings, where trying every value would take up to 1,600.
     """
     durations = np.unique(rest[rest > 0])
     row_most, column_most = rest.max(axis=1), rest.max(axis=0)
