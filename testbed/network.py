@@ -27,6 +27,7 @@ from topologies.fabric import Fabric, Nic, Port
 
 LISTEN = "127.0.0.1:6653"
 READY_S = 60.0
+MAX_SEND_BUFFER_BYTES = 1 << 30
 CHECKOUT = Path(__file__).resolve().parent.parent
 
 
@@ -90,8 +91,10 @@ class Network:
         _wait_for_listener(self._controller)
         stack.callback(_delete_bridges, self.fabric, private)
         vsctl(*_bridges(self.fabric))
-        self.send_buffer_bytes = self.openvswitch.set_port_buffers(self.fabric.buffer_bytes)
         shape_switch_ports(self.wiring)
+        self.send_buffer_bytes = self.openvswitch.set_send_buffer(
+            _send_buffer_bytes(self.fabric), self.fabric.switches[0].name
+        )
         self.mininet = _mininet(self.wiring)
         stack.callback(_end_shells, self.mininet)
         self.northbound = ControllerClient(directory / "northbound.sock")
@@ -153,6 +156,12 @@ def _bridges(fabric: Fabric) -> list[str]:
             words += ["--", "add-port", switch.name, name, "--", "set", "port", name, "qos=@noop"]
             words += ["--", "set", "interface", name, f"ofport_request={openflow_port(port)}"]
     return words
+
+
+def _send_buffer_bytes(fabric: Fabric) -> int:
+    """Return what Open vSwitch's one sending socket must hold: all ports' queues, a packet charged up to twice."""
+    ports = sum(port.node in fabric.switch_index for port in fabric.link_at)
+    return min(2 * ports * fabric.buffer_bytes, MAX_SEND_BUFFER_BYTES)
 
 
 def _delete_bridges(fabric: Fabric, private: bool) -> None:

@@ -5,6 +5,7 @@ import os
 import select
 import socket
 import stat
+import struct
 import subprocess
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -16,7 +17,11 @@ from topologies.errors import MachineError, NetworkError
 
 SCHEMA = "/usr/share/openvswitch/vswitch.ovsschema"
 START_S = 15.0
-SO_SNDBUFFORCE = 32
+FORCE = {socket.SO_SNDBUF: 32, socket.SO_RCVBUF: 33}
+"""SO_SNDBUFFORCE and SO_RCVBUFFORCE, which Python does not name: root may go over the sysctl's limit."""
+RECEIVE_BUFFER_BYTES = 8 << 20
+"""What waits at a port while the daemon is not scheduled: 208 KiB, the default, is 23 ms at 40 Mbit/s."""
+SOL_PACKET, PACKET_STATISTICS = 263, 6
 
 
 def datapath_type() -> str:
@@ -86,34 +91,48 @@ class PrivateOpenVSwitch:
                     f"{name} ended during the run (exit code {daemon.returncode})", "run it again"
                 )
 
-    def set_port_buffers(self, buffer_bytes: int) -> int:
-        """Give the daemon's packet sockets send buffers that outlast their port's queue; return the smallest.
+    def set_send_buffer(self, want_bytes: int, bridge: str) -> int:
+        """Give the socket that the daemon sends all packets through a buffer; return what was granted [bytes].
 
-        In the userspace datapath what waits in a port's queue is charged to the packet socket
-        that sent it; past that socket's send buffer packets vanish, and no counter shows it.
-        Three times the queue's bytes leaves the queue's own limit, which counts its drops, to
-        decide: the kernel charges up to twice a packet's size.
+        In the userspace datapath what waits in the queues of all ports together is charged to
+        one packet socket; past its send buffer packets vanish, and no counter shows it. So it
+        must hold more than the ports' queues, which count what they drop. The daemon makes that
+        socket for its first packet, hence a packet of an experimental type out of ``bridge``.
         """
-        smallest = 0
-        for copy in self._copies_of_packet_sockets():
-            with socket.socket(fileno=copy) as packet_socket:
-                granted = _grow(packet_socket, 3 * buffer_bytes)
-                smallest = min(smallest, granted) if smallest else granted
+        first_packet = "ffffffffffff" + "02" + "00" * 5 + "88b5" + "00" * 46
+        command = ["ovs-ofctl", "-OOpenFlow13", "packet-out", bridge]
+        subprocess.run(
+            [*command, f"in_port=controller packet={first_packet} actions=output:1"], check=True, capture_output=True
+        )
+        granted = 0
+        for descriptor in self._take_packet_sockets():
+            with socket.socket(fileno=descriptor) as packet_socket:
+                granted = _grow(packet_socket, socket.SO_SNDBUF, want_bytes)
+                _grow(packet_socket, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
                 packet_socket.detach()
-            self._packet_sockets.append(copy)
-        return smallest
+        return granted
 
-    def _copies_of_packet_sockets(self) -> list[int]:
-        copies = []
+    def packet_drops(self) -> int:
+        """Return how many packets the daemon was too slow to take, over all ports, since the last call."""
+        drops = 0
+        for descriptor in self._packet_sockets:
+            with socket.socket(fileno=descriptor) as packet_socket:
+                statistics = packet_socket.getsockopt(SOL_PACKET, PACKET_STATISTICS, 8)
+                drops += struct.unpack("=II", statistics)[1]
+                packet_socket.detach()
+        return drops
+
+    def _take_packet_sockets(self) -> list[int]:
+        """Copy the daemon's packet sockets here, and return the copies."""
         for entry in Path(f"/proc/{self.pid}/fd").iterdir():
             with contextlib.suppress(FileNotFoundError):
                 if stat.S_ISSOCK(entry.stat().st_mode):
-                    copy = take_descriptor(self.pid, int(entry.name))
-                    if socket.socket(fileno=os.dup(copy)).family == socket.AF_PACKET:
-                        copies.append(copy)
+                    copy = socket.socket(fileno=take_descriptor(self.pid, int(entry.name)))
+                    if copy.family == socket.AF_PACKET:
+                        self._packet_sockets.append(copy.detach())
                     else:
-                        os.close(copy)
-        return copies
+                        copy.close()
+        return self._packet_sockets
 
     def _spawn(self, *command: str) -> None:
         log = (self._directory / f"{command[0]}.log").open("wb")
@@ -156,18 +175,22 @@ class MachineOpenVSwitch:
     def check_alive(self) -> None:
         """Nothing to check: the daemon is the machine's."""
 
-    def set_port_buffers(self, buffer_bytes: int) -> int:
+    def set_send_buffer(self, want_bytes: int, bridge: str) -> int:
         """Leave the daemon's sockets alone, they are the machine's; return 0 for unknown."""
         return 0
 
+    def packet_drops(self) -> int:
+        """Return 0: the daemon's sockets are the machine's."""
+        return 0
 
-def _grow(packet_socket: socket.socket, want_bytes: int) -> int:
-    """Raise a send buffer as far as this user may; return what it holds."""
+
+def _grow(packet_socket: socket.socket, buffer: int, want_bytes: int) -> int:
+    """Raise a socket's buffer as far as this user may; return what it holds. The kernel doubles what is asked."""
     try:
-        packet_socket.setsockopt(socket.SOL_SOCKET, SO_SNDBUFFORCE, want_bytes // 2)
+        packet_socket.setsockopt(socket.SOL_SOCKET, FORCE[buffer], want_bytes // 2)
     except PermissionError:
-        packet_socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, want_bytes // 2)
-    return packet_socket.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
+        packet_socket.setsockopt(socket.SOL_SOCKET, buffer, want_bytes // 2)
+    return packet_socket.getsockopt(socket.SOL_SOCKET, buffer)
 
 
 def _wait_for(path: Path) -> None:
