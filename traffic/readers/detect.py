@@ -2,21 +2,30 @@
 
 from pathlib import Path
 
+from topologies.errors import TraceError
 from traffic.collective import Collective, single
+from traffic.readers import flame, vllm
 from traffic.readers.aicb import is_aicb, read_aicb
+from traffic.readers.flame import read_flame
 from traffic.readers.htsim import HEADERS, read_htsim
+from traffic.readers.megatron import read_megatron
 from traffic.readers.mixnet import read_mixnet
 from traffic.readers.nccl import read_nccl
-from traffic.readers.text import bad_line, text_of
+from traffic.readers.routing import Hosting
+from traffic.readers.text import bad_line, first_bytes, text_of
+from traffic.readers.vllm import read_vllm
 from traffic.workloads import HIDDEN, NUMBER_BYTES
 
-KNOWN = "the start of an nccl-tests matrix, MixNet's list of lists, htsim's .cm or AICB's CSV"
+KNOWN = (
+    "the start of an nccl-tests matrix, MixNet's list of lists, htsim's .cm, AICB's CSV or a routing trace"
+)
 
 
 def read_collective(
     path: Path | str,
     *,
     gpus: int | None = None,
+    experts: int | None = None,
     bytes_per_token: int = HIDDEN * NUMBER_BYTES,
     all_to_alls: int | None = None,
 ) -> Collective:
@@ -25,11 +34,15 @@ def read_collective(
     Parameters
     ----------
     path
-        An nccl-tests matrix, MixNet's list of lists, htsim's connection matrix, or AICB's CSV.
+        An nccl-tests matrix, MixNet's list of lists, htsim's connection matrix, AICB's CSV, or
+        a routing trace: FLAME-MoE's parquet, Megatron's JSON lines, vLLM's ``.npy``.
     gpus
-        How many GPUs, used only where the format leaves it open (AICB without group sizes).
+        How many GPUs, used only where the format leaves it open: AICB without group sizes, and
+        routing traces.
+    experts
+        How many routed experts the model has, used only for routing traces; FLAME-MoE has 64.
     bytes_per_token
-        Size of a token, used only where the format counts tokens (MixNet) [bytes].
+        Size of a token, used only where the format counts tokens: MixNet and routing traces [bytes].
     all_to_alls
         At most so many steps, the first ones; by default all.
 
@@ -42,8 +55,35 @@ def read_collective(
     ------
     TraceError
         If the file cannot be read as any of the formats; it says what was expected where.
+    MachineError
+        If it is parquet and pyarrow is not installed.
     """
     path = Path(path)
+    start = first_bytes(path)
+    if start.startswith((flame.MAGIC, vllm.MAGIC, b"{")):
+        hosting = _hosting(path, start, gpus, experts, bytes_per_token)
+        if start.startswith(flame.MAGIC):
+            return read_flame(path, hosting, all_to_alls=all_to_alls)
+        if start.startswith(vllm.MAGIC):
+            return read_vllm(path, hosting, all_to_alls=all_to_alls)
+        return read_megatron([path], hosting, all_to_alls=all_to_alls)
+    return _read_text(path, gpus, bytes_per_token, all_to_alls)
+
+
+def _hosting(
+    path: Path, start: bytes, gpus: int | None, experts: int | None, bytes_per_token: int
+) -> Hosting:
+    if experts is None and start.startswith(flame.MAGIC):
+        experts = flame.EXPERTS
+    if gpus is None or experts is None:
+        raise TraceError(
+            f"{path} looks like a routing trace, which tells neither the number of experts nor that of GPUs",
+            "say both",
+        )
+    return Hosting(gpus, experts, bytes_per_token)
+
+
+def _read_text(path: Path, gpus: int | None, bytes_per_token: int, all_to_alls: int | None) -> Collective:
     first = next(line for line in text_of(path).splitlines() if line.strip())
     if is_aicb(first):
         return read_aicb(path, gpus=gpus, all_to_alls=all_to_alls)

@@ -41,6 +41,16 @@ def text_of(path: Path) -> str:
     return text
 
 
+def first_bytes(path: Path) -> bytes:
+    """Return the first bytes of a file, by which binary formats are known; TraceError as `text_of`."""
+    require_file(path)
+    try:
+        with path.open("rb") as file:
+            return file.read(16)
+    except OSError as error:
+        raise TraceError(f"read {path}: {error.strerror}", "give a file that can be read") from error
+
+
 def require_file(path: Path) -> None:
     """Refuse what is not an existing regular file with a TraceError."""
     try:

@@ -1,0 +1,95 @@
+"""FLAME-MoE's parquet: a row per token, ``indices`` its experts (64, top 6), ``scores`` ignored.
+
+A file is one layer of one checkpoint: 52,428,800 tokens in the order of the data, without
+ranks. It is read a batch of rows at a time. Needs ``pyarrow``, which lightrail does not install.
+
+References
+----------
+Kang, Yu, Xiong: FLAME-MoE, arXiv 2505.20225; the data set CMU-FLAME/FLAME-MoE-Traces.
+"""
+
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from topologies.errors import MachineError, TraceError
+from traffic.collective import Collective
+from traffic.readers.routing import Hosting, dealt
+from traffic.readers.text import require_file
+
+EXPERTS = 64
+"""Routed experts of all three models."""
+MAGIC = b"PAR1"
+"""The first bytes of a parquet file."""
+BATCH_ROWS = 1 << 16
+
+
+def read_flame(path: Path, hosting: Hosting, *, all_to_alls: int | None = None) -> Collective:
+    """Return the all-to-alls of a parquet file's tokens.
+
+    Parameters
+    ----------
+    path
+        The file.
+    hosting
+        The GPUs, experts and tokens.
+    all_to_alls
+        At most so many; by default all.
+
+    Raises
+    ------
+    TraceError
+        If the file cannot be read, has no column ``indices`` of equally long lists of whole
+        numbers, or names an expert that does not exist.
+    MachineError
+        If pyarrow is not installed.
+    """
+    require_file(path)
+    note = f"FLAME-MoE routing trace {path.name}"
+    return dealt(path, _blocks(path, _pyarrow()), hosting, note=note, all_to_alls=all_to_alls)
+
+
+def _pyarrow() -> ModuleType:
+    try:
+        import_module("pyarrow.parquet")
+        return import_module("pyarrow")
+    except ImportError as error:
+        raise MachineError(f"read parquet: {error}", "install it: .venv/bin/pip install pyarrow") from error
+
+
+def _blocks(path: Path, pyarrow: ModuleType) -> Iterator[NDArray[np.integer]]:
+    try:
+        file = pyarrow.parquet.ParquetFile(path)
+        if "indices" not in file.schema_arrow.names:
+            raise TraceError(
+                f"{path} has the columns {', '.join(file.schema_arrow.names)}, expected one named 'indices'"
+            )
+        row = 0
+        for batch in file.iter_batches(BATCH_ROWS, columns=["indices"]):
+            column = batch.column(0)
+            yield _rows(path, pyarrow, column, row)
+            row += len(column)
+    except (pyarrow.ArrowException, OSError) as error:
+        reason = str(error).partition("\n")[0]
+        raise TraceError(f"{path} is no sound parquet file: {reason}", "get it again") from error
+
+
+def _rows(path: Path, pyarrow: ModuleType, array: Any, row: int) -> NDArray[np.integer]:  # noqa: ANN401 (pyarrow has no types)
+    """Return an Arrow array of lists as rows of shape (rows, 1, top k)."""
+    kinds = pyarrow.types
+    lists = kinds.is_list(array.type) or kinds.is_large_list(array.type)
+    if not (lists or kinds.is_fixed_size_list(array.type)) or not kinds.is_integer(array.type.value_type):
+        raise TraceError(f"{path} has 'indices' of type {array.type}, expected lists of whole numbers")
+    flat = array.flatten()
+    lengths = {array.type.list_size} if not lists else set(array.value_lengths().unique().to_pylist())
+    if array.null_count or flat.null_count or len(lengths) != 1 or not len(flat):
+        raise TraceError(
+            f"{path}, from row {row}: 'indices' of lengths {lengths}, expected one, without nulls"
+        )
+    chosen: NDArray[np.integer] = flat.to_numpy().reshape(len(flat) // lengths.pop(), 1, -1)
+    return chosen
