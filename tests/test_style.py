@@ -4,6 +4,7 @@ import ast
 import os
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -110,6 +111,16 @@ def test_one_file_imports_the_openflow_library() -> None:
         and {name.partition(".")[0] for name in imports_of(path)} & {"os_ken", "ryu"}
     ]
     assert len(seams) <= 1, f"only one file may name the OpenFlow library: {seams}"
+
+
+def test_coverage_leaves_out_what_holds_sockets_or_threads_and_nothing_else() -> None:
+    coverage = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())["tool"]["coverage"]["run"]
+    impure = {"select", "selectors", "socket", "subprocess", "threading"}
+    measured = [path for path in FILES if path.parts[0] in coverage["source"]]
+    holding = {
+        str(path) for path in measured if {name.partition(".")[0] for name in imports_of(path)} & impure
+    }
+    assert holding == set(coverage["omit"])
 
 
 @each_file
