@@ -1,0 +1,97 @@
+"""An experiment: all that decides a result, as one frozen value."""
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass
+
+import numpy as np
+
+from testbed.dilation import Dilation
+from topologies.errors import ScenarioError
+from topologies.fabric import Fabric
+from traffic.collective import Collective, Step
+from traffic.demand import Demand
+from traffic.messages import CHUNK_BYTES
+
+FORMAT_VERSION = 1
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A collective over a fabric under a policy, at a scale.
+
+    Raises
+    ------
+    ScenarioError
+        If the collective is not between the fabric's GPUs.
+    """
+
+    fabric: Fabric
+    collective: Collective
+    policy: str
+    """A scheme's name (`traffic.spraying.registry`)."""
+    dilation: Dilation
+    seed: int = 0
+    """Decides all that is random in the policy; the collective has its own."""
+    chunk_bytes: int = CHUNK_BYTES
+    """A message's atomic piece at real scale [bytes]."""
+
+    def __post_init__(self) -> None:
+        """Check that the parts fit."""
+        if self.collective.gpus != self.fabric.gpus:
+            raise ScenarioError(
+                f"the collective is between {self.collective.gpus} GPUs, the fabric has {self.fabric.gpus}",
+                "place it on the fabric first (traffic.placement)",
+            )
+
+    def rng(self, step: int) -> np.random.Generator:
+        """Return the random numbers of a step's policy: the same for both backends."""
+        return np.random.default_rng([self.seed, step])
+
+    @property
+    def key(self) -> str:
+        """A short name that equal experiments share."""
+        return hashlib.sha256(self.to_json().encode()).hexdigest()[:12]
+
+    def to_json(self) -> str:
+        """Return the experiment as JSON that `from_json` reads back."""
+        steps = [
+            {
+                "name": step.demand.name,
+                "note": step.demand.note,
+                "matrix": step.demand.matrix.tolist(),
+                "compute_s": step.compute_s,
+            }
+            for step in self.collective.steps
+        ]
+        return json.dumps(
+            {
+                "format": FORMAT_VERSION,
+                "fabric": json.loads(self.fabric.to_json()),
+                "collective": {"name": self.collective.name, "note": self.collective.note, "steps": steps},
+                "policy": self.policy,
+                "dilation": asdict(self.dilation),
+                "seed": self.seed,
+                "chunk_bytes": self.chunk_bytes,
+            }
+        )
+
+    @classmethod
+    def from_json(cls, text: str) -> "Experiment":
+        """Return the experiment that `to_json` wrote; ScenarioError if the text is something else."""
+        try:
+            data = json.loads(text)
+            steps = tuple(
+                Step(Demand(step["name"], np.array(step["matrix"]), step["note"]), step["compute_s"])
+                for step in data["collective"]["steps"]
+            )
+            return cls(
+                fabric=Fabric.from_json(json.dumps(data["fabric"])),
+                collective=Collective(data["collective"]["name"], steps, data["collective"]["note"]),
+                policy=data["policy"],
+                dilation=Dilation(**data["dilation"]),
+                seed=data["seed"],
+                chunk_bytes=data["chunk_bytes"],
+            )
+        except (ValueError, KeyError, TypeError) as error:
+            raise ScenarioError(f"the text is no experiment: {error}", "take it from a run.json") from error
