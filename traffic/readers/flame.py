@@ -64,7 +64,8 @@ def _pyarrow() -> ModuleType:
 
 def _blocks(path: Path, pyarrow: ModuleType) -> Iterator[NDArray[np.integer]]:
     try:
-        file = pyarrow.parquet.ParquetFile(path)
+        # Without pre_buffer=False the column's bytes of the whole file stay in memory.
+        file = pyarrow.parquet.ParquetFile(path, pre_buffer=False)
         if "indices" not in file.schema_arrow.names:
             raise TraceError(
                 f"{path} has the columns {', '.join(file.schema_arrow.names)}, expected one named 'indices'"
