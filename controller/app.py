@@ -173,7 +173,7 @@ class Controller(App):  # type: ignore[misc]
         if question:
             question.put(NetworkError(sentence))
         else:
-            switch.error = sentence
+            switch.error = switch.error or sentence  # the first one tells most
 
     @on(_Question)
     def ask(self, question: _Question) -> None:

@@ -6,6 +6,7 @@ OpenFlow's from 1: they meet here and nowhere else.
 """
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
 from importlib.util import find_spec
 from ipaddress import IPv4Network
 from socket import socket
@@ -21,7 +22,7 @@ if find_spec("os_ken"):
     from os_ken.base.app_manager import AppManager
     from os_ken.base.app_manager import OSKenApp as App
     from os_ken.controller import ofp_event as events
-    from os_ken.controller.controller import datapath_connection_factory as serve_switch
+    from os_ken.controller.controller import Datapath as Connection
     from os_ken.controller.event import EventBase
     from os_ken.controller.handler import DEAD_DISPATCHER, MAIN_DISPATCHER, set_ev_cls
     from os_ken.controller.ofp_handler import OFPHandler
@@ -32,7 +33,7 @@ else:
     from ryu.base.app_manager import AppManager
     from ryu.base.app_manager import RyuApp as App
     from ryu.controller import ofp_event as events
-    from ryu.controller.controller import datapath_connection_factory as serve_switch
+    from ryu.controller.controller import Datapath as Connection
     from ryu.controller.event import EventBase
     from ryu.controller.handler import DEAD_DISPATCHER, MAIN_DISPATCHER, set_ev_cls
     from ryu.controller.ofp_handler import OFPHandler
@@ -63,6 +64,19 @@ class _Handshake(OFPHandler):  # type: ignore[misc]
         App.start(self)
 
 
+class _Connection(Connection):  # type: ignore[misc]
+    """The library's connection to a switch, whose end is noticed.
+
+    On native threads os-ken 4.2 waits at the end for its sending thread, and that one for
+    something to send: the switch would seem connected for ever.
+    """
+
+    def _recv_loop(self) -> None:
+        super()._recv_loop()
+        self.close()
+        self.send(b"")
+
+
 _Handler = TypeVar("_Handler", bound=Callable[..., None])
 
 
@@ -85,7 +99,12 @@ def run(app_class: type, listener: socket, **arguments: object) -> App:
 
 def _accept(listener: socket) -> None:
     while True:
-        hub.spawn(serve_switch, *listener.accept())
+        hub.spawn(_serve, *listener.accept())
+
+
+def _serve(connected: socket, address: tuple[str, int]) -> None:
+    with closing(_Connection(connected, address)) as connection:
+        connection.serve()
 
 
 def clearing_messages(datapath: Datapath) -> list[Message]:

@@ -1,6 +1,6 @@
 """Changes lead from the old rules to the new ones."""
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from controller.changes import Changes, changes
@@ -31,6 +31,7 @@ def as_sets(rules: RuleSet) -> tuple[set[object], set[object]]:
 
 
 @given(fabric=fabrics, data=st.data())
+@settings(deadline=None)
 def test_changes_lead_from_any_failure_to_any_other(fabric: Fabric, data: st.DataObject) -> None:
     some_links = st.frozensets(st.sampled_from(fabric.links), max_size=4)
     old, new = (forwarding_rules(fabric, data.draw(some_links)) for _ in range(2))

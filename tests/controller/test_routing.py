@@ -56,6 +56,7 @@ def test_every_pair_is_joined_by_a_shortest_way_where_there_is_one(
 
 
 @given(fabric=fabrics, data=st.data())
+@settings(deadline=None)
 def test_a_switch_repairs_what_it_sees_before_any_rule_changes(fabric: Fabric, data: st.DataObject) -> None:
     failed = frozenset({data.draw(st.sampled_from(fabric.links))})
     tables = FlowTables(fabric, forwarding_rules(fabric), failed)
@@ -65,6 +66,7 @@ def test_a_switch_repairs_what_it_sees_before_any_rule_changes(fabric: Fabric, d
 
 
 @given(fabric=fabrics)
+@settings(deadline=None)
 def test_no_switch_is_told_more_than_its_nics_and_the_other_leaves(fabric: Fabric) -> None:
     leaves = Counter(fabric.peer(fabric.nic_port(nic)).node for nic in fabric.nics)
     for switch, ruleset in forwarding_rules(fabric).items():

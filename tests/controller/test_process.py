@@ -1,0 +1,226 @@
+"""The controller's process, with switches that are played by the test."""
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from controller.client import ControllerClient
+from tests.controller.fake_switch import FakeSwitch
+from tests.tools import CHECKOUT
+from topologies.addresses import datapath_id, openflow_port
+from topologies.errors import NetworkError
+from topologies.fabric import Fabric
+from topologies.rail import rail_fabric
+
+FABRIC = rail_fabric(2, 2, 2)
+SECONDS = 10.0
+
+
+class Controller:
+    """A controller's process, and what talks to it."""
+
+    def __init__(self, process: subprocess.Popen[str], path: Path, stack: ExitStack) -> None:
+        assert process.stdout
+        line = process.stdout.readline()
+        matched = re.fullmatch(r"listening on (127\.0\.0\.1):(\d+)\n", line)
+        assert matched, line
+        self.process, self.path, self._stack = process, path, stack
+        self.address = matched[1], int(matched[2])
+        self.client = ControllerClient(path)
+
+    def switch(self, name: str, *, answers_barriers: bool = True, refuses_groups: bool = False) -> FakeSwitch:
+        """Connect a switch of the fabric."""
+        ports = [openflow_port(port) for port in FABRIC.used_ports(name)]
+        number = datapath_id(FABRIC, name)
+        return self._stack.enter_context(
+            FakeSwitch(self.address, number, ports, answers_barriers, refuses_groups)
+        )
+
+    def switches(self) -> dict[str, FakeSwitch]:
+        """Connect all switches of the fabric."""
+        return {switch.name: self.switch(switch.name) for switch in FABRIC.switches}
+
+
+def command(directory: Path, fabric: Fabric | str = FABRIC, listen: str = "127.0.0.1:0") -> list[str]:
+    """Return how to start a controller."""
+    text = fabric if isinstance(fabric, str) else fabric.to_json()
+    (directory / "fabric.json").write_text(text)
+    options = [
+        "--fabric",
+        str(directory / "fabric.json"),
+        "--northbound",
+        str(directory / "nb"),
+        "--listen",
+        listen,
+    ]
+    return [sys.executable, "-m", "controller", *options]
+
+
+def eventually(holds: Callable[[], object]) -> None:
+    """Wait until something holds; fail if it does not."""
+    deadline = time.monotonic() + SECONDS
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+@pytest.fixture
+def controller(tmp_path: Path) -> Iterator[Controller]:
+    """Start a controller for the small rail fabric."""
+    with ExitStack() as stack:
+        process = stack.enter_context(
+            subprocess.Popen(
+                command(tmp_path), cwd=CHECKOUT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            )
+        )
+        stack.callback(process.kill)
+        yield Controller(process, tmp_path / "nb", stack)
+
+
+def test_ready_once_every_switch_has_answered_its_barrier(controller: Controller) -> None:
+    slow = controller.switch("leaf0", answers_barriers=False)
+    for name in ("leaf1", "spine0", "spine1"):
+        controller.switch(name)
+    eventually(lambda: controller.client.status().waiting == ("leaf0",))
+    with pytest.raises(NetworkError, match="rules not confirmed: leaf0"):
+        controller.client.wait_ready(0.05)
+    slow.answer_barriers()
+    controller.client.wait_ready(SECONDS)
+    assert slow.told == ["clear", "clear", "group", "flow", "flow", "flow", "flow", "barrier"]
+
+
+def test_missing_switches_are_named(controller: Controller) -> None:
+    controller.switch("leaf1")
+    with pytest.raises(NetworkError, match="not connected: leaf0, spine0, spine1"):
+        controller.client.wait_ready(0.05)
+
+
+def test_a_switch_that_comes_back_is_told_everything_again(controller: Controller) -> None:
+    switches = controller.switches()
+    controller.client.wait_ready(SECONDS)
+    switches["leaf0"].__exit__()
+    eventually(lambda: controller.client.status().missing == ("leaf0",))
+    again = controller.switch("leaf0")
+    controller.client.wait_ready(SECONDS)
+    assert again.told == switches["leaf0"].told
+
+
+def test_links_that_go_down_are_avoided_and_taken_again(controller: Controller) -> None:
+    switches = controller.switches()
+    controller.client.wait_ready(SECONDS)
+    uplink = next(link for link in FABRIC.links if {link.a.node, link.b.node} == {"leaf0", "spine1"})
+    before = {name: len(switch.told) for name, switch in switches.items()}
+    switches["spine1"].set_link(openflow_port(uplink.b if uplink.b.node == "spine1" else uplink.a), up=False)
+    controller.client.wait_ready(SECONDS, frozenset({uplink}))
+    news = {name: switch.told[before[name] :] for name, switch in switches.items()}
+    assert news == {
+        "leaf0": ["flow", "ungroup", "barrier"],  # one way left: no group
+        "leaf1": ["flow", "ungroup", "barrier"],
+        "spine0": [],
+        "spine1": ["flow", "barrier"],  # to leaf0 by way of leaf1
+    }
+    with pytest.raises(NetworkError, match="links not as they should be: leaf0:3 - spine1:0"):
+        controller.client.wait_ready(0.05)
+    switches["spine1"].set_link(openflow_port(uplink.b if uplink.b.node == "spine1" else uplink.a), up=True)
+    controller.client.wait_ready(SECONDS)
+    assert [len(switch.flows) for switch in switches.values()] == [4, 4, 3, 3]
+
+
+def test_a_switch_of_another_fabric_is_refused(controller: Controller) -> None:
+    stranger = controller._stack.enter_context(FakeSwitch(controller.address, 99, [1]))
+    assert stranger.ended.wait(SECONDS)
+    assert stranger.told == []
+    controller.process.terminate()
+    _, said = controller.process.communicate(timeout=SECONDS)
+    assert "refused a switch with the datapath id 99, which is not in the fabric" in said
+
+
+def test_what_a_switch_refuses_is_told_at_once(controller: Controller) -> None:
+    controller.switch("leaf0", refuses_groups=True)
+    with pytest.raises(NetworkError, match="switch leaf0 refused a message: OFPET_GROUP_MOD_FAILED"):
+        eventually(lambda: controller.client.wait_ready(0.05) if controller.client.status().errors else None)
+
+
+def test_the_northbound_counts(controller: Controller) -> None:
+    controller.switch("leaf0")
+    eventually(lambda: not controller.client.status().waiting)
+    leaf, *others = controller.client.switches()
+    assert (leaf.name, leaf.connected, leaf.ready, leaf.flows, leaf.groups) == ("leaf0", True, True, 4, 1)
+    assert {(other.connected, other.flows) for other in others} == {(False, None)}
+    counters = controller.client.ports("leaf0")
+    assert [port.port for port in counters.ports] == [0, 1, 2, 3]
+    assert (counters.ports[0].rx_packets, counters.ports[0].tx_dropped) == (1, 6)
+    assert counters.table_miss_packets == 0
+    assert controller.client.fabric() == FABRIC
+    with pytest.raises(NetworkError, match="no switch 'leaf9'"):
+        controller.client.flows("leaf9")
+    with pytest.raises(NetworkError, match="spine0 is not connected"):
+        controller.client.flows("spine0")
+
+
+def test_sigterm_ends_it_at_once_and_takes_its_socket_away(controller: Controller) -> None:
+    controller.switches()
+    controller.client.wait_ready(SECONDS)
+    started = time.monotonic()
+    controller.process.terminate()
+    assert controller.process.wait(SECONDS) == 0
+    assert time.monotonic() - started < 1
+    assert not controller.path.exists()
+    with pytest.raises(NetworkError, match="ask the controller"):
+        controller.client.status()
+
+
+def test_it_ends_with_its_parent(tmp_path: Path) -> None:
+    start = f"subprocess.Popen({command(tmp_path)!r}, stdout=subprocess.DEVNULL)"
+    parent = f"import subprocess; print({start}.pid, flush=True); input()"
+    with subprocess.Popen(
+        [sys.executable, "-c", parent], cwd=CHECKOUT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout
+        pid = int(process.stdout.readline())
+        eventually((tmp_path / "nb").exists)
+        process.kill()
+    eventually(lambda: not Path(f"/proc/{pid}").exists() or _is_zombie(pid))
+
+
+def _is_zombie(pid: int) -> bool:
+    return ") Z " in Path(f"/proc/{pid}/stat").read_text()
+
+
+def failure(*arguments: str) -> str:
+    """Run a controller that cannot start, and return its one sentence."""
+    ran = subprocess.run(arguments, cwd=CHECKOUT, capture_output=True, text=True, timeout=SECONDS)
+    assert ran.returncode == 2, ran.stderr
+    assert ran.stderr.count("\n") == 1, ran.stderr
+    return ran.stderr
+
+
+def test_what_stops_it_from_starting_is_one_sentence(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        sentence = failure(*command(tmp_path, listen=f"127.0.0.1:{port}"))
+        assert f"listen for switches on 127.0.0.1:{port}: Address already in use" in sentence
+    assert "the text is no fabric" in failure(*command(tmp_path, fabric="{}"))
+    missing = [*command(tmp_path), "--fabric", str(tmp_path / "none.json")]
+    assert "No such file or directory" in failure(*missing)
+    assert "listen for switches on nowhere" in failure(*command(tmp_path, listen="nowhere"))
+
+
+def test_one_controller_does_not_take_anothers_socket(controller: Controller, tmp_path: Path) -> None:
+    assert "Address already in use" in failure(*command(tmp_path))
+    os.kill(controller.process.pid, signal.SIGKILL)
+    controller.process.wait(SECONDS)
+    assert controller.path.exists(), "killed, it could not take it away"
+    with subprocess.Popen(command(tmp_path), cwd=CHECKOUT, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout
+        assert process.stdout.readline().startswith("listening")
+        process.terminate()
