@@ -43,7 +43,7 @@ from controller.openflow import (
 )
 from controller.routing import TABLE_MISS, forwarding_rules
 from controller.rules import RuleSet
-from controller.status import FlowStatus, PortStatus, Status, SwitchStatus
+from controller.status import FlowStatus, PortStatus, Status, SwitchStatus, link_name
 from topologies.addresses import datapath_id
 from topologies.errors import FabricError, NetworkError
 from topologies.fabric import Fabric, Link, Port
@@ -206,7 +206,7 @@ class Controller(App):  # type: ignore[misc]
             ready=not (missing or waiting or self._settling),
             missing=missing,
             waiting=waiting,
-            failed_links=tuple(sorted(map(str, self._failed_links))),
+            failed_links=tuple(sorted(map(link_name, self._failed_links))),
             errors=tuple(switch.error for switch in switches if switch.error),
         )
 

@@ -7,7 +7,7 @@ from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from time import monotonic, sleep
 
-from controller.status import FlowStatus, PortCounters, PortStatus, Status, SwitchStatus
+from controller.status import FlowStatus, PortCounters, PortStatus, Status, SwitchStatus, link_name
 from topologies.errors import NetworkError
 from topologies.fabric import Fabric, Link
 
@@ -65,7 +65,7 @@ class ControllerClient:
             down that should be up: it names them.
         """
         deadline = monotonic() + timeout_s
-        expected = {str(link) for link in failed_links}
+        expected = {link_name(link) for link in failed_links}
         while True:
             status = self.status()
             if status.errors:

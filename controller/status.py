@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from topologies.fabric import Link
+
 
 @dataclass(frozen=True, slots=True)
 class Status:
@@ -65,3 +67,8 @@ class PortStatus:
     ports: tuple[PortCounters, ...]
     table_miss_packets: int
     """Packets that no rule took: they were dropped."""
+
+
+def link_name(link: Link) -> str:
+    """Return a link's name in `Status.failed_links`."""
+    return f"{link.a} - {link.b}"
