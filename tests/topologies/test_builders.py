@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import networkx as nx
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.topologies.strategies import fabrics
@@ -44,6 +44,7 @@ def tiers(fabric: Fabric) -> Counter[int]:
     return Counter(switch.tier for switch in fabric.switches)
 
 
+@settings(deadline=None)
 @given(fabrics)
 def test_switches_with_servers_stand_first(fabric: Fabric) -> None:
     homes = {fabric.switch_index[fabric.peer(fabric.nic_port(nic)).node] for nic in fabric.nics}
@@ -52,6 +53,7 @@ def test_switches_with_servers_stand_first(fabric: Fabric) -> None:
     assert len({nic_ip(fabric, nic) for nic in fabric.nics}) == len(fabric.nics)
 
 
+@settings(deadline=None)
 @given(st.sampled_from([2, 4, 6, 8]), st.sampled_from([1, 2, 3.5]))
 def test_fat_tree_has_the_numbers_of_the_paper(k: int, oversubscription: float) -> None:
     fabric = fat_tree_fabric(k, oversubscription)
@@ -76,6 +78,7 @@ def test_fat_tree_takes_fewer_and_wider_servers() -> None:
     assert {fabric.peer(fabric.nic_port(Nic(1, nic))).node for nic in range(3)} == {"edge1"}
 
 
+@settings(deadline=None)
 @given(st.integers(1, 9), st.integers(1, 4), st.integers(1, 3), st.sampled_from([1, 2, 4]))
 def test_leaf_spine_is_as_wide_as_its_uplinks(blocks: int, leaves: int, nics: int, ratio: int) -> None:
     rate_bps = 100e9
@@ -92,6 +95,7 @@ def test_leaf_spine_spreads_what_does_not_divide() -> None:
     assert {server.gpus for server in fabric.servers} == {1}
 
 
+@settings(deadline=None)
 @given(st.integers(2, 8), st.integers(1, 4))
 def test_rail_and_big_switch_are_non_blocking(servers: int, nics: int) -> None:
     half_bps = (servers // 2) * nics * 100e9

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import networkx as nx
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.topologies.strategies import fabrics
@@ -19,6 +19,7 @@ LINKS = (Link(Port("h0", 0), Port("leaf0", 0), 1e9), Link(Port("h1", 0), Port("l
 PAIR = Fabric("pair", SERVERS, (SWITCH,), LINKS)
 
 
+@settings(deadline=None)
 @given(fabrics)
 def test_json_brings_back_an_equal_value(fabric: Fabric) -> None:
     assert Fabric.from_json(fabric.to_json()) == fabric
@@ -112,6 +113,7 @@ def test_other_text_is_no_fabric(text: str) -> None:
         Fabric.from_json(text)
 
 
+@settings(deadline=None)
 @given(fabrics, st.data())
 def test_damaged_json_is_a_fabric_error_or_a_fabric(fabric: Fabric, data: st.DataObject) -> None:
     text = fabric.to_json()

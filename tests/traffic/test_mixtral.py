@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from topologies.errors import DemandError
@@ -14,6 +14,7 @@ phases = st.sampled_from(sorted(PHASES))
 placements: st.SearchStrategy[Placement] = st.sampled_from(["dense", "sparse"])
 
 
+@settings(deadline=None)
 @given(st.sampled_from([1, 2, 4, 8, 16]), st.integers(1, 4), phases, placements, st.integers(0, 99))
 def test_volume_is_what_each_expert_sends(
     servers: int, rails: int, phase: str, placement: Placement, seed: int

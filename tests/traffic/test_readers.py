@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
@@ -22,6 +22,7 @@ matrices = st.integers(1, 12).flatmap(
 )
 
 
+@settings(deadline=None)
 @given(matrices)
 def test_nccl_brings_back_an_equal_matrix(
     tmp_path_factory: pytest.TempPathFactory, matrix: np.ndarray

@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.traffic.trace_files import AICB_HEADER, AICB_LOG, HTSIM, TRIGGERED, aicb_row, written
@@ -148,6 +148,9 @@ def test_what_the_caller_asks_wrongly_is_told(tmp_path: Path) -> None:
         read_aicb(path, step=2)
     with pytest.raises(TraceError, match="0 all-to-alls"):
         read_aicb(path, all_to_alls=0)
+    with pytest.raises(TraceError, match="0 all-to-alls"):
+        read_collective(written(tmp_path, HTSIM), all_to_alls=0)
+    path = written(tmp_path, AICB_LOG)
     with pytest.raises(TraceError, match="no multiple of 3"):
         read_aicb(path, ep=3)
     with pytest.raises(TraceError, match="at most 4096"):
@@ -164,6 +167,7 @@ def test_writing_where_one_cannot_is_told(tmp_path: Path) -> None:
 VALID = [HTSIM, TRIGGERED, AICB_LOG, "[[0, 5], [3, 1]]", "0 5\n3 1\n"]
 
 
+@settings(deadline=None)
 @given(st.one_of(st.text(), st.text(alphabet="0123456789 .-[],\n"), st.binary()))
 @example("Nodes 1\nConnections 1\n0->0 start 0 size 0")
 def test_garbage_is_a_trace_error_or_a_collective(
@@ -175,6 +179,7 @@ def test_garbage_is_a_trace_error_or_a_collective(
         assert all(isinstance(step.demand, Demand) for step in read_collective(path).steps)
 
 
+@settings(deadline=None)
 @given(st.sampled_from(VALID), st.data())
 def test_damage_is_a_trace_error_or_a_collective(
     tmp_path_factory: pytest.TempPathFactory, content: str, data: st.DataObject

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from numpy.typing import NDArray
@@ -59,6 +59,7 @@ def test_fewer_all_to_alls_are_the_first(rows: NDArray[np.int16], all_to_alls: i
     assert some.steps == full.steps[:all_to_alls]
 
 
+@settings(deadline=None)
 @given(arrays)
 def test_vllm_array_is_read(tmp_path_factory: pytest.TempPathFactory, rows: NDArray[np.int16]) -> None:
     path = tmp_path_factory.getbasetemp() / "routed.npy"
@@ -144,6 +145,7 @@ def npy(rows: NDArray[np.int16]) -> bytes:
 VALID = [npy(np.zeros((5, 2, 2), np.int16)), (record(0, 0, 0, [[1, 2]]) * 3).encode()]
 
 
+@settings(deadline=None)
 @given(st.sampled_from(VALID), st.data())
 def test_damage_is_a_trace_error_or_a_collective(
     tmp_path_factory: pytest.TempPathFactory, content: bytes, data: st.DataObject

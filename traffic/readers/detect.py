@@ -59,6 +59,8 @@ def read_collective(
         If it is parquet and pyarrow is not installed.
     """
     path = Path(path)
+    if all_to_alls is not None and all_to_alls < 1:
+        raise TraceError(f"{all_to_alls} all-to-alls of {path.name}", "take at least one")
     start = first_bytes(path)
     if start.startswith((flame.MAGIC, vllm.MAGIC, b"{")):
         hosting = _hosting(path, start, gpus, experts, bytes_per_token)
