@@ -1,5 +1,6 @@
 """What the tests of traffic share: small fabrics and demands, their work, and ways over a rail fabric."""
 
+from collections import deque
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,7 +12,7 @@ from topologies.rail import rail_fabric
 from traffic.demand import Demand
 from traffic.fluid import fluid_transfers
 from traffic.messages import Chunks, Messages, chunks_of, crosses_network, messages_of
-from traffic.spraying.policy import Assignment, QueuePair
+from traffic.spraying.policy import Assignment, Permitted, QpState, QueuePair, ReactivePolicy
 from traffic.transfers import Path, Transfers
 
 
@@ -38,12 +39,12 @@ def work_of(fabric: Fabric, matrix: NDArray[np.int64], chunk_bytes: int = 8) -> 
 
 
 @st.composite
-def works(draw: st.DrawFn) -> Work:
-    """Draw a small rail fabric and a sparse demand over it."""
+def works(draw: st.DrawFn, largest: int = 1000) -> Work:
+    """Draw a small rail fabric and a sparse demand over it, of messages up to ``largest`` bytes."""
     fabric = rail_fabric(draw(st.integers(2, 4)), draw(st.integers(1, 4)), rate_bps=80.0)
     rng = np.random.default_rng(draw(st.integers(0, 1 << 16)))
-    largest = draw(st.sampled_from([1, 8, 100, 1000]))
-    matrix = rng.integers(1, largest, (fabric.gpus, fabric.gpus), endpoint=True)
+    up_to = draw(st.sampled_from([1, 8, largest]))
+    matrix = rng.integers(1, up_to, (fabric.gpus, fabric.gpus), endpoint=True)
     matrix[rng.random(matrix.shape) < draw(st.sampled_from([0.0, 0.5, 0.9]))] = 0
     return work_of(fabric, matrix)
 
@@ -75,3 +76,48 @@ def flow(work: Work, assignment: Assignment, seed: int = 0) -> Transfers:
         chunks=work.chunks,
         assignment=assignment,
     )
+
+
+def permitted_by(policy: ReactivePolicy, work: Work) -> Permitted:
+    """Return the queue pairs that a policy permits."""
+    return policy.permit(fabric=work.fabric, messages=work.crossing, rng=np.random.default_rng(0))
+
+
+WINDOW_BYTES = 24
+ROUND_S = 0.001
+
+
+def carried(work: Work, policy: ReactivePolicy, seed: int = 0) -> tuple[Permitted, list[int]]:
+    """Return what a policy permits and the queue pair that it chose for each chunk.
+
+    A toy engine: all chunks of a random queue pair in flight are acknowledged per round, at random RTTs.
+    """
+    rng = np.random.default_rng(seed)
+    permitted = policy.permit(fabric=work.fabric, messages=work.crossing, rng=rng)
+    states = [QpState(0, 0.0, True) for _ in permitted.queue_pairs]
+    flying: list[list[int]] = [[] for _ in states]
+    left = {message: deque[int]() for message in range(len(work.crossing))}
+    for chunk, message in enumerate(work.chunks.message.tolist()):
+        left[message].append(chunk)
+    chosen, now = [-1] * len(work.chunks), 0.0
+    while any(left.values()) or any(flying):
+        for message, waiting in left.items():
+            while waiting:
+                qp = policy.choose(message=message, states=states, now=now)
+                if qp is None:
+                    break
+                assert states[qp].room, "a queue pair without room was chosen"
+                chosen[waiting[0]] = qp
+                flying[qp].append(waiting.popleft())
+                states[qp].backlog_bytes += int(work.chunks.bytes[flying[qp][-1]])
+                states[qp].room = states[qp].backlog_bytes < WINDOW_BYTES
+        busy = [qp for qp, chunks in enumerate(flying) if chunks]
+        assert busy, "nothing is in flight and nothing was chosen"
+        now += ROUND_S
+        qp = int(rng.choice(busy))
+        states[qp] = QpState(0, float(rng.uniform(ROUND_S, 4 * ROUND_S)), True)
+        for chunk in flying[qp]:
+            message = int(work.chunks.message[chunk])
+            policy.acknowledged(message=message, qp=qp, rtt_s=states[qp].rtt_s, now=now)
+        flying[qp].clear()
+    return permitted, chosen

@@ -3,6 +3,7 @@
 import heapq
 import itertools
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from tests.traffic.cases import Work, work_of, works
 from topologies.errors import ScenarioError
 from topologies.fabric import Fabric, Link, Nic, Port, Server, Switch
 from topologies.rail import rail_fabric
+from traffic.bounds import lower_bound_s
 from traffic.messages import Chunks, Messages
 from traffic.spraying.ecmp import distinct_entropies
 from traffic.spraying.policy import ENTROPIES, Assignment, ProactivePolicy, QueuePair
@@ -200,6 +202,41 @@ def test_rails_forgets_the_collective_before() -> None:
             fabric=work.fabric, messages=work.crossing, chunks=work.chunks, rng=np.random.default_rng()
         )
         assert policy.load_state.tolist() == [[2 * size, 2 * size]] * 2
+
+
+def with_a_fast_rail(fabric: Fabric) -> Fabric:
+    """Return the fabric with rail 0 three times as fast."""
+    links = (
+        replace(link, rate_bps=3 * link.rate_bps) if "leaf0" in (link.a.node, link.b.node) else link
+        for link in fabric.links
+    )
+    return replace(fabric, links=tuple(links))
+
+
+@pytest.mark.parametrize(("name", "over_the_bound"), [("rails", 2.0), ("optimal", 1.0)])
+def test_the_optimum_knows_which_rail_is_fast(name: str, over_the_bound: float) -> None:
+    matrix = np.random.default_rng(0).integers(100, 900, (6, 6))
+    work = work_of(with_a_fast_rail(rail_fabric(3, 2, rate_bps=80.0)), matrix)
+    assignment = assigned(name, work)
+    busy_s: dict[tuple[str, Nic], float] = {}
+    for size, qp in zip(work.chunks.bytes.tolist(), assignment.chunk_qp, strict=True):
+        pair = assignment.queue_pairs[qp]
+        for end in (("sends", pair.source), ("receives", pair.destination)):
+            busy_s[end] = busy_s.get(end, 0.0) + 8 * size / work.fabric.nic_rate_bps(end[1])
+    bound_s = lower_bound_s(work.messages, work.fabric)
+    assert max(busy_s.values()) == pytest.approx(over_the_bound * bound_s, rel=0.01)
+
+
+@given(work=works())
+def test_the_optimum_splits_every_pair_evenly_where_rails_are_alike(work: Work) -> None:
+    assignment, servers = assigned("optimal", work), len(work.fabric.servers)
+    load = np.zeros((servers, servers, work.fabric.servers[0].nics))
+    for size, qp in zip(work.chunks.bytes.tolist(), assignment.chunk_qp, strict=True):
+        pair = assignment.queue_pairs[qp]
+        load[pair.source.server, pair.destination.server, pair.source.nic] += size
+    largest = work.chunks.bytes.max(initial=0)
+    for per_nic in (load.sum(axis=1), load.sum(axis=0)):  # sent, received
+        assert np.ptp(per_nic, axis=1).max() <= servers * largest
 
 
 def test_rails_needs_rails() -> None:

@@ -14,10 +14,21 @@ from topologies.errors import ScenarioError
 from topologies.fabric import Fabric
 from traffic.messages import Chunks, Messages
 from traffic.spraying.ecmp import Ecmp
+from traffic.spraying.minrtt import MinRtt
+from traffic.spraying.optimal import Optimal
+from traffic.spraying.plb import Plb
 from traffic.spraying.policy import Assignment, Policy, ProactivePolicy, ReactivePolicy
 from traffic.spraying.rails import Rails
+from traffic.spraying.reps import Reps
 
-POLICIES: dict[str, Callable[[], Policy]] = {"ecmp": Ecmp, "rails": Rails}
+POLICIES: dict[str, Callable[[], Policy]] = {
+    "ecmp": Ecmp,
+    "plb": Plb,
+    "reps": Reps,
+    "minrtt": MinRtt,
+    "rails": Rails,
+    "optimal": Optimal,
+}
 """Every policy that comes with lightrail."""
 
 

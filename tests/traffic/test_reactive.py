@@ -1,0 +1,258 @@
+"""Reactive policies: what holds for every one of them, and each one's own rule."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.traffic.cases import Work, carried, permitted_by, work_of, works
+from topologies.errors import ScenarioError
+from topologies.fabric import Nic
+from topologies.rail import rail_fabric
+from traffic.spraying.minrtt import MinRtt
+from traffic.spraying.plb import Plb
+from traffic.spraying.policy import QpState, ReactivePolicy
+from traffic.spraying.registry import POLICIES, policy_named
+from traffic.spraying.reps import Reps
+from traffic.spraying.subflows import entropies
+
+REACTIVE = [name for name in POLICIES if isinstance(policy_named(name), ReactivePolicy)]
+
+
+def reactive(name: str) -> ReactivePolicy:
+    policy = policy_named(name)
+    assert isinstance(policy, ReactivePolicy)
+    return policy
+
+
+def idle(count: int) -> list[QpState]:
+    return [QpState(0, 0.0, True) for _ in range(count)]
+
+
+def one_message(rails: int, destination: int) -> Work:
+    """Return two servers and one message, from GPU 0 to a GPU of server 1."""
+    fabric = rail_fabric(2, rails, rate_bps=80.0)
+    matrix = np.zeros((fabric.gpus, fabric.gpus), dtype=np.int64)
+    matrix[0, rails + destination] = 1000
+    return work_of(fabric, matrix)
+
+
+@pytest.mark.parametrize("name", REACTIVE)
+@settings(max_examples=25)
+@given(work=works(largest=50), seed=st.integers(0, 100))
+def test_every_chunk_is_carried_where_it_may_be(name: str, work: Work, seed: int) -> None:
+    permitted, chosen = carried(work, reactive(name), seed)
+    servers = work.fabric.gpu_servers
+    assert len(set(permitted.queue_pairs)) == len(permitted.queue_pairs)
+    for message, qp in zip(work.chunks.message.tolist(), chosen, strict=True):
+        assert qp in permitted.of_message[message]
+        pair = permitted.queue_pairs[qp]
+        assert pair.source.server == servers[work.crossing.source[message]]
+        assert pair.destination == work.fabric.pinned_nic(int(work.crossing.destination[message]))
+
+
+@given(work=works())
+def test_plb_keeps_to_its_gpus_nic_and_the_others_use_all(work: Work) -> None:
+    for policy, everywhere in ((Plb(), False), (MinRtt(), True), (Reps(), True)):
+        permitted = permitted_by(policy, work)
+        for source, qps in zip(work.crossing.source.tolist(), permitted.of_message, strict=True):
+            nic = work.fabric.pinned_nic(source)
+            all_nics = set(range(work.fabric.servers[nic.server].nics))
+            used = {permitted.queue_pairs[qp].source.nic for qp in qps}
+            assert used == (all_nics if everywhere else {nic.nic})
+
+
+def test_where_one_switch_joins_two_nics_one_entropy_is_enough() -> None:
+    fabric, rng = rail_fabric(2, 2), np.random.default_rng(0)
+    assert len(entropies(fabric, Nic(0, 1), Nic(1, 1), rng, 5)) == 1
+    across = entropies(fabric, Nic(0, 1), Nic(1, 0), rng, 5)
+    assert len({pair.entropy for pair in across}) == 5
+
+
+@pytest.mark.parametrize("count", [0, 5000])
+def test_entropies_that_there_are_not_are_refused(count: int) -> None:
+    with pytest.raises(ScenarioError, match="between two NICs"):
+        entropies(rail_fabric(2, 2), Nic(0, 0), Nic(1, 1), np.random.default_rng(0), count)
+
+
+def test_minrtt_takes_the_shortest_that_has_room() -> None:
+    policy = MinRtt()
+    permitted_by(policy, one_message(3, 0))
+    states = [QpState(0, 0.003, True), QpState(0, 0.001, False), QpState(9, 0.002, True)]
+    assert policy.choose(message=0, states=states, now=0.0) == 2
+    states[0].rtt_s = 0.0  # never measured: try it
+    assert policy.choose(message=0, states=states, now=0.0) == 0
+    for state in states:
+        state.room = False
+    assert policy.choose(message=0, states=states, now=0.0) is None
+
+
+def test_minrtt_takes_the_emptiest_of_equals() -> None:
+    policy = MinRtt()
+    permitted_by(policy, one_message(3, 0))
+    states = [QpState(8, 0.0, True), QpState(0, 0.0, True), QpState(0, 0.0, True)]
+    assert policy.choose(message=0, states=states, now=0.0) == 1
+
+
+class Rounds:
+    """PLB under rounds of which the test says whether they are congested."""
+
+    def __init__(self) -> None:
+        self.plb = Plb(paths=4, idle_rounds=3, rounds=6)
+        self.states = idle(len(permitted_by(self.plb, one_message(2, 1)).queue_pairs))
+        self.now = 0.0
+        self.qp = self.next(busy=False)
+        self.round(congested=False)
+
+    def next(self, *, busy: bool) -> int:
+        """Return the queue pair of the next chunk."""
+        for state in self.states:
+            state.backlog_bytes = 8 * busy
+        qp = self.plb.choose(message=0, states=self.states, now=self.now)
+        assert qp is not None
+        return qp
+
+    def round(self, *, congested: bool, delayed: float = 1.0) -> None:
+        """Acknowledge ten chunks, of which a share is delayed if congested, the last after a whole RTT."""
+        for chunk in range(10):
+            rtt_s = 0.03 if congested and chunk < 10 * delayed else 0.01
+            late = 0.04 if chunk == 9 else 0.0005
+            self.plb.acknowledged(message=0, qp=self.qp, rtt_s=rtt_s, now=self.now + late)
+        self.now += 0.04
+
+
+def test_plb_stays_where_it_is_not_congested() -> None:
+    rounds = Rounds()
+    for _ in range(20):
+        rounds.round(congested=True, delayed=0.4)
+        assert rounds.next(busy=False) == rounds.qp
+
+
+def test_plb_moves_at_an_idle_gap_after_some_congested_rounds() -> None:
+    rounds = Rounds()
+    moved_after = 0
+    while rounds.next(busy=False) == rounds.qp and moved_after < 20:
+        rounds.round(congested=True, delayed=0.5)
+        moved_after += 1
+    assert moved_after == 3
+
+
+def test_plb_moves_while_busy_only_after_more_congested_rounds() -> None:
+    rounds = Rounds()
+    moved_after = 0
+    while rounds.next(busy=True) == rounds.qp and moved_after < 20:
+        rounds.round(congested=True)
+        moved_after += 1
+    assert moved_after == 6
+
+
+def test_plb_forgets_congestion_that_has_passed() -> None:
+    rounds = Rounds()
+    for _ in range(10):
+        rounds.round(congested=True)
+        rounds.round(congested=True)
+        rounds.round(congested=False)
+        assert rounds.next(busy=False) == rounds.qp
+
+
+def test_plb_waits_for_room() -> None:
+    rounds = Rounds()
+    rounds.states[rounds.qp].room = False
+    assert rounds.plb.choose(message=0, states=rounds.states, now=0.0) is None
+
+
+class Spray:
+    """REPS over one connection, chunk by chunk."""
+
+    def __init__(self, **options: int) -> None:
+        self.reps = Reps(silent_s=1.0, freeze_s=2.0, **options)
+        self.qps = len(permitted_by(self.reps, one_message(2, 1)).queue_pairs)
+        self.states = idle(self.qps)
+
+    def next(self, now: float = 0.0) -> int | None:
+        """Return the queue pair of the next chunk."""
+        return self.reps.choose(message=0, states=self.states, now=now)
+
+    def good(self, qp: int, now: float = 0.0) -> None:
+        """Acknowledge a chunk without congestion."""
+        self.reps.acknowledged(message=0, qp=qp, rtt_s=0.01, now=now)
+
+    def bad(self, qp: int, now: float = 0.0) -> None:
+        """Acknowledge a chunk that met congestion."""
+        self.reps.acknowledged(message=0, qp=qp, rtt_s=0.05, now=now)
+
+    def sent(self, count: int, now: float = 0.0) -> list[int]:
+        """Send some chunks and return their queue pairs."""
+        sent = [self.next(now) for _ in range(count)]
+        assert None not in sent
+        return [qp for qp in sent if qp is not None]
+
+
+def test_reps_uses_good_entropies_again_in_the_order_of_their_acknowledgement() -> None:
+    spray = Spray()
+    first = spray.sent(5)
+    for qp in sorted(first):
+        spray.good(qp)
+    assert spray.sent(5) == sorted(first)
+
+
+def test_reps_draws_entropies_at_random_at_first() -> None:
+    assert len(set(Spray().sent(16))) == Spray().qps == 3
+
+
+def test_reps_does_not_recycle_what_met_congestion() -> None:
+    spray = Spray(per_nic=8, in_flight=1)
+    good = spray.sent(1)[0]
+    spray.good(good)
+    assert spray.sent(1) == [good]
+    spray.bad(good)
+    drawn = []
+    for _ in range(30):  # each met congestion too, so each next one is random
+        drawn += spray.sent(1)
+        spray.bad(drawn[-1])
+    assert len(set(drawn)) > 4
+
+
+def test_reps_keeps_at_most_its_window_in_flight() -> None:
+    spray = Spray(in_flight=4)
+    spray.good(spray.sent(4)[0])
+    assert spray.next() is not None
+    assert spray.next() is None
+
+
+def test_reps_remembers_the_last_places_only() -> None:
+    spray = Spray(cache=2, in_flight=3)
+    sent = sorted(spray.sent(3))
+    for qp in sent:
+        spray.good(qp)
+    assert spray.sent(2) == sent[1:]
+
+
+def test_reps_passes_over_what_has_no_room() -> None:
+    spray = Spray()
+    for state in spray.states[1:]:
+        state.room = False
+    assert spray.sent(3) == [0, 0, 0]
+    spray.states[0].room = False
+    assert spray.next() is None
+
+
+def test_reps_freezes_on_what_works_when_an_entropy_falls_silent_and_explores_after() -> None:
+    spray = Spray(per_nic=8, explore=6)
+    lost = spray.sent(1)[0]
+    others = [qp for qp in spray.sent(10, 0.5) if qp != lost]
+    good = others[0]
+    for qp in others:
+        (spray.bad if qp != good else spray.good)(qp, 0.6)
+    frozen = []
+    for step in range(5):  # from 1.1 s on `lost` has been silent for 1 s; frozen for 2 s
+        now = 1.1 + 0.1 * step
+        frozen += spray.sent(1, now)
+        spray.good(frozen[-1], now)
+    assert frozen == [good] * 5
+    explored = []
+    for step in range(6):
+        explored += spray.sent(1, 3.2 + 0.01 * step)
+        spray.good(explored[-1], 3.2 + 0.01 * step)
+    assert lost not in explored
+    assert len(set(explored)) > 2

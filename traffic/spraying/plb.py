@@ -1,0 +1,130 @@
+"""PLB: a message stays on its path until that is congested for some rounds, then moves to another.
+
+The rule of Linux' tcp_plb.c: a round is one round-trip time, it is congested if at least
+``congested_share`` of what was acknowledged in it was marked; after ``idle_rounds`` congested
+rounds in a row the path is changed as soon as nothing is in flight, after ``rounds`` at once.
+
+What TCP queue pairs change. A connection cannot change what the fabric hashes, so a path is a
+queue pair of its own and ``paths`` of them are opened beforehand. No switch here
+marks, so a chunk counts as marked if its RTT is over ``delayed`` times the least RTT that its
+source server has seen. A path is changed between two chunks, never inside one; what the old queue
+pair still carries arrives behind. Linux' pause after a timeout (suspend_rto_sec) is left out:
+timeouts are TCP's own and not seen here.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from topologies.fabric import Fabric, Nic
+from traffic.messages import Messages
+from traffic.spraying.policy import Permitted, QpState, QueuePair
+from traffic.spraying.subflows import entropies
+
+
+@dataclass(slots=True)
+class _Path:
+    """Where a message is, and what it saw there."""
+
+    qp: int
+    congested_rounds: int = 0
+    acknowledged: int = 0
+    marked: int = 0
+    round_ends_s: float | None = None
+    """None before the first acknowledgement, which starts the first round."""
+
+
+class Plb:
+    """Protective load balancing between the NICs beside a message's GPUs.
+
+    Parameters
+    ----------
+    paths
+        How many entropies a message may move between.
+    congested_share
+        From which share of marked chunks on a round is congested (tcp_plb_cong_thresh, 128 / 256).
+    idle_rounds
+        After how many congested rounds to move once idle (tcp_plb_idle_rehash_rounds).
+    rounds
+        After how many congested rounds to move at once (tcp_plb_rehash_rounds).
+    delayed
+        A chunk is marked if its RTT is over this many times the least.
+
+    References
+    ----------
+    M. A. Qureshi et al., "PLB: congestion signals are simple and effective for network load
+    balancing", SIGCOMM 2022; Linux net/ipv4/tcp_plb.c. RailS, section VI-A.
+    """
+
+    name = "plb"
+
+    def __init__(
+        self,
+        *,
+        paths: int = 4,
+        congested_share: float = 0.5,
+        idle_rounds: int = 3,
+        rounds: int = 12,
+        delayed: float = 2.0,
+    ) -> None:
+        self.paths = paths
+        self.congested_share = congested_share
+        self.idle_rounds = idle_rounds
+        self.rounds = rounds
+        self.delayed = delayed
+        self._permitted = Permitted((), ())
+        self._path: list[_Path] = []
+        self._least_rtt_s: list[float] = []
+        self._rng = np.random.default_rng(0)
+
+    def permit(self, *, fabric: Fabric, messages: Messages, rng: np.random.Generator) -> Permitted:
+        """Return ``paths`` queue pairs between the NICs of each message, one if there is one way.
+
+        Messages of one pair of NICs, where GPUs outnumber NICs, share them.
+        """
+        queue_pairs: list[QueuePair] = []
+        shared: dict[tuple[Nic, Nic], tuple[int, ...]] = {}
+        of_message = []
+        for source, destination in zip(messages.source.tolist(), messages.destination.tolist(), strict=True):
+            ends = fabric.pinned_nic(source), fabric.pinned_nic(destination)
+            if ends not in shared:
+                first = len(queue_pairs)
+                queue_pairs += entropies(fabric, *ends, rng, self.paths)
+                shared[ends] = tuple(range(first, len(queue_pairs)))
+            of_message.append(shared[ends])
+        self._rng = rng
+        self._permitted = Permitted(tuple(queue_pairs), tuple(of_message))
+        self._path = [_Path(qps[int(rng.integers(len(qps)))]) for qps in of_message]
+        self._least_rtt_s = [float("inf")] * len(fabric.servers)
+        return self._permitted
+
+    def choose(self, *, message: int, states: Sequence[QpState], now: float) -> int | None:
+        """Return the message's queue pair if it has room, after moving it where that is due."""
+        path = self._path[message]
+        rounds = path.congested_rounds
+        if rounds >= self.rounds or (rounds >= self.idle_rounds and not states[path.qp].backlog_bytes):
+            path = self._path[message] = _Path(self._other(message, path.qp))
+        return path.qp if states[path.qp].room else None
+
+    def acknowledged(self, *, message: int, qp: int, rtt_s: float, now: float) -> None:
+        """Count a chunk into its path's round, and judge the round when it is over."""
+        server = self._permitted.queue_pairs[qp].source.server
+        self._least_rtt_s[server] = min(self._least_rtt_s[server], rtt_s)
+        path = self._path[message]
+        if qp != path.qp:
+            return  # a late chunk of the path before says nothing about this one
+        path.acknowledged += 1
+        path.marked += rtt_s > self.delayed * self._least_rtt_s[server]
+        if path.round_ends_s is None:
+            path.round_ends_s = now + rtt_s
+        if now < path.round_ends_s:
+            return
+        congested = path.marked >= self.congested_share * path.acknowledged
+        path.congested_rounds = path.congested_rounds + 1 if congested else 0
+        path.acknowledged = path.marked = 0
+        path.round_ends_s = now + rtt_s
+
+    def _other(self, message: int, qp: int) -> int:
+        others = [other for other in self._permitted.of_message[message] if other != qp]
+        return others[int(self._rng.integers(len(others)))] if others else qp

@@ -1,0 +1,190 @@
+"""REPS: every chunk takes an entropy of its own; those that were good a moment ago are used again.
+
+An entropy whose chunk was acknowledged without congestion goes into a ring of ``cache`` places and
+is used once more; with none left, a random one is drawn. If one falls silent, the connection
+*freezes*: for ``freeze_s`` only entropies of the ring are used, round robin, whether used before or
+not; then the ring is emptied and ``explore`` random ones come first.
+
+What TCP queue pairs change. An entropy is a connection of its own, so there are ``per_nic`` of them
+from each NIC of the source server (the reference has 64 to 65,536 per connection). A chunk stands
+for a packet. No switch marks: a chunk met congestion if its RTT is over ``delayed`` times the least
+that its source server has seen. REPS has one congestion window per connection and TCP one per queue
+pair, so all messages from a server to a NIC together keep at most ``in_flight`` chunks in flight;
+a queue pair that falls silent for ``silent_s`` (TCP's least retransmission time-out) counts as
+failed, and its chunks no longer count as in flight. TCP itself delivers them when it can; they are
+not sent again elsewhere, as REPS' transport would.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from topologies.fabric import Fabric
+from traffic.messages import Messages
+from traffic.spraying.policy import Permitted, QpState
+from traffic.spraying.subflows import subflows
+
+
+class Reps:
+    """Recycled entropies over every NIC of the source server, to the NIC beside the destination.
+
+    Parameters
+    ----------
+    per_nic
+        Entropies from each NIC of the source server to each destination NIC.
+    cache
+        Places of the ring (the reference's 8).
+    in_flight
+        The most chunks that a connection has in flight.
+    delayed
+        A chunk met congestion if its RTT is over this many times the least.
+    silent_s
+        How long a queue pair may owe an acknowledgement before it counts as failed [s], emulated.
+    freeze_s
+        How long a connection stays frozen [s], emulated (the reference: 10 ms, far more than its
+        time-out; here only twice ``silent_s``, or it would outlast most collectives).
+    explore
+        How many random entropies follow a freeze (the reference's 16).
+
+    References
+    ----------
+    T. Bonato et al., "REPS: recycled entropy packet spraying for adaptive load balancing and failure
+    mitigation", arXiv:2407.21625; uet-htsim, buffer_reps.cpp and uec_mp.cpp. RailS, section VI-A.
+    """
+
+    name = "reps"
+
+    def __init__(
+        self,
+        *,
+        per_nic: int = 2,
+        cache: int = 8,
+        in_flight: int = 16,
+        delayed: float = 2.0,
+        silent_s: float = 0.2,
+        freeze_s: float = 0.4,
+        explore: int = 16,
+    ) -> None:
+        self.per_nic = per_nic
+        self.cache = cache
+        self.in_flight = in_flight
+        self.delayed = delayed
+        self.silent_s = silent_s
+        self.freeze_s = freeze_s
+        self.explore = explore
+        self._connection: list[_Connection] = []
+        self._server: list[int] = []
+        self._least_rtt_s: list[float] = []
+        self._rng = np.random.default_rng(0)
+
+    def permit(self, *, fabric: Fabric, messages: Messages, rng: np.random.Generator) -> Permitted:
+        """Return ``per_nic`` queue pairs from every NIC of the source server to the destination's."""
+        permitted = subflows(fabric, messages, rng, self.per_nic)
+        made = {qps: _Connection(qps, _Ring(self.cache)) for qps in dict.fromkeys(permitted.of_message)}
+        self._connection = [made[qps] for qps in permitted.of_message]
+        self._server = [pair.source.server for pair in permitted.queue_pairs]
+        self._least_rtt_s = [float("inf")] * len(fabric.servers)
+        self._rng = rng
+        return permitted
+
+    def choose(self, *, message: int, states: Sequence[QpState], now: float) -> int | None:
+        """Return a recycled entropy, or a random one, unless enough is in flight."""
+        connection = self._connection[message]
+        failed = connection.failed(now - self.silent_s)
+        if connection.chunks_in_flight(failed) >= self.in_flight:
+            return None
+        if connection.frozen_until_s is not None and now > connection.frozen_until_s:
+            connection.thaw(self.explore)
+        elif connection.frozen_until_s is None and failed and not connection.explore:
+            connection.frozen_until_s = now + self.freeze_s
+        room = [qp for qp in connection.qps if states[qp].room and qp not in failed]
+        if not room:
+            return None
+        qp = connection.recycled(room)
+        qp = room[int(self._rng.integers(len(room)))] if qp is None else qp
+        connection.in_flight.setdefault(qp, []).append(now)
+        return qp
+
+    def acknowledged(self, *, message: int, qp: int, rtt_s: float, now: float) -> None:
+        """Recycle the entropy of a chunk that met no congestion."""
+        connection, server = self._connection[message], self._server[qp]
+        connection.arrived(qp, now)
+        self._least_rtt_s[server] = min(self._least_rtt_s[server], rtt_s)
+        if rtt_s <= self.delayed * self._least_rtt_s[server]:
+            connection.ring.add(qp)
+
+
+@dataclass(slots=True)
+class _Ring:
+    """The last good entropies: written at the head, taken from the earliest that is still fresh."""
+
+    places: int
+    entries: list[int] = field(default_factory=list)
+    head: int = 0
+    fresh: int = 0
+    next_frozen: int = 0
+
+    def add(self, qp: int) -> None:
+        """Put one at the head, over the oldest."""
+        if len(self.entries) < self.places:
+            self.entries.append(qp)
+        else:
+            self.entries[self.head] = qp
+        self.head = (self.head + 1) % self.places
+        self.fresh = min(self.fresh + 1, self.places)
+
+    def earliest_fresh(self) -> int | None:
+        """Take the earliest that was not used again yet."""
+        if not self.fresh:
+            return None
+        qp = self.entries[(self.head - self.fresh) % self.places]
+        self.fresh -= 1
+        return qp
+
+    def any_in_turn(self) -> int:
+        """Return the next of all, used or not."""
+        self.next_frozen = (self.next_frozen + 1) % len(self.entries)
+        return self.entries[self.next_frozen]
+
+
+@dataclass(slots=True)
+class _Connection:
+    """All messages from one server to one NIC."""
+
+    qps: tuple[int, ...]
+    ring: _Ring
+    in_flight: dict[int, list[float]] = field(default_factory=dict)
+    """Since when each queue pair owes each of its chunks an acknowledgement [s], oldest first."""
+    frozen_until_s: float | None = None
+    explore: int = 0
+
+    def failed(self, since_s: float) -> set[int]:
+        """Return the queue pairs whose oldest chunk has been owed for longer than since then."""
+        return {qp for qp, owed in self.in_flight.items() if owed[0] < since_s}
+
+    def chunks_in_flight(self, failed: set[int]) -> int:
+        """Return how many chunks are in flight on queue pairs that have not failed."""
+        return sum(len(owed) for qp, owed in self.in_flight.items() if qp not in failed)
+
+    def arrived(self, qp: int, now: float) -> None:
+        """Take the oldest chunk off a queue pair; what follows it is owed from now on."""
+        owed = self.in_flight.pop(qp)[1:]
+        if owed:
+            self.in_flight[qp] = [now] * len(owed)
+
+    def thaw(self, explore: int) -> None:
+        """Leave the frozen mode: forget the ring, and explore."""
+        self.ring, self.frozen_until_s, self.explore = _Ring(self.ring.places), None, explore
+
+    def recycled(self, room: Sequence[int]) -> int | None:
+        """Return the entropy to use again, if there is one with room; None for a random one."""
+        if self.explore:
+            self.explore -= 1
+            return None
+        tries = len(self.ring.entries) if self.frozen_until_s is not None else self.ring.fresh
+        for _ in range(tries):
+            qp = self.ring.any_in_turn() if self.frozen_until_s is not None else self.ring.earliest_fresh()
+            if qp in room:
+                return qp
+        return None
