@@ -11,12 +11,15 @@ OpenFlow 1.3 leaves the choice to the switch, and Open vSwitch has two ways
   packet is looked up twice.
 
 Lightrail's groups are of the second kind: `forwarding_buckets` adds a bucket so light that the
-weights do not fit. And every switch writes a MAC address of its own before it chooses: each
-chooses independently of the others, and what it chooses is known.
+weights do not fit.
 
-The hash is symmetric: it takes the exclusive or of the two addresses, and of the two ports, so
-connections that agree in these go the same way. UDP ports are not in it (nor in the
-datapath's): all UDP packets between two NICs go one way.
+The hash is symmetric: it takes the exclusive or of the two IP addresses, of the two ports and
+of the two MAC addresses. With IP addresses alone, all pairs of NICs whose numbers differ in the
+same bits would go one way. Therefore a packet keeps the MAC address of the NIC that sent it as
+its source, which tells the sender apart, and every switch writes an address of its own as the
+destination before it chooses, which tells the switches apart: the choices are as independent
+as if each switch hashed the 5-tuple with a seed of its own, and all of them are known. UDP
+ports are not in the hash (nor in the datapath's): all UDP packets between two NICs go one way.
 
 References
 ----------

@@ -11,7 +11,7 @@ from dataclasses import replace
 from itertools import combinations, product
 
 from controller.ecmp_hash import Headers, chosen_bucket, datapath_chooses
-from controller.rules import IPV4, Group, Match, Output, Rule, RuleSet, SetEthDst, SetEthSrc, ToGroup
+from controller.rules import IPV4, Group, Match, Output, Rule, RuleSet, SetEthDst, ToGroup
 from topologies.addresses import GATEWAY_MAC, nic_ip, nic_mac
 from topologies.errors import NetworkError
 from topologies.fabric import Fabric, Link, Nic, Port
@@ -85,9 +85,7 @@ class FlowTables:
         table = self._tables.get(at.node)
         rule = table.rule(at.number, headers) if table else None
         for action in rule.actions if rule else ():
-            if isinstance(action, SetEthSrc):
-                headers = replace(headers, eth_src=action.mac)
-            elif isinstance(action, SetEthDst):
+            if isinstance(action, SetEthDst):
                 headers = replace(headers, eth_dst=action.mac)
             elif isinstance(action, Output):
                 return Port(at.node, action.port), headers

@@ -13,7 +13,7 @@ from socket import socket
 from typing import Any, TypeVar
 
 from controller.changes import Changes
-from controller.rules import Action, Group, Match, Output, Rule, SetEthDst, SetEthSrc, ToGroup
+from controller.rules import Action, Group, Match, Output, Rule, SetEthDst, ToGroup
 from controller.status import FlowStatus, PortCounters
 from topologies.addresses import openflow_port
 from topologies.fabric import Port
@@ -248,8 +248,6 @@ def _match(match: Match) -> dict[str, object]:
 
 def _action(action: Action) -> Message:
     match action:
-        case SetEthSrc(mac):
-            return messages.OFPActionSetField(eth_src=mac)
         case SetEthDst(mac):
             return messages.OFPActionSetField(eth_dst=mac)
         case Output(port):
@@ -278,4 +276,4 @@ def _read_action(action: Message) -> Action:
         return Output(action.port - 1)
     if action.type == ofp.OFPAT_GROUP:
         return ToGroup(action.group_id)
-    return SetEthSrc(action.value) if action.key == "eth_src" else SetEthDst(action.value)
+    return SetEthDst(action.value)

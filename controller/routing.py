@@ -12,7 +12,7 @@ from collections.abc import Iterable, Set
 from ipaddress import IPv4Network
 
 from controller.ecmp_hash import forwarding_buckets
-from controller.rules import IPV4, Action, Group, Match, Output, Rule, RuleSet, SetEthDst, SetEthSrc, ToGroup
+from controller.rules import IPV4, Action, Group, Match, Output, Rule, RuleSet, SetEthDst, ToGroup
 from topologies.addresses import nic_ip, nic_mac, subnet, switch_mac
 from topologies.fabric import Fabric, Link, Port
 
@@ -117,5 +117,5 @@ def _rule_set(
             way = ToGroup(group.number)
         match = Match(eth_type=IPV4, ipv4_dst=subnet(fabric, destination))
         # The MAC address before the way: the group's hash covers it.
-        rules.append(Rule(PREFIX_PRIORITY, match, (SetEthSrc(switch_mac(fabric, switch)), way)))
+        rules.append(Rule(PREFIX_PRIORITY, match, (SetEthDst(switch_mac(fabric, switch)), way)))
     return RuleSet((*rules, TABLE_MISS), tuple(groups.values()))

@@ -34,16 +34,6 @@ class Match:
 
 
 @dataclass(frozen=True, slots=True)
-class SetEthSrc:
-    """Write the source MAC address."""
-
-    mac: str
-
-    def __str__(self) -> str:
-        return f"set_eth_src={self.mac}"
-
-
-@dataclass(frozen=True, slots=True)
 class SetEthDst:
     """Write the destination MAC address."""
 
@@ -73,7 +63,7 @@ class ToGroup:
         return f"group={self.group}"
 
 
-Action = SetEthSrc | SetEthDst | Output | ToGroup
+Action = SetEthDst | Output | ToGroup
 
 
 @dataclass(frozen=True, slots=True)

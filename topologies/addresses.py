@@ -45,9 +45,9 @@ def nic_mac(nic: Nic) -> str:
 
 
 def switch_mac(fabric: Fabric, switch: str) -> str:
-    """Return the MAC address that a packet switch writes as the source when it routes a packet."""
+    """Return a packet switch's own MAC address: it differs from NICs' in other bytes than these do."""
     index = fabric.switch_index[switch]
-    return f"02:02:00:00:{index >> 8:02x}:{index & 255:02x}"
+    return f"02:{0x80 | index >> 8:02x}:00:00:{index & 255:02x}:00"
 
 
 def interface(fabric: Fabric, port: Port) -> str:

@@ -3,6 +3,7 @@
 from collections import Counter
 from dataclasses import replace
 from itertools import permutations
+from statistics import fmean
 
 import networkx as nx
 import pytest
@@ -84,23 +85,23 @@ def test_rules_of_a_small_rail_fabric() -> None:
         "leaf0": [
             "eth_type=0x0800,ipv4_dst=10.0.0.1/32>set_eth_dst=02:01:00:00:00:00,output=0",
             "eth_type=0x0800,ipv4_dst=10.0.0.2/32>set_eth_dst=02:01:00:01:00:00,output=1",
-            "eth_type=0x0800,ipv4_dst=10.1.0.0/16>set_eth_src=02:02:00:00:00:00,group=1",
+            "eth_type=0x0800,ipv4_dst=10.1.0.0/16>set_eth_dst=02:80:00:00:00:00,group=1",
             ">",
         ],
         "leaf1": [
             "eth_type=0x0800,ipv4_dst=10.1.0.1/32>set_eth_dst=02:01:00:00:00:01,output=0",
             "eth_type=0x0800,ipv4_dst=10.1.0.2/32>set_eth_dst=02:01:00:01:00:01,output=1",
-            "eth_type=0x0800,ipv4_dst=10.0.0.0/16>set_eth_src=02:02:00:00:00:01,group=1",
+            "eth_type=0x0800,ipv4_dst=10.0.0.0/16>set_eth_dst=02:80:00:00:01:00,group=1",
             ">",
         ],
         "spine0": [
-            "eth_type=0x0800,ipv4_dst=10.0.0.0/16>set_eth_src=02:02:00:00:00:02,output=0",
-            "eth_type=0x0800,ipv4_dst=10.1.0.0/16>set_eth_src=02:02:00:00:00:02,output=1",
+            "eth_type=0x0800,ipv4_dst=10.0.0.0/16>set_eth_dst=02:80:00:00:02:00,output=0",
+            "eth_type=0x0800,ipv4_dst=10.1.0.0/16>set_eth_dst=02:80:00:00:02:00,output=1",
             ">",
         ],
         "spine1": [
-            "eth_type=0x0800,ipv4_dst=10.0.0.0/16>set_eth_src=02:02:00:00:00:03,output=0",
-            "eth_type=0x0800,ipv4_dst=10.1.0.0/16>set_eth_src=02:02:00:00:00:03,output=1",
+            "eth_type=0x0800,ipv4_dst=10.0.0.0/16>set_eth_dst=02:80:00:00:03:00,output=0",
+            "eth_type=0x0800,ipv4_dst=10.1.0.0/16>set_eth_dst=02:80:00:00:03:00,output=1",
             ">",
         ],
     }
@@ -123,6 +124,21 @@ def test_the_second_tier_chooses_independently_of_the_first() -> None:
     assert len(ways) == 16, "four uplinks, and over each of them four more"
     assert min(ways.values()) > 60
     assert max(ways.values()) < 145
+
+
+def test_choices_are_as_even_as_independent_ones() -> None:
+    fabric = rail_fabric(8, 4, 8)
+    tables = FlowTables(fabric, forwarding_rules(fabric))
+    links = Counter(
+        port
+        for source, destination in permutations(fabric.nics, 2)
+        if source.nic != destination.nic
+        for port in (tables.path(source, destination, 20000, 5000) or ())[1:3]
+    )
+    # 768 connections over 32 links up and 32 down, 24 on each: the variance of independent
+    # choices is 24 * 7/8 = 21. Were they to depend on the addresses' difference alone, it would be 100.
+    assert len(links) == 64
+    assert fmean((count - 24) ** 2 for count in links.values()) == pytest.approx(21, abs=12)
 
 
 def test_parallel_links_and_faster_ones_carry_their_share() -> None:
