@@ -138,11 +138,12 @@ class Controller(App):  # type: ignore[misc]
         elif switch.datapath is datapath:
             switch.datapath = switch.rules = switch.barrier = None
 
-    @on(events.EventOFPPortStatus, MAIN_DISPATCHER)
+    # Not EventOFPPortStatus: that one may come before the library has updated the datapath's ports.
+    @on(events.EventOFPPortStateChange, MAIN_DISPATCHER)
     def port_changed(self, event: Message) -> None:
         """Remember which ports are down, and settle soon."""
-        switch = self._switches.get(event.msg.datapath.id)
-        if switch and switch.datapath is event.msg.datapath:
+        switch = self._switches.get(event.datapath.id)
+        if switch and switch.datapath is event.datapath:
             self._note_ports(switch)
             if not self._settling:
                 self._settling = True
