@@ -1,0 +1,129 @@
+"""The paper's claims beside what was measured: each holds, does not hold, or is not comparable.
+
+A claim is a sentence of a paper with the range in which lightrail takes it to hold. Where the
+paper gives one number the range is 10 % to each side, but stays on the number's side of 1: which
+scheme wins is part of the claim. Schemes within 2 % of each other are as good as each other.
+What is measured comes from the summary alone; a void point makes a claim not comparable.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import pandas as pd
+
+from testbed.means import WORDS
+
+TOLERANCE = 0.10
+SAME = 0.02
+
+Range = tuple[float, float]
+Ruling = Literal["holds", "does not hold", "not comparable"]
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A sentence of a paper, and what a run says of it."""
+
+    text: str
+    """What the paper claims, in its own numbers."""
+    source: str
+    """Where: ``RailS, VI-B``."""
+    expected: Range
+    """The range of ``measured`` in which the claim holds; either end may be infinite."""
+    measured: float = math.nan
+    """What this run gives for the same quantity, a ratio; NaN if not comparable."""
+    verdict: Ruling = "not comparable"
+    reason: str = ""
+    """Why, in a sentence."""
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """A claim before anybody looked."""
+
+    text: str
+    source: str
+    expected: Range
+    needs: Sequence[tuple[str, str]]
+    """The points it is about: workload and scheme."""
+    measure: Callable[[pd.DataFrame], float]
+    """What gives the quantity, from a summary that has these points; NaN if no seed is common."""
+    gain_over: tuple[str, str] | None = None
+    """For a gain: the point whose distance from the lower bound limits it."""
+
+
+def judged(sentence: Sentence, table: pd.DataFrame) -> Claim:
+    """Return what a summary (`testbed.outcome.summary`) says of a sentence."""
+    about = sentence.text, sentence.source, sentence.expected
+    obstacle = _obstacle(sentence.needs, table)
+    if obstacle:
+        return Claim(*about, reason=obstacle)
+    measured = sentence.measure(table)
+    if math.isnan(measured):
+        return Claim(*about, reason="the schemes have no seed in common")
+    low, high = sentence.expected
+    if low <= measured <= high:
+        return Claim(*about, measured, "holds", _basis(sentence.needs, table))
+    reason = f"{_miss(sentence, measured, table)}; {_basis(sentence.needs, table)}"
+    return Claim(*about, measured, "does not hold", reason)
+
+
+def around(value: float) -> Range:
+    """Return the range in which a number of the paper is met: within 10 %, on its side of 1."""
+    low, high = value * (1 - TOLERANCE), value * (1 + TOLERANCE)
+    return (max(low, 1.0), high) if value > 1 else (low, min(high, 1.0))
+
+
+def ratio(table: pd.DataFrame, workload: str, scheme: str, other: str, column: str) -> float:
+    """Return a column of one scheme over that of another, the mean over the seeds that both ran."""
+    here = table[table["workload"] == workload]
+    above = here[here["scheme"] == scheme].groupby("seed")[column].mean()
+    below = here[here["scheme"] == other].groupby("seed")[column].mean()
+    return float((above / below).dropna().mean())
+
+
+def _obstacle(needs: Sequence[tuple[str, str]], table: pd.DataFrame) -> str:
+    """Return why a claim about some points cannot be compared, empty if it can."""
+    there = set(zip(table["workload"], table["scheme"], strict=True))
+    missing = [f"{scheme} ({workload})" for workload, scheme in needs if (workload, scheme) not in there]
+    if missing:
+        return f"not run: {', '.join(missing)}"
+    void = _needed(needs, table[table["verdict"] == "void"])
+    if len(void):
+        rows = zip(void["scheme"], void["workload"], void["seed"], strict=True)
+        return "void: " + ", ".join(f"{scheme} ({workload}, seed {seed})" for scheme, workload, seed in rows)
+    return ""
+
+
+def _needed(needs: Sequence[tuple[str, str]], table: pd.DataFrame) -> pd.DataFrame:
+    rows = zip(table["workload"], table["scheme"], strict=True)
+    return table[[row in needs for row in rows]]
+
+
+def _basis(needs: Sequence[tuple[str, str]], table: pd.DataFrame) -> str:
+    """Return what a measured value rests on: seeds, and verdicts other than faithful."""
+    rows = _needed(needs, table)
+    seeds = rows["seed"].nunique()
+    words = [word for word in WORDS if (rows["verdict"] == word).any() and word != "faithful"]
+    if words == ["model"]:
+        words = ["by the model, nothing was emulated"]
+    return ", ".join([f"{seeds} seed{'s' if seeds > 1 else ''}", *words])
+
+
+def _miss(sentence: Sentence, measured: float, table: pd.DataFrame) -> str:
+    """Return how far, and to which side, a value lies from what was expected."""
+    low, high = sentence.expected
+    side = "above" if measured > high else "below"
+    if (low >= 1 and measured < 1) or (high <= 1 and measured > 1):
+        return "the other way round"
+    if sentence.gain_over is not None and measured < low:
+        workload, scheme = sentence.gain_over
+        rows = table[(table["workload"] == workload) & (table["scheme"] == scheme)]
+        limit = float((rows["cct_s"] / rows["bound_s"]).mean())
+        if limit < low:
+            return (
+                f"{side} the range: {scheme} is within {limit:.2f}x of the lower bound, no scheme gains more"
+            )
+    return f"{side} the range"

@@ -1,0 +1,162 @@
+"""What RailS claims of uniform and sparse load, as sentences that a summary is held against.
+
+References
+----------
+RailS, sections VI-B and VI-C, figures 7 to 9.
+"""
+
+import math
+import re
+from collections.abc import Iterable
+from itertools import pairwise
+
+import pandas as pd
+
+from testbed.claims import SAME, Claim, Range, Sentence, around, judged, ratio
+
+SCHEMES = ("ecmp", "plb", "minrtt", "reps", "rails")
+"""Those that the paper compares."""
+SPARSITIES = (0.6, 0.4, 0.2, 0.0)
+"""Those of the paper."""
+TIMES = ("cct_mean_s", "cct_p80_s", "cct_p95_s", "cct_p99_s", "cct_s")
+UNIFORM, SPARSE = "RailS, VI-B", "RailS, VI-C"
+AT_LEAST_AS_GOOD: Range = (1 - SAME, math.inf)
+
+
+def rails_claims(table: pd.DataFrame) -> list[Claim]:
+    """Return what a summary says of RailS' claims about the workloads that it holds."""
+    workloads = set(table["workload"])
+    uniform = uniform_sentences(table) if "uniform" in workloads else []
+    sparse = sparse_sentences(table) if any(map(_is_sparse, workloads)) else []
+    return [judged(sentence, table) for sentence in (*uniform, *sparse)]
+
+
+def uniform_sentences(table: pd.DataFrame) -> list[Sentence]:
+    """Return what RailS claims of uniform load (section VI-B)."""
+    schemes = _schemes(table, "uniform", ("ecmp", "rails"))
+    return [
+        _busbw("RailS has 1.29x the busbw of ECMP", "rails", "ecmp", 1.29),
+        _busbw("REPS has 1.34x the busbw of ECMP", "reps", "ecmp", 1.34),
+        _busbw("MinRTT has 1.24x the busbw of ECMP", "minrtt", "ecmp", 1.24),
+        _busbw("PLB has 20 % less busbw than RailS", "plb", "rails", 0.80),
+        _later("MinRTT ends 4 % later than RailS", "minrtt", "rails", 1.04),
+        _later("PLB ends 18 % later than RailS", "plb", "rails", 1.18),
+        _later("PLB ends 11 % earlier than ECMP", "plb", "ecmp", 0.89),
+        Sentence(
+            "ECMP ends last",
+            UNIFORM,
+            AT_LEAST_AS_GOOD,
+            [("uniform", name) for name in schemes],
+            lambda table: min(
+                ratio(table, "uniform", "ecmp", name, "cct_s") for name in schemes if name != "ecmp"
+            ),
+        ),
+        Sentence(
+            "MinRTT has the lowest mean CCT",
+            UNIFORM,
+            AT_LEAST_AS_GOOD,
+            [("uniform", name) for name in (*schemes, "minrtt")],
+            lambda table: min(
+                ratio(table, "uniform", name, "minrtt", "cct_mean_s") for name in schemes if name != "minrtt"
+            ),
+        ),
+    ]
+
+
+def sparse_sentences(table: pd.DataFrame) -> list[Sentence]:
+    """Return what RailS claims of sparse load (section VI-C)."""
+    run = sorted(filter(_is_sparse, set(table["workload"])), key=_sparsity)
+    names = [f"sparse {sparsity:g}" for sparsity in SPARSITIES]
+    trend = run if len(run) > 1 else names
+    return [
+        *(sentence for name in names if name in run for sentence in _at_sparsity(name, table)),
+        Sentence(
+            "RailS' gain in busbw over ECMP grows with sparsity",
+            SPARSE,
+            AT_LEAST_AS_GOOD,
+            [(name, scheme) for name in trend for scheme in ("rails", "ecmp")],
+            lambda table: min(_gain(table, more) / _gain(table, less) for less, more in pairwise(run)),
+        ),
+    ]
+
+
+def _at_sparsity(workload: str, table: pd.DataFrame) -> list[Sentence]:
+    """Return what is claimed at one sparsity: the best busbw and times, and by how much."""
+    rivals = [name for name in _schemes(table, workload, ("ecmp",)) if name != "rails"]
+    everyone = [(workload, name) for name in (*rivals, "rails")]
+    against_ecmp = [(workload, "rails"), (workload, "ecmp")]
+    sparsest = workload == "sparse 0.6"
+    gain = ("is 2.8x", around(2.8)) if sparsest else ("is 20 to 78 % above", (1.20, 1.78))
+    cut = ("over 1.5x as fast as", (0.0, 1 / 1.5)) if sparsest else ("17 to 78 % earlier than", (0.22, 0.83))
+    return [
+        Sentence(
+            f"{workload}: RailS has the highest busbw",
+            SPARSE,
+            AT_LEAST_AS_GOOD,
+            everyone,
+            lambda table: min(ratio(table, workload, "rails", name, "busbw_gbytes_s") for name in rivals),
+        ),
+        Sentence(
+            f"{workload}: RailS' busbw {gain[0]} that of ECMP",
+            SPARSE,
+            gain[1],
+            against_ecmp,
+            lambda table: _gain(table, workload),
+            gain_over=(workload, "ecmp"),
+        ),
+        Sentence(
+            f"{workload}: RailS ends {cut[0]} ECMP",
+            SPARSE,
+            cut[1],
+            against_ecmp,
+            lambda table: ratio(table, workload, "rails", "ecmp", "cct_s"),
+        ),
+        Sentence(
+            f"{workload}: RailS has the best mean and percentiles of CCT",
+            SPARSE,
+            AT_LEAST_AS_GOOD,
+            everyone,
+            lambda table: min(
+                ratio(table, workload, name, "rails", column) for name in rivals for column in TIMES
+            ),
+        ),
+    ]
+
+
+def _busbw(text: str, scheme: str, other: str, value: float) -> Sentence:
+    return Sentence(
+        text,
+        UNIFORM,
+        around(value),
+        [("uniform", scheme), ("uniform", other)],
+        lambda table: ratio(table, "uniform", scheme, other, "busbw_gbytes_s"),
+        gain_over=("uniform", other) if value > 1 else None,
+    )
+
+
+def _later(text: str, scheme: str, other: str, value: float) -> Sentence:
+    return Sentence(
+        text,
+        UNIFORM,
+        around(value),
+        [("uniform", scheme), ("uniform", other)],
+        lambda table: ratio(table, "uniform", scheme, other, "cct_s"),
+    )
+
+
+def _gain(table: pd.DataFrame, workload: str) -> float:
+    return ratio(table, workload, "rails", "ecmp", "busbw_gbytes_s")
+
+
+def _schemes(table: pd.DataFrame, workload: str, at_least: Iterable[str]) -> list[str]:
+    """Return the paper's schemes that a workload was run under, and those that a claim cannot do without."""
+    run = {*table.loc[table["workload"] == workload, "scheme"], *at_least}
+    return [name for name in SCHEMES if name in run]
+
+
+def _is_sparse(workload: str) -> bool:
+    return re.fullmatch(r"sparse \d+(\.\d+)?", workload) is not None
+
+
+def _sparsity(workload: str) -> float:
+    return float(workload.removeprefix("sparse "))

@@ -1,0 +1,138 @@
+"""Means over seeds: the numbers that the table, the plots, the claims and the report share.
+
+A point is a workload under a scheme, over its seeds. A void seed never hides in a mean: it is left
+out where there are others, and where all are void the mean says that it is.
+"""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+BASELINE = "ecmp"
+"""What busbw is relative to, unless said otherwise."""
+SCHEMES = ("ecmp", "plb", "minrtt", "reps", "rails", "optimal")
+"""The order in which schemes are shown; others come after them."""
+WORDS = ("model", "faithful", "strained", "void")
+"""The words of a verdict, the worst last."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mean:
+    """The mean of something over seeds."""
+
+    value: float
+    """NaN if there is nothing to take the mean of."""
+    spread: float = 0.0
+    """Sample standard deviation over the seeds, 0 for one seed."""
+    void: bool = False
+    """Whether it was made of void points, because there are no others."""
+
+
+@dataclass(frozen=True)
+class Point:
+    """A workload under a scheme, over its seeds."""
+
+    workload: str
+    scheme: str
+    note: str
+    """Where the workload comes from."""
+    words: dict[str, int]
+    """How many seeds have which verdict, the best first."""
+    means: dict[str, Mean]
+    """By the summary's columns, and those that `with_ratios` adds."""
+
+    def __getitem__(self, column: str) -> Mean:
+        """Return the mean of a column."""
+        return self.means[column]
+
+    @property
+    def word(self) -> str:
+        """The worst verdict of its seeds."""
+        return list(self.words)[-1]
+
+    @property
+    def void(self) -> bool:
+        """Whether all its seeds are void, so that its means are."""
+        return list(self.words) == ["void"]
+
+    @property
+    def verdict(self) -> str:
+        """The verdict in words: ``faithful``, or ``void 1/3`` where the other seeds are faithful."""
+        if len(self.words) == 1:
+            return self.word
+        seeds = sum(self.words.values())
+        return ", ".join(f"{word} {n}/{seeds}" for word, n in self.words.items() if word != "faithful")
+
+
+def with_ratios(table: pd.DataFrame, baseline: str = BASELINE) -> pd.DataFrame:
+    """Return the summary with what each point is relative to the baseline and to the bound.
+
+    Parameters
+    ----------
+    table
+        From `testbed.outcome.summary`.
+    baseline
+        A scheme; points whose workload and seed it did not run have NaN.
+
+    Returns
+    -------
+    DataFrame
+        The table with four columns more: ``busbw_relative``, busbw over the baseline's with the same
+        workload and seed; ``busbw_limit``, what that would be at the lower bound; ``over_bound``, CCT
+        over the lower bound; ``relative_void``, whether the point or its baseline is void.
+    """
+    keys = ["workload", "seed"]
+    base = table[table["scheme"] == baseline]
+    base_busbw = base.groupby(keys)["busbw_gbytes_s"].mean().rename("base_busbw")
+    base_void = base["verdict"].eq("void").groupby([base[key] for key in keys]).any().rename("base_void")
+    ratios = table.join(base_busbw, on=keys).join(base_void, on=keys)
+    ratios["over_bound"] = ratios["cct_s"] / ratios["bound_s"].where(ratios["bound_s"] > 0)
+    ratios["busbw_relative"] = ratios["busbw_gbytes_s"] / ratios["base_busbw"]
+    ratios["busbw_limit"] = ratios["busbw_relative"] * ratios["over_bound"]
+    ratios["relative_void"] = ratios["base_void"].eq(True) | ratios["verdict"].eq("void")
+    return ratios.drop(columns=["base_busbw", "base_void"])
+
+
+def points(table: pd.DataFrame, baseline: str = BASELINE) -> list[Point]:
+    """Return the points of a summary, workloads as they come, schemes in the order of `SCHEMES`."""
+    ratios = with_ratios(table, baseline)
+    workloads = list(dict.fromkeys(table["workload"]))
+    return [
+        _point(str(workload), scheme, ratios[here])
+        for workload in workloads
+        for scheme in in_order(ratios.loc[ratios["workload"] == workload, "scheme"])
+        if (here := (ratios["workload"] == workload) & (ratios["scheme"] == scheme)).any()
+    ]
+
+
+def in_order(schemes: Iterable[str]) -> list[str]:
+    """Return schemes, each once, in the order in which they are shown."""
+    rank = {scheme: index for index, scheme in enumerate(SCHEMES)}
+    return sorted({str(scheme) for scheme in schemes}, key=lambda name: (rank.get(name, len(rank)), name))
+
+
+def _point(workload: str, scheme: str, rows: pd.DataFrame) -> Point:
+    counts = rows["verdict"].value_counts()
+    means = {str(column): _mean(rows[column], rows["verdict"].eq("void")) for column in _numeric(rows)}
+    for column in ("busbw_relative", "busbw_limit"):
+        means[column] = _mean(rows[column], rows["relative_void"])
+    words = {word: int(counts[word]) for word in WORDS if word in counts}
+    return Point(workload, scheme, str(rows["note"].iloc[0]), words, means)
+
+
+def _numeric(rows: pd.DataFrame) -> list[str]:
+    return list(rows.select_dtypes("number").columns)
+
+
+def _mean(values: "pd.Series[float]", void: "pd.Series[bool]") -> Mean:
+    void = void[values.notna()]
+    numbers = values.dropna()
+    sound = numbers[~void]
+    taken = np.asarray(sound if len(sound) else numbers, dtype=float)
+    if not len(taken):
+        return Mean(math.nan)
+    spread = float(taken.std(ddof=1)) if len(taken) > 1 else 0.0
+    return Mean(float(taken.mean()), spread, void=not len(sound))
