@@ -11,7 +11,6 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from queue import Empty, SimpleQueue
 from socket import socket
 from threading import Thread
 
@@ -35,12 +34,12 @@ from controller.openflow import (
     group_request,
     hub,
     live_ports,
-    more_follows,
     ofp,
     on,
     port_counters,
     port_stats_request,
 )
+from controller.questions import Question, Questions
 from controller.routing import TABLE_MISS, forwarding_rules
 from controller.rules import RuleSet
 from controller.status import FlowStatus, PortStatus, Status, SwitchStatus, link_name
@@ -50,8 +49,6 @@ from topologies.fabric import Fabric, Link, Port
 
 SETTLE_S = 0.01
 """How long after news of a port the rules are computed anew: news of many ports is one piece."""
-ANSWER_S = 5.0
-"""How long a switch may take to answer a question."""
 
 log = logging.getLogger("controller")
 
@@ -82,15 +79,6 @@ class _Settle(EventBase):  # type: ignore[misc]  # the library has no types
     """The rules may have to change."""
 
 
-@dataclass
-class _Question(EventBase):  # type: ignore[misc]
-    """A request to a switch, on behalf of another thread."""
-
-    switch: _Switch
-    request: Callable[[Datapath], Message]
-    answers: "SimpleQueue[Message | NetworkError]"
-
-
 class Controller(App):  # type: ignore[misc]
     """The network's controller.
 
@@ -112,7 +100,7 @@ class Controller(App):  # type: ignore[misc]
         self._failed_links: frozenset[Link] = frozenset()
         self._rules = forwarding_rules(self.fabric)
         self._settling = False
-        self._questions: dict[tuple[int, int], SimpleQueue[Message | NetworkError]] = {}
+        self._questions = Questions()
 
     def start(self) -> None:
         """Begin to take events; under Ryu also open the northbound."""
@@ -137,6 +125,7 @@ class Controller(App):  # type: ignore[misc]
             self._settle()
         elif switch.datapath is datapath:
             switch.datapath = switch.rules = switch.barrier = None
+            self._questions.drop(datapath)
 
     # Not EventOFPPortStatus: that one may come before the library has updated the datapath's ports.
     @on(events.EventOFPPortStateChange, MAIN_DISPATCHER)
@@ -152,8 +141,8 @@ class Controller(App):  # type: ignore[misc]
     @on(_Settle)
     def settle(self, _: _Settle) -> None:
         """Send what has changed since the last time."""
-        self._settling = False
         self._settle()
+        self._settling = False  # not before: until all are told, the network is not ready
 
     @on(events.EventOFPBarrierReply, MAIN_DISPATCHER)
     def barrier_answered(self, event: Message) -> None:
@@ -170,22 +159,13 @@ class Controller(App):  # type: ignore[misc]
             return
         sentence = f"switch {switch.name} refused a message: {error_text(event.msg)}"
         log.warning(sentence)
-        question = self._questions.get((event.msg.datapath.id, event.msg.xid))
-        if question:
-            question.put(NetworkError(sentence))
-        else:
+        if not self._questions.refuse(event.msg, sentence):
             switch.error = switch.error or sentence  # the first one tells most
 
-    @on(_Question)
-    def ask(self, question: _Question) -> None:
+    @on(Question)
+    def ask(self, question: Question) -> None:
         """Send a question to its switch."""
-        datapath = question.switch.datapath
-        if datapath is None:
-            question.answers.put(NetworkError(f"switch {question.switch.name} is not connected"))
-            return
-        request = question.request(datapath)
-        self._questions[datapath.id, datapath.set_xid(request)] = question.answers
-        datapath.send_msg(request)
+        self._questions.send(question)
 
     @on(events.EventOFPFlowStatsReply, MAIN_DISPATCHER)
     @on(events.EventOFPAggregateStatsReply, MAIN_DISPATCHER)
@@ -193,10 +173,7 @@ class Controller(App):  # type: ignore[misc]
     @on(events.EventOFPPortStatsReply, MAIN_DISPATCHER)
     def answered(self, event: Message) -> None:
         """Hand a switch's answer to the one who asked."""
-        key = event.msg.datapath.id, event.msg.xid
-        answers = self._questions.get(key) if more_follows(event.msg) else self._questions.pop(key, None)
-        if answers:
-            answers.put(event.msg)
+        self._questions.take(event.msg)
 
     def status(self) -> Status:
         """Return whether the network forwards as it should; from any thread, as all below."""
@@ -265,19 +242,12 @@ class Controller(App):  # type: ignore[misc]
 
     def _answer(self, switch: _Switch, request: Callable[[Datapath], Message]) -> list[Message]:
         """Return a switch's answer to a question: the parts of its body."""
-        answers: SimpleQueue[Message | NetworkError] = SimpleQueue()
-        self.send_event(self.name, _Question(switch, request, answers))
-        body: list[Message] = []
-        while True:
-            try:
-                answer = answers.get(timeout=ANSWER_S)
-            except Empty:
-                raise NetworkError(f"switch {switch.name} did not answer in {ANSWER_S:g} s") from None
-            if isinstance(answer, NetworkError):
-                raise answer
-            body += answer.body if isinstance(answer.body, list) else [answer.body]
-            if not more_follows(answer):
-                return body
+        datapath = switch.datapath
+        if datapath is None:
+            raise NetworkError(f"switch {switch.name} is not connected")
+        question = Question(switch.name, datapath, request)
+        self.send_event(self.name, question)
+        return question.answer()
 
 
 def serve_northbound(controller: Controller, listener: socket) -> None:
