@@ -23,9 +23,7 @@ CONNECT_S = 20.0
 BACKLOG = 4096
 CONGESTION_CONTROL = b"cubic"
 NOT_SENT_BYTES = 128 << 10
-SO_MAX_PACING_RATE = 47
 TCP_NOTSENT_LOWAT = 25
-MAX_PACING_BYTES_S = (1 << 31) - 1
 RESET_ON_CLOSE = b"\x01\x00\x00\x00\x00\x00\x00\x00"
 
 
@@ -69,11 +67,6 @@ def connected(queue_pairs: Sequence[QueuePair], endpoints: Endpoints) -> Iterato
         senders = [_dial(stack, endpoints, queue_pair) for queue_pair in queue_pairs]
         receivers = _accept_all(stack, listeners, queue_pairs, endpoints)
         yield [Connection(sender, receiver) for sender, receiver in zip(senders, receivers, strict=True)]
-
-
-def pace(connection: Connection, rate_bps: float) -> None:
-    """Have the kernel send no faster than a rate [bit/s]."""
-    connection.sender.setsockopt(socket.SOL_SOCKET, SO_MAX_PACING_RATE, min(max(int(rate_bps / 8), 1), MAX_PACING_BYTES_S))
 
 
 def _listener(stack: contextlib.ExitStack, endpoints: Endpoints, server: int) -> socket.socket:

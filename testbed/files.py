@@ -1,0 +1,82 @@
+"""Files that are there whole or not at all, and belong to the user who asked for the run.
+
+A file is written beside its place and renamed onto it: a kill at any moment leaves the old one or
+the new one. It is not forced to the disk, since it is the process that may die, not the machine.
+Under sudo everything is handed back to the user behind it.
+"""
+
+import contextlib
+import errno
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from topologies.errors import MachineError
+
+HINT = "choose another directory with --out"
+
+
+def write_whole(path: Path, content: str | bytes) -> None:
+    """Write a file, or leave the one that is there; MachineError if it cannot be written."""
+    data = content.encode() if isinstance(content, str) else content
+    with _refusal(path), _beside(path) as part:
+        part.write_bytes(data)
+
+
+def append_whole(path: Path, content: str) -> None:
+    """Append to a file, or leave it as it is; MachineError if it cannot be written."""
+    with _refusal(path), _beside(path) as part:
+        if path.exists():
+            shutil.copyfile(path, part)  # in the kernel; formatting the old rows again would take 100 times as long
+        with part.open("a", encoding="utf-8", newline="") as file:
+            file.write(content)
+
+
+def make_directory(path: Path) -> None:
+    """Make a directory and its parents; FileExistsError if it is there, MachineError if it cannot be made."""
+    missing = [parent for parent in path.parents if not parent.exists()]
+    with _refusal(path):
+        for parent in reversed(missing):
+            parent.mkdir(exist_ok=True)
+            hand_back(parent)
+        path.mkdir()
+        hand_back(path)
+
+
+def hand_back(path: Path) -> None:
+    """Give a file to the user behind sudo; nothing happens where there is none."""
+    if os.geteuid() != 0 or "SUDO_UID" not in os.environ:
+        return
+    owner, group = int(os.environ["SUDO_UID"]), int(os.environ.get("SUDO_GID", -1))
+    try:
+        os.chown(path, owner, group, follow_symlinks=False)
+    except OSError as error:
+        # In a namespace of an ordinary user, where root is only called so, the file is the user's already.
+        if error.errno not in (errno.EPERM, errno.EINVAL):
+            raise
+
+
+@contextlib.contextmanager
+def _beside(path: Path) -> Iterator[Path]:
+    """Yield an empty new file beside a place; it takes the place unless there is an exception."""
+    part = path.with_name(f".{path.name}.part")
+    part.unlink(missing_ok=True)
+    part.touch(exist_ok=False)
+    try:
+        yield part
+        hand_back(part)
+        part.replace(path)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
+
+
+@contextlib.contextmanager
+def _refusal(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except FileExistsError:
+        raise
+    except OSError as error:
+        raise MachineError(f"{path} cannot be written: {error.strerror}", HINT) from error

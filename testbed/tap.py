@@ -1,0 +1,113 @@
+"""Which way each connection took, read off the wire: its first packet, seen on every link.
+
+A ``select`` group keeps a connection on one way, so the way of its SYN is the way of all its
+data. Nothing is assumed of the switch's hash, its version or its datapath.
+"""
+
+import contextlib
+import ctypes
+import ipaddress
+import socket
+import struct
+from collections.abc import Sequence
+
+from topologies.addresses import interface, nic_ip
+from topologies.errors import NetworkError
+from topologies.fabric import Fabric, Port
+from traffic.connections import SERVICE_PORT, source_port
+from traffic.spraying.policy import QueuePair
+from traffic.transfers import Path
+
+ETH_P_ALL = 3
+PACKET_OUTGOING = 4
+SO_RCVBUFFORCE = 33
+SO_ATTACH_FILTER = 26
+RECEIVE_BYTES = 64 << 20
+SYN_ONLY = (
+    (0x30, 0, 0, 9),  # load the IP protocol
+    (0x15, 0, 5, socket.IPPROTO_TCP),
+    (0xB1, 0, 0, 0),  # X = length of the IP header
+    (0x50, 0, 0, 13),  # load TCP's flags
+    (0x54, 0, 0, 0x12),  # SYN and ACK of them
+    (0x15, 0, 1, 0x02),  # SYN alone
+    (0x06, 0, 0, 64),
+    (0x06, 0, 0, 0),
+)
+"""Classic BPF over a packet from its IP header on (see bpf(4) of BSD, linux/filter.h)."""
+
+
+class Tap:
+    """Listens on all switches' ports for connections being made; a context manager."""
+
+    def __init__(self, fabric: Fabric) -> None:
+        self._fabric = fabric
+
+    def __enter__(self) -> "Tap":
+        """Start to listen."""
+        self._socket = socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, socket.htons(ETH_P_ALL))
+        _attach(self._socket, SYN_ONLY)
+        with contextlib.suppress(PermissionError):
+            self._socket.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, RECEIVE_BYTES)
+        self._socket.setblocking(False)
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        """Stop."""
+        self._socket.close()
+
+    def close(self) -> None:
+        """Stop to listen: what comes now is not looked at."""
+        self._socket.close()
+
+    def paths(self, queue_pairs: Sequence[QueuePair]) -> tuple[Path, ...]:
+        """Return the way of each queue pair that was connected while the tap was open.
+
+        Raises
+        ------
+        NetworkError
+            If a connection's way was not seen from end to end.
+        """
+        seen = self._seen()
+        return tuple(self._path(queue_pair, seen) for queue_pair in queue_pairs)
+
+    def _seen(self) -> dict[tuple[str, int, str], list[Port]]:
+        """Return the switches' ports that sent each connection's SYN, in order, each once."""
+        ports = {
+            interface(self._fabric, port): port
+            for port in self._fabric.link_at
+            if port.node in self._fabric.switch_index
+        }
+        seen: dict[tuple[str, int, str], list[Port]] = {}
+        while True:
+            try:
+                packet, (name, _, kind, *_) = self._socket.recvfrom(64)
+            except BlockingIOError:
+                return seen
+            header = 4 * (packet[0] & 0xF)
+            source, destination = struct.unpack_from("!HH", packet, header)
+            if kind == PACKET_OUTGOING and name in ports and destination == SERVICE_PORT:
+                key = (_address(packet[12:16]), source, _address(packet[16:20]))
+                way = seen.setdefault(key, [])
+                if ports[name] not in way:
+                    way.append(ports[name])
+
+    def _path(self, queue_pair: QueuePair, seen: dict[tuple[str, int, str], list[Port]]) -> Path:
+        fabric = self._fabric
+        key = (str(nic_ip(fabric, queue_pair.source)), source_port(queue_pair), str(nic_ip(fabric, queue_pair.destination)))
+        path = (fabric.nic_port(queue_pair.source), *seen.get(key, []))
+        whole = all(fabric.peer(port).node == onward.node for port, onward in zip(path, path[1:], strict=False))
+        if not whole or fabric.peer(path[-1]) != fabric.nic_port(queue_pair.destination):
+            raise NetworkError(
+                f"the way of queue pair {queue_pair} was not seen from end to end: {', '.join(map(str, path))}",
+                "run it again",
+            )
+        return path
+
+
+def _address(packed: bytes) -> str:
+    return str(ipaddress.IPv4Address(packed))
+
+
+def _attach(tap: socket.socket, program: Sequence[tuple[int, int, int, int]]) -> None:
+    code = ctypes.create_string_buffer(b"".join(struct.pack("=HBBI", *line) for line in program))
+    tap.setsockopt(socket.SOL_SOCKET, SO_ATTACH_FILTER, struct.pack("HL", len(program), ctypes.addressof(code)))
