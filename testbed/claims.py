@@ -92,8 +92,10 @@ def _obstacle(needs: Sequence[tuple[str, str]], table: pd.DataFrame) -> str:
         return f"not run: {', '.join(missing)}"
     void = _needed(needs, table[table["verdict"] == "void"])
     if len(void):
-        rows = zip(void["scheme"], void["workload"], void["seed"], strict=True)
-        return "void: " + ", ".join(f"{scheme} ({workload}, seed {seed})" for scheme, workload, seed in rows)
+        seeds: dict[str, list[str]] = {}
+        for scheme, workload, seed in zip(void["scheme"], void["workload"], void["seed"], strict=True):
+            seeds.setdefault(f"{scheme} ({workload}", []).append(str(seed))
+        return "void: " + ", ".join(f"{about}, seed {' and '.join(mine)})" for about, mine in seeds.items())
     return ""
 
 

@@ -28,20 +28,28 @@ def append_whole(path: Path, content: str) -> None:
     """Append to a file, or leave it as it is; MachineError if it cannot be written."""
     with _refusal(path), _beside(path) as part:
         if path.exists():
-            shutil.copyfile(path, part)  # in the kernel; formatting the old rows again would take 100 times as long
+            shutil.copyfile(path, part)  # in the kernel, far faster than formatting the old rows again
         with part.open("a", encoding="utf-8", newline="") as file:
             file.write(content)
 
 
-def make_directory(path: Path) -> None:
-    """Make a directory and its parents; FileExistsError if it is there, MachineError if it cannot be made."""
-    missing = [parent for parent in path.parents if not parent.exists()]
+def make_directory(path: Path) -> bool:
+    """Make a directory and its parents.
+
+    Returns
+    -------
+    bool
+        False if there is something at the path already.
+
+    Raises
+    ------
+    MachineError
+        If it cannot be made.
+    """
     with _refusal(path):
-        for parent in reversed(missing):
-            parent.mkdir(exist_ok=True)
-            hand_back(parent)
-        path.mkdir()
-        hand_back(path)
+        for parent in reversed(path.parents):
+            _made(parent)
+        return _made(path)
 
 
 def hand_back(path: Path) -> None:
@@ -55,6 +63,15 @@ def hand_back(path: Path) -> None:
         # In a namespace of an ordinary user, where root is only called so, the file is the user's already.
         if error.errno not in (errno.EPERM, errno.EINVAL):
             raise
+
+
+def _made(path: Path) -> bool:
+    try:
+        path.mkdir()
+    except FileExistsError:
+        return False
+    hand_back(path)
+    return True
 
 
 @contextlib.contextmanager
@@ -76,7 +93,5 @@ def _beside(path: Path) -> Iterator[Path]:
 def _refusal(path: Path) -> Iterator[None]:
     try:
         yield
-    except FileExistsError:
-        raise
     except OSError as error:
         raise MachineError(f"{path} cannot be written: {error.strerror}", HINT) from error

@@ -152,43 +152,26 @@ def records_table(outcome: Outcome) -> pd.DataFrame:
     """Return the records of both backends, with columns that say whose they are."""
     experiment = outcome.experiment
     backends = {"emulated": outcome.records, "predicted": outcome.predicted}
-    tables = []
-    for backend, records in backends.items():
-        if records is not None:
-            mine = records.copy()
-            names = {
-                "workload": experiment.collective.name,
-                "scheme": experiment.policy,
-                "seed": experiment.seed,
-                "backend": backend,
-            }
-            for position, (column, value) in enumerate(names.items()):
-                mine.insert(position, column, value)
-            tables.append(mine)
-    return pd.concat(tables, ignore_index=True)
+    tables = {name: records for name, records in backends.items() if records is not None}
+    rows = pd.concat(tables, names=["backend"]).reset_index(level="backend")
+    rows.insert(0, "workload", experiment.collective.name)
+    rows.insert(1, "scheme", experiment.policy)
+    rows.insert(2, "seed", experiment.seed)
+    return rows
 
 
 def _made(run: Run, root: Path) -> Path:
     """Make a directory named by the time at which the run started."""
     name = run.started.strftime("%Y-%m-%dT%H-%M-%S")
-    for number in count(1):
-        path = root / run.scenario / (name if number == 1 else f"{name}.{number}")
-        try:
-            make_directory(path)
-        except FileExistsError:
-            continue
-        return path
-    raise AssertionError("counting has no end")
+    names = (name if number == 1 else f"{name}.{number}" for number in count(1))
+    return next(path for each in names if make_directory(path := root / run.scenario / each))
 
 
 def _taken(out: Path) -> Path:
     """Make a directory that somebody asked for, or take the one that is there."""
-    try:
-        make_directory(out)
-    except FileExistsError as error:
-        if (out / "run.json").exists() or not out.is_dir():
-            raise ScenarioError(
-                f"{out} holds the results of another run" if out.is_dir() else f"{out} is no directory",
-                "choose another directory with --out",
-            ) from error
+    hint = "choose another directory with --out"
+    if not make_directory(out) and not out.is_dir():
+        raise ScenarioError(f"{out} is no directory", hint)
+    if (out / "run.json").exists():
+        raise ScenarioError(f"{out} holds the results of another run", hint)
     return out

@@ -1,6 +1,7 @@
 """A run: what was run, with what, on what; written as ``run.json``, from which it can be repeated."""
 
 import json
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
@@ -36,6 +37,11 @@ class Run:
     """Of Python, the kernel, Open vSwitch, the checkout and its packages."""
     machine: Mapping[str, str | int] = field(default_factory=machine)
     """What the machine is."""
+
+    @property
+    def command_line(self) -> str:
+        """The command as one types it."""
+        return shlex.join(self.command)
 
 
 def run_json(run: Run, experiments: Sequence[Experiment], finished: Sequence[str]) -> str:

@@ -28,19 +28,29 @@ def summary_table(table: pd.DataFrame, baseline: str = BASELINE) -> Table:
     """
     rows = points(table, baseline)
     unit, scale = time_unit(table)
-    shown = Table(box=None, padding=(0, 1), caption=caption(rows, baseline), caption_justify="left")
+    shown = Table(
+        box=None,
+        padding=(0, 1),
+        collapse_padding=True,
+        pad_edge=False,
+        caption=caption(rows, baseline),
+        caption_justify="left",
+    )
     shown.add_column(no_wrap=True)
+    shown.add_column("\nverdict")  # where a narrow terminal crops, it is not this one
     for header in ("CCT\nmean", f"[{unit}]\np99", "\nlast", f"busbw\n/ {baseline}"):
         shown.add_column(Text(header), justify="right", no_wrap=True)
     for header in ("load\nsent", "MSE\nrecv", f"model\n[{unit}]", "CCT /\nbound"):
         shown.add_column(Text(header), justify="right", no_wrap=True)
-    shown.add_column("\nverdict")
     for workload, block in groupby(rows, key=lambda point: point.workload):
         mine = list(block)
         shown.add_row(Text(workload, "bold"))
         for point in mine:
-            shown.add_row(*_cells(point, scale), style="dim" if point.void else "")
-        shown.add_row(*_bound_cells(mine, scale), style="italic", end_section=True)
+            scheme, verdict, *numbers = point_cells(point, scale)
+            look = "dim" if point.void else ""
+            shown.add_row(f"  {scheme}", Text(verdict, STYLES[point.word]), *numbers, style=look)
+        name, *rest = bound_cells(mine, scale)
+        shown.add_row(f"  {name}", *rest, style="italic", end_section=True)
     return shown
 
 
@@ -101,11 +111,10 @@ def spread_text(mean: Mean) -> str:
     return f" ±{100 * mean.spread / abs(mean.value):.0f}%" if mean.spread and mean.value else ""
 
 
-def relative_text(point: Point, column: str = "busbw_relative") -> str:
-    """Return a busbw relative to the baseline; it says so where the baseline alone is void."""
-    mean = point[column]
-    void = " void" if mean.void and not point.void and not math.isnan(mean.value) else ""
-    return number(mean.value, "{:.2f}") + spread_text(mean) + void
+def relative_text(point: Point) -> str:
+    """Return a busbw relative to the baseline; ``void`` where the baseline alone is void."""
+    mean = point["busbw_relative"]
+    return "void" if mean.void and not point.void else number(mean.value, "{:.2f}") + spread_text(mean)
 
 
 def caption(rows: Sequence[Point], baseline: str) -> str:
@@ -127,9 +136,11 @@ def caption(rows: Sequence[Point], baseline: str) -> str:
     return " ".join(said)
 
 
-def _cells(point: Point, scale: float) -> list[Text | str]:
+def point_cells(point: Point, scale: float) -> list[str]:
+    """Return the cells of a point's row; ``scale`` is the unit of time [s]."""
     return [
-        f"  {point.scheme}",
+        point.scheme,
+        point.verdict,
         significant(point["cct_mean_s"].value / scale),
         significant(point["cct_p99_s"].value / scale),
         significant(point["cct_s"].value / scale) + spread_text(point["cct_s"]),
@@ -138,22 +149,11 @@ def _cells(point: Point, scale: float) -> list[Text | str]:
         number(point["mse_received"].value, "{:.3f}"),
         significant(point["predicted_s"].value / scale),
         number(point["over_bound"].value, "{:.2f}"),
-        Text(point.verdict, STYLES[point.word]),
     ]
 
 
-def _bound_cells(block: Sequence[Point], scale: float) -> list[str]:
-    best = block[-1]
-    limit = number(best["busbw_limit"].value, "{:.2f}") + (" void" if best["busbw_limit"].void else "")
-    return [
-        "  lower bound",
-        "",
-        "",
-        significant(best["bound_s"].value / scale),
-        limit,
-        "",
-        "",
-        "",
-        "1.00",
-        "",
-    ]
+def bound_cells(block: Sequence[Point], scale: float) -> list[str]:
+    """Return the cells of the row that closes a workload's points: what the lower bound would give."""
+    limit = block[-1]["busbw_limit"]
+    busbw = "void" if limit.void else number(limit.value, "{:.2f}")
+    return ["bound", "", "", "", significant(block[-1]["bound_s"].value / scale), busbw, "", "", "", "1.00"]

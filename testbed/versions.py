@@ -6,8 +6,9 @@ import subprocess
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-PACKAGES = ("lightrail", "mininet", "os-ken", "numpy", "scipy", "pandas", "networkx", "pyroute2", "matplotlib")
+PACKAGES = ("mininet", "os-ken", "numpy", "scipy", "pandas", "networkx", "pyroute2", "matplotlib")
 CHECKOUT = Path(__file__).parent.parent
+GIT = ("git", "--no-optional-locks", "-C", str(CHECKOUT))  # it would write the index, perhaps as root
 ABSENT = "not found"
 
 
@@ -17,7 +18,7 @@ def versions() -> dict[str, str]:
         "python": platform.python_version(),
         "kernel": f"{platform.system()} {platform.release()}",
         "openvswitch": _said(["ovs-vswitchd", "--version"]),
-        "commit": _said(["git", "--no-optional-locks", "-C", str(CHECKOUT), "describe", "--always", "--dirty", "--abbrev=12"]),
+        "commit": _said([*GIT, "describe", "--always", "--dirty", "--abbrev=12"]),
         **{package: _package(package) for package in PACKAGES},
     }
 

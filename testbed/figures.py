@@ -1,0 +1,97 @@
+"""All plots of a run, each with the sentence that says what to see in it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from io import BytesIO
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+from testbed.heat_maps import has_uplinks, nic_heat_map, uplink_heat_map
+from testbed.means import BASELINE
+from testbed.outcome import Outcome
+from testbed.palette import styled
+from testbed.plots import BAND, busbw_bars, cct_cdf, cct_percentiles, emulated_against_predicted
+
+DOTS_PER_INCH = 160
+
+
+@dataclass(frozen=True, eq=False)
+class Plot:
+    """A figure and what goes with it."""
+
+    name: str
+    """Of its file, without the ending."""
+    figure: Figure
+    caption: str
+    """What it shows."""
+
+
+def figures(outcomes: Sequence[Outcome], table: pd.DataFrame, baseline: str = BASELINE) -> list[Plot]:
+    """Return the plots that a run has data for.
+
+    Parameters
+    ----------
+    outcomes
+        At least one.
+    table
+        Their summary.
+    baseline
+        What busbw is relative to; without it in the run there is no plot of busbw.
+    """
+    plots = []
+    if (table["scheme"] == baseline).any():
+        plots.append(Plot("busbw", busbw_bars(table, baseline), BUSBW_CAPTION.format(baseline)))
+    plots += [
+        Plot("cct_percentiles", cct_percentiles(outcomes, table), PERCENTILES_CAPTION),
+        Plot("cct_cdf", cct_cdf(outcomes), CDF_CAPTION),
+    ]
+    if (table["verdict"] != "model").any():
+        caption = SCATTER_CAPTION.format(*BAND)
+        plots.append(Plot("emulated_against_predicted", emulated_against_predicted(table), caption))
+    for workload in dict.fromkeys(table["workload"]):
+        plots += _heat_maps(outcomes, str(workload))
+    return plots
+
+
+@styled
+def png_of(figure: Figure) -> bytes:
+    """Return a figure as PNG."""
+    file = BytesIO()
+    figure.savefig(file, format="png", dpi=DOTS_PER_INCH)
+    return file.getvalue()
+
+
+BUSBW_CAPTION = (
+    "Bus bandwidth as nccl-tests defines it, over that of {} with the same demand. Means over the seeds, "
+    "whiskers are the standard deviation. The red line is what the lower bound would give."
+)
+PERCENTILES_CAPTION = (
+    "Mean and percentiles over the messages that crossed the network. Means over the seeds, whiskers "
+    "are the standard deviation. No scheme can bring its last message under the red line."
+)
+CDF_CAPTION = (
+    "When which share of the messages was done, all seeds together, in units of the lower bound. A steep "
+    "line near 1 is a scheme under which all messages end together and no NIC idles."
+)
+SCATTER_CAPTION = (
+    "Every emulated point against what max-min fair fluids over the same paths would take. In the band, "
+    "{:.2f} to {:.2f}, emulation and model count as agreeing."
+)
+NIC_CAPTION = (
+    "Bytes that each NIC of each server sent and received, one seed, one scale. MSE is the normalised "
+    "load MSE: 0 is even within each server, 1 is all on one NIC."
+)
+UPLINK_CAPTION = (
+    "Bytes from each leaf to each spine, one seed, one scale. A scheme that keeps to its rails needs no "
+    "spine; under hashing, a dark cell beside light ones is a collision."
+)
+
+
+def _heat_maps(outcomes: Sequence[Outcome], workload: str) -> list[Plot]:
+    slug = "".join(letter if letter.isalnum() or letter == "." else "_" for letter in workload)
+    maps = [Plot(f"nic_load_{slug}", nic_heat_map(outcomes, workload), f"{workload}. {NIC_CAPTION}")]
+    if has_uplinks(outcomes):
+        figure = uplink_heat_map(outcomes, workload)
+        maps.append(Plot(f"uplink_load_{slug}", figure, f"{workload}. {UPLINK_CAPTION}"))
+    return maps

@@ -1,0 +1,122 @@
+"""How plots look: one colour per scheme everywhere, and no void number that could be taken for a sound one.
+
+The colours are Okabe and Ito's, which colour-blind readers tell apart.
+"""
+
+from collections.abc import Iterable
+
+from matplotlib import rc_context
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+
+from testbed.means import Point, in_order
+
+COLOURS = {
+    "ecmp": "#9a9a9a",
+    "plb": "#e69f00",
+    "minrtt": "#56b4e9",
+    "reps": "#009e73",
+    "rails": "#0072b2",
+    "optimal": "#2b2b2b",
+}
+OWN = "#cc79a7"
+"""A scheme that does not come with lightrail."""
+BOUND = "#c0262d"
+INK = "#333333"
+VOID_HATCH = "xxxx"
+HEAT = "YlGnBu"
+NO_CELL = "#e8e8e8"
+styled = rc_context(
+    {
+        "font.size": 9,
+        "axes.titlesize": 9,
+        "axes.labelsize": 9,
+        "axes.titlelocation": "left",
+        "figure.titlesize": 10.5,
+        "figure.titleweight": "bold",
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "axes.edgecolor": INK,
+        "axes.linewidth": 0.7,
+        "xtick.color": INK,
+        "ytick.color": INK,
+        "xtick.labelsize": 8,
+        "ytick.labelsize": 8,
+        "grid.color": "#dddddd",
+        "grid.linewidth": 0.6,
+        "legend.frameon": False,
+        "legend.fontsize": 8.5,
+        "hatch.linewidth": 0.6,
+        "lines.linewidth": 1.6,
+    }
+)
+"""Decorates a function that draws."""
+
+
+def colours(schemes: Iterable[str]) -> dict[str, str]:
+    """Return the colour of each scheme, in the order in which they are shown."""
+    return {name: COLOURS.get(name, OWN) for name in in_order(schemes)}
+
+
+def canvas(width: float, height: float, title: str) -> Figure:
+    """Return an empty figure with a title; sizes in inches."""
+    figure = Figure(figsize=(width, height), layout="constrained")
+    figure.suptitle(title, x=0.012, ha="left")
+    return figure
+
+
+def legend(
+    figure: Figure,
+    schemes: Iterable[str],
+    *,
+    words: Iterable[str],
+    bound: str | None = None,
+    lines: bool = False,
+) -> None:
+    """Write under a figure what its colours and marks mean.
+
+    Parameters
+    ----------
+    figure, schemes
+        What was drawn, and of which schemes.
+    words
+        The verdicts of all that was drawn.
+    bound
+        What the red line is, None where there is none.
+    lines
+        Whether schemes are lines or dots rather than bars.
+    """
+    drawn = set(words)
+    handles: list[Patch | Line2D] = [
+        Line2D([], [], color=colour, label=name) if lines else Patch(color=colour, label=name)
+        for name, colour in colours(schemes).items()
+    ]
+    if bound is not None:
+        handles.append(Line2D([], [], color=BOUND, linewidth=1.4, label=bound))
+    if "void" in drawn:
+        cross = Line2D([], [], color=INK, marker="x", linestyle=":", label="void")
+        handles.append(
+            cross if lines else Patch(facecolor="white", edgecolor=INK, hatch=VOID_HATCH, label="void")
+        )
+    if "model" in drawn:
+        handles.append(Patch(facecolor="none", label="model: nothing was emulated"))
+    if handles:
+        figure.legend(handles=handles, loc="outside lower left", ncols=7)
+
+
+def horizontal_grid(axes: Axes) -> None:
+    """Draw lines to read heights by, behind the data."""
+    axes.yaxis.grid(visible=True)
+    axes.set_axisbelow(True)
+
+
+def mark_of(point: Point) -> str:
+    """Return what must be written at a point's number: nothing if it is faithful."""
+    return "" if point.word == "faithful" else point.verdict
+
+
+def named(workload: str, note: str) -> str:
+    """Return a workload's name, a synthetic one named so."""
+    return f"{workload} (synthetic)" if "synthetic" in note else workload
