@@ -87,15 +87,15 @@ def ratio(table: pd.DataFrame, workload: str, scheme: str, other: str, column: s
 def _obstacle(needs: Sequence[tuple[str, str]], table: pd.DataFrame) -> str:
     """Return why a claim about some points cannot be compared, empty if it can."""
     there = set(zip(table["workload"], table["scheme"], strict=True))
-    missing = [f"{scheme} ({workload})" for workload, scheme in needs if (workload, scheme) not in there]
+    missing = [f"{scheme}, {workload}" for workload, scheme in needs if (workload, scheme) not in there]
     if missing:
-        return f"not run: {', '.join(missing)}"
+        return f"not run: {'; '.join(missing)}"
     void = _needed(needs, table[table["verdict"] == "void"])
     if len(void):
-        seeds: dict[str, list[str]] = {}
+        seeds: dict[tuple[str, str], list[str]] = {}
         for scheme, workload, seed in zip(void["scheme"], void["workload"], void["seed"], strict=True):
-            seeds.setdefault(f"{scheme} ({workload}", []).append(str(seed))
-        return "void: " + ", ".join(f"{about}, seed {' and '.join(mine)})" for about, mine in seeds.items())
+            seeds.setdefault((scheme, workload), []).append(str(seed))
+        return "void: " + "; ".join(f"{a}, {b}, seed {', '.join(mine)}" for (a, b), mine in seeds.items())
     return ""
 
 

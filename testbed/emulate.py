@@ -17,7 +17,7 @@ from testbed.work import Work, emulated_bytes, work_of
 from topologies.addresses import nic_ip
 from topologies.errors import ScenarioError
 from traffic.connections import Endpoints, connected
-from traffic.engine import MIN_WINDOW_BYTES, STUCK_S, Delivery, Engine
+from traffic.engine import PACKET_BYTES, STUCK_S, Delivery, Engine
 from traffic.feeders import Feeder, ProactiveFeeder, ReactiveFeeder
 from traffic.records import Records, records_of
 from traffic.spraying.policy import Assignment, Permitted, ReactivePolicy
@@ -91,7 +91,9 @@ def emulate(
         deliveries.append(delivery)
         emulated_s += float(transfers.delivered_s.max(initial=0.0))
         payload += int(sum(curve[1][-1] for curve in delivery.curves))
-    return Emulation(pd.concat(records, ignore_index=True), tuple(paths), tuple(deliveries), emulated_s, payload)
+    return Emulation(
+        pd.concat(records, ignore_index=True), tuple(paths), tuple(deliveries), emulated_s, payload
+    )
 
 
 def endpoints(network: Network) -> Endpoints:
@@ -132,7 +134,7 @@ def _feeder(work: Work, sizes: NDArray[np.int64]) -> Feeder:
     if isinstance(work.plan, Assignment):
         return ProactiveFeeder(work.plan, sizes)
     assert isinstance(work.plan, Permitted) and isinstance(work.policy, ReactivePolicy)
-    return ReactiveFeeder(work.policy, work.plan, work.chunks, sizes, WINDOW_PACKETS * MIN_WINDOW_BYTES)
+    return ReactiveFeeder(work.policy, work.plan, work.chunks, sizes, WINDOW_PACKETS * PACKET_BYTES)
 
 
 def _at_real_scale(transfers: Transfers, experiment: Experiment) -> Transfers:

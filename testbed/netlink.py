@@ -11,7 +11,14 @@ from collections.abc import Mapping, Sequence
 
 from pyroute2 import IPBatch
 from pyroute2.netlink import NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REQUEST, nlmsg
-from pyroute2.netlink.rtnl import RTM_DELLINK, RTM_NEWADDR, RTM_NEWLINK, RTM_NEWNEIGH, RTM_NEWROUTE, RTM_NEWRULE
+from pyroute2.netlink.rtnl import (
+    RTM_DELLINK,
+    RTM_NEWADDR,
+    RTM_NEWLINK,
+    RTM_NEWNEIGH,
+    RTM_NEWROUTE,
+    RTM_NEWRULE,
+)
 from pyroute2.netlink.rtnl.fibmsg import fibmsg
 from pyroute2.netlink.rtnl.ifaddrmsg import ifaddrmsg
 from pyroute2.netlink.rtnl.ifinfmsg import ifinfmsg
@@ -47,7 +54,7 @@ class Batch:
         message = KINDS[kind]()
         message["header"]["type"] = kind
         message["header"]["flags"] = NLM_F_REQUEST | NLM_F_ACK
-        if kind != RTM_DELLINK and "index" not in fields or kind == RTM_NEWADDR:
+        if (kind != RTM_DELLINK and "index" not in fields) or kind == RTM_NEWADDR:
             message["header"]["flags"] |= NLM_F_CREATE | NLM_F_EXCL
         for name, value in fields.items():
             message[name] = value
@@ -92,6 +99,7 @@ def shaper_request(rate_bytes_s: int, burst_bytes: int, queue_bytes: int) -> byt
         burst=burst_bytes,
         limit=queue_bytes,
     )
+    encoder.close()  # it holds an event loop
     return bytes(encoder.batch)
 
 

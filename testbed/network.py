@@ -28,6 +28,7 @@ from topologies.fabric import Fabric, Nic, Port
 LISTEN = "127.0.0.1:6653"
 READY_S = 60.0
 MAX_SEND_BUFFER_BYTES = 1 << 30
+LOG_LINES = 40
 CHECKOUT = Path(__file__).resolve().parent.parent
 
 
@@ -54,7 +55,11 @@ class Network:
             raise NetworkError("a network was booted twice", "make a new one")
         self._entered = True
         with self._stack as stack:
-            self._boot(stack)
+            try:
+                self._boot(stack)
+            except BaseException as failure:
+                self._note_logs(failure)
+                raise
             self._stack = stack.pop_all()
         return self
 
@@ -64,7 +69,9 @@ class Network:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Stop everything in the reverse order."""
+        """Stop everything in the reverse order; an error takes the daemons' words along."""
+        if error:
+            self._note_logs(error)
         self._stack.close()
 
     def check_alive(self) -> None:
@@ -79,7 +86,7 @@ class Network:
     def _boot(self, stack: ExitStack) -> None:
         private = inside_sandbox()
         # In a sandbox the tools of Open vSwitch look for its sockets here (OVS_RUNDIR).
-        directory = RUN_DIRECTORY if private else Path(mkdtemp(prefix="lightrail-"))
+        directory = self._directory = RUN_DIRECTORY if private else Path(mkdtemp(prefix="lightrail-"))
         directory.mkdir(exist_ok=True)
         stack.callback(shutil.rmtree, directory)
         self._controller = stack.enter_context(_controller(self.fabric, directory))
@@ -99,6 +106,12 @@ class Network:
         stack.callback(_end_shells, self.mininet)
         self.northbound = ControllerClient(directory / "northbound.sock")
         self.northbound.wait_ready(READY_S)
+
+    def _note_logs(self, error: BaseException) -> None:
+        """Attach what the daemons and the controller wrote to an error; a traceback shows it."""
+        for log in sorted(self._directory.glob("*.log")):
+            if said := log.read_text(errors="replace").splitlines()[-LOG_LINES:]:
+                error.add_note("\n".join([f"{log.name}:", *said]))
 
 
 def _controller(fabric: Fabric, directory: Path) -> "_Process":

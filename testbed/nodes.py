@@ -20,7 +20,7 @@ class LazyNode(Node):  # type: ignore[misc]
         super().__init__(name, **params)
         self._made = True
 
-    def startShell(self, mnopts: str | None = None) -> None:  # noqa: N802 (Mininet's name)
+    def startShell(self, mnopts: str | None = None) -> None:
         """Put the shell off until `wake`."""
 
     def wake(self) -> None:
@@ -36,7 +36,7 @@ class LazyNode(Node):  # type: ignore[misc]
         self.wake()
         return super().cmd(*args, **kwargs) if self.shell else ""
 
-    def sendCmd(self, *args: object, **kwargs: object) -> None:  # noqa: N802
+    def sendCmd(self, *args: object, **kwargs: object) -> None:
         """Run a command in the node's shell, started first if need be."""
         self.wake()
         super().sendCmd(*args, **kwargs)
@@ -68,7 +68,7 @@ class LiveSwitch(LazyNode, OVSSwitch):  # type: ignore[misc]
     def start(self, controllers: object) -> None:
         """Do nothing: the bridge stands."""
 
-    def stop(self, deleteIntfs: bool = True) -> None:  # noqa: N803
+    def stop(self, deleteIntfs: bool = True) -> None:
         """Do nothing: the network takes its bridges away at once."""
 
     def attach(self, intf: Intf) -> None:
@@ -88,7 +88,7 @@ class LiveLink(Link):  # type: ignore[misc]
     """A link that exists: a veth pair made in bulk."""
 
     @classmethod
-    def makeIntfPair(cls, *_args: object, **_kwargs: object) -> None:  # noqa: N802
+    def makeIntfPair(cls, *_args: object, **_kwargs: object) -> None:
         """Do nothing: the pair stands."""
 
     def delete(self) -> None:

@@ -102,7 +102,9 @@ class PrivateOpenVSwitch:
         first_packet = "ffffffffffff" + "02" + "00" * 5 + "88b5" + "00" * 46
         command = ["ovs-ofctl", "-OOpenFlow13", "packet-out", bridge]
         subprocess.run(
-            [*command, f"in_port=controller packet={first_packet} actions=output:1"], check=True, capture_output=True
+            [*command, f"in_port=controller packet={first_packet} actions=output:1"],
+            check=True,
+            capture_output=True,
         )
         granted = 0
         for descriptor in self._take_packet_sockets():
@@ -139,7 +141,7 @@ class PrivateOpenVSwitch:
         with log:
             self._daemons.append(
                 subprocess.Popen(
-                    [*command, "--log-file=/dev/null", "-vconsole:warn"],
+                    [*command, "-vconsole:warn", "--log-file=/dev/null"],
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=log,

@@ -61,7 +61,18 @@ def run_in_sandbox(command: list[str]) -> int:
     read_end, write_end = os.pipe()
     user = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
     process = subprocess.Popen(
-        ["unshare", *user, "--mount", "--pid", "--net", "--ipc", "--mount-proc", "--fork", "--kill-child", *command],
+        [
+            "unshare",
+            *user,
+            "--mount",
+            "--pid",
+            "--net",
+            "--ipc",
+            "--mount-proc",
+            "--fork",
+            "--kill-child",
+            *command,
+        ],
         env=os.environ | {LIFELINE: str(read_end)},
         pass_fds=(read_end,),
         preexec_fn=die_with_parent,
@@ -94,7 +105,9 @@ def check_machine() -> None:
         raise MachineError(
             f"{TUN} {'is not writable for this user' if os.path.exists(TUN) else 'does not exist'}, "
             "and Open vSwitch needs it",
-            "run with sudo" if os.path.exists(TUN) else f"create it: mkdir -p /dev/net && mknod {TUN} c 10 200",
+            "run with sudo"
+            if os.path.exists(TUN)
+            else f"create it: mkdir -p /dev/net && mknod {TUN} c 10 200",
         )
     if os.geteuid() != 0:
         _check_user_namespaces()

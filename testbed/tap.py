@@ -93,9 +93,15 @@ class Tap:
 
     def _path(self, queue_pair: QueuePair, seen: dict[tuple[str, int, str], list[Port]]) -> Path:
         fabric = self._fabric
-        key = (str(nic_ip(fabric, queue_pair.source)), source_port(queue_pair), str(nic_ip(fabric, queue_pair.destination)))
+        key = (
+            str(nic_ip(fabric, queue_pair.source)),
+            source_port(queue_pair),
+            str(nic_ip(fabric, queue_pair.destination)),
+        )
         path = (fabric.nic_port(queue_pair.source), *seen.get(key, []))
-        whole = all(fabric.peer(port).node == onward.node for port, onward in zip(path, path[1:], strict=False))
+        whole = all(
+            fabric.peer(port).node == onward.node for port, onward in zip(path, path[1:], strict=False)
+        )
         if not whole or fabric.peer(path[-1]) != fabric.nic_port(queue_pair.destination):
             raise NetworkError(
                 f"the way of queue pair {queue_pair} was not seen from end to end: {', '.join(map(str, path))}",
@@ -110,4 +116,6 @@ def _address(packed: bytes) -> str:
 
 def _attach(tap: socket.socket, program: Sequence[tuple[int, int, int, int]]) -> None:
     code = ctypes.create_string_buffer(b"".join(struct.pack("=HBBI", *line) for line in program))
-    tap.setsockopt(socket.SOL_SOCKET, SO_ATTACH_FILTER, struct.pack("HL", len(program), ctypes.addressof(code)))
+    tap.setsockopt(
+        socket.SOL_SOCKET, SO_ATTACH_FILTER, struct.pack("HL", len(program), ctypes.addressof(code))
+    )

@@ -12,7 +12,14 @@ from pathlib import Path
 from socket import AF_INET
 
 from pyroute2.ethtool.ioctl import IoctlEthtool
-from pyroute2.netlink.rtnl import RTM_DELLINK, RTM_NEWADDR, RTM_NEWLINK, RTM_NEWNEIGH, RTM_NEWROUTE, RTM_NEWRULE
+from pyroute2.netlink.rtnl import (
+    RTM_DELLINK,
+    RTM_NEWADDR,
+    RTM_NEWLINK,
+    RTM_NEWNEIGH,
+    RTM_NEWROUTE,
+    RTM_NEWRULE,
+)
 
 from testbed.kernel import inside_namespace, new_network_namespace
 from testbed.netlink import IFF_UP, Batch, shaper_request
@@ -26,14 +33,21 @@ MIN_BURST_PACKETS = 2
 SERVER_QUEUE_BYTES = 4 << 20
 FIRST_GROUP = 1000
 FIRST_TABLE = 1000
+MIN_TIMEOUT_MS = 1000
+"""TCP's least retransmission timeout: with 28 queue pairs at 10 Mbit/s a packet waits 200 ms for its turn."""
 INITIAL_WINDOW_PACKETS = 100
 """TCP starts with a window that the engine's own stays below, as RDMA does: no slow start."""
 LOOPBACK = 1
 UP = {"flags": IFF_UP, "change": IFF_UP}
 RT_TABLE_MAIN, RTN_UNICAST, RTNH_F_ONLINK, RTPROT_STATIC = 254, 1, 4, 4
 RT_SCOPE_UNIVERSE, RT_SCOPE_LINK = 0, 253
-FR_ACT_TO_TBL, NUD_PERMANENT = 1, 0x80
-OFFLOADS = ("tx-checksumming", "tcp-segmentation-offload", "generic-segmentation-offload", "generic-receive-offload")
+FR_ACT_TO_TBL, NUD_PERMANENT, RTAX_RTO_MIN = 1, 0x80, 13
+OFFLOADS = (
+    "tx-checksumming",
+    "tcp-segmentation-offload",
+    "generic-segmentation-offload",
+    "generic-receive-offload",
+)
 SERVER_SYSCTLS = {
     "net/ipv4/conf/all/rp_filter": "0",
     "net/ipv4/conf/default/rp_filter": "0",
@@ -41,6 +55,7 @@ SERVER_SYSCTLS = {
     "net/ipv4/tcp_no_metrics_save": "1",
     # A window of a packet or two looks like a lost tail to TCP: 8 % of the packets were probes for it.
     "net/ipv4/tcp_early_retrans": "0",
+    "net/ipv4/tcp_slow_start_after_idle": "0",
     "net/ipv4/tcp_rmem": "4096 4194304 8388608",
 }
 
@@ -150,7 +165,10 @@ def _add_link(batch: Batch, wiring: Wiring, near: Port, far: Port) -> None:
     peer: list[tuple[str, object]] = [("IFLA_IFNAME", interface(fabric, far)), ("IFLA_MTU", MTU)]
     if far.node in fabric.server_index:
         server = fabric.server_index[far.node]
-        peer += [("IFLA_ADDRESS", nic_mac(Nic(server, far.number))), ("IFLA_NET_NS_FD", wiring.namespaces[server])]
+        peer += [
+            ("IFLA_ADDRESS", nic_mac(Nic(server, far.number))),
+            ("IFLA_NET_NS_FD", wiring.namespaces[server]),
+        ]
     data = {"attrs": [("VETH_INFO_PEER", {"attrs": peer})]}
     info = {"attrs": [("IFLA_INFO_KIND", "veth"), ("IFLA_INFO_DATA", data)]}
     attributes = [("IFLA_IFNAME", interface(fabric, near)), ("IFLA_MTU", MTU), ("IFLA_GROUP", _group())]
@@ -171,7 +189,10 @@ def _set_up_server(wiring: Wiring, server: int) -> None:
     for number in range(wiring.fabric.servers[server].nics):
         _set_up_nic(batch, wiring, Nic(server, number), indices)
     batch.commit()
-    names = [interface(wiring.fabric, port) for port in wiring.fabric.used_ports(wiring.fabric.servers[server].name)]
+    names = [
+        interface(wiring.fabric, port)
+        for port in wiring.fabric.used_ports(wiring.fabric.servers[server].name)
+    ]
     _switch_offloads_off(names)
 
 
@@ -192,11 +213,23 @@ def _set_up_nic(batch: Batch, wiring: Wiring, nic: Nic, indices: dict[str, int])
         network, via = subnet(fabric, fabric.peer(port).node), []
         for peer in _peers(fabric, nic):
             _add_neighbour(batch, port, index, str(nic_ip(fabric, peer)), nic_mac(peer))
-    route = {"family": AF_INET, "dst_len": network.prefixlen, "type": RTN_UNICAST, "flags": 0 if not via else RTNH_F_ONLINK}
+    route = {
+        "family": AF_INET,
+        "dst_len": network.prefixlen,
+        "type": RTN_UNICAST,
+        "flags": 0 if not via else RTNH_F_ONLINK,
+    }
     route |= {"scope": RT_SCOPE_UNIVERSE if via else RT_SCOPE_LINK, "proto": RTPROT_STATIC}
-    attributes = [("RTA_DST", str(network.network_address)), ("RTA_OIF", index), ("RTA_PREFSRC", address), *via]
+    attributes = [
+        ("RTA_DST", str(network.network_address)),
+        ("RTA_OIF", index),
+        ("RTA_PREFSRC", address),
+        *via,
+    ]
     windows = [(name, INITIAL_WINDOW_PACKETS) for name in ("RTAX_INITCWND", "RTAX_INITRWND")]
-    attributes += [("RTA_METRICS", {"attrs": windows})]
+    # The kernel heeds a least timeout only if it is locked.
+    timeout = [("RTAX_RTO_MIN", MIN_TIMEOUT_MS), ("RTAX_LOCK", 1 << RTAX_RTO_MIN)]
+    attributes += [("RTA_METRICS", {"attrs": [*windows, *timeout]})]
     batch.add(f"route of {port}", RTM_NEWROUTE, route, [*attributes, ("RTA_TABLE", table)])
     if nic.nic == 0 or not on_packet_switch:
         batch.add(f"main route of {port}", RTM_NEWROUTE, route, [*attributes, ("RTA_TABLE", RT_TABLE_MAIN)])
@@ -215,7 +248,9 @@ def _on_packet_switch(fabric: Fabric, nic: Nic) -> bool:
 def _peers(fabric: Fabric, nic: Nic) -> list[Nic]:
     """Return the other NICs on a NIC's switch."""
     mine = fabric.peer(fabric.nic_port(nic)).node
-    return [other for other in fabric.nics if other != nic and fabric.peer(fabric.nic_port(other)).node == mine]
+    return [
+        other for other in fabric.nics if other != nic and fabric.peer(fabric.nic_port(other)).node == mine
+    ]
 
 
 def _indices() -> dict[str, int]:

@@ -4,12 +4,13 @@ One process and one epoll loop hold the sockets of all servers, so that one cloc
 messages. A queue pair is a byte stream that carries chunks in the order in which a feeder
 posts them. Bytes are counted at the receiver.
 
-As on an RDMA NIC, a queue pair has a window: what it may have on its way at once. A NIC shares
-50 ms of its rate among its queue pairs, in proportion to what each has left to deliver. Queues
-in the fabric therefore stay short, nothing is lost, and queue pairs that meet at a bottleneck
-share it by what they have left, which is what the fluid model computes. (With TCP's own window
-alone, behind full 2 MiB queues, collectives took 15 % longer than the model's prediction, with
-SO_MAX_PACING_RATE 10 %, so 3 %.) TCP below only carries the bytes, and repairs losses.
+As on an RDMA NIC, a queue pair has a window, what it may have on its way at once, and a pace.
+A NIC shares 100 ms of its rate, and its rate and a tenth more, among its queue pairs in
+proportion to what each has left to deliver. Queues in the fabric therefore stay short, nothing
+is lost, and queue pairs that meet at a bottleneck share it by what they have left, which is
+what the fluid model computes. TCP below only carries the bytes, and repairs losses. Measured as
+emulated over predicted time, uniform all-to-all: TCP's own windows behind 2 MiB queues 1.15;
+windows of 50 ms without pace 1.25 at 40 Mbit/s a NIC; both, as here, 1.04.
 
 All times are in seconds since the start, which is one instant for all messages.
 """
@@ -31,9 +32,13 @@ from traffic.feeders import Feeder
 from traffic.spraying.policy import QueuePair
 
 SHARE_S = 0.02
-WINDOW_S = 0.05
-MIN_WINDOW_BYTES = 8948
-"""One packet of MTU 9000."""
+WINDOW_S = 0.1
+HEADROOM = 1.1
+PACKET_BYTES = 8948
+"""Payload of a packet of MTU 9000: windows are whole packets."""
+REPACE = 0.05
+SO_MAX_PACING_RATE = 47
+MAX_PACE_BYTES_S = (1 << 31) - 1
 STUCK_S = 15.0
 TICK_S = 0.5
 EVENTS = 512
@@ -69,7 +74,8 @@ class _Stream:
     posted: int = 0
     sent: int = 0
     counted: int = 0
-    window: int = MIN_WINDOW_BYTES
+    window: int = PACKET_BYTES
+    pace: float = 0.0
     blocked: bool = False
     moved_at: float = 0.0
     times: list[float] = field(default_factory=lambda: [0.0])
@@ -115,7 +121,7 @@ class Engine:
         self._receivers = {c.receiver.fileno(): qp for qp, c in enumerate(connections)}
         numbers = {nic: number for number, nic in enumerate({qp.source for qp in queue_pairs})}
         self._nic = np.array([numbers[qp.source] for qp in queue_pairs], dtype=np.int64)
-        self._nic_window = np.array([nic_rate_bps(nic) / 8 * WINDOW_S for nic in numbers])
+        self._nic_rate_bps = np.array([nic_rate_bps(nic) for nic in numbers])
 
     def posted(self, qp: int) -> int:
         """Return how many bytes were posted on a queue pair."""
@@ -187,15 +193,23 @@ class Engine:
         return rounds_s
 
     def _share(self) -> None:
-        """Share each NIC's window among its queue pairs by what they have left to deliver."""
+        """Share each NIC among its queue pairs by what they have left to deliver."""
         left = np.array([stream.posted - stream.counted for stream in self._streams], dtype=float)
-        total = np.bincount(self._nic, left, len(self._nic_window))
-        windows = self._nic_window[self._nic] * left / np.maximum(total, 1.0)[self._nic]
-        for qp, window in enumerate(np.maximum(windows, MIN_WINDOW_BYTES).astype(np.int64).tolist()):
-            grown = window > self._streams[qp].window
-            self._streams[qp].window = window
-            if grown:
-                self._send(qp)
+        total = np.bincount(self._nic, left, len(self._nic_rate_bps))
+        rates = self._nic_rate_bps[self._nic] / 8 * left / np.maximum(total, 1.0)[self._nic]
+        packets = np.maximum(np.rint(rates * WINDOW_S / PACKET_BYTES), 1).astype(np.int64)
+        paces = np.maximum(rates * HEADROOM, PACKET_BYTES)
+        for qp in np.flatnonzero(left).tolist():
+            stream = self._streams[qp]
+            if abs(paces[qp] - stream.pace) > REPACE * stream.pace:
+                self._pace(stream, float(paces[qp]))
+            stream.window = int(packets[qp]) * PACKET_BYTES
+            self._send(qp)
+
+    def _pace(self, stream: _Stream, bytes_s: float) -> None:
+        stream.pace = bytes_s
+        most = min(int(bytes_s), MAX_PACE_BYTES_S)
+        stream.connection.sender.setsockopt(socket.SOL_SOCKET, SO_MAX_PACING_RATE, most)
 
     def _send(self, qp: int) -> None:
         """Hand a queue pair's socket what its window has room for."""
