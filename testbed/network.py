@@ -20,7 +20,7 @@ from testbed.kernel import die_with_parent
 from testbed.nodes import LiveIntf, LiveLink, LiveServer, LiveSwitch
 from testbed.openvswitch import MachineOpenVSwitch, PrivateOpenVSwitch, datapath_type, vsctl
 from testbed.sandbox import RUN_DIRECTORY, inside_sandbox
-from testbed.wiring import Wiring, shape_switch_ports, wire
+from testbed.wiring import Wiring, adopt_taps, shape_switch_ports, wire
 from topologies.addresses import datapath_id, interface, nic_ip, openflow_port
 from topologies.errors import NetworkError
 from topologies.fabric import Fabric, Nic, Port
@@ -90,14 +90,16 @@ class Network:
         directory.mkdir(exist_ok=True)
         stack.callback(shutil.rmtree, directory)
         self._controller = stack.enter_context(_controller(self.fabric, directory))
-        self.openvswitch = stack.enter_context(
-            PrivateOpenVSwitch(directory) if private else MachineOpenVSwitch()
-        )
+        self.openvswitch: PrivateOpenVSwitch | MachineOpenVSwitch
+        self.openvswitch = PrivateOpenVSwitch(directory) if private else MachineOpenVSwitch()
+        stack.enter_context(self.openvswitch)
         self.wiring = wire(self.fabric, self.rate_factor, private)
         stack.callback(self.wiring.close)
         _wait_for_listener(self._controller)
         stack.callback(_delete_bridges, self.fabric, private)
         vsctl(*_bridges(self.fabric))
+        if private and datapath_type() == "netdev":
+            adopt_taps(self.fabric)
         shape_switch_ports(self.wiring)
         self.send_buffer_bytes = self.openvswitch.set_send_buffer(
             _send_buffer_bytes(self.fabric), self.fabric.switches[0].name
@@ -172,7 +174,7 @@ def _bridges(fabric: Fabric) -> list[str]:
 
 
 def _send_buffer_bytes(fabric: Fabric) -> int:
-    """Return what Open vSwitch's one sending socket must hold: all ports' queues, a packet charged up to twice."""
+    """Return what Open vSwitch's one sending socket must hold: all queues, a packet charged up to twice."""
     ports = sum(port.node in fabric.switch_index for port in fabric.link_at)
     return min(2 * ports * fabric.buffer_bytes, MAX_SEND_BUFFER_BYTES)
 

@@ -130,11 +130,20 @@ def wire(fabric: Fabric, rate_factor: float, private: bool) -> Wiring:
 
 
 def shape_switch_ports(wiring: Wiring) -> None:
-    """Shape the switches' egress; done once Open vSwitch has the ports, because it clears queues as it takes them."""
+    """Shape the switches' egress, once Open vSwitch has the ports: it clears their queues as it takes them."""
     batch, indices = Batch(), _indices()
     for port in wiring.fabric.link_at:
         if port.node in wiring.fabric.switch_index:
             _add_shaper(batch, wiring, port, indices)
+    batch.commit()
+
+
+def adopt_taps(fabric: Fabric) -> None:
+    """Have the bridges' own interfaces end with the links: the userspace datapath's outlive its daemon."""
+    batch = Batch()
+    for index, name in socket.if_nameindex():
+        if name in (*fabric.switch_index, "ovs-netdev"):
+            batch.add(f"adopt {name}", RTM_NEWLINK, {"index": index}, [("IFLA_GROUP", _group())])
     batch.commit()
 
 
@@ -268,7 +277,7 @@ def _request(shape: Shape) -> bytes:
 
 
 def _switch_offloads_off(names: list[str]) -> None:
-    """Have NICs checksum and cut packets in software: the userspace datapath sees packets as they are on a wire."""
+    """Have NICs checksum and cut in software: the userspace datapath sees packets as they are on a wire."""
     tool = IoctlEthtool()
     for name in names:
         tool.change_ifname(name)
