@@ -4,8 +4,12 @@ import os
 import shutil
 import sys
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
+
+from testbed.sandbox import check_machine
+from topologies.errors import MachineError
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 
@@ -17,9 +21,18 @@ def path_of(program: str) -> str:
     """
     folders = [str(Path(sys.executable).parent), os.environ.get("PATH", ""), "/usr/sbin", "/sbin"]
     found = shutil.which(program, path=os.pathsep.join(folders))
-    if found:
-        return found
-    reason = f"{program} is not installed; run: sudo bash vagrant/provision.sh"
+    return found or _miss(f"{program} is not installed; run: sudo bash vagrant/provision.sh")
+
+
+def need_sandbox() -> None:
+    """Return where a sandbox can be made; elsewhere skip the test, or fail it with CI set."""
+    try:
+        check_machine()
+    except MachineError as error:
+        _miss(str(error))
+
+
+def _miss(reason: str) -> NoReturn:
     if os.environ.get("CI"):
         pytest.fail(reason)
     pytest.skip(reason)

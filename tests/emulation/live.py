@@ -1,0 +1,80 @@
+"""A booted network as a test draws it: who reaches whom, and which way."""
+
+import contextlib
+import errno
+import select
+import socket
+import time
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
+
+from testbed.kernel import inside_namespace
+from testbed.network import Network
+from testbed.tap import Tap
+from topologies.addresses import nic_ip
+from topologies.fabric import Fabric, Link
+from traffic.connections import SERVICE_PORT, source_port
+from traffic.spraying.policy import QueuePair
+from traffic.transfers import Path
+
+RATE_FACTOR = 1e-3
+ANSWER_S = 1.0
+NONE: frozenset[Link] = frozenset()
+
+
+class Live:
+    """A network that boots and ends with its block."""
+
+    def __init__(self, fabric: Fabric, rate_factor: float) -> None:
+        self.fabric, self.network = fabric, Network(fabric, rate_factor)
+
+    def __enter__(self) -> "Live":
+        """Boot."""
+        self.network.__enter__()
+        return self
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        """Stop; a test that failed is told what the daemons wrote."""
+        self.network.__exit__(kind, error, trace)  # type: ignore[arg-type]
+
+    def open(self, server: int, kind: socket.SocketKind = socket.SOCK_STREAM) -> socket.socket:
+        """Return a new socket of a server."""
+        with inside_namespace(self.network.wiring.namespaces[server]):
+            return socket.socket(socket.AF_INET, kind)
+
+    def reaches(self, source: int, destination: int) -> bool:
+        """Return whether a NIC hears back from another; NICs count over all servers."""
+        pair = QueuePair(self.fabric.nics[source], self.fabric.nics[destination])
+        return self.answered([pair]) == {pair}
+
+    def answered(self, queue_pairs: Iterable[QueuePair], within_s: float = ANSWER_S) -> set[QueuePair]:
+        """Dial all queue pairs at once, and return those that hear back: nobody listens, all refuse."""
+        answered: set[QueuePair] = set()
+        with ExitStack() as stack, select.epoll() as poller:
+            dialled = {}
+            for queue_pair in queue_pairs:
+                dialling = stack.enter_context(self._dial(queue_pair))
+                poller.register(dialling, select.EPOLLIN)
+                dialled[dialling.fileno()] = dialling, queue_pair
+            deadline = time.monotonic() + within_s
+            while len(answered) < len(dialled) and (left := deadline - time.monotonic()) > 0:
+                for descriptor, _ in poller.poll(left):
+                    dialling, queue_pair = dialled[descriptor]
+                    if dialling.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) == errno.ECONNREFUSED:
+                        answered.add(queue_pair)
+                    poller.unregister(descriptor)
+        return answered
+
+    def ways(self, queue_pairs: Sequence[QueuePair]) -> tuple[Path, ...]:
+        """Return the way that each queue pair's first packet takes, read off the wire."""
+        with Tap(self.fabric) as tap:
+            self.answered(queue_pairs)
+            return tap.paths(queue_pairs)
+
+    def _dial(self, queue_pair: QueuePair) -> socket.socket:
+        dialling = self.open(queue_pair.source.server)
+        dialling.setblocking(False)
+        dialling.bind((str(nic_ip(self.fabric, queue_pair.source)), source_port(queue_pair)))
+        with contextlib.suppress(BlockingIOError):
+            dialling.connect((str(nic_ip(self.fabric, queue_pair.destination)), SERVICE_PORT))
+        return dialling
