@@ -79,7 +79,7 @@ SCATTER_CAPTION = (
     "{:.2f} to {:.2f}, emulation and model count as agreeing."
 )
 NIC_CAPTION = (
-    "Bytes that each NIC of each server sent and received, one seed, one scale. MSE is the normalised "
+    "Bytes that each NIC of each server sent and received, one seed, a scale for each. MSE is the normalised "
     "load MSE: 0 is even within each server, 1 is all on one NIC."
 )
 UPLINK_CAPTION = (

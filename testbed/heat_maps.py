@@ -39,15 +39,13 @@ def nic_heat_map(outcomes: Sequence[Outcome], workload: str) -> Figure:
         nic_received_bytes(outcome.best, fabric) for outcome, fabric in zip(shown, fabrics, strict=True)
     ]
     note = shown[0].experiment.collective.note
-    figure = canvas(
-        _width(len(shown)), 5.2, f"{named(workload, note)}: bytes per NIC; even columns are balanced"
-    )
+    figure = canvas(_width(len(shown)), 5.2, f"{named(workload, note)}: bytes per NIC")
     axes = figure.subplots(2, len(shown), squeeze=False, sharex=True, sharey=True)
     for line, (what, loads) in enumerate((("sent", sent), ("received", received))):
         drawn = _maps(figure, axes[line], loads, f"{what} per NIC")
         for panel, outcome, load in zip(axes[line], shown, loads, strict=True):
             _title(panel, outcome, f"MSE {load_mse(load):.3f}")
-        axes[line][0].set_ylabel(f"{what}\nserver")
+        axes[line][0].set_ylabel("server")
         _mark_void(axes[line], shown, drawn)
     for panel in axes[-1]:
         panel.set_xlabel("NIC")
@@ -60,7 +58,7 @@ def uplink_heat_map(outcomes: Sequence[Outcome], workload: str) -> Figure:
     shown = one_per_scheme(outcomes, workload)
     tables = [uplink_bytes(outcome.best, outcome.experiment.fabric) for outcome in shown]
     note = shown[0].experiment.collective.note
-    title = f"{named(workload, note)}: bytes from leaf to spine; dark cells are collisions"
+    title = f"{named(workload, note)}: bytes from leaf to spine"
     figure = canvas(_width(len(shown)), 3.0, title)
     axes = figure.subplots(1, len(shown), squeeze=False, sharex=True, sharey=True)[0]
     loads = [table.to_numpy(dtype=float) for table in tables]
@@ -116,6 +114,6 @@ def _mark_void(axes: NDArray[np.object_], shown: Sequence[Outcome], drawn: Seque
         if outcome.verdict.word == "void":
             left, right, bottom, top = image.get_extent()
             cross = Rectangle(
-                (left, bottom), right - left, top - bottom, fill=False, hatch="xx", edgecolor=INK
+                (left, bottom), right - left, top - bottom, facecolor="#ffffffb0", hatch="xx", edgecolor=INK
             )
             panel.add_patch(cross)

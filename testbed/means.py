@@ -120,7 +120,9 @@ def _point(workload: str, scheme: str, rows: pd.DataFrame) -> Point:
     for column in ("busbw_relative", "busbw_limit"):
         means[column] = _mean(rows[column], rows["relative_void"])
     words = {word: int(counts[word]) for word in WORDS if word in counts}
-    return Point(workload, scheme, str(rows["note"].iloc[0]), words, means)
+    notes = list(dict.fromkeys(rows["note"]))
+    note = notes[0] if len(notes) == 1 else f"{notes[0]} (the other seeds alike)"
+    return Point(workload, scheme, note, words, means)
 
 
 def _numeric(rows: pd.DataFrame) -> list[str]:

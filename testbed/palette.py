@@ -4,6 +4,7 @@ The colours are Okabe and Ito's, which colour-blind readers tell apart.
 """
 
 from collections.abc import Iterable
+from typing import Literal
 
 from matplotlib import rc_context
 from matplotlib.axes import Axes
@@ -13,6 +14,7 @@ from matplotlib.patches import Patch
 
 from testbed.means import Point, in_order
 
+Kind = Literal["bars", "lines", "dots"]
 COLOURS = {
     "ecmp": "#9a9a9a",
     "plb": "#e69f00",
@@ -73,7 +75,7 @@ def legend(
     *,
     words: Iterable[str],
     bound: str | None = None,
-    lines: bool = False,
+    kind: Kind = "bars",
 ) -> None:
     """Write under a figure what its colours and marks mean.
 
@@ -85,21 +87,15 @@ def legend(
         The verdicts of all that was drawn.
     bound
         What the red line is, None where there is none.
-    lines
-        Whether schemes are lines or dots rather than bars.
+    kind
+        What a scheme is drawn as.
     """
     drawn = set(words)
-    handles: list[Patch | Line2D] = [
-        Line2D([], [], color=colour, label=name) if lines else Patch(color=colour, label=name)
-        for name, colour in colours(schemes).items()
-    ]
+    handles = [_handle(kind, colour, name) for name, colour in colours(schemes).items()]
     if bound is not None:
         handles.append(Line2D([], [], color=BOUND, linewidth=1.4, label=bound))
     if "void" in drawn:
-        cross = Line2D([], [], color=INK, marker="x", linestyle=":", label="void")
-        handles.append(
-            cross if lines else Patch(facecolor="white", edgecolor=INK, hatch=VOID_HATCH, label="void")
-        )
+        handles.append(_handle(kind, INK, "void", void=True))
     if "model" in drawn:
         handles.append(Patch(facecolor="none", label="model: nothing was emulated"))
     if handles:
@@ -112,6 +108,22 @@ def horizontal_grid(axes: Axes) -> None:
     axes.set_axisbelow(True)
 
 
+def write_mark(axes: Axes, mark: str, at: tuple[float, float], rotation: int = 0) -> None:
+    """Write a word of a verdict above a place, or beside it, legible over whatever is there."""
+    axes.annotate(
+        mark,
+        at,
+        (0, 4) if rotation else (5, 0),
+        textcoords="offset points",
+        rotation=rotation,
+        ha="center" if rotation else "left",
+        va="bottom" if rotation else "center",
+        fontsize=7,
+        color=INK,
+        bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 0.6},
+    )
+
+
 def mark_of(point: Point) -> str:
     """Return what must be written at a point's number: nothing if it is faithful."""
     return "" if point.word == "faithful" else point.verdict
@@ -120,3 +132,12 @@ def mark_of(point: Point) -> str:
 def named(workload: str, note: str) -> str:
     """Return a workload's name, a synthetic one named so."""
     return f"{workload} (synthetic)" if "synthetic" in note else workload
+
+
+def _handle(kind: Kind, colour: str, label: str, *, void: bool = False) -> Patch | Line2D:
+    if kind == "lines":
+        return Line2D([], [], color=colour, label=label, linestyle=":" if void else "-")
+    if kind == "dots":
+        return Line2D([], [], color=colour, label=label, linestyle="", marker="x" if void else "o")
+    face, hatch = ("white", VOID_HATCH) if void else (colour, None)
+    return Patch(facecolor=face, edgecolor=colour, hatch=hatch, label=label)

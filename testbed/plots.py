@@ -26,6 +26,7 @@ from testbed.palette import (
     mark_of,
     named,
     styled,
+    write_mark,
 )
 from testbed.table import time_unit
 from traffic.bounds import lower_bound_s
@@ -64,6 +65,7 @@ def busbw_bars(table: pd.DataFrame, baseline: str = BASELINE) -> Figure:
         axes.hlines(limit, group - GROUP / 2, group + GROUP / 2, color=BOUND, linewidth=1.4)
     axes.set_xticks(range(len(notes)), [named(*item).replace(" (", "\n(") for item in notes.items()])
     axes.set_ylabel(f"busbw / busbw of {baseline}")
+    axes.set_ymargin(0.15)
     horizontal_grid(axes)
     legend(figure, _schemes(rows), bound="at the lower bound", words=[point.word for point in rows])
     return figure
@@ -85,13 +87,17 @@ def cct_percentiles(outcomes: Sequence[Outcome], table: pd.DataFrame) -> Figure:
         for group, column in enumerate(PERCENTILES.values()):
             for at, width, point in _beside(mine, rows, group):
                 mean = point[column]
-                _bar(axes, at, width, point, Mean(mean.value / scale, mean.spread / scale, mean.void))
+                scaled = Mean(mean.value / scale, mean.spread / scale, mean.void)
+                _bar(axes, at, width, point, scaled, say=point.void or column == "cct_p99_s")
         if steps[workload] == 1:
             axes.axhline(mine[-1]["bound_s"].value / scale, color=BOUND, linewidth=1.4)
         axes.set_xticks(range(len(PERCENTILES)), list(PERCENTILES))
         axes.set_ylabel(f"time [{unit}]")
+        axes.set_ymargin(0.15)
         horizontal_grid(axes)
-    legend(figure, _schemes(rows), bound="lower bound of the last", words=[point.word for point in rows])
+    legend(
+        figure, _schemes(rows), bound="lower bound of the last message", words=[point.word for point in rows]
+    )
     return figure
 
 
@@ -108,12 +114,12 @@ def cct_cdf(outcomes: Sequence[Outcome]) -> Figure:
     for workload, axes in panels.items():
         for scheme in schemes:
             _cdf(axes, workload, scheme, outcomes)
-        axes.axvline(1.0, color=BOUND, linewidth=1.4)
+        axes.axvline(1.0, color=BOUND, linewidth=1.4, zorder=1)
         axes.set(xlabel="completion time / lower bound", ylabel="share of messages", ylim=(0, 1.02))
         axes.set_xlim(left=0)
         horizontal_grid(axes)
     words = [o.verdict.word for o in outcomes]
-    legend(figure, schemes, bound="lower bound of the last", words=words, lines=True)
+    legend(figure, schemes, bound="lower bound of the last message", words=words, kind="lines")
     return figure
 
 
@@ -134,6 +140,8 @@ def emulated_against_predicted(table: pd.DataFrame, band: tuple[float, float] = 
             mine["predicted_s"] / scale, ratio[mine.index], color=colour, marker="x" if void else "o", s=26
         )
         dots.set_gid(f"{scheme}|{'void' if void else 'sound'}")
+        for at in zip(mine["predicted_s"] / scale, ratio[mine.index], strict=True) if void else ():
+            write_mark(axes, "void", at)
     if emulated.empty:
         axes.text(0.5, 0.5, "model: nothing was emulated", transform=axes.transAxes, ha="center")
     axes.set(xscale="log", yscale="log", xlabel=f"predicted CCT [{unit}]", ylabel="emulated / predicted CCT")
@@ -142,7 +150,8 @@ def emulated_against_predicted(table: pd.DataFrame, band: tuple[float, float] = 
     axes.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
     axes.yaxis.set_minor_formatter(NullFormatter())
     axes.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
-    legend(figure, in_order(emulated["scheme"]), words=emulated["verdict"], lines=True)
+    axes.xaxis.set_minor_formatter(StrMethodFormatter("{x:g}"))
+    legend(figure, in_order(emulated["scheme"]), words=emulated["verdict"], kind="dots")
     return figure
 
 
@@ -169,7 +178,7 @@ def _cdf(axes: Axes, workload: str, scheme: str, outcomes: Sequence[Outcome]) ->
     line = axes.ecdf(times, color=colour, linestyle="-" if sound else ":")
     line.set_gid(f"{workload}|{scheme}")
     if not sound:
-        axes.annotate(f"{scheme}: void", (float(np.median(times)), 0.5), color=colour)
+        write_mark(axes, f"{scheme}: void", (float(np.median(times)), 0.5))
 
 
 def _beside(mine: Sequence[Point], rows: Sequence[Point], group: int) -> Iterable[tuple[float, float, Point]]:
@@ -180,7 +189,7 @@ def _beside(mine: Sequence[Point], rows: Sequence[Point], group: int) -> Iterabl
         yield group + (schemes.index(point.scheme) - (len(schemes) - 1) / 2) * width, width, point
 
 
-def _bar(axes: Axes, at: float, width: float, point: Point, mean: Mean) -> None:
+def _bar(axes: Axes, at: float, width: float, point: Point, mean: Mean, *, say: bool = True) -> None:
     """Draw a bar with its spread; it says what its verdict is unless it is faithful."""
     if np.isnan(mean.value):
         return
@@ -192,18 +201,8 @@ def _bar(axes: Axes, at: float, width: float, point: Point, mean: Mean) -> None:
     if mean.spread:
         axes.errorbar(at, mean.value, mean.spread, color=INK, linewidth=0.9, capsize=2)
     mark = "void" if mean.void else mark_of(point)
-    if mark:
-        axes.annotate(
-            mark,
-            (at, mean.value + mean.spread),
-            (0, 3),
-            textcoords="offset points",
-            rotation=90,
-            ha="center",
-            va="bottom",
-            fontsize=7,
-            color=INK,
-        )
+    if mark and say:
+        write_mark(axes, mark, (at, mean.value + mean.spread), rotation=90)
 
 
 def _schemes(rows: Iterable[Point]) -> list[str]:
@@ -212,7 +211,7 @@ def _schemes(rows: Iterable[Point]) -> list[str]:
 
 def _panels(notes: Mapping[str, str], title: str) -> tuple[Figure, dict[str, Axes]]:
     """Return a figure with a panel per workload, three side by side."""
-    columns = min(3, len(notes))
+    columns = 2 if len(notes) in (2, 4) else min(3, len(notes))
     lines = -(-len(notes) // columns)
     figure = canvas(max(6.5, 3.0 * columns), 2.5 * lines + 0.9, title)
     every = figure.subplots(lines, columns, squeeze=False).ravel()

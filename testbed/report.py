@@ -12,12 +12,14 @@ from testbed.claims import Claim
 from testbed.experiment import Experiment
 from testbed.figures import Plot
 from testbed.means import WORDS, in_order, points
-from testbed.outcome import Outcome
+from testbed.outcome import Outcome, Verdict
 from testbed.run import Run
 from testbed.table import bound_cells, caption, number, point_cells, range_text, significant, time_unit
 from topologies.fabric import Fabric
 
 TEMPLATES = Path(__file__).parent / "templates"
+PIXELS_PER_INCH = 95
+"""Of a browser, at which the plots' letters are a little smaller than the text's."""
 Row = Mapping[str, object]
 
 
@@ -52,12 +54,14 @@ def report_html(
         sentence=sentence(outcomes),
         unfinished=unfinished,
         counts=_counts(table),
-        doubts=[_doubt(outcome) for outcome in outcomes if outcome.verdict.reasons or _is_void(outcome)],
+        doubts=_doubts(outcomes),
         unit=unit,
         blocks=_blocks(table, run.baseline),
         caption=caption(points(table, run.baseline), run.baseline),
-        claims=[_claim_row(claim) for claim in claims],
-        plots=[{"caption": p.caption, "image": b64encode(png).decode()} for p, png in plots],
+        claims={
+            source: list(map(_claim_row, group)) for source, group in groupby(claims, lambda c: c.source)
+        },
+        plots=[_image(plot, png) for plot, png in plots],
         fidelity=[_fidelity_row(outcome) for outcome in outcomes if outcome.records is not None],
         settings={
             "Settings": flat(run.settings),
@@ -129,23 +133,28 @@ def _scale(emulated: Sequence[Experiment]) -> str:
     return f"Emulated with real packets ({'; '.join(each)}); all numbers below are at real scale."
 
 
-def _is_void(outcome: Outcome) -> bool:
-    return outcome.verdict.word == "void"
-
-
 def _counts(table: pd.DataFrame) -> list[tuple[str, int]]:
     counts = table["verdict"].value_counts()
     return [(word, int(counts[word])) for word in reversed(WORDS) if word in counts]
 
 
-def _doubt(outcome: Outcome) -> Row:
-    experiment = outcome.experiment
-    return {
-        "word": outcome.verdict.word,
-        "point": f"{experiment.policy}, {experiment.collective.name}, seed {experiment.seed}",
-        "reasons": " ".join(outcome.verdict.reasons) or "No reason was given.",
-        "advice": outcome.verdict.advice,
-    }
+def _doubts(outcomes: Sequence[Outcome]) -> list[Row]:
+    """Return what is not to be believed and why, the worst first; seeds with the same reasons together."""
+    doubtful = [outcome for outcome in outcomes if outcome.verdict.word in ("strained", "void")]
+    seeds: dict[tuple[str, str, Verdict], list[str]] = {}
+    for outcome in sorted(doubtful, key=lambda outcome: -WORDS.index(outcome.verdict.word)):
+        experiment = outcome.experiment
+        about = experiment.policy, experiment.collective.name, outcome.verdict
+        seeds.setdefault(about, []).append(str(experiment.seed))
+    return [
+        {
+            "word": verdict.word,
+            "point": f"{scheme}, {workload}, seed {', '.join(mine)}",
+            "reasons": " ".join(verdict.reasons) or "No reason was given.",
+            "advice": verdict.advice.rstrip("."),
+        }
+        for (scheme, workload, verdict), mine in seeds.items()
+    ]
 
 
 def _blocks(table: pd.DataFrame, baseline: str) -> list[Row]:
@@ -163,10 +172,14 @@ def _blocks(table: pd.DataFrame, baseline: str) -> list[Row]:
     ]
 
 
+def _image(plot: Plot, png: bytes) -> Row:
+    width = round(PIXELS_PER_INCH * plot.figure.get_figwidth())
+    return {"caption": plot.caption, "image": b64encode(png).decode(), "width": width}
+
+
 def _claim_row(claim: Claim) -> Row:
     return {
         "text": claim.text,
-        "source": claim.source,
         "expected": range_text(claim.expected),
         "measured": number(claim.measured, "{:.2f}×"),
         "ruling": claim.verdict,
