@@ -1,0 +1,158 @@
+"""Calibration: how much this machine forwards, and the scale at which an experiment fits it.
+
+What limits an emulation is the switch daemon's work per packet and hop. So the measure is
+payload bits times switch hops per second, taken from an all-to-all whose NICs are too fast for
+the machine. It is kept per machine, kernel and Open vSwitch, because it takes some seconds.
+"""
+
+import json
+import os
+import platform
+import subprocess
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+
+from testbed.dilation import Dilation
+from testbed.emulate import emulate
+from testbed.experiment import Experiment
+from testbed.network import Network
+from topologies.errors import MachineError
+from topologies.fabric import Fabric
+from topologies.rail import rail_fabric
+from traffic.collective import single
+from traffic.demand import Demand
+from traffic.records import NVLINK, Records, legs_of, path_of
+from traffic.engine import PACKET_BYTES
+
+FORMAT_VERSION = 1
+CACHE = "LIGHTRAIL_CACHE"
+OVERLOAD_BPS = 200e6
+TRIAL_S = 1.0
+TRIALS = 3
+SAFE_SHARE = 0.4
+"""Of what the machine forwards at most. Overloaded, the daemon works in batches; at paced rates a packet costs it
+more: a uniform all-to-all took 1.04 times its bound at 0.38 of the most, 1.13 at 0.57."""
+EMULATED_CCT_S = 1.5
+"""How long the lower bound of a point takes at emulated scale: long against start-up, short for a user."""
+SLOWEST_NIC_BPS = 1e6
+FASTEST_NIC_BPS = 1e9
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """What a machine forwards."""
+
+    machine: str
+    """Processor, kernel, Open vSwitch: what the figures are of."""
+    hop_bps: float
+    """Payload times switch hops that were forwarded in a second [bit/s]."""
+    hop_packets_s: float
+    """The same in packets of `PACKET_BYTES` [1/s]."""
+
+
+def machine_name() -> str:
+    """Return what identifies this machine for a calibration."""
+    model = [line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")]
+    processor = model[0].split(":")[1].strip() if model else platform.machine()
+    switch = subprocess.run(["ovs-vswitchd", "--version"], capture_output=True, text=True, check=False).stdout
+    version = switch.split()[3] if len(switch.split()) > 3 else "unknown"
+    return f"{os.cpu_count()} x {processor}, Linux {platform.release()}, Open vSwitch {version}"
+
+
+def calibration() -> Calibration:
+    """Return this machine's calibration: the kept one, or a new one, measured in the sandbox (5 s)."""
+    path = Path(os.environ.get(CACHE, Path.home() / ".cache" / "lightrail")) / "calibration.json"
+    kept = _kept(path)
+    if kept:
+        return kept
+    measured = measure()
+    _keep(path, measured)
+    return measured
+
+
+def measure() -> Calibration:
+    """Overload this machine with an all-to-all between 8 servers and return what it forwards."""
+    fabric = rail_fabric(8, 4, 0, rate_bps=OVERLOAD_BPS)
+    demand = Demand("overload", np.ones((fabric.gpus, fabric.gpus)) * OVERLOAD_BPS / 8 * TRIAL_S / fabric.gpus / 3)
+    with Network(fabric, 1.0) as network:
+        experiment = Experiment(fabric, single(demand), "rails", Dilation(1.0, 1.0))
+        runs = [emulate(experiment, network) for _ in range(TRIALS)]
+    best = max(8.0 * run.payload_bytes / run.emulated_s for run in runs)
+    return Calibration(machine_name(), best, best / 8 / PACKET_BYTES)
+
+
+def hop_load_bps(records: Records, seconds: float) -> float:
+    """Return the payload times switch hops that records carried in a second [bit/s]."""
+    legs = legs_of(records[records["path"] != NVLINK])
+    hops = np.array([len(path_of(way)) - 1 for way in legs["way"]])
+    return float((legs["bytes"].to_numpy() * hops).sum() * 8 / seconds) if seconds else 0.0
+
+
+def rate_factor(fabric: Fabric, load_bps: float, machine: Calibration, emulated_rate_bps: float | None) -> float:
+    """Return emulated over real rate: the fastest that the machine carries safely, or the one asked for.
+
+    Parameters
+    ----------
+    fabric
+        Its fastest NIC sets the scale of ``emulated_rate_bps``.
+    load_bps
+        The most that an experiment forwards at real rates, payload times switch hops [bit/s].
+    machine
+        What this machine forwards.
+    emulated_rate_bps
+        What the user wants a NIC to be shaped to [bit/s]; None for automatic.
+
+    Raises
+    ------
+    MachineError
+        If the machine cannot forward it; the hint says what it can.
+    """
+    nic_bps = max(fabric.nic_rate_bps(nic) for nic in fabric.nics)
+    most = machine.hop_bps / load_bps if load_bps else 1.0
+    safe_bps = _rounded(min(SAFE_SHARE * most * nic_bps, FASTEST_NIC_BPS, nic_bps))
+    if safe_bps < SLOWEST_NIC_BPS:
+        raise MachineError(
+            f"this machine would have to emulate {len(fabric.nics)} NICs at {safe_bps / 1e6:.2f} Mbit/s each",
+            "make the fabric smaller",
+        )
+    if emulated_rate_bps is None:
+        return safe_bps / nic_bps
+    if not SLOWEST_NIC_BPS <= emulated_rate_bps <= min(most * nic_bps, FASTEST_NIC_BPS):
+        raise MachineError(
+            f"this machine cannot emulate {len(fabric.nics)} NICs at {emulated_rate_bps / 1e6:g} Mbit/s each",
+            f"give --emulated-rate up to {safe_bps / 1e6:g} Mbit/s, or leave it out",
+        )
+    return emulated_rate_bps / nic_bps
+
+
+def volume_factor(rate: float, bounds_s: Sequence[float]) -> float:
+    """Return emulated over real bytes such that the shortest bound takes `EMULATED_CCT_S` at a rate factor."""
+    shortest = min((bound for bound in bounds_s if bound > 0), default=1.0)
+    return min(EMULATED_CCT_S * rate / shortest, 1.0)
+
+
+def _rounded(bps: float) -> float:
+    """Return a rate rounded down to two digits, so that runs of one machine have the same scale."""
+    digit = 10.0 ** (np.floor(np.log10(bps)) - 1)
+    return float(np.floor(bps / digit) * digit)
+
+
+def _kept(path: Path) -> Calibration | None:
+    try:
+        data = json.loads(path.read_text())
+        kept = Calibration(**data["calibration"]) if data["format"] == FORMAT_VERSION else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return kept if kept and kept.machine == machine_name() else None
+
+
+def _keep(path: Path, measured: Calibration) -> None:
+    """Write the calibration; a home that cannot be written costs the next run some seconds, no more."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps({"format": FORMAT_VERSION, "calibration": asdict(measured)}))
+    except OSError:
+        return

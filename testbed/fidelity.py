@@ -1,0 +1,167 @@
+"""Fidelity: whether this machine carried an emulation as the model says, and how one can tell.
+
+Before a run a sample of links is measured against its nominal rate. During the run the
+machine's own counters say whether something waited for a CPU, and whether packets were lost
+where no queue was full. Afterwards the result must not beat its lower bound.
+"""
+
+import os
+import resource
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from testbed.emulate import Emulation, endpoints
+from testbed.network import Network
+from testbed.outcome import Measures, Verdict
+from testbed.readback import port_settings
+from testbed.wiring import ETHERNET_HEADER_BYTES, MTU
+from topologies.fabric import Nic
+from traffic.connections import connected
+from traffic.engine import PACKET_BYTES, Engine
+from traffic.feeders import ProactiveFeeder
+from traffic.spraying.policy import Assignment, QueuePair
+
+PAYLOAD_SHARE = PACKET_BYTES / (MTU + ETHERNET_HEADER_BYTES)
+SAMPLE_S = 0.4
+SETTLED = 0.25
+VOID_LINK_ERROR, STRAINED_LINK_ERROR = 0.10, 0.04
+VOID_SOCKET_LOSS, VOID_SWITCH_LOSS = 1e-3, 1e-3
+STRAINED_RETRANSMITS = 0.02
+VOID_LATENESS_S, STRAINED_LATENESS_S = 0.05, 0.01
+VOID_PRESSURE, STRAINED_PRESSURE = 0.80, 0.60
+BELOW_BOUND = 0.98
+VOID_RATIO, STRAINED_RATIO = 1.5, 1.15
+
+
+class Watch:
+    """Counts what happens to the machine between entering and leaving; a context manager."""
+
+    def __init__(self, network: Network) -> None:
+        self._network = network
+
+    def __enter__(self) -> "Watch":
+        """Note all counters."""
+        self._before = self._counters()
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        """Note them again."""
+        self._after = self._counters()
+
+    def measures(self, emulation: Emulation, worst_link_error: float) -> Measures:
+        """Return what the run did to the machine."""
+        change = {name: self._after[name] - self._before[name] for name in self._before}
+        seconds = max(change["seconds"], 1e-9)
+        return Measures(
+            retransmits=sum(delivery.retransmits for delivery in emulation.deliveries),
+            packets=int(emulation.payload_bytes / PACKET_BYTES) + 1,
+            queue_drops=int(change["queue_drops"]),
+            socket_drops=self._network.openvswitch.packet_drops(),
+            switch_drops=int(change["switch_drops"]),
+            cpu_pressure=change["pressure_s"] / seconds,
+            switch_cpu=change["switch_cpu_s"] / seconds,
+            engine_cpu=change["engine_cpu_s"] / seconds,
+            lateness_s=max((d.lateness_s for d in emulation.deliveries), default=0.0),
+            aggregate_bps=8.0 * emulation.payload_bytes / max(emulation.emulated_s, 1e-9),
+            worst_link_error=worst_link_error,
+        )
+
+    def _counters(self) -> dict[str, float]:
+        usage = resource.getrusage(resource.RUSAGE_SELF)
+        return {
+            "seconds": time.monotonic(),
+            "pressure_s": _cpu_pressure_s(),
+            "engine_cpu_s": usage.ru_utime + usage.ru_stime,
+            "switch_cpu_s": _cpu_s(self._network.openvswitch.pid),
+            "queue_drops": sum(setting.drops for setting in port_settings(self._network).values()),
+            "switch_drops": sum(_switch_drops(self._network, s.name) for s in self._network.fabric.switches),
+        }
+
+
+def link_errors(network: Network, rng: np.random.Generator, sample: int = 8) -> dict[Nic, float]:
+    """Return how far some NICs are from their nominal rate, as a share of it, all sending at once.
+
+    A rail is drawn; NIC k of each sampled server sends to the next one's for 0.4 s. The rate
+    counts from when the first quarter of the bytes has arrived.
+    """
+    fabric = network.fabric
+    nic = int(rng.integers(min(server.nics for server in fabric.servers)))
+    servers = rng.permutation(len(fabric.servers))[:sample].tolist()
+    ring = zip(servers, servers[1:] + servers[:1], strict=True)
+    queue_pairs = [QueuePair(Nic(a, nic), Nic(b, nic)) for a, b in ring if a != b]
+    rates = {qp.source: fabric.nic_rate_bps(qp.source) * network.rate_factor for qp in queue_pairs}
+    sizes = np.array([int(rates[qp.source] / 8 * SAMPLE_S) for qp in queue_pairs], dtype=np.int64)
+    alone = np.arange(len(queue_pairs))
+    feeder = ProactiveFeeder(Assignment(tuple(queue_pairs), alone, alone), sizes)
+    with connected(queue_pairs, endpoints(network)) as connections:
+        engine = Engine(queue_pairs, connections, feeder, nic_rate_bps=rates.__getitem__, check=network.check_alive)
+        curves = engine.run().curves
+    measured = [_settled_rate_bps(times, counts) for times, counts in curves]
+    return {
+        qp.source: rate / (rates[qp.source] * PAYLOAD_SHARE) - 1
+        for qp, rate in zip(queue_pairs, measured, strict=True)
+    }
+
+
+def verdict(
+    measures: Measures, *, measured_s: float, predicted_s: float, bound_s: float, unmet: Sequence[str] = ()
+) -> Verdict:
+    """Return whether a result can be believed, and if not why and what to change."""
+    void = list(unmet[:3]) + _exceeded(measures, measured_s, predicted_s, void=True)
+    if measured_s < BELOW_BOUND * bound_s:
+        void.append(f"it took {measured_s / bound_s:.2f} of the least time possible, so something was not measured")
+    if void:
+        return Verdict("void", tuple(void), "lower --emulated-rate, or end what else runs on this machine")
+    strained = _exceeded(measures, measured_s, predicted_s, void=False)
+    if strained:
+        return Verdict("strained", tuple(strained), "repeat it on an idle machine, or lower --emulated-rate")
+    return Verdict("faithful")
+
+
+def _exceeded(measures: Measures, measured_s: float, predicted_s: float, void: bool) -> list[str]:
+    """Return a sentence for each measure over its limit."""
+    packets = max(measures.packets, 1)
+    ratio = measured_s / predicted_s if predicted_s else 1.0
+    limits: list[tuple[float, float, float, str]] = [
+        (abs(measures.worst_link_error), VOID_LINK_ERROR, STRAINED_LINK_ERROR, "a sampled link is {:.1%} off its rate"),
+        (measures.socket_drops / packets, VOID_SOCKET_LOSS, 0.0, "Open vSwitch was too slow for {:.2%} of the packets"),
+        (measures.switch_drops / packets, VOID_SWITCH_LOSS, 0.0, "Open vSwitch dropped {:.2%} of the packets"),
+        (measures.lateness_s, VOID_LATENESS_S, STRAINED_LATENESS_S, "the engine was {:.3f} s late"),
+        (measures.cpu_pressure, VOID_PRESSURE, STRAINED_PRESSURE, "something waited for a CPU {:.0%} of the time"),
+        (measures.retransmits / packets, 1.0, STRAINED_RETRANSMITS, "TCP sent {:.1%} of the packets again"),
+        (ratio, VOID_RATIO, STRAINED_RATIO, "it took {:.2f} times the prediction"),
+    ]
+    return [
+        words.format(value)
+        for value, void_limit, strained_limit, words in limits
+        if value > (void_limit if void else strained_limit)
+    ]
+
+
+def _settled_rate_bps(times: np.ndarray, counts: np.ndarray) -> float:
+    first = int(np.searchsorted(counts, SETTLED * counts[-1]))
+    return float(8.0 * (counts[-1] - counts[first]) / (times[-1] - times[first]))
+
+
+def _cpu_pressure_s() -> float:
+    """Return for how long so far some process waited for a CPU; 0 where the kernel does not say."""
+    try:
+        text = Path("/proc/pressure/cpu").read_text()
+    except OSError:
+        return 0.0
+    return int(text.split("total=")[1].split()[0]) / 1e6
+
+
+def _cpu_s(pid: int) -> float:
+    if not pid:
+        return 0.0
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def _switch_drops(network: Network, switch: str) -> int:
+    ports = network.northbound.ports(switch)
+    return ports.table_miss_packets + sum(p.rx_dropped + p.tx_dropped for p in ports.ports)
