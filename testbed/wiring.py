@@ -130,7 +130,7 @@ def wire(fabric: Fabric, rate_factor: float, private: bool) -> Wiring:
 
 
 def shape_switch_ports(wiring: Wiring) -> None:
-    """Shape the switches' egress, once Open vSwitch has the ports: it clears their queues as it takes them."""
+    """Shape the switches' egress, once Open vSwitch has the ports: it clears queues as it takes them."""
     batch, indices = Batch(), _indices()
     for port in wiring.fabric.link_at:
         if port.node in wiring.fabric.switch_index:

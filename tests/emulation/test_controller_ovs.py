@@ -1,26 +1,24 @@
-"""The controller's rules on the real Open vSwitch: connections go where the paper says.
-
-Each test is a function of `CASES` that runs in a sandbox of its own, as
-``python -m tests.emulation.test_controller_ovs CASE``.
-"""
+"""The controller's rules on the real Open vSwitch: connections go as on paper, nothing is flooded."""
 
 import random
 import socket
 import subprocess
-import sys
 from collections import Counter
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import pytest
+from scapy.layers.inet import IP, UDP
+from scapy.layers.l2 import ARP, Ether
+from scapy.packet import Packet, Raw
 
 from controller.flow_table import FlowTables
 from controller.routing import forwarding_rules
 from testbed.kernel import inside_namespace
-from testbed.network import Network
-from testbed.sandbox import run_in_sandbox, settle
-from testbed.tap import Tap
-from topologies.addresses import interface, nic_ip
+from tests.emulation.conftest import Booted
+from tests.emulation.live import Live
+from tests.emulation.residue import until
+from topologies.addresses import GATEWAY_MAC, gateway_ip, interface, nic_ip, nic_mac
 from topologies.fabric import Fabric, Link, Nic
 from topologies.fat_tree import fat_tree_fabric
 from topologies.leaf_spine import leaf_spine_fabric
@@ -29,7 +27,12 @@ from traffic.connections import SERVICE_PORT, source_port
 from traffic.spraying.policy import QueuePair
 from traffic.transfers import Path
 
-RATE_FACTOR = 1e-3
+pytestmark = pytest.mark.emulation
+
+ETH_P_ALL = 3
+BROADCAST, BROADCAST_BYTES = "ff:ff:ff:ff:ff:ff", b"\xff" * 6
+IPV4_BYTES = b"\x08\x00"
+MARK = b"lightrail probe "
 
 
 def some_queue_pairs(fabric: Fabric, number: int) -> list[QueuePair]:
@@ -39,22 +42,8 @@ def some_queue_pairs(fabric: Fabric, number: int) -> list[QueuePair]:
     while len(pairs) < number:
         source, destination = rng.sample(fabric.nics, 2)
         if source.server != destination.server:
-            pairs.append(QueuePair(source, destination, rng.randrange(40000)))
-    return list(dict.fromkeys(pairs))
-
-
-def ways_on_the_wire(network: Network, queue_pairs: Sequence[QueuePair]) -> tuple[Path, ...]:
-    """Dial each queue pair, and return where its SYN went; nobody listens, so it is refused at once."""
-    fabric = network.fabric
-    with Tap(fabric) as tap, ExitStack() as stack:
-        for queue_pair in queue_pairs:
-            with inside_namespace(network.wiring.namespaces[queue_pair.source.server]):
-                dialling = stack.enter_context(socket.socket())
-            dialling.settimeout(5)
-            dialling.bind((str(nic_ip(fabric, queue_pair.source)), source_port(queue_pair)))
-            with pytest.raises(ConnectionRefusedError):
-                dialling.connect((str(nic_ip(fabric, queue_pair.destination)), SERVICE_PORT))
-        return tap.paths(queue_pairs)
+            pairs.append(QueuePair(source, destination, len(pairs)))
+    return pairs
 
 
 def ways_on_paper(
@@ -65,79 +54,152 @@ def ways_on_paper(
     return tuple(tables.path(qp.source, qp.destination, source_port(qp), SERVICE_PORT) for qp in queue_pairs)
 
 
-def assert_same_ways(network: Network, number: int) -> None:
-    """Compare the wire with the paper."""
-    queue_pairs = some_queue_pairs(network.fabric, number)
-    assert ways_on_the_wire(network, queue_pairs) == ways_on_paper(network.fabric, queue_pairs)
+class Wire:
+    """Hears every packet on every interface of the switches and the servers."""
+
+    def __init__(self, sockets: dict[str, socket.socket]) -> None:
+        self._sockets = sockets
+
+    def heard(self, probe: bytes) -> set[str]:
+        """Return the interfaces on which a probe was seen since the last look."""
+        return {name for name, packet in self.packets() if probe in packet}
+
+    def packets(self) -> Iterator[tuple[str, bytes]]:
+        """Yield what was seen since the last look, each packet with the interface."""
+        for server, listening in self._sockets.items():
+            while True:
+                try:
+                    packet, (name, *_) = listening.recvfrom(2048, socket.MSG_DONTWAIT)
+                except BlockingIOError:
+                    break
+                yield (name if server == "switches" else f"{server} {name}"), packet
 
 
-def rail() -> None:
-    """Three uplinks of each leaf."""
-    with Network(rail_fabric(6, 3, 3), RATE_FACTOR) as network:
-        assert_same_ways(network, 300)
+@contextmanager
+def listening(net: Live) -> Iterator[Wire]:
+    """Listen on all interfaces of the switches' namespace and of each server's."""
+    with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETH_P_ALL)) as here:
+        sockets = {"switches": here}
+        for server, namespace in zip(net.fabric.servers, net.network.wiring.namespaces, strict=True):
+            with inside_namespace(namespace):
+                sockets[server.name] = socket.socket(
+                    socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETH_P_ALL)
+                )
+        try:
+            yield Wire(sockets)
+        finally:
+            for each in sockets.values():
+                each.close()
 
 
-def fat_tree() -> None:
-    """Two tiers that choose, four ways each: they must use all combinations alike."""
+def inject(net: Live, nic: Nic, packet: Packet) -> bytes:
+    """Send a packet, as it is, out of a NIC; return its payload, which no other packet has."""
+    with (
+        inside_namespace(net.network.wiring.namespaces[nic.server]),
+        socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as out,
+    ):
+        out.bind((interface(net.fabric, net.fabric.nic_port(nic)), 0))
+        out.send(bytes(packet))
+    return bytes(packet[Raw].load)
+
+
+@pytest.mark.parametrize("spines", [2, 3, 4, 8])
+def test_leaves_choose_spines_as_on_paper(booted: Booted, spines: int) -> None:
+    fabric = rail_fabric(4, 2, spines)
+    with booted(fabric) as net:
+        queue_pairs = some_queue_pairs(fabric, 300)
+        ways = net.ways(queue_pairs)
+        assert ways == ways_on_paper(fabric, queue_pairs)
+        assert len({way[1] for way in ways if len(way) == 4}) == 2 * spines
+
+
+def test_both_tiers_of_a_fat_tree_choose_alike_as_on_paper(booted: Booted) -> None:
     fabric = fat_tree_fabric(8, servers=64, nics=2)
-    with Network(fabric, RATE_FACTOR) as network:
+    with booted(fabric) as net:
         queue_pairs = [QueuePair(Nic(0, 0), Nic(63, 1), entropy) for entropy in range(320)]
-        ways = ways_on_the_wire(network, queue_pairs)
+        ways = net.ways(queue_pairs)
         assert ways == ways_on_paper(fabric, queue_pairs)
         choices = Counter((way[1].number, way[2].number) for way in ways)
         assert len(choices) == 16
         assert max(choices.values()) < 2.5 * 20, choices
 
 
-def wide_leaf_spine() -> None:
-    """More ways than Open vSwitch would hash in its datapath by default."""
-    with Network(leaf_spine_fabric(4, 2, 20), RATE_FACTOR) as network:
-        assert_same_ways(network, 300)
+def test_more_ways_than_open_vswitch_hashes_by_default_are_chosen_as_on_paper(booted: Booted) -> None:
+    fabric = leaf_spine_fabric(4, 2, 20)
+    with booted(fabric) as net:
+        queue_pairs = some_queue_pairs(fabric, 300)
+        assert net.ways(queue_pairs) == ways_on_paper(fabric, queue_pairs)
 
 
-def read_back() -> None:
-    """What the switches have is what they were told, and a packet for nobody is counted."""
-    fabric = rail_fabric(4, 2, 2)
-    with Network(fabric, RATE_FACTOR) as network:
-        for switch, told in forwarding_rules(fabric).items():
-            has = {(flow.priority, flow.match, flow.actions) for flow in network.northbound.flows(switch)}
-            assert has == {
-                (rule.priority, str(rule.match), ",".join(map(str, rule.actions))) for rule in told.rules
-            }
-        before = network.northbound.ports("leaf1")
-        assert before.table_miss_packets == 0
-        with inside_namespace(network.wiring.namespaces[2]), socket.socket(type=socket.SOCK_DGRAM) as probe:
-            probe.bind((str(nic_ip(fabric, Nic(2, 1))), 0))
-            probe.sendto(b"nobody", ("10.77.0.1", 9))
-        after = network.northbound.ports("leaf1")
-        assert after.table_miss_packets == 1
-        assert after.ports[2].rx_packets == before.ports[2].rx_packets + 1
-
-
-def failed_link() -> None:
-    """A spine's link goes down and comes back."""
+def test_a_link_that_goes_down_and_comes_back_is_gone_around_as_on_paper(booted: Booted) -> None:
     fabric = rail_fabric(4, 3, 3)
     link = next(link for link in fabric.links if {link.a.node, link.b.node} == {"leaf1", "spine2"})
     failed, queue_pairs = frozenset({link}), some_queue_pairs(fabric, 150)
-    with Network(fabric, RATE_FACTOR) as network:
+    with booted(fabric) as net:
         for state, links in (("down", failed), ("up", frozenset[Link]())):
             subprocess.run(["ip", "link", "set", interface(fabric, link.a), state], check=True)
-            network.northbound.wait_ready(10, links)
-            assert ways_on_the_wire(network, queue_pairs) == ways_on_paper(fabric, queue_pairs, links)
+            net.network.northbound.wait_ready(10, links)
+            assert net.ways(queue_pairs) == ways_on_paper(fabric, queue_pairs, links)
 
 
-CASES: dict[str, Callable[[], None]] = {
-    case.__name__: case for case in (rail, fat_tree, wide_leaf_spine, read_back, failed_link)
-}
+def test_switches_have_what_they_were_told(booted: Booted) -> None:
+    fabric = rail_fabric(4, 2, 2)
+    with booted(fabric) as net:
+        for switch, told in forwarding_rules(fabric).items():
+            has = {(flow.priority, flow.match, flow.actions) for flow in net.network.northbound.flows(switch)}
+            assert has == {
+                (rule.priority, str(rule.match), ",".join(map(str, rule.actions))) for rule in told.rules
+            }
 
 
-@pytest.mark.emulation
-@pytest.mark.parametrize("case", CASES)
-def test_open_vswitch_does_what_the_paper_says(case: str, capfd: pytest.CaptureFixture[str]) -> None:
-    code = run_in_sandbox([sys.executable, "-m", "tests.emulation.test_controller_ovs", case])
-    assert code == 0, capfd.readouterr().err
+def test_a_probe_to_a_nic_is_seen_on_its_way_and_nowhere_else(booted: Booted) -> None:
+    fabric = rail_fabric(3, 2, 1)
+    source, destination = Nic(0, 0), Nic(2, 1)
+    addresses = IP(src=str(nic_ip(fabric, source)), dst=str(nic_ip(fabric, destination)))
+    probe = Ether(src=nic_mac(source), dst=GATEWAY_MAC) / addresses / UDP(dport=9) / Raw(MARK + b"there")
+    with booted(fabric) as net, listening(net) as wire:
+        sent = inject(net, source, probe)
+        servers = {"h0 h0-nic0", "h2 h2-nic1"}
+        way = servers | {"leaf0-p0", "leaf0-p3", "spine0-p0", "spine0-p1", "leaf1-p3", "leaf1-p2"}
+        heard: set[str] = set()
+
+        def whole() -> bool:
+            heard.update(wire.heard(sent))
+            return heard == way
+
+        assert until(whole, 2), heard
 
 
-if __name__ == "__main__":
-    settle()
-    CASES[sys.argv[1]]()
+@pytest.mark.parametrize("nobody", ["unknown address", "broadcast", "arp"])
+def test_a_packet_for_nobody_is_dropped_counted_and_seen_on_no_other_port(
+    booted: Booted, nobody: str
+) -> None:
+    fabric = rail_fabric(3, 2, 2)
+    source = Nic(0, 0)
+    mac, address = nic_mac(source), str(nic_ip(fabric, source))
+    packet = IP(src=address, dst="10.77.0.1") / UDP(dport=9)
+    headers = {
+        "unknown address": Ether(src=mac, dst=GATEWAY_MAC) / packet,
+        "broadcast": Ether(src=mac, dst=BROADCAST) / packet,
+        "arp": Ether(src=mac, dst=BROADCAST) / ARP(psrc=address, pdst=str(gateway_ip(fabric, source))),
+    }
+    with booted(fabric) as net, listening(net) as wire:
+        before = net.network.northbound.ports("leaf0")
+        sent = inject(net, source, headers[nobody] / Raw(MARK + nobody.encode()))
+        assert until(lambda: net.network.northbound.ports("leaf0").table_miss_packets == 1, 2)
+        assert wire.heard(sent) == {"h0 h0-nic0", "leaf0-p0"}
+        after = net.network.northbound.ports("leaf0")
+        received = [
+            port.rx_packets - old.rx_packets for port, old in zip(after.ports, before.ports, strict=True)
+        ]
+        assert sum(received) == received[0] == 1
+        assert before.table_miss_packets == 0
+
+
+def test_a_collective_needs_neither_arp_nor_broadcast(booted: Booted) -> None:
+    fabric = rail_fabric(3, 2, 2)
+    with booted(fabric) as net, listening(net) as wire:
+        queue_pairs = some_queue_pairs(fabric, 40)
+        assert net.answered(queue_pairs) == set(queue_pairs)
+        kinds = {(packet[:6] == BROADCAST_BYTES, packet[12:14]) for _, packet in wire.packets()}
+        assert kinds == {(False, IPV4_BYTES)}
