@@ -118,7 +118,9 @@ def _miss(sentence: Sentence, measured: float, table: pd.DataFrame) -> str:
     """Return how far, and to which side, a value lies from what was expected."""
     low, high = sentence.expected
     side = "above" if measured > high else "below"
-    if (low >= 1 and measured < 1) or (high <= 1 and measured > 1):
+    if abs(measured - 1) <= SAME:
+        return "no difference"
+    if (low >= 1 - SAME and measured < 1) or (high <= 1 and measured > 1):
         return "the other way round"
     if sentence.gain_over is not None and measured < low:
         workload, scheme = sentence.gain_over

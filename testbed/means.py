@@ -81,19 +81,19 @@ def with_ratios(table: pd.DataFrame, baseline: str = BASELINE) -> pd.DataFrame:
     -------
     DataFrame
         The table with four columns more: ``busbw_relative``, busbw over the baseline's with the same
-        workload and seed; ``busbw_limit``, what that would be at the lower bound; ``over_bound``, CCT
-        over the lower bound; ``relative_void``, whether the point or its baseline is void.
+        workload and seed; ``busbw_limit``, what that would be at the lower bound, whatever the scheme;
+        ``over_bound``, CCT over the lower bound; ``baseline_void``, whether the baseline is void.
     """
     keys = ["workload", "seed"]
     base = table[table["scheme"] == baseline]
     base_busbw = base.groupby(keys)["busbw_gbytes_s"].mean().rename("base_busbw")
-    base_void = base["verdict"].eq("void").groupby([base[key] for key in keys]).any().rename("base_void")
+    base_void = base["verdict"].eq("void").groupby([base[key] for key in keys]).any().rename("baseline_void")
     ratios = table.join(base_busbw, on=keys).join(base_void, on=keys)
     ratios["over_bound"] = ratios["cct_s"] / ratios["bound_s"].where(ratios["bound_s"] > 0)
     ratios["busbw_relative"] = ratios["busbw_gbytes_s"] / ratios["base_busbw"]
     ratios["busbw_limit"] = ratios["busbw_relative"] * ratios["over_bound"]
-    ratios["relative_void"] = ratios["base_void"].eq(True) | ratios["verdict"].eq("void")
-    return ratios.drop(columns=["base_busbw", "base_void"])
+    ratios["baseline_void"] = ratios["baseline_void"].eq(True)
+    return ratios.drop(columns="base_busbw")
 
 
 def points(table: pd.DataFrame, baseline: str = BASELINE) -> list[Point]:
@@ -116,17 +116,15 @@ def in_order(schemes: Iterable[str]) -> list[str]:
 
 def _point(workload: str, scheme: str, rows: pd.DataFrame) -> Point:
     counts = rows["verdict"].value_counts()
-    means = {str(column): _mean(rows[column], rows["verdict"].eq("void")) for column in _numeric(rows)}
-    for column in ("busbw_relative", "busbw_limit"):
-        means[column] = _mean(rows[column], rows["relative_void"])
+    void = rows["verdict"].eq("void")
+    means = {str(column): _mean(rows[column], void) for column in rows.select_dtypes("number")}
+    means["bound_s"] = _mean(rows["bound_s"], void & False)
+    means["busbw_relative"] = _mean(rows["busbw_relative"], void | rows["baseline_void"])
+    means["busbw_limit"] = _mean(rows["busbw_limit"], rows["baseline_void"])
     words = {word: int(counts[word]) for word in WORDS if word in counts}
     notes = list(dict.fromkeys(rows["note"]))
     note = notes[0] if len(notes) == 1 else f"{notes[0]} (the other seeds alike)"
     return Point(workload, scheme, note, words, means)
-
-
-def _numeric(rows: pd.DataFrame) -> list[str]:
-    return list(rows.select_dtypes("number").columns)
 
 
 def _mean(values: "pd.Series[float]", void: "pd.Series[bool]") -> Mean:

@@ -3,7 +3,7 @@
 The colours are Okabe and Ito's, which colour-blind readers tell apart.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Literal
 
 from matplotlib import rc_context
@@ -99,7 +99,10 @@ def legend(
     if "model" in drawn:
         handles.append(Patch(facecolor="none", label="model: nothing was emulated"))
     if handles:
-        figure.legend(handles=handles, loc="outside lower left", ncols=7)
+        lines = _lines(handles, figure.get_figwidth())
+        columns = -(-len(handles) // lines)
+        across = [handle for column in range(columns) for handle in handles[column::columns]]
+        figure.legend(handles=across, loc="outside lower left", ncols=columns)
 
 
 def horizontal_grid(axes: Axes) -> None:
@@ -141,3 +144,9 @@ def _handle(kind: Kind, colour: str, label: str, *, void: bool = False) -> Patch
         return Line2D([], [], color=colour, label=label, linestyle="", marker="x" if void else "o")
     face, hatch = ("white", VOID_HATCH) if void else (colour, None)
     return Patch(facecolor=face, edgecolor=colour, hatch=hatch, label=label)
+
+
+def _lines(handles: Sequence[Patch | Line2D], width: float) -> int:
+    """Return how many lines a legend needs in a width [inches]."""
+    needed = sum(0.6 + 0.075 * len(str(handle.get_label())) for handle in handles)
+    return max(1, -int(-needed // width))

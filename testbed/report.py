@@ -12,7 +12,7 @@ from testbed.claims import Claim
 from testbed.experiment import Experiment
 from testbed.figures import Plot
 from testbed.means import WORDS, in_order, points
-from testbed.outcome import Outcome, Verdict
+from testbed.outcome import Measures, Outcome, Verdict
 from testbed.run import Run
 from testbed.table import bound_cells, caption, number, point_cells, range_text, significant, time_unit
 from topologies.fabric import Fabric
@@ -62,7 +62,7 @@ def report_html(
             source: list(map(_claim_row, group)) for source, group in groupby(claims, lambda c: c.source)
         },
         plots=[_image(plot, png) for plot, png in plots],
-        fidelity=[_fidelity_row(outcome) for outcome in outcomes if outcome.records is not None],
+        fidelity=_fidelity(outcomes),
         settings={
             "Settings": flat(run.settings),
             "Calibration": flat(run.calibration),
@@ -187,20 +187,29 @@ def _claim_row(claim: Claim) -> Row:
     }
 
 
-def _fidelity_row(outcome: Outcome) -> Row:
-    experiment, seen = outcome.experiment, outcome.measures
+def _fidelity(outcomes: Sequence[Outcome]) -> list[Row]:
+    """Return what was seen of the machine in each emulation, workload by workload."""
+    emulated = [outcome for outcome in outcomes if outcome.records is not None]
+    workloads = list(dict.fromkeys(outcome.experiment.collective.name for outcome in emulated))
+    by_workload = sorted(emulated, key=lambda outcome: workloads.index(outcome.experiment.collective.name))
+    return [
+        {
+            "about": (o.experiment.collective.name, o.experiment.policy, o.experiment.seed),
+            "word": o.verdict.word,
+            "numbers": _seen(o.measures),
+        }
+        for o in by_workload
+    ]
+
+
+def _seen(seen: Measures) -> list[str]:
     share = f" ({100 * seen.retransmits / seen.packets:.2f} %)" if seen.packets else ""
-    numbers = [
+    return [
         f"{seen.retransmits}{share}",
-        seen.queue_drops,
-        seen.socket_drops,
-        seen.switch_drops,
+        f"{seen.queue_drops} / {seen.socket_drops} / {seen.switch_drops}",
         f"{100 * seen.cpu_pressure:.0f} %",
-        f"{seen.switch_cpu:.2f}",
-        f"{seen.engine_cpu:.2f}",
+        f"{seen.switch_cpu:.2f} + {seen.engine_cpu:.2f}",
         significant(1e3 * seen.lateness_s),
         significant(seen.aggregate_bps / 1e9),
         f"{100 * seen.worst_link_error:.1f} %",
     ]
-    about = experiment.collective.name, experiment.policy, experiment.seed
-    return {"about": about, "numbers": numbers, "word": outcome.verdict.word}
