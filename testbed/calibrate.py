@@ -37,6 +37,8 @@ SAFE_SHARE = 0.4
 more: a uniform all-to-all took 1.04 times its bound at 0.38 of the most, 1.13 at 0.57."""
 EMULATED_CCT_S = 1.5
 """How long the lower bound of a point takes at emulated scale: long against start-up, short for a user."""
+EMULATED_STEP_S = 0.06
+"""The same for each step of a collective of many."""
 SLOWEST_NIC_BPS = 1e6
 FASTEST_NIC_BPS = 1e9
 
@@ -128,10 +130,20 @@ def rate_factor(fabric: Fabric, load_bps: float, machine: Calibration, emulated_
     return emulated_rate_bps / nic_bps
 
 
-def volume_factor(rate: float, bounds_s: Sequence[float]) -> float:
-    """Return emulated over real bytes such that the shortest bound takes `EMULATED_CCT_S` at a rate factor."""
+def volume_factor(rate: float, bounds_s: Sequence[float], steps: int = 1) -> float:
+    """Return emulated over real bytes, so that a workload takes long enough to be measured, and no longer.
+
+    Parameters
+    ----------
+    rate
+        Emulated over real rate.
+    bounds_s
+        The lower bound of each of the workload's points [s]; the shortest decides.
+    steps
+        How many all-to-alls it consists of.
+    """
     shortest = min((bound for bound in bounds_s if bound > 0), default=1.0)
-    return min(EMULATED_CCT_S * rate / shortest, 1.0)
+    return min(max(EMULATED_CCT_S, EMULATED_STEP_S * steps) * rate / shortest, 1.0)
 
 
 def _rounded(bps: float) -> float:

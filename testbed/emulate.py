@@ -1,8 +1,9 @@
 """The emulation: an experiment's bytes over a booted network."""
 
+import contextlib
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,11 +17,11 @@ from testbed.tap import Tap
 from testbed.work import Work, emulated_bytes, work_of
 from topologies.addresses import nic_ip
 from topologies.errors import ScenarioError
-from traffic.connections import Endpoints, connected
+from traffic.connections import Connection, Endpoints, connected
 from traffic.engine import PACKET_BYTES, STUCK_S, Delivery, Engine
 from traffic.feeders import Feeder, ProactiveFeeder, ReactiveFeeder
 from traffic.records import Records, records_of
-from traffic.spraying.policy import Assignment, Permitted, ReactivePolicy
+from traffic.spraying.policy import Assignment, Permitted, QueuePair, ReactivePolicy
 from traffic.transfers import Path, Transfers, transfers_of_curves
 
 WINDOW_PACKETS = 4
@@ -70,29 +71,22 @@ def emulate(
     """
     if (network.fabric, network.rate_factor) != (experiment.fabric, experiment.dilation.rate):
         raise ScenarioError("the network was booted for another experiment", "boot one for this")
-    records, paths, deliveries = [], [], []
-    start_s, emulated_s, payload = 0.0, 0.0, 0
-    for index, step in enumerate(experiment.collective.steps):
-        work = work_of(experiment, index)
-        delivery, transfers = _carry(work, experiment, network, stuck_s)
-        records.append(
-            records_of(
-                messages=work.messages,
-                chunks=work.chunks,
-                transfers=_at_real_scale(transfers, experiment),
-                fabric=experiment.fabric,
-                step=index,
-                start_s=start_s,
-            )
-        )
-        start_s = float(records[-1]["end_s"].max()) + step.compute_s if len(records[-1]) else start_s
-        sleep(experiment.dilation.emulated_s(step.compute_s))
-        paths.append(transfers.paths)
-        deliveries.append(delivery)
-        emulated_s += float(transfers.delivered_s.max(initial=0.0))
-        payload += int(sum(curve[1][-1] for curve in delivery.curves))
+    runs: list[_Run] = []
+    with contextlib.ExitStack() as stack:
+        open_now: _Open | None = None
+        for index, step in enumerate(experiment.collective.steps):
+            work = work_of(experiment, index)
+            if open_now is None or open_now.queue_pairs != work.queue_pairs:
+                stack.close()
+                open_now = stack.enter_context(_opened(work.queue_pairs, network))
+            runs.append(_carry(work, open_now, experiment, network, stuck_s))
+            sleep(experiment.dilation.emulated_s(step.compute_s))
     return Emulation(
-        pd.concat(records, ignore_index=True), tuple(paths), tuple(deliveries), emulated_s, payload
+        _records(runs, experiment),
+        tuple(run.transfers.paths for run in runs),
+        tuple(run.delivery for run in runs),
+        sum(float(run.transfers.delivered_s.max(initial=0.0)) for run in runs),
+        sum(run.payload_bytes for run in runs),
     )
 
 
@@ -106,28 +100,67 @@ def endpoints(network: Network) -> Endpoints:
     return Endpoints(open_socket, lambda nic: nic_ip(network.fabric, nic))
 
 
-def _carry(
-    work: Work, experiment: Experiment, network: Network, stuck_s: float
-) -> tuple[Delivery, Transfers]:
-    """Connect the queue pairs, see which way each takes, and move one step's bytes."""
-    sizes = emulated_bytes(work.chunks, experiment.dilation.volume)
-    feeder = _feeder(work, sizes)
-    with Tap(network.fabric) as tap, connected(work.queue_pairs, endpoints(network)) as connections:
-        paths = tap.paths(work.queue_pairs)
+@dataclass(frozen=True, eq=False)
+class _Open:
+    """Queue pairs that are connected, and the ways they took."""
+
+    queue_pairs: tuple[QueuePair, ...]
+    connections: list[Connection]
+    paths: tuple[Path, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class _Run:
+    """One step that was carried; times and bytes at emulated scale."""
+
+    work: Work
+    delivery: Delivery
+    transfers: Transfers
+    payload_bytes: int
+
+
+@contextlib.contextmanager
+def _opened(queue_pairs: tuple[QueuePair, ...], network: Network) -> Iterator[_Open]:
+    """Connect queue pairs, and see which way each takes."""
+    with Tap(network.fabric) as tap, connected(queue_pairs, endpoints(network)) as connections:
+        paths = tap.paths(queue_pairs)
         tap.close()
-        engine = Engine(
-            work.queue_pairs,
-            connections,
-            feeder,
-            nic_rate_bps=lambda nic: network.fabric.nic_rate_bps(nic) * network.rate_factor,
-            check=network.check_alive,
-            stuck_s=stuck_s,
-        )
-        delivery = engine.run()
-    transfers = transfers_of_curves(
-        work.queue_pairs, paths, sizes, delivery.chunk_qp, delivery.order, delivery.curves
+        yield _Open(queue_pairs, connections, paths)
+
+
+def _carry(work: Work, opened: _Open, experiment: Experiment, network: Network, stuck_s: float) -> _Run:
+    """Move one step's bytes."""
+    sizes = emulated_bytes(work.chunks, experiment.dilation.volume)
+    engine = Engine(
+        work.queue_pairs,
+        opened.connections,
+        _feeder(work, sizes),
+        nic_rate_bps=lambda nic: network.fabric.nic_rate_bps(nic) * network.rate_factor,
+        check=network.check_alive,
+        stuck_s=stuck_s,
     )
-    return delivery, transfers
+    delivery = engine.run()
+    transfers = transfers_of_curves(
+        work.queue_pairs, opened.paths, sizes, delivery.chunk_qp, delivery.order, delivery.curves
+    )
+    return _Run(work, delivery, transfers, int(sizes.sum()))
+
+
+def _records(runs: Sequence[_Run], experiment: Experiment) -> Records:
+    """Return the steps' records, one after the other with compute between, in real seconds."""
+    tables, start_s = [], 0.0
+    for index, (run, step) in enumerate(zip(runs, experiment.collective.steps, strict=True)):
+        table = records_of(
+            messages=run.work.messages,
+            chunks=run.work.chunks,
+            transfers=_at_real_scale(run.transfers, experiment),
+            fabric=experiment.fabric,
+            step=index,
+            start_s=start_s,
+        )
+        tables.append(table)
+        start_s = float(table["end_s"].max() if len(table) else start_s) + step.compute_s
+    return pd.concat(tables, ignore_index=True)
 
 
 def _feeder(work: Work, sizes: NDArray[np.int64]) -> Feeder:

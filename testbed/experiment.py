@@ -44,9 +44,12 @@ class Experiment:
                 "place it on the fabric first (traffic.placement)",
             )
 
-    def rng(self, step: int) -> np.random.Generator:
-        """Return the random numbers of a step's policy: the same for both backends."""
-        return np.random.default_rng([self.seed, step])
+    def rng(self) -> np.random.Generator:
+        """Return the policy's random numbers, the same in every step and for both backends.
+
+        Connections outlive a collective, so equal demands use equal queue pairs in each step.
+        """
+        return np.random.default_rng(self.seed)
 
     @property
     def key(self) -> str:

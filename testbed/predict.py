@@ -46,7 +46,7 @@ def predict(experiment: Experiment, paths: Sequence[tuple[Path, ...]] | None = N
                 start_s=start_s,
             )
         )
-        start_s = float(records[-1]["end_s"].max()) + step.compute_s if len(records[-1]) else start_s
+        start_s = float(records[-1]["end_s"].max() if len(records[-1]) else start_s) + step.compute_s
     return pd.concat(records, ignore_index=True)
 
 

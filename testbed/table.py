@@ -37,7 +37,7 @@ def summary_table(table: pd.DataFrame, baseline: str = BASELINE) -> Table:
         caption_justify="left",
     )
     shown.add_column(no_wrap=True)
-    shown.add_column("\nverdict")  # where a narrow terminal crops, it is not this one
+    shown.add_column("\nverdict", min_width=8)  # where a narrow terminal crops, it is not this one
     for header in ("CCT\nmean", f"[{unit}]\np99", "\nlast", f"busbw\n/ {baseline}"):
         shown.add_column(Text(header), justify="right", no_wrap=True)
     for header in ("load\nsent", "MSE\nrecv", f"model\n[{unit}]", "CCT /\nbound"):

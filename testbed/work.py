@@ -41,7 +41,7 @@ def work_of(experiment: Experiment, step: int) -> Work:
     messages = messages_of(experiment.collective.steps[step].demand)
     crossing = messages.select(crosses_network(messages, fabric))
     chunks = chunks_of(crossing, experiment.chunk_bytes)
-    policy, rng = policy_named(experiment.policy), experiment.rng(step)
+    policy, rng = policy_named(experiment.policy), experiment.rng()
     plan: Assignment | Permitted
     if isinstance(policy, ProactivePolicy):
         plan = policy.assign(fabric=fabric, messages=crossing, chunks=chunks, rng=rng)

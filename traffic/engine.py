@@ -152,6 +152,7 @@ class Engine:
         StuckError
             If a queue pair breaks, or makes no progress.
         """
+        retransmits_before = self._retransmits()
         with self._poller:
             for descriptor in self._senders:
                 self._poller.register(descriptor, 0)
@@ -162,7 +163,7 @@ class Engine:
             self._feeder.chunk_qp,
             self._feeder.order,
             [(np.array(s.times), np.array(s.counts, dtype=float)) for s in self._streams],
-            sum(_tcp_info(s.connection.sender, RETRANSMITS_OFFSET) for s in self._streams),
+            self._retransmits() - retransmits_before,
             float(np.percentile(rounds_s, 99)) if rounds_s else 0.0,
         )
 
@@ -251,6 +252,9 @@ class Engine:
         elif stream.sent < stream.posted:
             self._send(qp)
         self._feeder.arrived(self, qp, stream.moved_at - start)
+
+    def _retransmits(self) -> int:
+        return sum(_tcp_info(stream.connection.sender, RETRANSMITS_OFFSET) for stream in self._streams)
 
     def _check_progress(self, now: float) -> None:
         stuck = [

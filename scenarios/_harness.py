@@ -1,0 +1,210 @@
+"""What all scenarios share: from a list of points to results that can be quoted.
+
+A point is a workload under a scheme with a seed. `carry_out` predicts all points, finds the
+scale that this machine carries, boots the fabric once in a sandbox, emulates point after point,
+judges each, prints the tables and leaves a results directory behind.
+"""
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import datetime
+from pathlib import Path
+from typing import NoReturn
+
+import numpy as np
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from testbed.calibrate import calibration, hop_load_bps, rate_factor, volume_factor
+from testbed.claims_rails import rails_claims
+from testbed.cli import FabricCLI
+from testbed.dilation import Dilation
+from testbed.emulate import emulate
+from testbed.experiment import Experiment
+from testbed.fidelity import Watch, link_errors, verdict
+from testbed.network import Network
+from testbed.outcome import Outcome, bound_s, communication_s
+from testbed.predict import predict
+from testbed.readback import effective, port_settings, unmet
+from testbed.results import ResultsDirectory
+from testbed.run import Run
+from testbed.sandbox import inside_sandbox, run_in_sandbox, settle
+from testbed.table import claims_table, summary_table
+from topologies.errors import LightrailError
+from topologies.fabric import Fabric
+from traffic.collective import Collective
+from traffic.spraying.registry import policy_named
+
+UNSCALED = Dilation(1.0, 1.0)
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a scenario is carried out; what it is, its points say."""
+
+    emulated_rate_bps: float | None = None
+    """What a NIC is shaped to [bit/s]; None for what this machine carries safely."""
+    model_only: bool = False
+    """Predict, and emulate nothing."""
+    cli: bool = False
+    """Open Mininet's CLI on the fabric, and measure nothing."""
+    sandbox: bool = True
+    """Whether to run in a sandbox of its own."""
+    out: Path | None = None
+    """The results directory; None for one of its own."""
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """One experiment in many points."""
+
+    name: str
+    """Of its file and its results."""
+    title: str
+    """What its report is called."""
+    fabric: Fabric
+    points: Sequence[tuple[Collective, str, int]]
+    """Collective, scheme and seed of each."""
+
+    def experiments(self) -> list[Experiment]:
+        """Return the points as experiments at real scale."""
+        return [Experiment(self.fabric, c, scheme, UNSCALED, seed) for c, scheme, seed in self.points]
+
+
+def main(command: Callable[..., None]) -> NoReturn:
+    """Run a scenario's command; what goes wrong is told in one sentence, with exit code 2."""
+    app = typer.Typer(add_completion=False, rich_markup_mode="markdown", pretty_exceptions_enable=False)
+    app.command()(command)
+    try:
+        app()
+    except LightrailError as error:
+        if "--debug" in sys.argv:
+            raise
+        _say(str(error))
+        sys.exit(2)
+    except KeyboardInterrupt:
+        _say("interrupted; what was finished is in the results directory")
+        sys.exit(130)
+    sys.exit(0)
+
+
+def carry_out(scenario: Scenario, options: Options) -> None:
+    """Carry a scenario out, in a sandbox unless told otherwise, and print what came of it."""
+    for scheme in dict.fromkeys(scheme for _, scheme, _ in scenario.points):
+        policy_named(scheme)
+    if options.model_only:
+        _finish(scenario, options, _model)
+    elif options.sandbox and not inside_sandbox():
+        sys.exit(_told(run_in_sandbox([sys.executable, *sys.argv])))
+    else:
+        if options.sandbox:
+            settle()
+        _finish(scenario, options, _explore if options.cli else _emulate)
+
+
+def _finish(
+    scenario: Scenario, options: Options, work: Callable[[Scenario, Options], ResultsDirectory | None]
+) -> None:
+    results = work(scenario, options)
+    if results is not None:
+        console = Console()
+        console.print(summary_table(results.table))
+        console.print(claims_table(rails_claims(results.table)))
+        console.print(f"results: {results.path}/report.html", highlight=False, soft_wrap=True)
+
+
+def _model(scenario: Scenario, options: Options) -> ResultsDirectory:
+    experiments = scenario.experiments()
+    with _results(scenario, options, experiments) as results, _progress() as progress:
+        for experiment in progress.track(experiments, description="predict"):
+            results.add(Outcome(experiment, predict(experiment)))
+    return results
+
+
+def _emulate(scenario: Scenario, options: Options) -> ResultsDirectory:
+    with _progress() as progress:
+        experiments, kept = _scaled(scenario, options, progress)
+        with _results(scenario, options, experiments) as results:
+            results.describe(calibration=kept)
+            with Network(scenario.fabric, experiments[0].dilation.rate) as network:
+                settings = port_settings(network)
+                broken = unmet(network, settings)
+                results.describe(settings=effective(network, settings))
+                worst = max(link_errors(network, np.random.default_rng(0)).values(), key=abs, default=0.0)
+                task = progress.add_task("emulate", total=len(experiments))
+                for experiment in experiments:
+                    progress.update(task, description=f"emulate {experiment.collective.name}, {experiment.policy}")
+                    results.add(_outcome(experiment, network, worst, broken))
+                    progress.advance(task)
+    return results
+
+
+def _outcome(experiment: Experiment, network: Network, worst_link_error: float, broken: list[str]) -> Outcome:
+    """Emulate an experiment, predict it over the paths really taken, and judge it."""
+    with Watch(network) as watch:
+        emulation = emulate(experiment, network)
+    predicted = predict(experiment, emulation.paths)
+    measures = watch.measures(emulation, worst_link_error)
+    judged = verdict(
+        measures,
+        measured_s=communication_s(emulation.records),
+        predicted_s=communication_s(predicted),
+        bound_s=bound_s(experiment),
+        unmet=broken,
+    )
+    return Outcome(experiment, predicted, emulation.records, judged, measures)
+
+
+def _explore(scenario: Scenario, options: Options) -> None:
+    with _progress() as progress:
+        experiments, _ = _scaled(scenario, options, progress)
+    collectives = {experiment.collective.name: experiment.collective for experiment in experiments}
+    with Network(scenario.fabric, experiments[0].dilation.rate) as network:
+        rate = scenario.fabric.nic_rate_bps(scenario.fabric.nics[0]) * network.rate_factor / 1e6
+        _say(f"{scenario.title}: NICs are shaped to {rate:g} Mbit/s; replay knows {', '.join(collectives)}")
+        FabricCLI(network, collectives)
+
+
+def _scaled(
+    scenario: Scenario, options: Options, progress: Progress
+) -> tuple[list[Experiment], dict[str, object]]:
+    """Return the experiments at the scale that this machine carries, and its calibration."""
+    machine = calibration()
+    experiments = scenario.experiments()
+    loads = []
+    for experiment in progress.track(experiments, description="predict"):
+        records = predict(experiment)
+        loads.append(hop_load_bps(records, communication_s(records)))
+    rate = rate_factor(scenario.fabric, max(loads, default=0.0), machine, options.emulated_rate_bps)
+    bounds: dict[str, list[float]] = {}
+    for experiment in experiments:
+        bounds.setdefault(experiment.collective.name, []).append(bound_s(experiment))
+    steps = {experiment.collective.name: len(experiment.collective.steps) for experiment in experiments}
+    scaled = [
+        replace(e, dilation=Dilation(rate, volume_factor(rate, bounds[e.collective.name], steps[e.collective.name])))
+        for e in experiments
+    ]
+    return scaled, asdict(machine)
+
+
+def _results(scenario: Scenario, options: Options, planned: list[Experiment]) -> ResultsDirectory:
+    run = Run(scenario.name, scenario.title, ["python", *sys.argv], datetime.now())
+    return ResultsDirectory(run, planned=planned, out=options.out)
+
+
+def _progress() -> Progress:
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    return Progress(*columns, console=Console(stderr=True), transient=True)
+
+
+def _told(code: int) -> int:
+    """Say what a signal's exit code means, and return it."""
+    if code > 128:
+        _say(f"the run was ended by signal {code - 128}; what was finished is in the results directory")
+    return code
+
+
+def _say(sentence: str) -> None:
+    sys.stderr.write(f"{sentence}\n")

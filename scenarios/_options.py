@@ -1,0 +1,53 @@
+"""The options that scenarios share, each with the help that teaches it."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from topologies.errors import ScenarioError
+
+Servers = Annotated[int, typer.Option(help="Servers, each with as many GPUs and NICs as there are rails.")]
+Rails = Annotated[int, typer.Option(help="Rails: leaf n joins NIC n of all servers.")]
+Spines = Annotated[
+    int | None, typer.Option(help="Spines, each joined to every leaf; by default as many as servers: non-blocking.")
+]
+Rate = Annotated[float, typer.Option(help="Rate of a NIC and of a leaf-spine link in reality [Gbit/s].")]
+Schemes = Annotated[str, typer.Option(help="Schemes, by commas; your own as module:function.")]
+Seeds = Annotated[int, typer.Option(help="How many seeds; each draws its workload and its entropies anew.")]
+EmulatedRate = Annotated[
+    float | None,
+    typer.Option(help="What a NIC is shaped to here [Mbit/s]; by default what this machine carries safely."),
+]
+ModelOnly = Annotated[bool, typer.Option("--model-only", help="Predict with the fluid model; needs no rights.")]
+Cli = Annotated[
+    bool, typer.Option("--cli", help="Open Mininet's CLI on the live fabric instead; adds: replay WORKLOAD, rates.")
+]
+NoSandbox = Annotated[
+    bool, typer.Option("--no-sandbox", help="Use the machine's own Open vSwitch and namespaces, as plain Mininet does.")
+]
+Out = Annotated[Path | None, typer.Option(help="Results directory; by default results/SCENARIO/TIME.")]
+Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
+
+
+def listed(text: str) -> list[str]:
+    """Return the words of a list by commas; ScenarioError if there are none."""
+    words = [word.strip() for word in text.split(",") if word.strip()]
+    if not words:
+        raise ScenarioError(f"the list {text!r} is empty", "separate its words by commas")
+    return words
+
+
+def shares(text: str) -> list[float]:
+    """Return the numbers of a list by commas; ScenarioError if one is no number."""
+    try:
+        return [float(word) for word in listed(text)]
+    except ValueError as error:
+        raise ScenarioError(f"{text!r} is no list of numbers", "write them like 0.6,0.4") from error
+
+
+def seed_range(count: int) -> range:
+    """Return the seeds 0 .. count - 1; ScenarioError if there are none."""
+    if count < 1:
+        raise ScenarioError(f"{count} seeds", "take at least one")
+    return range(count)
