@@ -1,0 +1,136 @@
+"""Devices: how long optical circuit switches stay dark when they are reconfigured, and by whose word.
+
+Sources, by their keys in the table: *mFabric* Table 1 and Appendix C, figures 21 and 23 (measured on
+its prototype); *TopoOpt* Table 1; *InfiniteHBD* section 5.1. Where two differ both are kept.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from topologies.errors import ScenarioError
+
+LEAST_DELAY_S = 0.002
+"""The shortest delay that the emulation honours: below it the time that switches take to change rules,
+1 to 2 ms here under traffic, would be most of what is measured."""
+
+
+@dataclass(frozen=True)
+class Device:
+    """A kind of OCS; times are real seconds."""
+
+    name: str
+    what: str
+    """What it is."""
+    ports: int | None
+    """How many ports the largest has, None if its source does not say."""
+    delay_s: float
+    """How long ports that change stay dark [s]; the mean where it was measured, the middle of a range."""
+    source: str
+    """Who says so."""
+    delay_p99_s: float | None = None
+    """99th percentile of the delay [s], where it was measured."""
+    nic_s: float = 0.0
+    """How long a NIC needs after that until it carries packets again [s], on average."""
+    nic_p99_s: float | None = None
+    """99th percentile of that [s]."""
+
+
+_DEVICES = (
+    Device("patch-panel", "robotic patch panel (Telescent)", 1008, 180.0, "mFabric, Table 1: minutes"),
+    Device("polatis", "piezo (Polatis)", 576, 17.5e-3, "mFabric, Table 1: 10-25 ms"),
+    Device("polatis-1", "Polatis, turnaround of 1 pair", 384, 41.44e-3, "mFabric, Appendix C", 60e-3),
+    Device("polatis-4", "Polatis, turnaround of 4 pairs", 384, 42.44e-3, "mFabric, Appendix C", 62e-3),
+    Device("polatis-16", "Polatis, turnaround of 16 pairs", 384, 46.75e-3, "mFabric, Appendix C", 68e-3),
+    Device(
+        "polatis-nic", "Polatis, 16 pairs, with NICs of today behind it", 384, 46.75e-3,
+        "mFabric, Appendix C", 68e-3, 5.67, 6.33,
+    ),
+    Device("mems-3d", "3D MEMS (Calient)", 320, 12.5e-3, "mFabric, Table 1: 10-15 ms; TopoOpt: 10 ms"),
+    Device("mems-2d", "2D MEMS", 300, 11.5e-6, "TopoOpt, Table 1"),
+    Device("rotornet", "RotorNet (InFocus)", 128, 10e-6, "mFabric, Table 1; TopoOpt, Table 1: 64 ports"),
+    Device("silicon", "silicon photonics (Lightmatter)", 32, 7e-6, "mFabric, Table 1"),
+    Device("silicon-256", "silicon photonics", 256, 900e-9, "TopoOpt, Table 1"),
+    Device("ocstrx", "OCS in the transceiver (OCSTrx)", 3, 70e-6, "InfiniteHBD, section 5.1: 60-80 us"),
+    Device("plzt", "PLZT (EpiPhotonics)", 16, 10e-9, "mFabric, Table 1"),
+    Device("laser", "tunable laser", 128, 3.8e-9, "TopoOpt, Table 1"),
+)  # fmt: skip
+DEVICES = {device.name: device for device in _DEVICES}
+"""The table, by name."""
+
+
+@dataclass(frozen=True)
+class Darkness:
+    """How long an OCS of this emulation stays dark, in its own seconds."""
+
+    device: str = "ideal"
+    """What it stands for."""
+    delay_s: float = 0.0
+    """The device's delay: dark until then [s]."""
+    delay_p99_s: float | None = None
+    """Its 99th percentile, if it varies [s]."""
+    nic_s: float = 0.0
+    """How long NICs need after that [s]."""
+    nic_p99_s: float | None = None
+    """Its 99th percentile, if it varies [s]."""
+
+    def draw_s(self, rng: np.random.Generator) -> float:
+        """Return how long one reconfiguration keeps ports dark [s].
+
+        What varies is log-normal, with the mean and the 99th percentile that were measured.
+        """
+        return _drawn(self.delay_s, self.delay_p99_s, rng) + _drawn(self.nic_s, self.nic_p99_s, rng)
+
+
+def device_named(name: str) -> Device:
+    """Return a device of the table; ScenarioError if it has no such name."""
+    if name not in DEVICES:
+        raise ScenarioError(f"nobody knows the device {name!r}", f"take one of {', '.join(DEVICES)}")
+    return DEVICES[name]
+
+
+def darkness_of(device: Device, time: float, rate: float, *, varying: bool = False) -> Darkness:
+    """Return how long a device is dark at emulated scale.
+
+    Parameters
+    ----------
+    device
+        What is emulated.
+    time
+        Emulated time over real time.
+    rate
+        Emulated rate over real rate, for the advice where the delay is too short.
+    varying
+        Whether delays vary as was measured; else each is the mean.
+
+    Raises
+    ------
+    ScenarioError
+        If the delay would be shorter than the emulation can honour; it says which volume would do.
+    """
+    delay_s = device.delay_s * time
+    if delay_s < LEAST_DELAY_S:
+        volume = LEAST_DELAY_S * rate / device.delay_s
+        raise ScenarioError(
+            f"the delay of {device.what}, {device.delay_s:g} s, would be {delay_s:.2g} s in the emulation, "
+            f"which honours {LEAST_DELAY_S:g} s and more",
+            f"a volume dilation of V = {_rounded_up(volume):.3g} at this rate would do",
+        )
+    late = [p99 * time if p99 and varying else None for p99 in (device.delay_p99_s, device.nic_p99_s)]
+    return Darkness(device.name, delay_s, late[0], device.nic_s * time, late[1])
+
+
+def _drawn(mean: float, p99: float | None, rng: np.random.Generator) -> float:
+    """Return a log-normal draw: with z = 2.326, p99 = exp(mu + z sigma) and mean = exp(mu + sigma^2 / 2)."""
+    if p99 is None or p99 <= mean:
+        return mean
+    z, ratio = 2.3263478740408408, math.log(p99 / mean)
+    sigma = z - math.sqrt(max(z * z - 2 * ratio, 0.0))
+    return float(rng.lognormal(math.log(mean) - sigma * sigma / 2, sigma))
+
+
+def _rounded_up(number: float) -> float:
+    """Return a number of three digits that is not smaller."""
+    unit = 10.0 ** (math.floor(math.log10(number)) - 2)
+    return math.ceil(number / unit) * unit
