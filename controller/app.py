@@ -16,6 +16,7 @@ from threading import Thread
 
 from controller.changes import changes
 from controller.listeners import northbound_listener
+from controller.ocs import OpticalSwitches
 from controller.openflow import (
     DEAD_DISPATCHER,
     MAIN_DISPATCHER,
@@ -50,6 +51,9 @@ from topologies.fabric import Fabric, Link, Port
 SETTLE_S = 0.01
 """How long after news of a port the rules are computed anew: news of many ports is one piece."""
 
+DARK = RuleSet((TABLE_MISS,))
+"""What an OCS is told when it connects; its circuits are `controller.ocs`' business."""
+
 log = logging.getLogger("controller")
 
 
@@ -79,6 +83,14 @@ class _Settle(EventBase):  # type: ignore[misc]  # the library has no types
     """The rules may have to change."""
 
 
+class _Work(EventBase):  # type: ignore[misc]
+    """A piece of work for the app's thread."""
+
+    def __init__(self, run: Callable[[], None]) -> None:
+        super().__init__()
+        self.run = run
+
+
 class Controller(App):  # type: ignore[misc]
     """The network's controller.
 
@@ -101,6 +113,7 @@ class Controller(App):  # type: ignore[misc]
         self._rules = forwarding_rules(self.fabric)
         self._settling = False
         self._questions = Questions()
+        self.ocses = OpticalSwitches(self.fabric, lambda run: self.send_event(self.name, _Work(run)))
 
     def start(self) -> None:
         """Begin to take events; under Ryu also open the northbound."""
@@ -123,6 +136,7 @@ class Controller(App):  # type: ignore[misc]
             switch.datapath, switch.rules, switch.barrier, switch.error = datapath, None, None, ""
             self._note_ports(switch)
             self._settle()
+            self.ocses.connected(switch.name, datapath)
         elif switch.datapath is datapath:
             switch.datapath = switch.rules = switch.barrier = None
             self._questions.drop(datapath)
@@ -144,12 +158,19 @@ class Controller(App):  # type: ignore[misc]
         self._settle()
         self._settling = False  # not before: until all are told, the network is not ready
 
+    @on(_Work)
+    def work(self, work: _Work) -> None:
+        """Do what another thread wants to be done on this one."""
+        work.run()
+
     @on(events.EventOFPBarrierReply, MAIN_DISPATCHER)
     def barrier_answered(self, event: Message) -> None:
         """Note that a switch has done all that it was told."""
         switch = self._switches.get(event.msg.datapath.id)
-        if switch and switch.datapath is event.msg.datapath and switch.barrier == event.msg.xid:
-            switch.barrier = None
+        if switch and switch.datapath is event.msg.datapath:
+            if switch.barrier == event.msg.xid:
+                switch.barrier = None
+            self.ocses.answered(switch.name, event.msg.xid)
 
     @on(events.EventOFPErrorMsg, MAIN_DISPATCHER)
     def refused(self, event: Message) -> None:
@@ -218,7 +239,7 @@ class Controller(App):  # type: ignore[misc]
             self._failed_links = failed
             self._rules = forwarding_rules(self.fabric, failed)
         for switch in self._switches.values():
-            rules = self._rules.get(switch.name, RuleSet())
+            rules = self._rules.get(switch.name, DARK)
             if switch.datapath and switch.rules != rules:
                 self._tell(switch, rules)
 

@@ -2,16 +2,30 @@
 
 import json
 import socket
-from collections.abc import Set
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import asdict
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from time import monotonic, sleep
 
-from controller.status import FlowStatus, PortCounters, PortStatus, Status, SwitchStatus, link_name
-from topologies.errors import NetworkError
+from controller.circuits import Pair
+from controller.devices import Darkness
+from controller.programs import Program
+from controller.status import (
+    FlowStatus,
+    LogEntry,
+    OcsStatus,
+    PortCounters,
+    PortStatus,
+    Status,
+    SwitchStatus,
+    link_name,
+)
+from topologies.errors import DemandError, NetworkError
 from topologies.fabric import Fabric, Link
 
 POLL_S = 0.01
+REFUSED = 422
 ANSWER_S = 30.0
 """How long the controller may take to answer."""
 
@@ -19,7 +33,8 @@ ANSWER_S = 30.0
 class ControllerClient:
     """Asks the controller that listens on a unix socket; each question is a connection of its own.
 
-    Every method raises NetworkError if the controller does not answer.
+    Every method raises NetworkError if the controller does not answer, and DemandError for circuits
+    that no OCS can light.
     """
 
     def __init__(self, path: Path) -> None:
@@ -78,19 +93,105 @@ class ControllerClient:
                 )
             sleep(POLL_S)
 
+    def ocs(self, name: str) -> OcsStatus:
+        """Return what an OCS shows and does."""
+        return _ocs_status(self._get(f"/ocs/{name}"))
+
+    def ocs_log(self, name: str) -> list[LogEntry]:
+        """Return an OCS' reconfigurations, the newest last."""
+        return [
+            LogEntry(**entry | {"circuits": _pairs(entry["circuits"])})
+            for entry in json.loads(self._get(f"/ocs/{name}/log"))
+        ]
+
+    def set_darkness(self, name: str, darkness: Darkness) -> OcsStatus:
+        """Set how long an OCS is dark from its next reconfiguration on."""
+        return _ocs_status(self._send("PUT", f"/ocs/{name}/device", asdict(darkness)))
+
+    def light(
+        self,
+        name: str,
+        circuits: Sequence[Pair] | str,
+        *,
+        partial: bool = True,
+        bidirectional: bool = False,
+        busy: str = "queue",
+    ) -> OcsStatus:
+        """Have an OCS light circuits, as pairs or as ``0>3 3>0``; return at once.
+
+        Parameters
+        ----------
+        name, circuits
+            Which OCS, and what it shall show.
+        partial
+            Whether circuits that stay the same keep carrying.
+        bidirectional
+            Whether to refuse circuits that have none back.
+        busy
+            ``queue`` to wait for what is under way, ``replace`` to take its place.
+        """
+        wanted = {"circuits": circuits, "partial": partial, "bidirectional": bidirectional, "busy": busy}
+        return _ocs_status(self._send("PUT", f"/ocs/{name}/circuits", wanted))
+
+    def show(
+        self, name: str, program: Program | str, start_s: float | None = None, notify: Path | None = None
+    ) -> OcsStatus:
+        """Have an OCS show a program, or one in the compact form (`controller.programs`); return at once.
+
+        Parameters
+        ----------
+        name, program
+            Which OCS, and what it shows.
+        start_s
+            When it begins, on the machine's monotonic clock [s]; None for now.
+        notify
+            A unix datagram socket that is told what is lit whenever that changes.
+        """
+        wanted: dict[str, object] = {"start_s": start_s, "notify": notify and str(notify)}
+        if isinstance(program, str):
+            wanted["text"] = program
+        else:
+            wanted["days"] = [asdict(day) | {"circuits": day.circuits.pairs} for day in program.days]
+            wanted["partial"] = program.partial
+        return _ocs_status(self._send("POST", f"/ocs/{name}/schedule", wanted))
+
+    def wait_idle(self, name: str, timeout_s: float) -> OcsStatus:
+        """Return what an OCS shows once nothing is under way; NetworkError if that takes too long."""
+        deadline = monotonic() + timeout_s
+        while (status := self.ocs(name)).busy or status.queued:
+            if monotonic() > deadline:
+                raise NetworkError(f"OCS {name} is still {status.phase} after {timeout_s:g} s")
+            sleep(POLL_S)
+        return status
+
     def _get(self, path: str) -> str:
+        return self._send("GET", path)
+
+    def _send(self, method: str, path: str, body: Mapping[str, object] | None = None) -> str:
         connection = _UnixConnection(self._path)
         try:
-            connection.request("GET", path)
+            text = None if body is None else json.dumps(body)
+            connection.request(method, path, text, {"Content-Type": "application/json"})
             response = connection.getresponse()
             text = response.read().decode()
         except (OSError, HTTPException) as error:
             raise NetworkError(f"ask the controller for {path}: {error or type(error).__name__}") from error
         finally:
             connection.close()
+        if response.status == REFUSED:
+            raise DemandError(_detail(text))
         if response.status != 200:
             raise NetworkError(f"the controller did not tell {path}: {_detail(text)}")
         return text
+
+
+def _ocs_status(text: str) -> OcsStatus:
+    data = json.loads(text)
+    return OcsStatus(**data | {"circuits": _pairs(data["circuits"])})
+
+
+def _pairs(pairs: Sequence[Pair]) -> tuple[Pair, ...]:
+    return tuple((a, b) for a, b in pairs)
 
 
 class _UnixConnection(HTTPConnection):

@@ -7,6 +7,7 @@ import uvicorn
 from fastapi import Depends, FastAPI, HTTPException, Request, Response
 from fastapi.responses import JSONResponse
 
+from controller.northbound_ocs import Ocses, ocs_routes
 from controller.status import FlowStatus, PortStatus, Status, SwitchStatus
 from topologies.errors import NetworkError
 from topologies.fabric import Fabric
@@ -16,6 +17,7 @@ class Network(Protocol):
     """What the northbound asks: the app."""
 
     fabric: Fabric
+    ocses: Ocses
 
     def status(self) -> Status:
         """Return whether the network forwards as it should."""
@@ -34,7 +36,8 @@ def northbound(network: Network) -> FastAPI:
     """Return the HTTP application.
 
     It answers ``GET /status``, ``/fabric``, ``/switches``, ``/switches/{name}/flows`` and
-    ``/switches/{name}/ports``: 404 for a switch that does not exist, 503 for one that does not answer.
+    ``/switches/{name}/ports``: 404 for a switch that does not exist, 503 for one that does not answer;
+    and what `controller.northbound_ocs` says of ``/ocs/{name}``.
     """
     app = FastAPI(title="lightrail controller", openapi_url=None)
 
@@ -60,6 +63,7 @@ def northbound(network: Network) -> FastAPI:
     def ports(name: existing_switch) -> PortStatus:
         return network.ports(name)
 
+    app.include_router(ocs_routes(network.ocses))
     return app
 
 

@@ -69,6 +69,57 @@ class PortStatus:
     """Packets that no rule took: they were dropped."""
 
 
+@dataclass(frozen=True, slots=True)
+class OcsStatus:
+    """An OCS."""
+
+    name: str
+    ports: int
+    phase: str
+    """``lit`` (with circuits or without), ``darkening``, ``dark`` or ``lighting``."""
+    circuits: tuple[tuple[int, int], ...]
+    """What is lit on the wire, input and output port."""
+    busy: bool
+    """Whether a reconfiguration or a program is under way."""
+    queued: int
+    """How many commands wait."""
+    number: int
+    """The newest reconfiguration in the log."""
+    device: str
+    """What it stands for; ``ideal`` has no delay."""
+    delay_s: float
+    """How long ports that change stay dark [s], as below."""
+    delay_p99_s: float | None
+    """99th percentile of that, if it varies."""
+    nic_s: float
+    """How long NICs need after that."""
+    nic_p99_s: float | None
+    """99th percentile of that, if it varies."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogEntry:
+    """One reconfiguration of an OCS; times are on the machine's monotonic clock [s]."""
+
+    number: int
+    circuits: tuple[tuple[int, int], ...]
+    """What was asked for."""
+    partial: bool
+    """Whether circuits that stayed the same kept carrying."""
+    darkened: int
+    """How many circuits went dark."""
+    delay_s: float
+    """How long the device needed this time."""
+    command_s: float
+    """When the command came."""
+    dark_s: float | None
+    """When what changed was dark on the wire."""
+    lit_s: float | None
+    """When the new circuits were lit on the wire."""
+    replaced: bool
+    """Whether another command took its place before it was lit."""
+
+
 def link_name(link: Link) -> str:
     """Return a link's name in `Status.failed_links`."""
     return f"{link.a} - {link.b}"

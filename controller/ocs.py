@@ -1,0 +1,226 @@
+"""All OCSes of a fabric: carries out what `controller.reconfiguration` orders, on the app's thread.
+
+Whatever happens elsewhere (a timer, a proof, a client's wish) comes as a piece of work that the app
+runs on its one thread, so that all state here has one owner and no lock.
+"""
+
+import json
+import socket
+from collections.abc import Callable, Iterable
+from dataclasses import asdict
+from pathlib import Path
+from queue import SimpleQueue
+from time import monotonic
+from typing import TypeVar
+
+import numpy as np
+
+from controller.bundles import committed, discarded, opened
+from controller.devices import Darkness
+from controller.openflow import Datapath, barrier, hub
+from controller.programs import Program
+from controller.proof import Proof, Token
+from controller.reconfiguration import (
+    Command,
+    Darken,
+    Entry,
+    Light,
+    Notice,
+    OpticalSwitch,
+    Order,
+    Prepare,
+    Wait,
+)
+from controller.status import OcsStatus
+from topologies.errors import NetworkError
+from topologies.fabric import Fabric
+
+ANSWER_S = 10.0
+
+Answer = TypeVar("Answer")
+Work = Callable[[], None]
+
+
+class OpticalSwitches:
+    """The OCSes of a fabric; every method but those marked so is for the app's thread.
+
+    Parameters
+    ----------
+    fabric
+        What is wired.
+    on_thread
+        Has the app run a piece of work on its thread; from any thread.
+    seed
+        Of the delays that vary.
+    """
+
+    def __init__(self, fabric: Fabric, on_thread: Callable[[Work], None], seed: int = 0) -> None:
+        self._on_thread = on_thread
+        ocses = [switch for switch in fabric.switches if switch.kind == "ocs"]
+        self._ocses = {
+            switch.name: OpticalSwitch(switch.ports, np.random.default_rng([seed, index]))
+            for index, switch in enumerate(ocses)
+        }
+        self._datapaths: dict[str, Datapath] = {}
+        self._barriers: dict[tuple[str, int], int] = {}
+        self._bundles = 0
+        self._prepared: dict[str, int] = {}
+        self._listeners: dict[str, Path] = {}
+        self._notices = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self._notices.setblocking(False)
+        self._proof = Proof(self._proved) if ocses else None
+
+    def __contains__(self, name: str) -> bool:
+        """Whether there is an OCS of this name; from any thread."""
+        return name in self._ocses
+
+    def ports(self, name: str) -> int:
+        """Return how many ports an OCS has; from any thread."""
+        return self._ocses[name].lit.ports
+
+    def connected(self, name: str, datapath: Datapath) -> None:
+        """Take note of a new connection, on which the switch was told to forget everything."""
+        if name in self._ocses:
+            self._datapaths[name] = datapath
+            self._prepared.pop(name, None)
+            self._carry_out(name, self._ocses[name].lost(monotonic()))
+
+    def answered(self, name: str, transaction: int) -> None:
+        """Take note that a switch has answered a barrier: its rules have changed, now the wire must."""
+        number = self._barriers.pop((name, transaction), None)
+        if number is not None and self._proof:
+            self._proof.ask((name, number))
+
+    def status(self, name: str) -> OcsStatus:
+        """Return what an OCS shows and does; from any thread."""
+        ocs = self._ocses[name]
+        return self._ask(
+            lambda: OcsStatus(
+                name=name,
+                ports=ocs.lit.ports,
+                phase=ocs.phase,
+                circuits=ocs.lit.pairs,
+                busy=ocs.busy,
+                queued=ocs.queued,
+                number=ocs.log[-1].number if ocs.log else 0,
+                **asdict(ocs.darkness),
+            )
+        )
+
+    def log(self, name: str) -> list[Entry]:
+        """Return an OCS' reconfigurations; from any thread."""
+        return self._ask(lambda: list(self._ocses[name].log))
+
+    def set_darkness(self, name: str, darkness: Darkness) -> None:
+        """Set how long an OCS is dark from the next reconfiguration on; from any thread."""
+        self._ask(lambda: setattr(self._ocses[name], "darkness", darkness))
+
+    def command(self, name: str, command: Command) -> None:
+        """Give an OCS a command; from any thread, as all below."""
+        self._start(name, lambda now: self._ocses[name].command(command, now))
+
+    def run(self, name: str, program: Program, start_s: float | None, notify: Path | None) -> None:
+        """Have an OCS show a program.
+
+        Parameters
+        ----------
+        name
+            Which.
+        program
+            What it shows.
+        start_s
+            When the first night begins, on this machine's monotonic clock [s]; None for now.
+        notify
+            A unix datagram socket that is told whatever changes, in JSON.
+        """
+
+        def begin(now: float) -> Iterable[Order]:
+            self._listeners.pop(name, None)
+            if notify:
+                self._listeners[name] = notify
+            return self._ocses[name].run(program, now if start_s is None else start_s, now)
+
+        self._start(name, begin)
+
+    def _start(self, name: str, begin: Callable[[float], Iterable[Order]]) -> None:
+        def work() -> None:
+            if name not in self._datapaths:
+                raise NetworkError(f"OCS {name} is not connected")
+            self._carry_out(name, begin(monotonic()))
+
+        self._ask(work)
+
+    def _ask(self, question: Callable[[], Answer]) -> Answer:
+        """Return what a question answers on the app's thread."""
+        answers: SimpleQueue[tuple[Answer | None, NetworkError | None]] = SimpleQueue()
+
+        def work() -> None:
+            try:
+                answers.put((question(), None))
+            except NetworkError as error:
+                answers.put((None, error))
+
+        self._on_thread(work)
+        answer, error = answers.get(timeout=ANSWER_S)
+        if error:
+            raise error
+        return answer  # type: ignore[return-value]  # None only where the question's answer is
+
+    def _carry_out(self, name: str, orders: Iterable[Order]) -> None:
+        for order in orders:
+            match order:
+                case Darken(number, pairs):
+                    self._discard(name)
+                    bundle = self._new_bundle()
+                    self._send(name, opened(bundle, pairs, ()) + committed(bundle))
+                    self._fence(name, number)
+                case Prepare(_, pairs):
+                    self._prepared[name] = self._new_bundle()
+                    self._send(name, opened(self._prepared[name], (), pairs))
+                case Light(number):
+                    self._send(name, committed(self._prepared.pop(name)))
+                    self._fence(name, number)
+                case Wait(number, until_s):
+                    delay_s = max(until_s - monotonic(), 0.0)
+                    hub.spawn_after(delay_s, self._on_thread, lambda n=number: self._woken(name, n))
+                case Notice():
+                    self._notify(name, order)
+
+    def _woken(self, name: str, number: int) -> None:
+        self._carry_out(name, self._ocses[name].woken(number, monotonic()))
+
+    def _proved(self, tokens: list[Token]) -> None:
+        """Hand proofs to the app's thread, with the time at which they came; on the proof's thread."""
+        now = monotonic()
+
+        def work() -> None:
+            for name, number in tokens:
+                self._carry_out(name, self._ocses[name].confirmed(number, now))
+
+        self._on_thread(work)
+
+    def _new_bundle(self) -> int:
+        self._bundles += 1
+        return self._bundles
+
+    def _discard(self, name: str) -> None:
+        """Throw away what was prepared for a command that was replaced."""
+        if name in self._prepared:
+            self._send(name, discarded(self._prepared.pop(name)))
+
+    def _send(self, name: str, messages: bytes) -> None:
+        self._datapaths[name].send(messages)
+
+    def _fence(self, name: str, number: int) -> None:
+        last = barrier(self._datapaths[name])
+        self._barriers[name, self._datapaths[name].set_xid(last)] = number
+        self._datapaths[name].send_msg(last)
+
+    def _notify(self, name: str, notice: Notice) -> None:
+        if name in self._listeners:
+            news = {"ocs": name, "circuits": notice.circuits.pairs, "now": notice.now}
+            news |= {"until_s": notice.until_s, "ended": notice.ended}
+            try:
+                self._notices.sendto(json.dumps(news).encode(), str(self._listeners[name]))
+            except OSError:  # the listener has gone; the switch goes on
+                del self._listeners[name]

@@ -1,0 +1,255 @@
+"""How one OCS is reconfigured: dark, the device's delay, lit; a state machine to which time is an argument.
+
+    lit ──command──> darkening ──dark on the wire──> dark ──delay passed──> lighting ──lit on the wire──> lit
+
+The machine decides and never acts: each call returns orders, which `controller.ocs` carries out and
+whose ends it reports. All that belongs to one reconfiguration carries its number; what comes late,
+for one that was replaced, is ignored.
+"""
+
+from collections import deque
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+
+from controller.circuits import Circuits, Pair, Transition, transition
+from controller.devices import Darkness
+from controller.programs import Day, Program
+
+Phase = Literal["lit", "darkening", "dark", "lighting"]
+LOG_ENTRIES = 100_000
+
+
+@dataclass(frozen=True)
+class Command:
+    """A wish for circuits."""
+
+    circuits: Circuits
+    partial: bool = True
+    """Whether circuits that stay the same keep carrying."""
+    busy: Literal["queue", "replace"] = "queue"
+    """What happens if the OCS is being reconfigured: wait for its turn, or take the place of all that is
+    under way. One that replaces starts the device's delay anew."""
+    night_s: float = 0.0
+    """How long ports stay dark at least [s]; the device's delay if that is longer."""
+    lit_s: float | None = None
+    """How long it stays lit before the program goes on [s]; None for a command by itself."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One reconfiguration in the log; times are on the controller's monotonic clock [s]."""
+
+    number: int
+    circuits: Circuits
+    partial: bool
+    darkened: int
+    """How many circuits went dark."""
+    delay_s: float
+    """How long the device needed this time."""
+    command_s: float
+    dark_s: float | None = None
+    """When the circuits that changed were dark on the wire."""
+    lit_s: float | None = None
+    """When the new ones were lit on the wire; None while they are not, and for darkness."""
+    replaced: bool = False
+    """Whether another command took its place before it was lit."""
+
+
+@dataclass(frozen=True)
+class Darken:
+    """Take circuits away and report `confirmed` when they are dark on the wire."""
+
+    number: int
+    pairs: tuple[Pair, ...]
+
+
+@dataclass(frozen=True)
+class Prepare:
+    """Bring circuits to the switch, not yet in force."""
+
+    number: int
+    pairs: tuple[Pair, ...]
+
+
+@dataclass(frozen=True)
+class Wait:
+    """Report `woken` at a time."""
+
+    number: int
+    until_s: float
+
+
+@dataclass(frozen=True)
+class Light:
+    """Put what was prepared in force and report `confirmed` when it is lit on the wire."""
+
+    number: int
+
+
+@dataclass(frozen=True)
+class Notice:
+    """Tell those who want to know what is lit from now on."""
+
+    circuits: Circuits
+    now: float
+    until_s: float | None
+    """When some of it goes dark, if a program has said so."""
+    ended: bool = False
+    """Whether the program is over."""
+
+
+Order = Darken | Prepare | Wait | Light | Notice
+
+
+class OpticalSwitch:
+    """One OCS: what it shows, what it is asked for, and what it has done.
+
+    Parameters
+    ----------
+    ports
+        How many ports it has.
+    rng
+        Draws the delays of a device that varies.
+    """
+
+    def __init__(self, ports: int, rng: np.random.Generator) -> None:
+        self.darkness = Darkness()
+        self.phase: Phase = "lit"
+        self.lit = Circuits(ports)
+        """What is lit on the wire."""
+        self.log: deque[Entry] = deque(maxlen=LOG_ENTRIES)
+        self._rng = rng
+        self._number = 0
+        self._waiting: deque[Command] = deque()
+        self._program: deque[Day] = deque()
+        self._partial = True
+        self._command = Command(self.lit)
+        self._until_s = 0.0
+
+    @property
+    def busy(self) -> bool:
+        """Whether a reconfiguration or a program is under way."""
+        return self.phase != "lit" or self.in_program
+
+    @property
+    def in_program(self) -> bool:
+        """Whether the program's days are being shown."""
+        return self._command.lit_s is not None or bool(self._program)
+
+    @property
+    def queued(self) -> int:
+        """How many commands wait for their turn."""
+        return len(self._waiting)
+
+    def command(self, command: Command, now: float) -> list[Order]:
+        """Take a command: begin, let it wait, or let it replace what is under way."""
+        if self.busy and command.busy == "queue":
+            self._waiting.append(command)
+            return []
+        self._program.clear()
+        if self.phase == "lighting":  # the light is on its way, nothing stops it; then at once
+            self._waiting = deque([command])
+            self._command = replace(self._command, lit_s=None)
+            return []
+        self._waiting.clear()
+        return self._begin(command, now)
+
+    def run(self, program: Program, start_s: float, now: float) -> list[Order]:
+        """Show a program's days from a time on, replacing what is under way."""
+        self._program, self._partial = deque(program.days), program.partial
+        self._waiting.clear()
+        if self.phase == "lighting":  # nothing stops it; then at once
+            self._command = replace(self._command, lit_s=None)
+            return []
+        if self.phase != "lit":
+            self._stamp(replaced=True)
+        self._number += 1
+        self.phase = "lit"
+        self._command = Command(self.lit, lit_s=0.0)
+        return self._wait(start_s, now)
+
+    def confirmed(self, number: int, now: float) -> list[Order]:
+        """Take note that what was ordered is on the wire."""
+        if number != self._number:
+            return []
+        if self.phase == "darkening":
+            self._stamp(dark_s=now)
+            return self._darkened(now)
+        self.lit, self.phase = self._command.circuits, "lit"
+        self._stamp(lit_s=now)
+        return self._shown(now)
+
+    def woken(self, number: int, now: float) -> list[Order]:
+        """Take note that a time has come."""
+        if number != self._number:
+            return []
+        if now < self._until_s:
+            return [Wait(number, self._until_s)]
+        if self.phase == "dark":
+            self.phase = "lighting"
+            return [Light(number)]
+        return self._next(now)
+
+    def lost(self, now: float) -> list[Order]:
+        """Forget everything: the switch has been away, and is dark."""
+        self._number += 1
+        self._program.clear()
+        self._waiting.clear()
+        self.phase, self.lit = "lit", Circuits(self.lit.ports)
+        self._command = Command(self.lit)
+        return [Notice(self.lit, now, None, ended=True)]
+
+    def _begin(self, command: Command, now: float) -> list[Order]:
+        if self.phase != "lit":
+            self._stamp(replaced=True)
+        self._number += 1
+        self._command = command
+        change = transition(self.lit, command.circuits, command.partial)
+        self.lit = Circuits(self.lit.ports, change.kept)
+        self.log.append(self._entry(command, change, now))
+        self.phase = "darkening"
+        if change.dark:
+            return [Darken(self._number, change.dark)]
+        return self.confirmed(self._number, now)
+
+    def _entry(self, command: Command, change: Transition, now: float) -> Entry:
+        delay_s = self.darkness.draw_s(self._rng) if change.lit else 0.0
+        return Entry(self._number, command.circuits, command.partial, len(change.dark), delay_s, now)
+
+    def _darkened(self, now: float) -> list[Order]:
+        coming = tuple(pair for pair in self._command.circuits.pairs if pair not in self.lit.pairs)
+        if not coming:
+            self.phase = "lit"
+            return self._shown(now)
+        self.phase = "dark"
+        dark_s = max(self.log[-1].delay_s, self._command.night_s)
+        self._until_s = now + dark_s
+        notice = Notice(self.lit, now, None)
+        return [notice, Prepare(self._number, coming), Wait(self._number, self._until_s)]
+
+    def _shown(self, now: float) -> list[Order]:
+        """Return what follows once a command is done."""
+        lit_s = self._command.lit_s
+        if lit_s is None:
+            return [Notice(self.lit, now, None), *self._next(now)]
+        return [Notice(self.lit, now, now + lit_s), *self._wait(now + lit_s, now)]
+
+    def _wait(self, until_s: float, now: float) -> list[Order]:
+        self._until_s = until_s
+        return [Wait(self._number, until_s)] if until_s > now else self._next(now)
+
+    def _next(self, now: float) -> list[Order]:
+        """Go on with the program, darken after its end, or take the next command."""
+        if self._program:
+            day = self._program.popleft()
+            command = Command(day.circuits, self._partial, night_s=day.night_s, lit_s=day.duration_s)
+            return self._begin(command, now)
+        if self._command.lit_s is not None:
+            orders = self._begin(Command(Circuits(self.lit.ports), partial=False), now)
+            return [*orders, Notice(self.lit, now, None, ended=True)]
+        return self._begin(self._waiting.popleft(), now) if self._waiting else []
+
+    def _stamp(self, **fields: float | bool) -> None:
+        self.log[-1] = replace(self.log[-1], **fields)  # type: ignore[arg-type]  # names of fields
