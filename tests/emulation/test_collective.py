@@ -1,0 +1,128 @@
+"""Real collectives: all bytes arrive, over the computed ways, in about the predicted time."""
+
+import subprocess
+import threading
+
+import numpy as np
+import pytest
+
+from testbed.dilation import Dilation
+from testbed.emulate import Emulation, emulate
+from testbed.experiment import Experiment
+from testbed.predict import computed_paths, predict
+from testbed.work import work_of
+from tests.emulation.conftest import Booted
+from topologies.addresses import interface
+from topologies.errors import ScenarioError, StuckError
+from topologies.fabric import Fabric
+from topologies.fat_tree import fat_tree_fabric
+from topologies.leaf_spine import leaf_spine_fabric
+from topologies.rail import rail_fabric
+from traffic.collective import Collective, Step, single
+from traffic.demand import Demand
+from traffic.messages import messages_of
+from traffic.records import Records
+from traffic.workloads import sparse
+
+pytestmark = pytest.mark.emulation
+
+DILATION = Dilation(rate=2e-4, volume=0.2)
+"""100 Gbit/s is 20 Mbit/s here, and a millisecond a second."""
+
+
+def experiment(fabric: Fabric, policy: str, *, seed: int = 1, dilation: Dilation = DILATION) -> Experiment:
+    """Return a sparse all-to-all, about a millisecond long in reality."""
+    demand = sparse(fabric.gpus, 0.4, tokens=1024, seed=seed)
+    return Experiment(fabric, single(demand), policy, dilation, seed, chunk_bytes=1 << 20)
+
+
+def assert_all_arrived(emulation: Emulation, asked: Experiment) -> None:
+    """Compare what arrived with what was owed: to the message, and to the byte at emulated scale."""
+    messages = messages_of(asked.collective.steps[0].demand)
+    records = emulation.records
+    assert records["source"].tolist() == messages.source.tolist()
+    assert records["destination"].tolist() == messages.destination.tolist()
+    assert records["bytes"].tolist() == messages.bytes.tolist()
+    assert bytes_over_legs(records) == records["bytes"].tolist()
+    crossing = work_of(asked, 0).crossing
+    assert emulation.payload_bytes == round(int(crossing.bytes.sum()) * asked.dilation.volume)
+    for times, counts in emulation.deliveries[0].curves:
+        assert (np.diff(times) >= 0).all()
+        assert (np.diff(counts) > 0).all()
+
+
+def bytes_over_legs(records: Records) -> list[int]:
+    """Return what the legs of each message's path sum to; NVLink carries all of a message."""
+    return [
+        size if path == "nvlink" else sum(int(leg.partition("@")[0]) for leg in path.split())
+        for size, path in zip(records["bytes"], records["path"], strict=True)
+    ]
+
+
+@pytest.mark.parametrize("policy", ["rails", "ecmp"])
+def test_bytes_are_conserved_and_take_the_predicted_time(booted: Booted, policy: str) -> None:
+    asked = experiment(rail_fabric(4, 2, 2), policy)
+    with booted(asked.fabric, DILATION.rate) as net:
+        emulation = emulate(asked, net.network)
+    assert_all_arrived(emulation, asked)
+    assert emulation.paths == (computed_paths(asked.fabric, work_of(asked, 0).queue_pairs),)
+    predicted_s = predict(asked)["end_s"].max()
+    assert 0.9 < emulation.records["end_s"].max() / predicted_s < 1.15
+
+
+@pytest.mark.parametrize(
+    "fabric", [fat_tree_fabric(4, gpus=1), leaf_spine_fabric(4, 2, 3)], ids=lambda f: f.name
+)
+def test_other_fabrics_carry_collectives_over_the_computed_ways(booted: Booted, fabric: Fabric) -> None:
+    asked = experiment(fabric, "ecmp")
+    with booted(fabric, DILATION.rate) as net:
+        emulation = emulate(asked, net.network)
+    assert_all_arrived(emulation, asked)
+    assert emulation.paths == (computed_paths(fabric, work_of(asked, 0).queue_pairs),)
+
+
+@pytest.mark.parametrize("policy", ["minrtt", "plb", "reps"])
+def test_reactive_schemes_move_all_bytes(booted: Booted, policy: str) -> None:
+    asked = experiment(rail_fabric(4, 2, 2), policy)
+    with booted(asked.fabric, DILATION.rate) as net:
+        emulation = emulate(asked, net.network)
+    assert_all_arrived(emulation, asked)
+    delivery = emulation.deliveries[0]
+    assert sorted(delivery.order.tolist()) == list(range(len(work_of(asked, 0).chunks)))
+    assert (delivery.chunk_qp >= 0).all()
+
+
+def test_steps_follow_each_other_and_compute_stands_between(booted: Booted) -> None:
+    fabric, compute_s = rail_fabric(2, 2), 0.003
+    step = Step(sparse(fabric.gpus, 0.0, tokens=128), compute_s)
+    asked = Experiment(fabric, Collective("two", (step, step)), "rails", DILATION, chunk_bytes=1 << 20)
+    slept: list[float] = []
+    with booted(fabric, DILATION.rate) as net:
+        records = emulate(asked, net.network, sleep=slept.append).records
+    first, second = (records[records["step"] == index] for index in (0, 1))
+    assert slept == [pytest.approx(compute_s * DILATION.time)] * 2
+    assert second["start_s"].min() == pytest.approx(first["end_s"].max() + compute_s)
+
+
+def test_a_network_of_another_scale_is_refused(booted: Booted) -> None:
+    asked = experiment(rail_fabric(2, 2), "rails")
+    with (
+        booted(asked.fabric, DILATION.rate / 2) as net,
+        pytest.raises(ScenarioError, match="another experiment"),
+    ):
+        emulate(asked, net.network)
+
+
+def test_a_link_cut_in_the_middle_is_an_error_that_names_the_queue_pair(booted: Booted) -> None:
+    fabric = rail_fabric(2, 1)
+    demand = Demand("one way", np.array([[0, 40_000_000], [0, 0]]))
+    asked = Experiment(fabric, single(demand), "rails", DILATION, chunk_bytes=1 << 20)
+    cut = ["ip", "link", "set", interface(fabric, fabric.links[1].b), "down"]
+    with booted(fabric, DILATION.rate) as net:
+        cutter = threading.Timer(1.0, subprocess.run, (cut,), {"check": True})
+        cutter.start()
+        with pytest.raises(StuckError) as caught:
+            emulate(asked, net.network, stuck_s=2.0)
+        cutter.join()
+    queue_pair = work_of(asked, 0).queue_pairs[0]
+    assert f"queue pair {queue_pair} made no progress for 2 s" in caught.value.sentence
