@@ -62,7 +62,8 @@ def busbw_bars(table: pd.DataFrame, baseline: str = BASELINE) -> Figure:
         for at, width, point in _beside(mine, rows, group):
             _bar(axes, at, width, point, point["busbw_relative"])
         limit = mine[-1]["busbw_limit"].value
-        axes.hlines(limit, group - GROUP / 2, group + GROUP / 2, color=BOUND, linewidth=1.4)
+        line = axes.hlines(limit, group - GROUP / 2, group + GROUP / 2, color=BOUND, linewidth=1.4)
+        line.set_gid(f"{workload}|bound")
     axes.set_xticks(range(len(notes)), [named(*item).replace(" (", "\n(") for item in notes.items()])
     axes.set_ylabel(f"busbw / busbw of {baseline}")
     axes.set_ymargin(0.15)

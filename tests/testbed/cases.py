@@ -2,21 +2,14 @@
 
 from dataclasses import replace
 
-import numpy as np
-
 from testbed.dilation import Dilation
 from testbed.experiment import Experiment
 from testbed.outcome import Measures, Outcome, Verdict
-from tests.traffic.cases import rates, ways
+from testbed.predict import predict
 from topologies.fabric import Fabric
 from topologies.rail import rail_fabric
 from traffic.collective import single
 from traffic.demand import Demand
-from traffic.fluid import fluid_transfers
-from traffic.messages import chunks_of, crosses_network, messages_of
-from traffic.records import Records, records_of
-from traffic.spraying.policy import ProactivePolicy
-from traffic.spraying.registry import policy_named
 from traffic.workloads import sparse, uniform
 
 DILATION = Dilation(rate=1e-3, volume=1e-2)
@@ -34,25 +27,6 @@ def experiment_of(fabric: Fabric, demand: Demand, policy: str, seed: int = 0) ->
     return Experiment(fabric, single(demand), policy, DILATION, seed, chunk_bytes=1 << 20)
 
 
-def predicted(experiment: Experiment) -> Records:
-    """Return the fluid model's records of a one-step experiment, over random spines."""
-    fabric, demand = experiment.fabric, experiment.collective.steps[0].demand
-    messages = messages_of(demand)
-    crossing = messages.select(crosses_network(messages, fabric))
-    chunks = chunks_of(crossing, experiment.chunk_bytes)
-    policy = policy_named(experiment.policy)
-    assert isinstance(policy, ProactivePolicy)
-    assignment = policy.assign(fabric=fabric, messages=crossing, chunks=chunks, rng=experiment.rng(0))
-    transfers = fluid_transfers(
-        rate_bps=rates(fabric),
-        queue_pairs=assignment.queue_pairs,
-        paths=ways(fabric, assignment.queue_pairs, np.random.default_rng(experiment.seed)),
-        chunks=chunks,
-        assignment=assignment,
-    )
-    return records_of(messages=messages, chunks=chunks, transfers=transfers, fabric=fabric)
-
-
 def outcome_of(
     experiment: Experiment,
     verdict: Verdict | None = None,
@@ -60,7 +34,7 @@ def outcome_of(
     measures: Measures | None = None,
 ) -> Outcome:
     """Return an outcome; with a verdict it is as if emulated, ``slower`` times as long as predicted."""
-    model = predicted(experiment)
+    model = predict(experiment)
     if verdict is None:
         return Outcome(experiment, model)
     emulated = model.assign(start_s=model["start_s"] * slower, end_s=model["end_s"] * slower)

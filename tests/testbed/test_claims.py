@@ -1,0 +1,120 @@
+"""Claims: held against what was measured, and against nothing else."""
+
+import math
+
+import pandas as pd
+import pytest
+
+from testbed.claims import Claim, around
+from testbed.claims_rails import rails_claims
+
+ALL = ("ecmp", "plb", "minrtt", "reps", "rails")
+
+
+def summary_of(cct_s: dict[str, float], workload: str = "uniform", bound_s: float = 1.0) -> pd.DataFrame:
+    """Return a summary of two seeds in which the schemes take these times."""
+    rows = [
+        {
+            "workload": workload,
+            "scheme": scheme,
+            "seed": seed,
+            "busbw_gbytes_s": 10.0 / seconds,
+            "bound_s": bound_s,
+            "verdict": "faithful",
+            **dict.fromkeys(("cct_s", "cct_mean_s", "cct_p80_s", "cct_p95_s", "cct_p99_s"), seconds),
+        }
+        for scheme, seconds in cct_s.items()
+        for seed in (0, 1)
+    ]
+    return pd.DataFrame(rows)
+
+
+def claim(table: pd.DataFrame, words: str) -> Claim:
+    """Return the one claim that has these words in it."""
+    (found,) = [claim for claim in rails_claims(table) if words in claim.text]
+    return found
+
+
+def test_a_claim_holds_at_the_papers_number_and_says_what_it_rests_on() -> None:
+    found = claim(summary_of({"ecmp": 1.29, "rails": 1.0}), "RailS has 1.29x")
+    assert (found.verdict, found.reason, found.source) == ("holds", "2 seeds", "RailS, VI-B")
+    assert found.measured == pytest.approx(1.29)
+
+
+@pytest.mark.parametrize(
+    ("ecmp_s", "reason"),
+    [
+        (2.0, "above the range"),
+        (1.1, "below the range: ecmp is within 1.10x of the lower bound, no scheme gains more"),
+        (1.0, "no difference"),
+        (0.5, "the other way round"),
+    ],
+)
+def test_a_claim_that_does_not_hold_says_why(ecmp_s: float, reason: str) -> None:
+    found = claim(summary_of({"ecmp": ecmp_s, "rails": 1.0}), "RailS has 1.29x")
+    assert (found.verdict, found.reason) == ("does not hold", f"{reason}; 2 seeds")
+    assert found.measured == pytest.approx(ecmp_s)
+
+
+def test_a_void_point_makes_the_claims_about_it_not_comparable() -> None:
+    table = summary_of({"ecmp": 1.29, "plb": 1.18, "rails": 1.0})
+    table.loc[(table["scheme"] == "ecmp") & (table["seed"] == 1), "verdict"] = "void"
+    found = claim(table, "RailS has 1.29x")
+    assert (found.verdict, found.reason) == ("not comparable", "void: ecmp, uniform, seed 1")
+    assert math.isnan(found.measured)
+    assert claim(table, "PLB ends 18 %").verdict == "holds"
+
+
+def test_a_scheme_that_was_not_run_makes_a_claim_not_comparable() -> None:
+    found = claim(summary_of({"ecmp": 1.29, "rails": 1.0}), "REPS has")
+    assert (found.verdict, found.reason) == ("not comparable", "not run: reps, uniform")
+
+
+def test_predictions_are_told_from_measurements() -> None:
+    table = summary_of({"ecmp": 1.29, "rails": 1.0}).assign(verdict="model")
+    assert claim(table, "RailS has 1.29x").reason == "2 seeds, by the model, nothing was emulated"
+
+
+def test_uniform_as_in_the_paper_holds() -> None:
+    times = {"ecmp": 1.3, "plb": 1.17, "minrtt": 1.03, "reps": 0.97, "rails": 1.0}
+    table = summary_of(times)
+    table.loc[table["scheme"] == "minrtt", "cct_mean_s"] = 0.9
+    assert {claim.verdict for claim in rails_claims(table)} == {"holds"}
+
+
+def test_sparse_as_in_the_paper_holds() -> None:
+    gains = {"sparse 0.6": 2.8, "sparse 0.4": 1.7, "sparse 0.2": 1.5, "sparse 0": 1.3}
+    tables = [
+        summary_of(dict.fromkeys(ALL, gain) | {"rails": 1.0}, workload) for workload, gain in gains.items()
+    ]
+    found = rails_claims(pd.concat(tables))
+    assert len(found) == 17
+    assert {claim.verdict for claim in found} == {"holds"}
+
+
+def test_a_gain_that_shrinks_with_sparsity_is_found() -> None:
+    tables = [
+        summary_of({"ecmp": gain, "rails": 1.0}, workload)
+        for workload, gain in (("sparse 0.6", 1.2), ("sparse 0", 1.5))
+    ]
+    found = claim(pd.concat(tables), "grows with sparsity")
+    assert found.verdict == "does not hold"
+    assert found.measured == pytest.approx(0.8)
+
+
+def test_a_better_rival_and_a_worse_percentile_are_found() -> None:
+    table = summary_of({"ecmp": 2.0, "reps": 0.9, "rails": 1.0}, "sparse 0.4")
+    assert claim(table, "highest busbw").verdict == "does not hold"
+    table = summary_of({"ecmp": 2.0, "rails": 1.0}, "sparse 0.4")
+    table.loc[table["scheme"] == "rails", "cct_p95_s"] = 2.5
+    assert claim(table, "best mean and percentiles").measured == pytest.approx(0.8)
+
+
+def test_workloads_without_claims_have_none() -> None:
+    assert rails_claims(summary_of({"ecmp": 1.0, "rails": 1.0}, "A100 step 3")) == []
+
+
+def test_the_range_around_a_number_stays_on_its_side_of_1() -> None:
+    assert around(1.04) == pytest.approx((1.0, 1.144))
+    assert around(0.95) == pytest.approx((0.855, 1.0))
+    assert around(2.8) == pytest.approx((2.52, 3.08))

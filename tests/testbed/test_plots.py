@@ -1,0 +1,187 @@
+"""The plots: what is drawn is what the summary and the records say, and void points are marked."""
+
+import numpy as np
+import pytest
+from matplotlib.axes import Axes
+from matplotlib.collections import LineCollection, PathCollection
+from matplotlib.figure import Figure
+from matplotlib.image import AxesImage
+from matplotlib.lines import Line2D
+from matplotlib.patches import Rectangle
+from matplotlib.text import Text
+from numpy.typing import NDArray
+
+from testbed.figures import figures, png_of
+from testbed.heat_maps import nic_heat_map, uplink_heat_map
+from testbed.means import points
+from testbed.outcome import Outcome, summary
+from testbed.palette import COLOURS, OWN, VOID_HATCH, colours
+from testbed.plots import busbw_bars, cct_cdf, cct_percentiles, emulated_against_predicted
+from tests.testbed.cases import (
+    STRAINED,
+    VOID,
+    experiment_of,
+    outcome_of,
+    small_fabric,
+    small_outcomes,
+    with_verdict,
+)
+from topologies.rail import rail_fabric
+from traffic.metrics import nic_received_bytes, nic_sent_bytes, uplink_bytes
+from traffic.records import NVLINK
+from traffic.workloads import sparse, uniform
+
+
+def bars_of(axes: Axes) -> dict[str, list[Rectangle]]:
+    """Return the bars of each point, left to right."""
+    bars: dict[str, list[Rectangle]] = {}
+    for patch in axes.patches:
+        if isinstance(patch, Rectangle) and patch.get_gid():
+            bars.setdefault(str(patch.get_gid()), []).append(patch)
+    return bars
+
+
+def texts_of(figure: Figure) -> list[str]:
+    """Return all that is written in a figure."""
+    return [text.get_text() for text in figure.findobj(Text) if isinstance(text, Text) and text.get_text()]
+
+
+def lines_of(axes: Axes) -> dict[str, Line2D]:
+    return {str(line.get_gid()): line for line in axes.get_lines() if line.get_gid()}
+
+
+def images_of(figure: Figure) -> list[NDArray[np.float64]]:
+    """Return the numbers of each map, colour bars left out."""
+    images = [image for axes in figure.axes for image in axes.get_images() if isinstance(image, AxesImage)]
+    return [np.asarray(image.get_array(), dtype=float) for image in images]
+
+
+def test_bars_are_as_high_as_the_means() -> None:
+    table = summary(small_outcomes(seeds=2))
+    (axes,) = busbw_bars(table).axes
+    heights = {gid: bar.get_height() for gid, (bar,) in bars_of(axes).items()}
+    assert heights == {f"{p.workload}|{p.scheme}": p["busbw_relative"].value for p in points(table)}
+    lines = [line for line in axes.collections if isinstance(line, LineCollection)]
+    limits = {line.get_gid(): line.get_segments()[0][0][1] for line in lines if line.get_gid()}
+    assert limits == {f"{p.workload}|bound": p["busbw_limit"].value for p in points(table)}
+
+
+def test_percentile_bars_are_as_high_as_the_means_in_the_unit_of_the_axis() -> None:
+    outcomes = small_outcomes(seeds=2)
+    table = summary(outcomes)
+    figure = cct_percentiles(outcomes, table)
+    for axes, workload in zip(figure.axes, ("uniform", "sparse 0.4"), strict=True):
+        assert axes.get_ylabel() == "time [ms]"
+        for point in (point for point in points(table) if point.workload == workload):
+            drawn = [bar.get_height() for bar in bars_of(axes)[f"{workload}|{point.scheme}"]]
+            columns = ("cct_mean_s", "cct_p80_s", "cct_p95_s", "cct_p99_s")
+            assert drawn == pytest.approx([1e3 * point[column].value for column in columns])
+
+
+def test_void_bars_are_hatched_and_say_so_and_others_are_not() -> None:
+    figure = busbw_bars(summary(with_verdict(small_outcomes(seeds=1), VOID, 1)))
+    bars = bars_of(figure.axes[0])
+    assert {gid: bar.get_hatch() for gid, (bar,) in bars.items()} == {
+        "uniform|ecmp": None,
+        "uniform|rails": VOID_HATCH,
+        "sparse 0.4|ecmp": None,
+        "sparse 0.4|rails": None,
+    }
+    assert texts_of(figure).count("void") == 2  # at the bar, and in the legend
+
+
+def test_a_void_baseline_makes_all_of_its_workload_void() -> None:
+    bars = bars_of(busbw_bars(summary(with_verdict(small_outcomes(seeds=1), VOID, 0))).axes[0])
+    assert bars["uniform|rails"][0].get_hatch() == VOID_HATCH
+
+
+def test_strained_and_model_points_say_so() -> None:
+    outcomes = with_verdict(small_outcomes(seeds=1), STRAINED, 1)
+    assert "strained" in texts_of(busbw_bars(summary(outcomes)))
+    model = [outcome_of(experiment_of(small_fabric(), uniform(4), name)) for name in ("ecmp", "rails")]
+    assert "model" in texts_of(busbw_bars(summary(model)))
+    assert "model: nothing was emulated" in texts_of(cct_cdf(model))
+
+
+def test_the_distribution_is_that_of_the_messages_over_the_bound() -> None:
+    (axes,) = cct_cdf([outcome := small_outcomes(seeds=1)[2]]).axes
+    crossed = outcome.best[outcome.best["path"] != NVLINK]
+    bound_s = summary([outcome])["bound_s"][0]
+    drawn = np.asarray(lines_of(axes)["sparse 0.4|ecmp"].get_xdata(), dtype=float)
+    assert drawn[1:] == pytest.approx(np.sort(crossed["end_s"]) / bound_s)
+
+
+def test_a_void_distribution_is_dotted_and_named_only_where_no_seed_is_sound() -> None:
+    outcomes = small_outcomes(seeds=2)
+    figure = cct_cdf(with_verdict(outcomes, VOID, 0, 4, 1))
+    lines = lines_of(figure.axes[0])
+    assert lines["uniform|ecmp"].get_linestyle() == ":"
+    assert lines["uniform|rails"].get_linestyle() == "-"
+    assert "ecmp: void" in texts_of(figure)
+    assert "rails: void" not in texts_of(figure)
+
+
+def test_the_maps_show_what_the_nics_and_uplinks_carried() -> None:
+    fabric = rail_fabric(3, 2)
+    demand = sparse(6, 0.3, top_k=1)
+    outcomes = [outcome_of(experiment_of(fabric, demand, name)) for name in ("rails", "ecmp")]
+    ecmp, rails = (outcomes[1].best, outcomes[0].best)
+    expected = [f(r, fabric) / 1e6 for f in (nic_sent_bytes, nic_received_bytes) for r in (ecmp, rails)]
+    figure = nic_heat_map(outcomes, demand.name)
+    drawn = images_of(figure)[:4]
+    assert all(np.array_equal(one, other) for one, other in zip(drawn, expected, strict=True))
+    assert [text for text in texts_of(figure) if text.startswith("ecmp (model)")] != []
+    uplinks = images_of(uplink_heat_map(outcomes, demand.name))[:2]
+    assert uplinks[0].sum() * 1e6 == pytest.approx(uplink_bytes(ecmp, fabric).to_numpy().sum())
+    assert not uplinks[1].any()
+
+
+def test_void_maps_are_crossed_out() -> None:
+    outcomes = with_verdict(small_outcomes(seeds=1), VOID, 1)
+    figure = nic_heat_map(outcomes, "uniform")
+    crossed = [any(patch.get_hatch() for patch in axes.patches) for axes in figure.axes[:4]]
+    assert crossed == [False, True, False, True]
+    assert any(text.startswith("rails (void)") for text in texts_of(figure))
+
+
+def test_the_scatter_shows_every_emulated_point_and_crosses_void_ones() -> None:
+    outcomes = with_verdict(small_outcomes(seeds=1), VOID, 3)
+    outcomes.append(outcome_of(experiment_of(small_fabric(), uniform(4), "optimal")))
+    figure = emulated_against_predicted(summary(outcomes))
+    dots = {str(c.get_gid()): c for c in figure.axes[0].collections if isinstance(c, PathCollection)}
+    ratios = {gid: np.asarray(c.get_offsets())[:, 1].tolist() for gid, c in dots.items()}
+    assert ratios == {
+        "ecmp|sound": pytest.approx([1.04, 1.04]),
+        "rails|sound": pytest.approx([1.04]),
+        "rails|void": pytest.approx([1.04]),
+    }
+    assert texts_of(figure).count("void") == 2
+
+
+def test_every_scheme_has_one_colour_and_no_two_of_lightrail_s_share_one() -> None:
+    assert len(set(COLOURS.values()) | {OWN}) == len(COLOURS) + 1
+    assert colours(["mine:f", "rails"]) == {"rails": COLOURS["rails"], "mine:f": OWN}
+
+
+@pytest.mark.parametrize("verdict", [None, VOID])
+def test_all_plots_of_a_run_are_drawn_without_a_warning(verdict: object) -> None:
+    outcomes = small_outcomes(seeds=2)
+    outcomes = with_verdict(outcomes, VOID, *range(len(outcomes))) if verdict else outcomes
+    plots = figures(outcomes, summary(outcomes))
+    assert [plot.name for plot in plots] == [
+        "busbw",
+        "cct_percentiles",
+        "cct_cdf",
+        "emulated_against_predicted",
+        "nic_load_uniform",
+        "uplink_load_uniform",
+        "nic_load_sparse_0.4",
+        "uplink_load_sparse_0.4",
+    ]
+    assert all(png_of(plot.figure).startswith(b"\x89PNG") for plot in plots)
+
+
+def test_plots_without_data_are_left_out() -> None:
+    outcomes: list[Outcome] = [outcome_of(experiment_of(rail_fabric(2, 2, 0), uniform(4), "rails"))]
+    names = [plot.name for plot in figures(outcomes, summary(outcomes))]
+    assert names == ["cct_percentiles", "cct_cdf", "nic_load_uniform"]

@@ -1,0 +1,149 @@
+"""The report: well-formed, on its own, and naming every void."""
+
+import base64
+from datetime import datetime
+from html.parser import HTMLParser
+
+import pytest
+
+from testbed.claims_rails import rails_claims
+from testbed.figures import figures, png_of
+from testbed.outcome import Outcome, summary
+from testbed.report import report_html, sentence
+from testbed.run import Run
+from tests.testbed.cases import (
+    STRAINED,
+    VOID,
+    experiment_of,
+    outcome_of,
+    small_fabric,
+    small_outcomes,
+    with_verdict,
+)
+from traffic.demand import Demand
+from traffic.workloads import uniform
+
+EMPTY = {"meta", "img", "br", "link", "hr"}
+RUN = Run(
+    scenario="rails_sparse",
+    title="RailS under sparse load",
+    command=["python", "scenarios/rails_sparse.py", "--out", "a b"],
+    started=datetime(2026, 1, 2, 3, 4),
+    settings={"mtu": 9000, "queue": {"bytes": 2 << 20}},
+    calibration={"aggregate_bps": 1.25e9},
+)
+
+
+class Page(HTMLParser):
+    """A page that was read: its text, its references, and whether its elements nest."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.references: list[str] = []
+        self.words: list[str] = []
+        self._open: list[str] = []
+        self.feed(html)
+        self.close()
+        assert self._open == [], f"never closed: {self._open}"
+
+    @property
+    def text(self) -> str:
+        """All that a reader sees, in one line."""
+        return " ".join(" ".join(self.words).split())
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Note where an element points to."""
+        self.references += [value or "" for name, value in attrs if name in ("src", "href", "srcset", "data")]
+        if tag not in EMPTY:
+            self._open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        """Check that the innermost element ends."""
+        assert self._open, f"</{tag}> without a beginning"
+        assert self._open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        """Note the text, but for the style sheet."""
+        if "style" not in self._open:
+            self.words.append(data)
+
+
+def html_of(outcomes: list[Outcome], unfinished: int = 0) -> str:
+    table = summary(outcomes)
+    plots = [(plot, png_of(plot.figure)) for plot in figures(outcomes, table)]
+    return report_html(
+        run=RUN,
+        outcomes=outcomes,
+        table=table,
+        claims=rails_claims(table),
+        plots=plots,
+        unfinished=unfinished,
+    )
+
+
+@pytest.fixture(scope="module")
+def html() -> str:
+    """Return a report with a void and a strained point."""
+    return html_of(with_verdict(with_verdict(small_outcomes(seeds=2), VOID, 2, 6), STRAINED, 5), unfinished=3)
+
+
+def test_the_page_nests_and_refers_to_nothing_outside(html: str) -> None:
+    page = Page(html)
+    assert len(page.references) == 8
+    for reference in page.references:
+        kind, _, image = reference.partition(",")
+        assert kind == "data:image/png;base64"
+        assert base64.b64decode(image, validate=True).startswith(b"\x89PNG")
+    assert not any(word in html for word in ("http://", "https://", "url(", "@import", "<script"))
+
+
+def test_the_banner_names_every_point_that_is_not_faithful_and_what_to_do(html: str) -> None:
+    text = Page(html).text
+    assert "2 points void , 1 point strained , 5 points faithful ." in text
+    assert f"void ecmp, sparse 0.4, seed 0, 1: {VOID.reasons[0]} To do: {VOID.advice}." in text
+    assert f"strained rails, uniform, seed 1: {STRAINED.reasons[0]} To do: {STRAINED.advice}." in text
+    assert "The run was stopped: 3 more experiments have no result." in text
+
+
+def test_tables_say_void_where_a_number_is(html: str) -> None:
+    text = Page(html).text
+    assert "ecmp void 4.19 4.19 4.19 ±47% 1.00 0.000 0.500 4.03 1.56" in text
+    assert "rails faithful 2.75 2.79 2.79 void 0.000" in text
+    assert "sparse 0.4 ecmp 1 void 3 (0.01 %) 0 / 0 / 0" in text
+    assert "sparse 0.4: RailS has the highest busbw >= 0.98 - not comparable" in text
+
+
+def test_it_says_how_to_repeat_it_and_what_was_in_effect(html: str) -> None:
+    text = Page(html).text
+    for said in (
+        "python scenarios/rails_sparse.py --out 'a b'",
+        "Seeds: 0, 1.",
+        "mtu 9000 queue.bytes 2097152",
+        "aggregate_bps 1.25e+09",
+        f"python {RUN.versions['python']}",
+        "synthetic: the same for every pair",
+    ):
+        assert said in text
+
+
+def test_a_model_only_report_says_so() -> None:
+    outcome = outcome_of(experiment_of(small_fabric(), uniform(4), "rails"))
+    text = Page(html_of([outcome])).text
+    assert "1 point model ." in text
+    assert "Nothing was emulated" in text
+    assert "Can it be believed?" not in text
+
+
+def test_names_are_text_and_not_markup() -> None:
+    demand = Demand("<script>alert(1)</script>", uniform(4).matrix)
+    html = html_of([outcome_of(experiment_of(small_fabric(), demand, "ecmp"))])
+    assert "<script>alert" not in html
+    assert "<script>alert(1)</script>" in Page(html).text
+
+
+def test_the_sentence_says_what_was_run() -> None:
+    assert sentence(small_outcomes(seeds=1)) == (
+        "2 workloads (uniform, sparse 0.4) under 2 schemes (ecmp, rails), 1 seed, over a rail fabric of "
+        "2 servers with 2 NICs of 100 Gbit/s each and 2 spines. Emulated with real packets (rates × 0.001, "
+        "bytes × 0.01, so times × 10); all numbers below are at real scale."
+    )

@@ -1,0 +1,242 @@
+"""What a run leaves behind: whole files after every point, killed or not, and whose they are."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from io import StringIO
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from testbed.files import append_whole, make_directory, write_whole
+from testbed.outcome import Outcome, summary
+from testbed.results import ResultsDirectory
+from testbed.run import Run, experiments_of
+from tests.testbed.cases import VOID, small_outcomes, with_verdict
+from tests.tools import CHECKOUT
+from topologies.errors import MachineError, ScenarioError
+
+RUN = Run("rails_sparse", "RailS under sparse load", ["rails_sparse.py"], datetime(2026, 1, 2, 3, 4, 5))
+PLOTS = {
+    "busbw.png",
+    "cct_percentiles.png",
+    "cct_cdf.png",
+    "emulated_against_predicted.png",
+    "nic_load_uniform.png",
+    "nic_load_sparse_0.4.png",
+    "uplink_load_uniform.png",
+    "uplink_load_sparse_0.4.png",
+}
+
+
+def names(folder: Path) -> set[str]:
+    return {path.name for path in folder.iterdir()}
+
+
+def same_table(file: Path, table: pd.DataFrame) -> None:
+    """Check that a CSV file reads back as a table."""
+    pd.testing.assert_frame_equal(
+        pd.read_csv(file, keep_default_na=False),
+        pd.read_csv(StringIO(table.to_csv(index=False)), keep_default_na=False),
+    )
+
+
+@contextmanager
+def failing(monkeypatch: pytest.MonkeyPatch, method: str) -> Iterator[None]:
+    """Let a method of paths fail, as on a full disk."""
+
+    def fail(*_args: object, **_kwargs: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, method, fail)
+        yield
+
+
+def test_all_files_are_there_and_read_back(tmp_path: Path) -> None:
+    outcomes = with_verdict(small_outcomes(seeds=2), VOID, 3)
+    with ResultsDirectory(RUN, root=tmp_path) as results:
+        for outcome in outcomes:
+            results.add(outcome)
+    assert results.path == tmp_path / "rails_sparse" / "2026-01-02T03-04-05"
+    assert names(results.path) == PLOTS | {"records.csv", "summary.csv", "run.json", "report.html"}
+    same_table(results.path / "summary.csv", summary(outcomes))
+    assert experiments_of(results.path / "run.json") == [outcome.experiment for outcome in outcomes]
+
+
+def test_records_hold_both_backends_of_every_outcome(tmp_path: Path) -> None:
+    outcomes = small_outcomes(seeds=1)
+    outcomes[0] = Outcome(outcomes[0].experiment, outcomes[0].predicted)
+    with ResultsDirectory(RUN, root=tmp_path) as results:
+        for outcome in outcomes:
+            results.add(outcome)
+    table = pd.read_csv(results.path / "records.csv", dtype={"path": str})
+    assert list(table.columns[:5]) == ["workload", "scheme", "seed", "backend", "step"]
+    rows = table.groupby(["workload", "scheme", "backend"], sort=False)
+    assert list(rows.groups) == [
+        ("uniform", "ecmp", "predicted"),
+        ("uniform", "rails", "emulated"),
+        ("uniform", "rails", "predicted"),
+        ("sparse 0.4", "ecmp", "emulated"),
+        ("sparse 0.4", "ecmp", "predicted"),
+        ("sparse 0.4", "rails", "emulated"),
+        ("sparse 0.4", "rails", "predicted"),
+    ]
+    emulated = rows.get_group(("sparse 0.4", "rails", "emulated"))
+    assert emulated["end_s"].tolist() == outcomes[3].best["end_s"].tolist()
+
+
+def test_run_json_says_all_that_is_needed_to_run_it_again(tmp_path: Path) -> None:
+    outcomes = small_outcomes(seeds=2)
+    with ResultsDirectory(RUN, root=tmp_path, planned=[o.experiment for o in outcomes]) as results:
+        results.describe(calibration={"aggregate_bps": 1.2e9})
+        results.describe(settings={"mtu": 9000})
+        results.add(outcomes[0])
+        data = json.loads((results.path / "run.json").read_text())
+    assert data["format"] == 1
+    assert data["command"] == ["rails_sparse.py"]
+    assert data["seeds"] == [0, 1]
+    assert data["dilations"] == [{"rate": 1e-3, "volume": 1e-2}]
+    assert (data["calibration"], data["settings"]) == ({"aggregate_bps": 1.2e9}, {"mtu": 9000})
+    assert data["finished"] == [outcomes[0].experiment.key]
+    assert len(data["experiments"]) == len(outcomes)
+    assert {"python", "kernel", "openvswitch", "commit", "numpy", "os-ken"} <= data["versions"].keys()
+
+
+def test_after_every_point_the_files_are_whole(tmp_path: Path) -> None:
+    outcomes = small_outcomes(seeds=1)
+    with ResultsDirectory(RUN, root=tmp_path) as results:
+        for count, outcome in enumerate(outcomes, 1):
+            results.add(outcome)
+            assert names(results.path) == {"records.csv", "summary.csv", "run.json"}
+            same_table(results.path / "summary.csv", summary(outcomes[:count]))
+            assert len(pd.read_csv(results.path / "records.csv").groupby(["workload", "scheme"])) == count
+
+
+def test_a_run_that_is_stopped_leaves_a_report_of_what_it_finished(tmp_path: Path) -> None:
+    outcomes = small_outcomes(seeds=1)
+    planned = [outcome.experiment for outcome in outcomes]
+    results = ResultsDirectory(RUN, root=tmp_path, planned=planned)
+
+    def stopped() -> None:
+        with results:
+            results.add(outcomes[0])
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        stopped()
+    assert "3 more experiments have no result" in (results.path / "report.html").read_text()
+
+
+def test_a_run_that_fails_before_its_first_point_leaves_no_directory(tmp_path: Path) -> None:
+    results = ResultsDirectory(RUN, root=tmp_path)
+    with pytest.raises(MachineError), results:
+        raise MachineError("no Open vSwitch")
+    assert names(tmp_path / "rails_sparse") == set()
+
+
+def test_runs_of_one_second_have_directories_of_their_own(tmp_path: Path) -> None:
+    paths = []
+    for _ in range(3):
+        with ResultsDirectory(RUN, root=tmp_path) as results:
+            paths.append(results.path.name)
+    assert paths == ["2026-01-02T03-04-05", "2026-01-02T03-04-05.2", "2026-01-02T03-04-05.3"]
+
+
+def test_out_is_taken_as_it_is_but_never_twice(tmp_path: Path) -> None:
+    out = tmp_path / "a" / "b"
+    with ResultsDirectory(RUN, out=out) as results:
+        assert results.path == out
+    with (
+        pytest.raises(ScenarioError, match="holds the results of another run"),
+        ResultsDirectory(RUN, out=out),
+    ):
+        pass
+    with pytest.raises(ScenarioError, match="entered twice"), results:
+        pass
+
+
+def test_a_directory_that_cannot_be_made_is_said_before_the_run(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(
+        MachineError, match="cannot be written: Not a directory; choose another directory with --out"
+    ):
+        ResultsDirectory(RUN, out=tmp_path / "file" / "out").__enter__()
+    with pytest.raises(ScenarioError, match="is no directory"):
+        ResultsDirectory(RUN, out=tmp_path / "file").__enter__()
+
+
+@pytest.mark.parametrize("method", ["write_bytes", "replace", "touch"])
+def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(
+    method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "summary.csv"
+    write_whole(file, "old")
+    with failing(monkeypatch, method), pytest.raises(MachineError, match="No space left on device"):
+        write_whole(file, "new")
+    assert (file.read_text(), names(tmp_path)) == ("old", {"summary.csv"})
+
+
+def test_appending_keeps_what_was_there(tmp_path: Path) -> None:
+    file = tmp_path / "records.csv"
+    append_whole(file, "a\n1\n")
+    append_whole(file, "2\n")
+    assert (file.read_text(), names(tmp_path)) == ("a\n1\n2\n", {"records.csv"})
+
+
+WRITER = """
+import sys
+from pathlib import Path
+from testbed.files import append_whole, write_whole
+folder, row = Path(sys.argv[1]), "x" * 20_000
+for number in range(10**6):
+    append_whole(folder / "records.csv", f"{number},{row}\\n")
+    write_whole(folder / "run.json", f'{{"number": {number}, "row": "{row}"}}')
+    print(number, flush=True)
+"""
+
+
+@pytest.mark.parametrize("points", [1, 7, 30])
+def test_a_killed_writer_leaves_whole_files(points: int, tmp_path: Path) -> None:
+    writer = subprocess.Popen(
+        [sys.executable, "-c", WRITER, str(tmp_path)], cwd=CHECKOUT, stdout=subprocess.PIPE, text=True
+    )
+    assert writer.stdout is not None
+    with writer, writer.stdout:
+        for _ in range(points):
+            writer.stdout.readline()
+        writer.send_signal(signal.SIGKILL)
+    rows = [line.split(",") for line in (tmp_path / "records.csv").read_text().splitlines()]
+    assert [int(number) for number, _ in rows] == list(range(len(rows)))
+    assert {len(row) for _, row in rows} == {20_000}
+    assert len(rows) >= points
+    assert json.loads((tmp_path / "run.json").read_text())["number"] >= points - 1
+
+
+def test_under_sudo_all_that_was_made_is_handed_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    given: dict[str, tuple[int, int]] = {}
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(os, "chown", lambda path, uid, gid, **_: given.update({Path(path).name: (uid, gid)}))
+    monkeypatch.setenv("SUDO_UID", "1234")
+    monkeypatch.setenv("SUDO_GID", "5678")
+    assert make_directory(tmp_path / "results" / "rails" / "now")
+    write_whole(tmp_path / "results" / "rails" / "now" / "run.json", "{}")
+    assert given == dict.fromkeys(("results", "rails", "now", ".run.json.part"), (1234, 5678))
+
+
+def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "run.json"
+    with pytest.raises(ScenarioError, match="cannot be read: No such file"):
+        experiments_of(file)
+    file.write_text("{}")
+    with pytest.raises(ScenarioError, match="is no run"):
+        experiments_of(file)
+    file.write_text('{"format": 99}')
+    with pytest.raises(ScenarioError, match="has the format 99, not 1"):
+        experiments_of(file)
