@@ -4,6 +4,7 @@ The colours are Okabe and Ito's, which colour-blind readers tell apart.
 """
 
 from collections.abc import Iterable, Sequence
+from itertools import cycle
 from typing import Literal
 
 from matplotlib import rc_context
@@ -23,8 +24,8 @@ COLOURS = {
     "rails": "#0072b2",
     "optimal": "#2b2b2b",
 }
-OWN = "#cc79a7"
-"""A scheme that does not come with lightrail."""
+OWN = ("#cc79a7", "#d55e00", "#a6a000", "#6f4e9c")
+"""For schemes that do not come with lightrail, in the order of their names."""
 BOUND = "#c0262d"
 INK = "#333333"
 VOID_HATCH = "xxxx"
@@ -58,8 +59,11 @@ styled = rc_context(
 
 
 def colours(schemes: Iterable[str]) -> dict[str, str]:
-    """Return the colour of each scheme, in the order in which they are shown."""
-    return {name: COLOURS.get(name, OWN) for name in in_order(schemes)}
+    """Return the colour of each of a run's schemes, in the order in which they are shown."""
+    names = in_order(schemes)
+    own = [name for name in names if name not in COLOURS]
+    known = COLOURS | dict(zip(own, cycle(OWN), strict=False))
+    return {name: known[name] for name in names}
 
 
 def canvas(width: float, height: float, title: str) -> Figure:

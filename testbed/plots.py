@@ -5,6 +5,7 @@ lower bound is a red line. The bars' and dots' ``gid`` is their workload and sch
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
@@ -59,9 +60,11 @@ def busbw_bars(table: pd.DataFrame, baseline: str = BASELINE) -> Figure:
     axes = figure.subplots()
     for group, workload in enumerate(notes):
         mine = [point for point in rows if point.workload == workload]
-        for at, width, point in _beside(mine, rows, group):
-            _bar(axes, at, width, point, point["busbw_relative"])
+        for bar in _beside(mine, rows, group):
+            _draw(axes, bar, bar.point["busbw_relative"])
         limit = mine[-1]["busbw_limit"].value
+        if np.isnan(limit):
+            write_mark(axes, f"{baseline} was not run", (group, 0), rotation=90)
         line = axes.hlines(limit, group - GROUP / 2, group + GROUP / 2, color=BOUND, linewidth=1.4)
         line.set_gid(f"{workload}|bound")
     axes.set_xticks(range(len(notes)), [named(*item).replace(" (", "\n(") for item in notes.items()])
@@ -86,10 +89,10 @@ def cct_percentiles(outcomes: Sequence[Outcome], table: pd.DataFrame) -> Figure:
     for workload, axes in panels.items():
         mine = [point for point in rows if point.workload == workload]
         for group, column in enumerate(PERCENTILES.values()):
-            for at, width, point in _beside(mine, rows, group):
-                mean = point[column]
+            for bar in _beside(mine, rows, group):
+                mean = bar.point[column]
                 scaled = Mean(mean.value / scale, mean.spread / scale, mean.void)
-                _bar(axes, at, width, point, scaled, say=point.void or column == "cct_p99_s")
+                _draw(axes, bar, scaled, say=bar.point.void or column == "cct_p99_s")
         if steps[workload] == 1:
             axes.axhline(mine[-1]["bound_s"].value / scale, color=BOUND, linewidth=1.4)
         axes.set_xticks(range(len(PERCENTILES)), list(PERCENTILES))
@@ -114,7 +117,7 @@ def cct_cdf(outcomes: Sequence[Outcome]) -> Figure:
     figure, panels = _panels(notes, "Share of the messages done: further left is better")
     for workload, axes in panels.items():
         for scheme in schemes:
-            _cdf(axes, workload, scheme, outcomes)
+            _cdf(axes, workload, scheme, outcomes, colours(schemes)[scheme])
         axes.axvline(1.0, color=BOUND, linewidth=1.4, zorder=1)
         axes.set(xlabel="completion time / lower bound", ylabel="share of messages", ylim=(0, 1.02))
         axes.set_xlim(left=0)
@@ -167,7 +170,7 @@ def times_over_bound(outcome: Outcome) -> NDArray[np.float64]:
     return np.asarray(times / bounds[records.loc[crossed, "step"].to_numpy(dtype=int)])
 
 
-def _cdf(axes: Axes, workload: str, scheme: str, outcomes: Sequence[Outcome]) -> None:
+def _cdf(axes: Axes, workload: str, scheme: str, outcomes: Sequence[Outcome], colour: str) -> None:
     """Draw the line of a point; a dotted one if it is void."""
     about = workload, scheme
     here = [o for o in outcomes if (o.experiment.collective.name, o.experiment.policy) == about]
@@ -175,35 +178,46 @@ def _cdf(axes: Axes, workload: str, scheme: str, outcomes: Sequence[Outcome]) ->
     times = np.concatenate([np.empty(0), *(times_over_bound(o) for o in sound or here)])
     if not len(times):
         return
-    colour = colours([scheme])[scheme]
     line = axes.ecdf(times, color=colour, linestyle="-" if sound else ":")
     line.set_gid(f"{workload}|{scheme}")
     if not sound:
         write_mark(axes, f"{scheme}: void", (float(np.median(times)), 0.5))
 
 
-def _beside(mine: Sequence[Point], rows: Sequence[Point], group: int) -> Iterable[tuple[float, float, Point]]:
-    """Yield where in its group the bar of each point stands, and how wide it is."""
+@dataclass(frozen=True, slots=True)
+class _Bar:
+    """Where the bar of a point stands, and how it looks."""
+
+    point: Point
+    at: float
+    width: float
+    colour: str
+
+
+def _beside(mine: Sequence[Point], rows: Sequence[Point], group: int) -> list[_Bar]:
+    """Return the bars of a group; a scheme has the same place in each."""
     schemes = _schemes(rows)
     width = GROUP / len(schemes)
-    for point in mine:
-        yield group + (schemes.index(point.scheme) - (len(schemes) - 1) / 2) * width, width, point
+    first = group - GROUP / 2 + width / 2
+    return [
+        _Bar(point, first + schemes.index(point.scheme) * width, width, colours(schemes)[point.scheme])
+        for point in mine
+    ]
 
 
-def _bar(axes: Axes, at: float, width: float, point: Point, mean: Mean, *, say: bool = True) -> None:
+def _draw(axes: Axes, bar: _Bar, mean: Mean, *, say: bool = True) -> None:
     """Draw a bar with its spread; it says what its verdict is unless it is faithful."""
     if np.isnan(mean.value):
         return
-    colour = colours([point.scheme])[point.scheme]
-    bar = axes.bar(at, mean.value, width * 0.92, color=colour).patches[0]
+    patch = axes.bar(bar.at, mean.value, bar.width * 0.92, color=bar.colour).patches[0]
     if mean.void:
-        bar.set(facecolor="white", edgecolor=colour, hatch=VOID_HATCH)
-    bar.set_gid(f"{point.workload}|{point.scheme}")
+        patch.set(facecolor="white", edgecolor=bar.colour, hatch=VOID_HATCH)
+    patch.set_gid(f"{bar.point.workload}|{bar.point.scheme}")
     if mean.spread:
-        axes.errorbar(at, mean.value, mean.spread, color=INK, linewidth=0.9, capsize=2)
-    mark = "void" if mean.void else mark_of(point)
+        axes.errorbar(bar.at, mean.value, mean.spread, color=INK, linewidth=0.9, capsize=2)
+    mark = "void" if mean.void else mark_of(bar.point)
     if mark and say:
-        write_mark(axes, mark, (at, mean.value + mean.spread), rotation=90)
+        write_mark(axes, mark, (bar.at, mean.value + mean.spread), rotation=90)
 
 
 def _schemes(rows: Iterable[Point]) -> list[str]:

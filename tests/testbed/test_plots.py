@@ -159,8 +159,14 @@ def test_the_scatter_shows_every_emulated_point_and_crosses_void_ones() -> None:
 
 
 def test_every_scheme_has_one_colour_and_no_two_of_lightrail_s_share_one() -> None:
-    assert len(set(COLOURS.values()) | {OWN}) == len(COLOURS) + 1
-    assert colours(["mine:f", "rails"]) == {"rails": COLOURS["rails"], "mine:f": OWN}
+    assert len({*COLOURS.values(), *OWN}) == len(COLOURS) + len(OWN)
+    assert colours(["mine:f", "rails", "a:b"]) == {"rails": COLOURS["rails"], "a:b": OWN[0], "mine:f": OWN[1]}
+
+
+def test_a_workload_without_the_baseline_says_so() -> None:
+    figure = busbw_bars(summary(small_outcomes(seeds=1)[1:]))
+    assert texts_of(figure).count("ecmp was not run") == 1
+    assert set(bars_of(figure.axes[0])) == {"sparse 0.4|ecmp", "sparse 0.4|rails"}
 
 
 @pytest.mark.parametrize("verdict", [None, VOID])
