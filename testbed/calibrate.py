@@ -37,7 +37,7 @@ SAFE_SHARE = 0.4
 more: a uniform all-to-all took 1.04 times its bound at 0.38 of the most, 1.13 at 0.57."""
 EMULATED_CCT_S = 1.5
 """How long the lower bound of a point takes at emulated scale: long against start-up, short for a user."""
-EMULATED_STEP_S = 0.06
+EMULATED_STEP_S = 0.08
 """The same for each step of a collective of many."""
 SLOWEST_NIC_BPS = 1e6
 FASTEST_NIC_BPS = 1e9

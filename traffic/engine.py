@@ -5,7 +5,7 @@ messages. A queue pair is a byte stream that carries chunks in the order in whic
 posts them. Bytes are counted at the receiver.
 
 As on an RDMA NIC, a queue pair has a window, what it may have on its way at once, and a pace.
-A NIC shares 100 ms of its rate, and its rate and a tenth more, among its queue pairs in
+A NIC shares up to 100 ms of its rate, and its rate and a tenth more, among its queue pairs in
 proportion to what each has left to deliver. Queues in the fabric therefore stay short, nothing
 is lost, and queue pairs that meet at a bottleneck share it by what they have left, which is
 what the fluid model computes. TCP below only carries the bytes, and repairs losses. Measured as
@@ -32,7 +32,7 @@ from traffic.feeders import Feeder
 from traffic.spraying.policy import QueuePair
 
 SHARE_S = 0.02
-WINDOW_S = 0.1
+WINDOW_SHARE, LEAST_WINDOW_S, MOST_WINDOW_S = 0.1, 0.02, 0.1
 HEADROOM = 1.1
 PACKET_BYTES = 8948
 """Payload of a packet of MTU 9000: windows are whole packets."""
@@ -172,6 +172,7 @@ class Engine:
         rounds_s: list[float] = []
         start = shared = looked = time.monotonic()
         self._feeder.start(self)
+        self._window_s = self._fitting_window_s()
         self._share()
         while self._open:
             events = self._poller.poll(TICK_S, EVENTS)
@@ -198,7 +199,7 @@ class Engine:
         left = np.array([stream.posted - stream.counted for stream in self._streams], dtype=float)
         total = np.bincount(self._nic, left, len(self._nic_rate_bps))
         rates = self._nic_rate_bps[self._nic] / 8 * left / np.maximum(total, 1.0)[self._nic]
-        packets = np.maximum(np.rint(rates * WINDOW_S / PACKET_BYTES), 1).astype(np.int64)
+        packets = np.maximum(np.rint(rates * self._window_s / PACKET_BYTES), 1).astype(np.int64)
         paces = np.maximum(rates * HEADROOM, PACKET_BYTES)
         for qp in np.flatnonzero(left).tolist():
             stream = self._streams[qp]
@@ -206,6 +207,15 @@ class Engine:
                 self._pace(stream, float(paces[qp]))
             stream.window = int(packets[qp]) * PACKET_BYTES
             self._send(qp)
+
+    def _fitting_window_s(self) -> float:
+        """Return how much of its rate a NIC shares: a tenth of what it has to send, within limits.
+
+        With more, short messages leave as bursts, one behind the other, instead of side by side.
+        """
+        posted = np.array([stream.posted for stream in self._streams], dtype=float)
+        longest_s = (np.bincount(self._nic, posted) * 8 / self._nic_rate_bps).max()
+        return float(np.clip(WINDOW_SHARE * longest_s, LEAST_WINDOW_S, MOST_WINDOW_S))
 
     def _pace(self, stream: _Stream, bytes_s: float) -> None:
         stream.pace = bytes_s
