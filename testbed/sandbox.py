@@ -15,6 +15,7 @@ covers the moment before ``unshare`` has set the parent-death signal.
 
 import contextlib
 import os
+import resource
 import shutil
 import signal
 import subprocess
@@ -87,10 +88,21 @@ def settle() -> None:
     """Make the fresh namespaces usable: private /run and /sys, loopback up, the lifeline watched."""
     threading.Thread(target=_watch, args=(int(os.environ[LIFELINE]),), daemon=True).start()
     signal.signal(signal.SIGTERM, _end)
+    _raise_descriptor_limit()
     mount("tmpfs", "/run")
     mount("sysfs", "/sys")
     os.environ.update(dict.fromkeys(("OVS_RUNDIR", "OVS_DBDIR", "OVS_LOGDIR"), str(RUN_DIRECTORY)))
     subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
+
+
+def _raise_descriptor_limit() -> None:
+    """Allow as many descriptors as this user may have: each queue pair takes two."""
+    most = int(Path("/proc/sys/fs/nr_open").read_text())
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    except (ValueError, PermissionError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def check_machine() -> None:

@@ -1,0 +1,276 @@
+import _checkout  # noqa: F401  (first: runs this file under the checkout's Python)
+
+import json
+import os
+import random
+import resource
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import pandas as pd
+import typer
+from mininet.link import TCLink
+from mininet.net import Mininet
+from mininet.node import OVSSwitch
+from mininet.topo import Topo
+
+from scenarios._harness import main
+from testbed.calibrate import calibration, hop_load_bps, machine_name, rate_factor, volume_factor
+from testbed.dilation import Dilation
+from testbed.emulate import emulate
+from testbed.experiment import Experiment
+from testbed.fidelity import Watch, verdict
+from testbed.network import Network
+from testbed.openvswitch import PrivateOpenVSwitch
+from testbed.outcome import bound_s, communication_s
+from testbed.predict import predict
+from testbed.sandbox import RUN_DIRECTORY, inside_sandbox, run_in_sandbox, settle
+from topologies.errors import ScenarioError
+from topologies.fabric import Fabric
+from topologies.rail import rail_fabric
+from traffic.collective import Collective, single
+from traffic.workloads import sparse, uniform
+
+MIB = 1 << 20
+SCENARIOS = Path(__file__).parent
+SHAPED_BPS = 40e6
+LARGE_CCT_S = 8.0
+KILLS = 20
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A measured number and what it is held to."""
+
+    measure: Callable[[], tuple[float, str]]
+    """Returns the value, and what else a reader should know."""
+    unit: str
+    bar: str
+    sandbox: bool = True
+    """Whether it is measured inside a sandbox."""
+
+
+def bench(
+    figures: Annotated[list[str] | None, typer.Argument(help="Names of figures; by default all.")] = None,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+) -> None:
+    """Measure what lightrail promises on this machine: a JSON line per figure, each with its bar.
+
+    Ratios are taken side by side in one run. Run it on an idle machine; as an ordinary user too.
+    """
+    for name in figures or list(FIGURES):
+        if name not in FIGURES:
+            raise ScenarioError(f"there is no figure {name!r}", f"choose among: {', '.join(FIGURES)}")
+    for name in figures or list(FIGURES):
+        figure = FIGURES[name]
+        if not figure.sandbox:
+            _print(name, figure)
+        elif inside_sandbox():
+            settle()
+            _print(name, figure)
+        elif code := run_in_sandbox([sys.executable, __file__, name]):
+            sys.exit(code)
+
+
+def _print(name: str, figure: Figure) -> None:
+    value, detail = figure.measure()
+    line = {"figure": name, "value": value, "unit": figure.unit, "bar": figure.bar, "machine": machine_name()}
+    user = "root" if "LIGHTRAIL_USER" not in os.environ and os.getuid() == 0 else "ordinary user"
+    print(json.dumps({**line, "detail": f"{detail}; {user}"}), flush=True)
+
+
+def uniform_cct_over_bound() -> tuple[float, str]:
+    """Uniform all-to-all, 8 x 4, RailS, at the rate that is chosen automatically: CCT over bound, median of 5."""
+    experiment = _scaled(rail_fabric(8, 4), single(uniform(32)), "rails")
+    bound = bound_s(experiment)
+    with Network(experiment.fabric, experiment.dilation.rate) as network:
+        runs = [emulate(experiment, network) for _ in range(5)]
+    ratios = [communication_s(run.records) / bound for run in runs]
+    aggregate = statistics.median(8 * run.payload_bytes / run.emulated_s for run in runs)
+    return statistics.median(ratios), f"{aggregate / 1e9:.2f} Gbit/s aggregate, {min(ratios):.3f} to {max(ratios):.3f}"
+
+
+def emulated_over_predicted_worst() -> tuple[float, str]:
+    """All default points of rails_sparse: the emulated CCT over the predicted that is farthest from 1."""
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, str(SCENARIOS / "rails_sparse.py"), "--out", f"{folder}/out"]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        table = pd.read_csv(f"{folder}/out/summary.csv")
+    ratio = table["cct_s"] / table["predicted_s"]
+    worst = float(ratio[(ratio - 1).abs().idxmax()])
+    words = table["verdict"].value_counts().to_dict()
+    return worst, f"{len(ratio)} points, {ratio.min():.3f} to {ratio.max():.3f}, {words}"
+
+
+def boot_stop_speedup_vs_mininet() -> tuple[float, str]:
+    """Boot and stop of 32 servers x 8 rails, without spines: stock Mininet's time over ours, in one sandbox."""
+    fabric = rail_fabric(32, 8, 0)
+    started = time.monotonic()
+    with Network(fabric, SHAPED_BPS / fabric.nic_rate_bps(fabric.nics[0])):
+        pass
+    ours_s = time.monotonic() - started
+    RUN_DIRECTORY.mkdir()
+    with PrivateOpenVSwitch(RUN_DIRECTORY):
+        started = time.monotonic()
+        network = Mininet(_StockRails(), controller=None)
+        network.start()
+        network.stop()
+        stock_s = time.monotonic() - started
+    return stock_s / ours_s, f"stock Mininet {stock_s:.1f} s, ours with controller and rules {ours_s:.2f} s"
+
+
+class _StockRails(Topo):  # type: ignore[misc]
+    """The same wires for stock Mininet: 256 shaped NICs, a leaf per rail."""
+
+    def build(self) -> None:
+        """Add 8 leaves, 32 servers, and a link from each server to each leaf."""
+        leaves = [self.addSwitch(f"s{rail + 1}", cls=OVSSwitch, datapath="user") for rail in range(8)]
+        for server in range(32):
+            host = self.addHost(f"h{server}")
+            for leaf in leaves:
+                self.addLink(host, leaf, cls=TCLink, bw=SHAPED_BPS / 1e6)
+
+
+def boot_s() -> tuple[float, str]:
+    """Boot of 32 servers x 8 rails until the controller says ready, median of 3."""
+    fabric = rail_fabric(32, 8, 0)
+    times_s = [_boot_s(fabric) for _ in range(3)]
+    spined_s = _boot_s(rail_fabric(32, 8))
+    return statistics.median(times_s), f"256 NICs; with 32 spines, 512 links: {spined_s:.2f} s"
+
+
+def _boot_s(fabric: Fabric) -> float:
+    started = time.monotonic()
+    with Network(fabric, SHAPED_BPS / fabric.nic_rate_bps(fabric.nics[0])):
+        return time.monotonic() - started
+
+
+def peak_memory_bytes() -> tuple[float, str]:
+    """The most that all processes of a 32 x 8 run hold together, pages shared between them counted once."""
+    experiment = _scaled(rail_fabric(32, 8), single(sparse(256, 0.4)), "rails")
+    peak, done = 0, threading.Event()
+
+    def look() -> None:
+        nonlocal peak
+        while not done.wait(0.2):
+            peak = max(peak, _memory_bytes())
+
+    watcher = threading.Thread(target=look)
+    watcher.start()
+    with Network(experiment.fabric, experiment.dilation.rate) as network:
+        emulation = emulate(experiment, network)
+    done.set()
+    watcher.join()
+    return float(peak), f"{peak / MIB:.0f} MiB, {len(emulation.paths[0])} queue pairs"
+
+
+def _memory_bytes() -> int:
+    """Return what the processes of this PID namespace hold (proportional set size)."""
+    total = 0
+    for rollup in Path("/proc").glob("[0-9]*/smaps_rollup"):
+        try:
+            line = next(line for line in rollup.read_text().splitlines() if line.startswith("Pss:"))
+        except (OSError, StopIteration):
+            continue
+        total += int(line.split()[1]) << 10
+    return total
+
+
+def kill_residue() -> tuple[float, str]:
+    """A scenario's launcher killed with SIGKILL at 20 random moments: interfaces, mounts and processes left."""
+    before, draw, left = _host(), random.Random(0), []
+    for _ in range(KILLS):
+        mark = f"bench-{os.getpid()}-{draw.random()}"
+        command = [sys.executable, str(SCENARIOS / "rails_sparse.py"), "--seeds", "1", "--out", "/dev/null/none"]
+        command[-1] = tempfile.mkdtemp()
+        environment = os.environ | {"LIGHTRAIL_MARK": mark}
+        quiet = subprocess.DEVNULL
+        launcher = subprocess.Popen(command, env=environment, stdin=quiet, stdout=quiet, stderr=quiet)
+        time.sleep(draw.uniform(0.1, 6.0))
+        launcher.send_signal(signal.SIGKILL)
+        launcher.wait()
+        subprocess.run(["rm", "-r", command[-1]], check=True)
+        left += _left(before, mark)
+    return float(len(left)), f"{KILLS} kills, 0.1 to 6 s after the start{': ' if left else ''}{', '.join(left[:5])}"
+
+
+def _host() -> set[str]:
+    mounts = [line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()]
+    names = [path.name for path in Path("/sys/class/net").iterdir()]
+    return {f"mount {target}" for target in mounts} | {f"interface {name}" for name in names}
+
+
+def _left(before: set[str], mark: str) -> list[str]:
+    """Return what a killed run left, once the kernel had two seconds to finish."""
+    deadline = time.monotonic() + 2.0
+    while (left := sorted(_host() - before) + _marked(mark)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return left
+
+
+def _marked(mark: str) -> list[str]:
+    found = []
+    for environment in Path("/proc").glob("[0-9]*/environ"):
+        try:
+            if mark.encode() in environment.read_bytes():
+                found.append(f"process {environment.parent.name}")
+        except OSError:
+            continue
+    return found
+
+
+def servers128_verdict() -> tuple[float, str]:
+    """128 servers x 8 rails boot, answer ready and move one sparse all-to-all: 1 if they did."""
+    started = time.monotonic()
+    experiment = _scaled(rail_fabric(128, 8, 8), single(sparse(1024, 0.4)), "rails", LARGE_CCT_S)
+    bound = bound_s(experiment)
+    booting = time.monotonic()
+    with Network(experiment.fabric, experiment.dilation.rate) as network:
+        booted_s = time.monotonic() - booting
+        with Watch(network) as watch:
+            emulation = emulate(experiment, network, stuck_s=60.0)
+        measures = watch.measures(emulation, 0.0)
+    measured, predicted = communication_s(emulation.records), communication_s(predict(experiment, emulation.paths))
+    judged = verdict(measures, measured_s=measured, predicted_s=predicted, bound_s=bound)
+    return 1.0, (
+        f"{judged.word}{': ' if judged.reasons else ''}{'; '.join(judged.reasons)}; boot {booted_s:.1f} s, "
+        f"{len(emulation.paths[0])} queue pairs, CCT / bound {measured / bound:.2f}, "
+        f"{time.monotonic() - started:.0f} s in all, {_own_memory_bytes() / MIB:.0f} MiB in this process"
+    )
+
+
+def _own_memory_bytes() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
+
+
+def _scaled(fabric: Fabric, collective: Collective, scheme: str, emulated_cct_s: float | None = None) -> Experiment:
+    """Return an experiment at the scale that is chosen automatically, or with a longer CCT."""
+    full = Experiment(fabric, collective, scheme, Dilation(1.0, 1.0))
+    records = predict(full)
+    rate = rate_factor(fabric, hop_load_bps(records, communication_s(records)), calibration(), None)
+    bound = bound_s(full)
+    volume = volume_factor(rate, [bound]) if emulated_cct_s is None else emulated_cct_s * rate / bound
+    return Experiment(fabric, collective, scheme, Dilation(rate, volume))
+
+
+FIGURES = {
+    "uniform_cct_over_bound": Figure(uniform_cct_over_bound, "ratio", "<= 1.06 at 1 Gbit/s aggregate or more"),
+    "emulated_over_predicted_worst": Figure(emulated_over_predicted_worst, "ratio", "0.90 .. 1.15", sandbox=False),
+    "boot_stop_speedup_vs_mininet": Figure(boot_stop_speedup_vs_mininet, "ratio", ">= 6, aim 12"),
+    "boot_s": Figure(boot_s, "s", "< 2"),
+    "peak_memory_bytes": Figure(peak_memory_bytes, "bytes", f"< {3 * MIB << 9}"),
+    "kill_residue": Figure(kill_residue, "things", "0", sandbox=False),
+    "servers128_verdict": Figure(servers128_verdict, "runs", "1, with its verdict"),
+}
+
+if __name__ == "__main__":
+    main(bench)
