@@ -6,6 +6,7 @@ a server or, in tests, on loopback.
 """
 
 import contextlib
+import resource
 import select
 import socket
 import time
@@ -13,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Address
 
-from topologies.errors import NetworkError
+from topologies.errors import MachineError, NetworkError
 from topologies.fabric import Nic
 from traffic.spraying.policy import QueuePair
 
@@ -21,6 +22,8 @@ SERVICE_PORT = 5000
 FIRST_SOURCE_PORT = 20000
 CONNECT_S = 20.0
 BACKLOG = 4096
+SPARE_DESCRIPTORS = 2000
+"""For listeners, namespaces, packet sockets and files."""
 CONGESTION_CONTROL = b"cubic"
 NOT_SENT_BYTES = 128 << 10
 TCP_NOTSENT_LOWAT = 25
@@ -56,9 +59,12 @@ def connected(queue_pairs: Sequence[QueuePair], endpoints: Endpoints) -> Iterato
 
     Raises
     ------
+    MachineError
+        If this user may not have so many sockets.
     NetworkError
         If a queue pair cannot be connected within `CONNECT_S`; it is named.
     """
+    _check_descriptors(len(queue_pairs))
     with contextlib.ExitStack() as stack:
         listeners = {
             server: _listener(stack, endpoints, server)
@@ -67,6 +73,15 @@ def connected(queue_pairs: Sequence[QueuePair], endpoints: Endpoints) -> Iterato
         senders = [_dial(stack, endpoints, queue_pair) for queue_pair in queue_pairs]
         receivers = _accept_all(stack, listeners, queue_pairs, endpoints)
         yield [Connection(sender, receiver) for sender, receiver in zip(senders, receivers, strict=True)]
+
+
+def _check_descriptors(queue_pairs: int) -> None:
+    needed, (most, _) = 2 * queue_pairs + SPARE_DESCRIPTORS, resource.getrlimit(resource.RLIMIT_NOFILE)
+    if most != resource.RLIM_INFINITY and needed > most:
+        raise MachineError(
+            f"{queue_pairs:,} queue pairs need {needed:,} open files, and this user may have {most:,}",
+            "raise the limit (ulimit -Hn), or take a smaller fabric or a sparser workload",
+        )
 
 
 def _listener(stack: contextlib.ExitStack, endpoints: Endpoints, server: int) -> socket.socket:
