@@ -50,7 +50,7 @@ class Batch:
         self._requests: list[tuple[str, bytes]] = []
 
     def add(self, attempt: str, kind: int, fields: Mapping[str, object], attributes: Attributes = ()) -> None:
-        """Add a request to create, or to delete, by its message's fields and attributes (see rtnetlink(7))."""
+        """Add a request to create, change or delete: a message's fields and attributes (see rtnetlink(7))."""
         message = KINDS[kind]()
         message["header"]["type"] = kind
         message["header"]["flags"] = NLM_F_REQUEST | NLM_F_ACK

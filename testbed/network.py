@@ -17,7 +17,7 @@ from mininet.net import Mininet
 
 from controller.client import ControllerClient
 from testbed.kernel import die_with_parent
-from testbed.nodes import LiveIntf, LiveLink, LiveServer, LiveSwitch
+from testbed.nodes import LiveIntf, LiveLink, LiveMininet, LiveServer, LiveSwitch
 from testbed.openvswitch import MachineOpenVSwitch, PrivateOpenVSwitch, datapath_type, vsctl
 from testbed.sandbox import RUN_DIRECTORY, inside_sandbox
 from testbed.wiring import Wiring, adopt_taps, shape_switch_ports, wire
@@ -186,11 +186,11 @@ def _delete_bridges(fabric: Fabric, private: bool) -> None:
         vsctl(*words)
 
 
-def _mininet(wiring: Wiring) -> Mininet:
+def _mininet(wiring: Wiring) -> LiveMininet:
     fabric = wiring.fabric
     # Mininet's own start-up raises limits of the whole machine (fs.file-max, net.core.*): not here.
     Mininet.inited = True
-    network = Mininet(topo=None, build=False, controller=None, waitConnected=False)
+    network = LiveMininet(topo=None, build=False, controller=None, waitConnected=False)
     for server, namespace in zip(fabric.servers, wiring.namespaces, strict=True):
         network.addHost(server.name, cls=LiveServer, namespace=namespace)
     for switch in fabric.switches:
@@ -219,6 +219,6 @@ def _mininet_end(fabric: Fabric, port: Port) -> tuple[int, dict[str, str]]:
     return port.number, {"ip": str(nic_ip(fabric, Nic(fabric.server_index[port.node], port.number)))}
 
 
-def _end_shells(network: Mininet) -> None:
+def _end_shells(network: LiveMininet) -> None:
     for node in (*network.hosts, *network.switches):
         node.terminate()

@@ -60,7 +60,7 @@ class Box:
         environment = {MARKER: self._mark, "TMPDIR": str(self._scratch / "tmp")}
         with (self._scratch / "output").open("w") as output:
             return subprocess.Popen(
-                [sys.executable, "-m", __name__, *self._waiting],
+                [sys.executable, "-m", __name__, f"--basetemp={self._scratch}/pytest", *self._waiting],
                 cwd=CHECKOUT,
                 env=os.environ | environment,
                 stdin=subprocess.DEVNULL,

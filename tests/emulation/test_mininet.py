@@ -1,0 +1,103 @@
+"""Mininet's own interface, on the live network: what its users type works."""
+
+import io
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+from mininet.cli import CLI
+from mininet.log import lg
+
+from tests.emulation.conftest import Booted
+from tests.emulation.live import Live
+from topologies.errors import NetworkError
+from topologies.leaf_spine import leaf_spine_fabric
+from topologies.rail import rail_fabric
+
+pytestmark = pytest.mark.emulation
+
+[screen_of_mininet] = lg.handlers
+
+VARYING = r", time \d+ms|rtt .*\n|@if\d+| ::1/128|\r| +(?=\r?\n)"
+ANSWERS = """\
+available nodes are:
+h0 h1 leaf0 leaf1 spine0
+h0 h0-nic0:leaf0-p0 h0-nic1:leaf1-p0
+h1 h1-nic0:leaf0-p1 h1-nic1:leaf1-p1
+leaf0 lo: leaf0-p0:h0-nic0 leaf0-p1:h1-nic0 leaf0-p2:spine0-p0
+leaf1 lo: leaf1-p0:h0-nic1 leaf1-p1:h1-nic1 leaf1-p2:spine0-p1
+spine0 lo: spine0-p0:leaf0-p2 spine0-p1:leaf1-p2
+h0-nic0<->leaf0-p0 (OK OK)
+h0-nic1<->leaf1-p0 (OK OK)
+h1-nic0<->leaf0-p1 (OK OK)
+h1-nic1<->leaf1-p1 (OK OK)
+leaf0-p2<->spine0-p0 (OK OK)
+leaf1-p2<->spine0-p1 (OK OK)
+lo UNKNOWN 127.0.0.1/8
+h1-nic0 UP 10.0.0.2/32
+h1-nic1 UP 10.1.0.2/32
+10.0.0.1
+PING 10.0.0.2 (10.0.0.2) 56(84) bytes of data.
+
+--- 10.0.0.2 ping statistics ---
+1 packets transmitted, 1 received, 0% packet loss
+fine
+"""
+
+
+def answers(net: Live, script: Path, *lines: str) -> str:
+    """Type lines into Mininet's command line, as `source` reads them from a file; return what it prints."""
+    script.write_text("\n".join([*lines, "exit"]) + "\n")
+    keyboard, hand = os.pipe()  # nobody types while a command runs
+    printed = io.StringIO()
+    with open(keyboard) as stdin, open(hand, "w"):
+        screen = screen_of_mininet.setStream(printed)
+        try:
+            CLI(net.network.mininet, stdin=stdin, script=str(script))
+        finally:
+            screen_of_mininet.setStream(screen)
+    return printed.getvalue()
+
+
+def test_pingall_loses_nothing(booted: Booted) -> None:
+    with booted(rail_fabric(4, 2, 2)) as net:
+        assert net.network.mininet.pingAll() == 0
+
+
+def test_pingall_sees_what_is_apart(booted: Booted) -> None:
+    with booted(leaf_spine_fabric(4, 2, 1)) as net:
+        subprocess.run(["ip", "link", "set", "spine0-p1", "down"], check=True)
+        assert net.network.mininet.pingAll(timeout="0.5") == pytest.approx(100 * 8 / 12)
+
+
+@pytest.mark.parametrize("kind", ["TCP", "UDP"])
+def test_iperf_gives_the_rate(booted: Booted, kind: str) -> None:
+    with booted(rail_fabric(2, 1, rate_bps=20e9)) as net:
+        hosts = net.network.mininet.get("h0", "h1")
+        asked, *measured = ["", *net.network.mininet.iperf(hosts, kind, udpBw="10M", seconds=2)][-3:]
+        rates = [float(text.removesuffix(" Mbits/sec")) for text in measured]
+        rate = 10 if kind == "UDP" else 20
+        assert rates == [pytest.approx(rate, rel=0.1)] * 2
+        assert asked == ("10M" if kind == "UDP" else "")
+
+
+def test_iperf_between_servers_that_are_apart_ends(booted: Booted) -> None:
+    with booted(rail_fabric(2, 1, rate_bps=20e9)) as net:
+        subprocess.run(["ip", "link", "set", "leaf0-p1", "down"], check=True)
+        with pytest.raises(NetworkError, match="iperf from h0 to h1 did not end"):
+            net.network.mininet.iperf(seconds=0)
+
+
+def test_commands_answer(booted: Booted, tmp_path: Path) -> None:
+    commands = ["nodes", "net", "links", "h1 ip -br a", "py h0.IP()", "h0 ping -qc1 h1", "leaf0 echo fine"]
+    with booted(rail_fabric(2, 2, 1)) as net:
+        said = answers(net, tmp_path / "script", *commands)
+    assert re.sub(VARYING, "", re.sub(r"  +", " ", said)) == ANSWERS
+
+
+def test_dpctl_shows_the_rules(booted: Booted, tmp_path: Path) -> None:
+    with booted(rail_fabric(2, 1, 0)) as net:
+        said = answers(net, tmp_path / "script", "dpctl dump-flows -OOpenFlow13")
+    assert 'nw_dst=10.0.0.2 actions=set_field:02:01:00:01:00:00->eth_dst,output:"leaf0-p1"' in said
