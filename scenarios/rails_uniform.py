@@ -1,0 +1,56 @@
+import _checkout  # noqa: F401  (first: runs this file under the checkout's Python)
+
+from scenarios._harness import Options, Scenario, carry_out, main
+from scenarios._options import (
+    Cli,
+    Debug,
+    EmulatedRate,
+    ModelOnly,
+    NoSandbox,
+    Out,
+    Rails,
+    Rate,
+    Schemes,
+    Seeds,
+    Servers,
+    Spines,
+    listed,
+    seed_range,
+)
+from topologies.rail import rail_fabric
+from traffic.collective import single
+from traffic.workloads import uniform
+
+
+def rails_uniform(
+    servers: Servers = 8,
+    rails: Rails = 4,
+    spines: Spines = None,
+    rate: Rate = 100.0,
+    schemes: Schemes = "ecmp,plb,minrtt,reps,rails,optimal",
+    seeds: Seeds = 3,
+    emulated_rate: EmulatedRate = None,
+    model_only: ModelOnly = False,
+    cli: Cli = False,
+    no_sandbox: NoSandbox = False,
+    out: Out = None,
+    debug: Debug = False,
+) -> None:
+    """Uniform all-to-all over a rail fabric: how much does it cost to let the fabric hash?
+
+    Every GPU owes every other the same (RailS, section VI-B), so nothing but the scheme makes a
+    NIC or a link busier than another. Expect RailS, REPS and MinRTT near the lower bound, ECMP
+    behind them by the collisions of its hash on the spines, and PLB between.
+
+    All numbers are at real scale; the machine emulates them slower and smaller (see run.json).
+    """
+    fabric = rail_fabric(servers, rails, spines, rate_bps=rate * 1e9)
+    demand = single(uniform(fabric.gpus))
+    points = [(demand, scheme, seed) for seed in seed_range(seeds) for scheme in listed(schemes)]
+    scenario = Scenario("rails_uniform", "Uniform all-to-all over a rail fabric", fabric, points)
+    rate_bps = emulated_rate * 1e6 if emulated_rate is not None else None
+    carry_out(scenario, Options(rate_bps, model_only, cli, not no_sandbox, out))
+
+
+if __name__ == "__main__":
+    main(rails_uniform)
