@@ -1,0 +1,130 @@
+"""The links are as the fabric says, in rate, queue, burst and MTU: told by the kernel, and found by bytes."""
+
+import contextlib
+import json
+import socket
+import subprocess
+import threading
+import time
+from contextlib import ExitStack, nullcontext
+
+import pytest
+
+from testbed.kernel import inside_namespace
+from testbed.wiring import MTU, SERVER_QUEUE_BYTES, burst_bytes
+from tests.emulation.conftest import Booted
+from tests.emulation.live import Live
+from topologies.addresses import interface, nic_ip
+from topologies.fabric import Nic, Port
+from topologies.rail import rail_fabric
+
+pytestmark = pytest.mark.emulation
+
+FACTOR = 2e-4
+BUFFER_BYTES = 1 << 20
+DATAGRAMS, DATAGRAM_BYTES = 250, 8900
+ICMP_BYTES, TCP_BYTES, ETHERNET_BYTES = 28, 52, 14
+"""Headers: IP with ICMP, IP with TCP and its time stamps, Ethernet."""
+
+
+Told = dict[str, str | int]
+
+
+def told(net: Live, port: Port) -> tuple[Told, Told]:
+    """Return what ``tc`` tells of a port's shaper: the shaper with its counters, and its options."""
+    command = ["tc", "-j", "-s", "-d", "qdisc", "show", "dev", interface(net.fabric, port)]
+    server = net.fabric.server_index.get(port.node)
+    with nullcontext() if server is None else inside_namespace(net.network.wiring.namespaces[server]):
+        said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    [shaper] = json.loads(said)
+    return shaper, shaper["options"]
+
+
+@pytest.mark.parametrize("uplink_bps", [50e9, 400e9])
+def test_every_port_is_shaped_as_asked(booted: Booted, uplink_bps: float) -> None:
+    fabric = rail_fabric(3, 2, 2, uplink_bps=uplink_bps, buffer_bytes=BUFFER_BYTES)
+    with booted(fabric, FACTOR) as net:
+        for port, link in fabric.link_at.items():
+            shaper, options = told(net, port)
+            rate_bps = link.rate_bps * FACTOR
+            burst = int(str(options["burst"]).partition("b")[0])
+            queue = int(options["lat"]) * 1e-6 * rate_bps / 8 + burst
+            asked = SERVER_QUEUE_BYTES if port.node in fabric.server_index else BUFFER_BYTES
+            assert (shaper["kind"], options["rate"]) == ("tbf", rate_bps / 8), port
+            assert burst == pytest.approx(burst_bytes(rate_bps), rel=0.01), port
+            assert queue == pytest.approx(asked, rel=0.01), port
+
+
+def test_a_packet_as_large_as_the_mtu_passes_and_a_larger_one_is_cut(booted: Booted) -> None:
+    fabric = rail_fabric(2, 2)
+    with booted(fabric) as net:
+        h0 = net.network.mininet.get("h0")
+        for payload, passes in ((MTU - ICMP_BYTES, True), (MTU - ICMP_BYTES + 1, False)):
+            said = h0.cmd(
+                f"ping -M do -c1 -W1 -s {payload} -I {nic_ip(fabric, Nic(0, 0))} {nic_ip(fabric, Nic(1, 1))}"
+            )
+            assert (" 0% packet loss" in said) is passes, said
+
+
+def test_bytes_flow_at_the_rate_of_the_slowest_link(booted: Booted) -> None:
+    fabric = rail_fabric(2, 2, 1, uplink_bps=50e9)
+    with booted(fabric, FACTOR) as net:
+        rates = [goodput_bps(net, Nic(0, 0), destination) for destination in (Nic(1, 0), Nic(1, 1))]
+    payload = (MTU - TCP_BYTES) / (MTU + ETHERNET_BYTES)
+    assert rates == [pytest.approx(rate_bps * payload, rel=0.05) for rate_bps in (20e6, 10e6)]
+
+
+def goodput_bps(net: Live, source: Nic, destination: Nic) -> float:
+    """Return how fast TCP carries bytes from a NIC to another, once it flows [bit/s]."""
+    address = str(nic_ip(net.fabric, destination)), 7000
+    with net.open(destination.server) as listener, net.open(source.server) as sender:
+        listener.bind(address)
+        listener.listen()
+        sender.bind((str(nic_ip(net.fabric, source)), 0))
+        sender.connect(address)
+        sender.setblocking(False)
+        receiver, _ = listener.accept()
+        with receiver:
+            carried(sender, receiver, 1 << 20)
+            started = time.monotonic()
+            return carried(sender, receiver, 2 << 20) * 8 / (time.monotonic() - started)
+
+
+def carried(sender: socket.socket, receiver: socket.socket, least: int) -> int:
+    """Keep a sender busy until some bytes arrived; return how many did."""
+    got = 0
+    while got < least:
+        with contextlib.suppress(BlockingIOError):
+            sender.send(bytes(1 << 18))
+        got += len(receiver.recv(1 << 18))
+    return got
+
+
+def test_what_a_full_queue_drops_is_counted_and_nothing_else_is_lost(booted: Booted) -> None:
+    fabric = rail_fabric(3, 1, 0, buffer_bytes=BUFFER_BYTES)
+    bottleneck, address = Port("leaf0", 2), (str(nic_ip(fabric, Nic(2, 0))), 7000)
+    with booted(fabric, FACTOR) as net, ExitStack() as stack:
+        receiver = stack.enter_context(net.open(2, socket.SOCK_DGRAM))
+        receiver.bind(address)
+        receiver.settimeout(1.0)
+        for server in (0, 1):
+            sender = stack.enter_context(net.open(server, socket.SOCK_DGRAM))
+            thread = threading.Thread(target=blast, args=(sender, address))
+            thread.start()
+            stack.callback(thread.join)
+        received, backlog = 0, 0
+        with contextlib.suppress(TimeoutError):
+            while receiver.recv(DATAGRAM_BYTES):
+                received += 1
+                if received % 20 == 0:
+                    backlog = max(backlog, int(told(net, bottleneck)[0]["backlog"]))
+        dropped = int(told(net, bottleneck)[0]["drops"])
+    assert 0.95 * BUFFER_BYTES < backlog <= BUFFER_BYTES
+    assert dropped > 0
+    assert received + dropped == 2 * DATAGRAMS
+
+
+def blast(sender: socket.socket, address: tuple[str, int]) -> None:
+    """Send datagrams as fast as the sender's own link takes them."""
+    for _ in range(DATAGRAMS):
+        sender.sendto(bytes(DATAGRAM_BYTES), address)
