@@ -124,7 +124,6 @@ def _opened(queue_pairs: tuple[QueuePair, ...], network: Network) -> Iterator[_O
     """Connect queue pairs, and see which way each takes."""
     with Tap(network.fabric) as tap, connected(queue_pairs, endpoints(network)) as connections:
         paths = tap.paths(queue_pairs)
-        tap.close()
         yield _Open(queue_pairs, connections, paths)
 
 

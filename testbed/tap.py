@@ -4,11 +4,11 @@ A ``select`` group keeps a connection on one way, so the way of its SYN is the w
 data. Nothing is assumed of the switch's hash, its version or its datapath.
 """
 
-import contextlib
 import ctypes
 import ipaddress
 import socket
 import struct
+import threading
 from collections.abc import Sequence
 
 from topologies.addresses import interface, nic_ip
@@ -20,10 +20,11 @@ from traffic.transfers import Path
 
 ETH_P_ALL = 3
 PACKET_OUTGOING = 4
-SO_RCVBUFFORCE = 33
+QUIET_S = 0.02
 SO_ATTACH_FILTER = 26
-RECEIVE_BYTES = 64 << 20
 SYN_ONLY = (
+    (0x30, 0, 0, 0xFFFFF004),  # load the packet's type (SKF_AD_PKTTYPE)
+    (0x15, 0, 7, PACKET_OUTGOING),
     (0x30, 0, 0, 9),  # load the IP protocol
     (0x15, 0, 5, socket.IPPROTO_TCP),
     (0xB1, 0, 0, 0),  # X = length of the IP header
@@ -45,60 +46,66 @@ class Tap:
     def __enter__(self) -> "Tap":
         """Start to listen."""
         self._socket = socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, socket.htons(ETH_P_ALL))
-        _attach(self._socket, SYN_ONLY)
-        with contextlib.suppress(PermissionError):
-            self._socket.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, RECEIVE_BYTES)
-        self._socket.setblocking(False)
+        attach_filter(self._socket, SYN_ONLY)
+        self._socket.settimeout(QUIET_S)
+        self._seen: dict[tuple[str, int, str], list[Port]] = {}
+        self._enough = threading.Event()
+        # As they come: an ordinary user's socket has room for some hundreds only.
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
         return self
 
     def __exit__(self, *_error: object) -> None:
         """Stop."""
-        self._socket.close()
+        self.close()
 
     def close(self) -> None:
         """Stop to listen: what comes now is not looked at."""
+        self._enough.set()
+        self._reader.join()
         self._socket.close()
 
     def paths(self, queue_pairs: Sequence[QueuePair]) -> tuple[Path, ...]:
-        """Return the way of each queue pair that was connected while the tap was open.
+        """Return the way of each queue pair that was connected while the tap was open, and close it.
 
         Raises
         ------
         NetworkError
             If a connection's way was not seen from end to end.
         """
-        seen = self._seen()
-        return tuple(self._path(queue_pair, seen) for queue_pair in queue_pairs)
+        self.close()
+        return tuple(self._path(queue_pair) for queue_pair in queue_pairs)
 
-    def _seen(self) -> dict[tuple[str, int, str], list[Port]]:
-        """Return the switches' ports that sent each connection's SYN, in order, each once."""
+    def _read(self) -> None:
+        """Note the switches' ports that send each connection's SYN, in order, each once."""
         ports = {
             interface(self._fabric, port): port
             for port in self._fabric.link_at
             if port.node in self._fabric.switch_index
         }
-        seen: dict[tuple[str, int, str], list[Port]] = {}
         while True:
             try:
-                packet, (name, _, kind, *_) = self._socket.recvfrom(64)
-            except BlockingIOError:
-                return seen
+                packet, (name, *_) = self._socket.recvfrom(64)
+            except TimeoutError:
+                if self._enough.is_set():
+                    return
+                continue
             header = 4 * (packet[0] & 0xF)
             source, destination = struct.unpack_from("!HH", packet, header)
-            if kind == PACKET_OUTGOING and name in ports and destination == SERVICE_PORT:
+            if name in ports and destination == SERVICE_PORT:
                 key = (_address(packet[12:16]), source, _address(packet[16:20]))
-                way = seen.setdefault(key, [])
+                way = self._seen.setdefault(key, [])
                 if ports[name] not in way:
                     way.append(ports[name])
 
-    def _path(self, queue_pair: QueuePair, seen: dict[tuple[str, int, str], list[Port]]) -> Path:
+    def _path(self, queue_pair: QueuePair) -> Path:
         fabric = self._fabric
         key = (
             str(nic_ip(fabric, queue_pair.source)),
             source_port(queue_pair),
             str(nic_ip(fabric, queue_pair.destination)),
         )
-        path = (fabric.nic_port(queue_pair.source), *seen.get(key, []))
+        path = (fabric.nic_port(queue_pair.source), *self._seen.get(key, []))
         whole = all(
             fabric.peer(port).node == onward.node for port, onward in zip(path, path[1:], strict=False)
         )
@@ -114,7 +121,8 @@ def _address(packed: bytes) -> str:
     return str(ipaddress.IPv4Address(packed))
 
 
-def _attach(tap: socket.socket, program: Sequence[tuple[int, int, int, int]]) -> None:
+def attach_filter(tap: socket.socket, program: Sequence[tuple[int, int, int, int]]) -> None:
+    """Have the kernel hand a socket only the packets that a program of classic BPF takes."""
     code = ctypes.create_string_buffer(b"".join(struct.pack("=HBBI", *line) for line in program))
     tap.setsockopt(
         socket.SOL_SOCKET, SO_ATTACH_FILTER, struct.pack("HL", len(program), ctypes.addressof(code))
