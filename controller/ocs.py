@@ -15,7 +15,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from controller.bundles import committed, discarded, opened
+from controller.bundles import coming, committed, discarded, going
 from controller.devices import Darkness
 from controller.openflow import Datapath, barrier, hub
 from controller.programs import Program
@@ -171,12 +171,11 @@ class OpticalSwitches:
             match order:
                 case Darken(number, pairs):
                     self._discard(name)
-                    bundle = self._new_bundle()
-                    self._send(name, opened(bundle, pairs, ()) + committed(bundle))
+                    self._send(name, going(self._new_bundle(), pairs, self._ocses[name].lit.pairs))
                     self._fence(name, number)
                 case Prepare(_, pairs):
                     self._prepared[name] = self._new_bundle()
-                    self._send(name, opened(self._prepared[name], (), pairs))
+                    self._send(name, coming(self._prepared[name], pairs))
                 case Light(number):
                     self._send(name, committed(self._prepared.pop(name)))
                     self._fence(name, number)

@@ -10,6 +10,7 @@ import socket
 import struct
 import threading
 from collections.abc import Sequence
+from itertools import pairwise
 
 from topologies.addresses import interface, nic_ip
 from topologies.errors import NetworkError
@@ -106,9 +107,7 @@ class Tap:
             str(nic_ip(fabric, queue_pair.destination)),
         )
         path = (fabric.nic_port(queue_pair.source), *self._seen.get(key, []))
-        whole = all(
-            fabric.peer(port).node == onward.node for port, onward in zip(path, path[1:], strict=False)
-        )
+        whole = all(fabric.peer(port).node == onward.node for port, onward in pairwise(path))
         if not whole or fabric.peer(path[-1]) != fabric.nic_port(queue_pair.destination):
             raise NetworkError(
                 f"the way of queue pair {queue_pair} was not seen from end to end: {', '.join(map(str, path))}",

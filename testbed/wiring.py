@@ -80,7 +80,7 @@ class Wiring:
     namespaces: tuple[int, ...]
     """A file descriptor per server that holds its network namespace."""
     shapes: dict[Port, Shape]
-    """The shaper of each port's egress, as it was asked for."""
+    """The shaper of each port's egress, as it was asked for; an OCS has none: light does not queue."""
 
     def close(self) -> None:
         """Delete all links at once, and let the servers' namespaces go.
@@ -114,10 +114,11 @@ def wire(fabric: Fabric, rate_factor: float, private: bool) -> Wiring:
     """
     if private:
         _set_sysctls({"net/ipv6/conf/default/disable_ipv6": "1"})
+    ocses = {switch.name for switch in fabric.switches if switch.kind == "ocs"}
     wiring = Wiring(
         fabric,
         tuple(new_network_namespace() for _ in fabric.servers),
-        {port: _shape(fabric, port, rate_factor) for port in fabric.link_at},
+        {port: _shape(fabric, port, rate_factor) for port in fabric.link_at if port.node not in ocses},
     )
     for namespace in wiring.namespaces:
         with inside_namespace(namespace):
@@ -132,7 +133,7 @@ def wire(fabric: Fabric, rate_factor: float, private: bool) -> Wiring:
 def shape_switch_ports(wiring: Wiring) -> None:
     """Shape the switches' egress, once Open vSwitch has the ports: it clears queues as it takes them."""
     batch, indices = Batch(), _indices()
-    for port in wiring.fabric.link_at:
+    for port in wiring.shapes:
         if port.node in wiring.fabric.switch_index:
             _add_shaper(batch, wiring, port, indices)
     batch.commit()
