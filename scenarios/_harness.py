@@ -135,7 +135,9 @@ def _emulate(scenario: Scenario, options: Options) -> ResultsDirectory:
                 worst = max(link_errors(network, np.random.default_rng(0)).values(), key=abs, default=0.0)
                 task = progress.add_task("emulate", total=len(experiments))
                 for experiment in experiments:
-                    progress.update(task, description=f"emulate {experiment.collective.name}, {experiment.policy}")
+                    progress.update(
+                        task, description=f"emulate {experiment.collective.name}, {experiment.policy}"
+                    )
                     results.add(_outcome(experiment, network, worst, broken))
                     progress.advance(task)
     return results
@@ -183,7 +185,10 @@ def _scaled(
         bounds.setdefault(experiment.collective.name, []).append(bound_s(experiment))
     steps = {experiment.collective.name: len(experiment.collective.steps) for experiment in experiments}
     scaled = [
-        replace(e, dilation=Dilation(rate, volume_factor(rate, bounds[e.collective.name], steps[e.collective.name])))
+        replace(
+            e,
+            dilation=Dilation(rate, volume_factor(rate, bounds[e.collective.name], steps[e.collective.name])),
+        )
         for e in experiments
     ]
     return scaled, asdict(machine)

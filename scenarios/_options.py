@@ -10,7 +10,8 @@ from topologies.errors import ScenarioError
 Servers = Annotated[int, typer.Option(help="Servers, each with as many GPUs and NICs as there are rails.")]
 Rails = Annotated[int, typer.Option(help="Rails: leaf n joins NIC n of all servers.")]
 Spines = Annotated[
-    int | None, typer.Option(help="Spines, each joined to every leaf; by default as many as servers: non-blocking.")
+    int | None,
+    typer.Option(help="Spines, each joined to every leaf; by default as many as servers: non-blocking."),
 ]
 Rate = Annotated[float, typer.Option(help="Rate of a NIC and of a leaf-spine link in reality [Gbit/s].")]
 Schemes = Annotated[str, typer.Option(help="Schemes, by commas; your own as module:function.")]
@@ -19,12 +20,20 @@ EmulatedRate = Annotated[
     float | None,
     typer.Option(help="What a NIC is shaped to here [Mbit/s]; by default what this machine carries safely."),
 ]
-ModelOnly = Annotated[bool, typer.Option("--model-only", help="Predict with the fluid model; needs no rights.")]
+ModelOnly = Annotated[
+    bool, typer.Option("--model-only", help="Predict with the fluid model; needs no rights.")
+]
 Cli = Annotated[
-    bool, typer.Option("--cli", help="Open Mininet's CLI on the live fabric instead; adds: replay WORKLOAD, rates.")
+    bool,
+    typer.Option(
+        "--cli", help="Open Mininet's CLI on the live fabric instead; adds: replay WORKLOAD, rates."
+    ),
 ]
 NoSandbox = Annotated[
-    bool, typer.Option("--no-sandbox", help="Use the machine's own Open vSwitch and namespaces, as plain Mininet does.")
+    bool,
+    typer.Option(
+        "--no-sandbox", help="Use the machine's own Open vSwitch and namespaces, as plain Mininet does."
+    ),
 ]
 Out = Annotated[Path | None, typer.Option(help="Results directory; by default results/SCENARIO/TIME.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]

@@ -1,10 +1,11 @@
-import _checkout  # noqa: F401  (first: runs this file under the checkout's Python)
+"""What lightrail promises, measured on this machine: a JSON line per figure, each with its bar."""
+
+import _checkout  # first: runs this file under the checkout's Python
 
 import json
 import os
 import random
 import resource
-import signal
 import statistics
 import subprocess
 import sys
@@ -33,6 +34,7 @@ from testbed.network import Network
 from testbed.openvswitch import PrivateOpenVSwitch
 from testbed.outcome import bound_s, communication_s
 from testbed.predict import predict
+from testbed.residue import MARKER, Host, left_behind
 from testbed.sandbox import RUN_DIRECTORY, inside_sandbox, run_in_sandbox, settle
 from topologies.errors import ScenarioError
 from topologies.fabric import Fabric
@@ -94,14 +96,16 @@ def _user() -> str:
 
 
 def uniform_cct_over_bound() -> tuple[float, str]:
-    """Uniform all-to-all, 8 x 4, RailS, at the rate that is chosen automatically: CCT over bound, median of 5."""
+    """Uniform all-to-all, 8 x 4, RailS, at the rate chosen automatically: CCT over bound, median of 5."""
     experiment = _scaled(rail_fabric(8, 4), single(uniform(32)), "rails")
     bound = bound_s(experiment)
     with Network(experiment.fabric, experiment.dilation.rate) as network:
         runs = [emulate(experiment, network) for _ in range(5)]
     ratios = [communication_s(run.records) / bound for run in runs]
     aggregate = statistics.median(8 * run.payload_bytes / run.emulated_s for run in runs)
-    return statistics.median(ratios), f"{aggregate / 1e9:.2f} Gbit/s aggregate, {min(ratios):.3f} to {max(ratios):.3f}"
+    return statistics.median(
+        ratios
+    ), f"{aggregate / 1e9:.2f} Gbit/s aggregate, {min(ratios):.3f} to {max(ratios):.3f}"
 
 
 def emulated_over_predicted_worst() -> tuple[float, str]:
@@ -110,14 +114,14 @@ def emulated_over_predicted_worst() -> tuple[float, str]:
         command = [sys.executable, str(SCENARIOS / "rails_sparse.py"), "--out", f"{folder}/out"]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
         table = pd.read_csv(f"{folder}/out/summary.csv")
-    ratio = table["cct_s"] / table["predicted_s"]
-    worst = float(ratio[(ratio - 1).abs().idxmax()])
+    ratio = (table["cct_s"] / table["predicted_s"]).to_numpy()
+    worst = float(ratio[abs(ratio - 1).argmax()])
     words = table["verdict"].value_counts().to_dict()
     return worst, f"{len(ratio)} points, {ratio.min():.3f} to {ratio.max():.3f}, {words}"
 
 
 def boot_stop_speedup_vs_mininet() -> tuple[float, str]:
-    """Boot and stop of 32 servers x 8 rails, without spines: stock Mininet's time over ours, in one sandbox."""
+    """Boot and stop of 32 servers x 8 rails, no spines: stock Mininet's time over ours, in one sandbox."""
     fabric = rail_fabric(32, 8, 0)
     started = time.monotonic()
     with Network(fabric, SHAPED_BPS / fabric.nic_rate_bps(fabric.nics[0])):
@@ -191,46 +195,25 @@ def _memory_bytes() -> int:
 
 
 def kill_residue() -> tuple[float, str]:
-    """A scenario's launcher killed with SIGKILL at 20 random moments: interfaces, mounts and processes left."""
-    before, draw, left = _host(), random.Random(0), []
-    for _ in range(KILLS):
-        mark = f"bench-{os.getpid()}-{draw.random()}"
-        command = [sys.executable, str(SCENARIOS / "rails_sparse.py"), "--seeds", "1", "--out", "/dev/null/none"]
-        command[-1] = tempfile.mkdtemp()
-        environment = os.environ | {"LIGHTRAIL_MARK": mark}
-        quiet = subprocess.DEVNULL
-        launcher = subprocess.Popen(command, env=environment, stdin=quiet, stdout=quiet, stderr=quiet)
-        time.sleep(draw.uniform(0.1, 6.0))
-        launcher.send_signal(signal.SIGKILL)
-        launcher.wait()
-        subprocess.run(["rm", "-r", command[-1]], check=True)
-        left += _left(before, mark)
-    return float(len(left)), f"{KILLS} kills, 0.1 to 6 s after the start{': ' if left else ''}{', '.join(left[:5])}"
-
-
-def _host() -> set[str]:
-    mounts = [line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()]
-    names = [path.name for path in Path("/sys/class/net").iterdir()]
-    return {f"mount {target}" for target in mounts} | {f"interface {name}" for name in names}
-
-
-def _left(before: set[str], mark: str) -> list[str]:
-    """Return what a killed run left, once the kernel had two seconds to finish."""
-    deadline = time.monotonic() + 2.0
-    while (left := sorted(_host() - before) + _marked(mark)) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    return left
-
-
-def _marked(mark: str) -> list[str]:
-    found = []
-    for environment in Path("/proc").glob("[0-9]*/environ"):
-        try:
-            if mark.encode() in environment.read_bytes():
-                found.append(f"process {environment.parent.name}")
-        except OSError:
-            continue
-    return found
+    """A scenario's launcher killed by SIGKILL at 20 random moments: interfaces, mounts, processes left."""
+    before, draw, left = Host.now(), random.Random(0), []
+    for number in range(KILLS):
+        mark = f"bench-{os.getpid()}-{number}"
+        with tempfile.TemporaryDirectory() as folder:
+            launcher = subprocess.Popen(
+                [sys.executable, str(SCENARIOS / "rails_sparse.py"), "--seeds", "1", "--out", folder],
+                env=os.environ | {MARKER: mark},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+            )
+            time.sleep(draw.uniform(0.1, 6.0))
+            launcher.kill()
+            launcher.wait()
+            left += left_behind(before, mark)
+    return float(
+        len(left)
+    ), f"{KILLS} kills, 0.1 to 6 s after the start; {', '.join(left[:5]) or 'nothing left'}"
 
 
 def servers128_verdict() -> tuple[float, str]:
@@ -244,7 +227,10 @@ def servers128_verdict() -> tuple[float, str]:
         with Watch(network) as watch:
             emulation = emulate(experiment, network, stuck_s=60.0)
         measures = watch.measures(emulation, 0.0)
-    measured, predicted = communication_s(emulation.records), communication_s(predict(experiment, emulation.paths))
+    measured, predicted = (
+        communication_s(emulation.records),
+        communication_s(predict(experiment, emulation.paths)),
+    )
     judged = verdict(measures, measured_s=measured, predicted_s=predicted, bound_s=bound)
     return 1.0, (
         f"{judged.word}{': ' if judged.reasons else ''}{'; '.join(judged.reasons)}; boot {booted_s:.1f} s, "
@@ -257,7 +243,9 @@ def _own_memory_bytes() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
 
 
-def _scaled(fabric: Fabric, collective: Collective, scheme: str, emulated_cct_s: float | None = None) -> Experiment:
+def _scaled(
+    fabric: Fabric, collective: Collective, scheme: str, emulated_cct_s: float | None = None
+) -> Experiment:
     """Return an experiment at the scale that is chosen automatically, or with a longer CCT."""
     full = Experiment(fabric, collective, scheme, Dilation(1.0, 1.0))
     records = predict(full)
@@ -268,8 +256,12 @@ def _scaled(fabric: Fabric, collective: Collective, scheme: str, emulated_cct_s:
 
 
 FIGURES = {
-    "uniform_cct_over_bound": Figure(uniform_cct_over_bound, "ratio", "<= 1.06 at 1 Gbit/s aggregate or more"),
-    "emulated_over_predicted_worst": Figure(emulated_over_predicted_worst, "ratio", "0.90 .. 1.15", sandbox=False),
+    "uniform_cct_over_bound": Figure(
+        uniform_cct_over_bound, "ratio", "<= 1.06 at 1 Gbit/s aggregate or more"
+    ),
+    "emulated_over_predicted_worst": Figure(
+        emulated_over_predicted_worst, "ratio", "0.90 .. 1.15", sandbox=False
+    ),
     "boot_stop_speedup_vs_mininet": Figure(boot_stop_speedup_vs_mininet, "ratio", ">= 6, aim 12"),
     "boot_s": Figure(boot_s, "s", "< 2"),
     "peak_memory_bytes": Figure(peak_memory_bytes, "bytes", f"< {3 * MIB << 9}"),

@@ -1,4 +1,6 @@
-import _checkout  # noqa: F401  (first: runs this file under the checkout's Python)
+"""Sparse MoE all-to-all over a rail fabric: RailS against ECMP (RailS, section VI-C)."""
+
+import _checkout  # first: runs this file under the checkout's Python
 
 from pathlib import Path
 from typing import Annotated
@@ -24,6 +26,7 @@ from scenarios._options import (
     shares,
 )
 from topologies.errors import TraceError
+from topologies.fabric import Fabric
 from topologies.rail import rail_fabric
 from traffic.collective import Collective, single
 from traffic.datasets import A100_LOG, dataset_path
@@ -50,7 +53,7 @@ def rails_sparse(
     out: Out = None,
     debug: Debug = False,
 ) -> None:
-    """Sparse MoE all-to-all over a rail fabric: does RailS beat ECMP, and by more the sparser it is?
+    """Sparse MoE all-to-all over a rail fabric: how far RailS beats ECMP, and the sparser the more.
 
     Every GPU spreads its tokens over its top 2 of the experts that are active (RailS, section
     VI-C). ECMP keeps a message on its GPUs' NICs and lets the fabric hash it onto a spine;
@@ -67,25 +70,26 @@ def rails_sparse(
         for seed in seed_range(seeds)
         for scheme in listed(schemes)
     ]
-    step = _step(trace)
-    if step is not None:
-        replayed = placed(step, fabric)
-        points += [(replayed, scheme, seed) for seed in seed_range(seeds) for scheme in listed(schemes)]
+    points += [
+        (step, scheme, seed)
+        for step in _replayed(trace, fabric)
+        for seed in seed_range(seeds)
+        for scheme in listed(schemes)
+    ]
     scenario = Scenario("rails_sparse", "Sparse MoE all-to-all over a rail fabric", fabric, points)
     rate_bps = emulated_rate * 1e6 if emulated_rate is not None else None
     carry_out(scenario, Options(rate_bps, model_only, cli, not no_sandbox, out))
 
 
-def _step(trace: Path | None) -> Collective | None:
-    """Return the trace to replay: the user's, else one step of the A100 log, else none."""
+def _replayed(trace: Path | None, fabric: Fabric) -> list[Collective]:
+    """Return the user's trace, else one step of the A100 log where it is found and fits."""
     try:
-        path = dataset_path(A100_LOG, trace)
+        return [placed(read_collective(dataset_path(A100_LOG, trace)), fabric)]
     except TraceError as error:
         if trace is not None:
             raise
         typer.echo(f"{error}; going on without it", err=True)
-        return None
-    return read_collective(path)
+        return []
 
 
 if __name__ == "__main__":

@@ -24,8 +24,8 @@ from topologies.fabric import Fabric
 from topologies.rail import rail_fabric
 from traffic.collective import single
 from traffic.demand import Demand
-from traffic.records import NVLINK, Records, legs_of, path_of
 from traffic.engine import PACKET_BYTES
+from traffic.records import NVLINK, Records, legs_of, path_of
 
 FORMAT_VERSION = 1
 CACHE = "LIGHTRAIL_CACHE"
@@ -33,8 +33,8 @@ OVERLOAD_BPS = 200e6
 TRIAL_S = 1.0
 TRIALS = 3
 SAFE_SHARE = 0.4
-"""Of what the machine forwards at most. Overloaded, the daemon works in batches; at paced rates a packet costs it
-more: a uniform all-to-all took 1.04 times its bound at 0.38 of the most, 1.13 at 0.57."""
+"""Of what the machine forwards at most. Overloaded, the daemon works in batches, at paced rates a packet
+costs it more: a uniform all-to-all took 1.04 times its bound at 0.38 of the most, 1.13 at 0.57."""
 EMULATED_CCT_S = 1.5
 """How long the lower bound of a point takes at emulated scale: long against start-up, short for a user."""
 EMULATED_STEP_S = 0.08
@@ -78,7 +78,8 @@ def calibration() -> Calibration:
 def measure() -> Calibration:
     """Overload this machine with an all-to-all between 8 servers and return what it forwards."""
     fabric = rail_fabric(8, 4, 0, rate_bps=OVERLOAD_BPS)
-    demand = Demand("overload", np.ones((fabric.gpus, fabric.gpus)) * OVERLOAD_BPS / 8 * TRIAL_S / fabric.gpus / 3)
+    each_bytes = int(OVERLOAD_BPS / 8 * TRIAL_S / fabric.gpus / 3)
+    demand = Demand("overload", np.full((fabric.gpus, fabric.gpus), each_bytes))
     with Network(fabric, 1.0) as network:
         experiment = Experiment(fabric, single(demand), "rails", Dilation(1.0, 1.0))
         runs = [emulate(experiment, network) for _ in range(TRIALS)]
@@ -93,7 +94,9 @@ def hop_load_bps(records: Records, seconds: float) -> float:
     return float((legs["bytes"].to_numpy() * hops).sum() * 8 / seconds) if seconds else 0.0
 
 
-def rate_factor(fabric: Fabric, load_bps: float, machine: Calibration, emulated_rate_bps: float | None) -> float:
+def rate_factor(
+    fabric: Fabric, load_bps: float, machine: Calibration, emulated_rate_bps: float | None
+) -> float:
     """Return emulated over real rate: the fastest that the machine carries safely, or the one asked for.
 
     Parameters

@@ -48,7 +48,9 @@ class FabricCLI(CLI):  # type: ignore[misc]
         times = {"CCT": records, "predicted": predicted}
         words = [f"{name} {communication_s(table) * 1e3:.4g} ms" for name, table in times.items()]
         bound = f"lower bound {bound_s(experiment) * 1e3:.4g} ms"
-        self._console.print(f"{experiment.collective.name}, {experiment.policy}: {', '.join([*words, bound])}")
+        self._console.print(
+            f"{experiment.collective.name}, {experiment.policy}: {', '.join([*words, bound])}"
+        )
 
     def do_rates(self, _line: str) -> None:
         """Measure a sample of links against their nominal rate: rates."""
@@ -65,7 +67,9 @@ class FabricCLI(CLI):  # type: ignore[misc]
         fabric, collective, rate = self._network.fabric, self._collectives[name], self._network.rate_factor
         scheme = words[0] if words else "rails"
         full = Experiment(fabric, collective, scheme, Dilation(rate, 1.0), seed)
-        return Experiment(fabric, collective, scheme, Dilation(rate, volume_factor(rate, [bound_s(full)])), seed)
+        return Experiment(
+            fabric, collective, scheme, Dilation(rate, volume_factor(rate, [bound_s(full)])), seed
+        )
 
 
 def _workload(line: str, collectives: dict[str, Collective]) -> tuple[str, list[str]]:

@@ -97,7 +97,9 @@ def link_errors(network: Network, rng: np.random.Generator, sample: int = 8) -> 
     alone = np.arange(len(queue_pairs))
     feeder = ProactiveFeeder(Assignment(tuple(queue_pairs), alone, alone), sizes)
     with connected(queue_pairs, endpoints(network)) as connections:
-        engine = Engine(queue_pairs, connections, feeder, nic_rate_bps=rates.__getitem__, check=network.check_alive)
+        engine = Engine(
+            queue_pairs, connections, feeder, nic_rate_bps=rates.__getitem__, check=network.check_alive
+        )
         curves = engine.run().curves
     measured = [_settled_rate_bps(times, counts) for times, counts in curves]
     return {
@@ -112,7 +114,9 @@ def verdict(
     """Return whether a result can be believed, and if not why and what to change."""
     void = list(unmet[:3]) + _exceeded(measures, measured_s, predicted_s, void=True)
     if measured_s < BELOW_BOUND * bound_s:
-        void.append(f"it took {measured_s / bound_s:.2f} of the least time possible, so something was not measured")
+        void.append(
+            f"it took {measured_s / bound_s:.2f} of the least time possible, so something was not measured"
+        )
     if void:
         return Verdict("void", tuple(void), "lower --emulated-rate, or end what else runs on this machine")
     strained = _exceeded(measures, measured_s, predicted_s, void=False)
@@ -126,11 +130,31 @@ def _exceeded(measures: Measures, measured_s: float, predicted_s: float, void: b
     packets = max(measures.packets, 1)
     ratio = measured_s / predicted_s if predicted_s else 1.0
     limits: list[tuple[float, float, float, str]] = [
-        (abs(measures.worst_link_error), VOID_LINK_ERROR, STRAINED_LINK_ERROR, "a sampled link is {:.1%} off its rate"),
-        (measures.socket_drops / packets, VOID_SOCKET_LOSS, 0.0, "Open vSwitch was too slow for {:.2%} of the packets"),
-        (measures.switch_drops / packets, VOID_SWITCH_LOSS, 0.0, "Open vSwitch dropped {:.2%} of the packets"),
+        (
+            abs(measures.worst_link_error),
+            VOID_LINK_ERROR,
+            STRAINED_LINK_ERROR,
+            "a sampled link is {:.1%} off its rate",
+        ),
+        (
+            measures.socket_drops / packets,
+            VOID_SOCKET_LOSS,
+            0.0,
+            "Open vSwitch was too slow for {:.2%} of the packets",
+        ),
+        (
+            measures.switch_drops / packets,
+            VOID_SWITCH_LOSS,
+            0.0,
+            "Open vSwitch dropped {:.2%} of the packets",
+        ),
         (measures.lateness_s, VOID_LATENESS_S, STRAINED_LATENESS_S, "the engine was {:.3f} s late"),
-        (measures.cpu_pressure, VOID_PRESSURE, STRAINED_PRESSURE, "something waited for a CPU {:.0%} of the time"),
+        (
+            measures.cpu_pressure,
+            VOID_PRESSURE,
+            STRAINED_PRESSURE,
+            "something waited for a CPU {:.0%} of the time",
+        ),
         (measures.retransmits / packets, 1.0, STRAINED_RETRANSMITS, "TCP sent {:.1%} of the packets again"),
         (ratio, VOID_RATIO, STRAINED_RATIO, "it took {:.2f} times the prediction"),
     ]

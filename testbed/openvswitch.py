@@ -92,7 +92,7 @@ class PrivateOpenVSwitch:
                 )
 
     def set_send_buffer(self, want_bytes: int, bridge: str) -> int:
-        """Give the socket that the daemon sends all packets through a buffer; return what was granted [bytes].
+        """Give the socket that the daemon sends all packets by a buffer; return what was granted [bytes].
 
         In the userspace datapath what waits in the queues of all ports together is charged to
         one packet socket; past its send buffer packets vanish, and no counter shows it. So it
@@ -187,7 +187,7 @@ class MachineOpenVSwitch:
 
 
 def _grow(packet_socket: socket.socket, buffer: int, want_bytes: int) -> int:
-    """Raise a socket's buffer as far as this user may; return what it holds. The kernel doubles what is asked."""
+    """Raise a socket's buffer as far as this user may, and return it; the kernel doubles what is asked."""
     try:
         packet_socket.setsockopt(socket.SOL_SOCKET, FORCE[buffer], want_bytes // 2)
     except PermissionError:

@@ -78,12 +78,14 @@ def bound_s(experiment: Experiment) -> float:
     total = 0.0
     for step in experiment.collective.steps:
         messages = messages_of(step.demand)
-        total += lower_bound_s(messages.select(crosses_network(messages, experiment.fabric)), experiment.fabric)
+        total += lower_bound_s(
+            messages.select(crosses_network(messages, experiment.fabric)), experiment.fabric
+        )
     return total
 
 
 def communication_s(records: Records) -> float:
-    """Return the collective completion time: what the steps took, one after the other, without compute [s]."""
+    """Return the collective completion time: what the steps took together, without compute [s]."""
     steps = records.groupby("step")
     return float((steps["end_s"].max() - steps["start_s"].min()).sum())
 

@@ -68,7 +68,9 @@ def _settings_here(fabric: Fabric, nodes: set[str]) -> dict[Port, PortSetting]:
     names = {interface(fabric, port): port for port in fabric.link_at if port.node in nodes}
     with IPRoute() as kernel:
         links = {link["index"]: link for link in kernel.get_links()}
-        shapers = {qdisc["index"]: qdisc for qdisc in kernel.get_qdiscs() if qdisc.get_attr("TCA_KIND") == "tbf"}
+        shapers = {
+            qdisc["index"]: qdisc for qdisc in kernel.get_qdiscs() if qdisc.get_attr("TCA_KIND") == "tbf"
+        }
     settings = {}
     for index, link in links.items():
         port = names.get(link.get_attr("IFLA_IFNAME"))

@@ -107,7 +107,9 @@ def _raise_descriptor_limit() -> None:
 
 def check_machine() -> None:
     """Raise MachineError, with what to do, where a tool or a right is missing."""
-    missing = [tool for tool in TOOLS if not shutil.which(tool, path=os.environ["PATH"] + ":/usr/sbin:/sbin")]
+    # An ordinary user's PATH may lack the places of the daemons.
+    os.environ["PATH"] = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin"])
+    missing = [tool for tool in TOOLS if not shutil.which(tool, path=os.environ["PATH"])]
     if missing:
         raise MachineError(
             f"this machine lacks {', '.join(missing)} (Open vSwitch and Mininet)",
@@ -138,15 +140,19 @@ def _check_user_namespaces() -> None:
 
 @contextlib.contextmanager
 def _signals_end(lifeline: int) -> Iterator[None]:
-    """While the sandbox runs, let Ctrl-C reach it alone, and turn SIGTERM and SIGHUP into the lifeline's end."""
+    """While the sandbox runs, leave Ctrl-C to it, and turn all else into the lifeline's end."""
 
     def cut(_number: int, _frame: FrameType | None) -> None:
         with contextlib.suppress(OSError):
             os.close(lifeline)
 
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        if not _at_terminal():
+            cut(number, frame)
+
     before = {number: signal.signal(number, cut) for number in (signal.SIGTERM, signal.SIGHUP)}
     # A handler, not SIG_IGN: what is ignored stays ignored in the child, a handler does not.
-    before[signal.SIGINT] = signal.signal(signal.SIGINT, lambda _number, _frame: None)
+    before[signal.SIGINT] = signal.signal(signal.SIGINT, interrupt)
     try:
         yield
     finally:
@@ -154,6 +160,18 @@ def _signals_end(lifeline: int) -> Iterator[None]:
             signal.signal(number, handler)
         with contextlib.suppress(OSError):
             os.close(lifeline)
+
+
+def _at_terminal() -> bool:
+    """Return whether SIGINT is Ctrl-C, which the terminal sends to the sandbox too."""
+    try:
+        terminal = os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY)
+    except OSError:
+        return False
+    try:
+        return os.tcgetpgrp(terminal) == os.getpgrp()
+    finally:
+        os.close(terminal)
 
 
 def _watch(lifeline: int) -> None:

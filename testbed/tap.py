@@ -110,7 +110,7 @@ class Tap:
         whole = all(fabric.peer(port).node == onward.node for port, onward in pairwise(path))
         if not whole or fabric.peer(path[-1]) != fabric.nic_port(queue_pair.destination):
             raise NetworkError(
-                f"the way of queue pair {queue_pair} was not seen from end to end: {', '.join(map(str, path))}",
+                f"the way of queue pair {queue_pair} was seen in part only: {', '.join(map(str, path))}",
                 "run it again",
             )
         return path

@@ -53,4 +53,4 @@ def work_of(experiment: Experiment, step: int) -> Work:
 def emulated_bytes(chunks: Chunks, volume: float) -> NDArray[np.int64]:
     """Return the chunks' sizes at emulated scale: at least a byte each, and in sum what the real ones are."""
     edges = np.rint(np.cumsum(chunks.bytes) * volume).astype(np.int64)
-    return np.maximum(np.diff(edges, prepend=0), 1)
+    return np.asarray(np.maximum(np.diff(edges, prepend=0), 1))

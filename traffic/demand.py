@@ -63,6 +63,6 @@ def _frozen(name: str, matrix: ArrayLike) -> NDArray[np.int64]:
         raise DemandError(
             f"demand {name!r} holds a negative or non-finite number of bytes", "every cell is bytes >= 0"
         )
-    frozen = np.rint(numbers).astype(np.int64)
+    frozen: NDArray[np.int64] = np.rint(numbers).astype(np.int64)
     frozen.setflags(write=False)
     return frozen

@@ -58,7 +58,7 @@ def messages_of(demand: Demand) -> Messages:
 def crosses_network(messages: Messages, fabric: Fabric) -> NDArray[np.bool_]:
     """Return which messages leave their server; the others go over NVLink."""
     servers = np.asarray(fabric.gpu_servers)
-    return servers[messages.source] != servers[messages.destination]
+    return np.asarray(servers[messages.source] != servers[messages.destination])
 
 
 def chunks_of(messages: Messages, chunk_bytes: int = CHUNK_BYTES) -> Chunks:

@@ -22,8 +22,8 @@ from typing import TextIO
 import pytest
 
 from testbed.kernel import die_with_parent
+from testbed.residue import MARKER, Host, left_behind
 from testbed.sandbox import inside_sandbox, run_in_sandbox, settle
-from tests.emulation.residue import MARKER, Host, left_behind
 from tests.tools import CHECKOUT
 
 TEST_S = 120

@@ -15,9 +15,9 @@ from scapy.packet import Packet, Raw
 from controller.flow_table import FlowTables
 from controller.routing import forwarding_rules
 from testbed.kernel import inside_namespace
+from testbed.residue import until
 from tests.emulation.conftest import Booted
 from tests.emulation.live import Live
-from tests.emulation.residue import until
 from topologies.addresses import GATEWAY_MAC, gateway_ip, interface, nic_ip, nic_mac
 from topologies.fabric import Fabric, Link, Nic
 from topologies.fat_tree import fat_tree_fabric

@@ -18,9 +18,9 @@ import pytest
 
 from controller.flow_table import FlowTables
 from controller.routing import forwarding_rules
+from testbed.residue import until
 from tests.emulation.conftest import Booted
 from tests.emulation.live import Live
-from tests.emulation.residue import until
 from tests.tools import CHECKOUT
 from topologies.addresses import interface
 from topologies.errors import NetworkError

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-MARKER = "LIGHTRAIL_TEST"
+MARKER = "LIGHTRAIL_MARK"
 """The environment variable that marks a run's processes."""
 PLACES = ("/run", "/run/netns", "/run/openvswitch", "/tmp", "/var/tmp", "/dev/shm")
 NAMES = ("lightrail", "ovs", "openvswitch", "mn", "mininet", "vconn", "netns")
