@@ -1,0 +1,230 @@
+"""The executor: a schedule runs on the fabric in real time, until all bytes have arrived.
+
+The controller steps every OCS through its permutations and tells what is lit; the engine sends
+accordingly. What a round of slots could not deliver goes into a clean-up round: a schedule of its
+own for what is missing.
+"""
+
+import json
+import os
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pandas as pd
+
+from controller.schedulers.schedule import Schedule
+from controller.schedulers.spectra import spectra
+from controller.status import LogEntry
+from testbed.kernel import inside_namespace
+from testbed.network import Network
+from testbed.ocs_plan import GUARD_S, CircuitExperiment
+from topologies.addresses import nic_ip
+from topologies.errors import ScenarioError, StuckError
+from topologies.fabric import Nic
+from traffic.circuit_engine import PORT, SOCKET_BUFFER_BYTES, CircuitEngine, Light, Slot
+from traffic.datagrams import Pair, pairs_of
+from traffic.records import COLUMNS, Records
+
+LEAD_S = 0.15
+"""How long before the first night a round is announced to the OCSes."""
+CLEANUP_ROUNDS = 5
+FORCE = {socket.SO_SNDBUF: 32, socket.SO_RCVBUF: 33}
+
+
+@dataclass(frozen=True, eq=False)
+class Execution:
+    """What came of a schedule; real seconds and bytes unless said."""
+
+    experiment: CircuitExperiment
+    records: Records
+    """A row per message."""
+    cct_s: float
+    """From the first night to the last byte."""
+    undelivered_bytes: tuple[int, ...]
+    """What was missing after each round of slots, the last 0 [emulated bytes]."""
+    slots: tuple[Slot, ...]
+    """What each slot carried [emulated seconds and bytes]."""
+    logs: dict[str, list[LogEntry]]
+    """What each OCS did [emulated seconds]."""
+    start_s: float
+    """When the first night began [emulated seconds, on the logs' clock]."""
+
+    @property
+    def slot_utilisation(self) -> float:
+        """Bytes delivered over what the circuits that were lit could have carried, 0..1."""
+        rate = self.experiment.emulated_rate_bps / 8
+        room = sum((slot.until_s - slot.lit_s) * slot.circuits * rate for slot in self.slots)
+        return sum(slot.delivered_bytes for slot in self.slots) / room if room else 0.0
+
+    @property
+    def guard_loss(self) -> float:
+        """Share of the lit time in which nobody sends because the dark is near, 0..1."""
+        lit_s = sum(slot.until_s - slot.lit_s for slot in self.slots)
+        guards = len(self.slots) if self.experiment.meeting == "drain" else 0
+        return guards * GUARD_S / lit_s if lit_s else 0.0
+
+    @property
+    def lost_bytes(self) -> int:
+        """What was sent into the dark, and sent again [emulated bytes]."""
+        return sum(slot.lost_bytes for slot in self.slots)
+
+
+def execute(experiment: CircuitExperiment, network: Network) -> Execution:
+    """Run an experiment's schedule over a network that was booted at its scale.
+
+    Raises
+    ------
+    ScenarioError
+        If the network is another fabric's, or at another rate.
+    StuckError
+        If bytes are missing after several clean-up rounds.
+    """
+    if (network.fabric, network.rate_factor) != (experiment.fabric, experiment.dilation.rate):
+        raise ScenarioError("the network was booted for another experiment", "boot one for this")
+    northbound = network.northbound
+    numbers = {name: northbound.ocs(name).number for name in experiment.ocses}
+    for name in experiment.ocses:
+        northbound.set_darkness(name, experiment.darkness)
+    pairs = pairs_of(experiment.emulated_bytes(), experiment.emulated_rate_bps)
+    with _sockets(network) as sockets, _News(experiment.ocses) as news:
+        engine = CircuitEngine(
+            pairs,
+            sockets,
+            lambda nic: str(nic_ip(network.fabric, nic)),
+            news,
+            rate_bps=experiment.emulated_rate_bps,
+            meeting=experiment.meeting,
+            guard_s=GUARD_S,
+            check=network.check_alive,
+        )
+        start_s, undelivered = _rounds(experiment, network, engine, pairs, news)
+    logs = {
+        name: [entry for entry in northbound.ocs_log(name) if entry.number > numbers[name]]
+        for name in experiment.ocses
+    }
+    cct_s = experiment.dilation.real_s(max(pair.end_s for pair in pairs.values()) - start_s)
+    records = _records(experiment, pairs, start_s)
+    return Execution(experiment, records, cct_s, undelivered, tuple(engine.slots), logs, start_s)
+
+
+def _rounds(
+    experiment: CircuitExperiment,
+    network: Network,
+    engine: CircuitEngine,
+    pairs: dict[tuple[int, int], Pair],
+    news: "_News",
+) -> tuple[float, tuple[int, ...]]:
+    """Run the schedule, and clean up; return when it began, and what was missing after each round."""
+    schedule, first_s = experiment.schedule, 0.0
+    undelivered: list[int] = []
+    for _ in range(1 + CLEANUP_ROUNDS):
+        lead_s = 0.0 if undelivered else LEAD_S
+        start_s = time.monotonic() + lead_s
+        first_s = first_s or start_s
+        busy = 0
+        for name, program in zip(experiment.ocses, experiment.programs(schedule), strict=True):
+            if program.days:
+                network.northbound.show(name, program, start_s, news.path)
+                busy += 1
+        engine.run(busy)
+        for name in experiment.ocses:
+            network.northbound.light(name, "-", partial=False, busy="replace")
+        for name in experiment.ocses:
+            network.northbound.wait_idle(name, 5.0)
+        news.read()
+        undelivered.append(sum(pair.missing_bytes for pair in pairs.values()))
+        if not undelivered[-1]:
+            return first_s, tuple(undelivered)
+        schedule = _cleanup(experiment, pairs)
+    raise StuckError(
+        f"{undelivered[-1]:,} bytes are missing after {CLEANUP_ROUNDS} clean-up rounds",
+        "lower the rate (the machine may be too slow), or use drain",
+    )
+
+
+def _cleanup(experiment: CircuitExperiment, pairs: dict[tuple[int, int], Pair]) -> Schedule:
+    """Return a schedule for what is missing, whole datagrams [real seconds]."""
+    missing = 0 * experiment.line_s
+    for (source, destination), pair in pairs.items():
+        if pair.missing_bytes:
+            size = pair.missing_bytes + pair.payload
+            missing[source, destination] = experiment.dilation.real_s(size * 8 / experiment.emulated_rate_bps)
+    return spectra(missing, len(experiment.ocses), experiment.delay_s)
+
+
+class _News:
+    """Where the controller tells what is lit: a unix datagram socket; a context manager."""
+
+    def __init__(self, ocses: tuple[str, ...]) -> None:
+        self._index = {name: index for index, name in enumerate(ocses)}
+
+    def __enter__(self) -> "_News":
+        """Open the socket."""
+        self._directory = TemporaryDirectory(prefix="lightrail-")
+        self.path = Path(self._directory.name) / "light.sock"
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self._socket.bind(str(self.path))
+        self._socket.setblocking(False)
+        os.chmod(self.path, 0o600)
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        """Close it."""
+        self._socket.close()
+        self._directory.cleanup()
+
+    def fileno(self) -> int:
+        """Return the descriptor to wait on."""
+        return self._socket.fileno()
+
+    def read(self) -> list[Light]:
+        """Return what is new."""
+        lights: list[Light] = []
+        while True:
+            try:
+                news = json.loads(self._socket.recv(1 << 16))
+            except BlockingIOError:
+                return lights
+            outputs = dict(news["circuits"])
+            lights.append(Light(self._index[news["ocs"]], outputs, news["until_s"], news["ended"]))
+
+
+@contextmanager
+def _sockets(network: Network) -> Iterator[dict[Nic, socket.socket]]:
+    """Open a UDP socket per NIC, bound to its address."""
+    with ExitStack() as stack:
+        sockets = {}
+        for nic in network.fabric.nics:
+            with inside_namespace(network.wiring.namespaces[nic.server]):
+                endpoint = stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
+            endpoint.setblocking(False)
+            for option, forced in FORCE.items():
+                try:
+                    endpoint.setsockopt(socket.SOL_SOCKET, forced, SOCKET_BUFFER_BYTES)
+                except PermissionError:
+                    endpoint.setsockopt(socket.SOL_SOCKET, option, SOCKET_BUFFER_BYTES)
+            endpoint.bind((str(nic_ip(network.fabric, nic)), PORT))
+            sockets[nic] = endpoint
+        yield sockets
+
+
+def _records(experiment: CircuitExperiment, pairs: dict[tuple[int, int], Pair], start_s: float) -> Records:
+    """Return the records, at real scale; a leg is a message's bytes over one OCS."""
+    matrix, rows = experiment.demand.matrix, []
+    names = [server.name for server in experiment.fabric.servers]
+    for (source, destination), pair in sorted(pairs.items()):
+        size = int(matrix[source, destination])
+        shares = {ocs: round(size * part / pair.size) for ocs, part in sorted(pair.by_ocs.items())}
+        shares[max(shares, key=lambda ocs: shares[ocs])] += size - sum(shares.values())
+        legs = [
+            f"{part}@{names[source]}:{ocs},{experiment.ocses[ocs]}:{destination}"
+            for ocs, part in shares.items()
+        ]
+        times = [experiment.dilation.real_s(at - start_s) for at in (pair.start_s, pair.end_s)]
+        rows.append((0, source, destination, size, *times, " ".join(legs)))
+    return pd.DataFrame(rows, columns=list(COLUMNS)).astype(COLUMNS)
