@@ -2,7 +2,7 @@
 
 import json
 import socket
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import asdict
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
@@ -63,7 +63,12 @@ class ControllerClient:
         data = json.loads(self._get(f"/switches/{switch}/ports"))
         return PortStatus(tuple(PortCounters(**port) for port in data["ports"]), data["table_miss_packets"])
 
-    def wait_ready(self, timeout_s: float, failed_links: Set[Link] = frozenset()) -> None:
+    def wait_ready(
+        self,
+        timeout_s: float,
+        failed_links: Set[Link] = frozenset(),
+        check: Callable[[], None] = lambda: None,
+    ) -> None:
         """Return when all switches have confirmed all rules.
 
         Parameters
@@ -72,6 +77,8 @@ class ControllerClient:
             How long to wait [s].
         failed_links
             Exactly the links that are down; the rules go around these.
+        check
+            Called meanwhile; raises if there is nothing to wait for.
 
         Raises
         ------
@@ -91,6 +98,7 @@ class ControllerClient:
                 raise NetworkError(
                     f"the network is not ready after {timeout_s:g} s: {_reason(status, expected)}"
                 )
+            check()
             sleep(POLL_S)
 
     def ocs(self, name: str) -> OcsStatus:

@@ -97,7 +97,7 @@ class Network:
         stack.callback(self.wiring.close)
         _wait_for_listener(self._controller)
         stack.callback(_delete_bridges, self.fabric, private)
-        vsctl(*_bridges(self.fabric))
+        vsctl(*_bridges(self.fabric), check=self.check_alive)
         if private and datapath_type() == "netdev":
             adopt_taps(self.fabric)
         shape_switch_ports(self.wiring)
@@ -107,7 +107,7 @@ class Network:
         self.mininet = _mininet(self.wiring)
         stack.callback(_end_shells, self.mininet)
         self.northbound = ControllerClient(directory / "northbound.sock")
-        self.northbound.wait_ready(READY_S)
+        self.northbound.wait_ready(READY_S, check=self.check_alive)
 
     def _note_logs(self, error: BaseException) -> None:
         """Attach what the daemons and the controller wrote to an error; a traceback shows it."""

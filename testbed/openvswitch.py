@@ -8,6 +8,7 @@ import stat
 import struct
 import subprocess
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
@@ -17,6 +18,7 @@ from topologies.errors import MachineError, NetworkError
 
 SCHEMA = "/usr/share/openvswitch/vswitch.ovsschema"
 START_S = 15.0
+CHECK_S = 0.2
 FORCE = {socket.SO_SNDBUF: 32, socket.SO_RCVBUF: 33}
 """SO_SNDBUFFORCE and SO_RCVBUFFORCE, which Python does not name: root may go over the sysctl's limit."""
 RECEIVE_BUFFER_BYTES = 8 << 20
@@ -29,12 +31,35 @@ def datapath_type() -> str:
     return "system" if Path("/sys/module/openvswitch").exists() else "netdev"
 
 
-def vsctl(*arguments: str) -> str:
-    """Run ``ovs-vsctl`` and return what it prints; NetworkError says what was attempted."""
-    done = subprocess.run(["ovs-vsctl", "--timeout=30", *arguments], capture_output=True, text=True)
-    if done.returncode:
-        raise NetworkError(f"ovs-vsctl {' '.join(arguments)[:120]}: {done.stderr.strip()[:300]}")
-    return done.stdout
+def vsctl(*arguments: str, check: Callable[[], None] = lambda: None) -> str:
+    """Run ``ovs-vsctl`` and return what it prints.
+
+    Parameters
+    ----------
+    arguments
+        Its arguments.
+    check
+        Called now and then; raises if what it waits for has died.
+
+    Raises
+    ------
+    NetworkError
+        If it fails: what was attempted, and why.
+    """
+    command = ["ovs-vsctl", "--timeout=30", *arguments]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            while True:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    said, complaint = process.communicate(timeout=CHECK_S)
+                    break
+                check()
+        except BaseException:
+            process.kill()
+            raise
+    if process.returncode:
+        raise NetworkError(f"ovs-vsctl {' '.join(arguments)[:120]}: {complaint.strip()[:300]}")
+    return said
 
 
 class PrivateOpenVSwitch:

@@ -86,8 +86,9 @@ def run_in_sandbox(command: list[str]) -> int:
 
 def settle() -> None:
     """Make the fresh namespaces usable: private /run and /sys, loopback up, the lifeline watched."""
-    threading.Thread(target=_watch, args=(int(os.environ[LIFELINE]),), daemon=True).start()
+    # The handler first: the kernel keeps signals that nobody handles from process 1.
     signal.signal(signal.SIGTERM, _end)
+    threading.Thread(target=_watch, args=(int(os.environ[LIFELINE]),), daemon=True).start()
     _raise_descriptor_limit()
     mount("tmpfs", "/run")
     mount("sysfs", "/sys")
