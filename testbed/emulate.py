@@ -17,15 +17,14 @@ from testbed.tap import Tap
 from testbed.work import Work, emulated_bytes, work_of
 from topologies.addresses import nic_ip
 from topologies.errors import ScenarioError
+from topologies.fabric import Nic
 from traffic.connections import Connection, Endpoints, connected
-from traffic.engine import PACKET_BYTES, STUCK_S, Delivery, Engine
-from traffic.feeders import Feeder, ProactiveFeeder, ReactiveFeeder
+from traffic.engine import STUCK_S, Delivery, Engine
+from traffic.feeders import Feeder, ProactiveFeeder
+from traffic.late_binding import ReactiveFeeder
 from traffic.records import Records, records_of
-from traffic.spraying.policy import Assignment, Permitted, QueuePair, ReactivePolicy
+from traffic.spraying.policy import Assignment, QueuePair, ReactivePolicy
 from traffic.transfers import Path, Transfers, transfers_of_curves
-
-WINDOW_PACKETS = 4
-"""A reactive policy's queue pair takes another chunk while less than this is on its way."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,11 +129,15 @@ def _opened(queue_pairs: tuple[QueuePair, ...], network: Network) -> Iterator[_O
 def _carry(work: Work, opened: _Open, experiment: Experiment, network: Network, stuck_s: float) -> _Run:
     """Move one step's bytes."""
     sizes = emulated_bytes(work.chunks, experiment.dilation.volume)
+
+    def nic_rate_bps(nic: Nic) -> float:
+        return network.fabric.nic_rate_bps(nic) * network.rate_factor
+
     engine = Engine(
         work.queue_pairs,
         opened.connections,
-        _feeder(work, sizes),
-        nic_rate_bps=lambda nic: network.fabric.nic_rate_bps(nic) * network.rate_factor,
+        _feeder(work, sizes, nic_rate_bps),
+        nic_rate_bps=nic_rate_bps,
         check=network.check_alive,
         stuck_s=stuck_s,
     )
@@ -162,11 +165,11 @@ def _records(runs: Sequence[_Run], experiment: Experiment) -> Records:
     return pd.concat(tables, ignore_index=True)
 
 
-def _feeder(work: Work, sizes: NDArray[np.int64]) -> Feeder:
+def _feeder(work: Work, sizes: NDArray[np.int64], nic_rate_bps: Callable[[Nic], float]) -> Feeder:
     if isinstance(work.plan, Assignment):
         return ProactiveFeeder(work.plan, sizes)
-    assert isinstance(work.plan, Permitted) and isinstance(work.policy, ReactivePolicy)
-    return ReactiveFeeder(work.policy, work.plan, work.chunks, sizes, WINDOW_PACKETS * PACKET_BYTES)
+    assert isinstance(work.policy, ReactivePolicy)
+    return ReactiveFeeder(work.policy, work.plan, work.chunks, sizes, nic_rate_bps)
 
 
 def _at_real_scale(transfers: Transfers, experiment: Experiment) -> Transfers:

@@ -4,6 +4,7 @@ A ``select`` group keeps a connection on one way, so the way of its SYN is the w
 data. Nothing is assumed of the switch's hash, its version or its datapath.
 """
 
+import contextlib
 import ctypes
 import ipaddress
 import socket
@@ -23,6 +24,8 @@ ETH_P_ALL = 3
 PACKET_OUTGOING = 4
 QUIET_S = 0.02
 SO_ATTACH_FILTER = 26
+SO_RCVBUFFORCE = 33
+BUFFER_BYTES = 16 << 20
 SYN_ONLY = (
     (0x30, 0, 0, 0xFFFFF004),  # load the packet's type (SKF_AD_PKTTYPE)
     (0x15, 0, 7, PACKET_OUTGOING),
@@ -48,6 +51,8 @@ class Tap:
         """Start to listen."""
         self._socket = socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, socket.htons(ETH_P_ALL))
         attach_filter(self._socket, SYN_ONLY)
+        with contextlib.suppress(PermissionError):
+            self._socket.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, BUFFER_BYTES)
         self._socket.settimeout(QUIET_S)
         self._seen: dict[tuple[str, int, str], list[Port]] = {}
         self._enough = threading.Event()

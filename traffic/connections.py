@@ -22,6 +22,8 @@ SERVICE_PORT = 5000
 FIRST_SOURCE_PORT = 20000
 CONNECT_S = 20.0
 BACKLOG = 4096
+DIALS, DIAL_PAUSE_S = 16, 0.001
+"""After so many a pause, for who listens in another thread: of 3,000 without one, some were not heard."""
 SPARE_DESCRIPTORS = 2000
 """For listeners, namespaces, packet sockets and files."""
 CONGESTION_CONTROL = b"cubic"
@@ -70,7 +72,7 @@ def connected(queue_pairs: Sequence[QueuePair], endpoints: Endpoints) -> Iterato
             server: _listener(stack, endpoints, server)
             for server in sorted({queue_pair.destination.server for queue_pair in queue_pairs})
         }
-        senders = [_dial(stack, endpoints, queue_pair) for queue_pair in queue_pairs]
+        senders = list(_dial_all(stack, endpoints, queue_pairs))
         receivers = _accept_all(stack, listeners, queue_pairs, endpoints)
         yield [Connection(sender, receiver) for sender, receiver in zip(senders, receivers, strict=True)]
 
@@ -96,6 +98,15 @@ def _listener(stack: contextlib.ExitStack, endpoints: Endpoints, server: int) ->
     listener.listen(BACKLOG)
     listener.setblocking(False)
     return listener
+
+
+def _dial_all(
+    stack: contextlib.ExitStack, endpoints: Endpoints, queue_pairs: Sequence[QueuePair]
+) -> Iterator[socket.socket]:
+    for number, queue_pair in enumerate(queue_pairs, start=1):
+        yield _dial(stack, endpoints, queue_pair)
+        if number % DIALS == 0:
+            time.sleep(DIAL_PAUSE_S)
 
 
 def _dial(stack: contextlib.ExitStack, endpoints: Endpoints, queue_pair: QueuePair) -> socket.socket:

@@ -8,9 +8,10 @@ As on an RDMA NIC, a queue pair has a window, what it may have on its way at onc
 A NIC shares up to 100 ms of its rate, and its rate and a tenth more, among its queue pairs in
 proportion to what each has left to deliver. Queues in the fabric therefore stay short, nothing
 is lost, and queue pairs that meet at a bottleneck share it by what they have left, which is
-what the fluid model computes. TCP below only carries the bytes, and repairs losses. Measured as
-emulated over predicted time, uniform all-to-all: TCP's own windows behind 2 MiB queues 1.15;
-windows of 50 ms without pace 1.25 at 40 Mbit/s a NIC; both, as here, 1.04.
+what the fluid model computes. A feeder that binds late (`traffic.late_binding`) limits its queue
+pairs itself; they are neither paced nor windowed here. TCP below only carries the bytes, and
+repairs losses. Measured as emulated over predicted time, uniform all-to-all: TCP's own windows
+behind 2 MiB queues 1.15; windows of 50 ms without pace 1.25 at 40 Mbit/s a NIC; both, as here, 1.04.
 
 All times are in seconds since the start, which is one instant for all messages.
 """
@@ -36,7 +37,8 @@ WINDOW_SHARE, LEAST_WINDOW_S, MOST_WINDOW_S = 0.1, 0.02, 0.1
 HEADROOM = 1.1
 PACKET_BYTES = 8948
 """Payload of a packet of MTU 9000: windows are whole packets."""
-REPACE = 0.05
+PACE_STEP = 0.05
+UNLIMITED = 1 << 62
 SO_MAX_PACING_RATE = 47
 MAX_PACE_BYTES_S = (1 << 31) - 1
 STUCK_S = 15.0
@@ -116,7 +118,8 @@ class Engine:
         self._open = 0
         self._buffer = bytearray(BUFFER_BYTES)
         self._poller = select.epoll()
-        self._streams = [_Stream(connection) for connection in connections]
+        window = PACKET_BYTES if feeder.tick_s is None else UNLIMITED
+        self._streams = [_Stream(connection, window=window) for connection in connections]
         self._senders = {c.sender.fileno(): qp for qp, c in enumerate(connections)}
         self._receivers = {c.receiver.fileno(): qp for qp, c in enumerate(connections)}
         numbers = {nic: number for number, nic in enumerate({qp.source for qp in queue_pairs})}
@@ -173,9 +176,11 @@ class Engine:
         start = share_next = looked = time.monotonic()
         self._feeder.start(self)
         self._window_s = self._fitting_window_s()
-        self._share()
-        while self._open:
-            events = self._poller.poll(TICK_S, EVENTS)
+        tick_s = self._feeder.tick_s
+        if tick_s is None:
+            self._share()
+        while self._open or self._feeder.waiting:
+            events = self._poller.poll(tick_s or TICK_S, EVENTS)
             began = time.monotonic()
             for descriptor, _ in events:
                 receiving = self._receivers.get(descriptor)
@@ -184,7 +189,8 @@ class Engine:
                 else:
                     self._receive(receiving, start)
             now = time.monotonic()
-            if now > share_next:
+            self._feeder.turn(self, now - start)
+            if tick_s is None and now > share_next:
                 self._share()
                 # With thousands of queue pairs it takes longer: never more than a twentieth of the time.
                 share_next = time.monotonic() + max(SHARE_S, 20 * (time.monotonic() - now))
@@ -204,7 +210,7 @@ class Engine:
         paces = np.maximum(rates * HEADROOM, PACKET_BYTES)
         for qp in np.flatnonzero(left).tolist():
             stream = self._streams[qp]
-            if abs(paces[qp] - stream.pace) > REPACE * stream.pace:
+            if abs(paces[qp] - stream.pace) > PACE_STEP * stream.pace:
                 self._pace(stream, float(paces[qp]))
             stream.window = int(packets[qp]) * PACKET_BYTES
             self._send(qp)
@@ -268,6 +274,12 @@ class Engine:
         return sum(_tcp_info(stream.connection.sender, RETRANSMITS_OFFSET) for stream in self._streams)
 
     def _check_progress(self, now: float) -> None:
+        moved_at = max(stream.moved_at for stream in self._streams)
+        if self._feeder.waiting and not self._open and now - moved_at > self._stuck_s:
+            raise StuckError(
+                f"the scheme left chunks waiting for {self._stuck_s:g} s while nothing was on its way",
+                "its choose must return a queue pair when one has room",
+            )
         stuck = [
             qp
             for qp, stream in enumerate(self._streams)
@@ -277,7 +289,7 @@ class Engine:
             stream = self._streams[stuck[0]]
             raise StuckError(
                 f"queue pair {self._queue_pairs[stuck[0]]} made no progress for {self._stuck_s:g} s "
-                f"({stream.counted:,} of {stream.posted:,} bytes arrived; {len(stuck)} queue pairs are stuck)",
+                f"({stream.counted:,} of {stream.posted:,} bytes arrived; {len(stuck)} are stuck)",
                 "look at the links with --cli, or lower --rate",
             )
 

@@ -10,9 +10,10 @@ from each NIC of the source server (the reference has 64 to 65,536 per connectio
 for a packet. No switch marks: a chunk met congestion if its RTT is over ``delayed`` times the least
 that its source server has seen. REPS has one congestion window per connection and TCP one per queue
 pair, so all messages from a server to a NIC together keep at most ``in_flight`` chunks in flight;
-a queue pair that falls silent for ``silent_s`` (TCP's least retransmission time-out) counts as
-failed, and its chunks no longer count as in flight. TCP itself delivers them when it can; they are
-not sent again elsewhere, as REPS' transport would.
+a queue pair that owes an acknowledgement for longer than the connection's RTT and ``silent_s``
+(TCP's time-out is at least its RTT and 200 ms) counts as failed, and its chunks no longer count as
+in flight. TCP itself delivers them when it can; they are not sent again elsewhere, as REPS'
+transport would.
 """
 
 from collections.abc import Sequence
@@ -40,7 +41,8 @@ class Reps:
     delayed
         A chunk met congestion if its RTT is over this many times the least.
     silent_s
-        How long a queue pair may owe an acknowledgement before it counts as failed [s], emulated.
+        How long beyond a round trip a queue pair may owe an acknowledgement before it counts as
+        failed [s], emulated.
     freeze_s
         How long a connection stays frozen [s], emulated (the reference: 10 ms, far more than its
         time-out; here only twice ``silent_s``, or it would outlast most collectives).
@@ -91,7 +93,7 @@ class Reps:
     def choose(self, *, message: int, states: Sequence[QpState], now: float) -> int | None:
         """Return a recycled entropy, or a random one, unless enough is in flight."""
         connection = self._connection[message]
-        failed = connection.failed(now - self.silent_s)
+        failed = connection.failed(now - connection.rtt_s - self.silent_s)
         if connection.chunks_in_flight(failed) >= self.in_flight:
             return None
         if connection.frozen_until_s is not None and now > connection.frozen_until_s:
@@ -110,6 +112,7 @@ class Reps:
         """Recycle the entropy of a chunk that met no congestion."""
         connection, server = self._connection[message], self._server[qp]
         connection.arrived(qp, now)
+        connection.rtt_s = rtt_s
         self._least_rtt_s[server] = min(self._least_rtt_s[server], rtt_s)
         if rtt_s <= self.delayed * self._least_rtt_s[server]:
             connection.ring.add(qp)
@@ -156,6 +159,8 @@ class _Connection:
     ring: _Ring
     in_flight: dict[int, list[float]] = field(default_factory=dict)
     """Since when each queue pair owes each of its chunks an acknowledgement [s], oldest first."""
+    rtt_s: float = 0.0
+    """The latest round-trip time."""
     frozen_until_s: float | None = None
     explore: int = 0
 

@@ -1,0 +1,231 @@
+"""The feeder of reactive policies: a chunk is bound to a queue pair when that can send it, not before.
+
+As an RDMA NIC pulls work from its queue pairs, a NIC here takes the next chunk when it has sent
+nearly all that it was given; the messages that may use it take turns, and the policy says which of
+its queue pairs each goes to. So a choice is made on what is known then, NICs hold no queue, and
+what waits does so where the fabric is congested: a queue pair takes no more while a window of its
+bytes is on the way. Equal windows share a bottleneck evenly, which is what the fluid limit says.
+
+Where dilation makes chunks smaller than a packet of the emulation, a decision covers the chunks
+that begin within one packet: it is they that meet the same queues, and a packet each would cost the
+switch far more. What a NIC still has to send is reckoned from its rate, since TCP does not say.
+"""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from topologies.fabric import Nic
+from traffic.feeders import Carrier
+from traffic.messages import Chunks
+from traffic.spraying.policy import Permitted, QpState, QueuePair, ReactivePolicy
+
+PACKET_BYTES = 8948
+"""Payload of a packet of MTU 9000."""
+TICK_S = 0.001
+DEPTH_PACKETS, DEPTH_S = 2, 0.002
+"""A NIC takes more while it holds less than so many packets, or so much of its rate if that is more."""
+WINDOW_S, LEAST_WINDOW, MOST_WINDOW = 0.2, 1, 4
+"""Queue pairs to one NIC may have this much of its rate on the way together; limits of each [packets]."""
+SWEEP_S = 0.1
+"""How often messages that wait are asked again though nothing arrived: policies may wait for time."""
+
+
+class ReactiveFeeder:
+    """Posts chunk by chunk what a reactive policy chooses, messages taking turns at every NIC.
+
+    Parameters
+    ----------
+    policy
+        The scheme.
+    permitted
+        The queue pairs that each message may use.
+    chunks
+        The work.
+    chunk_bytes
+        Size of each chunk at emulated scale [bytes], shape (chunks,).
+    nic_rate_bps
+        The rate of a NIC at emulated scale [bit/s].
+    """
+
+    tick_s: float | None = TICK_S
+
+    def __init__(
+        self,
+        policy: ReactivePolicy,
+        permitted: Permitted,
+        chunks: Chunks,
+        chunk_bytes: NDArray[np.int64],
+        nic_rate_bps: Callable[[Nic], float],
+    ) -> None:
+        self._policy = policy
+        self._message = chunks.message.tolist()
+        self._bursts = _bursts(chunks, chunk_bytes)
+        self._flying: list[deque[tuple[int, int]]] = [deque() for _ in permitted.queue_pairs]
+        pairs = permitted.queue_pairs
+        nics = {nic: _Nic(nic_rate_bps(nic) / 8) for nic in dict.fromkeys(qp.source for qp in pairs)}
+        self._nics = list(nics.values())
+        self._nic_of = [nics[qp.source] for qp in pairs]
+        self._states = _States(self._nic_of, _windows(pairs, nic_rate_bps))
+        self._sharing: list[list[int]] = [[] for _ in pairs]
+        for message in _staggered(permitted):
+            for qp in permitted.of_message[message]:
+                self._sharing[qp].append(message)
+            for nic in dict.fromkeys(self._nic_of[qp] for qp in permitted.of_message[message]):
+                nic.ready.append(message)
+        self._parked: dict[int, list[_Nic]] = {}
+        self._left = len(chunks)
+        self._next_s = self._sweep_s = 0.0
+        self.chunk_qp = np.full(len(chunks), -1, dtype=np.int64)
+        self._order: list[int] = []
+
+    @property
+    def order(self) -> NDArray[np.int64]:
+        """The chunks in the order in which they were posted."""
+        return np.array(self._order, dtype=np.int64)
+
+    @property
+    def waiting(self) -> bool:
+        """Whether there are chunks that were not posted yet."""
+        return self._left > 0
+
+    def start(self, carrier: Carrier) -> None:
+        """Give every NIC its first chunks."""
+        self.turn(carrier, 0.0)
+
+    def turn(self, carrier: Carrier, now: float) -> None:
+        """Give the NICs that have sent nearly all of theirs what messages are ready to send."""
+        if now < self._next_s:
+            return
+        self._next_s = now + TICK_S
+        if now >= self._sweep_s:
+            self._sweep_s = now + SWEEP_S
+            for message in list(self._parked):
+                self._wake(message)
+        for nic in self._nics:
+            nic.sent_until(now)
+            while nic.room and nic.ready:
+                self._offer(carrier, nic, now)
+
+    def arrived(self, carrier: Carrier, qp: int, now: float) -> None:
+        """Tell the policy what arrived, and let the messages that share the queue pair be asked again."""
+        counted = carrier.counted(qp)
+        self._states.backlog[qp] = carrier.posted(qp) - counted
+        flying = self._flying[qp]
+        if flying and flying[0][0] <= counted:
+            rtt_s = self._states.rtt_s[qp] = carrier.rtt_s(qp)
+            while flying and flying[0][0] <= counted:
+                message = flying.popleft()[1]
+                self._policy.acknowledged(message=message, qp=qp, rtt_s=rtt_s, now=now)
+        for message in self._sharing[qp]:
+            self._wake(message)
+
+    def _wake(self, message: int) -> None:
+        for nic in self._parked.pop(message, ()):
+            nic.ready.append(message)
+
+    def _offer(self, carrier: Carrier, nic: "_Nic", now: float) -> None:
+        """Give the next message its turn at a NIC; it waits for an arrival if it finds no room."""
+        message = nic.ready.popleft()
+        bursts = self._bursts[message]
+        if not bursts:
+            return
+        qp = self._policy.choose(message=message, states=self._states, now=now)
+        if qp is None:
+            self._parked.setdefault(message, []).append(nic)
+            return
+        nic.ready.append(message)
+        first, last, size = bursts.popleft()
+        self._nic_of[qp].queue += size
+        self._states.backlog[qp] += size
+        self._flying[qp].append((carrier.posted(qp) + size, message))
+        self.chunk_qp[first:last] = qp
+        self._order.extend(range(first, last))
+        self._left -= last - first
+        carrier.post(qp, size)
+
+
+class _Nic:
+    """What a source NIC was given and has not sent, and the messages that could send more by it."""
+
+    def __init__(self, rate_bytes_s: float) -> None:
+        self.rate_bytes_s = rate_bytes_s
+        self.depth = max(DEPTH_PACKETS * PACKET_BYTES, DEPTH_S * rate_bytes_s)
+        self.queue = self.at = 0.0
+        self.ready: deque[int] = deque()
+
+    @property
+    def room(self) -> bool:
+        """Whether it takes another chunk."""
+        return self.queue < self.depth
+
+    def sent_until(self, now: float) -> None:
+        """Take off what it has sent since the last time."""
+        self.queue = max(0.0, self.queue - self.rate_bytes_s * (now - self.at))
+        self.at = now
+
+
+class _States(Sequence[QpState]):
+    """The states of all queue pairs, each made when the policy looks at it."""
+
+    def __init__(self, nics: list[_Nic], windows: list[int]) -> None:
+        self.backlog = [0] * len(nics)
+        self.rtt_s = [0.0] * len(nics)
+        self._nics, self._windows = nics, windows
+
+    def __len__(self) -> int:
+        return len(self.backlog)
+
+    @overload
+    def __getitem__(self, qp: int) -> QpState: ...
+    @overload
+    def __getitem__(self, qp: slice) -> list[QpState]: ...
+    def __getitem__(self, qp: int | slice) -> QpState | list[QpState]:
+        if isinstance(qp, slice):
+            return [self[index] for index in range(*qp.indices(len(self)))]
+        backlog = self.backlog[qp]
+        return QpState(backlog, self.rtt_s[qp], backlog < self._windows[qp] and self._nics[qp].room)
+
+
+def _bursts(chunks: Chunks, chunk_bytes: NDArray[np.int64]) -> list[deque[tuple[int, int, int]]]:
+    """Return for each message what one decision covers: first chunk, the one after the last, bytes."""
+    messages = int(chunks.message.max(initial=-1)) + 1
+    bursts: list[deque[tuple[int, int, int]]] = [deque() for _ in range(messages)]
+    starts = np.cumsum(chunk_bytes) - chunk_bytes
+    within = starts - starts[np.searchsorted(chunks.message, chunks.message)]
+    change = (np.diff(chunks.message, prepend=-1) != 0) | (np.diff(within // PACKET_BYTES, prepend=-1) != 0)
+    firsts = np.flatnonzero(change)
+    sizes = np.add.reduceat(chunk_bytes, firsts).tolist() if len(firsts) else []
+    lasts = np.append(firsts[1:], len(chunk_bytes)).tolist()
+    for first, last, size in zip(firsts.tolist(), lasts, sizes, strict=True):
+        bursts[int(chunks.message[first])].append((first, last, size))
+    return bursts
+
+
+def _windows(queue_pairs: Sequence[QueuePair], nic_rate_bps: Callable[[Nic], float]) -> list[int]:
+    """Return how many bytes each queue pair may have on the way: a share of its destination's rate."""
+    into: dict[Nic, int] = {}
+    for qp in queue_pairs:
+        into[qp.destination] = into.get(qp.destination, 0) + 1
+    shares = (WINDOW_S * nic_rate_bps(qp.destination) / 8 / into[qp.destination] for qp in queue_pairs)
+    return [
+        int(min(max(share // PACKET_BYTES, LEAST_WINDOW), MOST_WINDOW) * PACKET_BYTES) for share in shares
+    ]
+
+
+def _staggered(permitted: Permitted) -> list[int]:
+    """Return the messages in the order of their first turn: every server begins with the one after it.
+
+    Else all would send to the same NIC first, and to the same next.
+    """
+
+    def distance(message: int) -> tuple[int, int, int]:
+        qp = permitted.queue_pairs[permitted.of_message[message][0]]
+        return (qp.destination.server - qp.source.server) % servers, qp.destination.nic, message
+
+    servers = max((qp.destination.server for qp in permitted.queue_pairs), default=0) + 1
+    there = [message for message, qps in enumerate(permitted.of_message) if qps]
+    return sorted(there, key=distance)
