@@ -1,4 +1,6 @@
-import _checkout  # noqa: F401  (first: runs this file under the checkout's Python)
+"""Uniform all-to-all over a rail fabric under all schemes (RailS, section VI-B)."""
+
+import _checkout  # first: runs this file under the checkout's Python
 
 from scenarios._harness import Options, Scenario, carry_out, main
 from scenarios._options import (
@@ -36,7 +38,7 @@ def rails_uniform(
     out: Out = None,
     debug: Debug = False,
 ) -> None:
-    """Uniform all-to-all over a rail fabric: how much does it cost to let the fabric hash?
+    """Uniform all-to-all over a rail fabric: what it costs to let the fabric hash.
 
     Every GPU owes every other the same (RailS, section VI-B), so nothing but the scheme makes a
     NIC or a link busier than another. Expect RailS, REPS and MinRTT near the lower bound, ECMP

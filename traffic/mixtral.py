@@ -65,7 +65,7 @@ PHASES = {
 def mixtral_replay(
     fabric: Fabric,
     phase: str,
-    placement: Placement = "dense",
+    placement: str = "dense",
     *,
     gpu_flops: float = GPU_FLOPS,
     seed: int = 0,
@@ -143,7 +143,7 @@ def _tokens(phase: Phase, rng: np.random.Generator) -> NDArray[np.int64]:
 
 
 def _between_gpus(
-    fabric: Fabric, copy: int, tokens: NDArray[np.int64], placement: Placement
+    fabric: Fabric, copy: int, tokens: NDArray[np.int64], placement: str
 ) -> NDArray[np.int64]:
     """Return the bytes between GPUs that one copy of the model makes of its tokens."""
     homes = [

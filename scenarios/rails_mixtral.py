@@ -1,0 +1,69 @@
+"""Mixtral 8x7B over a rail fabric: all-to-alls and compute of an iteration, in four phases (RailS, VI-F)."""
+
+import _checkout  # first: runs this file under the checkout's Python
+
+from typing import Annotated
+
+import typer
+
+from scenarios._harness import Options, Scenario, carry_out, main
+from scenarios._options import (
+    Cli,
+    Debug,
+    EmulatedRate,
+    ModelOnly,
+    NoSandbox,
+    Out,
+    Rails,
+    Rate,
+    Schemes,
+    Seeds,
+    Servers,
+    Spines,
+    listed,
+    seed_range,
+)
+from topologies.rail import rail_fabric
+from traffic.mixtral import PHASES, mixtral_replay
+
+
+def rails_mixtral(
+    servers: Servers = 8,
+    rails: Rails = 4,
+    spines: Spines = None,
+    rate: Rate = 100.0,
+    placements: Annotated[str, typer.Option(help="How an expert's data lie, by commas.")] = "dense,sparse",
+    phases: Annotated[str, typer.Option(help="Phases of training, by commas.")] = ",".join(PHASES),
+    schemes: Schemes = "ecmp,plb,minrtt,reps,rails,optimal",
+    seeds: Seeds = 3,
+    emulated_rate: EmulatedRate = None,
+    model_only: ModelOnly = False,
+    cli: Cli = False,
+    no_sandbox: NoSandbox = False,
+    out: Out = None,
+    debug: Debug = False,
+) -> None:
+    """Mixtral 8x7B over a rail fabric: what the scheme is worth to a training iteration.
+
+    An expert per server; both all-to-alls of the forward and of the backward pass, with compute
+    between them (RailS, section VI-F). *dense* spreads an expert's data over its server's GPUs,
+    *sparse* gathers them on one. Expect RailS ahead by the hash's collisions when dense, and by
+    the server's number of NICs when sparse. Compute is added to the times, and not waited for.
+
+    All numbers are at real scale; the machine emulates them slower and smaller (see run.json).
+    """
+    fabric = rail_fabric(servers, rails, spines, rate_bps=rate * 1e9)
+    points = [
+        (mixtral_replay(fabric, phase, placement, seed=seed), scheme, seed)
+        for placement in listed(placements)
+        for phase in listed(phases)
+        for seed in seed_range(seeds)
+        for scheme in listed(schemes)
+    ]
+    scenario = Scenario("rails_mixtral", "Mixtral 8x7B over a rail fabric", fabric, points)
+    rate_bps = emulated_rate * 1e6 if emulated_rate is not None else None
+    carry_out(scenario, Options(rate_bps, model_only, cli, not no_sandbox, out))
+
+
+if __name__ == "__main__":
+    main(rails_mixtral)

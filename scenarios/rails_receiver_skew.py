@@ -1,0 +1,68 @@
+"""Receiver skew over a rail fabric: hot NICs that a scheme may relieve or not (RailS, VI-E)."""
+
+import _checkout  # first: runs this file under the checkout's Python
+
+from typing import Annotated
+
+import typer
+
+from scenarios._harness import Options, Scenario, carry_out, main
+from scenarios._options import (
+    Cli,
+    Debug,
+    EmulatedRate,
+    ModelOnly,
+    NoSandbox,
+    Out,
+    Rails,
+    Rate,
+    Schemes,
+    Seeds,
+    Servers,
+    Spines,
+    listed,
+    seed_range,
+)
+from topologies.rail import rail_fabric
+from traffic.collective import single
+from traffic.workloads import SKEW_ZIPF, receiver_skew
+
+
+def rails_receiver_skew(
+    servers: Servers = 8,
+    rails: Rails = 4,
+    spines: Spines = None,
+    rate: Rate = 100.0,
+    exponent: Annotated[float, typer.Option(help="Zipf exponent, over servers and ranks.")] = SKEW_ZIPF,
+    schemes: Schemes = "ecmp,plb,minrtt,reps,rails,optimal",
+    seeds: Seeds = 3,
+    emulated_rate: EmulatedRate = None,
+    model_only: ModelOnly = False,
+    cli: Cli = False,
+    no_sandbox: NoSandbox = False,
+    out: Out = None,
+    debug: Debug = False,
+) -> None:
+    """Receiver skew over a rail fabric: who relieves the NIC beside a hot GPU.
+
+    All GPUs send alike, most of it to a few GPUs of a few servers (RailS, section VI-E). Only RailS
+    may choose at which NIC a chunk arrives, and NVLink takes it on from there. Expect it near the
+    lower bound with even receiving NICs; for the others the NIC beside the hottest GPU decides,
+    twice the bound with a normalised load MSE of 0.15.
+
+    All numbers are at real scale; the machine emulates them slower and smaller (see run.json).
+    """
+    fabric = rail_fabric(servers, rails, spines, rate_bps=rate * 1e9)
+    points = [
+        (single(receiver_skew(fabric, exponent=exponent, seed=seed)), scheme, seed)
+        for seed in seed_range(seeds)
+        for scheme in listed(schemes)
+    ]
+    title = "Receiver-skewed all-to-all over a rail fabric"
+    scenario = Scenario("rails_receiver_skew", title, fabric, points)
+    rate_bps = emulated_rate * 1e6 if emulated_rate is not None else None
+    carry_out(scenario, Options(rate_bps, model_only, cli, not no_sandbox, out))
+
+
+if __name__ == "__main__":
+    main(rails_receiver_skew)
