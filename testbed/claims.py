@@ -17,6 +17,8 @@ from testbed.means import WORDS
 
 TOLERANCE = 0.10
 SAME = 0.02
+TIMES, SHARE = "{:.2f}x", "{:.3f}"
+"""How a ratio is written, and how a load MSE."""
 
 Range = tuple[float, float]
 Ruling = Literal["holds", "does not hold", "not comparable"]
@@ -33,10 +35,12 @@ class Claim:
     expected: Range
     """The range of ``measured`` in which the claim holds; either end may be infinite."""
     measured: float = math.nan
-    """What this run gives for the same quantity, a ratio; NaN if not comparable."""
+    """What this run gives for the same quantity; NaN if not comparable."""
     verdict: Ruling = "not comparable"
     reason: str = ""
     """Why, in a sentence."""
+    pattern: str = TIMES
+    """How ``measured`` is written."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +56,8 @@ class Sentence:
     """What gives the quantity, from a summary that has these points; NaN if no seed is common."""
     gain_over: tuple[str, str] | None = None
     """For a gain: the point whose distance from the lower bound limits it."""
+    pattern: str = TIMES
+    """How the quantity is written."""
 
 
 def judged(sentence: Sentence, table: pd.DataFrame) -> Claim:
@@ -64,10 +70,11 @@ def judged(sentence: Sentence, table: pd.DataFrame) -> Claim:
     if math.isnan(measured):
         return Claim(*about, reason="the schemes have no seed in common")
     low, high = sentence.expected
+    basis = _basis(sentence.needs, table)
     if low <= measured <= high:
-        return Claim(*about, measured, "holds", _basis(sentence.needs, table))
-    reason = f"{_miss(sentence, measured, table)}; {_basis(sentence.needs, table)}"
-    return Claim(*about, measured, "does not hold", reason)
+        return Claim(*about, measured, "holds", basis, sentence.pattern)
+    reason = f"{_miss(sentence, measured, table)}; {basis}"
+    return Claim(*about, measured, "does not hold", reason, sentence.pattern)
 
 
 def around(value: float) -> Range:
@@ -82,6 +89,11 @@ def ratio(table: pd.DataFrame, workload: str, scheme: str, other: str, column: s
     above = here[here["scheme"] == scheme].groupby("seed")[column].mean()
     below = here[here["scheme"] == other].groupby("seed")[column].mean()
     return float((above / below).dropna().mean())
+
+
+def mean(table: pd.DataFrame, workload: str, scheme: str, column: str) -> float:
+    """Return the mean of a column over the seeds of a point."""
+    return float(table.loc[(table["workload"] == workload) & (table["scheme"] == scheme), column].mean())
 
 
 def _obstacle(needs: Sequence[tuple[str, str]], table: pd.DataFrame) -> str:
@@ -118,16 +130,27 @@ def _miss(sentence: Sentence, measured: float, table: pd.DataFrame) -> str:
     """Return how far, and to which side, a value lies from what was expected."""
     low, high = sentence.expected
     side = "above" if measured > high else "below"
-    if abs(measured - 1) <= SAME:
+    limit = _limit(sentence, table)
+    if high < 1 and measured > high and 1 / limit > high:
+        return f"{side} the range: {_nobody_better(sentence, limit)}"
+    if sentence.pattern == TIMES and abs(measured - 1) <= SAME:
         return "no difference"
     if (low >= 1 - SAME and measured < 1) or (high <= 1 and measured > 1):
         return "the other way round"
-    if sentence.gain_over is not None and measured < low:
-        workload, scheme = sentence.gain_over
-        rows = table[(table["workload"] == workload) & (table["scheme"] == scheme)]
-        limit = float((rows["cct_s"] / rows["bound_s"]).mean())
-        if limit < low:
-            return (
-                f"{side} the range: {scheme} is within {limit:.2f}x of the lower bound, no scheme gains more"
-            )
+    if measured < low and limit < low:
+        return f"{side} the range: {_nobody_better(sentence, limit)}"
     return f"{side} the range"
+
+
+def _limit(sentence: Sentence, table: pd.DataFrame) -> float:
+    """Return how far from the lower bound the point is that a gain is over; infinite if there is none."""
+    if sentence.gain_over is None:
+        return math.inf
+    workload, scheme = sentence.gain_over
+    rows = table[(table["workload"] == workload) & (table["scheme"] == scheme)]
+    return float((rows["cct_s"] / rows["bound_s"]).mean())
+
+
+def _nobody_better(sentence: Sentence, limit: float) -> str:
+    _, scheme = sentence.gain_over or ("", "")
+    return f"{scheme} is within {limit:.2f}x of the lower bound, no scheme gains more"

@@ -1,5 +1,7 @@
 """What RailS claims of uniform and sparse load, as sentences that a summary is held against.
 
+What it claims of skew and of Mixtral is in `testbed.claims_skew` and `testbed.claims_mixtral`.
+
 References
 ----------
 RailS, sections VI-B and VI-C, figures 7 to 9.
@@ -13,6 +15,8 @@ from itertools import pairwise
 import pandas as pd
 
 from testbed.claims import SAME, Claim, Range, Sentence, around, judged, ratio
+from testbed.claims_mixtral import mixtral_sentences
+from testbed.claims_skew import skew_sentences
 
 SCHEMES = ("ecmp", "plb", "minrtt", "reps", "rails")
 """Those that the paper compares."""
@@ -31,7 +35,8 @@ def rails_claims(table: pd.DataFrame) -> list[Claim]:
     workloads = set(table["workload"])
     uniform = uniform_sentences(table) if "uniform" in workloads else []
     sparse = sparse_sentences(table) if any(map(_is_sparse, workloads)) else []
-    return [judged(sentence, table) for sentence in (*uniform, *sparse)]
+    others = (*skew_sentences(table), *mixtral_sentences(table))
+    return [judged(sentence, table) for sentence in (*uniform, *sparse, *others)]
 
 
 def uniform_sentences(table: pd.DataFrame) -> list[Sentence]:

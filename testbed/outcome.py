@@ -90,6 +90,11 @@ def communication_s(records: Records) -> float:
     return float((steps["end_s"].max() - steps["start_s"].min()).sum())
 
 
+def iteration_s(experiment: Experiment, records: Records) -> float:
+    """Return the time of all steps with the compute after each: a training iteration [s]."""
+    return communication_s(records) + sum(step.compute_s for step in experiment.collective.steps)
+
+
 def busbw_gbytes_s(experiment: Experiment, records: Records) -> float:
     """Return the bus bandwidth over all steps, as nccl-tests defines it for alltoallv [1e9 bytes/s]."""
     gpus = experiment.fabric.gpus
@@ -110,6 +115,7 @@ def summary_row(outcome: Outcome) -> dict[str, object]:
         "scheme": experiment.policy,
         "seed": experiment.seed,
         "cct_s": measured,
+        "iteration_s": iteration_s(experiment, records),
         "cct_mean_s": times.mean_s,
         "cct_p80_s": times.p80_s,
         "cct_p95_s": times.p95_s,

@@ -181,7 +181,7 @@ def _claim_row(claim: Claim) -> Row:
     return {
         "text": claim.text,
         "expected": range_text(claim.expected),
-        "measured": number(claim.measured, "{:.2f}×"),
+        "measured": number(claim.measured, claim.pattern.replace("x", "×")),
         "ruling": claim.verdict,
         "reason": claim.reason,
     }

@@ -66,7 +66,7 @@ def claims_table(claims: Sequence[Claim]) -> Table:
         for claim in group:
             sentence = Text.assemble(claim.text, "\n", (f"  {claim.reason}", "dim"))
             ruling = Text(claim.verdict, RULING_STYLES[claim.verdict])
-            shown.add_row(sentence, range_text(claim.expected), number(claim.measured, "{:.2f}x"), ruling)
+            shown.add_row(sentence, range_text(claim.expected), number(claim.measured, claim.pattern), ruling)
     return shown
 
 
