@@ -1,0 +1,50 @@
+"""An optical fabric to explore by hand: light circuits, type days and nights, ping over them."""
+
+import _checkout  # first: runs this file under the checkout's Python
+
+import sys
+from typing import Annotated
+
+import typer
+
+from controller.devices import darkness_of, device_named
+from scenarios._harness import main
+from scenarios._options import Debug
+from testbed.network import Network
+from testbed.ocs_cli import OcsCLI
+from testbed.sandbox import inside_sandbox, run_in_sandbox, settle
+from topologies.parallel_ocs import parallel_ocs_fabric
+
+
+def ocs_explore(
+    servers: Annotated[int, typer.Option(help="Servers, each with a NIC on every OCS.")] = 4,
+    ocses: Annotated[int, typer.Option(help="OCSes side by side.")] = 2,
+    packet_switch: Annotated[
+        bool, typer.Option("--packet-switch", help="One more NIC on a packet switch.")
+    ] = False,
+    device: Annotated[str, typer.Option(help="What each OCS stands for; `device` lists them.")] = "mems-3d",
+    time: Annotated[float, typer.Option(help="Emulated time over real time, for the devices' delays.")] = 1.0,
+    mbps: Annotated[float, typer.Option(help="What a NIC of 100 Gbit/s is shaped to here [Mbit/s].")] = 100.0,
+    cli: Annotated[bool, typer.Option("--cli", help="Open Mininet's CLI; that is all this does.")] = True,
+    debug: Debug = False,
+) -> None:
+    """Servers on parallel OCSes, and Mininet's CLI with four commands more.
+
+    `circuits` shows what is lit; `light ocs0 0>1 1>0` lights; `show ocs0 50ms 0>1,1>0 20ms -` types
+    days and nights; `device ocs0 polatis` changes the delay. Circuits go one way: for a ping
+    (`h0 ping 10.0.0.2`) light both.
+    """
+    if not inside_sandbox():
+        sys.exit(run_in_sandbox([sys.executable, *sys.argv]))
+    settle()
+    fabric = parallel_ocs_fabric(servers, ocses, packet_switch=packet_switch)
+    rate = mbps * 1e6 / fabric.nic_rate_bps(fabric.nics[0])
+    darkness = darkness_of(device_named(device), time, rate)
+    with Network(fabric, rate) as network:
+        for index in range(ocses):
+            network.northbound.set_darkness(f"ocs{index}", darkness)
+        OcsCLI(network, time)
+
+
+if __name__ == "__main__":
+    main(ocs_explore)

@@ -1,0 +1,71 @@
+"""What Spectra's paper claims, beside the sweep of `testbed.ocs_sweep`."""
+
+import math
+
+import pandas as pd
+
+from testbed.claims import Claim, Range, Ruling, around
+from testbed.ocs_sweep import DELAYS, PLUS_SWITCHES, ratios
+
+INF = math.inf
+SOURCE = "Spectra, V"
+
+
+def spectra_claims(table: pd.DataFrame) -> list[Claim]:
+    """Return every claim with its measured value: mean ratios of makespans over all that was swept."""
+    plain = table[~((table["workload"] == "moe") & (table["noise"] > 0)) & (table["noise"] < 0.01)]
+    paper = plain[(plain["flows"].isna() | plain["flows"].eq(16)) & plain["delay"].isin(DELAYS)]
+    moe, gpt, bench = (paper[paper["workload"] == name] for name in ("moe", "gpt", "benchmark"))
+    many = [rows[rows["switches"] > 1] for rows in (gpt, moe, bench)]  # on one switch LESS is Decompose
+    claims = [
+        _claim("gpt: LESS' makespan 1.4x Spectra's", around(1.4), many[0], "less", "spectra"),
+        _claim("moe: LESS' makespan 1.9x Spectra's", around(1.9), many[1], "less", "spectra"),
+        _claim("benchmark: LESS' makespan 2.4x Spectra's", around(2.4), many[2], "less", "spectra"),
+        _claim("gpt: Eclipse close to Spectra", (0.98, 1.10), gpt, "eclipse", "spectra"),
+        _claim("moe: Eclipse clearly worse", (1.05, INF), moe, "eclipse", "spectra"),
+        _claim("benchmark: Eclipse clearly worse", (1.05, INF), bench, "eclipse", "spectra"),
+        _claim("moe: Spectra within a few percent of the lower bound", (1.0, 1.05), moe, "spectra", "bound"),
+        _claim("benchmark: Spectra close to the lower bound", (1.0, 1.08), bench, "spectra", "bound"),
+        _claim("gpt: equalization matters", (1.05, INF), gpt, "not_equalized", "spectra"),
+        _claim("moe: equalization does not matter", (0.98, 1.02), moe, "not_equalized", "spectra"),
+    ]
+    return [*claims, _largest_margin(gpt, moe, bench), *_ours(bench)]
+
+
+def _claim(text: str, expected: Range, table: pd.DataFrame, scheme: str, other: str) -> Claim:
+    found = ratios(table, scheme, other)
+    if found.empty:
+        return Claim(text, SOURCE, expected, reason="not run")
+    measured = float(found.mean())
+    points = found.groupby(["switches", "delay"]).mean()
+    where = f"means per point from {points.min():.3f} to {points.max():.3f}, {_seeds(table)} seeds"
+    return Claim(text, SOURCE, expected, measured, _ruling(measured, expected), where)
+
+
+def _largest_margin(gpt: pd.DataFrame, moe: pd.DataFrame, bench: pd.DataFrame) -> Claim:
+    gpt_x, moe_x, bench_x = (float(ratios(t, "eclipse", "spectra").mean()) for t in (gpt, moe, bench))
+    measured = moe_x / max(gpt_x, bench_x)
+    text = "the margin over Eclipse is largest on moe"
+    reason = f"Eclipse over Spectra: gpt {gpt_x:.3f}, moe {moe_x:.3f}, benchmark {bench_x:.3f}"
+    return Claim(text, SOURCE, (1.0, INF), measured, _ruling(measured, (1.0, INF)), reason)
+
+
+def _ours(bench: pd.DataFrame) -> list[Claim]:
+    """Return what this project adds, by the same table."""
+    four = bench[bench["switches"] == PLUS_SWITCHES]
+    found = _claim(
+        f"spectra+ below Spectra at s = {PLUS_SWITCHES}, benchmark",
+        (0.0, 1.0),
+        four,
+        "spectra_plus",
+        "spectra",
+    )
+    return [Claim(found.text, "lightrail", found.expected, found.measured, found.verdict, found.reason)]
+
+
+def _ruling(measured: float, expected: Range) -> Ruling:
+    return "holds" if expected[0] <= measured <= expected[1] else "does not hold"
+
+
+def _seeds(table: pd.DataFrame) -> int:
+    return int(table["seed"].nunique())
