@@ -24,8 +24,8 @@ from topologies.fabric import Fabric
 from topologies.rail import rail_fabric
 from traffic.collective import single
 from traffic.demand import Demand
-from traffic.engine import PACKET_BYTES
 from traffic.records import NVLINK, Records, legs_of, path_of
+from traffic.sharing import PACKET_BYTES
 
 FORMAT_VERSION = 1
 CACHE = "LIGHTRAIL_CACHE"

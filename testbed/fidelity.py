@@ -20,8 +20,9 @@ from testbed.readback import port_settings
 from testbed.wiring import ETHERNET_HEADER_BYTES, MTU
 from topologies.fabric import Nic
 from traffic.connections import connected
-from traffic.engine import PACKET_BYTES, Engine
+from traffic.engine import Engine
 from traffic.feeders import ProactiveFeeder
+from traffic.sharing import PACKET_BYTES
 from traffic.spraying.policy import Assignment, QueuePair
 
 PAYLOAD_SHARE = PACKET_BYTES / (MTU + ETHERNET_HEADER_BYTES)

@@ -4,11 +4,10 @@ One process and one epoll loop hold the sockets of all servers, so that one cloc
 messages. A queue pair is a byte stream that carries chunks in the order in which a feeder
 posts them. Bytes are counted at the receiver.
 
-As on an RDMA NIC, a queue pair has a window, what it may have on its way at once, and a pace.
-A NIC shares up to 100 ms of its rate, and its rate and a tenth more, among its queue pairs in
-proportion to what each has left to deliver. Queues in the fabric therefore stay short, nothing
-is lost, and queue pairs that meet at a bottleneck share it by what they have left, which is
-what the fluid model computes. A feeder that binds late (`traffic.late_binding`) limits its queue
+As on an RDMA NIC, a queue pair has a window, what it may have on its way at once, and a pace:
+its share of the NICs at its ends (`traffic.sharing`). Queues in the fabric therefore stay short,
+nothing is lost, and queue pairs that meet at a bottleneck share it by what they have left, which
+is what the fluid model computes. A feeder that binds late (`traffic.late_binding`) limits its queue
 pairs itself; they are neither paced nor windowed here. TCP below only carries the bytes, and
 repairs losses. Measured as emulated over predicted time, uniform all-to-all: TCP's own windows
 behind 2 MiB queues 1.15; windows of 50 ms without pace 1.25 at 40 Mbit/s a NIC; both, as here, 1.04.
@@ -30,13 +29,10 @@ from topologies.errors import StuckError
 from topologies.fabric import Nic
 from traffic.connections import Connection
 from traffic.feeders import Feeder
+from traffic.sharing import PACKET_BYTES, NicShares
 from traffic.spraying.policy import QueuePair
 
 SHARE_S = 0.02
-WINDOW_SHARE, LEAST_WINDOW_S, MOST_WINDOW_S = 0.1, 0.02, 0.1
-HEADROOM = 1.1
-PACKET_BYTES = 8948
-"""Payload of a packet of MTU 9000: windows are whole packets."""
 PACE_STEP = 0.05
 UNLIMITED = 1 << 62
 SO_MAX_PACING_RATE = 47
@@ -118,13 +114,11 @@ class Engine:
         self._open = 0
         self._buffer = bytearray(BUFFER_BYTES)
         self._poller = select.epoll()
-        window = PACKET_BYTES if feeder.tick_s is None else UNLIMITED
+        window = 0 if feeder.tick_s is None else UNLIMITED
         self._streams = [_Stream(connection, window=window) for connection in connections]
         self._senders = {c.sender.fileno(): qp for qp, c in enumerate(connections)}
         self._receivers = {c.receiver.fileno(): qp for qp, c in enumerate(connections)}
-        numbers = {nic: number for number, nic in enumerate({qp.source for qp in queue_pairs})}
-        self._nic = np.array([numbers[qp.source] for qp in queue_pairs], dtype=np.int64)
-        self._nic_rate_bps = np.array([nic_rate_bps(nic) for nic in numbers])
+        self._shares = NicShares(queue_pairs, nic_rate_bps)
 
     def posted(self, qp: int) -> int:
         """Return how many bytes were posted on a queue pair."""
@@ -175,7 +169,9 @@ class Engine:
         rounds_s: list[float] = []
         start = share_next = looked = time.monotonic()
         self._feeder.start(self)
-        self._window_s = self._fitting_window_s()
+        self._window_s = self._shares.window_s(
+            np.array([stream.posted for stream in self._streams], dtype=float)
+        )
         tick_s = self._feeder.tick_s
         if tick_s is None:
             self._share()
@@ -202,27 +198,16 @@ class Engine:
         return rounds_s
 
     def _share(self) -> None:
-        """Share each NIC among its queue pairs by what they have left to deliver."""
+        """Give each queue pair the pace and the window that what is left entitles it to."""
         left = np.array([stream.posted - stream.counted for stream in self._streams], dtype=float)
-        total = np.bincount(self._nic, left, len(self._nic_rate_bps))
-        rates = self._nic_rate_bps[self._nic] / 8 * left / np.maximum(total, 1.0)[self._nic]
-        packets = np.maximum(np.rint(rates * self._window_s / PACKET_BYTES), 1).astype(np.int64)
-        paces = np.maximum(rates * HEADROOM, PACKET_BYTES)
+        paces = self._shares.paces_bytes_s(left).tolist()
+        windows = self._shares.windows_bytes(left, self._window_s).tolist()
         for qp in np.flatnonzero(left).tolist():
             stream = self._streams[qp]
             if abs(paces[qp] - stream.pace) > PACE_STEP * stream.pace:
-                self._pace(stream, float(paces[qp]))
-            stream.window = int(packets[qp]) * PACKET_BYTES
+                self._pace(stream, paces[qp])
+            stream.window = windows[qp]
             self._send(qp)
-
-    def _fitting_window_s(self) -> float:
-        """Return how much of its rate a NIC shares: a tenth of what it has to send, within limits.
-
-        With more, short messages leave as bursts, one behind the other, instead of side by side.
-        """
-        posted = np.array([stream.posted for stream in self._streams], dtype=float)
-        longest_s = (np.bincount(self._nic, posted) * 8 / self._nic_rate_bps).max()
-        return float(np.clip(WINDOW_SHARE * longest_s, LEAST_WINDOW_S, MOST_WINDOW_S))
 
     def _pace(self, stream: _Stream, bytes_s: float) -> None:
         stream.pace = bytes_s

@@ -1,0 +1,54 @@
+"""How NICs share their rates: never more than there is, and by what is left."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from topologies.fabric import Nic
+from traffic.sharing import HEADROOM, LEAST_WINDOW_S, MOST_WINDOW_S, PACKET_BYTES, NicShares
+from traffic.spraying.policy import QueuePair
+
+RATE_BPS = 80e6
+
+
+def shares(pairs: list[tuple[int, int]]) -> NicShares:
+    """Return the shares of queue pairs between numbered servers with one NIC each."""
+    return NicShares([QueuePair(Nic(a, 0), Nic(b, 0)) for a, b in pairs], lambda _nic: RATE_BPS)
+
+
+PAIRS = st.lists(st.tuples(st.integers(0, 3), st.integers(4, 7)), min_size=1, max_size=20)
+
+
+@settings(deadline=None)
+@given(pairs=PAIRS, data=st.data())
+def test_no_nic_is_promised_more_than_it_has(pairs: list[tuple[int, int]], data: st.DataObject) -> None:
+    left = np.array(
+        data.draw(st.lists(st.integers(0, 10**9), min_size=len(pairs), max_size=len(pairs))), float
+    )
+    paces = shares(pairs).paces_bytes_s(left)
+    windows = shares(pairs).windows_bytes(left, 0.1)
+    for end in (0, 1):
+        for nic in {pair[end] for pair in pairs}:
+            mine = np.array([pair[end] == nic for pair in pairs])
+            spare = mine.sum() * PACKET_BYTES
+            assert windows[mine].sum() <= RATE_BPS / 8 * 0.1 + spare
+            if end == 0:
+                assert paces[mine].sum() <= HEADROOM * RATE_BPS / 8 + spare
+
+
+def test_what_is_left_decides() -> None:
+    left = np.array([3e6, 1e6])
+    assert shares([(0, 4), (0, 5)]).paces_bytes_s(left) == pytest.approx(HEADROOM * np.array([7.5e6, 2.5e6]))
+
+
+def test_an_incast_fits_the_window_of_its_receiver() -> None:
+    windows = shares([(sender, 9) for sender in range(8)]).windows_bytes(np.full(8, 1e8), 0.1)
+    assert windows.sum() == pytest.approx(RATE_BPS / 8 * 0.1, rel=0.1)
+
+
+@pytest.mark.parametrize(
+    ("left_bytes", "window_s"), [(1e4, LEAST_WINDOW_S), (5e6, 0.05), (1e9, MOST_WINDOW_S)]
+)
+def test_the_window_is_a_tenth_of_what_there_is_within_limits(left_bytes: float, window_s: float) -> None:
+    assert shares([(0, 4)]).window_s(np.array([left_bytes])) == pytest.approx(window_s)

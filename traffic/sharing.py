@@ -1,0 +1,74 @@
+"""How NICs share their rates among queue pairs: in proportion to what each has left to deliver.
+
+The pace of a queue pair is its share of the NIC that sends, and a tenth more, so that what one
+cannot use another can. Its window, what it may have on its way at once, is the lesser of its shares
+at both ends times a time: what is on its way to a NIC never makes it wait longer than that
+time, however many send to it. (Windows by the sender's share alone let ten senders overflow a
+port's 2 MiB at 17 Mbit/s, and a loss costs TCP a second.)
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from topologies.fabric import Nic
+from traffic.spraying.policy import QueuePair
+
+PACKET_BYTES = 8948
+"""Payload of a packet of MTU 9000: windows are whole packets."""
+HEADROOM = 1.1
+WINDOW_SHARE, LEAST_WINDOW_S, MOST_WINDOW_S = 0.1, 0.02, 0.1
+
+
+class NicShares:
+    """The NICs of some queue pairs, and what each queue pair gets of them.
+
+    Parameters
+    ----------
+    queue_pairs
+        Who shares.
+    nic_rate_bps
+        The rate of a NIC at emulated scale [bit/s].
+    """
+
+    def __init__(self, queue_pairs: Sequence[QueuePair], nic_rate_bps: Callable[[Nic], float]) -> None:
+        self._sending = _End((qp.source for qp in queue_pairs), nic_rate_bps)
+        self._receiving = _End((qp.destination for qp in queue_pairs), nic_rate_bps)
+
+    def window_s(self, left_bytes: NDArray[np.float64]) -> float:
+        """Return for how long what is on its way may keep a NIC busy: a tenth of all it has, within limits.
+
+        With more, short messages leave as bursts, one behind the other, instead of side by side.
+        """
+        longest_s = self._sending.busy_s(left_bytes)
+        return float(np.clip(WINDOW_SHARE * longest_s, LEAST_WINDOW_S, MOST_WINDOW_S))
+
+    def paces_bytes_s(self, left_bytes: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return how fast each queue pair may send [bytes/s], at least a packet a second."""
+        return np.asarray(np.maximum(HEADROOM * self._sending.rates_bytes_s(left_bytes), PACKET_BYTES))
+
+    def windows_bytes(self, left_bytes: NDArray[np.float64], window_s: float) -> NDArray[np.int64]:
+        """Return what each queue pair may have on its way [bytes]: whole packets, at least one."""
+        rates = np.minimum(self._sending.rates_bytes_s(left_bytes), self._receiving.rates_bytes_s(left_bytes))
+        packets = np.maximum(np.rint(rates * window_s / PACKET_BYTES), 1)
+        return np.asarray(packets * PACKET_BYTES, dtype=np.int64)
+
+
+class _End:
+    """The NICs at one end of the queue pairs."""
+
+    def __init__(self, nics: Iterable[Nic], nic_rate_bps: Callable[[Nic], float]) -> None:
+        numbers: dict[Nic, int] = {}
+        self._nic = np.array([numbers.setdefault(nic, len(numbers)) for nic in nics], dtype=np.int64)
+        self._bytes_s = np.array([nic_rate_bps(nic) / 8 for nic in numbers])
+
+    def busy_s(self, left_bytes: NDArray[np.float64]) -> float:
+        """Return how long the busiest NIC needs for what is left [s]."""
+        return float((np.bincount(self._nic, left_bytes) / self._bytes_s).max())
+
+    def rates_bytes_s(self, left_bytes: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return each queue pair's share of its NIC's rate [bytes/s]."""
+        total = np.bincount(self._nic, left_bytes)
+        share = left_bytes / np.maximum(total, 1.0)[self._nic]
+        return np.asarray(share * self._bytes_s[self._nic])
