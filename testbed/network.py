@@ -135,6 +135,7 @@ class _Process(subprocess.Popen[bytes]):
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=errors,
+                start_new_session=True,  # Ctrl-C is not for it
                 preexec_fn=die_with_parent,
             )
 

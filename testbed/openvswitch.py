@@ -170,6 +170,7 @@ class PrivateOpenVSwitch:
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=log,
+                    start_new_session=True,  # Ctrl-C is not for it
                     preexec_fn=die_with_parent,
                 )
             )
