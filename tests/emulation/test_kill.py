@@ -1,0 +1,197 @@
+"""Whoever is killed, at whatever moment, by whatever signal: nothing is left on the host."""
+
+import contextlib
+import fcntl
+import os
+import pty
+import random
+import signal
+import subprocess
+import sys
+import termios
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from testbed.residue import MARKER, Host, left_behind, processes, until
+from tests.emulation.victim import COMMAND
+from tests.tools import CHECKOUT, need_sandbox, path_of
+
+pytestmark = pytest.mark.emulation
+
+BOOT_S = 1.5
+"""About how long the victim takes to boot, Python's start included [s]."""
+END_S = 8.0
+"""Less than a sandbox that heard nothing takes to end."""
+AS_NOBODY = """
+mount -t tmpfs tmpfs /dev/net && mknod -m 666 /dev/net/tun c 10 200 || exit 99
+exec setpriv --reuid=65534 --regid=65534 --clear-groups -- "$@"
+"""
+"""An ordinary user who may write /dev/net/tun, which only this process and its children see."""
+
+
+class Victim:
+    """A run that was started to be killed."""
+
+    def __init__(self, launcher: "subprocess.Popen[str]", mark: str, errors: Path) -> None:
+        self.launcher, self._mark, self._errors = launcher, mark, errors
+
+    def is_up(self) -> bool:
+        """Wait until it has booted."""
+        assert self.launcher.stdout
+        return self.launcher.stdout.readline() == "up\n"
+
+    def reaches_all(self) -> bool:
+        """Return whether its servers reach each other."""
+        assert self.launcher.stdin
+        assert self.launcher.stdout
+        print(file=self.launcher.stdin, flush=True)
+        return self.launcher.stdout.readline() == "True\n"
+
+    def lives(self, moment_s: float) -> None:
+        """Let it live for a moment."""
+        with pytest.raises(subprocess.TimeoutExpired):
+            self.launcher.wait(moment_s)
+
+    def process(self, is_it: Callable[[Path], bool]) -> int:
+        """Return the first of its processes that is the one looked for, as soon as there is one."""
+        found: list[int] = []
+
+        def look() -> bool:
+            numbers = [int(text.split()[0]) for text in processes(self._mark)]
+            with contextlib.suppress(OSError):  # one of them has just ended
+                found[:] = [number for number in numbers if is_it(Path(f"/proc/{number}"))]
+            return bool(found)
+
+        assert until(look, END_S)
+        return found[0]
+
+    def end(self) -> tuple[int, str]:
+        """Return its exit code and what it said."""
+        return self.launcher.wait(END_S), self._errors.read_text()
+
+
+def is_inner(process: Path) -> bool:
+    """Return whether a process is the first of its sandbox."""
+    lines = (process / "status").read_text().splitlines()
+    return next(line.split()[2:] for line in lines if line.startswith("NSpid:")) == ["1"]
+
+
+def is_switch_daemon(process: Path) -> bool:
+    """Return whether a process is Open vSwitch's."""
+    return (process / "comm").read_text() == "ovs-vswitchd\n"
+
+
+@pytest.fixture(params=["root", "ordinary user"])
+def user(request: pytest.FixtureRequest) -> list[str]:
+    """Return with what to start a command as a user."""
+    me = "root" if os.geteuid() == 0 else "ordinary user"
+    if request.param == me:
+        need_sandbox()
+        return []
+    if me != "root":
+        pytest.skip("only root can test as root")
+    prefix = [path_of("unshare"), "--mount", path_of("sh"), "-c", AS_NOBODY, "sh"]
+    can = "from testbed.sandbox import check_machine; check_machine(); import testbed.network"
+    tried = subprocess.run([*prefix, sys.executable, "-c", can], cwd=CHECKOUT, capture_output=True, text=True)
+    if tried.returncode:
+        pytest.skip(f"nobody cannot make a sandbox here: {tried.stderr.strip().splitlines()[-1]}")
+    return prefix
+
+
+@contextmanager
+def started(user: list[str], folder: Path, terminal: int | None = None) -> Iterator[Victim]:
+    """Start a run, on a terminal if there is one, and count what it left when the block has killed it."""
+    before, mark = Host.now(), uuid.uuid4().hex
+    scratch, errors = folder / mark, folder / f"{mark}.errors"
+    scratch.mkdir()
+    scratch.chmod(0o777)
+
+    def take_terminal() -> None:
+        if terminal is not None:
+            fcntl.ioctl(terminal, termios.TIOCSCTTY, 0)
+
+    with (
+        errors.open("w") as output,
+        subprocess.Popen(
+            [*user, *COMMAND],
+            cwd=CHECKOUT,
+            env=os.environ | {MARKER: mark, "TMPDIR": str(scratch)},
+            stdin=subprocess.PIPE if terminal is None else terminal,
+            stdout=subprocess.PIPE,
+            stderr=output,
+            text=True,
+            start_new_session=True,
+            preexec_fn=take_terminal,
+        ) as process,
+    ):
+        try:
+            yield Victim(process, mark, errors)
+        finally:
+            process.kill()
+            print(errors.read_text())
+    assert left_behind(before, mark) == []
+    assert list(scratch.iterdir()) == []
+
+
+@pytest.mark.parametrize("moment", range(5))
+def test_launcher_killed_outright(user: list[str], tmp_path: Path, moment: int) -> None:
+    with started(user, tmp_path) as victim:
+        victim.lives(random.Random(moment).uniform(0, BOOT_S))
+        victim.launcher.kill()
+        assert victim.end()[0] == -signal.SIGKILL
+
+
+@pytest.mark.parametrize(
+    "number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP], ids=lambda number: number.name
+)
+@pytest.mark.parametrize("moment", ["starting", "up"])
+def test_launcher_told_to_end(user: list[str], tmp_path: Path, number: signal.Signals, moment: str) -> None:
+    with started(user, tmp_path) as victim:
+        assert victim.process(is_inner) if moment == "starting" else victim.is_up()
+        victim.launcher.send_signal(number)
+        assert victim.end()[0] == 128 + signal.SIGTERM
+
+
+def test_ctrl_c(user: list[str], tmp_path: Path) -> None:
+    keyboard, terminal = pty.openpty()
+    with started(user, tmp_path, terminal) as victim, open(keyboard, "wb", buffering=0) as hand:
+        os.close(terminal)
+        assert victim.is_up()
+        hand.write(b"\x03")
+        code, said = victim.end()
+        # Nobody but process 1 is told; else the last words would be a daemon's.
+        assert (code, said.splitlines()[-1]) == (128 + signal.SIGINT, "KeyboardInterrupt")
+
+
+@pytest.mark.parametrize("moment", ["booting", "up"])
+def test_a_part_killed(user: list[str], tmp_path: Path, moment: str) -> None:
+    with started(user, tmp_path) as victim:
+        assert moment == "booting" or victim.is_up()
+        os.kill(victim.process(is_inner), signal.SIGKILL)
+        assert victim.end()[0] != 0  # 137; but unshare of util-linux 2.38 fails itself then, with 1
+
+
+@pytest.mark.parametrize("moment", ["booting", "up"])
+def test_the_switch_daemon_killed(user: list[str], tmp_path: Path, moment: str) -> None:
+    with started(user, tmp_path) as victim:
+        assert moment == "booting" or victim.is_up()
+        os.kill(victim.process(is_switch_daemon), signal.SIGKILL)
+        code, said = victim.end()
+        assert (code, "ovs-vswitchd ended during the run (exit code -9)" in said) == (1, True), said
+
+
+def test_two_runs_side_by_side_do_not_meet(user: list[str], tmp_path: Path) -> None:
+    with started(user, tmp_path) as one, started(user, tmp_path) as other:
+        assert one.is_up()
+        assert other.is_up()
+        assert one.reaches_all()
+        assert other.reaches_all()
+        one.launcher.kill()
+        assert one.end()[0] == -signal.SIGKILL
+        assert other.reaches_all()
+        other.launcher.terminate()
+        assert other.end()[0] == 128 + signal.SIGTERM

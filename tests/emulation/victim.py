@@ -1,0 +1,29 @@
+"""A run to be killed: boots a network in a sandbox, and answers each line with whether all is reached."""
+
+import select
+import sys
+from itertools import permutations
+
+from testbed.sandbox import inside_sandbox, run_in_sandbox, settle
+from tests.emulation.live import RATE_FACTOR, Live
+from topologies.rail import rail_fabric
+
+COMMAND = [sys.executable, "-m", "tests.emulation.victim"]
+CHECK_S = 0.05
+
+
+def main() -> None:
+    """Boot, say so, and answer until killed."""
+    with Live(rail_fabric(4, 2, 2), RATE_FACTOR) as net:
+        print("up", flush=True)
+        while True:
+            net.network.check_alive()
+            if select.select([sys.stdin], [], [], CHECK_S)[0] and sys.stdin.readline():
+                print(all(net.reaches(*pair) for pair in permutations(range(0, 8, 2), 2)), flush=True)
+
+
+if __name__ == "__main__":
+    if not inside_sandbox():
+        sys.exit(run_in_sandbox(COMMAND))
+    settle()
+    main()
