@@ -8,7 +8,7 @@ no rule of its own: its packets fall to the table-miss rule, which drops and cou
 import re
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -46,7 +46,7 @@ class Circuits:
     """How many ports the OCS has."""
     pairs: tuple[Pair, ...] = ()
     """The circuits, kept in the order of their input ports."""
-    bidirectional: bool = False
+    bidirectional: bool = field(default=False, compare=False)
     """Whether light must come back: a circuit a > b asks for b > a."""
 
     def __post_init__(self) -> None:

@@ -1,0 +1,111 @@
+"""Circuits, their rules, what a reconfiguration does to them, programs and devices."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from controller.circuits import Circuits, circuit_rules, circuits_from_text, transition
+from controller.devices import DEVICES, LEAST_DELAY_S, Darkness, darkness_of, device_named
+from controller.programs import Day, Program, program_from_text
+from controller.routing import TABLE_MISS
+from controller.rules import Match, Output, Rule
+from topologies.errors import DemandError, ScenarioError
+
+
+@st.composite
+def some_circuits(draw: st.DrawFn, ports: int = 8) -> Circuits:
+    """Draw a partial matching."""
+    permutation = draw(st.permutations(range(ports)))
+    lit = draw(st.sets(st.integers(0, ports - 1)))
+    return Circuits.of_permutation([out if port in lit else -1 for port, out in enumerate(permutation)])
+
+
+@given(some_circuits())
+def test_circuits_are_their_permutation_and_their_text(circuits: Circuits) -> None:
+    assert Circuits.of_permutation(circuits.permutation()) == circuits
+    assert circuits_from_text(str(circuits), circuits.ports) == circuits
+
+
+@given(some_circuits())
+def test_a_circuit_is_one_rule_on_its_input_port_and_nothing_else(circuits: Circuits) -> None:
+    rules = circuit_rules(circuits)
+    assert rules.groups == ()
+    assert rules.rules[-1] == TABLE_MISS
+    assert rules.rules[:-1] == tuple(Rule(100, Match(in_port=a), (Output(b),)) for a, b in circuits.pairs)
+
+
+@given(some_circuits(), some_circuits(), st.booleans())
+def test_a_transition_darkens_all_that_changes(before: Circuits, after: Circuits, partial: bool) -> None:
+    change = transition(before, after, partial)
+    common = set(before.pairs) & set(after.pairs)
+    assert set(change.kept) == (common if partial else set())
+    assert set(change.dark) | set(change.kept) == set(before.pairs)
+    assert set(change.lit) | set(change.kept) == set(after.pairs)
+    assert not set(change.dark) & set(change.kept)
+
+
+@pytest.mark.parametrize(
+    ("pairs", "bidirectional", "reason"),
+    [
+        ([(0, 4)], False, "port 4 of an OCS whose ports are 0 to 3"),
+        ([(-1, 0)], False, "port -1"),
+        ([(0, 1), (0, 2)], False, "input port 0 is lit twice"),
+        ([(0, 2), (1, 2)], False, "output port 2 is lit twice"),
+        ([(1, 1)], False, "port 1 lights itself"),
+        ([(0, 1)], True, "the circuit 0>1 has none back"),
+    ],
+)
+def test_what_no_ocs_can_light_is_refused(
+    pairs: list[tuple[int, int]], bidirectional: bool, reason: str
+) -> None:
+    with pytest.raises(DemandError, match=reason):
+        Circuits(4, tuple(pairs), bidirectional)
+
+
+def test_circuits_back_and_forth() -> None:
+    assert circuits_from_text("3>0, 0>3", 4, bidirectional=True) == Circuits(4, ((0, 3), (3, 0)))
+    with pytest.raises(DemandError, match="'0-3' is no circuit"):
+        circuits_from_text("0-3", 4)
+    with pytest.raises(DemandError, match="circuits for 5 ports on an OCS of 4"):
+        transition(Circuits(4), Circuits(5))
+
+
+def test_days_and_nights_as_a_person_types_them() -> None:
+    program = program_from_text("50ms 0>1,1>0 20ms - .5s 0>2 10us -", 4)
+    first, second = (circuits_from_text(text, 4) for text in ("0>1 1>0", "0>2"))
+    assert program == Program((Day(first, 0.05), Day(second, 0.5, 0.02)))
+
+
+@pytest.mark.parametrize("text", ["", "50ms", "50 0>1", "0>1 50ms", "50ms 0>1 0ms 0>2", "1s 0>1,2>1"])
+def test_what_is_no_program_is_refused(text: str) -> None:
+    with pytest.raises(DemandError):
+        program_from_text(text, 4)
+
+
+def test_days_are_for_one_ocs() -> None:
+    with pytest.raises(DemandError, match="not all for one OCS"):
+        Program((Day(Circuits(2), 1.0), Day(Circuits(3), 1.0)))
+
+
+def test_every_device_has_a_source() -> None:
+    assert all(device.source and device.delay_s > 0 for device in DEVICES.values())
+
+
+def test_delays_are_dilated_and_too_short_ones_refused_with_what_would_do() -> None:
+    assert darkness_of(device_named("mems-3d"), 2.0, 1e-3) == Darkness("mems-3d", 0.025)
+    with pytest.raises(ScenarioError, match=r"V = 0\.2 at this rate") as refused:
+        darkness_of(device_named("rotornet"), 1.0, 1e-3)
+    volume = 0.2
+    assert darkness_of(device_named("rotornet"), volume / 1e-3, 1e-3).delay_s >= LEAST_DELAY_S
+    assert refused.value.hint
+    with pytest.raises(ScenarioError, match="nobody knows the device 'x'"):
+        device_named("x")
+
+
+def test_varying_delays_have_the_mean_and_the_percentile_that_were_measured() -> None:
+    darkness = darkness_of(device_named("polatis-16"), 1.0, 1e-3, varying=True)
+    draws = [darkness.draw_s(np.random.default_rng(seed)) for seed in range(4000)]
+    assert np.mean(draws) == pytest.approx(46.75e-3, rel=0.02)
+    assert np.percentile(draws, 99) == pytest.approx(68e-3, rel=0.05)
+    assert Darkness("fixed", 0.01).draw_s(np.random.default_rng(0)) == 0.01

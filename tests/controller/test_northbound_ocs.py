@@ -1,0 +1,129 @@
+"""The northbound of OCSes, with what it asks played by a record of the calls."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from fastapi import FastAPI
+
+from controller.circuits import Circuits, circuits_from_text
+from controller.devices import Darkness
+from controller.northbound_ocs import ocs_routes
+from controller.programs import Day, Program
+from controller.reconfiguration import Command, Entry
+from controller.status import OcsStatus
+
+STATUS = OcsStatus("ocs0", 4, "lit", ((0, 3),), False, 0, 1, "mems-3d", 0.0125, None, 0.0, None)
+
+
+class Played:
+    """Takes all that is asked of OCSes; there is one, of 4 ports."""
+
+    def __init__(self) -> None:
+        self.calls: list[object] = []
+
+    def __contains__(self, name: str) -> bool:
+        return name == "ocs0"
+
+    def ports(self, name: str) -> int:
+        return 4
+
+    def status(self, name: str) -> OcsStatus:
+        return STATUS
+
+    def log(self, name: str) -> list[Entry]:
+        return [Entry(1, circuits_from_text("0>3", 4), True, 0, 0.01, 1.0, 1.001, 1.012)]
+
+    def set_darkness(self, name: str, darkness: Darkness) -> None:
+        self.calls.append(darkness)
+
+    def command(self, name: str, command: Command) -> None:
+        self.calls.append(command)
+
+    def run(self, name: str, program: Program, start_s: float | None, notify: Path | None) -> None:
+        self.calls.append((program, start_s, notify))
+
+
+class Client:
+    """Asks the application without a socket."""
+
+    def __init__(self, app: FastAPI) -> None:
+        self._transport = httpx.ASGITransport(app=app)
+
+    def request(self, method: str, path: str, body: dict[str, Any] | None = None) -> httpx.Response:
+        async def answer() -> httpx.Response:
+            async with httpx.AsyncClient(transport=self._transport, base_url="http://controller") as client:
+                return await client.request(method, path, json=body)
+
+        return asyncio.run(answer())
+
+
+@pytest.fixture
+def played() -> Played:
+    return Played()
+
+
+@pytest.fixture
+def client(played: Played) -> Client:
+    app = FastAPI()
+    app.include_router(ocs_routes(played))
+    return Client(app)
+
+
+def test_status_and_log(client: Client) -> None:
+    assert client.request("GET", "/ocs/ocs0").json()["circuits"] == [[0, 3]]
+    assert client.request("GET", "/ocs/ocs0/log").json() == [
+        {
+            "number": 1, "circuits": [[0, 3]], "partial": True, "darkened": 0, "delay_s": 0.01,
+            "command_s": 1.0, "dark_s": 1.001, "lit_s": 1.012, "replaced": False,
+        }
+    ]  # fmt: skip
+    assert client.request("GET", "/ocs/leaf0").status_code == 404
+
+
+def test_circuits_as_pairs_and_as_text(client: Client, played: Played) -> None:
+    wanted = circuits_from_text("0>3 3>0", 4)
+    assert client.request("PUT", "/ocs/ocs0/circuits", {"circuits": [[3, 0], [0, 3]]}).status_code == 200
+    body = {"circuits": "0>3 3>0", "partial": False, "bidirectional": True, "busy": "replace"}
+    assert client.request("PUT", "/ocs/ocs0/circuits", body).status_code == 200
+    assert played.calls == [Command(wanted), Command(wanted, False, "replace")]
+
+
+def test_a_device(client: Client, played: Played) -> None:
+    body = {"device": "polatis", "delay_s": 0.0175}
+    assert client.request("PUT", "/ocs/ocs0/device", body).status_code == 200
+    assert played.calls == [Darkness("polatis", 0.0175)]
+
+
+def test_a_schedule_as_days_and_as_text(client: Client, played: Played) -> None:
+    days = [{"circuits": "0>1", "duration_s": 0.5}, {"circuits": [[1, 0]], "duration_s": 1, "night_s": 0.25}]
+    body: dict[str, Any] = {"days": days, "partial": False, "start_s": 9.5, "notify": "/run/x"}
+    assert client.request("POST", "/ocs/ocs0/schedule", body).status_code == 200
+    assert (
+        client.request("POST", "/ocs/ocs0/schedule", {"text": "500ms 0>1 250ms - 1s 1>0"}).status_code == 200
+    )
+    shown = (Day(Circuits(4, ((0, 1),)), 0.5), Day(Circuits(4, ((1, 0),)), 1.0, 0.25))
+    assert played.calls == [(Program(shown, False), 9.5, Path("/run/x")), (Program(shown), None, None)]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("PUT", "circuits", {"circuits": "0>1 2>1"}),
+        ("PUT", "circuits", {"circuits": [[0, 9]]}),
+        ("PUT", "circuits", {"circuits": "0>1", "bidirectional": True}),
+        ("PUT", "circuits", {"circuits": "0>1", "colour": "red"}),
+        ("POST", "schedule", {}),
+        ("POST", "schedule", {"text": "1s 0>1", "days": [{"circuits": "0>1", "duration_s": 1}]}),
+        ("POST", "schedule", {"days": [{"circuits": "0>1", "duration_s": 0}]}),
+    ],
+)
+def test_what_makes_no_sense_is_refused_before_any_light_goes_out(
+    client: Client, played: Played, method: str, path: str, body: dict[str, Any]
+) -> None:
+    answer = client.request(method, f"/ocs/ocs0/{path}", body)
+    assert answer.status_code == 422
+    assert answer.json()["detail"]
+    assert played.calls == []

@@ -1,0 +1,114 @@
+"""One OCS' state machine: whole traces of orders, with time as an argument."""
+
+import numpy as np
+import pytest
+
+from controller.circuits import Circuits, circuits_from_text
+from controller.devices import Darkness
+from controller.programs import program_from_text
+from controller.reconfiguration import (
+    Command,
+    Darken,
+    Entry,
+    Light,
+    Notice,
+    OpticalSwitch,
+    Prepare,
+    Wait,
+)
+
+DELAY_S = 0.01
+
+
+def lit(text: str) -> Circuits:
+    """Return circuits of an OCS of 4 ports."""
+    return circuits_from_text(text, 4)
+
+
+@pytest.fixture
+def ocs() -> OpticalSwitch:
+    """Return an OCS of 4 ports that needs 10 ms and shows ``0>1 2>3`` since 1 s."""
+    made = OpticalSwitch(4, np.random.default_rng(0))
+    made.darkness = Darkness("test", DELAY_S)
+    assert made.command(Command(lit("0>1 2>3")), 0.9)[-1] == Wait(1, 0.9 + DELAY_S)
+    assert made.woken(1, 0.95) == [Light(1)]
+    assert made.confirmed(1, 1.0) == [Notice(lit("0>1 2>3"), 1.0, None)]
+    assert not made.busy
+    return made
+
+
+def test_dark_the_delay_lit(ocs: OpticalSwitch) -> None:
+    assert ocs.command(Command(lit("0>1 2>0")), 2.0) == [Darken(2, ((2, 3),))]
+    assert (ocs.phase, str(ocs.lit)) == ("darkening", "0>1")
+    assert ocs.confirmed(2, 2.001) == [
+        Notice(lit("0>1"), 2.001, None),
+        Prepare(2, ((2, 0),)),
+        Wait(2, 2.001 + DELAY_S),
+    ]
+    assert ocs.woken(2, 2.005) == [Wait(2, 2.001 + DELAY_S)]
+    assert ocs.woken(2, 2.0111) == [Light(2)]
+    assert ocs.confirmed(2, 2.012) == [Notice(lit("0>1 2>0"), 2.012, None)]
+    assert ocs.log[-1] == Entry(2, lit("0>1 2>0"), True, 1, DELAY_S, 2.0, 2.001, 2.012)
+
+
+def test_all_go_dark_where_reconfiguration_is_not_partial(ocs: OpticalSwitch) -> None:
+    assert ocs.command(Command(lit("0>1"), partial=False), 2.0) == [Darken(2, ((0, 1), (2, 3)))]
+    assert ocs.confirmed(2, 2.001)[1] == Prepare(2, ((0, 1),))
+
+
+def test_a_second_command_queues(ocs: OpticalSwitch) -> None:
+    ocs.command(Command(lit("0>2")), 2.0)
+    assert ocs.command(Command(lit("0>3")), 2.0) == []
+    assert (ocs.busy, ocs.queued) == (True, 1)
+    ocs.confirmed(2, 2.001)
+    ocs.woken(2, 2.02)
+    assert ocs.confirmed(2, 2.021) == [Notice(lit("0>2"), 2.021, None), Darken(3, ((0, 2),))]
+    assert [entry.replaced for entry in ocs.log] == [False, False, False]
+
+
+def test_a_second_command_replaces_and_the_delay_starts_anew(ocs: OpticalSwitch) -> None:
+    ocs.command(Command(lit("0>2")), 2.0)
+    ocs.confirmed(2, 2.001)
+    orders = ocs.command(Command(lit("0>3"), busy="replace"), 2.005)
+    assert orders == [Notice(lit("-"), 2.005, None), Prepare(3, ((0, 3),)), Wait(3, 2.005 + DELAY_S)]
+    assert ocs.woken(2, 2.012) == []
+    assert ocs.woken(3, 2.016) == [Light(3)]
+    assert [entry.replaced for entry in ocs.log] == [False, True, False]
+
+
+def test_light_on_its_way_is_not_stopped(ocs: OpticalSwitch) -> None:
+    ocs.command(Command(lit("0>2")), 2.0)
+    ocs.confirmed(2, 2.001)
+    ocs.woken(2, 2.02)
+    assert ocs.command(Command(lit("-"), busy="replace"), 2.0205) == []
+    assert ocs.confirmed(2, 2.021)[1] == Darken(3, ((0, 2),))
+
+
+def test_a_program_shows_its_days_and_then_the_dark(ocs: OpticalSwitch) -> None:
+    assert ocs.run(program_from_text("500ms 0>1 250ms - 125ms 1>0", 4), 3.0, 2.9) == [Wait(2, 3.0)]
+    assert ocs.woken(2, 3.0) == [Darken(3, ((2, 3),))]
+    assert ocs.confirmed(3, 3.0) == [Notice(lit("0>1"), 3.0, 3.5), Wait(3, 3.5)]
+    assert ocs.woken(3, 3.5) == [Darken(4, ((0, 1),))]
+    assert ocs.confirmed(4, 3.5)[-1] == Wait(4, 3.75)  # the night is longer than the delay
+    assert ocs.woken(4, 3.75) == [Light(4)]
+    assert ocs.confirmed(4, 3.75) == [Notice(lit("1>0"), 3.75, 3.875), Wait(4, 3.875)]
+    assert ocs.woken(4, 3.875) == [Darken(5, ((1, 0),)), Notice(lit("-"), 3.875, None, ended=True)]
+    assert ocs.confirmed(5, 3.9) == [Notice(lit("-"), 3.9, None)]
+    assert not ocs.busy
+
+
+def test_a_command_stops_a_program(ocs: OpticalSwitch) -> None:
+    ocs.run(program_from_text("50ms 0>1 50ms 0>2", 4), 3.0, 3.0)
+    assert ocs.command(Command(lit("-"), busy="queue"), 3.0) == []
+    assert ocs.command(Command(lit("3>2"), busy="replace"), 3.0) == [Darken(4, ((0, 1),))]
+    ocs.confirmed(4, 3.01)
+    ocs.woken(4, 3.03)
+    assert ocs.confirmed(4, 3.031) == [Notice(lit("3>2"), 3.031, None)]
+    assert not ocs.busy
+
+
+def test_a_switch_that_was_away_is_dark(ocs: OpticalSwitch) -> None:
+    ocs.command(Command(lit("0>2")), 2.0)
+    assert ocs.lost(2.1) == [Notice(lit("-"), 2.1, None, ended=True)]
+    assert ocs.confirmed(2, 2.2) == []
+    assert (ocs.busy, str(ocs.lit)) == (False, "-")
