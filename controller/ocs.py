@@ -179,6 +179,8 @@ class OpticalSwitches:
                 case Light(number):
                     self._send(name, committed(self._prepared.pop(name)))
                     self._fence(name, number)
+                    if self._proof:
+                        self._proof.hasten()
                 case Wait(number, until_s):
                     delay_s = max(until_s - monotonic(), 0.0)
                     hub.spawn_after(delay_s, self._on_thread, lambda n=number: self._woken(name, n))

@@ -1,0 +1,118 @@
+"""Circuits on the wire: light goes where it should and nowhere else, and a schedule delivers all bytes."""
+
+import socket
+import time
+
+import numpy as np
+import pytest
+
+from controller.devices import Darkness
+from testbed.dilation import Dilation
+from testbed.ocs_bench import ocs_figures
+from testbed.ocs_executor import execute
+from testbed.ocs_plan import CircuitExperiment
+from tests.emulation.box import Box
+from tests.emulation.conftest import Booted
+from tests.emulation.live import Live
+from topologies.addresses import nic_ip
+from topologies.errors import DemandError, ScenarioError
+from topologies.fabric import Nic
+from topologies.parallel_ocs import parallel_ocs_fabric
+from traffic.circuit_engine import Meeting
+from traffic.demand import Demand
+
+pytestmark = pytest.mark.emulation
+
+OCS, DELAY_S, LIT_S = "ocs0", 0.02, 5.0
+PORT = 9000
+
+
+def light(net: Live, circuits: str, **options: bool) -> None:
+    """Light circuits and wait until they are lit."""
+    net.network.northbound.light(OCS, circuits, **options)  # type: ignore[arg-type]  # flags
+    net.network.northbound.wait_idle(OCS, LIT_S)
+
+
+def heard(net: Live, source: int) -> set[int]:
+    """Return which servers a server's light reaches, whoever it was sent to."""
+    servers = range(len(net.fabric.servers))
+    sender = net.open(source, socket.SOCK_DGRAM)
+    listeners = {server: net.open(server, socket.SOCK_DGRAM) for server in servers if server != source}
+    for server, listener in listeners.items():
+        listener.bind((str(nic_ip(net.fabric, Nic(server, 0))), PORT))
+        listener.setblocking(False)
+        sender.sendto(b"light", (str(nic_ip(net.fabric, Nic(server, 0))), PORT))
+    deadline = time.monotonic() + 0.3
+    reached: set[int] = set()
+    while time.monotonic() < deadline and not reached:
+        for server, listener in listeners.items():
+            try:
+                listener.recv(16)
+                reached.add(server)
+            except BlockingIOError:
+                continue
+    for each in (sender, *listeners.values()):
+        each.close()
+    return reached
+
+
+def test_light_goes_one_way_to_one_port(booted: Booted) -> None:
+    with booted(parallel_ocs_fabric(4, 1)) as net:
+        assert heard(net, 0) == set()
+        light(net, "0>2 2>1")
+        assert (heard(net, 0), heard(net, 1), heard(net, 2)) == ({2}, set(), {1})
+        assert net.network.northbound.ports(OCS).table_miss_packets > 0  # what fell into the dark is counted
+
+
+def test_what_cannot_be_lit_is_refused_and_changes_nothing(booted: Booted) -> None:
+    with booted(parallel_ocs_fabric(4, 1)) as net:
+        light(net, "0>2")
+        for circuits in ("0>1 0>2", "0>4", "0>1 2>1"):
+            with pytest.raises(DemandError):
+                net.network.northbound.light(OCS, circuits)
+        assert net.network.northbound.ocs(OCS).circuits == ((0, 2),)
+        assert heard(net, 0) == {2}
+
+
+def test_the_log_keeps_the_delay(booted: Booted) -> None:
+    with booted(parallel_ocs_fabric(4, 1)) as net:
+        net.network.northbound.set_darkness(OCS, Darkness("test", DELAY_S))
+        light(net, "0>2")
+        light(net, "0>1")
+        entry = net.network.northbound.ocs_log(OCS)[-1]
+        assert entry.command_s <= (entry.dark_s or 0) <= (entry.lit_s or 0) - DELAY_S
+
+
+def test_dark_and_lit_are_the_wires(sandbox: Box | None) -> None:
+    figures = ocs_figures(ports=16, delay_s=0.01, rounds=30, traffic=4)
+    assert figures.strays == 0
+    assert figures.early_s >= -0.001  # the probes are 0.5 ms apart
+    assert figures.probes > 1000
+
+
+@pytest.mark.parametrize("meeting", ["drain", "pause", "cut"])
+def test_a_schedule_delivers_every_byte(booted: Booted, meeting: Meeting) -> None:
+    fabric = parallel_ocs_fabric(4, 2)
+    demand = np.random.default_rng(0).integers(1, 6, (4, 4)) * 10_000_000
+    np.fill_diagonal(demand, 0)
+    experiment = CircuitExperiment(
+        fabric, Demand("random", demand), "spectra", 0.5e-3, Dilation(2e-4, 4e-3), meeting
+    )
+    with booted(fabric, experiment.dilation.rate) as net:
+        execution = execute(experiment, net.network)
+    assert execution.undelivered_bytes[-1] == 0
+    assert execution.records["bytes"].sum() == demand.sum()
+    assert execution.cct_s >= experiment.lower_bound_s - experiment.delay_s
+    if meeting == "drain":
+        assert execution.lost_bytes == 0
+
+
+def test_a_delay_that_the_machine_cannot_honour_is_refused_with_what_would_do() -> None:
+    with pytest.raises(ScenarioError, match="a volume dilation of V = "):
+        CircuitExperiment(
+            parallel_ocs_fabric(2, 1),
+            Demand("small", np.array([[0, 1], [1, 0]])),
+            "spectra",
+            1e-5,
+            Dilation(1e-3, 1e-3),
+        )
