@@ -65,7 +65,7 @@ class _End:
 
     def busy_s(self, left_bytes: NDArray[np.float64]) -> float:
         """Return how long the busiest NIC needs for what is left [s]."""
-        return float((np.bincount(self._nic, left_bytes) / self._bytes_s).max())
+        return float((np.bincount(self._nic, left_bytes) / self._bytes_s).max(initial=0.0))
 
     def rates_bytes_s(self, left_bytes: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return each queue pair's share of its NIC's rate [bytes/s]."""
