@@ -56,6 +56,10 @@ class Options:
     """The results directory; None for one of its own."""
 
 
+PointOf = tuple[Collective, str, int]
+"""A point: collective, scheme and seed."""
+
+
 @dataclass(frozen=True)
 class Scenario:
     """One experiment in many points."""
@@ -65,8 +69,7 @@ class Scenario:
     title: str
     """What its report is called."""
     fabric: Fabric
-    points: Sequence[tuple[Collective, str, int]]
-    """Collective, scheme and seed of each."""
+    points: Sequence[PointOf]
 
     def experiments(self) -> list[Experiment]:
         """Return the points as experiments at real scale."""

@@ -2,11 +2,12 @@
 
 import _checkout  # first: runs this file under the checkout's Python
 
+from collections.abc import Iterable
 from typing import Annotated
 
 import typer
 
-from scenarios._harness import Options, Scenario, carry_out, main
+from scenarios._harness import Options, PointOf, Scenario, carry_out, main
 from scenarios._options import (
     Cli,
     Debug,
@@ -23,6 +24,7 @@ from scenarios._options import (
     listed,
     seed_range,
 )
+from topologies.fabric import Fabric
 from topologies.rail import rail_fabric
 from traffic.mixtral import PHASES, mixtral_replay
 
@@ -54,15 +56,25 @@ def rails_mixtral(
     """
     fabric = rail_fabric(servers, rails, spines, rate_bps=rate * 1e9)
     points = [
-        (mixtral_replay(fabric, phase, placement, seed=seed), scheme, seed)
+        point
         for placement in listed(placements)
-        for phase in listed(phases)
-        for seed in seed_range(seeds)
-        for scheme in listed(schemes)
+        for point in mixtral_points(fabric, listed(schemes), seed_range(seeds), placement, listed(phases))
     ]
     scenario = Scenario("rails_mixtral", "Mixtral 8x7B over a rail fabric", fabric, points)
     rate_bps = emulated_rate * 1e6 if emulated_rate is not None else None
     carry_out(scenario, Options(rate_bps, model_only, cli, not no_sandbox, out))
+
+
+def mixtral_points(
+    fabric: Fabric, schemes: list[str], seeds: range, placement: str, phases: Iterable[str] = PHASES
+) -> list[PointOf]:
+    """Return the scenario's points of one placement."""
+    return [
+        (mixtral_replay(fabric, phase, placement, seed=seed), scheme, seed)
+        for phase in phases
+        for seed in seeds
+        for scheme in schemes
+    ]
 
 
 if __name__ == "__main__":

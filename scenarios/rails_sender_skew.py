@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from scenarios._harness import Options, Scenario, carry_out, main
+from scenarios._harness import Options, PointOf, Scenario, carry_out, main
 from scenarios._options import (
     Cli,
     Debug,
@@ -23,6 +23,7 @@ from scenarios._options import (
     listed,
     seed_range,
 )
+from topologies.fabric import Fabric
 from topologies.rail import rail_fabric
 from traffic.collective import single
 from traffic.workloads import SKEW_ZIPF, sender_skew
@@ -53,15 +54,22 @@ def rails_sender_skew(
     All numbers are at real scale; the machine emulates them slower and smaller (see run.json).
     """
     fabric = rail_fabric(servers, rails, spines, rate_bps=rate * 1e9)
-    points = [
-        (single(sender_skew(fabric, exponent=exponent, seed=seed)), scheme, seed)
-        for seed in seed_range(seeds)
-        for scheme in listed(schemes)
-    ]
+    points = sender_skew_points(fabric, listed(schemes), seed_range(seeds), exponent)
     title = "Sender-skewed all-to-all over a rail fabric"
     scenario = Scenario("rails_sender_skew", title, fabric, points)
     rate_bps = emulated_rate * 1e6 if emulated_rate is not None else None
     carry_out(scenario, Options(rate_bps, model_only, cli, not no_sandbox, out))
+
+
+def sender_skew_points(
+    fabric: Fabric, schemes: list[str], seeds: range, exponent: float = SKEW_ZIPF
+) -> list[PointOf]:
+    """Return the scenario's points."""
+    return [
+        (single(sender_skew(fabric, exponent=exponent, seed=seed)), scheme, seed)
+        for seed in seeds
+        for scheme in schemes
+    ]
 
 
 if __name__ == "__main__":

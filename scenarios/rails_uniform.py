@@ -2,7 +2,7 @@
 
 import _checkout  # first: runs this file under the checkout's Python
 
-from scenarios._harness import Options, Scenario, carry_out, main
+from scenarios._harness import Options, PointOf, Scenario, carry_out, main
 from scenarios._options import (
     Cli,
     Debug,
@@ -19,6 +19,7 @@ from scenarios._options import (
     listed,
     seed_range,
 )
+from topologies.fabric import Fabric
 from topologies.rail import rail_fabric
 from traffic.collective import single
 from traffic.workloads import uniform
@@ -47,11 +48,16 @@ def rails_uniform(
     All numbers are at real scale; the machine emulates them slower and smaller (see run.json).
     """
     fabric = rail_fabric(servers, rails, spines, rate_bps=rate * 1e9)
-    demand = single(uniform(fabric.gpus))
-    points = [(demand, scheme, seed) for seed in seed_range(seeds) for scheme in listed(schemes)]
+    points = uniform_points(fabric, listed(schemes), seed_range(seeds))
     scenario = Scenario("rails_uniform", "Uniform all-to-all over a rail fabric", fabric, points)
     rate_bps = emulated_rate * 1e6 if emulated_rate is not None else None
     carry_out(scenario, Options(rate_bps, model_only, cli, not no_sandbox, out))
+
+
+def uniform_points(fabric: Fabric, schemes: list[str], seeds: range) -> list[PointOf]:
+    """Return the scenario's points."""
+    demand = single(uniform(fabric.gpus))
+    return [(demand, scheme, seed) for seed in seeds for scheme in schemes]
 
 
 if __name__ == "__main__":
