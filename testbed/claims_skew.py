@@ -5,9 +5,11 @@ References
 RailS, sections VI-D and VI-E, figures 10 and 11.
 """
 
+import math
+
 import pandas as pd
 
-from testbed.claims import SHARE, Range, Sentence, around, mean, ratio
+from testbed.claims import SAME, SHARE, Range, Sentence, around, mean, ratio
 
 SENDER, RECEIVER = "RailS, VI-D", "RailS, VI-E"
 SENT, RECEIVED = "sender skew", "receiver skew"
@@ -85,7 +87,7 @@ def receiver_sentences(table: pd.DataFrame) -> list[Sentence]:
         Sentence(
             "PLB and MinRTT end later than ECMP",
             RECEIVER,
-            (1.0, float("inf")),
+            (1 + SAME, math.inf),
             [(RECEIVED, name) for name in ("plb", "minrtt", "ecmp")],
             lambda table: min(ratio(table, RECEIVED, name, "ecmp", "cct_s") for name in ("plb", "minrtt")),
         ),

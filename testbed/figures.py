@@ -12,6 +12,7 @@ from testbed.means import BASELINE
 from testbed.outcome import Outcome
 from testbed.palette import styled
 from testbed.plots import BAND, busbw_bars, cct_cdf, cct_percentiles, emulated_against_predicted
+from testbed.training_plots import phase_bars, phased
 
 DOTS_PER_INCH = 160
 
@@ -49,6 +50,8 @@ def figures(outcomes: Sequence[Outcome], table: pd.DataFrame, baseline: str = BA
     if (table["verdict"] != "model").any():
         caption = SCATTER_CAPTION.format(*BAND)
         plots.append(Plot("emulated_against_predicted", emulated_against_predicted(table), caption))
+    for model in phased(table):
+        plots.append(Plot(f"phases_{_slug(model)}", phase_bars(table, model), f"{model}. {PHASES_CAPTION}"))
     for workload in dict.fromkeys(table["workload"]):
         plots += _heat_maps(outcomes, str(workload))
     return plots
@@ -78,6 +81,10 @@ SCATTER_CAPTION = (
     "Every emulated point against what max-min fair fluids over the same paths would take. In the band, "
     "{:.2f} to {:.2f}, emulation and model count as agreeing."
 )
+PHASES_CAPTION = (
+    "What the four all-to-alls of an iteration take together, and the iteration with its compute. Means over "
+    "the seeds, whiskers are the standard deviation; no scheme gets under the red lines."
+)
 NIC_CAPTION = (
     "Bytes that each NIC of each server sent and received, one seed, a scale for each. MSE is the normalised "
     "load MSE: 0 is even within each server, 1 is all on one NIC."
@@ -89,9 +96,13 @@ UPLINK_CAPTION = (
 
 
 def _heat_maps(outcomes: Sequence[Outcome], workload: str) -> list[Plot]:
-    slug = "".join(letter if letter.isalnum() or letter == "." else "_" for letter in workload)
+    slug = _slug(workload)
     maps = [Plot(f"nic_load_{slug}", nic_heat_map(outcomes, workload), f"{workload}. {NIC_CAPTION}")]
     if has_uplinks(outcomes):
         figure = uplink_heat_map(outcomes, workload)
         maps.append(Plot(f"uplink_load_{slug}", figure, f"{workload}. {UPLINK_CAPTION}"))
     return maps
+
+
+def _slug(name: str) -> str:
+    return "".join(letter if letter.isalnum() or letter == "." else "_" for letter in name)

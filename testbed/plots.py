@@ -35,7 +35,7 @@ from traffic.messages import messages_of
 from traffic.records import NVLINK
 
 PERCENTILES = {"mean": "cct_mean_s", "p80": "cct_p80_s", "p95": "cct_p95_s", "p99": "cct_p99_s"}
-BAND = (0.90, 1.15)
+BAND = (0.85, 1.20)
 """Emulated over predicted, where the two agree."""
 GROUP = 0.8
 """Width of a group of bars; groups are 1 apart."""
@@ -60,8 +60,8 @@ def busbw_bars(table: pd.DataFrame, baseline: str = BASELINE) -> Figure:
     axes = figure.subplots()
     for group, workload in enumerate(notes):
         mine = [point for point in rows if point.workload == workload]
-        for bar in _beside(mine, rows, group):
-            _draw(axes, bar, bar.point["busbw_relative"])
+        for bar in beside(mine, rows, group):
+            draw(axes, bar, bar.point["busbw_relative"])
         limit = mine[-1]["busbw_limit"].value
         if np.isnan(limit):
             write_mark(axes, f"{baseline} was not run", (group, 0), rotation=90)
@@ -71,7 +71,7 @@ def busbw_bars(table: pd.DataFrame, baseline: str = BASELINE) -> Figure:
     axes.set_ylabel(f"busbw / busbw of {baseline}")
     axes.set_ymargin(0.15)
     horizontal_grid(axes)
-    legend(figure, _schemes(rows), bound="at the lower bound", words=[point.word for point in rows])
+    legend(figure, schemes_of(rows), bound="at the lower bound", words=[point.word for point in rows])
     return figure
 
 
@@ -89,10 +89,10 @@ def cct_percentiles(outcomes: Sequence[Outcome], table: pd.DataFrame) -> Figure:
     for workload, axes in panels.items():
         mine = [point for point in rows if point.workload == workload]
         for group, column in enumerate(PERCENTILES.values()):
-            for bar in _beside(mine, rows, group):
+            for bar in beside(mine, rows, group):
                 mean = bar.point[column]
                 scaled = Mean(mean.value / scale, mean.spread / scale, mean.void)
-                _draw(axes, bar, scaled, say=bar.point.void or column == "cct_p99_s")
+                draw(axes, bar, scaled, say=bar.point.void or column == "cct_p99_s")
         if steps[workload] == 1:
             axes.axhline(mine[-1]["bound_s"].value / scale, color=BOUND, linewidth=1.4)
         axes.set_xticks(range(len(PERCENTILES)), list(PERCENTILES))
@@ -100,7 +100,10 @@ def cct_percentiles(outcomes: Sequence[Outcome], table: pd.DataFrame) -> Figure:
         axes.set_ymargin(0.15)
         horizontal_grid(axes)
     legend(
-        figure, _schemes(rows), bound="lower bound of the last message", words=[point.word for point in rows]
+        figure,
+        schemes_of(rows),
+        bound="lower bound of the last message",
+        words=[point.word for point in rows],
     )
     return figure
 
@@ -194,9 +197,9 @@ class _Bar:
     colour: str
 
 
-def _beside(mine: Sequence[Point], rows: Sequence[Point], group: int) -> list[_Bar]:
+def beside(mine: Sequence[Point], rows: Sequence[Point], group: int) -> list[_Bar]:
     """Return the bars of a group; a scheme has the same place in each."""
-    schemes = _schemes(rows)
+    schemes = schemes_of(rows)
     width = GROUP / len(schemes)
     first = group - GROUP / 2 + width / 2
     return [
@@ -205,7 +208,7 @@ def _beside(mine: Sequence[Point], rows: Sequence[Point], group: int) -> list[_B
     ]
 
 
-def _draw(axes: Axes, bar: _Bar, mean: Mean, *, say: bool = True) -> None:
+def draw(axes: Axes, bar: _Bar, mean: Mean, *, say: bool = True) -> None:
     """Draw a bar with its spread; it says what its verdict is unless it is faithful."""
     if np.isnan(mean.value):
         return
@@ -220,7 +223,8 @@ def _draw(axes: Axes, bar: _Bar, mean: Mean, *, say: bool = True) -> None:
         write_mark(axes, mark, (bar.at, mean.value + mean.spread), rotation=90)
 
 
-def _schemes(rows: Iterable[Point]) -> list[str]:
+def schemes_of(rows: Iterable[Point]) -> list[str]:
+    """Return the schemes of points, in the order in which they are shown."""
     return in_order(point.scheme for point in rows)
 
 
