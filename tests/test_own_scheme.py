@@ -1,0 +1,35 @@
+"""The page that teaches a user's own scheme: its code runs, as it is printed there."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pandas as pd
+
+from tests.tools import CHECKOUT
+
+PAGE = (CHECKOUT / "docs" / "own_scheme.md").read_text()
+LINES = 20
+
+
+def block(language: str) -> str:
+    """Return the page's one block of a language."""
+    (found,) = re.findall(rf"```{language}\n(.*?)```", PAGE, re.DOTALL)
+    return str(found)
+
+
+def test_it_is_20_lines() -> None:
+    assert len([line for line in block("python").splitlines() if line.strip()]) <= LINES
+
+
+def test_it_runs_beside_the_others_by_the_command_that_the_page_gives(tmp_path: Path) -> None:
+    (tmp_path / "own_scheme.py").write_text(block("python"))
+    command = block("console").removeprefix("$ PYTHONPATH=. python ").split()
+    small = ["--servers", "2", "--rails", "2", "--out", str(tmp_path / "out")]
+    environment = os.environ | {"PYTHONPATH": str(tmp_path)}
+    subprocess.run([sys.executable, *command, *small], check=True, cwd=CHECKOUT, env=environment)
+    table = pd.read_csv(tmp_path / "out" / "summary.csv").set_index("scheme")
+    assert list(table.index) == ["ecmp", "rails", "own_scheme:in_turn"]
+    assert table.loc["own_scheme:in_turn", "cct_s"] < 1.1 * table.loc["rails", "bound_s"]
