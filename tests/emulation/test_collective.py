@@ -13,7 +13,7 @@ from testbed.predict import computed_paths, predict
 from testbed.work import work_of
 from tests.emulation.conftest import Booted
 from topologies.addresses import interface
-from topologies.errors import ScenarioError, StuckError
+from topologies.errors import NetworkError, ScenarioError, StuckError
 from topologies.fabric import Fabric
 from topologies.fat_tree import fat_tree_fabric
 from topologies.leaf_spine import leaf_spine_fabric
@@ -111,6 +111,15 @@ def test_a_network_of_another_scale_is_refused(booted: Booted) -> None:
         pytest.raises(ScenarioError, match="another experiment"),
     ):
         emulate(asked, net.network)
+
+
+def test_a_queue_pair_that_finds_no_way_is_named(booted: Booted, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("traffic.connections.CONNECT_S", 0.5)
+    asked = experiment(rail_fabric(2, 2, spines=0), "minrtt")
+    with booted(asked.fabric, DILATION.rate) as net, pytest.raises(NetworkError) as caught:
+        emulate(asked, net.network)
+    crossing = [qp for qp in work_of(asked, 0).queue_pairs if qp.source.nic != qp.destination.nic]
+    assert caught.value.sentence.startswith(f"queue pair {crossing[0]} did not connect within 0.5 s")
 
 
 def test_a_link_cut_in_the_middle_is_an_error_that_names_the_queue_pair(booted: Booted) -> None:

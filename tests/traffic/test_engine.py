@@ -14,7 +14,7 @@ from tests.traffic.cases import Work, permitted_by, work_of
 from topologies.errors import MachineError, NetworkError, StuckError
 from topologies.fabric import Nic
 from topologies.rail import rail_fabric
-from traffic.connections import Connection, Endpoints, connected, source_port
+from traffic.connections import CONGESTION_CONTROL, Connection, Endpoints, connected, source_port
 from traffic.engine import Delivery, Engine
 from traffic.feeders import Feeder, ProactiveFeeder
 from traffic.late_binding import ReactiveFeeder
@@ -43,6 +43,12 @@ def nic_rate_bps(_nic: Nic) -> float:
 def loopback(monkeypatch: pytest.MonkeyPatch) -> Endpoints:
     """Make sockets on loopback, with server 0 on a port that nobody uses."""
     with socket.create_server(("127.0.0.1", 0)) as free:
+        try:
+            free.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, CONGESTION_CONTROL)
+        except PermissionError:
+            pytest.skip(
+                "this machine keeps cubic from ordinary users (net.ipv4.tcp_allowed_congestion_control)"
+            )
         monkeypatch.setattr("traffic.connections.SERVICE_PORT", free.getsockname()[1])
     return Endpoints(
         lambda _server: socket.socket(), lambda nic: IPv4Address(f"127.0.{nic.server}.{nic.nic + 1}")
