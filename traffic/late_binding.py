@@ -194,11 +194,13 @@ def _bursts(chunks: Chunks, chunk_bytes: NDArray[np.int64]) -> list[deque[tuple[
     """Return for each message what one decision covers: first chunk, the one after the last, bytes."""
     messages = int(chunks.message.max(initial=-1)) + 1
     bursts: list[deque[tuple[int, int, int]]] = [deque() for _ in range(messages)]
+    if not len(chunks):
+        return bursts
     starts = np.cumsum(chunk_bytes) - chunk_bytes
     within = starts - starts[np.searchsorted(chunks.message, chunks.message)]
     change = (np.diff(chunks.message, prepend=-1) != 0) | (np.diff(within // PACKET_BYTES, prepend=-1) != 0)
     firsts = np.flatnonzero(change)
-    sizes = np.add.reduceat(chunk_bytes, firsts).tolist() if len(firsts) else []
+    sizes = np.add.reduceat(chunk_bytes, firsts).tolist()
     lasts = np.append(firsts[1:], len(chunk_bytes)).tolist()
     for first, last, size in zip(firsts.tolist(), lasts, sizes, strict=True):
         bursts[int(chunks.message[first])].append((first, last, size))

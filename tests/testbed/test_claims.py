@@ -118,3 +118,55 @@ def test_the_range_around_a_number_stays_on_its_side_of_1() -> None:
     assert around(1.04) == pytest.approx((1.0, 1.144))
     assert around(0.95) == pytest.approx((0.855, 1.0))
     assert around(2.8) == pytest.approx((2.52, 3.08))
+
+
+SKEWED = {"ecmp": 2.3, "plb": 2.52, "minrtt": 1.56, "reps": 0.99, "rails": 1.0}
+
+
+def with_loads(table: pd.DataFrame, column: str, loads: dict[str, float]) -> pd.DataFrame:
+    """Return a summary with a load MSE for each scheme, and 0 at the NICs' other end."""
+    even = table.assign(mse_sent=0.0, mse_received=0.0)
+    even[column] = table["scheme"].map(loads)
+    return even
+
+
+def test_sender_skew_as_in_the_paper_holds() -> None:
+    loads = {"ecmp": 0.15, "plb": 0.15, "minrtt": 0.03, "reps": 0.005, "rails": 0.002}
+    found = rails_claims(with_loads(summary_of(SKEWED, "sender skew"), "mse_sent", loads))
+    assert len(found) == 13
+    assert {claim.verdict for claim in found} == {"holds"}
+
+
+def test_receiver_skew_as_in_the_paper_holds() -> None:
+    loads = dict.fromkeys(ALL, 0.15) | {"rails": 0.002}
+    times = {"ecmp": 2.05, "plb": 2.9, "minrtt": 2.15, "reps": 2.02, "rails": 1.0}
+    found = rails_claims(with_loads(summary_of(times, "receiver skew"), "mse_received", loads))
+    assert len(found) == 11
+    assert {claim.verdict for claim in found} == {"holds"}
+
+
+def test_an_uneven_load_is_found_and_written_as_a_share() -> None:
+    table = with_loads(summary_of(SKEWED, "sender skew"), "mse_sent", dict.fromkeys(ALL, 0.3))
+    found = claim(table, "RailS' sending load MSE")
+    assert (found.verdict, found.reason) == ("does not hold", "above the range; 2 seeds")
+    assert found.pattern.format(found.measured) == "0.300"
+
+
+def mixtral(placement: str, ecmp_s: float) -> pd.DataFrame:
+    """Return a summary of one phase, whose compute takes as long as the lower bound."""
+    table = summary_of({"ecmp": ecmp_s, "rails": 1.0}, f"mixtral {placement} start")
+    return table.assign(iteration_s=table["cct_s"] + table["bound_s"])
+
+
+@pytest.mark.parametrize(("placement", "ecmp_s"), [("dense", 1.4), ("sparse", 3.1)])
+def test_mixtral_as_in_the_paper_holds(placement: str, ecmp_s: float) -> None:
+    found = rails_claims(mixtral(placement, ecmp_s))
+    assert [claim.source for claim in found] == ["RailS, VI-F"] * 2
+    assert {claim.verdict for claim in found} == {"holds"}
+
+
+def test_a_cut_that_the_lower_bound_forbids_says_so() -> None:
+    found = claim(mixtral("dense", 1.05), "improves CCT")
+    assert found.reason == (
+        "above the range: ecmp is within 1.05x of the lower bound, no scheme gains more; 2 seeds"
+    )
