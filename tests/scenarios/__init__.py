@@ -1,0 +1,1 @@
+"""Tests of the scenarios: each by the model, at a small size."""

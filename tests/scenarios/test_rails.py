@@ -1,0 +1,60 @@
+"""The scenarios of RailS' evaluation, by the model: what they run, and what they leave behind."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from tests.tools import CHECKOUT
+
+SCHEMES = ["ecmp", "plb", "minrtt", "reps", "rails", "optimal"]
+PHASES = ["start", "early", "mid", "stable"]
+MIXTRAL = [f"mixtral {placement} {phase}" for placement in ("dense", "sparse") for phase in PHASES]
+SPARSE = [f"sparse {sparsity}" for sparsity in ("0.6", "0.4", "0.2", "0")]
+SKEWED = ["sender skew", "receiver skew"]
+
+
+def modelled(name: str, out: Path, *options: str) -> pd.DataFrame:
+    """Run a scenario by the model on 4 servers of 2 rails, and return its summary."""
+    small = ["--model-only", "--servers", "4", "--rails", "2", "--seeds", "1", "--out", str(out)]
+    command = [sys.executable, f"scenarios/{name}.py", *small, *options]
+    done = subprocess.run(command, cwd=CHECKOUT, check=True, capture_output=True, text=True)
+    assert f"results: {out}/report.html" in done.stdout
+    return pd.read_csv(out / "summary.csv")
+
+
+@pytest.mark.parametrize(
+    ("name", "workloads", "schemes"),
+    [
+        ("rails_uniform", ["uniform"], SCHEMES),
+        ("rails_sender_skew", SKEWED[:1], SCHEMES),
+        ("rails_receiver_skew", SKEWED[1:], SCHEMES),
+        ("rails_mixtral", MIXTRAL, ["rails"]),
+        ("rails_all", ["uniform", *SPARSE, *SKEWED, *MIXTRAL], ["rails"]),
+    ],
+)
+def test_every_workload_runs_under_every_scheme_and_rails_is_near_the_bound(
+    tmp_path: Path, name: str, workloads: list[str], schemes: list[str]
+) -> None:
+    out = tmp_path / "out"
+    table = modelled(name, out, "--schemes", ",".join(schemes))
+    assert list(zip(table["workload"], table["scheme"], strict=True)) == [
+        (workload, scheme) for workload in workloads for scheme in schemes
+    ]
+    rails = table[table["scheme"] == "rails"]
+    assert (rails["cct_s"] / rails["bound_s"]).between(0.999, 1.10).all()
+    assert (table["iteration_s"] >= table["cct_s"]).all()
+    models = {workload.rpartition(" ")[0] for workload in workloads if "mixtral" in workload}
+    assert len(list(out.glob("phases_*.png"))) == len(models)
+
+
+@pytest.mark.parametrize(("side", "column"), [("sender", "mse_sent"), ("receiver", "mse_received")])
+def test_a_stronger_skew_loads_the_nics_of_ecmp_less_evenly(tmp_path: Path, side: str, column: str) -> None:
+    weak, strong = (
+        modelled(f"rails_{side}_skew", tmp_path / exponent, "--exponent", exponent, "--schemes", "ecmp,rails")
+        for exponent in ("0.5", "2")
+    )
+    assert weak[column][0] < strong[column][0]
+    assert strong[column][1] < 0.01 < strong[column][0]

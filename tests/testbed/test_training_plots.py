@@ -1,0 +1,62 @@
+"""The plots of training: a bar per phase and scheme, as high as the summary says."""
+
+import matplotlib.patches
+import pytest
+
+from testbed.dilation import Dilation
+from testbed.experiment import Experiment
+from testbed.figures import figures
+from testbed.outcome import Outcome, summary
+from testbed.predict import predict
+from testbed.training_plots import phase_bars, phased
+from topologies.rail import rail_fabric
+from traffic.mixtral import mixtral_replay
+
+FABRIC = rail_fabric(4, 2)
+
+
+def outcomes() -> list[Outcome]:
+    """Return two phases under two schemes, by the model."""
+    found = []
+    for phase in ("start", "stable"):
+        for scheme in ("ecmp", "rails"):
+            collective = mixtral_replay(FABRIC, phase, "sparse")
+            asked = Experiment(FABRIC, collective, scheme, Dilation(1.0, 1.0), chunk_bytes=1 << 20)
+            found.append(Outcome(asked, predict(asked)))
+    return found
+
+
+def test_bars_are_the_ccts_and_the_iteration_times() -> None:
+    table = summary(outcomes())
+    figure = phase_bars(table, "mixtral sparse")
+    for axes, column in zip(figure.axes, ("cct_s", "iteration_s"), strict=True):
+        drawn = {
+            str(patch.get_gid()): patch.get_height()
+            for patch in axes.patches
+            if isinstance(patch, matplotlib.patches.Rectangle) and patch.get_gid()
+        }
+        expected = {
+            f"{workload}|{scheme}": pytest.approx(seconds * 1e3)
+            for workload, scheme, seconds in zip(
+                table["workload"], table["scheme"], table[column], strict=True
+            )
+        }
+        assert drawn == expected
+        assert [label.get_text() for label in axes.get_xticklabels()] == ["start", "stable"]
+
+
+def test_an_iteration_is_its_steps_and_their_compute() -> None:
+    (outcome, *_) = outcomes()
+    row = summary([outcome]).iloc[0]
+    compute_s = sum(step.compute_s for step in outcome.experiment.collective.steps)
+    assert row["iteration_s"] == pytest.approx(row["cct_s"] + compute_s)
+    assert compute_s > 0
+
+
+def test_only_what_has_phases_gets_the_plot() -> None:
+    found = outcomes()
+    names = [plot.name for plot in figures(found, summary(found))]
+    assert phased(summary(found)) == ["mixtral sparse"]
+    assert "phases_mixtral_sparse" in names
+    renamed = summary(found).assign(workload="uniform")
+    assert phased(renamed) == []
