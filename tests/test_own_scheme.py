@@ -30,6 +30,6 @@ def test_it_runs_beside_the_others_by_the_command_that_the_page_gives(tmp_path: 
     small = ["--servers", "2", "--rails", "2", "--out", str(tmp_path / "out")]
     environment = os.environ | {"PYTHONPATH": str(tmp_path)}
     subprocess.run([sys.executable, *command, *small], check=True, cwd=CHECKOUT, env=environment)
-    table = pd.read_csv(tmp_path / "out" / "summary.csv").set_index("scheme")
-    assert list(table.index) == ["ecmp", "rails", "own_scheme:in_turn"]
-    assert table.loc["own_scheme:in_turn", "cct_s"] < 1.1 * table.loc["rails", "bound_s"]
+    table = pd.read_csv(tmp_path / "out" / "summary.csv")
+    assert table["scheme"].tolist() == ["ecmp", "rails", "own_scheme:in_turn"]
+    assert (table["cct_s"] / table["bound_s"]).tolist()[-1] < 1.1

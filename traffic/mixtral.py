@@ -142,9 +142,7 @@ def _tokens(phase: Phase, rng: np.random.Generator) -> NDArray[np.int64]:
     return np.stack([apportioned(total, gate / gate.sum()) for gate in gates])
 
 
-def _between_gpus(
-    fabric: Fabric, copy: int, tokens: NDArray[np.int64], placement: str
-) -> NDArray[np.int64]:
+def _between_gpus(fabric: Fabric, copy: int, tokens: NDArray[np.int64], placement: str) -> NDArray[np.int64]:
     """Return the bytes between GPUs that one copy of the model makes of its tokens."""
     homes = [
         copy * EXPERTS + expert * min(len(fabric.servers), EXPERTS) // EXPERTS for expert in range(EXPERTS)
