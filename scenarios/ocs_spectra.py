@@ -3,6 +3,7 @@
 import _checkout  # first: runs this file under the checkout's Python
 
 import sys
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -72,31 +73,48 @@ def ocs_spectra(
     if not inside_sandbox():
         sys.exit(run_in_sandbox([sys.executable, *sys.argv]))
     settle()
+    choice = _Choice(listed(schedulers), [_meeting(name) for name in listed(meetings)], delay_ms / 1e3)
     rows: list[tuple[object, ...]] = []
     shown: dict[int, list[Execution]] = {}
     for count in map(int, listed(ocses)):
-        shown[count] = []
         for seed in seed_range(seeds):
             demand = _demand(servers, seed, line_ms / 1e3)
             dilation = _dilation(demand, count, delay_ms / 1e3, mbps, slot_ms / 1e3)
-            fabric = parallel_ocs_fabric(servers, count, rate_bps=RATE_BPS)
-            with Network(fabric, dilation.rate) as network:
-                for name in listed(schedulers):
-                    for meeting in listed(meetings):
-                        experiment = CircuitExperiment(
-                            fabric, demand, name, delay_ms / 1e3, dilation, _meeting(meeting)
-                        )
-                        execution = execute(experiment, network)
-                        rows.append(execution_row(execution, seed))
-                        if seed == 0:
-                            shown[count].append(execution)
+            executions = _executions(choice, demand, count, dilation)
+            shown.setdefault(count, executions)
+            rows += [execution_row(execution, seed) for execution in executions]
             rows.append(_big_switch(demand, count, dilation, seed))
-    table = pd.DataFrame(rows, columns=COLUMNS)
+    _report(pd.DataFrame(rows, columns=COLUMNS), shown, out)
+
+
+@dataclass(frozen=True)
+class _Choice:
+    """What is compared."""
+
+    schedulers: list[str]
+    meetings: list[Meeting]
+    delay_s: float
+
+
+def _executions(choice: _Choice, demand: Demand, ocses: int, dilation: Dilation) -> list[Execution]:
+    """Boot a fabric and execute all schedules on it."""
+    fabric = parallel_ocs_fabric(demand.gpus, ocses, rate_bps=RATE_BPS)
+    with Network(fabric, dilation.rate) as network:
+        return [
+            execute(CircuitExperiment(fabric, demand, name, choice.delay_s, dilation, meeting), network)
+            for name in choice.schedulers
+            for meeting in choice.meetings
+        ]
+
+
+def _report(table: pd.DataFrame, shown: dict[int, list[Execution]], out: Path | None) -> None:
     path = new_directory("ocs_spectra", out)
     plots = {f"timeline_{count}": timelines(executions) for count, executions in shown.items()}
     plots["plan_against_measurement"] = plan_against_measurement(table)
     records = pd.concat(
-        [e.records.assign(ocses=c, scheduler=e.experiment.scheduler) for c, es in shown.items() for e in es]
+        e.records.assign(ocses=count, scheduler=e.experiment.scheduler, meeting=e.experiment.meeting)
+        for count, executions in shown.items()
+        for e in executions
     )
     write_results(path, {"summary": table, "records": records}, plots, _settings(shown))
     console = Console()
@@ -149,18 +167,13 @@ def _meeting(name: str) -> Meeting:
 def _settings(shown: dict[int, list[Execution]]) -> dict[str, object]:
     return {
         f"{count} OCSes": {
-            "dilation": vars_of(executions[0].experiment.dilation),
+            "dilation": asdict(executions[0].experiment.dilation),
             "delay_s": executions[0].experiment.delay_s,
             "emulated_delay_s": executions[0].experiment.darkness.delay_s,
         }
         for count, executions in shown.items()
         if executions
     }
-
-
-def vars_of(dilation: Dilation) -> dict[str, float]:
-    """Return a dilation's factors."""
-    return {"rate": dilation.rate, "volume": dilation.volume, "time": dilation.time}
 
 
 if __name__ == "__main__":

@@ -33,6 +33,7 @@ from traffic.records import COLUMNS, Records
 LEAD_S = 0.15
 """How long before the first night a round is announced to the OCSes."""
 CLEANUP_ROUNDS = 5
+IDLE_S = 5.0
 FORCE = {socket.SO_SNDBUF: 32, socket.SO_RCVBUF: 33}
 
 
@@ -58,15 +59,20 @@ class Execution:
     def slot_utilisation(self) -> float:
         """Bytes delivered over what the circuits that were lit could have carried, 0..1."""
         rate = self.experiment.emulated_rate_bps / 8
-        room = sum((slot.until_s - slot.lit_s) * slot.circuits * rate for slot in self.slots)
+        room = sum(self._lit_s(slot) * slot.circuits * rate for slot in self.slots)
         return sum(slot.delivered_bytes for slot in self.slots) / room if room else 0.0
 
     @property
     def guard_loss(self) -> float:
         """Share of the lit time in which nobody sends because the dark is near, 0..1."""
-        lit_s = sum(slot.until_s - slot.lit_s for slot in self.slots)
+        lit_s = sum(map(self._lit_s, self.slots))
         guards = len(self.slots) if self.experiment.meeting == "drain" else 0
         return guards * GUARD_S / lit_s if lit_s else 0.0
+
+    def _lit_s(self, slot: Slot) -> float:
+        """Return how long a slot was lit until the last byte had arrived [emulated s]."""
+        end_s = self.start_s + self.experiment.dilation.emulated_s(self.cct_s)
+        return max(min(slot.until_s, end_s) - slot.lit_s, 0.0)
 
     @property
     def lost_bytes(self) -> int:
@@ -102,7 +108,7 @@ def execute(experiment: CircuitExperiment, network: Network) -> Execution:
             guard_s=GUARD_S,
             check=network.check_alive,
         )
-        start_s, undelivered = _rounds(experiment, network, engine, pairs, news)
+        start_s, undelivered = _rounds(experiment, network, engine, pairs, news.path)
     logs = {
         name: [entry for entry in northbound.ocs_log(name) if entry.number > numbers[name]]
         for name in experiment.ocses
@@ -117,7 +123,7 @@ def _rounds(
     network: Network,
     engine: CircuitEngine,
     pairs: dict[tuple[int, int], Pair],
-    news: "_News",
+    news: Path,
 ) -> tuple[float, tuple[int, ...]]:
     """Run the schedule, and clean up; return when it began, and what was missing after each round."""
     schedule, first_s = experiment.schedule, 0.0
@@ -129,22 +135,26 @@ def _rounds(
         busy = 0
         for name, program in zip(experiment.ocses, experiment.programs(schedule), strict=True):
             if program.days:
-                network.northbound.show(name, program, start_s, news.path)
+                network.northbound.show(name, program, start_s, news)
                 busy += 1
         engine.run(busy)
-        for name in experiment.ocses:
-            network.northbound.light(name, "-", partial=False, busy="replace")
-        for name in experiment.ocses:
-            network.northbound.wait_idle(name, 5.0)
-        news.read()
         undelivered.append(sum(pair.missing_bytes for pair in pairs.values()))
         if not undelivered[-1]:
+            _darken(experiment, network)
             return first_s, tuple(undelivered)
         schedule = _cleanup(experiment, pairs)
     raise StuckError(
         f"{undelivered[-1]:,} bytes are missing after {CLEANUP_ROUNDS} clean-up rounds",
         "lower the rate (the machine may be too slow), or use drain",
     )
+
+
+def _darken(experiment: CircuitExperiment, network: Network) -> None:
+    """End what is left of the programs."""
+    for name in experiment.ocses:
+        network.northbound.light(name, "-", partial=False, busy="replace")
+    for name in experiment.ocses:
+        network.northbound.wait_idle(name, IDLE_S)
 
 
 def _cleanup(experiment: CircuitExperiment, pairs: dict[tuple[int, int], Pair]) -> Schedule:

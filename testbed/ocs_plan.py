@@ -38,8 +38,11 @@ SCHEDULERS: dict[str, Scheduler] = {
 }
 GUARD_S = 0.003
 """How long before the dark senders stop, at emulated scale: a NIC's queue and the switch's work."""
-START_S = 0.002
-"""How long after the light the first datagram may leave: the news, and a round of the engine."""
+START_S = 0.004
+"""What a slot loses besides: the news, a round of the engine, a datagram that no longer fits."""
+LAST_SHARE, LAST_S = 0.1, 0.05
+"""How much longer an OCS' last slot may be lit, so that what is late needs no slot of its own: as a share of
+the slot, and on top [s]. It ends with the last byte."""
 
 
 @dataclass(frozen=True)
@@ -123,14 +126,22 @@ class CircuitExperiment:
     def programs(self, schedule: Schedule) -> tuple[Program, ...]:
         """Return what each OCS shows at emulated scale: slots a little longer than planned, see `slot_s`."""
         return tuple(
-            Program(tuple(Day(Circuits.of_permutation(p), self.slot_s(weight)) for p, weight in slots))
+            Program(
+                tuple(
+                    Day(
+                        Circuits.of_permutation(slot.permutation), self.slot_s(slot.weight, slot is slots[-1])
+                    )
+                    for slot in slots
+                )
+            )
             for slots in schedule.switches
         )
 
-    def slot_s(self, weight_s: float) -> float:
+    def slot_s(self, weight_s: float, last: bool = False) -> float:
         """Return how long a slot is lit for a weight: headers and guard times on top [emulated s]."""
         guard_s = GUARD_S if self.meeting == "drain" else 0.0
-        return self.dilation.emulated_s(weight_s) * header_share(self.emulated_rate_bps) + guard_s + START_S
+        carries_s = self.dilation.emulated_s(weight_s) * header_share(self.emulated_rate_bps)
+        return carries_s + guard_s + START_S + (carries_s * LAST_SHARE + LAST_S if last else 0.0)
 
     @property
     def emulated_rate_bps(self) -> float:

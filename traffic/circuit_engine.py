@@ -28,7 +28,7 @@ Meeting = Literal["drain", "pause", "cut"]
 PORT = 5001
 AHEAD_S = 0.006
 TICK_S = 0.001
-LINGER_S = 0.03
+LINGER_S = 0.01
 """How long after the last program what is on its way may still land."""
 CHECK_S = 0.5
 SOCKET_BUFFER_BYTES = 4 << 20
