@@ -1,0 +1,49 @@
+"""Emulation against the fluid model where that is hardest: schemes that react, and many short steps."""
+
+import pytest
+
+from testbed.dilation import Dilation
+from testbed.emulate import emulate
+from testbed.experiment import Experiment
+from testbed.outcome import bound_s, communication_s
+from testbed.predict import predict
+from tests.emulation.conftest import Booted
+from topologies.rail import rail_fabric
+from traffic.collective import Collective, single
+from traffic.demand import Demand
+from traffic.mixtral import mixtral_replay
+from traffic.workloads import receiver_skew, sender_skew, uniform
+
+pytestmark = pytest.mark.emulation
+
+RATE = 2e-4
+EMULATED_S = 1.2
+BAND = (0.85, 1.20)
+FABRIC = rail_fabric(4, 2)
+DEMANDS = [uniform(FABRIC.gpus), sender_skew(FABRIC), receiver_skew(FABRIC)]
+
+
+def emulated_over_predicted(booted: Booted, collective: Collective, policy: str) -> float:
+    """Return how much longer than predicted a collective takes whose lower bound is `EMULATED_S`."""
+    real = Experiment(FABRIC, collective, policy, Dilation(1.0, 1.0))
+    scale = Dilation(RATE, EMULATED_S * RATE / bound_s(real))
+    asked = Experiment(FABRIC, collective, policy, scale)
+    with booted(FABRIC, RATE) as net:
+        emulation = emulate(asked, net.network, sleep=lambda _: None)
+    return communication_s(emulation.records) / communication_s(predict(asked, emulation.paths))
+
+
+@pytest.mark.parametrize("policy", ["plb", "minrtt", "reps"])
+@pytest.mark.parametrize("demand", DEMANDS, ids=lambda demand: demand.name)
+def test_reactive_schemes_take_the_time_of_their_fluid_limit(
+    booted: Booted, demand: Demand, policy: str
+) -> None:
+    low, high = BAND
+    assert low < emulated_over_predicted(booted, single(demand), policy) < high
+
+
+@pytest.mark.parametrize("policy", ["ecmp", "rails"])
+def test_steps_on_the_connections_of_the_step_before_start_at_once(booted: Booted, policy: str) -> None:
+    low, high = BAND
+    collective = mixtral_replay(FABRIC, "stable", "sparse")
+    assert low < emulated_over_predicted(booted, collective, policy) < high
