@@ -49,7 +49,7 @@ class Box:
     def __enter__(self) -> "Box":
         """Start the session inside."""
         with ExitStack() as stack:
-            self._scratch = Path(stack.enter_context(TemporaryDirectory(prefix="lightrail-test-")))
+            self._scratch = Path(stack.enter_context(TemporaryDirectory(prefix="emulation-test-")))
             (self._scratch / "tmp").mkdir()
             self._mark, self._before = uuid.uuid4().hex, Host.now()
             self._process = self._start()
