@@ -5,7 +5,7 @@ import _checkout  # first: runs this file under the checkout's Python
 import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, cast, get_args
 
 import numpy as np
 import pandas as pd
@@ -158,9 +158,9 @@ def _big_switch(demand: Demand, nics: int, dilation: Dilation, seed: int) -> tup
 
 
 def _meeting(name: str) -> Meeting:
-    match name:
-        case "drain" | "pause" | "cut":
-            return name
+    for meeting in get_args(Meeting):
+        if name == meeting:
+            return cast(Meeting, meeting)
     raise typer.BadParameter(f"{name!r} is neither drain, pause nor cut")
 
 
