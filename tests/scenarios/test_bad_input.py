@@ -1,0 +1,35 @@
+"""What a scenario says to input that makes no sense: one sentence, exit code 2, and nothing left."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SCENARIO = Path(__file__).parents[2] / "scenarios" / "rails_sparse.py"
+MATRIX_OF_64 = "\n".join([" ".join(["1000"] * 64)] * 64)
+
+
+@pytest.mark.parametrize(
+    ("options", "text", "said"),
+    [
+        (["--trace", "{file}"], "hello", "line 1: found 'hello'"),
+        (["--trace", "{file}"], MATRIX_OF_64, "64 GPUs, the fabric has 32"),
+        (["--trace", "/nonexistent"], "", "/nonexistent does not exist"),
+        (["--servers", "0"], "", "0 servers"),
+        (["--rate", "0"], "", "0 bit/s"),
+        (["--schemes", "nobody"], "", "no scheme named 'nobody'"),
+        (["--sparsity", "2"], "", "a sparsity of 2"),
+    ],
+)
+def test_bad_input_is_told_in_a_sentence(tmp_path: Path, options: list[str], text: str, said: str) -> None:
+    file, out = tmp_path / "trace.txt", tmp_path / "out"
+    file.write_text(text)
+    words = [option.format(file=file) for option in options]
+    command = [sys.executable, str(SCENARIO), "--model-only", "--seeds", "1", "--out", str(out), *words]
+    done = subprocess.run(command, capture_output=True, text=True)
+    told = done.stderr.strip().splitlines()
+    assert done.returncode == 2
+    assert len(told) == 1
+    assert said in told[0]
+    assert not out.exists()
