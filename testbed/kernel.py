@@ -11,7 +11,6 @@ from topologies.errors import MachineError
 CLONE_NEWNET = 0x40000000
 MS_NOSUID_NODEV = 0x2 | 0x4
 PR_SET_PDEATHSIG = 1
-PR_CAPBSET_READ = 23
 SYS_PIDFD_GETFD = 438
 
 _libc = ctypes.CDLL(None, use_errno=True)
