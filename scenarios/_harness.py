@@ -1,14 +1,17 @@
 """What all scenarios share: from a list of points to results that can be quoted.
 
-A point is a workload under a scheme with a seed. `carry_out` predicts all points, finds the
-scale that this machine carries, boots the fabric once in a sandbox, emulates point after point,
-judges each, prints the tables and leaves a results directory behind.
+A point is a workload under a scheme with a seed. A scenario's file is a function from parameters
+to points, and `run` makes a command of it: it predicts all points, finds the scale that this
+machine carries, boots the fabric once in a sandbox, emulates point after point, judges each,
+prints the tables and leaves a results directory behind.
 """
 
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
+from functools import update_wrapper
+from inspect import Signature, signature
 from pathlib import Path
 from typing import NoReturn
 
@@ -17,6 +20,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from scenarios._options import Cli, Debug, EmulatedRate, ModelOnly, NoSandbox, Out
 from testbed.calibrate import calibration, hop_load_bps, rate_factor, volume_factor
 from testbed.claims_rails import rails_claims
 from testbed.cli import FabricCLI
@@ -76,8 +80,31 @@ class Scenario:
         return [Experiment(self.fabric, c, scheme, UNSCALED, seed) for c, scheme, seed in self.points]
 
 
+def run(describe: Callable[..., Scenario]) -> NoReturn:
+    """Run a scenario: its parameters are its options, and after them those that say how to carry it out."""
+
+    def command(
+        *,
+        emulated_rate: EmulatedRate = None,
+        model_only: ModelOnly = False,
+        cli: Cli = False,
+        no_sandbox: NoSandbox = False,
+        out: Out = None,
+        debug: Debug = False,
+        **parameters: object,
+    ) -> None:
+        rate_bps = emulated_rate * 1e6 if emulated_rate is not None else None
+        _carry_out(describe(**parameters), Options(rate_bps, model_only, cli, not no_sandbox, out))
+
+    *shared, _ = signature(command).parameters.values()
+    own = signature(describe).parameters.values()
+    # What typer reads, instead of the lists of options in every scenario.
+    command.__signature__ = Signature([*own, *shared])  # type: ignore[attr-defined]
+    main(update_wrapper(command, describe))
+
+
 def main(command: Callable[..., None]) -> NoReturn:
-    """Run a scenario's command; what goes wrong is told in one sentence, with exit code 2."""
+    """Run a command; what goes wrong is told in one sentence, with exit code 2."""
     app = typer.Typer(add_completion=False, rich_markup_mode="markdown", pretty_exceptions_enable=False)
     app.command()(command)
     try:
@@ -93,7 +120,7 @@ def main(command: Callable[..., None]) -> NoReturn:
     sys.exit(0)
 
 
-def carry_out(scenario: Scenario, options: Options) -> None:
+def _carry_out(scenario: Scenario, options: Options) -> None:
     """Carry a scenario out, in a sandbox unless told otherwise, and print what came of it."""
     for scheme in dict.fromkeys(scheme for _, scheme, _ in scenario.points):
         policy_named(scheme)

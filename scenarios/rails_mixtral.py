@@ -7,23 +7,8 @@ from typing import Annotated
 
 import typer
 
-from scenarios._harness import Options, PointOf, Scenario, carry_out, main
-from scenarios._options import (
-    Cli,
-    Debug,
-    EmulatedRate,
-    ModelOnly,
-    NoSandbox,
-    Out,
-    Rails,
-    Rate,
-    Schemes,
-    Seeds,
-    Servers,
-    Spines,
-    listed,
-    seed_range,
-)
+from scenarios._harness import PointOf, Scenario, run
+from scenarios._options import Rails, Rate, Schemes, Seeds, Servers, Spines, listed, seed_range
 from topologies.fabric import Fabric
 from topologies.rail import rail_fabric
 from traffic.mixtral import PHASES, mixtral_replay
@@ -38,13 +23,7 @@ def rails_mixtral(
     phases: Annotated[str, typer.Option(help="Phases of training, by commas.")] = ",".join(PHASES),
     schemes: Schemes = "ecmp,plb,minrtt,reps,rails,optimal",
     seeds: Seeds = 3,
-    emulated_rate: EmulatedRate = None,
-    model_only: ModelOnly = False,
-    cli: Cli = False,
-    no_sandbox: NoSandbox = False,
-    out: Out = None,
-    debug: Debug = False,
-) -> None:
+) -> Scenario:
     """Mixtral 8x7B over a rail fabric: what the scheme is worth to a training iteration.
 
     An expert per server; both all-to-alls of the forward and of the backward pass, with compute
@@ -60,9 +39,7 @@ def rails_mixtral(
         for placement in listed(placements)
         for point in mixtral_points(fabric, listed(schemes), seed_range(seeds), placement, listed(phases))
     ]
-    scenario = Scenario("rails_mixtral", "Mixtral 8x7B over a rail fabric", fabric, points)
-    rate_bps = emulated_rate * 1e6 if emulated_rate is not None else None
-    carry_out(scenario, Options(rate_bps, model_only, cli, not no_sandbox, out))
+    return Scenario("rails_mixtral", "Mixtral 8x7B over a rail fabric", fabric, points)
 
 
 def mixtral_points(
@@ -78,4 +55,4 @@ def mixtral_points(
 
 
 if __name__ == "__main__":
-    main(rails_mixtral)
+    run(rails_mixtral)

@@ -6,23 +6,8 @@ from typing import Annotated
 
 import typer
 
-from scenarios._harness import Options, PointOf, Scenario, carry_out, main
-from scenarios._options import (
-    Cli,
-    Debug,
-    EmulatedRate,
-    ModelOnly,
-    NoSandbox,
-    Out,
-    Rails,
-    Rate,
-    Schemes,
-    Seeds,
-    Servers,
-    Spines,
-    listed,
-    seed_range,
-)
+from scenarios._harness import PointOf, Scenario, run
+from scenarios._options import Rails, Rate, Schemes, Seeds, Servers, Spines, listed, seed_range
 from topologies.fabric import Fabric
 from topologies.rail import rail_fabric
 from traffic.collective import single
@@ -37,13 +22,7 @@ def rails_receiver_skew(
     exponent: Annotated[float, typer.Option(help="Zipf exponent, over servers and ranks.")] = SKEW_ZIPF,
     schemes: Schemes = "ecmp,plb,minrtt,reps,rails,optimal",
     seeds: Seeds = 3,
-    emulated_rate: EmulatedRate = None,
-    model_only: ModelOnly = False,
-    cli: Cli = False,
-    no_sandbox: NoSandbox = False,
-    out: Out = None,
-    debug: Debug = False,
-) -> None:
+) -> Scenario:
     """Receiver skew over a rail fabric: who relieves the NIC beside a hot GPU.
 
     All GPUs send alike, most of it to a few GPUs of a few servers (RailS, section VI-E). Only RailS
@@ -56,9 +35,7 @@ def rails_receiver_skew(
     fabric = rail_fabric(servers, rails, spines, rate_bps=rate * 1e9)
     points = receiver_skew_points(fabric, listed(schemes), seed_range(seeds), exponent)
     title = "Receiver-skewed all-to-all over a rail fabric"
-    scenario = Scenario("rails_receiver_skew", title, fabric, points)
-    rate_bps = emulated_rate * 1e6 if emulated_rate is not None else None
-    carry_out(scenario, Options(rate_bps, model_only, cli, not no_sandbox, out))
+    return Scenario("rails_receiver_skew", title, fabric, points)
 
 
 def receiver_skew_points(
@@ -73,4 +50,4 @@ def receiver_skew_points(
 
 
 if __name__ == "__main__":
-    main(rails_receiver_skew)
+    run(rails_receiver_skew)

@@ -6,23 +6,8 @@ from typing import Annotated
 
 import typer
 
-from scenarios._harness import Options, PointOf, Scenario, carry_out, main
-from scenarios._options import (
-    Cli,
-    Debug,
-    EmulatedRate,
-    ModelOnly,
-    NoSandbox,
-    Out,
-    Rails,
-    Rate,
-    Schemes,
-    Seeds,
-    Servers,
-    Spines,
-    listed,
-    seed_range,
-)
+from scenarios._harness import PointOf, Scenario, run
+from scenarios._options import Rails, Rate, Schemes, Seeds, Servers, Spines, listed, seed_range
 from topologies.fabric import Fabric
 from topologies.rail import rail_fabric
 from traffic.collective import single
@@ -37,13 +22,7 @@ def rails_sender_skew(
     exponent: Annotated[float, typer.Option(help="Zipf exponent, over servers and ranks.")] = SKEW_ZIPF,
     schemes: Schemes = "ecmp,plb,minrtt,reps,rails,optimal",
     seeds: Seeds = 3,
-    emulated_rate: EmulatedRate = None,
-    model_only: ModelOnly = False,
-    cli: Cli = False,
-    no_sandbox: NoSandbox = False,
-    out: Out = None,
-    debug: Debug = False,
-) -> None:
+) -> Scenario:
     """Sender skew over a rail fabric: who relieves the NIC beside a hot GPU.
 
     A few servers, and a few GPUs in each, send most of the bytes, evenly to all (RailS, section
@@ -56,9 +35,7 @@ def rails_sender_skew(
     fabric = rail_fabric(servers, rails, spines, rate_bps=rate * 1e9)
     points = sender_skew_points(fabric, listed(schemes), seed_range(seeds), exponent)
     title = "Sender-skewed all-to-all over a rail fabric"
-    scenario = Scenario("rails_sender_skew", title, fabric, points)
-    rate_bps = emulated_rate * 1e6 if emulated_rate is not None else None
-    carry_out(scenario, Options(rate_bps, model_only, cli, not no_sandbox, out))
+    return Scenario("rails_sender_skew", title, fabric, points)
 
 
 def sender_skew_points(
@@ -73,4 +50,4 @@ def sender_skew_points(
 
 
 if __name__ == "__main__":
-    main(rails_sender_skew)
+    run(rails_sender_skew)

@@ -2,29 +2,14 @@
 
 import _checkout  # first: runs this file under the checkout's Python
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from scenarios._harness import Options, Scenario, carry_out, main
-from scenarios._options import (
-    Cli,
-    Debug,
-    EmulatedRate,
-    ModelOnly,
-    NoSandbox,
-    Out,
-    Rails,
-    Rate,
-    Schemes,
-    Seeds,
-    Servers,
-    Spines,
-    listed,
-    seed_range,
-    shares,
-)
+from scenarios._harness import PointOf, Scenario, run
+from scenarios._options import Rails, Rate, Schemes, Seeds, Servers, Spines, listed, seed_range, shares
 from testbed.sandbox import inside_sandbox
 from topologies.errors import TraceError
 from topologies.fabric import Fabric
@@ -35,7 +20,8 @@ from traffic.placement import placed
 from traffic.readers.detect import read_collective
 from traffic.workloads import sparse
 
-TOP_K = 2
+SPARSITIES = "0.6,0.4,0.2,0"
+"""Those of the paper."""
 
 
 def rails_sparse(
@@ -43,17 +29,11 @@ def rails_sparse(
     rails: Rails = 4,
     spines: Spines = None,
     rate: Rate = 100.0,
-    sparsity: Annotated[str, typer.Option(help="Shares of inactive experts, by commas.")] = "0.6,0.4,0.2,0",
+    sparsity: Annotated[str, typer.Option(help="Shares of inactive experts, by commas.")] = SPARSITIES,
     schemes: Schemes = "rails,ecmp",
     seeds: Seeds = 3,
     trace: Annotated[Path | None, typer.Option(help="A trace to replay instead of the A100 log.")] = None,
-    emulated_rate: EmulatedRate = None,
-    model_only: ModelOnly = False,
-    cli: Cli = False,
-    no_sandbox: NoSandbox = False,
-    out: Out = None,
-    debug: Debug = False,
-) -> None:
+) -> Scenario:
     """Sparse MoE all-to-all over a rail fabric: how far RailS beats ECMP, and the sparser the more.
 
     Every GPU spreads its tokens over its top 2 of the experts that are active (RailS, section
@@ -65,21 +45,26 @@ def rails_sparse(
     All numbers are at real scale; the machine emulates them slower and smaller (see run.json).
     """
     fabric = rail_fabric(servers, rails, spines, rate_bps=rate * 1e9)
-    points = [
-        (single(sparse(fabric.gpus, share, top_k=TOP_K, seed=seed)), scheme, seed)
-        for share in shares(sparsity)
-        for seed in seed_range(seeds)
-        for scheme in listed(schemes)
-    ]
+    points = sparse_points(fabric, listed(schemes), seed_range(seeds), shares(sparsity))
     points += [
         (step, scheme, seed)
         for step in _replayed(trace, fabric)
         for seed in seed_range(seeds)
         for scheme in listed(schemes)
     ]
-    scenario = Scenario("rails_sparse", "Sparse MoE all-to-all over a rail fabric", fabric, points)
-    rate_bps = emulated_rate * 1e6 if emulated_rate is not None else None
-    carry_out(scenario, Options(rate_bps, model_only, cli, not no_sandbox, out))
+    return Scenario("rails_sparse", "Sparse MoE all-to-all over a rail fabric", fabric, points)
+
+
+def sparse_points(
+    fabric: Fabric, schemes: list[str], seeds: range, sparsities: Iterable[float]
+) -> list[PointOf]:
+    """Return the scenario's synthetic points."""
+    return [
+        (single(sparse(fabric.gpus, sparsity, top_k=2, seed=seed)), scheme, seed)
+        for sparsity in sparsities
+        for seed in seeds
+        for scheme in schemes
+    ]
 
 
 def _replayed(trace: Path | None, fabric: Fabric) -> list[Collective]:
@@ -95,4 +80,4 @@ def _replayed(trace: Path | None, fabric: Fabric) -> list[Collective]:
 
 
 if __name__ == "__main__":
-    main(rails_sparse)
+    run(rails_sparse)

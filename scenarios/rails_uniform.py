@@ -2,23 +2,8 @@
 
 import _checkout  # first: runs this file under the checkout's Python
 
-from scenarios._harness import Options, PointOf, Scenario, carry_out, main
-from scenarios._options import (
-    Cli,
-    Debug,
-    EmulatedRate,
-    ModelOnly,
-    NoSandbox,
-    Out,
-    Rails,
-    Rate,
-    Schemes,
-    Seeds,
-    Servers,
-    Spines,
-    listed,
-    seed_range,
-)
+from scenarios._harness import PointOf, Scenario, run
+from scenarios._options import Rails, Rate, Schemes, Seeds, Servers, Spines, listed, seed_range
 from topologies.fabric import Fabric
 from topologies.rail import rail_fabric
 from traffic.collective import single
@@ -32,13 +17,7 @@ def rails_uniform(
     rate: Rate = 100.0,
     schemes: Schemes = "ecmp,plb,minrtt,reps,rails,optimal",
     seeds: Seeds = 3,
-    emulated_rate: EmulatedRate = None,
-    model_only: ModelOnly = False,
-    cli: Cli = False,
-    no_sandbox: NoSandbox = False,
-    out: Out = None,
-    debug: Debug = False,
-) -> None:
+) -> Scenario:
     """Uniform all-to-all over a rail fabric: what it costs to let the fabric hash.
 
     Every GPU owes every other the same (RailS, section VI-B), so nothing but the scheme makes a
@@ -49,9 +28,7 @@ def rails_uniform(
     """
     fabric = rail_fabric(servers, rails, spines, rate_bps=rate * 1e9)
     points = uniform_points(fabric, listed(schemes), seed_range(seeds))
-    scenario = Scenario("rails_uniform", "Uniform all-to-all over a rail fabric", fabric, points)
-    rate_bps = emulated_rate * 1e6 if emulated_rate is not None else None
-    carry_out(scenario, Options(rate_bps, model_only, cli, not no_sandbox, out))
+    return Scenario("rails_uniform", "Uniform all-to-all over a rail fabric", fabric, points)
 
 
 def uniform_points(fabric: Fabric, schemes: list[str], seeds: range) -> list[PointOf]:
@@ -61,4 +38,4 @@ def uniform_points(fabric: Fabric, schemes: list[str], seeds: range) -> list[Poi
 
 
 if __name__ == "__main__":
-    main(rails_uniform)
+    run(rails_uniform)

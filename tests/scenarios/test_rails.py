@@ -1,5 +1,6 @@
 """The scenarios of RailS' evaluation, by the model: what they run, and what they leave behind."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +15,8 @@ PHASES = ["start", "early", "mid", "stable"]
 MIXTRAL = [f"mixtral {placement} {phase}" for placement in ("dense", "sparse") for phase in PHASES]
 SPARSE = [f"sparse {sparsity}" for sparsity in ("0.6", "0.4", "0.2", "0")]
 SKEWED = ["sender skew", "receiver skew"]
+OWN = ["--servers", "--rails", "--spines", "--rate", "--sparsity", "--schemes", "--seeds", "--trace"]
+SHARED = ["--emulated-rate", "--model-only", "--cli", "--no-sandbox", "--out", "--debug", "--help"]
 
 
 def modelled(name: str, out: Path, *options: str) -> pd.DataFrame:
@@ -48,6 +51,13 @@ def test_every_workload_runs_under_every_scheme_and_rails_is_near_the_bound(
     assert (table["iteration_s"] >= table["cct_s"]).all()
     models = {workload.rpartition(" ")[0] for workload in workloads if "mixtral" in workload}
     assert len(list(out.glob("phases_*.png"))) == len(models)
+
+
+def test_the_help_is_the_docstring_and_all_options_the_scenario_s_own_first() -> None:
+    command = [sys.executable, "scenarios/rails_sparse.py", "--help"]
+    told = subprocess.run(command, cwd=CHECKOUT, check=True, capture_output=True, text=True).stdout
+    assert "how far RailS beats ECMP" in told
+    assert re.findall(r"^\W*(--[a-z-]+)", told, re.MULTILINE) == [*OWN, *SHARED]
 
 
 @pytest.mark.parametrize(("side", "column"), [("sender", "mse_sent"), ("receiver", "mse_received")])
