@@ -39,6 +39,10 @@ BAND = (0.85, 1.20)
 """Emulated over predicted, where the two agree."""
 GROUP = 0.8
 """Width of a group of bars; groups are 1 apart."""
+HEADROOM = 0.25
+"""Part of a panel that stays free over the bars, for the words that stand on them."""
+GROUPS_ACROSS = 6
+"""Most groups side by side: what a page's width leaves legible."""
 RATIO_TICKS = (0.1, 0.2, 0.5, 0.7, 0.8, 0.9, 1.0, 1.1, 1.2, 1.3, 1.5, 2, 3, 5, 10, 20, 50)
 
 
@@ -54,23 +58,17 @@ def busbw_bars(table: pd.DataFrame, baseline: str = BASELINE) -> Figure:
         The scheme whose busbw is 1; a workload that it did not run has no bars.
     """
     rows = points(table, baseline)
-    notes = {point.workload: point.note for point in rows}
+    workloads = list(dict.fromkeys(point.workload for point in rows))
+    lines = -(-len(workloads) // GROUPS_ACROSS)
+    across = -(-len(workloads) // lines)
     title = f"Bus bandwidth relative to {baseline}: higher is better"
-    figure = canvas(max(6.5, 1.3 * len(notes) + 1), 3.4, title)
-    axes = figure.subplots()
-    for group, workload in enumerate(notes):
-        mine = [point for point in rows if point.workload == workload]
-        for bar in beside(mine, rows, group):
-            draw(axes, bar, bar.point["busbw_relative"])
-        limit = mine[-1]["busbw_limit"].value
-        if np.isnan(limit):
-            write_mark(axes, f"{baseline} was not run", (group, 0), rotation=90)
-        line = axes.hlines(limit, group - GROUP / 2, group + GROUP / 2, color=BOUND, linewidth=1.4)
-        line.set_gid(f"{workload}|bound")
-    axes.set_xticks(range(len(notes)), [named(*item).replace(" (", "\n(") for item in notes.items()])
-    axes.set_ylabel(f"busbw / busbw of {baseline}")
-    axes.set_ymargin(0.15)
-    horizontal_grid(axes)
+    figure = canvas(max(6.5, 1.3 * across + 1), 2.5 * lines + 0.9, title)
+    for line, axes in enumerate(figure.subplots(lines, sharey=True, squeeze=False).ravel()):
+        _busbw_groups(axes, rows, workloads[line * across :][:across], baseline)
+        axes.set_xlim(-0.5, across - 0.5)
+        axes.set_ylabel(f"busbw / busbw of {baseline}")
+        axes.set_ymargin(HEADROOM)
+        horizontal_grid(axes)
     legend(figure, schemes_of(rows), bound="at the lower bound", words=[point.word for point in rows])
     return figure
 
@@ -97,7 +95,7 @@ def cct_percentiles(outcomes: Sequence[Outcome], table: pd.DataFrame) -> Figure:
             axes.axhline(mine[-1]["bound_s"].value / scale, color=BOUND, linewidth=1.4)
         axes.set_xticks(range(len(PERCENTILES)), list(PERCENTILES))
         axes.set_ylabel(f"time [{unit}]")
-        axes.set_ymargin(0.15)
+        axes.set_ymargin(HEADROOM)
         horizontal_grid(axes)
     legend(
         figure,
@@ -171,6 +169,22 @@ def times_over_bound(outcome: Outcome) -> NDArray[np.float64]:
     crossed = records["path"] != NVLINK
     times = np.asarray(since[crossed], dtype=np.float64)
     return np.asarray(times / bounds[records.loc[crossed, "step"].to_numpy(dtype=int)])
+
+
+def _busbw_groups(axes: Axes, rows: Sequence[Point], workloads: Sequence[str], baseline: str) -> None:
+    """Draw a group of bars per workload, and over each what the lower bound would give."""
+    labels = []
+    for group, workload in enumerate(workloads):
+        mine = [point for point in rows if point.workload == workload]
+        for bar in beside(mine, rows, group):
+            draw(axes, bar, bar.point["busbw_relative"])
+        limit = mine[-1]["busbw_limit"].value
+        if np.isnan(limit):
+            write_mark(axes, f"{baseline} was not run", (group, 0), rotation=90)
+        line = axes.hlines(limit, group - GROUP / 2, group + GROUP / 2, color=BOUND, linewidth=1.4)
+        line.set_gid(f"{workload}|bound")
+        labels.append(named(workload, mine[-1].note).replace(" (", "\n("))
+    axes.set_xticks(range(len(workloads)), labels)
 
 
 def _cdf(axes: Axes, workload: str, scheme: str, outcomes: Sequence[Outcome], colour: str) -> None:

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 
 from testbed.means import Mean, Point, points
 from testbed.palette import BOUND, canvas, horizontal_grid, legend, styled
-from testbed.plots import GROUP, beside, draw, schemes_of
+from testbed.plots import GROUP, HEADROOM, beside, draw, schemes_of
 from testbed.table import time_unit
 
 PHASED = re.compile(r"(?P<model>.+ (?:dense|sparse)) (?P<phase>start|early|mid|stable)")
@@ -48,7 +48,7 @@ def phase_bars(table: pd.DataFrame, model: str) -> Figure:
             axes.hlines(bound_s / scale, *edges, color=BOUND, linewidth=1.4).set_gid(f"{phase}|bound")
         axes.set_xticks(range(len(phases)), [phase.removeprefix(model).strip() for phase in phases])
         axes.set(title=what, ylabel=f"time [{unit}]")
-        axes.set_ymargin(0.15)
+        axes.set_ymargin(HEADROOM)
         horizontal_grid(axes)
     legend(figure, schemes_of(rows), bound="at the lower bound", words=[point.word for point in rows])
     return figure

@@ -1,6 +1,7 @@
 """The plots: what is drawn is what the summary and the records say, and void points are marked."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection, PathCollection
@@ -64,6 +65,15 @@ def test_bars_are_as_high_as_the_means() -> None:
     lines = [line for line in axes.collections if isinstance(line, LineCollection)]
     limits = {line.get_gid(): line.get_segments()[0][0][1] for line in lines if line.get_gid()}
     assert limits == {f"{p.workload}|bound": p["busbw_limit"].value for p in points(table)}
+
+
+def test_many_workloads_stand_in_rows_of_one_scale_and_no_figure_outgrows_a_page() -> None:
+    (row,) = summary(small_outcomes(seeds=1)[:1]).to_dict("records")
+    table = pd.DataFrame([row | {"workload": f"load {number}"} for number in range(15)])
+    figure = busbw_bars(table)
+    assert figure.get_figwidth() <= 9
+    assert [len(bars_of(axes)) for axes in figure.axes] == [5, 5, 5]
+    assert len({(axes.get_xlim(), axes.get_ylim()) for axes in figure.axes}) == 1
 
 
 def test_percentile_bars_are_as_high_as_the_means_in_the_unit_of_the_axis() -> None:
