@@ -10,6 +10,7 @@ import logging
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from socket import socket
 from threading import Thread
@@ -40,6 +41,7 @@ from controller.openflow import (
     port_counters,
     port_stats_request,
 )
+from controller.proof import Proof
 from controller.questions import Question, Questions
 from controller.routing import TABLE_MISS, forwarding_rules
 from controller.rules import RuleSet
@@ -69,13 +71,13 @@ class _Switch:
     rules: RuleSet | None = None
     """What it was told, None if nothing yet on this connection."""
     barrier: int | None = None
-    """The transaction of the barrier that is not answered yet."""
+    """The transaction of the barrier that is not proved to be on the wire yet, None if none is."""
     error: str = ""
     """What it refused on this connection."""
 
     @property
     def ready(self) -> bool:
-        """Whether it has confirmed all its rules."""
+        """Whether all its rules are on the wire."""
         return self.rules is not None and self.barrier is None and not self.error
 
 
@@ -113,7 +115,8 @@ class Controller(App):  # type: ignore[misc]
         self._rules = forwarding_rules(self.fabric)
         self._settling = False
         self._questions = Questions()
-        self.ocses = OpticalSwitches(self.fabric, lambda run: self.send_event(self.name, _Work(run)))
+        self._proof = Proof(self._on_thread)
+        self.ocses = OpticalSwitches(self.fabric, self._on_thread, self._proof)
 
     def start(self) -> None:
         """Begin to take events; under Ryu also open the northbound."""
@@ -165,11 +168,11 @@ class Controller(App):  # type: ignore[misc]
 
     @on(events.EventOFPBarrierReply, MAIN_DISPATCHER)
     def barrier_answered(self, event: Message) -> None:
-        """Note that a switch has done all that it was told."""
+        """Have the wire proved to do what a switch was told: its rules do it now."""
         switch = self._switches.get(event.msg.datapath.id)
         if switch and switch.datapath is event.msg.datapath:
             if switch.barrier == event.msg.xid:
-                switch.barrier = None
+                self._proof.ask(partial(self._confirmed, switch, switch.barrier))
             self.ocses.answered(switch.name, event.msg.xid)
 
     @on(events.EventOFPErrorMsg, MAIN_DISPATCHER)
@@ -226,6 +229,13 @@ class Controller(App):  # type: ignore[misc]
             tuple(sorted((port for port in counters if port.port in used), key=lambda port: port.port)),
             sum(misses),
         )
+
+    def _on_thread(self, run: Callable[[], None]) -> None:
+        self.send_event(self.name, _Work(run))
+
+    def _confirmed(self, switch: _Switch, barrier: int | None, _now: float) -> None:
+        if switch.barrier == barrier:
+            switch.barrier = None
 
     def _note_ports(self, switch: _Switch) -> None:
         live = live_ports(switch.datapath.ports.values())

@@ -12,13 +12,14 @@ from topologies.big_switch import big_switch_fabric
 
 STUB = {
     "base/app_manager.py": """
+        from queue import SimpleQueue
         class RyuApp:
             def __init__(self, *args, **kwargs):
-                self.name, self.sent_events = type(self).__name__, []
+                self.name, self.sent_events = type(self).__name__, SimpleQueue()
             def start(self):
                 self.started = True
             def send_event(self, name, event):
-                self.sent_events.append(event)
+                self.sent_events.put(event)
         class AppManager:
             pass
         """,
@@ -84,15 +85,20 @@ class Datapath:
     def send_msg(self, message):
         self.sent.append(message.name)
 
-def give(event_class, **values):
+def handle(event_class, event):
     for handler in vars(found).values():
         if event_class in getattr(handler, "callers", {}):
-            handler(controller, Thing(**values))
+            handler(controller, event)
+
+def give(event_class, **values):
+    handle(event_class, Thing(**values))
 
 datapath = Datapath()
 give(ofp_event.EventOFPStateChange, datapath=datapath, state="main")
 before = controller.status().ready
 give(ofp_event.EventOFPBarrierReply, msg=Thing(datapath=datapath, xid=7))
+proved = controller.sent_events.get(timeout=10)
+handle(type(proved), proved)
 print(json.dumps({"sent": datapath.sent, "ready": [before, controller.status().ready]}))
 """
 
@@ -108,6 +114,7 @@ def test_the_app_loads_and_tells_switches_with_ryus_names(tmp_path: Path) -> Non
     environment = os.environ | {
         "PYTHONPATH": f"{tmp_path}{os.pathsep}{CHECKOUT}",
         "LIGHTRAIL_FABRIC": str(tmp_path / "fabric.json"),
+        "OVS_RUNDIR": str(tmp_path),  # no switch daemon: what a machine has is not for tests
     }
     ran = subprocess.run(
         [sys.executable, "-c", DRIVER], cwd=CHECKOUT, env=environment, capture_output=True, text=True
