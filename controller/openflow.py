@@ -65,16 +65,33 @@ class _Handshake(OFPHandler):  # type: ignore[misc]
 
 
 class _Connection(Connection):  # type: ignore[misc]
-    """The library's connection to a switch, whose end is noticed.
+    """The library's connection to a switch, which sends at once, and whose end is noticed.
 
-    On native threads os-ken 4.2 waits at the end for its sending thread, and that one for
-    something to send: the switch would seem connected for ever.
+    The library hands messages to a sending thread; what asks `controller.proof` next would overtake
+    them. On native threads os-ken 4.2 waits at the end for that thread, and that one for something
+    to send: the switch would seem connected for ever.
     """
+
+    def __init__(self, *arguments: object) -> None:
+        self._sending = hub.Semaphore(1)
+        super().__init__(*arguments)
+
+    def send(self, data: bytes, close_socket: bool = False) -> bool:
+        """Send on the caller's thread; return whether the switch is still there."""
+        if close_socket:
+            return bool(super().send(data, close_socket))
+        try:
+            with self._sending:
+                self.socket.sendall(data)
+        except OSError:
+            self.close()
+            return False
+        return True
 
     def _recv_loop(self) -> None:
         super()._recv_loop()
         self.close()
-        self.send(b"")
+        super().send(b"")
 
 
 _Handler = TypeVar("_Handler", bound=Callable[..., None])

@@ -10,6 +10,7 @@ Probes come 0.5 ms apart, so that a dark time measured is up to 1 ms longer than
 """
 
 import multiprocessing
+import os
 import select
 import socket
 import time
@@ -161,7 +162,9 @@ def _neighbour(network: Network, server: int) -> str:
 
 
 def _probe(network: Network, senders: Sequence[socket.socket]) -> None:
-    """Send probes for ever."""
+    """Send probes for ever, in time where the user may ask for that: what is late looks like darkness."""
+    with suppress(PermissionError):
+        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
     often = range(0, len(senders), len(senders) // PROBED)
     seldom = [port for port in range(len(senders)) if port not in often]
     addresses = [(_neighbour(network, server), PROBE_PORT) for server in range(len(senders))]
