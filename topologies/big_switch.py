@@ -1,7 +1,6 @@
 """The big switch: every NIC on one packet switch, the ideal that other fabrics are compared with."""
 
-from topologies.fabric import DEFAULT_BUFFER_BYTES, Fabric, Link, Port, Server, Switch
-from topologies.rail import NVLINK_BPS
+from topologies.fabric import DEFAULT_BUFFER_BYTES, NVLINK_BPS, Fabric, Link, Port, Switch, equal_servers
 
 
 def big_switch_fabric(
@@ -41,9 +40,7 @@ def big_switch_fabric(
     """
     return Fabric(
         name="big_switch",
-        servers=tuple(
-            Server(f"h{index}", nics, nics if gpus is None else gpus, nvlink_bps) for index in range(servers)
-        ),
+        servers=equal_servers(servers, nics, gpus, nvlink_bps),
         switches=(Switch("switch0", servers * nics),),
         links=tuple(
             Link(Port(f"h{server}", nic), Port("switch0", server * nics + nic), rate_bps)

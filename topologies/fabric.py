@@ -20,6 +20,7 @@ from topologies.errors import FabricError
 
 FORMAT_VERSION = 1
 DEFAULT_BUFFER_BYTES = 2 << 20
+NVLINK_BPS = 3.6e12
 
 
 class Port(NamedTuple):
@@ -195,6 +196,12 @@ class Fabric:
             )
         except (ValueError, KeyError, TypeError) as error:
             raise FabricError(f"the text is no fabric: {error}", "write it with Fabric.to_json") from error
+
+
+def equal_servers(count: int, nics: int, gpus: int | None, nvlink_bps: float) -> tuple[Server, ...]:
+    """Return servers h0, h1, ... that are all alike; by default with as many GPUs as NICs."""
+    gpus = nics if gpus is None else gpus
+    return tuple(Server(f"h{index}", nics, gpus, nvlink_bps) for index in range(count))
 
 
 def _check_nodes(fabric: Fabric) -> None:

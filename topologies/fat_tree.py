@@ -1,8 +1,7 @@
 """The fat tree of k-port switches: pods of edge and aggregation switches under a core."""
 
 from topologies.errors import FabricError
-from topologies.fabric import DEFAULT_BUFFER_BYTES, Fabric, Link, Port, Server, Switch
-from topologies.rail import NVLINK_BPS
+from topologies.fabric import DEFAULT_BUFFER_BYTES, NVLINK_BPS, Fabric, Link, Port, Switch, equal_servers
 
 
 def fat_tree_fabric(
@@ -57,9 +56,7 @@ def fat_tree_fabric(
     ]
     return Fabric(
         name="fat_tree",
-        servers=tuple(
-            Server(f"h{i}", nics, nics if gpus is None else gpus, nvlink_bps) for i in range(servers)
-        ),
+        servers=equal_servers(servers, nics, gpus, nvlink_bps),
         switches=(
             *(Switch(f"edge{index}", k) for index in range(k * k // 2)),
             *(Switch(f"agg{index}", k, tier=1) for index in range(k * k // 2)),

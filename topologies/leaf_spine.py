@@ -1,8 +1,7 @@
 """The leaf-spine fabric: all NICs of a server on one leaf, leaves and spines fully meshed."""
 
 from topologies.errors import FabricError
-from topologies.fabric import DEFAULT_BUFFER_BYTES, Fabric, Link, Port, Server, Switch
-from topologies.rail import NVLINK_BPS
+from topologies.fabric import DEFAULT_BUFFER_BYTES, NVLINK_BPS, Fabric, Link, Port, Switch, equal_servers
 
 
 def leaf_spine_fabric(
@@ -70,9 +69,7 @@ def leaf_spine_fabric(
     ]
     return Fabric(
         name="leaf_spine",
-        servers=tuple(
-            Server(f"h{index}", nics, nics if gpus is None else gpus, nvlink_bps) for index in range(servers)
-        ),
+        servers=equal_servers(servers, nics, gpus, nvlink_bps),
         switches=(
             *(Switch(f"leaf{leaf}", down_ports + spines) for leaf in range(leaves)),
             *(Switch(f"spine{spine}", leaves, tier=1) for spine in range(spines)),

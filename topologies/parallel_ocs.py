@@ -1,8 +1,7 @@
 """Parallel OCSes: NIC k of every server on OCS k, and where asked a packet switch on one more NIC."""
 
 from topologies.errors import FabricError
-from topologies.fabric import DEFAULT_BUFFER_BYTES, Fabric, Link, Port, Server, Switch
-from topologies.rail import NVLINK_BPS
+from topologies.fabric import DEFAULT_BUFFER_BYTES, NVLINK_BPS, Fabric, Link, Port, Switch, equal_servers
 
 
 def parallel_ocs_fabric(
@@ -58,7 +57,7 @@ def parallel_ocs_fabric(
         rates_bps.append(rate_bps if packet_bps is None else packet_bps)
     return Fabric(
         name="parallel_ocs",
-        servers=tuple(Server(f"h{index}", len(switches), gpus, nvlink_bps) for index in range(servers)),
+        servers=equal_servers(servers, len(switches), gpus, nvlink_bps),
         switches=tuple(switches),
         links=tuple(
             Link(Port(f"h{server}", nic), Port(switch.name, server), switch_bps)

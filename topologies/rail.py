@@ -1,9 +1,7 @@
 """The rail-optimised fabric: leaf n joins NIC n of every server, spines join the leaves."""
 
 from topologies.errors import FabricError
-from topologies.fabric import DEFAULT_BUFFER_BYTES, Fabric, Link, Port, Server, Switch
-
-NVLINK_BPS = 3.6e12
+from topologies.fabric import DEFAULT_BUFFER_BYTES, NVLINK_BPS, Fabric, Link, Port, Switch, equal_servers
 
 
 def rail_fabric(
@@ -65,7 +63,7 @@ def rail_fabric(
     leaves = [Switch(f"leaf{rail}", servers + spines) for rail in range(rails)]
     return Fabric(
         name="rail",
-        servers=tuple(Server(f"h{index}", rails, rails, nvlink_bps) for index in range(servers)),
+        servers=equal_servers(servers, rails, rails, nvlink_bps),
         switches=(*leaves, *(Switch(f"spine{spine}", rails, tier=1) for spine in range(spines))),
         links=(*down, *up),
         buffer_bytes=buffer_bytes,
