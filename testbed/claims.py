@@ -77,6 +77,31 @@ def judged(sentence: Sentence, table: pd.DataFrame) -> Claim:
     return Claim(*about, measured, "does not hold", reason, sentence.pattern)
 
 
+def ratio_sentence(
+    text: str,
+    source: str,
+    expected: Range,
+    workload: str,
+    schemes: tuple[str, str],
+    column: str,
+    *,
+    gain: bool = False,
+) -> Sentence:
+    """Return a sentence about a column of one scheme over that of another.
+
+    A gain is limited by how far the other is from the lower bound.
+    """
+    scheme, other = schemes
+    return Sentence(
+        text,
+        source,
+        expected,
+        [(workload, scheme), (workload, other)],
+        lambda table: ratio(table, workload, scheme, other, column),
+        gain_over=(workload, other) if gain else None,
+    )
+
+
 def around(value: float) -> Range:
     """Return the range in which a number of the paper is met: within 10 %, on its side of 1."""
     low, high = value * (1 - TOLERANCE), value * (1 + TOLERANCE)

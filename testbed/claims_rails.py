@@ -14,7 +14,7 @@ from itertools import pairwise
 
 import pandas as pd
 
-from testbed.claims import SAME, Claim, Range, Sentence, around, judged, ratio
+from testbed.claims import SAME, Claim, Range, Sentence, around, judged, ratio, ratio_sentence
 from testbed.claims_mixtral import mixtral_sentences
 from testbed.claims_skew import skew_sentences
 
@@ -92,7 +92,6 @@ def _at_sparsity(workload: str, table: pd.DataFrame) -> list[Sentence]:
     """Return what is claimed at one sparsity: the best busbw and times, and by how much."""
     rivals = [name for name in _schemes(table, workload, ("ecmp",)) if name != "rails"]
     everyone = [(workload, name) for name in (*rivals, "rails")]
-    against_ecmp = [(workload, "rails"), (workload, "ecmp")]
     gain, times_more, cut, less = SPARSEST if workload == "sparse 0.6" else LESS_SPARSE
     return [
         Sentence(
@@ -102,20 +101,22 @@ def _at_sparsity(workload: str, table: pd.DataFrame) -> list[Sentence]:
             everyone,
             lambda table: min(ratio(table, workload, "rails", name, "busbw_gbytes_s") for name in rivals),
         ),
-        Sentence(
+        ratio_sentence(
             f"{workload}: RailS has {times_more} the busbw of ECMP",
             SPARSE,
             gain,
-            against_ecmp,
-            lambda table: _gain(table, workload),
-            gain_over=(workload, "ecmp"),
+            workload,
+            ("rails", "ecmp"),
+            "busbw_gbytes_s",
+            gain=True,
         ),
-        Sentence(
+        ratio_sentence(
             f"{workload}: RailS improves CCT over ECMP by {less}",
             SPARSE,
             cut,
-            against_ecmp,
-            lambda table: ratio(table, workload, "rails", "ecmp", "cct_s"),
+            workload,
+            ("rails", "ecmp"),
+            "cct_s",
         ),
         Sentence(
             f"{workload}: RailS has the best mean and percentiles of CCT",
@@ -130,24 +131,13 @@ def _at_sparsity(workload: str, table: pd.DataFrame) -> list[Sentence]:
 
 
 def _busbw(text: str, scheme: str, other: str, value: float) -> Sentence:
-    return Sentence(
-        text,
-        UNIFORM,
-        around(value),
-        [("uniform", scheme), ("uniform", other)],
-        lambda table: ratio(table, "uniform", scheme, other, "busbw_gbytes_s"),
-        gain_over=("uniform", other) if value > 1 else None,
+    return ratio_sentence(
+        text, UNIFORM, around(value), "uniform", (scheme, other), "busbw_gbytes_s", gain=value > 1
     )
 
 
 def _later(text: str, scheme: str, other: str, value: float) -> Sentence:
-    return Sentence(
-        text,
-        UNIFORM,
-        around(value),
-        [("uniform", scheme), ("uniform", other)],
-        lambda table: ratio(table, "uniform", scheme, other, "cct_s"),
-    )
+    return ratio_sentence(text, UNIFORM, around(value), "uniform", (scheme, other), "cct_s")
 
 
 def _gain(table: pd.DataFrame, workload: str) -> float:

@@ -9,10 +9,12 @@ import math
 
 import pandas as pd
 
-from testbed.claims import SAME, SHARE, Range, Sentence, around, mean, ratio
+from testbed.claims import SAME, SHARE, Range, Sentence, around, mean, ratio, ratio_sentence
 
-SENDER, RECEIVER = "RailS, VI-D", "RailS, VI-E"
 SENT, RECEIVED = "sender skew", "receiver skew"
+SOURCE = {SENT: "RailS, VI-D", RECEIVED: "RailS, VI-E"}
+LOAD_MSE = {SENT: "mse_sent", RECEIVED: "mse_received"}
+"""Where the paper speaks of a workload, and the column that says how uneven its hot side is."""
 RIVALS = ("ecmp", "plb", "minrtt", "reps")
 EVEN: Range = (0.0, 0.01)
 """A normalised load MSE that the paper calls balanced."""
@@ -32,26 +34,26 @@ def sender_sentences(table: pd.DataFrame) -> list[Sentence]:
     """Return what RailS claims of sender skew (section VI-D)."""
     everyone = [*rivals_of(table, SENT), "rails"]
     return [
-        _busbw(SENDER, SENT, "RailS has 2.7x the busbw of PLB", "rails", "plb", 2.7),
-        _busbw(SENDER, SENT, "REPS has 2.75x the busbw of PLB", "reps", "plb", 2.75),
-        _busbw(SENDER, SENT, "RailS has 126 % more busbw than ECMP", "rails", "ecmp", 2.26),
-        _busbw(SENDER, SENT, "RailS has 58 % more busbw than MinRTT", "rails", "minrtt", 1.58),
-        _mse(SENDER, SENT, "RailS' sending load MSE is under 0.01", "rails", "mse_sent", EVEN),
-        _mse(SENDER, SENT, "REPS' sending load MSE is under 0.01", "reps", "mse_sent", EVEN),
-        _mse(SENDER, SENT, "MinRTT's sending load MSE is about 0.03", "minrtt", "mse_sent", around(0.03)),
-        _mse(SENDER, SENT, "PLB's sending load MSE is about 0.15", "plb", "mse_sent", around(0.15)),
-        _mse(SENDER, SENT, "ECMP's sending load MSE is about 0.15", "ecmp", "mse_sent", around(0.15)),
+        _busbw(SENT, "RailS has 2.7x the busbw of PLB", "rails", "plb", 2.7),
+        _busbw(SENT, "REPS has 2.75x the busbw of PLB", "reps", "plb", 2.75),
+        _busbw(SENT, "RailS has 126 % more busbw than ECMP", "rails", "ecmp", 2.26),
+        _busbw(SENT, "RailS has 58 % more busbw than MinRTT", "rails", "minrtt", 1.58),
+        _mse(SENT, "RailS' sending load MSE is under 0.01", "rails", EVEN),
+        _mse(SENT, "REPS' sending load MSE is under 0.01", "reps", EVEN),
+        _mse(SENT, "MinRTT's sending load MSE is about 0.03", "minrtt", around(0.03)),
+        _mse(SENT, "PLB's sending load MSE is about 0.15", "plb", around(0.15)),
+        _mse(SENT, "ECMP's sending load MSE is about 0.15", "ecmp", around(0.15)),
         Sentence(
             "Under every scheme the receiving load is balanced",
-            SENDER,
+            SOURCE[SENT],
             EVEN,
             [(SENT, name) for name in everyone],
             lambda table: max(mean(table, SENT, name, "mse_received") for name in everyone),
             pattern=SHARE,
         ),
-        _time(SENDER, SENT, "RailS improves CCT over ECMP by 55.9 to 62.9 %", "ecmp", (0.371, 0.441)),
-        _time(SENDER, SENT, "RailS improves CCT over PLB by 55.9 to 62.9 %", "plb", (0.371, 0.441)),
-        _time(SENDER, SENT, "RailS improves CCT over MinRTT by 34.6 %", "minrtt", around(0.654)),
+        _time(SENT, "RailS improves CCT over ECMP by 55.9 to 62.9 %", "ecmp", (0.371, 0.441)),
+        _time(SENT, "RailS improves CCT over PLB by 55.9 to 62.9 %", "plb", (0.371, 0.441)),
+        _time(SENT, "RailS improves CCT over MinRTT by 34.6 %", "minrtt", around(0.654)),
     ]
 
 
@@ -60,25 +62,15 @@ def receiver_sentences(table: pd.DataFrame) -> list[Sentence]:
     rivals = rivals_of(table, RECEIVED)
     everyone = [(RECEIVED, name) for name in (*rivals, "rails")]
     return [
-        _busbw(RECEIVER, RECEIVED, "RailS has 2x the busbw of ECMP", "rails", "ecmp", 2.0),
-        _busbw(RECEIVER, RECEIVED, "RailS has 2x the busbw of MinRTT", "rails", "minrtt", 2.0),
-        _busbw(RECEIVER, RECEIVED, "RailS has 3.08x the busbw of PLB", "rails", "plb", 3.08),
-        _busbw(RECEIVER, RECEIVED, "REPS has 1.44x the busbw of PLB", "reps", "plb", 1.44),
-        _mse(RECEIVER, RECEIVED, "RailS' receiving load MSE is under 0.01", "rails", "mse_received", EVEN),
-        *(
-            _mse(
-                RECEIVER,
-                RECEIVED,
-                f"{name}: receiving load MSE about 0.15",
-                name,
-                "mse_received",
-                around(0.15),
-            )
-            for name in rivals
-        ),
+        _busbw(RECEIVED, "RailS has 2x the busbw of ECMP", "rails", "ecmp", 2.0),
+        _busbw(RECEIVED, "RailS has 2x the busbw of MinRTT", "rails", "minrtt", 2.0),
+        _busbw(RECEIVED, "RailS has 3.08x the busbw of PLB", "rails", "plb", 3.08),
+        _busbw(RECEIVED, "REPS has 1.44x the busbw of PLB", "reps", "plb", 1.44),
+        _mse(RECEIVED, "RailS' receiving load MSE is under 0.01", "rails", EVEN),
+        *(_mse(RECEIVED, f"{name}: receiving load MSE about 0.15", name, around(0.15)) for name in rivals),
         Sentence(
             "RailS improves CCT over every other scheme by more than 50 %",
-            RECEIVER,
+            SOURCE[RECEIVED],
             HALF,
             everyone,
             lambda table: max(ratio(table, RECEIVED, "rails", name, "cct_s") for name in rivals),
@@ -86,7 +78,7 @@ def receiver_sentences(table: pd.DataFrame) -> list[Sentence]:
         ),
         Sentence(
             "PLB and MinRTT end later than ECMP",
-            RECEIVER,
+            SOURCE[RECEIVED],
             (1 + SAME, math.inf),
             [(RECEIVED, name) for name in ("plb", "minrtt", "ecmp")],
             lambda table: min(ratio(table, RECEIVED, name, "ecmp", "cct_s") for name in ("plb", "minrtt")),
@@ -100,34 +92,22 @@ def rivals_of(table: pd.DataFrame, workload: str) -> list[str]:
     return [name for name in RIVALS if name in run]
 
 
-def _busbw(source: str, workload: str, text: str, scheme: str, other: str, value: float) -> Sentence:
-    return Sentence(
-        text,
-        source,
-        around(value),
-        [(workload, scheme), (workload, other)],
-        lambda table: ratio(table, workload, scheme, other, "busbw_gbytes_s"),
-        gain_over=(workload, other),
+def _busbw(workload: str, text: str, scheme: str, other: str, value: float) -> Sentence:
+    return ratio_sentence(
+        text, SOURCE[workload], around(value), workload, (scheme, other), "busbw_gbytes_s", gain=True
     )
 
 
-def _time(source: str, workload: str, text: str, other: str, expected: Range) -> Sentence:
-    return Sentence(
-        text,
-        source,
-        expected,
-        [(workload, "rails"), (workload, other)],
-        lambda table: ratio(table, workload, "rails", other, "cct_s"),
-        gain_over=(workload, other),
-    )
+def _time(workload: str, text: str, other: str, expected: Range) -> Sentence:
+    return ratio_sentence(text, SOURCE[workload], expected, workload, ("rails", other), "cct_s", gain=True)
 
 
-def _mse(source: str, workload: str, text: str, scheme: str, column: str, expected: Range) -> Sentence:
+def _mse(workload: str, text: str, scheme: str, expected: Range) -> Sentence:
     return Sentence(
         text,
-        source,
+        SOURCE[workload],
         expected,
         [(workload, scheme)],
-        lambda table: mean(table, workload, scheme, column),
+        lambda table: mean(table, workload, scheme, LOAD_MSE[workload]),
         pattern=SHARE,
     )
