@@ -173,16 +173,10 @@ def receiver_skew(
 
     Parameters
     ----------
-    fabric
-        Whose servers and GPUs take part.
-    exponent
-        Zipf's exponent, over the servers and again over the ranks within each.
+    fabric, exponent, hidden, seed
+        As in `sender_skew`.
     tokens
         Tokens per GPU.
-    hidden
-        Numbers per token.
-    seed
-        Of which servers are hot, and which ranks in each.
 
     Returns
     -------
