@@ -1,6 +1,9 @@
-"""What the tests of testbed share: outcomes by the fluid model, with verdicts as a test needs them."""
+"""What the tests of testbed share: outcomes by the fluid model, with verdicts as a test needs them; bars."""
 
 from dataclasses import replace
+
+from matplotlib.axes import Axes
+from matplotlib.patches import Rectangle
 
 from testbed.dilation import Dilation
 from testbed.experiment import Experiment
@@ -59,3 +62,12 @@ def with_verdict(outcomes: list[Outcome], verdict: Verdict, *at: int) -> list[Ou
         replace(outcome, verdict=verdict) if index in at else outcome
         for index, outcome in enumerate(outcomes)
     ]
+
+
+def bars_of(axes: Axes) -> dict[str, list[Rectangle]]:
+    """Return the bars of each point, left to right."""
+    bars: dict[str, list[Rectangle]] = {}
+    for patch in axes.patches:
+        if isinstance(patch, Rectangle) and patch.get_gid():
+            bars.setdefault(str(patch.get_gid()), []).append(patch)
+    return bars

@@ -8,7 +8,6 @@ from matplotlib.collections import LineCollection, PathCollection
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 from matplotlib.lines import Line2D
-from matplotlib.patches import Rectangle
 from matplotlib.text import Text
 from numpy.typing import NDArray
 
@@ -21,6 +20,7 @@ from testbed.plots import busbw_bars, cct_cdf, cct_percentiles, emulated_against
 from tests.testbed.cases import (
     STRAINED,
     VOID,
+    bars_of,
     experiment_of,
     outcome_of,
     small_fabric,
@@ -31,15 +31,6 @@ from topologies.rail import rail_fabric
 from traffic.metrics import nic_received_bytes, nic_sent_bytes, uplink_bytes
 from traffic.records import NVLINK
 from traffic.workloads import sparse, uniform
-
-
-def bars_of(axes: Axes) -> dict[str, list[Rectangle]]:
-    """Return the bars of each point, left to right."""
-    bars: dict[str, list[Rectangle]] = {}
-    for patch in axes.patches:
-        if isinstance(patch, Rectangle) and patch.get_gid():
-            bars.setdefault(str(patch.get_gid()), []).append(patch)
-    return bars
 
 
 def texts_of(figure: Figure) -> list[str]:

@@ -1,6 +1,5 @@
 """The plots of training: a bar per phase and scheme, as high as the summary says."""
 
-import matplotlib.patches
 import pytest
 
 from testbed.dilation import Dilation
@@ -9,6 +8,7 @@ from testbed.figures import figures
 from testbed.outcome import Outcome, summary
 from testbed.predict import predict
 from testbed.training_plots import phase_bars, phased
+from tests.testbed.cases import bars_of
 from topologies.rail import rail_fabric
 from traffic.mixtral import mixtral_replay
 
@@ -30,11 +30,7 @@ def test_bars_are_the_ccts_and_the_iteration_times() -> None:
     table = summary(outcomes())
     figure = phase_bars(table, "mixtral sparse")
     for axes, column in zip(figure.axes, ("cct_s", "iteration_s"), strict=True):
-        drawn = {
-            str(patch.get_gid()): patch.get_height()
-            for patch in axes.patches
-            if isinstance(patch, matplotlib.patches.Rectangle) and patch.get_gid()
-        }
+        drawn = {gid: bar.get_height() for gid, (bar,) in bars_of(axes).items()}
         expected = {
             f"{workload}|{scheme}": pytest.approx(seconds * 1e3)
             for workload, scheme, seconds in zip(

@@ -7,12 +7,20 @@ import numpy as np
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from topologies.fabric import Fabric, Port
+from topologies.fabric import Fabric, Link, Port, Server, Switch
 from topologies.rail import rail_fabric
 from traffic.demand import Demand
 from traffic.fluid import fluid_transfers
 from traffic.messages import Chunks, Messages, chunks_of, crosses_network, messages_of
-from traffic.spraying.policy import Assignment, Permitted, QpState, QueuePair, ReactivePolicy
+from traffic.spraying.policy import (
+    Assignment,
+    Permitted,
+    ProactivePolicy,
+    QpState,
+    QueuePair,
+    ReactivePolicy,
+)
+from traffic.spraying.registry import policy_named
 from traffic.transfers import Path, Transfers
 
 
@@ -36,6 +44,17 @@ def work_of(fabric: Fabric, matrix: NDArray[np.int64], chunk_bytes: int = 8) -> 
     messages = messages_of(demand)
     crossing = messages.select(crosses_network(messages, fabric))
     return Work(fabric, demand, messages, crossing, chunks_of(crossing, chunk_bytes))
+
+
+def uneven_fabric(*nics: int) -> Fabric:
+    """Return servers with so many NICs and GPUs each, all on one leaf."""
+    ports = [Port(f"h{server}", nic) for server, count in enumerate(nics) for nic in range(count)]
+    return Fabric(
+        "uneven",
+        tuple(Server(f"h{server}", count, count, 1e12) for server, count in enumerate(nics)),
+        (Switch("leaf0", len(ports)),),
+        tuple(Link(port, Port("leaf0", index), 80.0) for index, port in enumerate(ports)),
+    )
 
 
 @st.composite
@@ -75,6 +94,15 @@ def flow(work: Work, assignment: Assignment, seed: int = 0) -> Transfers:
         paths=paths,
         chunks=work.chunks,
         assignment=assignment,
+    )
+
+
+def assigned(name: str, work: Work, seed: int = 0) -> Assignment:
+    """Assign a work's chunks by the policy of that name."""
+    policy = policy_named(name)
+    assert isinstance(policy, ProactivePolicy)
+    return policy.assign(
+        fabric=work.fabric, messages=work.crossing, chunks=work.chunks, rng=np.random.default_rng(seed)
     )
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tests.traffic.cases import Work, permitted_by, work_of
+from tests.traffic.cases import Work, assigned, permitted_by, work_of
 from topologies.errors import MachineError, NetworkError, StuckError
 from topologies.fabric import Nic
 from topologies.rail import rail_fabric
@@ -89,9 +89,8 @@ def assert_conserved(delivery: Delivery, queue_pairs: Sequence[QueuePair], sizes
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("name", PROACTIVE)
 def test_a_proactive_scheme_moves_all_bytes_where_it_said(loopback: Endpoints, name: str, seed: int) -> None:
-    work, policy, rng = some_work(seed), policy_named(name), np.random.default_rng(seed)
-    assert isinstance(policy, ProactivePolicy)
-    plan = policy.assign(fabric=FABRIC, messages=work.crossing, chunks=work.chunks, rng=rng)
+    work = some_work(seed)
+    plan = assigned(name, work, seed)
     delivery = carry(plan.queue_pairs, loopback, ProactiveFeeder(plan, work.chunks.bytes))
     assert_conserved(delivery, plan.queue_pairs, work.chunks.bytes)
     assert delivery.chunk_qp.tolist() == plan.chunk_qp.tolist()

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from tests.traffic.cases import Work, flow, rates, ways, work_of, works
+from tests.traffic.cases import Work, assigned, flow, rates, ways, work_of, works
 from topologies.errors import FabricError, ScenarioError
 from topologies.fabric import Nic, Port
 from topologies.rail import rail_fabric
@@ -16,8 +16,7 @@ from traffic.bounds import lower_bound_s
 from traffic.fluid import Curve, crossings_of, fluid_curves, fluid_transfers
 from traffic.maxmin import max_min_rates
 from traffic.messages import Chunks
-from traffic.spraying.policy import Assignment, ProactivePolicy, QueuePair
-from traffic.spraying.registry import policy_named
+from traffic.spraying.policy import Assignment, QueuePair
 from traffic.transfers import Transfers
 
 CLOSE = 1e-9
@@ -93,17 +92,9 @@ def curves_of(work: Work, transfers: Transfers) -> list[Curve]:
     return fluid_curves(crossings, rate_bps, pool=np.arange(len(owed)), pool_bytes=owed)
 
 
-def assigned(work: Work, name: str) -> Assignment:
-    policy = policy_named(name)
-    assert isinstance(policy, ProactivePolicy)
-    return policy.assign(
-        fabric=work.fabric, messages=work.crossing, chunks=work.chunks, rng=np.random.default_rng(0)
-    )
-
-
 @given(work=works(), name=st.sampled_from(["ecmp", "rails"]))
 def test_no_link_is_over_its_rate_and_all_bytes_arrive(work: Work, name: str) -> None:
-    transfers = flow(work, assigned(work, name))
+    transfers = flow(work, assigned(name, work))
     curves = curves_of(work, transfers)
     events = sorted({0.0, *(float(time) for times, _ in curves for time in times)})
     counts = np.array([np.interp(events, times, counts) for times, counts in curves])
@@ -120,7 +111,7 @@ def test_no_link_is_over_its_rate_and_all_bytes_arrive(work: Work, name: str) ->
 
 @given(work=works(), name=st.sampled_from(["ecmp", "rails"]))
 def test_nothing_is_delivered_before_it_could_be(work: Work, name: str) -> None:
-    transfers = flow(work, assigned(work, name))
+    transfers = flow(work, assigned(name, work))
     assert (transfers.sent_s <= transfers.delivered_s).all()
     alone = 8 * work.chunks.bytes / 80.0  # every link has 80 bit/s
     assert (transfers.delivered_s >= alone * (1 - 1e-6)).all()
@@ -128,13 +119,13 @@ def test_nothing_is_delivered_before_it_could_be(work: Work, name: str) -> None:
 
 @given(work=works(), name=st.sampled_from(["ecmp", "rails"]))
 def test_cct_is_at_least_the_lower_bound(work: Work, name: str) -> None:
-    cct_s = flow(work, assigned(work, name)).delivered_s.max(initial=0.0)
+    cct_s = flow(work, assigned(name, work)).delivered_s.max(initial=0.0)
     assert cct_s >= lower_bound_s(work.messages, work.fabric) * (1 - 1e-6)
 
 
 @given(work=works())
 def test_weighted_by_its_bytes_rails_ends_with_its_busiest_port(work: Work) -> None:
-    assignment = assigned(work, "rails")
+    assignment = assigned("rails", work)
     owed = np.bincount(assignment.chunk_qp, work.chunks.bytes, len(assignment.queue_pairs)).astype(float)
     paths = ways(work.fabric, assignment.queue_pairs, np.random.default_rng(0))
     transfers = fluid_transfers(
@@ -238,7 +229,7 @@ def test_the_default_experiment_is_predicted_in_less_than_a_second() -> None:
     fabric = rail_fabric(8, 4)
     matrix = np.random.default_rng(0).integers(1 << 20, 3 << 20, (32, 32))
     work = work_of(fabric, matrix, chunk_bytes=32 << 10)
-    assignment = assigned(work, "rails")
+    assignment = assigned("rails", work)
     assert len(work.chunks) > 50_000
     started = time.process_time()
     flow(work, assignment)

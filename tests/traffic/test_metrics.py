@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from numpy.typing import NDArray
 
-from topologies.fabric import Fabric, Link, Port, Server, Switch
+from tests.traffic.cases import uneven_fabric
+from topologies.fabric import Port
 from topologies.rail import rail_fabric
 from traffic.demand import Demand
 from traffic.metrics import (
@@ -89,16 +90,7 @@ def test_nics_are_charged_for_what_passes_them() -> None:
 
 
 def test_a_nic_that_is_not_there_has_no_number() -> None:
-    fabric = Fabric(
-        "uneven",
-        (Server("h0", 2, 2, 1e12), Server("h1", 1, 1, 1e12)),
-        (Switch("leaf0", 3),),
-        tuple(
-            Link(port, Port("leaf0", index), 80.0)
-            for index, port in enumerate([Port("h0", 0), Port("h1", 0), Port("h0", 1)])
-        ),
-    )
-    sent = nic_sent_bytes(records((0, 0, 2, 30, 0.0, 3.0, DIRECT)), fabric)
+    sent = nic_sent_bytes(records((0, 0, 2, 30, 0.0, 3.0, DIRECT)), uneven_fabric(2, 1))
     np.testing.assert_equal(sent, [[30.0, 0.0], [0.0, np.nan]])
     assert load_mse(sent) == 1.0
 

@@ -8,13 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.traffic.cases import Work, flow, work_of, works
+from tests.traffic.cases import Work, assigned, flow, work_of, works
 from topologies.errors import TraceError
 from topologies.fabric import Nic, Port
 from topologies.rail import rail_fabric
 from traffic.records import COLUMNS, legs_of, path_of, path_text, read_records, records_of, write_records
-from traffic.spraying.policy import ProactivePolicy, QueuePair
-from traffic.spraying.registry import policy_named
+from traffic.spraying.policy import QueuePair
 from traffic.transfers import Transfers
 
 OVER_LEAF = (Port("h0", 0), Port("leaf0", 1))
@@ -23,14 +22,8 @@ OVER_SPINE = (Port("h0", 1), Port("leaf1", 2), Port("spine0", 0), Port("leaf0", 
 
 def predicted(work: Work, name: str) -> pd.DataFrame:
     """Return the records that the fluid model gives."""
-    policy = policy_named(name)
-    assert isinstance(policy, ProactivePolicy)
-    assignment = policy.assign(
-        fabric=work.fabric, messages=work.crossing, chunks=work.chunks, rng=np.random.default_rng(0)
-    )
-    return records_of(
-        messages=work.messages, chunks=work.chunks, transfers=flow(work, assignment), fabric=work.fabric
-    )
+    transfers = flow(work, assigned(name, work))
+    return records_of(messages=work.messages, chunks=work.chunks, transfers=transfers, fabric=work.fabric)
 
 
 def hand_made() -> pd.DataFrame:

@@ -11,9 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from tests.traffic.cases import Work, work_of, works
+from tests.traffic.cases import Work, assigned, uneven_fabric, work_of, works
+from topologies.big_switch import big_switch_fabric
 from topologies.errors import ScenarioError
-from topologies.fabric import Fabric, Link, Nic, Port, Server, Switch
+from topologies.fabric import Fabric, Nic
 from topologies.rail import rail_fabric
 from traffic.bounds import lower_bound_s
 from traffic.messages import Chunks, Messages
@@ -24,15 +25,6 @@ from traffic.spraying.registry import POLICIES, policy_named
 
 PROACTIVE = [name for name in POLICIES if isinstance(policy_named(name), ProactivePolicy)]
 weights = st.lists(st.integers(0, 12), max_size=200) | st.lists(st.integers(1, 1 << 40), max_size=50)
-
-
-def assigned(name: str, work: Work, seed: int = 0) -> Assignment:
-    """Assign a work's chunks by the policy of that name."""
-    policy = policy_named(name)
-    assert isinstance(policy, ProactivePolicy)
-    return policy.assign(
-        fabric=work.fabric, messages=work.crossing, chunks=work.chunks, rng=np.random.default_rng(seed)
-    )
 
 
 def heap_lpt(sizes: list[int], bins: int) -> list[int]:
@@ -96,17 +88,8 @@ def test_ecmp_keeps_a_message_on_one_queue_pair_between_its_gpus_nics(work: Work
     ]
 
 
-def two_servers_with_many_gpus(gpus: int) -> Fabric:
-    return Fabric(
-        "pair",
-        tuple(Server(f"h{index}", 1, gpus, 1e12) for index in range(2)),
-        (Switch("leaf0", 2),),
-        tuple(Link(Port(f"h{index}", 0), Port("leaf0", index), 80.0) for index in range(2)),
-    )
-
-
 def test_ecmp_gives_messages_of_shared_nics_entropies_of_their_own() -> None:
-    work = work_of(two_servers_with_many_gpus(20), np.ones((40, 40), dtype=np.int64))
+    work = work_of(big_switch_fabric(2, gpus=20), np.ones((40, 40), dtype=np.int64))
     pairs = assigned("ecmp", work).queue_pairs
     assert len(set(pairs)) == len(pairs) == 2 * 20 * 20
 
@@ -240,17 +223,8 @@ def test_the_optimum_splits_every_pair_evenly_where_rails_are_alike(work: Work) 
 
 
 def test_rails_needs_rails() -> None:
-    uneven = Fabric(
-        "uneven",
-        (Server("h0", 1, 1, 1e12), Server("h1", 2, 2, 1e12)),
-        (Switch("leaf0", 3),),
-        tuple(
-            Link(port, Port("leaf0", index), 80.0)
-            for index, port in enumerate([Port("h0", 0), Port("h1", 0), Port("h1", 1)])
-        ),
-    )
     with pytest.raises(ScenarioError, match="'uneven' have 1 to 2 NICs"):
-        assigned("rails", work_of(uneven, np.ones((3, 3), dtype=np.int64)))
+        assigned("rails", work_of(uneven_fabric(1, 2), np.ones((3, 3), dtype=np.int64)))
 
 
 def test_an_unknown_scheme_is_answered_with_the_names() -> None:
