@@ -8,25 +8,42 @@ import typer
 from topologies.errors import ScenarioError
 
 Servers = Annotated[int, typer.Option(help="Servers, each with as many GPUs and NICs as there are rails.")]
-Rails = Annotated[int, typer.Option(help="Rails: leaf n joins NIC n of all servers.")]
+Rails = Annotated[int, typer.Option(help="Rails; NIC n of every server is on leaf n.")]
 Spines = Annotated[
     int | None,
-    typer.Option(help="Spines, each joined to every leaf; by default as many as servers: non-blocking."),
+    typer.Option(
+        help="Spines, each joined to every leaf; by default as many as servers, which is non-blocking."
+    ),
 ]
-Rate = Annotated[float, typer.Option(help="Rate of a NIC and of a leaf-spine link in reality [Gbit/s].")]
-Schemes = Annotated[str, typer.Option(help="Schemes, by commas; your own as module:function.")]
-Seeds = Annotated[int, typer.Option(help="How many seeds; each draws its workload and its entropies anew.")]
+Rate = Annotated[float, typer.Option(help="Rate of a NIC and of a leaf-spine link, at real scale [Gbit/s].")]
+Schemes = Annotated[
+    str,
+    typer.Option(
+        help="Spraying schemes, comma-separated: ecmp, plb, minrtt, reps, rails, optimal,"
+        " or your own as module:function (docs/own_scheme.md)."
+    ),
+]
+Seeds = Annotated[
+    int, typer.Option(help="How many seeds; each draws the workload, and what the switches hash, anew.")
+]
+Exponent = Annotated[
+    float, typer.Option(help="Zipf's exponent, over the servers and over the GPUs of each; 0 is even.")
+]
 EmulatedRate = Annotated[
     float | None,
-    typer.Option(help="What a NIC is shaped to here [Mbit/s]; by default what this machine carries safely."),
+    typer.Option(
+        help="What a NIC is shaped to in the emulation [Mbit/s]; by default what this machine carries safely."
+    ),
 ]
 ModelOnly = Annotated[
-    bool, typer.Option("--model-only", help="Predict with the fluid model; needs no rights.")
+    bool,
+    typer.Option("--model-only", help="Predict by the fluid model and emulate nothing; needs no rights."),
 ]
 Cli = Annotated[
     bool,
     typer.Option(
-        "--cli", help="Open Mininet's CLI on the live fabric instead; adds: replay WORKLOAD, rates."
+        "--cli",
+        help="Open Mininet's CLI on the live fabric, and measure nothing; it also knows replay and rates.",
     ),
 ]
 NoSandbox = Annotated[

@@ -24,8 +24,8 @@ def rails_all(
     """The whole evaluation of RailS: five families of workloads under all schemes, in one report.
 
     Uniform, sparse, sender skew, receiver skew, and Mixtral 8x7B dense and sparse in four phases
-    (RailS, section VI), as the scenarios of these names have them, with what the paper claims of
-    each. One seed of everything stays under 25 minutes; more seeds take as many times longer.
+    (RailS, section VI), each as the scenario of its name runs it, with what the paper claims of
+    it. One seed of everything stays under 25 minutes; more seeds take as many times longer.
 
     All numbers are at real scale; the machine emulates them slower and smaller (see run.json).
     """

@@ -19,8 +19,10 @@ def rails_mixtral(
     rails: Rails = 4,
     spines: Spines = None,
     rate: Rate = 100.0,
-    placements: Annotated[str, typer.Option(help="How an expert's data lie, by commas.")] = "dense,sparse",
-    phases: Annotated[str, typer.Option(help="Phases of training, by commas.")] = ",".join(PHASES),
+    placements: Annotated[
+        str, typer.Option(help="How an expert's data lie, comma-separated.")
+    ] = "dense,sparse",
+    phases: Annotated[str, typer.Option(help="Phases of training, comma-separated.")] = ",".join(PHASES),
     schemes: Schemes = "ecmp,plb,minrtt,reps,rails,optimal",
     seeds: Seeds = 3,
 ) -> Scenario:
@@ -28,8 +30,8 @@ def rails_mixtral(
 
     An expert per server; both all-to-alls of the forward and of the backward pass, with compute
     between them (RailS, section VI-F). *dense* spreads an expert's data over its server's GPUs,
-    *sparse* gathers them on one. Expect RailS ahead by the hash's collisions when dense, and by
-    the server's number of NICs when sparse. Compute is added to the times, and not waited for.
+    *sparse* gathers them on one. Expect RailS ahead by what ECMP's hash loses when dense, and by up
+    to the number of a server's NICs when sparse. Compute is added to the times, not waited for.
 
     All numbers are at real scale; the machine emulates them slower and smaller (see run.json).
     """

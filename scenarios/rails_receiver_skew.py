@@ -2,12 +2,8 @@
 
 import _checkout  # first: runs this file under the checkout's Python
 
-from typing import Annotated
-
-import typer
-
 from scenarios._harness import PointOf, Scenario, run
-from scenarios._options import Rails, Rate, Schemes, Seeds, Servers, Spines, listed, seed_range
+from scenarios._options import Exponent, Rails, Rate, Schemes, Seeds, Servers, Spines, listed, seed_range
 from topologies.fabric import Fabric
 from topologies.rail import rail_fabric
 from traffic.collective import single
@@ -19,7 +15,7 @@ def rails_receiver_skew(
     rails: Rails = 4,
     spines: Spines = None,
     rate: Rate = 100.0,
-    exponent: Annotated[float, typer.Option(help="Zipf exponent, over servers and ranks.")] = SKEW_ZIPF,
+    exponent: Exponent = SKEW_ZIPF,
     schemes: Schemes = "ecmp,plb,minrtt,reps,rails,optimal",
     seeds: Seeds = 3,
 ) -> Scenario:
@@ -27,8 +23,8 @@ def rails_receiver_skew(
 
     All GPUs send alike, most of it to a few GPUs of a few servers (RailS, section VI-E). Only RailS
     may choose at which NIC a chunk arrives, and NVLink takes it on from there. Expect it near the
-    lower bound with even receiving NICs; for the others the NIC beside the hottest GPU decides,
-    twice the bound with a normalised load MSE of 0.15.
+    lower bound, with NICs that receive alike; under the others the NIC beside the hottest GPU
+    decides: twice the bound, with a normalised load MSE of 0.15 (0: even, 1: all on one NIC).
 
     All numbers are at real scale; the machine emulates them slower and smaller (see run.json).
     """

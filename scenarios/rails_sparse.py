@@ -29,16 +29,16 @@ def rails_sparse(
     rails: Rails = 4,
     spines: Spines = None,
     rate: Rate = 100.0,
-    sparsity: Annotated[str, typer.Option(help="Shares of inactive experts, by commas.")] = SPARSITIES,
+    sparsity: Annotated[str, typer.Option(help="Shares of inactive experts, comma-separated.")] = SPARSITIES,
     schemes: Schemes = "rails,ecmp",
     seeds: Seeds = 3,
     trace: Annotated[Path | None, typer.Option(help="A trace to replay instead of the A100 log.")] = None,
 ) -> Scenario:
-    """Sparse MoE all-to-all over a rail fabric: how far RailS beats ECMP, and the sparser the more.
+    """Sparse MoE all-to-all over a rail fabric: how far RailS beats ECMP, the sparser the further.
 
     Every GPU spreads its tokens over its top 2 of the experts that are active (RailS, section
-    VI-C). ECMP keeps a message on its GPUs' NICs and lets the fabric hash it onto a spine;
-    RailS sprays its chunks over all rails. Expect RailS close to the lower bound at every
+    VI-C). ECMP keeps a message on the NICs beside its GPUs and lets the fabric hash it onto a
+    spine; RailS sprays its chunks over all rails. Expect RailS close to the lower bound at every
     sparsity, and ECMP 1.5 to 2.5 times above it. Where the measured log of a MoE training on
     A100s is found, one real step of it is replayed too.
 

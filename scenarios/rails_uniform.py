@@ -22,7 +22,7 @@ def rails_uniform(
 
     Every GPU owes every other the same (RailS, section VI-B), so nothing but the scheme makes a
     NIC or a link busier than another. Expect RailS, REPS and MinRTT near the lower bound, ECMP
-    behind them by the collisions of its hash on the spines, and PLB between.
+    behind them, because its hash puts several messages on one link to a spine, and PLB between.
 
     All numbers are at real scale; the machine emulates them slower and smaller (see run.json).
     """
