@@ -41,6 +41,13 @@ def test_refine_raises_only_what_is_short() -> None:
     assert [slot.weight for slot in refined] == [0.5, 0.25]
 
 
+def test_refine_raises_a_shared_entry_by_the_last_slot_that_holds_it() -> None:
+    hold, swap = np.array([0, 1, 2]), np.array([0, 2, 1])
+    demand = served([Slot(hold, 0.25), Slot(swap, 0.5)], 3)
+    refined = refine(demand, [Slot(hold, 0.125), Slot(swap, 0.125)])
+    assert [slot.weight for slot in refined] == [0.25, 0.5], "the first would have ended 0.625 long"
+
+
 def test_paper_example_loads_after_schedule_and_after_equalize() -> None:
     plan = schedule([Slot(HOLD, 0.61), Slot(TURN, 0.3), Slot(BACK, 0.1)], 2, 0.01)
     assert weights(plan) == [[0.61], [0.3, 0.1]]
