@@ -2,6 +2,7 @@
 
 import socket
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -11,6 +12,8 @@ from testbed.dilation import Dilation
 from testbed.ocs_bench import ocs_figures
 from testbed.ocs_executor import execute
 from testbed.ocs_plan import CircuitExperiment
+from testbed.openvswitch import vsctl
+from testbed.residue import until
 from tests.emulation.box import Box
 from tests.emulation.conftest import Booted
 from tests.emulation.live import Live
@@ -105,6 +108,24 @@ def test_a_schedule_delivers_every_byte(booted: Booted, meeting: Meeting) -> Non
     assert execution.cct_s >= experiment.lower_bound_s - experiment.delay_s
     if meeting == "drain":
         assert execution.lost_bytes == 0
+
+
+def test_an_ocs_that_loses_its_controller_goes_dark_and_delivers_the_rest_later(booted: Booted) -> None:
+    fabric, demand = parallel_ocs_fabric(4, 2), np.where(np.eye(4, dtype=bool), 0, 20_000_000)
+    experiment = CircuitExperiment(fabric, Demand("even", demand), "spectra", 0.5e-3, Dilation(2e-4, 4e-3))
+    with booted(fabric, experiment.dilation.rate) as net, ThreadPoolExecutor() as pool:
+
+        def reconnect() -> None:
+            assert until(lambda: net.network.northbound.ocs(OCS).circuits != (), LIT_S)
+            controller = vsctl("get-controller", OCS).strip()
+            vsctl("del-controller", OCS)
+            vsctl("set-controller", OCS, controller)
+
+        reconnected = pool.submit(reconnect)
+        execution = execute(experiment, net.network)
+        reconnected.result()
+    assert len(execution.undelivered_bytes) > 1, "the program ended with the connection"
+    assert execution.undelivered_bytes[-1] == 0
 
 
 def test_a_delay_that_the_machine_cannot_honour_is_refused_with_what_would_do() -> None:
