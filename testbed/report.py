@@ -1,21 +1,24 @@
-"""The report: one HTML file that says what was run, what came of it, and whether to believe it."""
+"""The report: one HTML file that says what was run, what came of it, and whether to believe it.
+
+A `Page` is what any run has to say; who knows the run fills it (`testbed.collective_report`,
+`testbed.ocs_report`), and what can be read off a summary alone is read here, once for all runs.
+"""
 
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
+from typing import Literal
 
 import pandas as pd
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from testbed.claims import Claim
-from testbed.experiment import Experiment
 from testbed.figures import Plot
-from testbed.means import WORDS, in_order, points
-from testbed.outcome import Measures, Outcome, Verdict
+from testbed.means import WORDS
 from testbed.run import Run
-from testbed.table import bound_cells, caption, number, point_cells, range_text, significant, time_unit
-from topologies.fabric import Fabric
+from testbed.table import number, range_text, significant
 
 TEMPLATES = Path(__file__).parent / "templates"
 PIXELS_PER_INCH = 95
@@ -23,80 +26,86 @@ PIXELS_PER_INCH = 95
 Row = Mapping[str, object]
 
 
-def report_html(
-    *,
-    run: Run,
-    outcomes: Sequence[Outcome],
-    table: pd.DataFrame,
-    claims: Sequence[Claim],
-    plots: Sequence[tuple[Plot, bytes]],
-    unfinished: int = 0,
-) -> str:
-    """Return the report of a run.
+@dataclass(frozen=True)
+class Line:
+    """A line of a table."""
+
+    cells: Sequence[str]
+    word: str = ""
+    """The verdict behind its cell ``verdict``."""
+    look: Literal["", "void", "bound"] = ""
+
+
+@dataclass(frozen=True)
+class Block:
+    """Lines under one heading."""
+
+    lines: Sequence[Line]
+    title: str = ""
+    note: str = ""
+    """Where what the title names comes from."""
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """A table."""
+
+    words: Sequence[str]
+    """The headers of its first columns, those of words, the verdict's last."""
+    numbers: Sequence[str]
+    """The headers of the others."""
+    blocks: Sequence[Block]
+    caption: str
+
+
+@dataclass(frozen=True)
+class Page:
+    """What a report says."""
+
+    run: Run
+    sentence: str
+    """What was run."""
+    table: pd.DataFrame
+    """The summary: seed and verdict; where something was emulated all of `testbed.outcome.summary_row`."""
+    results: Sheet
+    claims: Sequence[Claim]
+    plots: Sequence[Plot]
+    definitions: Sequence[tuple[str, str]]
+    files: str
+    """What lies where, a sentence."""
+
+
+def report_html(page: Page, images: Mapping[str, bytes], unfinished: int = 0) -> str:
+    """Return a run's report.
 
     Parameters
     ----------
-    run
-        What was run.
-    outcomes, table
-        What came of it, at least one, and its summary.
-    claims
-        What papers say, held against the summary.
-    plots
-        Each with its PNG.
+    page
+        What it says.
+    images
+        The PNG of each plot, by its name.
     unfinished
         How many experiments have no outcome, because the run was stopped.
     """
-    unit, _ = time_unit(table)
     environment = Environment(loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined)
+    run, emulated = page.run, page.table[page.table["verdict"] != "model"]
     return environment.get_template("report.html").render(
+        page=page,
         run=run,
-        sentence=sentence(outcomes),
         unfinished=unfinished,
-        counts=_counts(table),
-        doubts=_doubts(outcomes),
-        unit=unit,
-        blocks=_blocks(table, run.baseline),
-        caption=caption(points(table, run.baseline), run.baseline),
+        counts=_counts(page.table),
+        doubts=_doubts(emulated),
         claims={
-            source: list(map(_claim_row, group)) for source, group in groupby(claims, lambda c: c.source)
+            source: list(map(_claim_row, group)) for source, group in groupby(page.claims, lambda c: c.source)
         },
-        plots=[_image(plot, png) for plot, png in plots],
-        fidelity=_fidelity(outcomes),
+        plots=[_image(plot, images[plot.name]) for plot in page.plots],
+        fidelity=_fidelity(emulated) if len(emulated) else None,
         settings={
             "Settings": flat(run.settings),
             "Calibration": flat(run.calibration),
             "Made with": [*flat(run.versions), *flat(run.machine)],
         },
-        seeds=", ".join(map(str, sorted({outcome.experiment.seed for outcome in outcomes}))),
-    )
-
-
-def sentence(outcomes: Sequence[Outcome]) -> str:
-    """Return what was run, in one sentence or two."""
-    experiments = [outcome.experiment for outcome in outcomes]
-    schemes = in_order(experiment.policy for experiment in experiments)
-    workloads = dict.fromkeys(experiment.collective.name for experiment in experiments)
-    seeds = len({experiment.seed for experiment in experiments})
-    fabrics = dict.fromkeys(experiment.fabric for experiment in experiments)
-    text = (
-        f"{_counted(len(workloads), 'workload')} ({', '.join(workloads)}) under "
-        f"{_counted(len(schemes), 'scheme')} ({', '.join(schemes)}), {_counted(seeds, 'seed')}, over "
-        f"{' and '.join(map(fabric_text, fabrics))}."
-    )
-    emulated = [outcome.experiment for outcome in outcomes if outcome.records is not None]
-    return f"{text} {_scale(emulated)}"
-
-
-def fabric_text(fabric: Fabric) -> str:
-    """Return a fabric in words: ``a rail fabric of 8 servers with 4 NICs of 100 Gbit/s each``."""
-    nics = sorted({server.nics for server in fabric.servers})
-    rates = sorted({fabric.nic_rate_bps(nic) for nic in fabric.nics})
-    spines = sum(switch.tier == 1 for switch in fabric.switches)
-    return (
-        f"a {fabric.name.replace('_', '-')} fabric of {_counted(len(fabric.servers), 'server')} with "
-        f"{_span(nics)} NICs of {_span([rate / 1e9 for rate in rates])} Gbit/s each"
-        + (f" and {_counted(spines, 'spine')}" if spines else "")
+        seeds=_seeds(page.table),
     )
 
 
@@ -117,20 +126,15 @@ def flat(values: Mapping[str, object], prefix: str = "") -> list[tuple[str, str]
     return pairs
 
 
-def _counted(count: int, noun: str) -> str:
+def counted(count: int, noun: str) -> str:
+    """Return a number of things in words.
+
+    Examples
+    --------
+    >>> counted(1, "seed"), counted(2, "seed")
+    ('1 seed', '2 seeds')
+    """
     return f"{count} {noun}" + ("s" if count != 1 else "")
-
-
-def _span(numbers: Sequence[float]) -> str:
-    return f"{numbers[0]:g}" if len(numbers) == 1 else f"{numbers[0]:g} to {numbers[-1]:g}"
-
-
-def _scale(emulated: Sequence[Experiment]) -> str:
-    if not emulated:
-        return "Nothing was emulated: all numbers are the fluid model's."
-    scales = dict.fromkeys(experiment.dilation for experiment in emulated)
-    each = [f"rates × {s.rate:.3g}, bytes × {s.volume:.3g}, so times × {s.time:.3g}" for s in scales]
-    return f"Emulated with real packets ({'; '.join(each)}); all numbers below are at real scale."
 
 
 def _counts(table: pd.DataFrame) -> list[tuple[str, int]]:
@@ -138,38 +142,30 @@ def _counts(table: pd.DataFrame) -> list[tuple[str, int]]:
     return [(word, int(counts[word])) for word in reversed(WORDS) if word in counts]
 
 
-def _doubts(outcomes: Sequence[Outcome]) -> list[Row]:
+def _doubts(emulated: pd.DataFrame) -> list[Row]:
     """Return what is not to be believed and why, the worst first; seeds with the same reasons together."""
-    doubtful = [outcome for outcome in outcomes if outcome.verdict.word in ("strained", "void")]
-    seeds: dict[tuple[str, str, Verdict], list[str]] = {}
-    for outcome in sorted(doubtful, key=lambda outcome: -WORDS.index(outcome.verdict.word)):
-        experiment = outcome.experiment
-        about = experiment.policy, experiment.collective.name, outcome.verdict
-        seeds.setdefault(about, []).append(str(experiment.seed))
+    seeds: dict[tuple[str, ...], list[str]] = {}
+    for word in ("void", "strained"):
+        for row in emulated[emulated["verdict"] == word].to_dict("records"):
+            about = tuple(str(row[name]) for name in ("verdict", "scheme", "workload", "reasons", "advice"))
+            seeds.setdefault(about, []).append(str(row["seed"]))
     return [
         {
-            "word": verdict.word,
+            "word": word,
             "point": f"{scheme}, {workload}, seed {', '.join(mine)}",
-            "reasons": " ".join(verdict.reasons) or "No reason was given.",
-            "advice": verdict.advice.rstrip("."),
+            "reasons": reasons or "No reason was given.",
+            "advice": advice.rstrip("."),
         }
-        for (scheme, workload, verdict), mine in seeds.items()
+        for (word, scheme, workload, reasons, advice), mine in seeds.items()
     ]
 
 
-def _blocks(table: pd.DataFrame, baseline: str) -> list[Row]:
-    _, scale = time_unit(table)
-    rows = points(table, baseline)
-    blocks = [list(block) for _, block in groupby(rows, lambda point: point.workload)]
-    return [
-        {
-            "workload": block[0].workload,
-            "note": block[0].note,
-            "points": [{"cells": point_cells(p, scale), "word": p.word, "void": p.void} for p in block],
-            "bound": bound_cells(block, scale),
-        }
-        for block in blocks
-    ]
+def _seeds(table: pd.DataFrame) -> str:
+    """Return the seeds in words: ``0, 1, 2``, or ``0 to 49``."""
+    seeds = sorted({int(seed) for seed in table["seed"]})
+    if len(seeds) > 8 and seeds == list(range(seeds[0], seeds[-1] + 1)):
+        return f"{seeds[0]} to {seeds[-1]}"
+    return ", ".join(map(str, seeds))
 
 
 def _image(plot: Plot, png: bytes) -> Row:
@@ -187,29 +183,42 @@ def _claim_row(claim: Claim) -> Row:
     }
 
 
-def _fidelity(outcomes: Sequence[Outcome]) -> list[Row]:
+def _fidelity(emulated: pd.DataFrame) -> Sheet:
     """Return what was seen of the machine in each emulation, workload by workload."""
-    emulated = [outcome for outcome in outcomes if outcome.records is not None]
-    workloads = list(dict.fromkeys(outcome.experiment.collective.name for outcome in emulated))
-    by_workload = sorted(emulated, key=lambda outcome: workloads.index(outcome.experiment.collective.name))
+    lines = [
+        Line([*(str(row[name]) for name in ("workload", "scheme", "seed", "verdict")), *_seen(row)], word)
+        for workload in dict.fromkeys(emulated["workload"])
+        for row in emulated[emulated["workload"] == workload].to_dict("records")
+        if (word := str(row["verdict"]))
+    ]
+    return Sheet(["workload", "scheme", "seed", "verdict"], MACHINE, [Block(lines)], MACHINE_CAPTION)
+
+
+def _seen(row: Mapping[str, object]) -> list[str]:
+    seen = {name: float(str(row[name])) for name in MEASURES}
+    share = f" ({100 * seen['retransmits'] / seen['packets']:.2f} %)" if seen["packets"] else ""
     return [
-        {
-            "about": (o.experiment.collective.name, o.experiment.policy, o.experiment.seed),
-            "word": o.verdict.word,
-            "numbers": _seen(o.measures),
-        }
-        for o in by_workload
+        f"{seen['retransmits']:.0f}{share}",
+        " / ".join(f"{seen[name]:.0f}" for name in ("queue_drops", "socket_drops", "switch_drops")),
+        f"{100 * seen['cpu_pressure']:.0f} %",
+        f"{seen['switch_cpu']:.2f} + {seen['engine_cpu']:.2f}",
+        significant(1e3 * seen["lateness_s"]),
+        significant(seen["aggregate_bps"] / 1e9),
+        number(100 * seen["worst_link_error"], "{:.1f} %"),
     ]
 
 
-def _seen(seen: Measures) -> list[str]:
-    share = f" ({100 * seen.retransmits / seen.packets:.2f} %)" if seen.packets else ""
-    return [
-        f"{seen.retransmits}{share}",
-        f"{seen.queue_drops} / {seen.socket_drops} / {seen.switch_drops}",
-        f"{100 * seen.cpu_pressure:.0f} %",
-        f"{seen.switch_cpu:.2f} + {seen.engine_cpu:.2f}",
-        significant(1e3 * seen.lateness_s),
-        significant(seen.aggregate_bps / 1e9),
-        f"{100 * seen.worst_link_error:.1f} %",
-    ]
+MACHINE = [
+    "sent again", "drops", "CPU pressure", "CPUs", "lateness [ms]", "aggregate [Gbit/s]", "link error",
+]  # fmt: skip
+MACHINE_CAPTION = (
+    "What was seen of this machine, at emulated scale. Sent again: packets that TCP, or over circuits the "
+    "engine, sent once more. Drops: by full port queues, by Open vSwitch's sockets, by Open vSwitch itself. "
+    "CPU pressure: share of the run in which something waited for a CPU. CPUs: used by Open vSwitch and by "
+    "the engine. Lateness: how long the engine kept events waiting, 99th percentile. Link error: the worst "
+    "of the links sampled before the run, against its nominal rate; circuits, which go one way, have none."
+)
+MEASURES = (
+    "retransmits", "packets", "queue_drops", "socket_drops", "switch_drops", "cpu_pressure", "switch_cpu",
+    "engine_cpu", "lateness_s", "aggregate_bps", "worst_link_error",
+)  # fmt: skip

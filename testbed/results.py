@@ -4,12 +4,16 @@
 file         what it holds
 ============ ====================================================================================
 records.csv  a row per message and backend: workload, scheme, seed, backend, then `traffic.records`
-summary.csv  a row per point: `testbed.outcome.summary`
+summary.csv  a row per point: `testbed.outcome.summary`, and what its kind of run has besides
 run.json     all that is needed to run it again: `testbed.run`
 report.html  the report; it and the plots (``*.png``) are written when the run ends, however it ends
 ============ ====================================================================================
+
+`RunDirectory` is that for any run; the class derived from it for a kind of run says what a result's
+rows and records are, and what the report tells.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import count
@@ -21,19 +25,20 @@ import pandas as pd
 
 from testbed.claims import Claim
 from testbed.claims_rails import rails_claims
+from testbed.collective_report import collective_page
 from testbed.experiment import Experiment
-from testbed.figures import figures, png_of
+from testbed.figures import png_of
 from testbed.files import append_whole, make_directory, write_whole
 from testbed.outcome import Outcome, summary_row
-from testbed.report import report_html
-from testbed.run import Run, run_json
+from testbed.report import Page, report_html
+from testbed.run import Planned, Run, run_json
 from topologies.errors import ScenarioError
 
 RESULTS = Path(__file__).parent.parent / "results"
 """Where results go unless told otherwise: beside the rooms."""
 
 
-class ResultsDirectory:
+class RunDirectory(ABC):
     """The directory of a run, from its first point to its report.
 
     Parameters
@@ -47,32 +52,22 @@ class ResultsDirectory:
         has started in the same second.
     root
         Of the default.
-    claims
-        What finds the claims that a summary can be held against.
-
-    Examples
-    --------
-    >>> with ResultsDirectory(run, planned=experiments) as results:  # doctest: +SKIP
-    ...     for experiment in experiments:
-    ...         results.add(emulate(experiment))
     """
 
     def __init__(
-        self,
-        run: Run,
-        *,
-        planned: Sequence[Experiment] = (),
-        out: Path | None = None,
-        root: Path = RESULTS,
-        claims: Callable[[pd.DataFrame], list[Claim]] = rails_claims,
+        self, run: Run, *, planned: Sequence[Planned] = (), out: Path | None = None, root: Path = RESULTS
     ) -> None:
-        self.outcomes: list[Outcome] = []
-        """What was added."""
-        self._run, self._claims, self._out, self._root = run, claims, out, root
+        self.run = run
+        """What is run, as far as it is known."""
+        self._out, self._root = out, root
         self._experiments = {experiment.key: experiment for experiment in planned}
         self._finished: list[str] = []
-        self._rows: list[dict[str, object]] = []
+        self._rows: list[Mapping[str, object]] = []
         self._path: Path | None = None
+
+    @abstractmethod
+    def page(self) -> Page:
+        """Return what the report tells of all that was written."""
 
     @property
     def path(self) -> Path:
@@ -90,7 +85,7 @@ class ResultsDirectory:
         """Make the directory, so that a run that could not write ends before it starts."""
         if self._path is not None:
             raise ScenarioError(f"{self._path} was entered twice", "make a new ResultsDirectory per run")
-        self._path = _made(self._run, self._root) if self._out is None else _taken(self._out)
+        self._path = _made(self.run, self._root) if self._out is None else _taken(self._out)
         self._write_run()
         return self
 
@@ -110,42 +105,81 @@ class ResultsDirectory:
     ) -> None:
         """Note what is known only once the network stands; None leaves it as it is."""
         if calibration is not None:
-            self._run = replace(self._run, calibration=calibration)
+            self.run = replace(self.run, calibration=calibration)
         if settings is not None:
-            self._run = replace(self._run, settings=settings)
+            self.run = replace(self.run, settings=settings)
         self._write_run()
 
-    def add(self, outcome: Outcome) -> None:
-        """Write an outcome: its records, its row of the summary, its experiment."""
-        key = outcome.experiment.key
-        first = not self._rows
-        append_whole(self.path / "records.csv", records_table(outcome).to_csv(index=False, header=first))
-        self.outcomes.append(outcome)
-        self._rows.append(summary_row(outcome))
-        self._experiments.setdefault(key, outcome.experiment)
-        self._finished.append(key)
+    def write(
+        self,
+        rows: Sequence[Mapping[str, object]],
+        *,
+        records: pd.DataFrame | None = None,
+        experiment: Planned | None = None,
+    ) -> None:
+        """Write a result: its rows of the summary, its records, and its experiment as finished."""
+        if records is not None:
+            file = self.path / "records.csv"
+            append_whole(file, records.to_csv(index=False, header=not file.exists()))
+        self._rows += rows
+        if experiment is not None:
+            self._experiments.setdefault(experiment.key, experiment)
+            self._finished.append(experiment.key)
         write_whole(self.path / "summary.csv", self.table.to_csv(index=False))
         self._write_run()
 
     def _write_run(self) -> None:
-        text = run_json(self._run, list(self._experiments.values()), self._finished)
+        text = run_json(self.run, list(self._experiments.values()), self._finished)
         write_whole(self.path / "run.json", text)
 
     def _close(self) -> None:
-        plots = figures(self.outcomes, self.table, self._run.baseline)
-        images = {plot.name: png_of(plot.figure) for plot in plots}
+        page = self.page()
+        images = {plot.name: png_of(plot.figure) for plot in page.plots}
         for name, image in images.items():
             write_whole(self.path / f"{name}.png", image)
         unfinished = len(self._experiments) - len(set(self._finished))
-        html = report_html(
-            run=self._run,
-            outcomes=self.outcomes,
-            table=self.table,
-            claims=self._claims(self.table),
-            plots=[(plot, images[plot.name]) for plot in plots],
-            unfinished=unfinished,
-        )
-        write_whole(self.path / "report.html", html)
+        write_whole(self.path / "report.html", report_html(page, images, unfinished))
+
+
+class ResultsDirectory(RunDirectory):
+    """The directory of a run of collectives under schemes.
+
+    Parameters
+    ----------
+    run, planned, out, root
+        As of `RunDirectory`.
+    claims
+        What finds the claims that a summary can be held against.
+
+    Examples
+    --------
+    >>> with ResultsDirectory(run, planned=experiments) as results:  # doctest: +SKIP
+    ...     for experiment in experiments:
+    ...         results.add(emulate(experiment))
+    """
+
+    def __init__(
+        self,
+        run: Run,
+        *,
+        planned: Sequence[Experiment] = (),
+        out: Path | None = None,
+        root: Path = RESULTS,
+        claims: Callable[[pd.DataFrame], list[Claim]] = rails_claims,
+    ) -> None:
+        super().__init__(run, planned=planned, out=out, root=root)
+        self.outcomes: list[Outcome] = []
+        """What was added."""
+        self._claims = claims
+
+    def add(self, outcome: Outcome) -> None:
+        """Write an outcome: its records, its row of the summary, its experiment."""
+        self.outcomes.append(outcome)
+        self.write([summary_row(outcome)], records=records_table(outcome), experiment=outcome.experiment)
+
+    def page(self) -> Page:
+        """Return the report of the outcomes."""
+        return collective_page(self.run, self.outcomes, self.table, self._claims(self.table))
 
 
 def records_table(outcome: Outcome) -> pd.DataFrame:

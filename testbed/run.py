@@ -6,13 +6,34 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from pathlib import Path
+from typing import Protocol
 
+from testbed.dilation import Dilation
 from testbed.experiment import Experiment
 from testbed.means import BASELINE
 from testbed.versions import machine, versions
 from topologies.errors import ScenarioError
 
 FORMAT_VERSION = 1
+
+
+class Planned(Protocol):
+    """What a run consists of: an experiment of any kind."""
+
+    @property
+    def key(self) -> str:
+        """A short name that equal experiments share."""
+
+    @property
+    def seed(self) -> int:
+        """Decides what is random."""
+
+    @property
+    def dilation(self) -> Dilation:
+        """Its scale."""
+
+    def to_json(self) -> str:
+        """Return it as JSON."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +65,7 @@ class Run:
         return shlex.join(self.command)
 
 
-def run_json(run: Run, experiments: Sequence[Experiment], finished: Sequence[str]) -> str:
+def run_json(run: Run, experiments: Sequence[Planned], finished: Sequence[str]) -> str:
     """Return ``run.json``: a line per key, and a line per experiment.
 
     Parameters

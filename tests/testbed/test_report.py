@@ -7,9 +7,10 @@ from html.parser import HTMLParser
 import pytest
 
 from testbed.claims_rails import rails_claims
-from testbed.figures import figures, png_of
+from testbed.collective_report import collective_page, sentence
+from testbed.figures import png_of
 from testbed.outcome import Outcome, summary
-from testbed.report import report_html, sentence
+from testbed.report import report_html
 from testbed.run import Run
 from tests.testbed.cases import (
     STRAINED,
@@ -70,15 +71,8 @@ class Page(HTMLParser):
 
 def html_of(outcomes: list[Outcome], unfinished: int = 0) -> str:
     table = summary(outcomes)
-    plots = [(plot, png_of(plot.figure)) for plot in figures(outcomes, table)]
-    return report_html(
-        run=RUN,
-        outcomes=outcomes,
-        table=table,
-        claims=rails_claims(table),
-        plots=plots,
-        unfinished=unfinished,
-    )
+    page = collective_page(RUN, outcomes, table, rails_claims(table))
+    return report_html(page, {plot.name: png_of(plot.figure) for plot in page.plots}, unfinished)
 
 
 @pytest.fixture(scope="module")
