@@ -2,7 +2,8 @@
 
 import _checkout  # first: runs this file under the checkout's Python
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -18,7 +19,7 @@ from traffic.collective import Collective, single
 from traffic.datasets import A100_LOG, dataset_path
 from traffic.placement import placed
 from traffic.readers.detect import read_collective
-from traffic.workloads import sparse
+from traffic.workloads import HIDDEN, NUMBER_BYTES, sparse
 
 SPARSITIES = "0.6,0.4,0.2,0"
 """Those of the paper."""
@@ -33,6 +34,15 @@ def rails_sparse(
     schemes: Schemes = "rails,ecmp",
     seeds: Seeds = 3,
     trace: Annotated[Path | None, typer.Option(help="A trace to replay instead of the A100 log.")] = None,
+    experts: Annotated[
+        int | None, typer.Option(help="How many experts the model has; only routing traces need it.")
+    ] = None,
+    token_bytes: Annotated[
+        int, typer.Option(help="Size of a token, where a trace counts tokens [bytes].")
+    ] = HIDDEN * NUMBER_BYTES,
+    all_to_alls: Annotated[
+        int | None, typer.Option(help="Replay so many all-to-alls of a trace, the first; by default all.")
+    ] = None,
 ) -> Scenario:
     """Sparse MoE all-to-all over a rail fabric: how far RailS beats ECMP, the sparser the further.
 
@@ -46,9 +56,16 @@ def rails_sparse(
     """
     fabric = rail_fabric(servers, rails, spines, rate_bps=rate * 1e9)
     points = sparse_points(fabric, listed(schemes), seed_range(seeds), shares(sparsity))
+    read = partial(
+        read_collective,
+        gpus=fabric.gpus,
+        experts=experts,
+        bytes_per_token=token_bytes,
+        all_to_alls=all_to_alls,
+    )
     points += [
         (step, scheme, seed)
-        for step in _replayed(trace, fabric)
+        for step in _replayed(trace, read, fabric)
         for seed in seed_range(seeds)
         for scheme in listed(schemes)
     ]
@@ -67,10 +84,10 @@ def sparse_points(
     ]
 
 
-def _replayed(trace: Path | None, fabric: Fabric) -> list[Collective]:
+def _replayed(trace: Path | None, read: Callable[[Path], Collective], fabric: Fabric) -> list[Collective]:
     """Return the user's trace, else one step of the A100 log where it is found and fits."""
     try:
-        return [placed(read_collective(dataset_path(A100_LOG, trace)), fabric)]
+        return [placed(read(dataset_path(A100_LOG, trace)), fabric)]
     except TraceError as error:
         if trace is not None:
             raise

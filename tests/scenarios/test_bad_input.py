@@ -15,6 +15,7 @@ MATRIX_OF_64 = "\n".join([" ".join(["1000"] * 64)] * 64)
     [
         (["--trace", "{file}"], "hello", "line 1: found 'hello'"),
         (["--trace", "{file}"], MATRIX_OF_64, "64 GPUs, the fabric has 32"),
+        (["--trace", "{file}"], '{"step": 0}', "does not tell how many experts there are"),
         (["--trace", "/nonexistent"], "", "/nonexistent does not exist"),
         (["--servers", "0"], "", "0 servers"),
         (["--rate", "0"], "", "0 bit/s"),

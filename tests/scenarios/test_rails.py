@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -15,7 +16,8 @@ PHASES = ["start", "early", "mid", "stable"]
 MIXTRAL = [f"mixtral {placement} {phase}" for placement in ("dense", "sparse") for phase in PHASES]
 SPARSE = [f"sparse {sparsity}" for sparsity in ("0.6", "0.4", "0.2", "0")]
 SKEWED = ["sender skew", "receiver skew"]
-OWN = ["--servers", "--rails", "--spines", "--rate", "--sparsity", "--schemes", "--seeds", "--trace"]
+OWN = ["--servers", "--rails", "--spines", "--rate", "--sparsity", "--schemes", "--seeds"]
+OWN += ["--trace", "--experts", "--token-bytes", "--all-to-alls"]
 SHARED = ["--emulated-rate", "--model-only", "--cli", "--no-sandbox", "--out", "--debug", "--help"]
 
 
@@ -68,3 +70,12 @@ def test_a_stronger_skew_loads_the_nics_of_ecmp_less_evenly(tmp_path: Path, side
     )
     assert weak[column][0] < strong[column][0]
     assert strong[column][1] < 0.01 < strong[column][0]
+
+
+def test_a_routing_trace_is_replayed(tmp_path: Path) -> None:
+    chosen, trace = np.random.default_rng(0).integers(0, 16, (4000, 1, 2)), tmp_path / "routed.npy"
+    np.save(trace, chosen.astype(np.int16))
+    options = ["--trace", str(trace), "--experts", "16", "--token-bytes", "1000", "--all-to-alls", "1"]
+    table = modelled("rails_sparse", tmp_path / "out", "--schemes", "rails", "--sparsity", "0", *options)
+    assert table["workload"].tolist() == ["sparse 0", "routed"]
+    assert "vLLM routing trace routed.npy: 16 experts on 8" in table["note"].iloc[-1]

@@ -176,8 +176,10 @@ def test_hosting_is_checked(options: dict[str, int], complaint: str) -> None:
 
 def test_what_a_trace_does_not_say_is_asked_for(tmp_path: Path) -> None:
     path = written(tmp_path, record(0, 0, 0, [[1]]))
-    with pytest.raises(TraceError, match="tells neither the number of experts nor that of GPUs"):
+    with pytest.raises(TraceError, match="does not tell how many experts there are; say it"):
         read_collective(path, gpus=4)
+    with pytest.raises(TraceError, match="how many experts there are and how many GPUs there are"):
+        read_collective(path)
     with pytest.raises(TraceError, match="0 all-to-alls"):
         read_collective(path, gpus=4, experts=8, all_to_alls=0)
     with pytest.raises(TraceError, match="no file holds no record"):

@@ -77,11 +77,10 @@ def _hosting(
 ) -> Hosting:
     if experts is None and start.startswith(flame.MAGIC):
         experts = flame.EXPERTS
+    told = (("experts", experts), ("GPUs", gpus))
     if gpus is None or experts is None:
-        raise TraceError(
-            f"{path} looks like a routing trace, which tells neither the number of experts nor that of GPUs",
-            "say both",
-        )
+        missing = " and ".join(f"how many {what} there are" for what, number in told if number is None)
+        raise TraceError(f"{path} looks like a routing trace, which does not tell {missing}", "say it")
     return Hosting(gpus, experts, bytes_per_token)
 
 
