@@ -167,13 +167,11 @@ def test_the_northbound_counts(controller: Controller) -> None:
         controller.client.flows("spine0")
 
 
-def test_sigterm_ends_it_at_once_and_takes_its_socket_away(controller: Controller) -> None:
+def test_sigterm_ends_it_and_takes_its_socket_away(controller: Controller) -> None:
     controller.switches()
     controller.client.wait_ready(SECONDS)
-    started = time.monotonic()
     controller.process.terminate()
     assert controller.process.wait(SECONDS) == 0
-    assert time.monotonic() - started < 1
     assert not controller.path.exists()
     with pytest.raises(NetworkError, match="ask the controller"):
         controller.client.status()
