@@ -4,10 +4,15 @@ Pure functions of their arguments, the seed among them. The unit is the line tim
 keeps one port busy for one unit of time, and no row or column holds more than about 1.
 """
 
+from collections.abc import Callable
+from pathlib import Path
+
 import numpy as np
 from numpy.typing import NDArray
 
-from topologies.errors import DemandError
+from topologies.errors import DemandError, TraceError
+from traffic.demand import Demand
+from traffic.readers.detect import read_collective
 
 Matrix = NDArray[np.float64]
 
@@ -16,6 +21,59 @@ NOISE = 0.003
 
 SMALLEST = 1e-6
 """What noise leaves of an entry at least [line time]."""
+
+
+def ocs_demand(workload: str, seed: int, servers: int, line_bytes: float) -> Demand:
+    """Return one of the workloads, made small enough for some servers.
+
+    Parameters
+    ----------
+    workload
+        A name in `SCALED`.
+    seed
+        Of all that is random.
+    servers
+        How many, at least 2; what a server owes itself is left out.
+    line_bytes
+        What a port carries in the line time [bytes].
+
+    Raises
+    ------
+    DemandError
+        If nobody knows the workload, there are fewer than 2 servers, or a line carries nothing.
+    """
+    if workload not in SCALED:
+        raise DemandError(f"nobody knows the workload {workload!r}", f"take {', '.join(SCALED)} or a file")
+    if servers < 2:
+        raise DemandError(f"a demand between {servers} servers", "take at least 2")
+    if not 0 < line_bytes < np.inf:
+        raise DemandError(f"a line that carries {line_bytes:g} bytes", "take a number above 0")
+    matrix, what = SCALED[workload]
+    owed = np.where(np.eye(servers, dtype=bool), 0, matrix(seed, servers)) * line_bytes
+    return Demand(workload, np.rint(owed).astype(np.int64), f"synthetic: {what(servers)}")
+
+
+def demand_of_file(path: Path, servers: int) -> Demand:
+    """Return the matrix that a file of any known format holds, a row and a column per server.
+
+    Parameters
+    ----------
+    path
+        The file; of several all-to-alls the first is taken, and the note says so.
+    servers
+        How many, where the format leaves it open.
+
+    Raises
+    ------
+    TraceError
+        If the file cannot be read, or nobody in it owes anybody else anything.
+    """
+    steps = read_collective(path, gpus=servers).steps
+    demand = steps[0].demand
+    if not np.where(np.eye(demand.gpus, dtype=bool), 0, demand.matrix).any():
+        raise TraceError(f"{path} holds nothing that one server owes another", "give a file with a demand")
+    note = demand.note if len(steps) == 1 else f"{demand.note}, the first of {len(steps)} all-to-alls"
+    return Demand(path.stem, demand.matrix, note)
 
 
 def benchmark(
@@ -150,6 +208,49 @@ def moe(
     return _noisy(counts / line, noise, rng)
 
 
+def _small_benchmark(seed: int, servers: int) -> Matrix:
+    """Return the benchmark between a few servers: a large flow and up to three small ones each."""
+    return benchmark(seed, ports=servers, large_flows=1, small_flows=3)
+
+
+def _small_gpt(seed: int, servers: int) -> Matrix:
+    """Return the iteration of a GPT between some servers, of a GPU each, in `parallelism`."""
+    pipeline, tensor, data = parallelism(servers)
+    return gpt(seed, pipeline=pipeline, tensor=tensor, data=data)
+
+
+def _small_moe(seed: int, servers: int) -> Matrix:
+    """Return the tokens for as many experts as there are servers, one in eight of them chosen."""
+    return moe(seed, experts=servers, chosen=max(servers // 8, 1))
+
+
+def parallelism(gpus: int) -> tuple[int, int, int]:
+    """Return pipeline stages, tensor-parallel ranks and replicas whose product is a number of GPUs.
+
+    Its prime factors, the largest first, go to ranks, stages and replicas in turn.
+
+    Examples
+    --------
+    >>> parallelism(32), parallelism(8), parallelism(6), parallelism(5)
+    ((4, 4, 2), (2, 2, 2), (2, 3, 1), (1, 5, 1))
+    """
+    degrees = [1, 1, 1]
+    for turn, factor in enumerate(sorted(_prime_factors(gpus), reverse=True)):
+        degrees[turn % 3] *= factor
+    tensor, pipeline, data = degrees
+    return pipeline, tensor, data
+
+
+def _prime_factors(number: int) -> list[int]:
+    factors, divisor = [], 2
+    while number > 1:
+        while number % divisor == 0:
+            factors.append(divisor)
+            number //= divisor
+        divisor += 1
+    return factors
+
+
 def _chosen_probability(rates: Matrix, chosen: int) -> Matrix:
     """Return 1 - exp(-t rate) with t such that each row sums to ``chosen``, found by bisection."""
     if not 0 < chosen < rates.shape[1]:
@@ -175,3 +276,14 @@ def _noisy(demand: Matrix, noise: float, rng: np.random.Generator) -> Matrix:
     """Return the matrix with Gaussian noise on its nonzeros, none of which vanishes."""
     perturbed = demand + rng.normal(0, noise, demand.shape)
     return np.where(demand > 0, np.maximum(perturbed, SMALLEST), 0.0)
+
+
+SCALED: dict[str, tuple[Callable[[int, int], Matrix], Callable[[int], str]]] = {
+    "benchmark": (_small_benchmark, lambda _: "a large flow and three small ones per server"),
+    "gpt": (
+        _small_gpt,
+        lambda servers: "a GPT, pipeline x tensor x data = {} x {} x {}".format(*parallelism(servers)),
+    ),
+    "moe": (_small_moe, lambda servers: f"tokens of a seeded router to {servers} experts"),
+}
+"""Each workload for some servers: its matrix by seed and servers, and what it is."""

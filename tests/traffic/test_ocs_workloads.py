@@ -1,12 +1,22 @@
 """The demand matrices for parallel OCSes: shapes, sums and seeds."""
 
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from topologies.errors import DemandError
-from traffic.ocs_workloads import Matrix, benchmark, gpt, moe
+from topologies.errors import DemandError, TraceError
+from traffic.ocs_workloads import (
+    SCALED,
+    Matrix,
+    benchmark,
+    demand_of_file,
+    gpt,
+    moe,
+    ocs_demand,
+    parallelism,
+)
 
 each_workload = pytest.mark.parametrize("workload", [benchmark, gpt, moe])
 
@@ -76,3 +86,54 @@ def test_moe_tokens_go_to_as_many_experts_as_asked() -> None:
     assert by_expert.max() <= 1 / 8
     with pytest.raises(DemandError, match="64 of 64"):
         moe(0, chosen=64)
+
+
+@pytest.mark.parametrize("workload", SCALED)
+@pytest.mark.parametrize("servers", [3, 7, 8, 16])
+def test_a_workload_for_few_servers_fills_about_a_line_and_owes_nobody_itself(
+    workload: str, servers: int
+) -> None:
+    demand = ocs_demand(workload, 1, servers, 1e9)
+    assert demand.gpus == servers
+    assert "synthetic" in demand.note
+    assert not demand.matrix.diagonal().any()
+    busiest = max(demand.matrix.sum(axis=0).max(), demand.matrix.sum(axis=1).max())
+    assert 0.25e9 < busiest < 1.1e9
+    assert demand == ocs_demand(workload, 1, servers, 1e9)
+    assert demand != ocs_demand(workload, 2, servers, 1e9)
+
+
+def test_parallelism_leaves_no_gpu_out() -> None:
+    assert all(np.prod(parallelism(gpus)) == gpus for gpus in range(1, 200))
+
+
+@pytest.mark.parametrize(
+    ("workload", "servers", "line_bytes", "said"),
+    [
+        ("nobody", 4, 1e9, "nobody knows the workload 'nobody'"),
+        ("gpt", 1, 1e9, "a demand between 1 servers"),
+        ("moe", 4, 0, "a line that carries 0 bytes"),
+    ],
+)
+def test_what_is_no_workload_is_refused(workload: str, servers: int, line_bytes: float, said: str) -> None:
+    with pytest.raises(DemandError, match=said):
+        ocs_demand(workload, 0, servers, line_bytes)
+
+
+def test_a_file_of_any_format_is_a_demand(tmp_path: Path) -> None:
+    (tmp_path / "nccl.txt").write_text("9 1 2\n3 9 4\n5 6 9\n")
+    (tmp_path / "two.cm").write_text(
+        "Nodes 3\nConnections 2\nTriggers 1\n"
+        "0->1 id 1 start 0 size 7 send_done_trigger 1\n1->2 id 2 trigger 1 size 8\ntrigger id 1 oneshot\n"
+    )
+    nccl, two = (demand_of_file(tmp_path / name, servers=8) for name in ("nccl.txt", "two.cm"))
+    assert nccl.matrix.tolist() == [[9, 1, 2], [3, 9, 4], [5, 6, 9]]
+    assert two.matrix.tolist() == [[0, 7, 0], [0, 0, 0], [0, 0, 0]]
+    assert (nccl.name, two.name) == ("nccl", "two")
+    assert two.note.endswith("the first of 2 all-to-alls")
+
+
+def test_a_file_in_which_nobody_owes_another_anything_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "idle.txt").write_text("9 0\n0 9\n")
+    with pytest.raises(TraceError, match="holds nothing that one server owes another"):
+        demand_of_file(tmp_path / "idle.txt", servers=2)
