@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import numpy as np
 import pandas as pd
 
 from controller.schedulers.schedule import Schedule
@@ -23,6 +24,7 @@ from controller.status import LogEntry
 from testbed.kernel import inside_namespace
 from testbed.network import Network
 from testbed.ocs_plan import GUARD_S, CircuitExperiment
+from testbed.ocs_predict import path_over
 from topologies.addresses import nic_ip
 from topologies.errors import ScenarioError, StuckError
 from topologies.fabric import Nic
@@ -54,6 +56,8 @@ class Execution:
     """What each OCS did [emulated seconds]."""
     start_s: float
     """When the first night began [emulated seconds, on the logs' clock]."""
+    datagrams: int
+    """Of how many the messages consist."""
 
     @property
     def slot_utilisation(self) -> float:
@@ -78,6 +82,21 @@ class Execution:
     def lost_bytes(self) -> int:
         """What was sent into the dark, and sent again [emulated bytes]."""
         return sum(slot.lost_bytes for slot in self.slots)
+
+    @property
+    def lateness_s(self) -> float:
+        """How long light waited until the engine heard of it, 99th percentile [emulated s]."""
+        lit_s = {name: [entry.lit_s for entry in log if entry.lit_s] for name, log in self.logs.items()}
+        names = self.experiment.ocses
+        late_s = [min((slot.lit_s - s for s in lit_s[names[slot.ocs]]), key=abs) for slot in self.slots]
+        return max(float(np.percentile(late_s, 99)), 0.0)
+
+    @property
+    def overhead_s(self) -> float:
+        """From a command to light on the wire, without the device's delay, 99th percentile [emulated s]."""
+        entries = [entry for log in self.logs.values() for entry in log]
+        each_s = [entry.lit_s - entry.command_s - entry.delay_s for entry in entries if entry.lit_s]
+        return float(np.percentile(each_s, 99))
 
 
 def execute(experiment: CircuitExperiment, network: Network) -> Execution:
@@ -115,7 +134,8 @@ def execute(experiment: CircuitExperiment, network: Network) -> Execution:
     }
     cct_s = experiment.dilation.real_s(max(pair.end_s for pair in pairs.values()) - start_s)
     records = _records(experiment, pairs, start_s)
-    return Execution(experiment, records, cct_s, undelivered, tuple(engine.slots), logs, start_s)
+    datagrams = sum(-(-pair.size // pair.payload) for pair in pairs.values())
+    return Execution(experiment, records, cct_s, undelivered, tuple(engine.slots), logs, start_s, datagrams)
 
 
 def _rounds(
@@ -226,15 +246,9 @@ def _sockets(network: Network) -> Iterator[dict[Nic, socket.socket]]:
 def _records(experiment: CircuitExperiment, pairs: dict[tuple[int, int], Pair], start_s: float) -> Records:
     """Return the records, at real scale; a leg is a message's bytes over one OCS."""
     matrix, rows = experiment.demand.matrix, []
-    names = [server.name for server in experiment.fabric.servers]
     for (source, destination), pair in sorted(pairs.items()):
         size = int(matrix[source, destination])
-        shares = {ocs: round(size * part / pair.size) for ocs, part in sorted(pair.by_ocs.items())}
-        shares[max(shares, key=lambda ocs: shares[ocs])] += size - sum(shares.values())
-        legs = [
-            f"{part}@{names[source]}:{ocs},{experiment.ocses[ocs]}:{destination}"
-            for ocs, part in shares.items()
-        ]
+        path = path_over(experiment, (source, destination), size, pair.by_ocs)
         times = [experiment.dilation.real_s(at - start_s) for at in (pair.start_s, pair.end_s)]
-        rows.append((0, source, destination, size, *times, " ".join(legs)))
+        rows.append((0, source, destination, size, *times, path))
     return pd.DataFrame(rows, columns=list(COLUMNS)).astype(COLUMNS)

@@ -1,7 +1,9 @@
 """What is executed on parallel OCSes: a demand, a scheduler's plan for it, and the emulation's scale."""
 
+import hashlib
+import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 
 import numpy as np
@@ -20,9 +22,11 @@ from controller.schedulers.solstice import solstice
 from controller.schedulers.spectra import spectra
 from controller.schedulers.spectra_plus import spectra_plus
 from testbed.dilation import Dilation
+from testbed.experiment import Experiment
 from topologies.errors import ScenarioError
 from topologies.fabric import Fabric
 from traffic.circuit_engine import Meeting
+from traffic.collective import single
 from traffic.datagrams import header_share
 from traffic.demand import Demand
 
@@ -36,6 +40,9 @@ SCHEDULERS: dict[str, Scheduler] = {
     "solstice": solstice,
     "rotor": rotor,
 }
+FORMAT_VERSION = 1
+LONGEST_S = 5.0
+"""How long the lower bound of a demand takes at most at emulated scale, however short its shortest slot."""
 GUARD_S = 0.003
 """How long before the dark senders stop, at emulated scale: a NIC's queue and the switch's work."""
 START_S = 0.004
@@ -66,13 +73,12 @@ class CircuitExperiment:
     dilation: Dilation
     meeting: Meeting = "drain"
     """How senders meet the dark."""
+    seed: int = 0
+    """Of the demand, for the tables; the schedulers draw nothing."""
 
     def __post_init__(self) -> None:
         """Check that the parts fit."""
-        if self.scheduler not in SCHEDULERS:
-            raise ScenarioError(
-                f"nobody knows the scheduler {self.scheduler!r}", f"take one of {', '.join(SCHEDULERS)}"
-            )
+        scheduler_named(self.scheduler)
         if self.demand.gpus != len(self.fabric.servers) or not self.ocses:
             raise ScenarioError(
                 f"a demand between {self.demand.gpus} over {len(self.fabric.servers)} servers and "
@@ -93,6 +99,22 @@ class CircuitExperiment:
         return tuple(switch.name for switch in self.fabric.switches if switch.kind == "ocs")
 
     @property
+    def scheme(self) -> str:
+        """The scheduler as tables name it, with how senders meet the dark unless they drain."""
+        return self.scheduler if self.meeting == "drain" else f"{self.scheduler}, {self.meeting}"
+
+    @property
+    def workload(self) -> str:
+        """The demand as tables name it, with the number of OCSes."""
+        return workload_on(self.demand, len(self.ocses))
+
+    @cached_property
+    def plain(self) -> Experiment:
+        """The same as an all-to-all under a scheme: that is what all metrics are written for."""
+        demand = Demand(self.workload, off_diagonal(self.demand.matrix), self.demand.note)
+        return Experiment(self.fabric, single(demand), self.scheme, self.dilation, self.seed)
+
+    @property
     def rate_bps(self) -> float:
         """The rate of a NIC [bit/s]."""
         return self.fabric.nic_rate_bps(self.fabric.nics[0])
@@ -111,12 +133,36 @@ class CircuitExperiment:
     @cached_property
     def schedule(self) -> Schedule:
         """What the scheduler makes of the demand [real seconds]."""
-        return SCHEDULERS[self.scheduler](self.line_s, len(self.ocses), self.delay_s)
+        return scheduler_named(self.scheduler)(self.line_s, len(self.ocses), self.delay_s)
 
     @property
     def lower_bound_s(self) -> float:
         """What no schedule beats [real seconds]."""
         return makespan_lower_bound(self.line_s, len(self.ocses), self.delay_s)
+
+    @property
+    def key(self) -> str:
+        """A short name that equal experiments share."""
+        return hashlib.sha256(self.to_json().encode()).hexdigest()[:12]
+
+    def to_json(self) -> str:
+        """Return the experiment as JSON."""
+        return json.dumps(
+            {
+                "format": FORMAT_VERSION,
+                "fabric": json.loads(self.fabric.to_json()),
+                "demand": {
+                    "name": self.demand.name,
+                    "note": self.demand.note,
+                    "matrix": self.demand.matrix.tolist(),
+                },
+                "scheduler": self.scheduler,
+                "delay_s": self.delay_s,
+                "dilation": asdict(self.dilation),
+                "meeting": self.meeting,
+                "seed": self.seed,
+            }
+        )
 
     def emulated_bytes(self) -> NDArray[np.int64]:
         """Return the demand at emulated scale, at least a byte where there is any [bytes]."""
@@ -149,26 +195,45 @@ class CircuitExperiment:
         return self.rate_bps * self.dilation.rate
 
 
+def scheduler_named(name: str) -> Scheduler:
+    """Return a scheduler; ScenarioError if nobody knows it."""
+    if name not in SCHEDULERS:
+        raise ScenarioError(f"nobody knows the scheduler {name!r}", f"take one of {', '.join(SCHEDULERS)}")
+    return SCHEDULERS[name]
+
+
 def off_diagonal(matrix: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return a matrix without what servers owe themselves."""
     return np.where(np.eye(len(matrix), dtype=bool), 0, matrix)
 
 
-def dilation_for(line_s: NDArray[np.float64], plans: list[Schedule], rate: float, slot_s: float) -> Dilation:
-    """Return the dilation at which the shortest slot of some schedules lasts at least ``slot_s``.
+def workload_on(demand: Demand, ocses: int) -> str:
+    """Return what a demand over parallel OCSes is called: ``benchmark, 2 OCSes``."""
+    return f"{demand.name}, {ocses} OCS{'es' if ocses > 1 else ''}"
+
+
+def dilation_for(
+    line_s: NDArray[np.float64], ocses: int, delay_s: float, *, rate: float, slot_s: float
+) -> Dilation:
+    """Return the dilation at which Spectra's shortest slot lasts ``slot_s``, and the delay can be honoured.
+
+    It is less where the demand's lower bound would take longer than `LONGEST_S`.
 
     Parameters
     ----------
     line_s
-        The demand, for the advice alone [real seconds].
-    plans
-        Schedules in real seconds.
+        The demand [real seconds].
+    ocses, delay_s
+        What it is scheduled on [real seconds].
     rate
         Emulated rate over real rate.
     slot_s
         How long the shortest slot shall be lit [emulated seconds].
     """
-    shortest = min(slot.weight for plan in plans for slots in plan.switches for slot in slots)
+    plan = spectra(line_s, ocses, delay_s)
+    shortest = min((slot.weight for slots in plan.switches for slot in slots), default=0.0)
     if not shortest > 0:
         raise ScenarioError(f"schedules without a slot for a demand of {line_s.sum():g} s", "send something")
-    return Dilation(rate, slot_s / shortest * rate)
+    longest = LONGEST_S / makespan_lower_bound(line_s, ocses, delay_s)
+    honoured = 1.001 * LEAST_DELAY_S / delay_s if delay_s else longest  # not at the edge, where it rounds
+    return Dilation(rate, min(max(slot_s / shortest, honoured), longest) * rate)

@@ -101,7 +101,7 @@ def report_html(page: Page, images: Mapping[str, bytes], unfinished: int = 0) ->
         plots=[_image(plot, images[plot.name]) for plot in page.plots],
         fidelity=_fidelity(emulated) if len(emulated) else None,
         settings={
-            "Settings": flat(run.settings),
+            "Settings": flat(together(run.settings)),
             "Calibration": flat(run.calibration),
             "Made with": [*flat(run.versions), *flat(run.machine)],
         },
@@ -124,6 +124,25 @@ def flat(values: Mapping[str, object], prefix: str = "") -> list[tuple[str, str]
         else:
             pairs.append((f"{prefix}{key}", f"{value:.6g}" if isinstance(value, float) else str(value)))
     return pairs
+
+
+def together(values: Mapping[str, object]) -> dict[str, object]:
+    """Return nested values with equal neighbours said once.
+
+    Examples
+    --------
+    >>> together({"h0:0": {"mtu": 9000}, "h0:1": {"mtu": 9000}, "leaf0:0": {"mtu": 1500}})
+    {'h0:0 and 1 alike': {'mtu': 9000}, 'leaf0:0': {'mtu': 1500}}
+    """
+    nested = {key: together(value) if isinstance(value, Mapping) else value for key, value in values.items()}
+    said: dict[str, object] = {}
+    for key, value in nested.items():
+        if not isinstance(value, dict):
+            said[key] = value
+        elif value not in said.values():
+            alike = sum(value == other for other in nested.values()) - 1
+            said[f"{key} and {alike} alike" if alike else key] = value
+    return said
 
 
 def counted(count: int, noun: str) -> str:

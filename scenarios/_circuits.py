@@ -1,0 +1,180 @@
+"""What scenarios over parallel OCSes share: from demands and schedulers to results that can be quoted.
+
+Each number of OCSes is booted once, in a sandbox; on it every schedule is executed and judged, and
+then one packet switch with as many NICs carries the same demands.
+"""
+
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import cast, get_args
+
+import numpy as np
+from rich.console import Console
+
+from testbed.calibrate import calibration, rate_factor
+from testbed.claims import Claim
+from testbed.dilation import Dilation
+from testbed.experiment import Experiment
+from testbed.fidelity import link_errors
+from testbed.network import Network
+from testbed.ocs_outcome import BIG_SWITCH, executed, switched
+from testbed.ocs_plan import CircuitExperiment, dilation_for, off_diagonal, scheduler_named
+from testbed.ocs_report import executions_table
+from testbed.ocs_results import CircuitResults
+from testbed.readback import effective, port_settings, unmet
+from testbed.run import Run
+from testbed.sandbox import inside_sandbox, run_in_sandbox, settle
+from testbed.table import claims_table
+from topologies.big_switch import big_switch_fabric
+from topologies.errors import ScenarioError
+from topologies.fabric import Fabric
+from topologies.parallel_ocs import parallel_ocs_fabric
+from traffic.circuit_engine import Meeting
+from traffic.demand import Demand
+
+FASTEST_BPS = 25e6
+"""What a NIC is shaped to where the machine would carry more: slots are as long as asked anyway."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Demands over parallel OCSes under schedulers; times and rates are real.
+
+    Raises
+    ------
+    ScenarioError, FabricError
+        If something of it makes no sense.
+    """
+
+    name: str
+    """Of its file and its results."""
+    title: str
+    """What its report is called."""
+    demands: Sequence[Demand]
+    """By seed, all between the same servers."""
+    ocses: Sequence[int]
+    """How many, one after the other."""
+    schedulers: Sequence[str]
+    meetings: Sequence[str]
+    """How senders meet the dark: `Meeting`."""
+    rate_bps: float
+    """Of a NIC [bit/s]."""
+    delay_s: float
+    """Reconfiguration delay of the OCSes [s]."""
+    slot_s: float
+    """How long Spectra's shortest slot shall be lit at emulated scale [s]."""
+    emulated_rate_bps: float | None = None
+    """What a NIC is shaped to [bit/s]; None for what this machine carries, `FASTEST_BPS` at most."""
+
+    def __post_init__(self) -> None:
+        """Refuse what makes no sense before anything is booted."""
+        for name in self.schedulers:
+            scheduler_named(name)
+        for name in self.meetings:
+            _meeting(name)
+        for ocses in self.ocses:
+            self.fabric(ocses)
+        for what, seconds in (("delay", self.delay_s), ("slot", self.slot_s)):
+            if not 0 < seconds < float("inf"):
+                raise ScenarioError(f"a {what} of {seconds * 1e3:g} ms", "give a number above 0")
+
+    def fabric(self, ocses: int) -> Fabric:
+        """Return the servers on some OCSes."""
+        return parallel_ocs_fabric(self.demands[0].gpus, ocses, rate_bps=self.rate_bps)
+
+    def rate(self) -> float:
+        """Return emulated over real rate: what was asked for, or what this machine carries safely."""
+        fabric = self.fabric(max(self.ocses))
+        load_bps = len(fabric.nics) * self.rate_bps
+        factor = rate_factor(fabric, load_bps, calibration(), self.emulated_rate_bps)
+        return factor if self.emulated_rate_bps else min(factor, FASTEST_BPS / self.rate_bps)
+
+    def experiments(self, ocses: int, rate: float) -> list[CircuitExperiment]:
+        """Return all that is executed on some OCSes, seed by seed."""
+        fabric = self.fabric(ocses)
+        return [
+            CircuitExperiment(fabric, demand, name, self.delay_s, dilation, _meeting(meeting), seed)
+            for seed, demand in enumerate(self.demands)
+            for dilation in [self._dilation(demand, ocses, rate)]
+            for name in self.schedulers
+            for meeting in self.meetings
+        ]
+
+    def _dilation(self, demand: Demand, ocses: int, rate: float) -> Dilation:
+        line_s = off_diagonal(demand.matrix) * 8 / self.rate_bps
+        return dilation_for(line_s, ocses, self.delay_s, rate=rate, slot_s=self.slot_s)
+
+
+def carry_out(comparison: Comparison, out: Path | None) -> None:
+    """Carry a comparison out in a sandbox, print what came of it, and leave its results behind."""
+    if not inside_sandbox():
+        sys.exit(run_in_sandbox([sys.executable, *sys.argv]))
+    settle()
+    rate = comparison.rate()
+    planned = [comparison.experiments(ocses, rate) for ocses in comparison.ocses]
+    run = new_run(comparison.name, comparison.title)
+    with CircuitResults(run, planned=[each for some in planned for each in some], out=out) as results:
+        results.describe(calibration=asdict(calibration()))
+        for experiments in planned:
+            _execute(experiments, results)
+            _switch(experiments, results)
+    console = Console()
+    console.print(executions_table(results.table))
+    print_end(console, results.page().claims, results.path)
+
+
+def new_run(name: str, title: str) -> Run:
+    """Return a run that starts now."""
+    return Run(name, title, ["python", *sys.argv], datetime.now(), baseline=BIG_SWITCH)
+
+
+def print_end(console: Console, claims: Sequence[Claim], path: Path) -> None:
+    """Print what the claims are worth, and where the report is."""
+    console.print(claims_table(claims))
+    console.print(f"results: {path}/report.html", highlight=False, soft_wrap=True)
+
+
+def _execute(experiments: Sequence[CircuitExperiment], results: CircuitResults) -> None:
+    """Boot the OCSes of some experiments, and execute one after the other."""
+    first = experiments[0]
+    with Network(first.fabric, first.dilation.rate) as network, Console(stderr=True).status("") as status:
+        found = port_settings(network)
+        settings = {**_scale(first), **effective(network, found)}
+        results.describe(settings={**results.run.settings, first.workload: settings})
+        broken = unmet(network, found)
+        for experiment in experiments:
+            status.update(f"{experiment.workload}, seed {experiment.seed}: {experiment.scheme}")
+            results.add(executed(experiment, network, broken))
+
+
+def _switch(experiments: Sequence[CircuitExperiment], results: CircuitResults) -> None:
+    """Boot one packet switch in the place of the OCSes, where RailS' spraying sends all at once."""
+    first = experiments[0]
+    servers, ocses = first.demand.gpus, len(first.ocses)
+    fabric = big_switch_fabric(servers, nics=ocses, gpus=1, rate_bps=first.rate_bps)
+    with Network(fabric, first.dilation.rate) as network:
+        broken = unmet(network, port_settings(network))
+        worst = max(link_errors(network, np.random.default_rng(0)).values(), key=abs, default=0.0)
+        for circuits in {experiment.seed: experiment for experiment in experiments}.values():
+            collective = circuits.plain.collective
+            experiment = Experiment(fabric, collective, "rails", circuits.dilation, circuits.seed)
+            results.add_big_switch(switched(experiment, network, broken, worst), ocses)
+
+
+def _scale(experiment: CircuitExperiment) -> dict[str, float]:
+    """Return at which scale the first seed is emulated."""
+    return {
+        "delay_s": experiment.delay_s,
+        "emulated_delay_s": experiment.darkness.delay_s,
+        "emulated_rate_bps": experiment.emulated_rate_bps,
+        "dilation_of_time": experiment.dilation.time,
+    }
+
+
+def _meeting(name: str) -> Meeting:
+    if name not in get_args(Meeting):
+        raise ScenarioError(f"senders cannot {name!r} in the dark", f"take {', '.join(get_args(Meeting))}")
+    return cast(Meeting, name)

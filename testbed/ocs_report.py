@@ -1,0 +1,207 @@
+"""The report of schedules that were executed on parallel OCSes, and their table for the terminal."""
+
+from collections.abc import Sequence
+from itertools import groupby
+
+import pandas as pd
+from rich.table import Table
+from rich.text import Text
+
+from testbed.claims_circuits import circuit_claims
+from testbed.collective_report import VERDICTS
+from testbed.figures import Plot
+from testbed.means import Point
+from testbed.ocs_outcome import BIG_SWITCH, Executed, circuit_points
+from testbed.ocs_plots import plan_against_measurement, timelines
+from testbed.report import Block, Line, Page, Sheet, counted
+from testbed.run import Run
+from testbed.table import STYLES, number, significant, spread_text, time_unit
+
+WORDS = ("scheduler", "verdict")
+NUMBERS = (
+    "predicted CCT", "CCT", "CCT / predicted", "CCT / bound", f"busbw / {BIG_SWITCH}", "slots",
+    "late / resent [kB]", "makespan", "used", "guard",
+)  # fmt: skip
+SHORT = (
+    "pred.\n[{}]",
+    "CCT\n[{}]",
+    "CCT /\npred.",
+    "CCT /\nbound",
+    "busbw\n/ big",
+    "\nslots",
+    "late /\nresent",
+)
+"""The headers of the first numbers, as many as a terminal has room for."""
+
+
+def circuit_page(run: Run, results: Sequence[Executed], table: pd.DataFrame) -> Page:
+    """Return the report of schedules that were executed.
+
+    Parameters
+    ----------
+    run
+        What was run.
+    results
+        The executions, at least one.
+    table
+        The summary, the big switches' rows in it.
+    """
+    unit, scale = time_unit(table)
+    return Page(
+        run=run,
+        sentence=_sentence(results),
+        table=table,
+        results=Sheet(WORDS, NUMBERS, _blocks(table, scale), f"{_caption(table)} Times in {unit}."),
+        claims=circuit_claims(table),
+        plots=[
+            *_timelines(results, table),
+            Plot("plan_against_measurement", plan_against_measurement(table), BARS),
+        ],
+        definitions=DEFINITIONS,
+        files=FILES,
+    )
+
+
+def executions_table(table: pd.DataFrame) -> Table:
+    """Return the results as a table for the terminal: a block per number of OCSes, closed by its bound."""
+    unit, scale = time_unit(table)
+    shown = Table(
+        box=None,
+        padding=(0, 1),
+        collapse_padding=True,
+        pad_edge=False,
+        caption=_caption(table),
+        caption_justify="left",
+    )
+    shown.add_column(no_wrap=True)
+    shown.add_column("\nverdict", min_width=8)
+    for header in SHORT:
+        shown.add_column(Text(header.format(unit)), justify="right", no_wrap=True)
+    for block in _blocks(table, scale):
+        shown.add_row(Text(block.title, "bold"))
+        for line in block.lines:
+            scheme, verdict, *numbers = line.cells[: 2 + len(SHORT)]
+            look = {"void": "dim", "bound": "italic", "": ""}[line.look]
+            word = Text(verdict, STYLES.get(line.word, ""))
+            shown.add_row(f"  {scheme}", word, *numbers, style=look, end_section=line.look == "bound")
+    return shown
+
+
+def _sentence(results: Sequence[Executed]) -> str:
+    first = results[0].execution.experiment
+    counts = sorted({len(result.execution.experiment.ocses) for result in results})
+    schemes = list(dict.fromkeys(result.execution.experiment.scheme for result in results))
+    seeds = len({result.execution.experiment.seed for result in results})
+    return (
+        f"Demand {first.demand.name} between {first.demand.gpus} servers over "
+        f"{' and over '.join(map(str, counts))} parallel OCS{'es' if counts[-1] > 1 else ''} of "
+        f"{first.rate_bps / 1e9:g} Gbit/s a port, dark for {first.delay_s * 1e3:g} ms whenever they are "
+        f"reconfigured, under {counted(len(schemes), 'scheduler')} ({', '.join(schemes)}), "
+        f"{counted(seeds, 'seed')}. {_scale(results)}"
+    )
+
+
+def _scale(results: Sequence[Executed]) -> str:
+    scales = [result.execution.experiment.dilation for result in results]
+    times = dict.fromkeys(
+        f"{time:.3g}" for time in (min(s.time for s in scales), max(s.time for s in scales))
+    )
+    return (
+        f"Emulated with real packets, rates × {scales[0].rate:.3g}, times × {' to '.join(times)}; "
+        "all numbers below are at real scale."
+    )
+
+
+def _caption(table: pd.DataFrame) -> str:
+    seeds = table["seed"].nunique()
+    said = [f"Means over {seeds} seeds ± standard deviation." if seeds > 1 else "One seed."]
+    if table["verdict"].eq("void").any():
+        said.append("void: the machine could not keep up; left out of means where other seeds are not.")
+    return " ".join(said)
+
+
+def _blocks(table: pd.DataFrame, scale: float) -> list[Block]:
+    blocks = []
+    for workload, group in groupby(circuit_points(table), lambda point: point.workload):
+        mine = list(group)
+        lines = [Line(_cells(p, scale), p.word, "void" if p.void else "") for p in mine]
+        bound = ["bound", "", "", significant(mine[0]["bound_s"].value / scale), "", "1.00"]
+        blocks.append(Block([*lines, Line([*bound, *[""] * 6], look="bound")], workload, mine[0].note))
+    return blocks
+
+
+def _cells(point: Point, scale: float) -> list[str]:
+    def mean(column: str, unit: float = 1.0) -> float:
+        return point[column].value / unit
+
+    return [
+        point.scheme,
+        point.verdict,
+        significant(mean("predicted_s", scale)),
+        significant(mean("cct_s", scale)) + spread_text(point["cct_s"]),
+        number(mean("over_predicted"), "{:.2f}"),
+        number(mean("over_bound"), "{:.2f}"),
+        number(mean("busbw_relative"), "{:.2f}"),
+        number(mean("slots"), "{:.0f}"),
+        " / ".join(number(mean(name, 1e3), "{:.0f}") for name in ("late_bytes", "resent_bytes")),
+        significant(mean("makespan_s", scale)),
+        number(mean("used"), "{:.1%}"),
+        number(mean("guard"), "{:.1%}"),
+    ]
+
+
+def _timelines(results: Sequence[Executed], table: pd.DataFrame) -> list[Plot]:
+    """Return a timeline per number of OCSes, of the first seed."""
+    plots = []
+    for ocses, group in groupby(results, lambda result: len(result.execution.experiment.ocses)):
+        mine = list(group)
+        seed = mine[0].execution.experiment.seed
+        shown = [result for result in mine if result.execution.experiment.seed == seed]
+        plots.append(
+            Plot(
+                f"timeline_{ocses}",
+                timelines(shown, table),
+                f"{mine[0].execution.experiment.workload}, seed {seed}. {TIMELINE}",
+            )
+        )
+    return plots
+
+
+TIMELINE = (
+    "What each OCS had lit, from its own log; equal colours in a panel are equal permutations. The dashed "
+    "line is when the plan, gone exactly so, would have brought the last byte; the other when it came."
+)
+BARS = (
+    "Pale: when the plan would have brought the last byte. Full: when it came, with the ratio of the two on "
+    "top: less than 1 where an OCS' last slot, which is lit until nothing is left, carried what another was "
+    "planned for. No schedule gets under the red line; the big switch, which is never dark, may."
+)
+FILES = (
+    "The experiments themselves, demand matrices included, are in run.json beside this file; all messages "
+    "are in records.csv, all points in summary.csv."
+)
+DEFINITIONS = (
+    ("CCT", "Collective completion time: from the first night, when all OCSes go dark, to the last byte."),
+    ("makespan", "How long the plan keeps the busiest OCS: its slots, and a delay before each."),
+    (
+        "predicted",
+        "When the plan, gone exactly so, brings the last byte; for the big switch, by max-min fair fluids.",
+    ),
+    ("bound", "Spectra's lower bound for this demand, this many OCSes and this delay: no schedule beats it."),
+    (
+        "big switch",
+        "The same demand over one packet switch with as many NICs per server, sprayed by RailS; never dark.",
+    ),
+    ("busbw", "nccl-tests' bus bandwidth for alltoallv."),
+    ("slots", "How many permutations the plan shows, over all OCSes."),
+    (
+        "late, resent",
+        "What the planned slots did not deliver, and what was sent into the dark, at emulated scale.",
+    ),
+    ("used", "Bytes delivered over what the circuits that were lit could have carried."),
+    (
+        "guard",
+        "Share of the lit time in which nobody sends because the dark is near; it costs short slots most.",
+    ),
+    *VERDICTS,
+)

@@ -1,0 +1,73 @@
+"""The scenario of parallel OCSes, small: real circuits, a table, and a report with its verdicts."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from tests.tools import CHECKOUT, need_sandbox
+
+pytestmark = pytest.mark.emulation
+
+COMMAND = [sys.executable, str(CHECKOUT / "scenarios" / "ocs_spectra.py")]
+SMALL = ["--schedulers", "spectra,rotor", "--slot-ms", "60", "--mbps", "20"]
+SCHEMES = ["spectra", "rotor", "big switch"]
+
+
+def ran(out: Path, *options: str) -> "subprocess.CompletedProcess[str]":
+    """Run the scenario in a sandbox of its own."""
+    need_sandbox()
+    done = subprocess.run(
+        [*COMMAND, *SMALL, "--out", str(out), *options],
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+    )
+    assert done.returncode == 0, done.stderr
+    return done
+
+
+def test_a_small_run_leaves_a_table_plots_and_a_report(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    done = ran(out, "--workload", "moe", "--servers", "4", "--ocses", "1,2")
+    table = pd.read_csv(out / "summary.csv")
+    workloads = ["moe, 1 OCS", "moe, 2 OCSes"]
+    assert list(zip(table["workload"], table["scheme"], strict=True)) == [
+        (workload, scheme) for workload in workloads for scheme in SCHEMES
+    ]
+    executed = table[table["scheme"] != "big switch"]
+    assert (executed["missing_bytes"] == 0).all()
+    assert (executed["cct_s"] >= 0.98 * executed["bound_s"]).all()
+    sound = executed[executed["verdict"] == "faithful"]
+    assert (sound["cct_s"] <= 1.15 * sound["predicted_s"]).all()
+    assert all(words in done.stdout for words in (*workloads, *SCHEMES, f"results: {out}/report.html"))
+    files = {path.name for path in out.iterdir()}
+    tables = {"records.csv", "summary.csv", "run.json", "report.html"}
+    assert files == tables | {"timeline_1.png", "timeline_2.png", "plan_against_measurement.png"}
+    report = (out / "report.html").read_text()
+    assert report.count("data:image/png;base64") == 3
+    for said in (*workloads, "no byte is missing", "Can it be believed?", "emulated_delay_s", "openvswitch"):
+        assert said in report
+
+
+def test_a_matrix_file_decides_the_servers_and_every_byte_of_it_arrives(tmp_path: Path) -> None:
+    out, file = tmp_path / "out", tmp_path / "matrix.txt"
+    matrix = np.array([[0, 50, 20], [30, 5, 40], [60, 0, 0]]) * 10_000_000
+    file.write_text("\n".join(" ".join(map(str, row)) for row in matrix))
+    done = ran(out, "--workload", str(file), "--ocses", "2", "--servers", "8")
+    assert done.stderr.startswith("matrix is between 3 servers, so there are 3\n")
+    records = pd.read_csv(out / "records.csv")
+    carried = (
+        records[records["backend"] == "emulated"].groupby(["scheme", "source", "destination"])["bytes"].sum()
+    )
+    for scheme in SCHEMES:
+        assert {(i, j): int(matrix[i, j]) for i, j in np.argwhere(matrix > 0) if i != j} == carried[
+            scheme
+        ].to_dict()
+    run = json.loads((out / "run.json").read_text())
+    assert len(run["experiments"]) == len(set(run["finished"])) == len(SCHEMES)
+    assert run["experiments"][0]["demand"]["matrix"] == matrix.tolist()

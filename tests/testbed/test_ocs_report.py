@@ -1,0 +1,172 @@
+"""Schedules over parallel OCSes, without a network: the prediction, the claims, the plots and the report."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from controller.status import LogEntry
+from testbed.claims_circuits import circuit_claims
+from testbed.dilation import Dilation
+from testbed.experiment import Experiment
+from testbed.ocs_executor import Execution
+from testbed.ocs_outcome import BIG_SWITCH, Executed
+from testbed.ocs_plan import SCHEDULERS, CircuitExperiment, dilation_for
+from testbed.ocs_predict import predict_execution
+from testbed.ocs_results import CircuitResults
+from testbed.outcome import Outcome, Verdict
+from testbed.predict import predict
+from testbed.run import Run
+from tests.testbed.cases import VOID
+from topologies.big_switch import big_switch_fabric
+from topologies.errors import ScenarioError
+from topologies.parallel_ocs import parallel_ocs_fabric
+from traffic.demand import Demand
+from traffic.metrics import nic_received_bytes, nic_sent_bytes
+from traffic.ocs_workloads import SCALED, ocs_demand
+
+SERVERS, OCSES, DELAY_S, LINE_BYTES = 6, 2, 1e-3, 1e9
+FAITHFUL = Verdict("faithful")
+RUN = Run("ocs_spectra", "Spectra's schedules", ["ocs_spectra.py"], datetime(2026, 1, 2), baseline=BIG_SWITCH)
+
+
+def experiment_of(scheduler: str, workload: str = "moe", seed: int = 0) -> CircuitExperiment:
+    """Return a schedule for a few servers on 2 OCSes."""
+    fabric = parallel_ocs_fabric(SERVERS, OCSES)
+    demand = ocs_demand(workload, seed, SERVERS, LINE_BYTES)
+    line_s = demand.matrix * 8 / fabric.nic_rate_bps(fabric.nics[0])
+    dilation = dilation_for(line_s, OCSES, DELAY_S, rate=2.5e-4, slot_s=0.1)
+    return CircuitExperiment(fabric, demand, scheduler, DELAY_S, dilation, seed=seed)
+
+
+def executed_of(scheduler: str, verdict: Verdict = FAITHFUL, slower: float = 1.03) -> Executed:
+    """Return an execution that went as planned, but for taking so many times as long."""
+    experiment = experiment_of(scheduler)
+    predicted = predict_execution(experiment).assign(start_s=0.0)
+    records = predicted.assign(end_s=slower * predicted["end_s"])
+    cct_s = float(records["end_s"].max())
+    execution = Execution(experiment, records, cct_s, (0,), (), logs_of(experiment, slower), 0.0, 100)
+    return Executed(execution, Outcome(experiment.plain, predicted, records, verdict))
+
+
+def logs_of(experiment: CircuitExperiment, slower: float) -> dict[str, list[LogEntry]]:
+    """Return what the OCSes would log of a plan that takes so many times as long."""
+    scale = slower * experiment.dilation.time
+    logs: dict[str, list[LogEntry]] = {}
+    for name, slots in zip(experiment.ocses, experiment.schedule.switches, strict=True):
+        now_s, logs[name] = 0.0, []
+        for number, slot in enumerate(slots):
+            circuits = tuple(enumerate(slot.permutation.tolist()))
+            lit_s = now_s + DELAY_S * scale
+            logs[name].append(LogEntry(number, circuits, True, 0, DELAY_S, now_s, now_s, lit_s, False))
+            now_s = lit_s + slot.weight * scale
+    return logs
+
+
+def big_switch() -> Outcome:
+    """Return what one packet switch would do."""
+    circuits = experiment_of("spectra")
+    fabric = big_switch_fabric(SERVERS, nics=OCSES, gpus=1)
+    experiment = Experiment(fabric, circuits.plain.collective, "rails", circuits.dilation)
+    model = predict(experiment)
+    return Outcome(experiment, model, model, FAITHFUL)
+
+
+def results_of(results: Sequence[Executed], out: Path) -> CircuitResults:
+    """Write a run."""
+    with CircuitResults(RUN, out=out) as directory:
+        for result in results:
+            directory.add(result)
+        directory.add_big_switch(big_switch(), OCSES)
+    return directory
+
+
+@pytest.mark.parametrize("workload", SCALED)
+@pytest.mark.parametrize("scheduler", SCHEDULERS)
+def test_the_prediction_carries_every_byte_within_bound_and_makespan(scheduler: str, workload: str) -> None:
+    experiment = experiment_of(scheduler, workload)
+    records = predict_execution(experiment)
+    owed = experiment.demand.matrix
+    assert records["bytes"].sum() == owed.sum()
+    sent = nic_sent_bytes(records, experiment.fabric).reshape(SERVERS, OCSES).sum(axis=1)
+    received = nic_received_bytes(records, experiment.fabric).reshape(SERVERS, OCSES).sum(axis=1)
+    assert sent.tolist() == owed.sum(axis=1).tolist()
+    assert received.tolist() == owed.sum(axis=0).tolist()
+    assert (records["start_s"] >= DELAY_S).all()
+    assert (
+        records["end_s"] - records["start_s"] >= records["bytes"] * 8 / experiment.rate_bps / OCSES - 1e-12
+    ).all()
+    assert (
+        experiment.lower_bound_s * (1 - 1e-9)
+        <= records["end_s"].max()
+        <= experiment.schedule.makespan + 1e-12
+    )
+
+
+def test_the_prediction_of_one_message_over_two_circuits() -> None:
+    fabric = parallel_ocs_fabric(2, 2)
+    demand = Demand("one", np.array([[0, 1_250_000_000], [0, 0]]))  # 0.1 s alone, half over each OCS
+    experiment = CircuitExperiment(fabric, demand, "spectra", DELAY_S, Dilation(1e-3, 1e-2))
+    (record,) = predict_execution(experiment).to_dict("records")
+    assert record["end_s"] == pytest.approx(experiment.schedule.makespan)
+    assert record["path"] == "625000000@h0:0,ocs0:1 625000000@h0:1,ocs1:1"
+
+
+def test_a_delay_is_honoured_where_the_bound_allows_it() -> None:
+    line_s = np.array([[0, 0.1], [0.1, 0]])
+    assert dilation_for(line_s, 1, 1e-4, rate=1e-3, slot_s=0.05).emulated_s(1e-4) >= 0.002
+    assert dilation_for(line_s, 1, 1e-9, rate=1e-3, slot_s=0.05).emulated_s(0.1) <= 5.0
+    with pytest.raises(ScenarioError, match="schedules without a slot"):
+        dilation_for(0 * line_s, 1, 1e-3, rate=1e-3, slot_s=0.05)
+
+
+def test_a_run_leaves_summary_records_plots_and_report(tmp_path: Path) -> None:
+    results = results_of(
+        [executed_of("spectra"), executed_of("less"), executed_of("rotor")], tmp_path / "out"
+    )
+    table = pd.read_csv(results.path / "summary.csv")
+    assert table["scheme"].tolist() == ["spectra", "less", "rotor", BIG_SWITCH]
+    assert set(table["workload"]) == {"moe, 2 OCSes"}
+    assert np.allclose(table["over_predicted"], [1.03, 1.03, 1.03, 1.0])
+    records = pd.read_csv(results.path / "records.csv")
+    assert records.groupby(["scheme", "backend"])["bytes"].sum().nunique() == 1
+    assert {path.name for path in results.path.glob("*.png")} == {
+        "timeline_2.png",
+        "plan_against_measurement.png",
+    }
+    html = (results.path / "report.html").read_text()
+    assert "4 points" in html
+    assert "Every emulated number stands beside its prediction and its lower bound." in html
+    assert {claim.verdict for claim in results.page().claims} == {"holds"}
+
+
+def test_what_is_void_says_so_and_proves_nothing(tmp_path: Path) -> None:
+    results = results_of([executed_of("spectra", VOID), executed_of("less")], tmp_path / "out")
+    html = (results.path / "report.html").read_text()
+    assert "do not use the number" in html
+    assert VOID.reasons[0] in html
+    rulings = {claim.text: claim.verdict for claim in circuit_claims(results.table)}
+    assert rulings == {
+        "moe, 2 OCSes: Spectra's makespan near the lower bound": "not comparable",
+        "moe, 2 OCSes: LESS takes longer than Spectra, measured": "not comparable",
+        "moe, 2 OCSes: spectra takes no longer than predicted": "not comparable",
+        "moe, 2 OCSes: the slowest, less, takes no longer than predicted": "holds",
+        "moe, 2 OCSes: no byte is missing": "not comparable",
+    }
+
+
+def test_what_takes_longer_than_planned_does_not_hold(tmp_path: Path) -> None:
+    results = results_of([executed_of("spectra"), executed_of("bvn", slower=1.3)], tmp_path / "out")
+    claims = {claim.text: claim for claim in results.page().claims}
+    slowest = claims["moe, 2 OCSes: the slowest, bvn, takes no longer than predicted"]
+    assert slowest.verdict == "does not hold"
+    assert slowest.measured == pytest.approx(1.3)
+
+
+def test_equal_experiments_share_a_key_and_others_do_not() -> None:
+    keys = {experiment_of(scheduler, seed=seed).key for scheduler in ("spectra", "less") for seed in (0, 1)}
+    assert len(keys) == 4
+    assert experiment_of("spectra").key in keys
