@@ -7,7 +7,7 @@ the matrix, bounds the makespan from below; the largest bound of a line is that 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from controller.schedulers.demand import Matrix, checked_demand, lines
+from controller.schedulers.demand import Matrix, checked_demand, degree, lines
 
 
 def makespan_lower_bound(demand: ArrayLike, switches: int, delay: float) -> float:
@@ -80,29 +80,68 @@ def lower_bound_2(sorted_lines: Matrix, switches: int, delay: float) -> Matrix:
 
 
 def split_lower_bound(demand: ArrayLike, switches: int, delay: float) -> float:
-    """Return a bound that counts the slots into which long entries must be cut; this project's own.
+    """Return a bound that looks at all lines together and counts their slots; this project's own.
 
     It stands beside `makespan_lower_bound`, not in it, so that ratios to the paper's bound stay
-    comparable. It is larger where entries are longer than the makespan could be without cutting.
+    comparable. It is larger where entries are longer than the makespan could be without cutting,
+    and where unequal lines must share few slots.
 
     Notes
     -----
-    A slot of a schedule of makespan T carries at most T - delta of an entry, so an entry w needs at
-    least ceil(w / (T - delta)) slots, and each of a line's slots, of any switch, costs a delay: T is
-    possible only if s T >= W + delta sum_j ceil(w_j / (T - delta)). The right side falls as T grows,
-    so bisection finds the least such T.
+    N slots of weights a_1 >= ... >= a_N fit into a makespan T only if s T >= N delta + sum_r a_r.
+
+    N: a slot carries at most T - delta of one entry of a line, so a line of entries w_j needs
+    ceil(w_j / (T - delta)) slots for each, none for two; N is at least the largest line's sum.
+
+    sum_r a_r: at least the largest line's W. And at least what `ranked_weight` returns.
+
+    T is possible if some N satisfies both. Larger T allow smaller N, so bisection finds the least.
     """
     matrix = checked_demand(demand, switches, delay)
     sorted_lines = lines(matrix)
     low = makespan_lower_bound(matrix, switches, delay)
     if not low:
         return low
-    high = float(sorted_lines.sum(axis=1).max() + delay * (np.count_nonzero(sorted_lines, axis=1).max() + 1))
+    most = degree(matrix)
+    fullest = float(sorted_lines.sum(axis=1).max())
+    busy = [max(fullest, ranked_weight(sorted_lines, n)) + n * delay for n in range(most, 2 * most + 1)]
+    least_busy = np.minimum.accumulate(busy[::-1])[::-1]  # of so many slots or more
+    high = float(sorted_lines.max()) + delay + busy[0]  # nothing is cut: possible
     for _ in range(50):
         middle = (low + high) / 2
-        slots = (
-            np.ceil(sorted_lines / (middle - delay) * (1 - 1e-12)).sum(axis=1) if middle > delay else np.inf
-        )
-        possible = (switches * middle >= sorted_lines.sum(axis=1) + delay * slots).all()
-        low, high = (low, middle) if possible else (middle, high)
+        slots = _slots_needed(sorted_lines, middle - delay)
+        needed = least_busy[int(slots) - most] if slots <= 2 * most else fullest + slots * delay
+        low, high = (low, middle) if switches * middle >= needed else (middle, high)
     return low
+
+
+def ranked_weight(sorted_lines: Matrix, slots: int) -> float:
+    """Return a weight that no fewer than so much of so many slots can have, from the ranks of entries.
+
+    Parameters
+    ----------
+    sorted_lines
+        One row or column of the demand per row, sorted downwards.
+    slots
+        How many slots there are, N; no fewer than any line has entries.
+
+    Notes
+    -----
+    A slot holds one entry of a line at most, so of a line's k entries at most N - k are in several
+    slots. Of its r + N - k largest, then, r at least are in one slot each, which is as long: the r-th
+    longest slot lasts no less than the entry w_(r + N - k), of any line. The sum over r of the
+    largest of these, over all lines, is the bound. With N = k it compares like with like: 1.051 on
+    the benchmark workload, where the fullest line has 1.032.
+    """
+    entries = np.count_nonzero(sorted_lines, axis=1)
+    rank = np.arange(sorted_lines.shape[1]) + (slots - entries)[:, None]
+    padded = np.pad(sorted_lines, ((0, 0), (0, 1)))
+    shifted = np.take_along_axis(padded, np.minimum(rank, sorted_lines.shape[1]), axis=1)
+    return float(shifted.max(axis=0).sum())
+
+
+def _slots_needed(sorted_lines: Matrix, longest: float) -> float:
+    """Return how many slots some line needs if none lasts longer; 1e-12 less, so that rounding errs low."""
+    if longest <= 0:
+        return np.inf
+    return float(np.ceil(sorted_lines / longest * (1 - 1e-12)).sum(axis=1).max())

@@ -5,7 +5,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller.schedulers.bounds import lower_bound_1, lower_bound_2, makespan_lower_bound, split_lower_bound
+from controller.schedulers.bounds import (
+    lower_bound_1,
+    lower_bound_2,
+    makespan_lower_bound,
+    ranked_weight,
+    split_lower_bound,
+)
+from controller.schedulers.decompose import decompose
 from controller.schedulers.demand import Matrix, lines
 from tests.controller.schedulers.implementations import DEMANDS
 
@@ -67,3 +74,20 @@ def test_one_long_entry_is_cut_for_more_delays() -> None:
     # Beside a second entry four slots are needed, and one switch shows two of them.
     assert makespan_lower_bound(row(0.9, 0.3, 0.0), 3, 0.1) == pytest.approx(0.5)
     assert split_lower_bound(row(0.9, 0.3, 0.0), 3, 0.1) == pytest.approx(1.6 / 3)
+
+
+def test_unequal_lines_share_the_slots_they_all_need() -> None:
+    # Two slots serve both rows: one lasts 0.8, the other 0.5. Neither row holds more than 1.
+    demand = np.diag([0.8, 0.5, 0.0, 0.0]) + np.diag([0.2, 0.5], 2)
+    assert ranked_weight(lines(demand), 2) == pytest.approx(1.3)
+    assert makespan_lower_bound(demand, 1, 0.4) == pytest.approx(1.0 + 0.8)
+    assert split_lower_bound(demand, 1, 0.4) == pytest.approx(1.3 + 0.8)
+    assert split_lower_bound(demand, 1, 0.1) == pytest.approx(1.0 + 0.3), "a third slot is cheaper"
+
+
+@settings(max_examples=100, deadline=None)
+@given(demand=DEMANDS)
+def test_no_decomposition_beats_the_ranks(demand: Matrix) -> None:
+    slots = decompose(demand)
+    weight = sum(slot.weight for slot in slots)
+    assert weight >= ranked_weight(lines(demand), len(slots)) * (1 - 1e-9)
