@@ -71,7 +71,7 @@ def critical_matching(weights: Matrix, unserved: NDArray[np.bool_] | NDArray[np.
     in_row, in_column = unserved.sum(axis=1), unserved.sum(axis=0)
     most = max(in_row.max(), in_column.max())
     critical_lines = (in_row == most)[:, None].astype(np.float64) + (in_column == most)
-    bonus = weights.max(axis=1).sum() or 1.0
+    bonus = 2 * weights.max(axis=1).sum() or 1.0  # twice: with once, rounding can make it a tie
     return heaviest_permutation(weights + bonus * ((unserved > 0) * critical_lines))
 
 

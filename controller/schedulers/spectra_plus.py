@@ -1,29 +1,33 @@
 """Spectra+: below Spectra's makespan, for more computing time; this project's own, not the paper's.
 
-Three steps after Spectra's own. Rebuild the permutations: take a few out and decompose what they
-leave uncovered, first for the least sum of weights and delays, then, with the pieces that Equalize
-cut, for the least makespan. Reweigh: the linear program of the paper's equation (5), asked for the
-makespan rather than for the sum of the weights, so that a piece on an idle switch may grow wherever
-this lets one on a busy switch shrink.
+Rebuild the permutations for less weight. Cut the longest ones, at lengths with which the pieces fill
+the switches evenly, and rebuild the pieces, which may then share what they carry. Spread them as
+Spectra does, and reweigh them where they are. Rebuild the best of these schedules for its makespan.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.optimize import linprog
 
-from controller.schedulers.bounds import makespan_lower_bound
-from controller.schedulers.decompose import decompose, refine
+from controller.schedulers.decompose import decompose
 from controller.schedulers.demand import Matrix, checked_demand
-from controller.schedulers.schedule import Schedule, Slot, frozen_schedule, served
-from controller.schedulers.spectra import ROUNDING, equalize, schedule
+from controller.schedulers.rebuild import Cost, rebuilt
+from controller.schedulers.reweigh import reweighed
+from controller.schedulers.schedule import Schedule, Slot
+from controller.schedulers.spectra import equalize, schedule
 
-ROUNDS = 60
-"""Rebuilt subsets per stage: 0.4 ms each for 100 ports; 150 gain another 0.2 % on the benchmark workload."""
+ROUNDS = 300
+"""Subsets of whole slots that are rebuilt; 0.9 ms each for 100 ports."""
 
-REBUILT = (2, 3, 4)
-"""How many slots a round takes out; 8 at a time gained no more and took four times as long."""
+PIECE_ROUNDS = 100
+"""Subsets of the pieces that are rebuilt, for each length to which slots are cut."""
+
+BANDS = ((0.8, 1.0), (0.55, 0.8), (0.3, 0.55))
+"""Where slots are cut, as shares of the longest: short pieces, middling ones, or three of them and more."""
+
+CUTS = 20
+"""Lengths tried in each band."""
 
 
 def spectra_plus(demand: ArrayLike, switches: int, delay: float) -> Schedule:
@@ -40,25 +44,21 @@ def spectra_plus(demand: ArrayLike, switches: int, delay: float) -> Schedule:
 
     References
     ----------
-    Spectra, sections III-B (equation 5) and III-D, on which it builds; P. Shaw, "Using Constraint
-    Programming and Local Search Methods to Solve Vehicle Routing Problems", CP 1998 (large
-    neighbourhood search: take a part out, rebuild it, keep what is better).
+    Spectra, sections III-B (equation 5) and III-D, on which it builds.
     """
     matrix = checked_demand(demand, switches, delay)
-    rng = np.random.default_rng(0)
     slots = decompose(matrix)
-    fewer = rebuilt(matrix, slots, 1, delay, rng).switches[0]
-    first = reweighed(matrix, equalize(schedule(fewer, switches, delay)))
-    pieces = [slot for queue in first.switches for slot in queue]
-    second = reweighed(matrix, rebuilt(matrix, pieces, switches, delay, rng))
-    plans = [equalize(schedule(slots, switches, delay)), first, second]
-    return min(plans, key=lambda plan: plan.makespan)
+    plain = equalize(schedule(slots, switches, delay))
+    return min(plain, spread(matrix, lighter(matrix, slots), switches, delay), key=lambda plan: plan.makespan)
 
 
-def rebuilt(
-    demand: Matrix, slots: Sequence[Slot], switches: int, delay: float, rng: np.random.Generator
-) -> Schedule:
-    """Return the schedule of the slots after rebuilding subsets of them, never a longer one.
+def lighter(demand: Matrix, slots: Sequence[Slot]) -> tuple[Slot, ...]:
+    """Return the slots rebuilt for less weight, whatever the switches and the delay."""
+    return rebuilt(demand, slots, np.inf, _number_and_weight, ROUNDS, np.random.default_rng(0))
+
+
+def spread(demand: Matrix, slots: Sequence[Slot], switches: int, delay: float) -> Schedule:
+    """Return the shortest schedule found for the slots, whole or cut.
 
     Parameters
     ----------
@@ -67,62 +67,59 @@ def rebuilt(
     slots
         Weighted permutations that cover it.
     switches, delay
-        As of `spectra`; with one switch the makespan is the sum of weights and delays.
-    rng
-        Draws the subsets.
+        As of `spectra`.
     """
-    plan = equalize(schedule(slots, switches, delay))
-    shortest = makespan_lower_bound(demand, switches, delay) * (1 + ROUNDING)
-    for _ in range(ROUNDS):
-        if plan.makespan <= shortest:
-            break
-        pieces = [slot for queue in plan.switches for slot in queue]
-        out = rng.permutation(len(pieces))[: rng.choice(REBUILT)]
-        kept = [slot for index, slot in enumerate(pieces) if index not in out]
-        carried = served(kept, len(demand))
-        rounding = np.where(carried > 0, ROUNDING * demand.max(), 0.0)
-        uncovered = np.where(demand - carried > rounding, demand - carried, 0.0)
-        other = equalize(schedule([*kept, *decompose(uncovered)], switches, delay))
-        if other.makespan <= plan.makespan:  # equally long ones too: they lead on
-            plan = other
-    return plan
+
+    def planned(slots: Sequence[Slot]) -> Schedule:
+        return equalize(schedule(slots, switches, delay))
+
+    def makespan(slots: Sequence[Slot]) -> tuple[float, ...]:
+        return (planned(slots).makespan,)
+
+    plans = [reweighed(demand, planned(slots))]
+    for longest in promising_cuts(slots, switches, delay):
+        pieces = cut(slots, longest)
+        if sum(piece.weight + delay for piece in pieces) < switches * plans[0].makespan:
+            again = _again(demand, pieces, longest, _number_and_weight)
+            plans.append(reweighed(demand, planned(again)))
+    best = min(plans, key=lambda plan: plan.makespan)
+    pieces = tuple(slot for queue in best.switches for slot in queue)
+    again = _again(demand, pieces, best.makespan - delay, makespan)
+    return min(best, reweighed(demand, planned(again)), key=lambda plan: plan.makespan)
 
 
-def reweighed(demand: Matrix, plan: Schedule) -> Schedule:
-    """Return the schedule with the weights of least makespan for its permutations where they are.
+def promising_cuts(slots: Sequence[Slot], switches: int, delay: float) -> Iterator[float]:
+    """Yield for each band the length to which slots are cut for the least makespan.
 
-    Notes
-    -----
-    Minimise T such that the weights of the slots that hold an entry sum to at least its demand, and
-    those of a switch's slots, with their delays, to at most T. The solver is exact to 1e-7, so
-    `refine` has the last word on coverage.
+    None, if no slot alone outlasts the mean load: then whole slots fill the switches as well.
     """
-    slots = [slot for queue in plan.switches for slot in queue]
-    homes = [switch for switch, queue in enumerate(plan.switches) for _ in queue]
-    if not slots:
-        return plan
-    unit = demand.max()
-    # One row per switch, one column per slot and one for T: weights - T <= -delays.
-    on_switch = np.arange(len(plan.switches))[:, None] == homes
-    switch_rows = np.hstack([on_switch, np.full((len(on_switch), 1), -1.0)])
-    coverage = _coverage(demand, slots)
-    solution = linprog(
-        [0.0] * len(slots) + [1.0],
-        A_ub=np.vstack([np.hstack([-coverage, np.zeros((len(coverage), 1))]), switch_rows]),
-        b_ub=np.concatenate([-demand[demand > 0], -on_switch.sum(axis=1) * plan.delay]) / unit,
-        method="highs",
-    )
-    if solution.x is None:  # the solver gave up
-        return plan
-    weights = np.maximum(solution.x[:-1], 0) * unit
-    refined = refine(demand, [Slot(slots[index].permutation, float(w)) for index, w in enumerate(weights)])
-    queues: list[list[Slot]] = [[] for _ in plan.switches]
-    for slot, home in zip(refined, homes, strict=True):
-        queues[home].append(slot)
-    return frozen_schedule(queues, plan.delay)
+    most = max((slot.weight for slot in slots), default=0.0)
+    mean = sum(slot.weight + delay for slot in slots) / switches
+    for low, high in BANDS if most + delay > mean else ():
+        lengths = most * np.linspace(low, high, CUTS, endpoint=False)
+        yield min(lengths, key=lambda length: schedule(cut(slots, length), switches, delay).makespan)
 
 
-def _coverage(demand: Matrix, slots: Sequence[Slot]) -> Matrix:
-    """Return which slot (column) holds which nonzero of the demand (row), as zeros and ones."""
-    held = [served([Slot(slot.permutation, 1.0)], len(demand))[demand > 0] for slot in slots]
-    return np.stack(held, axis=1)
+def cut(slots: Sequence[Slot], longest: float) -> tuple[Slot, ...]:
+    """Return the slots in pieces of at most a length: whole pieces of it, and what is left.
+
+    Examples
+    --------
+    >>> [piece.weight for piece in cut([Slot(np.array([1, 0]), 2.5)], 1.0)]
+    [1.0, 1.0, 0.5]
+    """
+    pieces = []
+    for permutation, weight in slots:
+        while weight > longest:
+            pieces.append(Slot(permutation, longest))
+            weight -= longest
+        pieces.append(Slot(permutation, weight))
+    return tuple(pieces)
+
+
+def _again(demand: Matrix, pieces: Sequence[Slot], longest: float, cost: Cost) -> tuple[Slot, ...]:
+    return rebuilt(demand, pieces, longest, cost, PIECE_ROUNDS, np.random.default_rng(0))
+
+
+def _number_and_weight(slots: Sequence[Slot]) -> tuple[float, ...]:
+    return len(slots), sum(slot.weight for slot in slots)

@@ -2,16 +2,24 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
+from controller.schedulers.bounds import makespan_lower_bound
 from controller.schedulers.decompose import decompose, refine
 from controller.schedulers.demand import Matrix, degree
+from controller.schedulers.rebuild import pieced
+from controller.schedulers.reweigh import reweighed
 from controller.schedulers.schedule import Schedule, Slot, served
 from controller.schedulers.spectra import equalize, schedule, spectra
-from controller.schedulers.spectra_plus import reweighed, spectra_plus
+from controller.schedulers.spectra_plus import cut, lighter, spectra_plus
 from tests.controller.schedulers.implementations import DEMANDS
+from traffic.ocs_workloads import benchmark
 
 HOLD, SWAP, TURN, BACK = (np.array(order) for order in ([0, 1, 2], [1, 0, 2], [1, 2, 0], [2, 0, 1]))
+
+NEXT_TO_NOTHING = np.array([[1.0, 0.0, 0.0625], [0.0625] * 3, [0.0625] * 3])
+"""Beside the 1, raised to 16, the others vanish from a sum; still they are matched where they must be."""
 
 
 def weights(plan: Schedule) -> list[list[float]]:
@@ -80,6 +88,51 @@ def test_spectra_plus_is_never_longer_than_spectra(seed: int) -> None:
     demand = rng.random((8, 8)) * (rng.random((8, 8)) < 0.4)
     switches, delay = int(rng.integers(1, 5)), float(rng.choice([0.01, 0.1]))
     assert spectra_plus(demand, switches, delay).makespan <= spectra(demand, switches, delay).makespan
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_benchmark_is_cut_for_eight_switches(seed: int) -> None:
+    demand = benchmark(seed)
+    plan = spectra_plus(demand, 8, 0.01)
+    assert plan.covers(demand)
+    assert sum(map(len, plan.switches)) > degree(demand)
+    assert plan.makespan <= 1.08 * makespan_lower_bound(demand, 8, 0.01)
+    assert spectra(demand, 8, 0.01).makespan > 1.08 * makespan_lower_bound(demand, 8, 0.01)
+
+
+@settings(max_examples=50, deadline=None)
+@example(demand=NEXT_TO_NOTHING, share=1.0, steepness=16)
+@given(demand=DEMANDS, share=st.sampled_from([0.3, 0.5, 1.0]), steepness=st.sampled_from([1, 16]))
+def test_pieces_are_no_more_than_their_degree(demand: Matrix, share: float, steepness: int) -> None:
+    longest = share * demand.max() if demand.any() else 1.0
+    slots = pieced(demand, longest, steepness)
+    assert len(slots) <= degree_of_pieces(demand, longest)
+    assert (demand - served(slots, len(demand)) <= 1e-9 * demand.max()).all()
+
+
+def degree_of_pieces(demand: Matrix, longest: float) -> int:
+    pieces = np.ceil(demand / longest - 1e-9) + ((demand > 0) & (demand / longest <= 1e-9))
+    return int(max(pieces.sum(axis=0).max(), pieces.sum(axis=1).max()))
+
+
+@settings(max_examples=25, deadline=None)
+@given(demand=DEMANDS)
+def test_lighter_slots_are_no_more_and_no_heavier(demand: Matrix) -> None:
+    slots = decompose(demand)
+    found = lighter(demand, slots)
+    assert len(found) <= len(slots)
+    assert sum(slot.weight for slot in found) <= sum(slot.weight for slot in slots)
+    assert (demand - served(found, len(demand)) <= 1e-9 * demand.max()).all()
+
+
+def test_slots_are_cut_into_whole_pieces_and_a_rest() -> None:
+    pieces = cut([Slot(HOLD, 2.5), Slot(TURN, 0.75)], 1.0)
+    assert [(piece.permutation is HOLD, piece.weight) for piece in pieces] == [
+        (True, 1.0),
+        (True, 1.0),
+        (True, 0.5),
+        (False, 0.75),
+    ]
 
 
 def test_reweighed_slot_shrinks_where_another_may_grow() -> None:
