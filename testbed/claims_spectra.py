@@ -38,7 +38,7 @@ def _claim(text: str, expected: Range, table: pd.DataFrame, scheme: str, other: 
         return Claim(text, SOURCE, expected, reason="not run")
     measured = float(found.mean())
     points = found.groupby(["switches", "delay"]).mean()
-    where = f"means per point from {points.min():.3f} to {points.max():.3f}, {_seeds(table)} seeds"
+    where = f"means per point from {points.min():.3f} to {points.max():.3f}, {_seeds(table)}"
     return Claim(text, SOURCE, expected, measured, _ruling(measured, expected), where)
 
 
@@ -67,5 +67,6 @@ def _ruling(measured: float, expected: Range) -> Ruling:
     return "holds" if expected[0] <= measured <= expected[1] else "does not hold"
 
 
-def _seeds(table: pd.DataFrame) -> int:
-    return int(table["seed"].nunique())
+def _seeds(table: pd.DataFrame) -> str:
+    seeds = table["seed"].nunique()
+    return f"{seeds} seed{'s' if seeds > 1 else ''}"
