@@ -24,6 +24,14 @@ from mininet.net import Mininet
 from mininet.node import OVSSwitch
 from mininet.topo import Topo
 
+from scenarios._bench_circuits import (
+    executed_over_planned,
+    ocs_dark_excess_p99_s,
+    ocs_overhead_p99_s,
+    ocs_strays,
+    planning_dense_s,
+    planning_sparse_s,
+)
 from scenarios._harness import main
 from testbed.calibrate import calibration, hop_load_bps, machine_name, rate_factor, volume_factor
 from testbed.dilation import Dilation
@@ -267,6 +275,12 @@ FIGURES = {
     "peak_memory_bytes": Figure(peak_memory_bytes, "bytes", f"< {3 * MIB << 9}"),
     "kill_residue": Figure(kill_residue, "things", "0", sandbox=False),
     "servers128_verdict": Figure(servers128_verdict, "runs", "1, with its verdict"),
+    "ocs_dark_excess_p99_s": Figure(ocs_dark_excess_p99_s, "s", "<= 0.003"),
+    "ocs_overhead_p99_s": Figure(ocs_overhead_p99_s, "s", "<= 0.008"),
+    "ocs_strays": Figure(ocs_strays, "probes", "0"),
+    "executed_over_planned": Figure(executed_over_planned, "ratio", "<= 1.15"),
+    "planning_sparse_s": Figure(planning_sparse_s, "s", "<= 0.008", sandbox=False),
+    "planning_dense_s": Figure(planning_dense_s, "s", "<= 0.020", sandbox=False),
 }
 
 if __name__ == "__main__":

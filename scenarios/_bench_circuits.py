@@ -1,0 +1,89 @@
+"""What lightrail promises of its optical side, measured: circuits on the wire, schedules, and planning."""
+
+import statistics
+import time
+
+import numpy as np
+
+from controller.schedulers.spectra import spectra
+from scenarios._circuits import Comparison
+from testbed.network import Network
+from testbed.ocs_bench import Figures, ocs_figures
+from testbed.ocs_outcome import executed
+from traffic.ocs_workloads import Matrix, benchmark, moe, ocs_demand
+
+RATE_BPS, LINE_S, DELAY_S, SLOT_S = 100e9, 0.1, 1e-3, 0.1
+SERVERS, OCSES = 8, (2, 4)
+PLANNED_SWITCHES, PLANNED_DELAY, PLANNED_SEEDS = 4, 0.01, 30
+
+
+def ocs_dark_excess_p99_s() -> tuple[float, str]:
+    """How much longer than its device an OCS of 64 ports is dark on the wire, under traffic: p99."""
+    figures = ocs_figures()
+    return figures.dark_excess_p99_s, _seen(figures)
+
+
+def ocs_overhead_p99_s() -> tuple[float, str]:
+    """From the command to light on the wire, less the device's delay, with 64 ports under traffic: p99."""
+    figures = ocs_figures()
+    return figures.overhead_p99_s, _seen(figures)
+
+
+def ocs_strays() -> tuple[float, str]:
+    """Probes that left an OCS of 64 ports by a port to which no circuit led."""
+    figures = ocs_figures()
+    return float(figures.strays), _seen(figures)
+
+
+def _seen(figures: Figures) -> str:
+    dark_ms, overhead_ms = 1e3 * (figures.dark_s - figures.delay_s), 1e3 * figures.overhead_s
+    return (
+        f"{figures.probes} probes, {len(dark_ms)} nights of {1e3 * figures.delay_s:g} ms, in the median "
+        f"{np.median(dark_ms):.2f} ms too long, with {np.median(overhead_ms):.2f} ms of overhead; "
+        f"{1e3 * max(-figures.early_s, 0):.2f} ms too short at worst, {figures.strays} strays"
+    )
+
+
+def executed_over_planned() -> tuple[float, str]:
+    """Spectra's schedules for the small benchmark on 2 and 4 OCSes: measured CCT over makespan, the worse."""
+    comparison = Comparison(
+        name="bench",
+        title="",
+        demands=[ocs_demand("benchmark", 0, SERVERS, LINE_S * RATE_BPS / 8)],
+        ocses=OCSES,
+        schedulers=["spectra"],
+        meetings=["drain"],
+        rate_bps=RATE_BPS,
+        delay_s=DELAY_S,
+        slot_s=SLOT_S,
+    )
+    rate, ratios, said = comparison.rate(), [], []
+    for ocses in OCSES:
+        (experiment,) = comparison.experiments(ocses, rate)
+        with Network(experiment.fabric, rate) as network:
+            result = executed(experiment, network)
+        ratios.append(result.execution.cct_s / experiment.schedule.makespan)
+        said.append(f"{ocses} OCSes: {ratios[-1]:.3f}, {result.outcome.verdict.word}")
+    return max(ratios), "; ".join(said)
+
+
+def planning_sparse_s() -> tuple[float, str]:
+    """Spectra's planning for the benchmark, 100 ports and 16 flows each, on 4 switches: median."""
+    return _planning_s([benchmark(seed) for seed in range(PLANNED_SEEDS)])
+
+
+def planning_dense_s() -> tuple[float, str]:
+    """Spectra's planning for the MoE's dense 64 x 64 on 4 switches: median."""
+    return _planning_s([moe(seed) for seed in range(PLANNED_SEEDS)])
+
+
+def _planning_s(demands: list[Matrix]) -> tuple[float, str]:
+    """Return the median time of planning some demands, the first once more before they count."""
+    spectra(demands[0], PLANNED_SWITCHES, PLANNED_DELAY)
+    times_s = []
+    for demand in demands:
+        started = time.perf_counter()
+        spectra(demand, PLANNED_SWITCHES, PLANNED_DELAY)
+        times_s.append(time.perf_counter() - started)
+    slots = f"{len(demands)} matrices of {len(demands[0])} ports, {PLANNED_SWITCHES} switches"
+    return statistics.median(times_s), f"{slots}, {1e3 * min(times_s):.1f} to {1e3 * max(times_s):.1f} ms"
