@@ -21,7 +21,7 @@ STEEPNESS = (8, 16, 32)
 """Powers to which entries are raised before they are matched; with 1 the gain is 0.6 % less."""
 
 ROUNDING = 1e-12
-"""A shortfall that counts as none, relative to the largest entry."""
+"""A shortfall of a carried entry that counts as none, relative to the largest entry."""
 
 Cost = Callable[[Sequence[Slot]], tuple[float, ...]]
 """What slots cost; tuples are compared from the left."""
@@ -57,8 +57,9 @@ def rebuilt(
         weights = np.array([slot.weight for slot in best])
         related = np.argsort(np.abs(weights - rng.choice(weights)) * rng.random(weights.size))
         kept = [best[index] for index in sorted(related[rng.choice(TAKEN_OUT) :])]
-        uncovered = demand - served(kept, len(demand))
-        uncovered[uncovered <= ROUNDING * demand.max()] = 0
+        carried = served(kept, len(demand))
+        rounding = np.where(carried > 0, ROUNDING * demand.max(), 0.0)
+        uncovered = np.where(demand - carried > rounding, demand - carried, 0.0)
         other = (*kept, *pieced(uncovered, longest, int(rng.choice(STEEPNESS))))
         if (price := cost(other)) <= least:  # equally good ones too: they lead on
             best, least = other, price

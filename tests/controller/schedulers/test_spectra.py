@@ -125,6 +125,12 @@ def test_lighter_slots_are_no_more_and_no_heavier(demand: Matrix) -> None:
     assert (demand - served(found, len(demand)) <= 1e-9 * demand.max()).all()
 
 
+def test_entry_next_to_nothing_gets_its_slot() -> None:
+    demand = np.array([[1e9, 1e-9], [0.0, 1e9]])
+    slots = lighter(demand, decompose(demand))
+    assert (served(slots, 2)[demand > 0] > 0).all()
+
+
 def test_slots_are_cut_into_whole_pieces_and_a_rest() -> None:
     pieces = cut([Slot(HOLD, 2.5), Slot(TURN, 0.75)], 1.0)
     assert [(piece.permutation is HOLD, piece.weight) for piece in pieces] == [
