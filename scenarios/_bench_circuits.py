@@ -1,37 +1,35 @@
-"""What lightrail promises of its optical side, measured: circuits on the wire, schedules, and planning."""
-
-import statistics
-import time
+"""What lightrail promises of its optical side, measured: circuits on the wire, and executed schedules."""
 
 import numpy as np
 
-from controller.schedulers.spectra import spectra
 from scenarios._circuits import Comparison
 from testbed.network import Network
-from testbed.ocs_bench import Figures, ocs_figures
+from testbed.ocs_bench import TRAFFIC_NICS, Figures, ocs_figures
 from testbed.ocs_outcome import executed
-from traffic.ocs_workloads import Matrix, benchmark, moe, ocs_demand
+from traffic.ocs_workloads import ocs_demand
 
 RATE_BPS, LINE_S, DELAY_S, SLOT_S = 100e9, 0.1, 1e-3, 0.1
 SERVERS, OCSES = 8, (2, 4)
-PLANNED_SWITCHES, PLANNED_DELAY, PLANNED_SEEDS = 4, 0.01, 30
+ROUNDS = 300
 
 
 def ocs_dark_excess_p99_s() -> tuple[float, str]:
-    """How much longer than its device an OCS of 64 ports is dark on the wire, under traffic: p99."""
-    figures = ocs_figures()
-    return figures.dark_excess_p99_s, _seen(figures)
+    """How much longer than its device an OCS of 64 ports is dark on the wire: p99; and under traffic."""
+    idle, busy = ocs_figures(rounds=ROUNDS, traffic=0), ocs_figures(rounds=ROUNDS)
+    return idle.dark_excess_p99_s, (
+        f"{_seen(idle)}; with {TRAFFIC_NICS} NICs sending at full rate {1e3 * busy.dark_excess_p99_s:.2f} ms"
+    )
 
 
 def ocs_overhead_p99_s() -> tuple[float, str]:
     """From the command to light on the wire, less the device's delay, with 64 ports under traffic: p99."""
-    figures = ocs_figures()
+    figures = ocs_figures(rounds=ROUNDS)
     return figures.overhead_p99_s, _seen(figures)
 
 
 def ocs_strays() -> tuple[float, str]:
     """Probes that left an OCS of 64 ports by a port to which no circuit led."""
-    figures = ocs_figures()
+    figures = ocs_figures(rounds=ROUNDS)
     return float(figures.strays), _seen(figures)
 
 
@@ -65,25 +63,3 @@ def executed_over_planned() -> tuple[float, str]:
         ratios.append(result.execution.cct_s / experiment.schedule.makespan)
         said.append(f"{ocses} OCSes: {ratios[-1]:.3f}, {result.outcome.verdict.word}")
     return max(ratios), "; ".join(said)
-
-
-def planning_sparse_s() -> tuple[float, str]:
-    """Spectra's planning for the benchmark, 100 ports and 16 flows each, on 4 switches: median."""
-    return _planning_s([benchmark(seed) for seed in range(PLANNED_SEEDS)])
-
-
-def planning_dense_s() -> tuple[float, str]:
-    """Spectra's planning for the MoE's dense 64 x 64 on 4 switches: median."""
-    return _planning_s([moe(seed) for seed in range(PLANNED_SEEDS)])
-
-
-def _planning_s(demands: list[Matrix]) -> tuple[float, str]:
-    """Return the median time of planning some demands, the first once more before they count."""
-    spectra(demands[0], PLANNED_SWITCHES, PLANNED_DELAY)
-    times_s = []
-    for demand in demands:
-        started = time.perf_counter()
-        spectra(demand, PLANNED_SWITCHES, PLANNED_DELAY)
-        times_s.append(time.perf_counter() - started)
-    slots = f"{len(demands)} matrices of {len(demands[0])} ports, {PLANNED_SWITCHES} switches"
-    return statistics.median(times_s), f"{slots}, {1e3 * min(times_s):.1f} to {1e3 * max(times_s):.1f} ms"

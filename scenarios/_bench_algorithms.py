@@ -1,0 +1,61 @@
+"""What lightrail promises of its algorithms' speed, measured."""
+
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import numpy as np
+
+from controller.schedulers.spectra import spectra
+from testbed.dilation import Dilation
+from testbed.experiment import Experiment
+from testbed.predict import predict
+from topologies.rail import rail_fabric
+from traffic.collective import single
+from traffic.ocs_workloads import Matrix, benchmark, moe
+from traffic.spraying.rails import lpt
+from traffic.workloads import uniform
+
+SWITCHES, DELAY, SEEDS = 4, 0.01, 30
+CHUNKS, RAILS, REPEATS = 100_000, 8, 5
+
+
+def planning_sparse_s() -> tuple[float, str]:
+    """Spectra's planning for the benchmark, 100 ports and 16 flows each, on 4 switches: median."""
+    return _planning_s([benchmark(seed) for seed in range(SEEDS)])
+
+
+def planning_dense_s() -> tuple[float, str]:
+    """Spectra's planning for the MoE's dense 64 x 64 on 4 switches: median."""
+    return _planning_s([moe(seed) for seed in range(SEEDS)])
+
+
+def lpt_s() -> tuple[float, str]:
+    """RailS' placing of 100,000 chunks of different sizes on 8 rails."""
+    sizes = np.random.default_rng(0).integers(1, 1 << 40, CHUNKS)
+    return _median_s([partial(lpt, sizes, RAILS)] * REPEATS)
+
+
+def prediction_s() -> tuple[float, str]:
+    """The fluid model of a uniform all-to-all between 8 servers of 4 rails under RailS."""
+    experiment = Experiment(rail_fabric(8, 4), single(uniform(32)), "rails", Dilation(1.0, 1.0))
+    return _median_s([partial(predict, experiment)] * REPEATS)
+
+
+def _planning_s(demands: list[Matrix]) -> tuple[float, str]:
+    value, said = _median_s([partial(spectra, demand, SWITCHES, DELAY) for demand in demands])
+    return value, f"{said}, {len(demands[0])} ports, {SWITCHES} switches"
+
+
+def _median_s(calls: Sequence[Callable[[], object]]) -> tuple[float, str]:
+    """Return the median time of some calls, the first once more before they count."""
+    calls[0]()
+    times_s = []
+    for call in calls:
+        started = time.perf_counter()
+        call()
+        times_s.append(time.perf_counter() - started)
+    return statistics.median(
+        times_s
+    ), f"{1e3 * min(times_s):.1f} to {1e3 * max(times_s):.1f} ms of {len(calls)}"
