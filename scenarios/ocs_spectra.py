@@ -10,7 +10,7 @@ from rich.console import Console
 
 from scenarios._circuits import Comparison, carry_out, new_run, print_end
 from scenarios._harness import main
-from scenarios._options import Debug, Out, listed, seed_range
+from scenarios._options import Debug, EmulatedRate, Out, listed, seed_range
 from testbed.ocs_results import SweepResults
 from testbed.ocs_sweep import sweep
 from testbed.sandbox import inside_sandbox
@@ -33,12 +33,6 @@ Line = Annotated[
 ]
 Delay = Annotated[float, typer.Option(help="Reconfiguration delay of the OCSes [ms].")]
 ShortestSlot = Annotated[float, typer.Option(help="Spectra's shortest slot in the emulation [ms].")]
-Mbps = Annotated[
-    float | None,
-    typer.Option(
-        help="What a NIC is shaped to here [Mbit/s]; by default 25, or less if the machine is slow."
-    ),
-]
 Seeds = Annotated[
     int | None, typer.Option(help="Random demands; by default 1, and 50 with --plan-only as in the paper.")
 ]
@@ -56,7 +50,7 @@ def ocs_spectra(
     line_ms: Line = 100.0,
     delay_ms: Delay = 1.0,
     slot_ms: ShortestSlot = 100.0,
-    mbps: Mbps = None,
+    emulated_rate: EmulatedRate = None,
     seeds: Seeds = None,
     plan_only: PlanOnly = False,
     out: Out = None,
@@ -84,7 +78,7 @@ def ocs_spectra(
         rate_bps=RATE_BPS,
         delay_s=delay_ms / 1e3,
         slot_s=slot_ms / 1e3,
-        emulated_rate_bps=None if mbps is None else mbps * 1e6,
+        emulated_rate_bps=None if emulated_rate is None else emulated_rate * 1e6,
     )
     carry_out(comparison, out)
 

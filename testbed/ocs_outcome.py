@@ -24,7 +24,7 @@ from traffic.records import Records
 
 BIG_SWITCH = "big switch"
 ADVICE = {
-    "void": "lower --mbps, or end what else runs on this machine",
+    "void": "lower --emulated-rate, or end what else runs on this machine",
     "strained": "raise --slot-ms, or repeat it on an idle machine",
 }
 

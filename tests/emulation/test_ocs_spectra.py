@@ -14,7 +14,7 @@ from tests.tools import CHECKOUT, need_sandbox
 pytestmark = pytest.mark.emulation
 
 COMMAND = [sys.executable, str(CHECKOUT / "scenarios" / "ocs_spectra.py")]
-SMALL = ["--schedulers", "spectra,rotor", "--slot-ms", "60", "--mbps", "20"]
+SMALL = ["--schedulers", "spectra,rotor", "--slot-ms", "60", "--emulated-rate", "20"]
 SCHEMES = ["spectra", "rotor", "big switch"]
 
 
