@@ -20,6 +20,9 @@ TAKEN_OUT = (3, 4, 5)
 STEEPNESS = (8, 16, 32)
 """Powers to which entries are raised before they are matched; with 1 the gain is 0.6 % less."""
 
+ROUNDS_PER_SLOT = 20
+"""Most rounds, over the number of slots: a handful of slots has few subsets."""
+
 ROUNDING = 1e-12
 """A shortfall of a carried entry that counts as none, relative to the largest entry."""
 
@@ -43,7 +46,7 @@ def rebuilt(
     cost
         What is to be made small.
     rounds
-        How many subsets are tried.
+        How many subsets are tried; fewer where so few slots have not as many.
     rng
         Draws them.
 
@@ -53,7 +56,7 @@ def rebuilt(
     Problems", CP 1998 (large neighbourhood search, and that what is taken out be related).
     """
     best, least = tuple(slots), cost(slots)
-    for _ in range(rounds if best else 0):
+    for _ in range(min(rounds, ROUNDS_PER_SLOT * len(best))):
         weights = np.array([slot.weight for slot in best])
         related = np.argsort(np.abs(weights - rng.choice(weights)) * rng.random(weights.size))
         kept = [best[index] for index in sorted(related[rng.choice(TAKEN_OUT) :])]

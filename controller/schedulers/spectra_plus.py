@@ -10,12 +10,13 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
+from controller.schedulers.bounds import split_lower_bound
 from controller.schedulers.decompose import decompose
 from controller.schedulers.demand import Matrix, checked_demand
 from controller.schedulers.rebuild import Cost, rebuilt
 from controller.schedulers.reweigh import reweighed
 from controller.schedulers.schedule import Schedule, Slot
-from controller.schedulers.spectra import equalize, schedule
+from controller.schedulers.spectra import ROUNDING, equalize, schedule
 
 ROUNDS = 300
 """Subsets of whole slots that are rebuilt; 0.9 ms each for 100 ports."""
@@ -49,6 +50,8 @@ def spectra_plus(demand: ArrayLike, switches: int, delay: float) -> Schedule:
     matrix = checked_demand(demand, switches, delay)
     slots = decompose(matrix)
     plain = equalize(schedule(slots, switches, delay))
+    if plain.makespan <= split_lower_bound(matrix, switches, delay) * (1 + ROUNDING):
+        return plain
     return min(plain, spread(matrix, lighter(matrix, slots), switches, delay), key=lambda plan: plan.makespan)
 
 
