@@ -20,7 +20,7 @@ from testbed.dilation import Dilation
 from testbed.experiment import Experiment
 from testbed.fidelity import link_errors
 from testbed.network import Network
-from testbed.ocs_outcome import BIG_SWITCH, executed, switched
+from testbed.ocs_outcome import BIG_SWITCH, executed
 from testbed.ocs_plan import CircuitExperiment, dilation_for, off_diagonal, scheduler_named
 from testbed.ocs_report import executions_table
 from testbed.ocs_results import CircuitResults
@@ -28,6 +28,7 @@ from testbed.readback import effective, port_settings, unmet
 from testbed.run import Run
 from testbed.sandbox import inside_sandbox, run_in_sandbox, settle
 from testbed.table import claims_table
+from testbed.trial import tried
 from topologies.big_switch import big_switch_fabric
 from topologies.errors import ScenarioError
 from topologies.fabric import Fabric
@@ -161,7 +162,7 @@ def _switch(experiments: Sequence[CircuitExperiment], results: CircuitResults) -
         for circuits in {experiment.seed: experiment for experiment in experiments}.values():
             collective = circuits.plain.collective
             experiment = Experiment(fabric, collective, "rails", circuits.dilation, circuits.seed)
-            results.add_big_switch(switched(experiment, network, broken, worst), ocses)
+            results.add_big_switch(tried(experiment, network, worst, broken), ocses)
 
 
 def _scale(experiment: CircuitExperiment) -> dict[str, float]:

@@ -25,9 +25,8 @@ from testbed.calibrate import calibration, hop_load_bps, rate_factor, volume_fac
 from testbed.claims_rails import rails_claims
 from testbed.cli import FabricCLI
 from testbed.dilation import Dilation
-from testbed.emulate import emulate
 from testbed.experiment import Experiment
-from testbed.fidelity import Watch, link_errors, verdict
+from testbed.fidelity import link_errors
 from testbed.network import Network
 from testbed.outcome import Outcome, bound_s, communication_s
 from testbed.predict import predict
@@ -36,6 +35,7 @@ from testbed.results import ResultsDirectory
 from testbed.run import Run
 from testbed.sandbox import inside_sandbox, run_in_sandbox, settle
 from testbed.table import claims_table, summary_table
+from testbed.trial import tried
 from topologies.errors import LightrailError
 from topologies.fabric import Fabric
 from traffic.collective import Collective
@@ -168,25 +168,9 @@ def _emulate(scenario: Scenario, options: Options) -> ResultsDirectory:
                     progress.update(
                         task, description=f"emulate {experiment.collective.name}, {experiment.policy}"
                     )
-                    results.add(_outcome(experiment, network, worst, broken))
+                    results.add(tried(experiment, network, worst, broken))
                     progress.advance(task)
     return results
-
-
-def _outcome(experiment: Experiment, network: Network, worst_link_error: float, broken: list[str]) -> Outcome:
-    """Emulate an experiment, predict it over the paths really taken, and judge it."""
-    with Watch(network) as watch:
-        emulation = emulate(experiment, network, sleep=lambda _: None)  # compute is added, not waited for
-    predicted = predict(experiment, emulation.paths)
-    measures = watch.measures(emulation, worst_link_error)
-    judged = verdict(
-        measures,
-        measured_s=communication_s(emulation.records),
-        predicted_s=communication_s(predicted),
-        bound_s=bound_s(experiment),
-        unmet=broken,
-    )
-    return Outcome(experiment, predicted, emulation.records, judged, measures)
 
 
 def _explore(scenario: Scenario, options: Options) -> None:

@@ -10,16 +10,14 @@ from dataclasses import dataclass, replace
 
 import pandas as pd
 
-from testbed.emulate import Emulation, emulate
-from testbed.experiment import Experiment
+from testbed.emulate import Emulation
 from testbed.fidelity import STRAINED_RETRANSMITS, Watch, verdict
 from testbed.means import Point, points
 from testbed.network import Network
 from testbed.ocs_executor import Execution, execute
 from testbed.ocs_plan import CircuitExperiment
 from testbed.ocs_predict import predict_execution
-from testbed.outcome import Measures, Outcome, Verdict, bound_s, communication_s, summary_row
-from testbed.predict import predict
+from testbed.outcome import Measures, Outcome, Verdict, communication_s, summary_row
 from traffic.records import Records
 
 BIG_SWITCH = "big switch"
@@ -54,22 +52,6 @@ def executed(experiment: CircuitExperiment, network: Network, broken: Sequence[s
     measures = _measures(watch, execution)
     judged = _judged(execution, Outcome(experiment.plain, predicted, records, measures=measures), broken)
     return Executed(execution, Outcome(experiment.plain, predicted, records, judged, measures))
-
-
-def switched(experiment: Experiment, network: Network, broken: Sequence[str], link_error: float) -> Outcome:
-    """Emulate an experiment on packet switches, predict it over the paths taken, and judge it."""
-    with Watch(network) as watch:
-        emulation = emulate(experiment, network)
-    predicted = predict(experiment, emulation.paths)
-    measures = watch.measures(emulation, link_error)
-    judged = verdict(
-        measures,
-        measured_s=communication_s(emulation.records),
-        predicted_s=communication_s(predicted),
-        bound_s=bound_s(experiment),
-        unmet=broken,
-    )
-    return Outcome(experiment, predicted, emulation.records, judged, measures)
 
 
 def executed_row(result: Executed) -> dict[str, object]:

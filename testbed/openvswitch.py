@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import select
 import socket
 import stat
 import struct
@@ -229,8 +228,10 @@ def _grow(packet_socket: socket.socket, buffer: int, want_bytes: int) -> int:
 
 
 def _wait_for(path: Path) -> None:
+    """Wait until somebody listens on a socket; its path is there a moment sooner."""
     deadline = time.monotonic() + START_S
-    while not path.exists():
-        if time.monotonic() > deadline:
-            raise NetworkError(f"ovsdb-server made no {path.name} within {START_S:g} s")
-        select.select([], [], [], 0.005)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
+        while client.connect_ex(str(path)):
+            if time.monotonic() > deadline:
+                raise NetworkError(f"ovsdb-server does not listen on {path.name} after {START_S:g} s")
+            time.sleep(0.005)

@@ -126,7 +126,7 @@ def summary_row(outcome: Outcome) -> dict[str, object]:
         "predicted_s": predicted,
         "bound_s": bound_s(experiment),
         "verdict": outcome.verdict.word,
-        "reasons": " ".join(outcome.verdict.reasons),
+        "reasons": "; ".join(outcome.verdict.reasons),
         "advice": outcome.verdict.advice,
         **asdict(outcome.measures),
     }

@@ -1,0 +1,36 @@
+"""One experiment tried on a booted network: emulated, predicted over the paths taken, and judged."""
+
+from collections.abc import Sequence
+
+from testbed.emulate import emulate
+from testbed.experiment import Experiment
+from testbed.fidelity import Watch, verdict
+from testbed.network import Network
+from testbed.outcome import Outcome, bound_s, communication_s
+from testbed.predict import predict
+
+
+def tried(experiment: Experiment, network: Network, link_error: float, broken: Sequence[str]) -> Outcome:
+    """Return what came of an experiment.
+
+    Parameters
+    ----------
+    experiment, network
+        As of `emulate`; compute between steps is added to the records, not waited for.
+    link_error
+        The worst relative error of a link's rate.
+    broken
+        Settings that did not take effect, a sentence each.
+    """
+    with Watch(network) as watch:
+        emulation = emulate(experiment, network, sleep=lambda _: None)
+    predicted = predict(experiment, emulation.paths)
+    measures = watch.measures(emulation, link_error)
+    judged = verdict(
+        measures,
+        measured_s=communication_s(emulation.records),
+        predicted_s=communication_s(predicted),
+        bound_s=bound_s(experiment),
+        unmet=broken,
+    )
+    return Outcome(experiment, predicted, emulation.records, judged, measures)
