@@ -69,7 +69,10 @@ class Figure:
 
 
 def bench(
-    figures: Annotated[list[str] | None, typer.Argument(help="Names of figures; by default all.")] = None,
+    figures: Annotated[
+        list[str] | None,
+        typer.Argument(help="Names of figures, by default all; a wrong one is answered with the right ones."),
+    ] = None,
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
 ) -> None:
     """Measure what lightrail promises on this machine: a JSON line per figure, each with its bar.

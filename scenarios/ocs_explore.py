@@ -22,23 +22,31 @@ def ocs_explore(
     packet_switch: Annotated[
         bool, typer.Option("--packet-switch", help="One more NIC on a packet switch.")
     ] = False,
-    device: Annotated[str, typer.Option(help="What each OCS stands for; `device` lists them.")] = "mems-3d",
-    time: Annotated[float, typer.Option(help="Emulated time over real time, for the devices' delays.")] = 1.0,
-    mbps: Annotated[float, typer.Option(help="What a NIC of 100 Gbit/s is shaped to here [Mbit/s].")] = 100.0,
-    cli: Annotated[bool, typer.Option("--cli", help="Open Mininet's CLI; that is all this does.")] = True,
+    device: Annotated[
+        str, typer.Option(help="What each OCS stands for; the CLI's 'device' lists all.")
+    ] = "mems-3d",
+    time: Annotated[
+        float, typer.Option(help="Emulated over real time: with 1000 a delay of 10 us becomes 10 ms.")
+    ] = 1.0,
+    emulated_rate: Annotated[
+        float, typer.Option(help="What a NIC of 100 Gbit/s is shaped to in the emulation [Mbit/s].")
+    ] = 100.0,
+    cli: Annotated[
+        bool, typer.Option("--cli", help="Open Mininet's CLI: all that this does, also without the option.")
+    ] = True,
     debug: Debug = False,
 ) -> None:
     """Servers on parallel OCSes, and Mininet's CLI with four commands more.
 
-    `circuits` shows what is lit; `light ocs0 0>1 1>0` lights; `show ocs0 50ms 0>1,1>0 20ms -` types
-    days and nights; `device ocs0 polatis` changes the delay. Circuits go one way: for a ping
-    (`h0 ping 10.0.0.2`) light both.
+    'circuits' shows what is lit; 'light ocs0 0>1 1>0' lights; 'show ocs0 50ms 0>1,1>0 20ms -' types
+    days and nights; 'device ocs0 polatis' changes the delay. Circuits go one way: for a ping
+    ('h0 ping 10.0.0.2') light both.
     """
     if not inside_sandbox():
         sys.exit(run_in_sandbox([sys.executable, *sys.argv]))
     settle()
     fabric = parallel_ocs_fabric(servers, ocses, packet_switch=packet_switch)
-    rate = mbps * 1e6 / fabric.nic_rate_bps(fabric.nics[0])
+    rate = emulated_rate * 1e6 / fabric.nic_rate_bps(fabric.nics[0])
     darkness = darkness_of(device_named(device), time, rate)
     with Network(fabric, rate) as network:
         for index in range(ocses):

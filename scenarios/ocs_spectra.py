@@ -25,9 +25,14 @@ PAPER_SEEDS = 50
 
 Workload = Annotated[str, typer.Option(help="benchmark, gpt, moe, or a matrix file of a known format.")]
 Servers = Annotated[int, typer.Option(help="Servers, each with a NIC on every OCS; a file says it itself.")]
-Ocses = Annotated[str, typer.Option(help="How many OCSes, by commas.")]
-Schedulers = Annotated[str, typer.Option(help="Schedulers, by commas.")]
-Meetings = Annotated[str, typer.Option(help="How senders meet the dark: drain, pause or cut; by commas.")]
+Ocses = Annotated[str, typer.Option(help="How many OCSes, comma-separated.")]
+Schedulers = Annotated[str, typer.Option(help="Schedulers, comma-separated; also solstice.")]
+Meetings = Annotated[
+    str,
+    typer.Option(
+        help="How senders meet the dark, comma-separated: drain (stop in time), pause (stop) or cut (go on)."
+    ),
+]
 Line = Annotated[
     float, typer.Option(help="How long the busiest NIC would send alone [ms]; a file says it itself.")
 ]
