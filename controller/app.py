@@ -143,6 +143,7 @@ class Controller(App):  # type: ignore[misc]
         elif switch.datapath is datapath:
             switch.datapath = switch.rules = switch.barrier = None
             self._questions.drop(datapath)
+            self.ocses.disconnected(switch.name)
 
     # Not EventOFPPortStatus: that one may come before the library has updated the datapath's ports.
     @on(events.EventOFPPortStateChange, MAIN_DISPATCHER)
@@ -163,8 +164,11 @@ class Controller(App):  # type: ignore[misc]
 
     @on(_Work)
     def work(self, work: _Work) -> None:
-        """Do what another thread wants to be done on this one."""
-        work.run()
+        """Do what another thread wants to be done on this one; the library would end it at any error."""
+        try:
+            work.run()
+        except Exception:
+            log.exception("a piece of work failed")
 
     @on(events.EventOFPBarrierReply, MAIN_DISPATCHER)
     def barrier_answered(self, event: Message) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from topologies.errors import ScenarioError
+from topologies.errors import DemandError, ScenarioError
 
 LEAST_DELAY_S = 0.002
 """The shortest delay that the emulation takes: below it the time that switches take to change rules,
@@ -62,7 +62,13 @@ DEVICES = {device.name: device for device in _DEVICES}
 
 @dataclass(frozen=True)
 class Darkness:
-    """How long an OCS of this emulation stays dark, in its own seconds."""
+    """How long an OCS of this emulation stays dark, in its own seconds.
+
+    Raises
+    ------
+    DemandError
+        If a time is negative or not finite, or something of no length varies.
+    """
 
     device: str = "ideal"
     """What it stands for."""
@@ -74,6 +80,15 @@ class Darkness:
     """How long NICs need after that [s]."""
     nic_p99_s: float | None = None
     """Its 99th percentile, if it varies [s]."""
+
+    def __post_init__(self) -> None:
+        """Refuse what no device needs."""
+        for mean_s, p99_s in ((self.delay_s, self.delay_p99_s), (self.nic_s, self.nic_p99_s)):
+            if not (0 <= mean_s < math.inf and (p99_s is None or 0 < mean_s <= p99_s < math.inf)):
+                raise DemandError(
+                    f"a delay of {mean_s:g} s" + (f" with a p99 of {p99_s:g} s" if p99_s is not None else ""),
+                    "give finite seconds, not negative, and a p99 that is not below its mean",
+                )
 
     def draw_s(self, rng: np.random.Generator) -> float:
         """Return how long one reconfiguration keeps ports dark [s].

@@ -7,9 +7,9 @@ import uvicorn
 from fastapi import Depends, FastAPI, HTTPException, Request, Response
 from fastapi.responses import JSONResponse
 
-from controller.northbound_ocs import Ocses, ocs_routes
+from controller.northbound_ocs import Ocses, ocs_routes, refused
 from controller.status import FlowStatus, PortStatus, Status, SwitchStatus
-from topologies.errors import NetworkError
+from topologies.errors import DemandError, NetworkError
 from topologies.fabric import Fabric
 
 
@@ -48,6 +48,7 @@ def northbound(network: Network) -> FastAPI:
 
     existing_switch = Annotated[str, Depends(existing)]
     app.exception_handler(NetworkError)(_unavailable)
+    app.exception_handler(DemandError)(refused)
     app.get("/status", response_model=Status)(network.status)
     app.get("/switches", response_model=list[SwitchStatus])(network.switches)
 

@@ -11,15 +11,16 @@
                                ``notify``
 ============================== =========================================================================
 
-404 for an OCS that does not exist; 422 for circuits that none can light, before any light goes out;
+404 for an OCS that does not exist; 422 for circuits or delays that none can have, before light goes out;
 503 for one that is not connected.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Literal, Protocol, TypeVar
+from typing import Annotated, Literal, Protocol
 
-from fastapi import APIRouter, Depends, HTTPException
+from fastapi import APIRouter, Depends, HTTPException, Request
+from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict
 
 from controller.circuits import Circuits, Pair, circuits_from_text
@@ -28,8 +29,6 @@ from controller.programs import Day, Program, program_from_text
 from controller.reconfiguration import Command, Entry
 from controller.status import LogEntry, OcsStatus
 from topologies.errors import DemandError
-
-Made = TypeVar("Made")
 
 
 class Ocses(Protocol):
@@ -109,7 +108,7 @@ def ocs_routes(ocses: Ocses) -> APIRouter:
 
     @routes.put("/{name}/circuits")
     def circuits(name: existing_ocs, wanted: WantedCircuits) -> OcsStatus:
-        lit = _checked(lambda: _circuits(wanted.circuits, ocses.ports(name), wanted.bidirectional))
+        lit = _circuits(wanted.circuits, ocses.ports(name), wanted.bidirectional)
         ocses.command(name, Command(lit, wanted.partial, wanted.busy))
         return ocses.status(name)
 
@@ -120,11 +119,16 @@ def ocs_routes(ocses: Ocses) -> APIRouter:
 
     @routes.post("/{name}/schedule")
     def schedule(name: existing_ocs, wanted: WantedSchedule) -> OcsStatus:
-        program = _checked(lambda: _program(wanted, ocses.ports(name)))
+        program = _program(wanted, ocses.ports(name))
         ocses.run(name, program, wanted.start_s, Path(wanted.notify) if wanted.notify else None)
         return ocses.status(name)
 
     return routes
+
+
+def refused(_: Request, error: Exception) -> JSONResponse:
+    """Return what answers a request that asks for what cannot be: the reason, with 422."""
+    return JSONResponse({"detail": str(error)}, 422)
 
 
 def _program(wanted: WantedSchedule, ports: int) -> Program:
@@ -140,14 +144,6 @@ def _circuits(wanted: Sequence[Pair] | str, ports: int, bidirectional: bool = Fa
     if isinstance(wanted, str):
         return circuits_from_text(wanted, ports, bidirectional)
     return Circuits(ports, tuple(wanted), bidirectional)
-
-
-def _checked(make: Callable[[], Made]) -> Made:
-    """Return what is made of a request, or refuse the request with the reason."""
-    try:
-        return make()
-    except DemandError as error:
-        raise HTTPException(422, str(error)) from error
 
 
 def _entry(entry: Entry) -> LogEntry:

@@ -6,11 +6,12 @@ runs on its one thread, so that all state here has one owner and no lock.
 
 import json
 import socket
+from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from time import monotonic, sleep
 from typing import TypeVar
 
@@ -37,6 +38,8 @@ from topologies.errors import NetworkError
 from topologies.fabric import Fabric
 
 ANSWER_S = 10.0
+AGAIN_S = 0.002
+"""When a busy listener is told again."""
 AHEAD_S = 0.001
 """How long before its time a timer goes off; the app's thread sleeps the rest. So the two changes of
 threads on the way, 0.3 ms and now and then 3 ms where both CPUs are busy, come before it and not after."""
@@ -74,6 +77,7 @@ class OpticalSwitches:
         self._bundles = 0
         self._prepared: dict[str, int] = {}
         self._listeners: dict[str, Path] = {}
+        self._news: deque[tuple[str, bytes]] = deque()
         self._notices = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._notices.setblocking(False)
 
@@ -91,6 +95,12 @@ class OpticalSwitches:
             self._datapaths[name] = datapath
             self._prepared.pop(name, None)
             self._carry_out(name, self._ocses[name].lost(monotonic()))
+
+    def disconnected(self, name: str) -> None:
+        """Take note that a connection has ended; what it shows is not known until the next one."""
+        self._datapaths.pop(name, None)
+        self._prepared.pop(name, None)
+        self._barriers = {key: number for key, number in self._barriers.items() if key[0] != name}
 
     def answered(self, name: str, transaction: int) -> None:
         """Take note that a switch has answered a barrier: its rules have changed, now the wire must."""
@@ -159,16 +169,19 @@ class OpticalSwitches:
 
     def _ask(self, question: Callable[[], Answer]) -> Answer:
         """Return what a question answers on the app's thread."""
-        answers: SimpleQueue[tuple[Answer | None, NetworkError | None]] = SimpleQueue()
+        answers: SimpleQueue[tuple[Answer | None, Exception | None]] = SimpleQueue()
 
         def work() -> None:
             try:
                 answers.put((question(), None))
-            except NetworkError as error:
+            except Exception as error:
                 answers.put((None, error))
 
         self._on_thread(work)
-        answer, error = answers.get(timeout=ANSWER_S)
+        try:
+            answer, error = answers.get(timeout=ANSWER_S)
+        except Empty:
+            raise NetworkError(f"the controller did not answer within {ANSWER_S:g} s") from None
         if error:
             raise error
         return answer  # type: ignore[return-value]  # None only where the question's answer is
@@ -181,6 +194,7 @@ class OpticalSwitches:
                     self._send(name, going(self._new_bundle(), pairs, self._ocses[name].lit.pairs))
                     self._fence(name, number)
                 case Prepare(_, pairs):
+                    self._discard(name)
                     self._prepared[name] = self._new_bundle()
                     self._send(name, coming(self._prepared[name], pairs))
                 case Light(number):
@@ -196,10 +210,12 @@ class OpticalSwitches:
 
     def _woken(self, name: str, number: int, until_s: float) -> None:
         sleep(max(until_s - monotonic(), 0.0))
-        self._carry_out(name, self._ocses[name].woken(number, monotonic()))
+        if name in self._datapaths:
+            self._carry_out(name, self._ocses[name].woken(number, monotonic()))
 
     def _confirmed(self, name: str, number: int, now: float) -> None:
-        self._carry_out(name, self._ocses[name].confirmed(number, now))
+        if name in self._datapaths:
+            self._carry_out(name, self._ocses[name].confirmed(number, now))
 
     def _new_bundle(self) -> int:
         self._bundles += 1
@@ -219,10 +235,22 @@ class OpticalSwitches:
         self._datapaths[name].send_msg(last)
 
     def _notify(self, name: str, notice: Notice) -> None:
+        news = {"ocs": name, "circuits": notice.circuits.pairs, "now": notice.now}
+        news |= {"until_s": notice.until_s, "ended": notice.ended}
         if name in self._listeners:
-            news = {"ocs": name, "circuits": notice.circuits.pairs, "now": notice.now}
-            news |= {"until_s": notice.until_s, "ended": notice.ended}
+            self._news.append((name, json.dumps(news).encode()))
+            self._tell()
+
+    def _tell(self) -> None:
+        """Send what is new; a listener that is busy may leave ten unread, the others wait for it."""
+        while self._news:
+            name, news = self._news[0]
             try:
-                self._notices.sendto(json.dumps(news).encode(), str(self._listeners[name]))
+                if name in self._listeners:
+                    self._notices.sendto(news, str(self._listeners[name]))
+            except BlockingIOError:
+                hub.spawn_after(AGAIN_S, self._on_thread, self._tell)
+                return
             except OSError:  # the listener has gone; the switch goes on
                 del self._listeners[name]
+            self._news.popleft()

@@ -218,7 +218,9 @@ def port_counters(stats: Message) -> PortCounters:
 
 
 def error_text(error: Message) -> str:
-    """Return what a switch refused, in OpenFlow's words."""
+    """Return what a switch refused, in OpenFlow's words; an experimenter's errors, as bundles', have none."""
+    if error.code is None:
+        return f"{ofp.ofp_error_type_to_str(error.type)}, experimenter's type {error.exp_type}"
     return f"{ofp.ofp_error_type_to_str(error.type)}, {ofp.ofp_error_code_to_str(error.type, error.code)}"
 
 

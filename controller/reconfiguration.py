@@ -19,6 +19,8 @@ from controller.programs import Day, Program
 
 Phase = Literal["lit", "darkening", "dark", "lighting"]
 LOG_ENTRIES = 100_000
+PREPARED_S = 2.0
+"""How long before the light what brings it is prepared at most: Open vSwitch forgets a bundle after 10 s."""
 
 
 @dataclass(frozen=True)
@@ -127,6 +129,10 @@ class OpticalSwitch:
         self._partial = True
         self._command = Command(self.lit)
         self._until_s = 0.0
+        self._coming: tuple[Pair, ...] = ()
+        """What has yet to be prepared."""
+        self._darkening = False
+        """Whether something was ordered to go dark that is not proved dark yet."""
 
     @property
     def busy(self) -> bool:
@@ -160,8 +166,8 @@ class OpticalSwitch:
         """Show a program's days from a time on, replacing what is under way."""
         self._program, self._partial = deque(program.days), program.partial
         self._waiting.clear()
-        if self.phase == "lighting":  # nothing stops it; then at once
-            self._command = replace(self._command, lit_s=None)
+        if self.phase == "lighting":  # nothing stops it; then in time
+            self._command = replace(self._command, lit_s=max(start_s - now, 0.0))
             return []
         if self.phase != "lit":
             self._stamp(replaced=True)
@@ -175,6 +181,7 @@ class OpticalSwitch:
         if number != self._number:
             return []
         if self.phase == "darkening":
+            self._darkening = False
             self._stamp(dark_s=now)
             return self._darkened(now)
         self.lit, self.phase = self._command.circuits, "lit"
@@ -185,6 +192,8 @@ class OpticalSwitch:
         """Take note that a time has come."""
         if number != self._number:
             return []
+        if self.phase == "dark" and self._coming:
+            return self._prepare()
         if now < self._until_s:
             return [Wait(number, self._until_s)]
         if self.phase == "dark":
@@ -195,6 +204,7 @@ class OpticalSwitch:
     def lost(self, now: float) -> list[Order]:
         """Forget everything: the switch has been away, and is dark."""
         self._number += 1
+        self._darkening = False
         self._program.clear()
         self._waiting.clear()
         self.phase, self.lit = "lit", Circuits(self.lit.ports)
@@ -205,12 +215,13 @@ class OpticalSwitch:
         if self.phase != "lit":
             self._stamp(replaced=True)
         self._number += 1
-        self._command = command
         change = transition(self.lit, command.circuits, command.partial)
-        self.lit = Circuits(self.lit.ports, change.kept)
         self.log.append(self._entry(command, change, now))
+        self._command = command
+        self.lit = Circuits(self.lit.ports, change.kept)
         self.phase = "darkening"
-        if change.dark:
+        if change.dark or self._darkening:  # what another command darkened is not proved dark yet
+            self._darkening = True
             return [Darken(self._number, change.dark)]
         return self.confirmed(self._number, now)
 
@@ -226,8 +237,15 @@ class OpticalSwitch:
         self.phase = "dark"
         dark_s = max(self.log[-1].delay_s, self._command.night_s)
         self._until_s = now + dark_s
+        self._coming = coming
         notice = Notice(self.lit, now, None)
-        return [notice, Prepare(self._number, coming), Wait(self._number, self._until_s)]
+        if dark_s > PREPARED_S:
+            return [notice, Wait(self._number, self._until_s - PREPARED_S)]
+        return [notice, *self._prepare()]
+
+    def _prepare(self) -> list[Order]:
+        coming, self._coming = self._coming, ()
+        return [Prepare(self._number, coming), Wait(self._number, self._until_s)]
 
     def _shown(self, now: float) -> list[Order]:
         """Return what follows once a command is done."""

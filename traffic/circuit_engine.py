@@ -20,6 +20,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
+from topologies.errors import StuckError
 from topologies.fabric import Nic
 from traffic.datagrams import HEADER, OVERHEAD_BYTES, Pair
 
@@ -31,6 +32,8 @@ TICK_S = 0.001
 LINGER_S = 0.01
 """How long after the last program what is on its way may still land."""
 CHECK_S = 0.5
+SILENCE_S = 30.0
+"""After so long without news of light, past the last end that was announced, it has come to a stop."""
 SOCKET_BUFFER_BYTES = 4 << 20
 PAYLOAD = bytes(9000)
 
@@ -135,6 +138,7 @@ class CircuitEngine:
         """Send until all has arrived, or until the programs of so many OCSes are over."""
         ended: set[int] = set()
         over_s = looked_s = 0.0
+        news_s = time.monotonic()
         with select.epoll() as poller:
             poller.register(self._light.fileno(), select.EPOLLIN)
             for descriptor in self._nic_of:
@@ -146,6 +150,7 @@ class CircuitEngine:
                     if descriptor in self._nic_of:
                         self._receive(self._nic_of[descriptor])
                 for light in self._light.read():
+                    news_s = max(now, light.until_s or 0.0)
                     self._lit(light, now)
                     if light.ended:
                         ended.add(light.ocs)
@@ -153,6 +158,8 @@ class CircuitEngine:
                 self._fill(now)
                 if now - looked_s > CHECK_S:
                     self._check()
+                    if now - news_s > SILENCE_S:
+                        raise StuckError(f"no OCS said what is lit for {SILENCE_S:g} s", "run it again")
                     looked_s = now
         for sender in self._senders.values():
             _reclaim(sender)

@@ -19,7 +19,7 @@ PACKET_BYTES = 8948
 """Payload of a packet of MTU 9000: windows are whole packets."""
 HEADROOM = 1.1
 WINDOW_SHARE, LEAST_WINDOW_S, MOST_WINDOW_S = 0.1, 0.02, 0.05
-"""With windows of 0.1 s a uniform all-to-all ended at 1.058 times its bound, of 0.2 s at 1.10, of 0.05 at 1.036."""
+"""A uniform all-to-all took 1.036 times its bound with windows of 0.05 s, 1.058 of 0.1 s, 1.10 of 0.2 s."""
 
 
 class NicShares:

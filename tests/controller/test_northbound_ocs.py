@@ -10,10 +10,11 @@ from fastapi import FastAPI
 
 from controller.circuits import Circuits, circuits_from_text
 from controller.devices import Darkness
-from controller.northbound_ocs import ocs_routes
+from controller.northbound_ocs import ocs_routes, refused
 from controller.programs import Day, Program
 from controller.reconfiguration import Command, Entry
 from controller.status import OcsStatus
+from topologies.errors import DemandError
 
 STATUS = OcsStatus("ocs0", 4, "lit", ((0, 3),), False, 0, 1, "mems-3d", 0.0125, None, 0.0, None)
 
@@ -68,8 +69,15 @@ def played() -> Played:
 @pytest.fixture
 def client(played: Played) -> Client:
     app = FastAPI()
+    app.exception_handler(DemandError)(refused)
     app.include_router(ocs_routes(played))
     return Client(app)
+
+
+def test_a_delay_that_no_device_has_is_refused(client: Client, played: Played) -> None:
+    answer = client.request("PUT", "/ocs/ocs0/device", {"device": "odd", "delay_s": -1.0})
+    assert (answer.status_code, played.calls) == (422, [])
+    assert "a delay of -1 s" in answer.json()["detail"]
 
 
 def test_status_and_log(client: Client) -> None:

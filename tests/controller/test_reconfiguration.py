@@ -1,5 +1,7 @@
 """One OCS' state machine: whole traces of orders, with time as an argument."""
 
+import math
+
 import numpy as np
 import pytest
 
@@ -7,6 +9,7 @@ from controller.circuits import Circuits, circuits_from_text
 from controller.devices import Darkness
 from controller.programs import program_from_text
 from controller.reconfiguration import (
+    PREPARED_S,
     Command,
     Darken,
     Entry,
@@ -16,6 +19,7 @@ from controller.reconfiguration import (
     Prepare,
     Wait,
 )
+from topologies.errors import DemandError
 
 DELAY_S = 0.01
 
@@ -74,6 +78,43 @@ def test_a_second_command_replaces_and_the_delay_starts_anew(ocs: OpticalSwitch)
     assert ocs.woken(2, 2.012) == []
     assert ocs.woken(3, 2.016) == [Light(3)]
     assert [entry.replaced for entry in ocs.log] == [False, True, False]
+
+
+def test_a_command_that_replaces_one_in_the_darkening_has_the_dark_proved_anew(ocs: OpticalSwitch) -> None:
+    ocs.command(Command(lit("0>2 2>3")), 2.0)
+    assert ocs.command(Command(lit("0>3"), busy="replace"), 2.0005) == [Darken(3, ((2, 3),))]
+    assert ocs.command(Command(lit("0>2"), busy="replace"), 2.0007) == [Darken(4, ())]
+    assert ocs.confirmed(3, 2.001) == []
+    assert ocs.confirmed(4, 2.002)[1:] == [Prepare(4, ((0, 2),)), Wait(4, 2.002 + DELAY_S)]
+
+
+def test_a_program_that_begins_in_the_darkening_has_the_dark_proved_anew(ocs: OpticalSwitch) -> None:
+    ocs.command(Command(lit("-")), 2.0)
+    assert ocs.run(program_from_text("50ms 0>1", 4), 2.0005, 2.0005) == [Darken(4, ())]
+
+
+def test_a_program_that_comes_while_light_is_on_its_way_begins_in_time(ocs: OpticalSwitch) -> None:
+    ocs.command(Command(lit("0>2")), 2.0)
+    ocs.confirmed(2, 2.001)
+    ocs.woken(2, 2.02)
+    assert ocs.run(program_from_text("50ms 0>1", 4), 9.0, 2.02) == []
+    assert ocs.confirmed(2, 2.02)[1] == Wait(2, 9.0)
+
+
+def test_the_light_of_a_long_night_is_prepared_at_its_end(ocs: OpticalSwitch) -> None:
+    ocs.darkness = Darkness("slow", 180.0)
+    ocs.command(Command(lit("0>2 2>3")), 2.0)
+    assert ocs.confirmed(2, 2.0) == [Notice(lit("2>3"), 2.0, None), Wait(2, 182.0 - PREPARED_S)]
+    assert ocs.woken(2, 180.1) == [Prepare(2, ((0, 2),)), Wait(2, 182.0)]
+    assert ocs.woken(2, 182.0) == [Light(2)]
+
+
+@pytest.mark.parametrize(
+    "times", [{"delay_s": -1.0}, {"delay_s": math.nan}, {"nic_s": math.inf}, {"delay_p99_s": 0.01}]
+)
+def test_a_delay_that_no_device_has_is_refused(times: dict[str, float]) -> None:
+    with pytest.raises(DemandError, match="a delay of"):
+        Darkness("test", **times)
 
 
 def test_light_on_its_way_is_not_stopped(ocs: OpticalSwitch) -> None:
