@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from controller.schedulers.demand import Matrix, checked_demand
+from controller.schedulers.demand import Matrix, checked_matrix
 from controller.schedulers.matching import heaviest_permutation
 from controller.schedulers.schedule import Permutation, Slot, served
 
@@ -45,7 +45,7 @@ def decompose(demand: ArrayLike) -> tuple[Slot, ...]:
     >>> [float(slot.weight) for slot in decompose([[0, 3], [1, 0]])]
     [3.0]
     """
-    matrix = checked_demand(demand)
+    matrix = checked_matrix(demand)
     rest, unserved = matrix.copy(), matrix > 0
     rows = np.arange(len(matrix))
     slots = []
@@ -88,14 +88,14 @@ def refine(demand: ArrayLike, slots: Sequence[Slot]) -> tuple[Slot, ...]:
     Notes
     -----
     An entry that is short waits for the last slot that holds it: until then others may have raised
-    what it needs. On the benchmark workload this brings the total weight from 1.097 to 1.091, as$
-    that the linear program of equation (5) would gain, which takes 20 times as long.
+    what it needs. On the benchmark workload this brings the total weight from 1.097 to 1.091, as far
+    as the linear program of equation (5) would, which takes 20 times as long.
 
     References
     ----------
     Spectra, section III-B, algorithm 2.
     """
-    matrix = checked_demand(demand)
+    matrix = checked_matrix(demand)
     rows = np.arange(len(matrix))
     short = matrix - served(slots, len(matrix))
     last = np.full(matrix.shape, -1)

@@ -1,11 +1,18 @@
 """What every scheduler asks of a demand matrix before it starts."""
 
+import math
+from numbers import Real
+from operator import index
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from topologies.errors import DemandError
 
 Matrix = NDArray[np.float64]
+
+SMALLEST, LARGEST = 1e-100, 1e100
+"""Between these the largest entry must be, so that no sum, share or entry per delay leaves the doubles."""
 
 
 def checked_demand(demand: ArrayLike, switches: int = 1, delay: float = 0.0) -> Matrix:
@@ -23,17 +30,44 @@ def checked_demand(demand: ArrayLike, switches: int = 1, delay: float = 0.0) -> 
     Raises
     ------
     DemandError
-        If the matrix is not square, or has no port, or an entry is negative, infinite or not a
-        number; if there is no switch; if the delay is negative, infinite or not a number.
+        As `checked_matrix`; if all entries are below ``SMALLEST``, but not all zero; if there is no
+        switch, or no whole number of them; if the delay is no number, negative or above ``LARGEST``.
 
     Examples
     --------
     >>> checked_demand([[0, 2], [1, 0]]).tolist()
     [[0.0, 2.0], [1.0, 0.0]]
     """
+    matrix = checked_matrix(demand)
+    if 0 < matrix.max() < SMALLEST:
+        raise DemandError(
+            f"a demand of at most {matrix.max():g}",
+            f"take a unit in which its largest entry is {SMALLEST:g} or more",
+        )
+    _check_switches(switches)
+    if not (isinstance(delay, Real) and math.isfinite(delay) and delay >= 0):
+        raise DemandError(f"a reconfiguration delay of {delay}", "it must be a finite number, zero or more")
+    if delay > LARGEST:
+        raise DemandError(
+            f"a reconfiguration delay of {delay:g}", f"take a unit in which it is at most {LARGEST:g}"
+        )
+    return matrix
+
+
+def checked_matrix(demand: ArrayLike) -> Matrix:
+    """Return the demand, or the part of one, as a float matrix.
+
+    A part may hold nothing but entries below ``SMALLEST``: what is left of a larger demand.
+
+    Raises
+    ------
+    DemandError
+        If the matrix is not square, or has no port, or an entry is negative, infinite, above
+        ``LARGEST`` or not a number.
+    """
     try:
         matrix = np.array(demand, dtype=np.float64)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise DemandError(f"a demand matrix that is no table of numbers: {error}") from error
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or not matrix.size:
         shape = " x ".join(str(length) for length in matrix.shape) or "a single number"
@@ -45,11 +79,21 @@ def checked_demand(demand: ArrayLike, switches: int = 1, delay: float = 0.0) -> 
             f"demand[{row}, {column}] is {matrix[row, column]}",
             "every entry must be a finite number, zero or more",
         )
-    if switches < 1:
-        raise DemandError(f"a schedule for {switches} switches", "ask for at least one")
-    if not (np.isfinite(delay) and delay >= 0):
-        raise DemandError(f"a reconfiguration delay of {delay}", "it must be a finite number, zero or more")
+    if matrix.max() > LARGEST:
+        raise DemandError(
+            f"a demand of up to {matrix.max():g}",
+            f"take a unit in which its largest entry is {LARGEST:g} or less",
+        )
     return matrix
+
+
+def _check_switches(switches: int) -> None:
+    try:
+        number = index(switches)
+    except TypeError as error:
+        raise DemandError(f"a schedule for {switches} switches", "ask for a whole number of them") from error
+    if number < 1:
+        raise DemandError(f"a schedule for {switches} switches", "ask for at least one")
 
 
 def degree(demand: Matrix) -> int:

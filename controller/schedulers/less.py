@@ -7,6 +7,9 @@ from controller.schedulers.decompose import decompose
 from controller.schedulers.demand import Matrix, checked_demand
 from controller.schedulers.schedule import Schedule, frozen_schedule
 
+ROUNDING = 1e-9
+"""Room that counts as none, relative to a part's share."""
+
 
 def less(demand: ArrayLike, switches: int, delay: float) -> Schedule:
     """Return the schedule where switch h serves the h-th matrix of a balanced sparse split.
@@ -56,7 +59,3 @@ def balanced_split(demand: Matrix, parts: int) -> tuple[Matrix, ...]:
             room_out[part, column] -= piece
             rest -= piece
     return tuple(split)
-
-
-ROUNDING = 1e-9
-"""Room that counts as none, relative to a part's share."""

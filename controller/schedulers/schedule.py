@@ -7,13 +7,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from controller.schedulers.demand import Matrix, checked_demand
+from controller.circuits import IDLE
+from controller.schedulers.demand import Matrix, checked_matrix
 from topologies.errors import DemandError
 
 Permutation = NDArray[np.intp]
-
-IDLE = -1
-"""Stands in a permutation for an input port without a circuit."""
 
 COVER_TOLERANCE = 1e-9
 """Shortfall that counts as rounding, relative to the largest entry of the demand."""
@@ -67,7 +65,7 @@ class Schedule:
 
     def covers(self, demand: ArrayLike) -> bool:
         """Tell whether the circuits can carry the whole demand, up to ``COVER_TOLERANCE``."""
-        matrix = checked_demand(demand)
+        matrix = checked_matrix(demand)
         if any(slot.permutation.size != len(matrix) for slots in self.switches for slot in slots):
             return False
         return bool((matrix - self.served(len(matrix)) <= COVER_TOLERANCE * matrix.max()).all())

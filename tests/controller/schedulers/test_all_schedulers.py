@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from controller.schedulers.bounds import makespan_lower_bound, split_lower_bound
-from controller.schedulers.demand import Matrix
+from controller.schedulers.demand import LARGEST, SMALLEST, Matrix
 from tests.controller.schedulers.implementations import DEMANDS, SCHEDULERS, Scheduler, replayed
 from topologies.errors import DemandError
 
@@ -68,6 +68,23 @@ def test_unit_of_the_demand_does_not_matter(scheduler: Scheduler) -> None:
 
 
 @each_scheduler
+@pytest.mark.parametrize("largest", [SMALLEST, LARGEST])
+def test_largest_and_smallest_units_are_scheduled(scheduler: Scheduler, largest: float) -> None:
+    demand = np.random.default_rng(2).random((4, 4))
+    demand *= largest / demand.max()
+    for delay in (0.0, 0.1 * largest, 0.1, LARGEST):
+        check(scheduler, demand, 2, delay)
+
+
+@each_scheduler
+@pytest.mark.parametrize("least", [1e-250, 5e-324])
+def test_entry_next_to_nothing_is_no_reason_to_refuse_the_others(scheduler: Scheduler, least: float) -> None:
+    demand = np.array([[1.0, 0.5, 0.0], [0.0, 1.0, least], [0.5, least, least]])
+    for switches in (1, 2, 5):
+        check(scheduler, demand, switches, 0.01)
+
+
+@each_scheduler
 @pytest.mark.parametrize(
     ("demand", "switches", "delay", "sentence"),
     [
@@ -78,7 +95,15 @@ def test_unit_of_the_demand_does_not_matter(scheduler: Scheduler) -> None:
         ([[0.0, 1.0], [np.nan, 0.0]], 1, 0.0, r"demand\[1, 0\] is nan"),
         ([[np.inf]], 1, 0.0, r"demand\[0, 0\] is inf"),
         ([["a lot"]], 1, 0.0, "no table of numbers"),
+        ([[10**400]], 1, 0.0, "no table of numbers"),
+        (np.full((3, 3), 1e-320), 1, 0.0, "at most .*e-32"),
+        (np.full((3, 3), 1e308), 1, 0.0, r"up to 1e\+308"),
         ([[1.0]], 0, 0.0, "0 switches"),
+        ([[1.0]], 2.5, 0.0, "2.5 switches; ask for a whole number"),
+        ([[1.0]], float("nan"), 0.0, "nan switches; ask for a whole number"),
+        ([[1.0]], 1, None, "delay of None"),
+        ([[1.0]], 1, "0.1", "delay of 0.1; it must be a finite number"),
+        ([[1.0]], 1, 1e300, r"delay of 1e\+300; take a unit"),
         ([[1.0]], 1, -0.1, "delay of -0.1"),
         ([[1.0]], 1, float("nan"), "delay of nan"),
     ],

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from controller.schedulers.schedule import IDLE, Schedule, Slot
+from controller.circuits import IDLE
+from controller.schedulers.schedule import Schedule, Slot
 from topologies.errors import DemandError
 
 

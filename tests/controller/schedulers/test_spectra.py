@@ -26,7 +26,7 @@ def weights(plan: Schedule) -> list[list[float]]:
     return [[round(slot.weight, 9) for slot in slots] for slots in plan.switches]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=1000, deadline=None)
 @given(demand=DEMANDS)
 def test_decompose_returns_as_many_permutations_as_the_degree(demand: Matrix) -> None:
     slots = decompose(demand)
