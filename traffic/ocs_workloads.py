@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from topologies.errors import DemandError, TraceError
 from traffic.demand import Demand
+from traffic.derangements import derangements
 from traffic.readers.detect import read_collective
 
 Matrix = NDArray[np.float64]
@@ -209,8 +210,13 @@ def moe(
 
 
 def _small_benchmark(seed: int, servers: int) -> Matrix:
-    """Return the benchmark between a few servers: a large flow and up to three small ones each."""
-    return benchmark(seed, ports=servers, large_flows=1, small_flows=3)
+    """Return the benchmark between a few servers: a large flow and three small ones each, to others."""
+    rng = np.random.default_rng(seed)
+    demand = np.zeros((servers, servers))
+    weights = (0.7, 0.1, 0.1, 0.1)
+    for weight, order in zip(weights, derangements(4, servers, rng), strict=True):
+        demand[np.arange(servers), order] += weight
+    return _noisy(demand, NOISE, rng)
 
 
 def _small_gpt(seed: int, servers: int) -> Matrix:

@@ -8,6 +8,7 @@ import pytest
 
 from topologies.errors import DemandError, TraceError
 from traffic.ocs_workloads import (
+    NOISE,
     SCALED,
     Matrix,
     benchmark,
@@ -101,6 +102,17 @@ def test_a_workload_for_few_servers_fills_about_a_line_and_owes_nobody_itself(
     assert 0.25e9 < busiest < 1.1e9
     assert demand == ocs_demand(workload, 1, servers, 1e9)
     assert demand != ocs_demand(workload, 2, servers, 1e9)
+
+
+@pytest.mark.parametrize("servers", range(2, 17))
+def test_every_server_owes_a_large_flow_and_small_ones_to_others(servers: int) -> None:
+    for seed in range(20):
+        demand = ocs_demand("benchmark", seed, servers, 1e9).matrix / 1e9
+        assert not demand.diagonal().any()
+        lines = np.concatenate([demand, demand.T])
+        assert lines.sum(axis=1) == pytest.approx(1, abs=5 * 2 * NOISE)  # the noise of four entries
+        assert ((lines > 0).sum(axis=1) == min(4, servers - 1)).all()
+        assert (lines.max(axis=1) > 0.7 - 5 * NOISE).all()
 
 
 def test_parallelism_leaves_no_gpu_out() -> None:
