@@ -77,7 +77,7 @@ def pairs_of(demand: NDArray[np.int64], rate_bps: float) -> dict[tuple[int, int]
     rate_bps
         The rate of a NIC at emulated scale [bit/s].
     """
-    payload = int(min(MAX_PAYLOAD_BYTES, max(rate_bps / 8 * PACKET_S - OVERHEAD_BYTES, 256)))
+    payload = payload_bytes(rate_bps)
     return {
         (int(i), int(j)): Pair(int(i), int(j), int(demand[i, j]), payload)
         for i, j in np.argwhere(demand > 0)
@@ -87,5 +87,9 @@ def pairs_of(demand: NDArray[np.int64], rate_bps: float) -> dict[tuple[int, int]
 
 def header_share(rate_bps: float) -> float:
     """Return bytes on the wire over bytes of messages."""
-    payload = min(MAX_PAYLOAD_BYTES, max(rate_bps / 8 * PACKET_S - OVERHEAD_BYTES, 256))
-    return 1 + OVERHEAD_BYTES / payload
+    return 1 + OVERHEAD_BYTES / payload_bytes(rate_bps)
+
+
+def payload_bytes(rate_bps: float) -> int:
+    """Return what a full datagram carries at a NIC's rate: `PACKET_S` of it, within what a frame can hold."""
+    return int(min(MAX_PAYLOAD_BYTES, max(rate_bps / 8 * PACKET_S - OVERHEAD_BYTES, 256)))

@@ -3,6 +3,7 @@
 import random
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -32,4 +33,9 @@ def test_a_server_owes_itself_nothing() -> None:
     pairs = pairs_of(np.array([[7, 5], [0, 7]]), 20e6)
     assert list(pairs) == [(0, 1)]
     assert pairs[0, 1].payload == int(20e6 / 8 * 0.002 - OVERHEAD_BYTES)
-    assert header_share(20e6) == 20e6 / 8 * 0.002 / (20e6 / 8 * 0.002 - OVERHEAD_BYTES)
+
+
+@pytest.mark.parametrize("rate_bps", [1e5, 20e6, 20e6 + 1234, 1e9])
+def test_headers_are_counted_for_the_datagrams_that_are_sent(rate_bps: float) -> None:
+    payload = pairs_of(np.array([[0, 5], [0, 0]]), rate_bps)[0, 1].payload
+    assert header_share(rate_bps) == 1 + OVERHEAD_BYTES / payload
