@@ -13,7 +13,10 @@ SOURCE = "Spectra, V"
 
 
 def spectra_claims(table: pd.DataFrame) -> list[Claim]:
-    """Return every claim with its measured value: mean ratios of makespans over all that was swept."""
+    """Return every claim with its measured value: ratios of makespans, the mean over all that was swept.
+
+    Where it is that a scheme is within 8 % of the lower bound, the mean over seeds at the worst point.
+    """
     plain = table[~((table["workload"] == "moe") & (table["noise"] > 0)) & (table["noise"] < 0.01)]
     paper = plain[(plain["flows"].isna() | plain["flows"].eq(16)) & plain["delay"].isin(DELAYS)]
     moe, gpt, bench = (paper[paper["workload"] == name] for name in ("moe", "gpt", "benchmark"))
@@ -26,7 +29,7 @@ def spectra_claims(table: pd.DataFrame) -> list[Claim]:
         _claim("moe: Eclipse clearly worse", (1.05, INF), moe, "eclipse", "spectra"),
         _claim("benchmark: Eclipse clearly worse", (1.05, INF), bench, "eclipse", "spectra"),
         _claim("moe: Spectra within a few percent of the lower bound", (1.0, 1.05), moe, "spectra", "bound"),
-        _claim("benchmark: Spectra close to the lower bound", (1.0, 1.08), bench, "spectra", "bound"),
+        _worst("benchmark: Spectra close to the lower bound", (1.0, 1.08), bench, "spectra"),
         _claim("gpt: equalization matters", (1.05, INF), gpt, "not_equalized", "spectra"),
         _claim("moe: equalization does not matter", (0.98, 1.02), moe, "not_equalized", "spectra"),
     ]
@@ -40,6 +43,18 @@ def _claim(text: str, expected: Range, table: pd.DataFrame, scheme: str, other: 
     measured = float(found.mean())
     points = found.groupby(["switches", "delay"]).mean()
     where = f"means per point from {points.min():.3f} to {points.max():.3f}, {_seeds(table)}"
+    return Claim(text, SOURCE, expected, measured, _ruling(measured, expected), where)
+
+
+def _worst(text: str, expected: Range, table: pd.DataFrame, scheme: str) -> Claim:
+    """Return a claim about the bound at every point: a mean over easy ones would hide one far off."""
+    found = ratios(table, scheme, "bound")
+    if found.empty:
+        return Claim(text, SOURCE, expected, reason="not run")
+    points = found.groupby(["switches", "delay"]).mean()
+    measured = float(points.max())
+    switches, delay = points.idxmax()
+    where = f"worst at s = {switches}, delay {delay:g}; mean of all {found.mean():.3f}, {_seeds(table)}"
     return Claim(text, SOURCE, expected, measured, _ruling(measured, expected), where)
 
 
@@ -60,7 +75,7 @@ def _ours(bench: pd.DataFrame) -> list[Claim]:
         text = f"spectra+ below Spectra at s = {switches}, benchmark"
         claims.append(_claim(text, (0.0, 1.0), rows, "spectra_plus", "spectra"))
         text = f"spectra+ close to the lower bound at s = {switches}, benchmark"
-        claims.append(_claim(text, (1.0, 1.08), rows, "spectra_plus", "bound"))
+        claims.append(_worst(text, (1.0, 1.08), rows, "spectra_plus"))
     return [replace(claim, source="lightrail") for claim in claims]
 
 
