@@ -53,7 +53,7 @@ def _worst(text: str, expected: Range, table: pd.DataFrame, scheme: str) -> Clai
         return Claim(text, SOURCE, expected, reason="not run")
     points = found.groupby(["switches", "delay"]).mean()
     measured = float(points.max())
-    switches, delay = points.idxmax()
+    switches, delay = points.index[int(points.argmax())]
     where = f"worst at s = {switches}, delay {delay:g}; mean of all {found.mean():.3f}, {_seeds(table)}"
     return Claim(text, SOURCE, expected, measured, _ruling(measured, expected), where)
 
