@@ -75,9 +75,15 @@ def scale_text(emulated: Sequence[Experiment]) -> str:
     """Return at which scale experiments were emulated, a sentence."""
     if not emulated:
         return "Nothing was emulated: all numbers are the fluid model's."
-    scales = dict.fromkeys(experiment.dilation for experiment in emulated)
-    each = [f"rates × {s.rate:.3g}, bytes × {s.volume:.3g}, so times × {s.time:.3g}" for s in scales]
-    return f"Emulated with real packets ({'; '.join(each)}); all numbers below are at real scale."
+    scales = {experiment.dilation for experiment in emulated}
+    rates, volumes, times = (
+        _span(sorted({float(f"{getattr(scale, name):.3g}") for scale in scales}))
+        for name in ("rate", "volume", "time")
+    )
+    return (
+        f"Emulated with real packets: rates × {rates}, bytes × {volumes}, so times × {times}. "
+        "All numbers below are at real scale."
+    )
 
 
 def _span(numbers: Sequence[float]) -> str:

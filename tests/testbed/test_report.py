@@ -138,6 +138,6 @@ def test_names_are_text_and_not_markup() -> None:
 def test_the_sentence_says_what_was_run() -> None:
     assert sentence(small_outcomes(seeds=1)) == (
         "2 workloads (uniform, sparse 0.4) under 2 schemes (ecmp, rails), 1 seed, over a rail fabric of "
-        "2 servers with 2 NICs of 100 Gbit/s each and 2 spines. Emulated with real packets (rates × 0.001, "
-        "bytes × 0.01, so times × 10); all numbers below are at real scale."
+        "2 servers with 2 NICs of 100 Gbit/s each and 2 spines. Emulated with real packets: rates × 0.001, "
+        "bytes × 0.01, so times × 10. All numbers below are at real scale."
     )
