@@ -1,0 +1,118 @@
+"""The CLI of OCSes on a network that is not there: what it asks for, and what it says to a slip."""
+
+from types import SimpleNamespace
+
+import pytest
+from mininet.cli import CLI
+
+from controller.devices import Darkness
+from testbed.ocs_cli import OcsCLI
+from topologies.errors import NetworkError
+from topologies.parallel_ocs import parallel_ocs_fabric
+
+
+class Northbound:
+    """Notes what OCSes are told, and lights nothing."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[object, ...]] = []
+        self.lost = False
+
+    def ocs(self, name: str) -> SimpleNamespace:
+        """Return what an OCS shows, unless the controller is lost."""
+        if self.lost:
+            raise NetworkError("the controller does not answer", "see its log")
+        return SimpleNamespace(circuits=[(0, 1)], phase="day", device=f"{name}'s", delay_s=0.0)
+
+    def ocs_log(self, _name: str) -> list[object]:
+        """Return no reconfigurations."""
+        return []
+
+    def wait_idle(self, _name: str, _timeout_s: float) -> None:
+        """Return at once."""
+
+    def light(self, *command: object) -> None:
+        """Note circuits."""
+        self.told.append(("light", *command))
+
+    def show(self, *command: object) -> None:
+        """Note a program."""
+        self.told.append(("show", *command))
+
+    def set_darkness(self, *command: object) -> None:
+        """Note a device."""
+        self.told.append(("device", *command))
+
+
+@pytest.fixture
+def northbound() -> Northbound:
+    return Northbound()
+
+
+@pytest.fixture
+def cli(northbound: Northbound, monkeypatch: pytest.MonkeyPatch) -> OcsCLI:
+    # Mininet's starts to read lines where it is made.
+    monkeypatch.setattr(CLI, "__init__", lambda self, mininet: None)
+    monkeypatch.setenv("COLUMNS", "200")
+    fabric = parallel_ocs_fabric(4, 2, packet_switch=True)
+    network = SimpleNamespace(northbound=northbound, fabric=fabric, mininet=None, rate_factor=1e-3)
+    return OcsCLI(network)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("light ö 0>1", "there is no OCS 'ö'; take ocs0, ocs1"),
+        ("light eps0 0>1", "there is no OCS 'eps0'; take ocs0, ocs1"),
+        ("light [/b] 0>1", "there is no OCS '[/b]'; take ocs0, ocs1"),
+        ("light", "no OCS is named; type light ocs0 0>1 1>0, or light ocs0 - to darken it"),
+        ("light ocs0", "nothing for ocs0 to do; type light ocs0 0>1 1>0, or light ocs0 - to darken it"),
+        ("show ocs7", "there is no OCS 'ocs7'; take ocs0, ocs1"),
+        ("show ocs0", "nothing for ocs0 to do; type days and nights, like show ocs0 50ms 0>1,1>0 20ms -"),
+        ("device ocs7 polatis", "there is no OCS 'ocs7'; take ocs0, ocs1"),
+        ("device polatis", "there is no OCS 'polatis'; take ocs0, ocs1"),
+        ("device ocs0 nobody", "nobody knows the device 'nobody'"),
+    ],
+)
+def test_a_slip_is_told_in_a_sentence_and_reaches_no_ocs(
+    cli: OcsCLI, northbound: Northbound, capsys: pytest.CaptureFixture[str], line: str, said: str
+) -> None:
+    cli.onecmd(line)
+    assert said in capsys.readouterr().out
+    assert not northbound.told
+
+
+@pytest.mark.parametrize("line", ["device", "device ocs0"])
+def test_a_device_that_is_not_named_lists_all(
+    cli: OcsCLI, northbound: Northbound, capsys: pytest.CaptureFixture[str], line: str
+) -> None:
+    cli.onecmd(line)
+    assert "Telescent" in capsys.readouterr().out
+    assert not northbound.told
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("light ocs0 0>1 1>0", ("light", "ocs0", "0>1 1>0")),
+        ("light ocs1 -", ("light", "ocs1", "-")),
+        ("show ocs0 50ms 0>1", ("show", "ocs0", "50ms 0>1")),
+        ("device ocs1 polatis", ("device", "ocs1", Darkness("polatis", 17.5e-3))),
+        ("device ocs1 ideal", ("device", "ocs1", Darkness())),
+    ],
+)
+def test_an_ocs_is_told_and_shown(
+    cli: OcsCLI, northbound: Northbound, capsys: pytest.CaptureFixture[str], line: str, told: tuple[object]
+) -> None:
+    cli.onecmd(line)
+    assert northbound.told == [told]
+    assert "ocs1's" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("line", ["circuits", "light ocs0 0>1"])
+def test_a_controller_that_is_lost_does_not_end_the_cli(
+    cli: OcsCLI, northbound: Northbound, capsys: pytest.CaptureFixture[str], line: str
+) -> None:
+    northbound.lost = True
+    cli.onecmd(line)
+    assert "the controller does not answer; see its log" in capsys.readouterr().out
