@@ -14,6 +14,7 @@ from typing import cast, get_args
 import numpy as np
 from rich.console import Console
 
+from controller.devices import LEAST_DELAY_S
 from testbed.calibrate import calibration, rate_factor
 from testbed.claims import Claim
 from testbed.dilation import Dilation
@@ -106,7 +107,16 @@ class Comparison:
 
     def _dilation(self, demand: Demand, ocses: int, rate: float) -> Dilation:
         line_s = off_diagonal(demand.matrix) * 8 / self.rate_bps
-        return dilation_for(line_s, ocses, self.delay_s, rate=rate, slot_s=self.slot_s)
+        dilation = dilation_for(line_s, ocses, self.delay_s, rate=rate, slot_s=self.slot_s)
+        delay_s = dilation.emulated_s(self.delay_s)
+        if delay_s < LEAST_DELAY_S:
+            # Said here: an experiment would advise a volume dilation, which is no option of a scenario.
+            raise ScenarioError(
+                f"a delay of {self.delay_s * 1e3:g} ms would be {delay_s * 1e3:.2g} ms in the emulation, "
+                f"which honours {LEAST_DELAY_S * 1e3:g} ms and more",
+                "give a longer --delay-ms, or a demand that takes less time (--line-ms)",
+            )
+        return dilation
 
 
 def carry_out(comparison: Comparison, out: Path | None) -> None:

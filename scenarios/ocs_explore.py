@@ -2,17 +2,20 @@
 
 import _checkout  # first: runs this file under the checkout's Python
 
+import math
 import sys
 from typing import Annotated
 
 import typer
 
-from controller.devices import darkness_of, device_named
+from controller.devices import LEAST_DELAY_S, Darkness, darkness_of, device_named
 from scenarios._harness import main
 from scenarios._options import Debug
+from testbed.calibrate import FASTEST_NIC_BPS, SLOWEST_NIC_BPS
 from testbed.network import Network
 from testbed.ocs_cli import OcsCLI
 from testbed.sandbox import inside_sandbox, run_in_sandbox, settle
+from topologies.errors import ScenarioError
 from topologies.parallel_ocs import parallel_ocs_fabric
 
 
@@ -42,16 +45,52 @@ def ocs_explore(
     days and nights; 'device ocs0 polatis' changes the delay. Circuits go one way: for a ping
     ('h0 ping 10.0.0.2') light both.
     """
+    _check_servers(servers, device)
+    fabric = parallel_ocs_fabric(servers, ocses, packet_switch=packet_switch)
+    rate = _emulated_bps(emulated_rate) / fabric.nic_rate_bps(fabric.nics[0])
+    darkness = _darkness(device, time, rate)
     if not inside_sandbox():
         sys.exit(run_in_sandbox([sys.executable, *sys.argv]))
     settle()
-    fabric = parallel_ocs_fabric(servers, ocses, packet_switch=packet_switch)
-    rate = emulated_rate * 1e6 / fabric.nic_rate_bps(fabric.nics[0])
-    darkness = darkness_of(device_named(device), time, rate)
     with Network(fabric, rate) as network:
         for index in range(ocses):
             network.northbound.set_darkness(f"ocs{index}", darkness)
         OcsCLI(network, time)
+
+
+def _check_servers(servers: int, device: str) -> None:
+    """Refuse more servers than the device has ports: each is on a port of every OCS."""
+    ports = device_named(device).ports
+    if ports is not None and servers > ports:
+        raise ScenarioError(
+            f"{servers} servers on OCSes of {ports} ports, the most that {device} has",
+            f"give --servers {ports} or fewer, or another --device",
+        )
+
+
+def _emulated_bps(rate_mbps: float) -> float:
+    """Return what a NIC is shaped to [bit/s]; ScenarioError if links cannot be shaped to it."""
+    if not SLOWEST_NIC_BPS <= rate_mbps * 1e6 <= FASTEST_NIC_BPS:
+        raise ScenarioError(
+            f"NICs cannot be emulated at {rate_mbps:g} Mbit/s each",
+            f"give --emulated-rate from {SLOWEST_NIC_BPS / 1e6:g} to {FASTEST_NIC_BPS / 1e6:g}",
+        )
+    return rate_mbps * 1e6
+
+
+def _darkness(device: str, time: float, rate: float) -> Darkness:
+    """Return how long the OCSes are dark in emulated time; ScenarioError if no --time or too little."""
+    if not 0 < time < math.inf:
+        raise ScenarioError(f"emulated time cannot be {time:g} times real time", "give --time above 0")
+    delay_s = device_named(device).delay_s
+    if delay_s * time < LEAST_DELAY_S:
+        # Said here: darkness_of would advise a volume dilation, which is no option of this scenario.
+        raise ScenarioError(
+            f"with --time {time:g} the delay of {device} would be {delay_s * time:.2g} s, "
+            f"and the emulation honours {LEAST_DELAY_S:g} s and more",
+            f"give --time {math.ceil(LEAST_DELAY_S / delay_s)} or more",
+        )
+    return darkness_of(device_named(device), time, rate)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 import _checkout  # first: runs this file under the checkout's Python
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -21,6 +22,10 @@ from traffic.ocs_workloads import SCALED, demand_of_file, ocs_demand
 RATE_BPS = 100e9
 PAPER_SEEDS = 50
 """Of the paper's figures."""
+LONGEST_LINE_MS = 1e6
+"""Beyond any collective, and far from where a demand in bytes leaves 64 bits."""
+WITH_PLAN_ONLY = {"plan_only", "seeds", "out", "debug"}
+"""The options that figures 6 to 10 leave open; the paper fixes the others."""
 
 
 Workload = Annotated[str, typer.Option(help="benchmark, gpt, moe, or a matrix file of a known format.")]
@@ -42,11 +47,15 @@ Seeds = Annotated[
     int | None, typer.Option(help="Random demands; by default 1, and 50 with --plan-only as in the paper.")
 ]
 PlanOnly = Annotated[
-    bool, typer.Option("--plan-only", help="Figures 6 to 10 at the paper's scale; sends nothing.")
+    bool,
+    typer.Option(
+        "--plan-only", help="Figures 6 to 10 at the paper's scale; sends nothing, takes --seeds and --out."
+    ),
 ]
 
 
 def ocs_spectra(
+    context: typer.Context,
     workload: Workload = "benchmark",
     servers: Servers = 8,
     ocses: Ocses = "2,4",
@@ -71,6 +80,7 @@ def ocs_spectra(
     Schedulers with slots of a few milliseconds (Eclipse, BvN) lose more: each costs a guard time.
     """
     if plan_only:
+        _check_plan_only(context)
         _plan(seed_range(PAPER_SEEDS if seeds is None else seeds), out)
         return
     comparison = Comparison(
@@ -90,7 +100,14 @@ def ocs_spectra(
 
 def _demands(workload: str, servers: int, seeds: range, line_s: float) -> list[Demand]:
     """Return a demand per seed; one from a file is the same for all, and decides the number of servers."""
-    if workload in SCALED or not Path(workload).exists():
+    if not workload:
+        raise ScenarioError("the name of the workload is empty", f"take {', '.join(SCALED)} or a file")
+    # Not Path.exists: it raises where a name is longer than a file's may be.
+    if workload in SCALED or not os.path.exists(workload):
+        if not 0 < line_s * 1e3 <= LONGEST_LINE_MS:
+            raise ScenarioError(
+                f"a line of {line_s * 1e3:g} ms", f"give --line-ms above 0, and at most {LONGEST_LINE_MS:.0f}"
+            )
         return [ocs_demand(workload, seed, servers, line_s * RATE_BPS / 8) for seed in seeds]
     demand = demand_of_file(Path(workload), servers)
     if demand.gpus != servers and not inside_sandbox():
@@ -103,6 +120,22 @@ def _counts(text: str) -> list[int]:
         return list(dict.fromkeys(int(word) for word in listed(text)))
     except ValueError as error:
         raise ScenarioError(f"{text!r} is no list of numbers of OCSes", "write it like 2,4") from error
+
+
+def _check_plan_only(context: typer.Context) -> None:
+    """Refuse options that the paper's figures would ignore."""
+    given = {name for name in context.params if _given(context, name)} - WITH_PLAN_ONLY
+    if given:
+        options = ", ".join(f"--{name.replace('_', '-')}" for name in context.params if name in given)
+        raise ScenarioError(
+            f"--plan-only plans the paper's figures, which leave no room for {options}",
+            "leave out the one or the other",
+        )
+
+
+def _given(context: typer.Context, name: str) -> bool:
+    source = context.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
 
 
 def _plan(seeds: range, out: Path | None) -> None:

@@ -1,4 +1,4 @@
-"""The scenario of parallel OCSes without a network: bad input, and the figures that are only planned."""
+"""The scenarios of parallel OCSes without a network: bad input, and the figures that are only planned."""
 
 import json
 import subprocess
@@ -8,14 +8,24 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from scenarios._circuits import Comparison
 from tests.tools import CHECKOUT
+from topologies.errors import ScenarioError
+from traffic.ocs_workloads import ocs_demand
 
 SCENARIO = CHECKOUT / "scenarios" / "ocs_spectra.py"
+EXPLORE = CHECKOUT / "scenarios" / "ocs_explore.py"
 
 
 def ran(out: Path, *options: str) -> "subprocess.CompletedProcess[str]":
     command = [sys.executable, str(SCENARIO), "--out", str(out), *options]
     return subprocess.run(command, capture_output=True, text=True)
+
+
+def explored(options: str) -> "subprocess.CompletedProcess[str]":
+    """Return what comes of the scenario to explore where no sandbox can be had: no PATH, no tool."""
+    command = [sys.executable, str(EXPLORE), *options.split()]
+    return subprocess.run(command, capture_output=True, text=True, env={"PATH": ""})
 
 
 @pytest.mark.parametrize(
@@ -32,8 +42,13 @@ def ran(out: Path, *options: str) -> "subprocess.CompletedProcess[str]":
         (["--seeds", "0"], "0 seeds"),
         (["--delay-ms", "-1"], "a delay of -1 ms"),
         (["--slot-ms", "0"], "a slot of 0 ms"),
-        (["--line-ms", "0"], "a line that carries 0 bytes"),
+        (["--line-ms", "0"], "a line of 0 ms"),
+        (["--line-ms", "nan"], "a line of nan ms"),
+        (["--line-ms", "1e12"], "a line of 1e+12 ms; give --line-ms above 0, and at most 1000000"),
+        (["--workload", ""], "the name of the workload is empty"),
+        (["--workload", "x" * 300], "nobody knows the workload 'xxx"),
         (["--plan-only", "--seeds", "0"], "0 seeds"),
+        (["--plan-only", "--slot-ms", "5", "--ocses", "2"], "leave no room for --slot-ms, --ocses;"),
     ],
 )
 def test_bad_input_is_told_in_a_sentence(tmp_path: Path, options: list[str], said: str) -> None:
@@ -45,6 +60,44 @@ def test_bad_input_is_told_in_a_sentence(tmp_path: Path, options: list[str], sai
     assert len(told) == 1
     assert said in told[0]
     assert not out.exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (
+            "--emulated-rate 0",
+            "NICs cannot be emulated at 0 Mbit/s each; give --emulated-rate from 1 to 1000",
+        ),
+        ("--emulated-rate -5", "NICs cannot be emulated at -5 Mbit/s each"),
+        ("--emulated-rate nan", "NICs cannot be emulated at nan Mbit/s each"),
+        ("--emulated-rate 1e9", "NICs cannot be emulated at 1e+09 Mbit/s each"),
+        ("--time 0", "emulated time cannot be 0 times real time; give --time above 0"),
+        ("--time nan", "emulated time cannot be nan times real time"),
+        ("--time inf", "emulated time cannot be inf times real time"),
+        (
+            "--device rotornet",
+            "would be 1e-05 s, and the emulation honours 0.002 s and more; give --time 200",
+        ),
+        ("--device nobody", "nobody knows the device 'nobody'"),
+        ("--device plzt --servers 17", "17 servers on OCSes of 16 ports, the most that plzt has"),
+        ("--servers 0", "a fabric of 0 servers"),
+    ],
+)
+def test_what_cannot_be_explored_is_told_before_anything_boots(options: str, said: str) -> None:
+    done = explored(options)
+    told = done.stderr.strip().splitlines()
+    assert done.returncode == 2
+    assert len(told) == 1
+    assert said in told[0]
+
+
+def test_a_delay_too_short_beside_its_demand_is_refused_with_options_that_exist() -> None:
+    demands = [ocs_demand("benchmark", 0, 4, 1e9)]
+    comparison = Comparison("short", "", demands, [2], ["spectra"], ["drain"], 100e9, 1e-9, 0.1)
+    with pytest.raises(ScenarioError, match="a delay of 1e-06 ms would be .* ms") as refused:
+        comparison.experiments(2, 2.5e-4)
+    assert refused.value.hint == "give a longer --delay-ms, or a demand that takes less time (--line-ms)"
 
 
 @pytest.mark.slow
