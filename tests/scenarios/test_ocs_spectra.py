@@ -95,7 +95,7 @@ def test_what_cannot_be_explored_is_told_before_anything_boots(options: str, sai
 def test_a_delay_too_short_beside_its_demand_is_refused_with_options_that_exist() -> None:
     demands = [ocs_demand("benchmark", 0, 4, 1e9)]
     comparison = Comparison("short", "", demands, [2], ["spectra"], ["drain"], 100e9, 1e-9, 0.1)
-    with pytest.raises(ScenarioError, match="a delay of 1e-06 ms would be .* ms") as refused:
+    with pytest.raises(ScenarioError, match=r"a delay of 1e-06 ms would be .* ms") as refused:
         comparison.experiments(2, 2.5e-4)
     assert refused.value.hint == "give a longer --delay-ms, or a demand that takes less time (--line-ms)"
 
