@@ -15,7 +15,7 @@ from testbed.ocs_outcome import BIG_SWITCH, Executed, circuit_points
 from testbed.ocs_plots import plan_against_measurement, timelines
 from testbed.report import Block, Line, Page, Sheet, counted
 from testbed.run import Run
-from testbed.table import STYLES, number, significant, spread_text, time_unit
+from testbed.table import STYLES, block_table, number, significant, spread_text, time_unit
 
 WORDS = ("scheduler", "verdict")
 NUMBERS = (
@@ -65,14 +65,7 @@ def circuit_page(run: Run, results: Sequence[Executed], table: pd.DataFrame) -> 
 def executions_table(table: pd.DataFrame) -> Table:
     """Return the results as a table for the terminal: a block per number of OCSes, closed by its bound."""
     unit, scale = time_unit(table)
-    shown = Table(
-        box=None,
-        padding=(0, 1),
-        collapse_padding=True,
-        pad_edge=False,
-        caption=_caption(table),
-        caption_justify="left",
-    )
+    shown = block_table(_caption(table))
     shown.add_column(no_wrap=True)
     shown.add_column("\nverdict", min_width=8)
     for header in SHORT:

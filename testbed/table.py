@@ -28,14 +28,7 @@ def summary_table(table: pd.DataFrame, baseline: str = BASELINE) -> Table:
     """
     rows = points(table, baseline)
     unit, scale = time_unit(table)
-    shown = Table(
-        box=None,
-        padding=(0, 1),
-        collapse_padding=True,
-        pad_edge=False,
-        caption=caption(rows, baseline),
-        caption_justify="left",
-    )
+    shown = block_table(caption(rows, baseline))
     shown.add_column(no_wrap=True)
     shown.add_column("\nverdict", min_width=8)  # where a narrow terminal crops, it is not this one
     for header in ("CCT\nmean", f"[{unit}]\np99", "\nlast", f"busbw\n/ {baseline}"):
@@ -52,6 +45,18 @@ def summary_table(table: pd.DataFrame, baseline: str = BASELINE) -> Table:
         name, *rest = bound_cells(mine, scale)
         shown.add_row(f"  {name}", *rest, style="italic", end_section=True)
     return shown
+
+
+def block_table(caption: str) -> Table:
+    """Return an empty table for blocks of results: no lines, its caption on the left."""
+    return Table(
+        box=None,
+        padding=(0, 1),
+        collapse_padding=True,
+        pad_edge=False,
+        caption=caption,
+        caption_justify="left",
+    )
 
 
 def claims_table(claims: Sequence[Claim]) -> Table:
