@@ -83,8 +83,9 @@ class Victim:
         )
 
     def kill(self) -> None:
-        """Kill it as nothing else does."""
+        """Kill it as nothing else does, and leave it to who started it to learn that it is gone."""
         os.kill(self.number, signal.SIGKILL)
+        os.waitid(os.P_PID, self.number, os.WEXITED | os.WNOWAIT)  # its threads end one by one
 
     @contextmanager
     def again(self) -> Iterator[None]:
