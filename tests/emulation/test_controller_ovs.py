@@ -33,6 +33,7 @@ ETH_P_ALL = 3
 BROADCAST, BROADCAST_BYTES = "ff:ff:ff:ff:ff:ff", b"\xff" * 6
 IPV4_BYTES = b"\x08\x00"
 MARK = b"lightrail probe "
+SEEN_S = 5.0
 
 
 def some_queue_pairs(fabric: Fabric, number: int) -> list[QueuePair]:
@@ -167,7 +168,7 @@ def test_a_probe_to_a_nic_is_seen_on_its_way_and_nowhere_else(booted: Booted) ->
             heard.update(wire.heard(sent))
             return heard == way
 
-        assert until(whole, 2), heard
+        assert until(whole, SEEN_S), heard
 
 
 @pytest.mark.parametrize("nobody", ["unknown address", "broadcast", "arp"])
@@ -186,7 +187,7 @@ def test_a_packet_for_nobody_is_dropped_counted_and_seen_on_no_other_port(
     with booted(fabric) as net, listening(net) as wire:
         before = net.network.northbound.ports("leaf0")
         sent = inject(net, source, headers[nobody] / Raw(MARK + nobody.encode()))
-        assert until(lambda: net.network.northbound.ports("leaf0").table_miss_packets == 1, 2)
+        assert until(lambda: net.network.northbound.ports("leaf0").table_miss_packets == 1, SEEN_S)
         assert wire.heard(sent) == {"h0 h0-nic0", "leaf0-p0"}
         after = net.network.northbound.ports("leaf0")
         received = [

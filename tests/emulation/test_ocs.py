@@ -27,6 +27,7 @@ from traffic.demand import Demand
 pytestmark = pytest.mark.emulation
 
 OCS, DELAY_S, LIT_S = "ocs0", 0.02, 5.0
+HEARD_S = 1.0
 PORT = 9000
 
 
@@ -45,7 +46,7 @@ def heard(net: Live, source: int) -> set[int]:
         listener.bind((str(nic_ip(net.fabric, Nic(server, 0))), PORT))
         listener.setblocking(False)
         sender.sendto(b"light", (str(nic_ip(net.fabric, Nic(server, 0))), PORT))
-    deadline = time.monotonic() + 0.3
+    deadline = time.monotonic() + HEARD_S
     reached: set[int] = set()
     while time.monotonic() < deadline and not reached:
         for server, listener in listeners.items():
