@@ -11,7 +11,7 @@ VENV = os.path.join(CHECKOUT, ".venv")
 PYTHON = os.path.join(VENV, "bin", "python")
 
 # Not sys.executable: .venv/bin/python is a symbolic link to the system's python; the prefix tells them apart.
-if os.path.realpath(sys.prefix) != VENV:
+if os.path.realpath(sys.prefix) != os.path.realpath(VENV):
     came_back = sys.executable == PYTHON  # it ran, and was in no environment
     if came_back or not os.access(PYTHON, os.X_OK):
         sys.stderr.write(f"no usable .venv in {CHECKOUT}; run: sudo bash vagrant/provision.sh\n")

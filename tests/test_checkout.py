@@ -54,6 +54,13 @@ def test_the_checkouts_python_stays(checkout: Path) -> None:
     assert json.loads(ran.stdout) == [str(checkout / ".venv"), str(checkout), [], True, None]
 
 
+def test_a_venv_that_is_a_link_serves(checkout: Path) -> None:
+    venv.create(checkout / "elsewhere", symlinks=True)
+    (checkout / ".venv").symlink_to("elsewhere")
+    ran = run(path_of("python3"), checkout / "scenarios" / "echo.py")
+    assert json.loads(ran.stdout)[0] == str(checkout / ".venv")
+
+
 def test_a_foreign_home_of_python_does_not_loop(checkout: Path) -> None:
     venv.create(checkout / ".venv", symlinks=True)
     ran = run(path_of("python3"), checkout / "scenarios" / "echo.py", PYTHONHOME=sys.base_prefix)
