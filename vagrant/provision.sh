@@ -110,6 +110,7 @@ install_venv() {
     echo "Installing Python packages into $venv"
     # --clear when another Python or another checkout made it; otherwise pip adds what pyproject.toml gained.
     if [[ $(sed -n 1p "$stamp" 2>/dev/null) != "$(sed -n 1p <<<"$wanted")" ]]; then
+        [[ ! -L $venv ]] || rm "$venv" # a link to another's, whose files stay
         "$PYTHON" -m venv --clear "$venv" || fail "could not make the virtual environment $venv."
     fi
     (cd "$checkout" && "$venv/bin/python" -m pip install -qq --editable '.[dev]' </dev/null) ||

@@ -10,6 +10,10 @@ import pytest
 from tests.tools import CHECKOUT, path_of
 
 SCRIPT = CHECKOUT / "vagrant" / "provision.sh"
+installed = pytest.mark.skipif(
+    os.geteuid() != 0 or not (CHECKOUT / ".venv" / ".provisioned").exists(),
+    reason="only root can run provision.sh, and where it has run it installs no Debian packages",
+)
 
 
 def run(*command: str | Path) -> subprocess.CompletedProcess[str]:
@@ -34,16 +38,29 @@ def test_nobody_but_root_can_install() -> None:
     assert ran.stderr == "provision.sh: must run as root; try: sudo bash vagrant/provision.sh\n"
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can run provision.sh")
-@pytest.mark.skipif(
-    not (CHECKOUT / ".venv" / ".provisioned").exists(), reason="not installed by provision.sh"
-)
+@installed
 def test_a_second_run_changes_nothing_and_says_nothing() -> None:
     stamp = CHECKOUT / ".venv" / ".provisioned"
     before = stamp.stat().st_mtime_ns
     ran = run("bash", SCRIPT)
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "")
     assert stamp.stat().st_mtime_ns == before
+
+
+@installed
+def test_a_venv_that_is_anothers_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "vagrant").mkdir()
+    shutil.copy(SCRIPT, tmp_path / "vagrant")
+    (tmp_path / "pyproject.toml").write_text("nothing that pip could install")
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "kept").touch()
+    (tmp_path / ".venv").symlink_to("other")
+    ran = run("bash", tmp_path / "vagrant" / "provision.sh")
+    assert ran.returncode == 2
+    assert ran.stderr.endswith(
+        "pip could not install the packages that pyproject.toml names; see its message above.\n"
+    )
+    assert [path.name for path in (tmp_path / "other").iterdir()] == ["kept"]
 
 
 @pytest.mark.slow
