@@ -11,7 +11,7 @@ import socket
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -70,8 +70,10 @@ class Execution:
     def guard_loss(self) -> float:
         """Share of the lit time in which nobody sends because the dark is near, 0..1."""
         lit_s = sum(map(self._lit_s, self.slots))
-        guards = len(self.slots) if self.experiment.meeting == "drain" else 0
-        return guards * GUARD_S / lit_s if lit_s else 0.0
+        if self.experiment.meeting != "drain" or not lit_s:
+            return 0.0
+        open_s = sum(self._lit_s(replace(slot, until_s=slot.until_s - GUARD_S)) for slot in self.slots)
+        return 1 - open_s / lit_s
 
     def _lit_s(self, slot: Slot) -> float:
         """Return how long a slot was lit until the last byte had arrived [emulated s]."""

@@ -1,6 +1,7 @@
 """Schedules over parallel OCSes, without a network: the prediction, the claims, the plots and the report."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from testbed.dilation import Dilation
 from testbed.experiment import Experiment
 from testbed.ocs_executor import Execution
 from testbed.ocs_outcome import BIG_SWITCH, Executed
-from testbed.ocs_plan import SCHEDULERS, CircuitExperiment, dilation_for
+from testbed.ocs_plan import GUARD_S, SCHEDULERS, CircuitExperiment, dilation_for
 from testbed.ocs_predict import predict_execution
 from testbed.ocs_results import CircuitResults
 from testbed.outcome import Outcome, Verdict
@@ -24,6 +25,7 @@ from tests.testbed.cases import VOID
 from topologies.big_switch import big_switch_fabric
 from topologies.errors import ScenarioError
 from topologies.parallel_ocs import parallel_ocs_fabric
+from traffic.circuit_engine import Slot
 from traffic.demand import Demand
 from traffic.metrics import nic_received_bytes, nic_sent_bytes
 from traffic.ocs_workloads import SCALED, ocs_demand
@@ -164,6 +166,18 @@ def test_what_takes_longer_than_planned_does_not_hold(tmp_path: Path) -> None:
     slowest = claims["moe, 2 OCSes: the slowest, bvn, takes no longer than predicted"]
     assert slowest.verdict == "does not hold"
     assert slowest.measured == pytest.approx(1.3)
+
+
+def test_the_guard_counts_where_dark_follows_and_not_after_the_last_byte() -> None:
+    execution = executed_of("spectra").execution
+    end_s = execution.experiment.dilation.emulated_s(execution.cct_s)
+    slots = (
+        Slot(0, 0.0, end_s / 2, 1),
+        Slot(1, 0.0, end_s + GUARD_S / 4, 1),  # all but a quarter of its guard passes before the last byte
+        Slot(0, end_s / 2, end_s + 2 * GUARD_S, 1),
+    )
+    lost = replace(execution, slots=slots).guard_loss
+    assert lost == pytest.approx((1 + 0.75) * GUARD_S / (2 * end_s))
 
 
 def test_equal_experiments_share_a_key_and_others_do_not() -> None:
