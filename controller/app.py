@@ -9,13 +9,13 @@ Ryu it is loaded by ``ryu-manager controller/app.py``, with the fabric's file in
 import logging
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from socket import socket
 from threading import Thread
 
 from controller.changes import changes
+from controller.known_switch import KnownSwitch
 from controller.listeners import northbound_listener
 from controller.ocs import OpticalSwitches
 from controller.openflow import (
@@ -48,7 +48,7 @@ from controller.rules import RuleSet
 from controller.status import FlowStatus, PortStatus, Status, SwitchStatus, link_name
 from topologies.addresses import datapath_id
 from topologies.errors import FabricError, NetworkError
-from topologies.fabric import Fabric, Link, Port
+from topologies.fabric import Fabric, Link
 
 SETTLE_S = 0.01
 """How long after news of a port the rules are computed anew: news of many ports is one piece."""
@@ -57,28 +57,6 @@ DARK = RuleSet((TABLE_MISS,))
 """What an OCS is told when it connects; its circuits are `controller.ocs`' business."""
 
 log = logging.getLogger("controller")
-
-
-@dataclass(eq=False)
-class _Switch:
-    """What the app knows of a switch."""
-
-    name: str
-    datapath: Datapath = None
-    """The connection, None if there is none."""
-    dark_ports: set[Port] = field(default_factory=set)
-    """Linked ports that the switch calls down or does not have, as last heard."""
-    rules: RuleSet | None = None
-    """What it was told, None if nothing yet on this connection."""
-    barrier: int | None = None
-    """The transaction of the barrier that is not proved to be on the wire yet, None if none is."""
-    error: str = ""
-    """What it refused on this connection."""
-
-    @property
-    def ready(self) -> bool:
-        """Whether all its rules are on the wire."""
-        return self.rules is not None and self.barrier is None and not self.error
 
 
 class _Settle(EventBase):  # type: ignore[misc]  # the library has no types
@@ -108,7 +86,7 @@ class Controller(App):  # type: ignore[misc]
         super().__init__(*args, **kwargs)
         self.fabric = fabric or _configured_fabric()
         self._switches = {
-            datapath_id(self.fabric, switch.name): _Switch(switch.name) for switch in self.fabric.switches
+            datapath_id(self.fabric, switch.name): KnownSwitch(switch.name) for switch in self.fabric.switches
         }
         self._named = {switch.name: switch for switch in self._switches.values()}
         self._failed_links: frozenset[Link] = frozenset()
@@ -237,11 +215,11 @@ class Controller(App):  # type: ignore[misc]
     def _on_thread(self, run: Callable[[], None]) -> None:
         self.send_event(self.name, _Work(run))
 
-    def _confirmed(self, switch: _Switch, barrier: int | None, _now: float) -> None:
+    def _confirmed(self, switch: KnownSwitch, barrier: int | None, _now: float) -> None:
         if switch.barrier == barrier:
             switch.barrier = None
 
-    def _note_ports(self, switch: _Switch) -> None:
+    def _note_ports(self, switch: KnownSwitch) -> None:
         live = live_ports(switch.datapath.ports.values())
         switch.dark_ports = {port for port in self.fabric.used_ports(switch.name) if port.number not in live}
 
@@ -257,7 +235,7 @@ class Controller(App):  # type: ignore[misc]
             if switch.datapath and switch.rules != rules:
                 self._tell(switch, rules)
 
-    def _tell(self, switch: _Switch, rules: RuleSet) -> None:
+    def _tell(self, switch: KnownSwitch, rules: RuleSet) -> None:
         datapath = switch.datapath
         if switch.rules is None:
             for message in clearing_messages(datapath):
@@ -268,14 +246,14 @@ class Controller(App):  # type: ignore[misc]
         switch.rules, switch.barrier = rules, datapath.set_xid(last)
         datapath.send_msg(last)
 
-    def _switch_status(self, switch: _Switch) -> SwitchStatus:
+    def _switch_status(self, switch: KnownSwitch) -> SwitchStatus:
         if not switch.datapath:
             return SwitchStatus(switch.name, connected=False, ready=False, flows=None, groups=None)
         flows = sum(stats.flow_count for stats in self._answer(switch, flow_count_request))
         groups = len(self._answer(switch, group_request))
         return SwitchStatus(switch.name, connected=True, ready=switch.ready, flows=flows, groups=groups)
 
-    def _answer(self, switch: _Switch, request: Callable[[Datapath], Message]) -> list[Message]:
+    def _answer(self, switch: KnownSwitch, request: Callable[[Datapath], Message]) -> list[Message]:
         """Return a switch's answer to a question: the parts of its body."""
         datapath = switch.datapath
         if datapath is None:

@@ -20,19 +20,10 @@ import numpy as np
 from controller.bundles import coming, committed, discarded, going
 from controller.devices import Darkness
 from controller.openflow import Datapath, barrier, hub
+from controller.orders import Darken, Light, Notice, Order, Prepare, Wait
 from controller.programs import Program
 from controller.proof import Proof
-from controller.reconfiguration import (
-    Command,
-    Darken,
-    Entry,
-    Light,
-    Notice,
-    OpticalSwitch,
-    Order,
-    Prepare,
-    Wait,
-)
+from controller.reconfiguration import Command, Entry, OpticalSwitch
 from controller.status import OcsStatus
 from topologies.errors import NetworkError
 from topologies.fabric import Fabric

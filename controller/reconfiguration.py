@@ -15,6 +15,7 @@ import numpy as np
 
 from controller.circuits import Circuits, Pair, Transition, transition
 from controller.devices import Darkness
+from controller.orders import Darken, Light, Notice, Order, Prepare, Wait
 from controller.programs import Day, Program
 
 Phase = Literal["lit", "darkening", "dark", "lighting"]
@@ -57,52 +58,6 @@ class Entry:
     """When the new ones were lit on the wire; None while they are not, and for darkness."""
     replaced: bool = False
     """Whether another command took its place before it was lit."""
-
-
-@dataclass(frozen=True)
-class Darken:
-    """Take circuits away and report `confirmed` when they are dark on the wire."""
-
-    number: int
-    pairs: tuple[Pair, ...]
-
-
-@dataclass(frozen=True)
-class Prepare:
-    """Bring circuits to the switch, not yet in force."""
-
-    number: int
-    pairs: tuple[Pair, ...]
-
-
-@dataclass(frozen=True)
-class Wait:
-    """Report `woken` at a time."""
-
-    number: int
-    until_s: float
-
-
-@dataclass(frozen=True)
-class Light:
-    """Put what was prepared in force and report `confirmed` when it is lit on the wire."""
-
-    number: int
-
-
-@dataclass(frozen=True)
-class Notice:
-    """Tell those who want to know what is lit from now on."""
-
-    circuits: Circuits
-    now: float
-    until_s: float | None
-    """When some of it goes dark, if a program has said so."""
-    ended: bool = False
-    """Whether the program is over."""
-
-
-Order = Darken | Prepare | Wait | Light | Notice
 
 
 class OpticalSwitch:

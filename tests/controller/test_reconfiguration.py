@@ -7,18 +7,9 @@ import pytest
 
 from controller.circuits import Circuits, circuits_from_text
 from controller.devices import Darkness
+from controller.orders import Darken, Light, Notice, Prepare, Wait
 from controller.programs import program_from_text
-from controller.reconfiguration import (
-    PREPARED_S,
-    Command,
-    Darken,
-    Entry,
-    Light,
-    Notice,
-    OpticalSwitch,
-    Prepare,
-    Wait,
-)
+from controller.reconfiguration import PREPARED_S, Command, Entry, OpticalSwitch
 from topologies.errors import DemandError
 
 DELAY_S = 0.01

@@ -1,0 +1,51 @@
+"""What the state machine of an OCS orders (`controller.reconfiguration`); `controller.ocs` carries it out."""
+
+from dataclasses import dataclass
+
+from controller.circuits import Circuits, Pair
+
+
+@dataclass(frozen=True)
+class Darken:
+    """Take circuits away and report `confirmed` when they are dark on the wire."""
+
+    number: int
+    pairs: tuple[Pair, ...]
+
+
+@dataclass(frozen=True)
+class Prepare:
+    """Bring circuits to the switch, not yet in force."""
+
+    number: int
+    pairs: tuple[Pair, ...]
+
+
+@dataclass(frozen=True)
+class Wait:
+    """Report `woken` at a time."""
+
+    number: int
+    until_s: float
+
+
+@dataclass(frozen=True)
+class Light:
+    """Put what was prepared in force and report `confirmed` when it is lit on the wire."""
+
+    number: int
+
+
+@dataclass(frozen=True)
+class Notice:
+    """Tell those who want to know what is lit from now on."""
+
+    circuits: Circuits
+    now: float
+    until_s: float | None
+    """When some of it goes dark, if a program has said so."""
+    ended: bool = False
+    """Whether the program is over."""
+
+
+Order = Darken | Prepare | Wait | Light | Notice
