@@ -159,13 +159,15 @@ class Controller(App):  # type: ignore[misc]
 
     @on(events.EventOFPErrorMsg, MAIN_DISPATCHER)
     def refused(self, event: Message) -> None:
-        """Note that a switch refused something."""
+        """Tell whom it concerns that a switch refused something: who asked, its OCS, or all."""
         switch = self._switches.get(event.msg.datapath.id)
-        if switch is None:
+        if switch is None or switch.datapath is not event.msg.datapath:
             return
         sentence = f"switch {switch.name} refused a message: {error_text(event.msg)}"
         log.warning(sentence)
-        if not self._questions.refuse(event.msg, sentence):
+        if self._questions.refuse(event.msg, sentence):
+            return
+        if not self.ocses.refused(switch.name, event.msg.xid, sentence):
             switch.error = switch.error or sentence  # the first one tells most
 
     @on(Question)

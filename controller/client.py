@@ -164,12 +164,20 @@ class ControllerClient:
         return _ocs_status(self._send("POST", f"/ocs/{name}/schedule", wanted))
 
     def wait_idle(self, name: str, timeout_s: float) -> OcsStatus:
-        """Return what an OCS shows once nothing is under way; NetworkError if that takes too long."""
+        """Return what an OCS shows once nothing is under way.
+
+        Raises
+        ------
+        NetworkError
+            If its switch refused what was asked for, or it takes too long.
+        """
         deadline = monotonic() + timeout_s
         while (status := self.ocs(name)).busy or status.queued:
             if monotonic() > deadline:
                 raise NetworkError(f"OCS {name} is still {status.phase} after {timeout_s:g} s")
             sleep(POLL_S)
+        if status.error:
+            raise NetworkError(status.error)
         return status
 
     def _get(self, path: str) -> str:

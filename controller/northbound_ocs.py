@@ -2,7 +2,8 @@
 
 ============================== =========================================================================
 ``GET /ocs/{name}``            what it shows and does (`OcsStatus`)
-``GET /ocs/{name}/log``        its reconfigurations: command, dark and lit [s, monotonic clock]
+``GET /ocs/{name}/log``        its reconfigurations: command, dark and lit [s, monotonic clock], what was
+                               refused (`LogEntry`)
 ``PUT /ocs/{name}/circuits``   ``{"circuits": [[0, 3], [3, 0]]}`` or ``{"circuits": "0>3 3>0"}``; also
                                ``partial``, ``bidirectional``, ``busy`` (``queue`` or ``replace``)
 ``PUT /ocs/{name}/device``     how long it is dark (`Darkness`)

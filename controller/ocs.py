@@ -65,8 +65,8 @@ class OpticalSwitches:
         }
         self._datapaths: dict[str, Datapath] = {}
         self._barriers: dict[tuple[str, int], int] = {}
-        self._bundles = 0
         self._prepared: dict[str, int] = {}
+        """The reconfiguration whose light is prepared; its number is that of its bundles and messages."""
         self._listeners: dict[str, Path] = {}
         self._news: deque[tuple[str, bytes]] = deque()
         self._notices = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
@@ -99,6 +99,13 @@ class OpticalSwitches:
         if number is not None:
             self._proof.ask(partial(self._confirmed, name, number))
 
+    def refused(self, name: str, transaction: int, error: str) -> bool:
+        """Take note that a switch refused a message; return whether it was about circuits."""
+        if name not in self._ocses or not 0 < transaction <= self._ocses[name].number:
+            return False
+        self._carry_out(name, self._ocses[name].refused(transaction, error, monotonic()))
+        return True
+
     def status(self, name: str) -> OcsStatus:
         """Return what an OCS shows and does; from any thread."""
         ocs = self._ocses[name]
@@ -111,6 +118,7 @@ class OpticalSwitches:
                 busy=ocs.busy,
                 queued=ocs.queued,
                 number=ocs.log[-1].number if ocs.log else 0,
+                error=ocs.log[-1].error if ocs.log else "",
                 **asdict(ocs.darkness),
             )
         )
@@ -182,12 +190,12 @@ class OpticalSwitches:
             match order:
                 case Darken(number, pairs):
                     self._discard(name)
-                    self._send(name, going(self._new_bundle(), pairs, self._ocses[name].lit.pairs))
+                    self._send(name, going(number, pairs, self._ocses[name].lit.pairs))
                     self._fence(name, number)
-                case Prepare(_, pairs):
+                case Prepare(number, pairs):
                     self._discard(name)
-                    self._prepared[name] = self._new_bundle()
-                    self._send(name, coming(self._prepared[name], pairs))
+                    self._prepared[name] = number
+                    self._send(name, coming(number, pairs))
                 case Light(number):
                     self._send(name, committed(self._prepared.pop(name)))
                     self._fence(name, number)
@@ -208,12 +216,8 @@ class OpticalSwitches:
         if name in self._datapaths:
             self._carry_out(name, self._ocses[name].confirmed(number, now))
 
-    def _new_bundle(self) -> int:
-        self._bundles += 1
-        return self._bundles
-
     def _discard(self, name: str) -> None:
-        """Throw away what was prepared for a command that was replaced."""
+        """Throw away what was prepared for a command that was replaced or refused."""
         if name in self._prepared:
             self._send(name, discarded(self._prepared.pop(name)))
 
@@ -227,7 +231,7 @@ class OpticalSwitches:
 
     def _notify(self, name: str, notice: Notice) -> None:
         news = {"ocs": name, "circuits": notice.circuits.pairs, "now": notice.now}
-        news |= {"until_s": notice.until_s, "ended": notice.ended}
+        news |= {"until_s": notice.until_s, "ended": notice.ended, "error": notice.error}
         if name in self._listeners:
             self._news.append((name, json.dumps(news).encode()))
             self._tell()

@@ -218,10 +218,12 @@ def port_counters(stats: Message) -> PortCounters:
 
 
 def error_text(error: Message) -> str:
-    """Return what a switch refused, in OpenFlow's words; an experimenter's errors, as bundles', have none."""
+    """Return what a switch refused, in OpenFlow's words; bundles' errors are an experimenter's, the ONF."""
+    kind = ofp.ofp_error_type_to_str(error.type)
     if error.code is None:
-        return f"{ofp.ofp_error_type_to_str(error.type)}, experimenter's type {error.exp_type}"
-    return f"{ofp.ofp_error_type_to_str(error.type)}, {ofp.ofp_error_code_to_str(error.type, error.code)}"
+        onf = {number: name for name, number in vars(ofp).items() if name.startswith("ONFERR_")}
+        return f"{kind}, {onf.get(error.exp_type, error.exp_type)}"
+    return f"{kind}, {ofp.ofp_error_code_to_str(error.type, error.code)}"
 
 
 def _number(port: int) -> int:

@@ -46,6 +46,8 @@ class Notice:
     """When some of it goes dark, if a program has said so."""
     ended: bool = False
     """Whether the program is over."""
+    error: str = ""
+    """What the switch refused, if that is why it is over."""
 
 
 Order = Darken | Prepare | Wait | Light | Notice

@@ -2,6 +2,9 @@
 
     lit ──command──> darkening ──dark on the wire──> dark ──delay passed──> lighting ──lit on the wire──> lit
 
+A switch that refuses any of it ends it there: no light is claimed that did not come, and what waits
+or would follow is dropped, because it was asked of an OCS that shows something else.
+
 The machine decides and never acts: each call returns orders, which `controller.ocs` carries out and
 whose ends it reports. All that belongs to one reconfiguration carries its number; what comes late,
 for one that was replaced, is ignored.
@@ -58,6 +61,8 @@ class Entry:
     """When the new ones were lit on the wire; None while they are not, and for darkness."""
     replaced: bool = False
     """Whether another command took its place before it was lit."""
+    error: str = ""
+    """What the switch refused, and thereby ended it; empty if nothing."""
 
 
 class OpticalSwitch:
@@ -77,8 +82,9 @@ class OpticalSwitch:
         self.lit = Circuits(ports)
         """What is lit on the wire."""
         self.log: deque[Entry] = deque(maxlen=LOG_ENTRIES)
+        self.number = 0
+        """The newest reconfiguration, or program that has not begun."""
         self._rng = rng
-        self._number = 0
         self._waiting: deque[Command] = deque()
         self._program: deque[Day] = deque()
         self._partial = True
@@ -86,8 +92,8 @@ class OpticalSwitch:
         self._until_s = 0.0
         self._coming: tuple[Pair, ...] = ()
         """What has yet to be prepared."""
-        self._darkening = False
-        """Whether something was ordered to go dark that is not proved dark yet."""
+        self._going: dict[int, tuple[Pair, ...]] = {}
+        """What each reconfiguration found lit and ordered to go dark, until that is proved."""
 
     @property
     def busy(self) -> bool:
@@ -126,17 +132,17 @@ class OpticalSwitch:
             return []
         if self.phase != "lit":
             self._stamp(replaced=True)
-        self._number += 1
+        self.number += 1
         self.phase = "lit"
         self._command = Command(self.lit, lit_s=0.0)
         return self._wait(start_s, now)
 
     def confirmed(self, number: int, now: float) -> list[Order]:
         """Take note that what was ordered is on the wire."""
-        if number != self._number:
+        if number != self.number:
             return []
         if self.phase == "darkening":
-            self._darkening = False
+            self._going.clear()
             self._stamp(dark_s=now)
             return self._darkened(now)
         self.lit, self.phase = self._command.circuits, "lit"
@@ -145,7 +151,7 @@ class OpticalSwitch:
 
     def woken(self, number: int, now: float) -> list[Order]:
         """Take note that a time has come."""
-        if number != self._number:
+        if number != self.number:
             return []
         if self.phase == "dark" and self._coming:
             return self._prepare()
@@ -156,36 +162,54 @@ class OpticalSwitch:
             return [Light(number)]
         return self._next(now)
 
+    def refused(self, number: int, error: str, now: float) -> list[Order]:
+        """End what is under way if the switch refused a message of it; a bundle changes all or nothing."""
+        still_lit = self._going.pop(number, ())
+        if newer := [each for each in self._going if each > number]:  # the next takes these away as well
+            self._going[newer[0]] += still_lit
+            return []
+        self.lit = Circuits(self.lit.ports, self.lit.pairs + still_lit)
+        if number != self.number or self.phase == "lit":
+            return []
+        self._stamp(error=error)
+        # What it did not refuse of a bundle may be in force by now, and shall not be lit.
+        withdrawn = [] if self.phase == "darkening" else [Darken(number, self._missing())]
+        return [*withdrawn, self._end(now, error)]
+
     def lost(self, now: float) -> list[Order]:
         """Forget everything: the switch has been away, and is dark."""
-        self._number += 1
-        self._darkening = False
+        self._going.clear()
+        self.lit = Circuits(self.lit.ports)
+        return [self._end(now)]
+
+    def _end(self, now: float, error: str = "") -> Notice:
+        self.number += 1
         self._program.clear()
         self._waiting.clear()
-        self.phase, self.lit = "lit", Circuits(self.lit.ports)
-        self._command = Command(self.lit)
-        return [Notice(self.lit, now, None, ended=True)]
+        self.phase, self._command = "lit", Command(self.lit)
+        return Notice(self.lit, now, None, ended=True, error=error)
 
     def _begin(self, command: Command, now: float) -> list[Order]:
         if self.phase != "lit":
             self._stamp(replaced=True)
-        self._number += 1
+        self.number += 1
         change = transition(self.lit, command.circuits, command.partial)
         self.log.append(self._entry(command, change, now))
         self._command = command
         self.lit = Circuits(self.lit.ports, change.kept)
         self.phase = "darkening"
-        if change.dark or self._darkening:  # what another command darkened is not proved dark yet
-            self._darkening = True
-            return [Darken(self._number, change.dark)]
-        return self.confirmed(self._number, now)
+        self._going[self.number] = change.dark
+        # Also what another command darkened: that is not proved, and may yet be refused.
+        if going := tuple(pair for pairs in self._going.values() for pair in pairs):
+            return [Darken(self.number, going)]
+        return self.confirmed(self.number, now)
 
     def _entry(self, command: Command, change: Transition, now: float) -> Entry:
         delay_s = self.darkness.draw_s(self._rng) if change.lit else 0.0
-        return Entry(self._number, command.circuits, command.partial, len(change.dark), delay_s, now)
+        return Entry(self.number, command.circuits, command.partial, len(change.dark), delay_s, now)
 
     def _darkened(self, now: float) -> list[Order]:
-        coming = tuple(pair for pair in self._command.circuits.pairs if pair not in self.lit.pairs)
+        coming = self._missing()
         if not coming:
             self.phase = "lit"
             return self._shown(now)
@@ -195,12 +219,16 @@ class OpticalSwitch:
         self._coming = coming
         notice = Notice(self.lit, now, None)
         if dark_s > PREPARED_S:
-            return [notice, Wait(self._number, self._until_s - PREPARED_S)]
+            return [notice, Wait(self.number, self._until_s - PREPARED_S)]
         return [notice, *self._prepare()]
+
+    def _missing(self) -> tuple[Pair, ...]:
+        """Return what was asked for and is not lit."""
+        return tuple(pair for pair in self._command.circuits.pairs if pair not in self.lit.pairs)
 
     def _prepare(self) -> list[Order]:
         coming, self._coming = self._coming, ()
-        return [Prepare(self._number, coming), Wait(self._number, self._until_s)]
+        return [Prepare(self.number, coming), Wait(self.number, self._until_s)]
 
     def _shown(self, now: float) -> list[Order]:
         """Return what follows once a command is done."""
@@ -211,7 +239,7 @@ class OpticalSwitch:
 
     def _wait(self, until_s: float, now: float) -> list[Order]:
         self._until_s = until_s
-        return [Wait(self._number, until_s)] if until_s > now else self._next(now)
+        return [Wait(self.number, until_s)] if until_s > now else self._next(now)
 
     def _next(self, now: float) -> list[Order]:
         """Go on with the program, darken after its end, or take the next command."""
@@ -224,5 +252,5 @@ class OpticalSwitch:
             return [*orders, Notice(self.lit, now, None, ended=True)]
         return self._begin(self._waiting.popleft(), now) if self._waiting else []
 
-    def _stamp(self, **fields: float | bool) -> None:
+    def _stamp(self, **fields: float | bool | str) -> None:
         self.log[-1] = replace(self.log[-1], **fields)  # type: ignore[arg-type]  # names of fields

@@ -85,6 +85,8 @@ class OcsStatus:
     """How many commands wait."""
     number: int
     """The newest reconfiguration in the log."""
+    error: str
+    """What the switch refused of it, and thereby ended what was under way; empty if nothing."""
     device: str
     """What it stands for; ``ideal`` has no delay."""
     delay_s: float
@@ -118,6 +120,8 @@ class LogEntry:
     """When the new circuits were lit on the wire."""
     replaced: bool
     """Whether another command took its place before it was lit."""
+    error: str = ""
+    """What the switch refused, and thereby ended it; empty if nothing."""
 
 
 def link_name(link: Link) -> str:

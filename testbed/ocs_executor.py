@@ -26,7 +26,7 @@ from testbed.network import Network
 from testbed.ocs_plan import GUARD_S, CircuitExperiment
 from testbed.ocs_predict import path_over
 from topologies.addresses import nic_ip
-from topologies.errors import ScenarioError, StuckError
+from topologies.errors import NetworkError, ScenarioError, StuckError
 from topologies.fabric import Nic
 from traffic.circuit_engine import PORT, SOCKET_BUFFER_BYTES, CircuitEngine, Light, Slot
 from traffic.datagrams import Pair, pairs_of
@@ -108,6 +108,8 @@ def execute(experiment: CircuitExperiment, network: Network) -> Execution:
     ------
     ScenarioError
         If the network is another fabric's, or at another rate.
+    NetworkError
+        If a switch refuses circuits.
     StuckError
         If bytes are missing after several clean-up rounds.
     """
@@ -215,13 +217,15 @@ class _News:
         return self._socket.fileno()
 
     def read(self) -> list[Light]:
-        """Return what is new."""
+        """Return what is new; NetworkError if a switch refused to light it."""
         lights: list[Light] = []
         while True:
             try:
                 news = json.loads(self._socket.recv(1 << 16))
             except BlockingIOError:
                 return lights
+            if news["error"]:
+                raise NetworkError(news["error"])
             outputs = dict(news["circuits"])
             lights.append(Light(self._index[news["ocs"]], outputs, news["until_s"], news["ended"]))
 

@@ -1,6 +1,7 @@
 """A switch that speaks just enough OpenFlow 1.3, written from the specification and not from the library.
 
-It refuses what a real one refuses: a rule for a group that does not exist, a group added twice.
+It refuses what a real one refuses: a rule for a group that does not exist, a group added twice, a
+bundle put in force that was never opened.
 """
 
 import struct
@@ -11,11 +12,20 @@ from socket import SHUT_RDWR, create_connection
 from threading import Event, Thread
 
 VERSION = 4
-(HELLO, ERROR, ECHO_REQUEST, ECHO_REPLY, FEATURES_REQUEST, FEATURES_REPLY) = (0, 1, 2, 3, 5, 6)
+(HELLO, ERROR, ECHO_REQUEST, ECHO_REPLY, EXPERIMENTER, FEATURES_REQUEST, FEATURES_REPLY) = (
+    0,
+    1,
+    2,
+    3,
+    4,
+    5,
+    6,
+)
 (PORT_STATUS, FLOW_MOD, GROUP_MOD, STATS_REQUEST, STATS_REPLY) = (12, 14, 15, 18, 19)
 (BARRIER_REQUEST, BARRIER_REPLY) = (20, 21)
 (AGGREGATE, PORT_STATS, GROUP_DESC, PORT_DESC) = (2, 4, 7, 13)
 (ADD, DELETE_GROUP, DELETE_FLOWS) = (0, 2, 3)
+(BUNDLE_CONTROL, BUNDLE_ADD, OPEN, COMMIT, DISCARD) = (2300, 2301, 0, 4, 6)
 LINK_DOWN = 1
 ALL_GROUPS = 0xFFFFFFFC
 
@@ -30,13 +40,17 @@ class FakeSwitch:
     """OpenFlow's numbers of its ports."""
     answers_barriers: bool = True
     refuses_groups: bool = False
+    refuses_bundles: bool = False
+    """Whether its table is full when a bundle is put in force."""
     told: list[str] = field(default_factory=list)
-    """What it was told, in order: ``clear``, ``group``, ``flow``, ``barrier``."""
+    """What it was told and did, in order: ``clear``, ``group``, ``flow``, ``barrier``."""
     groups: set[int] = field(default_factory=set)
-    flows: set[tuple[int, bytes]] = field(default_factory=set)
+    flows: dict[tuple[int, bytes], int] = field(default_factory=dict)
+    """The cookie of each rule, by its priority and match."""
     ended: Event = field(default_factory=Event)
     """Set when the connection is closed."""
     _held_barriers: list[int] = field(default_factory=list)
+    _bundles: dict[int, list[bytes]] = field(default_factory=dict)
 
     def __enter__(self) -> "FakeSwitch":
         self._socket = create_connection(self.controller, timeout=20)
@@ -72,6 +86,7 @@ class FakeSwitch:
         reactions: dict[int, Callable[[int, bytes], None]] = {
             FLOW_MOD: self._take_flow,
             GROUP_MOD: self._take_group,
+            EXPERIMENTER: self._take_bundle,
             STATS_REQUEST: self._take_question,
             BARRIER_REQUEST: self._take_barrier,
             ECHO_REQUEST: lambda transaction, body: self._send(ECHO_REPLY, transaction, body),
@@ -83,7 +98,7 @@ class FakeSwitch:
             reactions[kind](transaction, body)
 
     def _take_flow(self, transaction: int, body: bytes) -> None:
-        command, (priority,) = body[17], struct.unpack("!H", body[22:24])
+        cookie, mask, command, priority = struct.unpack("!QQxB4xH", body[:24])
         (match_length,) = struct.unpack("!H", body[42:44])
         flow = priority, body[40 : 40 + match_length]
         # An instruction whose last action is "group" ends with type 22, length 8, the group's number.
@@ -92,13 +107,13 @@ class FakeSwitch:
             self._refuse(transaction, 2, 9, body)  # a bad action: there is no such group
         elif command == ADD:
             self.told.append("flow")
-            self.flows.add(flow)
+            self.flows[flow] = cookie
         elif command == DELETE_FLOWS:
             self.told.append("clear")
-            self.flows.clear()
+            self.flows = {kept: its for kept, its in self.flows.items() if (its ^ cookie) & mask}
         else:
             self.told.append("unflow")
-            self.flows.remove(flow)
+            del self.flows[flow]
 
     def _take_group(self, transaction: int, body: bytes) -> None:
         command, number = struct.unpack("!HxxI", body[:8])
@@ -112,6 +127,23 @@ class FakeSwitch:
         else:
             self.told.append("group")
             self.groups.add(number)
+
+    def _take_bundle(self, transaction: int, body: bytes) -> None:
+        kind, bundle, control = struct.unpack("!4xIIH", body[:14])
+        if kind == BUNDLE_ADD:
+            self._bundles[bundle].append(body[24:])  # a flow mod, after its own header
+        elif control == OPEN:
+            self._bundles[bundle] = []
+        elif (rules := self._bundles.pop(bundle, None)) is None:
+            self._send(
+                ERROR, transaction, struct.pack("!HHI", 0xFFFF, 2302, 0x4F4E4600) + body[:64]
+            )  # which?
+        elif control == COMMIT and self.refuses_bundles:
+            self._refuse(transaction, 5, 1, rules[-1])  # the table is full; and so the bundle failed
+            self._send(ERROR, transaction, struct.pack("!HHI", 0xFFFF, 2313, 0x4F4E4600) + body[:64])
+        elif control == COMMIT:
+            for rule in rules:
+                self._take_flow(transaction, rule)
 
     def _take_barrier(self, transaction: int, _: bytes) -> None:
         self.told.append("barrier")

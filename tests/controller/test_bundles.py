@@ -1,11 +1,13 @@
 """Bundles packed by hand, read back by the OpenFlow library."""
 
 from collections.abc import Iterator
+from types import SimpleNamespace
 
 import pytest
 
 from controller.bundles import coming, committed, discarded, going
 from controller.circuits import Pair
+from controller.openflow import error_text
 
 parser = pytest.importorskip("os_ken.ofproto.ofproto_v1_3_parser", reason="os-ken is not installed")
 ofproto_parser = pytest.importorskip("os_ken.ofproto.ofproto_parser")
@@ -73,3 +75,8 @@ def test_circuits_come_ahead_of_time_and_are_put_in_force_by_one_message() -> No
         ("control", 9, COMMIT),
         ("control", 9, DISCARD),
     ]
+
+
+def test_what_is_refused_of_a_bundle_is_told_by_its_name() -> None:
+    error = SimpleNamespace(type=ofproto.OFPET_EXPERIMENTER, code=None, exp_type=2302)
+    assert error_text(error) == "OFPET_EXPERIMENTER(65535), ONFERR_ET_BAD_ID"

@@ -16,7 +16,7 @@ from controller.reconfiguration import Command, Entry
 from controller.status import OcsStatus
 from topologies.errors import DemandError
 
-STATUS = OcsStatus("ocs0", 4, "lit", ((0, 3),), False, 0, 1, "mems-3d", 0.0125, None, 0.0, None)
+STATUS = OcsStatus("ocs0", 4, "lit", ((0, 3),), False, 0, 1, "", "mems-3d", 0.0125, None, 0.0, None)
 
 
 class Played:
@@ -85,7 +85,7 @@ def test_status_and_log(client: Client) -> None:
     assert client.request("GET", "/ocs/ocs0/log").json() == [
         {
             "number": 1, "circuits": [[0, 3]], "partial": True, "darkened": 0, "delay_s": 0.01,
-            "command_s": 1.0, "dark_s": 1.001, "lit_s": 1.012, "replaced": False,
+            "command_s": 1.0, "dark_s": 1.001, "lit_s": 1.012, "replaced": False, "error": "",
         }
     ]  # fmt: skip
     assert client.request("GET", "/ocs/leaf0").status_code == 404

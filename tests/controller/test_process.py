@@ -1,5 +1,6 @@
 """The controller's process, with switches that are played by the test."""
 
+import json
 import os
 import re
 import signal
@@ -8,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from tests.tools import CHECKOUT
 from topologies.addresses import datapath_id, openflow_port
 from topologies.errors import NetworkError
 from topologies.fabric import Fabric
+from topologies.parallel_ocs import parallel_ocs_fabric
 from topologies.rail import rail_fabric
 
 FABRIC = rail_fabric(2, 2, 2)
@@ -28,26 +30,34 @@ SECONDS = 10.0
 class Controller:
     """A controller's process, and what talks to it."""
 
-    def __init__(self, process: subprocess.Popen[str], path: Path, stack: ExitStack) -> None:
+    def __init__(
+        self, process: subprocess.Popen[str], path: Path, stack: ExitStack, fabric: Fabric = FABRIC
+    ) -> None:
         assert process.stdout
         line = process.stdout.readline()
         matched = re.fullmatch(r"listening on (127\.0\.0\.1):(\d+)\n", line)
         assert matched, line
-        self.process, self.path, self._stack = process, path, stack
+        self.process, self.path, self.fabric, self._stack = process, path, fabric, stack
         self.address = matched[1], int(matched[2])
         self.client = ControllerClient(path)
 
-    def switch(self, name: str, *, answers_barriers: bool = True, refuses_groups: bool = False) -> FakeSwitch:
+    def switch(
+        self,
+        name: str,
+        *,
+        answers_barriers: bool = True,
+        refuses_groups: bool = False,
+        refuses_bundles: bool = False,
+    ) -> FakeSwitch:
         """Connect a switch of the fabric."""
-        ports = [openflow_port(port) for port in FABRIC.used_ports(name)]
-        number = datapath_id(FABRIC, name)
-        return self._stack.enter_context(
-            FakeSwitch(self.address, number, ports, answers_barriers, refuses_groups)
-        )
+        ports = [openflow_port(port) for port in self.fabric.used_ports(name)]
+        number = datapath_id(self.fabric, name)
+        faults = answers_barriers, refuses_groups, refuses_bundles
+        return self._stack.enter_context(FakeSwitch(self.address, number, ports, *faults))
 
     def switches(self) -> dict[str, FakeSwitch]:
         """Connect all switches of the fabric."""
-        return {switch.name: self.switch(switch.name) for switch in FABRIC.switches}
+        return {switch.name: self.switch(switch.name) for switch in self.fabric.switches}
 
 
 def command(directory: Path, fabric: Fabric | str = FABRIC, listen: str = "127.0.0.1:0") -> list[str]:
@@ -73,17 +83,28 @@ def eventually(holds: Callable[[], object]) -> None:
         time.sleep(0.005)
 
 
-@pytest.fixture
-def controller(tmp_path: Path) -> Iterator[Controller]:
-    """Start a controller for the small rail fabric."""
+@contextmanager
+def started(directory: Path, fabric: Fabric) -> Iterator[Controller]:
+    """Start a controller for a fabric."""
     with ExitStack() as stack:
         process = stack.enter_context(
             subprocess.Popen(
-                command(tmp_path), cwd=CHECKOUT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+                command(directory, fabric),
+                cwd=CHECKOUT,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
             )
         )
         stack.callback(process.kill)
-        yield Controller(process, tmp_path / "nb", stack)
+        yield Controller(process, directory / "nb", stack, fabric)
+
+
+@pytest.fixture
+def controller(tmp_path: Path) -> Iterator[Controller]:
+    """Start a controller for the small rail fabric."""
+    with started(tmp_path, FABRIC) as controller:
+        yield controller
 
 
 def test_ready_once_every_switch_has_answered_its_barrier(controller: Controller) -> None:
@@ -148,6 +169,51 @@ def test_what_a_switch_refuses_is_told_at_once(controller: Controller) -> None:
     controller.switch("leaf0", refuses_groups=True)
     with pytest.raises(NetworkError, match="switch leaf0 refused a message: OFPET_GROUP_MOD_FAILED"):
         eventually(lambda: controller.client.wait_ready(0.05) if controller.client.status().errors else None)
+
+
+def test_an_ocs_that_refuses_circuits_shows_none_and_says_why(tmp_path: Path) -> None:
+    with (
+        started(tmp_path, parallel_ocs_fabric(4, 1)) as controller,
+        socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as news,
+    ):
+        client = controller.client
+        ocs = controller.switch("ocs0", refuses_bundles=True)
+        client.wait_ready(SECONDS)
+        news.bind(str(tmp_path / "news"))
+        news.settimeout(SECONDS)
+        client.show("ocs0", "20ms 0>1,1>0 20ms 0>2", notify=tmp_path / "news")
+        why = "switch ocs0 refused a message: OFPET_FLOW_MOD_FAILED(5), OFPFMFC_TABLE_FULL(1)"
+        with pytest.raises(NetworkError, match=re.escape(why)):
+            client.wait_idle("ocs0", SECONDS)
+        status, (entry,) = client.ocs("ocs0"), client.ocs_log("ocs0")
+        assert (status.circuits, status.busy, status.error) == ((), False, why)
+        assert (entry.circuits, entry.lit_s, entry.error) == (((0, 1), (1, 0)), None, why)
+        heard = [json.loads(news.recv(1 << 16)) for _ in range(2)]
+        assert [(said["circuits"], said["ended"], said["error"]) for said in heard] == [
+            ([], False, ""),
+            ([], True, why),
+        ]
+        client.wait_ready(SECONDS)  # its other rules it has taken
+        ocs.refuses_bundles = False
+        client.light("ocs0", "0>2")
+        assert client.wait_idle("ocs0", SECONDS).circuits == ((0, 2),)
+        assert client.ocs_log("ocs0")[-1].error == ""
+
+
+def test_circuits_that_an_ocs_does_not_take_away_are_still_lit(tmp_path: Path) -> None:
+    with started(tmp_path, parallel_ocs_fabric(4, 1)) as controller:
+        client = controller.client
+        ocs = controller.switch("ocs0")
+        client.wait_ready(SECONDS)
+        client.light("ocs0", "0>1 1>0")
+        client.wait_idle("ocs0", SECONDS)
+        before = dict(ocs.flows)
+        ocs.refuses_bundles = True
+        client.light("ocs0", "0>1 1>2")
+        with pytest.raises(NetworkError, match="refused a message"):
+            client.wait_idle("ocs0", SECONDS)
+        assert client.ocs("ocs0").circuits == ((0, 1), (1, 0))
+        assert ocs.flows == before
 
 
 def test_the_northbound_counts(controller: Controller) -> None:

@@ -2,34 +2,14 @@
 
 import math
 
-import numpy as np
 import pytest
 
-from controller.circuits import Circuits, circuits_from_text
 from controller.devices import Darkness
 from controller.orders import Darken, Light, Notice, Prepare, Wait
 from controller.programs import program_from_text
 from controller.reconfiguration import PREPARED_S, Command, Entry, OpticalSwitch
+from tests.controller.conftest import DELAY_S, lit
 from topologies.errors import DemandError
-
-DELAY_S = 0.01
-
-
-def lit(text: str) -> Circuits:
-    """Return circuits of an OCS of 4 ports."""
-    return circuits_from_text(text, 4)
-
-
-@pytest.fixture
-def ocs() -> OpticalSwitch:
-    """Return an OCS of 4 ports that needs 10 ms and shows ``0>1 2>3`` since 1 s."""
-    made = OpticalSwitch(4, np.random.default_rng(0))
-    made.darkness = Darkness("test", DELAY_S)
-    assert made.command(Command(lit("0>1 2>3")), 0.9)[-1] == Wait(1, 0.9 + DELAY_S)
-    assert made.woken(1, 0.95) == [Light(1)]
-    assert made.confirmed(1, 1.0) == [Notice(lit("0>1 2>3"), 1.0, None)]
-    assert not made.busy
-    return made
 
 
 def test_dark_the_delay_lit(ocs: OpticalSwitch) -> None:
@@ -73,15 +53,15 @@ def test_a_second_command_replaces_and_the_delay_starts_anew(ocs: OpticalSwitch)
 
 def test_a_command_that_replaces_one_in_the_darkening_has_the_dark_proved_anew(ocs: OpticalSwitch) -> None:
     ocs.command(Command(lit("0>2 2>3")), 2.0)
-    assert ocs.command(Command(lit("0>3"), busy="replace"), 2.0005) == [Darken(3, ((2, 3),))]
-    assert ocs.command(Command(lit("0>2"), busy="replace"), 2.0007) == [Darken(4, ())]
+    assert ocs.command(Command(lit("0>3"), busy="replace"), 2.0005) == [Darken(3, ((0, 1), (2, 3)))]
+    assert ocs.command(Command(lit("0>2"), busy="replace"), 2.0007) == [Darken(4, ((0, 1), (2, 3)))]
     assert ocs.confirmed(3, 2.001) == []
     assert ocs.confirmed(4, 2.002)[1:] == [Prepare(4, ((0, 2),)), Wait(4, 2.002 + DELAY_S)]
 
 
 def test_a_program_that_begins_in_the_darkening_has_the_dark_proved_anew(ocs: OpticalSwitch) -> None:
     ocs.command(Command(lit("-")), 2.0)
-    assert ocs.run(program_from_text("50ms 0>1", 4), 2.0005, 2.0005) == [Darken(4, ())]
+    assert ocs.run(program_from_text("50ms 0>1", 4), 2.0005, 2.0005) == [Darken(4, ((0, 1), (2, 3)))]
 
 
 def test_a_program_that_comes_while_light_is_on_its_way_begins_in_time(ocs: OpticalSwitch) -> None:
@@ -132,7 +112,7 @@ def test_a_program_shows_its_days_and_then_the_dark(ocs: OpticalSwitch) -> None:
 def test_a_command_stops_a_program(ocs: OpticalSwitch) -> None:
     ocs.run(program_from_text("50ms 0>1 50ms 0>2", 4), 3.0, 3.0)
     assert ocs.command(Command(lit("-"), busy="queue"), 3.0) == []
-    assert ocs.command(Command(lit("3>2"), busy="replace"), 3.0) == [Darken(4, ((0, 1),))]
+    assert ocs.command(Command(lit("3>2"), busy="replace"), 3.0) == [Darken(4, ((2, 3), (0, 1)))]
     ocs.confirmed(4, 3.01)
     ocs.woken(4, 3.03)
     assert ocs.confirmed(4, 3.031) == [Notice(lit("3>2"), 3.031, None)]

@@ -1,5 +1,6 @@
 """Circuits on the wire: light goes where it should and nowhere else, and a schedule delivers all bytes."""
 
+import re
 import socket
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -18,7 +19,7 @@ from tests.emulation.box import Box
 from tests.emulation.conftest import Booted
 from tests.emulation.live import Live
 from topologies.addresses import nic_ip
-from topologies.errors import DemandError, ScenarioError
+from topologies.errors import DemandError, NetworkError, ScenarioError
 from topologies.fabric import Nic
 from topologies.parallel_ocs import parallel_ocs_fabric
 from traffic.circuit_engine import Meeting
@@ -85,6 +86,48 @@ def test_the_log_keeps_the_delay(booted: Booted) -> None:
         light(net, "0>1")
         entry = net.network.northbound.ocs_log(OCS)[-1]
         assert entry.command_s <= (entry.dark_s or 0) <= (entry.lit_s or 0) - DELAY_S
+
+
+def refuse_circuits() -> None:
+    """Have the OCS' table be full with the rule for packets that miss all others."""
+    vsctl(
+        "--",
+        "--id=@one",
+        "create",
+        "Flow_Table",
+        "flow_limit=1",
+        "--",
+        "set",
+        "bridge",
+        OCS,
+        "flow_tables:0=@one",
+    )
+
+
+REFUSAL = f"switch {OCS} refused a message: OFPET_FLOW_MOD_FAILED(5), OFPFMFC_TABLE_FULL(1)"
+
+
+def test_what_open_vswitch_refuses_is_dark_in_the_log_and_on_the_wire(booted: Booted) -> None:
+    with booted(parallel_ocs_fabric(4, 1)) as net:
+        refuse_circuits()
+        with pytest.raises(NetworkError, match=re.escape(REFUSAL)):
+            light(net, "0>2")
+        entry = net.network.northbound.ocs_log(OCS)[-1]
+        assert (entry.circuits, entry.lit_s, entry.error) == (((0, 2),), None, REFUSAL)
+        assert net.network.northbound.ocs(OCS).circuits == ()
+        assert heard(net, 0) == set()
+        vsctl("clear", "bridge", OCS, "flow_tables")
+        light(net, "0>2")
+        assert heard(net, 0) == {2}
+
+
+def test_a_schedule_that_open_vswitch_refuses_ends_in_its_sentence(booted: Booted) -> None:
+    fabric, demand = parallel_ocs_fabric(4, 2), np.where(np.eye(4, dtype=bool), 0, 20_000_000)
+    experiment = CircuitExperiment(fabric, Demand("even", demand), "spectra", 0.5e-3, Dilation(2e-4, 4e-3))
+    with booted(fabric, experiment.dilation.rate) as net:
+        refuse_circuits()
+        with pytest.raises(NetworkError, match=re.escape(REFUSAL)):
+            execute(experiment, net.network)
 
 
 def test_dark_and_lit_are_the_wires(sandbox: Box | None) -> None:

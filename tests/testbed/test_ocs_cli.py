@@ -17,6 +17,7 @@ class Northbound:
     def __init__(self) -> None:
         self.told: list[tuple[object, ...]] = []
         self.lost = False
+        self.refuses = ""
 
     def ocs(self, name: str) -> SimpleNamespace:
         """Return what an OCS shows, unless the controller is lost."""
@@ -29,7 +30,9 @@ class Northbound:
         return []
 
     def wait_idle(self, _name: str, _timeout_s: float) -> None:
-        """Return at once."""
+        """Return at once, or tell what was refused."""
+        if self.refuses:
+            raise NetworkError(self.refuses)
 
     def light(self, *command: object) -> None:
         """Note circuits."""
@@ -116,3 +119,12 @@ def test_a_controller_that_is_lost_does_not_end_the_cli(
     northbound.lost = True
     cli.onecmd(line)
     assert "the controller does not answer; see its log" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("line", ["light ocs0 0>1", "show ocs0 50ms 0>1"])
+def test_what_a_switch_refuses_is_told_in_a_sentence(
+    cli: OcsCLI, northbound: Northbound, capsys: pytest.CaptureFixture[str], line: str
+) -> None:
+    northbound.refuses = "switch ocs0 refused a message: OFPET_FLOW_MOD_FAILED(5), OFPFMFC_TABLE_FULL(1)"
+    cli.onecmd(line)
+    assert capsys.readouterr().out.strip() == northbound.refuses
