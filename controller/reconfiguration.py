@@ -58,7 +58,8 @@ class Entry:
     dark_s: float | None = None
     """When the circuits that changed were dark on the wire."""
     lit_s: float | None = None
-    """When the new ones were lit on the wire; None while they are not, and for darkness."""
+    """From when on all were lit on the wire, the time of a command that changes nothing; None while they
+    are not, and for darkness."""
     replaced: bool = False
     """Whether another command took its place before it was lit."""
     error: str = ""
@@ -212,6 +213,8 @@ class OpticalSwitch:
         coming = self._missing()
         if not coming:
             self.phase = "lit"
+            if self.lit.pairs:
+                self._stamp(lit_s=now)
             return self._shown(now)
         self.phase = "dark"
         dark_s = max(self.log[-1].delay_s, self._command.night_s)

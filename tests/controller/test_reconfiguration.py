@@ -109,6 +109,21 @@ def test_a_program_shows_its_days_and_then_the_dark(ocs: OpticalSwitch) -> None:
     assert not ocs.busy
 
 
+def test_what_changes_nothing_is_lit_from_its_command_on(ocs: OpticalSwitch) -> None:
+    ocs.command(Command(lit("0>1 2>3")), 2.0)
+    assert ocs.log[-1] == Entry(2, lit("0>1 2>3"), True, 0, 0.0, 2.0, 2.0, 2.0)
+
+
+def test_equal_days_are_both_lit_in_the_log_and_the_dark_after_them_is_not(ocs: OpticalSwitch) -> None:
+    ocs.run(program_from_text("500ms 0>1 250ms 0>1", 4), 3.0, 3.0)
+    ocs.confirmed(3, 3.0)
+    assert ocs.woken(3, 3.5) == [Notice(lit("0>1"), 3.5, 3.75), Wait(4, 3.75)]
+    ocs.woken(4, 3.75)
+    ocs.confirmed(5, 3.8)
+    shown = [(str(entry.circuits), entry.dark_s, entry.lit_s) for entry in ocs.log][1:]
+    assert shown == [("0>1", 3.0, 3.0), ("0>1", 3.5, 3.5), ("-", 3.8, None)]
+
+
 def test_a_command_stops_a_program(ocs: OpticalSwitch) -> None:
     ocs.run(program_from_text("50ms 0>1 50ms 0>2", 4), 3.0, 3.0)
     assert ocs.command(Command(lit("-"), busy="queue"), 3.0) == []

@@ -3,12 +3,16 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
+from controller.orders import Darken, Light, Wait
+from controller.programs import program_from_text
+from controller.reconfiguration import OpticalSwitch
 from controller.status import LogEntry
 from testbed.claims_circuits import circuit_claims
 from testbed.dilation import Dilation
@@ -16,6 +20,7 @@ from testbed.experiment import Experiment
 from testbed.ocs_executor import Execution
 from testbed.ocs_outcome import BIG_SWITCH, Executed
 from testbed.ocs_plan import GUARD_S, SCHEDULERS, CircuitExperiment, dilation_for
+from testbed.ocs_plots import timelines
 from testbed.ocs_predict import predict_execution
 from testbed.ocs_results import CircuitResults
 from testbed.outcome import Outcome, Verdict
@@ -166,6 +171,35 @@ def test_what_takes_longer_than_planned_does_not_hold(tmp_path: Path) -> None:
     slowest = claims["moe, 2 OCSes: the slowest, bvn, takes no longer than predicted"]
     assert slowest.verdict == "does not hold"
     assert slowest.measured == pytest.approx(1.3)
+
+
+def shown(text: str) -> list[LogEntry]:
+    """Return what an ideal OCS of as many ports as there are servers logs of a program that begins at 0."""
+    ocs, now = OpticalSwitch(SERVERS, np.random.default_rng(0)), 0.0
+    orders = ocs.run(program_from_text(text, SERVERS), 0.0, 0.0)
+    while orders:
+        order = orders.pop(0)
+        if isinstance(order, Wait):
+            now = max(now, order.until_s)
+            orders += ocs.woken(order.number, now)
+        elif isinstance(order, Darken | Light):
+            orders += ocs.confirmed(order.number, now)
+    return [LogEntry(**{**vars(entry), "circuits": entry.circuits.pairs}) for entry in ocs.log]
+
+
+def test_a_timeline_has_no_gap_where_days_follow_that_light_nothing_new(tmp_path: Path) -> None:
+    result = executed_of("spectra")
+    length_s = result.execution.experiment.dilation.emulated_s(result.execution.cct_s)
+    day = f"{length_s / 4:.6f}s"
+    log = shown(f"{day} 0>1,1>0 {day} 0>1,1>0 {day} 0>1 {day} 2>3")
+    result = replace(result, execution=replace(result.execution, logs={"ocs0": log}))
+    table = results_of([result], tmp_path / "out").table
+    (axes,) = timelines([result], table).axes
+    bars = [box.get_datalim(axes.transData) for box in axes.collections]
+    spans = sorted((bar.x0, bar.x1) for bar in bars if bar.width)
+    assert len(spans) == 4
+    for (_, until), (start, _) in pairwise(spans):
+        assert start == pytest.approx(until)
 
 
 def test_the_guard_counts_where_dark_follows_and_not_after_the_last_byte() -> None:
