@@ -62,7 +62,7 @@ DEVICES = {device.name: device for device in _DEVICES}
 
 @dataclass(frozen=True)
 class Darkness:
-    """How long an OCS of this emulation stays dark, in its own seconds.
+    """How long an OCS stays dark when it is reconfigured, in real seconds or in the emulation's.
 
     Raises
     ------
@@ -90,6 +90,21 @@ class Darkness:
                     "give finite seconds, not negative, and a p99 that is not below its mean",
                 )
 
+    @property
+    def mean_s(self) -> float:
+        """How long one reconfiguration keeps ports dark on average, until NICs carry packets again [s]."""
+        return self.delay_s + self.nic_s
+
+    @property
+    def varies(self) -> bool:
+        """Whether it is drawn anew for each reconfiguration."""
+        return self.delay_p99_s is not None or self.nic_p99_s is not None
+
+    def scaled(self, time: float) -> "Darkness":
+        """Return it with all that takes so many times as long."""
+        late = [None if p99_s is None else p99_s * time for p99_s in (self.delay_p99_s, self.nic_p99_s)]
+        return Darkness(self.device, self.delay_s * time, late[0], self.nic_s * time, late[1])
+
     def draw_s(self, rng: np.random.Generator) -> float:
         """Return how long one reconfiguration keeps ports dark [s].
 
@@ -105,8 +120,33 @@ def device_named(name: str) -> Device:
     return DEVICES[name]
 
 
-def darkness_of(device: Device, time: float, rate: float, *, varying: bool = False) -> Darkness:
-    """Return how long a device is dark at emulated scale.
+def real_darkness(device: Device, *, varying: bool = False) -> Darkness:
+    """Return how long a device is dark in reality.
+
+    Parameters
+    ----------
+    device
+        What is emulated.
+    varying
+        Whether delays vary as was measured; else each is the mean.
+
+    Raises
+    ------
+    ScenarioError
+        If they shall vary, and nobody measured how.
+    """
+    if varying and device.delay_p99_s is None:
+        measured = ", ".join(name for name, known in DEVICES.items() if known.delay_p99_s is not None)
+        raise ScenarioError(
+            f"nobody measured how the delay of {device.name} varies",
+            f"leave it at its mean, or take one of {measured}",
+        )
+    late = (device.delay_p99_s, device.nic_p99_s) if varying else (None, None)
+    return Darkness(device.name, device.delay_s, late[0], device.nic_s, late[1])
+
+
+def darkness_of(device: Device, time: float, rate: float) -> Darkness:
+    """Return how long a device is dark at emulated scale, each time its mean.
 
     Parameters
     ----------
@@ -116,8 +156,6 @@ def darkness_of(device: Device, time: float, rate: float, *, varying: bool = Fal
         Emulated time over real time.
     rate
         Emulated rate over real rate, for the advice where the delay is too short.
-    varying
-        Whether delays vary as was measured; else each is the mean.
 
     Raises
     ------
@@ -132,8 +170,7 @@ def darkness_of(device: Device, time: float, rate: float, *, varying: bool = Fal
             f"which honours {LEAST_DELAY_S:g} s and more",
             f"a volume dilation of V = {_rounded_up(volume):.3g} at this rate would do",
         )
-    late = [p99 * time if p99 and varying else None for p99 in (device.delay_p99_s, device.nic_p99_s)]
-    return Darkness(device.name, delay_s, late[0], device.nic_s * time, late[1])
+    return real_darkness(device).scaled(time)
 
 
 def _drawn(mean: float, p99: float | None, rng: np.random.Generator) -> float:

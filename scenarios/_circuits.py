@@ -14,7 +14,7 @@ from typing import cast, get_args
 import numpy as np
 from rich.console import Console
 
-from controller.devices import LEAST_DELAY_S
+from controller.devices import LEAST_DELAY_S, Darkness
 from testbed.calibrate import calibration, rate_factor
 from testbed.claims import Claim
 from testbed.dilation import Dilation
@@ -96,9 +96,9 @@ class Comparison:
 
     def experiments(self, ocses: int, rate: float) -> list[CircuitExperiment]:
         """Return all that is executed on some OCSes, seed by seed."""
-        fabric = self.fabric(ocses)
+        fabric, darkness = self.fabric(ocses), Darkness("delay", self.delay_s)
         return [
-            CircuitExperiment(fabric, demand, name, self.delay_s, dilation, _meeting(meeting), seed)
+            CircuitExperiment(fabric, demand, name, darkness, dilation, _meeting(meeting), seed)
             for seed, demand in enumerate(self.demands)
             for dilation in [self._dilation(demand, ocses, rate)]
             for name in self.schedulers
@@ -179,7 +179,7 @@ def _scale(experiment: CircuitExperiment) -> dict[str, float]:
     """Return at which scale the first seed is emulated."""
     return {
         "delay_s": experiment.delay_s,
-        "emulated_delay_s": experiment.darkness.delay_s,
+        "emulated_delay_s": experiment.emulated_darkness.mean_s,
         "emulated_rate_bps": experiment.emulated_rate_bps,
         "dilation_of_time": experiment.dilation.time,
     }

@@ -8,12 +8,12 @@ from rich.table import Table
 
 from controller.devices import DEVICES, Darkness, darkness_of, device_named
 from testbed.network import Network
+from testbed.table import duration_text
 from topologies.errors import LightrailError, ScenarioError
 
 WAIT_S = 30.0
 IDEAL = Darkness().device
 """What an OCS is called that is lit again at once; no device of the table."""
-UNITS = ((60.0, "min"), (1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))
 
 
 class OcsCLI(CLI):  # type: ignore[misc]
@@ -111,16 +111,10 @@ def devices_table() -> Table:
     """Return the table of devices, with their sources."""
     table = Table("device", "what", "ports", "delay", "p99", "source", box=None)
     for device in DEVICES.values():
-        p99 = "" if device.delay_p99_s is None else _text(device.delay_p99_s)
-        table.add_row(
-            device.name, device.what, str(device.ports or ""), _text(device.delay_s), p99, device.source
-        )
+        p99 = "" if device.delay_p99_s is None else duration_text(device.delay_p99_s)
+        delay = duration_text(device.delay_s)
+        table.add_row(device.name, device.what, str(device.ports or ""), delay, p99, device.source)
     return table
-
-
-def _text(time_s: float) -> str:
-    unit_s, unit = next((u for u in UNITS if time_s >= u[0] * 0.9999), UNITS[-1])
-    return f"{time_s / unit_s:g} {unit}"
 
 
 def _halves(line: str) -> tuple[str, str]:

@@ -12,12 +12,14 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
 import pandas as pd
 
+from controller.schedulers.bounds import makespan_lower_bound
 from controller.schedulers.schedule import Schedule
 from controller.schedulers.spectra import spectra
 from controller.status import LogEntry
@@ -94,6 +96,21 @@ class Execution:
         return max(float(np.percentile(late_s, 99)), 0.0)
 
     @property
+    def delays_s(self) -> tuple[tuple[float, ...], ...]:
+        """How long each OCS was dark before each of its slots, as its device had it that time [real s]."""
+        return tuple(
+            tuple(self.experiment.dilation.real_s(entry.delay_s) for entry in log if entry.circuits)
+            for log in self.logs.values()
+        )
+
+    @property
+    def lower_bound_s(self) -> float:
+        """What no schedule beats with the delays that were drawn [real s]; they may be under the mean."""
+        experiment = self.experiment
+        delay_s = min(chain.from_iterable(self.delays_s), default=experiment.delay_s)
+        return makespan_lower_bound(experiment.line_s, len(experiment.ocses), delay_s)
+
+    @property
     def overhead_s(self) -> float:
         """From a command to light on the wire, without the device's delay, 99th percentile [emulated s]."""
         entries = [entry for log in self.logs.values() for entry in log]
@@ -118,7 +135,7 @@ def execute(experiment: CircuitExperiment, network: Network) -> Execution:
     northbound = network.northbound
     numbers = {name: northbound.ocs(name).number for name in experiment.ocses}
     for name in experiment.ocses:
-        northbound.set_darkness(name, experiment.darkness)
+        northbound.set_darkness(name, experiment.emulated_darkness)
     pairs = pairs_of(experiment.emulated_bytes(), experiment.emulated_rate_bps)
     with _sockets(network) as sockets, _News(experiment.ocses) as news:
         engine = CircuitEngine(

@@ -48,7 +48,8 @@ def executed(experiment: CircuitExperiment, network: Network, broken: Sequence[s
     """
     with Watch(network) as watch:
         execution = execute(experiment, network)
-    records, predicted = _waiting(execution.records), _waiting(predict_execution(experiment))
+    records = _waiting(execution.records)
+    predicted = _waiting(predict_execution(experiment, execution.delays_s))
     measures = _measures(watch, execution)
     judged = _judged(execution, Outcome(experiment.plain, predicted, records, measures=measures), broken)
     return Executed(execution, Outcome(experiment.plain, predicted, records, judged, measures))
@@ -62,6 +63,9 @@ def executed_row(result: Executed) -> dict[str, object]:
         **summary_row(result.outcome),
         "bound_s": experiment.lower_bound_s,
         "ocses": len(experiment.ocses),
+        "device": experiment.darkness.device,
+        "delay_s": experiment.delay_s,
+        "delay_varies": experiment.darkness.varies,
         "makespan_s": experiment.schedule.makespan,
         "over_predicted": execution.cct_s / communication_s(result.outcome.predicted),
         "slots": len(weights),
@@ -99,7 +103,7 @@ def _judged(execution: Execution, seen: Outcome, broken: Sequence[str]) -> Verdi
         replace(seen.measures, retransmits=0),
         measured_s=communication_s(seen.best),
         predicted_s=communication_s(seen.predicted),
-        bound_s=execution.experiment.lower_bound_s,
+        bound_s=execution.lower_bound_s,
         unmet=broken,
     )
     lost = seen.measures.retransmits / seen.measures.packets

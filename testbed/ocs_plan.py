@@ -68,8 +68,8 @@ class CircuitExperiment:
     """Bytes between the servers."""
     scheduler: str
     """A name in `SCHEDULERS`."""
-    delay_s: float
-    """The OCSes' reconfiguration delay [s]."""
+    darkness: Darkness
+    """How long the OCSes are dark when they are reconfigured; what is planned takes the mean."""
     dilation: Dilation
     meeting: Meeting = "drain"
     """How senders meet the dark."""
@@ -85,10 +85,11 @@ class CircuitExperiment:
                 f"{len(self.ocses)} OCSes",
                 "give a row and a column per server, and at least one OCS",
             )
-        if self.darkness.delay_s < LEAST_DELAY_S:
+        delay_s = self.emulated_darkness.mean_s
+        if delay_s < LEAST_DELAY_S:
             volume = LEAST_DELAY_S * self.dilation.rate / self.delay_s if self.delay_s else float("inf")
             raise ScenarioError(
-                f"a delay of {self.delay_s:g} s would be {self.darkness.delay_s:.2g} s in the emulation, "
+                f"a delay of {self.delay_s:g} s would be {delay_s:.2g} s in the emulation, "
                 f"which honours {LEAST_DELAY_S:g} s and more",
                 f"a volume dilation of V = {volume * 1.01:.3g} at this rate would do",
             )
@@ -120,9 +121,14 @@ class CircuitExperiment:
         return self.fabric.nic_rate_bps(self.fabric.nics[0])
 
     @property
-    def darkness(self) -> Darkness:
+    def delay_s(self) -> float:
+        """The OCSes' reconfiguration delay, its mean where it varies [s]."""
+        return self.darkness.mean_s
+
+    @property
+    def emulated_darkness(self) -> Darkness:
         """How long an OCS is dark at emulated scale."""
-        return Darkness("delay", self.dilation.emulated_s(self.delay_s))
+        return self.darkness.scaled(self.dilation.time)
 
     @property
     def line_s(self) -> NDArray[np.float64]:
@@ -146,7 +152,7 @@ class CircuitExperiment:
         return hashlib.sha256(self.to_json().encode()).hexdigest()[:12]
 
     def to_json(self) -> str:
-        """Return the experiment as JSON."""
+        """Return the experiment as JSON that `from_json` reads back."""
         return json.dumps(
             {
                 "format": FORMAT_VERSION,
@@ -157,12 +163,30 @@ class CircuitExperiment:
                     "matrix": self.demand.matrix.tolist(),
                 },
                 "scheduler": self.scheduler,
-                "delay_s": self.delay_s,
+                "darkness": asdict(self.darkness),
                 "dilation": asdict(self.dilation),
                 "meeting": self.meeting,
                 "seed": self.seed,
             }
         )
+
+    @classmethod
+    def from_json(cls, text: str) -> "CircuitExperiment":
+        """Return the experiment that `to_json` wrote; ScenarioError if the text is something else."""
+        try:
+            data = json.loads(text)
+            demand = data["demand"]
+            return cls(
+                fabric=Fabric.from_json(json.dumps(data["fabric"])),
+                demand=Demand(demand["name"], np.array(demand["matrix"]), demand["note"]),
+                scheduler=data["scheduler"],
+                darkness=Darkness(**data["darkness"]),
+                dilation=Dilation(**data["dilation"]),
+                meeting=data["meeting"],
+                seed=data["seed"],
+            )
+        except (ValueError, KeyError, TypeError) as error:
+            raise ScenarioError(f"the text is no experiment: {error}", "take it from a run.json") from error
 
     def emulated_bytes(self) -> NDArray[np.int64]:
         """Return the demand at emulated scale, at least a byte where there is any [bytes]."""

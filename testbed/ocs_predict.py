@@ -1,12 +1,15 @@
 """The prediction: when a schedule's circuits, as planned, have carried which message.
 
+Where delays vary, a slot comes as much later or earlier as the delays before it on its OCS differ from
+their mean; it is lit as long as planned.
+
 A fluid over the slots: each circuit carries its pair's bytes at a NIC's rate from the moment it is
 lit until none are left; several circuits of one pair share them. Guard times, headers and what a
 switch takes beside its device's delay are not in it: they are what the emulation costs.
 """
 
-from collections.abc import Mapping
-from itertools import pairwise
+from collections.abc import Mapping, Sequence
+from itertools import chain, pairwise, repeat
 
 import numpy as np
 import pandas as pd
@@ -18,9 +21,17 @@ Lit = tuple[float, float, int]
 """From when to when a circuit is lit, and on which OCS."""
 
 
-def predict_execution(experiment: CircuitExperiment) -> Records:
-    """Return the records of a schedule that goes exactly as planned [real seconds and bytes]."""
-    lit = _lit(experiment)
+def predict_execution(experiment: CircuitExperiment, delays_s: Sequence[Sequence[float]] = ()) -> Records:
+    """Return the records of a schedule that goes exactly as planned [real seconds and bytes].
+
+    Parameters
+    ----------
+    experiment
+        What is planned.
+    delays_s
+        How long each OCS was dark before each of its slots [real seconds]; the mean where that is not known.
+    """
+    lit = _lit(experiment, delays_s)
     rows = []
     for source, destination in np.argwhere(experiment.line_s > 0).tolist():
         owed_s = float(experiment.line_s[source, destination])
@@ -55,13 +66,16 @@ def path_over(
     return " ".join(legs)
 
 
-def _lit(experiment: CircuitExperiment) -> dict[tuple[int, int], list[Lit]]:
+def _lit(
+    experiment: CircuitExperiment, delays_s: Sequence[Sequence[float]]
+) -> dict[tuple[int, int], list[Lit]]:
     """Return when which circuit is lit, by its pair of servers."""
     lit: dict[tuple[int, int], list[Lit]] = {}
     for ocs, slots in enumerate(experiment.schedule.switches):
         now = 0.0
-        for slot in slots:
-            now += experiment.delay_s
+        known_s = delays_s[ocs] if delays_s else ()
+        for slot, delay_s in zip(slots, chain(known_s, repeat(experiment.delay_s)), strict=False):
+            now += delay_s
             for source, destination in enumerate(slot.permutation.tolist()):
                 lit.setdefault((source, destination), []).append((now, now + slot.weight, ocs))
             now += slot.weight

@@ -7,6 +7,7 @@ import pandas as pd
 from rich.table import Table
 from rich.text import Text
 
+from controller.devices import DEVICES, Darkness
 from testbed.claims_circuits import circuit_claims
 from testbed.collective_report import VERDICTS
 from testbed.figures import Plot
@@ -15,7 +16,7 @@ from testbed.ocs_outcome import BIG_SWITCH, Executed, circuit_points
 from testbed.ocs_plots import plan_against_measurement, timelines
 from testbed.report import Block, Line, Page, Sheet, counted
 from testbed.run import Run
-from testbed.table import STYLES, block_table, number, significant, spread_text, time_unit
+from testbed.table import STYLES, block_table, duration_text, number, significant, spread_text, time_unit
 
 WORDS = ("scheduler", "verdict")
 NUMBERS = (
@@ -88,10 +89,23 @@ def _sentence(results: Sequence[Executed]) -> str:
     return (
         f"Demand {first.demand.name} between {first.demand.gpus} servers over "
         f"{' and over '.join(map(str, counts))} parallel OCS{'es' if counts[-1] > 1 else ''} of "
-        f"{first.rate_bps / 1e9:g} Gbit/s a port, dark for {first.delay_s * 1e3:g} ms whenever they are "
+        f"{first.rate_bps / 1e9:g} Gbit/s a port, {_darkness(first.darkness)} whenever they are "
         f"reconfigured, under {counted(len(schemes), 'scheduler')} ({', '.join(schemes)}), "
         f"{counted(seeds, 'seed')}. {_scale(results)}"
     )
+
+
+def _darkness(darkness: Darkness) -> str:
+    """Return how long OCSes are dark, and by whose word: their device's, if they stand for one."""
+    known = DEVICES.get(darkness.device)
+    who = f"each standing for {known.name} ({known.what}; {known.source}), " if known else ""
+    nic = f" and {_time(darkness.nic_s, darkness.nic_p99_s)} more for the NICs" if darkness.nic_s else ""
+    return f"{who}dark for {_time(darkness.delay_s, darkness.delay_p99_s)}{nic}"
+
+
+def _time(mean_s: float, p99_s: float | None) -> str:
+    varies = f" on average (log-normal, p99 {duration_text(p99_s)})" if p99_s else ""
+    return f"{duration_text(mean_s)}{varies}"
 
 
 def _scale(results: Sequence[Executed]) -> str:
@@ -108,6 +122,10 @@ def _scale(results: Sequence[Executed]) -> str:
 def _caption(table: pd.DataFrame) -> str:
     seeds = table["seed"].nunique()
     said = [f"Means over {seeds} seeds ± standard deviation." if seeds > 1 else "One seed."]
+    first = table.iloc[0]
+    if first["device"] in DEVICES:
+        drawn = " on average, drawn anew each time" if first["delay_varies"] else ""
+        said.append(f"OCSes as {first['device']}, dark for {duration_text(first['delay_s'])}{drawn}.")
     if table["verdict"].eq("void").any():
         said.append("void: the machine could not keep up; left out of means where other seeds are not.")
     return " ".join(said)
@@ -175,12 +193,17 @@ FILES = (
 )
 DEFINITIONS = (
     ("CCT", "Collective completion time: from the first night, when all OCSes go dark, to the last byte."),
-    ("makespan", "How long the plan keeps the busiest OCS: its slots, and a delay before each."),
+    ("makespan", "How long the plan keeps the busiest OCS: its slots, and a delay, the mean, before each."),
     (
         "predicted",
-        "When the plan, gone exactly so, brings the last byte; for the big switch, by max-min fair fluids.",
+        "When the plan, gone exactly so with the delays that the OCSes drew, brings the last byte; for the "
+        "big switch, by max-min fair fluids.",
     ),
-    ("bound", "Spectra's lower bound for this demand, this many OCSes and this delay: no schedule beats it."),
+    (
+        "bound",
+        "Spectra's lower bound for this demand, this many OCSes and this delay: no schedule beats it, unless "
+        "the delay varies and was drawn shorter than its mean.",
+    ),
     (
         "big switch",
         "The same demand over one packet switch with as many NICs per server, sprayed by RailS; never dark.",

@@ -11,6 +11,7 @@ from typing import Protocol
 from testbed.dilation import Dilation
 from testbed.experiment import Experiment
 from testbed.means import BASELINE
+from testbed.ocs_plan import CircuitExperiment
 from testbed.versions import machine, versions
 from topologies.errors import ScenarioError
 
@@ -90,8 +91,8 @@ def run_json(run: Run, experiments: Sequence[Planned], finished: Sequence[str]) 
     return "{\n" + ",\n".join([*lines, f'"experiments": [\n  {each}\n]']) + "\n}\n"
 
 
-def experiments_of(run_file: Path) -> list[Experiment]:
-    """Return the experiments of a ``run.json``, to run them again.
+def experiments_of(run_file: Path) -> list[Experiment | CircuitExperiment]:
+    """Return the experiments of a ``run.json``, of either kind, to run them again.
 
     Raises
     ------
@@ -103,9 +104,10 @@ def experiments_of(run_file: Path) -> list[Experiment]:
         data = json.loads(run_file.read_text())
         if data["format"] != FORMAT_VERSION:
             raise ScenarioError(f"{run_file} has the format {data['format']}, not {FORMAT_VERSION}", hint)
+        kinds = [CircuitExperiment if "scheduler" in each else Experiment for each in data["experiments"]]
         texts = [json.dumps(experiment) for experiment in data["experiments"]]
     except OSError as error:
         raise ScenarioError(f"{run_file} cannot be read: {error.strerror}", hint) from error
     except (ValueError, KeyError, TypeError) as error:
         raise ScenarioError(f"{run_file} is no run: {error}", hint) from error
-    return [Experiment.from_json(text) for text in texts]
+    return [kind.from_json(text) for kind, text in zip(kinds, texts, strict=True)]

@@ -12,6 +12,7 @@ from testbed.claims import Claim, Range
 from testbed.means import BASELINE, Mean, Point, points
 
 UNITS = (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6))
+DURATIONS = ((60.0, "min"), (1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))
 STYLES = {"faithful": "green", "strained": "yellow", "void": "bold red", "model": "blue"}
 RULING_STYLES = {"holds": "green", "does not hold": "yellow", "not comparable": "dim"}
 
@@ -79,6 +80,12 @@ def time_unit(table: pd.DataFrame) -> tuple[str, float]:
     """Return the unit in which the CCTs of a summary read best, and its seconds."""
     typical = float(table["cct_s"].median()) if len(table) else 1.0
     return next(((name, scale) for name, scale in UNITS if typical >= scale), UNITS[-1])
+
+
+def duration_text(time_s: float) -> str:
+    """Return a duration in the unit that suits it: ``12.5 ms``."""
+    unit_s, unit = next((u for u in DURATIONS if time_s >= u[0] * 0.9999), DURATIONS[-1])
+    return f"{time_s / unit_s:g} {unit}"
 
 
 def number(value: float, pattern: str) -> str:

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controller.circuits import Circuits, circuit_rules, circuits_from_text, transition
-from controller.devices import DEVICES, LEAST_DELAY_S, Darkness, darkness_of, device_named
+from controller.devices import DEVICES, LEAST_DELAY_S, Darkness, darkness_of, device_named, real_darkness
 from controller.programs import Day, Program, program_from_text
 from controller.routing import TABLE_MISS
 from controller.rules import Match, Output, Rule
@@ -104,8 +104,34 @@ def test_delays_are_dilated_and_too_short_ones_refused_with_what_would_do() -> N
 
 
 def test_varying_delays_have_the_mean_and_the_percentile_that_were_measured() -> None:
-    darkness = darkness_of(device_named("polatis-16"), 1.0, 1e-3, varying=True)
+    darkness = real_darkness(device_named("polatis-16"), varying=True)
     draws = [darkness.draw_s(np.random.default_rng(seed)) for seed in range(4000)]
     assert np.mean(draws) == pytest.approx(46.75e-3, rel=0.02)
     assert np.percentile(draws, 99) == pytest.approx(68e-3, rel=0.05)
     assert Darkness("fixed", 0.01).draw_s(np.random.default_rng(0)) == 0.01
+
+
+def test_the_time_that_nics_need_is_dark_too_and_all_of_it_is_dilated() -> None:
+    device = device_named("polatis-nic")
+    assert (
+        real_darkness(device).draw_s(np.random.default_rng(0))
+        == real_darkness(device).mean_s
+        == 46.75e-3 + 5.67
+    )
+    darkness = real_darkness(device, varying=True).scaled(2.0)
+    assert darkness == Darkness("polatis-nic", 93.5e-3, 0.136, 11.34, 12.66)
+    draws = [darkness.draw_s(np.random.default_rng(seed)) for seed in range(4000)]
+    assert np.mean(draws) == pytest.approx(darkness.mean_s, rel=0.02)
+    assert np.percentile(draws, 99) == pytest.approx(12.66 + 93.5e-3, rel=0.02)
+
+
+def test_only_what_was_measured_varies() -> None:
+    assert not real_darkness(device_named("polatis-16")).varies
+    measured = {name for name, device in DEVICES.items() if device.delay_p99_s is not None}
+    assert measured == {"polatis-1", "polatis-4", "polatis-16", "polatis-nic"}
+    for name, device in DEVICES.items():
+        if name in measured:
+            assert real_darkness(device, varying=True).varies
+        else:
+            with pytest.raises(ScenarioError, match=f"nobody measured how the delay of {name} varies"):
+                real_darkness(device, varying=True)

@@ -12,8 +12,10 @@ from controller.devices import Darkness
 from testbed.dilation import Dilation
 from testbed.ocs_bench import ocs_figures
 from testbed.ocs_executor import execute
+from testbed.ocs_outcome import executed
 from testbed.ocs_plan import CircuitExperiment
 from testbed.openvswitch import vsctl
+from testbed.outcome import communication_s
 from testbed.residue import until
 from tests.emulation.box import Box
 from tests.emulation.conftest import Booted
@@ -30,6 +32,7 @@ pytestmark = pytest.mark.emulation
 OCS, DELAY_S, LIT_S = "ocs0", 0.02, 5.0
 HEARD_S = 1.0
 PORT = 9000
+DARKNESS = Darkness("delay", 0.5e-3)
 
 
 def light(net: Live, circuits: str, **options: bool) -> None:
@@ -143,7 +146,7 @@ def test_a_schedule_delivers_every_byte(booted: Booted, meeting: Meeting) -> Non
     demand = np.random.default_rng(0).integers(1, 6, (4, 4)) * 10_000_000
     np.fill_diagonal(demand, 0)
     experiment = CircuitExperiment(
-        fabric, Demand("random", demand), "spectra", 0.5e-3, Dilation(2e-4, 4e-3), meeting
+        fabric, Demand("random", demand), "spectra", DARKNESS, Dilation(2e-4, 4e-3), meeting
     )
     with booted(fabric, experiment.dilation.rate) as net:
         execution = execute(experiment, net.network)
@@ -154,9 +157,24 @@ def test_a_schedule_delivers_every_byte(booted: Booted, meeting: Meeting) -> Non
         assert execution.lost_bytes == 0
 
 
+def test_delays_drawn_short_are_predicted_as_drawn_and_no_reason_for_doubt(booted: Booted) -> None:
+    fabric, demand = parallel_ocs_fabric(2, 1), np.array([[0, 100_000_000], [100_000_000, 0]])
+    darkness = Darkness("delay", 10e-3, 60e-3)
+    experiment = CircuitExperiment(
+        fabric, Demand("one slot", demand), "spectra", darkness, Dilation(2e-4, 8e-3)
+    )
+    with booted(fabric, experiment.dilation.rate) as net:
+        result = executed(experiment, net.network)
+    ((drawn_s,),) = result.execution.delays_s
+    assert drawn_s < 0.8 * experiment.delay_s, "the first draw of the OCSes' own seed"
+    assert communication_s(result.outcome.predicted) == pytest.approx(drawn_s + 8e-3)
+    assert drawn_s < result.execution.cct_s < 0.98 * experiment.lower_bound_s
+    assert not any("least time possible" in reason for reason in result.outcome.verdict.reasons)
+
+
 def test_an_ocs_that_loses_its_controller_goes_dark_and_delivers_the_rest_later(booted: Booted) -> None:
     fabric, demand = parallel_ocs_fabric(4, 2), np.where(np.eye(4, dtype=bool), 0, 20_000_000)
-    experiment = CircuitExperiment(fabric, Demand("even", demand), "spectra", 0.5e-3, Dilation(2e-4, 4e-3))
+    experiment = CircuitExperiment(fabric, Demand("even", demand), "spectra", DARKNESS, Dilation(2e-4, 4e-3))
     with booted(fabric, experiment.dilation.rate) as net, ThreadPoolExecutor() as pool:
 
         def reconnect() -> None:
@@ -178,6 +196,6 @@ def test_a_delay_that_the_machine_cannot_honour_is_refused_with_what_would_do() 
             parallel_ocs_fabric(2, 1),
             Demand("small", np.array([[0, 1], [1, 0]])),
             "spectra",
-            1e-5,
+            Darkness("delay", 1e-5),
             Dilation(1e-3, 1e-3),
         )

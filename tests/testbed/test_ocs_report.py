@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from controller.devices import Darkness, device_named, real_darkness
 from controller.orders import Darken, Light, Wait
 from controller.programs import program_from_text
 from controller.reconfiguration import OpticalSwitch
@@ -22,10 +23,11 @@ from testbed.ocs_outcome import BIG_SWITCH, Executed
 from testbed.ocs_plan import GUARD_S, SCHEDULERS, CircuitExperiment, dilation_for
 from testbed.ocs_plots import timelines
 from testbed.ocs_predict import predict_execution
+from testbed.ocs_report import executions_table
 from testbed.ocs_results import CircuitResults
 from testbed.outcome import Outcome, Verdict
 from testbed.predict import predict
-from testbed.run import Run
+from testbed.run import Run, experiments_of
 from tests.testbed.cases import VOID
 from topologies.big_switch import big_switch_fabric
 from topologies.errors import ScenarioError
@@ -36,22 +38,27 @@ from traffic.metrics import nic_received_bytes, nic_sent_bytes
 from traffic.ocs_workloads import SCALED, ocs_demand
 
 SERVERS, OCSES, DELAY_S, LINE_BYTES = 6, 2, 1e-3, 1e9
+DARKNESS = Darkness("delay", DELAY_S)
 FAITHFUL = Verdict("faithful")
 RUN = Run("ocs_spectra", "Spectra's schedules", ["ocs_spectra.py"], datetime(2026, 1, 2), baseline=BIG_SWITCH)
 
 
-def experiment_of(scheduler: str, workload: str = "moe", seed: int = 0) -> CircuitExperiment:
+def experiment_of(
+    scheduler: str, workload: str = "moe", seed: int = 0, darkness: Darkness = DARKNESS
+) -> CircuitExperiment:
     """Return a schedule for a few servers on 2 OCSes."""
     fabric = parallel_ocs_fabric(SERVERS, OCSES)
     demand = ocs_demand(workload, seed, SERVERS, LINE_BYTES)
     line_s = demand.matrix * 8 / fabric.nic_rate_bps(fabric.nics[0])
     dilation = dilation_for(line_s, OCSES, DELAY_S, rate=2.5e-4, slot_s=0.1)
-    return CircuitExperiment(fabric, demand, scheduler, DELAY_S, dilation, seed=seed)
+    return CircuitExperiment(fabric, demand, scheduler, darkness, dilation, seed=seed)
 
 
-def executed_of(scheduler: str, verdict: Verdict = FAITHFUL, slower: float = 1.03) -> Executed:
+def executed_of(
+    scheduler: str, verdict: Verdict = FAITHFUL, slower: float = 1.03, darkness: Darkness = DARKNESS
+) -> Executed:
     """Return an execution that went as planned, but for taking so many times as long."""
-    experiment = experiment_of(scheduler)
+    experiment = experiment_of(scheduler, darkness=darkness)
     predicted = predict_execution(experiment).assign(start_s=0.0)
     records = predicted.assign(end_s=slower * predicted["end_s"])
     cct_s = float(records["end_s"].max())
@@ -68,7 +75,8 @@ def logs_of(experiment: CircuitExperiment, slower: float) -> dict[str, list[LogE
         for number, slot in enumerate(slots):
             circuits = tuple(enumerate(slot.permutation.tolist()))
             lit_s = now_s + DELAY_S * scale
-            logs[name].append(LogEntry(number, circuits, True, 0, DELAY_S, now_s, now_s, lit_s, False))
+            delay_s = experiment.emulated_darkness.mean_s
+            logs[name].append(LogEntry(number, circuits, True, 0, delay_s, now_s, now_s, lit_s, False))
             now_s = lit_s + slot.weight * scale
     return logs
 
@@ -116,10 +124,33 @@ def test_the_prediction_carries_every_byte_within_bound_and_makespan(scheduler: 
 def test_the_prediction_of_one_message_over_two_circuits() -> None:
     fabric = parallel_ocs_fabric(2, 2)
     demand = Demand("one", np.array([[0, 1_250_000_000], [0, 0]]))  # 0.1 s alone, half over each OCS
-    experiment = CircuitExperiment(fabric, demand, "spectra", DELAY_S, Dilation(1e-3, 1e-2))
+    experiment = CircuitExperiment(fabric, demand, "spectra", DARKNESS, Dilation(1e-3, 1e-2))
     (record,) = predict_execution(experiment).to_dict("records")
     assert record["end_s"] == pytest.approx(experiment.schedule.makespan)
     assert record["path"] == "625000000@h0:0,ocs0:1 625000000@h0:1,ocs1:1"
+
+
+def test_delays_that_were_drawn_move_what_comes_after_them_and_shorten_nothing() -> None:
+    experiment = experiment_of("rotor")
+    planned = predict_execution(experiment)
+    known = [[DELAY_S] * len(slots) for slots in experiment.schedule.switches]
+    assert predict_execution(experiment, known).equals(planned)
+    late = predict_execution(experiment, [[DELAY_S + 0.5] for _ in known])
+    assert np.allclose(late["end_s"], planned["end_s"] + 0.5)
+    assert np.allclose(late["start_s"], planned["start_s"] + 0.5)
+    one_late = predict_execution(experiment, [[DELAY_S, DELAY_S + 0.5], known[1]])
+    assert set((one_late["end_s"] - planned["end_s"]).round(9)) == {0.0, 0.5}
+    assert (one_late["path"] == planned["path"]).all()
+
+
+def test_delays_under_the_mean_lower_what_no_schedule_beats() -> None:
+    execution = executed_of("spectra").execution
+    mean_s = execution.experiment.lower_bound_s
+    assert execution.lower_bound_s == pytest.approx(mean_s)
+    (first, *rest), *others = execution.logs.values()
+    short = replace(first, delay_s=0.5 * first.delay_s)
+    logs = dict(zip(execution.logs, [[short, *rest], *others], strict=True))
+    assert mean_s - 3 * DELAY_S < replace(execution, logs=logs).lower_bound_s < mean_s
 
 
 def test_a_delay_is_honoured_where_the_bound_allows_it() -> None:
@@ -148,6 +179,30 @@ def test_a_run_leaves_summary_records_plots_and_report(tmp_path: Path) -> None:
     assert "4 points" in html
     assert "Every emulated number stands beside its prediction and its lower bound." in html
     assert {claim.verdict for claim in results.page().claims} == {"holds"}
+
+
+def test_all_that_was_run_is_read_back_from_run_json(tmp_path: Path) -> None:
+    results = results_of([executed_of("spectra"), executed_of("rotor")], tmp_path / "out")
+    kept = [experiment_of("spectra"), experiment_of("rotor"), big_switch().experiment]
+    assert experiments_of(results.path / "run.json") == kept
+
+
+def test_a_device_is_named_with_its_source_and_its_delays(tmp_path: Path) -> None:
+    polatis = real_darkness(device_named("polatis-16"), varying=True)
+    result = executed_of("spectra", darkness=polatis)
+    results = results_of([result], tmp_path / "out")
+    assert executions_table(results.table).caption == (
+        "One seed. OCSes as polatis-16, dark for 46.75 ms on average, drawn anew each time."
+    )
+    assert (
+        "each standing for polatis-16 (Polatis, turnaround of 16 pairs; mFabric, Appendix C), dark for "
+        "46.75 ms on average (log-normal, p99 68 ms) whenever they are reconfigured"
+        in results.page().sentence
+    )
+    assert pd.read_csv(results.path / "summary.csv")["device"].tolist()[0] == "polatis-16"
+    (kept, _) = experiments_of(results.path / "run.json")
+    assert isinstance(kept, CircuitExperiment)
+    assert kept.darkness == polatis
 
 
 def test_what_is_void_says_so_and_proves_nothing(tmp_path: Path) -> None:

@@ -1,0 +1,101 @@
+"""What is executed on OCSes is a value: it survives JSON, and its key tells it from every other."""
+
+import json
+from dataclasses import replace
+from typing import get_args
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from controller.devices import DEVICES, Darkness, device_named, real_darkness
+from testbed.dilation import Dilation
+from testbed.ocs_plan import SCHEDULERS, CircuitExperiment
+from topologies.errors import ScenarioError
+from topologies.parallel_ocs import parallel_ocs_fabric
+from traffic.circuit_engine import Meeting
+from traffic.demand import Demand
+
+SMALL = CircuitExperiment(
+    parallel_ocs_fabric(2, 2),
+    Demand("d", np.array([[0, 8], [9, 0]])),
+    "spectra",
+    Darkness("delay", 1e-3),
+    Dilation(1e-3, 1e-2),
+)
+measured = st.sampled_from([name for name, device in DEVICES.items() if device.delay_p99_s])
+darknesses = st.one_of(
+    st.builds(Darkness, st.just("delay"), st.floats(1e-3, 1.0)),
+    st.builds(real_darkness, measured.map(device_named), varying=st.booleans()),
+)
+
+
+@given(
+    servers=st.integers(2, 5),
+    ocses=st.integers(1, 3),
+    scheduler=st.sampled_from(sorted(SCHEDULERS)),
+    darkness=darknesses,
+    rate=st.floats(1e-6, 1),
+    time=st.floats(2, 1e3),
+    meeting=st.sampled_from(get_args(Meeting)),
+    seed=st.integers(0, 1 << 16),
+)
+def test_json_gives_back_the_experiment(
+    servers: int,
+    ocses: int,
+    scheduler: str,
+    darkness: Darkness,
+    rate: float,
+    time: float,
+    meeting: Meeting,
+    seed: int,
+) -> None:
+    matrix = np.random.default_rng(seed).integers(0, 1 << 40, (servers, servers))
+    experiment = CircuitExperiment(
+        parallel_ocs_fabric(servers, ocses),
+        Demand("d", matrix, "why"),
+        scheduler,
+        darkness,
+        Dilation(rate, 1.01 * rate * time),
+        meeting,
+        seed,
+    )
+    back = CircuitExperiment.from_json(experiment.to_json())
+    assert back == experiment
+    assert (back.to_json(), back.key) == (experiment.to_json(), experiment.key)
+
+
+def test_every_part_has_a_say_in_the_key() -> None:
+    others = [
+        replace(SMALL, fabric=parallel_ocs_fabric(2, 1)),
+        replace(SMALL, demand=Demand("d", np.array([[0, 8], [8, 0]]))),
+        replace(SMALL, scheduler="rotor"),
+        replace(SMALL, darkness=Darkness("delay", 2e-3)),
+        replace(SMALL, darkness=Darkness("delay", 1e-3, 2e-3)),
+        replace(SMALL, dilation=Dilation(1e-3, 2e-2)),
+        replace(SMALL, meeting="cut"),
+        replace(SMALL, seed=1),
+    ]
+    assert len({SMALL.key, *(other.key for other in others)}) == 1 + len(others)
+    assert replace(SMALL).key == SMALL.key
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"format": 1}', "no experiment"])
+def test_other_text_is_no_experiment(text: str) -> None:
+    with pytest.raises(ScenarioError, match="the text is no experiment"):
+        CircuitExperiment.from_json(text)
+
+
+def test_a_broken_part_is_told_of() -> None:
+    data = json.loads(SMALL.to_json())
+    with pytest.raises(ScenarioError, match="volume"):
+        CircuitExperiment.from_json(json.dumps({**data, "dilation": {"rate": 1}}))
+    with pytest.raises(ScenarioError, match="nobody knows the scheduler 'x'"):
+        CircuitExperiment.from_json(json.dumps({**data, "scheduler": "x"}))
+
+
+def test_the_time_that_nics_need_is_planned_as_dark_and_emulated_as_dark() -> None:
+    experiment = replace(SMALL, darkness=real_darkness(device_named("polatis-nic"), varying=True))
+    assert experiment.delay_s == experiment.schedule.delay == 46.75e-3 + 5.67
+    assert experiment.emulated_darkness.mean_s == pytest.approx(10 * experiment.delay_s)
