@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from controller.devices import Darkness
 from scenarios._circuits import Comparison
 from testbed.network import Network
 from testbed.ocs_bench import TRAFFIC_NICS, Figures, ocs_figures
@@ -52,7 +53,7 @@ def executed_over_planned() -> tuple[float, str]:
         schedulers=["spectra"],
         meetings=["drain"],
         rate_bps=RATE_BPS,
-        delay_s=DELAY_S,
+        darkness=Darkness("delay", DELAY_S),
         slot_s=SLOT_S,
     )
     rate, ratios, said = comparison.rate(), [], []

@@ -12,9 +12,12 @@ from pathlib import Path
 from typing import cast, get_args
 
 import numpy as np
+from numpy.typing import NDArray
 from rich.console import Console
 
-from controller.devices import LEAST_DELAY_S, Darkness
+from controller.devices import Darkness
+from controller.schedulers.bounds import makespan_lower_bound
+from scenarios._devices import check_delay
 from testbed.calibrate import calibration, rate_factor
 from testbed.claims import Claim
 from testbed.dilation import Dilation
@@ -64,8 +67,8 @@ class Comparison:
     """How senders meet the dark: `Meeting`."""
     rate_bps: float
     """Of a NIC [bit/s]."""
-    delay_s: float
-    """Reconfiguration delay of the OCSes [s]."""
+    darkness: Darkness
+    """How long the OCSes are dark when they are reconfigured."""
     slot_s: float
     """How long Spectra's shortest slot shall be lit at emulated scale [s]."""
     emulated_rate_bps: float | None = None
@@ -79,9 +82,9 @@ class Comparison:
             _meeting(name)
         for ocses in self.ocses:
             self.fabric(ocses)
-        for what, seconds in (("delay", self.delay_s), ("slot", self.slot_s)):
-            if not 0 < seconds < float("inf"):
-                raise ScenarioError(f"a {what} of {seconds * 1e3:g} ms", "give a number above 0")
+        if not 0 < self.slot_s < float("inf"):
+            raise ScenarioError(f"a slot of {self.slot_s * 1e3:g} ms", "give a number above 0")
+        self._check_delay()
 
     def fabric(self, ocses: int) -> Fabric:
         """Return the servers on some OCSes."""
@@ -96,9 +99,9 @@ class Comparison:
 
     def experiments(self, ocses: int, rate: float) -> list[CircuitExperiment]:
         """Return all that is executed on some OCSes, seed by seed."""
-        fabric, darkness = self.fabric(ocses), Darkness("delay", self.delay_s)
+        fabric = self.fabric(ocses)
         return [
-            CircuitExperiment(fabric, demand, name, darkness, dilation, _meeting(meeting), seed)
+            CircuitExperiment(fabric, demand, name, self.darkness, dilation, _meeting(meeting), seed)
             for seed, demand in enumerate(self.demands)
             for dilation in [self._dilation(demand, ocses, rate)]
             for name in self.schedulers
@@ -106,17 +109,25 @@ class Comparison:
         ]
 
     def _dilation(self, demand: Demand, ocses: int, rate: float) -> Dilation:
-        line_s = off_diagonal(demand.matrix) * 8 / self.rate_bps
-        dilation = dilation_for(line_s, ocses, self.delay_s, rate=rate, slot_s=self.slot_s)
-        delay_s = dilation.emulated_s(self.delay_s)
-        if delay_s < LEAST_DELAY_S:
-            # Said here: an experiment would advise a volume dilation, which is no option of a scenario.
-            raise ScenarioError(
-                f"a delay of {self.delay_s * 1e3:g} ms would be {delay_s * 1e3:.2g} ms in the emulation, "
-                f"which honours {LEAST_DELAY_S * 1e3:g} ms and more",
-                "give a longer --delay-ms, or a demand that takes less time (--line-ms)",
+        line_s, delay_s = self._line_s(demand), self.darkness.mean_s
+        return dilation_for(line_s, ocses, delay_s, rate=rate, slot_s=self.slot_s)
+
+    def _line_s(self, demand: Demand) -> NDArray[np.float64]:
+        """Return a demand in seconds at a NIC's rate."""
+        line_s: NDArray[np.float64] = off_diagonal(demand.matrix) * 8 / self.rate_bps
+        return line_s
+
+    def _check_delay(self) -> None:
+        """Refuse a delay that is too short beside the demand that takes longest."""
+        lines = [(self._line_s(demand), ocses) for demand in self.demands for ocses in self.ocses]
+        bound_s, busiest_s = max(
+            (
+                makespan_lower_bound(line_s, ocses, self.darkness.mean_s),
+                float(max(line_s.sum(axis=0).max(), line_s.sum(axis=1).max())),
             )
-        return dilation
+            for line_s, ocses in lines
+        )
+        check_delay(self.darkness, bound_s, busiest_s)
 
 
 def carry_out(comparison: Comparison, out: Path | None) -> None:
@@ -175,9 +186,11 @@ def _switch(experiments: Sequence[CircuitExperiment], results: CircuitResults) -
             results.add_big_switch(tried(experiment, network, worst, broken), ocses)
 
 
-def _scale(experiment: CircuitExperiment) -> dict[str, float]:
-    """Return at which scale the first seed is emulated."""
+def _scale(experiment: CircuitExperiment) -> dict[str, object]:
+    """Return what the OCSes stand for, and at which scale the first seed is emulated."""
     return {
+        "device": experiment.darkness.device,
+        "delay_varies": experiment.darkness.varies,
         "delay_s": experiment.delay_s,
         "emulated_delay_s": experiment.emulated_darkness.mean_s,
         "emulated_rate_bps": experiment.emulated_rate_bps,

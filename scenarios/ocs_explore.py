@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from controller.devices import LEAST_DELAY_S, Darkness, darkness_of, device_named
+from scenarios._devices import check_ports
 from scenarios._harness import main
 from scenarios._options import Debug
 from testbed.calibrate import FASTEST_NIC_BPS, SLOWEST_NIC_BPS
@@ -45,7 +46,7 @@ def ocs_explore(
     days and nights; 'device ocs0 polatis' changes the delay. Circuits go one way: for a ping
     ('h0 ping 10.0.0.2') light both.
     """
-    _check_servers(servers, device)
+    check_ports(device_named(device), servers)
     fabric = parallel_ocs_fabric(servers, ocses, packet_switch=packet_switch)
     rate = _emulated_bps(emulated_rate) / fabric.nic_rate_bps(fabric.nics[0])
     darkness = _darkness(device, time, rate)
@@ -56,16 +57,6 @@ def ocs_explore(
         for index in range(ocses):
             network.northbound.set_darkness(f"ocs{index}", darkness)
         OcsCLI(network, time)
-
-
-def _check_servers(servers: int, device: str) -> None:
-    """Refuse more servers than the device has ports: each is on a port of every OCS."""
-    ports = device_named(device).ports
-    if ports is not None and servers > ports:
-        raise ScenarioError(
-            f"{servers} servers on OCSes of {ports} ports, the most that {device} has",
-            f"give --servers {ports} or fewer, or another --device",
-        )
 
 
 def _emulated_bps(rate_mbps: float) -> float:

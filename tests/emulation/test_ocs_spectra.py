@@ -9,6 +9,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from controller.devices import device_named, real_darkness
+from testbed.ocs_plan import CircuitExperiment
+from testbed.run import experiments_of
 from tests.tools import CHECKOUT, need_sandbox
 
 pytestmark = pytest.mark.emulation
@@ -52,6 +55,26 @@ def test_a_small_run_leaves_a_table_plots_and_a_report(tmp_path: Path) -> None:
     assert report.count("data:image/png;base64") == 3
     for said in (*workloads, "no byte is missing", "Can it be believed?", "emulated_delay_s", "openvswitch"):
         assert said in report
+
+
+def test_a_device_whose_delays_vary_carries_every_byte_and_is_named(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    done = ran(
+        out, "--workload", "moe", "--servers", "4", "--ocses", "2", "--device", "polatis-nic", "--varying"
+    )
+    table = pd.read_csv(out / "summary.csv")
+    executed = table[table["scheme"] != "big switch"]
+    assert (executed["missing_bytes"] == 0).all()
+    assert set(executed["device"]) == {"polatis-nic"}
+    assert executed["delay_s"].tolist() == [pytest.approx(46.75e-3 + 5.67)] * 2
+    assert (executed["cct_s"] >= 0.98 * executed["predicted_s"]).all()
+    assert "OCSes as polatis-nic" in done.stdout
+    assert "each standing for polatis-nic (" in (out / "report.html").read_text()
+    kept = [each for each in experiments_of(out / "run.json") if isinstance(each, CircuitExperiment)]
+    assert [(each.scheduler, each.darkness) for each in kept] == [
+        (scheduler, real_darkness(device_named("polatis-nic"), varying=True))
+        for scheduler in ("spectra", "rotor")
+    ]
 
 
 def test_a_matrix_file_decides_the_servers_and_every_byte_of_it_arrives(tmp_path: Path) -> None:

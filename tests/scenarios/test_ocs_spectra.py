@@ -1,6 +1,8 @@
 """The scenarios of parallel OCSes without a network: bad input, and the figures that are only planned."""
 
 import json
+import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -8,12 +10,14 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from controller.devices import DEVICES, LEAST_DELAY_S, Darkness, device_named, real_darkness
 from scenarios._circuits import Comparison
 from tests.tools import CHECKOUT
 from topologies.errors import ScenarioError
-from traffic.ocs_workloads import ocs_demand
+from traffic.ocs_workloads import SCALED, ocs_demand
 
 SCENARIO = CHECKOUT / "scenarios" / "ocs_spectra.py"
+RATE_BPS = 100e9
 EXPLORE = CHECKOUT / "scenarios" / "ocs_explore.py"
 
 
@@ -41,6 +45,19 @@ def explored(options: str) -> "subprocess.CompletedProcess[str]":
         (["--meetings", "wait"], "senders cannot 'wait' in the dark"),
         (["--seeds", "0"], "0 seeds"),
         (["--delay-ms", "-1"], "a delay of -1 ms"),
+        (["--delay-ms", "nan"], "a delay of nan ms"),
+        (["--device", "nobody"], "nobody knows the device 'nobody'; take one of patch-panel, polatis, "),
+        (["--device", "polatis", "--delay-ms", "1"], "--device and --delay-ms both say how long"),
+        (
+            ["--device", "ocstrx"],
+            "8 servers on OCSes of 3 ports, the most that ocstrx has; take 3 servers or",
+        ),
+        (["--device", "mems-3d", "--varying"], "nobody measured how the delay of mems-3d varies; "),
+        (["--varying"], "how a --delay-ms varies was never measured; name a --device for --varying"),
+        (
+            ["--device", "rotornet"],
+            "a delay of 0.01 ms would be 0.98 ms in the emulation, which honours 2 ms",
+        ),
         (["--slot-ms", "0"], "a slot of 0 ms"),
         (["--line-ms", "0"], "a line of 0 ms"),
         (["--line-ms", "nan"], "a line of nan ms"),
@@ -49,6 +66,7 @@ def explored(options: str) -> "subprocess.CompletedProcess[str]":
         (["--workload", "x" * 300], "nobody knows the workload 'xxx"),
         (["--plan-only", "--seeds", "0"], "0 seeds"),
         (["--plan-only", "--slot-ms", "5", "--ocses", "2"], "leave no room for --slot-ms, --ocses;"),
+        (["--plan-only", "--device", "polatis"], "leave no room for --device;"),
     ],
 )
 def test_bad_input_is_told_in_a_sentence(tmp_path: Path, options: list[str], said: str) -> None:
@@ -92,12 +110,40 @@ def test_what_cannot_be_explored_is_told_before_anything_boots(options: str, sai
     assert said in told[0]
 
 
-def test_a_delay_too_short_beside_its_demand_is_refused_with_options_that_exist() -> None:
-    demands = [ocs_demand("benchmark", 0, 4, 1e9)]
-    comparison = Comparison("short", "", demands, [2], ["spectra"], ["drain"], 100e9, 1e-9, 0.1)
-    with pytest.raises(ScenarioError, match=r"a delay of 1e-06 ms would be .* ms") as refused:
-        comparison.experiments(2, 2.5e-4)
-    assert refused.value.hint == "give a longer --delay-ms, or a demand that takes less time (--line-ms)"
+def compared(workload: str, line_ms: float, darkness: Darkness, ocses: list[int]) -> Comparison:
+    """Return a comparison between 8 servers; it refuses what cannot be emulated."""
+    demands = [ocs_demand(workload, seed, 8, line_ms / 1e3 * RATE_BPS / 8) for seed in range(2)]
+    return Comparison("short", "", demands, ocses, ["spectra"], ["drain"], RATE_BPS, darkness, 0.1)
+
+
+@pytest.mark.parametrize("workload", SCALED)
+@pytest.mark.parametrize("device", ["mems-2d", "rotornet", "silicon-256", "laser", "delay"])
+@pytest.mark.parametrize("ocses", [[4, 1], [2]])
+def test_a_delay_too_short_beside_its_demand_is_refused_with_options_that_would_do(
+    workload: str, device: str, ocses: list[int]
+) -> None:
+    darkness = Darkness(device, 1e-8) if device == "delay" else real_darkness(device_named(device))
+    with pytest.raises(ScenarioError, match=r"a delay of .* ms would be .* ms in the emulation") as refused:
+        compared(workload, 1000.0, darkness, ocses)
+    delay_ms, line_ms = map(float, re.findall(r"([\d.e+-]+) ms or", refused.value.hint))
+    for would_do in (
+        compared(workload, line_ms, darkness, ocses),
+        compared(workload, 1000.0, Darkness("delay", delay_ms / 1e3), ocses),
+    ):
+        for count in ocses:
+            for experiment in would_do.experiments(count, 2.5e-4):
+                assert experiment.emulated_darkness.mean_s >= LEAST_DELAY_S
+
+
+def test_the_help_names_every_device() -> None:
+    told = subprocess.run(
+        [sys.executable, str(SCENARIO), "--help"],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "COLUMNS": "400"},
+    )
+    assert ", ".join(DEVICES) in told.stdout
 
 
 @pytest.mark.slow
