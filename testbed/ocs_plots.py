@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 from controller.status import LogEntry
 from testbed.means import Point
-from testbed.ocs_outcome import Executed, circuit_points
+from testbed.ocs_outcome import BIG_SWITCH, Executed, circuit_points
 from testbed.outcome import communication_s
 from testbed.palette import BOUND, INK, VOID_HATCH, canvas, horizontal_grid, styled
 from testbed.table import significant, time_unit
@@ -126,7 +126,8 @@ def plan_against_measurement(table: pd.DataFrame) -> Figure:
 
 
 def _bars(axes: Axes, rows: Sequence[Point], scale: float) -> None:
-    end = _end([point["cct_s"].value / scale for point in rows])
+    # The big switch is left out: where delays are long, nothing could be read beside it.
+    end = _end([point["cct_s"].value / scale for point in rows if point.scheme != BIG_SWITCH])
     for x, point in enumerate(rows):
         colour, measured = COLOURS.get(point.scheme.partition(",")[0], INK), point["cct_s"].value / scale
         axes.bar(x - 0.2, point["predicted_s"].value / scale, 0.38, color=colour, alpha=0.45)

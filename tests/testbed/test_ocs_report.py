@@ -21,13 +21,14 @@ from testbed.experiment import Experiment
 from testbed.ocs_executor import Execution
 from testbed.ocs_outcome import BIG_SWITCH, Executed
 from testbed.ocs_plan import GUARD_S, SCHEDULERS, CircuitExperiment, dilation_for
-from testbed.ocs_plots import timelines
+from testbed.ocs_plots import plan_against_measurement, timelines
 from testbed.ocs_predict import predict_execution
 from testbed.ocs_report import executions_table
 from testbed.ocs_results import CircuitResults
 from testbed.outcome import Outcome, Verdict
 from testbed.predict import predict
 from testbed.run import Run, experiments_of
+from testbed.table import time_unit
 from tests.testbed.cases import VOID
 from topologies.big_switch import big_switch_fabric
 from topologies.errors import ScenarioError
@@ -203,6 +204,15 @@ def test_a_device_is_named_with_its_source_and_its_delays(tmp_path: Path) -> Non
     (kept, _) = experiments_of(results.path / "run.json")
     assert isinstance(kept, CircuitExperiment)
     assert kept.darkness == polatis
+
+
+def test_bars_and_bound_can_be_read_where_delays_are_long_and_the_big_switch_much_faster(
+    tmp_path: Path,
+) -> None:
+    table = results_of([executed_of("spectra")], tmp_path / "out").table
+    table.loc[table["scheme"] == BIG_SWITCH, "cct_s"] /= 100
+    (axes,) = plan_against_measurement(table).axes
+    assert axes.get_ylim()[1] * time_unit(table)[1] > table["cct_s"].max() > table["bound_s"].max()
 
 
 def test_what_is_void_says_so_and_proves_nothing(tmp_path: Path) -> None:
