@@ -113,9 +113,9 @@ class Execution:
     @property
     def overhead_s(self) -> float:
         """From a command to light on the wire, without the device's delay, 99th percentile [emulated s]."""
-        entries = [entry for log in self.logs.values() for entry in log]
-        each_s = [entry.lit_s - entry.command_s - entry.delay_s for entry in entries if entry.lit_s]
-        return float(np.percentile(each_s, 99))
+        new = [entry for log in self.logs.values() for entry in log if entry.delay_s]
+        each_s = [entry.lit_s - entry.command_s - entry.delay_s for entry in new if entry.lit_s]
+        return float(np.percentile(each_s or [0.0], 99))
 
 
 def execute(experiment: CircuitExperiment, network: Network) -> Execution:

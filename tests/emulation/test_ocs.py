@@ -126,7 +126,7 @@ def test_what_open_vswitch_refuses_is_dark_in_the_log_and_on_the_wire(booted: Bo
 
 def test_a_schedule_that_open_vswitch_refuses_ends_in_its_sentence(booted: Booted) -> None:
     fabric, demand = parallel_ocs_fabric(4, 2), np.where(np.eye(4, dtype=bool), 0, 20_000_000)
-    experiment = CircuitExperiment(fabric, Demand("even", demand), "spectra", 0.5e-3, Dilation(2e-4, 4e-3))
+    experiment = CircuitExperiment(fabric, Demand("even", demand), "spectra", DARKNESS, Dilation(2e-4, 4e-3))
     with booted(fabric, experiment.dilation.rate) as net:
         refuse_circuits()
         with pytest.raises(NetworkError, match=re.escape(REFUSAL)):
