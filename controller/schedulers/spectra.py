@@ -39,7 +39,7 @@ def spectra(demand: ArrayLike, switches: int, delay: float) -> Schedule:
     Examples
     --------
     >>> spectra([[0, 2, 0], [0, 0, 2], [2, 0, 0]], switches=2, delay=0.5).loads
-    (1.75, 1.75)
+    (1.5, 1.5)
     """
     matrix = checked_demand(demand, switches, delay)
     return equalize(schedule(decompose(matrix), switches, delay))
