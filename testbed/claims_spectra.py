@@ -6,7 +6,7 @@ from dataclasses import replace
 import pandas as pd
 
 from testbed.claims import Claim, Range, Ruling, around
-from testbed.ocs_sweep import DELAYS, PLUS_SWITCHES, ratios
+from testbed.ocs_sweep import DELAYS, PLUS_SWITCHES, SWITCHES, ratios
 
 INF = math.inf
 SOURCE = "Spectra, V"
@@ -15,11 +15,13 @@ SOURCE = "Spectra, V"
 def spectra_claims(table: pd.DataFrame) -> list[Claim]:
     """Return every claim with its measured value: ratios of makespans, the mean over all that was swept.
 
-    Where it is that a scheme is within 8 % of the lower bound, the mean over seeds at the worst point.
+    Where it is that a scheme is within 8 % of the lower bound, the mean over seeds at the worst point; for
+    Spectra on the benchmark, of every number of switches from 1 to 8.
     """
     plain = table[~((table["workload"] == "moe") & (table["noise"] > 0)) & (table["noise"] < 0.01)]
     paper = plain[(plain["flows"].isna() | plain["flows"].eq(16)) & plain["delay"].isin(DELAYS)]
-    moe, gpt, bench = (paper[paper["workload"] == name] for name in ("moe", "gpt", "benchmark"))
+    moe, gpt, every = (paper[paper["workload"] == name] for name in ("moe", "gpt", "benchmark"))
+    bench = every[every["switches"].isin(SWITCHES)]
     many = [rows[rows["switches"] > 1] for rows in (gpt, moe, bench)]  # on one switch LESS is Decompose
     claims = [
         _claim("gpt: LESS' makespan 1.4x Spectra's", around(1.4), many[0], "less", "spectra"),
@@ -29,7 +31,7 @@ def spectra_claims(table: pd.DataFrame) -> list[Claim]:
         _claim("moe: Eclipse clearly worse", (1.05, INF), moe, "eclipse", "spectra"),
         _claim("benchmark: Eclipse clearly worse", (1.05, INF), bench, "eclipse", "spectra"),
         _claim("moe: Spectra within a few percent of the lower bound", (1.0, 1.05), moe, "spectra", "bound"),
-        _worst("benchmark: Spectra close to the lower bound", (1.0, 1.08), bench, "spectra"),
+        _worst("benchmark: Spectra close to the lower bound", (1.0, 1.08), every, "spectra"),
         _claim("gpt: equalization matters", (1.05, INF), gpt, "not_equalized", "spectra"),
         _claim("moe: equalization does not matter", (0.98, 1.02), moe, "not_equalized", "spectra"),
     ]

@@ -1,6 +1,7 @@
 """The claims about Spectra's sweep, over tables made by hand."""
 
 import pandas as pd
+import pytest
 
 from testbed.claims import Claim
 from testbed.claims_spectra import spectra_claims
@@ -44,3 +45,17 @@ def test_all_points_near_the_bound_hold() -> None:
 def test_claims_of_what_did_not_run_are_not_comparable() -> None:
     claims = spectra_claims(pd.DataFrame([], columns=COLUMNS))
     assert {claim.reason for claim in claims if "close to the lower bound" in claim.text} == {"not run"}
+
+
+def test_numbers_of_switches_between_the_papers_count_for_the_bound_alone() -> None:
+    rows = [
+        ("benchmark", 0.003, 16, 0, switches, 0.01, scheme, makespan * (3 if switches == 3 else 1), 1.0)
+        for switches in (1, 2, 3, 4, 8)
+        for scheme, makespan in (("spectra", 1.02), ("less", 1.02 * 2.4 if switches != 3 else 1.0))
+    ]
+    claims = {claim.text: claim for claim in spectra_claims(pd.DataFrame(rows, columns=COLUMNS))}
+    near = claims["benchmark: Spectra close to the lower bound"]
+    assert (near.verdict, near.measured) == ("does not hold", 1.02 * 3)
+    assert near.reason.startswith("worst at s = 3, delay 0.01;")
+    less = claims["benchmark: LESS' makespan 2.4x Spectra's"]
+    assert less.measured == pytest.approx(2.4)
