@@ -5,21 +5,24 @@ then one packet switch with as many NICs carries the same demands.
 """
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import cast, get_args
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 from rich.console import Console
 
 from controller.devices import Darkness
 from controller.schedulers.bounds import makespan_lower_bound
 from scenarios._devices import check_delay
+from scenarios._harness import enter_sandbox
 from testbed.calibrate import calibration, rate_factor
 from testbed.claims import Claim
+from testbed.claims_circuits import circuit_claims
 from testbed.dilation import Dilation
 from testbed.experiment import Experiment
 from testbed.fidelity import link_errors
@@ -30,7 +33,6 @@ from testbed.ocs_report import executions_table
 from testbed.ocs_results import CircuitResults
 from testbed.readback import effective, port_settings, unmet
 from testbed.run import Run
-from testbed.sandbox import inside_sandbox, run_in_sandbox, settle
 from testbed.table import claims_table
 from testbed.trial import tried
 from topologies.big_switch import big_switch_fabric
@@ -132,17 +134,25 @@ class Comparison:
 
 def carry_out(comparison: Comparison, out: Path | None) -> None:
     """Carry a comparison out in a sandbox, print what came of it, and leave its results behind."""
-    if not inside_sandbox():
-        sys.exit(run_in_sandbox([sys.executable, *sys.argv]))
-    settle()
+    enter_sandbox()
     rate = comparison.rate()
     planned = [comparison.experiments(ocses, rate) for ocses in comparison.ocses]
-    run = new_run(comparison.name, comparison.title)
-    with CircuitResults(run, planned=[each for some in planned for each in some], out=out) as results:
+    execute_all(new_run(comparison.name, comparison.title), planned, out)
+
+
+def execute_all(
+    run: Run,
+    planned: Sequence[Sequence[CircuitExperiment]],
+    out: Path | None,
+    claims: Callable[[pd.DataFrame], list[Claim]] = circuit_claims,
+) -> None:
+    """Execute schedules fabric by fabric inside the sandbox, print what came of them, and leave it behind."""
+    experiments = [experiment for some in planned for experiment in some]
+    with CircuitResults(run, planned=experiments, out=out, claims=claims) as results:
         results.describe(calibration=asdict(calibration()))
-        for experiments in planned:
-            _execute(experiments, results)
-            _switch(experiments, results)
+        for some in planned:
+            _execute(some, results)
+            _switch(some, results)
     console = Console()
     console.print(executions_table(results.table))
     print_end(console, results.page().claims, results.path)

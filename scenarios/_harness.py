@@ -7,7 +7,7 @@ prints the tables and leaves a results directory behind.
 """
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from functools import update_wrapper
@@ -16,12 +16,14 @@ from pathlib import Path
 from typing import NoReturn
 
 import numpy as np
+import pandas as pd
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from scenarios._options import Cli, Debug, EmulatedRate, ModelOnly, NoSandbox, Out
 from testbed.calibrate import calibration, hop_load_bps, rate_factor, volume_factor
+from testbed.claims import Claim
 from testbed.claims_rails import rails_claims
 from testbed.cli import FabricCLI
 from testbed.dilation import Dilation
@@ -73,11 +75,16 @@ class Scenario:
     title: str
     """What its report is called."""
     fabric: Fabric
-    points: Sequence[PointOf]
+    experiments: Sequence[Experiment]
+    """Its points: at real scale, for this machine to choose one, or all at a scale of their own."""
+    claims: Callable[[pd.DataFrame], list[Claim]] = rails_claims
+    """What its summary is held against."""
 
-    def experiments(self) -> list[Experiment]:
-        """Return the points as experiments at real scale."""
-        return [Experiment(self.fabric, c, scheme, UNSCALED, seed) for c, scheme, seed in self.points]
+    @classmethod
+    def of(cls, name: str, title: str, fabric: Fabric, points: Iterable[PointOf]) -> "Scenario":
+        """Return a scenario of points at real scale."""
+        experiments = [Experiment(fabric, c, scheme, UNSCALED, seed) for c, scheme, seed in points]
+        return cls(name, title, fabric, experiments)
 
 
 def run(describe: Callable[..., Scenario]) -> NoReturn:
@@ -94,7 +101,7 @@ def run(describe: Callable[..., Scenario]) -> NoReturn:
         **parameters: object,
     ) -> None:
         rate_bps = emulated_rate * 1e6 if emulated_rate is not None else None
-        _carry_out(describe(**parameters), Options(rate_bps, model_only, cli, not no_sandbox, out))
+        carry_out(describe(**parameters), Options(rate_bps, model_only, cli, not no_sandbox, out))
 
     *shared, _ = signature(command).parameters.values()
     own = signature(describe).parameters.values()
@@ -120,18 +127,23 @@ def main(command: Callable[..., None]) -> NoReturn:
     sys.exit(0)
 
 
-def _carry_out(scenario: Scenario, options: Options) -> None:
+def carry_out(scenario: Scenario, options: Options) -> None:
     """Carry a scenario out, in a sandbox unless told otherwise, and print what came of it."""
-    for scheme in dict.fromkeys(scheme for _, scheme, _ in scenario.points):
+    for scheme in dict.fromkeys(experiment.policy for experiment in scenario.experiments):
         policy_named(scheme)
     if options.model_only:
         _finish(scenario, options, _model)
-    elif options.sandbox and not inside_sandbox():
+        return
+    if options.sandbox:
+        enter_sandbox()
+    _finish(scenario, options, _explore if options.cli else _emulate)
+
+
+def enter_sandbox() -> None:
+    """Go on inside a sandbox; outside of one, run this command in it and exit as it does."""
+    if not inside_sandbox():
         sys.exit(_told(run_in_sandbox([sys.executable, *sys.argv])))
-    else:
-        if options.sandbox:
-            settle()
-        _finish(scenario, options, _explore if options.cli else _emulate)
+    settle()
 
 
 def _finish(
@@ -141,12 +153,12 @@ def _finish(
     if results is not None:
         console = Console()
         console.print(summary_table(results.table))
-        console.print(claims_table(rails_claims(results.table)))
+        console.print(claims_table(scenario.claims(results.table)))
         console.print(f"results: {results.path}/report.html", highlight=False, soft_wrap=True)
 
 
 def _model(scenario: Scenario, options: Options) -> ResultsDirectory:
-    experiments = scenario.experiments()
+    experiments = list(scenario.experiments)
     with _results(scenario, options, experiments) as results, _progress() as progress:
         for experiment in progress.track(experiments, description="predict"):
             results.add(Outcome(experiment, predict(experiment)))
@@ -186,9 +198,11 @@ def _explore(scenario: Scenario, options: Options) -> None:
 def _scaled(
     scenario: Scenario, options: Options, progress: Progress
 ) -> tuple[list[Experiment], dict[str, object]]:
-    """Return the experiments at the scale that this machine carries, and its calibration."""
+    """Return the experiments at the scale that this machine carries, or their own, and its calibration."""
     machine = calibration()
-    experiments = scenario.experiments()
+    experiments = list(scenario.experiments)
+    if UNSCALED not in {experiment.dilation for experiment in experiments}:
+        return experiments, asdict(machine)
     loads = []
     for experiment in progress.track(experiments, description="predict"):
         records = predict(experiment)
@@ -210,7 +224,7 @@ def _scaled(
 
 def _results(scenario: Scenario, options: Options, planned: list[Experiment]) -> ResultsDirectory:
     run = Run(scenario.name, scenario.title, ["python", *sys.argv], datetime.now())
-    return ResultsDirectory(run, planned=planned, out=options.out)
+    return ResultsDirectory(run, planned=planned, out=options.out, claims=scenario.claims)
 
 
 def _progress() -> Progress:

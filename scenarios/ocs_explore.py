@@ -3,19 +3,17 @@
 import _checkout  # first: runs this file under the checkout's Python
 
 import math
-import sys
 from typing import Annotated
 
 import typer
 
 from controller.devices import LEAST_DELAY_S, Darkness, darkness_of, device_named
 from scenarios._devices import check_ports
-from scenarios._harness import main
+from scenarios._harness import enter_sandbox, main
 from scenarios._options import Debug
 from testbed.calibrate import FASTEST_NIC_BPS, SLOWEST_NIC_BPS
 from testbed.network import Network
 from testbed.ocs_cli import OcsCLI
-from testbed.sandbox import inside_sandbox, run_in_sandbox, settle
 from topologies.errors import ScenarioError
 from topologies.parallel_ocs import parallel_ocs_fabric
 
@@ -50,9 +48,7 @@ def ocs_explore(
     fabric = parallel_ocs_fabric(servers, ocses, packet_switch=packet_switch)
     rate = _emulated_bps(emulated_rate) / fabric.nic_rate_bps(fabric.nics[0])
     darkness = _darkness(device, time, rate)
-    if not inside_sandbox():
-        sys.exit(run_in_sandbox([sys.executable, *sys.argv]))
-    settle()
+    enter_sandbox()
     with Network(fabric, rate) as network:
         for index in range(ocses):
             network.northbound.set_darkness(f"ocs{index}", darkness)

@@ -31,7 +31,7 @@ def rails_all(
     """
     fabric = rail_fabric(servers, rails, spines, rate_bps=rate * 1e9)
     points = all_points(fabric, listed(schemes), seed_range(seeds))
-    return Scenario("rails_all", "RailS, the whole evaluation", fabric, points)
+    return Scenario.of("rails_all", "RailS, the whole evaluation", fabric, points)
 
 
 def all_points(fabric: Fabric, schemes: list[str], seeds: range) -> list[PointOf]:

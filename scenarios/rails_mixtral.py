@@ -41,7 +41,7 @@ def rails_mixtral(
         for placement in listed(placements)
         for point in mixtral_points(fabric, listed(schemes), seed_range(seeds), placement, listed(phases))
     ]
-    return Scenario("rails_mixtral", "Mixtral 8x7B over a rail fabric", fabric, points)
+    return Scenario.of("rails_mixtral", "Mixtral 8x7B over a rail fabric", fabric, points)
 
 
 def mixtral_points(

@@ -31,7 +31,7 @@ def rails_receiver_skew(
     fabric = rail_fabric(servers, rails, spines, rate_bps=rate * 1e9)
     points = receiver_skew_points(fabric, listed(schemes), seed_range(seeds), exponent)
     title = "Receiver-skewed all-to-all over a rail fabric"
-    return Scenario("rails_receiver_skew", title, fabric, points)
+    return Scenario.of("rails_receiver_skew", title, fabric, points)
 
 
 def receiver_skew_points(

@@ -31,7 +31,7 @@ def rails_sender_skew(
     fabric = rail_fabric(servers, rails, spines, rate_bps=rate * 1e9)
     points = sender_skew_points(fabric, listed(schemes), seed_range(seeds), exponent)
     title = "Sender-skewed all-to-all over a rail fabric"
-    return Scenario("rails_sender_skew", title, fabric, points)
+    return Scenario.of("rails_sender_skew", title, fabric, points)
 
 
 def sender_skew_points(

@@ -69,7 +69,7 @@ def rails_sparse(
         for seed in seed_range(seeds)
         for scheme in listed(schemes)
     ]
-    return Scenario("rails_sparse", "Sparse MoE all-to-all over a rail fabric", fabric, points)
+    return Scenario.of("rails_sparse", "Sparse MoE all-to-all over a rail fabric", fabric, points)
 
 
 def sparse_points(

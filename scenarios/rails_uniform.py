@@ -28,7 +28,7 @@ def rails_uniform(
     """
     fabric = rail_fabric(servers, rails, spines, rate_bps=rate * 1e9)
     points = uniform_points(fabric, listed(schemes), seed_range(seeds))
-    return Scenario("rails_uniform", "Uniform all-to-all over a rail fabric", fabric, points)
+    return Scenario.of("rails_uniform", "Uniform all-to-all over a rail fabric", fabric, points)
 
 
 def uniform_points(fabric: Fabric, schemes: list[str], seeds: range) -> list[PointOf]:

@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from controller.devices import DEVICES, Darkness
-from testbed.claims_circuits import circuit_claims
+from testbed.claims import Claim
 from testbed.collective_report import VERDICTS
 from testbed.figures import Plot
 from testbed.means import Point
@@ -35,7 +35,7 @@ SHORT = (
 """The headers of the first numbers, as many as a terminal has room for."""
 
 
-def circuit_page(run: Run, results: Sequence[Executed], table: pd.DataFrame) -> Page:
+def circuit_page(run: Run, results: Sequence[Executed], table: pd.DataFrame, claims: Sequence[Claim]) -> Page:
     """Return the report of schedules that were executed.
 
     Parameters
@@ -46,6 +46,8 @@ def circuit_page(run: Run, results: Sequence[Executed], table: pd.DataFrame) -> 
         The executions, at least one.
     table
         The summary, the big switches' rows in it.
+    claims
+        What it was held against.
     """
     unit, scale = time_unit(table)
     return Page(
@@ -53,7 +55,7 @@ def circuit_page(run: Run, results: Sequence[Executed], table: pd.DataFrame) -> 
         sentence=_sentence(results),
         table=table,
         results=Sheet(WORDS, NUMBERS, _blocks(table, scale), f"{_caption(table)} Times in {unit}."),
-        claims=circuit_claims(table),
+        claims=claims,
         plots=[
             *_timelines(results, table),
             Plot("plan_against_measurement", plan_against_measurement(table), BARS),

@@ -1,10 +1,12 @@
 """What runs over parallel OCSes leave behind, executed or only planned: `testbed.results` for both."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pandas as pd
 
+from testbed.claims import Claim
+from testbed.claims_circuits import circuit_claims
 from testbed.ocs_outcome import BIG_SWITCH, Executed, executed_row, switched_row
 from testbed.ocs_report import circuit_page
 from testbed.outcome import Outcome
@@ -15,12 +17,19 @@ from testbed.sweep_report import sweep_page
 
 
 class CircuitResults(RunDirectory):
-    """The directory of a run that executes schedules; parameters as of `RunDirectory`."""
+    """The directory of a run that executes schedules; parameters as of `ResultsDirectory`."""
 
     def __init__(
-        self, run: Run, *, planned: Sequence[Planned] = (), out: Path | None = None, root: Path = RESULTS
+        self,
+        run: Run,
+        *,
+        planned: Sequence[Planned] = (),
+        out: Path | None = None,
+        root: Path = RESULTS,
+        claims: Callable[[pd.DataFrame], list[Claim]] = circuit_claims,
     ) -> None:
         super().__init__(run, planned=planned, out=out, root=root)
+        self._claims = claims
         self._results: list[Executed] = []
 
     def add(self, result: Executed) -> None:
@@ -36,7 +45,7 @@ class CircuitResults(RunDirectory):
 
     def page(self) -> Page:
         """Return the report of the executions."""
-        return circuit_page(self.run, self._results, self.table)
+        return circuit_page(self.run, self._results, self.table, self._claims(self.table))
 
 
 class SweepResults(RunDirectory):

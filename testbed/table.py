@@ -63,7 +63,7 @@ def block_table(caption: str) -> Table:
 def claims_table(claims: Sequence[Claim]) -> Table:
     """Return claims as a table for the terminal: what the paper says, what was measured, and the ruling."""
     shown = Table(box=None, padding=(0, 1))
-    shown.add_column("the paper's claim, and why it holds or not")
+    shown.add_column("the claim, and why it holds or not")
     shown.add_column("expected", justify="right", no_wrap=True)
     shown.add_column("measured", justify="right", no_wrap=True)
     shown.add_column("ruling", no_wrap=True)

@@ -94,3 +94,9 @@ def test_a_matrix_file_decides_the_servers_and_every_byte_of_it_arrives(tmp_path
     run = json.loads((out / "run.json").read_text())
     assert len(run["experiments"]) == len(set(run["finished"])) == len(SCHEMES)
     assert run["experiments"][0]["demand"]["matrix"] == matrix.tolist()
+    again = tmp_path / "again"
+    command = [sys.executable, str(CHECKOUT / "scenarios" / "repeat.py"), str(out), "--out", str(again)]
+    done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("as long as before") == len(SCHEMES)
+    assert experiments_of(again / "run.json") == experiments_of(out / "run.json")

@@ -1,0 +1,68 @@
+"""A run again: the same experiments at the same scale, each CCT held against the one before."""
+
+import _checkout  # first: runs this file under the checkout's Python
+
+from functools import partial
+from itertools import groupby
+from pathlib import Path
+from typing import Annotated
+
+import pandas as pd
+import typer
+
+from scenarios._circuits import execute_all, new_run
+from scenarios._harness import UNSCALED, Options, Scenario, carry_out, enter_sandbox, main
+from scenarios._options import Debug, NoSandbox, Out
+from testbed.claims_repeat import repeat_claims
+from testbed.experiment import Experiment
+from testbed.ocs_plan import CircuitExperiment
+from testbed.run import experiments_of
+from topologies.errors import ScenarioError
+
+TITLE = "A run again"
+NEEDED = {"workload", "scheme", "seed", "cct_s", "verdict"}
+Results = Annotated[Path, typer.Argument(help="The results directory of the run, or its run.json.")]
+
+
+def repeat(results: Results, no_sandbox: NoSandbox = False, out: Out = None, debug: Debug = False) -> None:
+    """Run again what a results directory holds, and hold each CCT against the one before.
+
+    Fabric, workloads, schemes, seeds and scale are those of its run.json, whatever this machine
+    would choose today; so it may be another machine's run, too. Expect every CCT within 5 % of the
+    one before where both machines kept up. What was only predicted is predicted again.
+    """
+    file = results / "run.json" if results.is_dir() else results
+    experiments, before = experiments_of(file), _summary(file.with_name("summary.csv"))
+    claims = partial(repeat_claims, before=before, source=f"as in {file.parent.resolve().name}")
+    circuits = [each for each in experiments if isinstance(each, CircuitExperiment)]
+    if circuits:
+        if no_sandbox:
+            raise ScenarioError("schedules over OCSes run in a sandbox only", "leave out --no-sandbox")
+        enter_sandbox()
+        planned = [list(some) for _, some in groupby(circuits, key=lambda each: each.fabric)]
+        execute_all(new_run("repeat", TITLE), planned, out, claims)
+        return
+    collectives = [each for each in experiments if isinstance(each, Experiment)]
+    if not collectives:
+        raise ScenarioError(f"{file} holds no experiments", "run the command line in it again")
+    scenario = Scenario("repeat", TITLE, collectives[0].fabric, collectives, claims)
+    model_only = all(each.dilation == UNSCALED for each in collectives)
+    carry_out(scenario, Options(model_only=model_only, sandbox=not no_sandbox, out=out))
+
+
+def _summary(file: Path) -> pd.DataFrame:
+    """Return the summary of the run before; ScenarioError if it is none."""
+    hint = "keep the summary.csv of the run beside its run.json"
+    try:
+        table = pd.read_csv(file)
+    except OSError as error:
+        raise ScenarioError(f"{file} cannot be read: {error.strerror}", hint) from error
+    except ValueError as error:
+        raise ScenarioError(f"{file} is no summary: {error}", hint) from error
+    if missing := NEEDED - set(table.columns):
+        raise ScenarioError(f"{file} has no column {', '.join(sorted(missing))}", hint)
+    return table
+
+
+if __name__ == "__main__":
+    main(repeat)

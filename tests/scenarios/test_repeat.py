@@ -1,0 +1,69 @@
+"""A run again, by the model; and what is said where there is no run."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from tests.tools import CHECKOUT
+
+
+def ran(name: str, *options: str | Path) -> "subprocess.CompletedProcess[str]":
+    """Run a scenario."""
+    words = [str(option) for option in options]
+    command = [sys.executable, f"scenarios/{name}.py", *words]
+    return subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True)
+
+
+@pytest.fixture(scope="module")
+def first(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Run a small scenario by the model, and return its directory."""
+    out = tmp_path_factory.mktemp("runs") / "first"
+    small = ["--servers", "2", "--rails", "2", "--seeds", "2", "--schemes", "ecmp,rails"]
+    done = ran("rails_uniform", "--model-only", *small, "--out", out)
+    assert done.returncode == 0, done.stderr
+    return out
+
+
+def test_a_run_again_takes_as_long(first: Path, tmp_path: Path) -> None:
+    again = tmp_path / "again"
+    done = ran("repeat", first, "--out", again)
+    assert done.returncode == 0, done.stderr
+    same = ["workload", "scheme", "seed", "cct_s", "verdict"]
+    before, after = (pd.read_csv(out / "summary.csv")[same] for out in (first, again))
+    pd.testing.assert_frame_equal(before, after)
+    assert "as in first" in done.stdout
+    assert done.stdout.count("holds") - done.stdout.count("why it holds") == 2
+    assert "does not hold" not in done.stdout
+
+
+def test_a_run_that_took_another_time_is_found_out(first: Path, tmp_path: Path) -> None:
+    (tmp_path / "run.json").write_text((first / "run.json").read_text())
+    table = pd.read_csv(first / "summary.csv")
+    table.loc[table["scheme"] == "ecmp", "cct_s"] *= 1.1
+    table.to_csv(tmp_path / "summary.csv", index=False)
+    done = ran("repeat", tmp_path / "run.json", "--out", tmp_path / "again")
+    assert done.stdout.count("does not hold") == 1
+
+
+def test_what_is_no_run_is_told_in_a_sentence(first: Path, tmp_path: Path) -> None:
+    file, summary = tmp_path / "run.json", tmp_path / "summary.csv"
+
+    def told() -> str:
+        done = ran("repeat", tmp_path, "--out", tmp_path / "out")
+        assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+        assert not (tmp_path / "out").exists()
+        return done.stderr
+
+    assert f"{file} cannot be read: No such file or directory" in told()
+    file.write_text((first / "run.json").read_text())
+    assert f"{summary} cannot be read: No such file or directory" in told()
+    summary.write_text("")
+    assert f"{summary} is no summary" in told()
+    summary.write_text("workload,scheme\n")
+    assert f"{summary} has no column cct_s, seed, verdict" in told()
+    file.write_text('{"format": 1, "experiments": []}')
+    summary.write_text((first / "summary.csv").read_text())
+    assert f"{file} holds no experiments" in told()
