@@ -25,7 +25,7 @@ from testbed.claims import Claim
 from testbed.claims_circuits import circuit_claims
 from testbed.dilation import Dilation
 from testbed.experiment import Experiment
-from testbed.fidelity import link_errors
+from testbed.link_sample import worst_link_error
 from testbed.network import Network
 from testbed.ocs_outcome import BIG_SWITCH, executed
 from testbed.ocs_plan import CircuitExperiment, dilation_for, off_diagonal, scheduler_named
@@ -189,7 +189,7 @@ def _switch(experiments: Sequence[CircuitExperiment], results: CircuitResults) -
     fabric = big_switch_fabric(servers, nics=ocses, gpus=1, rate_bps=first.rate_bps)
     with Network(fabric, first.dilation.rate) as network:
         broken = unmet(network, port_settings(network))
-        worst = max(link_errors(network, np.random.default_rng(0)).values(), key=abs, default=0.0)
+        worst = worst_link_error(network, first.seed)
         for circuits in {experiment.seed: experiment for experiment in experiments}.values():
             collective = circuits.plain.collective
             experiment = Experiment(fabric, collective, "rails", circuits.dilation, circuits.seed)

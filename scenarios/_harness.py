@@ -15,7 +15,6 @@ from inspect import Signature, signature
 from pathlib import Path
 from typing import NoReturn
 
-import numpy as np
 import pandas as pd
 import typer
 from rich.console import Console
@@ -28,7 +27,7 @@ from testbed.claims_rails import rails_claims
 from testbed.cli import FabricCLI
 from testbed.dilation import Dilation
 from testbed.experiment import Experiment
-from testbed.fidelity import link_errors
+from testbed.link_sample import worst_link_error
 from testbed.network import Network
 from testbed.outcome import Outcome, bound_s, communication_s
 from testbed.predict import predict
@@ -174,7 +173,7 @@ def _emulate(scenario: Scenario, options: Options) -> ResultsDirectory:
                 settings = port_settings(network)
                 broken = unmet(network, settings)
                 results.describe(settings=effective(network, settings))
-                worst = max(link_errors(network, np.random.default_rng(0)).values(), key=abs, default=0.0)
+                worst = worst_link_error(network, experiments[0].seed)
                 task = progress.add_task("emulate", total=len(experiments))
                 for experiment in experiments:
                     progress.update(

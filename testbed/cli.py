@@ -9,7 +9,7 @@ from testbed.calibrate import volume_factor
 from testbed.dilation import Dilation
 from testbed.emulate import emulate
 from testbed.experiment import Experiment
-from testbed.fidelity import link_errors
+from testbed.link_sample import link_errors
 from testbed.network import Network
 from testbed.outcome import bound_s, communication_s
 from testbed.predict import predict

@@ -1,8 +1,8 @@
 """Fidelity: whether this machine carried an emulation as the model says, and how one can tell.
 
-Before a run a sample of links is measured against its nominal rate. During the run the
-machine's own counters say whether something waited for a CPU, and whether packets were lost
-where no queue was full. Afterwards the result must not beat its lower bound.
+Before a run a sample of links is measured against its nominal rate (`testbed.link_sample`). During
+the run the machine's own counters say whether something waited for a CPU, and whether packets were
+lost where no queue was full. Afterwards the result must not beat its lower bound.
 """
 
 import os
@@ -11,23 +11,12 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
-
-from testbed.emulate import Emulation, endpoints
+from testbed.emulate import Emulation
 from testbed.network import Network
 from testbed.outcome import Measures, Verdict
 from testbed.readback import port_settings
-from testbed.wiring import ETHERNET_HEADER_BYTES, MTU
-from topologies.fabric import Nic
-from traffic.connections import connected
-from traffic.engine import Engine
-from traffic.feeders import ProactiveFeeder
 from traffic.sharing import PACKET_BYTES
-from traffic.spraying.policy import Assignment, QueuePair
 
-PAYLOAD_SHARE = PACKET_BYTES / (MTU + ETHERNET_HEADER_BYTES)
-SAMPLE_S = 0.4
-SETTLED = 0.25
 VOID_LINK_ERROR, STRAINED_LINK_ERROR = 0.10, 0.04
 VOID_SOCKET_LOSS, VOID_SWITCH_LOSS = 1e-3, 1e-3
 STRAINED_RETRANSMITS = 0.02
@@ -80,33 +69,6 @@ class Watch:
             "queue_drops": sum(setting.drops for setting in port_settings(self._network).values()),
             "switch_drops": sum(_switch_drops(self._network, s.name) for s in self._network.fabric.switches),
         }
-
-
-def link_errors(network: Network, rng: np.random.Generator, sample: int = 8) -> dict[Nic, float]:
-    """Return how far some NICs are from their nominal rate, as a share of it, all sending at once.
-
-    A rail is drawn; NIC k of each sampled server sends to the next one's for 0.4 s. The rate
-    counts from when the first quarter of the bytes has arrived.
-    """
-    fabric = network.fabric
-    nic = int(rng.integers(min(server.nics for server in fabric.servers)))
-    servers = rng.permutation(len(fabric.servers))[:sample].tolist()
-    ring = zip(servers, servers[1:] + servers[:1], strict=True)
-    queue_pairs = [QueuePair(Nic(a, nic), Nic(b, nic)) for a, b in ring if a != b]
-    rates = {qp.source: fabric.nic_rate_bps(qp.source) * network.rate_factor for qp in queue_pairs}
-    sizes = np.array([int(rates[qp.source] / 8 * SAMPLE_S) for qp in queue_pairs], dtype=np.int64)
-    alone = np.arange(len(queue_pairs))
-    feeder = ProactiveFeeder(Assignment(tuple(queue_pairs), alone, alone), sizes)
-    with connected(queue_pairs, endpoints(network)) as connections:
-        engine = Engine(
-            queue_pairs, connections, feeder, nic_rate_bps=rates.__getitem__, check=network.check_alive
-        )
-        curves = engine.run().curves
-    measured = [_settled_rate_bps(times, counts) for times, counts in curves]
-    return {
-        qp.source: rate / (rates[qp.source] * PAYLOAD_SHARE) - 1
-        for qp, rate in zip(queue_pairs, measured, strict=True)
-    }
 
 
 def verdict(
@@ -164,11 +126,6 @@ def _exceeded(measures: Measures, measured_s: float, predicted_s: float, void: b
         for value, void_limit, strained_limit, words in limits
         if value > (void_limit if void else strained_limit)
     ]
-
-
-def _settled_rate_bps(times: np.ndarray, counts: np.ndarray) -> float:
-    first = int(np.searchsorted(counts, SETTLED * counts[-1]))
-    return float(8.0 * (counts[-1] - counts[first]) / (times[-1] - times[first]))
 
 
 def _cpu_pressure_s() -> float:

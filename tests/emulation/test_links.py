@@ -8,9 +8,11 @@ import threading
 import time
 from contextlib import ExitStack, nullcontext
 
+import numpy as np
 import pytest
 
 from testbed.kernel import inside_namespace
+from testbed.link_sample import link_errors, sampled_ways
 from testbed.wiring import MTU, SERVER_QUEUE_BYTES, burst_bytes
 from tests.emulation.conftest import Booted
 from tests.emulation.live import Live
@@ -132,3 +134,21 @@ def blast(sender: socket.socket, address: tuple[str, int]) -> None:
     """Send datagrams as fast as the sender's own link takes them."""
     for _ in range(DATAGRAMS):
         sender.sendto(bytes(DATAGRAM_BYTES), address)
+
+
+def test_the_sample_finds_an_uplink_that_is_too_slow(booted: Booted) -> None:
+    fabric, rate_bps = rail_fabric(4, 2, 2), 10e6
+    seed, slow, uplink = next(
+        (seed, queue_pair.source, way[1])
+        for seed in range(20)
+        for queue_pair, way in sampled_ways(fabric, np.random.default_rng(seed)).items()
+        if len(way) > 2
+    )
+    with booted(fabric, FACTOR) as net:
+        sound = link_errors(net.network, np.random.default_rng(seed))
+        shaper = f"tbf rate {rate_bps:.0f}bit burst {burst_bytes(rate_bps)} limit {BUFFER_BYTES}"
+        device = interface(fabric, uplink)
+        subprocess.run(["tc", "qdisc", "replace", "dev", device, "root", *shaper.split()], check=True)
+        slowed = link_errors(net.network, np.random.default_rng(seed))
+    assert sound == {nic: pytest.approx(0.0, abs=0.05) for nic in slowed}
+    assert slowed == {nic: pytest.approx(-0.5 if nic == slow else 0.0, abs=0.05) for nic in sound}

@@ -1,0 +1,105 @@
+"""A sample of links, measured against their nominal rate before a run.
+
+Ways are drawn on which no two senders meet, so that each can send at its NIC's full rate: what it
+falls short of that, a link on its way does.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from controller.flow_table import FlowTables, Path
+from controller.routing import forwarding_rules
+from testbed.emulate import endpoints
+from testbed.network import Network
+from testbed.wiring import ETHERNET_HEADER_BYTES, MTU
+from topologies.fabric import Fabric, Nic, Port
+from traffic.connections import SERVICE_PORT, connected, source_port
+from traffic.engine import Engine
+from traffic.feeders import ProactiveFeeder
+from traffic.sharing import PACKET_BYTES
+from traffic.spraying.policy import Assignment, QueuePair
+
+PAYLOAD_SHARE = PACKET_BYTES / (MTU + ETHERNET_HEADER_BYTES)
+SAMPLE_S = 0.4
+SETTLED = 0.25
+
+
+def worst_link_error(network: Network, seed: int) -> float:
+    """Return the largest of `link_errors`, with its sign; 0 if no two servers have a way to try."""
+    return max(link_errors(network, np.random.default_rng(seed)).values(), key=abs, default=0.0)
+
+
+def link_errors(network: Network, rng: np.random.Generator) -> dict[Nic, float]:
+    """Return how far the senders of `sampled_ways` are from their nominal rate, as a share of it.
+
+    All send at once, for 0.4 s. The rate counts from when the first quarter of the bytes has arrived.
+    """
+    fabric = network.fabric
+    queue_pairs = list(sampled_ways(fabric, rng))
+
+    def rate_bps(nic: Nic) -> float:
+        return fabric.nic_rate_bps(nic) * network.rate_factor
+
+    sizes = np.array([int(rate_bps(qp.source) / 8 * SAMPLE_S) for qp in queue_pairs], dtype=np.int64)
+    alone = np.arange(len(queue_pairs))
+    feeder = ProactiveFeeder(Assignment(tuple(queue_pairs), alone, alone), sizes)
+    with connected(queue_pairs, endpoints(network)) as connections:
+        engine = Engine(queue_pairs, connections, feeder, nic_rate_bps=rate_bps, check=network.check_alive)
+        curves = engine.run().curves
+    measured = [_settled_rate_bps(times, counts) for times, counts in curves]
+    return {
+        qp.source: rate / (rate_bps(qp.source) * PAYLOAD_SHARE) - 1
+        for qp, rate in zip(queue_pairs, measured, strict=True)
+    }
+
+
+def sampled_ways(fabric: Fabric, rng: np.random.Generator, most_hops: int = 8) -> dict[QueuePair, Path]:
+    """Return queue pairs that can all send at full rate, and their ways: no two share a link.
+
+    Parameters
+    ----------
+    fabric
+        NICs of all its rails are drawn, so that ways over uplinks are among them; no way has a link
+        that is slower than the NIC that sends.
+    rng
+        Draws them.
+    most_hops
+        The ways have together at most so many switch hops, and as many as there are servers: a
+        small part of what the machine carries in a run. The first way may have more.
+    """
+    tables = FlowTables(fabric, forwarding_rules(fabric))
+    left = min(most_hops, len(fabric.servers))
+    ways: dict[QueuePair, Path] = {}
+    used: set[Port] = set()
+    for source in _shuffled(fabric, rng):
+        for destination in _shuffled(fabric, rng):
+            queue_pair = QueuePair(source, destination)
+            way = _way(queue_pair, fabric, tables)
+            if way and used.isdisjoint(way) and (not ways or len(way) - 1 <= left):
+                ways[queue_pair] = way
+                used.update(way)
+                left -= len(way) - 1
+                break
+        if left <= 0:
+            break
+    return ways
+
+
+def _shuffled(fabric: Fabric, rng: np.random.Generator) -> Iterator[Nic]:
+    return (fabric.nics[index] for index in rng.permutation(len(fabric.nics)).tolist())
+
+
+def _way(queue_pair: QueuePair, fabric: Fabric, tables: FlowTables) -> Path:
+    """Return the way of a queue pair, empty if it has none, or none that is as fast as its NIC."""
+    source, destination = queue_pair.source, queue_pair.destination
+    if source.server == destination.server:
+        return ()
+    way = tables.path(source, destination, source_port(queue_pair), SERVICE_PORT) or ()
+    slowest_bps = min((fabric.link_at[port].rate_bps for port in way), default=0.0)
+    return way if slowest_bps >= fabric.nic_rate_bps(source) else ()
+
+
+def _settled_rate_bps(times: np.ndarray, counts: np.ndarray) -> float:
+    first = int(np.searchsorted(counts, SETTLED * counts[-1]))
+    return float(8.0 * (counts[-1] - counts[first]) / (times[-1] - times[first]))
