@@ -109,7 +109,11 @@ def _results(table: pd.DataFrame, baseline: str) -> Sheet:
 VERDICTS = (
     ("faithful", "The machine carried the emulation without leaving a trace in the numbers."),
     ("strained", "It may have left one; the reason says where."),
-    ("void", "The machine could not keep up: the number says more of it than of the scheme."),
+    (
+        "void",
+        "The machine could not keep up, or measured and predicted are far apart: the number says more of "
+        "the machine than of the scheme.",
+    ),
     ("model", "Nothing was emulated; the number is the prediction."),
 )
 """What the words of a verdict mean, in every report."""
