@@ -30,6 +30,8 @@ VOID_SHORTER, STRAINED_SHORTER = 0.67, 0.90
 """Measured over predicted CCT. On a quiet machine proactive schemes took 0.98 to 1.03 of it, reactive ones
 0.98 to 1.24, schedules over OCSes 0.98 to 1.16; what a token bucket lends is 1 or 2 %."""
 LONGER_OR_SHORTER = "it took {:.2f} times the prediction"
+SHORT_S = 0.1
+"""What takes less at emulated scale shows how a run starts, and little else [s]."""
 ADVICE: dict[Word, str] = {
     "void": "lower --emulated-rate, or end what else runs on this machine",
     "strained": "repeat it on an idle machine, or lower --emulated-rate",
@@ -87,6 +89,7 @@ def verdict(
     measured_s: float,
     predicted_s: float,
     bound_s: float,
+    emulated_s: float = math.inf,
     unmet: Sequence[str] = (),
 ) -> Verdict:
     """Return whether a result can be believed, and if not why and what to change.
@@ -97,6 +100,8 @@ def verdict(
         What was seen of the machine; NaN where nothing was measured.
     measured_s, predicted_s, bound_s
         The CCT, its prediction and its lower bound [real seconds].
+    emulated_s
+        The prediction at emulated scale [s]; a short run is advised of that.
     unmet
         Settings that did not take effect, a sentence each.
     """
@@ -112,10 +117,10 @@ def verdict(
             f"it took {measured_s / bound_s:.2f} of the least time possible, so something was not measured"
         )
     if void:
-        return Verdict("void", tuple(void), ADVICE["void"])
+        return Verdict("void", tuple(void), _advice("void", emulated_s))
     strained = _exceeded(measures, ratio, void=False)
     if strained:
-        return Verdict("strained", tuple(strained), ADVICE["strained"])
+        return Verdict("strained", tuple(strained), _advice("strained", emulated_s))
     return Verdict("faithful")
 
 
@@ -125,6 +130,13 @@ def _over_predicted(measured_s: float, predicted_s: float, bound_s: float) -> fl
         return 1.0
     comparable = math.isfinite(measured_s) and 0 < predicted_s < math.inf and math.isfinite(bound_s)
     return measured_s / predicted_s if comparable else math.nan
+
+
+def _advice(word: Word, emulated_s: float) -> str:
+    """Return what to change; a trace that is too small is so at any rate."""
+    if emulated_s < SHORT_S:
+        return f"send more bytes: these take under {SHORT_S:g} s here, too little to be timed"
+    return ADVICE[word]
 
 
 def _exceeded(measures: Measures, ratio: float, void: bool) -> list[str]:

@@ -26,11 +26,13 @@ def tried(experiment: Experiment, network: Network, link_error: float, broken: S
         emulation = emulate(experiment, network, sleep=lambda _: None)
     predicted = predict(experiment, emulation.paths)
     measures = watch.measures(emulation, link_error)
+    predicted_s = communication_s(predicted)
     judged = verdict(
         measures,
         measured_s=communication_s(emulation.records),
-        predicted_s=communication_s(predicted),
+        predicted_s=predicted_s,
         bound_s=bound_s(experiment),
+        emulated_s=experiment.dilation.emulated_s(predicted_s),
         unmet=broken,
     )
     return Outcome(experiment, predicted, emulation.records, judged, measures)

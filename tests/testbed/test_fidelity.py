@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from testbed.fidelity import verdict
+from testbed.fidelity import SHORT_S, verdict
 from testbed.outcome import Measures
 
 
@@ -67,3 +67,13 @@ def test_nothing_owed_takes_no_time_faithfully() -> None:
 def test_a_link_that_was_not_sampled_is_not_held_against_a_run() -> None:
     unsampled = Measures(worst_link_error=math.nan)
     assert verdict(unsampled, measured_s=1.0, predicted_s=1.0, bound_s=1.0).word == "faithful"
+
+
+@pytest.mark.parametrize("measured_s", [1.3, 3.0])
+def test_a_run_too_short_to_be_timed_is_not_advised_to_go_slower(measured_s: float) -> None:
+    long, short = (
+        verdict(Measures(), measured_s=measured_s, predicted_s=1.0, bound_s=1.0, emulated_s=emulated_s)
+        for emulated_s in (2 * SHORT_S, SHORT_S / 1e6)
+    )
+    assert "--emulated-rate" in long.advice
+    assert short.advice == "send more bytes: these take under 0.1 s here, too little to be timed"
