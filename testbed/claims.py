@@ -2,7 +2,8 @@
 
 A claim is a sentence of a paper with the range in which lightrail takes it to hold. Where the
 paper gives one number the range is 10 % to each side, but stays on the number's side of 1: which
-scheme wins is part of the claim. Schemes within 2 % of each other are as good as each other.
+scheme wins is part of the claim. Schemes within 2 % of each other are as good as each other: both
+may be called the best, and neither ends later than the other.
 What is measured comes from the summary alone; a void point makes a claim not comparable.
 """
 
@@ -21,6 +22,10 @@ TIMES, SHARE = "{:.2f}x", "{:.3f}"
 """How a ratio is written, and how a load MSE."""
 
 Range = tuple[float, float]
+AT_LEAST_AS_GOOD: Range = (1 - SAME, math.inf)
+MORE: Range = (1 + SAME, math.inf)
+LESS: Range = (0.0, 1 - SAME)
+"""Of ratios: no worse, and clearly more or less."""
 Ruling = Literal["holds", "does not hold", "not comparable"]
 
 
@@ -103,9 +108,9 @@ def ratio_sentence(
 
 
 def around(value: float) -> Range:
-    """Return the range in which a number of the paper is met: within 10 %, on its side of 1."""
+    """Return the range in which a number of the paper is met: within 10 %, clearly on its side of 1."""
     low, high = value * (1 - TOLERANCE), value * (1 + TOLERANCE)
-    return (max(low, 1.0), high) if value > 1 else (low, min(high, 1.0))
+    return (max(low, MORE[0]), high) if value > 1 else (low, min(high, LESS[1]))
 
 
 def ratio(table: pd.DataFrame, workload: str, scheme: str, other: str, column: str) -> float:

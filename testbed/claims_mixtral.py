@@ -1,7 +1,7 @@
 """What RailS claims of Mixtral's training, as sentences that a summary is held against.
 
-The paper gives a range over the schemes that RailS is compared with; here it is held against
-RailS' time over the mean of theirs.
+The paper gives a range over the schemes that RailS is compared with; here each of them has to be
+in it, and the one that is farthest from its middle is what is shown.
 
 References
 ----------
@@ -10,7 +10,7 @@ RailS, section VI-F, figures 12 and 13.
 
 import pandas as pd
 
-from testbed.claims import Range, Sentence, around, ratio
+from testbed.claims import Range, Sentence, around, mean, ratio
 from testbed.claims_skew import rivals_of
 
 MIXTRAL = "RailS, VI-F"
@@ -38,14 +38,20 @@ def mixtral_sentences(table: pd.DataFrame) -> list[Sentence]:
 
 
 def _cut(workload: str, least: float, most: float, table: pd.DataFrame) -> Sentence:
+    """Return the claim about the CCT of a phase; the fastest rival limits what RailS can gain over all."""
     rivals = rivals_of(table, workload)
+    low, high = 1 - most / 100, 1 - least / 100
+    fastest = min(rivals, key=lambda name: mean(table, workload, name, "cct_s"))
     return Sentence(
-        f"{workload}: RailS improves CCT by {least:g} to {most:g} %",
+        f"{workload}: RailS improves CCT over every other scheme by {least:g} to {most:g} %",
         MIXTRAL,
-        (1 - most / 100, 1 - least / 100),
+        (low, high),
         [(workload, name) for name in (*rivals, "rails")],
-        lambda table: _over_mean(table, workload, rivals, "cct_s"),
-        gain_over=(workload, "ecmp"),
+        lambda table: max(
+            (ratio(table, workload, "rails", name, "cct_s") for name in rivals),
+            key=lambda measured: abs(measured - (low + high) / 2),
+        ),
+        gain_over=(workload, fastest),
     )
 
 
@@ -63,8 +69,3 @@ def _iteration(placement: str, workloads: list[str], table: pd.DataFrame) -> Sen
             ratio(table, workload, "rails", name, "iteration_s") for workload in workloads for name in rivals
         ),
     )
-
-
-def _over_mean(table: pd.DataFrame, workload: str, rivals: list[str], column: str) -> float:
-    """Return RailS' column over the mean of its rivals'."""
-    return len(rivals) / sum(ratio(table, workload, name, "rails", column) for name in rivals)

@@ -5,11 +5,9 @@ References
 RailS, sections VI-D and VI-E, figures 10 and 11.
 """
 
-import math
-
 import pandas as pd
 
-from testbed.claims import SAME, SHARE, Range, Sentence, around, mean, ratio, ratio_sentence
+from testbed.claims import MORE, SHARE, Range, Sentence, around, mean, ratio, ratio_sentence
 
 SENT, RECEIVED = "sender skew", "receiver skew"
 SOURCE = {SENT: "RailS, VI-D", RECEIVED: "RailS, VI-E"}
@@ -79,7 +77,7 @@ def receiver_sentences(table: pd.DataFrame) -> list[Sentence]:
         Sentence(
             "PLB and MinRTT end later than ECMP",
             SOURCE[RECEIVED],
-            (1 + SAME, math.inf),
+            MORE,
             [(RECEIVED, name) for name in ("plb", "minrtt", "ecmp")],
             lambda table: min(ratio(table, RECEIVED, name, "ecmp", "cct_s") for name in ("plb", "minrtt")),
         ),

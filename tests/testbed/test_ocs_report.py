@@ -279,6 +279,15 @@ def test_the_guard_counts_where_dark_follows_and_not_after_the_last_byte() -> No
     assert lost == pytest.approx((1 + 0.75) * GUARD_S / (2 * end_s))
 
 
+@pytest.mark.parametrize("over_spectra", [0.985, 1.0, 1.015])
+def test_less_as_fast_as_spectra_takes_no_longer(tmp_path: Path, over_spectra: float) -> None:
+    table = results_of([executed_of("spectra"), executed_of("less")], tmp_path / "out").table
+    spectra_s = table.loc[table["scheme"] == "spectra", "cct_s"].item()
+    table.loc[table["scheme"] == "less", "cct_s"] = over_spectra * spectra_s
+    (found,) = [claim for claim in circuit_claims(table) if "LESS takes longer than Spectra" in claim.text]
+    assert (found.verdict, found.reason) == ("does not hold", "no difference; 1 seed")
+
+
 def test_equal_experiments_share_a_key_and_others_do_not() -> None:
     keys = {experiment_of(scheduler, seed=seed).key for scheduler in ("spectra", "less") for seed in (0, 1)}
     assert len(keys) == 4
