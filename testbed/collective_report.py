@@ -127,7 +127,7 @@ DEFINITIONS = (
     (
         "busbw",
         "nccl-tests' bus bandwidth for alltoallv: the most that any GPU sends or receives, over CCT, times "
-        "(n - 1) / n; 1 GB is 10⁹ bytes.",
+        "(n - 1) / n between n GPUs, without those that idle; 1 GB is 10⁹ bytes.",
     ),
     (
         "MSE",

@@ -71,7 +71,12 @@ class Experiment:
             {
                 "format": FORMAT_VERSION,
                 "fabric": json.loads(self.fabric.to_json()),
-                "collective": {"name": self.collective.name, "note": self.collective.note, "steps": steps},
+                "collective": {
+                    "name": self.collective.name,
+                    "note": self.collective.note,
+                    "idle": self.collective.idle,
+                    "steps": steps,
+                },
                 "policy": self.policy,
                 "dilation": asdict(self.dilation),
                 "seed": self.seed,
@@ -88,9 +93,11 @@ class Experiment:
                 Step(Demand(step["name"], np.array(step["matrix"]), step["note"]), step["compute_s"])
                 for step in data["collective"]["steps"]
             )
+            collective = data["collective"]
+            idle = collective.get("idle", 0)  # runs made before it was recorded can be repeated too
             return cls(
                 fabric=Fabric.from_json(json.dumps(data["fabric"])),
-                collective=Collective(data["collective"]["name"], steps, data["collective"]["note"]),
+                collective=Collective(collective["name"], steps, collective["note"], idle),
                 policy=data["policy"],
                 dilation=Dilation(**data["dilation"]),
                 seed=data["seed"],

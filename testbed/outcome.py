@@ -8,7 +8,7 @@ import pandas as pd
 from testbed.experiment import Experiment
 from traffic.bounds import lower_bound_s
 from traffic.messages import crosses_network, messages_of
-from traffic.metrics import cct, load_mse, nic_received_bytes, nic_sent_bytes
+from traffic.metrics import busbw_gbytes_s, cct, load_mse, nic_received_bytes, nic_sent_bytes
 from traffic.records import Records
 
 Word = Literal["faithful", "strained", "void", "model"]
@@ -95,15 +95,6 @@ def iteration_s(experiment: Experiment, records: Records) -> float:
     return communication_s(records) + sum(step.compute_s for step in experiment.collective.steps)
 
 
-def busbw_gbytes_s(experiment: Experiment, records: Records) -> float:
-    """Return the bus bandwidth over all steps, as nccl-tests defines it for alltoallv [1e9 bytes/s]."""
-    gpus = experiment.fabric.gpus
-    matrices = [step.demand.matrix for step in experiment.collective.steps]
-    busiest = sum(max(int(m.sum(axis=0).max()), int(m.sum(axis=1).max())) for m in matrices)
-    seconds = communication_s(records)
-    return busiest / 1e9 / seconds * (gpus - 1) / gpus if seconds else 0.0
-
-
 def summary_row(outcome: Outcome) -> dict[str, object]:
     """Return an outcome as one row of ``summary.csv``; all times are real seconds."""
     experiment, records, fabric = outcome.experiment, outcome.best, outcome.experiment.fabric
@@ -120,7 +111,7 @@ def summary_row(outcome: Outcome) -> dict[str, object]:
         "cct_p80_s": times.p80_s,
         "cct_p95_s": times.p95_s,
         "cct_p99_s": times.p99_s,
-        "busbw_gbytes_s": busbw_gbytes_s(experiment, records),
+        "busbw_gbytes_s": busbw_gbytes_s(experiment.collective, measured),
         "mse_sent": load_mse(nic_sent_bytes(records, fabric)),
         "mse_received": load_mse(nic_received_bytes(records, fabric)),
         "predicted_s": predicted,

@@ -22,7 +22,7 @@ class Collective:
     Raises
     ------
     DemandError
-        If there is no step, or two steps are between different numbers of GPUs.
+        If there is no step, two steps are between different numbers of GPUs, or all GPUs idle.
     """
 
     name: str
@@ -30,6 +30,8 @@ class Collective:
     steps: tuple[Step, ...]
     note: str = ""
     """Where it comes from; a synthetic one says so here."""
+    idle: int = 0
+    """How many of the GPUs, the last, take no part: where a trace is smaller than its fabric."""
 
     def __post_init__(self) -> None:
         """Check that the steps belong together."""
@@ -39,11 +41,20 @@ class Collective:
                 f"collective {self.name!r} has steps between {sorted(sizes) or 'no'} GPUs",
                 "give it one or more steps between the same GPUs",
             )
+        if not 0 <= self.idle < self.gpus:
+            raise DemandError(
+                f"collective {self.name!r} has {self.idle} idle GPUs of {self.gpus}", "leave one at work"
+            )
 
     @property
     def gpus(self) -> int:
-        """How many GPUs take part."""
+        """How many GPUs it is between, those that idle among them."""
         return self.steps[0].demand.gpus
+
+    @property
+    def ranks(self) -> int:
+        """How many GPUs take part."""
+        return self.gpus - self.idle
 
 
 def single(demand: Demand) -> Collective:

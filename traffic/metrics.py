@@ -11,7 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from topologies.fabric import Fabric, Nic, Port
-from traffic.demand import Demand
+from traffic.collective import Collective
 from traffic.records import NVLINK, Records, legs_of, path_of
 
 GB = 1e9
@@ -34,16 +34,6 @@ class Cct:
     """The collective completion time: until the last byte of all, NVLink's too [s]."""
 
 
-@dataclass(frozen=True, slots=True)
-class Bandwidth:
-    """What nccl-tests would print for the collective."""
-
-    algbw_gbytes_s: float
-    """S / t, S the most that any GPU sends or receives, what it owes itself included [1e9 bytes/s]."""
-    busbw_gbytes_s: float
-    """algbw * (n - 1) / n between n GPUs [1e9 bytes/s]."""
-
-
 def cct(records: Records) -> Cct:
     """Return the completion times, each from the start of its step (the step's earliest ``start_s``).
 
@@ -62,20 +52,28 @@ def span_s(records: Records) -> float:
     return float(records["end_s"].max() - records["start_s"].min()) if len(records) else 0.0
 
 
-def bandwidth(records: Records, demand: Demand) -> Bandwidth:
-    """Return algbw and busbw of one all-to-all, as nccl-tests defines them for alltoallv.
+def busbw_gbytes_s(collective: Collective, seconds: float) -> float:
+    """Return the bus bandwidth of all-to-alls, as nccl-tests defines it for alltoallv [1e9 bytes/s].
 
-    Under skew S is that of the busiest GPU, sending or receiving. It counts the matrix' diagonal,
-    whose share (n - 1) / n takes out again; where the diagonal is empty, busbw is that much too low.
+    It is S / t * (n - 1) / n. Under skew S is what the busiest GPU sends or receives; n are the
+    ranks, without GPUs that idle. S counts the matrix' diagonal, whose share (n - 1) / n takes out
+    again; where the diagonal is empty, busbw is that much too low.
+
+    Parameters
+    ----------
+    collective
+        Of steps with an S each; they add up.
+    seconds
+        What its steps take together; busbw is 0 if that is nothing.
 
     References
     ----------
     NVIDIA/nccl-tests, src/alltoallv.cu, AlltoAllvGetBw and AlltoAllvComputeMaxCounts.
     """
-    busiest = int(np.maximum(demand.matrix.sum(axis=1), demand.matrix.sum(axis=0)).max())
-    seconds = cct(records).last_s
-    algbw = busiest / GB / seconds if seconds else 0.0
-    return Bandwidth(algbw, algbw * (demand.gpus - 1) / demand.gpus)
+    matrices = [step.demand.matrix for step in collective.steps]
+    busiest = sum(max(int(m.sum(axis=0).max()), int(m.sum(axis=1).max())) for m in matrices)
+    n = collective.ranks
+    return busiest / GB / seconds * (n - 1) / n if seconds else 0.0
 
 
 def link_bytes(records: Records) -> dict[Port, int]:

@@ -22,7 +22,8 @@ def placed(collective: Collective, fabric: Fabric) -> Collective:
     -------
     Collective
         The same steps, with rows and columns of zeros for the GPUs that idle; the note says how
-        many of the GPUs work. A collective that fills the fabric is returned as it is.
+        many of the GPUs work, and ``idle`` how many do not. A collective that fills the fabric is
+        returned as it is.
 
     Raises
     ------
@@ -40,7 +41,7 @@ def placed(collective: Collective, fabric: Fabric) -> Collective:
     note = f"on GPUs 0 to {collective.gpus - 1} of {fabric.gpus}"
     demands = {step.demand: _widened(step.demand, idle, note) for step in collective.steps}
     steps = tuple(Step(demands[step.demand], step.compute_s) for step in collective.steps)
-    return Collective(collective.name, steps, _joined(collective.note, note))
+    return Collective(collective.name, steps, _joined(collective.note, note), collective.idle + idle)
 
 
 def _widened(demand: Demand, idle: int, note: str) -> Demand:

@@ -41,6 +41,7 @@ def test_json_gives_back_the_experiment(
             for i, (matrix, s) in enumerate(zip(demands, steps, strict=True))
         ),
         "why",
+        idle=seed % fabric.gpus,
     )
     experiment = Experiment(fabric, collective, policy, dilation, seed)
     back = Experiment.from_json(experiment.to_json())
@@ -52,6 +53,7 @@ def test_json_gives_back_the_experiment(
         experiment.chunk_bytes,
     )
     assert [step.compute_s for step in back.collective.steps] == steps
+    assert back.collective.idle == collective.idle
     for step, matrix in zip(back.collective.steps, demands, strict=True):
         assert (step.demand.matrix == matrix).all()
     assert (back.to_json(), back.key) == (experiment.to_json(), experiment.key)
@@ -61,6 +63,7 @@ def test_every_part_has_a_say_in_the_key() -> None:
     others = [
         replace(SMALL, fabric=rail_fabric(2, 2, 1)),
         replace(SMALL, collective=single(Demand("d", np.full((4, 4), 9)))),
+        replace(SMALL, collective=replace(SMALL.collective, idle=1)),
         replace(SMALL, policy="ecmp"),
         replace(SMALL, dilation=Dilation(1e-3, 2e-2)),
         replace(SMALL, seed=4),
@@ -78,6 +81,12 @@ def test_a_seed_gives_always_the_same_random_numbers() -> None:
 def test_a_collective_of_another_size_is_refused() -> None:
     with pytest.raises(ScenarioError, match="the collective is between 4 GPUs, the fabric has 6"):
         replace(SMALL, fabric=rail_fabric(3, 2))
+
+
+def test_a_run_from_before_idle_gpus_were_recorded_can_be_read() -> None:
+    data = json.loads(SMALL.to_json())
+    del data["collective"]["idle"]
+    assert Experiment.from_json(json.dumps(data)).to_json() == SMALL.to_json()
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"format": 1}', "no experiment"])

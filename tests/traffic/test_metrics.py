@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 from tests.traffic.cases import uneven_fabric
 from topologies.fabric import Port
 from topologies.rail import rail_fabric
+from traffic.collective import Collective, Step, single
 from traffic.demand import Demand
 from traffic.metrics import (
-    Bandwidth,
     Cct,
-    bandwidth,
+    busbw_gbytes_s,
     cct,
     link_bytes,
     link_utilisation,
@@ -27,6 +27,7 @@ from traffic.metrics import (
     span_s,
     uplink_bytes,
 )
+from traffic.placement import placed
 from traffic.records import COLUMNS, Records
 
 DIRECT = "30@h0:0,leaf0:1"
@@ -60,10 +61,10 @@ def test_times_count_from_the_start_of_each_step() -> None:
 
 
 def test_nothing_sent_takes_no_time() -> None:
-    demand = Demand("nothing", np.zeros((4, 4), dtype=np.int64))
+    nothing = single(Demand("nothing", np.zeros((4, 4), dtype=np.int64)))
     assert cct(records()) == Cct(0.0, 0.0, 0.0, 0.0, 0.0)
     assert span_s(records()) == 0.0
-    assert bandwidth(records(), demand) == Bandwidth(0.0, 0.0)
+    assert busbw_gbytes_s(nothing, 0.0) == 0.0
     assert link_bytes(records()) == {}
     assert load_mse(nic_sent_bytes(records(), rail_fabric(2, 2))) == 0.0
 
@@ -72,15 +73,26 @@ def test_messages_inside_servers_alone_have_no_percentiles() -> None:
     assert cct(records((0, 0, 1, 8, 0.0, 2.0, "nvlink"))) == Cct(0.0, 0.0, 0.0, 0.0, 2.0)
 
 
-def test_bandwidth_is_that_of_the_busiest_gpu() -> None:
+def test_busbw_is_that_of_the_busiest_gpu() -> None:
     matrix = np.array([[10, 50, 30, 20], [0, 0, 0, 0], [0, 40, 0, 0], [0, 0, 0, 0]]) * 10**9
     # GPU 0 sends 110 GB, its own 10 among them; the most received is 90 GB. 5 s pass.
-    assert bandwidth(example(), Demand("skewed", matrix)) == Bandwidth(22.0, 16.5)
+    assert busbw_gbytes_s(single(Demand("skewed", matrix)), 5.0) == 16.5
 
 
 def test_the_busiest_gpu_may_be_a_receiver() -> None:
     matrix = np.array([[0, 50], [0, 50]]) * 10**9
-    assert bandwidth(example(), Demand("incast", matrix)) == Bandwidth(20.0, 10.0)
+    assert busbw_gbytes_s(single(Demand("incast", matrix)), 5.0) == 10.0
+
+
+def test_the_steps_of_a_collective_add_up() -> None:
+    first, second = np.array([[0, 6], [2, 0]]), np.array([[0, 1], [4, 0]])
+    steps = Step(Demand("first", first * 10**9)), Step(Demand("second", second * 10**9))
+    assert busbw_gbytes_s(Collective("two", steps), 5.0) == 1.0
+
+
+def test_gpus_that_idle_are_no_ranks() -> None:
+    trace = single(Demand("trace", np.array([[5, 5], [5, 5]]) * 10**9))
+    assert busbw_gbytes_s(trace, 5.0) == busbw_gbytes_s(placed(trace, rail_fabric(4, 2)), 5.0) == 1.0
 
 
 def test_nics_are_charged_for_what_passes_them() -> None:

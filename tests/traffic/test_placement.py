@@ -1,9 +1,11 @@
 """A trace on a fabric: ranks fill the GPUs in order, the rest idle."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from topologies.errors import TraceError
+from topologies.errors import DemandError, TraceError
 from topologies.rail import rail_fabric
 from traffic.collective import Collective, Step
 from traffic.placement import placed
@@ -14,7 +16,7 @@ TRACE = Collective("trace", (Step(uniform(4), 0.5), Step(sparse(4, 0), 0.25)), "
 
 def test_ranks_fill_the_gpus_in_order() -> None:
     on_fabric = placed(TRACE, rail_fabric(3, 2))
-    assert on_fabric.gpus == 6
+    assert (on_fabric.gpus, on_fabric.ranks, on_fabric.idle) == (6, 4, 2)
     for before, after in zip(TRACE.steps, on_fabric.steps, strict=True):
         assert after.compute_s == before.compute_s
         assert np.array_equal(after.demand.matrix[:4, :4], before.demand.matrix)
@@ -25,6 +27,16 @@ def test_ranks_fill_the_gpus_in_order() -> None:
 
 def test_a_trace_that_fills_the_fabric_stays_as_it_is() -> None:
     assert placed(TRACE, rail_fabric(2, 2)) is TRACE
+
+
+def test_who_idles_on_a_small_fabric_idles_on_a_larger_one() -> None:
+    assert placed(placed(TRACE, rail_fabric(3, 2)), rail_fabric(4, 2)).ranks == TRACE.ranks == 4
+
+
+@pytest.mark.parametrize("idle", [-1, 4])
+def test_not_all_gpus_idle_and_no_others(idle: int) -> None:
+    with pytest.raises(DemandError, match=f"has {idle} idle GPUs of 4"):
+        replace(TRACE, idle=idle)
 
 
 def test_too_many_gpus_are_both_told() -> None:
