@@ -141,7 +141,8 @@ DEFINITIONS = (
     ),
     (
         "predicted",
-        "By max-min fair fluids over the paths really taken, without headers, round trips or loss.",
+        "By max-min fair fluids over the paths really taken, without headers, round trips or loss. Under a "
+        "scheme that decides before the start, a queue pair's share is weighted by its bytes.",
     ),
     *VERDICTS,
 )

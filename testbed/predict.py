@@ -23,6 +23,9 @@ from traffic.transfers import Path, Transfers
 def predict(experiment: Experiment, paths: Sequence[tuple[Path, ...]] | None = None) -> Records:
     """Return the records that max-min fair fluids give, in real seconds.
 
+    A proactive scheme's queue pairs share links in proportion to the bytes of each, so that those
+    which start together at a NIC end together, as the engine has it.
+
     Parameters
     ----------
     experiment

@@ -51,6 +51,9 @@ def work_of(experiment: Experiment, step: int) -> Work:
 
 
 def emulated_bytes(chunks: Chunks, volume: float) -> NDArray[np.int64]:
-    """Return the chunks' sizes at emulated scale: at least a byte each, and in sum what the real ones are."""
+    """Return the chunks' sizes at emulated scale, in sum what the real ones are, but at least a byte each.
+
+    Where ``volume`` makes less than a byte of a chunk, the bytes that fill it up come on top.
+    """
     edges = np.rint(np.cumsum(chunks.bytes) * volume).astype(np.int64)
     return np.asarray(np.maximum(np.diff(edges, prepend=0), 1))
