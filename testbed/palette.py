@@ -138,7 +138,7 @@ def mark_of(point: Point) -> str:
 
 def named(workload: str, note: str) -> str:
     """Return a workload's name, a synthetic one named so."""
-    return f"{workload} (synthetic)" if "synthetic" in note else workload
+    return f"{workload} (synthetic)" if note.startswith("synthetic") else workload
 
 
 def _handle(kind: Kind, colour: str, label: str, *, void: bool = False) -> Patch | Line2D:

@@ -134,7 +134,7 @@ def caption(rows: Sequence[Point], baseline: str) -> str:
     seeds = max((sum(point.words.values()) for point in rows), default=0)
     said = [f"Means over {seeds} seeds ± standard deviation." if seeds > 1 else "One seed."]
     said.append("CCT at real scale; the bound is what no scheme can beat.")
-    synthetic = dict.fromkeys(point.workload for point in rows if "synthetic" in point.note)
+    synthetic = dict.fromkeys(point.workload for point in rows if point.note.startswith("synthetic"))
     if synthetic:
         said.append(f"Synthetic workloads: {', '.join(synthetic)}.")
     lacking = [point.workload for point in rows if math.isnan(point["busbw_relative"].value)]

@@ -11,7 +11,7 @@ from testbed.palette import BOUND, canvas, horizontal_grid, legend, styled
 from testbed.plots import GROUP, HEADROOM, beside, draw, schemes_of
 from testbed.table import time_unit
 
-PHASED = re.compile(r"(?P<model>.+ (?:dense|sparse)) (?P<phase>start|early|mid|stable)")
+PHASED = re.compile(r"(?P<model>mixtral (?:dense|sparse)) (?P<phase>start|early|mid|stable)")
 """Name of a workload that is a phase of training: ``mixtral dense start``."""
 PANELS = {"cct_s": "all-to-alls of an iteration", "iteration_s": "iteration, compute included"}
 

@@ -69,12 +69,12 @@ def demand_of_file(path: Path, servers: int) -> Demand:
     TraceError
         If the file cannot be read, or nobody in it owes anybody else anything.
     """
-    steps = read_collective(path, gpus=servers).steps
-    demand = steps[0].demand
+    collective = read_collective(path, gpus=servers)
+    steps, demand = collective.steps, collective.steps[0].demand
     if not np.where(np.eye(demand.gpus, dtype=bool), 0, demand.matrix).any():
         raise TraceError(f"{path} holds nothing that one server owes another", "give a file with a demand")
     note = demand.note if len(steps) == 1 else f"{demand.note}, the first of {len(steps)} all-to-alls"
-    return Demand(path.stem, demand.matrix, note)
+    return Demand(collective.name, demand.matrix, note)
 
 
 def benchmark(

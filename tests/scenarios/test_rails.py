@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from testbed.claims_rails import rails_claims
 from tests.tools import CHECKOUT
 
 SCHEMES = ["ecmp", "plb", "minrtt", "reps", "rails", "optimal"]
@@ -72,10 +73,23 @@ def test_a_stronger_skew_loads_the_nics_of_ecmp_less_evenly(tmp_path: Path, side
     assert strong[column][1] < 0.01 < strong[column][0]
 
 
+@pytest.mark.parametrize("name", ["uniform", "sparse 0.6", "sender skew", "mixtral dense start"])
+def test_a_trace_is_never_taken_for_the_workload_whose_name_its_file_has(tmp_path: Path, name: str) -> None:
+    trace, out = tmp_path / name, tmp_path / "out"
+    trace.write_text("\n".join([" ".join(["1000"] * 8)] * 8))
+    table = modelled("rails_sparse", out, "--sparsity", "0.6", "--trace", str(trace))
+    synthetic, replayed = table[:2], table[2:]
+    assert set(synthetic["workload"]) == {"sparse 0.6"}
+    assert replayed["workload"].tolist() == [f"trace {name}"] * 2
+    assert [claim.text for claim in rails_claims(table)] == [claim.text for claim in rails_claims(synthetic)]
+    assert rails_claims(replayed) == []
+    assert not list(out.glob("phases_*.png"))
+
+
 def test_a_routing_trace_is_replayed(tmp_path: Path) -> None:
     chosen, trace = np.random.default_rng(0).integers(0, 16, (4000, 1, 2)), tmp_path / "routed.npy"
     np.save(trace, chosen.astype(np.int16))
     options = ["--trace", str(trace), "--experts", "16", "--token-bytes", "1000", "--all-to-alls", "1"]
     table = modelled("rails_sparse", tmp_path / "out", "--schemes", "rails", "--sparsity", "0", *options)
-    assert table["workload"].tolist() == ["sparse 0", "routed"]
+    assert table["workload"].tolist() == ["sparse 0", "trace routed.npy"]
     assert "vLLM routing trace routed.npy: 16 experts on 8" in table["note"].iloc[-1]

@@ -75,6 +75,8 @@ def test_predictions_say_model_and_synthetic_workloads_are_named() -> None:
     assert "rails model" in text
     assert "model: predicted, nothing was emulated." in text
     assert "Synthetic workloads: uniform." in text
+    traced = summary([outcome]).assign(workload="trace", note="nccl-tests matrix synthetic.txt")
+    assert "Synthetic" not in words_of(summary_table(traced, baseline="rails"))
 
 
 def test_claims_stand_with_their_range_their_number_and_the_reason() -> None:

@@ -54,5 +54,5 @@ def test_only_what_has_phases_gets_the_plot() -> None:
     names = [plot.name for plot in figures(found, summary(found))]
     assert phased(summary(found)) == ["mixtral sparse"]
     assert "phases_mixtral_sparse" in names
-    renamed = summary(found).assign(workload="uniform")
-    assert phased(renamed) == []
+    for other in ("uniform", "trace mixtral dense start"):
+        assert phased(summary(found).assign(workload=other)) == []

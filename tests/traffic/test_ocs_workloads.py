@@ -141,7 +141,7 @@ def test_a_file_of_any_format_is_a_demand(tmp_path: Path) -> None:
     nccl, two = (demand_of_file(tmp_path / name, servers=8) for name in ("nccl.txt", "two.cm"))
     assert nccl.matrix.tolist() == [[9, 1, 2], [3, 9, 4], [5, 6, 9]]
     assert two.matrix.tolist() == [[0, 7, 0], [0, 0, 0], [0, 0, 0]]
-    assert (nccl.name, two.name) == ("nccl", "two")
+    assert (nccl.name, two.name) == ("trace nccl.txt", "trace two.cm")
     assert two.note.endswith("the first of 2 all-to-alls")
 
 

@@ -29,7 +29,7 @@ from topologies.errors import TraceError
 from traffic.collective import Collective, Step
 from traffic.demand import Demand
 from traffic.gating import apportioned
-from traffic.readers.text import MAX_GPUS, bad_line, count_of, text_of
+from traffic.readers.text import MAX_GPUS, bad_line, count_of, text_of, trace_name
 
 COLUMNS = ("comm_type", "comm_group", "msg_size")
 """The columns without which a CSV is not AICB's."""
@@ -125,7 +125,7 @@ def read_aicb(
         f"all-to-alls in groups of {layout.ep}{_measured(taken)}"
     )
     demands = {row.size_bytes: _demand(path, layout, row.size_bytes, note) for row in taken}
-    return Collective(path.stem, tuple(Step(demands[row.size_bytes]) for row in taken), note)
+    return Collective(trace_name(path), tuple(Step(demands[row.size_bytes]) for row in taken), note)
 
 
 def is_aicb(first_line: str) -> bool:
@@ -214,7 +214,7 @@ def _demand(path: Path, layout: Layout, size_bytes: int, note: str) -> Demand:
     for ranks in layout.expert_groups():
         for index, rank in enumerate(ranks):
             matrix[rank, list(ranks)] = np.roll(cells, index)
-    return Demand(path.stem, matrix, note)
+    return Demand(trace_name(path), matrix, note)
 
 
 def _measured(rows: list[_Row]) -> str:

@@ -25,7 +25,7 @@ import numpy as np
 from topologies.errors import TraceError
 from traffic.collective import Collective, Step
 from traffic.demand import Demand
-from traffic.readers.text import MAX_BYTES, MAX_GPUS, bad_line, count_of, text_of
+from traffic.readers.text import MAX_BYTES, MAX_GPUS, bad_line, count_of, text_of, trace_name
 
 MAX_CELLS = MAX_GPUS**2
 """Most cells that the matrices of all rounds may have together."""
@@ -86,11 +86,12 @@ def read_htsim(path: Path) -> Collective:
     for connection, index in zip(connections, rounds, strict=True):
         matrices[index, connection.source, connection.destination] += connection.size_bytes
     note = f"htsim connection matrix {path.name}" + (", a step per round of triggers" if max(rounds) else "")
+    name = trace_name(path)
     steps = tuple(
-        Step(Demand(f"{path.stem} {index}" if max(rounds) else path.stem, matrix, note))
+        Step(Demand(f"{name} {index}" if max(rounds) else name, matrix, note))
         for index, matrix in enumerate(matrices)
     )
-    return Collective(path.stem, steps, note)
+    return Collective(name, steps, note)
 
 
 def _parsed(path: Path) -> tuple[dict[str, int], list[_Connection]]:

@@ -7,7 +7,7 @@ import numpy as np
 
 from topologies.errors import TraceError
 from traffic.demand import Demand
-from traffic.readers.text import MAX_BYTES, check_square, count_of, text_of
+from traffic.readers.text import MAX_BYTES, check_square, count_of, text_of, trace_name
 
 
 def read_mixnet(path: Path, *, bytes_per_token: int) -> Demand:
@@ -41,7 +41,7 @@ def read_mixnet(path: Path, *, bytes_per_token: int) -> Demand:
         for index, row in enumerate(rows)
     ]
     matrix = np.array(tokens) * bytes_per_token
-    return Demand(path.stem, matrix, f"MixNet matrix {path.name}, {bytes_per_token} bytes per token")
+    return Demand(trace_name(path), matrix, f"MixNet matrix {path.name}, {bytes_per_token} bytes per token")
 
 
 def _rows(path: Path) -> list[list[object]]:

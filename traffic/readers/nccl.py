@@ -14,7 +14,7 @@ import numpy as np
 
 from topologies.errors import TraceError
 from traffic.demand import Demand
-from traffic.readers.text import check_square, count_of, text_of
+from traffic.readers.text import check_square, count_of, text_of, trace_name
 
 
 def read_nccl(path: Path) -> Demand:
@@ -41,7 +41,7 @@ def read_nccl(path: Path) -> Demand:
     lines = [number for number, _ in cells]
     check_square(path, [row for _, row in cells], lines)
     matrix = [[count_of(path, number, cell, expected="bytes") for cell in row] for number, row in cells]
-    return Demand(path.stem, np.array(matrix), f"nccl-tests matrix {path.name}")
+    return Demand(trace_name(path), np.array(matrix), f"nccl-tests matrix {path.name}")
 
 
 def write_nccl(demand: Demand, path: Path) -> None:

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from topologies.errors import TraceError
 from traffic.collective import Collective, Step
 from traffic.demand import Demand
-from traffic.readers.text import MAX_BYTES, MAX_GPUS
+from traffic.readers.text import MAX_BYTES, MAX_GPUS, trace_name
 
 MAX_CELLS = 1 << 26
 """Most cells that the matrices of a collective may have together: 512 MiB."""
@@ -154,7 +154,7 @@ def dealt(
             matrices[number * layers + layer] += hosting.counts(path, source, block[:, layer], row)
     if not matrices:
         raise TraceError(f"{path} holds no token", "give a trace with at least one row")
-    return hosting.collective(path.stem, note, matrices[:all_to_alls])
+    return hosting.collective(trace_name(path), note, matrices[:all_to_alls])
 
 
 def _within_batches(

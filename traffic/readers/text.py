@@ -1,4 +1,4 @@
-"""What all text formats share: a file's text, its numbers, and errors that name file and line."""
+"""What all text formats share: a file's text, its name, its numbers, and errors that name file and line."""
 
 import math
 from collections.abc import Sequence
@@ -39,6 +39,11 @@ def text_of(path: Path) -> str:
     if not text.strip():
         raise TraceError(f"{path} is empty", "give a file with a demand in it")
     return text
+
+
+def trace_name(path: Path) -> str:
+    """Return the name of what a file holds: no workload's begins with this word, whatever the file's."""
+    return f"trace {path.absolute().name}"
 
 
 def first_bytes(path: Path) -> bytes:
