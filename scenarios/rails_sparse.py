@@ -33,7 +33,12 @@ def rails_sparse(
     sparsity: Annotated[str, typer.Option(help="Shares of inactive experts, comma-separated.")] = SPARSITIES,
     schemes: Schemes = "rails,ecmp",
     seeds: Seeds = 3,
-    trace: Annotated[Path | None, typer.Option(help="A trace to replay instead of the A100 log.")] = None,
+    trace: Annotated[
+        Path | None,
+        typer.Option(
+            help="A trace to replay instead of the A100 log; Megatron's file per rank as their directory."
+        ),
+    ] = None,
     experts: Annotated[
         int | None, typer.Option(help="How many experts the model has; only routing traces need it.")
     ] = None,

@@ -1,6 +1,6 @@
 """Where a public data set lies on this machine; the project itself contains none.
 
-A file is looked for in this order: what ``--trace FILE`` names, ``$LIGHTRAIL_DATA``, ``data/`` of
+A file is looked for in this order: what ``--trace`` names, ``$LIGHTRAIL_DATA``, ``data/`` of
 the checkout, ``../shared/data/`` beside the checkout. Each of the last three holds a folder per
 data set, named as in `ORIGINS`.
 """
@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from topologies.errors import TraceError
-from traffic.readers.text import require_file
+from traffic.readers.text import files_of
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 ENVIRONMENT = "LIGHTRAIL_DATA"
@@ -41,7 +41,7 @@ def dataset_path(
     name
         Its folder and path, such as ``aicb/A100_example.csv``.
     trace
-        The file that the user named instead, if any.
+        The file or directory that the user named instead, if any.
     checkout
         The checkout that has ``data/`` in it and ``shared/`` beside it.
     environment
@@ -50,11 +50,11 @@ def dataset_path(
     Raises
     ------
     TraceError
-        If the user's file is no file, or the data set lies nowhere; it then says which public
+        If the user's is neither, or the data set lies nowhere; it then says which public
         repository has it and where to put it.
     """
     if trace is not None:
-        require_file(trace)
+        files_of(trace)
         return trace
     for place in _places(checkout, environment):
         if (place / name).is_file():

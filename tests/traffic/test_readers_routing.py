@@ -3,7 +3,6 @@
 import contextlib
 import io
 import itertools
-import json
 import sys
 import tracemalloc
 from importlib import import_module
@@ -17,6 +16,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from numpy.typing import NDArray
 
+from tests.traffic.trace_files import router_record as record
 from tests.traffic.trace_files import written
 from topologies.errors import MachineError, TraceError
 from traffic.readers.detect import read_collective
@@ -70,52 +70,6 @@ def test_vllm_array_is_read(tmp_path_factory: pytest.TempPathFactory, rows: NDAr
     assert sum(step.demand.total_bytes for step in told.steps) == rows.size * 10
 
 
-def record(step: int, layer: int, rank: int, chosen: list[list[int]], **other: object) -> str:
-    """Return a line of a router trace."""
-    told = {"num_tokens": len(chosen), "topk": len(chosen[0]) if chosen else 2}
-    line = {"step": step, "stage": "forward", "block": 0, "layer": layer, "rank": rank} | told
-    return json.dumps(line | {"top_indices": chosen} | other) + "\n"
-
-
-def test_megatron_files_of_ranks_are_one_trace(tmp_path: Path) -> None:
-    first = written(tmp_path, record(0, 3, 0, [[0, 7], [1, 2]]) + record(0, 4, 0, [[6, 7]]), "rank0.jsonl")
-    second = written(tmp_path, "\n" + record(0, 4, 3, []) + record(0, 3, 3, [[3, 3]]), "rank3.jsonl")
-    layer3, layer4 = (step.demand.matrix for step in read_megatron([first, second], HOSTING).steps)
-    assert layer3.tolist() == [[20, 10, 0, 10], [0] * 4, [0] * 4, [0, 20, 0, 0]]
-    assert layer4.tolist() == [[0, 0, 0, 20], [0] * 4, [0] * 4, [0] * 4]
-    (only,) = read_collective(first, gpus=4, experts=8, bytes_per_token=1, all_to_alls=1).steps
-    assert only.demand.total_bytes == 4
-
-
-@pytest.mark.parametrize(
-    ("content", "complaint"),
-    [
-        ("{", "line 1: found '{', expected a JSON object"),
-        ('{"a": 1}', "expected a JSON object with step"),
-        (record(0, 0, 0, [[0]]) + "[1]\n", "line 2: found '[1]"),
-        (record(0, 0, 4, [[0]]), "line 1: found 'rank 4', expected a rank from 0 to 3"),
-        (record(0, 0, -1, [[0]]), "found 'rank -1'"),
-        (record(0, 0, 0, [[8]]), "found 'expert 8', expected an expert from 0 to 7"),
-        (record(0, 0, 0, [[-1]]), "found 'expert -1'"),
-        (record(0, 0, 0, [[1], [2, 3]]), "top_indices of several lengths"),
-        (record(0, 0, 0, [[1]], top_indices=[["x"]]), "top_indices of shape (1, 1)"),
-        (record(0, 0, 0, [[1]], top_indices=[[1.5]]), "top_indices of shape (1, 1)"),
-        (record(0, 0, 0, [[1]], top_indices=7), "top_indices of shape ()"),
-        (record(0, 0, 0, [[1]], top_indices=[[10**30]]), "top_indices of shape (1, 1)"),
-        (record(0, 0, 0, [[1]], num_tokens=2), "expected '2 tokens, top 1'"),
-        (record(0, 0, 0, [[1]], topk=2), "expected '1 tokens, top 2'"),
-        (record(0, 0, 0, [[1]], stage=[1]), "found 'a list or object'"),
-        ("{" * 100_000, "line 1: found"),
-    ],
-)
-def test_malformed_router_trace_is_told(tmp_path: Path, content: str, complaint: str) -> None:
-    path = written(tmp_path, content)
-    with pytest.raises(TraceError) as error:
-        read_collective(path, gpus=4, experts=8)
-    assert str(path) in str(error.value)
-    assert complaint.replace("expected '", "expected ").rstrip("'") in str(error.value)
-
-
 @pytest.mark.parametrize(
     ("array", "complaint"),
     [
@@ -142,7 +96,10 @@ def npy(rows: NDArray[np.int16]) -> bytes:
     return file.getvalue()
 
 
-VALID = [npy(np.zeros((5, 2, 2), np.int16)), (record(0, 0, 0, [[1, 2]]) * 3).encode()]
+VALID = [
+    npy(np.zeros((5, 2, 2), np.int16)),
+    "".join(record(0, 0, rank, [[1, 2]]) for rank in range(4)).encode(),
+]
 
 
 @settings(deadline=None)
@@ -182,8 +139,8 @@ def test_what_a_trace_does_not_say_is_asked_for(tmp_path: Path) -> None:
         read_collective(path)
     with pytest.raises(TraceError, match="0 all-to-alls"):
         read_collective(path, gpus=4, experts=8, all_to_alls=0)
-    with pytest.raises(TraceError, match="no file holds no record"):
-        read_megatron([], HOSTING)
+    with pytest.raises(TraceError, match="holds no record"):
+        read_megatron(written(tmp_path, "\n"), HOSTING)
 
 
 def test_too_many_all_to_alls_are_told() -> None:

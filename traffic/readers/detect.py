@@ -12,7 +12,7 @@ from traffic.readers.megatron import read_megatron
 from traffic.readers.mixnet import read_mixnet
 from traffic.readers.nccl import read_nccl
 from traffic.readers.routing import Hosting
-from traffic.readers.text import bad_line, first_bytes, text_of
+from traffic.readers.text import bad_line, files_of, first_bytes, text_of
 from traffic.readers.vllm import read_vllm
 from traffic.workloads import HIDDEN, NUMBER_BYTES
 
@@ -35,7 +35,8 @@ def read_collective(
     ----------
     path
         An nccl-tests matrix, MixNet's list of lists, htsim's connection matrix, AICB's CSV, or
-        a routing trace: FLAME-MoE's parquet, Megatron's JSON lines, vLLM's ``.npy``.
+        a routing trace: FLAME-MoE's parquet, vLLM's ``.npy``, Megatron's JSON lines, which may be a
+        directory of files, one per rank.
     gpus
         How many GPUs, used only where the format leaves it open: AICB without group sizes, and
         routing traces.
@@ -61,14 +62,20 @@ def read_collective(
     path = Path(path)
     if all_to_alls is not None and all_to_alls < 1:
         raise TraceError(f"{all_to_alls} all-to-alls of {path.name}", "take at least one")
-    start = first_bytes(path)
+    first = files_of(path)[0]
+    start = first_bytes(first)
+    if first != path and not start.startswith(b"{"):
+        raise TraceError(
+            f"{path} is a directory, and {first.name} in it is no router trace of Megatron",
+            "give the path of a file in it",
+        )
     if start.startswith((flame.MAGIC, vllm.MAGIC, b"{")):
         hosting = _hosting(path, start, gpus, experts, bytes_per_token)
         if start.startswith(flame.MAGIC):
             return read_flame(path, hosting, all_to_alls=all_to_alls)
         if start.startswith(vllm.MAGIC):
             return read_vllm(path, hosting, all_to_alls=all_to_alls)
-        return read_megatron([path], hosting, all_to_alls=all_to_alls)
+        return read_megatron(path, hosting, all_to_alls=all_to_alls)
     return _read_text(path, gpus, bytes_per_token, all_to_alls)
 
 

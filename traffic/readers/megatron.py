@@ -3,11 +3,13 @@
 ``{"step": 0, "stage": "forward", "block": 0, "layer": 3, "rank": 1, "num_tokens": 2, "topk": 2,
 "top_indices": [[4, 1], [0, 4]]}``: the experts of each of the rank's tokens. Lines of one step,
 stage, block and layer are one all-to-all; the order is that in which these first occur. Ranks
-write files of their own, so several files are read as one trace.
+write files of their own, so a trace is a directory of them. In every all-to-all each rank has a
+line, also one without tokens; a trace in which a rank has none is refused, because what is left
+of it would be an all-to-all that nobody saw.
 """
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +18,7 @@ from numpy.typing import NDArray
 from topologies.errors import TraceError
 from traffic.collective import Collective
 from traffic.readers.routing import Hosting
-from traffic.readers.text import bad_line, require_file
+from traffic.readers.text import bad_line, files_of, require_file, trace_name
 
 MAX_LINE_BYTES = 64 << 20
 """Longest line; a rank's 4,096 tokens of top 8 have about 150 kB [bytes]."""
@@ -24,13 +26,13 @@ _KEYS = ("step", "stage", "block", "layer")
 _EXPECTED = "a JSON object with step, layer, rank and top_indices"
 
 
-def read_megatron(paths: Sequence[Path], hosting: Hosting, *, all_to_alls: int | None = None) -> Collective:
+def read_megatron(path: Path, hosting: Hosting, *, all_to_alls: int | None = None) -> Collective:
     """Return the all-to-alls of a router trace.
 
     Parameters
     ----------
-    paths
-        The files, in any order of the ranks.
+    path
+        The directory that holds a file per rank and nothing else, or one file with all ranks.
     hosting
         The GPUs and experts; rank r is GPU r.
     all_to_alls
@@ -40,28 +42,38 @@ def read_megatron(paths: Sequence[Path], hosting: Hosting, *, all_to_alls: int |
     ------
     TraceError
         If a file cannot be read, a line is no record, contradicts itself, or names a rank or
-        an expert that does not exist.
+        an expert that does not exist, or a rank is missing.
     """
     if all_to_alls is not None and all_to_alls < 1:
         raise TraceError(f"{all_to_alls} all-to-alls of a router trace", "take at least one")
     counts: dict[tuple[object, ...], NDArray[np.int64]] = {}
-    for path in paths:
-        for number, record in _records(path):
+    ranks: dict[tuple[object, ...], set[int]] = {}
+    for file in files_of(path):
+        for number, record in _records(file):
             key = tuple(record.get(name) for name in _KEYS)
             if key not in counts and all_to_alls is not None and len(counts) >= all_to_alls:
                 continue
-            rank, chosen = _chosen(path, number, record, hosting)
-            sent = hosting.counts(path, np.full(len(chosen), rank), chosen, 0)
-            if key in counts:
-                counts[key] += sent
-            else:
-                counts[key] = sent
-                hosting.check_room(path, len(counts))
+            rank, chosen = _chosen(file, number, record, hosting)
+            sent = hosting.counts(file, np.full(len(chosen), rank), chosen, 0)
+            counts[key] = counts.get(key, 0) + sent
+            ranks.setdefault(key, set()).add(rank)
+            hosting.check_room(path, len(counts))
     if not counts:
-        raise TraceError(
-            f"{', '.join(map(str, paths)) or 'no file'} holds no record", f"expected {_EXPECTED}"
-        )
-    return hosting.collective(paths[0].stem, f"Megatron router trace {paths[0].name}", counts.values())
+        raise TraceError(f"{path} holds no record", f"expected {_EXPECTED}")
+    _check_ranks(path, ranks, hosting.gpus)
+    return hosting.collective(trace_name(path), f"Megatron router {trace_name(path)}", counts.values())
+
+
+def _check_ranks(path: Path, ranks: dict[tuple[object, ...], set[int]], gpus: int) -> None:
+    """Refuse a trace with an all-to-all in which a rank has no line."""
+    for key, present in ranks.items():
+        missing = sorted(set(range(gpus)) - present)
+        if missing:
+            where = ", ".join(f"{name} {value}" for name, value in zip(_KEYS, key, strict=True))
+            raise TraceError(
+                f"{path} lacks {len(missing)} of {gpus} ranks, the first is rank {missing[0]}, in {where}",
+                "give the directory with the files of all ranks, and as many GPUs as there are ranks",
+            )
 
 
 def _records(path: Path) -> Iterator[tuple[int, dict[str, object]]]:

@@ -56,6 +56,27 @@ def first_bytes(path: Path) -> bytes:
         raise TraceError(f"read {path}: {error.strerror}", "give a file that can be read") from error
 
 
+def files_of(path: Path) -> list[Path]:
+    """Return the files that a path stands for: itself, or those in the directory that it is, by name.
+
+    Raises
+    ------
+    TraceError
+        If there is no such file, or the directory cannot be read or holds none but hidden ones.
+    """
+    try:
+        inside = sorted(path.iterdir()) if path.is_dir() else None
+    except (OSError, ValueError) as error:
+        raise TraceError(f"look for {str(path)!r}: {error}", "give the path of a file") from error
+    if inside is None:
+        require_file(path)
+        return [path]
+    files = [file for file in inside if file.is_file() and not file.name.startswith(".")]
+    if not files:
+        raise TraceError(f"{path} is a directory without files", "give the path of a file")
+    return files
+
+
 def require_file(path: Path) -> None:
     """Refuse what is not an existing regular file with a TraceError."""
     try:
