@@ -20,6 +20,7 @@ MATRIX_OF_64 = "\n".join([" ".join(["1000"] * 64)] * 64)
         (["--servers", "0"], "", "0 servers"),
         (["--rate", "0"], "", "0 bit/s"),
         (["--schemes", "nobody"], "", "no scheme named 'nobody'"),
+        (["--schemes", "os:getcwd"], "", "write it as: def getcwd(*, fabric, messages, chunks, rng)"),
         (["--sparsity", "2"], "", "a sparsity of 2"),
     ],
 )

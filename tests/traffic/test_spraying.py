@@ -18,6 +18,7 @@ from topologies.rail import rail_fabric
 from traffic.bounds import lower_bound_s
 from traffic.messages import Chunks, Messages
 from traffic.spraying.ecmp import distinct_entropies
+from traffic.spraying.minrtt import MinRtt
 from traffic.spraying.policy import ENTROPIES, Assignment, ProactivePolicy, QueuePair
 from traffic.spraying.rails import Rails, lpt
 from traffic.spraying.registry import POLICIES, policy_named
@@ -244,9 +245,31 @@ def test_a_users_own_class_is_a_policy() -> None:
     assert isinstance(policy_named("traffic.spraying.rails:Rails"), Rails)
 
 
+def nothing(**_: object) -> None:
+    """What takes everything, and assigns nothing."""
+
+
+class Deaf(MinRtt):
+    """A reactive policy that is not told when something happens."""
+
+    def acknowledged(self, *, message: int, qp: int) -> None:  # type: ignore[override]
+        """Take note."""
+
+
+def test_a_users_own_function_that_returns_no_assignment_is_refused() -> None:
+    with pytest.raises(ScenarioError, match="nothing' returned an object of type NoneType; return an Assign"):
+        assigned(f"{__name__}:nothing", work_of(rail_fabric(2, 2), np.zeros((4, 4), dtype=np.int64)))
+
+
 @pytest.mark.parametrize(
     ("name", "sentence"),
     [
+        (
+            "os:getcwd",
+            r"the arguments fabric, .* rng; write it as: def getcwd\(\*, fabric, .*/own_scheme",
+        ),
+        ("builtins:max", "does not take the arguments fabric, messages, chunks, rng"),
+        (f"{__name__}:Deaf", r"Deaf.acknowledged' .* message, qp, rtt_s, now; write it as: def acknowl"),
         ("no_such_module:scheme", "cannot be imported"),
         ("traffic.spraying.rails:no_such", "cannot be imported"),
         (":scheme", "cannot be imported"),

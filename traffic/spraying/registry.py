@@ -7,6 +7,7 @@ of `ProactivePolicy` or `ReactivePolicy`.
 import importlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from inspect import signature
 
 import numpy as np
 
@@ -30,6 +31,13 @@ POLICIES: dict[str, Callable[[], Policy]] = {
     "optimal": Optimal,
 }
 """Every policy that comes with lightrail."""
+
+
+METHODS = {
+    ProactivePolicy: (ProactivePolicy.assign,),
+    ReactivePolicy: (ReactivePolicy.permit, ReactivePolicy.choose, ReactivePolicy.acknowledged),
+}
+"""What a policy of each kind is asked."""
 
 
 def policy_named(name: str) -> Policy:
@@ -67,8 +75,14 @@ class AssignFunction:
     def assign(
         self, *, fabric: Fabric, messages: Messages, chunks: Chunks, rng: np.random.Generator
     ) -> Assignment:
-        """Return what the function returns."""
-        return self.function(fabric=fabric, messages=messages, chunks=chunks, rng=rng)
+        """Return what the function returns; ScenarioError if that is no assignment."""
+        assignment = self.function(fabric=fabric, messages=messages, chunks=chunks, rng=rng)
+        if not isinstance(assignment, Assignment):
+            raise ScenarioError(
+                f"the scheme {self.name!r} returned an object of type {type(assignment).__name__}",
+                "return an Assignment, see docs/own_scheme.md",
+            )
+        return assignment
 
 
 def _own(name: str) -> Policy:
@@ -91,4 +105,23 @@ def _own(name: str) -> Policy:
             f"{name!r} is no spraying policy",
             "give a function with the arguments of ProactivePolicy.assign, or a class with its methods",
         )
+    for method in METHODS[ProactivePolicy if isinstance(policy, ProactivePolicy) else ReactivePolicy]:
+        if isinstance(policy, AssignFunction):
+            _check_arguments(name, own, method)
+        else:
+            _check_arguments(f"{name}.{method.__name__}", getattr(policy, method.__name__), method)
     return policy
+
+
+def _check_arguments(name: str, function: Callable[..., object], method: Callable[..., object]) -> None:
+    """Refuse a function that cannot be called as a policy's method is, by keyword."""
+    arguments = [argument for argument in signature(method).parameters if argument != "self"]
+    try:
+        signature(function).bind(**dict.fromkeys(arguments))
+    except (TypeError, ValueError) as error:  # a ValueError: it is written in C, and does not tell
+        told = ", ".join(arguments)
+        raise ScenarioError(
+            f"the scheme {name!r} does not take the arguments {told}",
+            f"write it as: def {name.rpartition(':')[2].rpartition('.')[2]}(*, {told}), "
+            "see docs/own_scheme.md",
+        ) from error
