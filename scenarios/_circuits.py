@@ -20,6 +20,7 @@ from controller.devices import Darkness
 from controller.schedulers.bounds import makespan_lower_bound
 from scenarios._devices import check_delay
 from scenarios._harness import enter_sandbox
+from scenarios._output import print_results
 from testbed.calibrate import calibration, rate_factor
 from testbed.claims import Claim
 from testbed.claims_circuits import circuit_claims
@@ -153,20 +154,12 @@ def execute_all(
         for some in planned:
             _execute(some, results)
             _switch(some, results)
-    console = Console()
-    console.print(executions_table(results.table))
-    print_end(console, results.page().claims, results.path)
+    print_results([executions_table(results.table), claims_table(results.page().claims)], results.path)
 
 
 def new_run(name: str, title: str) -> Run:
     """Return a run that starts now."""
     return Run(name, title, ["python", *sys.argv], datetime.now(), baseline=BIG_SWITCH)
-
-
-def print_end(console: Console, claims: Sequence[Claim], path: Path) -> None:
-    """Print what the claims are worth, and where the report is."""
-    console.print(claims_table(claims))
-    console.print(f"results: {path}/report.html", highlight=False, soft_wrap=True)
 
 
 def _execute(experiments: Sequence[CircuitExperiment], results: CircuitResults) -> None:

@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from functools import update_wrapper
 from inspect import Signature, signature
+from io import TextIOWrapper
 from pathlib import Path
 from typing import NoReturn
 
@@ -21,6 +22,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from scenarios._options import Cli, Debug, EmulatedRate, ModelOnly, NoSandbox, Out
+from scenarios._output import print_results
 from testbed.calibrate import calibration, hop_load_bps, rate_factor, volume_factor
 from testbed.claims import Claim
 from testbed.claims_rails import rails_claims
@@ -113,6 +115,8 @@ def main(command: Callable[..., None]) -> NoReturn:
     """Run a command; what goes wrong is told in one sentence, with exit code 2."""
     app = typer.Typer(add_completion=False, rich_markup_mode="markdown", pretty_exceptions_enable=False)
     app.command()(command)
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # where ± or µ cannot be written, ? stands for it
     try:
         app()
     except LightrailError as error:
@@ -150,10 +154,9 @@ def _finish(
 ) -> None:
     results = work(scenario, options)
     if results is not None:
-        console = Console()
-        console.print(summary_table(results.table))
-        console.print(claims_table(scenario.claims(results.table)))
-        console.print(f"results: {results.path}/report.html", highlight=False, soft_wrap=True)
+        print_results(
+            [summary_table(results.table), claims_table(scenario.claims(results.table))], results.path
+        )
 
 
 def _model(scenario: Scenario, options: Options) -> ResultsDirectory:

@@ -7,16 +7,17 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from controller.devices import Darkness, device_named, real_darkness
-from scenarios._circuits import Comparison, carry_out, new_run, print_end
+from scenarios._circuits import Comparison, carry_out, new_run
 from scenarios._devices import NAMES, check_ports
 from scenarios._harness import main
 from scenarios._options import Debug, EmulatedRate, Out, listed, seed_range
+from scenarios._output import print_results
 from testbed.ocs_results import SweepResults
 from testbed.ocs_sweep import sweep
 from testbed.sandbox import inside_sandbox
+from testbed.table import claims_table
 from topologies.errors import ScenarioError
 from traffic.demand import Demand
 from traffic.ocs_workloads import SCALED, demand_of_file, ocs_demand
@@ -178,7 +179,7 @@ def _plan(seeds: range, out: Path | None) -> None:
     run = new_run("ocs_spectra", "Spectra's schedules, as planned")
     with SweepResults(run, out=out) as results:
         results.add(sweep(len(seeds)))
-    print_end(Console(), results.page().claims, results.path)
+    print_results([claims_table(results.page().claims)], results.path)
 
 
 if __name__ == "__main__":

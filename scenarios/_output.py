@@ -1,0 +1,41 @@
+"""What a scenario says on standard output, which may be a full disk or a pipe that nobody reads."""
+
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from topologies.errors import MachineError
+
+
+def print_results(tables: Sequence[Table], path: Path) -> None:
+    """Print the tables of a run whose results are written, and where its report is.
+
+    Raises
+    ------
+    MachineError
+        If standard output cannot be written; it says that the results are there all the same.
+    """
+    console = Console()
+    with standard_output(f"the results are complete: {path}/report.html"):
+        # Captured, because rich ends the program without a word where nobody reads.
+        with console.capture() as captured:
+            for table in tables:
+                console.print(table)
+            console.print(f"results: {path}/report.html", highlight=False, markup=False, soft_wrap=True)
+        print(captured.get(), end="", flush=True)
+
+
+@contextmanager
+def standard_output(hint: str) -> Iterator[None]:
+    """While it is written to, turn its failure into a MachineError with this hint."""
+    try:
+        yield
+    except OSError as error:
+        # What is still in Python's buffer would fail once more when the program ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise MachineError(f"standard output cannot be written: {error.strerror}", hint) from error
