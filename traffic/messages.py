@@ -11,6 +11,8 @@ from traffic.demand import Demand
 
 CHUNK_BYTES = 32 << 10
 """The paper's chunk (RailS, section V-A): 32 KiB at real scale."""
+MOST_CHUNKS = 10_000_000
+"""Most chunks of one all-to-all, some 300 GB of them: what policies and models hold in memory."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,11 +69,16 @@ def chunks_of(messages: Messages, chunk_bytes: int = CHUNK_BYTES) -> Chunks:
     Raises
     ------
     DemandError
-        If ``chunk_bytes`` is not positive.
+        If ``chunk_bytes`` is not positive, or there would be more than `MOST_CHUNKS`.
     """
     if chunk_bytes < 1:
         raise DemandError(f"a chunk of {chunk_bytes} bytes", "give it at least one byte")
     counts = -(-messages.bytes // chunk_bytes)
+    if (total := counts.sum(dtype=float)) > MOST_CHUNKS:
+        raise DemandError(
+            f"{total:,.0f} chunks of {chunk_bytes:,} bytes at once",
+            f"give a demand of {MOST_CHUNKS * chunk_bytes:,} bytes or less; is it in bytes?",
+        )
     message = np.repeat(np.arange(len(messages)), counts)
     sizes = np.full(len(message), chunk_bytes, dtype=np.int64)
     last = np.cumsum(counts) - 1
