@@ -83,7 +83,7 @@ def _transfers(work: Work, fabric: Fabric, paths: tuple[Path, ...]) -> Transfers
     """Return the fluid limit of the work's policy.
 
     The engine shares a NIC among its queue pairs in proportion to what they have left; so do the
-    weights here.
+    weights here. A queue pair that carries nothing never flows, whatever its weight.
     """
     rates = port_rates(fabric)
     if isinstance(work.plan, Assignment):
@@ -94,7 +94,7 @@ def _transfers(work: Work, fabric: Fabric, paths: tuple[Path, ...]) -> Transfers
             paths=paths,
             chunks=work.chunks,
             assignment=work.plan,
-            weights=load.astype(float),
+            weights=np.maximum(load, 1.0),
         )
     limit = settled_transfers if isinstance(work.policy, Plb) else sprayed_transfers
     return limit(rate_bps=rates, permitted=work.plan, paths=paths, chunks=work.chunks)

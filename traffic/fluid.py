@@ -100,6 +100,7 @@ def fluid_curves(
     pool_bytes: NDArray[np.float64],
     cap_bps: NDArray[np.float64] | None = None,
     weights: NDArray[np.float64] | None = None,
+    part_of: NDArray[np.int64] | None = None,
 ) -> list[Curve]:
     """Return how many bytes each flow has delivered over time.
 
@@ -112,7 +113,12 @@ def fluid_curves(
         it is empty; a queue pair with chunks of its own is the only flow of its pool.
     pool_bytes
         What each pool holds at the start [bytes].
+    part_of
+        Which queue pair each flow is a part of, shape (flows,): those of one that still flow share
+        its weight evenly. By default each flow is a whole one.
     """
+    weight = np.ones(len(pool)) if weights is None else weights
+    whole = np.arange(len(pool)) if part_of is None else part_of
     left = pool_bytes * 8.0
     rates, counts, now = np.zeros(len(pool)), np.zeros(len(pool)), 0.0
     log = _Log(len(pool))
@@ -121,7 +127,7 @@ def fluid_curves(
         fair = max_min_rates(
             crossings[flows],
             rate_bps,
-            weights=None if weights is None else weights[flows],
+            weights=weight[flows] / np.bincount(whole[flows])[whole[flows]],
             cap_bps=None if cap_bps is None else cap_bps[flows],
         )
         log.add(now, flows[np.abs(fair - rates[flows]) > SAME_TIME * fair], counts)

@@ -1,8 +1,9 @@
 """The fluid limit of schemes that choose as they go: what they settle at if chunks and delays are tiny.
 
 *Spraying* (REPS, MinRTT): a chunk is waiting whenever one of its queue pairs has room, so every
-permitted queue pair is always busy. Messages that share queue pairs drain one pool through all of
-them, at max-min fair rates, and all end together.
+permitted queue pair is always busy. Messages that may use the same queue pairs drain one pool through
+all of them, at max-min fair rates, and all end together. A queue pair that several pools may use, each
+with others besides, counts as one where it shares a link, and serves those not yet empty evenly.
 
 *One at a time* (PLB): a message moves while it is congested and another of its paths is better, and
 stays when none is. That is a state in which no message gains by moving alone. It is found by moving
@@ -17,8 +18,6 @@ from collections.abc import Mapping
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 
 from topologies.errors import ScenarioError
 from topologies.fabric import Port
@@ -26,7 +25,7 @@ from traffic.fluid import Curve, crossings_of, fluid_curves, fluid_transfers
 from traffic.messages import Chunks
 from traffic.spraying.order import taking_turns
 from traffic.spraying.policy import Assignment, Permitted
-from traffic.transfers import Path, Transfers, transfers_of_curves
+from traffic.transfers import Path, Transfers, chunk_times
 
 SWEEPS = 50
 """How often each message may move before it is left where it is."""
@@ -38,7 +37,6 @@ def sprayed_transfers(
     permitted: Permitted,
     paths: tuple[Path, ...],
     chunks: Chunks,
-    cap_bps: NDArray[np.float64] | None = None,
 ) -> Transfers:
     """Return when each chunk is delivered if messages keep all their permitted queue pairs busy.
 
@@ -52,8 +50,6 @@ def sprayed_transfers(
         The way of each queue pair.
     chunks
         The work; each goes to the queue pair that is free first.
-    cap_bps
-        What each queue pair is paced to [bit/s]; by default nothing.
 
     Raises
     ------
@@ -63,14 +59,16 @@ def sprayed_transfers(
         If a message with chunks has no queue pair.
     """
     crossings, rates = crossings_of(paths, rate_bps)
-    pool, pool_of_message = _pools(permitted)
-    if (pool_of_message[chunks.message] < 0).any():
+    qp, pool, pool_of_message = _flows(permitted)
+    pool_of_chunk = pool_of_message[chunks.message]
+    if not np.isin(pool_of_chunk, pool).all():
         raise ScenarioError("a message has chunks and no queue pair", "permit it at least one")
-    owed = np.bincount(pool_of_message[chunks.message], chunks.bytes, int(pool.max(initial=-1)) + 1)
-    curves = fluid_curves(crossings, rates, pool=pool, pool_bytes=owed.astype(float), cap_bps=cap_bps)
+    owed = np.bincount(pool_of_chunk, chunks.bytes, len(permitted.of_message)).astype(float)
+    curves = fluid_curves(crossings[qp], rates, pool=pool, pool_bytes=owed, part_of=qp)
     order = taking_turns(chunks)
-    chunk_qp = _pulled(curves, pool, pool_of_message[chunks.message], chunks, order)
-    return transfers_of_curves(permitted.queue_pairs, paths, chunks.bytes, chunk_qp, order, curves)
+    chunk_flow = _pulled(curves, pool, pool_of_chunk, chunks, order)
+    times = chunk_times(chunks.bytes, chunk_flow, order, curves)
+    return Transfers(permitted.queue_pairs, paths, qp[chunk_flow], *times)
 
 
 def settled_transfers(
@@ -79,7 +77,6 @@ def settled_transfers(
     permitted: Permitted,
     paths: tuple[Path, ...],
     chunks: Chunks,
-    cap_bps: NDArray[np.float64] | None = None,
 ) -> Transfers:
     """Return when each chunk is delivered if every message has settled on one of its queue pairs.
 
@@ -94,7 +91,6 @@ def settled_transfers(
         paths=paths,
         chunks=chunks,
         assignment=assignment,
-        cap_bps=cap_bps,
     )
 
 
@@ -125,16 +121,18 @@ def settled(
     return np.array(chosen, dtype=np.int64)
 
 
-def _pools(permitted: Permitted) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the pool of each queue pair and of each message, -1 if it has no queue pair."""
-    pairs, messages = len(permitted.queue_pairs), len(permitted.of_message)
-    message = np.repeat(np.arange(messages), [len(qps) for qps in permitted.of_message])
-    qp = np.array([qp for qps in permitted.of_message for qp in qps], dtype=np.int64)
-    size = pairs + messages
-    edges = coo_array((np.ones(len(qp)), (qp, pairs + message)), (size, size))
-    component = connected_components(edges, directed=False)[1].astype(np.int64)
-    lost = np.bincount(message, minlength=messages) == 0
-    return component[:pairs], np.where(lost, -1, component[pairs:])
+def _flows(
+    permitted: Permitted,
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """Return the queue pair and the pool of each flow, and the pool of each message.
+
+    A flow is what a queue pair carries of a pool; a pool without queue pairs has none.
+    """
+    number: dict[frozenset[int], int] = {}
+    pool_of_message = [number.setdefault(frozenset(qps), len(number)) for qps in permitted.of_message]
+    flows = sorted((qp, pool) for qps, pool in number.items() for qp in qps)
+    qp, pool = np.array(flows, dtype=np.int64).reshape(-1, 2).T
+    return qp, pool, np.array(pool_of_message, dtype=np.int64)
 
 
 def _pulled(
@@ -144,19 +142,19 @@ def _pulled(
     chunks: Chunks,
     order: NDArray[np.int64],
 ) -> NDArray[np.int64]:
-    """Return each chunk's queue pair: of its pool's, the one that is done first with what it has."""
+    """Return each chunk's flow: of its pool's, the one that is done first with what it has."""
     free: dict[int, list[tuple[float, int]]] = {}
-    for qp, mine in enumerate(pool.tolist()):
-        free.setdefault(mine, []).append((0.0, qp))
+    for flow, mine in enumerate(pool.tolist()):
+        free.setdefault(mine, []).append((0.0, flow))
     carried = [0] * len(pool)
-    chunk_qp = np.zeros(len(chunks), dtype=np.int64)
+    chunk_flow = np.zeros(len(chunks), dtype=np.int64)
     sizes, pools = chunks.bytes.tolist(), pool_of_chunk.tolist()
     for chunk in order.tolist():
-        _, qp = free[pools[chunk]][0]
-        chunk_qp[chunk] = qp
-        carried[qp] += sizes[chunk]
-        heapq.heapreplace(free[pools[chunk]], (_time_at(curves[qp], carried[qp]), qp))
-    return chunk_qp
+        _, flow = free[pools[chunk]][0]
+        chunk_flow[chunk] = flow
+        carried[flow] += sizes[chunk]
+        heapq.heapreplace(free[pools[chunk]], (_time_at(curves[flow], carried[flow]), flow))
+    return chunk_flow
 
 
 def _time_at(curve: Curve, count: int) -> float:

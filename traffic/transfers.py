@@ -56,15 +56,26 @@ def transfers_of_curves(
         ``sent_s`` is when the chunk before it on the same queue pair was delivered: with one
         in-order byte stream per queue pair that is when this chunk's turn came.
     """
+    sent, delivered = chunk_times(chunk_bytes, chunk_qp, order, curves)
+    return Transfers(queue_pairs, paths, chunk_qp, sent, delivered)
+
+
+def chunk_times(
+    chunk_bytes: NDArray[np.int64],
+    chunk_flow: NDArray[np.int64],
+    order: NDArray[np.int64],
+    curves: list[tuple[NDArray[np.float64], NDArray[np.float64]]],
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return when each chunk was sent and delivered by the flow that carries it, as `transfers_of_curves`."""
     sent = np.zeros(len(chunk_bytes))
     delivered = np.zeros(len(chunk_bytes))
-    by_qp = order[np.argsort(chunk_qp[order], kind="stable")]
-    edges = np.searchsorted(chunk_qp[by_qp], np.arange(len(queue_pairs) + 1))
-    for qp, (times, counts) in enumerate(curves):
-        mine = by_qp[edges[qp] : edges[qp + 1]]
+    by_flow = order[np.argsort(chunk_flow[order], kind="stable")]
+    edges = np.searchsorted(chunk_flow[by_flow], np.arange(len(curves) + 1))
+    for flow, (times, counts) in enumerate(curves):
+        mine = by_flow[edges[flow] : edges[flow + 1]]
         if not len(mine):
             continue
         ends = np.cumsum(chunk_bytes[mine])
         delivered[mine] = np.interp(ends, counts, times)
         sent[mine] = np.concatenate(([0.0], delivered[mine][:-1]))
-    return Transfers(queue_pairs, paths, chunk_qp, sent, delivered)
+    return sent, delivered
