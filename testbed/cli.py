@@ -1,5 +1,7 @@
 """Mininet's CLI on a live fabric, with two commands more: ``replay WORKLOAD`` and ``rates``."""
 
+from collections.abc import Callable
+
 import numpy as np
 from mininet.cli import CLI
 from rich.console import Console
@@ -7,14 +9,17 @@ from rich.table import Table
 
 from testbed.calibrate import volume_factor
 from testbed.dilation import Dilation
-from testbed.emulate import emulate
 from testbed.experiment import Experiment
-from testbed.link_sample import link_errors
+from testbed.link_sample import link_errors, worst_link_error
 from testbed.network import Network
-from testbed.outcome import bound_s, communication_s
-from testbed.predict import predict
-from topologies.errors import LightrailError
+from testbed.outcome import Outcome, bound_s, communication_s
+from testbed.readback import port_settings, unmet
+from testbed.trial import tried
+from topologies.errors import LightrailError, ScenarioError
 from traffic.collective import Collective
+from traffic.spraying.registry import policy_named
+
+USAGE = "type replay WORKLOAD [SCHEME [SEED]], like replay uniform rails 1"
 
 
 class FabricCLI(CLI):  # type: ignore[misc]
@@ -33,27 +38,35 @@ class FabricCLI(CLI):  # type: ignore[misc]
     def __init__(self, network: Network, collectives: dict[str, Collective]) -> None:
         self._network = network
         self._collectives = collectives
-        self._console = Console()
+        self._console = Console(highlight=False)
         super().__init__(network.mininet)
 
     def do_replay(self, line: str) -> None:
         """Carry a workload over the fabric: replay WORKLOAD [SCHEME [SEED]], e.g. replay sparse 0.4 rails."""
-        try:
-            experiment = self._experiment(line)
-            records = emulate(experiment, self._network).records
-            predicted = predict(experiment)
-        except LightrailError as error:
-            self._console.print(str(error), style="red", highlight=False)
-            return
-        times = {"CCT": records, "predicted": predicted}
-        words = [f"{name} {communication_s(table) * 1e3:.4g} ms" for name, table in times.items()]
-        bound = f"lower bound {bound_s(experiment) * 1e3:.4g} ms"
-        self._console.print(
-            f"{experiment.collective.name}, {experiment.policy}: {', '.join([*words, bound])}"
-        )
+        self._told(lambda: self._replay(line))
 
     def do_rates(self, _line: str) -> None:
         """Measure a sample of links against their nominal rate: rates."""
+        self._told(self._print_rates)
+
+    def _told(self, command: Callable[[], object]) -> None:
+        """Do something, or say why not: an error shall not end the CLI."""
+        try:
+            command()
+        except LightrailError as error:
+            # As it is: what was typed may hold brackets, which are not rich's.
+            self._console.print(str(error), style="red", markup=False, soft_wrap=True)
+
+    def _replay(self, line: str) -> None:
+        """Try and judge a workload as a run would, on the network as it is now."""
+        experiment = self._experiment(line)
+        broken = unmet(self._network, port_settings(self._network))
+        worst = worst_link_error(self._network, experiment.seed)
+        self._console.print(
+            _told_of(tried(experiment, self._network, worst, broken)), markup=False, soft_wrap=True
+        )
+
+    def _print_rates(self) -> None:
         table = Table("NIC", "nominal Mbit/s", "measured Mbit/s", "off by")
         for nic, error in link_errors(self._network, np.random.default_rng()).items():
             nominal = self._network.fabric.nic_rate_bps(nic) * self._network.rate_factor / 1e6
@@ -62,14 +75,32 @@ class FabricCLI(CLI):  # type: ignore[misc]
         self._console.print(table)
 
     def _experiment(self, line: str) -> Experiment:
+        """Return what a line asks for, at a scale that its workload can be measured at."""
         name, words = _workload(line, self._collectives)
-        seed = int(words[1]) if len(words) > 1 and words[1].isdecimal() else 0
+        if len(words) > 2:
+            raise ScenarioError(f"nobody knows what {' '.join(words[2:])!r} means", USAGE)
+        scheme, seed = [*words, *("rails", "0")[len(words) :]]
+        policy_named(scheme)
+        if not seed.isdecimal():
+            raise ScenarioError(f"the seed {seed!r} is no whole number", USAGE)
         fabric, collective, rate = self._network.fabric, self._collectives[name], self._network.rate_factor
-        scheme = words[0] if words else "rails"
-        full = Experiment(fabric, collective, scheme, Dilation(rate, 1.0), seed)
-        return Experiment(
-            fabric, collective, scheme, Dilation(rate, volume_factor(rate, [bound_s(full)])), seed
-        )
+        full = Experiment(fabric, collective, scheme, Dilation(rate, 1.0), int(seed))
+        volume = volume_factor(rate, [bound_s(full)], len(collective.steps))
+        return Experiment(fabric, collective, scheme, Dilation(rate, volume), int(seed))
+
+
+def _told_of(outcome: Outcome) -> str:
+    """Return an outcome in a line, and under it why its verdict is not faithful."""
+    experiment, judged = outcome.experiment, outcome.verdict
+    times = {
+        "CCT": communication_s(outcome.best),
+        "predicted": communication_s(outcome.predicted),
+        "lower bound": bound_s(experiment),
+    }
+    words = ", ".join(f"{name} {seconds * 1e3:.4g} ms" for name, seconds in times.items())
+    lines = [f"{experiment.collective.name}, {experiment.policy}: {words} ({judged.word})"]
+    lines += [f"  {judged.word}: {why}" for why in (*judged.reasons, judged.advice) if why]
+    return "\n".join(lines)
 
 
 def _workload(line: str, collectives: dict[str, Collective]) -> tuple[str, list[str]]:
@@ -77,4 +108,6 @@ def _workload(line: str, collectives: dict[str, Collective]) -> tuple[str, list[
     for name in sorted(collectives, key=len, reverse=True):
         if f"{line.strip()} ".startswith(f"{name} "):
             return name, line.strip()[len(name) :].split()
-    raise LightrailError(f"there is no workload {line.strip()!r}", f"choose among: {', '.join(collectives)}")
+    known = f"choose among: {', '.join(collectives)}"
+    asked = f"there is no workload {line.strip()!r}" if line.strip() else "no workload is named"
+    raise ScenarioError(asked, known)
