@@ -52,7 +52,21 @@ NoSandbox = Annotated[
         "--no-sandbox", help="Use the machine's own Open vSwitch and namespaces, as plain Mininet does."
     ),
 ]
-Out = Annotated[Path | None, typer.Option(help="Results directory; by default results/SCENARIO/TIME.")]
+
+
+def directory(text: str) -> Path:
+    """Return a path; ScenarioError for none, which would be the directory that one happens to be in."""
+    if not text.strip():
+        raise ScenarioError("--out names no directory", "leave it out, or give a directory")
+    return Path(text)
+
+
+Out = Annotated[
+    Path | None,
+    typer.Option(
+        parser=directory, metavar="DIRECTORY", help="Results directory; by default results/SCENARIO/TIME."
+    ),
+]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
 
 

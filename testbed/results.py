@@ -34,6 +34,8 @@ from testbed.report import Page, report_html
 from testbed.run import Planned, Run, run_json
 from topologies.errors import ScenarioError
 
+WRITTEN = ("run.json", "records.csv", "summary.csv", "report.html", "*.png")
+"""What is written, as in the table above: nothing of it may be there before."""
 RESULTS = Path(__file__).parent.parent / "results"
 """Where results go unless told otherwise: beside the rooms."""
 
@@ -206,6 +208,9 @@ def _taken(out: Path) -> Path:
     hint = "choose another directory with --out"
     if not make_directory(out) and not out.is_dir():
         raise ScenarioError(f"{out} is no directory", hint)
-    if (out / "run.json").exists():
+    there = sorted(path.name for pattern in WRITTEN for path in out.glob(pattern))
+    if "run.json" in there:
         raise ScenarioError(f"{out} holds the results of another run", hint)
+    if there:
+        raise ScenarioError(f"{out} holds a {there[0]}, which a run could overwrite", hint)
     return out

@@ -37,3 +37,11 @@ def test_bad_input_is_told_in_a_sentence(tmp_path: Path, options: list[str], tex
     assert len(told) == 1
     assert said in told[0]
     assert not out.exists()
+
+
+def test_results_without_a_name_are_refused(tmp_path: Path) -> None:
+    command = [sys.executable, str(SCENARIO), "--model-only", "--out", ""]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr.strip().splitlines()[-1].startswith("--out names no directory")
+    assert not any(tmp_path.iterdir())

@@ -162,6 +162,24 @@ def test_out_is_taken_as_it_is_but_never_twice(tmp_path: Path) -> None:
         pass
 
 
+@pytest.mark.parametrize("name", ["records.csv", "summary.csv", "report.html", "busbw.png"])
+def test_a_file_that_a_run_writes_is_never_written_over(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text("mine")
+    (tmp_path / "notes.txt").touch()
+    with (
+        pytest.raises(ScenarioError, match=f"holds a {name}, which a run could overwrite"),
+        ResultsDirectory(RUN, out=tmp_path),
+    ):
+        pass
+    assert (names(tmp_path), (tmp_path / name).read_text()) == ({name, "notes.txt"}, "mine")
+
+
+def test_a_directory_with_files_that_no_run_writes_is_taken(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").touch()
+    with ResultsDirectory(RUN, out=tmp_path) as results:
+        assert results.path == tmp_path
+
+
 def test_a_directory_that_cannot_be_made_is_said_before_the_run(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(
