@@ -73,7 +73,7 @@ def judged(sentence: Sentence, table: pd.DataFrame) -> Claim:
         return Claim(*about, reason=obstacle)
     measured = sentence.measure(table)
     if math.isnan(measured):
-        return Claim(*about, reason="the schemes have no seed in common")
+        return Claim(*about, reason=_nothing(sentence.needs, table))
     low, high = sentence.expected
     basis = _basis(sentence.needs, table)
     if low <= measured <= high:
@@ -139,6 +139,15 @@ def _obstacle(needs: Sequence[tuple[str, str]], table: pd.DataFrame) -> str:
             seeds.setdefault((scheme, workload), []).append(str(seed))
         return "void: " + "; ".join(f"{a}, {b}, seed {', '.join(mine)}" for (a, b), mine in seeds.items())
     return ""
+
+
+def _nothing(needs: Sequence[tuple[str, str]], table: pd.DataFrame) -> str:
+    """Return why a claim about points that were all run has no value."""
+    rows = _needed(needs, table)
+    seeds = [set(mine) for _, mine in rows.groupby(["workload", "scheme"])["seed"]]
+    if set.intersection(*seeds):
+        return "0 over 0: there is nothing to compare"
+    return "the schemes have no seed in common"
 
 
 def _needed(needs: Sequence[tuple[str, str]], table: pd.DataFrame) -> pd.DataFrame:

@@ -130,8 +130,11 @@ def cct_cdf(outcomes: Sequence[Outcome]) -> Figure:
 
 @styled
 def emulated_against_predicted(table: pd.DataFrame, band: tuple[float, float] = BAND) -> Figure:
-    """Return emulated over predicted CCT of every emulated point, with the band in which they agree."""
-    emulated = table[table["verdict"] != "model"]
+    """Return emulated over predicted CCT of every emulated point, with the band in which they agree.
+
+    Points that took no time, because nothing crossed the network, have no ratio and are left out.
+    """
+    emulated = table[(table["verdict"] != "model") & (table["cct_s"] > 0) & (table["predicted_s"] > 0)]
     unit, scale = time_unit(table)
     title = f"Emulation against the fluid model: within {band[0]:.2f} to {band[1]:.2f} they agree"
     figure = canvas(6.5, 3.4, title)
@@ -148,7 +151,7 @@ def emulated_against_predicted(table: pd.DataFrame, band: tuple[float, float] = 
         for at in zip(mine["predicted_s"] / scale, ratio[mine.index], strict=True) if void else ():
             write_mark(axes, "void", at)
     if emulated.empty:
-        axes.text(0.5, 0.5, "model: nothing was emulated", transform=axes.transAxes, ha="center")
+        axes.text(0.5, 0.5, "nothing was emulated that took time", transform=axes.transAxes, ha="center")
     axes.set(xscale="log", yscale="log", xlabel=f"predicted CCT [{unit}]", ylabel="emulated / predicted CCT")
     axes.set_ylim(min([0.8, *ratio * 0.95]), max([1.3, *ratio * 1.05]))
     axes.yaxis.set_major_locator(FixedLocator(RATIO_TICKS))

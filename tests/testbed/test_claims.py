@@ -56,6 +56,13 @@ def test_a_claim_that_does_not_hold_says_why(ecmp_s: float, reason: str) -> None
     assert found.measured == pytest.approx(ecmp_s)
 
 
+def test_what_is_0_over_0_is_not_laid_to_the_seeds() -> None:
+    table = summary_of({"ecmp": 1.29, "rails": 1.0}).assign(busbw_gbytes_s=0.0)
+    assert claim(table, "RailS has 1.29x").reason == "0 over 0: there is nothing to compare"
+    apart = table[(table["scheme"] == "ecmp") == (table["seed"] == 0)]
+    assert claim(apart, "RailS has 1.29x").reason == "the schemes have no seed in common"
+
+
 def test_a_void_point_makes_the_claims_about_it_not_comparable() -> None:
     table = summary_of({"ecmp": 1.29, "plb": 1.18, "rails": 1.0})
     table.loc[(table["scheme"] == "ecmp") & (table["seed"] == 1), "verdict"] = "void"

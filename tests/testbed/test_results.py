@@ -18,9 +18,11 @@ from testbed.files import append_whole, make_directory, write_whole
 from testbed.outcome import Outcome, summary
 from testbed.results import ResultsDirectory
 from testbed.run import Run, experiments_of
-from tests.testbed.cases import VOID, small_outcomes, with_verdict
+from tests.testbed.cases import VOID, experiment_of, outcome_of, small_outcomes, with_verdict
 from tests.tools import CHECKOUT
 from topologies.errors import MachineError, ScenarioError
+from topologies.rail import rail_fabric
+from traffic.workloads import uniform
 
 RUN = Run("rails_sparse", "RailS under sparse load", ["rails_sparse.py"], datetime(2026, 1, 2, 3, 4, 5))
 PLOTS = {
@@ -178,6 +180,15 @@ def test_a_directory_with_files_that_no_run_writes_is_taken(tmp_path: Path) -> N
     (tmp_path / "notes.txt").touch()
     with ResultsDirectory(RUN, out=tmp_path) as results:
         assert results.path == tmp_path
+
+
+def test_a_run_in_which_nothing_took_time_has_a_report(tmp_path: Path) -> None:
+    # One server with one GPU: what there is stays inside it, and every time is 0.
+    idle = [experiment_of(rail_fabric(1, 1), uniform(1), scheme) for scheme in ("ecmp", "rails", "reps")]
+    with ResultsDirectory(RUN, out=tmp_path) as results:
+        for experiment in idle:
+            results.add(outcome_of(experiment, VOID))
+    assert {"report.html", "emulated_against_predicted.png"} <= names(tmp_path)
 
 
 def test_a_directory_that_cannot_be_made_is_said_before_the_run(tmp_path: Path) -> None:
