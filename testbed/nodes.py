@@ -150,6 +150,16 @@ class LiveIntf(Intf):  # type: ignore[misc]
         self.ip, self.prefixLen = ip, "32" if ip else None
         return {}
 
+    def ifconfig(self, *args: str) -> str:
+        """Configure it; a server's stays up, so that Mininet's ``link`` cuts the cable at the switch.
+
+        A server's own interface that goes down loses its routes and neighbours, and has none when it
+        comes up again.
+        """
+        if args == ("down",) and isinstance(self.node, LiveServer):
+            return ""
+        return str(super().ifconfig(*args))
+
 
 class LiveLink(Link):  # type: ignore[misc]
     """A link that exists: a veth pair made in bulk."""

@@ -15,6 +15,7 @@ from tests.emulation.live import Live
 from topologies.errors import NetworkError
 from topologies.leaf_spine import leaf_spine_fabric
 from topologies.rail import rail_fabric
+from traffic.spraying.policy import QueuePair
 
 pytestmark = pytest.mark.emulation
 
@@ -88,6 +89,15 @@ def test_iperf_between_servers_that_are_apart_ends(booted: Booted) -> None:
         subprocess.run(["ip", "link", "set", "leaf0-p1", "down"], check=True)
         with pytest.raises(NetworkError, match="iperf from h0 to h1 did not end"):
             net.network.mininet.iperf(seconds=0)
+
+
+def test_a_link_that_was_down_carries_again(booted: Booted) -> None:
+    with booted(rail_fabric(2, 1, 0)) as net:
+        pair = QueuePair(*net.fabric.nics)
+        net.network.mininet.configLinkStatus("h0", "leaf0", "down")
+        assert not net.answered([pair])
+        net.network.mininet.configLinkStatus("h0", "leaf0", "up")
+        assert net.answered([pair], within_s=10.0) == {pair}
 
 
 def test_commands_answer(booted: Booted, tmp_path: Path) -> None:
