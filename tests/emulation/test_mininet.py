@@ -93,7 +93,8 @@ def test_iperf_between_servers_that_are_apart_ends(booted: Booted) -> None:
 
 def test_a_link_that_was_down_carries_again(booted: Booted) -> None:
     with booted(rail_fabric(2, 1, 0)) as net:
-        pair = QueuePair(*net.fabric.nics)
+        source, destination = net.fabric.nics
+        pair = QueuePair(source, destination)
         net.network.mininet.configLinkStatus("h0", "leaf0", "down")
         assert not net.answered([pair])
         net.network.mininet.configLinkStatus("h0", "leaf0", "up")

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 SCENARIO = Path(__file__).parents[2] / "scenarios" / "rails_sparse.py"
-HUGE = ["--trace", "{file}", "--servers", "2", "--rails", "1", "--sparsity", "0"]
 MATRIX_OF_64 = "\n".join([" ".join(["1000"] * 64)] * 64)
 
 
@@ -17,7 +16,6 @@ MATRIX_OF_64 = "\n".join([" ".join(["1000"] * 64)] * 64)
         (["--trace", "{file}"], "hello", "line 1: found 'hello'"),
         (["--trace", "{file}"], MATRIX_OF_64, "64 GPUs, the fabric has 32"),
         (["--trace", "{file}"], '{"step": 0}', "does not tell how many experts there are"),
-        (HUGE, "0 1000000000000000\n1 0", "chunks of 32,768 bytes at once"),
         (["--trace", "/nonexistent"], "", "/nonexistent does not exist"),
         (["--servers", "0"], "", "0 servers"),
         (["--rate", "0"], "", "0 bit/s"),
