@@ -59,22 +59,18 @@ def test_a_small_run_leaves_a_table_plots_and_a_report(tmp_path: Path) -> None:
 
 def test_a_device_whose_delays_vary_carries_every_byte_and_is_named(tmp_path: Path) -> None:
     out = tmp_path / "out"
-    done = ran(
-        out, "--workload", "moe", "--servers", "4", "--ocses", "2", "--device", "polatis-nic", "--varying"
-    )
+    demand = ["--workload", "moe", "--servers", "4", "--ocses", "2", "--schedulers", "spectra"]
+    done = ran(out, *demand, "--device", "polatis-nic", "--varying")
     table = pd.read_csv(out / "summary.csv")
     executed = table[table["scheme"] != "big switch"]
     assert (executed["missing_bytes"] == 0).all()
     assert set(executed["device"]) == {"polatis-nic"}
-    assert executed["delay_s"].tolist() == [pytest.approx(46.75e-3 + 5.67)] * 2
+    assert executed["delay_s"].tolist() == [pytest.approx(46.75e-3 + 5.67)]
     assert (executed["cct_s"] >= 0.98 * executed["predicted_s"]).all()
     assert "OCSes as polatis-nic" in done.stdout
     assert "each standing for polatis-nic (" in (out / "report.html").read_text()
     kept = [each for each in experiments_of(out / "run.json") if isinstance(each, CircuitExperiment)]
-    assert [(each.scheduler, each.darkness) for each in kept] == [
-        (scheduler, real_darkness(device_named("polatis-nic"), varying=True))
-        for scheduler in ("spectra", "rotor")
-    ]
+    assert [each.darkness for each in kept] == [real_darkness(device_named("polatis-nic"), varying=True)]
 
 
 def test_a_matrix_file_decides_the_servers_and_every_byte_of_it_arrives(tmp_path: Path) -> None:
@@ -82,7 +78,7 @@ def test_a_matrix_file_decides_the_servers_and_every_byte_of_it_arrives(tmp_path
     matrix = np.array([[0, 50, 20], [30, 5, 40], [60, 0, 0]]) * 10_000_000
     file.write_text("\n".join(" ".join(map(str, row)) for row in matrix))
     done = ran(out, "--workload", str(file), "--ocses", "2", "--servers", "8")
-    assert done.stderr.startswith("matrix is between 3 servers, so there are 3\n")
+    assert done.stderr.startswith("trace matrix.txt is between 3 servers, so there are 3\n")
     records = pd.read_csv(out / "records.csv")
     carried = (
         records[records["backend"] == "emulated"].groupby(["scheme", "source", "destination"])["bytes"].sum()
@@ -98,5 +94,5 @@ def test_a_matrix_file_decides_the_servers_and_every_byte_of_it_arrives(tmp_path
     command = [sys.executable, str(CHECKOUT / "scenarios" / "repeat.py"), str(out), "--out", str(again)]
     done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.count("as long as before") == len(SCHEMES)
+    assert (again / "report.html").read_text().count("as long as before") == len(SCHEMES)
     assert experiments_of(again / "run.json") == experiments_of(out / "run.json")
