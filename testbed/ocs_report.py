@@ -69,7 +69,7 @@ def executions_table(table: pd.DataFrame) -> Table:
     """Return the results as a table for the terminal: a block per number of OCSes, closed by its bound."""
     unit, scale = time_unit(table)
     shown = block_table(_caption(table))
-    shown.add_column(no_wrap=True)
+    shown.add_column()
     shown.add_column("\nverdict", min_width=8)
     for header in SHORT:
         shown.add_column(Text(header.format(unit)), justify="right", no_wrap=True)

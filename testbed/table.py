@@ -30,7 +30,8 @@ def summary_table(table: pd.DataFrame, baseline: str = BASELINE) -> Table:
     rows = points(table, baseline)
     unit, scale = time_unit(table)
     shown = block_table(caption(rows, baseline))
-    shown.add_column(no_wrap=True)
+    # A long workload takes two lines, so that no column is lost.
+    shown.add_column(min_width=2 + max((len(point.scheme) for point in rows), default=0))
     shown.add_column("\nverdict", min_width=8)  # where a narrow terminal crops, it is not this one
     for header in ("CCT\nmean", f"[{unit}]\np99", "\nlast", f"busbw\n/ {baseline}"):
         shown.add_column(Text(header), justify="right", no_wrap=True)

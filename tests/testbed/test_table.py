@@ -45,6 +45,13 @@ def test_a_block_per_workload_closed_by_its_bound() -> None:
     ]
 
 
+def test_a_long_name_of_a_workload_costs_no_column() -> None:
+    table = summary(small_outcomes(seeds=2)).replace("uniform", "trace of a long and telling name")
+    rows = [line.split() for line in shown(summary_table(table)).splitlines()]
+    over_bound = [row[-1] for row in rows if row and row[0] in ("ecmp", "rails")]
+    assert over_bound == ["1.04", "1.04", "1.56", "1.04"]
+
+
 @pytest.mark.parametrize("width", [60, 80, 200])
 def test_every_void_row_says_so_however_narrow_the_terminal(width: int) -> None:
     outcomes = with_verdict(small_outcomes(seeds=1), VOID, 1, 2)
