@@ -111,6 +111,7 @@ def started(user: list[str], folder: Path, terminal: int | None = None) -> Itera
     scratch.chmod(0o777)
 
     def take_terminal() -> None:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # a shell's background job inherits that it is ignored
         if terminal is not None:
             fcntl.ioctl(terminal, termios.TIOCSCTTY, 0)
 
