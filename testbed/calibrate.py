@@ -39,7 +39,7 @@ from 1.04 to 1.8 at 0.40, 1.13 at least at 0.57."""
 EMULATED_CCT_S = 1.5
 """How long the lower bound of a point takes at emulated scale: long against start-up, short for a user."""
 EMULATED_STEP_S = 0.08
-"""The same for each step of a collective of many; what a token bucket lends, some 3 ms, is little of it."""
+"""The same for each step of a collective of many."""
 SLOWEST_NIC_BPS = 1e6
 FASTEST_NIC_BPS = 1e9
 

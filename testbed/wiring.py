@@ -4,7 +4,6 @@ Each server is a network namespace held by a file descriptor; each link is a vet
 ends of a link are shaped: a token bucket of the link's rate, whose queue is the port's buffer.
 """
 
-import math
 import os
 import socket
 from dataclasses import dataclass
@@ -29,8 +28,8 @@ from topologies.fabric import Fabric, Nic, Port
 
 MTU = 9000
 ETHERNET_HEADER_BYTES = 14
-BURST_S = 0.003
-MIN_BURST_PACKETS = 1.5
+BURST_S = 0.004
+MIN_BURST_PACKETS = 2
 SERVER_QUEUE_BYTES = 4 << 20
 FIRST_GROUP = 1000
 FIRST_TABLE = 1000
@@ -97,8 +96,8 @@ class Wiring:
 
 
 def burst_bytes(rate_bps: float, mtu: int = MTU) -> int:
-    """Return the token bucket for a rate: 3 ms of it, to forgive a late timer, and at least 1.5 packets."""
-    return math.ceil(max(rate_bps / 8 * BURST_S, MIN_BURST_PACKETS * (mtu + ETHERNET_HEADER_BYTES)))
+    """Return the token bucket for a rate: 4 ms of it, to forgive a late timer, and at least two packets."""
+    return max(int(rate_bps / 8 * BURST_S), MIN_BURST_PACKETS * (mtu + ETHERNET_HEADER_BYTES))
 
 
 def wire(fabric: Fabric, rate_factor: float, private: bool) -> Wiring:

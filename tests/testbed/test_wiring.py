@@ -8,8 +8,8 @@ from testbed.wiring import ETHERNET_HEADER_BYTES, burst_bytes
 
 
 @given(rate_bps=st.floats(1e3, 1e11), mtu=st.integers(576, 9000))
-def test_a_burst_is_one_and_a_half_packets_or_three_milliseconds(rate_bps: float, mtu: int) -> None:
+def test_a_burst_is_two_packets_or_four_milliseconds(rate_bps: float, mtu: int) -> None:
     burst = burst_bytes(rate_bps, mtu)
     packets = burst / (mtu + ETHERNET_HEADER_BYTES)
-    assert packets >= 1.5
-    assert packets == pytest.approx(1.5, rel=0.01) or burst * 8 / rate_bps == pytest.approx(0.003, rel=0.01)
+    assert packets >= 2
+    assert packets == 2 or burst * 8 / rate_bps == pytest.approx(0.004, rel=0.01)
