@@ -1,5 +1,6 @@
 """The controller's two listening sockets; nothing else, so that they are open before all imports are done."""
 
+import os
 import socket
 from pathlib import Path
 
@@ -37,7 +38,7 @@ def openflow_listener(address: str) -> socket.socket:
 
 
 def northbound_listener(path: Path) -> socket.socket:
-    """Return a unix socket to which clients can connect; one that a dead controller left is replaced.
+    """Return a unix socket to which this user's clients can connect; one that is abandoned is replaced.
 
     Raises
     ------
@@ -48,7 +49,7 @@ def northbound_listener(path: Path) -> socket.socket:
     try:
         if _is_abandoned(path):
             path.unlink()
-        listener.bind(str(path))
+        bind_privately(listener, path)
         listener.listen(BACKLOG)
     except OSError as error:
         listener.close()
@@ -56,6 +57,12 @@ def northbound_listener(path: Path) -> socket.socket:
             f"listen for clients on {path}: {_reason(error)}", "choose another --northbound"
         ) from error
     return listener
+
+
+def bind_privately(unbound: socket.socket, path: Path) -> None:
+    """Bind a unix socket to a path that is this user's alone from the first moment on, whatever the umask."""
+    os.fchmod(unbound.fileno(), 0o600)  # the path takes this mode over
+    unbound.bind(str(path))
 
 
 def _is_abandoned(path: Path) -> bool:

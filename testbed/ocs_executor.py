@@ -6,7 +6,6 @@ own for what is missing.
 """
 
 import json
-import os
 import socket
 import time
 from collections.abc import Iterator
@@ -19,6 +18,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 import pandas as pd
 
+from controller.listeners import bind_privately
 from controller.schedulers.bounds import makespan_lower_bound
 from controller.schedulers.schedule import Schedule
 from controller.schedulers.spectra import spectra
@@ -219,9 +219,8 @@ class _News:
         self._directory = TemporaryDirectory(prefix="lightrail-")
         self.path = Path(self._directory.name) / "light.sock"
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-        self._socket.bind(str(self.path))
+        bind_privately(self._socket, self.path)
         self._socket.setblocking(False)
-        os.chmod(self.path, 0o600)
         return self
 
     def __exit__(self, *_error: object) -> None:
@@ -234,7 +233,7 @@ class _News:
         return self._socket.fileno()
 
     def read(self) -> list[Light]:
-        """Return what is new; NetworkError if a switch refused to light it."""
+        """Return what is new; NetworkError if a switch did not light it, or notices were dropped."""
         lights: list[Light] = []
         while True:
             try:
@@ -243,6 +242,11 @@ class _News:
                 return lights
             if news["error"]:
                 raise NetworkError(news["error"])
+            if news["missed"]:
+                raise NetworkError(
+                    f"{news['missed']} notices of what is lit were dropped: they were read too slowly",
+                    "lower the rate, or run fewer things beside this",
+                )
             outputs = dict(news["circuits"])
             lights.append(Light(self._index[news["ocs"]], outputs, news["until_s"], news["ended"]))
 

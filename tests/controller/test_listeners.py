@@ -1,11 +1,13 @@
 """The sockets that the controller listens on."""
 
+import os
 import socket
+import stat
 from pathlib import Path
 
 import pytest
 
-from controller.listeners import northbound_listener, openflow_listener
+from controller.listeners import bind_privately, northbound_listener, openflow_listener
 from topologies.errors import NetworkError
 
 
@@ -38,3 +40,14 @@ def test_a_file_is_not_replaced(tmp_path: Path) -> None:
     assert path.read_text() == "keep me"
     with pytest.raises(NetworkError, match="No such file or directory"):
         northbound_listener(tmp_path / "missing" / "nb")
+
+
+def test_a_socket_is_its_users_alone_whatever_the_umask(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        with northbound_listener(tmp_path / "nb"), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as news:
+            bind_privately(news, tmp_path / "news")
+            modes = [stat.S_IMODE((tmp_path / name).stat().st_mode) for name in ("nb", "news")]
+    finally:
+        os.umask(before)
+    assert modes == [0o600, 0o600]
