@@ -14,6 +14,7 @@ from pathlib import Path
 from socket import socket
 from threading import Thread
 
+from controller.app_thread import AppThread, Work
 from controller.changes import changes
 from controller.known_switch import KnownSwitch
 from controller.listeners import northbound_listener
@@ -34,6 +35,7 @@ from controller.openflow import (
     flow_stats_request,
     flow_status,
     group_request,
+    hang_up,
     hub,
     live_ports,
     ofp,
@@ -66,7 +68,7 @@ class _Settle(EventBase):  # type: ignore[misc]  # the library has no types
 class _Work(EventBase):  # type: ignore[misc]
     """A piece of work for the app's thread."""
 
-    def __init__(self, run: Callable[[], None]) -> None:
+    def __init__(self, run: Work) -> None:
         super().__init__()
         self.run = run
 
@@ -93,8 +95,9 @@ class Controller(App):  # type: ignore[misc]
         self._rules = forwarding_rules(self.fabric)
         self._settling = False
         self._questions = Questions()
-        self._proof = Proof(self._on_thread)
-        self.ocses = OpticalSwitches(self.fabric, self._on_thread, self._proof)
+        self._thread = AppThread(lambda work: self.send_event(self.name, _Work(work)))
+        self._proof = Proof(self._thread)
+        self.ocses = OpticalSwitches(self.fabric, self._thread, self._proof)
 
     def start(self) -> None:
         """Begin to take events; under Ryu also open the northbound."""
@@ -112,16 +115,14 @@ class Controller(App):  # type: ignore[misc]
                 log.warning(
                     "refused a switch with the datapath id %s, which is not in the fabric", datapath.id
                 )
-                datapath.close()
+                hang_up(datapath)
         elif event.state == MAIN_DISPATCHER:
-            switch.datapath, switch.rules, switch.barrier, switch.error = datapath, None, None, ""
+            self._forget(switch)  # a connection whose end is yet to be heard of
+            switch.datapath, switch.error = datapath, ""
             self._note_ports(switch)
             self._settle()
-            self.ocses.connected(switch.name, datapath)
         elif switch.datapath is datapath:
-            switch.datapath = switch.rules = switch.barrier = None
-            self._questions.drop(datapath)
-            self.ocses.disconnected(switch.name)
+            self._forget(switch)
 
     # Not EventOFPPortStatus: that one may come before the library has updated the datapath's ports.
     @on(events.EventOFPPortStateChange, MAIN_DISPATCHER)
@@ -142,11 +143,8 @@ class Controller(App):  # type: ignore[misc]
 
     @on(_Work)
     def work(self, work: _Work) -> None:
-        """Do what another thread wants to be done on this one; the library would end it at any error."""
-        try:
-            work.run()
-        except Exception:
-            log.exception("a piece of work failed")
+        """Do what another thread wants to be done on this one."""
+        work.run()
 
     @on(events.EventOFPBarrierReply, MAIN_DISPATCHER)
     def barrier_answered(self, event: Message) -> None:
@@ -154,7 +152,7 @@ class Controller(App):  # type: ignore[misc]
         switch = self._switches.get(event.msg.datapath.id)
         if switch and switch.datapath is event.msg.datapath:
             if switch.barrier == event.msg.xid:
-                self._proof.ask(partial(self._confirmed, switch, switch.barrier))
+                self._proof.ask(partial(self._confirmed, switch, switch.datapath, switch.barrier))
             self.ocses.answered(switch.name, event.msg.xid)
 
     @on(events.EventOFPErrorMsg, MAIN_DISPATCHER)
@@ -185,16 +183,7 @@ class Controller(App):  # type: ignore[misc]
 
     def status(self) -> Status:
         """Return whether the network forwards as it should; from any thread, as all below."""
-        switches = list(self._named.values())
-        waiting = tuple(switch.name for switch in switches if switch.datapath and not switch.ready)
-        missing = tuple(switch.name for switch in switches if not switch.datapath)
-        return Status(
-            ready=not (missing or waiting or self._settling),
-            missing=missing,
-            waiting=waiting,
-            failed_links=tuple(sorted(map(link_name, self._failed_links))),
-            errors=tuple(switch.error for switch in switches if switch.error),
-        )
+        return self._thread.ask(self._status)
 
     def switches(self) -> list[SwitchStatus]:
         """Return all switches, with what they count."""
@@ -214,15 +203,39 @@ class Controller(App):  # type: ignore[misc]
             sum(misses),
         )
 
-    def _on_thread(self, run: Callable[[], None]) -> None:
-        self.send_event(self.name, _Work(run))
+    def _status(self) -> Status:
+        switches = list(self._named.values())
+        waiting = tuple(switch.name for switch in switches if switch.datapath and not switch.ready)
+        missing = tuple(switch.name for switch in switches if not switch.datapath)
+        return Status(
+            ready=not (missing or waiting or self._settling),
+            missing=missing,
+            waiting=waiting,
+            failed_links=tuple(sorted(map(link_name, self._failed_links))),
+            errors=tuple(switch.error for switch in switches if switch.error),
+        )
 
-    def _confirmed(self, switch: KnownSwitch, barrier: int | None, _now: float) -> None:
-        if switch.barrier == barrier:
-            switch.barrier = None
+    def _forget(self, switch: KnownSwitch) -> None:
+        """Forget a switch's connection, if it has one, and all that was on its way over it."""
+        if switch.datapath:
+            self._questions.drop(switch.datapath)
+            self.ocses.disconnected(switch.name)
+        switch.datapath = switch.rules = switch.barrier = None
+
+    def _confirmed(
+        self, switch: KnownSwitch, datapath: Datapath, barrier: int | None, _now: float, error: str
+    ) -> None:
+        """Take note that a switch's rules are on the wire, or why that is not proved."""
+        if switch.datapath is not datapath or switch.barrier != barrier:
+            return
+        if error:
+            switch.error = switch.error or f"switch {switch.name}: {error}"
+            return
+        switch.barrier = None
+        self.ocses.connected(switch.name, datapath)
 
     def _note_ports(self, switch: KnownSwitch) -> None:
-        live = live_ports(switch.datapath.ports.values())
+        live = live_ports(switch.datapath)
         switch.dark_ports = {port for port in self.fabric.used_ports(switch.name) if port.number not in live}
 
     def _settle(self) -> None:
@@ -266,11 +279,16 @@ class Controller(App):  # type: ignore[misc]
 
 
 def serve_northbound(controller: Controller, listener: socket) -> None:
-    """Answer the northbound's clients for ever."""
-    # A third of a second of imports, which switches need not wait for.
-    from controller.northbound import serve
+    """Answer the northbound's clients until the process ends; if that fails, end it: they would wait."""
+    try:
+        # A third of a second of imports, which switches need not wait for.
+        from controller.northbound import serve
 
-    serve(controller, listener)
+        serve(controller, listener)
+    except BaseException:  # also SystemExit, by which the HTTP server says that it cannot start
+        log.exception("the northbound failed")
+    log.critical("the northbound has ended, and the controller with it")
+    os._exit(1)
 
 
 def _configured_fabric() -> Fabric:

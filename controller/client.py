@@ -25,7 +25,7 @@ from topologies.errors import DemandError, NetworkError
 from topologies.fabric import Fabric, Link
 
 POLL_S = 0.01
-REFUSED = 422
+REFUSED, UNAVAILABLE = 422, 503
 ANSWER_S = 30.0
 """How long the controller may take to answer."""
 
@@ -169,7 +169,8 @@ class ControllerClient:
         Raises
         ------
         NetworkError
-            If its switch refused what was asked for, or it takes too long.
+            If its switch refused what was asked for, is not connected or was lost meanwhile, or if it
+            takes too long.
         """
         deadline = monotonic() + timeout_s
         while (status := self.ocs(name)).busy or status.queued:
@@ -196,6 +197,8 @@ class ControllerClient:
             connection.close()
         if response.status == REFUSED:
             raise DemandError(_detail(text))
+        if response.status == UNAVAILABLE:
+            raise NetworkError(_detail(text))
         if response.status != 200:
             raise NetworkError(f"the controller did not tell {path}: {_detail(text)}")
         return text

@@ -4,21 +4,18 @@ Whatever happens elsewhere (a timer, a proof, a client's wish) comes as a piece 
 runs on its one thread, so that all state here has one owner and no lock.
 """
 
-import json
-import socket
-from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from queue import Empty, SimpleQueue
 from time import monotonic, sleep
-from typing import TypeVar
 
 import numpy as np
 
+from controller.app_thread import AppThread
 from controller.bundles import coming, committed, discarded, going
 from controller.devices import Darkness
+from controller.notices import Listener
 from controller.openflow import Datapath, barrier, hub
 from controller.orders import Darken, Light, Notice, Order, Prepare, Wait
 from controller.programs import Program
@@ -28,15 +25,9 @@ from controller.status import OcsStatus
 from topologies.errors import NetworkError
 from topologies.fabric import Fabric
 
-ANSWER_S = 10.0
-AGAIN_S = 0.002
-"""When a busy listener is told again."""
 AHEAD_S = 0.001
 """How long before its time a timer goes off; the app's thread sleeps the rest. So the two changes of
 threads on the way, 0.3 ms and now and then 3 ms where both CPUs are busy, come before it and not after."""
-
-Answer = TypeVar("Answer")
-Work = Callable[[], None]
 
 
 class OpticalSwitches:
@@ -46,18 +37,16 @@ class OpticalSwitches:
     ----------
     fabric
         What is wired.
-    on_thread
-        Has the app run a piece of work on its thread; from any thread.
+    thread
+        The app's thread.
     proof
         Proves that changes are on the wire.
     seed
         Of the delays that vary.
     """
 
-    def __init__(
-        self, fabric: Fabric, on_thread: Callable[[Work], None], proof: Proof, seed: int = 0
-    ) -> None:
-        self._on_thread, self._proof = on_thread, proof
+    def __init__(self, fabric: Fabric, thread: AppThread, proof: Proof, seed: int = 0) -> None:
+        self._thread, self._proof = thread, proof
         ocses = [switch for switch in fabric.switches if switch.kind == "ocs"]
         self._ocses = {
             switch.name: OpticalSwitch(switch.ports, np.random.default_rng([seed, index]))
@@ -67,10 +56,7 @@ class OpticalSwitches:
         self._barriers: dict[tuple[str, int], int] = {}
         self._prepared: dict[str, int] = {}
         """The reconfiguration whose light is prepared; its number is that of its bundles and messages."""
-        self._listeners: dict[str, Path] = {}
-        self._news: deque[tuple[str, bytes]] = deque()
-        self._notices = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-        self._notices.setblocking(False)
+        self._listeners: dict[str, Listener] = {}
 
     def __contains__(self, name: str) -> bool:
         """Whether there is an OCS of this name; from any thread."""
@@ -81,17 +67,18 @@ class OpticalSwitches:
         return self._ocses[name].lit.ports
 
     def connected(self, name: str, datapath: Datapath) -> None:
-        """Take note of a new connection, on which the switch was told to forget everything."""
+        """Take note of a new connection, over which the switch was proved to have forgotten all circuits."""
         if name in self._ocses:
             self._datapaths[name] = datapath
-            self._prepared.pop(name, None)
-            self._carry_out(name, self._ocses[name].lost(monotonic()))
+            self._carry_out(name, self._ocses[name].found(monotonic()))
 
     def disconnected(self, name: str) -> None:
-        """Take note that a connection has ended; what it shows is not known until the next one."""
-        self._datapaths.pop(name, None)
-        self._prepared.pop(name, None)
-        self._barriers = {key: number for key, number in self._barriers.items() if key[0] != name}
+        """Take note that a connection has ended: what the OCS shows is unknown until the next one."""
+        if self._datapaths.pop(name, None):
+            self._prepared.pop(name, None)
+            self._barriers = {key: number for key, number in self._barriers.items() if key[0] != name}
+            error = f"the connection to OCS {name} was lost, and with it what was under way or lit"
+            self._carry_out(name, self._ocses[name].lost(error, monotonic()))
 
     def answered(self, name: str, transaction: int) -> None:
         """Take note that a switch has answered a barrier: its rules have changed, now the wire must."""
@@ -107,32 +94,25 @@ class OpticalSwitches:
         return True
 
     def status(self, name: str) -> OcsStatus:
-        """Return what an OCS shows and does; from any thread."""
-        ocs = self._ocses[name]
-        return self._ask(
-            lambda: OcsStatus(
-                name=name,
-                ports=ocs.lit.ports,
-                phase=ocs.phase,
-                circuits=ocs.lit.pairs,
-                busy=ocs.busy,
-                queued=ocs.queued,
-                number=ocs.log[-1].number if ocs.log else 0,
-                error=ocs.log[-1].error if ocs.log else "",
-                **asdict(ocs.darkness),
-            )
-        )
+        """Return what an OCS shows and does; from any thread, as all below.
+
+        Raises
+        ------
+        NetworkError
+            If it is not connected: what it shows is unknown.
+        """
+        return self._thread.ask(lambda: self._status(name))
 
     def log(self, name: str) -> list[Entry]:
-        """Return an OCS' reconfigurations; from any thread."""
-        return self._ask(lambda: list(self._ocses[name].log))
+        """Return an OCS' reconfigurations, also while it is not connected."""
+        return self._thread.ask(lambda: list(self._ocses[name].log))
 
     def set_darkness(self, name: str, darkness: Darkness) -> None:
-        """Set how long an OCS is dark from the next reconfiguration on; from any thread."""
-        self._ask(lambda: setattr(self._ocses[name], "darkness", darkness))
+        """Set how long an OCS is dark from the next reconfiguration on."""
+        self._thread.ask(lambda: setattr(self._connected(name), "darkness", darkness))
 
     def command(self, name: str, command: Command) -> None:
-        """Give an OCS a command; from any thread, as all below."""
+        """Give an OCS a command."""
         self._start(name, lambda now: self._ocses[name].command(command, now))
 
     def run(self, name: str, program: Program, start_s: float | None, notify: Path | None) -> None:
@@ -147,43 +127,49 @@ class OpticalSwitches:
         start_s
             When the first night begins, on this machine's monotonic clock [s]; None for now.
         notify
-            A unix datagram socket that is told whatever changes, in JSON.
+            A unix datagram socket that receives whatever changes (`controller.notices`).
+
+        Raises
+        ------
+        DemandError
+            If there is no such socket; the OCS goes on with what it does.
         """
 
         def begin(now: float) -> Iterable[Order]:
-            self._listeners.pop(name, None)
-            if notify:
-                self._listeners[name] = notify
+            listener = Listener(notify, self._thread) if notify else None
+            if old := self._listeners.pop(name, None):
+                old.close()
+            if listener:
+                self._listeners[name] = listener
             return self._ocses[name].run(program, now if start_s is None else start_s, now)
 
         self._start(name, begin)
 
     def _start(self, name: str, begin: Callable[[float], Iterable[Order]]) -> None:
         def work() -> None:
-            if name not in self._datapaths:
-                raise NetworkError(f"OCS {name} is not connected")
+            self._connected(name)
             self._carry_out(name, begin(monotonic()))
 
-        self._ask(work)
+        self._thread.ask(work)
 
-    def _ask(self, question: Callable[[], Answer]) -> Answer:
-        """Return what a question answers on the app's thread."""
-        answers: SimpleQueue[tuple[Answer | None, Exception | None]] = SimpleQueue()
+    def _connected(self, name: str) -> OpticalSwitch:
+        if name not in self._datapaths:
+            raise NetworkError(f"OCS {name} is not connected", "wait until its switch is back")
+        return self._ocses[name]
 
-        def work() -> None:
-            try:
-                answers.put((question(), None))
-            except Exception as error:
-                answers.put((None, error))
-
-        self._on_thread(work)
-        try:
-            answer, error = answers.get(timeout=ANSWER_S)
-        except Empty:
-            raise NetworkError(f"the controller did not answer within {ANSWER_S:g} s") from None
-        if error:
-            raise error
-        return answer  # type: ignore[return-value]  # None only where the question's answer is
+    def _status(self, name: str) -> OcsStatus:
+        ocs = self._connected(name)
+        return OcsStatus(
+            name=name,
+            ports=ocs.lit.ports,
+            phase=ocs.phase,
+            circuits=ocs.lit.pairs,
+            busy=ocs.busy,
+            queued=ocs.queued,
+            number=ocs.log[-1].number if ocs.log else 0,
+            error=ocs.error,
+            **asdict(ocs.darkness),
+        )
 
     def _carry_out(self, name: str, orders: Iterable[Order]) -> None:
         for order in orders:
@@ -203,7 +189,7 @@ class OpticalSwitches:
                 case Wait(number, until_s):
                     delay_s = max(until_s - AHEAD_S - monotonic(), 0.0)
                     wake = partial(self._woken, name, number, until_s)
-                    hub.spawn_after(delay_s, self._on_thread, wake)
+                    hub.spawn_after(delay_s, self._thread.post, wake)
                 case Notice():
                     self._notify(name, order)
 
@@ -212,9 +198,13 @@ class OpticalSwitches:
         if name in self._datapaths:
             self._carry_out(name, self._ocses[name].woken(number, monotonic()))
 
-    def _confirmed(self, name: str, number: int, now: float) -> None:
+    def _confirmed(self, name: str, number: int, now: float, error: str) -> None:
         if name in self._datapaths:
-            self._carry_out(name, self._ocses[name].confirmed(number, now))
+            ocs = self._ocses[name]
+            orders = (
+                ocs.unproved(number, f"OCS {name}: {error}", now) if error else ocs.confirmed(number, now)
+            )
+            self._carry_out(name, orders)
 
     def _discard(self, name: str) -> None:
         """Throw away what was prepared for a command that was replaced or refused."""
@@ -230,22 +220,7 @@ class OpticalSwitches:
         self._datapaths[name].send_msg(last)
 
     def _notify(self, name: str, notice: Notice) -> None:
-        news = {"ocs": name, "circuits": notice.circuits.pairs, "now": notice.now}
-        news |= {"until_s": notice.until_s, "ended": notice.ended, "error": notice.error}
         if name in self._listeners:
-            self._news.append((name, json.dumps(news).encode()))
-            self._tell()
-
-    def _tell(self) -> None:
-        """Send what is new; a listener that is busy may leave ten unread, the others wait for it."""
-        while self._news:
-            name, news = self._news[0]
-            try:
-                if name in self._listeners:
-                    self._notices.sendto(news, str(self._listeners[name]))
-            except BlockingIOError:
-                hub.spawn_after(AGAIN_S, self._on_thread, self._tell)
-                return
-            except OSError:  # the listener has gone; the switch goes on
-                del self._listeners[name]
-            self._news.popleft()
+            news = {"ocs": name, "circuits": notice.circuits.pairs, "now": notice.now}
+            news |= {"until_s": notice.until_s, "ended": notice.ended, "error": notice.error}
+            self._listeners[name].notify(news)

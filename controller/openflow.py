@@ -5,11 +5,13 @@ OpenFlow 1.3 messages, and a switch's answers made into values. The fabric's por
 OpenFlow's from 1: they meet here and nowhere else.
 """
 
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
+from functools import wraps
 from importlib.util import find_spec
 from ipaddress import IPv4Network
-from socket import socket
+from socket import SHUT_RDWR, socket
 from typing import Any, TypeVar
 
 from controller.changes import Changes
@@ -52,6 +54,8 @@ __all__ = [
     "on",
 ]
 
+log = logging.getLogger("controller")
+
 # The library has no types: its datapaths, messages and statistics are Any by necessity.
 Datapath = Any
 Message = Any
@@ -84,22 +88,39 @@ class _Connection(Connection):  # type: ignore[misc]
             with self._sending:
                 self.socket.sendall(data)
         except OSError:
-            self.close()
+            hang_up(self)
             return False
         return True
 
     def _recv_loop(self) -> None:
-        super()._recv_loop()
-        self.close()
-        super().send(b"")
+        try:
+            super()._recv_loop()
+        finally:  # also where a message makes no sense
+            self.close()
+            super().send(b"")
 
 
 _Handler = TypeVar("_Handler", bound=Callable[..., None])
 
 
 def on(event: type, *phases: str) -> Callable[[_Handler], _Handler]:
-    """Return the library's decorator for a method that handles an event in phases of a connection."""
-    decorator: Callable[[_Handler], _Handler] = set_ev_cls(event, list(phases))
+    """Return a decorator for a method that handles an event in phases of a connection.
+
+    It is the library's, and logs what the method raises: on native threads os-ken 4.2 would end the
+    app's one thread without a word.
+    """
+
+    def decorator(handler: _Handler) -> _Handler:
+        @wraps(handler)
+        def logged(*arguments: object) -> None:
+            try:
+                handler(*arguments)
+            except Exception:
+                log.exception("%s failed", handler.__qualname__)
+
+        decorated: _Handler = set_ev_cls(event, list(phases))(logged)
+        return decorated
+
     return decorator
 
 
@@ -122,6 +143,17 @@ def _accept(listener: socket) -> None:
 def _serve(connected: socket, address: tuple[str, int]) -> None:
     with closing(_Connection(connected, address)) as connection:
         connection.serve()
+
+
+def hang_up(datapath: Datapath) -> None:
+    """End a connection; from any thread.
+
+    The library's own `close` announces the end on the caller's thread. On the app's that could wait
+    for ever for room in the queue that only this thread empties. So only the receiving thread, which
+    sees the end at once, announces it.
+    """
+    with suppress(OSError):  # it has ended already
+        datapath.socket.shutdown(SHUT_RDWR)
 
 
 def clearing_messages(datapath: Datapath) -> list[Message]:
@@ -185,11 +217,11 @@ def more_follows(answer: Message) -> bool:
     return bool(answer.flags & ofp.OFPMPF_REPLY_MORE)
 
 
-def live_ports(descriptions: Iterable[Message]) -> set[int]:
-    """Return the numbers of the ports that are up, of a switch's port descriptions."""
+def live_ports(datapath: Datapath) -> set[int]:
+    """Return the numbers of the ports that a switch calls up."""
     return {
         port.port_no - 1
-        for port in descriptions
+        for port in datapath.ports.copy().values()  # the receiving thread changes it; a copy is one step
         if port.port_no <= ofp.OFPP_MAX
         and not port.state & ofp.OFPPS_LINK_DOWN
         and not port.config & ofp.OFPPC_PORT_DOWN

@@ -38,16 +38,17 @@ class Light:
 
 @dataclass(frozen=True)
 class Notice:
-    """Tell those who want to know what is lit from now on."""
+    """Notify those who listen of what is lit from now on."""
 
     circuits: Circuits
+    """What is known to be lit; nothing while the switch is not connected."""
     now: float
     until_s: float | None
     """When some of it goes dark, if a program has said so."""
     ended: bool = False
     """Whether the program is over."""
     error: str = ""
-    """What the switch refused, if that is why it is over."""
+    """What the switch refused, or why it is not proved, if that is why it is over."""
 
 
 Order = Darken | Prepare | Wait | Light | Notice

@@ -12,6 +12,9 @@ datapath). Two commands in one message, 0.5 ms in the median with 64 ports, prov
 
 The next packet of each port asks the new rules: none is lost. (``revalidator/wait`` takes 6 ms, and
 500 where it is asked just after the revalidation it waits for.)
+
+Where Open vSwitch does not answer, or answers with an error, there is no proof, and whoever waits for
+one receives the reason instead.
 """
 
 import json
@@ -26,11 +29,14 @@ from queue import Empty, SimpleQueue
 from threading import Thread
 from time import monotonic
 
+from controller.app_thread import AppThread
+
 RUN_DIRECTORIES = ("/var/run/openvswitch", "/run/openvswitch")
 ANSWER_S = 5.0
 
-Then = Callable[[float], None]
-"""What follows a proof; its argument is when it came, on the machine's monotonic clock [s]."""
+Then = Callable[[float, str], None]
+"""What follows a question for proof: when it was answered, on the machine's monotonic clock [s], and why
+there is no proof, empty if there is."""
 
 log = logging.getLogger("controller")
 
@@ -40,16 +46,15 @@ class Proof:
 
     Parameters
     ----------
-    on_thread
-        Has the app run a piece of work on its thread.
+    thread
+        The app's thread, on which what follows is called.
     """
 
-    def __init__(self, on_thread: Callable[[Callable[[], None]], None]) -> None:
-        self._on_thread = on_thread
+    def __init__(self, thread: AppThread) -> None:
+        self._thread = thread
         self._waiting: SimpleQueue[Then | None] = SimpleQueue()
         self._channel: socket.socket | None = None
         self._commands: list[list[str]] = []
-        self._warned = False
         Thread(target=self._serve, daemon=True).start()
 
     def ask(self, then: Then) -> None:
@@ -68,13 +73,13 @@ class Proof:
                     waiting.append(self._waiting.get_nowait())
                 except Empty:
                     break
-            self._purge()
+            reason = self._purge()
             for then in waiting:
                 if then is not None:
-                    self._on_thread(partial(then, monotonic()))
+                    self._thread.post(partial(then, monotonic(), reason))
 
-    def _purge(self) -> None:
-        """Empty the cache; a daemon that was started anew is found again."""
+    def _purge(self) -> str:
+        """Empty the cache and return why that failed, else nothing; a daemon started anew is found again."""
         for _ in range(2):
             try:
                 if self._channel is None:
@@ -82,14 +87,14 @@ class Proof:
                     datapaths = _call(self._channel, [["dpctl/dump-dps"]])[0].split()
                     self._commands = [["revalidator/purge"], *(["dpctl/del-flows", dp] for dp in datapaths)]
                 _call(self._channel, self._commands)
-                return
-            except (OSError, ValueError) as error:
+                return ""
+            except Exception as error:  # whatever it is: without this thread nothing would be proved again
+                reason = f"no proof that changes are on the wire: {error or type(error).__name__}"
                 if self._channel:
                     self._channel.close()
-                self._channel, reason = None, error
-        if not self._warned:
-            self._warned = True
-            log.warning("what is confirmed may not be on the wire yet: no ovs-vswitchd to ask (%s)", reason)
+                self._channel = None
+        log.warning(reason)
+        return reason
 
 
 def _switch_daemon() -> socket.socket:
@@ -125,7 +130,13 @@ def _call(channel: socket.socket, commands: Sequence[Sequence[str]]) -> list[str
             while text:
                 answer, end = decoder.raw_decode(text)
                 text = text[end:].lstrip()
-                if answer.get("error"):
-                    raise OSError(f"{commands[len(answers)][0]}: {answer['error']}")
-                answers.append(answer["result"])
+                answers.append(_result(commands[len(answers)][0], answer))
     return answers
+
+
+def _result(command: str, answer: object) -> str:
+    """Return a command's result; OSError if it has none."""
+    if not isinstance(answer, dict) or answer.get("error") or not isinstance(answer.get("result"), str):
+        raise OSError(f"{command} answered {str(answer)[:200]}")
+    result: str = answer["result"]
+    return result

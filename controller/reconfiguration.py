@@ -2,8 +2,9 @@
 
     lit ──command──> darkening ──dark on the wire──> dark ──delay passed──> lighting ──lit on the wire──> lit
 
-A switch that refuses any of it ends it there: no light is claimed that did not come, and what waits
-or would follow is dropped, because it was asked of an OCS that shows something else.
+A switch that refuses any of it ends it there, and so do a proof that fails and a connection that is
+lost: a circuit is logged as lit only after it was confirmed, and what waits or would follow is dropped,
+because it was asked of an OCS that shows something else.
 
 The machine decides and never acts: each call returns orders, which `controller.ocs` carries out and
 whose ends it reports. All that belongs to one reconfiguration carries its number; what comes late,
@@ -63,7 +64,7 @@ class Entry:
     replaced: bool = False
     """Whether another command took its place before it was lit."""
     error: str = ""
-    """What the switch refused, and thereby ended it; empty if nothing."""
+    """What ended it before its time: a refusal, a failed proof, a lost connection; empty if nothing."""
 
 
 class OpticalSwitch:
@@ -85,6 +86,8 @@ class OpticalSwitch:
         self.log: deque[Entry] = deque(maxlen=LOG_ENTRIES)
         self.number = 0
         """The newest reconfiguration, or program that has not begun."""
+        self.error = ""
+        """What ended the newest command or program before its time, or its light; empty if nothing."""
         self._rng = rng
         self._waiting: deque[Command] = deque()
         self._program: deque[Day] = deque()
@@ -113,6 +116,7 @@ class OpticalSwitch:
 
     def command(self, command: Command, now: float) -> list[Order]:
         """Take a command: begin, let it wait, or let it replace what is under way."""
+        self.error = ""
         if self.busy and command.busy == "queue":
             self._waiting.append(command)
             return []
@@ -126,6 +130,7 @@ class OpticalSwitch:
 
     def run(self, program: Program, start_s: float, now: float) -> list[Order]:
         """Show a program's days from a time on, replacing what is under way."""
+        self.error = ""
         self._program, self._partial = deque(program.days), program.partial
         self._waiting.clear()
         if self.phase == "lighting":  # nothing stops it; then in time
@@ -170,25 +175,47 @@ class OpticalSwitch:
             self._going[newer[0]] += still_lit
             return []
         self.lit = Circuits(self.lit.ports, self.lit.pairs + still_lit)
+        return self._failed(number, error, now)
+
+    def unproved(self, number: int, error: str, now: float) -> list[Order]:
+        """End what is under way: its rules have changed, and it is unknown whether the wire has."""
+        self._going.pop(number, None)
+        return self._failed(number, error, now)
+
+    def lost(self, error: str, now: float) -> list[Order]:
+        """End everything: the connection has gone, and what is lit is unknown until it is `found`."""
+        idle = not (self.busy or self.lit.pairs)
+        if self.phase != "lit":
+            self._stamp(error=error)
+        elif self.lit.pairs:
+            dark, lost = Circuits(self.lit.ports), len(self.lit.pairs)
+            self.number += 1
+            self.log.append(Entry(self.number, dark, False, lost, 0.0, now, error=error))
+        self._going.clear()
+        self.lit = Circuits(self.lit.ports)
+        self._stop("" if idle else error)
+        return [Notice(self.lit, now, None)]
+
+    def found(self, now: float) -> list[Order]:
+        """Take note that the switch is connected, and proved to be dark."""
+        return [Notice(self.lit, now, None, ended=True)]
+
+    def _failed(self, number: int, error: str, now: float) -> list[Order]:
         if number != self.number or self.phase == "lit":
             return []
         self._stamp(error=error)
         # What it did not refuse of a bundle may be in force by now, and shall not be lit.
         withdrawn = [] if self.phase == "darkening" else [Darken(number, self._missing())]
-        return [*withdrawn, self._end(now, error)]
+        self._stop(error)
+        return [*withdrawn, Notice(self.lit, now, None, ended=True, error=error)]
 
-    def lost(self, now: float) -> list[Order]:
-        """Forget everything: the switch has been away, and is dark."""
-        self._going.clear()
-        self.lit = Circuits(self.lit.ports)
-        return [self._end(now)]
-
-    def _end(self, now: float, error: str = "") -> Notice:
+    def _stop(self, error: str) -> None:
+        """Drop what is under way and what waits."""
         self.number += 1
+        self.error = error
         self._program.clear()
         self._waiting.clear()
         self.phase, self._command = "lit", Command(self.lit)
-        return Notice(self.lit, now, None, ended=True, error=error)
 
     def _begin(self, command: Command, now: float) -> list[Order]:
         if self.phase != "lit":

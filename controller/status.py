@@ -86,7 +86,8 @@ class OcsStatus:
     number: int
     """The newest reconfiguration in the log."""
     error: str
-    """What the switch refused of it, and thereby ended what was under way; empty if nothing."""
+    """What ended the newest command before its time, or put out its light: a refusal, a failed proof, a lost
+    connection; empty if nothing."""
     device: str
     """What it stands for; ``ideal`` has no delay."""
     delay_s: float
@@ -121,7 +122,7 @@ class LogEntry:
     replaced: bool
     """Whether another command took its place before it was lit."""
     error: str = ""
-    """What the switch refused, and thereby ended it; empty if nothing."""
+    """What ended it before its time: a refusal, a failed proof, a lost connection; empty if nothing."""
 
 
 def link_name(link: Link) -> str:

@@ -167,9 +167,13 @@ class FakeSwitch:
     def _refuse(self, transaction: int, kind: int, code: int, body: bytes) -> None:
         self._send(ERROR, transaction, struct.pack("!HH", kind, code) + body[:64])
 
-    def _send(self, kind: int, transaction: int, body: bytes = b"") -> None:
+    def send(self, data: bytes) -> None:
+        """Send any bytes."""
         with suppress(OSError):  # the controller may have closed
-            self._socket.sendall(struct.pack("!BBHI", VERSION, kind, 8 + len(body), transaction) + body)
+            self._socket.sendall(data)
+
+    def _send(self, kind: int, transaction: int, body: bytes = b"") -> None:
+        self.send(struct.pack("!BBHI", VERSION, kind, 8 + len(body), transaction) + body)
 
 
 def _description(port: int, up: bool) -> bytes:

@@ -7,103 +7,23 @@ import signal
 import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from controller.client import ControllerClient
 from tests.controller.fake_switch import FakeSwitch
+from tests.controller.played import FABRIC, SECONDS, Controller, command, eventually, started
 from tests.tools import CHECKOUT
-from topologies.addresses import datapath_id, openflow_port
+from topologies.addresses import openflow_port
 from topologies.errors import NetworkError
-from topologies.fabric import Fabric
 from topologies.parallel_ocs import parallel_ocs_fabric
-from topologies.rail import rail_fabric
-
-FABRIC = rail_fabric(2, 2, 2)
-SECONDS = 10.0
-
-
-class Controller:
-    """A controller's process, and what talks to it."""
-
-    def __init__(
-        self, process: subprocess.Popen[str], path: Path, stack: ExitStack, fabric: Fabric = FABRIC
-    ) -> None:
-        assert process.stdout
-        line = process.stdout.readline()
-        matched = re.fullmatch(r"listening on (127\.0\.0\.1):(\d+)\n", line)
-        assert matched, line
-        self.process, self.path, self.fabric, self._stack = process, path, fabric, stack
-        self.address = matched[1], int(matched[2])
-        self.client = ControllerClient(path)
-
-    def switch(
-        self,
-        name: str,
-        *,
-        answers_barriers: bool = True,
-        refuses_groups: bool = False,
-        refuses_bundles: bool = False,
-    ) -> FakeSwitch:
-        """Connect a switch of the fabric."""
-        ports = [openflow_port(port) for port in self.fabric.used_ports(name)]
-        number = datapath_id(self.fabric, name)
-        faults = answers_barriers, refuses_groups, refuses_bundles
-        return self._stack.enter_context(FakeSwitch(self.address, number, ports, *faults))
-
-    def switches(self) -> dict[str, FakeSwitch]:
-        """Connect all switches of the fabric."""
-        return {switch.name: self.switch(switch.name) for switch in self.fabric.switches}
-
-
-def command(directory: Path, fabric: Fabric | str = FABRIC, listen: str = "127.0.0.1:0") -> list[str]:
-    """Return how to start a controller."""
-    text = fabric if isinstance(fabric, str) else fabric.to_json()
-    (directory / "fabric.json").write_text(text)
-    options = [
-        "--fabric",
-        str(directory / "fabric.json"),
-        "--northbound",
-        str(directory / "nb"),
-        "--listen",
-        listen,
-    ]
-    return [sys.executable, "-m", "controller", *options]
-
-
-def eventually(holds: Callable[[], object]) -> None:
-    """Wait until something holds; fail if it does not."""
-    deadline = time.monotonic() + SECONDS
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
-
-
-@contextmanager
-def started(directory: Path, fabric: Fabric) -> Iterator[Controller]:
-    """Start a controller for a fabric."""
-    with ExitStack() as stack:
-        process = stack.enter_context(
-            subprocess.Popen(
-                command(directory, fabric),
-                cwd=CHECKOUT,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                text=True,
-            )
-        )
-        stack.callback(process.kill)
-        yield Controller(process, directory / "nb", stack, fabric)
 
 
 @pytest.fixture
 def controller(tmp_path: Path) -> Iterator[Controller]:
     """Start a controller for the small rail fabric."""
-    with started(tmp_path, FABRIC) as controller:
+    with started(tmp_path) as controller:
         yield controller
 
 
@@ -157,7 +77,7 @@ def test_links_that_go_down_are_avoided_and_taken_again(controller: Controller) 
 
 
 def test_a_switch_of_another_fabric_is_refused(controller: Controller) -> None:
-    stranger = controller._stack.enter_context(FakeSwitch(controller.address, 99, [1]))
+    stranger = controller.connect(FakeSwitch(controller.address, 99, [1]))
     assert stranger.ended.wait(SECONDS)
     assert stranger.told == []
     controller.process.terminate()

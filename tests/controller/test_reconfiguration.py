@@ -134,8 +134,48 @@ def test_a_command_stops_a_program(ocs: OpticalSwitch) -> None:
     assert not ocs.busy
 
 
-def test_a_switch_that_was_away_is_dark(ocs: OpticalSwitch) -> None:
+LOST = "the connection to OCS ocs0 was lost"
+
+
+def test_a_lost_connection_ends_what_is_under_way_and_nothing_is_known_to_be_lit(ocs: OpticalSwitch) -> None:
     ocs.command(Command(lit("0>2")), 2.0)
-    assert ocs.lost(2.1) == [Notice(lit("-"), 2.1, None, ended=True)]
-    assert ocs.confirmed(2, 2.2) == []
-    assert (ocs.busy, str(ocs.lit)) == (False, "-")
+    ocs.command(Command(lit("0>3")), 2.0)
+    ocs.confirmed(2, 2.001)
+    assert ocs.lost(LOST, 2.1) == [Notice(lit("-"), 2.1, None)]
+    assert (ocs.busy, ocs.queued, str(ocs.lit), ocs.error) == (False, 0, "-", LOST)
+    assert ocs.log[-1] == Entry(2, lit("0>2"), True, 2, DELAY_S, 2.0, 2.001, error=LOST)
+    assert (ocs.woken(2, 2.2), ocs.confirmed(2, 2.2)) == ([], [])
+    assert ocs.found(3.0) == [Notice(lit("-"), 3.0, None, ended=True)]
+    ocs.command(Command(lit("0>1")), 4.0)
+    assert ocs.error == "", "a new command begins without the old one's error"
+
+
+def test_a_lost_connection_is_logged_where_circuits_were_lit(ocs: OpticalSwitch) -> None:
+    ocs.lost(LOST, 2.1)
+    assert ocs.log[-1] == Entry(2, lit("-"), False, 2, 0.0, 2.1, error=LOST)
+    ocs.found(3.0)
+    ocs.lost(LOST, 4.0)
+    assert (len(ocs.log), ocs.error) == (2, ""), "nothing was lit, nothing is lost"
+
+
+def test_a_program_that_loses_its_connection_is_over(ocs: OpticalSwitch) -> None:
+    ocs.run(program_from_text("50ms 1>0 50ms 0>2", 4), 3.0, 2.9)
+    ocs.lost(LOST, 2.95)
+    assert (ocs.busy, ocs.in_program, ocs.error) == (False, False, LOST)
+
+
+@pytest.mark.parametrize("lighting", [False, True])
+def test_what_is_not_proved_is_not_logged_as_dark_or_lit(ocs: OpticalSwitch, lighting: bool) -> None:
+    why = "no proof that changes are on the wire"
+    ocs.command(Command(lit("0>1 2>0")), 2.0)
+    if lighting:
+        ocs.confirmed(2, 2.001)
+        ocs.woken(2, 2.02)
+    *withdrawn, ended = ocs.unproved(2, why, 2.03)
+    assert withdrawn == ([Darken(2, ((2, 0),))] if lighting else [])
+    assert ended == Notice(lit("0>1"), 2.03, None, ended=True, error=why)
+    assert ocs.log[-1] == Entry(
+        2, lit("0>1 2>0"), True, 1, DELAY_S, 2.0, 2.001 if lighting else None, error=why
+    )
+    assert (ocs.busy, str(ocs.lit), ocs.error) == (False, "0>1", why)
+    assert ocs.confirmed(2, 2.04) == []

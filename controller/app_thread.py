@@ -1,0 +1,52 @@
+"""The app's one thread, as other threads see it."""
+
+from collections.abc import Callable
+from queue import Empty, SimpleQueue
+from typing import TypeVar
+
+from topologies.errors import NetworkError
+
+ANSWER_S = 20.0
+"""How long an answer may take: computing the rules of 128 servers x 8 rails keeps the thread for seconds."""
+
+Answer = TypeVar("Answer")
+Work = Callable[[], None]
+
+
+class AppThread:
+    """Has the app's thread run pieces of work, so that all state of the app has one owner and no lock.
+
+    Parameters
+    ----------
+    post
+        Puts a piece of work behind what the thread has to do already; it may wait for room, so it is
+        not for the app's thread itself.
+    """
+
+    def __init__(self, post: Callable[[Work], None]) -> None:
+        self.post = post
+
+    def ask(self, question: Callable[[], Answer]) -> Answer:
+        """Return what a question returns on the app's thread; raise what it raises there.
+
+        Raises
+        ------
+        NetworkError
+            If the thread does not come to it in time.
+        """
+        answers: SimpleQueue[tuple[Answer | None, Exception | None]] = SimpleQueue()
+
+        def work() -> None:
+            try:
+                answers.put((question(), None))
+            except Exception as error:
+                answers.put((None, error))
+
+        self.post(work)
+        try:
+            answer, error = answers.get(timeout=ANSWER_S)
+        except Empty:
+            raise NetworkError(f"the controller did not answer within {ANSWER_S:g} s") from None
+        if error:
+            raise error
+        return answer  # type: ignore[return-value]  # None only where the question's answer is

@@ -1,0 +1,165 @@
+"""Listeners that read slowly, never or not any more."""
+
+import json
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from queue import Empty, SimpleQueue
+
+import numpy as np
+import pytest
+
+from controller.app_thread import AppThread
+from controller.notices import KEPT, Listener
+from tests.controller.played import eventually, started
+from topologies.errors import DemandError
+from topologies.parallel_ocs import parallel_ocs_fabric
+
+SECONDS = 10.0
+PROMPT_S = 0.05
+
+
+class Thread:
+    """The app's thread, played by the test."""
+
+    def __init__(self) -> None:
+        self._work: SimpleQueue[Callable[[], None]] = SimpleQueue()
+        self.app = AppThread(self._work.put)
+
+    def run(self, timeout_s: float) -> bool:
+        """Do the next piece of work; return whether there was one."""
+        try:
+            self._work.get(timeout=timeout_s)()
+        except Empty:
+            return False
+        return True
+
+
+@pytest.fixture
+def thread() -> Thread:
+    return Thread()
+
+
+@pytest.fixture
+def bound(tmp_path: Path) -> Iterator[Callable[[str], socket.socket]]:
+    """Bind sockets in a directory."""
+    opened: list[socket.socket] = []
+
+    def bind(name: str) -> socket.socket:
+        opened.append(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM))
+        opened[-1].bind(str(tmp_path / name))
+        opened[-1].settimeout(SECONDS)
+        return opened[-1]
+
+    yield bind
+    for each in opened:
+        each.close()
+
+
+Bound = Callable[[str], socket.socket]
+
+
+def heard(listener: socket.socket) -> dict[str, int]:
+    """Return the next notice."""
+    notice: dict[str, int] = json.loads(listener.recv(1 << 16))
+    return notice
+
+
+def test_600_notices_to_an_unread_socket_make_one_thread_and_delay_nobody_else(
+    thread: Thread, bound: Bound, tmp_path: Path
+) -> None:
+    unread, prompt = bound("unread"), bound("prompt")
+    stalled, other = Listener(tmp_path / "unread", thread.app), Listener(tmp_path / "prompt", thread.app)
+    before = threading.active_count()
+    for number in range(600):
+        stalled.notify({"number": number})
+    assert threading.active_count() == before + 1
+    began = time.monotonic()
+    other.notify({"number": 0})
+    assert heard(prompt) == {"number": 0, "missed": 0}
+    assert time.monotonic() - began < PROMPT_S
+    numbers: list[int] = []
+    while len(numbers) < 600:  # read all at last: none was lost, none came twice
+        numbers.append(heard(unread)["number"])
+        thread.run(0.0 if len(numbers) % 10 else SECONDS)
+    assert numbers == list(range(600))
+    stalled.close()
+    other.close()
+
+
+def test_of_too_many_notices_the_oldest_are_dropped_and_counted(
+    thread: Thread, bound: Bound, tmp_path: Path
+) -> None:
+    unread = bound("unread")
+    listener = Listener(tmp_path / "unread", thread.app)
+    for number in range(KEPT + 100):
+        listener.notify({"number": number})
+    notices = [heard(unread)]
+    while notices[-1]["number"] < KEPT + 99:
+        unread.setblocking(False)
+        try:
+            notices.append(heard(unread))
+        except BlockingIOError:
+            assert thread.run(SECONDS), "room in the socket is noticed"
+    in_socket = len(notices) - KEPT
+    assert [notice["missed"] for notice in notices if notice["missed"]] == [100 - in_socket]
+    assert [notice["number"] for notice in notices[-KEPT:]] == list(range(100, KEPT + 100))
+    listener.close()
+
+
+def test_a_listener_that_has_gone_is_not_waited_for(thread: Thread, bound: Bound, tmp_path: Path) -> None:
+    unread = bound("unread")
+    listener = Listener(tmp_path / "unread", thread.app)
+    for number in range(50):
+        listener.notify({"number": number})
+    unread.close()
+    assert thread.run(SECONDS)
+    listener.notify({"number": 50})
+    assert not thread.run(0.0)
+    listener.close()
+
+
+def test_a_listener_that_is_replaced_while_it_is_slow_leaves_no_thread(
+    thread: Thread, bound: Bound, tmp_path: Path
+) -> None:
+    bound("unread")
+    before = threading.active_count()
+    listener = Listener(tmp_path / "unread", thread.app)
+    for number in range(50):
+        listener.notify({"number": number})
+    listener.close()
+    assert thread.run(SECONDS)
+    deadline = time.monotonic() + SECONDS
+    while threading.active_count() > before:
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+
+
+@pytest.mark.parametrize(("name", "why"), [("x" * 200, "too long"), ("missing", "No such file")])
+def test_a_path_on_which_nobody_can_listen_is_refused(
+    thread: Thread, tmp_path: Path, name: str, why: str
+) -> None:
+    with pytest.raises(DemandError, match=f"notify .*{why}.*; name a unix datagram socket"):
+        Listener(tmp_path / name, thread.app)
+
+
+def test_an_unread_listener_of_one_ocs_does_not_delay_that_of_another(tmp_path: Path, bound: Bound) -> None:
+    bound("unread")
+    prompt = bound("prompt")
+    with started(tmp_path, parallel_ocs_fabric(4, 2)) as controller:
+        controller.switches()
+        client = controller.client
+        client.wait_ready(SECONDS)
+        client.show("ocs0", "1ms 0>1 1ms 0>2 " * 150, notify=tmp_path / "unread")
+        eventually(lambda: client.ocs("ocs0").number > 100)
+        threads, late_s = [], []
+        client.show("ocs1", "1ms 0>1 1ms 0>2 " * 20, notify=tmp_path / "prompt")
+        while not (notice := heard(prompt))["ended"]:
+            late_s.append(time.monotonic() - notice["now"])
+            threads.append(controller.threads())
+        eventually(lambda: not client.ocs("ocs0").busy)
+        assert client.ocs("ocs0").number >= 300
+        assert np.percentile(late_s, 90) < PROMPT_S
+        assert max(threads) < 60, "600 notices, and a thread for none of them"
