@@ -7,10 +7,13 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+from mininet.cli import CLI
 
 from controller.devices import Darkness
 from testbed.dilation import Dilation
+from testbed.network import READY_S
 from testbed.ocs_bench import ocs_figures
+from testbed.ocs_cli import OcsCLI
 from testbed.ocs_executor import execute
 from testbed.ocs_outcome import executed
 from testbed.ocs_plan import CircuitExperiment
@@ -188,6 +191,29 @@ def test_an_ocs_that_loses_its_controller_goes_dark_and_delivers_the_rest_later(
         reconnected.result()
     assert len(execution.undelivered_bytes) > 1, "the program ended with the connection"
     assert execution.undelivered_bytes[-1] == 0
+
+
+def test_an_ocs_that_loses_its_controller_in_a_long_reconfiguration_says_so_and_comes_back_dark(
+    booted: Booted, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(CLI, "__init__", lambda self, mininet: None)  # it would read lines at once
+    with booted(parallel_ocs_fabric(4, 1)) as net:
+        northbound, cli = net.network.northbound, OcsCLI(net.network)
+        light(net, "1>3")
+        northbound.set_darkness(OCS, Darkness("slow", 10.0))
+        northbound.light(OCS, "0>2 1>3")
+        assert heard(net, 1) == {3}, "what is kept carries on"
+        controller = vsctl("get-controller", OCS).strip()
+        vsctl("del-controller", OCS)
+        with pytest.raises(NetworkError, match=f"OCS {OCS} is not connected"):
+            northbound.wait_idle(OCS, LIT_S)
+        cli.onecmd(f"light {OCS} 0>1")
+        assert capsys.readouterr().out.count("\n") == 1, "one sentence"
+        vsctl("set-controller", OCS, controller)
+        northbound.wait_ready(READY_S)
+        assert northbound.ocs(OCS).circuits == ()
+        assert (heard(net, 0), heard(net, 1)) == (set(), set())
+        assert "was lost" in northbound.ocs_log(OCS)[-1].error
 
 
 def test_a_delay_that_the_machine_cannot_honour_is_refused_with_what_would_do() -> None:
