@@ -24,7 +24,7 @@ from traffic.feeders import Feeder, ProactiveFeeder
 from traffic.late_binding import ReactiveFeeder
 from traffic.records import Records, records_of
 from traffic.spraying.policy import Assignment, QueuePair, ReactivePolicy
-from traffic.transfers import Path, Transfers, transfers_of_curves
+from traffic.transfers import Path, Transfers, measured_transfers
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,8 +142,14 @@ def _carry(work: Work, opened: _Open, experiment: Experiment, network: Network, 
         stuck_s=stuck_s,
     )
     delivery = engine.run()
-    transfers = transfers_of_curves(
-        work.queue_pairs, opened.paths, sizes, delivery.chunk_qp, delivery.order, delivery.curves
+    transfers = measured_transfers(
+        work.queue_pairs,
+        opened.paths,
+        sizes,
+        delivery.chunk_qp,
+        delivery.order,
+        delivery.sent_curves,
+        delivery.curves,
     )
     return _Run(work, delivery, transfers, int(sizes.sum()))
 

@@ -17,10 +17,7 @@ from topologies.fabric import Port
 from traffic.maxmin import max_min_rates
 from traffic.messages import Chunks
 from traffic.spraying.policy import Assignment, QueuePair
-from traffic.transfers import Path, Transfers, transfers_of_curves
-
-Curve = tuple[NDArray[np.float64], NDArray[np.float64]]
-"""Times [s] and, at each, the bytes delivered until then; straight between them."""
+from traffic.transfers import Curve, Path, Transfers, spans_of_flows
 
 SAME_TIME = 1e-9
 """Ends closer than this part of the time to them are one event: symmetric queue pairs end together."""
@@ -65,9 +62,36 @@ def fluid_transfers(
     owed = np.bincount(assignment.chunk_qp, chunks.bytes, len(queue_pairs)).astype(float)
     alone = np.arange(len(queue_pairs))
     curves = fluid_curves(crossings, rates, pool=alone, pool_bytes=owed, cap_bps=cap_bps, weights=weights)
-    return transfers_of_curves(
-        queue_pairs, paths, chunks.bytes, assignment.chunk_qp, assignment.order, curves
-    )
+    times = fluid_times(chunks.bytes, assignment.chunk_qp, assignment.order, curves)
+    return Transfers(queue_pairs, paths, assignment.chunk_qp, *times)
+
+
+def fluid_times(
+    chunk_bytes: NDArray[np.int64],
+    chunk_flow: NDArray[np.int64],
+    order: NDArray[np.int64],
+    curves: Sequence[Curve],
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return when each chunk was sent and delivered by the flow that carries it [s], shapes (chunks,).
+
+    Parameters
+    ----------
+    chunk_bytes, chunk_flow, order
+        As in `spans_of_flows`.
+    curves
+        The bytes that each flow has delivered over time.
+
+    Notes
+    -----
+    A flow's rate is constant between two points of its curve, so interpolation is exact. A byte is
+    delivered the moment it is sent: a chunk is sent when the chunk before it is delivered.
+    """
+    sent_s, delivered_s = np.zeros(len(chunk_bytes)), np.zeros(len(chunk_bytes))
+    spans = spans_of_flows(chunk_bytes, chunk_flow, order, len(curves))
+    for (chunks, begins, ends), (times, counts) in zip(spans, curves, strict=True):
+        sent_s[chunks] = np.interp(begins, counts, times)
+        delivered_s[chunks] = np.interp(ends, counts, times)
+    return sent_s, delivered_s
 
 
 def crossings_of(
@@ -102,7 +126,7 @@ def fluid_curves(
     weights: NDArray[np.float64] | None = None,
     part_of: NDArray[np.int64] | None = None,
 ) -> list[Curve]:
-    """Return how many bytes each flow has delivered over time.
+    """Return how many bytes each flow has delivered over time; straight between the points.
 
     Parameters
     ----------

@@ -21,11 +21,11 @@ from numpy.typing import NDArray
 
 from topologies.errors import ScenarioError
 from topologies.fabric import Port
-from traffic.fluid import Curve, crossings_of, fluid_curves, fluid_transfers
+from traffic.fluid import crossings_of, fluid_curves, fluid_times, fluid_transfers
 from traffic.messages import Chunks
 from traffic.spraying.order import taking_turns
 from traffic.spraying.policy import Assignment, Permitted
-from traffic.transfers import Path, Transfers, chunk_times
+from traffic.transfers import Curve, Path, Transfers
 
 SWEEPS = 50
 """How often each message may move before it is left where it is."""
@@ -67,7 +67,7 @@ def sprayed_transfers(
     curves = fluid_curves(crossings[qp], rates, pool=pool, pool_bytes=owed, part_of=qp)
     order = taking_turns(chunks)
     chunk_flow = _pulled(curves, pool, pool_of_chunk, chunks, order)
-    times = chunk_times(chunks.bytes, chunk_flow, order, curves)
+    times = fluid_times(chunks.bytes, chunk_flow, order, curves)
     return Transfers(permitted.queue_pairs, paths, qp[chunk_flow], *times)
 
 

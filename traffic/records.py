@@ -7,14 +7,17 @@ step             index of the all-to-all within its collective
 source           source GPU
 destination      destination GPU
 bytes            size of the message [bytes]
-start_s          when the first byte of its earliest chunk was sent [s]
-end_s            when the last byte of its latest chunk was delivered [s]
+start_s          when its first byte was sent [s]
+end_s            when its last byte was delivered [s]
 path             over what: see below
 ========== ===== ==================================================================
 
 A path is ``nvlink``, or legs joined by a space, one for each way that some of the message took:
 its bytes, ``@``, and the ports that sent them in order, from the source's NIC to the last switch's
 port: ``8192@h0:1,leaf1:9,spine1:0,leaf0:5``. A message's legs sum to its size.
+
+The engine sends a byte by handing it to a socket and delivers it by counting it at the receiver. In
+the fluid model both are one instant. A step starts with the first byte that it sends over the network.
 
 Messages inside a server go over NVLink. They are not emulated but modelled: alone on their link,
 ``bytes * 8 / nvlink_bps``.

@@ -27,6 +27,7 @@ from traffic.spraying.policy import (
     ReactivePolicy,
 )
 from traffic.spraying.registry import POLICIES, policy_named
+from traffic.transfers import measured_transfers
 
 PROACTIVE = [name for name in POLICIES if isinstance(policy_named(name), ProactivePolicy)]
 REACTIVE = [name for name in POLICIES if isinstance(policy_named(name), ReactivePolicy)]
@@ -76,14 +77,18 @@ def carry(queue_pairs: Sequence[QueuePair], loopback: Endpoints, feeder: Feeder)
 
 
 def assert_conserved(delivery: Delivery, queue_pairs: Sequence[QueuePair], sizes: NDArray[np.int64]) -> None:
-    """Every chunk was posted once, and of every queue pair all bytes were counted, in the order of time."""
+    """Every chunk was posted once, and every byte of every queue pair was sent, then counted."""
     assert sorted(delivery.order.tolist()) == list(range(len(sizes)))
     loads = np.bincount(delivery.chunk_qp, sizes, len(queue_pairs))
     assert [counts[-1] for _, counts in delivery.curves] == loads.tolist()
-    for times, counts in delivery.curves:
+    assert [counts[-1] for _, counts in delivery.sent_curves] == loads.tolist()
+    for times, counts in delivery.sent_curves + delivery.curves:
         assert (times[0], counts[0]) == (0, 0)
         assert (np.diff(times) >= 0).all()
         assert (np.diff(counts) > 0).all()
+    for (sent_s, sent), (times, counts) in zip(delivery.sent_curves, delivery.curves, strict=True):
+        sent_by_then = sent[np.searchsorted(sent_s, times, side="right") - 1]
+        assert (counts <= sent_by_then).all(), "bytes were counted that were not sent yet"
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -116,6 +121,21 @@ def test_queue_pairs_of_one_nic_share_it_by_what_they_have_left(loopback: Endpoi
     few, many = (float(times[-1]) for times, _ in curves)
     assert few == pytest.approx(many, rel=0.2)
     assert many == pytest.approx(8e6 * 8 / nic_rate_bps(Nic(1, 0)), rel=0.25)
+
+
+def test_chunks_of_one_send_are_sent_at_one_time_and_the_first_of_all_at_zero(loopback: Endpoints) -> None:
+    sizes = np.full(400, 1000)
+    plan = Assignment((ONE,), np.zeros(400, dtype=np.int64), np.arange(400))
+    delivery = carry([ONE], loopback, ProactiveFeeder(plan, sizes))
+    transfers = measured_transfers(
+        (ONE,), ((),), sizes, plan.chunk_qp, plan.order, delivery.sent_curves, delivery.curves
+    )
+    ((_, sent_at, *_), (_, sent, *_)) = delivery.sent_curves[0]
+    assert sent_at == 0
+    assert 1000 < sent < sizes.sum(), "the first window holds several chunks, and not all"
+    assert ((transfers.sent_s == 0) == (np.arange(400) * 1000 < sent)).all()
+    assert np.isin(transfers.delivered_s, delivery.curves[0][0]).all()
+    assert (transfers.sent_s < transfers.delivered_s).all()
 
 
 def test_nothing_to_send_is_done_at_once(loopback: Endpoints) -> None:

@@ -10,11 +10,11 @@ from tests.traffic.cases import Work, assigned, flow, rates, ways, works
 from topologies.errors import FabricError, ScenarioError
 from topologies.fabric import Nic, Port
 from traffic.bounds import lower_bound_s
-from traffic.fluid import Curve, crossings_of, fluid_curves, fluid_transfers
+from traffic.fluid import crossings_of, fluid_curves, fluid_transfers
 from traffic.maxmin import max_min_rates
 from traffic.messages import Chunks
 from traffic.spraying.policy import Assignment, QueuePair
-from traffic.transfers import Transfers
+from traffic.transfers import Curve, Transfers
 
 CLOSE = 1e-9
 
