@@ -1,0 +1,59 @@
+"""The bench: a figure's value follows what was measured."""
+
+from contextlib import nullcontext
+
+import pytest
+
+from scenarios import bench
+from testbed.dilation import Dilation
+from testbed.emulate import Emulation
+from testbed.experiment import Experiment
+from testbed.outcome import Measures
+from testbed.predict import computed_paths, predict
+from testbed.work import work_of
+from topologies.rail import rail_fabric
+from traffic.collective import single
+from traffic.workloads import uniform
+
+SMALL = Experiment(rail_fabric(2, 2), single(uniform(4)), "rails", Dilation(1.0, 1.0))
+
+
+class IdleWatch:
+    """A watch that sees a machine with nothing else to do."""
+
+    def measures(self, _emulation: Emulation, _link_error: float) -> Measures:
+        return Measures()
+
+
+def emulation(slower: float) -> Emulation:
+    """Return what an emulation of `SMALL` would be that took so many times the prediction."""
+    records = predict(SMALL)
+    records["end_s"] *= slower
+    paths = computed_paths(SMALL.fabric, work_of(SMALL, 0).queue_pairs)
+    return Emulation(records, (paths,), (), 1.0, 1)
+
+
+@pytest.mark.parametrize(
+    ("slower", "value", "words"),
+    [
+        (1.0, 1.0, "faithful; boot "),
+        (1.2, 0.5, "strained; it took 1.20 times the prediction; boot "),
+        (1.6, 0.0, "void; it took 1.60 times the prediction; boot "),
+    ],
+)
+def test_figure_of_the_128_servers_follows_the_verdict(
+    monkeypatch: pytest.MonkeyPatch, slower: float, value: float, words: str
+) -> None:
+    """Everything but the boot and the emulation is real, on two servers."""
+    monkeypatch.setattr(bench, "_scaled", lambda *_: SMALL)
+    monkeypatch.setattr(bench, "Network", lambda *_: nullcontext())
+    monkeypatch.setattr(bench, "Watch", lambda _network: nullcontext(IdleWatch()))
+    monkeypatch.setattr(bench, "emulate", lambda *_, **__: emulation(slower))
+    measured, detail = bench.servers128_verdict()
+    assert measured == value
+    assert detail.startswith(words)
+
+
+def test_bar_of_the_128_servers_says_which_value_is_wanted() -> None:
+    figure = bench.FIGURES["servers128_verdict"]
+    assert (figure.unit, figure.bar) == ("verdict", "1: faithful; 0.5 is strained, 0 is void")
