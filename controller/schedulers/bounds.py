@@ -141,7 +141,11 @@ def ranked_weight(sorted_lines: Matrix, slots: int) -> float:
 
 
 def _slots_needed(sorted_lines: Matrix, longest: float) -> float:
-    """Return how many slots some line needs if none lasts longer; 1e-12 less, so that rounding errs low."""
+    """Return how many slots some line needs if none lasts longer; 1e-12 less, so that rounding errs low.
+
+    An entry needs a slot also where its share of the longest slot underflows to 0.
+    """
     if longest <= 0:
         return np.inf
-    return float(np.ceil(sorted_lines / longest * (1 - 1e-12)).sum(axis=1).max())
+    pieces = np.ceil(sorted_lines / longest * (1 - 1e-12))
+    return float(np.maximum(pieces, sorted_lines > 0).sum(axis=1).max())
