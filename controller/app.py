@@ -1,9 +1,14 @@
 """The app that tells switches what `controller.routing` computes, and asks them what they count.
 
 Whatever comes from switches, timers and the northbound is an event in its queue, handled on one
-thread: its state has one owner and no lock. ``python -m controller`` runs it under os-ken; under
-Ryu it is loaded by ``ryu-manager controller/app.py``, with the fabric's file in
-``LIGHTRAIL_FABRIC`` and, if wanted, the northbound's unix socket in ``LIGHTRAIL_NORTHBOUND``.
+thread: its state has one owner and no lock. ``python -m controller`` runs it under os-ken. Where a
+manager loads this file, ``LIGHTRAIL_FABRIC`` names the fabric's file and ``LIGHTRAIL_NORTHBOUND``, if
+set, the northbound's unix socket.
+
+The app is written for os-ken; it keeps to Ryu's API, but is not tested under Ryu. ``ryu-manager`` 4.34
+does not start on Python 3.11: it imports a name that eventlet 0.30.3 dropped, and an older eventlet does
+not import there. With that name added to eventlet 0.41 by hand it loaded the app, which programmed a
+switch; but events come from native threads here, and eventlet's queues, which Ryu uses, are not thread-safe.
 """
 
 import logging
@@ -100,7 +105,7 @@ class Controller(App):  # type: ignore[misc]
         self.ocses = OpticalSwitches(self.fabric, self._thread, self._proof)
 
     def start(self) -> None:
-        """Begin to take events; under Ryu also open the northbound."""
+        """Begin to take events; with ``LIGHTRAIL_NORTHBOUND`` set also open the northbound."""
         super().start()
         if path := os.environ.get("LIGHTRAIL_NORTHBOUND"):
             Thread(target=serve_northbound, args=(self, northbound_listener(Path(path))), daemon=True).start()

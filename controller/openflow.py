@@ -1,8 +1,8 @@
-"""The one file that knows an OpenFlow library: os-ken, or Ryu where os-ken is not installed.
+"""The one file that knows an OpenFlow library: os-ken, for which it is written.
 
-Both have the same names. Above, what the app needs of the library; below, rules made into
-OpenFlow 1.3 messages, and a switch's answers made into values. The fabric's ports count from 0,
-OpenFlow's from 1: they meet here and nowhere else.
+Where os-ken is missing it names Ryu's API, not tested under Ryu (see `controller.app`). Above, what
+the app needs of the library; below, rules made into OpenFlow 1.3 messages, and a switch's answers made
+into values. The fabric's ports count from 0, OpenFlow's from 1: they meet here and nowhere else.
 """
 
 import logging
