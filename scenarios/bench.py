@@ -19,10 +19,6 @@ from typing import Annotated
 
 import pandas as pd
 import typer
-from mininet.link import TCLink
-from mininet.net import Mininet
-from mininet.node import OVSSwitch
-from mininet.topo import Topo
 
 from scenarios._bench_algorithms import lpt_s, planning_dense_s, planning_sparse_s, prediction_s
 from scenarios._bench_circuits import (
@@ -31,6 +27,7 @@ from scenarios._bench_circuits import (
     ocs_overhead_p99_s,
     ocs_strays,
 )
+from scenarios._bench_mininet import SHAPED_BPS, boot_stop_speedup_vs_mininet
 from scenarios._harness import main
 from scenarios._output import standard_output
 from testbed.calibrate import calibration, hop_load_bps, machine_name, rate_factor, volume_factor
@@ -39,11 +36,10 @@ from testbed.emulate import emulate
 from testbed.experiment import Experiment
 from testbed.fidelity import Watch, verdict
 from testbed.network import Network
-from testbed.openvswitch import PrivateOpenVSwitch
 from testbed.outcome import Verdict, Word, bound_s, communication_s
 from testbed.predict import predict
 from testbed.residue import MARKER, Host, left_behind
-from testbed.sandbox import RUN_DIRECTORY, inside_sandbox, run_in_sandbox, settle
+from testbed.sandbox import inside_sandbox, run_in_sandbox, settle
 from topologies.errors import ScenarioError
 from topologies.fabric import Fabric
 from topologies.rail import rail_fabric
@@ -52,7 +48,6 @@ from traffic.workloads import sparse, uniform
 
 MIB = 1 << 20
 SCENARIOS = Path(__file__).parent
-SHAPED_BPS = 40e6
 LARGE_CCT_S = 8.0
 KILLS = 20
 VERDICT_VALUES: dict[Word, float] = {"faithful": 1.0, "strained": 0.5, "void": 0.0}
@@ -131,35 +126,6 @@ def emulated_over_predicted_worst() -> tuple[float, str]:
     worst = float(ratio[abs(ratio - 1).argmax()])
     words = table["verdict"].value_counts().to_dict()
     return worst, f"{len(ratio)} points, {ratio.min():.3f} to {ratio.max():.3f}, {words}"
-
-
-def boot_stop_speedup_vs_mininet() -> tuple[float, str]:
-    """Boot and stop of 32 servers x 8 rails, no spines: stock Mininet's time over ours, in one sandbox."""
-    fabric = rail_fabric(32, 8, 0)
-    started = time.monotonic()
-    with Network(fabric, SHAPED_BPS / fabric.nic_rate_bps(fabric.nics[0])):
-        pass
-    ours_s = time.monotonic() - started
-    RUN_DIRECTORY.mkdir()
-    with PrivateOpenVSwitch(RUN_DIRECTORY):
-        started = time.monotonic()
-        network = Mininet(_StockRails(), controller=None)
-        network.start()
-        network.stop()
-        stock_s = time.monotonic() - started
-    return stock_s / ours_s, f"stock Mininet {stock_s:.1f} s, ours with controller and rules {ours_s:.2f} s"
-
-
-class _StockRails(Topo):  # type: ignore[misc]
-    """The same wires for stock Mininet: 256 shaped NICs, a leaf per rail."""
-
-    def build(self) -> None:
-        """Add 8 leaves, 32 servers, and a link from each server to each leaf."""
-        leaves = [self.addSwitch(f"s{rail + 1}", cls=OVSSwitch, datapath="user") for rail in range(8)]
-        for server in range(32):
-            host = self.addHost(f"h{server}")
-            for leaf in leaves:
-                self.addLink(host, leaf, cls=TCLink, bw=SHAPED_BPS / 1e6)
 
 
 def boot_s() -> tuple[float, str]:
