@@ -159,7 +159,8 @@ def execute_all(
 
 def new_run(name: str, title: str) -> Run:
     """Return a run that starts now."""
-    return Run(name, title, ["python", *sys.argv], datetime.now(), baseline=BIG_SWITCH)
+    command = ["python", *sys.argv]
+    return Run(name, title, command, datetime.now(), baseline=BIG_SWITCH, transport="datagrams")
 
 
 def _execute(experiments: Sequence[CircuitExperiment], results: CircuitResults) -> None:

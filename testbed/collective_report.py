@@ -71,8 +71,14 @@ def fabric_text(fabric: Fabric) -> str:
     )
 
 
+TRANSPORT = (
+    "Transport: ideal. TCP carries the bytes; windows and paces follow what all senders still owe each "
+    "destination, which no NIC knows. Reactive schemes ride windows of their own."
+)
+
+
 def scale_text(emulated: Sequence[Experiment]) -> str:
-    """Return at which scale experiments were emulated, a sentence."""
+    """Return at which scale experiments were emulated, and over which transport."""
     if not emulated:
         return "Nothing was emulated: all numbers are the fluid model's."
     scales = {experiment.dilation for experiment in emulated}
@@ -82,7 +88,7 @@ def scale_text(emulated: Sequence[Experiment]) -> str:
     )
     return (
         f"Emulated with real packets: rates × {rates}, bytes × {volumes}, so times × {times}. "
-        "All numbers below are at real scale."
+        f"All numbers below are at real scale. {TRANSPORT}"
     )
 
 

@@ -117,7 +117,8 @@ def _scale(results: Sequence[Executed]) -> str:
     )
     return (
         f"Emulated with real packets, rates × {scales[0].rate:.3g}, times × {' to '.join(times)}; "
-        "all numbers below are at real scale."
+        "all numbers below are at real scale. Transport: numbered datagrams over UDP; only the big switch's "
+        "packets ride the ideal transport."
     )
 
 

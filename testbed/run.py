@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import Protocol
+from typing import Literal, Protocol
 
 from testbed.dilation import Dilation
 from testbed.experiment import Experiment
@@ -16,6 +16,9 @@ from testbed.versions import machine, versions
 from topologies.errors import ScenarioError
 
 FORMAT_VERSION = 1
+
+Transport = Literal["ideal", "datagrams"]
+"""What carries the bytes: the ideal transport (`traffic.engine`), or numbered datagrams over circuits."""
 
 
 class Planned(Protocol):
@@ -51,6 +54,8 @@ class Run:
     """When."""
     baseline: str = BASELINE
     """The scheme that busbw is relative to."""
+    transport: Transport = "ideal"
+    """What carries the bytes, or would in a run that was only predicted or planned."""
     calibration: Mapping[str, object] = field(default_factory=dict)
     """What this machine was measured to carry; anything that JSON can hold."""
     settings: Mapping[str, object] = field(default_factory=dict)

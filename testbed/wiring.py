@@ -36,7 +36,7 @@ FIRST_TABLE = 1000
 MIN_TIMEOUT_MS = 1000
 """TCP's least retransmission timeout: with 28 queue pairs at 10 Mbit/s a packet waits 200 ms for its turn."""
 INITIAL_WINDOW_PACKETS = 100
-"""TCP starts with a window that the engine's own stays below, as RDMA does: no slow start."""
+"""TCP starts with a window that the ideal transport's own stays below: no slow start."""
 LOOPBACK = 1
 UP = {"flags": IFF_UP, "change": IFF_UP}
 RT_TABLE_MAIN, RTN_UNICAST, RTNH_F_ONLINK, RTPROT_STATIC = 254, 1, 4, 4

@@ -4,13 +4,14 @@ One process and one epoll loop hold the sockets of all servers, so that one cloc
 messages. A queue pair is a byte stream that carries chunks in the order in which a feeder
 posts them. Bytes are counted at the receiver.
 
-As on an RDMA NIC, a queue pair has a window, what it may have on its way at once, and a pace:
-its share of the NICs at its ends (`traffic.sharing`). Queues in the fabric therefore stay short,
-nothing is lost, and queue pairs that meet at a bottleneck share it by what they have left, which
-is what the fluid model computes. A feeder that binds late (`traffic.late_binding`) limits its queue
-pairs itself; they are neither paced nor windowed here. TCP below only carries the bytes, and
-repairs losses. Measured as emulated over predicted time, uniform all-to-all: TCP's own windows
-behind 2 MiB queues 1.15; windows of 50 ms without pace 1.25 at 40 Mbit/s a NIC; both, as here, 1.04.
+It is the ideal transport: a queue pair has a window, what it may have on its way at once, and a pace,
+by what all senders still owe each destination (`traffic.sharing`), which no NIC knows. Queues in the
+fabric therefore stay short, nothing is lost, and queue pairs that meet at a bottleneck share it by what
+they have left, which is what the fluid model computes. A feeder that binds late (`traffic.late_binding`)
+limits its queue pairs by windows of its own; they are neither paced nor windowed here. TCP below
+only carries the bytes, and repairs losses. Measured as emulated over predicted time, uniform all-to-all:
+TCP's own windows behind 2 MiB queues 1.15; windows of 50 ms without pace 1.25 at 40 Mbit/s a NIC; both,
+as here, 1.04.
 
 All times of a delivery count from one instant for all messages: when the first byte was handed to a
 socket. What the engine computes before it, 1 ms for 600 queue pairs, is no part of the transfer.

@@ -1,4 +1,7 @@
-"""How NICs share their rates among queue pairs: in proportion to what each has left to deliver.
+"""The windows and paces of the ideal transport: NICs share their rates by what is left to deliver.
+
+It is ideal because it is clairvoyant: shares follow what all senders still owe each destination,
+which no NIC knows.
 
 The pace of a queue pair is its share of the NIC that sends, and a tenth more, so that what one
 cannot use another can. Its window, what it may have on its way at once, is the lesser of its shares

@@ -139,5 +139,7 @@ def test_the_sentence_says_what_was_run() -> None:
     assert sentence(small_outcomes(seeds=1)) == (
         "2 workloads (uniform, sparse 0.4) under 2 schemes (ecmp, rails), 1 seed, over a rail fabric of "
         "2 servers with 2 NICs of 100 Gbit/s each and 2 spines. Emulated with real packets: rates × 0.001, "
-        "bytes × 0.01, so times × 10. All numbers below are at real scale."
+        "bytes × 0.01, so times × 10. All numbers below are at real scale. Transport: ideal. TCP carries the "
+        "bytes; windows and paces follow what all senders still owe each destination, which no NIC knows. "
+        "Reactive schemes ride windows of their own."
     )

@@ -1,0 +1,76 @@
+"""Run.json, the reports and the documents name the transport, and claim no more than it is."""
+
+import json
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+
+from scenarios._circuits import new_run
+from testbed.collective_report import TRANSPORT, sentence
+from testbed.ocs_results import CircuitResults
+from testbed.results import ResultsDirectory
+from testbed.run import Run, experiments_of
+from tests.testbed.cases import small_outcomes
+from tests.testbed.test_ocs_report import big_switch, executed_of
+from tests.tools import CHECKOUT
+
+RUN = Run("rails_sparse", "RailS", ["rails_sparse.py"], datetime(2026, 1, 2))
+
+
+@pytest.fixture(scope="module")
+def packets(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the directory of a run of collectives."""
+    with ResultsDirectory(RUN, out=tmp_path_factory.mktemp("packets")) as results:
+        for outcome in small_outcomes(seeds=1):
+            results.add(outcome)
+    return results.path
+
+
+@pytest.fixture(scope="module")
+def circuits(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the directory of a run of schedules."""
+    run = new_run("ocs_spectra", "Schedules")
+    with CircuitResults(run, out=tmp_path_factory.mktemp("circuits")) as results:
+        results.add(executed_of("spectra"))
+        results.add_big_switch(big_switch(), ocses=2)
+    return results.path
+
+
+def test_run_json_of_a_packet_run_names_the_ideal_transport(packets: Path) -> None:
+    assert json.loads((packets / "run.json").read_text())["transport"] == "ideal"
+
+
+def test_run_json_of_a_circuits_run_says_datagrams(circuits: Path) -> None:
+    assert json.loads((circuits / "run.json").read_text())["transport"] == "datagrams"
+
+
+def test_the_report_of_a_packet_run_names_the_ideal_transport(packets: Path) -> None:
+    assert TRANSPORT.startswith("Transport: ideal.")
+    assert f"All numbers below are at real scale. {TRANSPORT}</p>" in (packets / "report.html").read_text()
+
+
+def test_the_report_of_a_circuits_run_says_datagrams(circuits: Path) -> None:
+    assert "Transport: numbered datagrams over UDP" in (circuits / "report.html").read_text()
+
+
+def test_a_report_of_predictions_names_no_transport() -> None:
+    predicted = [replace(outcome, records=None) for outcome in small_outcomes(seeds=1)]
+    assert "Transport" not in sentence(predicted)
+
+
+def test_a_run_json_from_before_the_transport_was_noted_is_still_read(packets: Path, tmp_path: Path) -> None:
+    data = json.loads((packets / "run.json").read_text())
+    del data["transport"]
+    (tmp_path / "run.json").write_text(json.dumps(data))
+    assert experiments_of(tmp_path / "run.json") == experiments_of(packets / "run.json")
+
+
+@pytest.mark.parametrize("name", ["README.md", "ARCHITECTURE.md", "traffic/engine.py", "traffic/sharing.py"])
+def test_documents_call_the_transport_ideal_and_not_a_nics_or_tcps_own(name: str) -> None:
+    text = " ".join((CHECKOUT / name).read_text().split())
+    assert "ideal transport" in text.lower()
+    assert "real TCP" not in text
+    assert "as an RDMA NIC" not in text
+    assert "As on an RDMA NIC" not in text
