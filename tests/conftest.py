@@ -1,18 +1,30 @@
-"""What holds for the whole session: the coverage floor, and files handed back to the user behind sudo."""
+"""What holds for the whole session: the coverage floor, notes of failures, files handed back behind sudo."""
 
 import contextlib
 import os
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
+from tests.second_run import NOTES_VARIABLE, Recorder
 from tests.tools import CHECKOUT
+
+# A property that takes longer than 200 ms holds all the same: the machine was busy.
+settings.register_profile("no deadline", deadline=None)
+settings.load_profile("no deadline")
 
 CACHES = (".coverage", ".hypothesis", ".mypy_cache", ".pytest_cache", ".ruff_cache")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Keep the coverage floor for the plain command only: some of the tests cannot cover all of the rooms."""
+    """Note failures if asked to, and lift the coverage floor where tests are picked.
+
+    Some of the tests cannot cover all of the rooms.
+    """
+    # Taken out, because sessions in sandboxes would write their notes over these.
+    if notes := os.environ.pop(NOTES_VARIABLE, ""):
+        config.pluginmanager.register(Recorder(Path(notes)))
     picked = [config.getoption(name, None) for name in ("keyword", "markexpr", "deselect", "lf")]
     coverage = config.pluginmanager.get_plugin("_cov")
     if coverage and (any(picked) or config.args_source is not pytest.Config.ArgsSource.TESTPATHS):

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import networkx as nx
 import pytest
+from hypothesis import settings
 
 from tests.tools import CHECKOUT, path_of
 
@@ -135,3 +136,7 @@ def test_nothing_else_at_the_top() -> None:
     known = {*MAY_IMPORT, "docs", "vagrant", "results", "data", "lightrail.egg-info", "pyproject.toml"}
     known |= {"README.md", "ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE"}
     assert {name for name in os.listdir(CHECKOUT) if not name.startswith(".")} <= known
+
+
+def test_no_property_fails_because_the_machine_was_busy() -> None:
+    assert settings().deadline is None

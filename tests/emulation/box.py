@@ -24,6 +24,7 @@ import pytest
 from testbed.kernel import die_with_parent
 from testbed.residue import MARKER, Host, left_behind
 from testbed.sandbox import inside_sandbox, run_in_sandbox, settle
+from tests.second_run import FinalError
 from tests.tools import CHECKOUT
 
 TEST_S = 120
@@ -92,7 +93,7 @@ class Box:
                 reports.append(report)
                 if report.when == "teardown":
                     return reports
-        pytest.fail(self._last_words(), pytrace=False)
+        raise FinalError(self._last_words())
 
     def _reports(self) -> Iterator[pytest.TestReport]:
         assert self._process.stdout

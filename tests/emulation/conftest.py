@@ -11,6 +11,7 @@ import pytest
 from testbed.sandbox import inside_sandbox
 from tests.emulation.box import Box, skip_reason
 from tests.emulation.live import RATE_FACTOR, Live
+from tests.second_run import FinalError
 from tests.tools import need_sandbox
 from topologies.fabric import Fabric
 
@@ -49,11 +50,15 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     box = pyfuncitem.funcargs.get("sandbox")
     if not isinstance(box, Box):
         return None
-    for report in box.outcome(pyfuncitem.nodeid):
+    # A call that failed comes last: a set-up or tear-down that failed too must not get a second run.
+    for report in sorted(box.outcome(pyfuncitem.nodeid), key=lambda report: report.when == "call"):
         if report.skipped:
             pytest.skip(skip_reason(report))
         if report.failed:
             for name, content in report.sections:  # "Captured stdout call"
                 pyfuncitem.add_report_section("call", name.split()[1], content)
-            pytest.fail(f"in the sandbox, at {report.when}:\n{report.longreprtext}", pytrace=False)
+            said = f"in the sandbox, at {report.when}:\n{report.longreprtext}"
+            if report.when != "call":
+                raise FinalError(said)
+            pytest.fail(said, pytrace=False)
     return True

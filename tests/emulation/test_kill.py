@@ -18,6 +18,7 @@ import pytest
 
 from testbed.residue import MARKER, Host, left_behind, processes, until
 from tests.emulation.victim import COMMAND
+from tests.second_run import FinalError
 from tests.tools import CHECKOUT, need_sandbox, path_of
 
 pytestmark = pytest.mark.emulation
@@ -134,8 +135,8 @@ def started(user: list[str], folder: Path, terminal: int | None = None) -> Itera
         finally:
             process.kill()
             print(errors.read_text())
-    assert left_behind(before, mark) == []
-    assert list(scratch.iterdir()) == []
+    if left := [*left_behind(before, mark), *map(str, scratch.iterdir())]:
+        raise FinalError(f"left on the host: {', '.join(left)}")
 
 
 @pytest.mark.parametrize("moment", range(5))
