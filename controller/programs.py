@@ -9,8 +9,9 @@ The compact form alternates days and nights, as in ``50ms 0>1,1>0 20ms - 50ms 0>
     duration  = number ( "s" / "ms" / "us" )
 
 A day's duration is how long its circuits are lit. Before each day the device's delay passes in the
-dark. A night ``-`` is a dark time that is stated: the device moves during it, so that it lasts as
-long as it says or as the device needs, whichever is longer.
+dark. A night ``-`` is a dark time that is stated: all circuits go dark, those too that the days on both
+sides of it share. The device moves during the night, so that it lasts as long as it says or as the
+device needs, whichever is longer. A night at the end is a day without circuits: the program ends after it.
 """
 
 import re
@@ -24,13 +25,14 @@ UNITS_S = {"s": 1.0, "ms": 1e-3, "us": 1e-6}
 
 @dataclass(frozen=True)
 class Day:
-    """Circuits, and how long they are lit."""
+    """Circuits, and how long they are lit; without circuits a dark time."""
 
     circuits: Circuits
     duration_s: float
     """How long they are lit [s], more than zero."""
     night_s: float = 0.0
-    """How long the dark time before them lasts at least [s]; the device's delay if that is longer."""
+    """How long the OCS is dark before them at least [s], the device's delay if that is longer; 0 for a
+    reconfiguration without a stated night, in which circuits may be kept."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,7 @@ class Program:
 
     days: tuple[Day, ...]
     partial: bool = True
-    """Whether circuits that two days share keep carrying between them."""
+    """Whether circuits that two days share keep carrying between them, unless a night is stated there."""
 
     def __post_init__(self) -> None:
         """Check the days."""
@@ -78,10 +80,14 @@ def program_from_text(text: str, ports: int, partial: bool = True) -> Program:
     for duration, circuits in zip(words[::2], words[1::2], strict=True):
         length_s = seconds(duration)
         if circuits == "-":
+            if not length_s:
+                raise DemandError("a night of 0 s", "give it some time, or leave it out")
             night_s += length_s
         else:
             days.append(Day(circuits_from_text(circuits, ports), length_s, night_s))
             night_s = 0.0
+    if night_s:
+        days.append(Day(Circuits(ports), night_s))
     return Program(tuple(days), partial)
 
 

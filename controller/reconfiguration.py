@@ -275,7 +275,10 @@ class OpticalSwitch:
         """Go on with the program, darken after its end, or take the next command."""
         if self._program:
             day = self._program.popleft()
-            command = Command(day.circuits, self._partial, night_s=day.night_s, lit_s=day.duration_s)
+            partial = self._partial and not day.night_s
+            # A night before a day without circuits: one dark time, as nothing is lit between them.
+            lit_s = day.duration_s if day.circuits.pairs else day.night_s + day.duration_s
+            command = Command(day.circuits, partial, night_s=day.night_s, lit_s=lit_s)
             return self._begin(command, now)
         if self._command.lit_s is not None:
             orders = self._begin(Command(Circuits(self.lit.ports), partial=False), now)

@@ -74,10 +74,12 @@ def test_circuits_back_and_forth() -> None:
 def test_days_and_nights_as_a_person_types_them() -> None:
     program = program_from_text("50ms 0>1,1>0 20ms - .5s 0>2 10us -", 4)
     first, second = (circuits_from_text(text, 4) for text in ("0>1 1>0", "0>2"))
-    assert program == Program((Day(first, 0.05), Day(second, 0.5, 0.02)))
+    assert program == Program((Day(first, 0.05), Day(second, 0.5, 0.02), Day(Circuits(4), 10 * 1e-6)))
 
 
-@pytest.mark.parametrize("text", ["", "50ms", "50 0>1", "0>1 50ms", "50ms 0>1 0ms 0>2", "1s 0>1,2>1"])
+@pytest.mark.parametrize(
+    "text", ["", "50ms", "50 0>1", "0>1 50ms", "50ms 0>1 0ms 0>2", "50ms 0>1 0ms -", "1s 0>1,2>1"]
+)
 def test_what_is_no_program_is_refused(text: str) -> None:
     with pytest.raises(DemandError):
         program_from_text(text, 4)

@@ -6,7 +6,7 @@ import pytest
 
 from controller.devices import Darkness
 from controller.orders import Darken, Light, Notice, Prepare, Wait
-from controller.programs import program_from_text
+from controller.programs import Day, Program, program_from_text
 from controller.reconfiguration import PREPARED_S, Command, Entry, OpticalSwitch
 from tests.controller.conftest import DELAY_S, lit
 from topologies.errors import DemandError
@@ -122,6 +122,34 @@ def test_equal_days_are_both_lit_in_the_log_and_the_dark_after_them_is_not(ocs: 
     ocs.confirmed(5, 3.8)
     shown = [(str(entry.circuits), entry.dark_s, entry.lit_s) for entry in ocs.log][1:]
     assert shown == [("0>1", 3.0, 3.0), ("0>1", 3.5, 3.5), ("-", 3.8, None)]
+
+
+def test_a_stated_night_darkens_circuits_that_both_days_have(ocs: OpticalSwitch) -> None:
+    ocs.run(program_from_text("1s 2>3 1s - 1s 2>3", 4), 3.0, 3.0)
+    assert ocs.confirmed(3, 3.0) == [Notice(lit("2>3"), 3.0, 4.0), Wait(3, 4.0)]
+    assert ocs.woken(3, 4.0) == [Darken(4, ((2, 3),))]
+    assert ocs.confirmed(4, 4.0) == [Notice(lit("-"), 4.0, None), Prepare(4, ((2, 3),)), Wait(4, 5.0)]
+    assert ocs.woken(4, 5.0) == [Light(4)]
+    assert ocs.confirmed(4, 5.0) == [Notice(lit("2>3"), 5.0, 6.0), Wait(4, 6.0)]
+
+
+def test_a_night_at_the_start_darkens_what_is_lit(ocs: OpticalSwitch) -> None:
+    assert ocs.run(program_from_text("1s - 1s 0>1,2>3", 4), 3.0, 3.0) == [Darken(3, ((0, 1), (2, 3)))]
+    assert ocs.confirmed(3, 3.0)[-1] == Wait(3, 4.0)
+
+
+@pytest.mark.parametrize(
+    "program",
+    [program_from_text("1s 2>3 1s -", 4), Program((Day(lit("2>3"), 1.0), Day(lit("-"), 0.75, 0.25)))],
+)
+def test_a_program_ends_after_the_night_at_its_end(ocs: OpticalSwitch, program: Program) -> None:
+    ocs.run(program, 3.0, 3.0)
+    ocs.confirmed(3, 3.0)
+    assert ocs.woken(3, 4.0) == [Darken(4, ((2, 3),))]
+    assert ocs.confirmed(4, 4.0) == [Notice(lit("-"), 4.0, 5.0), Wait(4, 5.0)]
+    assert ocs.command(Command(lit("0>1")), 4.5) == []
+    assert (ocs.busy, ocs.queued) == (True, 1)
+    assert ocs.woken(4, 5.0)[-1] == Notice(lit("-"), 5.0, None, ended=True)
 
 
 def test_a_command_stops_a_program(ocs: OpticalSwitch) -> None:
