@@ -112,9 +112,17 @@ class ControllerClient:
             for entry in json.loads(self._get(f"/ocs/{name}/log"))
         ]
 
-    def set_darkness(self, name: str, darkness: Darkness) -> OcsStatus:
-        """Set how long an OCS is dark from its next reconfiguration on."""
-        return _ocs_status(self._send("PUT", f"/ocs/{name}/device", asdict(darkness)))
+    def set_darkness(self, name: str, darkness: Darkness, seed: int = 0) -> OcsStatus:
+        """Set how long an OCS is dark from its next reconfiguration on.
+
+        Parameters
+        ----------
+        name, darkness
+            Which OCS, and how long.
+        seed
+            Of delays that vary: they are drawn anew, equal for equal seeds, different for each OCS.
+        """
+        return _ocs_status(self._send("PUT", f"/ocs/{name}/device?seed={seed}", asdict(darkness)))
 
     def light(
         self,

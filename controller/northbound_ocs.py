@@ -6,7 +6,8 @@
                                refused (`LogEntry`)
 ``PUT /ocs/{name}/circuits``   ``{"circuits": [[0, 3], [3, 0]]}`` or ``{"circuits": "0>3 3>0"}``; also
                                ``partial``, ``bidirectional``, ``busy`` (``queue`` or ``replace``)
-``PUT /ocs/{name}/device``     how long it is dark (`Darkness`)
+``PUT /ocs/{name}/device``     how long it is dark (`Darkness`); with ``?seed=1`` delays that vary are drawn
+                               from this seed, by default 0
 ``POST /ocs/{name}/schedule``  ``{"days": [{"circuits": ..., "duration_s": 0.05, "night_s": 0}]}`` or
                                ``{"text": "50ms 0>1,1>0 20ms -"}``; also ``partial``, ``start_s``,
                                ``notify``
@@ -20,7 +21,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal, Protocol
 
-from fastapi import APIRouter, Depends, HTTPException, Request
+from fastapi import APIRouter, Depends, HTTPException, Query, Request
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict
 
@@ -47,8 +48,8 @@ class Ocses(Protocol):
     def log(self, name: str) -> list[Entry]:
         """Return an OCS' reconfigurations."""
 
-    def set_darkness(self, name: str, darkness: Darkness) -> None:
-        """Set how long an OCS is dark."""
+    def set_darkness(self, name: str, darkness: Darkness, seed: int) -> None:
+        """Set how long an OCS is dark, and the seed of delays that vary."""
 
     def command(self, name: str, command: Command) -> None:
         """Give an OCS a command."""
@@ -114,8 +115,8 @@ def ocs_routes(ocses: Ocses) -> APIRouter:
         return ocses.status(name)
 
     @routes.put("/{name}/device")
-    def device(name: existing_ocs, darkness: Darkness) -> OcsStatus:
-        ocses.set_darkness(name, darkness)
+    def device(name: existing_ocs, darkness: Darkness, seed: Annotated[int, Query(ge=0)] = 0) -> OcsStatus:
+        ocses.set_darkness(name, darkness, seed)
         return ocses.status(name)
 
     @routes.post("/{name}/schedule")

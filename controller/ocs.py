@@ -10,8 +10,6 @@ from functools import partial
 from pathlib import Path
 from time import monotonic, sleep
 
-import numpy as np
-
 from controller.app_thread import AppThread
 from controller.bundles import coming, committed, discarded, going
 from controller.devices import Darkness
@@ -41,17 +39,12 @@ class OpticalSwitches:
         The app's thread.
     proof
         Proves that changes are on the wire.
-    seed
-        Of the delays that vary.
     """
 
-    def __init__(self, fabric: Fabric, thread: AppThread, proof: Proof, seed: int = 0) -> None:
+    def __init__(self, fabric: Fabric, thread: AppThread, proof: Proof) -> None:
         self._thread, self._proof = thread, proof
         ocses = [switch for switch in fabric.switches if switch.kind == "ocs"]
-        self._ocses = {
-            switch.name: OpticalSwitch(switch.ports, np.random.default_rng([seed, index]))
-            for index, switch in enumerate(ocses)
-        }
+        self._ocses = {switch.name: OpticalSwitch(switch.ports, index) for index, switch in enumerate(ocses)}
         self._datapaths: dict[str, Datapath] = {}
         self._barriers: dict[tuple[str, int], int] = {}
         self._prepared: dict[str, int] = {}
@@ -107,9 +100,9 @@ class OpticalSwitches:
         """Return an OCS' reconfigurations, also while it is not connected."""
         return self._thread.ask(lambda: list(self._ocses[name].log))
 
-    def set_darkness(self, name: str, darkness: Darkness) -> None:
-        """Set how long an OCS is dark from the next reconfiguration on."""
-        self._thread.ask(lambda: setattr(self._connected(name), "darkness", darkness))
+    def set_darkness(self, name: str, darkness: Darkness, seed: int) -> None:
+        """Set how long an OCS is dark from the next reconfiguration on, and draw anew."""
+        self._thread.ask(lambda: self._connected(name).set_darkness(darkness, seed))
 
     def command(self, name: str, command: Command) -> None:
         """Give an OCS a command."""

@@ -74,12 +74,13 @@ class OpticalSwitch:
     ----------
     ports
         How many ports it has.
-    rng
-        Draws the delays of a device that varies.
+    index
+        Which of the fabric's OCSes it is: with equal seeds each draws delays of its own.
     """
 
-    def __init__(self, ports: int, rng: np.random.Generator) -> None:
-        self.darkness = Darkness()
+    def __init__(self, ports: int, index: int = 0) -> None:
+        self._index = index
+        self.set_darkness(Darkness())
         self.phase: Phase = "lit"
         self.lit = Circuits(ports)
         """What is lit on the wire."""
@@ -88,7 +89,6 @@ class OpticalSwitch:
         """The newest reconfiguration, or program that has not begun."""
         self.error = ""
         """What ended the newest command or program before its time, or its light; empty if nothing."""
-        self._rng = rng
         self._waiting: deque[Command] = deque()
         self._program: deque[Day] = deque()
         self._partial = True
@@ -98,6 +98,11 @@ class OpticalSwitch:
         """What has yet to be prepared."""
         self._going: dict[int, tuple[Pair, ...]] = {}
         """What each reconfiguration found lit and ordered to go dark, until that is proved."""
+
+    def set_darkness(self, darkness: Darkness, seed: int = 0) -> None:
+        """Set how long it is dark from the next reconfiguration on; delays that vary are drawn anew."""
+        self.darkness = darkness
+        self._rng = np.random.default_rng([seed, self._index])
 
     @property
     def busy(self) -> bool:

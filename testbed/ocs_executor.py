@@ -135,7 +135,7 @@ def execute(experiment: CircuitExperiment, network: Network) -> Execution:
     northbound = network.northbound
     numbers = {name: northbound.ocs(name).number for name in experiment.ocses}
     for name in experiment.ocses:
-        northbound.set_darkness(name, experiment.emulated_darkness)
+        northbound.set_darkness(name, experiment.emulated_darkness, experiment.seed)
     pairs = pairs_of(experiment.emulated_bytes(), experiment.emulated_rate_bps)
     with _sockets(network) as sockets, _News(experiment.ocses) as news:
         engine = CircuitEngine(

@@ -74,7 +74,7 @@ class CircuitExperiment:
     meeting: Meeting = "drain"
     """How senders meet the dark."""
     seed: int = 0
-    """Of the demand, for the tables; the schedulers draw nothing."""
+    """Of the delays that vary, and of the demand, for the tables; the schedulers draw nothing."""
 
     def __post_init__(self) -> None:
         """Check that the parts fit."""

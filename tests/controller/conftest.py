@@ -1,6 +1,5 @@
 """An OCS' state machine, as the tests of it begin with."""
 
-import numpy as np
 import pytest
 
 from controller.circuits import Circuits, circuits_from_text
@@ -19,8 +18,8 @@ def lit(text: str) -> Circuits:
 @pytest.fixture
 def ocs() -> OpticalSwitch:
     """Return an OCS of 4 ports that needs 10 ms and shows ``0>1 2>3`` since 1 s."""
-    made = OpticalSwitch(4, np.random.default_rng(0))
-    made.darkness = Darkness("test", DELAY_S)
+    made = OpticalSwitch(4)
+    made.set_darkness(Darkness("test", DELAY_S))
     assert made.command(Command(lit("0>1 2>3")), 0.9)[-1] == Wait(1, 0.9 + DELAY_S)
     assert made.woken(1, 0.95) == [Light(1)]
     assert made.confirmed(1, 1.0) == [Notice(lit("0>1 2>3"), 1.0, None)]

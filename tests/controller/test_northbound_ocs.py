@@ -37,8 +37,8 @@ class Played:
     def log(self, name: str) -> list[Entry]:
         return [Entry(1, circuits_from_text("0>3", 4), True, 0, 0.01, 1.0, 1.001, 1.012)]
 
-    def set_darkness(self, name: str, darkness: Darkness) -> None:
-        self.calls.append(darkness)
+    def set_darkness(self, name: str, darkness: Darkness, seed: int) -> None:
+        self.calls.append((darkness, seed))
 
     def command(self, name: str, command: Command) -> None:
         self.calls.append(command)
@@ -99,10 +99,12 @@ def test_circuits_as_pairs_and_as_text(client: Client, played: Played) -> None:
     assert played.calls == [Command(wanted), Command(wanted, False, "replace")]
 
 
-def test_a_device(client: Client, played: Played) -> None:
+def test_a_device_and_the_seed_of_its_delays(client: Client, played: Played) -> None:
     body = {"device": "polatis", "delay_s": 0.0175}
     assert client.request("PUT", "/ocs/ocs0/device", body).status_code == 200
-    assert played.calls == [Darkness("polatis", 0.0175)]
+    assert client.request("PUT", "/ocs/ocs0/device?seed=7", body).status_code == 200
+    assert client.request("PUT", "/ocs/ocs0/device?seed=-7", body).status_code == 422
+    assert played.calls == [(Darkness("polatis", 0.0175), 0), (Darkness("polatis", 0.0175), 7)]
 
 
 def test_a_schedule_as_days_and_as_text(client: Client, played: Played) -> None:

@@ -73,7 +73,7 @@ def test_a_program_that_comes_while_light_is_on_its_way_begins_in_time(ocs: Opti
 
 
 def test_the_light_of_a_long_night_is_prepared_at_its_end(ocs: OpticalSwitch) -> None:
-    ocs.darkness = Darkness("slow", 180.0)
+    ocs.set_darkness(Darkness("slow", 180.0))
     ocs.command(Command(lit("0>2 2>3")), 2.0)
     assert ocs.confirmed(2, 2.0) == [Notice(lit("2>3"), 2.0, None), Wait(2, 182.0 - PREPARED_S)]
     assert ocs.woken(2, 180.1) == [Prepare(2, ((0, 2),)), Wait(2, 182.0)]
@@ -207,3 +207,29 @@ def test_what_is_not_proved_is_not_logged_as_dark_or_lit(ocs: OpticalSwitch, lig
     )
     assert (ocs.busy, str(ocs.lit), ocs.error) == (False, "0>1", why)
     assert ocs.confirmed(2, 2.04) == []
+
+
+def drawn_s(ocs: OpticalSwitch, count: int = 4) -> list[float]:
+    """Return the delays of reconfigurations, one after the other, the first from the dark."""
+    ocs.lost(LOST, 9.0)
+    for index in range(count):
+        now = 10.0 * (1 + index)
+        ocs.command(Command(lit(f"0>{1 + index % 3}"), busy="replace"), now)
+        ocs.confirmed(ocs.number, now)
+        ocs.woken(ocs.number, now + 9.0)
+        ocs.confirmed(ocs.number, now + 9.0)
+    return [entry.delay_s for entry in ocs.log][-count:]
+
+
+def test_equal_seeds_draw_equal_delays_whatever_came_before() -> None:
+    varying = Darkness("test", 0.04, 0.06)
+    ocs, other = OpticalSwitch(4), OpticalSwitch(4, 1)
+    ocs.set_darkness(varying, seed=5)
+    first_s = drawn_s(ocs)
+    assert len(set(first_s)) == len(first_s)
+    ocs.set_darkness(varying, seed=6)
+    assert not set(drawn_s(ocs, 7)) & set(first_s)
+    ocs.set_darkness(varying, seed=5)
+    assert drawn_s(ocs) == first_s
+    other.set_darkness(varying, seed=5)
+    assert not set(drawn_s(other)) & set(first_s)

@@ -118,7 +118,7 @@ def some(rng: np.random.Generator) -> Circuits:
 @pytest.mark.parametrize("seed", range(40))
 def test_whatever_is_refused_the_log_ends_with_what_the_wire_shows(seed: int) -> None:
     rng = np.random.default_rng(seed)
-    ocs, wire, now = OpticalSwitch(PORTS, rng), Wire(rng), 0.0
+    ocs, wire, now = OpticalSwitch(PORTS), Wire(rng), 0.0
     heard = 0
     for _ in range(STEPS):
         now += 0.01

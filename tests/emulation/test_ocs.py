@@ -4,6 +4,8 @@ import re
 import socket
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from itertools import chain
 
 import numpy as np
 import pytest
@@ -173,6 +175,21 @@ def test_delays_drawn_short_are_predicted_as_drawn_and_no_reason_for_doubt(boote
     assert communication_s(result.outcome.predicted) == pytest.approx(drawn_s + 8e-3)
     assert drawn_s < result.execution.cct_s < 0.98 * experiment.lower_bound_s
     assert not any("least time possible" in reason for reason in result.outcome.verdict.reasons)
+
+
+def test_equal_seeds_draw_equal_delays_whatever_ran_before_in_the_same_boot(booted: Booted) -> None:
+    fabric, demand = parallel_ocs_fabric(4, 2), np.where(np.eye(4, dtype=bool), 0, 20_000_000)
+    first = CircuitExperiment(
+        fabric, Demand("even", demand), "spectra", Darkness("delay", 1e-3, 2e-3), Dilation(2e-4, 4e-3), seed=1
+    )
+    slots = [len(slots) for slots in first.schedule.switches]
+    with booted(fabric, first.dilation.rate) as net:
+        runs = [execute(each, net.network) for each in (first, replace(first, seed=2), first)]
+    one, other, again = ([d[:n] for d, n in zip(run.delays_s, slots, strict=True)] for run in runs)
+    assert sum(map(len, one)) == sum(slots)
+    assert one == again
+    assert not set(chain(*one)) & set(chain(*other))
+    assert not set(one[0]) & set(one[1])
 
 
 def test_an_ocs_that_loses_its_controller_goes_dark_and_delivers_the_rest_later(booted: Booted) -> None:

@@ -240,7 +240,7 @@ def test_what_takes_longer_than_planned_does_not_hold(tmp_path: Path) -> None:
 
 def shown(text: str) -> list[LogEntry]:
     """Return what an ideal OCS of as many ports as there are servers logs of a program that begins at 0."""
-    ocs, now = OpticalSwitch(SERVERS, np.random.default_rng(0)), 0.0
+    ocs, now = OpticalSwitch(SERVERS), 0.0
     orders = ocs.run(program_from_text(text, SERVERS), 0.0, 0.0)
     while orders:
         order = orders.pop(0)
