@@ -20,7 +20,7 @@ from socket import socket
 from threading import Thread
 
 from controller.app_thread import AppThread, Work
-from controller.changes import changes
+from controller.changes import changes, renumbered
 from controller.known_switch import KnownSwitch
 from controller.listeners import northbound_listener
 from controller.ocs import OpticalSwitches
@@ -251,7 +251,7 @@ class Controller(App):  # type: ignore[misc]
             self._failed_links = failed
             self._rules = forwarding_rules(self.fabric, failed)
         for switch in self._switches.values():
-            rules = self._rules.get(switch.name, DARK)
+            rules = renumbered(self._rules.get(switch.name, DARK), switch.rules or RuleSet())
             if switch.datapath and switch.rules != rules:
                 self._tell(switch, rules)
 

@@ -19,7 +19,8 @@ same bits would go one way. Therefore a packet keeps the MAC address of the NIC 
 its source, which tells the sender apart, and every switch writes an address of its own as the
 destination before it chooses, which tells the switches apart: the choices are as independent
 as if each switch hashed the 5-tuple with a seed of its own, and all of them are known. UDP
-ports are not in the hash (nor in the datapath's): all UDP packets between two NICs go one way.
+ports are not in the hash (nor in the datapath's): all UDP packets between two NICs go one way. Nor is
+the group's number: equal buckets choose alike under any number (`controller.changes.renumbered`).
 
 References
 ----------

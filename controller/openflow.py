@@ -174,9 +174,7 @@ def clearing_messages(datapath: Datapath) -> list[Message]:
 def change_messages(datapath: Datapath, changes: Changes) -> Iterator[Message]:
     """Yield the messages that apply changes; a rule always finds its group."""
     for group in changes.new_groups:
-        yield _group_mod(datapath, ofp.OFPGC_ADD, group)
-    for group in changes.changed_groups:
-        yield _group_mod(datapath, ofp.OFPGC_MODIFY, group)
+        yield _group_mod(datapath, group)
     for rule in changes.new_rules:
         yield _flow_mod(datapath, ofp.OFPFC_ADD, rule)
     for rule in changes.gone_rules:
@@ -230,7 +228,7 @@ def live_ports(datapath: Datapath) -> set[int]:
 
 def flow_status(stats: Message) -> FlowStatus:
     """Return a rule and its counters, of a switch's answer."""
-    rule = _rule(stats)
+    rule = flow_rule(stats)
     return FlowStatus(
         rule.priority, str(rule.match), ",".join(map(str, rule.actions)), stats.packet_count, stats.byte_count
     )
@@ -262,7 +260,7 @@ def _number(port: int) -> int:
     return openflow_port(Port("", port))
 
 
-def _group_mod(datapath: Datapath, command: int, group: Group) -> Message:
+def _group_mod(datapath: Datapath, group: Group) -> Message:
     buckets = [
         messages.OFPBucket(
             bucket.weight,
@@ -272,7 +270,7 @@ def _group_mod(datapath: Datapath, command: int, group: Group) -> Message:
         )
         for bucket in group.buckets
     ]
-    return messages.OFPGroupMod(datapath, command, ofp.OFPGT_SELECT, group.number, buckets)
+    return messages.OFPGroupMod(datapath, ofp.OFPGC_ADD, ofp.OFPGT_SELECT, group.number, buckets)
 
 
 def _flow_mod(datapath: Datapath, command: int, rule: Rule) -> Message:
@@ -309,8 +307,8 @@ def _action(action: Action) -> Message:
             return messages.OFPActionGroup(group)
 
 
-def _rule(stats: Message) -> Rule:
-    """Return the rule that a switch describes; the inverse of `_flow_mod`."""
+def flow_rule(stats: Message) -> Rule:
+    """Return the rule that a switch describes, or that a message adds; the inverse of `_flow_mod`."""
     prefix = stats.match.get("ipv4_dst")
     in_port = stats.match.get("in_port")
     match = Match(

@@ -43,6 +43,7 @@ def forwarding_rules(fabric: Fabric, failed_links: Set[Link] = frozenset()) -> d
     -----
     Shortest means the fewest switches. Connections spread over all shortest ways by the hash of
     `controller.ecmp_hash`; parallel links count each, and a link of n times the rate counts n times.
+    Each switch's groups count from 1 here; `controller.changes.renumbered` fits them to those it holds.
     """
     trunks = _trunks(fabric, failed_links)
     nic_rules = _nic_rules(fabric, trunks, failed_links)
