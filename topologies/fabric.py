@@ -12,15 +12,17 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from itertools import accumulate
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 import networkx as nx
 
 from topologies.errors import FabricError
+from topologies.json_record import Kind, pair, record
 
 FORMAT_VERSION = 1
 DEFAULT_BUFFER_BYTES = 2 << 20
 NVLINK_BPS = 3.6e12
+SwitchKind = Literal["packet", "ocs"]
 
 
 class Port(NamedTuple):
@@ -65,7 +67,7 @@ class Switch:
     """Unique in the fabric, at most 8 characters."""
     ports: int
     """How many ports, used or not."""
-    kind: Literal["packet", "ocs"] = "packet"
+    kind: SwitchKind = "packet"
     """``packet`` forwards by address, ``ocs`` by circuit."""
     tier: int = 0
     """Distance from the servers: 0 for a leaf or an OCS, 1 above it, and so on."""
@@ -92,8 +94,8 @@ class Fabric:
     Raises
     ------
     FabricError
-        If a name occurs twice, two links share a port, a port or node does not exist,
-        a rate is not positive, a NIC has no link, or there is no server.
+        If a name occurs twice, two links share a port, a port or node does not exist, a link joins
+        a node with itself or two servers, a rate is not positive, a NIC has no link, or there is no server.
     """
 
     name: str
@@ -184,18 +186,41 @@ class Fabric:
     def from_json(cls, text: str) -> "Fabric":
         """Return the fabric that `to_json` wrote; FabricError if the text is something else."""
         try:
-            data = json.loads(text)
+            data = record(json.loads(text), "the document", _FIELDS)
+            if data["format"] != FORMAT_VERSION:
+                raise ValueError(f"its format is {data['format']}, this version reads {FORMAT_VERSION}")
             return cls(
                 name=data["name"],
-                servers=tuple(Server(**server) for server in data["servers"]),
-                switches=tuple(Switch(**switch) for switch in data["switches"]),
-                links=tuple(
-                    Link(Port(*link["a"]), Port(*link["b"]), link["rate_bps"]) for link in data["links"]
-                ),
+                servers=tuple(Server(**record(server, "a server", _SERVER)) for server in data["servers"]),
+                switches=tuple(map(_switch, data["switches"])),
+                links=tuple(map(_link, data["links"])),
                 buffer_bytes=data["buffer_bytes"],
             )
-        except (ValueError, KeyError, TypeError) as error:
-            raise FabricError(f"the text is no fabric: {error}", "write it with Fabric.to_json") from error
+        except (ValueError, RecursionError) as error:
+            hint = "write it with Fabric.to_json of this version"
+            raise FabricError(f"the text is no fabric: {error}", hint) from error
+
+
+_FIELDS: dict[str, Kind] = {
+    "format": int, "name": str, "servers": list, "switches": list, "links": list, "buffer_bytes": int,
+}  # fmt: skip
+_SERVER: dict[str, Kind] = {"name": str, "nics": int, "gpus": int, "nvlink_bps": float}
+_SWITCH: dict[str, Kind] = {"name": str, "ports": int, "kind": str, "tier": int}
+_LINK: dict[str, Kind] = {"a": list, "b": list, "rate_bps": float}
+
+
+def _switch(data: object) -> Switch:
+    switch = Switch(**record(data, "a switch", _SWITCH))
+    if switch.kind not in get_args(SwitchKind):
+        kinds = " or ".join(get_args(SwitchKind))
+        raise ValueError(f"switch {switch.name!r} is of the unknown kind {switch.kind!r}, not {kinds}")
+    return switch
+
+
+def _link(data: object) -> Link:
+    fields = record(data, "a link", _LINK)
+    ends = [Port(*pair(fields[end], f"end {end!r} of a link")) for end in ("a", "b")]
+    return Link(ends[0], ends[1], fields["rate_bps"])
 
 
 def equal_servers(count: int, nics: int, gpus: int | None, nvlink_bps: float) -> tuple[Server, ...]:
@@ -238,9 +263,21 @@ def _check_links(fabric: Fabric) -> None:
                     "give each link a port of its own",
                 )
             seen[port] = link
-    for nic in fabric.nics:
-        if fabric.nic_port(nic) not in seen:
-            raise FabricError(f"NIC {fabric.nic_port(nic)} has no link", "connect it or leave it out")
+        _check_ends(fabric, link)
+    # One by one and not fabric.nics: a server may claim billions.
+    for server in fabric.servers:
+        for number in range(server.nics):
+            if Port(server.name, number) not in seen:
+                raise FabricError(
+                    f"NIC {Port(server.name, number)} has no link", "connect it or leave it out"
+                )
+
+
+def _check_ends(fabric: Fabric, link: Link) -> None:
+    if link.a.node == link.b.node:
+        raise FabricError(f"the link {_ends(link)} joins {link.a.node} with itself", "let it end elsewhere")
+    if link.a.node in fabric.server_index and link.b.node in fabric.server_index:
+        raise FabricError(f"the link {_ends(link)} joins two servers", "put a switch between them")
 
 
 def _ends(link: Link) -> str:

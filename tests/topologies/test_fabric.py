@@ -1,7 +1,9 @@
 """What holds for every fabric, whoever built it, and what no fabric may be."""
 
 import contextlib
+import json
 import math
+from collections.abc import Iterator
 from dataclasses import replace
 
 import networkx as nx
@@ -98,6 +100,9 @@ def test_pinned_nics_go_round() -> None:
         ({"links": (LINKS[0], replace(LINKS[1], rate_bps=-1e9))}, "rate of -1e+09"),
         ({"links": (LINKS[0], replace(LINKS[1], rate_bps=math.nan))}, "rate of nan"),
         ({"links": (LINKS[0], replace(LINKS[1], rate_bps=math.inf))}, "rate of inf"),
+        ({"links": (LINKS[0], Link(Port("leaf0", 1), Port("leaf0", 2), 1e9))}, "joins leaf0 with itself"),
+        ({"links": (Link(Port("h0", 0), Port("h1", 0), 1e9),)}, "h0:0 - h1:0 joins two servers"),
+        ({"servers": (SERVERS[0], replace(SERVERS[1], nics=1 << 60))}, "NIC h1:1 has no link"),
         ({"buffer_bytes": 0}, "hold 0 bytes"),
     ],
 )
@@ -105,6 +110,97 @@ def test_what_cannot_be_wired_is_named(change: dict[str, object], culprit: str) 
     with pytest.raises(FabricError) as error:
         replace(PAIR, **change)  # type: ignore[arg-type]
     assert culprit in str(error.value)
+
+
+def test_a_cable_within_one_server_is_refused() -> None:
+    link = Link(Port("h0", 0), Port("h0", 1), 1e9)
+    with pytest.raises(FabricError, match="the link h0:0 - h0:1 joins h0 with itself"):
+        Fabric("loop", (replace(SERVERS[0], nics=2),), (), (link,))
+
+
+Place = tuple[str | int, ...]
+
+
+def changed(document: object, place: Place, value: object) -> str:
+    """Return a document with another value at a place, as text."""
+    copy = json.loads(json.dumps(document))
+    at = copy
+    for step in place[:-1]:
+        at = at[step]
+    at[place[-1]] = value
+    return json.dumps(copy)
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "why"),
+    [
+        (("format",), 99, "its format is 99, this version reads 1"),
+        (("format",), None, "'format' of the document is None, not an integer"),
+        (("name",), 7, "'name' of the document is 7, not a text"),
+        (("colour",), "red", "the document has an unknown field 'colour'"),
+        (("buffer_bytes",), 1.5, "'buffer_bytes' of the document is 1.5, not an integer"),
+        (("servers",), {}, "'servers' of the document is {}, not a list"),
+        (("servers", 0), "h0", "a server is 'h0', not an object"),
+        (("servers", 0, "gpus"), True, "'gpus' of a server is True, not an integer"),
+        (("servers", 0, "nics"), 1.0, "'nics' of a server is 1.0, not an integer"),
+        (("servers", 0, "nvlink_bps"), "fast", "'nvlink_bps' of a server is 'fast', not a number"),
+        (("servers", 0, "nvlink_bps"), 10**400, "'nvlink_bps' of a server is too large"),
+        (("switches", 0, "kind"), "eps", "switch 'leaf0' is of the unknown kind 'eps', not packet or ocs"),
+        (("switches", 0, "ports"), "3", "'ports' of a switch is '3', not an integer"),
+        (("switches", 0, "tier"), None, "'tier' of a switch is None, not an integer"),
+        (("links", 0, "a"), ["h0"], "end 'a' of a link is ['h0'], not a name and a number"),
+        (("links", 0, "a"), ["h0", 0.0], "the number of end 'a' of a link is 0.0, not an integer"),
+        (("links", 0, "b"), [0, 0], "the name of end 'b' of a link is 0, not a text"),
+    ],
+)
+def test_json_of_another_form_is_refused_in_a_sentence(place: Place, value: object, why: str) -> None:
+    with pytest.raises(FabricError) as error:
+        Fabric.from_json(changed(json.loads(PAIR.to_json()), place, value))
+    assert str(error.value).startswith(f"the text is no fabric: {why}; ")
+    assert error.value.hint
+
+
+def test_a_missing_field_and_nesting_without_end_are_refused() -> None:
+    document = json.loads(PAIR.to_json())
+    del document["switches"][0]["tier"]
+    for text, why in ((json.dumps(document), "a switch has no field 'tier'"), ("[" * 100_000, "recursion")):
+        with pytest.raises(FabricError, match=f"the text is no fabric: .*{why}"):
+            Fabric.from_json(text)
+
+
+def places(document: object, here: Place = ()) -> Iterator[Place]:
+    """Yield where in a document there are values."""
+    items = document.items() if isinstance(document, dict) else enumerate(document)  # type: ignore[arg-type]
+    for step, value in items:
+        yield (*here, step)
+        if isinstance(value, dict | list):
+            yield from places(value, (*here, step))
+
+
+garbage = st.recursive(
+    st.one_of(
+        st.none(), st.booleans(), st.integers(-3, 3), st.integers(), st.floats(), st.text(max_size=3),
+        st.sampled_from(["h0", "leaf0", "ocs0", "ocs", "eps", 10**400, 1 << 62]),
+    ),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["name", "a"]), inner),
+    max_leaves=4,
+)  # fmt: skip
+
+
+@settings(deadline=None, max_examples=300)
+@given(fabrics, st.data())
+def test_changed_json_is_a_fabric_error_or_a_sound_fabric(fabric: Fabric, data: st.DataObject) -> None:
+    document = json.loads(fabric.to_json())
+    text = fabric.to_json()
+    for _ in range(data.draw(st.integers(1, 3))):
+        text = changed(document, data.draw(st.sampled_from(list(places(document)))), data.draw(garbage))
+        document = json.loads(text)
+    with contextlib.suppress(FabricError):
+        read = Fabric.from_json(text)
+        assert Fabric.from_json(read.to_json()) == read
+        assert all(read.peer(read.peer(port)) == port != read.peer(port) for port in read.link_at)
+        assert all(type(port.number) is int for port in read.link_at)
+        assert {switch.kind for switch in read.switches} <= {"packet", "ocs"}
 
 
 @given(st.one_of(st.text(), st.builds(repr, st.dictionaries(st.text(), st.integers()))))
