@@ -8,6 +8,7 @@ import os
 import socket
 import struct
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from pyroute2 import IPBatch
 from pyroute2.netlink import NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REQUEST, nlmsg
@@ -101,6 +102,14 @@ def shaper_request(rate_bytes_s: int, burst_bytes: int, queue_bytes: int) -> byt
     )
     encoder.close()  # it holds an event loop
     return bytes(encoder.batch)
+
+
+def delete_links(group: int) -> None:
+    """Delete all links of a group in one request; none if it has none, which the kernel would refuse."""
+    if f"{group}\n" in (path.read_text() for path in Path("/sys/class/net").glob("*/netdev_group")):
+        batch = Batch()
+        batch.add(f"delete the links of group {group}", RTM_DELLINK, {}, [("IFLA_GROUP", group)])
+        batch.commit()
 
 
 def _numbered(request: bytes, sequence: int) -> bytes:

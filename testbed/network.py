@@ -16,9 +16,10 @@ from types import TracebackType
 from mininet.net import Mininet
 
 from controller.client import ControllerClient
+from testbed.bridges import check_names, delete_bridges, make_bridges
 from testbed.kernel import die_with_parent
 from testbed.nodes import LiveIntf, LiveLink, LiveMininet, LiveServer, LiveSwitch
-from testbed.openvswitch import MachineOpenVSwitch, PrivateOpenVSwitch, datapath_type, vsctl
+from testbed.openvswitch import MachineOpenVSwitch, PrivateOpenVSwitch, datapath_type
 from testbed.sandbox import RUN_DIRECTORY, inside_sandbox
 from testbed.wiring import Wiring, adopt_taps, shape_switch_ports, wire
 from topologies.addresses import datapath_id, interface, nic_ip, openflow_port
@@ -93,13 +94,16 @@ class Network:
         self.openvswitch: PrivateOpenVSwitch | MachineOpenVSwitch
         self.openvswitch = PrivateOpenVSwitch(directory) if private else MachineOpenVSwitch()
         stack.enter_context(self.openvswitch)
+        if not private:
+            check_names(self.fabric)
         self.wiring = wire(self.fabric, self.rate_factor, private)
         stack.callback(self.wiring.close)
         _wait_for_listener(self._controller)
-        stack.callback(_delete_bridges, self.fabric, private)
-        vsctl(*_bridges(self.fabric), check=self.check_alive)
+        if not private:  # a private Open vSwitch ends with all its bridges
+            stack.callback(delete_bridges, self.wiring.mark)
+        make_bridges(self.fabric, LISTEN, self.wiring.mark, self.check_alive)
         if private and datapath_type() == "netdev":
-            adopt_taps(self.fabric)
+            adopt_taps(self.wiring)
         shape_switch_ports(self.wiring)
         self.send_buffer_bytes = self.openvswitch.set_send_buffer(
             _send_buffer_bytes(self.fabric), self.fabric.switches[0].name
@@ -154,37 +158,10 @@ def _wait_for_listener(controller: _Process) -> None:
         raise NetworkError(f"the controller did not start: {said[-1] if said else 'it said nothing'}")
 
 
-def _bridges(fabric: Fabric) -> list[str]:
-    """Return the one ovs-vsctl transaction that makes all bridges and ports.
-
-    ``linux-noop`` tells Open vSwitch to leave the ports' queues alone.
-    """
-    words = ["--", "--id=@noop", "create", "QoS", "type=linux-noop"]
-    for switch in fabric.switches:
-        words += ["--", "add-br", switch.name]
-        words += ["--", "set", "bridge", switch.name, f"datapath_type={datapath_type()}", "fail_mode=secure"]
-        words += [f"other_config:datapath-id={datapath_id(fabric, switch.name):016x}"]
-        words += ["protocols=OpenFlow13", "other_config:disable-in-band=true"]
-        words += ["--", "set-controller", switch.name, f"tcp:{LISTEN}"]
-        words += ["--", "set", "controller", switch.name, "max_backoff=1000"]
-        for port in fabric.used_ports(switch.name):
-            name = interface(fabric, port)
-            words += ["--", "add-port", switch.name, name, "--", "set", "port", name, "qos=@noop"]
-            words += ["--", "set", "interface", name, f"ofport_request={openflow_port(port)}"]
-    return words
-
-
 def _send_buffer_bytes(fabric: Fabric) -> int:
     """Return what Open vSwitch's one sending socket must hold: all queues, a packet charged up to twice."""
     ports = sum(port.node in fabric.switch_index for port in fabric.link_at)
     return min(2 * ports * fabric.buffer_bytes, MAX_SEND_BUFFER_BYTES)
-
-
-def _delete_bridges(fabric: Fabric, private: bool) -> None:
-    """Take the bridges off the machine's own Open vSwitch; a private one ends with all its bridges."""
-    if not private:
-        words = [word for switch in fabric.switches for word in ("--", "--if-exists", "del-br", switch.name)]
-        vsctl(*words)
 
 
 def _mininet(wiring: Wiring) -> LiveMininet:

@@ -5,7 +5,9 @@ ends of a link are shaped: a token bucket of the link's rate, whose queue is the
 """
 
 import os
+import secrets
 import socket
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -13,7 +15,6 @@ from socket import AF_INET
 
 from pyroute2.ethtool.ioctl import IoctlEthtool
 from pyroute2.netlink.rtnl import (
-    RTM_DELLINK,
     RTM_NEWADDR,
     RTM_NEWLINK,
     RTM_NEWNEIGH,
@@ -22,7 +23,7 @@ from pyroute2.netlink.rtnl import (
 )
 
 from testbed.kernel import inside_namespace, new_network_namespace
-from testbed.netlink import IFF_UP, Batch, shaper_request
+from testbed.netlink import IFF_UP, Batch, delete_links, shaper_request
 from topologies.addresses import FABRIC_NETWORK, GATEWAY_MAC, gateway_ip, interface, nic_ip, nic_mac, subnet
 from topologies.fabric import Fabric, Nic, Port
 
@@ -31,7 +32,8 @@ ETHERNET_HEADER_BYTES = 14
 BURST_S = 0.004
 MIN_BURST_PACKETS = 2
 SERVER_QUEUE_BYTES = 4 << 20
-FIRST_GROUP = 1000
+FIRST_MARK = 1 << 30
+"""Far from the groups that people give to links."""
 FIRST_TABLE = 1000
 MIN_TIMEOUT_MS = 1000
 """TCP's least retransmission timeout: with 28 queue pairs at 10 Mbit/s a packet waits 200 ms for its turn."""
@@ -81,6 +83,8 @@ class Wiring:
     """A file descriptor per server that holds its network namespace."""
     shapes: dict[Port, Shape]
     """The shaper of each port's egress, as it was asked for; an OCS has none: light does not queue."""
+    mark: int
+    """The group of its links, which no other boot has: under it they are deleted together."""
 
     def close(self) -> None:
         """Delete all links at once, and let the servers' namespaces go.
@@ -88,9 +92,7 @@ class Wiring:
         One request for the whole group shares the kernel's grace periods: deleted one by one,
         256 links take seconds.
         """
-        batch = Batch()
-        batch.add("delete the links", RTM_DELLINK, {}, [("IFLA_GROUP", _group())])
-        batch.commit()
+        delete_links(self.mark)
         for namespace in self.namespaces:
             os.close(namespace)
 
@@ -111,22 +113,25 @@ def wire(fabric: Fabric, rate_factor: float, private: bool) -> Wiring:
         Emulated rate over real rate.
     private
         Whether this namespace is the run's own, so that its defaults may be changed.
+
+    Raises
+    ------
+    NetworkError
+        If the kernel refuses something; nothing that was made is left then.
     """
     if private:
         _set_sysctls({"net/ipv6/conf/default/disable_ipv6": "1"})
     ocses = {switch.name for switch in fabric.switches if switch.kind == "ocs"}
-    wiring = Wiring(
-        fabric,
-        tuple(new_network_namespace() for _ in fabric.servers),
-        {port: _shape(fabric, port, rate_factor) for port in fabric.link_at if port.node not in ocses},
-    )
-    for namespace in wiring.namespaces:
-        with inside_namespace(namespace):
-            _set_sysctls(SERVER_SYSCTLS | {"net/ipv6/conf/default/disable_ipv6": "1"})
-    _make_links(wiring)
-    for server, namespace in enumerate(wiring.namespaces):
-        with inside_namespace(namespace):
-            _set_up_server(wiring, server)
+    shapes = {port: _shape(fabric, port, rate_factor) for port in fabric.link_at if port.node not in ocses}
+    with ExitStack() as undo:
+        namespaces = tuple(_new_namespace(undo) for _ in fabric.servers)
+        wiring = Wiring(fabric, namespaces, shapes, FIRST_MARK + secrets.randbelow(FIRST_MARK))
+        undo.callback(delete_links, wiring.mark)
+        _make_links(wiring)
+        for server, namespace in enumerate(wiring.namespaces):
+            with inside_namespace(namespace):
+                _set_up_server(wiring, server)
+        undo.pop_all()
     return wiring
 
 
@@ -139,13 +144,21 @@ def shape_switch_ports(wiring: Wiring) -> None:
     batch.commit()
 
 
-def adopt_taps(fabric: Fabric) -> None:
+def adopt_taps(wiring: Wiring) -> None:
     """Have the bridges' own interfaces end with the links: the userspace datapath's outlive its daemon."""
     batch = Batch()
     for index, name in socket.if_nameindex():
-        if name in (*fabric.switch_index, "ovs-netdev"):
-            batch.add(f"adopt {name}", RTM_NEWLINK, {"index": index}, [("IFLA_GROUP", _group())])
+        if name in (*wiring.fabric.switch_index, "ovs-netdev"):
+            batch.add(f"adopt {name}", RTM_NEWLINK, {"index": index}, [("IFLA_GROUP", wiring.mark)])
     batch.commit()
+
+
+def _new_namespace(undo: ExitStack) -> int:
+    namespace = new_network_namespace()
+    undo.callback(os.close, namespace)
+    with inside_namespace(namespace):
+        _set_sysctls(SERVER_SYSCTLS | {"net/ipv6/conf/default/disable_ipv6": "1"})
+    return namespace
 
 
 def _shape(fabric: Fabric, port: Port, rate_factor: float) -> Shape:
@@ -181,15 +194,10 @@ def _add_link(batch: Batch, wiring: Wiring, near: Port, far: Port) -> None:
         ]
     data = {"attrs": [("VETH_INFO_PEER", {"attrs": peer})]}
     info = {"attrs": [("IFLA_INFO_KIND", "veth"), ("IFLA_INFO_DATA", data)]}
-    attributes = [("IFLA_IFNAME", interface(fabric, near)), ("IFLA_MTU", MTU), ("IFLA_GROUP", _group())]
+    attributes = [("IFLA_IFNAME", interface(fabric, near)), ("IFLA_MTU", MTU), ("IFLA_GROUP", wiring.mark)]
     batch.add(f"create the link {near} - {far}", RTM_NEWLINK, UP, [*attributes, ("IFLA_LINKINFO", info)])
     if far.node in fabric.switch_index:
         batch.add(f"raise {far}", RTM_NEWLINK, {**UP, "index": 0}, [("IFLA_IFNAME", interface(fabric, far))])
-
-
-def _group() -> int:
-    """Return the number under which this process' links can be deleted together."""
-    return os.getpid() + FIRST_GROUP
 
 
 def _set_up_server(wiring: Wiring, server: int) -> None:

@@ -1,0 +1,136 @@
+"""Networks on the machine's own Open vSwitch, played by one that the test starts in its sandbox."""
+
+import os
+import shutil
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from tempfile import gettempdir
+
+import pytest
+
+from testbed import network as network_module
+from testbed.bridges import make_bridges
+from testbed.openvswitch import PrivateOpenVSwitch, vsctl
+from testbed.sandbox import RUN_DIRECTORY
+from testbed.wiring import wire
+from tests.emulation.box import Box
+from tests.emulation.conftest import Booted
+from tests.emulation.live import RATE_FACTOR
+from topologies.errors import NetworkError
+from topologies.fabric import Fabric, Link
+from topologies.rail import rail_fabric
+
+pytestmark = pytest.mark.emulation
+
+INTERNAL = ("set", "interface", "mine", "type=internal")
+
+
+@contextmanager
+def machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Have a machine with its own Open vSwitch, on which networks boot as with ``--no-sandbox``."""
+    monkeypatch.setattr(network_module, "inside_sandbox", lambda: False)
+    RUN_DIRECTORY.mkdir(exist_ok=True)
+    try:
+        with PrivateOpenVSwitch(RUN_DIRECTORY):
+            yield
+    finally:
+        shutil.rmtree(RUN_DIRECTORY)
+
+
+def things() -> dict[str, object]:
+    """Return what is made outside of servers, and how many descriptors this process has."""
+    return {
+        "interfaces": {name for _, name in socket.if_nameindex()},
+        "bridges": set(vsctl("list-br").split()),
+        "queues": vsctl("--bare", "--columns=_uuid", "list", "QoS").split(),
+        "files": {path.name for path in Path(gettempdir()).glob("lightrail-*")},
+        "descriptors": len(os.listdir("/proc/self/fd")),
+    }
+
+
+def renamed(fabric: Fabric, old: str, new: str) -> Fabric:
+    """Return a fabric whose switch has another name."""
+    switches = tuple(replace(each, name=new) if each.name == old else each for each in fabric.switches)
+    ends = {port: port._replace(node=new) for port in fabric.link_at if port.node == old}
+    links = tuple(
+        Link(ends.get(link.a, link.a), ends.get(link.b, link.b), link.rate_bps) for link in fabric.links
+    )
+    return replace(fabric, switches=switches, links=links)
+
+
+def test_a_second_boot_leaves_the_first_alone_and_says_what_to_do(
+    sandbox: Box | None, booted: Booted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fabric = rail_fabric(2, 2)
+    with machine(monkeypatch):
+        before = things()
+        with booted(fabric) as first:
+            assert first.reaches(0, 3)
+            running = things()
+            with pytest.raises(NetworkError) as caught, booted(fabric):
+                pass
+            assert str(caught.value) == (
+                "this machine has a bridge named leaf0 already; "
+                "end the run that made it, or leave --no-sandbox out"
+            )
+            assert things() == running
+            assert first.reaches(0, 3)
+        assert things() == before
+
+
+def test_a_second_boot_of_other_names_meets_the_first_ones_controller_and_leaves_nothing(
+    sandbox: Box | None, booted: Booted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = renamed(renamed(rail_fabric(2, 1, 1), "leaf0", "other0"), "spine0", "other1")
+    with machine(monkeypatch), booted(rail_fabric(2, 2)) as first:
+        running = things()
+        with pytest.raises(NetworkError) as caught, booted(other):
+            pass
+        assert "127.0.0.1:6653" in str(caught.value)  # match= would look at the notes too
+        assert things() == running
+        assert first.reaches(0, 3)
+
+
+def test_a_bridge_of_somebody_else_outlives_a_boot_that_fails_in_the_transaction(
+    sandbox: Box | None, booted: Booted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(network_module, "check_names", lambda _fabric: None)  # it came a moment later
+    with machine(monkeypatch):
+        vsctl("add-br", "leaf0", "--", "add-port", "leaf0", "mine", "--", *INTERNAL)
+        before = things()
+        with pytest.raises(NetworkError, match="leaf0 already exists"), booted(rail_fabric(2, 2)):
+            pass
+        assert things() == before
+        assert vsctl("list-ports", "leaf0").split() == ["mine"]
+
+
+def test_bridges_of_a_transaction_that_was_committed_too_late_are_deleted(
+    sandbox: Box | None, booted: Booted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def late(*arguments: object) -> None:
+        make_bridges(*arguments)  # type: ignore[arg-type]
+        raise NetworkError("ovs-vsctl: no answer within 30 s")
+
+    monkeypatch.setattr(network_module, "make_bridges", late)
+    with machine(monkeypatch):
+        before = things()
+        with pytest.raises(NetworkError, match="no answer"), booted(rail_fabric(2, 2)):
+            pass
+        assert things() == before
+
+
+def test_wiring_that_fails_halfway_removes_what_it_made_and_nothing_else(
+    sandbox: Box | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with machine(monkeypatch):
+        before = things()
+        wiring = wire(rail_fabric(2, 2, 1), RATE_FACTOR, private=False)
+        held = things()
+        with pytest.raises(NetworkError, match=r"create the link .*: File exists"):
+            wire(rail_fabric(2, 2, 2), RATE_FACTOR, private=False)  # the links to spine1 are new
+        assert things() == held
+        wiring.close()
+        assert things() == before
