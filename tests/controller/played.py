@@ -18,7 +18,7 @@ from topologies.fabric import Fabric
 from topologies.rail import rail_fabric
 
 FABRIC = rail_fabric(2, 2, 2)
-SECONDS = 10.0
+SECONDS = 30.0
 
 
 class Controller:

@@ -17,7 +17,7 @@ from tests.controller.played import eventually, started
 from topologies.errors import DemandError
 from topologies.parallel_ocs import parallel_ocs_fabric
 
-SECONDS = 10.0
+SECONDS = 30.0
 PROMPT_S = 0.05
 
 

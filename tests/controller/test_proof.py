@@ -10,7 +10,7 @@ from controller.app_thread import AppThread
 from controller.proof import Proof
 from tests.controller.fake_daemon import FakeDaemon, fake_daemon, obliging
 
-SECONDS = 10.0
+SECONDS = 30.0
 
 
 class Asked:

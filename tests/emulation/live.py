@@ -18,7 +18,8 @@ from traffic.spraying.policy import QueuePair
 from traffic.transfers import Path
 
 RATE_FACTOR = 1e-3
-ANSWER_S = 1.0
+ANSWER_S = 5.0
+"""How long an answer may take [s]; all that answer sooner are not waited for."""
 DIALS = 50
 """How many connections the tap is sure to see when they are made at once."""
 

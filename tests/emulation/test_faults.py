@@ -34,7 +34,9 @@ from traffic.spraying.policy import QueuePair
 pytestmark = pytest.mark.emulation
 
 NONE: frozenset[Link] = frozenset()
-READY_S = 15.0
+READY_S = 30.0
+FIRST_LOOK_S, LONGEST_LOOK_S = 1.0, 8.0
+"""For how long to listen for answers, where some may never come [s]: longer each time, for a busy machine."""
 
 
 def pairs(fabric: Fabric) -> list[QueuePair]:
@@ -57,13 +59,16 @@ def on_paper(fabric: Fabric, ruled_for: Set[Link], failed: Set[Link]) -> set[Que
 def assert_as_on_paper(net: Live, ruled_for: Set[Link] = NONE, failed: Set[Link] = NONE) -> None:
     """Compare the network with the paper; ports take a moment to be seen dead."""
     expected, found = on_paper(net.fabric, ruled_for, failed), set[QueuePair]()
+    look_s = FIRST_LOOK_S
 
     def same() -> bool:
+        nonlocal look_s
         found.clear()
-        found.update(net.answered(pairs(net.fabric)))
+        found.update(net.answered(pairs(net.fabric), look_s))
+        look_s = min(2 * look_s, LONGEST_LOOK_S)
         return found == expected
 
-    assert until(same, 5), f"{len(found - expected)} too many, {len(expected - found)} too few"
+    assert until(same, READY_S), f"{len(found - expected)} too many, {len(expected - found)} too few"
 
 
 def turn(fabric: Fabric, link: Link, state: str) -> None:

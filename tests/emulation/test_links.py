@@ -63,7 +63,7 @@ def test_a_packet_as_large_as_the_mtu_passes_and_a_larger_one_is_cut(booted: Boo
         h0 = net.network.mininet.get("h0")
         for payload, passes in ((MTU - ICMP_BYTES, True), (MTU - ICMP_BYTES + 1, False)):
             said = h0.cmd(
-                f"ping -M do -c1 -W1 -s {payload} -I {nic_ip(fabric, Nic(0, 0))} {nic_ip(fabric, Nic(1, 1))}"
+                f"ping -M do -c1 -W3 -s {payload} -I {nic_ip(fabric, Nic(0, 0))} {nic_ip(fabric, Nic(1, 1))}"
             )
             assert (" 0% packet loss" in said) is passes, said
 
@@ -110,7 +110,7 @@ def test_what_a_full_queue_drops_is_counted_and_nothing_else_is_lost(booted: Boo
         # While a busy machine keeps this process waiting, its socket must not be what loses datagrams.
         receiver.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2 * DATAGRAMS * 2 * DATAGRAM_BYTES)
         receiver.bind(address)
-        receiver.settimeout(1.0)
+        receiver.settimeout(3.0)
         for server in (0, 1):
             sender = stack.enter_context(net.open(server, socket.SOCK_DGRAM))
             thread = threading.Thread(target=blast, args=(sender, address))

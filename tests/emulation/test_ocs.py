@@ -34,8 +34,8 @@ from traffic.demand import Demand
 
 pytestmark = pytest.mark.emulation
 
-OCS, DELAY_S, LIT_S = "ocs0", 0.02, 5.0
-HEARD_S = 1.0
+OCS, DELAY_S, LIT_S = "ocs0", 0.02, 20.0
+HEARD_S = 3.0
 PORT = 9000
 DARKNESS = Darkness("delay", 0.5e-3)
 
