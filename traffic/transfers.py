@@ -73,10 +73,9 @@ def measured_transfers(
     return Transfers(queue_pairs, paths, chunk_qp, sent_s, delivered_s)
 
 
-def curve_of(log: Sequence[tuple[float, int]], zero_s: float) -> Curve:
-    """Return the curve of a log of times [s] and byte counts, with times since ``zero_s``."""
-    times, counts = np.array([(zero_s, 0), *log], dtype=float).T
-    return times - zero_s, counts
+def curve_of(moments: Sequence[float], counts: Sequence[int], zero: float) -> Curve:
+    """Return byte counts taken at some moments as a curve whose times count from the moment ``zero``."""
+    return np.array([zero, *moments]) - zero, np.array([0, *counts], dtype=float)
 
 
 def spans_of_flows(

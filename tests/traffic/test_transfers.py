@@ -16,7 +16,7 @@ PATHS = ((Port("h0", 0),), (Port("h0", 1),))
 
 
 def curve(*points: tuple[float, int]) -> Curve:
-    return curve_of(points, 0.0)
+    return curve_of([at for at, _ in points], [count for _, count in points], 0.0)
 
 
 def measured(sizes: list[int], qp: list[int], sent: list[Curve], counted: list[Curve]) -> Transfers:
@@ -77,6 +77,6 @@ def test_chunk_times_are_those_of_the_first_counts_that_include_its_bytes(
 
 
 def test_curve_counts_from_its_zero() -> None:
-    times, counts = curve_of([(10.0, 2), (10.5, 3)], 10.0)
+    times, counts = curve_of([10.0, 10.5], [2, 3], 10.0)
     assert times == pytest.approx([0.0, 0.0, 0.5])
     assert counts.tolist() == [0, 2, 3]
