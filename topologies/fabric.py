@@ -12,16 +12,17 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from itertools import accumulate
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 import networkx as nx
-from pydantic import BaseModel, ConfigDict, ValidationError
 
 from topologies.errors import FabricError
+from topologies.json_record import Kind, pair, record
 
-FORMAT: Literal[1] = 1
+FORMAT_VERSION = 1
 DEFAULT_BUFFER_BYTES = 2 << 20
 NVLINK_BPS = 3.6e12
+SwitchKind = Literal["packet", "ocs"]
 
 
 class Port(NamedTuple):
@@ -66,7 +67,7 @@ class Switch:
     """Unique in the fabric, at most 8 characters."""
     ports: int
     """How many ports, used or not."""
-    kind: Literal["packet", "ocs"] = "packet"
+    kind: SwitchKind = "packet"
     """``packet`` forwards by address, ``ocs`` by circuit."""
     tier: int = 0
     """Distance from the servers: 0 for a leaf or an OCS, 1 above it, and so on."""
@@ -179,34 +180,47 @@ class Fabric:
 
     def to_json(self) -> str:
         """Return the fabric as JSON that `from_json` reads back."""
-        return json.dumps({"format": FORMAT, **asdict(self)})
+        return json.dumps({"format": FORMAT_VERSION, **asdict(self)})
 
     @classmethod
     def from_json(cls, text: str) -> "Fabric":
         """Return the fabric that `to_json` wrote; FabricError if the text is something else."""
         try:
-            read = _Document.model_validate_json(text)
-        except ValidationError as error:
-            first = error.errors()[0]
-            where = ".".join(map(str, first["loc"]))
-            raise FabricError(
-                f"the text is no fabric: {f'{where}: ' if where else ''}{first['msg']}",
-                "write it with Fabric.to_json of this version",
-            ) from error
-        return cls(**{name: getattr(read, name) for name in _Document.model_fields if name != "format"})
+            data = record(json.loads(text), "the document", _FIELDS)
+            if data["format"] != FORMAT_VERSION:
+                raise ValueError(f"its format is {data['format']}, this version reads {FORMAT_VERSION}")
+            return cls(
+                name=data["name"],
+                servers=tuple(Server(**record(server, "a server", _SERVER)) for server in data["servers"]),
+                switches=tuple(map(_switch, data["switches"])),
+                links=tuple(map(_link, data["links"])),
+                buffer_bytes=data["buffer_bytes"],
+            )
+        except (ValueError, RecursionError) as error:
+            hint = "write it with Fabric.to_json of this version"
+            raise FabricError(f"the text is no fabric: {error}", hint) from error
 
 
-class _Document(BaseModel):
-    """A fabric in JSON, read strictly: every field has its type, and there is no other."""
+_FIELDS: dict[str, Kind] = {
+    "format": int, "name": str, "servers": list, "switches": list, "links": list, "buffer_bytes": int,
+}  # fmt: skip
+_SERVER: dict[str, Kind] = {"name": str, "nics": int, "gpus": int, "nvlink_bps": float}
+_SWITCH: dict[str, Kind] = {"name": str, "ports": int, "kind": str, "tier": int}
+_LINK: dict[str, Kind] = {"a": list, "b": list, "rate_bps": float}
 
-    model_config = ConfigDict(extra="forbid", strict=True)
 
-    format: Literal[1]
-    name: str
-    servers: tuple[Server, ...]
-    switches: tuple[Switch, ...]
-    links: tuple[Link, ...]
-    buffer_bytes: int
+def _switch(data: object) -> Switch:
+    switch = Switch(**record(data, "a switch", _SWITCH))
+    if switch.kind not in get_args(SwitchKind):
+        kinds = " or ".join(get_args(SwitchKind))
+        raise ValueError(f"switch {switch.name!r} is of the unknown kind {switch.kind!r}, not {kinds}")
+    return switch
+
+
+def _link(data: object) -> Link:
+    fields = record(data, "a link", _LINK)
+    ends = [Port(*pair(fields[end], f"end {end!r} of a link")) for end in ("a", "b")]
+    return Link(ends[0], ends[1], fields["rate_bps"])
 
 
 def equal_servers(count: int, nics: int, gpus: int | None, nvlink_bps: float) -> tuple[Server, ...]:
