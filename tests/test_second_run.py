@@ -46,15 +46,10 @@ HEADER = "[pytest]\nmarkers = emulation\n"
 ONCE_MORE = "second run of"
 
 
-@pytest.fixture(autouse=True)
-def coverage_enough(pytester: pytest.Pytester) -> None:
-    """Have the coverage of a first run, and a floor that it reaches."""
-    pytester.makepyfile(measured="x = 1\nif not x:\n    x = 2\n")  # two lines of three are run
-    subprocess.run([sys.executable, "-m", "coverage", "run", "measured.py"], cwd=pytester.path, check=True)
-
-
 def first_run(pytester: pytest.Pytester, *names: str, text: str = "") -> tuple[int, Path]:
-    """Run some of the tests as `.ci/run` does; return the exit code and the notes."""
+    """Run some of the tests as `.ci/run` does, with coverage; return the exit code and the notes."""
+    pytester.makepyfile(measured="x = 1\nif not x:\n    x = 2\n")  # two lines of three are run
+    run(pytester, {}, "coverage", "run", "measured.py")
     pytester.makeconftest("from tests.conftest import pytest_configure")
     pytester.makeini(HEADER)
     pytester.makepyfile(test_it=BEGIN + "".join(TESTS[name] for name in names) + text)
