@@ -74,10 +74,14 @@ def test_ports_that_change_while_they_are_read_are_no_error() -> None:
     assert live_ports(SimpleNamespace(ports=ports)) == {0}
 
 
-def test_status_is_read_on_the_apps_thread_between_two_events() -> None:
+def test_status_is_read_on_the_apps_thread_between_two_events(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Read from another thread it could say ready while a handler had done half of its work."""
-    apps = AppManager.get_instance()
-    app = apps.instantiate(App, fabric=FABRIC)
+    (tmp_path / "fabric.json").write_text(FABRIC.to_json())
+    monkeypatch.setenv("LIGHTRAIL_FABRIC", str(tmp_path / "fabric.json"))
+    app = AppManager.get_instance().instantiate(App)  # as a manager of apps does
+    assert app.fabric == FABRIC
     answers: SimpleQueue[Status] = SimpleQueue()
     try:
         threading.Thread(target=lambda: answers.put(app.status()), daemon=True).start()

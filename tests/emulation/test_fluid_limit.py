@@ -21,18 +21,22 @@ EMULATED_S = 1.2
 BAND = (0.85, 1.20)
 PLB_BAND = (0.85, 1.45)
 """PLB settles by trial: with so few messages one collision that stays a while shows (1.06 to 1.30 seen)."""
+RUNS = 3
 FABRIC = rail_fabric(4, 2)
 DEMANDS = [uniform(FABRIC.gpus), sender_skew(FABRIC), receiver_skew(FABRIC)]
 
 
 def emulated_over_predicted(booted: Booted, collective: Collective, policy: str) -> float:
-    """Return how much longer than predicted a collective takes whose lower bound is `EMULATED_S`."""
+    """Return how much longer than predicted a collective takes whose lower bound is `EMULATED_S`.
+
+    What else the machine does can only add time, so it is the least of a few runs.
+    """
     real = Experiment(FABRIC, collective, policy, Dilation(1.0, 1.0))
     scale = Dilation(RATE, EMULATED_S * RATE / bound_s(real))
     asked = Experiment(FABRIC, collective, policy, scale)
     with booted(FABRIC, RATE) as net:
-        emulation = emulate(asked, net.network, sleep=lambda _: None)
-    return communication_s(emulation.records) / communication_s(predict(asked, emulation.paths))
+        runs = [emulate(asked, net.network, sleep=lambda _: None) for _ in range(RUNS)]
+    return min(communication_s(run.records) / communication_s(predict(asked, run.paths)) for run in runs)
 
 
 @pytest.mark.parametrize("policy", ["plb", "minrtt", "reps"])
