@@ -77,7 +77,7 @@ def densest_slot(rest: Matrix, delay: float) -> Slot:
         slot, rate = _best_duration(rest, permutation, delay)
         if rate > best_rate:
             best, best_rate = slot, rate
-        bound = np.minimum(bound, carried * np.maximum(1, durations / duration))
+        bound = np.minimum(bound, np.maximum(carried, carried / duration * durations))
 
 
 def _best_duration(rest: Matrix, permutation: Permutation, delay: float) -> tuple[Slot, float]:
