@@ -76,6 +76,8 @@ class Comparison:
     """How long Spectra's shortest slot shall be lit at emulated scale [s]."""
     emulated_rate_bps: float | None = None
     """What a NIC is shaped to [bit/s]; None for what this machine carries, `FASTEST_BPS` at most."""
+    partial: bool = False
+    """Whether circuits that two slots share stay lit between them."""
 
     def __post_init__(self) -> None:
         """Refuse what makes no sense before anything is booted."""
@@ -104,7 +106,9 @@ class Comparison:
         """Return all that is executed on some OCSes, seed by seed."""
         fabric = self.fabric(ocses)
         return [
-            CircuitExperiment(fabric, demand, name, self.darkness, dilation, _meeting(meeting), seed)
+            CircuitExperiment(
+                fabric, demand, name, self.darkness, dilation, _meeting(meeting), seed, self.partial
+            )
             for seed, demand in enumerate(self.demands)
             for dilation in [self._dilation(demand, ocses, rate)]
             for name in self.schedulers
@@ -195,6 +199,7 @@ def _scale(experiment: CircuitExperiment) -> dict[str, object]:
     return {
         "device": experiment.darkness.device,
         "delay_varies": experiment.darkness.varies,
+        "partial": experiment.partial,
         "delay_s": experiment.delay_s,
         "emulated_delay_s": experiment.emulated_darkness.mean_s,
         "emulated_rate_bps": experiment.emulated_rate_bps,

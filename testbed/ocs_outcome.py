@@ -66,6 +66,7 @@ def executed_row(result: Executed) -> dict[str, object]:
         "device": experiment.darkness.device,
         "delay_s": experiment.delay_s,
         "delay_varies": experiment.darkness.varies,
+        "partial": experiment.partial,
         "makespan_s": experiment.schedule.makespan,
         "over_predicted": execution.cct_s / communication_s(result.outcome.predicted),
         "slots": len(weights),

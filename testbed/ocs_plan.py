@@ -75,6 +75,8 @@ class CircuitExperiment:
     """How senders meet the dark."""
     seed: int = 0
     """Of the delays that vary, and of the demand, for the tables; the schedulers draw nothing."""
+    partial: bool = False
+    """Whether circuits that two slots share stay lit between them; in Spectra's model all go dark."""
 
     def __post_init__(self) -> None:
         """Check that the parts fit."""
@@ -167,6 +169,7 @@ class CircuitExperiment:
                 "dilation": asdict(self.dilation),
                 "meeting": self.meeting,
                 "seed": self.seed,
+                "partial": self.partial,
             }
         )
 
@@ -184,6 +187,7 @@ class CircuitExperiment:
                 dilation=Dilation(**data["dilation"]),
                 meeting=data["meeting"],
                 seed=data["seed"],
+                partial=data.get("partial", True),  # before it was recorded, circuits were kept
             )
         except (ValueError, KeyError, TypeError) as error:
             raise ScenarioError(f"the text is no experiment: {error}", "take it from a run.json") from error
@@ -202,7 +206,8 @@ class CircuitExperiment:
                         Circuits.of_permutation(slot.permutation), self.slot_s(slot.weight, slot is slots[-1])
                     )
                     for slot in slots
-                )
+                ),
+                self.partial,
             )
             for slots in schedule.switches
         )

@@ -1,7 +1,8 @@
 """The prediction: when a schedule's circuits, as planned, have carried which message.
 
-Where delays vary, a slot comes as much later or earlier as the delays before it on its OCS differ from
-their mean; it is lit as long as planned.
+Before each slot all circuits are dark for the delay or, where reconfigurations are partial, those that
+change; where none is new the device does not move. Where delays vary, a slot comes as much later or
+earlier as the delays before it on its OCS differ from their mean; it is lit as long as planned.
 
 A fluid over the slots: each circuit carries its pair's bytes at a NIC's rate from the moment it is
 lit until none are left; several circuits of one pair share them. Guard times, headers and what a
@@ -14,6 +15,7 @@ from itertools import chain, pairwise, repeat
 import numpy as np
 import pandas as pd
 
+from controller.circuits import Circuits, transition
 from testbed.ocs_plan import CircuitExperiment
 from traffic.records import COLUMNS, Records
 
@@ -72,13 +74,16 @@ def _lit(
     """Return when which circuit is lit, by its pair of servers."""
     lit: dict[tuple[int, int], list[Lit]] = {}
     for ocs, slots in enumerate(experiment.schedule.switches):
-        now = 0.0
+        now, before = 0.0, Circuits(len(experiment.fabric.servers))
         known_s = delays_s[ocs] if delays_s else ()
         for slot, delay_s in zip(slots, chain(known_s, repeat(experiment.delay_s)), strict=False):
-            now += delay_s
-            for source, destination in enumerate(slot.permutation.tolist()):
-                lit.setdefault((source, destination), []).append((now, now + slot.weight, ocs))
-            now += slot.weight
+            after = Circuits.of_permutation(slot.permutation)
+            change = transition(before, after, experiment.partial)
+            lit_s = now + delay_s if change.lit else now
+            for start_s, pairs in ((now, change.kept), (lit_s, change.lit)):
+                for pair in pairs:
+                    lit.setdefault(pair, []).append((start_s, lit_s + slot.weight, ocs))
+            now, before = lit_s + slot.weight, after
     return lit
 
 

@@ -92,8 +92,8 @@ def _sentence(results: Sequence[Executed]) -> str:
         f"Demand {first.demand.name} between {first.demand.gpus} servers over "
         f"{' and over '.join(map(str, counts))} parallel OCS{'es' if counts[-1] > 1 else ''} of "
         f"{first.rate_bps / 1e9:g} Gbit/s a port, {_darkness(first.darkness)} whenever they are "
-        f"reconfigured, under {counted(len(schemes), 'scheduler')} ({', '.join(schemes)}), "
-        f"{counted(seeds, 'seed')}. {_scale(results)}"
+        f"reconfigured ({_which(first.partial)}), under {counted(len(schemes), 'scheduler')} "
+        f"({', '.join(schemes)}), {counted(seeds, 'seed')}. {_scale(results)}"
     )
 
 
@@ -103,6 +103,11 @@ def _darkness(darkness: Darkness) -> str:
     who = f"each standing for {known.name} ({known.what}; {known.source}), " if known else ""
     nic = f" and {_time(darkness.nic_s, darkness.nic_p99_s)} more for the NICs" if darkness.nic_s else ""
     return f"{who}dark for {_time(darkness.delay_s, darkness.delay_p99_s)}{nic}"
+
+
+def _which(partial: bool) -> str:
+    """Return which circuits a reconfiguration darkens."""
+    return "circuits that do not change stay lit" if partial else "all circuits go dark"
 
 
 def _time(mean_s: float, p99_s: float | None) -> str:
@@ -129,6 +134,8 @@ def _caption(table: pd.DataFrame) -> str:
     if first["device"] in DEVICES:
         drawn = " on average, drawn anew each time" if first["delay_varies"] else ""
         said.append(f"OCSes as {first['device']}, dark for {duration_text(first['delay_s'])}{drawn}.")
+    if first["partial"]:
+        said.append("Circuits that two slots share stay lit between them.")
     if table["verdict"].eq("void").any():
         said.append("void: the machine could not keep up; left out of means where other seeds are not.")
     return " ".join(said)

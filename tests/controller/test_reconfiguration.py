@@ -124,6 +124,19 @@ def test_equal_days_are_both_lit_in_the_log_and_the_dark_after_them_is_not(ocs: 
     assert shown == [("0>1", 3.0, 3.0), ("0>1", 3.5, 3.5), ("-", 3.8, None)]
 
 
+def test_an_unchanged_circuit_goes_dark_between_two_days_unless_reconfigurations_are_partial() -> None:
+    days = (Day(lit("0>1 2>3"), 1.0), Day(lit("0>1 2>0"), 1.0))
+    for partial, dark, comes in ((True, ((2, 3),), ((2, 0),)), (False, ((0, 1), (2, 3)), ((0, 1), (2, 0)))):
+        ocs = OpticalSwitch(4)
+        ocs.set_darkness(Darkness("test", DELAY_S))
+        ocs.run(Program(days, partial), 3.0, 3.0)
+        ocs.woken(2, 4.0)
+        ocs.confirmed(2, 4.0)
+        assert ocs.woken(2, 5.0) == [Darken(3, dark)]
+        kept = Notice(lit("0>1" if partial else "-"), 5.0, None)
+        assert ocs.confirmed(3, 5.0) == [kept, Prepare(3, comes), Wait(3, 5.0 + DELAY_S)]
+
+
 def test_a_stated_night_darkens_circuits_that_both_days_have(ocs: OpticalSwitch) -> None:
     ocs.run(program_from_text("1s 2>3 1s - 1s 2>3", 4), 3.0, 3.0)
     assert ocs.confirmed(3, 3.0) == [Notice(lit("2>3"), 3.0, 4.0), Wait(3, 4.0)]

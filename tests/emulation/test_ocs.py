@@ -12,13 +12,15 @@ import pytest
 from mininet.cli import CLI
 
 from controller.devices import Darkness
+from controller.schedulers.schedule import Schedule
+from controller.schedulers.schedule import Slot as ScheduleSlot
 from testbed.dilation import Dilation
 from testbed.network import READY_S
 from testbed.ocs_bench import ocs_figures
 from testbed.ocs_cli import OcsCLI
 from testbed.ocs_executor import execute
 from testbed.ocs_outcome import executed
-from testbed.ocs_plan import CircuitExperiment
+from testbed.ocs_plan import SCHEDULERS, CircuitExperiment
 from testbed.openvswitch import vsctl
 from testbed.outcome import communication_s
 from testbed.residue import until
@@ -191,6 +193,26 @@ def test_equal_seeds_draw_equal_delays_whatever_ran_before_in_the_same_boot(boot
     assert one == again
     assert not set(chain(*one)) & set(chain(*other))
     assert not set(one[0]) & set(one[1])
+
+
+def test_a_schedule_keeps_unchanged_circuits_lit_only_with_partial_reconfigurations(
+    booted: Booted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slots = tuple(ScheduleSlot(np.array(outputs), 10e-3) for outputs in ([1, 2, 0], [1, 0, -1]))
+    monkeypatch.setitem(SCHEDULERS, "rotor", lambda _line_s, _ocses, delay_s: Schedule((slots,), delay_s))
+    line_s = np.array([[0, 17.5e-3, 0], [2e-3, 0, 5e-3], [5e-3, 0, 0]])
+    demand = Demand("kept", np.rint(line_s * 100e9 / 8).astype(np.int64))
+    fabric, darkness = parallel_ocs_fabric(3, 1), Darkness("delay", 5e-3)
+    experiment = CircuitExperiment(fabric, demand, "rotor", darkness, Dilation(2e-4, 4e-3))
+    dark, kept = experiment, replace(experiment, partial=True)
+    with booted(fabric, experiment.dilation.rate) as net:
+        results = {each.partial: executed(each, net.network) for each in (dark, kept)}
+    for partial, darkened, cct_s in ((False, 3, 27.5e-3), (True, 2, 22.5e-3)):
+        execution, outcome = results[partial].execution, results[partial].outcome
+        assert [entry.darkened for entry in execution.logs[OCS] if entry.circuits] == [0, darkened]
+        assert communication_s(outcome.predicted) == pytest.approx(cct_s)
+        assert cct_s < execution.cct_s
+    assert results[True].execution.cct_s < results[False].execution.cct_s
 
 
 def test_an_ocs_that_loses_its_controller_goes_dark_and_delivers_the_rest_later(booted: Booted) -> None:

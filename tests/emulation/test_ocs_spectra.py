@@ -18,6 +18,7 @@ pytestmark = pytest.mark.emulation
 
 COMMAND = [sys.executable, str(CHECKOUT / "scenarios" / "ocs_spectra.py")]
 SMALL = ["--schedulers", "spectra,rotor", "--slot-ms", "60", "--emulated-rate", "20"]
+DARK, KEPT = "all circuits go dark", "Circuits that two slots share stay lit between them."
 SCHEMES = ["spectra", "rotor", "big switch"]
 
 
@@ -44,6 +45,7 @@ def test_a_small_run_leaves_a_table_plots_and_a_report(tmp_path: Path) -> None:
     ]
     executed = table[table["scheme"] != "big switch"]
     assert (executed["missing_bytes"] == 0).all()
+    assert not executed["partial"].any()
     assert (executed["cct_s"] >= 0.98 * executed["bound_s"]).all()
     sound = executed[executed["verdict"] == "faithful"]
     assert (sound["cct_s"] <= 1.15 * sound["predicted_s"]).all()
@@ -53,7 +55,14 @@ def test_a_small_run_leaves_a_table_plots_and_a_report(tmp_path: Path) -> None:
     assert files == tables | {"timeline_1.png", "timeline_2.png", "plan_against_measurement.png"}
     report = (out / "report.html").read_text()
     assert report.count("data:image/png;base64") == 3
-    for said in (*workloads, "no byte is missing", "Can it be believed?", "emulated_delay_s", "openvswitch"):
+    for said in (
+        *workloads,
+        "no byte is missing",
+        "Can it be believed?",
+        "emulated_delay_s",
+        "openvswitch",
+        DARK,
+    ):
         assert said in report
 
 
@@ -77,8 +86,9 @@ def test_a_matrix_file_decides_the_servers_and_every_byte_of_it_arrives(tmp_path
     out, file = tmp_path / "out", tmp_path / "matrix.txt"
     matrix = np.array([[0, 50, 20], [30, 5, 40], [60, 0, 0]]) * 10_000_000
     file.write_text("\n".join(" ".join(map(str, row)) for row in matrix))
-    done = ran(out, "--workload", str(file), "--ocses", "2", "--servers", "8")
+    done = ran(out, "--workload", str(file), "--ocses", "2", "--servers", "8", "--partial")
     assert done.stderr.startswith("trace matrix.txt is between 3 servers, so there are 3\n")
+    assert KEPT in " ".join(done.stdout.split())
     records = pd.read_csv(out / "records.csv")
     carried = (
         records[records["backend"] == "emulated"].groupby(["scheme", "source", "destination"])["bytes"].sum()
@@ -95,4 +105,7 @@ def test_a_matrix_file_decides_the_servers_and_every_byte_of_it_arrives(tmp_path
     done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
     assert done.returncode == 0, done.stderr
     assert (again / "report.html").read_text().count("as long as before") == len(SCHEMES)
+    kept = [each for each in experiments_of(again / "run.json") if isinstance(each, CircuitExperiment)]
+    assert kept
+    assert all(each.partial for each in kept)
     assert experiments_of(again / "run.json") == experiments_of(out / "run.json")

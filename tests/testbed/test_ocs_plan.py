@@ -40,6 +40,7 @@ darknesses = st.one_of(
     time=st.floats(2, 1e3),
     meeting=st.sampled_from(get_args(Meeting)),
     seed=st.integers(0, 1 << 16),
+    partial=st.booleans(),
 )
 def test_json_gives_back_the_experiment(
     servers: int,
@@ -50,6 +51,7 @@ def test_json_gives_back_the_experiment(
     time: float,
     meeting: Meeting,
     seed: int,
+    partial: bool,
 ) -> None:
     matrix = np.random.default_rng(seed).integers(0, 1 << 40, (servers, servers))
     experiment = CircuitExperiment(
@@ -60,6 +62,7 @@ def test_json_gives_back_the_experiment(
         Dilation(rate, 1.01 * rate * time),
         meeting,
         seed,
+        partial,
     )
     back = CircuitExperiment.from_json(experiment.to_json())
     assert back == experiment
@@ -76,9 +79,23 @@ def test_every_part_has_a_say_in_the_key() -> None:
         replace(SMALL, dilation=Dilation(1e-3, 2e-2)),
         replace(SMALL, meeting="cut"),
         replace(SMALL, seed=1),
+        replace(SMALL, partial=True),
     ]
     assert len({SMALL.key, *(other.key for other in others)}) == 1 + len(others)
     assert replace(SMALL).key == SMALL.key
+
+
+@pytest.mark.parametrize("partial", [False, True])
+def test_programs_keep_unchanged_circuits_only_where_the_experiment_says_so(partial: bool) -> None:
+    experiment = replace(SMALL, partial=partial)
+    assert {program.partial for program in experiment.programs(experiment.schedule)} == {partial}
+    assert not SMALL.partial
+
+
+def test_an_experiment_of_a_run_before_it_was_recorded_kept_unchanged_circuits() -> None:
+    data = json.loads(SMALL.to_json())
+    del data["partial"]
+    assert CircuitExperiment.from_json(json.dumps(data)) == replace(SMALL, partial=True)
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"format": 1}', "no experiment"])

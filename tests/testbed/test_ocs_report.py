@@ -16,11 +16,10 @@ from controller.programs import program_from_text
 from controller.reconfiguration import OpticalSwitch
 from controller.status import LogEntry
 from testbed.claims_circuits import circuit_claims
-from testbed.dilation import Dilation
 from testbed.experiment import Experiment
 from testbed.ocs_executor import Execution
 from testbed.ocs_outcome import BIG_SWITCH, Executed
-from testbed.ocs_plan import GUARD_S, SCHEDULERS, CircuitExperiment, dilation_for
+from testbed.ocs_plan import GUARD_S, CircuitExperiment, dilation_for
 from testbed.ocs_plots import plan_against_measurement, timelines
 from testbed.ocs_predict import predict_execution
 from testbed.ocs_report import executions_table
@@ -30,29 +29,13 @@ from testbed.predict import predict
 from testbed.run import Run, experiments_of
 from testbed.table import time_unit
 from tests.testbed.cases import VOID
+from tests.testbed.ocs_cases import DARKNESS, DELAY_S, OCSES, SERVERS, experiment_of
 from topologies.big_switch import big_switch_fabric
 from topologies.errors import ScenarioError
-from topologies.parallel_ocs import parallel_ocs_fabric
 from traffic.circuit_engine import Slot
-from traffic.demand import Demand
-from traffic.metrics import nic_received_bytes, nic_sent_bytes
-from traffic.ocs_workloads import SCALED, ocs_demand
 
-SERVERS, OCSES, DELAY_S, LINE_BYTES = 6, 2, 1e-3, 1e9
-DARKNESS = Darkness("delay", DELAY_S)
 FAITHFUL = Verdict("faithful")
 RUN = Run("ocs_spectra", "Spectra's schedules", ["ocs_spectra.py"], datetime(2026, 1, 2), baseline=BIG_SWITCH)
-
-
-def experiment_of(
-    scheduler: str, workload: str = "moe", seed: int = 0, darkness: Darkness = DARKNESS
-) -> CircuitExperiment:
-    """Return a schedule for a few servers on 2 OCSes."""
-    fabric = parallel_ocs_fabric(SERVERS, OCSES)
-    demand = ocs_demand(workload, seed, SERVERS, LINE_BYTES)
-    line_s = demand.matrix * 8 / fabric.nic_rate_bps(fabric.nics[0])
-    dilation = dilation_for(line_s, OCSES, DELAY_S, rate=2.5e-4, slot_s=0.1)
-    return CircuitExperiment(fabric, demand, scheduler, darkness, dilation, seed=seed)
 
 
 def executed_of(
@@ -98,50 +81,6 @@ def results_of(results: Sequence[Executed], out: Path) -> CircuitResults:
             directory.add(result)
         directory.add_big_switch(big_switch(), OCSES)
     return directory
-
-
-@pytest.mark.parametrize("workload", SCALED)
-@pytest.mark.parametrize("scheduler", SCHEDULERS)
-def test_the_prediction_carries_every_byte_within_bound_and_makespan(scheduler: str, workload: str) -> None:
-    experiment = experiment_of(scheduler, workload)
-    records = predict_execution(experiment)
-    owed = experiment.demand.matrix
-    assert records["bytes"].sum() == owed.sum()
-    sent = nic_sent_bytes(records, experiment.fabric).reshape(SERVERS, OCSES).sum(axis=1)
-    received = nic_received_bytes(records, experiment.fabric).reshape(SERVERS, OCSES).sum(axis=1)
-    assert sent.tolist() == owed.sum(axis=1).tolist()
-    assert received.tolist() == owed.sum(axis=0).tolist()
-    assert (records["start_s"] >= DELAY_S).all()
-    assert (
-        records["end_s"] - records["start_s"] >= records["bytes"] * 8 / experiment.rate_bps / OCSES - 1e-12
-    ).all()
-    assert (
-        experiment.lower_bound_s * (1 - 1e-9)
-        <= records["end_s"].max()
-        <= experiment.schedule.makespan + 1e-12
-    )
-
-
-def test_the_prediction_of_one_message_over_two_circuits() -> None:
-    fabric = parallel_ocs_fabric(2, 2)
-    demand = Demand("one", np.array([[0, 1_250_000_000], [0, 0]]))  # 0.1 s alone, half over each OCS
-    experiment = CircuitExperiment(fabric, demand, "spectra", DARKNESS, Dilation(1e-3, 1e-2))
-    (record,) = predict_execution(experiment).to_dict("records")
-    assert record["end_s"] == pytest.approx(experiment.schedule.makespan)
-    assert record["path"] == "625000000@h0:0,ocs0:1 625000000@h0:1,ocs1:1"
-
-
-def test_delays_that_were_drawn_move_what_comes_after_them_and_shorten_nothing() -> None:
-    experiment = experiment_of("rotor")
-    planned = predict_execution(experiment)
-    known = [[DELAY_S] * len(slots) for slots in experiment.schedule.switches]
-    assert predict_execution(experiment, known).equals(planned)
-    late = predict_execution(experiment, [[DELAY_S + 0.5] for _ in known])
-    assert np.allclose(late["end_s"], planned["end_s"] + 0.5)
-    assert np.allclose(late["start_s"], planned["start_s"] + 0.5)
-    one_late = predict_execution(experiment, [[DELAY_S, DELAY_S + 0.5], known[1]])
-    assert set((one_late["end_s"] - planned["end_s"]).round(9)) == {0.0, 0.5}
-    assert (one_late["path"] == planned["path"]).all()
 
 
 def test_delays_under_the_mean_lower_what_no_schedule_beats() -> None:

@@ -1,0 +1,91 @@
+"""The prediction of schedules: every byte, within bound and makespan, and dark where an OCS is dark."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from controller.devices import Darkness
+from controller.schedulers.schedule import Schedule, Slot
+from testbed.dilation import Dilation
+from testbed.ocs_plan import SCHEDULERS, CircuitExperiment
+from testbed.ocs_predict import predict_execution
+from tests.testbed.ocs_cases import DARKNESS, DELAY_S, OCSES, SERVERS, experiment_of
+from topologies.parallel_ocs import parallel_ocs_fabric
+from traffic.demand import Demand
+from traffic.metrics import nic_received_bytes, nic_sent_bytes
+from traffic.ocs_workloads import SCALED
+
+
+@pytest.mark.parametrize("workload", SCALED)
+@pytest.mark.parametrize("scheduler", SCHEDULERS)
+def test_the_prediction_carries_every_byte_within_bound_and_makespan(scheduler: str, workload: str) -> None:
+    experiment = experiment_of(scheduler, workload)
+    records = predict_execution(experiment)
+    owed = experiment.demand.matrix
+    assert records["bytes"].sum() == owed.sum()
+    sent = nic_sent_bytes(records, experiment.fabric).reshape(SERVERS, OCSES).sum(axis=1)
+    received = nic_received_bytes(records, experiment.fabric).reshape(SERVERS, OCSES).sum(axis=1)
+    assert sent.tolist() == owed.sum(axis=1).tolist()
+    assert received.tolist() == owed.sum(axis=0).tolist()
+    assert (records["start_s"] >= DELAY_S).all()
+    assert (
+        records["end_s"] - records["start_s"] >= records["bytes"] * 8 / experiment.rate_bps / OCSES - 1e-12
+    ).all()
+    assert (
+        experiment.lower_bound_s * (1 - 1e-9)
+        <= records["end_s"].max()
+        <= experiment.schedule.makespan + 1e-12
+    )
+
+
+def test_the_prediction_of_one_message_over_two_circuits() -> None:
+    fabric = parallel_ocs_fabric(2, 2)
+    demand = Demand("one", np.array([[0, 1_250_000_000], [0, 0]]))  # 0.1 s alone, half over each OCS
+    experiment = CircuitExperiment(fabric, demand, "spectra", DARKNESS, Dilation(1e-3, 1e-2))
+    (record,) = predict_execution(experiment).to_dict("records")
+    assert record["end_s"] == pytest.approx(experiment.schedule.makespan)
+    assert record["path"] == "625000000@h0:0,ocs0:1 625000000@h0:1,ocs1:1"
+
+
+@pytest.mark.parametrize("workload", SCALED)
+@pytest.mark.parametrize("scheduler", SCHEDULERS)
+def test_circuits_that_are_kept_carry_earlier_and_never_under_the_bound(
+    scheduler: str, workload: str
+) -> None:
+    experiment = experiment_of(scheduler, workload)
+    kept = predict_execution(replace(experiment, partial=True))
+    assert kept["bytes"].sum() == experiment.demand.matrix.sum()
+    assert (kept["end_s"] <= predict_execution(experiment)["end_s"] + 1e-12).all()
+    assert kept["end_s"].max() >= experiment.lower_bound_s * (1 - 1e-9)
+
+
+def test_an_unchanged_circuit_is_predicted_dark_between_two_slots_unless_reconfigurations_are_partial(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    slots = tuple(Slot(np.array(outputs), 1.0) for outputs in ([1, 2, 0], [1, 0, -1], [1, -1, -1]))
+    monkeypatch.setitem(SCHEDULERS, "rotor", lambda _line_s, _ocses, delay_s: Schedule((slots,), delay_s))
+    line_s = np.array([[0, 2.5, 0], [0.5, 0, 0], [0, 0, 0]])
+    demand = Demand("kept", np.rint(line_s * 100e9 / 8).astype(np.int64))
+    fabric, darkness = parallel_ocs_fabric(3, 1), Darkness("delay", 0.25)
+    experiment = CircuitExperiment(fabric, demand, "rotor", darkness, Dilation(1e-3, 1e-3))
+    for partial, ends_s in ((False, [3 * 0.25 + 2.5, 2 * 0.25 + 1.5]), (True, [0.25 + 2.5, 2 * 0.25 + 1.5])):
+        records = predict_execution(replace(experiment, partial=partial))
+        assert records["end_s"].tolist() == pytest.approx(ends_s)
+    # The third slot lights nothing new: with partial reconfigurations the OCS does not move before it.
+    owed = Demand("last", np.rint(line_s / 2.5 * 3.25 * 100e9 / 8).astype(np.int64))
+    (last_s, _) = predict_execution(replace(experiment, demand=owed, partial=True))["end_s"]
+    assert last_s == pytest.approx(0.25 + 3.25)
+
+
+def test_delays_that_were_drawn_move_what_comes_after_them_and_shorten_nothing() -> None:
+    experiment = experiment_of("rotor")
+    planned = predict_execution(experiment)
+    known = [[DELAY_S] * len(slots) for slots in experiment.schedule.switches]
+    assert predict_execution(experiment, known).equals(planned)
+    late = predict_execution(experiment, [[DELAY_S + 0.5] for _ in known])
+    assert np.allclose(late["end_s"], planned["end_s"] + 0.5)
+    assert np.allclose(late["start_s"], planned["start_s"] + 0.5)
+    one_late = predict_execution(experiment, [[DELAY_S, DELAY_S + 0.5], known[1]])
+    assert set((one_late["end_s"] - planned["end_s"]).round(9)) == {0.0, 0.5}
+    assert (one_late["path"] == planned["path"]).all()
