@@ -186,9 +186,13 @@ class Fabric:
     def from_json(cls, text: str) -> "Fabric":
         """Return the fabric that `to_json` wrote; FabricError if the text is something else."""
         try:
-            data = record(json.loads(text), "the document", _FIELDS)
-            if data["format"] != FORMAT_VERSION:
-                raise ValueError(f"its format is {data['format']}, this version reads {FORMAT_VERSION}")
+            document = json.loads(text)
+            # Before the fields: those of another format are others.
+            if isinstance(document, dict) and document.get("format") != FORMAT_VERSION:
+                raise ValueError(
+                    f"its format is {document.get('format')!r}, this version reads {FORMAT_VERSION}"
+                )
+            data = record(document, "the document", _FIELDS)
             return cls(
                 name=data["name"],
                 servers=tuple(Server(**record(server, "a server", _SERVER)) for server in data["servers"]),

@@ -135,7 +135,7 @@ def changed(document: object, place: Place, value: object) -> str:
     ("place", "value", "why"),
     [
         (("format",), 99, "its format is 99, this version reads 1"),
-        (("format",), None, "'format' of the document is None, not an integer"),
+        (("format",), None, "its format is None, this version reads 1"),
         (("name",), 7, "'name' of the document is 7, not a text"),
         (("colour",), "red", "the document has an unknown field 'colour'"),
         (("buffer_bytes",), 1.5, "'buffer_bytes' of the document is 1.5, not an integer"),
