@@ -14,6 +14,7 @@ switch; but events come from native threads here, and eventlet's queues, which R
 import logging
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from socket import socket
@@ -59,6 +60,9 @@ from topologies.fabric import Fabric, Link
 
 SETTLE_S = 0.01
 """How long after news of a port the rules are computed anew: news of many ports is one piece."""
+
+PROVE_AGAIN_S = 1.0
+"""How long after a proof failed the next one is asked for."""
 
 DARK = RuleSet((TABLE_MISS,))
 """What an OCS is told when it connects; its circuits are `controller.ocs`' business."""
@@ -122,8 +126,10 @@ class Controller(App):  # type: ignore[misc]
                 )
                 hang_up(datapath)
         elif event.state == MAIN_DISPATCHER:
-            self._forget(switch)  # a connection whose end is yet to be heard of
-            switch.datapath, switch.error = datapath, ""
+            if switch.datapath:
+                hang_up(switch.datapath)  # it has been replaced, whether or not it knows
+            self._forget(switch)
+            switch.datapath = datapath
             self._note_ports(switch)
             self._settle()
         elif switch.datapath is datapath:
@@ -153,11 +159,10 @@ class Controller(App):  # type: ignore[misc]
 
     @on(events.EventOFPBarrierReply, MAIN_DISPATCHER)
     def barrier_answered(self, event: Message) -> None:
-        """Have the wire proved to do what a switch was told: its rules do it now."""
+        """Ask for a proof that a switch's rules, which have changed, are on the wire."""
         switch = self._switches.get(event.msg.datapath.id)
         if switch and switch.datapath is event.msg.datapath:
-            if switch.barrier == event.msg.xid:
-                self._proof.ask(partial(self._confirmed, switch, switch.datapath, switch.barrier))
+            self._prove(switch, switch.datapath, event.msg.xid)
             self.ocses.answered(switch.name, event.msg.xid)
 
     @on(events.EventOFPErrorMsg, MAIN_DISPATCHER)
@@ -192,15 +197,16 @@ class Controller(App):  # type: ignore[misc]
 
     def switches(self) -> list[SwitchStatus]:
         """Return all switches, with what they count."""
-        return [self._switch_status(switch) for switch in self._named.values()]
+        known = self._thread.ask(lambda: [replace(switch) for switch in self._named.values()])
+        return [self._switch_status(switch) for switch in known]
 
     def flows(self, name: str) -> list[FlowStatus]:
         """Return a switch's rules; NetworkError if it does not answer, as below."""
-        return [flow_status(stats) for stats in self._answer(self._named[name], flow_stats_request)]
+        return [flow_status(stats) for stats in self._answer(self._known(name), flow_stats_request)]
 
     def ports(self, name: str) -> PortStatus:
         """Return a switch's counters."""
-        counters = (port_counters(stats) for stats in self._answer(self._named[name], port_stats_request))
+        counters = (port_counters(stats) for stats in self._answer(self._known(name), port_stats_request))
         used = {port.number for port in self.fabric.used_ports(name)}
         misses = [flow.packets for flow in self.flows(name) if flow.priority == TABLE_MISS.priority]
         return PortStatus(
@@ -217,7 +223,7 @@ class Controller(App):  # type: ignore[misc]
             missing=missing,
             waiting=waiting,
             failed_links=tuple(sorted(map(link_name, self._failed_links))),
-            errors=tuple(switch.error for switch in switches if switch.error),
+            errors=tuple(error for switch in switches if (error := switch.error or switch.unproved)),
         )
 
     def _forget(self, switch: KnownSwitch) -> None:
@@ -226,15 +232,22 @@ class Controller(App):  # type: ignore[misc]
             self._questions.drop(switch.datapath)
             self.ocses.disconnected(switch.name)
         switch.datapath = switch.rules = switch.barrier = None
+        switch.error = switch.unproved = ""
+
+    def _prove(self, switch: KnownSwitch, datapath: Datapath, barrier: int) -> None:
+        if switch.datapath is datapath and switch.barrier == barrier:
+            self._proof.ask(partial(self._confirmed, switch, datapath, barrier))
 
     def _confirmed(
-        self, switch: KnownSwitch, datapath: Datapath, barrier: int | None, _now: float, error: str
+        self, switch: KnownSwitch, datapath: Datapath, barrier: int, _now: float, error: str
     ) -> None:
-        """Take note that a switch's rules are on the wire, or why that is not proved."""
+        """Take note that a switch's rules are on the wire, or why that is not proved, and ask again."""
         if switch.datapath is not datapath or switch.barrier != barrier:
             return
+        switch.unproved = error and f"switch {switch.name}: {error}"
         if error:
-            switch.error = switch.error or f"switch {switch.name}: {error}"
+            again = partial(self._prove, switch, datapath, barrier)
+            hub.spawn_after(PROVE_AGAIN_S, self._thread.post, again)
             return
         switch.barrier = None
         self.ocses.connected(switch.name, datapath)
@@ -269,16 +282,22 @@ class Controller(App):  # type: ignore[misc]
     def _switch_status(self, switch: KnownSwitch) -> SwitchStatus:
         if not switch.datapath:
             return SwitchStatus(switch.name, connected=False, ready=False, flows=None, groups=None)
-        flows = sum(stats.flow_count for stats in self._answer(switch, flow_count_request))
-        groups = len(self._answer(switch, group_request))
+        try:
+            flows = sum(stats.flow_count for stats in self._answer(switch, flow_count_request))
+            groups = len(self._answer(switch, group_request))
+        except NetworkError:  # it has gone meanwhile, or is silent
+            return SwitchStatus(switch.name, connected=False, ready=False, flows=None, groups=None)
         return SwitchStatus(switch.name, connected=True, ready=switch.ready, flows=flows, groups=groups)
+
+    def _known(self, name: str) -> KnownSwitch:
+        """Return what is known of a switch now; from any thread."""
+        return self._thread.ask(lambda: replace(self._named[name]))
 
     def _answer(self, switch: KnownSwitch, request: Callable[[Datapath], Message]) -> list[Message]:
         """Return a switch's answer to a question: the parts of its body."""
-        datapath = switch.datapath
-        if datapath is None:
+        if switch.datapath is None:
             raise NetworkError(f"switch {switch.name} is not connected")
-        question = Question(switch.name, datapath, request)
+        question = Question(switch.name, switch.datapath, request)
         self.send_event(self.name, question)
         return question.answer()
 

@@ -32,7 +32,7 @@ class AppThread:
         Raises
         ------
         NetworkError
-            If the thread does not come to it in time.
+            If the thread does not answer within `ANSWER_S`.
         """
         answers: SimpleQueue[tuple[Answer | None, Exception | None]] = SimpleQueue()
 

@@ -30,7 +30,7 @@ def renumbered(new: RuleSet, held: RuleSet) -> RuleSet:
     Parameters
     ----------
     new
-        What the switch shall hold.
+        The wanted rules.
     held
         What it holds. A new group gets the lowest number that none of these has, so no number exceeds the
         count of groups in two sets.

@@ -22,6 +22,8 @@ class KnownSwitch:
     """The transaction of the barrier that is not proved to be on the wire yet, None if none is."""
     error: str = ""
     """What it refused on this connection."""
+    unproved: str = ""
+    """Why its rules are not proved to be on the wire, until they are."""
 
     @property
     def ready(self) -> bool:

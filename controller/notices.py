@@ -1,4 +1,4 @@
-"""Notices to a listener: JSON datagrams on its unix socket, for which nobody waits.
+"""Notices to a listener: JSON datagrams on its unix socket, sent without blocking the app's thread.
 
 A slow listener's notices are kept, and one thread waits until its socket has room; other listeners
 and the switches go on meanwhile. Of more than `KEPT` the oldest are dropped, because what is lit now

@@ -147,7 +147,9 @@ class OpticalSwitches:
 
     def _connected(self, name: str) -> OpticalSwitch:
         if name not in self._datapaths:
-            raise NetworkError(f"OCS {name} is not connected", "wait until its switch is back")
+            raise NetworkError(
+                f"OCS {name} is not connected, or not proved to be dark yet", "wait until its switch is back"
+            )
         return self._ocses[name]
 
     def _status(self, name: str) -> OcsStatus:

@@ -38,7 +38,7 @@ class Light:
 
 @dataclass(frozen=True)
 class Notice:
-    """Notify those who listen of what is lit from now on."""
+    """Notify the listener of the circuits that are lit from now on."""
 
     circuits: Circuits
     """What is known to be lit; nothing while the switch is not connected."""
@@ -48,7 +48,7 @@ class Notice:
     ended: bool = False
     """Whether the program is over."""
     error: str = ""
-    """What the switch refused, or why it is not proved, if that is why it is over."""
+    """Why the program ended before its time: a refusal or a failed proof; empty if it did not."""
 
 
 Order = Darken | Prepare | Wait | Light | Notice

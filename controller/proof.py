@@ -13,8 +13,8 @@ datapath). Two commands in one message, 0.5 ms in the median with 64 ports, prov
 The next packet of each port asks the new rules: none is lost. (``revalidator/wait`` takes 6 ms, and
 500 where it is asked just after the revalidation it waits for.)
 
-Where Open vSwitch does not answer, or answers with an error, there is no proof, and whoever waits for
-one receives the reason instead.
+Where Open vSwitch does not answer, or answers with an error, there is no proof, and the caller receives
+the reason.
 """
 
 import json
@@ -42,7 +42,7 @@ log = logging.getLogger("controller")
 
 
 class Proof:
-    """Asks for proofs, one at a time; one that is asked for covers all who waited for it.
+    """Asks for proofs, one at a time; one answers all requests made before it.
 
     Parameters
     ----------
@@ -55,6 +55,7 @@ class Proof:
         self._waiting: SimpleQueue[Then | None] = SimpleQueue()
         self._channel: socket.socket | None = None
         self._commands: list[list[str]] = []
+        self._logged = ""
         Thread(target=self._serve, daemon=True).start()
 
     def ask(self, then: Then) -> None:
@@ -93,7 +94,9 @@ class Proof:
                 if self._channel:
                     self._channel.close()
                 self._channel = None
-        log.warning(reason)
+        if reason != self._logged:
+            log.warning(reason)
+        self._logged = reason
         return reason
 
 

@@ -13,6 +13,7 @@ for one that was replaced, is ignored.
 
 from collections import deque
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Literal
 
 import numpy as np
@@ -98,6 +99,10 @@ class OpticalSwitch:
         """What has yet to be prepared."""
         self._going: dict[int, tuple[Pair, ...]] = {}
         """What each reconfiguration found lit and ordered to go dark, until that is proved."""
+        self._unproved: tuple[Pair, ...] = ()
+        """What was taken away after a failure, without a proof: the next reconfiguration proves it dark."""
+        self._interrupted = False
+        """Whether a program ended with the connection, and its listener has yet to receive that."""
 
     def set_darkness(self, darkness: Darkness, seed: int = 0) -> None:
         """Set how long it is dark from the next reconfiguration on; delays that vary are drawn anew."""
@@ -154,6 +159,7 @@ class OpticalSwitch:
             return []
         if self.phase == "darkening":
             self._going.clear()
+            self._unproved = ()
             self._stamp(dark_s=now)
             return self._darkened(now)
         self.lit, self.phase = self._command.circuits, "lit"
@@ -184,7 +190,7 @@ class OpticalSwitch:
 
     def unproved(self, number: int, error: str, now: float) -> list[Order]:
         """End what is under way: its rules have changed, and it is unknown whether the wire has."""
-        self._going.pop(number, None)
+        self._unproved += self._going.pop(number, ())
         return self._failed(number, error, now)
 
     def lost(self, error: str, now: float) -> list[Order]:
@@ -197,22 +203,27 @@ class OpticalSwitch:
             self.number += 1
             self.log.append(Entry(self.number, dark, False, lost, 0.0, now, error=error))
         self._going.clear()
+        self._unproved = ()
         self.lit = Circuits(self.lit.ports)
-        self._stop("" if idle else error)
+        self._interrupted = self._interrupted or self.in_program
+        self._stop(self.error if idle else error)
         return [Notice(self.lit, now, None)]
 
     def found(self, now: float) -> list[Order]:
         """Take note that the switch is connected, and proved to be dark."""
-        return [Notice(self.lit, now, None, ended=True)]
+        interrupted, self._interrupted = self._interrupted, False
+        return [Notice(self.lit, now, None, ended=interrupted)]
 
     def _failed(self, number: int, error: str, now: float) -> list[Order]:
         if number != self.number or self.phase == "lit":
             return []
         self._stamp(error=error)
         # What it did not refuse of a bundle may be in force by now, and shall not be lit.
-        withdrawn = [] if self.phase == "darkening" else [Darken(number, self._missing())]
+        withdrawn = () if self.phase == "darkening" else self._missing()
+        self._unproved += withdrawn
+        orders = [Darken(number, withdrawn)] if withdrawn else []
         self._stop(error)
-        return [*withdrawn, Notice(self.lit, now, None, ended=True, error=error)]
+        return [*orders, Notice(self.lit, now, None, ended=True, error=error)]
 
     def _stop(self, error: str) -> None:
         """Drop what is under way and what waits."""
@@ -233,7 +244,8 @@ class OpticalSwitch:
         self.phase = "darkening"
         self._going[self.number] = change.dark
         # Also what another command darkened: that is not proved, and may yet be refused.
-        if going := tuple(pair for pairs in self._going.values() for pair in pairs):
+        going = tuple(dict.fromkeys(chain(*self._going.values(), self._unproved)))
+        if going:
             return [Darken(self.number, going)]
         return self.confirmed(self.number, now)
 

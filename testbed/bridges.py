@@ -1,6 +1,6 @@
 """A fabric's bridges in Open vSwitch: made in one transaction, and deleted by the mark they carry.
 
-The mark tells this boot's records from all others in the machine's own Open vSwitch. A transaction
+The mark distinguishes this boot's records from all others in the machine's own Open vSwitch. A transaction
 whose answer did not come in time may have been committed; its records carry the mark as well.
 """
 
@@ -46,7 +46,7 @@ def make_bridges(fabric: Fabric, controller: str, mark: int, check: Callable[[],
 
     Notes
     -----
-    ``linux-noop`` tells Open vSwitch to leave the ports' queues alone.
+    ``linux-noop`` makes Open vSwitch leave the ports' queues alone.
     """
     words = ["--", "--id=@noop", "create", "QoS", "type=linux-noop", f"{MARK}={mark}"]
     for switch in fabric.switches:

@@ -4,12 +4,13 @@ from collections.abc import Callable
 
 from mininet.cli import CLI
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from controller.devices import DEVICES, Darkness, darkness_of, device_named
 from testbed.network import Network
 from testbed.table import duration_text
-from topologies.errors import LightrailError, ScenarioError
+from topologies.errors import LightrailError, NetworkError, ScenarioError
 
 WAIT_S = 30.0
 IDEAL = Darkness().device
@@ -99,7 +100,11 @@ class OcsCLI(CLI):  # type: ignore[misc]
     def _print_circuits(self) -> None:
         table = Table("OCS", "circuits", "phase", "device", "delay", "dark for", box=None)
         for name in self._ocses():
-            status = self._network.northbound.ocs(name)
+            try:
+                status = self._network.northbound.ocs(name)
+            except NetworkError as error:
+                table.add_row(name, "unknown", escape(str(error)))
+                continue
             log = [entry for entry in self._network.northbound.ocs_log(name) if entry.lit_s]
             lit = " ".join(f"{a}>{b}" for a, b in status.circuits) or "-"
             dark = f"{((log[-1].lit_s or 0) - (log[-1].dark_s or 0)) * 1e3:.1f} ms" if log else "-"

@@ -137,7 +137,7 @@ def execute(experiment: CircuitExperiment, network: Network) -> Execution:
     for name in experiment.ocses:
         northbound.set_darkness(name, experiment.emulated_darkness, experiment.seed)
     pairs = pairs_of(experiment.emulated_bytes(), experiment.emulated_rate_bps)
-    with _sockets(network) as sockets, _News(experiment.ocses) as news:
+    with _sockets(network) as sockets, News(experiment.ocses) as news:
         engine = CircuitEngine(
             pairs,
             sockets,
@@ -208,13 +208,13 @@ def _cleanup(experiment: CircuitExperiment, pairs: dict[tuple[int, int], Pair]) 
     return spectra(missing, len(experiment.ocses), experiment.delay_s)
 
 
-class _News:
+class News:
     """Where the controller tells what is lit: a unix datagram socket; a context manager."""
 
     def __init__(self, ocses: tuple[str, ...]) -> None:
         self._index = {name: index for index, name in enumerate(ocses)}
 
-    def __enter__(self) -> "_News":
+    def __enter__(self) -> "News":
         """Open the socket."""
         self._directory = TemporaryDirectory(prefix="lightrail-")
         self.path = Path(self._directory.name) / "light.sock"

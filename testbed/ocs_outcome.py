@@ -99,13 +99,17 @@ def _waiting(records: Records) -> Records:
 
 
 def _judged(execution: Execution, seen: Outcome, broken: Sequence[str]) -> Verdict:
-    """Return whether to believe an execution; senders who do not drain lose light by their own choice."""
+    """Return whether to believe an execution; senders who do not drain lose light by their own choice.
+
+    It is void where a reconfiguration failed or a connection was lost, also if all bytes came later.
+    """
+    failed = [entry.error for log in execution.logs.values() for entry in log if entry.error]
     judged = verdict(
         replace(seen.measures, retransmits=0),
         measured_s=communication_s(seen.best),
         predicted_s=communication_s(seen.predicted),
         bound_s=execution.lower_bound_s,
-        unmet=broken,
+        unmet=[*broken, *failed],
     )
     lost = seen.measures.retransmits / seen.measures.packets
     if execution.experiment.meeting == "drain" and lost > STRAINED_RETRANSMITS and judged.word == "faithful":

@@ -124,8 +124,8 @@ def coverage_refusal() -> str:
     A coverage below its floor and failed tests have the same exit code, so that both at once look like one.
     """
     command = [sys.executable, "-m", "coverage", "report", "--format=total"]
-    told = subprocess.run(command, capture_output=True, text=True)
-    return "" if told.returncode == 0 else f"coverage: {' '.join((told.stdout + told.stderr).split())}"
+    report = subprocess.run(command, capture_output=True, text=True)
+    return "" if report.returncode == 0 else f"coverage: {' '.join((report.stdout + report.stderr).split())}"
 
 
 def run_again(nodes: Sequence[str]) -> int:

@@ -122,7 +122,7 @@ def test_a_connection_that_replaces_another_is_the_one_that_counts(controller: C
     controller.client.wait_ready(SECONDS)
     second = controller.switch("leaf0")
     eventually(lambda: second.told[-1:] == ["barrier"])
-    first.__exit__()
+    assert first.ended.wait(SECONDS), "the old one is hung up"
     controller.client.wait_ready(SECONDS)
     assert [switch.name for switch in controller.client.switches() if not switch.connected] == []
 

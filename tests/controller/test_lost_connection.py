@@ -10,6 +10,7 @@ import pytest
 
 from controller.client import ControllerClient
 from controller.devices import Darkness
+from tests.controller.fake_daemon import obliging
 from tests.controller.fake_switch import FakeSwitch
 from tests.controller.played import SECONDS, Controller, eventually, started
 from topologies.errors import DemandError, NetworkError
@@ -126,6 +127,10 @@ def test_rules_that_are_not_proved_are_an_error(controller: Controller) -> None:
     controller.switch(OCS)
     with pytest.raises(NetworkError, match="switch ocs0: no proof that changes are on the wire"):
         controller.client.wait_ready(SECONDS)
+    assert absent(controller.client), "connected, but what it shows is not proved"
+    controller.daemon.answers = obliging
+    eventually(lambda: controller.client.status().ready)
+    assert controller.client.ocs(OCS).circuits == ()
 
 
 @pytest.mark.parametrize("name", ["x" * 200, "missing"])

@@ -186,7 +186,10 @@ def test_a_lost_connection_ends_what_is_under_way_and_nothing_is_known_to_be_lit
     assert (ocs.busy, ocs.queued, str(ocs.lit), ocs.error) == (False, 0, "-", LOST)
     assert ocs.log[-1] == Entry(2, lit("0>2"), True, 2, DELAY_S, 2.0, 2.001, error=LOST)
     assert (ocs.woken(2, 2.2), ocs.confirmed(2, 2.2)) == ([], [])
-    assert ocs.found(3.0) == [Notice(lit("-"), 3.0, None, ended=True)]
+    ocs.found(3.0)
+    ocs.lost("and lost again", 3.1)
+    assert ocs.error == LOST, "the second time nothing was under way"
+    assert ocs.found(3.2) == [Notice(lit("-"), 3.2, None)]
     ocs.command(Command(lit("0>1")), 4.0)
     assert ocs.error == "", "a new command begins without the old one's error"
 
@@ -196,13 +199,16 @@ def test_a_lost_connection_is_logged_where_circuits_were_lit(ocs: OpticalSwitch)
     assert ocs.log[-1] == Entry(2, lit("-"), False, 2, 0.0, 2.1, error=LOST)
     ocs.found(3.0)
     ocs.lost(LOST, 4.0)
-    assert (len(ocs.log), ocs.error) == (2, ""), "nothing was lit, nothing is lost"
+    assert (len(ocs.log), ocs.error) == (2, LOST), "nothing was lit, nothing more is lost"
 
 
 def test_a_program_that_loses_its_connection_is_over(ocs: OpticalSwitch) -> None:
     ocs.run(program_from_text("50ms 1>0 50ms 0>2", 4), 3.0, 2.9)
     ocs.lost(LOST, 2.95)
     assert (ocs.busy, ocs.in_program, ocs.error) == (False, False, LOST)
+    assert ocs.found(3.0) == [Notice(lit("-"), 3.0, None, ended=True)]
+    ocs.lost(LOST, 4.0)
+    assert ocs.found(5.0) == [Notice(lit("-"), 5.0, None)], "a program ends once"
 
 
 @pytest.mark.parametrize("lighting", [False, True])
@@ -220,29 +226,15 @@ def test_what_is_not_proved_is_not_logged_as_dark_or_lit(ocs: OpticalSwitch, lig
     )
     assert (ocs.busy, str(ocs.lit), ocs.error) == (False, "0>1", why)
     assert ocs.confirmed(2, 2.04) == []
+    going = ((2, 0),) if lighting else ((2, 3),)
+    number = ocs.number + 1
+    assert ocs.command(Command(lit("0>1 2>0")), 3.0) == [Darken(number, going)], "dark is proved at last"
+    ocs.confirmed(number, 3.001)
+    assert (ocs.log[-1].dark_s, ocs.phase) == (3.001, "dark")
 
 
-def drawn_s(ocs: OpticalSwitch, count: int = 4) -> list[float]:
-    """Return the delays of reconfigurations, one after the other, the first from the dark."""
-    ocs.lost(LOST, 9.0)
-    for index in range(count):
-        now = 10.0 * (1 + index)
-        ocs.command(Command(lit(f"0>{1 + index % 3}"), busy="replace"), now)
-        ocs.confirmed(ocs.number, now)
-        ocs.woken(ocs.number, now + 9.0)
-        ocs.confirmed(ocs.number, now + 9.0)
-    return [entry.delay_s for entry in ocs.log][-count:]
-
-
-def test_equal_seeds_draw_equal_delays_whatever_came_before() -> None:
-    varying = Darkness("test", 0.04, 0.06)
-    ocs, other = OpticalSwitch(4), OpticalSwitch(4, 1)
-    ocs.set_darkness(varying, seed=5)
-    first_s = drawn_s(ocs)
-    assert len(set(first_s)) == len(first_s)
-    ocs.set_darkness(varying, seed=6)
-    assert not set(drawn_s(ocs, 7)) & set(first_s)
-    ocs.set_darkness(varying, seed=5)
-    assert drawn_s(ocs) == first_s
-    other.set_darkness(varying, seed=5)
-    assert not set(drawn_s(other)) & set(first_s)
+def test_a_connection_lost_after_a_failed_proof_keeps_the_reason(ocs: OpticalSwitch) -> None:
+    ocs.command(Command(lit("0>2")), 2.0)
+    ocs.unproved(2, "no proof", 2.01)
+    ocs.lost(LOST, 2.02)
+    assert ocs.error == "no proof", "nothing was lit or under way any more"

@@ -52,8 +52,3 @@ def test_figure_of_the_128_servers_follows_the_verdict(
     measured, detail = bench.servers128_verdict()
     assert measured == value
     assert detail.startswith(words)
-
-
-def test_bar_of_the_128_servers_says_which_value_is_wanted() -> None:
-    figure = bench.FIGURES["servers128_verdict"]
-    assert (figure.unit, figure.bar) == ("verdict", "1: faithful; 0.5 is strained, 0 is void")

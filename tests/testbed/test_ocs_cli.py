@@ -17,12 +17,15 @@ class Northbound:
     def __init__(self) -> None:
         self.told: list[tuple[object, ...]] = []
         self.lost = False
+        self.away = ""
         self.refuses = ""
 
     def ocs(self, name: str) -> SimpleNamespace:
         """Return what an OCS shows, unless the controller is lost."""
         if self.lost:
             raise NetworkError("the controller does not answer", "see its log")
+        if self.away == name:
+            raise NetworkError(f"OCS {name} is not connected")
         return SimpleNamespace(circuits=[(0, 1)], phase="day", device=f"{name}'s", delay_s=0.0)
 
     def ocs_log(self, _name: str) -> list[object]:
@@ -119,6 +122,16 @@ def test_a_controller_that_is_lost_does_not_end_the_cli(
     northbound.lost = True
     cli.onecmd(line)
     assert "the controller does not answer; see its log" in capsys.readouterr().out
+
+
+def test_an_ocs_that_is_away_leaves_the_others_rows(
+    cli: OcsCLI, northbound: Northbound, capsys: pytest.CaptureFixture[str]
+) -> None:
+    northbound.away = "ocs0"
+    cli.onecmd("light ocs1 0>1")
+    said = capsys.readouterr().out
+    assert "OCS ocs0 is not connected" in said
+    assert "ocs1's" in said
 
 
 @pytest.mark.parametrize("line", ["light ocs0 0>1", "show ocs0 50ms 0>1"])
