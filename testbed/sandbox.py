@@ -61,25 +61,15 @@ def run_in_sandbox(command: list[str]) -> int:
     check_machine()
     read_end, write_end = os.pipe()
     user = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
-    process = subprocess.Popen(
-        [
-            "unshare",
-            *user,
-            "--mount",
-            "--pid",
-            "--net",
-            "--ipc",
-            "--mount-proc",
-            "--fork",
-            "--kill-child",
-            *command,
-        ],
-        env=os.environ | {LIFELINE: str(read_end)},
-        pass_fds=(read_end,),
-        preexec_fn=die_with_parent,
-    )
-    os.close(read_end)
-    with _signals_end(write_end):
+    namespaces = ["--mount", "--pid", "--net", "--ipc", "--mount-proc"]
+    with _signals_end(write_end):  # before the process starts: a signal meanwhile is no less an end
+        process = subprocess.Popen(
+            ["unshare", *user, *namespaces, "--fork", "--kill-child", *command],
+            env=os.environ | {LIFELINE: str(read_end)},
+            pass_fds=(read_end,),
+            preexec_fn=die_with_parent,
+        )
+        os.close(read_end)
         code = process.wait()
     return 128 - code if code < 0 else code
 

@@ -2,11 +2,14 @@
 
 import os
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from testbed.sandbox import TOOLS, check_machine, inside_sandbox, run_in_sandbox
+from tests.tools import CHECKOUT
 from topologies.errors import MachineError
 
 
@@ -83,3 +86,24 @@ def test_the_exit_code_is_the_commands(machine: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     assert run_in_sandbox(["/bin/sh", "-c", "exit 7"]) == 7
     assert run_in_sandbox(["/bin/sh", "-c", "kill -TERM $$"]) == 128 + signal.SIGTERM
+
+
+SIGNALLED = """
+import os, signal, subprocess, sys
+from testbed import sandbox
+
+start = subprocess.Popen
+
+def started(*_arguments, **_options):
+    os.kill(os.getpid(), signal.SIGTERM)
+    return start(["sh", "-c", "exit 7"])
+
+sandbox.check_machine = lambda: None
+sandbox.subprocess.Popen = started
+sys.exit(sandbox.run_in_sandbox(["true"]))
+"""
+
+
+def test_a_signal_that_comes_while_the_sandbox_starts_waits_for_its_end() -> None:
+    ran = subprocess.run([sys.executable, "-c", SIGNALLED], cwd=CHECKOUT)
+    assert ran.returncode == 7
