@@ -189,7 +189,7 @@ class OpticalSwitch:
         return self._failed(number, error, now)
 
     def unproved(self, number: int, error: str, now: float) -> list[Order]:
-        """End what is under way: its rules have changed, and it is unknown whether the wire has."""
+        """End the reconfiguration: its rules have changed, but no proof shows that packets follow them."""
         self._unproved += self._going.pop(number, ())
         return self._failed(number, error, now)
 
@@ -218,7 +218,7 @@ class OpticalSwitch:
         if number != self.number or self.phase == "lit":
             return []
         self._stamp(error=error)
-        # What it did not refuse of a bundle may be in force by now, and shall not be lit.
+        # The part of a bundle that was not refused may be in force by now: take it away.
         withdrawn = () if self.phase == "darkening" else self._missing()
         self._unproved += withdrawn
         orders = [Darken(number, withdrawn)] if withdrawn else []

@@ -64,7 +64,7 @@ def as_sets(rules: RuleSet) -> tuple[set[object], set[object]]:
 def assert_old_or_new_route_after_every_message(
     fabric: Fabric, switch: str, held: RuleSet, wanted: RuleSet
 ) -> None:
-    """Replay the messages from what a switch holds to what it shall hold, and look after each."""
+    """Replay the messages that lead from the held rules to the wanted ones, and check after each."""
     old, new = next_hops(held), next_hops(wanted)
     last = held
     for now in replayed(held, change_messages(None, changes(held, wanted))):
