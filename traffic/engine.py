@@ -13,7 +13,7 @@ only carries the bytes, and repairs losses. Measured as emulated over predicted 
 TCP's own windows behind 2 MiB queues 1.15; windows of 50 ms without pace 1.25 at 40 Mbit/s a NIC; both,
 as here, 1.04.
 
-All times of a delivery count from one instant: when the first byte of all was handed to a socket.
+All times of a delivery count from one instant, at which all messages start.
 """
 
 import select
@@ -161,12 +161,11 @@ class Engine:
             for descriptor in self._receivers:
                 self._poller.register(descriptor, select.EPOLLIN)
             rounds_s = self._loop()
-        first_byte_at = min((s.sent_at[0] for s in self._streams if s.sent_at), default=0.0)
         return Delivery(
             self._feeder.chunk_qp,
             self._feeder.order,
-            [curve_of(s.sent_at, s.sent_counts, first_byte_at) for s in self._streams],
-            [curve_of(s.counted_at, s.counts, first_byte_at) for s in self._streams],
+            [curve_of(s.sent_at, s.sent_counts, self._start) for s in self._streams],
+            [curve_of(s.counted_at, s.counts, self._start) for s in self._streams],
             self._retransmits() - retransmits_before,
             float(np.percentile(rounds_s, 99)) if rounds_s else 0.0,
         )

@@ -17,7 +17,8 @@ its bytes, ``@``, and the ports that sent them in order, from the source's NIC t
 port: ``8192@h0:1,leaf1:9,spine1:0,leaf0:5``. A message's legs sum to its size.
 
 The engine sends a byte by handing it to a socket and delivers it by counting it at the receiver. In
-the fluid model both are one instant. A step starts with the first byte that it sends over the network.
+the fluid model both are one instant. All messages of a step start at one instant; what the engine
+computes before the first byte, 1 ms for 600 queue pairs, is part of the step.
 
 Messages inside a server go over NVLink. They are not emulated but modelled: alone on their link,
 ``bytes * 8 / nvlink_bps``.

@@ -19,7 +19,7 @@ Path = tuple[Port, ...]
 
 @dataclass(frozen=True, eq=False)
 class Transfers:
-    """When each chunk was sent and delivered, and over what; times count from the first byte sent [s]."""
+    """When each chunk was sent and delivered, and over what; times count from the common start [s]."""
 
     queue_pairs: tuple[QueuePair, ...]
     """The queue pairs."""

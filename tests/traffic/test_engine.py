@@ -126,7 +126,7 @@ def test_queue_pairs_of_one_nic_share_it_by_what_they_have_left(loopback: Endpoi
     assert many == pytest.approx(8e6 * 8 / rate_bps, rel=0.25)
 
 
-def test_chunks_of_one_send_are_sent_at_one_time_and_the_first_of_all_at_zero(loopback: Endpoints) -> None:
+def test_chunks_of_one_send_are_sent_at_one_time(loopback: Endpoints) -> None:
     sizes = np.full(400, 1000)
     plan = Assignment((ONE,), np.zeros(400, dtype=np.int64), np.arange(400))
     delivery = carry([ONE], loopback, ProactiveFeeder(plan, sizes))
@@ -134,9 +134,9 @@ def test_chunks_of_one_send_are_sent_at_one_time_and_the_first_of_all_at_zero(lo
         (ONE,), ((),), sizes, plan.chunk_qp, plan.order, delivery.sent_curves, delivery.curves
     )
     ((_, sent_at, *_), (_, sent, *_)) = delivery.sent_curves[0]
-    assert sent_at == 0
+    assert sent_at > 0, "the engine computes windows and paces first"
     assert 1000 < sent < sizes.sum(), "the first window holds several chunks, and not all"
-    assert ((transfers.sent_s == 0) == (np.arange(400) * 1000 < sent)).all()
+    assert ((transfers.sent_s == sent_at) == (np.arange(400) * 1000 < sent)).all()
     assert np.isin(transfers.delivered_s, delivery.curves[0][0]).all()
     assert (transfers.sent_s < transfers.delivered_s).all()
 
