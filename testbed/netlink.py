@@ -17,6 +17,7 @@ from pyroute2.netlink.rtnl import (
     RTM_NEWADDR,
     RTM_NEWLINK,
     RTM_NEWNEIGH,
+    RTM_NEWQDISC,
     RTM_NEWROUTE,
     RTM_NEWRULE,
 )
@@ -25,6 +26,7 @@ from pyroute2.netlink.rtnl.ifaddrmsg import ifaddrmsg
 from pyroute2.netlink.rtnl.ifinfmsg import ifinfmsg
 from pyroute2.netlink.rtnl.ndmsg import ndmsg
 from pyroute2.netlink.rtnl.rtmsg import rtmsg
+from pyroute2.netlink.rtnl.tcmsg import tcmsg
 
 from topologies.errors import NetworkError
 
@@ -34,6 +36,13 @@ HEADER = struct.Struct("=IHHII")
 NLMSG_ERROR = 2
 INDEX_OFFSET = 20
 BURST = 64
+TICK_NS = 64
+"""The kernel's packet scheduler counts time in ticks of 64 ns (PSCHED_SHIFT)."""
+CERTAIN = (1 << 32) - 1
+"""A probability of 1 as netem counts it."""
+ROOT, ROOT_HANDLE = 0xFFFFFFFF, 0x10000
+BELOW_ROOT, CHILD_HANDLE = 0x10001, 0x100000
+"""An interface's queueing discipline 1:, and one below it: 10: in its class 1:1 (see tc(8))."""
 KINDS: dict[int, type[nlmsg]] = {
     RTM_NEWLINK: ifinfmsg,
     RTM_DELLINK: ifinfmsg,
@@ -63,8 +72,8 @@ class Batch:
         message.encode()
         self._requests.append((attempt, bytes(message.data)))
 
-    def add_shaper(self, attempt: str, request: bytes, index: int) -> None:
-        """Add what `shaper_request` made, for an interface."""
+    def add_qdisc(self, attempt: str, request: bytes, index: int) -> None:
+        """Add what `shaper_request` or `netem_request` made, for an interface."""
         stamped = bytearray(request)
         struct.pack_into("=i", stamped, INDEX_OFFSET, index)
         self._requests.append((attempt, bytes(stamped)))
@@ -88,20 +97,57 @@ class Batch:
                 _check_answers(channel, requests, len(burst))
 
 
-def shaper_request(rate_bytes_s: int, burst_bytes: int, queue_bytes: int) -> bytes:
-    """Return the request for a token bucket filter (tc-tbf(8)) on an interface yet to be filled in."""
+def shaper_request(
+    rate_bytes_s: int, burst_bytes: int, queue_bytes: int, *, below_netem: bool = False
+) -> bytes:
+    """Return the request for a token bucket filter (tc-tbf(8)) on an interface yet to be filled in.
+
+    It is the interface's own queue, or below a netem that `netem_request` makes first.
+    """
     encoder = IPBatch()
     encoder.tc(
         "add",
         kind="tbf",
         index=1,
-        handle=0x10000,
+        handle=CHILD_HANDLE if below_netem else ROOT_HANDLE,
+        parent=BELOW_ROOT if below_netem else ROOT,
         rate=rate_bytes_s,
         burst=burst_bytes,
         limit=queue_bytes,
     )
     encoder.close()  # it holds an event loop
     return bytes(encoder.batch)
+
+
+def netem_request(delay_s: float, loss: float, limit_packets: int, *, change: bool = False) -> bytes:
+    """Return the request for a netem (tc-netem(8)) on an interface yet to be filled in.
+
+    Encoded here: pyroute2's own encoder knows whole microseconds only.
+
+    Parameters
+    ----------
+    delay_s
+        How long each packet waits before it reaches the queue below [s]; what is not 0 is at least a
+        tick of 64 ns. Packets that wait are no longer charged to their sender's socket (skb_orphan_partial
+        in net/sched/sch_netem.c), so that the queue below fills instead of pushing back on the sender.
+    loss
+        The probability that a packet is dropped instead.
+    limit_packets
+        How many packets may wait at once; more are dropped.
+    change
+        Whether the interface has one already, whose parameters these shall be.
+    """
+    message = tcmsg()
+    message["header"]["type"] = RTM_NEWQDISC
+    message["header"]["flags"] = NLM_F_REQUEST | NLM_F_ACK
+    if not change:
+        message["header"]["flags"] |= NLM_F_CREATE | NLM_F_EXCL
+    message["index"], message["handle"], message["parent"] = 1, ROOT_HANDLE, ROOT
+    ticks = max(round(delay_s * 1e9 / TICK_NS), int(delay_s > 0))
+    options = {"delay": ticks, "limit": limit_packets, "loss": round(loss * CERTAIN)}
+    message["attrs"] = [("TCA_KIND", "netem"), ("TCA_OPTIONS", options)]
+    message.encode()
+    return bytes(message.data)
 
 
 def delete_links(group: int) -> None:

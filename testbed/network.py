@@ -18,10 +18,11 @@ from mininet.net import Mininet
 from controller.client import ControllerClient
 from testbed.bridges import check_names, delete_bridges, make_bridges
 from testbed.kernel import die_with_parent
+from testbed.netem import Netem, check_netem, link_netems
 from testbed.nodes import LiveIntf, LiveLink, LiveMininet, LiveServer, LiveSwitch
 from testbed.openvswitch import MachineOpenVSwitch, PrivateOpenVSwitch, datapath_type
 from testbed.sandbox import RUN_DIRECTORY, inside_sandbox
-from testbed.wiring import Wiring, adopt_taps, shape_switch_ports, wire
+from testbed.wiring import Wiring, adopt_taps, set_netems, shape_switch_ports, wire
 from topologies.addresses import datapath_id, interface, nic_ip, openflow_port
 from topologies.errors import NetworkError
 from topologies.fabric import Fabric, Nic, Port
@@ -36,6 +37,8 @@ CHECKOUT = Path(__file__).resolve().parent.parent
 class Network:
     """A fabric that carries packets; a context manager, entered once.
 
+    Links have neither delay nor loss until `impair` gives them theirs.
+
     Parameters
     ----------
     fabric
@@ -47,6 +50,7 @@ class Network:
     def __init__(self, fabric: Fabric, rate_factor: float) -> None:
         self.fabric = fabric
         self.rate_factor = rate_factor
+        self.netems = self._netems(None)
         self._stack = ExitStack()
         self._entered = False
 
@@ -55,6 +59,7 @@ class Network:
         if self._entered:
             raise NetworkError("a network was booted twice", "make a new one")
         self._entered = True
+        check_netem(self.netems)
         with self._stack as stack:
             try:
                 self._boot(stack)
@@ -84,6 +89,23 @@ class Network:
                 "run it again",
             )
 
+    def impair(self, time_factor: float) -> None:
+        """Give links their delay, which is dilated, and their loss, which is not.
+
+        Parameters
+        ----------
+        time_factor
+            Emulated time over real time (`testbed.dilation.Dilation.time`); it may differ from one
+            experiment to the next.
+        """
+        netems = self._netems(time_factor)
+        if netems != self.netems:
+            set_netems(self.wiring, netems)
+            self.netems = netems
+
+    def _netems(self, time_factor: float | None) -> dict[Port, Netem]:
+        return link_netems(self.fabric, time_factor)
+
     def _boot(self, stack: ExitStack) -> None:
         private = inside_sandbox()
         # In a sandbox the tools of Open vSwitch look for its sockets here (OVS_RUNDIR).
@@ -96,7 +118,7 @@ class Network:
         stack.enter_context(self.openvswitch)
         if not private:
             check_names(self.fabric)
-        self.wiring = wire(self.fabric, self.rate_factor, private)
+        self.wiring = wire(self.fabric, self.rate_factor, private, self.netems)
         stack.callback(self.wiring.close)
         _wait_for_listener(self._controller)
         if not private:  # a private Open vSwitch ends with all its bridges

@@ -5,13 +5,13 @@ from dataclasses import asdict, dataclass
 from pyroute2 import IPRoute
 
 from testbed.kernel import inside_namespace
+from testbed.netem import Netem
+from testbed.netlink import CERTAIN, TICK_NS
 from testbed.network import Network
 from testbed.wiring import MTU, Shape
 from topologies.addresses import interface
 from topologies.fabric import Fabric, Port
 
-TICK_NS = 64
-"""The kernel's packet scheduler counts time in ticks of 64 ns (PSCHED_SHIFT)."""
 TOLERANCE = 0.01
 
 
@@ -21,10 +21,12 @@ class PortSetting:
 
     shape: Shape | None
     """Its shaper; None if there is none."""
+    netem: Netem | None
+    """Its delay and loss; None if there is no netem."""
     mtu: int
     """Largest packet [bytes]."""
     drops: int
-    """Packets that its full queue dropped."""
+    """Packets that its full queue dropped, which a netem's loss is none of."""
 
 
 def port_settings(network: Network) -> dict[Port, PortSetting]:
@@ -51,6 +53,18 @@ def unmet(network: Network, settings: dict[Port, PortSetting]) -> list[str]:
     return sentences
 
 
+def unmet_netems(network: Network) -> list[str]:
+    """Return a sentence for each port whose delay or loss is another than `Network.impair` asked for."""
+    if not network.netems:
+        return []
+    settings = port_settings(network)
+    return [
+        f"port {port} has {settings[port].netem}, not {asked}"
+        for port, asked in network.netems.items()
+        if not _alike(settings[port].netem or Netem(), asked)
+    ]
+
+
 def effective(network: Network, settings: dict[Port, PortSetting]) -> dict[str, object]:
     """Return what run.json keeps of the settings."""
     return {
@@ -68,16 +82,18 @@ def _settings_here(fabric: Fabric, nodes: set[str]) -> dict[Port, PortSetting]:
     names = {interface(fabric, port): port for port in fabric.link_at if port.node in nodes}
     with IPRoute() as kernel:
         links = {link["index"]: link for link in kernel.get_links()}
-        shapers = {
-            qdisc["index"]: qdisc for qdisc in kernel.get_qdiscs() if qdisc.get_attr("TCA_KIND") == "tbf"
-        }
+        qdiscs = {(qdisc["index"], qdisc.get_attr("TCA_KIND")): qdisc for qdisc in kernel.get_qdiscs()}
     settings = {}
     for index, link in links.items():
         port = names.get(link.get_attr("IFLA_IFNAME"))
         if port is not None:
-            shaper = shapers.get(index)
-            drops = shaper.get_attr("TCA_STATS2").get_attr("TCA_STATS_QUEUE")["drops"] if shaper else 0
-            settings[port] = PortSetting(_shape(shaper) if shaper else None, link.get_attr("IFLA_MTU"), drops)
+            shaper, netem = qdiscs.get((index, "tbf")), qdiscs.get((index, "netem"))
+            settings[port] = PortSetting(
+                _shape(shaper) if shaper else None,
+                _netem(netem) if netem else None,
+                link.get_attr("IFLA_MTU"),
+                shaper.get_attr("TCA_STATS2").get_attr("TCA_STATS_QUEUE")["drops"] if shaper else 0,
+            )
     return settings
 
 
@@ -87,6 +103,11 @@ def _shape(shaper: "dict[str, object]") -> Shape:
     return Shape(8.0 * parameters["rate"], round(burst_s * parameters["rate"]), parameters["limit"])
 
 
-def _alike(found: Shape, asked: Shape) -> bool:
+def _netem(netem: "dict[str, object]") -> Netem:
+    options = netem.get_attr("TCA_OPTIONS")  # type: ignore[attr-defined]
+    return Netem(options["delay"] * TICK_NS * 1e-9, options["loss"] / CERTAIN)
+
+
+def _alike(found: Shape | Netem, asked: Shape | Netem) -> bool:
     pairs = zip(asdict(found).values(), asdict(asked).values(), strict=True)
     return all(abs(one - other) <= TOLERANCE * other for one, other in pairs)

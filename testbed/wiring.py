@@ -2,11 +2,13 @@
 
 Each server is a network namespace held by a file descriptor; each link is a veth pair. Both
 ends of a link are shaped: a token bucket of the link's rate, whose queue is the port's buffer.
+Where a link has delay or loss, a netem stands in front of it (`testbed.netem`).
 """
 
 import os
 import secrets
 import socket
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import lru_cache
@@ -23,6 +25,7 @@ from pyroute2.netlink.rtnl import (
 )
 
 from testbed.kernel import inside_namespace, new_network_namespace
+from testbed.netem import Netem
 from testbed.netlink import IFF_UP, Batch, delete_links, shaper_request
 from topologies.addresses import FABRIC_NETWORK, GATEWAY_MAC, gateway_ip, interface, nic_ip, nic_mac, subnet
 from topologies.fabric import Fabric, Nic, Port
@@ -85,6 +88,8 @@ class Wiring:
     """The shaper of each port's egress, as it was asked for; an OCS has none: light does not queue."""
     mark: int
     """The group of its links, which no other boot has: under it they are deleted together."""
+    netems: Mapping[Port, Netem]
+    """The netem of each port that has one, as it began."""
 
     def close(self) -> None:
         """Delete all links at once, and let the servers' namespaces go.
@@ -102,7 +107,7 @@ def burst_bytes(rate_bps: float, mtu: int = MTU) -> int:
     return max(int(rate_bps / 8 * BURST_S), MIN_BURST_PACKETS * (mtu + ETHERNET_HEADER_BYTES))
 
 
-def wire(fabric: Fabric, rate_factor: float, private: bool) -> Wiring:
+def wire(fabric: Fabric, rate_factor: float, private: bool, netems: Mapping[Port, Netem]) -> Wiring:
     """Make a fabric's servers and links, shaped at ``rate_factor`` times their real rate.
 
     Parameters
@@ -113,6 +118,8 @@ def wire(fabric: Fabric, rate_factor: float, private: bool) -> Wiring:
         Emulated rate over real rate.
     private
         Whether this namespace is the run's own, so that its defaults may be changed.
+    netems
+        The netem of each port that has one; `set_netems` changes them.
 
     Raises
     ------
@@ -125,7 +132,8 @@ def wire(fabric: Fabric, rate_factor: float, private: bool) -> Wiring:
     shapes = {port: _shape(fabric, port, rate_factor) for port in fabric.link_at if port.node not in ocses}
     with ExitStack() as undo:
         namespaces = tuple(_new_namespace(undo) for _ in fabric.servers)
-        wiring = Wiring(fabric, namespaces, shapes, FIRST_MARK + secrets.randbelow(FIRST_MARK))
+        mark = FIRST_MARK + secrets.randbelow(FIRST_MARK)
+        wiring = Wiring(fabric, namespaces, shapes, mark, netems)
         undo.callback(delete_links, wiring.mark)
         _make_links(wiring)
         for server, namespace in enumerate(wiring.namespaces):
@@ -138,10 +146,23 @@ def wire(fabric: Fabric, rate_factor: float, private: bool) -> Wiring:
 def shape_switch_ports(wiring: Wiring) -> None:
     """Shape the switches' egress, once Open vSwitch has the ports: it clears queues as it takes them."""
     batch, indices = Batch(), _indices()
-    for port in wiring.shapes:
+    for port in wiring.fabric.link_at:
         if port.node in wiring.fabric.switch_index:
-            _add_shaper(batch, wiring, port, indices)
+            _add_qdiscs(batch, wiring, port, indices)
     batch.commit()
+
+
+def set_netems(wiring: Wiring, netems: Mapping[Port, Netem]) -> None:
+    """Give ports that have a netem another delay and loss; packets that wait there keep theirs."""
+    fabric = wiring.fabric
+    _change_netems(
+        fabric, {port: netem for port, netem in netems.items() if port.node in fabric.switch_index}
+    )
+    for server, namespace in zip(fabric.servers, wiring.namespaces, strict=True):
+        with inside_namespace(namespace):
+            _change_netems(
+                fabric, {port: netem for port, netem in netems.items() if port.node == server.name}
+            )
 
 
 def adopt_taps(wiring: Wiring) -> None:
@@ -251,7 +272,7 @@ def _set_up_nic(batch: Batch, wiring: Wiring, nic: Nic, indices: dict[str, int])
     batch.add(f"route of {port}", RTM_NEWROUTE, route, [*attributes, ("RTA_TABLE", table)])
     if nic.nic == 0 or not on_packet_switch:
         batch.add(f"main route of {port}", RTM_NEWROUTE, route, [*attributes, ("RTA_TABLE", RT_TABLE_MAIN)])
-    _add_shaper(batch, wiring, port, indices)
+    _add_qdiscs(batch, wiring, port, indices)
 
 
 def _add_neighbour(batch: Batch, port: Port, index: int, address: str, mac: str) -> None:
@@ -276,13 +297,29 @@ def _indices() -> dict[str, int]:
     return {name: index for index, name in socket.if_nameindex()}
 
 
-def _add_shaper(batch: Batch, wiring: Wiring, port: Port, indices: dict[str, int]) -> None:
-    batch.add_shaper(f"shape {port}", _request(wiring.shapes[port]), indices[interface(wiring.fabric, port)])
+def _add_qdiscs(batch: Batch, wiring: Wiring, port: Port, indices: dict[str, int]) -> None:
+    """Shape a port's egress, behind its netem if it has one."""
+    shape, netem = wiring.shapes.get(port), wiring.netems.get(port)
+    index = indices[interface(wiring.fabric, port)]
+    if netem:
+        batch.add_qdisc(f"put a netem on {port}", netem.request(), index)
+    if shape:
+        batch.add_qdisc(f"shape {port}", _request(shape, netem is not None), index)
 
 
 @lru_cache
-def _request(shape: Shape) -> bytes:
-    return shaper_request(round(shape.rate_bps / 8), shape.burst_bytes, shape.queue_bytes)
+def _request(shape: Shape, below_netem: bool) -> bytes:
+    rate_bytes_s = round(shape.rate_bps / 8)
+    return shaper_request(rate_bytes_s, shape.burst_bytes, shape.queue_bytes, below_netem=below_netem)
+
+
+def _change_netems(fabric: Fabric, netems: Mapping[Port, Netem]) -> None:
+    """Change the netems of ports whose interfaces are in this thread's namespace."""
+    batch, indices = Batch(), _indices()
+    for port, netem in netems.items():
+        request = netem.request(change=True)
+        batch.add_qdisc(f"change the netem of {port}", request, indices[interface(fabric, port)])
+    batch.commit()
 
 
 def _switch_offloads_off(names: list[str]) -> None:

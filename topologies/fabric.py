@@ -9,7 +9,7 @@ import json
 import math
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from itertools import accumulate
 from typing import Literal, NamedTuple, get_args
@@ -81,6 +81,10 @@ class Link:
     b: Port
     rate_bps: float
     """Rate in each direction [bit/s]."""
+    delay_s: float = 0.0
+    """Propagation delay, one way [s]."""
+    loss: float = 0.0
+    """Probability that a packet is lost, in each direction, from 0 to less than 1."""
 
     def far_end(self, node: str) -> Port:
         """Return the port at the other end, seen from ``node``."""
@@ -95,7 +99,8 @@ class Fabric:
     ------
     FabricError
         If a name occurs twice, two links share a port, a port or node does not exist, a link joins
-        a node with itself or two servers, a rate is not positive, a NIC has no link, or there is no server.
+        a node with itself or two servers, a rate is not positive, a delay is negative, a loss is no
+        probability below 1, a NIC has no link, or there is no server.
     """
 
     name: str
@@ -165,6 +170,10 @@ class Fabric:
         """The index of each server by its name."""
         return {server.name: index for index, server in enumerate(self.servers)}
 
+    def with_links(self, *, delay_s: float, loss: float) -> "Fabric":
+        """Return the same fabric with all links of a delay [s] and a loss (probability)."""
+        return replace(self, links=tuple(replace(link, delay_s=delay_s, loss=loss) for link in self.links))
+
     def used_ports(self, node: str) -> Iterator[Port]:
         """Yield a node's linked ports in order."""
         return iter(sorted(port for port in self.link_at if port.node == node))
@@ -180,7 +189,12 @@ class Fabric:
 
     def to_json(self) -> str:
         """Return the fabric as JSON that `from_json` reads back."""
-        return json.dumps({"format": FORMAT_VERSION, **asdict(self)})
+        document = {"format": FORMAT_VERSION, **asdict(self)}
+        for link in document["links"]:
+            for name in _LINK_OPTIONAL:
+                if not link[name]:  # as files were before links had these
+                    del link[name]
+        return json.dumps(document)
 
     @classmethod
     def from_json(cls, text: str) -> "Fabric":
@@ -211,6 +225,7 @@ _FIELDS: dict[str, Kind] = {
 _SERVER: dict[str, Kind] = {"name": str, "nics": int, "gpus": int, "nvlink_bps": float}
 _SWITCH: dict[str, Kind] = {"name": str, "ports": int, "kind": str, "tier": int}
 _LINK: dict[str, Kind] = {"a": list, "b": list, "rate_bps": float}
+_LINK_OPTIONAL: dict[str, Kind] = {"delay_s": float, "loss": float}
 
 
 def _switch(data: object) -> Switch:
@@ -222,9 +237,9 @@ def _switch(data: object) -> Switch:
 
 
 def _link(data: object) -> Link:
-    fields = record(data, "a link", _LINK)
-    ends = [Port(*pair(fields[end], f"end {end!r} of a link")) for end in ("a", "b")]
-    return Link(ends[0], ends[1], fields["rate_bps"])
+    fields = record(data, "a link", _LINK, _LINK_OPTIONAL)
+    ends = {end: Port(*pair(fields[end], f"end {end!r} of a link")) for end in ("a", "b")}
+    return Link(**{**fields, **ends})
 
 
 def equal_servers(count: int, nics: int, gpus: int | None, nvlink_bps: float) -> tuple[Server, ...]:
@@ -258,6 +273,7 @@ def _check_links(fabric: Fabric) -> None:
     seen: dict[Port, Link] = {}
     for link in fabric.links:
         _check_rate(link.rate_bps, f"the link {_ends(link)}")
+        _check_impairment(link)
         for port in (link.a, link.b):
             if not 0 <= port.number < ports.get(port.node, 0):
                 raise FabricError(f"the link {_ends(link)} ends at {port}, which does not exist")
@@ -275,6 +291,17 @@ def _check_links(fabric: Fabric) -> None:
                 raise FabricError(
                     f"NIC {Port(server.name, number)} has no link", "connect it or leave it out"
                 )
+
+
+def _check_impairment(link: Link) -> None:
+    if not 0 <= link.delay_s < math.inf:
+        raise FabricError(
+            f"the link {_ends(link)} has a delay of {link.delay_s:g} s", "give it none or a positive one"
+        )
+    if not 0 <= link.loss < 1:
+        raise FabricError(
+            f"the link {_ends(link)} has a loss of {link.loss:g}", "give a probability from 0 to below 1"
+        )
 
 
 def _check_ends(fabric: Fabric, link: Link) -> None:

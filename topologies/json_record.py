@@ -4,10 +4,13 @@ from collections.abc import Mapping
 from typing import Any
 
 Kind = type[str] | type[int] | type[float] | type[list[Any]]
+NONE: Mapping[str, Kind] = {}
 WORDS: Mapping[Kind, str] = {str: "a text", int: "an integer", float: "a number", list: "a list"}
 
 
-def record(data: object, what: str, kinds: Mapping[str, Kind]) -> dict[str, Any]:
+def record(
+    data: object, what: str, kinds: Mapping[str, Kind], optional: Mapping[str, Kind] = NONE
+) -> dict[str, Any]:
     """Return the fields of an object.
 
     Parameters
@@ -18,6 +21,8 @@ def record(data: object, what: str, kinds: Mapping[str, Kind]) -> dict[str, Any]
         What it stands for, as errors name it.
     kinds
         The type of each field; an integer is a number too, but true and false are none.
+    optional
+        The same of fields that may be left out.
 
     Raises
     ------
@@ -26,10 +31,10 @@ def record(data: object, what: str, kinds: Mapping[str, Kind]) -> dict[str, Any]
     """
     if not isinstance(data, dict):
         raise ValueError(f"{what} is {_excerpt(data)}, not an object")
-    for name in sorted(kinds.keys() ^ data.keys()):
+    for name in sorted(kinds.keys() ^ (data.keys() - optional.keys())):
         raise ValueError(f"{what} has {'no field' if name in kinds else 'an unknown field'} {name!r}")
-    for name, kind in kinds.items():
-        _check(data[name], f"{name!r} of {what}", kind)
+    for name, value in data.items():
+        _check(value, f"{name!r} of {what}", {**kinds, **optional}[name])
     return data
 
 
