@@ -4,6 +4,7 @@ import numpy as np
 
 from controller.devices import Darkness
 from scenarios._circuits import Comparison
+from testbed.datapath import default_datapath
 from testbed.network import Network
 from testbed.ocs_bench import TRAFFIC_NICS, Figures, ocs_figures
 from testbed.ocs_outcome import executed
@@ -55,6 +56,7 @@ def executed_over_planned() -> tuple[float, str]:
         rate_bps=RATE_BPS,
         darkness=Darkness("delay", DELAY_S),
         slot_s=SLOT_S,
+        datapath=default_datapath(),
     )
     rate, ratios, said = comparison.rate(), [], []
     for ocses in OCSES:

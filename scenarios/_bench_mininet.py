@@ -33,7 +33,7 @@ def boot_stop_speedup_vs_mininet(servers: int = SERVERS, rails: int = RAILS) -> 
         pass
     ours_s = time.monotonic() - started
     RUN_DIRECTORY.mkdir()
-    with PrivateOpenVSwitch(RUN_DIRECTORY), without_quantum_warnings():
+    with PrivateOpenVSwitch(RUN_DIRECTORY, "netdev"), without_quantum_warnings():
         started = time.monotonic()
         network = Mininet(_StockRails(servers=servers, rails=rails), controller=None)
         network.start()

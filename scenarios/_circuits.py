@@ -24,6 +24,7 @@ from scenarios._output import print_results
 from testbed.calibrate import calibration, rate_factor
 from testbed.claims import Claim
 from testbed.claims_circuits import circuit_claims
+from testbed.datapath import Datapath, check_datapath
 from testbed.dilation import Dilation
 from testbed.experiment import Experiment
 from testbed.link_sample import worst_link_error
@@ -76,6 +77,8 @@ class Comparison:
     """How long Spectra's shortest slot shall be lit at emulated scale [s]."""
     emulated_rate_bps: float | None = None
     """What a NIC is shaped to [bit/s]; None for what this machine carries, `FASTEST_BPS` at most."""
+    datapath: Datapath = "netdev"
+    """Which of Open vSwitch's forwards."""
     partial: bool = False
     """Whether circuits that two slots share stay lit between them."""
 
@@ -99,7 +102,7 @@ class Comparison:
         """Return emulated over real rate: what was asked for, or what this machine carries safely."""
         fabric = self.fabric(max(self.ocses))
         load_bps = len(fabric.nics) * self.rate_bps
-        factor = rate_factor(fabric, load_bps, calibration(), self.emulated_rate_bps)
+        factor = rate_factor(fabric, load_bps, calibration(self.datapath), self.emulated_rate_bps)
         return factor if self.emulated_rate_bps else min(factor, FASTEST_BPS / self.rate_bps)
 
     def experiments(self, ocses: int, rate: float) -> list[CircuitExperiment]:
@@ -140,9 +143,10 @@ class Comparison:
 def carry_out(comparison: Comparison, out: Path | None) -> None:
     """Carry a comparison out in a sandbox, print what came of it, and leave its results behind."""
     enter_sandbox()
+    check_datapath(comparison.datapath)
     rate = comparison.rate()
     planned = [comparison.experiments(ocses, rate) for ocses in comparison.ocses]
-    execute_all(new_run(comparison.name, comparison.title), planned, out)
+    execute_all(new_run(comparison.name, comparison.title, comparison.datapath), planned, out)
 
 
 def execute_all(
@@ -154,23 +158,26 @@ def execute_all(
     """Execute schedules fabric by fabric inside the sandbox, print what came of them, and leave it behind."""
     experiments = [experiment for some in planned for experiment in some]
     with CircuitResults(run, planned=experiments, out=out, claims=claims) as results:
-        results.describe(calibration=asdict(calibration()))
+        results.describe(calibration=asdict(calibration(run.datapath)))
         for some in planned:
             _execute(some, results)
             _switch(some, results)
     print_results([executions_table(results.table), claims_table(results.page().claims)], results.path)
 
 
-def new_run(name: str, title: str) -> Run:
+def new_run(name: str, title: str, datapath: Datapath = "netdev") -> Run:
     """Return a run that starts now."""
     command = ["python", *sys.argv]
-    return Run(name, title, command, datetime.now(), baseline=BIG_SWITCH, transport="datagrams")
+    return Run(
+        name, title, command, datetime.now(), baseline=BIG_SWITCH, transport="datagrams", datapath=datapath
+    )
 
 
 def _execute(experiments: Sequence[CircuitExperiment], results: CircuitResults) -> None:
     """Boot the OCSes of some experiments, and execute one after the other."""
     first = experiments[0]
-    with Network(first.fabric, first.dilation.rate) as network, Console(stderr=True).status("") as status:
+    network = Network(first.fabric, first.dilation.rate, results.run.datapath)
+    with network, Console(stderr=True).status("") as status:
         found = port_settings(network)
         settings = {**_scale(first), **effective(network, found)}
         results.describe(settings={**results.run.settings, first.workload: settings})
@@ -185,7 +192,7 @@ def _switch(experiments: Sequence[CircuitExperiment], results: CircuitResults) -
     first = experiments[0]
     servers, ocses = first.demand.gpus, len(first.ocses)
     fabric = big_switch_fabric(servers, nics=ocses, gpus=1, rate_bps=first.rate_bps)
-    with Network(fabric, first.dilation.rate) as network:
+    with Network(fabric, first.dilation.rate, results.run.datapath) as network:
         broken = unmet(network, port_settings(network))
         worst = worst_link_error(network, first.seed)
         for circuits in {experiment.seed: experiment for experiment in experiments}.values():

@@ -21,12 +21,13 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from scenarios._options import Cli, Debug, EmulatedRate, ModelOnly, NoSandbox, Out
+from scenarios._options import Cli, DatapathOption, Debug, EmulatedRate, ModelOnly, NoSandbox, Out
 from scenarios._output import print_results
 from testbed.calibrate import calibration, hop_load_bps, rate_factor, volume_factor
 from testbed.claims import Claim
 from testbed.claims_rails import rails_claims
 from testbed.cli import FabricCLI
+from testbed.datapath import Datapath, check_datapath
 from testbed.dilation import Dilation
 from testbed.experiment import Experiment
 from testbed.link_sample import worst_link_error
@@ -57,6 +58,8 @@ class Options:
     """Predict, and emulate nothing."""
     cli: bool = False
     """Open Mininet's CLI on the fabric, and measure nothing."""
+    datapath: Datapath = "netdev"
+    """Which of Open vSwitch's forwards."""
     sandbox: bool = True
     """Whether to run in a sandbox of its own."""
     out: Path | None = None
@@ -96,13 +99,15 @@ def run(describe: Callable[..., Scenario]) -> NoReturn:
         emulated_rate: EmulatedRate = None,
         model_only: ModelOnly = False,
         cli: Cli = False,
+        datapath: DatapathOption = "netdev",
         no_sandbox: NoSandbox = False,
         out: Out = None,
         debug: Debug = False,
         **parameters: object,
     ) -> None:
         rate_bps = emulated_rate * 1e6 if emulated_rate is not None else None
-        carry_out(describe(**parameters), Options(rate_bps, model_only, cli, not no_sandbox, out))
+        options = Options(rate_bps, model_only, cli, datapath, not no_sandbox, out)
+        carry_out(describe(**parameters), options)
 
     *shared, _ = signature(command).parameters.values()
     own = signature(describe).parameters.values()
@@ -139,6 +144,7 @@ def carry_out(scenario: Scenario, options: Options) -> None:
         return
     if options.sandbox:
         enter_sandbox()
+    check_datapath(options.datapath)
     _finish(scenario, options, _explore if options.cli else _emulate)
 
 
@@ -172,7 +178,7 @@ def _emulate(scenario: Scenario, options: Options) -> ResultsDirectory:
         experiments, kept = _scaled(scenario, options, progress)
         with _results(scenario, options, experiments) as results:
             results.describe(calibration=kept)
-            with Network(scenario.fabric, experiments[0].dilation.rate) as network:
+            with Network(scenario.fabric, experiments[0].dilation.rate, options.datapath) as network:
                 settings = port_settings(network)
                 broken = unmet(network, settings)
                 results.describe(settings=effective(network, settings))
@@ -191,7 +197,7 @@ def _explore(scenario: Scenario, options: Options) -> None:
     with _progress() as progress:
         experiments, _ = _scaled(scenario, options, progress)
     collectives = {experiment.collective.name: experiment.collective for experiment in experiments}
-    with Network(scenario.fabric, experiments[0].dilation.rate) as network:
+    with Network(scenario.fabric, experiments[0].dilation.rate, options.datapath) as network:
         rate = scenario.fabric.nic_rate_bps(scenario.fabric.nics[0]) * network.rate_factor / 1e6
         _say(f"{scenario.title}: NICs are shaped to {rate:g} Mbit/s; replay knows {', '.join(collectives)}")
         FabricCLI(network, collectives)
@@ -201,7 +207,7 @@ def _scaled(
     scenario: Scenario, options: Options, progress: Progress
 ) -> tuple[list[Experiment], dict[str, object]]:
     """Return the experiments at the scale that this machine carries, or their own, and its calibration."""
-    machine = calibration()
+    machine = calibration(options.datapath)
     experiments = list(scenario.experiments)
     if UNSCALED not in {experiment.dilation for experiment in experiments}:
         return experiments, asdict(machine)
@@ -225,7 +231,8 @@ def _scaled(
 
 
 def _results(scenario: Scenario, options: Options, planned: list[Experiment]) -> ResultsDirectory:
-    run = Run(scenario.name, scenario.title, ["python", *sys.argv], datetime.now())
+    command = ["python", *sys.argv]
+    run = Run(scenario.name, scenario.title, command, datetime.now(), datapath=options.datapath)
     return ResultsDirectory(run, planned=planned, out=options.out, claims=scenario.claims)
 
 

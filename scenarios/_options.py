@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from testbed.datapath import DEFAULT, Datapath
 from topologies.errors import ScenarioError
 
 Servers = Annotated[int, typer.Option(help="Servers, each with as many GPUs and NICs as there are rails.")]
@@ -61,6 +62,15 @@ def directory(text: str) -> Path:
     return Path(text)
 
 
+DatapathOption = Annotated[
+    Datapath,
+    typer.Option(
+        "--datapath",
+        envvar=DEFAULT,
+        help="What forwards: Open vSwitch's daemon (netdev, the same on every machine), or the kernel's"
+        " openvswitch module, where the machine has it (kernel).",
+    ),
+]
 Out = Annotated[
     Path | None,
     typer.Option(

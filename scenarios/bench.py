@@ -31,6 +31,7 @@ from scenarios._bench_mininet import SHAPED_BPS, boot_stop_speedup_vs_mininet
 from scenarios._harness import main
 from scenarios._output import standard_output
 from testbed.calibrate import calibration, hop_load_bps, machine_name, rate_factor, volume_factor
+from testbed.datapath import default_datapath
 from testbed.dilation import Dilation
 from testbed.emulate import emulate
 from testbed.experiment import Experiment
@@ -74,7 +75,8 @@ def bench(
 ) -> None:
     """Measure what lightrail promises on this machine: a JSON line per figure, each with its bar.
 
-    Ratios are taken side by side in one run. Run it on an idle machine; as an ordinary user too.
+    Ratios are taken side by side in one run. Run it on an idle machine; as an ordinary user too, and where
+    the kernel has a datapath also with LIGHTRAIL_DATAPATH=kernel.
     """
     for name in figures or list(FIGURES):
         if name not in FIGURES:
@@ -92,7 +94,13 @@ def bench(
 
 def _print(name: str, figure: Figure) -> None:
     value, detail = figure.measure()
-    line = {"figure": name, "value": value, "unit": figure.unit, "bar": figure.bar, "machine": machine_name()}
+    line = {
+        "figure": name,
+        "value": value,
+        "unit": figure.unit,
+        "bar": figure.bar,
+        "machine": machine_name(default_datapath()),
+    }
     with standard_output("give one that can be"):
         print(json.dumps({**line, "detail": f"{detail}; {_user()}"}), flush=True)
 
@@ -233,7 +241,9 @@ def _scaled(
     """Return an experiment at the scale that is chosen automatically, or with a longer CCT."""
     full = Experiment(fabric, collective, scheme, Dilation(1.0, 1.0))
     records = predict(full)
-    rate = rate_factor(fabric, hop_load_bps(records, communication_s(records)), calibration(), None)
+    rate = rate_factor(
+        fabric, hop_load_bps(records, communication_s(records)), calibration(default_datapath()), None
+    )
     bound = bound_s(full)
     volume = volume_factor(rate, [bound]) if emulated_cct_s is None else emulated_cct_s * rate / bound
     return Experiment(fabric, collective, scheme, Dilation(rate, volume))

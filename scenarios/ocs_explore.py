@@ -10,7 +10,7 @@ import typer
 from controller.devices import LEAST_DELAY_S, Darkness, darkness_of, device_named
 from scenarios._devices import check_ports
 from scenarios._harness import enter_sandbox, main
-from scenarios._options import Debug
+from scenarios._options import DatapathOption, Debug
 from testbed.calibrate import FASTEST_NIC_BPS, SLOWEST_NIC_BPS
 from testbed.network import Network
 from testbed.ocs_cli import OcsCLI
@@ -36,6 +36,7 @@ def ocs_explore(
     cli: Annotated[
         bool, typer.Option("--cli", help="Open Mininet's CLI: all that this does, also without the option.")
     ] = True,
+    datapath: DatapathOption = "netdev",
     debug: Debug = False,
 ) -> None:
     """Servers on parallel OCSes, and Mininet's CLI with four commands more.
@@ -49,7 +50,7 @@ def ocs_explore(
     rate = _emulated_bps(emulated_rate) / fabric.nic_rate_bps(fabric.nics[0])
     darkness = _darkness(device, time, rate)
     enter_sandbox()
-    with Network(fabric, rate) as network:
+    with Network(fabric, rate, datapath) as network:
         for index in range(ocses):
             network.northbound.set_darkness(f"ocs{index}", darkness)
         OcsCLI(network, time)

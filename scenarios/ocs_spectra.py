@@ -12,7 +12,7 @@ from controller.devices import Darkness, device_named, real_darkness
 from scenarios._circuits import Comparison, carry_out, new_run
 from scenarios._devices import NAMES, check_ports
 from scenarios._harness import main
-from scenarios._options import Debug, EmulatedRate, Out, listed, seed_range
+from scenarios._options import DatapathOption, Debug, EmulatedRate, Out, listed, seed_range
 from scenarios._output import print_results
 from testbed.ocs_results import SweepResults
 from testbed.ocs_sweep import sweep
@@ -85,6 +85,7 @@ def ocs_spectra(
     emulated_rate: EmulatedRate = None,
     seeds: Seeds = None,
     plan_only: PlanOnly = False,
+    datapath: DatapathOption = "netdev",
     out: Out = None,
     debug: Debug = False,
 ) -> None:
@@ -124,6 +125,7 @@ def ocs_spectra(
         darkness=darkness,
         slot_s=slot_ms / 1e3,
         emulated_rate_bps=None if emulated_rate is None else emulated_rate * 1e6,
+        datapath=datapath,
         partial=partial,
     )
     carry_out(comparison, out)

@@ -14,40 +14,54 @@ from scenarios._circuits import execute_all, new_run
 from scenarios._harness import UNSCALED, Options, Scenario, carry_out, enter_sandbox, main
 from scenarios._options import Debug, NoSandbox, Out
 from testbed.claims_repeat import repeat_claims
+from testbed.datapath import Datapath, check_datapath
 from testbed.experiment import Experiment
 from testbed.ocs_plan import CircuitExperiment
-from testbed.run import experiments_of
+from testbed.run import datapath_of, experiments_of
 from topologies.errors import ScenarioError
 
 TITLE = "A run again"
 NEEDED = {"workload", "scheme", "seed", "cct_s", "verdict"}
 Results = Annotated[Path, typer.Argument(help="The results directory of the run, or its run.json.")]
 
+RepeatedDatapath = Annotated[
+    Datapath | None, typer.Option("--datapath", help="What forwards; by default what did in that run.")
+]
 
-def repeat(results: Results, no_sandbox: NoSandbox = False, out: Out = None, debug: Debug = False) -> None:
+
+def repeat(
+    results: Results,
+    datapath: RepeatedDatapath = None,
+    no_sandbox: NoSandbox = False,
+    out: Out = None,
+    debug: Debug = False,
+) -> None:
     """Run again what a results directory holds, and hold each CCT against the one before.
 
-    Fabric, workloads, schemes, seeds and scale are those of its run.json, whatever this machine
-    would choose today; so it may be another machine's run, too. Expect every CCT within 5 % of the
+    Fabric, workloads, schemes, seeds, scale and datapath are those of its run.json, whatever this
+    machine would choose today; so it may be another machine's run, too. Expect every CCT within 5 % of the
     one before where both machines kept up. What was only predicted is predicted again.
     """
     file = results / "run.json" if results.is_dir() else results
     experiments, before = experiments_of(file), _summary(file.with_name("summary.csv"))
+    datapath = datapath or datapath_of(file)
     claims = partial(repeat_claims, before=before, source=f"as in {file.parent.resolve().name}")
     circuits = [each for each in experiments if isinstance(each, CircuitExperiment)]
     if circuits:
         if no_sandbox:
             raise ScenarioError("schedules over OCSes run in a sandbox only", "leave out --no-sandbox")
         enter_sandbox()
+        check_datapath(datapath)
         planned = [list(some) for _, some in groupby(circuits, key=lambda each: each.fabric)]
-        execute_all(new_run("repeat", TITLE), planned, out, claims)
+        execute_all(new_run("repeat", TITLE, datapath), planned, out, claims)
         return
     collectives = [each for each in experiments if isinstance(each, Experiment)]
     if not collectives:
         raise ScenarioError(f"{file} holds no experiments", "run the command line in it again")
     scenario = Scenario("repeat", TITLE, collectives[0].fabric, collectives, claims)
     model_only = all(each.dilation == UNSCALED for each in collectives)
-    carry_out(scenario, Options(model_only=model_only, sandbox=not no_sandbox, out=out))
+    options = Options(model_only=model_only, datapath=datapath, sandbox=not no_sandbox, out=out)
+    carry_out(scenario, options)
 
 
 def _summary(file: Path) -> pd.DataFrame:

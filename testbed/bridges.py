@@ -7,7 +7,8 @@ whose answer did not come in time may have been committed; its records carry the
 import socket
 from collections.abc import Callable
 
-from testbed.openvswitch import datapath_type, vsctl
+from testbed.datapath import Datapath, bridge_type
+from testbed.openvswitch import vsctl
 from topologies.addresses import datapath_id, interface, openflow_port
 from topologies.errors import NetworkError
 from topologies.fabric import Fabric
@@ -30,7 +31,9 @@ def check_names(fabric: Fabric) -> None:
             )
 
 
-def make_bridges(fabric: Fabric, controller: str, mark: int, check: Callable[[], None]) -> None:
+def make_bridges(
+    fabric: Fabric, controller: str, mark: int, datapath: Datapath, check: Callable[[], None]
+) -> None:
     """Make a fabric's bridges and ports, and have them connect to the controller.
 
     Parameters
@@ -41,6 +44,8 @@ def make_bridges(fabric: Fabric, controller: str, mark: int, check: Callable[[],
         Its address and port.
     mark
         The number that `delete_bridges` finds them by.
+    datapath
+        Which forwards.
     check
         As of `testbed.openvswitch.vsctl`.
 
@@ -51,7 +56,8 @@ def make_bridges(fabric: Fabric, controller: str, mark: int, check: Callable[[],
     words = ["--", "--id=@noop", "create", "QoS", "type=linux-noop", f"{MARK}={mark}"]
     for switch in fabric.switches:
         words += ["--", "add-br", switch.name]
-        words += ["--", "set", "bridge", switch.name, f"datapath_type={datapath_type()}", "fail_mode=secure"]
+        words += ["--", "set", "bridge", switch.name, "fail_mode=secure"]
+        words += [f"datapath_type={bridge_type(datapath)}"]
         words += [f"other_config:datapath-id={datapath_id(fabric, switch.name):016x}", f"{MARK}={mark}"]
         words += ["protocols=OpenFlow13", "other_config:disable-in-band=true"]
         words += ["--", "set-controller", switch.name, f"tcp:{controller}"]

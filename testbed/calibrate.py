@@ -2,19 +2,20 @@
 
 What limits an emulation is the switch daemon's work per packet and hop. So the measure is
 payload bits times switch hops per second, taken from an all-to-all whose NICs are too fast for
-the machine. It is kept per machine, kernel and Open vSwitch, because it takes some seconds.
+the machine. It is kept per machine, kernel, Open vSwitch and datapath, because it takes some seconds.
 """
 
 import json
 import os
 import platform
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
 
+from testbed.datapath import Datapath
 from testbed.dilation import Dilation
 from testbed.emulate import emulate
 from testbed.experiment import Experiment
@@ -27,7 +28,7 @@ from traffic.demand import Demand
 from traffic.records import NVLINK, Records, legs_of, path_of
 from traffic.sharing import PACKET_BYTES
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 CACHE = "LIGHTRAIL_CACHE"
 OVERLOAD_BPS = 200e6
 TRIAL_S = 1.0
@@ -49,43 +50,52 @@ class Calibration:
     """What a machine forwards."""
 
     machine: str
-    """Processor, kernel, Open vSwitch: what the figures are of."""
+    """Processor, kernel, Open vSwitch and its datapath: what the figures are of."""
     hop_bps: float
     """Payload times switch hops that were forwarded in a second [bit/s]."""
     hop_packets_s: float
     """The same in packets of `PACKET_BYTES` [1/s]."""
 
 
-def machine_name() -> str:
-    """Return what identifies this machine for a calibration."""
+def machine_name(datapath: Datapath) -> str:
+    """Return what identifies this machine and a datapath for a calibration."""
     model = [line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")]
     processor = model[0].split(":")[1].strip() if model else platform.machine()
     switch = subprocess.run(["ovs-vswitchd", "--version"], capture_output=True, text=True, check=False).stdout
     version = switch.split()[3] if len(switch.split()) > 3 else "unknown"
-    return f"{os.cpu_count()} x {processor}, Linux {platform.release()}, Open vSwitch {version}"
+    return (
+        f"{os.cpu_count()} x {processor}, Linux {platform.release()}, Open vSwitch {version}, "
+        f"datapath {datapath}"
+    )
 
 
-def calibration() -> Calibration:
-    """Return this machine's calibration: the kept one, or a new one, measured in the sandbox (5 s)."""
+def calibration(datapath: Datapath) -> Calibration:
+    """Return this machine's calibration: the kept one, or a new one, measured in the sandbox (5 s).
+
+    Parameters
+    ----------
+    datapath
+        Each is measured by itself; the figures of one never serve another.
+    """
     path = Path(os.environ.get(CACHE, Path.home() / ".cache" / "lightrail")) / "calibration.json"
     kept = _kept(path)
-    if kept:
-        return kept
-    measured = measure()
-    _keep(path, measured)
-    return measured
+    name = machine_name(datapath)
+    if name not in kept:
+        kept[name] = measure(datapath)
+        _keep(path, kept)
+    return kept[name]
 
 
-def measure() -> Calibration:
+def measure(datapath: Datapath) -> Calibration:
     """Overload this machine with an all-to-all between 8 servers and return what it forwards."""
     fabric = rail_fabric(8, 4, 0, rate_bps=OVERLOAD_BPS)
     each_bytes = int(OVERLOAD_BPS / 8 * TRIAL_S / fabric.gpus / 3)
     demand = Demand("overload", np.full((fabric.gpus, fabric.gpus), each_bytes))
-    with Network(fabric, 1.0) as network:
+    with Network(fabric, 1.0, datapath) as network:
         experiment = Experiment(fabric, single(demand), "rails", Dilation(1.0, 1.0))
         runs = [emulate(experiment, network) for _ in range(TRIALS)]
     best = max(8.0 * run.payload_bytes / run.emulated_s for run in runs)
-    return Calibration(machine_name(), best, best / 8 / PACKET_BYTES)
+    return Calibration(machine_name(datapath), best, best / 8 / PACKET_BYTES)
 
 
 def hop_load_bps(records: Records, seconds: float) -> float:
@@ -156,19 +166,22 @@ def _rounded(bps: float) -> float:
     return float(np.floor(bps / digit) * digit)
 
 
-def _kept(path: Path) -> Calibration | None:
+def _kept(path: Path) -> dict[str, Calibration]:
+    """Return the calibrations that are kept, by `Calibration.machine`; none where the file is no such."""
     try:
         data = json.loads(path.read_text())
-        kept = Calibration(**data["calibration"]) if data["format"] == FORMAT_VERSION else None
+        if data["format"] != FORMAT_VERSION:
+            return {}
+        return {kept.machine: kept for kept in (Calibration(**each) for each in data["calibrations"])}
     except (OSError, ValueError, KeyError, TypeError):
-        return None
-    return kept if kept and kept.machine == machine_name() else None
+        return {}
 
 
-def _keep(path: Path, measured: Calibration) -> None:
-    """Write the calibration; a home that cannot be written costs the next run some seconds, no more."""
+def _keep(path: Path, kept: Mapping[str, Calibration]) -> None:
+    """Write calibrations; a home that cannot be written costs the next run some seconds, no more."""
+    text = json.dumps({"format": FORMAT_VERSION, "calibrations": [asdict(each) for each in kept.values()]})
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps({"format": FORMAT_VERSION, "calibration": asdict(measured)}))
+        path.write_text(text)
     except OSError:
         return

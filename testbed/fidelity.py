@@ -61,7 +61,7 @@ class Watch:
             retransmits=sum(delivery.retransmits for delivery in emulation.deliveries),
             packets=int(emulation.payload_bytes / PACKET_BYTES) + 1,
             queue_drops=int(change["queue_drops"]),
-            socket_drops=self._network.openvswitch.packet_drops(),
+            socket_drops=int(change["socket_drops"]),
             switch_drops=int(change["switch_drops"]),
             cpu_pressure=change["pressure_s"] / seconds,
             switch_cpu=change["switch_cpu_s"] / seconds,
@@ -73,12 +73,14 @@ class Watch:
 
     def _counters(self) -> dict[str, float]:
         usage = resource.getrusage(resource.RUSAGE_SELF)
+        settings = port_settings(self._network).values()
         return {
             "seconds": time.monotonic(),
             "pressure_s": _cpu_pressure_s(),
             "engine_cpu_s": usage.ru_utime + usage.ru_stime,
             "switch_cpu_s": _cpu_s(self._network.openvswitch.pid),
-            "queue_drops": sum(setting.drops for setting in port_settings(self._network).values()),
+            "queue_drops": sum(setting.drops for setting in settings),
+            "socket_drops": self._network.openvswitch.packet_drops() + sum(s.lost for s in settings),
             "switch_drops": sum(_switch_drops(self._network, s.name) for s in self._network.fabric.switches),
         }
 

@@ -17,10 +17,11 @@ from mininet.net import Mininet
 
 from controller.client import ControllerClient
 from testbed.bridges import check_names, delete_bridges, make_bridges
+from testbed.datapath import Datapath, check_datapath, default_datapath
 from testbed.kernel import die_with_parent
 from testbed.netem import Netem, check_netem, link_netems
 from testbed.nodes import LiveIntf, LiveLink, LiveMininet, LiveServer, LiveSwitch
-from testbed.openvswitch import MachineOpenVSwitch, PrivateOpenVSwitch, datapath_type
+from testbed.openvswitch import MachineOpenVSwitch, PrivateOpenVSwitch
 from testbed.sandbox import RUN_DIRECTORY, inside_sandbox
 from testbed.wiring import Wiring, adopt_taps, set_netems, shape_switch_ports, wire
 from topologies.addresses import datapath_id, interface, nic_ip, openflow_port
@@ -45,11 +46,14 @@ class Network:
         What to boot, at real rates.
     rate_factor
         Emulated rate over real rate: a link of 100 Gbit/s and 4e-4 is shaped to 40 Mbit/s.
+    datapath
+        Which of Open vSwitch's forwards; None for `testbed.datapath.default_datapath`.
     """
 
-    def __init__(self, fabric: Fabric, rate_factor: float) -> None:
+    def __init__(self, fabric: Fabric, rate_factor: float, datapath: Datapath | None = None) -> None:
         self.fabric = fabric
         self.rate_factor = rate_factor
+        self.datapath = datapath or default_datapath()
         self.netems = self._netems(None)
         self._stack = ExitStack()
         self._entered = False
@@ -59,6 +63,7 @@ class Network:
         if self._entered:
             raise NetworkError("a network was booted twice", "make a new one")
         self._entered = True
+        check_datapath(self.datapath)
         check_netem(self.netems)
         with self._stack as stack:
             try:
@@ -104,7 +109,8 @@ class Network:
             self.netems = netems
 
     def _netems(self, time_factor: float | None) -> dict[Port, Netem]:
-        return link_netems(self.fabric, time_factor)
+        # Through a veth pair and the kernel's datapath a packet stays charged to its sender's socket.
+        return link_netems(self.fabric, time_factor, orphan=self.datapath == "kernel")
 
     def _boot(self, stack: ExitStack) -> None:
         private = inside_sandbox()
@@ -114,7 +120,9 @@ class Network:
         stack.callback(shutil.rmtree, directory)
         self._controller = stack.enter_context(_controller(self.fabric, directory))
         self.openvswitch: PrivateOpenVSwitch | MachineOpenVSwitch
-        self.openvswitch = PrivateOpenVSwitch(directory) if private else MachineOpenVSwitch()
+        self.openvswitch = (
+            PrivateOpenVSwitch(directory, self.datapath) if private else MachineOpenVSwitch(self.datapath)
+        )
         stack.enter_context(self.openvswitch)
         if not private:
             check_names(self.fabric)
@@ -123,8 +131,8 @@ class Network:
         _wait_for_listener(self._controller)
         if not private:  # a private Open vSwitch ends with all its bridges
             stack.callback(delete_bridges, self.wiring.mark)
-        make_bridges(self.fabric, LISTEN, self.wiring.mark, self.check_alive)
-        if private and datapath_type() == "netdev":
+        make_bridges(self.fabric, LISTEN, self.wiring.mark, self.datapath, self.check_alive)
+        if private and self.datapath == "netdev":
             adopt_taps(self.wiring)
         shape_switch_ports(self.wiring)
         self.send_buffer_bytes = self.openvswitch.set_send_buffer(

@@ -46,6 +46,7 @@ SEND_BUFFER_BYTES = 40_000
 TRAFFIC_NICS = 16
 MARGIN_S = 0.01
 """What a reconfiguration may take beside the delay."""
+ALIVE_S = 0.5
 CLOCK_S = 0.0002
 """How far the time stamps of the wire and of the log may be apart."""
 
@@ -109,10 +110,18 @@ def ocs_figures(
             program = _program(ports, rounds, np.random.default_rng(seed))
             client.show(OCS, program)
             # Asking meanwhile would keep the controller from its work, and a CPU from the switch.
-            time.sleep(sum(day.duration_s + delay_s + MARGIN_S for day in program.days))
+            _sleep(sum(day.duration_s + delay_s + MARGIN_S for day in program.days), network)
             client.wait_idle(OCS, 10)
         log = [entry for entry in client.ocs_log(OCS) if entry.lit_s is not None]
     return _figures(tap.seen, log, delay_s, range(0, ports, ports // PROBED))
+
+
+def _sleep(seconds: float, network: Network) -> None:
+    """Sleep, and look now and then whether all daemons are alive."""
+    end = time.monotonic() + seconds
+    while (left_s := end - time.monotonic()) > 0:
+        network.check_alive()
+        time.sleep(min(left_s, ALIVE_S))
 
 
 def _program(ports: int, rounds: int, rng: np.random.Generator) -> Program:

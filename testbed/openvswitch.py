@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
 
+from testbed.datapath import Datapath, delete_kernel_datapath, lost_upcalls
 from testbed.kernel import die_with_parent, take_descriptor
 from topologies.errors import MachineError, NetworkError
 
@@ -29,11 +30,6 @@ KEEP_MEMORY = {"MALLOC_TRIM_THRESHOLD_": str(1 << 30), "MALLOC_TOP_PAD_": str(16
 """Have the daemons keep what they free. At each port that it polls, each time, ovs-vswitchd allocates
 32 packets (300 KB at an MTU of 9000) and frees what did not come; by default the C library gives that back
 to the kernel at once, and three quarters of the daemon's time went into faulting it in again."""
-
-
-def datapath_type() -> str:
-    """Return ``system`` where the kernel has Open vSwitch's datapath loaded, else ``netdev``."""
-    return "system" if Path("/sys/module/openvswitch").exists() else "netdev"
 
 
 def vsctl(*arguments: str, check: Callable[[], None] = lambda: None) -> str:
@@ -68,12 +64,21 @@ def vsctl(*arguments: str, check: Callable[[], None] = lambda: None) -> str:
 
 
 class PrivateOpenVSwitch:
-    """An ``ovsdb-server`` and an ``ovs-vswitchd`` that belong to this process and die with it."""
+    """An ``ovsdb-server`` and an ``ovs-vswitchd`` that belong to this process and die with it.
 
-    def __init__(self, directory: Path) -> None:
-        self._directory = directory
+    Parameters
+    ----------
+    directory
+        For their sockets, database and logs.
+    datapath
+        Which forwards.
+    """
+
+    def __init__(self, directory: Path, datapath: Datapath) -> None:
+        self._directory, self._datapath = directory, datapath
         self._daemons: list[subprocess.Popen[bytes]] = []
         self._packet_sockets: list[int] = []
+        self._dropped = 0
 
     def __enter__(self) -> "PrivateOpenVSwitch":
         """Start both daemons and wait until the database answers."""
@@ -106,6 +111,8 @@ class PrivateOpenVSwitch:
         with ThreadPoolExecutor(64) as pool:
             list(pool.map(os.close, self._packet_sockets))
         self._packet_sockets.clear()
+        if self._datapath == "kernel":
+            delete_kernel_datapath()
 
     @property
     def pid(self) -> int:
@@ -128,7 +135,10 @@ class PrivateOpenVSwitch:
         one packet socket; past its send buffer packets vanish, and no counter shows it. So it
         must hold more than the ports' queues, which count what they drop. The daemon makes that
         socket for its first packet, hence a packet of an experimental type out of ``bridge``.
+        The kernel's datapath has none: 0.
         """
+        if self._datapath == "kernel":
+            return 0
         first_packet = "ffffffffffff" + "02" + "00" * 5 + "88b5" + "00" * 46
         command = ["ovs-ofctl", "-OOpenFlow13", "packet-out", bridge]
         subprocess.run(
@@ -145,14 +155,15 @@ class PrivateOpenVSwitch:
         return granted
 
     def packet_drops(self) -> int:
-        """Return how many packets the daemon was too slow to take, over all ports, since the last call."""
-        drops = 0
+        """Return how many packets so far the daemon was too slow to take, over all ports."""
+        if self._datapath == "kernel":
+            return lost_upcalls()
         for descriptor in self._packet_sockets:
             with socket.socket(fileno=descriptor) as packet_socket:
                 statistics = packet_socket.getsockopt(SOL_PACKET, PACKET_STATISTICS, 8)
-                drops += struct.unpack("=II", statistics)[1]
+                self._dropped += struct.unpack("=II", statistics)[1]  # the kernel counts from 0 again
                 packet_socket.detach()
-        return drops
+        return self._dropped
 
     def _take_packet_sockets(self) -> list[int]:
         """Copy the daemon's packet sockets here, and return the copies."""
@@ -183,9 +194,18 @@ class PrivateOpenVSwitch:
 
 
 class MachineOpenVSwitch:
-    """The machine's own Open vSwitch, as plain Mininet uses it (``--no-sandbox``)."""
+    """The machine's own Open vSwitch, as plain Mininet uses it (``--no-sandbox``).
+
+    Parameters
+    ----------
+    datapath
+        Which forwards.
+    """
 
     pid = 0
+
+    def __init__(self, datapath: Datapath) -> None:
+        self._datapath = datapath
 
     def __enter__(self) -> "MachineOpenVSwitch":
         """Check that it answers."""
@@ -214,8 +234,8 @@ class MachineOpenVSwitch:
         return 0
 
     def packet_drops(self) -> int:
-        """Return 0: the daemon's sockets are the machine's."""
-        return 0
+        """Return what the kernel's datapath counts; the daemon's sockets are the machine's."""
+        return lost_upcalls() if self._datapath == "kernel" else 0
 
 
 def _grow(packet_socket: socket.socket, buffer: int, want_bytes: int) -> int:

@@ -27,6 +27,8 @@ class PortSetting:
     """Largest packet [bytes]."""
     drops: int
     """Packets that its full queue dropped, which a netem's loss is none of."""
+    lost: int
+    """Packets that left a server and that the kernel was too slow to hand to the switch."""
 
 
 def port_settings(network: Network) -> dict[Port, PortSetting]:
@@ -93,6 +95,8 @@ def _settings_here(fabric: Fabric, nodes: set[str]) -> dict[Port, PortSetting]:
                 _netem(netem) if netem else None,
                 link.get_attr("IFLA_MTU"),
                 shaper.get_attr("TCA_STATS2").get_attr("TCA_STATS_QUEUE")["drops"] if shaper else 0,
+                # What a switch's port lost is in Open vSwitch's own counters.
+                link.get_attr("IFLA_STATS64")["tx_dropped"] if port.node in fabric.server_index else 0,
             )
     return settings
 

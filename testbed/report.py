@@ -103,7 +103,7 @@ def report_html(page: Page, images: Mapping[str, bytes], unfinished: int = 0) ->
         settings={
             "Settings": flat(together(run.settings)),
             "Calibration": flat(run.calibration),
-            "Made with": [*flat(run.versions), *flat(run.machine)],
+            "Made with": [("datapath", run.datapath), *flat(run.versions), *flat(run.machine)],
         },
         seeds=_seeds(page.table),
     )

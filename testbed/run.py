@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol, cast
 
+from testbed.datapath import Datapath, datapath_named
 from testbed.dilation import Dilation
 from testbed.experiment import Experiment
 from testbed.means import BASELINE
@@ -16,6 +17,7 @@ from testbed.versions import machine, versions
 from topologies.errors import ScenarioError
 
 FORMAT_VERSION = 1
+HINT = "give the run.json of a results directory"
 
 Transport = Literal["ideal", "datagrams"]
 """What carries the bytes: the ideal transport (`traffic.engine`), or numbered datagrams over circuits."""
@@ -56,6 +58,8 @@ class Run:
     """The scheme that busbw is relative to."""
     transport: Transport = "ideal"
     """What carries the bytes, or would in a run that was only predicted or planned."""
+    datapath: Datapath = "netdev"
+    """Which of Open vSwitch's forwards them, or would."""
     calibration: Mapping[str, object] = field(default_factory=dict)
     """What this machine was measured to carry; anything that JSON can hold."""
     settings: Mapping[str, object] = field(default_factory=dict)
@@ -96,6 +100,19 @@ def run_json(run: Run, experiments: Sequence[Planned], finished: Sequence[str]) 
     return "{\n" + ",\n".join([*lines, f'"experiments": [\n  {each}\n]']) + "\n}\n"
 
 
+def datapath_of(run_file: Path) -> Datapath:
+    """Return which datapath forwarded in a run, as its ``run.json`` says.
+
+    Raises
+    ------
+    ScenarioError
+        If the file cannot be read, or names no datapath of ours.
+    """
+    name = _read(run_file).get("datapath")
+    # Runs made before it was noted took what the kernel had; their figures are held against today's default.
+    return datapath_named(str(name)) if name is not None else "netdev"
+
+
 def experiments_of(run_file: Path) -> list[Experiment | CircuitExperiment]:
     """Return the experiments of a ``run.json``, of either kind, to run them again.
 
@@ -104,15 +121,22 @@ def experiments_of(run_file: Path) -> list[Experiment | CircuitExperiment]:
     ScenarioError
         If the file cannot be read, or is no run of this format.
     """
-    hint = "give the run.json of a results directory"
+    data = _read(run_file)
+    try:
+        kinds = [CircuitExperiment if "scheduler" in each else Experiment for each in data["experiments"]]
+        texts = [json.dumps(experiment) for experiment in data["experiments"]]
+    except (KeyError, TypeError) as error:
+        raise ScenarioError(f"{run_file} is no run: {error}", HINT) from error
+    return [kind.from_json(text) for kind, text in zip(kinds, texts, strict=True)]
+
+
+def _read(run_file: Path) -> dict[str, Any]:
     try:
         data = json.loads(run_file.read_text())
         if data["format"] != FORMAT_VERSION:
-            raise ScenarioError(f"{run_file} has the format {data['format']}, not {FORMAT_VERSION}", hint)
-        kinds = [CircuitExperiment if "scheduler" in each else Experiment for each in data["experiments"]]
-        texts = [json.dumps(experiment) for experiment in data["experiments"]]
+            raise ScenarioError(f"{run_file} has the format {data['format']}, not {FORMAT_VERSION}", HINT)
     except OSError as error:
-        raise ScenarioError(f"{run_file} cannot be read: {error.strerror}", hint) from error
+        raise ScenarioError(f"{run_file} cannot be read: {error.strerror}", HINT) from error
     except (ValueError, KeyError, TypeError) as error:
-        raise ScenarioError(f"{run_file} is no run: {error}", hint) from error
-    return [kind.from_json(text) for kind, text in zip(kinds, texts, strict=True)]
+        raise ScenarioError(f"{run_file} is no run: {error}", HINT) from error
+    return cast(dict[str, Any], data)

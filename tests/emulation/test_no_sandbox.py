@@ -13,6 +13,7 @@ import pytest
 
 from testbed import network as network_module
 from testbed.bridges import make_bridges
+from testbed.datapath import default_datapath
 from testbed.openvswitch import PrivateOpenVSwitch, vsctl
 from testbed.sandbox import RUN_DIRECTORY
 from testbed.wiring import wire
@@ -34,7 +35,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(network_module, "inside_sandbox", lambda: False)
     RUN_DIRECTORY.mkdir(exist_ok=True)
     try:
-        with PrivateOpenVSwitch(RUN_DIRECTORY):
+        with PrivateOpenVSwitch(RUN_DIRECTORY, default_datapath()):
             yield
     finally:
         shutil.rmtree(RUN_DIRECTORY)
@@ -127,10 +128,10 @@ def test_wiring_that_fails_halfway_removes_what_it_made_and_nothing_else(
 ) -> None:
     with machine(monkeypatch):
         before = things()
-        wiring = wire(rail_fabric(2, 2, 1), RATE_FACTOR, private=False)
+        wiring = wire(rail_fabric(2, 2, 1), RATE_FACTOR, private=False, netems={})
         held = things()
         with pytest.raises(NetworkError, match=r"create the link .*: File exists"):
-            wire(rail_fabric(2, 2, 2), RATE_FACTOR, private=False)  # the links to spine1 are new
+            wire(rail_fabric(2, 2, 2), RATE_FACTOR, private=False, netems={})  # the links to spine1 are new
         assert things() == held
         wiring.close()
         assert things() == before
