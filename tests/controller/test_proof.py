@@ -41,6 +41,18 @@ def test_a_proof_empties_the_cache_of_every_datapath(daemon: FakeDaemon) -> None
     assert daemon.asked == ["dpctl/dump-dps"] + 2 * ["revalidator/purge", "dpctl/del-flows"]
 
 
+def test_in_the_kernels_datapath_the_daemons_threads_are_ended_and_nothing_is_purged(
+    daemon: FakeDaemon,
+) -> None:
+    def answers(command: str) -> object:
+        both = "netdev@ovs-netdev\nsystem@ovs-system"
+        return {"result": both if command == "dpctl/dump-dps" else "megaflows enabled", "error": None}
+
+    daemon.answers = answers
+    assert Asked().reason() == ""
+    assert daemon.asked == ["dpctl/dump-dps", "upcall/enable-megaflows"]
+
+
 @pytest.mark.parametrize(
     "answer",
     [

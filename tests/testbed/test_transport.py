@@ -1,4 +1,4 @@
-"""Run.json, the reports and the documents name the transport, and claim no more than it is."""
+"""Run.json, the reports and the documents name transport and datapath, and claim no more than they are."""
 
 import json
 from dataclasses import replace
@@ -9,12 +9,14 @@ import pytest
 
 from scenarios._circuits import new_run
 from testbed.collective_report import TRANSPORT, sentence
+from testbed.datapath import Datapath
 from testbed.ocs_results import CircuitResults
 from testbed.results import ResultsDirectory
-from testbed.run import Run, experiments_of
+from testbed.run import Run, datapath_of, experiments_of
 from tests.testbed.cases import small_outcomes
 from tests.testbed.test_ocs_report import big_switch, executed_of
 from tests.tools import CHECKOUT
+from topologies.errors import ScenarioError
 
 RUN = Run("rails_sparse", "RailS", ["rails_sparse.py"], datetime(2026, 1, 2))
 
@@ -65,6 +67,35 @@ def test_a_run_json_from_before_the_transport_was_noted_is_still_read(packets: P
     del data["transport"]
     (tmp_path / "run.json").write_text(json.dumps(data))
     assert experiments_of(tmp_path / "run.json") == experiments_of(packets / "run.json")
+
+
+@pytest.mark.parametrize("datapath", ["netdev", "kernel"])
+def test_run_json_and_report_name_the_datapath(datapath: Datapath, tmp_path: Path) -> None:
+    with ResultsDirectory(replace(RUN, datapath=datapath), out=tmp_path / "out") as results:
+        for outcome in small_outcomes(seeds=1):
+            results.add(outcome)
+    assert datapath_of(results.path / "run.json") == datapath
+    assert f"datapath</td><td>{datapath}" in (results.path / "report.html").read_text().replace(
+        ' class="free"', ""
+    )
+
+
+@pytest.mark.parametrize(("noted", "found"), [(None, "netdev"), ("kernel", "kernel")])
+def test_a_run_from_before_the_datapath_was_noted_is_repeated_on_the_default(
+    packets: Path, tmp_path: Path, noted: str | None, found: str
+) -> None:
+    data = json.loads((packets / "run.json").read_text()) | {"datapath": noted}
+    if noted is None:
+        del data["datapath"]
+    (tmp_path / "run.json").write_text(json.dumps(data))
+    assert datapath_of(tmp_path / "run.json") == found
+
+
+def test_a_run_on_a_datapath_that_is_none_is_refused(packets: Path, tmp_path: Path) -> None:
+    data = json.loads((packets / "run.json").read_text()) | {"datapath": "dpdk"}
+    (tmp_path / "run.json").write_text(json.dumps(data))
+    with pytest.raises(ScenarioError, match="the datapath 'dpdk'"):
+        datapath_of(tmp_path / "run.json")
 
 
 @pytest.mark.parametrize("name", ["README.md", "ARCHITECTURE.md", "traffic/engine.py", "traffic/sharing.py"])
