@@ -29,7 +29,7 @@ from topologies.errors import NetworkError
 from topologies.fabric import Fabric, Nic, Port
 
 LISTEN = "127.0.0.1:6653"
-READY_S = 60.0
+READY_S = 120.0
 MAX_SEND_BUFFER_BYTES = 1 << 30
 LOG_LINES = 40
 CHECKOUT = Path(__file__).resolve().parent.parent

@@ -46,7 +46,7 @@ SEND_BUFFER_BYTES = 40_000
 TRAFFIC_NICS = 16
 MARGIN_S = 0.01
 """What a reconfiguration may take beside the delay."""
-ALIVE_S = 0.5
+ALIVE_S, IDLE_S = 0.5, 60.0
 CLOCK_S = 0.0002
 """How far the time stamps of the wire and of the log may be apart."""
 
@@ -111,7 +111,7 @@ def ocs_figures(
             client.show(OCS, program)
             # Asking meanwhile would keep the controller from its work, and a CPU from the switch.
             _sleep(sum(day.duration_s + delay_s + MARGIN_S for day in program.days), network)
-            client.wait_idle(OCS, 10)
+            client.wait_idle(OCS, IDLE_S)
         log = [entry for entry in client.ocs_log(OCS) if entry.lit_s is not None]
     return _figures(tap.seen, log, delay_s, range(0, ports, ports // PROBED))
 

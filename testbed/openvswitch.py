@@ -19,6 +19,8 @@ from topologies.errors import MachineError, NetworkError
 SCHEMA = "/usr/share/openvswitch/vswitch.ovsschema"
 START_S = 15.0
 CHECK_S = 0.2
+ANSWER_S = 120
+"""How long a transaction may take [s]: with 80 bridges on a slow machine half a minute."""
 FORCE = {socket.SO_SNDBUF: 32, socket.SO_RCVBUF: 33}
 """SO_SNDBUFFORCE and SO_RCVBUFFORCE, which Python does not name: root may go over the sysctl's limit."""
 RECEIVE_BUFFER_BYTES = 8 << 20
@@ -47,7 +49,7 @@ def vsctl(*arguments: str, check: Callable[[], None] = lambda: None) -> str:
     NetworkError
         If it fails: what was attempted, and why.
     """
-    command = ["ovs-vsctl", "--timeout=30", *arguments]
+    command = ["ovs-vsctl", f"--timeout={ANSWER_S}", *arguments]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         try:
             while True:
