@@ -24,6 +24,17 @@ need() { # program, package
     command -v "$1" >/dev/null || fail "needs $1; try: sudo apt-get install $2"
 }
 
+need_bare_machine() {
+    [[ $EUID -eq 0 ]] || fail "must run as root; try: sudo bash vagrant/${0##*/}"
+    need debootstrap debootstrap
+    need git git
+    committed rev-parse --quiet --verify HEAD >/dev/null || fail "runs what is committed; $checkout is no git checkout."
+}
+
+committed() { # git's command; the checkout belongs to the one who called sudo
+    git -c safe.directory='*' -C "$checkout" "$@"
+}
+
 # Sets $folder, and $machine in it. The folder is removed once the last process that has this script's end of a pipe
 # is gone, which the kernel closes whatever ended them. Another file, in the making elsewhere, goes with the folder.
 temporary_folder() { # [file]
@@ -116,7 +127,7 @@ carry_pip() { # its configuration and environment, and the local files and folde
 
 unpack_checkout() { # folder
     mkdir -p "$1"
-    git -c safe.directory='*' -C "$checkout" archive HEAD | tar -x -C "$1"
+    committed archive HEAD | tar -x -C "$1"
 }
 
 run_inside() { # function of this script, its arguments

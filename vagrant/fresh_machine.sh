@@ -27,8 +27,7 @@ main() {
         esac
     done
     shift $((OPTIND - 1))
-    [[ $EUID -eq 0 ]] || fail "must run as root; try: sudo bash vagrant/fresh_machine.sh"
-    need debootstrap debootstrap
+    need_bare_machine
     temporary_folder ${tarball:+"$tarball.part"}
     bare_system "$suite" "$mirror" "$tarball"
     carry_apt_and_certificates "$suite" "$mirror"

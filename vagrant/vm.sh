@@ -50,9 +50,8 @@ main() {
     [[ $# -gt 0 ]] || fail "needs a command; try: sudo bash vagrant/vm.sh -- python scenarios/rails_sparse.py"
     [[ $cpus =~ ^[1-9][0-9]*$ ]] || fail "-s needs a number of CPUs, not '$cpus'."
     [[ $mib =~ ^[1-9][0-9]*$ ]] || fail "-m needs a number of MiB, not '$mib'."
-    [[ $EUID -eq 0 ]] || fail "must run as root; try: sudo bash vagrant/vm.sh"
     [[ $(uname -m) == x86_64 ]] || fail "needs an x86-64 machine, not $(uname -m)."
-    need debootstrap debootstrap
+    need_bare_machine
     need mkfs.ext4 e2fsprogs
     need qemu-system-x86_64 qemu-system-x86
     temporary_folder ${cache:+"$cache.part"}
@@ -67,7 +66,7 @@ main() {
 # A disk fits as long as the scripts that made it and the packages that it holds are the same.
 find_disk() { # cache mirror
     local key
-    key=$(git -c safe.directory='*' -C "$checkout" rev-parse HEAD:vagrant HEAD:pyproject.toml)
+    key=$(committed rev-parse HEAD:vagrant HEAD:pyproject.toml)
     if [[ -n $1 && -e $1 ]]; then
         if [[ $(debugfs -R "cat $KEY" "$1" 2>/dev/null) == "$key" ]]; then
             disk=$1
@@ -210,7 +209,7 @@ boot() { # cpus mib
         2>"$folder/qemu" </dev/null)
     running=$!
     read -r -t "$BOOT_S" -u "$status" answer || machine_failed "the virtual machine did not come up"
-    [[ $answer == up ]] || fail "numpy does not sort on this emulated CPU, $cpu; another version of qemu may do."
+    [[ $answer == up ]] || fail "numpy does not sort on the CPU that this qemu emulates; try another version of qemu."
     report "Running the command"
     read -r -u "$status" code || machine_failed "the virtual machine ended before the command did"
     kill -KILL "$running"
@@ -230,7 +229,7 @@ choose_cpu() {
 }
 
 machine_failed() { # what happened
-    tail -n 20 "$folder/console" "$folder/qemu" >&2
+    tail -n 20 "$folder/console" "$folder/qemu" >&2 || true # qemu may have refused to start
     fail "$1; see the last lines of its console above."
 }
 
