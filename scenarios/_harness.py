@@ -21,16 +21,28 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from scenarios._options import Cli, DatapathOption, Debug, EmulatedRate, ModelOnly, NoSandbox, Out
+from scenarios._options import (
+    Cli,
+    DatapathOption,
+    Debug,
+    EmulatedRate,
+    LinkDelay,
+    Loss,
+    ModelOnly,
+    NoSandbox,
+    Out,
+)
 from scenarios._output import print_results
-from testbed.calibrate import calibration, hop_load_bps, rate_factor, volume_factor
+from testbed.calibrate import Calibration, calibration, hop_load_bps, rate_factor, volume_factor
 from testbed.claims import Claim
 from testbed.claims_rails import rails_claims
 from testbed.cli import FabricCLI
+from testbed.collective_report import links_text
 from testbed.datapath import Datapath, check_datapath
 from testbed.dilation import Dilation
 from testbed.experiment import Experiment
 from testbed.link_sample import worst_link_error
+from testbed.netem import check_delays, check_netem, link_netems
 from testbed.network import Network
 from testbed.outcome import Outcome, bound_s, communication_s
 from testbed.predict import predict
@@ -90,12 +102,18 @@ class Scenario:
         experiments = [Experiment(fabric, c, scheme, UNSCALED, seed) for c, scheme, seed in points]
         return cls(name, title, fabric, experiments)
 
+    def over(self, fabric: Fabric) -> "Scenario":
+        """Return the same scenario over another fabric of as many GPUs."""
+        return replace(self, fabric=fabric, experiments=[replace(e, fabric=fabric) for e in self.experiments])
+
 
 def run(describe: Callable[..., Scenario]) -> NoReturn:
     """Run a scenario: its parameters are its options, and after them those that say how to carry it out."""
 
     def command(
         *,
+        link_delay_us: LinkDelay = 0.0,
+        loss: Loss = 0.0,
         emulated_rate: EmulatedRate = None,
         model_only: ModelOnly = False,
         cli: Cli = False,
@@ -107,7 +125,10 @@ def run(describe: Callable[..., Scenario]) -> NoReturn:
     ) -> None:
         rate_bps = emulated_rate * 1e6 if emulated_rate is not None else None
         options = Options(rate_bps, model_only, cli, datapath, not no_sandbox, out)
-        carry_out(describe(**parameters), options)
+        scenario = describe(**parameters)
+        if link_delay_us or loss:
+            scenario = scenario.over(scenario.fabric.with_links(delay_s=link_delay_us / 1e6, loss=loss))
+        carry_out(scenario, options)
 
     *shared, _ = signature(command).parameters.values()
     own = signature(describe).parameters.values()
@@ -145,6 +166,7 @@ def carry_out(scenario: Scenario, options: Options) -> None:
     if options.sandbox:
         enter_sandbox()
     check_datapath(options.datapath)
+    check_netem(link_netems(scenario.fabric, None))
     _finish(scenario, options, _explore if options.cli else _emulate)
 
 
@@ -160,9 +182,8 @@ def _finish(
 ) -> None:
     results = work(scenario, options)
     if results is not None:
-        print_results(
-            [summary_table(results.table), claims_table(scenario.claims(results.table))], results.path
-        )
+        table = summary_table(results.table, note=links_text(scenario.fabric))
+        print_results([table, claims_table(scenario.claims(results.table))], results.path)
 
 
 def _model(scenario: Scenario, options: Options) -> ResultsDirectory:
@@ -199,6 +220,7 @@ def _explore(scenario: Scenario, options: Options) -> None:
     collectives = {experiment.collective.name: experiment.collective for experiment in experiments}
     with Network(scenario.fabric, experiments[0].dilation.rate, options.datapath) as network:
         rate = scenario.fabric.nic_rate_bps(scenario.fabric.nics[0]) * network.rate_factor / 1e6
+        network.impair(experiments[0].dilation.time)
         _say(f"{scenario.title}: NICs are shaped to {rate:g} Mbit/s; replay knows {', '.join(collectives)}")
         FabricCLI(network, collectives)
 
@@ -209,25 +231,38 @@ def _scaled(
     """Return the experiments at the scale that this machine carries, or their own, and its calibration."""
     machine = calibration(options.datapath)
     experiments = list(scenario.experiments)
-    if UNSCALED not in {experiment.dilation for experiment in experiments}:
-        return experiments, asdict(machine)
+    if UNSCALED in {experiment.dilation for experiment in experiments}:
+        rate = _rate(scenario, options, machine, progress)
+        experiments = _dilated(experiments, rate)
+    for experiment in experiments:
+        check_delays(experiment.fabric, experiment.dilation.time)
+    return experiments, asdict(machine)
+
+
+def _rate(scenario: Scenario, options: Options, machine: Calibration, progress: Progress) -> float:
+    """Return emulated over real rate: what was asked for, or what this machine carries safely."""
+    # Delay and loss lower the load on the mean and not at its peak.
+    plain = scenario.fabric.with_links(delay_s=0.0, loss=0.0)
     loads = []
-    for experiment in progress.track(experiments, description="predict"):
+    for experiment in progress.track(scenario.over(plain).experiments, description="predict"):
         records = predict(experiment)
         loads.append(hop_load_bps(records, communication_s(records)))
-    rate = rate_factor(scenario.fabric, max(loads, default=0.0), machine, options.emulated_rate_bps)
+    return rate_factor(plain, max(loads, default=0.0), machine, options.emulated_rate_bps)
+
+
+def _dilated(experiments: Sequence[Experiment], rate: float) -> list[Experiment]:
+    """Return experiments at a rate, each workload at a volume of its own."""
     bounds: dict[str, list[float]] = {}
     for experiment in experiments:
         bounds.setdefault(experiment.collective.name, []).append(bound_s(experiment))
     steps = {experiment.collective.name: len(experiment.collective.steps) for experiment in experiments}
-    scaled = [
+    return [
         replace(
             e,
             dilation=Dilation(rate, volume_factor(rate, bounds[e.collective.name], steps[e.collective.name])),
         )
         for e in experiments
     ]
-    return scaled, asdict(machine)
 
 
 def _results(scenario: Scenario, options: Options, planned: list[Experiment]) -> ResultsDirectory:

@@ -36,6 +36,21 @@ EmulatedRate = Annotated[
         help="What a NIC is shaped to in the emulation [Mbit/s]; by default what this machine carries safely."
     ),
 ]
+LinkDelay = Annotated[
+    float,
+    typer.Option(
+        "--link-delay-us",
+        help="Propagation delay of every link, one way, at real scale [us]; needs a kernel with netem.",
+    ),
+]
+Loss = Annotated[
+    float,
+    typer.Option(
+        "--loss",
+        help="Share of packets that every link loses at random in each direction, 0.01 for 1 %: of the"
+        " emulation's packets of 9000 bytes, at any scale; needs a kernel with netem.",
+    ),
+]
 ModelOnly = Annotated[
     bool,
     typer.Option("--model-only", help="Predict by the fluid model and emulate nothing; needs no rights."),

@@ -50,10 +50,11 @@ def sentence(outcomes: Sequence[Outcome]) -> str:
     workloads = dict.fromkeys(experiment.collective.name for experiment in experiments)
     seeds = len({experiment.seed for experiment in experiments})
     fabrics = dict.fromkeys(experiment.fabric for experiment in experiments)
+    links = " ".join(filter(None, map(links_text, fabrics)))
     text = (
         f"{counted(len(workloads), 'workload')} ({', '.join(workloads)}) under "
         f"{counted(len(schemes), 'scheme')} ({', '.join(schemes)}), {counted(seeds, 'seed')}, over "
-        f"{' and '.join(map(fabric_text, fabrics))}."
+        f"{' and '.join(map(fabric_text, fabrics))}." + (f" {links}" if links else "")
     )
     emulated = [outcome.experiment for outcome in outcomes if outcome.records is not None]
     return f"{text} {scale_text(emulated)}"
@@ -69,6 +70,17 @@ def fabric_text(fabric: Fabric) -> str:
         f"{_span(nics)} NICs of {_span([rate / 1e9 for rate in rates])} Gbit/s each"
         + (f" and {counted(spines, 'spine')}" if spines else "")
     )
+
+
+def links_text(fabric: Fabric) -> str:
+    """Return the delay and the loss of a fabric's links in a sentence, nothing where there is neither."""
+    delays_us = sorted({link.delay_s * 1e6 for link in fabric.links})
+    losses = sorted({100 * link.loss for link in fabric.links})
+    said = [f"a delay of {_span(delays_us)} µs one way"] if any(delays_us) else []
+    said += (
+        [f"a loss of {_span(losses)} % of the emulation's packets in each direction"] if any(losses) else []
+    )
+    return f"Each link has {' and '.join(said)}." if said else ""
 
 
 TRANSPORT = (
@@ -142,13 +154,14 @@ DEFINITIONS = (
     ),
     (
         "lower bound",
-        "What a server sends or receives over the sum of its NICs' rates, for the slowest server: no scheme "
-        "and no fabric beats it.",
+        "What a server sends or receives over the sum of its NICs' rates, for the slowest server, and the "
+        "least delay of two links: no scheme and no fabric beats it.",
     ),
     (
         "predicted",
-        "By max-min fair fluids over the paths really taken, without headers, round trips or loss. Under a "
-        "scheme that decides before the start, a queue pair's share is weighted by its bytes.",
+        "By max-min fair fluids over the paths really taken, without headers or slow start. Link delays make "
+        "deliveries later; what links lose is sent again at once, and lowers no window. Under a scheme that "
+        "decides before the start, a queue pair's share is weighted by its bytes.",
     ),
     *VERDICTS,
 )

@@ -22,9 +22,13 @@ from traffic.connections import Connection, Endpoints, connected
 from traffic.engine import STUCK_S, Delivery, Engine
 from traffic.feeders import Feeder, ProactiveFeeder
 from traffic.late_binding import ReactiveFeeder
+from traffic.path_effects import path_effects
 from traffic.records import Records, records_of
 from traffic.spraying.policy import Assignment, QueuePair, ReactivePolicy
 from traffic.transfers import Path, Transfers, measured_transfers
+
+LOSSY_WINDOW_PACKETS = 2
+"""A queue pair's least window where links lose packets: of one packet alone TCP notices a loss late."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,7 +68,7 @@ def emulate(
     Raises
     ------
     ScenarioError
-        If the network is another fabric's, or at another rate.
+        If the network is another fabric's, or at another rate, or a link's delay cannot be honoured.
     StuckError, NetworkError
         If bytes do not arrive, or a part of the network died.
     """
@@ -77,7 +81,10 @@ def emulate(
             work = work_of(experiment, index)
             if open_now is None or open_now.queue_pairs != work.queue_pairs:
                 stack.close()
+                # A SYN that is lost costs a second, and its path would be seen in part only.
+                network.impair(experiment.dilation.time, loss=False)
                 open_now = stack.enter_context(_opened(work.queue_pairs, network))
+                network.impair(experiment.dilation.time)
             runs.append(_carry(work, open_now, experiment, network, stuck_s))
             sleep(experiment.dilation.emulated_s(step.compute_s))
     return Emulation(
@@ -133,13 +140,17 @@ def _carry(work: Work, opened: _Open, experiment: Experiment, network: Network, 
     def nic_rate_bps(nic: Nic) -> float:
         return network.fabric.nic_rate_bps(nic) * network.rate_factor
 
+    effects = path_effects(opened.paths, network.fabric)
+    round_trip_s = effects.round_trip_s * experiment.dilation.time
     engine = Engine(
         work.queue_pairs,
         opened.connections,
-        _feeder(work, sizes, nic_rate_bps),
+        _feeder(work, sizes, nic_rate_bps, round_trip_s),
         nic_rate_bps=nic_rate_bps,
         check=network.check_alive,
         stuck_s=stuck_s,
+        round_trip_s=round_trip_s,
+        least_packets=LOSSY_WINDOW_PACKETS if network.fabric.lossy else 1,
     )
     delivery = engine.run()
     transfers = measured_transfers(
@@ -171,11 +182,16 @@ def _records(runs: Sequence[_Run], experiment: Experiment) -> Records:
     return pd.concat(tables, ignore_index=True)
 
 
-def _feeder(work: Work, sizes: NDArray[np.int64], nic_rate_bps: Callable[[Nic], float]) -> Feeder:
+def _feeder(
+    work: Work,
+    sizes: NDArray[np.int64],
+    nic_rate_bps: Callable[[Nic], float],
+    round_trip_s: NDArray[np.float64],
+) -> Feeder:
     if isinstance(work.plan, Assignment):
         return ProactiveFeeder(work.plan, sizes)
     assert isinstance(work.policy, ReactivePolicy)
-    return ReactiveFeeder(work.policy, work.plan, work.chunks, sizes, nic_rate_bps)
+    return ReactiveFeeder(work.policy, work.plan, work.chunks, sizes, nic_rate_bps, round_trip_s)
 
 
 def _at_real_scale(transfers: Transfers, experiment: Experiment) -> Transfers:

@@ -36,6 +36,9 @@ ADVICE: dict[Word, str] = {
     "void": "lower --emulated-rate, or end what else runs on this machine",
     "strained": "repeat it on an idle machine, or lower --emulated-rate",
 }
+LOSSY_ADVICE = (
+    "lower --loss or --link-delay-us: with each loss TCP lowers its window, as the ideal transport would not"
+)
 
 
 class Watch:
@@ -93,6 +96,7 @@ def verdict(
     bound_s: float,
     emulated_s: float = math.inf,
     unmet: Sequence[str] = (),
+    loss: float = 0.0,
 ) -> Verdict:
     """Return whether a result can be believed, and if not why and what to change.
 
@@ -106,9 +110,11 @@ def verdict(
         The prediction at emulated scale [s]; a short run is advised of that.
     unmet
         Settings that did not take effect, a sentence each.
+    loss
+        Share of packets that links are to lose on the worst path.
     """
     ratio = _over_predicted(measured_s, predicted_s, bound_s)
-    void = [*unmet[:3], *_exceeded(measures, ratio, void=True)]
+    void = [*unmet[:3], *_exceeded(measures, ratio, loss, void=True)]
     if math.isnan(ratio):
         void.append(
             f"it took {measured_s:g} s, the prediction is {predicted_s:g} s and the bound {bound_s:g} s, "
@@ -119,10 +125,10 @@ def verdict(
             f"it took {measured_s / bound_s:.2f} of the least time possible, so something was not measured"
         )
     if void:
-        return Verdict("void", tuple(void), _advice("void", emulated_s))
-    strained = _exceeded(measures, ratio, void=False)
+        return Verdict("void", tuple(void), _advice("void", emulated_s, ratio, loss))
+    strained = _exceeded(measures, ratio, loss, void=False)
     if strained:
-        return Verdict("strained", tuple(strained), _advice("strained", emulated_s))
+        return Verdict("strained", tuple(strained), _advice("strained", emulated_s, ratio, loss))
     return Verdict("faithful")
 
 
@@ -134,14 +140,14 @@ def _over_predicted(measured_s: float, predicted_s: float, bound_s: float) -> fl
     return measured_s / predicted_s if comparable else math.nan
 
 
-def _advice(word: Word, emulated_s: float) -> str:
-    """Return what to change; a trace that is too small is so at any rate."""
+def _advice(word: Word, emulated_s: float, ratio: float, loss: float) -> str:
+    """Return what to change; a trace that is too small is so at any rate, and a lossy path at any."""
     if emulated_s < SHORT_S:
         return f"send more bytes: these take under {SHORT_S:g} s here, too little to be timed"
-    return ADVICE[word]
+    return LOSSY_ADVICE if loss and ratio > STRAINED_RATIO else ADVICE[word]
 
 
-def _exceeded(measures: Measures, ratio: float, void: bool) -> list[str]:
+def _exceeded(measures: Measures, ratio: float, loss: float, void: bool) -> list[str]:
     """Return a sentence for each measure outside its limits."""
     packets = max(measures.packets, 1)
     limits: list[tuple[float, float, float, str]] = [
@@ -170,7 +176,12 @@ def _exceeded(measures: Measures, ratio: float, void: bool) -> list[str]:
             STRAINED_PRESSURE,
             "something waited for a CPU {:.0%} of the time",
         ),
-        (measures.retransmits / packets, 1.0, STRAINED_RETRANSMITS, "TCP sent {:.1%} of the packets again"),
+        (
+            measures.retransmits / packets,
+            1.0,
+            STRAINED_RETRANSMITS + loss,
+            "TCP sent {:.1%} of the packets again",
+        ),
         (ratio, VOID_RATIO, STRAINED_RATIO, LONGER_OR_SHORTER),
     ]
     exceeded = [

@@ -44,7 +44,7 @@ def link_errors(network: Network, rng: np.random.Generator) -> dict[Nic, float]:
     sizes = np.array([int(rate_bps(qp.source) / 8 * SAMPLE_S) for qp in queue_pairs], dtype=np.int64)
     alone = np.arange(len(queue_pairs))
     feeder = ProactiveFeeder(Assignment(tuple(queue_pairs), alone, alone), sizes)
-    with connected(queue_pairs, endpoints(network)) as connections:
+    with network.unimpaired(), connected(queue_pairs, endpoints(network)) as connections:
         engine = Engine(queue_pairs, connections, feeder, nic_rate_bps=rate_bps, check=network.check_alive)
         curves = engine.run().curves
     measured = [_settled_rate_bps(times, counts) for times, counts in curves]

@@ -10,13 +10,16 @@ from functools import cache
 
 from testbed.kernel import inside_namespace, new_network_namespace
 from testbed.netlink import TICK_NS, Batch, netem_request
-from topologies.errors import MachineError, NetworkError
+from topologies.errors import MachineError, NetworkError, ScenarioError
 from topologies.fabric import Fabric, Port
 
 LIMIT_PACKETS = 1 << 20
 """What may wait in a netem: never reached, so that a link drops by its loss and its shaper's queue only."""
 ORPHAN_DELAY_S = TICK_NS * 1e-9
 """The least delay that the kernel keeps: for packets that only shall leave their sender's account [s]."""
+LEAST_DELAY_S, MOST_DELAY_S = 50e-6, 1.0
+"""What is honoured of a link's delay at emulated scale [s]: timers are late by up to 50 us, and queue pairs
+that make no progress for some seconds are given up."""
 LOOPBACK = 1
 
 
@@ -34,7 +37,9 @@ class Netem:
         return netem_request(self.delay_s, self.loss, LIMIT_PACKETS, change=change)
 
 
-def link_netems(fabric: Fabric, time_factor: float | None, *, orphan: bool = False) -> dict[Port, Netem]:
+def link_netems(
+    fabric: Fabric, time_factor: float | None, *, loss: bool = True, orphan: bool = False
+) -> dict[Port, Netem]:
     """Return the netem of each port that has one.
 
     Parameters
@@ -44,6 +49,8 @@ def link_netems(fabric: Fabric, time_factor: float | None, *, orphan: bool = Fal
     time_factor
         Emulated time over real time, which delays are multiplied by; None while links have neither.
         A loss is per packet and remains as it is.
+    loss
+        Whether packets are lost.
     orphan
         Whether packets are to leave their sender's account at packet switches, by a delay that is nothing.
     """
@@ -53,8 +60,9 @@ def link_netems(fabric: Fabric, time_factor: float | None, *, orphan: bool = Fal
         orphans = orphan and port.node in packet_switches
         if not (orphans or link.delay_s or link.loss):
             continue
-        delay_s, loss = (0.0, 0.0) if time_factor is None else (link.delay_s * time_factor, link.loss)
-        netems[port] = Netem(max(delay_s, ORPHAN_DELAY_S if orphans else 0.0), loss)
+        delay_s = link.delay_s * (time_factor or 0.0)
+        lost = link.loss if loss and time_factor is not None else 0.0
+        netems[port] = Netem(max(delay_s, ORPHAN_DELAY_S if orphans else 0.0), lost)
     return netems
 
 
@@ -64,6 +72,26 @@ def check_netem(netems: Mapping[Port, Netem]) -> None:
         raise MachineError(
             "this machine's kernel has no netem, which delay and loss of links need",
             "leave out --link-delay-us and --loss, or load or install its module sch_netem",
+        )
+
+
+def check_delays(fabric: Fabric, time_factor: float) -> None:
+    """Raise ScenarioError if a link's delay is too short or too long to be emulated.
+
+    Parameters
+    ----------
+    time_factor
+        Emulated time over real time.
+    """
+    for delay_s in sorted({link.delay_s for link in fabric.links if link.delay_s}):
+        emulated_s = delay_s * time_factor
+        if LEAST_DELAY_S <= emulated_s <= MOST_DELAY_S:
+            continue
+        least_us, most_us = (limit_s / time_factor * 1e6 for limit_s in (LEAST_DELAY_S, MOST_DELAY_S))
+        raise ScenarioError(
+            f"a link's delay of {delay_s * 1e6:g} us would be {emulated_s:.2g} s in the emulation, "
+            f"which honours {LEAST_DELAY_S:g} to {MOST_DELAY_S:g} s",
+            f"give a --link-delay-us of {least_us:.2g} to {most_us:.2g}, or leave it out",
         )
 
 

@@ -8,7 +8,8 @@ for a second after a refused connection.
 import shutil
 import subprocess
 import sys
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from tempfile import mkdtemp
 from types import TracebackType
@@ -19,7 +20,7 @@ from controller.client import ControllerClient
 from testbed.bridges import check_names, delete_bridges, make_bridges
 from testbed.datapath import Datapath, check_datapath, default_datapath
 from testbed.kernel import die_with_parent
-from testbed.netem import Netem, check_netem, link_netems
+from testbed.netem import Netem, check_delays, check_netem, link_netems
 from testbed.nodes import LiveIntf, LiveLink, LiveMininet, LiveServer, LiveSwitch
 from testbed.openvswitch import MachineOpenVSwitch, PrivateOpenVSwitch
 from testbed.sandbox import RUN_DIRECTORY, inside_sandbox
@@ -94,7 +95,7 @@ class Network:
                 "run it again",
             )
 
-    def impair(self, time_factor: float) -> None:
+    def impair(self, time_factor: float, *, loss: bool = True) -> None:
         """Give links their delay, which is dilated, and their loss, which is not.
 
         Parameters
@@ -102,15 +103,36 @@ class Network:
         time_factor
             Emulated time over real time (`testbed.dilation.Dilation.time`); it may differ from one
             experiment to the next.
+        loss
+            Whether links lose packets: not while connections are made.
+
+        Raises
+        ------
+        ScenarioError
+            If a delay is too short or too long to be emulated.
         """
-        netems = self._netems(time_factor)
+        check_delays(self.fabric, time_factor)
+        self._set(self._netems(time_factor, loss=loss))
+
+    @contextmanager
+    def unimpaired(self) -> Iterator[None]:
+        """Have links neither delay nor lose packets inside the block."""
+        before = self.netems
+        self._set(self._netems(None))
+        try:
+            yield
+        finally:
+            self._set(before)
+
+    def _set(self, netems: dict[Port, Netem]) -> None:
         if netems != self.netems:
             set_netems(self.wiring, netems)
             self.netems = netems
 
-    def _netems(self, time_factor: float | None) -> dict[Port, Netem]:
+    def _netems(self, time_factor: float | None, *, loss: bool = True) -> dict[Port, Netem]:
         # Through a veth pair and the kernel's datapath a packet stays charged to its sender's socket.
-        return link_netems(self.fabric, time_factor, orphan=self.datapath == "kernel")
+        orphan = self.datapath == "kernel"
+        return link_netems(self.fabric, time_factor, loss=loss, orphan=orphan)
 
     def _boot(self, stack: ExitStack) -> None:
         private = inside_sandbox()

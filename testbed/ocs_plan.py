@@ -81,6 +81,11 @@ class CircuitExperiment:
     def __post_init__(self) -> None:
         """Check that the parts fit."""
         scheduler_named(self.scheduler)
+        if self.fabric.impaired:
+            raise ScenarioError(
+                "the fabric's links have delay or loss, which schedules over OCSes do not reckon with",
+                "leave them out (Fabric.with_links(delay_s=0, loss=0))",
+            )
         if self.demand.gpus != len(self.fabric.servers) or not self.ocses:
             raise ScenarioError(
                 f"a demand between {self.demand.gpus} over {len(self.fabric.servers)} servers and "

@@ -14,6 +14,7 @@ from topologies.fabric import Fabric, Port
 from traffic.connections import SERVICE_PORT, source_port
 from traffic.fluid import fluid_transfers
 from traffic.fluid_reactive import settled_transfers, sprayed_transfers
+from traffic.path_effects import path_effects
 from traffic.records import Records, records_of
 from traffic.spraying.plb import Plb
 from traffic.spraying.policy import Assignment, QueuePair
@@ -85,7 +86,7 @@ def _transfers(work: Work, fabric: Fabric, paths: tuple[Path, ...]) -> Transfers
     The engine shares a NIC among its queue pairs in proportion to what they have left; so do the
     weights here. A queue pair that carries nothing never flows, whatever its weight.
     """
-    rates = port_rates(fabric)
+    rates, effects = port_rates(fabric), path_effects(paths, fabric)
     if isinstance(work.plan, Assignment):
         load = np.bincount(work.plan.chunk_qp, work.chunks.bytes, len(paths))
         return fluid_transfers(
@@ -95,6 +96,7 @@ def _transfers(work: Work, fabric: Fabric, paths: tuple[Path, ...]) -> Transfers
             chunks=work.chunks,
             assignment=work.plan,
             weights=np.maximum(load, 1.0),
+            effects=effects,
         )
     limit = settled_transfers if isinstance(work.policy, Plb) else sprayed_transfers
-    return limit(rate_bps=rates, permitted=work.plan, paths=paths, chunks=work.chunks)
+    return limit(rate_bps=rates, permitted=work.plan, paths=paths, chunks=work.chunks, effects=effects)

@@ -52,19 +52,11 @@ def unmet(network: Network, settings: dict[Port, PortSetting]) -> list[str]:
             sentences.append(f"port {port} is shaped to {found.shape}, not to {asked}")
         elif found.mtu != MTU:
             sentences.append(f"port {port} has an MTU of {found.mtu}, not {MTU}")
+    for port, netem in network.netems.items():
+        found = settings.get(port)
+        if found is None or not _alike(found.netem or Netem(), netem):
+            sentences.append(f"port {port} has {found and found.netem}, not {netem}")
     return sentences
-
-
-def unmet_netems(network: Network) -> list[str]:
-    """Return a sentence for each port whose delay or loss is another than `Network.impair` asked for."""
-    if not network.netems:
-        return []
-    settings = port_settings(network)
-    return [
-        f"port {port} has {settings[port].netem}, not {asked}"
-        for port, asked in network.netems.items()
-        if not _alike(settings[port].netem or Netem(), asked)
-    ]
 
 
 def effective(network: Network, settings: dict[Port, PortSetting]) -> dict[str, object]:

@@ -17,7 +17,7 @@ STYLES = {"faithful": "green", "strained": "yellow", "void": "bold red", "model"
 RULING_STYLES = {"holds": "green", "does not hold": "yellow", "not comparable": "dim"}
 
 
-def summary_table(table: pd.DataFrame, baseline: str = BASELINE) -> Table:
+def summary_table(table: pd.DataFrame, baseline: str = BASELINE, note: str = "") -> Table:
     """Return the results as a table for the terminal: a block per workload, closed by its lower bound.
 
     Parameters
@@ -26,10 +26,12 @@ def summary_table(table: pd.DataFrame, baseline: str = BASELINE) -> Table:
         From `testbed.outcome.summary`.
     baseline
         The scheme that busbw is relative to; the caption says so where a workload lacks it.
+    note
+        A sentence about the run that the caption begins with.
     """
     rows = points(table, baseline)
     unit, scale = time_unit(table)
-    shown = block_table(caption(rows, baseline))
+    shown = block_table(" ".join(filter(None, [note, caption(rows, baseline)])))
     # A long workload takes two lines, so that no column is lost.
     shown.add_column(min_width=2 + max((len(point.scheme) for point in rows), default=0))
     shown.add_column("\nverdict", min_width=8)  # where a narrow terminal crops, it is not this one

@@ -8,6 +8,10 @@ from testbed.fidelity import Watch, verdict
 from testbed.network import Network
 from testbed.outcome import Outcome, bound_s, communication_s
 from testbed.predict import predict
+from testbed.readback import port_settings, unmet
+from topologies.fabric import Fabric
+from traffic.path_effects import path_effects
+from traffic.transfers import Path
 
 
 def tried(experiment: Experiment, network: Network, link_error: float, broken: Sequence[str]) -> Outcome:
@@ -24,6 +28,8 @@ def tried(experiment: Experiment, network: Network, link_error: float, broken: S
     """
     with Watch(network) as watch:
         emulation = emulate(experiment, network, sleep=lambda _: None)
+    if experiment.fabric.impaired:
+        broken = [*broken, *unmet(network, port_settings(network))]
     predicted = predict(experiment, emulation.paths)
     measures = watch.measures(emulation, link_error)
     predicted_s = communication_s(predicted)
@@ -34,5 +40,13 @@ def tried(experiment: Experiment, network: Network, link_error: float, broken: S
         bound_s=bound_s(experiment),
         emulated_s=experiment.dilation.emulated_s(predicted_s),
         unmet=broken,
+        loss=worst_loss(experiment.fabric, emulation.paths),
     )
     return Outcome(experiment, predicted, emulation.records, judged, measures)
+
+
+def worst_loss(fabric: Fabric, paths: Sequence[tuple[Path, ...]]) -> float:
+    """Return the share of packets that the links of the worst path are expected to lose."""
+    return max(
+        (float(1 - path_effects(step, fabric).delivered.min(initial=1)) for step in paths), default=0.0
+    )

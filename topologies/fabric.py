@@ -170,6 +170,16 @@ class Fabric:
         """The index of each server by its name."""
         return {server.name: index for index, server in enumerate(self.servers)}
 
+    @property
+    def impaired(self) -> bool:
+        """Whether some link has delay or loss."""
+        return any(link.delay_s or link.loss for link in self.links)
+
+    @property
+    def lossy(self) -> bool:
+        """Whether some link loses packets."""
+        return any(link.loss for link in self.links)
+
     def with_links(self, *, delay_s: float, loss: float) -> "Fabric":
         """Return the same fabric with all links of a delay [s] and a loss (probability)."""
         return replace(self, links=tuple(replace(link, delay_s=delay_s, loss=loss) for link in self.links))

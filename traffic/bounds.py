@@ -30,6 +30,30 @@ def nic_rates(fabric: Fabric) -> NDArray[np.float64]:
 
 
 def lower_bound_s(messages: Messages, fabric: Fabric) -> float:
+    """Return how long the messages take over the fabric at least, with the links' delays [s].
+
+    It is `busiest_server_s`, and the least delay of two links on top: a first byte that arrives has
+    crossed those of two NICs, and so has a last byte that is sent. That links lose packets can only
+    make it longer.
+
+    Parameters
+    ----------
+    messages
+        All of them; those inside a server do not count.
+    fabric
+        What they are sent over.
+    """
+    source, destination = np.nonzero(server_matrix(messages, fabric))
+    if not len(source):
+        return 0.0
+    delay_s = np.full(len(fabric.servers), np.inf)
+    for nic in fabric.nics:
+        link = fabric.link_at[fabric.nic_port(nic)]
+        delay_s[nic.server] = min(delay_s[nic.server], link.delay_s)
+    return busiest_server_s(messages, fabric) + float((delay_s[source] + delay_s[destination]).min())
+
+
+def busiest_server_s(messages: Messages, fabric: Fabric) -> float:
     """Return T*: no way of sending the messages over the fabric takes less time [s].
 
     All that a server sends to others, and all that it receives, passes its NICs; the slowest

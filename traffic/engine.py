@@ -100,6 +100,12 @@ class Engine:
         Called now and then; raises if the network has died.
     stuck_s
         A queue pair with bytes to deliver that makes no progress for so long is an error [s].
+    round_trip_s
+        How long the links of each queue pair's way take there and back, shape (queue pairs,), or of all
+        alike [s, emulated]: windows hold as much more.
+    least_packets
+        What a window holds at least. TCP finds a lost packet by those behind it; with one at a time it
+        would wait for a timeout.
     """
 
     def __init__(
@@ -111,6 +117,8 @@ class Engine:
         nic_rate_bps: Callable[[Nic], float],
         check: Callable[[], None] = lambda: None,
         stuck_s: float = STUCK_S,
+        round_trip_s: NDArray[np.float64] | float = 0.0,
+        least_packets: int = 1,
     ) -> None:
         self._queue_pairs = queue_pairs
         self._feeder = feeder
@@ -124,6 +132,7 @@ class Engine:
         self._senders = {c.sender.fileno(): qp for qp, c in enumerate(connections)}
         self._receivers = {c.receiver.fileno(): qp for qp, c in enumerate(connections)}
         self._shares = NicShares(queue_pairs, nic_rate_bps)
+        self._round_trip_s, self._least_packets = round_trip_s, least_packets
 
     def posted(self, qp: int) -> int:
         """Return how many bytes were posted on a queue pair."""
@@ -176,7 +185,7 @@ class Engine:
         self._start = share_next = looked = time.monotonic()
         self._feeder.start(self)
         posted = np.array([stream.posted for stream in self._streams], dtype=float)
-        self._window_s = self._shares.window_s(posted)
+        self._window_s = self._shares.window_s(posted) + self._round_trip_s
         tick_s = self._feeder.tick_s
         if tick_s is None:
             self._share()
@@ -206,7 +215,7 @@ class Engine:
         """Give each queue pair the pace and the window that what is left entitles it to."""
         left = np.array([stream.posted - stream.counted for stream in self._streams], dtype=float)
         paces = self._shares.paces_bytes_s(left).tolist()
-        windows = self._shares.windows_bytes(left, self._window_s).tolist()
+        windows = self._shares.windows_bytes(left, self._window_s, self._least_packets).tolist()
         for qp in np.flatnonzero(left).tolist():
             stream = self._streams[qp]
             if stream.sent == stream.posted:

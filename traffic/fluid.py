@@ -1,8 +1,11 @@
 """The fluid model: queue pairs as fluids at max-min fair rates, from event to event until all is delivered.
 
 What it keeps: every link's rate, every queue pair's way, the fair share that TCP approaches when
-its round trips are alike. What it leaves out: headers, round trips, slow start, loss; bytes appear
-at the receiver the moment they are sent. An event is a queue pair that ends (or the last of a
+its round trips are alike. Bytes appear at the receiver when they have crossed the links' delays; what
+links lose is sent again at once. What it leaves out: headers, slow start, and that TCP lowers its window
+after a loss: with more packets on a path than TCP's response function allows at its loss (1.2 / sqrt(loss):
+M. Mathis et al., "The macroscopic behavior of the TCP congestion avoidance algorithm", CCR 1997; RFC 9438,
+section 4.3), a long transfer takes longer. An event is a queue pair that ends (or the last of a
 pool's bytes); between events all rates are constant, so nothing is stepped through time.
 """
 
@@ -16,6 +19,7 @@ from topologies.errors import FabricError, ScenarioError
 from topologies.fabric import Port
 from traffic.maxmin import max_min_rates
 from traffic.messages import Chunks
+from traffic.path_effects import PathEffects
 from traffic.spraying.policy import Assignment, QueuePair
 from traffic.transfers import Curve, Path, Transfers, spans_of_flows
 
@@ -32,6 +36,7 @@ def fluid_transfers(
     assignment: Assignment,
     cap_bps: NDArray[np.float64] | None = None,
     weights: NDArray[np.float64] | None = None,
+    effects: PathEffects | None = None,
 ) -> Transfers:
     """Return when each chunk is delivered if all queue pairs start at 0 and share links max-min fairly.
 
@@ -48,6 +53,8 @@ def fluid_transfers(
     weights
         The weight of each queue pair where it shares a link; by default all alike. In proportion
         to the bytes of each, all queue pairs end together, at the load of the busiest port.
+    effects
+        The delay and loss of each way; by default there are none.
 
     Raises
     ------
@@ -61,8 +68,17 @@ def fluid_transfers(
         _check_one_each(what, values, len(queue_pairs))
     owed = np.bincount(assignment.chunk_qp, chunks.bytes, len(queue_pairs)).astype(float)
     alone = np.arange(len(queue_pairs))
-    curves = fluid_curves(crossings, rates, pool=alone, pool_bytes=owed, cap_bps=cap_bps, weights=weights)
-    times = fluid_times(chunks.bytes, assignment.chunk_qp, assignment.order, curves)
+    curves = fluid_curves(
+        crossings,
+        rates,
+        pool=alone,
+        pool_bytes=owed,
+        cap_bps=cap_bps,
+        weights=weights,
+        delivered=None if effects is None else effects.delivered,
+    )
+    delay_s = None if effects is None else effects.delay_s
+    times = fluid_times(chunks.bytes, assignment.chunk_qp, assignment.order, curves, delay_s)
     return Transfers(queue_pairs, paths, assignment.chunk_qp, *times)
 
 
@@ -71,6 +87,7 @@ def fluid_times(
     chunk_flow: NDArray[np.int64],
     order: NDArray[np.int64],
     curves: Sequence[Curve],
+    delay_s: NDArray[np.float64] | None = None,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return when each chunk was sent and delivered by the flow that carries it [s], shapes (chunks,).
 
@@ -79,18 +96,21 @@ def fluid_times(
     chunk_bytes, chunk_flow, order
         As in `spans_of_flows`.
     curves
-        The bytes that each flow has delivered over time.
+        The bytes of each flow that got through over time, as they are sent.
+    delay_s
+        How much later each flow's bytes are delivered, shape (flows,) [s]; by default at once.
 
     Notes
     -----
-    A flow's rate is constant between two points of its curve, so interpolation is exact. A byte is
-    delivered the moment it is sent: a chunk is sent when the chunk before it is delivered.
+    A flow's rate is constant between two points of its curve, so interpolation is exact. A chunk is
+    sent when the chunk before it has been.
     """
     sent_s, delivered_s = np.zeros(len(chunk_bytes)), np.zeros(len(chunk_bytes))
     spans = spans_of_flows(chunk_bytes, chunk_flow, order, len(curves))
-    for (chunks, begins, ends), (times, counts) in zip(spans, curves, strict=True):
+    later_s = np.zeros(len(curves)) if delay_s is None else delay_s
+    for (chunks, begins, ends), (times, counts), later in zip(spans, curves, later_s, strict=True):
         sent_s[chunks] = np.interp(begins, counts, times)
-        delivered_s[chunks] = np.interp(ends, counts, times)
+        delivered_s[chunks] = np.interp(ends, counts, times) + later
     return sent_s, delivered_s
 
 
@@ -125,8 +145,9 @@ def fluid_curves(
     cap_bps: NDArray[np.float64] | None = None,
     weights: NDArray[np.float64] | None = None,
     part_of: NDArray[np.int64] | None = None,
+    delivered: NDArray[np.float64] | None = None,
 ) -> list[Curve]:
-    """Return how many bytes each flow has delivered over time; straight between the points.
+    """Return how many bytes of each flow got through over time; straight between the points.
 
     Parameters
     ----------
@@ -140,9 +161,12 @@ def fluid_curves(
     part_of
         Which queue pair each flow is a part of, shape (flows,): those of one that still flow share
         its weight evenly. By default each flow is a whole one.
+    delivered
+        Which part of what each flow sends gets through, shape (flows,); by default all.
     """
     weight = np.ones(len(pool)) if weights is None else weights
     whole = np.arange(len(pool)) if part_of is None else part_of
+    through = np.ones(len(pool)) if delivered is None else delivered
     left = pool_bytes * 8.0
     rates, counts, now = np.zeros(len(pool)), np.zeros(len(pool)), 0.0
     log = _Log(len(pool))
@@ -156,11 +180,12 @@ def fluid_curves(
         )
         log.add(now, flows[np.abs(fair - rates[flows]) > SAME_TIME * fair], counts)
         rates[flows] = fair
-        drain = np.bincount(pool[flows], fair, len(left))
+        good = fair * through[flows]
+        drain = np.bincount(pool[flows], good, len(left))
         lasts = np.divide(left, drain, out=np.full(len(left), np.inf), where=left > 0)
         until = float(lasts.min())
         now += until
-        counts[flows] += fair * (until / 8.0)
+        counts[flows] += good * (until / 8.0)
         left = np.where(lasts > until + SAME_TIME * now, left - drain * until, 0.0)
         ended = left[pool[flows]] == 0
         log.add(now, flows[ended], counts)

@@ -23,6 +23,7 @@ from topologies.errors import ScenarioError
 from topologies.fabric import Port
 from traffic.fluid import crossings_of, fluid_curves, fluid_times, fluid_transfers
 from traffic.messages import Chunks
+from traffic.path_effects import PathEffects
 from traffic.spraying.order import taking_turns
 from traffic.spraying.policy import Assignment, Permitted
 from traffic.transfers import Curve, Path, Transfers
@@ -37,6 +38,7 @@ def sprayed_transfers(
     permitted: Permitted,
     paths: tuple[Path, ...],
     chunks: Chunks,
+    effects: PathEffects | None = None,
 ) -> Transfers:
     """Return when each chunk is delivered if messages keep all their permitted queue pairs busy.
 
@@ -50,6 +52,8 @@ def sprayed_transfers(
         The way of each queue pair.
     chunks
         The work; each goes to the queue pair that is free first.
+    effects
+        The delay and loss of each way; by default there are none.
 
     Raises
     ------
@@ -64,10 +68,18 @@ def sprayed_transfers(
     if not np.isin(pool_of_chunk, pool).all():
         raise ScenarioError("a message has chunks and no queue pair", "permit it at least one")
     owed = np.bincount(pool_of_chunk, chunks.bytes, len(permitted.of_message)).astype(float)
-    curves = fluid_curves(crossings[qp], rates, pool=pool, pool_bytes=owed, part_of=qp)
+    curves = fluid_curves(
+        crossings[qp],
+        rates,
+        pool=pool,
+        pool_bytes=owed,
+        part_of=qp,
+        delivered=None if effects is None else effects.delivered[qp],
+    )
     order = taking_turns(chunks)
     chunk_flow = _pulled(curves, pool, pool_of_chunk, chunks, order)
-    times = fluid_times(chunks.bytes, chunk_flow, order, curves)
+    delay_s = None if effects is None else effects.delay_s[qp]
+    times = fluid_times(chunks.bytes, chunk_flow, order, curves, delay_s)
     return Transfers(permitted.queue_pairs, paths, qp[chunk_flow], *times)
 
 
@@ -77,6 +89,7 @@ def settled_transfers(
     permitted: Permitted,
     paths: tuple[Path, ...],
     chunks: Chunks,
+    effects: PathEffects | None = None,
 ) -> Transfers:
     """Return when each chunk is delivered if every message has settled on one of its queue pairs.
 
@@ -91,6 +104,7 @@ def settled_transfers(
         paths=paths,
         chunks=chunks,
         assignment=assignment,
+        effects=effects,
     )
 
 

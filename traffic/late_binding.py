@@ -49,6 +49,9 @@ class ReactiveFeeder:
         Size of each chunk at emulated scale [bytes], shape (chunks,).
     nic_rate_bps
         The rate of a NIC at emulated scale [bit/s].
+    round_trip_s
+        How long the links of each queue pair's way take there and back, shape (queue pairs,), or of all
+        alike [s, emulated]: windows hold as much more.
     """
 
     tick_s: float | None = TICK_S
@@ -60,6 +63,7 @@ class ReactiveFeeder:
         chunks: Chunks,
         chunk_bytes: NDArray[np.int64],
         nic_rate_bps: Callable[[Nic], float],
+        round_trip_s: NDArray[np.float64] | float = 0.0,
     ) -> None:
         self._policy = policy
         self._message = chunks.message.tolist()
@@ -69,7 +73,7 @@ class ReactiveFeeder:
         nics = {nic: _Nic(nic_rate_bps(nic) / 8) for nic in dict.fromkeys(qp.source for qp in pairs)}
         self._nics = list(nics.values())
         self._nic_of = [nics[qp.source] for qp in pairs]
-        self._states = _States(self._nic_of, _windows(pairs, nic_rate_bps))
+        self._states = _States(self._nic_of, _windows(pairs, nic_rate_bps, round_trip_s))
         self._sharing: list[list[int]] = [[] for _ in pairs]
         for message in _staggered(permitted):
             for qp in permitted.of_message[message]:
@@ -207,15 +211,20 @@ def _bursts(chunks: Chunks, chunk_bytes: NDArray[np.int64]) -> list[deque[tuple[
     return bursts
 
 
-def _windows(queue_pairs: Sequence[QueuePair], nic_rate_bps: Callable[[Nic], float]) -> list[int]:
+def _windows(
+    queue_pairs: Sequence[QueuePair],
+    nic_rate_bps: Callable[[Nic], float],
+    round_trip_s: NDArray[np.float64] | float,
+) -> list[int]:
     """Return how many bytes each queue pair may have on the way: a share of its destination's rate."""
     into: dict[Nic, int] = {}
     for qp in queue_pairs:
         into[qp.destination] = into.get(qp.destination, 0) + 1
-    shares = (WINDOW_S * nic_rate_bps(qp.destination) / 8 / into[qp.destination] for qp in queue_pairs)
-    return [
-        int(min(max(share // PACKET_BYTES, LEAST_WINDOW), MOST_WINDOW) * PACKET_BYTES) for share in shares
-    ]
+    share = np.array([nic_rate_bps(qp.destination) / 8 / into[qp.destination] for qp in queue_pairs])
+    waiting = np.clip(WINDOW_S * share // PACKET_BYTES, LEAST_WINDOW, MOST_WINDOW)
+    crossing = np.ceil(round_trip_s * share / PACKET_BYTES)
+    windows: list[int] = ((waiting + crossing) * PACKET_BYTES).astype(int).tolist()
+    return windows
 
 
 def _staggered(permitted: Permitted) -> list[int]:

@@ -52,10 +52,12 @@ class NicShares:
         """Return how fast each queue pair may send [bytes/s], at least a packet a second."""
         return np.asarray(np.maximum(HEADROOM * self._sending.rates_bytes_s(left_bytes), PACKET_BYTES))
 
-    def windows_bytes(self, left_bytes: NDArray[np.float64], window_s: float) -> NDArray[np.int64]:
-        """Return what each queue pair may have on its way [bytes]: whole packets, at least one."""
+    def windows_bytes(
+        self, left_bytes: NDArray[np.float64], window_s: float | NDArray[np.float64], least_packets: int = 1
+    ) -> NDArray[np.int64]:
+        """Return what each queue pair may have on its way [bytes]: whole packets, and so many at least."""
         rates = np.minimum(self._sending.rates_bytes_s(left_bytes), self._receiving.rates_bytes_s(left_bytes))
-        packets = np.maximum(np.rint(rates * window_s / PACKET_BYTES), 1)
+        packets = np.maximum(np.rint(rates * window_s / PACKET_BYTES), least_packets)
         return np.asarray(packets * PACKET_BYTES, dtype=np.int64)
 
 

@@ -19,7 +19,8 @@ SPARSE = [f"sparse {sparsity}" for sparsity in ("0.6", "0.4", "0.2", "0")]
 SKEWED = ["sender skew", "receiver skew"]
 OWN = ["--servers", "--rails", "--spines", "--rate", "--sparsity", "--schemes", "--seeds"]
 OWN += ["--trace", "--experts", "--token-bytes", "--all-to-alls"]
-SHARED = ["--emulated-rate", "--model-only", "--cli", "--datapath", "--no-sandbox", "--out", "--debug", "--help"]
+SHARED = ["--link-delay-us", "--loss", "--emulated-rate", "--model-only", "--cli", "--datapath"]
+SHARED += ["--no-sandbox", "--out", "--debug", "--help"]
 
 
 def modelled(name: str, out: Path, *options: str) -> pd.DataFrame:

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from tests.topologies.strategies import fabrics
 from topologies.errors import FabricError
 from topologies.fabric import Fabric, Link, Nic, Port, Server, Switch
+from topologies.rail import rail_fabric
 
 SERVERS = (Server("h0", 1, 2, 1e12), Server("h1", 1, 2, 1e12))
 SWITCH = Switch("leaf0", 3)
@@ -217,3 +218,26 @@ def test_damaged_json_is_a_fabric_error_or_a_fabric(fabric: Fabric, data: st.Dat
     damaged = text[:place] + data.draw(st.sampled_from(['"', "{", "-", "9", "null", ""])) + text[place + 1 :]
     with contextlib.suppress(FabricError):
         Fabric.from_json(damaged)
+
+
+@pytest.mark.parametrize(("delay_s", "loss"), [(0.0, 0.0), (1e-6, 0.0), (0.0, 0.25), (2e-6, 0.01)])
+def test_delay_and_loss_of_links_are_read_back(delay_s: float, loss: float) -> None:
+    fabric = rail_fabric(2, 2).with_links(delay_s=delay_s, loss=loss)
+    assert Fabric.from_json(fabric.to_json()) == fabric
+    assert ("delay_s" in fabric.to_json(), "loss" in fabric.to_json()) == (delay_s > 0, loss > 0)
+
+
+@pytest.mark.parametrize(
+    ("delay_s", "loss", "said"),
+    [
+        (-1e-6, 0.0, "a delay of -1e-06 s"),
+        (math.inf, 0.0, "a delay of inf s"),
+        (math.nan, 0.0, "a delay of nan s"),
+        (0.0, 1.0, "a loss of 1"),
+        (0.0, -0.1, "a loss of -0.1"),
+        (0.0, math.nan, "a loss of nan"),
+    ],
+)
+def test_a_delay_or_loss_that_makes_no_sense_is_refused(delay_s: float, loss: float, said: str) -> None:
+    with pytest.raises(FabricError, match=said):
+        rail_fabric(2, 2).with_links(delay_s=delay_s, loss=loss)

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topologies.fabric import Fabric
-from traffic.bounds import lower_bound_s, nic_rates, optimal_split, server_matrix
+from traffic.bounds import busiest_server_s, nic_rates, optimal_split, server_matrix
 from traffic.messages import Chunks, Messages
 from traffic.spraying.policy import Assignment
 from traffic.spraying.rails import lpt, rails_of, same_rail
@@ -69,6 +69,6 @@ def optimal_share(messages: Messages, fabric: Fabric) -> NDArray[np.float64]:
     matrix, rate_bps = server_matrix(messages, fabric), nic_rates(fabric)
     load = np.maximum(matrix.sum(axis=1), matrix.sum(axis=0)) / rate_bps.shape[1]
     even_s = float((8.0 * load[:, None] / rate_bps).max())
-    if even_s <= lower_bound_s(messages, fabric) * (1 + EXACT):
+    if even_s <= busiest_server_s(messages, fabric) * (1 + EXACT):
         return np.full((*matrix.shape, rate_bps.shape[1]), 1.0 / rate_bps.shape[1])
     return optimal_split(matrix, rate_bps).share

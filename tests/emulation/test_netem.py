@@ -1,0 +1,130 @@
+"""Delay and loss of links on the wire, where the kernel has netem; a sentence where it has none."""
+
+import re
+import socket
+import time
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from testbed import netem as netem_module
+from testbed.dilation import Dilation
+from testbed.experiment import Experiment
+from testbed.netem import kernel_has_netem
+from testbed.network import Network
+from testbed.outcome import communication_s
+from testbed.readback import port_settings, unmet
+from testbed.trial import tried
+from tests.emulation.box import Box
+from tests.emulation.conftest import Booted
+from tests.emulation.live import RATE_FACTOR, Live
+from topologies.addresses import nic_ip
+from topologies.errors import MachineError
+from topologies.fabric import Nic
+from topologies.rail import rail_fabric
+from traffic.collective import single
+from traffic.demand import Demand
+
+pytestmark = pytest.mark.emulation
+
+TIME_FACTOR = 1000.0
+LOSS, DATAGRAMS = 0.05, 10_000
+BURST, BURST_S = 20, 0.01
+
+
+def need_netem() -> None:
+    """Skip a test where the kernel has no netem."""
+    if not kernel_has_netem():
+        pytest.skip("this kernel has no netem")
+
+
+def one_way_s(net: Live) -> float:
+    """Return half of the least round-trip time of 100 pings between the first two servers [s]."""
+    ping = f"ping -q -c100 -i0.02 -W3 -I {nic_ip(net.fabric, Nic(0, 0))} {nic_ip(net.fabric, Nic(1, 0))}"
+    said = net.network.mininet.get("h0").cmd(ping)
+    found = re.search(r"= ([\d.]+)/", said)
+    assert found, said
+    return float(found[1]) / 2e3
+
+
+def lost(net: Live, datagrams: int) -> float:
+    """Return the share of datagrams from the first server to the second that never arrive."""
+    address = str(nic_ip(net.fabric, Nic(1, 0))), 7000
+    with net.open(1, socket.SOCK_DGRAM) as receiver, net.open(0, socket.SOCK_DGRAM) as sender:
+        receiver.bind(address)
+        received, due = 0, time.monotonic()
+        receiver.setblocking(False)
+        for number in range(datagrams):
+            sender.sendto(bytes(64), address)
+            if number % BURST == BURST - 1:  # slower than any link, so that no queue fills
+                due += BURST_S
+                time.sleep(max(due - time.monotonic(), 0))
+                received += drained(receiver)
+        receiver.settimeout(2.0)
+        while received < datagrams:
+            try:
+                receiver.recv(100)
+            except TimeoutError:
+                break
+            received += 1
+    return 1 - received / datagrams
+
+
+def drained(receiver: socket.socket) -> int:
+    """Return how many datagrams were waiting."""
+    count = 0
+    while True:
+        try:
+            receiver.recv(100)
+        except BlockingIOError:
+            return count
+        count += 1
+
+
+def test_a_ping_takes_the_delays_of_its_links(booted: Booted) -> None:
+    need_netem()
+    with booted(rail_fabric(2, 1, 0).with_links(delay_s=1e-6, loss=0.0)) as net:
+        before_s = one_way_s(net)
+        net.network.impair(TIME_FACTOR)
+        assert not unmet(net.network, port_settings(net.network))
+        after_s = one_way_s(net)
+    assert before_s < 1e-3
+    assert 2e-3 <= after_s <= 2e-3 + 2 * before_s + 2e-4
+
+
+def test_a_link_loses_its_share_and_no_queue_drops_any(booted: Booted) -> None:
+    need_netem()
+    fabric = rail_fabric(2, 1, 0)
+    fabric = replace(fabric, links=(replace(fabric.links[0], loss=LOSS), *fabric.links[1:]))
+    with booted(fabric) as net:
+        assert lost(net, DATAGRAMS // 10) == 0
+        net.network.impair(TIME_FACTOR)
+        share = lost(net, DATAGRAMS)
+        dropped = sum(setting.drops for setting in port_settings(net.network).values())
+    spread = np.sqrt(LOSS * (1 - LOSS) / DATAGRAMS)
+    assert share == pytest.approx(LOSS, abs=5 * spread)
+    assert dropped == 0
+
+
+def test_a_collective_over_long_links_takes_what_was_predicted(booted: Booted) -> None:
+    need_netem()
+    fabric = rail_fabric(4, 2, 0).with_links(delay_s=50e-6, loss=0.0)
+    matrix = np.kron(1 - np.eye(4), np.eye(2)).astype(np.int64) * 400_000_000
+    experiment = Experiment(
+        fabric, single(Demand("shift", matrix)), "rails", Dilation(RATE_FACTOR / 5, 1e-3 / 5)
+    )
+    with Network(fabric, experiment.dilation.rate) as network:
+        outcome = tried(experiment, network, 0.0, [])
+    assert outcome.records is not None
+    ratio = communication_s(outcome.records) / communication_s(outcome.predicted)
+    assert 0.85 < ratio < 1.2, outcome.verdict
+
+
+def test_without_netem_nothing_is_booted_and_a_sentence_says_so(
+    sandbox: Box | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(netem_module, "kernel_has_netem", lambda: False)
+    network = Network(rail_fabric(2, 1, 0).with_links(delay_s=1e-6, loss=0.0), RATE_FACTOR)
+    with pytest.raises(MachineError, match="no netem"), network:
+        pass

@@ -1,0 +1,66 @@
+"""Delay and loss of links: which port gets what, as the kernel reads it, and what cannot be honoured."""
+
+import pytest
+from pyroute2.netlink.rtnl.tcmsg import tcmsg
+
+from testbed import netem as module
+from testbed.netem import ORPHAN_DELAY_S, Netem, check_delays, check_netem, link_netems
+from testbed.netlink import TICK_NS
+from topologies.errors import MachineError, ScenarioError
+from topologies.rail import rail_fabric
+
+PLAIN = rail_fabric(2, 2)
+IMPAIRED = PLAIN.with_links(delay_s=2e-6, loss=0.01)
+
+
+@pytest.mark.parametrize(
+    ("netem", "ticks", "loss"),
+    [
+        (Netem(1e-3, 0.01), 15625, 0.01),
+        (Netem(0.0, 0.5), 0, 0.5),
+        (Netem(ORPHAN_DELAY_S), 1, 0.0),
+        (Netem(1e-12), 1, 0.0),
+    ],
+)
+def test_the_kernel_reads_what_was_meant(netem: Netem, ticks: int, loss: float) -> None:
+    message = tcmsg(netem.request())
+    message.decode()
+    assert message.get_attr("TCA_KIND") == "netem"
+    options = message.get_attr("TCA_OPTIONS")
+    assert options["delay"] == ticks, f"in ticks of {TICK_NS} ns"
+    assert options["loss"] / (2**32 - 1) == pytest.approx(loss)
+
+
+def test_delays_are_dilated_and_losses_are_not() -> None:
+    assert link_netems(PLAIN, 1000.0) == {}
+    netems = link_netems(IMPAIRED, 1000.0)
+    assert netems.keys() == IMPAIRED.link_at.keys()
+    assert set(netems.values()) == {Netem(2e-3, 0.01)}
+    assert set(link_netems(IMPAIRED, 1000.0, loss=False).values()) == {Netem(2e-3, 0.0)}
+    assert set(link_netems(IMPAIRED, None).values()) == {Netem()}
+
+
+def test_packets_leave_their_senders_account_at_packet_switches_only() -> None:
+    orphaned = link_netems(PLAIN, None, orphan=True)
+    assert {port.node for port in orphaned} == set(PLAIN.switch_index)
+    assert set(orphaned.values()) == {Netem(ORPHAN_DELAY_S)}
+    both = link_netems(IMPAIRED, 1000.0, orphan=True)
+    assert set(both.values()) == {Netem(2e-3, 0.01)}, "a delay does that anyway"
+
+
+@pytest.mark.parametrize("time_factor", [1.0, 1e7])
+def test_a_delay_that_cannot_be_honoured_is_refused_with_those_that_can(time_factor: float) -> None:
+    with pytest.raises(ScenarioError, match="give a --link-delay-us of") as caught:
+        check_delays(IMPAIRED, time_factor)
+    least_us, most_us = (
+        float(word) for word in str(caught.value).split("of ")[-1].split(",")[0].split(" to ")
+    )
+    for delay_us in (1.1 * least_us, 0.9 * most_us):
+        check_delays(PLAIN.with_links(delay_s=delay_us * 1e-6, loss=0.0), time_factor)
+
+
+def test_no_netem_is_said_where_one_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "kernel_has_netem", lambda: False)
+    check_netem(link_netems(PLAIN, None))
+    with pytest.raises(MachineError, match="no netem"):
+        check_netem(link_netems(IMPAIRED, None))

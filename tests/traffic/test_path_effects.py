@@ -1,0 +1,51 @@
+"""What links' delay and loss do to a prediction and to a bound, by hand and as properties."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from testbed.dilation import Dilation
+from testbed.experiment import Experiment
+from testbed.outcome import bound_s, communication_s
+from testbed.predict import predict
+from topologies.fabric import Fabric
+from topologies.rail import rail_fabric
+from traffic.collective import single
+from traffic.demand import Demand
+from traffic.workloads import uniform
+
+RATE_BPS = 100e9
+
+
+def experiment(fabric: Fabric, scheme: str = "rails") -> Experiment:
+    """Return an all-to-all on a fabric."""
+    return Experiment(fabric, single(uniform(fabric.gpus)), scheme, Dilation(1.0, 1.0))
+
+
+def test_one_message_takes_its_bytes_its_losses_and_its_way_as_by_hand() -> None:
+    fabric = rail_fabric(2, 1, 0, rate_bps=RATE_BPS)
+    matrix = np.array([[0, 10_000_000], [0, 0]])
+    plain = Experiment(fabric, single(Demand("one", matrix)), "rails", Dilation(1.0, 1.0))
+    sending_s = 8 * 10_000_000 / RATE_BPS
+    assert communication_s(predict(plain)) == pytest.approx(sending_s)
+    impaired = replace(plain, fabric=fabric.with_links(delay_s=5e-6, loss=0.1))
+    # Two links: 10 us one way; 0.9 x 0.9 of what is sent gets through, so 1 / 0.81 as much is sent.
+    assert communication_s(predict(impaired)) == pytest.approx(sending_s / 0.81 + 10e-6)
+    assert bound_s(impaired) == pytest.approx(sending_s + 10e-6)
+
+
+@pytest.mark.parametrize("scheme", ["ecmp", "rails", "reps", "minrtt", "plb"])
+@given(delay_us=st.floats(0, 100), loss=st.floats(0, 0.2))
+@settings(max_examples=10, deadline=None)
+def test_delay_and_loss_only_ever_add_and_the_bound_stays_below(
+    scheme: str, delay_us: float, loss: float
+) -> None:
+    plain = experiment(rail_fabric(3, 2, 2), scheme)
+    impaired = replace(plain, fabric=plain.fabric.with_links(delay_s=delay_us * 1e-6, loss=loss))
+    before_s, after_s = communication_s(predict(plain)), communication_s(predict(impaired))
+    # Every way has two links or four; each loses its share of what is sent.
+    assert before_s * (1 - 1e-9) <= after_s <= before_s / (1 - loss) ** 4 + 4e-6 * delay_us + 1e-12
+    assert bound_s(plain) <= bound_s(impaired) <= after_s * (1 + 1e-9)
