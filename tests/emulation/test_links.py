@@ -69,6 +69,7 @@ def test_a_packet_as_large_as_the_mtu_passes_and_a_larger_one_is_cut(booted: Boo
             assert (" 0% packet loss" in said) is passes, said
 
 
+@pytest.mark.real_cpus
 def test_bytes_flow_at_the_rate_of_the_slowest_link(booted: Booted) -> None:
     fabric = rail_fabric(2, 2, 1, uplink_bps=50e9)
     with booted(fabric, FACTOR) as net:
@@ -139,6 +140,7 @@ def blast(sender: socket.socket, address: tuple[str, int]) -> None:
         sender.sendto(bytes(DATAGRAM_BYTES), address)
 
 
+@pytest.mark.real_cpus
 def test_the_sample_finds_an_uplink_that_is_too_slow(booted: Booted) -> None:
     fabric, rate_bps = rail_fabric(4, 2, 2), 10e6
     seed, slow, uplink = next(

@@ -107,6 +107,7 @@ def test_a_link_loses_its_share_and_no_queue_drops_any(booted: Booted) -> None:
     assert dropped == 0
 
 
+@pytest.mark.real_cpus
 def test_a_collective_over_long_links_takes_what_was_predicted(booted: Booted) -> None:
     need_netem()
     fabric = rail_fabric(4, 2, 0).with_links(delay_s=50e-6, loss=0.0)

@@ -140,6 +140,7 @@ def test_a_schedule_that_open_vswitch_refuses_ends_in_its_sentence(booted: Boote
             execute(experiment, net.network)
 
 
+@pytest.mark.real_cpus
 def test_dark_and_lit_are_the_wires(sandbox: Box | None) -> None:
     figures = ocs_figures(ports=16, delay_s=0.01, rounds=30, traffic=4)
     assert figures.strays == 0
@@ -164,6 +165,7 @@ def test_a_schedule_delivers_every_byte(booted: Booted, meeting: Meeting) -> Non
         assert execution.lost_bytes == 0
 
 
+@pytest.mark.real_cpus
 def test_delays_drawn_short_are_predicted_as_drawn_and_no_reason_for_doubt(booted: Booted) -> None:
     fabric, demand = parallel_ocs_fabric(2, 1), np.array([[0, 100_000_000], [100_000_000, 0]])
     darkness = Darkness("delay", 10e-3, 60e-3)
