@@ -89,8 +89,7 @@ def test_a_ping_takes_the_delays_of_its_links(booted: Booted) -> None:
         net.network.impair(TIME_FACTOR)
         assert not unmet(net.network, port_settings(net.network))
         after_s = one_way_s(net)
-    assert before_s < 1e-3
-    assert 2e-3 <= after_s <= 2e-3 + 2 * before_s + 2e-4
+    assert 2e-3 <= after_s <= 2.2e-3 + before_s
 
 
 def test_a_link_loses_its_share_and_no_queue_drops_any(booted: Booted) -> None:
@@ -110,11 +109,9 @@ def test_a_link_loses_its_share_and_no_queue_drops_any(booted: Booted) -> None:
 @pytest.mark.real_cpus
 def test_a_collective_over_long_links_takes_what_was_predicted(booted: Booted) -> None:
     need_netem()
-    fabric = rail_fabric(4, 2, 0).with_links(delay_s=50e-6, loss=0.0)
+    fabric = rail_fabric(4, 2, 0).with_links(delay_s=100e-6, loss=0.0)
     matrix = np.kron(1 - np.eye(4), np.eye(2)).astype(np.int64) * 400_000_000
-    experiment = Experiment(
-        fabric, single(Demand("shift", matrix)), "rails", Dilation(RATE_FACTOR / 5, 1e-3 / 5)
-    )
+    experiment = Experiment(fabric, single(Demand("shift", matrix)), "rails", Dilation(2e-4, 2e-3))
     with Network(fabric, experiment.dilation.rate) as network:
         outcome = tried(experiment, network, 0.0, [])
     assert outcome.records is not None
