@@ -82,6 +82,7 @@ def drained(receiver: socket.socket) -> int:
         count += 1
 
 
+@pytest.mark.real_cpus
 def test_a_ping_takes_the_delays_of_its_links(booted: Booted) -> None:
     need_netem()
     with booted(rail_fabric(2, 1, 0).with_links(delay_s=1e-6, loss=0.0)) as net:
