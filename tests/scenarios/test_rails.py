@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 
 from testbed.claims_rails import rails_claims
+from testbed.run import experiments_of
 from tests.tools import CHECKOUT
 
 SCHEMES = ["ecmp", "plb", "minrtt", "reps", "rails", "optimal"]
@@ -62,6 +63,18 @@ def test_the_help_is_the_docstring_and_all_options_the_scenario_s_own_first() ->
     told = subprocess.run(command, cwd=CHECKOUT, check=True, capture_output=True, text=True).stdout
     assert "how far RailS beats ECMP" in told
     assert re.findall(r"^\W*(--[a-z-]+)", told, re.MULTILINE) == [*OWN, *SHARED]
+
+
+def test_links_delay_and_lose_what_they_are_told_to(tmp_path: Path) -> None:
+    plain = modelled("rails_uniform", tmp_path / "plain", "--schemes", "rails")
+    options = ["--schemes", "rails", "--link-delay-us", "100", "--loss", "0.1"]
+    impaired = modelled("rails_uniform", tmp_path / "impaired", *options)
+    assert impaired["bound_s"][0] == pytest.approx(plain["bound_s"][0] + 200e-6)
+    assert impaired["cct_s"][0] == pytest.approx(plain["cct_s"][0] / 0.9**2 + 200e-6, rel=1e-6)
+    [kept] = experiments_of(tmp_path / "impaired" / "run.json")
+    assert {(link.delay_s, link.loss) for link in kept.fabric.links} == {(1e-4, 0.1)}
+    report = (tmp_path / "impaired" / "report.html").read_text()
+    assert "a delay of 100 µs one way and a loss of 10 %" in report
 
 
 @pytest.mark.parametrize(("side", "column"), [("sender", "mse_sent"), ("receiver", "mse_received")])

@@ -77,3 +77,15 @@ def test_a_run_too_short_to_be_timed_is_not_advised_to_go_slower(measured_s: flo
     )
     assert "--emulated-rate" in long.advice
     assert short.advice == "send more bytes: these take under 0.1 s here, too little to be timed"
+
+
+def test_what_links_lose_is_sent_again_and_no_doubt() -> None:
+    measures = Measures(packets=1000, retransmits=35)
+    clean, lossy = (
+        verdict(measures, measured_s=1.0, predicted_s=1.0, bound_s=1.0, loss=loss) for loss in (0.0, 0.02)
+    )
+    assert clean.reasons == ("TCP sent 3.5% of the packets again",)
+    assert lossy.word == "faithful"
+    slow = verdict(measures, measured_s=1.3, predicted_s=1.0, bound_s=1.0, loss=0.02)
+    assert slow.word == "strained"
+    assert "--loss" in slow.advice

@@ -1,14 +1,20 @@
-"""Requests in bulk: what is refused is named. What requests do is seen in tests/emulation."""
+"""Requests in bulk: what is in them, and who is named when one is refused; what they do: tests/emulation."""
+
+import struct
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pyroute2.netlink.rtnl import RTM_DELLINK, RTM_NEWLINK
+from pyroute2.netlink import NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REQUEST
+from pyroute2.netlink.rtnl import RTM_DELLINK, RTM_NEWLINK, RTM_NEWQDISC
+from pyroute2.netlink.rtnl.tcmsg import tcmsg
 
-from testbed.netlink import Batch
+from testbed.netlink import CERTAIN, Batch, netem_request, shaper_request
 from topologies.errors import NetworkError
 
 NOBODY = 2_000_000_000
+PLACES = 24
+"""Where in a request the qdisc's handle is."""
 REFUSAL = r"(No such device|Operation not permitted)$"
 """What the kernel says of an interface that does not exist, to root and to others."""
 
@@ -45,3 +51,47 @@ def test_a_change_to_an_interface_that_does_not_exist_makes_none() -> None:
     batch.add("raise it", RTM_NEWLINK, {"index": NOBODY, "flags": 1, "change": 1})
     with pytest.raises(NetworkError, match=f"raise it: {REFUSAL}"):
         batch.commit()
+
+
+def read(request: bytes) -> tcmsg:
+    """Return a request as a message."""
+    message = tcmsg(request)
+    message.decode()
+    return message
+
+
+@pytest.mark.parametrize(
+    ("delay_s", "ticks"), [(0.0, 0), (1e-12, 1), (64e-9, 1), (50e-6, 781), (1e-3, 15_625), (1.0, 15_625_000)]
+)
+def test_a_netem_waits_in_ticks_of_64_ns_and_one_at_least(delay_s: float, ticks: int) -> None:
+    message = read(netem_request(delay_s, 0.01, 1000))
+    options = message.get_attr("TCA_OPTIONS")
+    assert message.get_attr("TCA_KIND") == "netem"
+    assert (options["delay"], options["limit"]) == (ticks, 1000)
+    assert options["loss"] / CERTAIN == pytest.approx(0.01, abs=1e-9)
+    assert (options["gap"], options["duplicate"], options["jitter"]) == (0, 0, 0)
+
+
+def test_a_netem_is_made_once_and_changed_after() -> None:
+    make, change = (read(netem_request(0.0, 0.5, 1, change=change))["header"] for change in (False, True))
+    assert make["type"] == change["type"] == RTM_NEWQDISC
+    assert make["flags"] == NLM_F_REQUEST | NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL
+    assert change["flags"] == NLM_F_REQUEST | NLM_F_ACK
+
+
+def test_a_shaper_is_an_interface_s_own_or_below_its_netem() -> None:
+    netem = netem_request(0.0, 0.0, 1)
+    alone, below = (
+        shaper_request(10**6, 20_000, 1 << 20, below_netem=below_netem) for below_netem in (False, True)
+    )
+    (root, of_netem), (own, of_alone), (child, of_below) = map(places, (netem, alone, below))
+    assert of_netem == of_alone == 0xFFFFFFFF
+    assert of_below == root + 1, "class 1:1 of qdisc 1:"
+    assert root == own != child
+    assert alone[PLACES + 8 :] == below[PLACES + 8 :]
+
+
+def places(request: bytes) -> tuple[int, int]:
+    """Return a qdisc's handle and its parent's (struct tcmsg)."""
+    handle, parent = struct.unpack_from("=II", request, PLACES)
+    return handle, parent

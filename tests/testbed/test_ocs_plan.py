@@ -112,6 +112,12 @@ def test_a_broken_part_is_told_of() -> None:
         CircuitExperiment.from_json(json.dumps({**data, "scheduler": "x"}))
 
 
+def test_links_with_delay_or_loss_are_refused() -> None:
+    for delay_s, loss in ((1e-6, 0.0), (0.0, 1e-3)):
+        with pytest.raises(ScenarioError, match="which schedules over OCSes do not reckon with"):
+            replace(SMALL, fabric=SMALL.fabric.with_links(delay_s=delay_s, loss=loss))
+
+
 def test_the_time_that_nics_need_is_planned_as_dark_and_emulated_as_dark() -> None:
     experiment = replace(SMALL, darkness=real_darkness(device_named("polatis-nic"), varying=True))
     assert experiment.delay_s == experiment.schedule.delay == 46.75e-3 + 5.67

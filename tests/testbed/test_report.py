@@ -7,7 +7,7 @@ from html.parser import HTMLParser
 import pytest
 
 from testbed.claims_rails import rails_claims
-from testbed.collective_report import collective_page, sentence
+from testbed.collective_report import collective_page, links_text, sentence
 from testbed.figures import png_of
 from testbed.outcome import Outcome, summary
 from testbed.report import report_html
@@ -143,3 +143,19 @@ def test_the_sentence_says_what_was_run() -> None:
         "bytes; windows and paces follow what all senders still owe each destination, which no NIC knows. "
         "Reactive schemes ride windows of their own."
     )
+
+
+@pytest.mark.parametrize(
+    ("delay_s", "loss", "said"),
+    [
+        (0.0, 0.0, ""),
+        (2.5e-6, 0.0, "Each link has a delay of 2.5 µs one way."),
+        (0.0, 1e-3, "Each link has a loss of 0.1 % of the emulation's packets in each direction."),
+        (1e-6, 0.5, "Each link has a delay of 1 µs one way and a loss of 50 % of the emulation's packets"),
+    ],
+)
+def test_the_sentence_says_what_links_do(delay_s: float, loss: float, said: str) -> None:
+    fabric = small_fabric().with_links(delay_s=delay_s, loss=loss)
+    assert links_text(fabric).startswith(said)
+    assert bool(links_text(fabric)) is fabric.impaired
+    assert links_text(fabric) in sentence([outcome_of(experiment_of(fabric, uniform(4), "ecmp"))])

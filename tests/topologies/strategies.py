@@ -31,4 +31,13 @@ big_switches = st.builds(big_switch_fabric, st.integers(1, 8), nics=few, gpus=fe
 parallel_ocses = st.builds(
     parallel_ocs_fabric, st.integers(1, 6), few, packet_switch=st.booleans(), gpus=few, rate_bps=rates_bps
 )
-fabrics: st.SearchStrategy[Fabric] = st.one_of(rails, fat_trees, leaf_spines, big_switches, parallel_ocses)
+plain: st.SearchStrategy[Fabric] = st.one_of(rails, fat_trees, leaf_spines, big_switches, parallel_ocses)
+
+
+def _impaired(fabric: Fabric, delay_s: float, loss: float) -> Fabric:
+    return fabric.with_links(delay_s=delay_s, loss=loss)
+
+
+fabrics = plain | st.builds(
+    _impaired, plain, st.sampled_from([0.0, 1e-6, 0.25]), st.sampled_from([0.0, 1e-3, 0.5])
+)

@@ -49,10 +49,13 @@ class Wire:
         feeder.arrived(self, qp, now)
 
 
-def feeder_of(policy: ReactivePolicy, work: Work, scale: int = 1) -> tuple[ReactiveFeeder, Wire]:
+def feeder_of(
+    policy: ReactivePolicy, work: Work, scale: int = 1, round_trip_s: float = 0.0
+) -> tuple[ReactiveFeeder, Wire]:
     permitted = permitted_by(policy, work)
     sizes = work.chunks.bytes * scale
-    return ReactiveFeeder(policy, permitted, work.chunks, sizes, lambda _: RATE_BPS), Wire(permitted)
+    feeder = ReactiveFeeder(policy, permitted, work.chunks, sizes, lambda _: RATE_BPS, round_trip_s)
+    return feeder, Wire(permitted)
 
 
 def one_pair(packets: int) -> Work:
@@ -100,13 +103,15 @@ def test_a_nic_is_given_what_it_can_send_soon_and_no_more() -> None:
     assert wire.under_way(qp) == (1 + DEPTH_PACKETS) * PACKET_BYTES
 
 
-def test_a_queue_pair_whose_bytes_do_not_arrive_gets_a_window_of_them() -> None:
-    feeder, wire = feeder_of(Plb(paths=1), one_pair(100), scale=PACKET_BYTES)
+@pytest.mark.parametrize("crossing", [0, 7])
+def test_a_queue_pair_whose_bytes_do_not_arrive_gets_a_window_of_them(crossing: int) -> None:
+    round_trip_s = crossing * PACKET_BYTES * 8 / RATE_BPS
+    feeder, wire = feeder_of(Plb(paths=1), one_pair(100), PACKET_BYTES, round_trip_s * 0.999)
     feeder.start(wire)
     for step in range(1, 200):
         feeder.turn(wire, 0.1 * step)
     (qp,) = wire.totals
-    assert wire.under_way(qp) == MOST_WINDOW * PACKET_BYTES
+    assert wire.under_way(qp) == (MOST_WINDOW + crossing) * PACKET_BYTES
 
 
 def test_chunks_of_one_packet_go_the_same_way() -> None:

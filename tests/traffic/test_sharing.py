@@ -52,3 +52,12 @@ def test_an_incast_fits_the_window_of_its_receiver() -> None:
 )
 def test_the_window_is_a_tenth_of_what_there_is_within_limits(left_bytes: float, window_s: float) -> None:
     assert shares([(0, 4)]).window_s(np.array([left_bytes])) == pytest.approx(window_s)
+
+
+def test_a_window_holds_what_its_own_round_trip_takes_besides_and_so_many_packets_at_least() -> None:
+    left = np.full(2, 1e6)
+    window_s = 0.05 + np.array([0.0, 0.2])
+    packets = shares([(0, 4), (0, 5)]).windows_bytes(left, window_s) / PACKET_BYTES
+    assert packets.tolist() == [round(5e6 * 0.05 / PACKET_BYTES), round(5e6 * 0.25 / PACKET_BYTES)]
+    least = shares([(0, 4), (0, 5)]).windows_bytes(np.array([1.0, 1e6]), 0.05, least_packets=2)
+    assert least[0] == 2 * PACKET_BYTES
