@@ -82,8 +82,8 @@ bare_system() { # suite mirror tarball
         fail "debootstrap could not make a bare $1; see its last lines above."
     }
     [[ -n $3 ]] || return 0
-    tar -c -f "$3.part" -C "$machine" .
-    mv "$3.part" "$3"
+    tar -c -f "$3.$$" -C "$machine" .
+    mv "$3.$$" "$3"
 }
 
 host_mirror() { # suite

@@ -28,7 +28,7 @@ main() {
     done
     shift $((OPTIND - 1))
     need_bare_machine
-    temporary_folder ${tarball:+"$tarball.part"}
+    temporary_folder ${tarball:+"$tarball.$$"}
     bare_system "$suite" "$mirror" "$tarball"
     carry_apt_and_certificates "$suite" "$mirror"
     carry_pip

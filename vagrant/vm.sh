@@ -23,11 +23,12 @@ MIRROR_OPTION=-M
 source "$(dirname "$0")/_bare_machine.sh"
 
 SUITE=bookworm
+KEYRING=/usr/share/keyrings/debian-archive-keyring.gpg
 BOOT_S=300 # six to ten times what it takes without KVM
 KEY=/etc/lightrail-disk
 # Devices that no virtual machine has, and what nobody reads there: 0.4 GB.
 NOT_INSTALLED=(
-    '/lib/modules/*/kernel/'{sound,drivers/{gpu,infiniband,media,net/{ethernet,wireless},scsi,staging}}'/*'
+    '/lib/modules/*/kernel/'{sound,drivers/{gpu,infiniband,media,net/{ethernet,wireless},staging}}'/*'
     '/usr/share/'{doc,info,locale,man}'/*'
 )
 
@@ -54,7 +55,9 @@ main() {
     need_bare_machine
     need mkfs.ext4 e2fsprogs
     need qemu-system-x86_64 qemu-system-x86
-    temporary_folder ${cache:+"$cache.part"}
+    [[ -e $KEYRING ]] || fail "needs the keys of Debian's archive; try: sudo apt-get install debian-archive-keyring"
+    [[ -z $cache || -d $(dirname "$cache") ]] || fail "cannot keep a disk in $cache; there is no such folder."
+    temporary_folder ${cache:+"$cache.$$"}
     disk=$folder/disk
     find_disk "$cache" "$mirror"
     write_job "$user" "$@"
@@ -76,9 +79,9 @@ find_disk() { # cache mirror
     fi
     make_disk "$key" "$2"
     [[ -n $1 ]] || return 0
-    cp --sparse=always "$disk" "$1.part"
-    hand_back "$1.part"
-    mv "$1.part" "$1"
+    cp --sparse=always "$disk" "$1.$$"
+    hand_back "$1.$$"
+    mv "$1.$$" "$1"
 }
 
 make_disk() { # key mirror
@@ -100,7 +103,7 @@ make_disk() { # key mirror
     report "Making the disk"
     truncate -s 8G "$disk"
     mkfs.ext4 -q -m 0 -d "$machine" "$disk"
-    rm -rf --one-file-system "$machine"
+    rm -rf --one-file-system "$machine" & # while the machine boots
 }
 
 install_machine() {
@@ -112,7 +115,9 @@ install_machine() {
     # INITRD: the one that the kernel's package would make holds drivers for all machines.
     INITRD=No apt-get -q -y --no-install-recommends install \
         systemd-sysv udev kmod procps iproute2 sudo initramfs-tools linux-image-amd64
-    bash vagrant/provision.sh
+    PIP_NO_COMPILE=1 bash vagrant/provision.sh
+    # On all CPUs, which pip does not. Some packages hold files for other versions of Python.
+    .venv/bin/python -m compileall -q -j 0 .venv/lib >/dev/null || true
     rm /usr/sbin/policy-rc.d
     apt-get clean
     make_bootable
@@ -138,6 +143,8 @@ make_bootable() {
 [Unit]
 Description=The command that vm.sh was given
 After=multi-user.target
+SuccessAction=poweroff-immediate
+FailureAction=poweroff-immediate
 [Service]
 ExecStart=/bin/sh -c 'tar -x -f /dev/vdb -C / && exec bash /run/job/agent'
 Delegate=yes
@@ -237,6 +244,7 @@ bring_results() { # folder
     [[ -s $folder/results ]] || return 0
     mkdir -p "$1"
     tar -x --numeric-owner -f "$folder/results" -C "$1"
+    report "The results are in $1"
 }
 
 hand_back() { # under sudo files belong to the one who called
