@@ -42,7 +42,7 @@ MIN_TIMEOUT_MS = 1000
 """TCP's least retransmission timeout: with 28 queue pairs at 10 Mbit/s a packet waits 200 ms for its turn."""
 LOSSY_TIMEOUT_MS = 50
 """The same where links lose packets: that a queue pair's last one is lost, a timeout alone tells.
-With the longer one an all-to-all of 1.5 s took 1.8 times its prediction at 0.1 % of loss, with this 1.03."""
+With the longer one all-to-alls of 1.5 s took up to 1.8 times their prediction at 0.1 % of loss, not 1.03."""
 INITIAL_WINDOW_PACKETS = 100
 """TCP starts with a window that the ideal transport's own stays below: no slow start."""
 LOOPBACK = 1

@@ -2,6 +2,8 @@
 
 import re
 import socket
+import subprocess
+import sys
 import time
 from dataclasses import replace
 
@@ -19,6 +21,7 @@ from testbed.trial import tried
 from tests.emulation.box import Box
 from tests.emulation.conftest import Booted
 from tests.emulation.live import RATE_FACTOR, Live
+from tests.tools import CHECKOUT
 from topologies.addresses import nic_ip
 from topologies.errors import MachineError
 from topologies.fabric import Nic
@@ -107,10 +110,25 @@ def test_a_link_loses_its_share_and_no_queue_drops_any(booted: Booted) -> None:
     assert dropped == 0
 
 
-@pytest.mark.real_cpus
-def test_a_collective_over_long_links_takes_what_was_predicted(booted: Booted) -> None:
+def test_a_delay_that_the_kernel_has_otherwise_is_named(booted: Booted) -> None:
     need_netem()
-    fabric = rail_fabric(4, 2, 0).with_links(delay_s=100e-6, loss=0.0)
+    with booted(rail_fabric(2, 1, 0).with_links(delay_s=1e-6, loss=LOSS)) as net:
+        for time_factor in (TIME_FACTOR, 2 * TIME_FACTOR):
+            net.network.impair(time_factor)
+            assert unmet(net.network, port_settings(net.network)) == []
+        change = ["tc", "qdisc", "change", "dev", "leaf0-p1", "root", "netem", "delay", "3ms", "loss", "5%"]
+        subprocess.run(change, check=True)
+        [sentence] = unmet(net.network, port_settings(net.network))
+        assert sentence.startswith("port leaf0:1 has Netem(delay_s=0.003")
+        net.network.impair(TIME_FACTOR, loss=False)
+        assert unmet(net.network, port_settings(net.network)) == []
+
+
+@pytest.mark.real_cpus
+@pytest.mark.parametrize("loss", [0.0, 1e-3, 1e-2])
+def test_a_collective_over_long_links_takes_what_was_predicted(booted: Booted, loss: float) -> None:
+    need_netem()
+    fabric = rail_fabric(4, 2, 0).with_links(delay_s=100e-6, loss=loss)
     matrix = np.kron(1 - np.eye(4), np.eye(2)).astype(np.int64) * 400_000_000
     experiment = Experiment(fabric, single(Demand("shift", matrix)), "rails", Dilation(2e-4, 2e-3))
     with Network(fabric, experiment.dilation.rate) as network:
@@ -118,6 +136,17 @@ def test_a_collective_over_long_links_takes_what_was_predicted(booted: Booted) -
     assert outcome.records is not None
     ratio = communication_s(outcome.records) / communication_s(outcome.predicted)
     assert 0.85 < ratio < 1.2, outcome.verdict
+
+
+def test_a_scenario_says_so_before_it_measures_the_machine(sandbox: Box | None) -> None:
+    if kernel_has_netem():
+        pytest.skip("this kernel has netem")
+    # This test is in a sandbox already.
+    options = ["--servers", "2", "--loss", "0.01", "--no-sandbox"]
+    command = [sys.executable, "scenarios/rails_uniform.py", *options]
+    run = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True)
+    assert (run.returncode, run.stdout) == (2, "")
+    assert run.stderr.startswith("this machine's kernel has no netem, which delay and loss of links need; ")
 
 
 def test_without_netem_nothing_is_booted_and_a_sentence_says_so(
