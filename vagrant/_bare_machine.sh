@@ -39,7 +39,7 @@ committed() { # git's command; the checkout belongs to the one who called sudo
 # is gone, which the kernel closes whatever ended them. Another file, in the making elsewhere, goes with the folder.
 temporary_folder() { # [file]
     local end
-    folder=$(mktemp -d "${TMPDIR:-/var/tmp}/lightrail-machine.XXXXXX")
+    folder=$(mktemp -d "${TMPDIR:-/var/tmp}/machine-of-lightrail.XXXXXX")
     coproc REMOVER {
         exec setsid bash -c 'cat; rm -rf --one-file-system "$@"' bash "$folder" "$@" >/dev/null 2>&1
     }
