@@ -16,7 +16,7 @@ from topologies.fabric import Fabric, Port
 LIMIT_PACKETS = 1 << 20
 """What may wait in a netem: never reached, so that a link drops by its loss and its shaper's queue only."""
 ORPHAN_DELAY_S = TICK_NS * 1e-9
-"""The least delay that the kernel keeps: for packets that only shall leave their sender's account [s]."""
+"""The least delay that the kernel keeps [s]; it takes packets out of their sender's account, and no more."""
 LEAST_DELAY_S, MOST_DELAY_S = 50e-6, 1.0
 """What is honoured of a link's delay at emulated scale [s]: timers are late by up to 50 us, and queue pairs
 that make no progress for some seconds are given up."""

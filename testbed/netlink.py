@@ -135,7 +135,7 @@ def netem_request(delay_s: float, loss: float, limit_packets: int, *, change: bo
     limit_packets
         How many packets may wait at once; more are dropped.
     change
-        Whether the interface has one already, whose parameters these shall be.
+        Whether to change the netem that the interface has, instead of adding one.
     """
     message = tcmsg()
     message["header"]["type"] = RTM_NEWQDISC

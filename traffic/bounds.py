@@ -34,14 +34,7 @@ def lower_bound_s(messages: Messages, fabric: Fabric) -> float:
 
     It is `busiest_server_s`, and the least delay of two links on top: a first byte that arrives has
     crossed those of two NICs, and so has a last byte that is sent. That links lose packets can only
-    make it longer.
-
-    Parameters
-    ----------
-    messages
-        All of them; those inside a server do not count.
-    fabric
-        What they are sent over.
+    make it longer. Its parameters are those of `busiest_server_s`.
     """
     source, destination = np.nonzero(server_matrix(messages, fabric))
     if not len(source):

@@ -1,4 +1,4 @@
-"""Delay and loss of links: which port gets what, as the kernel reads it, and what cannot be honoured."""
+"""Delay and loss of links: which port gets what, what the kernel reads, and what is refused."""
 
 import pytest
 from pyroute2.netlink.rtnl.tcmsg import tcmsg
