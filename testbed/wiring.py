@@ -8,6 +8,7 @@ Where a link has delay or loss, a netem stands in front of it (`testbed.netem`).
 import os
 import secrets
 import socket
+from collections import defaultdict
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -160,15 +161,14 @@ def shape_switch_ports(wiring: Wiring) -> None:
 
 def set_netems(wiring: Wiring, netems: Mapping[Port, Netem]) -> None:
     """Give ports that have a netem another delay and loss; packets that wait there keep theirs."""
-    fabric = wiring.fabric
-    _change_netems(
-        fabric, {port: netem for port, netem in netems.items() if port.node in fabric.switch_index}
-    )
-    for server, namespace in zip(fabric.servers, wiring.namespaces, strict=True):
+    of_node: dict[str, dict[Port, Netem]] = defaultdict(dict)
+    for port, netem in netems.items():
+        of_node[port.node][port] = netem
+    for server, namespace in zip(wiring.fabric.servers, wiring.namespaces, strict=True):
         with inside_namespace(namespace):
-            _change_netems(
-                fabric, {port: netem for port, netem in netems.items() if port.node == server.name}
-            )
+            _change_netems(wiring.fabric, of_node.pop(server.name, {}))
+    for of_switch in of_node.values():
+        _change_netems(wiring.fabric, of_switch)
 
 
 def adopt_taps(wiring: Wiring) -> None:

@@ -85,15 +85,17 @@ def drained(receiver: socket.socket) -> int:
         count += 1
 
 
-@pytest.mark.real_cpus
 def test_a_ping_takes_the_delays_of_its_links(booted: Booted) -> None:
     need_netem()
     with booted(rail_fabric(2, 1, 0).with_links(delay_s=1e-6, loss=0.0)) as net:
-        before_s = one_way_s(net)
-        net.network.impair(TIME_FACTOR)
-        assert not unmet(net.network, port_settings(net.network))
-        after_s = one_way_s(net)
-    assert 2e-3 <= after_s <= 2.2e-3 + before_s
+        taken_s = []
+        for time_factor in (TIME_FACTOR, 3 * TIME_FACTOR):
+            net.network.impair(time_factor)
+            assert not unmet(net.network, port_settings(net.network))
+            taken_s.append(one_way_s(net))
+    assert taken_s[0] >= 2e-3
+    # What a slow CPU adds to each ping is the same in both.
+    assert taken_s[1] - taken_s[0] == pytest.approx(4e-3, rel=0.05)
 
 
 def test_a_link_loses_its_share_and_no_queue_drops_any(booted: Booted) -> None:
@@ -124,13 +126,12 @@ def test_a_delay_that_the_kernel_has_otherwise_is_named(booted: Booted) -> None:
         assert unmet(net.network, port_settings(net.network)) == []
 
 
-@pytest.mark.real_cpus
 @pytest.mark.parametrize("loss", [0.0, 1e-3, 1e-2])
 def test_a_collective_over_long_links_takes_what_was_predicted(booted: Booted, loss: float) -> None:
     need_netem()
     fabric = rail_fabric(4, 2, 0).with_links(delay_s=100e-6, loss=loss)
     matrix = np.kron(1 - np.eye(4), np.eye(2)).astype(np.int64) * 400_000_000
-    experiment = Experiment(fabric, single(Demand("shift", matrix)), "rails", Dilation(2e-4, 2e-3))
+    experiment = Experiment(fabric, single(Demand("shift", matrix)), "rails", Dilation(5e-5, 5e-3))
     with Network(fabric, experiment.dilation.rate) as network:
         outcome = tried(experiment, network, 0.0, [])
     assert outcome.records is not None
