@@ -30,6 +30,7 @@ from testbed.netem import Netem
 from testbed.netlink import IFF_UP, Batch, delete_links, shaper_request
 from topologies.addresses import FABRIC_NETWORK, GATEWAY_MAC, gateway_ip, interface, nic_ip, nic_mac, subnet
 from topologies.fabric import Fabric, Nic, Port
+from topologies.light import light_peers
 
 MTU = 9000
 ETHERNET_HEADER_BYTES = 14
@@ -255,8 +256,9 @@ def _set_up_nic(batch: Batch, wiring: Wiring, nic: Nic, indices: dict[str, int])
         _add_neighbour(batch, port, index, str(gateway_ip(fabric, nic)), GATEWAY_MAC)
         network, via = FABRIC_NETWORK, [("RTA_GATEWAY", str(gateway_ip(fabric, nic)))]
     else:
-        network, via = subnet(fabric, fabric.peer(port).node), []
-        for peer in _peers(fabric, nic):
+        # Light may cross OCSes in series: whoever it reaches is a neighbour, whatever its address.
+        network, via = FABRIC_NETWORK, []
+        for peer in light_peers(fabric, nic):
             _add_neighbour(batch, port, index, str(nic_ip(fabric, peer)), nic_mac(peer))
     route = {
         "family": AF_INET,
@@ -278,6 +280,10 @@ def _set_up_nic(batch: Batch, wiring: Wiring, nic: Nic, indices: dict[str, int])
     attributes += [("RTA_METRICS", {"attrs": [*windows, *timeout]})]
     batch.add(f"route of {port}", RTM_NEWROUTE, route, [*attributes, ("RTA_TABLE", table)])
     if nic.nic == 0 or not on_packet_switch:
+        if not on_packet_switch:
+            own = subnet(fabric, fabric.peer(port).node)
+            route |= {"dst_len": own.prefixlen}
+            attributes[0] = ("RTA_DST", str(own.network_address))
         batch.add(f"main route of {port}", RTM_NEWROUTE, route, [*attributes, ("RTA_TABLE", RT_TABLE_MAIN)])
     _add_qdiscs(batch, wiring, port, indices)
 
@@ -289,14 +295,6 @@ def _add_neighbour(batch: Batch, port: Port, index: int, address: str, mac: str)
 
 def _on_packet_switch(fabric: Fabric, nic: Nic) -> bool:
     return fabric.switches[fabric.switch_index[fabric.peer(fabric.nic_port(nic)).node]].kind == "packet"
-
-
-def _peers(fabric: Fabric, nic: Nic) -> list[Nic]:
-    """Return the other NICs on a NIC's switch."""
-    mine = fabric.peer(fabric.nic_port(nic)).node
-    return [
-        other for other in fabric.nics if other != nic and fabric.peer(fabric.nic_port(other)).node == mine
-    ]
 
 
 def _indices() -> dict[str, int]:

@@ -1,0 +1,53 @@
+"""Light paths: where the light of a NIC goes through the circuits of one OCS or of several in series."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from topologies.fabric import Fabric, Nic, Port
+
+Circuit = tuple[int, int]
+"""The input port and the output port that an OCS joins."""
+
+
+@dataclass(frozen=True)
+class LightPath:
+    """Where the light of a NIC goes through the circuits that are lit."""
+
+    ports: tuple[Port, ...]
+    """The ports that send on the way: the NIC, then an output port of each OCS."""
+    circuits: tuple[tuple[str, Circuit], ...]
+    """The OCSes on the way and the circuit in each."""
+    end: Port | None
+    """The NIC that the light reaches; None if it ends in the dark."""
+
+
+def light_path(fabric: Fabric, lit: Mapping[str, tuple[Circuit, ...]], nic: Nic) -> LightPath:
+    """Return where a NIC's light goes; it may cross several OCSes."""
+    ports = [fabric.nic_port(nic)]
+    circuits: list[tuple[str, Circuit]] = []
+    at = fabric.peer(ports[0])
+    while at.node in lit:
+        outputs = dict(lit[at.node])
+        if at.number not in outputs or len(circuits) > len(fabric.links):
+            return LightPath(tuple(ports), tuple(circuits), None)
+        circuits.append((at.node, (at.number, outputs[at.number])))
+        out = Port(at.node, outputs[at.number])
+        ports.append(out)
+        if out not in fabric.link_at:
+            return LightPath(tuple(ports), tuple(circuits), None)
+        at = fabric.peer(out)
+    return LightPath(tuple(ports), tuple(circuits), at)
+
+
+def light_peers(fabric: Fabric, nic: Nic) -> list[Nic]:
+    """Return the other NICs that some circuits would join a NIC to, over one OCS or several in series."""
+    ocses = {switch.name for switch in fabric.switches if switch.kind == "ocs"}
+    reached, left = set[str](), [fabric.peer(fabric.nic_port(nic)).node]
+    while left:
+        node = left.pop()
+        if node in ocses and node not in reached:
+            reached.add(node)
+            left += [fabric.peer(port).node for port in fabric.used_ports(node)]
+    return [
+        other for other in fabric.nics if other != nic and fabric.peer(fabric.nic_port(other)).node in reached
+    ]
