@@ -1,0 +1,244 @@
+"""Fluids that start at any time over links that change: max-min at every event, and closed forms."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from tests.traffic.test_fluid import assert_max_min, meshes
+from topologies.errors import FabricError
+from traffic.fluid import fluid_curves
+from traffic.fluid_network import FluidNetwork
+
+BYTE_PER_S = 8.0
+
+
+@dataclass(frozen=True)
+class Change:
+    """What the caller changes at a time: bytes for a flow, or the rate of a link."""
+
+    at_s: float
+    flow: int
+    size: float
+    link: int
+    rate_bps: float
+
+    def apply(self, network: FluidNetwork, number: int) -> None:
+        if self.size:
+            network.post(self.flow, self.size, number)
+        else:
+            network.set_rates(self.link, self.rate_bps)
+
+
+@st.composite
+def histories(
+    draw: st.DrawFn,
+) -> tuple[NDArray[np.int64], NDArray[np.float64], list[Change]]:
+    """Draw a mesh, and changes in the order of their times; in the end all links are lit again."""
+    paths, rate_bps = draw(meshes())
+    flow, link = st.integers(0, len(paths) - 1), st.integers(0, len(rate_bps) - 1)
+    size, rate = st.sampled_from([0.0, 0.0, 1.0, 5.0]), st.sampled_from([0.0, 0.0, 1.0, 20.0])
+    time = st.floats(0.0, 10.0, width=16)
+    changes = draw(st.lists(st.builds(Change, time, flow, size, link, rate), max_size=12))
+    lit = [Change(11.0, 0, 0.0, number, float(rate)) for number, rate in enumerate(rate_bps)]
+    return paths, rate_bps, sorted(changes, key=lambda change: change.at_s) + lit
+
+
+def arrivals(network: FluidNetwork, until_s: float = 1e12) -> dict[int, float]:
+    """Return when each tag arrived until a time."""
+    found: dict[int, float] = {}
+    while parcels := network.advance(until_s):
+        found |= {tag: at_s for at_s, tag in parcels}
+    return found
+
+
+@given(histories())
+def test_rates_are_max_min_fair_at_every_event(
+    history: tuple[NDArray[np.int64], NDArray[np.float64], list[Change]],
+) -> None:
+    paths, rate_bps, changes = history
+    network, lit_bps = FluidNetwork(rate_bps, paths), rate_bps.copy()
+    waiting: dict[int, int] = {}
+    for number, change in enumerate([*changes, None]):
+        while True:
+            busy = np.isin(np.arange(len(paths)), list(waiting.values()))
+            lit = np.array([(lit_bps[row[row >= 0]] > 0).all() for row in paths])
+            got, flows = network.rates_bps(), busy & lit
+            assert (got[~flows] == 0).all()
+            ones = np.ones(flows.sum())
+            assert_max_min(paths[flows], lit_bps, got[flows], ones, ones * np.inf)
+            arrived = network.advance(change.at_s if change else 1e12)
+            for _, tag in arrived:
+                del waiting[tag]
+            if not arrived:
+                break
+        if change:
+            change.apply(network, number)
+            if change.size:
+                waiting[number] = change.flow
+            else:
+                lit_bps[change.link] = change.rate_bps
+    assert not waiting
+
+
+@settings(max_examples=30)
+@given(histories(), st.booleans())
+def test_parcels_arrive_when_small_steps_of_time_say(
+    history: tuple[NDArray[np.int64], NDArray[np.float64], list[Change]], delayed: bool
+) -> None:
+    paths, rate_bps, changes = history
+    # What a step is late with rates of 20 would be 20 steps with rates of 1.
+    rate_bps = np.clip(rate_bps, 2.0, 6.0)
+    changes = [replace(change, rate_bps=min(change.rate_bps * 4, 4.0)) for change in changes]
+    delay_s = np.full(len(paths), 0.5 if delayed else 0.0)
+    network = FluidNetwork(rate_bps, paths, delay_s=delay_s)
+    found: dict[int, float] = {}
+    for number, change in enumerate(changes):
+        found |= arrivals(network, change.at_s)
+        change.apply(network, number)
+    found |= arrivals(network, 40.0)
+    step_s = 0.04
+    expected = stepped(rate_bps, paths, changes, step_s, 40.0)
+    for tag, at_s in expected.items():
+        if at_s < 39:
+            # A step changes nothing until it is over, and an event may fall into each.
+            assert found[tag] - delay_s[0] == pytest.approx(at_s, abs=step_s * (len(changes) + 2))
+
+
+def stepped(
+    rate_bps: NDArray[np.float64],
+    paths: NDArray[np.int64],
+    changes: list[Change],
+    step_s: float,
+    until_s: float,
+) -> dict[int, float]:
+    """Return when parcels leave if time goes in small steps: a flow's rate grows until a link is full."""
+    rates, left = rate_bps.copy(), list(changes)
+    done: dict[int, float] = {}
+    queues: list[list[list[float]]] = [[] for _ in paths]
+    for step in range(round(until_s / step_s)):
+        while left and left[0].at_s <= step * step_s:
+            change = left.pop(0)
+            if change.size:
+                queues[change.flow].append([len(changes) - len(left) - 1, change.size])
+            else:
+                rates[change.link] = change.rate_bps
+        for flow, rate in filled(rates, paths, [bool(queue) for queue in queues]).items():
+            room = rate * step_s / 8
+            while room > 0 and queues[flow]:
+                taken = min(room, queues[flow][0][1])
+                room -= taken
+                queues[flow][0][1] -= taken
+                if queues[flow][0][1] <= 1e-12:
+                    done[int(queues[flow].pop(0)[0])] = (step + 1) * step_s
+    return done
+
+
+def filled(rates: NDArray[np.float64], paths: NDArray[np.int64], busy: list[bool]) -> dict[int, float]:
+    """Return max-min rates by the textbook: raise all together, freeze those on the first full link."""
+    over = {flow: set(row[row >= 0].tolist()) for flow, row in enumerate(paths) if busy[flow]}
+    free, got = rates.copy(), dict.fromkeys(over, 0.0)
+    rising = set(over)
+    while rising:
+        users = {link: [flow for flow in rising if link in over[flow]] for link in range(len(rates))}
+        rise, full = min((free[link] / len(flows), link) for link, flows in users.items() if flows)
+        for flow in rising:
+            got[flow] += rise
+            for link in over[flow]:
+                free[link] -= rise
+        rising -= set(users[full])
+    return got
+
+
+@given(meshes(), st.data())
+def test_what_starts_together_ends_as_without_a_clock(
+    mesh: tuple[NDArray[np.int64], NDArray[np.float64]], data: st.DataObject
+) -> None:
+    paths, rate_bps = mesh
+    size = np.array(
+        data.draw(st.lists(st.sampled_from([0.0, 1.0, 7.0]), min_size=len(paths), max_size=len(paths)))
+    )
+    network = FluidNetwork(rate_bps, paths)
+    for flow in np.flatnonzero(size):
+        network.post(int(flow), size[flow], int(flow))
+    found = arrivals(network)
+    curves = fluid_curves(paths, rate_bps, pool=np.arange(len(paths)), pool_bytes=size)
+    for flow in np.flatnonzero(size):
+        assert found[int(flow)] == pytest.approx(curves[flow][0][-1], rel=1e-9)
+
+
+def test_a_flow_stands_while_its_link_is_dark() -> None:
+    network = FluidNetwork([BYTE_PER_S], np.array([[0]]))
+    network.post(0, 10.0, 7)
+    assert arrivals(network, 4.0) == {}
+    network.set_rates(0, 0.0)
+    assert arrivals(network, 9.0) == {}
+    network.set_rates(0, BYTE_PER_S)
+    assert arrivals(network) == {7: 15.0}
+
+
+def test_an_incast_takes_its_bytes_over_the_receivers_rate() -> None:
+    senders = 5
+    paths = np.stack([np.arange(senders), np.full(senders, senders)], axis=1)
+    network = FluidNetwork(np.full(senders + 1, BYTE_PER_S), paths)
+    for sender in range(senders):
+        network.post(sender, 3.0, sender)
+    assert arrivals(network) == dict.fromkeys(range(senders), pytest.approx(15.0))
+
+
+def test_parcels_of_a_pool_leave_in_order_and_arrive_later_by_its_delay() -> None:
+    network = FluidNetwork([BYTE_PER_S], np.array([[0]]), delay_s=np.array([10.0]))
+    network.post(0, 2.0, 1)
+    network.post(0, 3.0, 2)
+    assert arrivals(network) == {1: 12.0, 2: 15.0}
+
+
+def test_flows_of_one_pool_drain_it_together() -> None:
+    network = FluidNetwork([BYTE_PER_S, 3 * BYTE_PER_S], np.array([[0], [1]]), pool=np.array([0, 0]))
+    network.post(0, 8.0, 7)
+    assert arrivals(network) == {7: 2.0}
+
+
+def test_what_is_lost_is_sent_again() -> None:
+    network = FluidNetwork([BYTE_PER_S], np.array([[0]]), delivered=np.array([0.5]))
+    network.post(0, 3.0, 7)
+    assert arrivals(network) == {7: 6.0}
+
+
+def test_what_is_withdrawn_had_not_left_and_can_be_led_elsewhere() -> None:
+    network = FluidNetwork([BYTE_PER_S, BYTE_PER_S], np.array([[0]]))
+    network.post(0, 4.0, 1)
+    network.post(0, 4.0, 2)
+    assert arrivals(network, 3.0) == {}
+    assert network.withdraw(0) == [(1, 1.0), (2, 4.0)]
+    assert network.next_s == float("inf")
+    network.set_path(0, [1])
+    network.post(0, 5.0, 3)
+    assert arrivals(network) == {3: 8.0}
+
+
+def test_links_and_flows_can_be_added() -> None:
+    network = FluidNetwork([BYTE_PER_S], np.array([[0]]))
+    network.post(0, 4.0, 1)
+    assert arrivals(network, 2.0) == {}
+    link = network.add_link(BYTE_PER_S)
+    flow = network.add_flows([[0, link]])[0]
+    network.post(flow, 1.0, 2)
+    assert arrivals(network) == {2: 4.0, 1: 5.0}
+
+
+def test_bytes_weigh_where_the_transport_knows_them() -> None:
+    network = FluidNetwork([BYTE_PER_S], np.array([[0], [0]]), by_bytes=True)
+    network.post(0, 9.0, 1)
+    network.post(1, 3.0, 2)
+    assert arrivals(network) == {1: 12.0, 2: 12.0}
+
+
+def test_a_path_of_no_link_is_refused() -> None:
+    with pytest.raises(FabricError, match="crosses no link"):
+        FluidNetwork([1.0], np.array([[-1]]))
+    with pytest.raises(FabricError, match="does not exist"):
+        FluidNetwork([1.0], np.array([[1]]))

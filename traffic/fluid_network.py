@@ -1,0 +1,349 @@
+"""A network of links whose rates change, and flows that start at any time: max-min fair between events.
+
+A *flow* takes bytes out of a *pool* over a path. A pool with one flow is a queue pair; with several,
+its bytes leave over several queue pairs or lit circuits at once. Parcels leave a pool first in, first
+out. An event is the end of a message, or what the caller changes (bytes, rates, paths). Between events
+all rates are constant, so nothing is stepped through time. Equal calls give equal results, bit by bit.
+
+An event solves only the component of links and flows that it touches (`traffic.maxmin`).
+"""
+
+import heapq
+import itertools
+from collections.abc import Sequence
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
+
+from topologies.errors import FabricError
+from traffic.backlog import Backlog
+from traffic.maxmin import max_min_rates
+from traffic.transfers import Curve
+
+SAME_TIME = 1e-9
+"""Ends closer than this part of the time to them are one event: symmetric flows end together."""
+_GROWING = ("_flow_bps", "_flow_bytes", "_flow_since_s", "_posted", "_left", "_drain_bps", "_since_s")
+"""The arrays that begin as zeros for each flow or pool."""
+
+
+class FluidNetwork:
+    """Links, the flows that cross them, and the pools that the flows drain.
+
+    Parameters
+    ----------
+    rate_bps
+        The rate of each link at time 0, 0 for a dark one, shape (links,) [bit/s].
+    paths
+        The links that each flow crosses, each once, -1 where its row is longer than its path,
+        shape (flows, hops).
+    pool
+        The pool that each flow drains, shape (flows,); by default each has its own.
+    part_of
+        Flows of equal value share the weight of one queue pair while they flow, shape (flows,);
+        by default each flow is a queue pair.
+    by_bytes
+        Whether queue pairs share a link in proportion to what their pools hold, as the ideal
+        transport has it, instead of evenly.
+    delivered
+        The part of each flow's bytes that links do not lose, shape (flows,); by default all.
+    delay_s
+        How much later a pool's bytes arrive than they leave, shape (pools,) [s]; by default at once.
+
+    Raises
+    ------
+    FabricError
+        If a flow crosses no link, or one that does not exist.
+    """
+
+    def __init__(
+        self,
+        rate_bps: ArrayLike,
+        paths: NDArray[np.int64],
+        *,
+        pool: NDArray[np.int64] | None = None,
+        part_of: NDArray[np.int64] | None = None,
+        by_bytes: bool = False,
+        delivered: NDArray[np.float64] | None = None,
+        delay_s: NDArray[np.float64] | None = None,
+    ) -> None:
+        flows = len(paths)
+        self.now_s = 0.0
+        self._link_bps, self._paths = np.array(rate_bps, dtype=float), np.array(paths, dtype=np.int64)
+        _check_paths(self._paths, len(self._link_bps))
+        self._pool = np.arange(flows) if pool is None else np.asarray(pool)
+        self._part_of = np.arange(flows) if part_of is None else np.asarray(part_of)
+        self._by_bytes = by_bytes
+        self._delivered = np.ones(flows) if delivered is None else delivered
+        pools = int(self._pool.max(initial=-1)) + 1
+        self._delay_s = np.zeros(pools) if delay_s is None else delay_s
+        self._flow_bps, self._flow_bytes = np.zeros(flows), np.zeros(flows)
+        self._flow_since_s = np.zeros(flows)
+        self._posted, self._left, self._drain_bps = np.zeros(pools), np.zeros(pools), np.zeros(pools)
+        self._since_s, self._end_s = np.zeros(pools), np.full(pools, np.inf)
+        self._next_end = np.full(pools, np.inf)
+        self._backlogs = [Backlog() for _ in range(pools)]
+        self._arriving: list[tuple[float, int, int]] = []
+        self._tickets = itertools.count()
+        self._log = _Log(flows)
+        self._touched: set[int] = set()
+        self._find_components()
+
+    def add_link(self, rate_bps: float) -> int:
+        """Return the number of a new link of a rate [bit/s]."""
+        self._settle()
+        self._link_bps = np.append(self._link_bps, rate_bps)
+        self._find_components()
+        return len(self._link_bps) - 1
+
+    def add_flows(self, paths: Sequence[Sequence[int]]) -> range:
+        """Return the numbers of new flows over some paths; each is also that of a new pool of its own."""
+        if len(self._paths) != len(self._backlogs):
+            raise FabricError("flows that share pools cannot be added to", "give all of them at the start")
+        self._settle()
+        first, more = len(self._paths), len(paths)
+        self._widen(max(map(len, paths), default=0))
+        self._paths = np.pad(self._paths, ((0, more), (0, 0)), constant_values=-1)
+        for flow, path in enumerate(paths, start=first):
+            self._paths[flow, : len(path)] = path
+        _check_paths(self._paths[first:], len(self._link_bps))
+        numbers = np.arange(first, first + more)
+        self._pool, self._part_of = np.append(self._pool, numbers), np.append(self._part_of, numbers)
+        self._delivered = np.append(self._delivered, np.ones(more))
+        self._delay_s = np.append(self._delay_s, np.zeros(more))
+        for name in _GROWING:
+            setattr(self, name, np.append(getattr(self, name), np.zeros(more)))
+        for name in ("_end_s", "_next_end"):
+            setattr(self, name, np.append(getattr(self, name), np.full(more, np.inf)))
+        self._backlogs += [Backlog() for _ in range(more)]
+        self._log.flows += more
+        self._find_components()
+        return range(first, first + more)
+
+    def post(self, pool: ArrayLike, size: ArrayLike, message: ArrayLike) -> None:
+        """Put parcels behind what pools hold; `advance` returns a message when its last byte arrives.
+
+        Parameters
+        ----------
+        pool, size, message
+            Of each parcel, in the order in which they are posted: shape (parcels,), or a number each.
+        """
+        pools, sizes, messages = (np.atleast_1d(np.asarray(of_each)) for of_each in (pool, size, message))
+        by_pool = np.argsort(pools, kind="stable")
+        used, first = np.unique(pools[by_pool], return_index=True)
+        edges = [*first.tolist(), len(pools)]
+        self._bring_up(used)
+        changed = used if self._by_bytes else used[self._left[used] == 0]
+        self._touched.update(self._component_of_pool[changed].tolist())
+        ordered_sizes, ordered_messages = sizes[by_pool].tolist(), messages[by_pool].tolist()
+        for number, (begin, end) in zip(used.tolist(), pairwise(edges), strict=True):
+            backlog = self._backlogs[number]
+            before = backlog.posted
+            backlog.post(ordered_sizes[begin:end], ordered_messages[begin:end])
+            self._posted[number] = backlog.posted
+            self._left[number] += backlog.posted - before
+            self._next_end[number] = backlog.next_end
+
+    def held(self, pool: int) -> set[int]:
+        """Return the messages that have bytes in a pool."""
+        return self._backlogs[pool].messages
+
+    def withdraw(self, pool: int) -> list[tuple[int, float]]:
+        """Take back what has not left a pool: each message, and how much of it [bytes]."""
+        self._bring_up(np.array([pool]))
+        gone = float(self._posted[pool] - self._left[pool])
+        parcels = self._backlogs[pool].withdraw(gone)
+        self._posted[pool], self._left[pool] = gone, 0.0
+        self._end_s[pool] = self._next_end[pool] = np.inf
+        self._touched.add(int(self._component_of_pool[pool]))
+        return parcels
+
+    def set_rates(self, links: ArrayLike, rate_bps: ArrayLike) -> None:
+        """Give links another rate [bit/s]; 0 makes them dark."""
+        numbers = np.atleast_1d(np.asarray(links, dtype=np.int64))
+        self._link_bps[numbers] = rate_bps
+        self._touched.update(self._component_of_link[numbers].tolist())
+
+    def set_path(self, flow: int, links: ArrayLike) -> None:
+        """Lead a flow over other links; what it sent stays sent."""
+        self._widen(np.size(links))
+        row = np.full(self._paths.shape[1], -1, dtype=np.int64)
+        row[: np.size(links)] = links
+        _check_paths(row[None], len(self._link_bps))
+        self._settle()
+        old, self._paths[flow] = self._paths[flow].copy(), row
+        self._find_components()
+        links_of_both = np.concatenate([old, row])
+        self._touched.update(self._component_of_link[links_of_both[links_of_both >= 0]].tolist())
+
+    def _widen(self, hops: int) -> None:
+        """Make room for paths of so many hops."""
+        more = max(hops - self._paths.shape[1], 0)
+        self._paths = np.pad(self._paths, ((0, 0), (0, more)), constant_values=-1)
+
+    @property
+    def next_s(self) -> float:
+        """When the next parcel leaves or arrives if nothing changes [s]; infinite if none will."""
+        self._settle()
+        first_s = float(self._end_s.min(initial=np.inf))
+        return min(first_s, self._arriving[0][0]) if self._arriving else first_s
+
+    def advance(self, until_s: float) -> list[tuple[float, int]]:
+        """Let time pass until messages arrive, at most until ``until_s``.
+
+        Returns
+        -------
+        list of (time, message)
+            What arrived at that one instant [s]; empty if nothing did.
+        """
+        while (at_s := self.next_s) <= until_s:
+            self.now_s = at_s
+            if arrived := self._leave() + self._arrived():
+                return arrived
+        self.now_s = max(self.now_s, until_s)
+        return []
+
+    def rates_bps(self) -> NDArray[np.float64]:
+        """Return the rate of each flow now, shape (flows,) [bit/s]."""
+        self._settle()
+        return self._flow_bps.copy()
+
+    def curves(self) -> list[Curve]:
+        """Return what got through of each flow's bytes over time; straight between the points."""
+        self._settle()
+        flows = np.flatnonzero(self._flow_bps)
+        self._flow_bytes[flows] += (self.now_s - self._flow_since_s[flows]) * self._good_bps(flows) / 8
+        self._flow_since_s[flows] = self.now_s
+        self._log.add(self.now_s, flows, self._flow_bytes)
+        return self._log.curves()
+
+    def _leave(self) -> list[tuple[float, int]]:
+        """Take messages whose last byte leaves its pool now out of it; return those that arrive at once."""
+        ended = np.flatnonzero(self._end_s <= self.now_s * (1 + SAME_TIME))
+        self._since_s[ended] = self.now_s
+        self._left[ended] = self._posted[ended] - self._next_end[ended]  # exactly, whatever rounding left
+        at_once: list[tuple[float, int]] = []
+        counts, delays_s = self._next_end[ended].tolist(), self._delay_s[ended].tolist()
+        for pool, count, delay_s in zip(ended.tolist(), counts, delays_s, strict=True):
+            messages = self._backlogs[pool].deliver(count)
+            self._next_end[pool] = self._backlogs[pool].next_end
+            if delay_s:
+                for message in messages:
+                    heapq.heappush(self._arriving, (self.now_s + delay_s, next(self._tickets), message))
+            else:
+                at_once += [(self.now_s, message) for message in messages]
+        self._time_ends(ended)
+        empty = ended[self._left[ended] == 0]
+        self._touched.update(self._component_of_pool[empty].tolist())
+        return at_once
+
+    def _arrived(self) -> list[tuple[float, int]]:
+        """Return what was on its way and has arrived by now."""
+        arrived = []
+        while self._arriving and self._arriving[0][0] <= self.now_s * (1 + SAME_TIME):
+            at_s, _, message = heapq.heappop(self._arriving)
+            arrived.append((at_s, message))
+        return arrived
+
+    def _bring_up(self, pools: NDArray[np.int64]) -> None:
+        """Count what left pools since they were last looked at."""
+        elapsed_s = self.now_s - self._since_s[pools]
+        moved = self._drain_bps[pools] * elapsed_s / 8
+        self._left[pools] = np.maximum(self._left[pools] - moved, 0.0)
+        self._since_s[pools] = self.now_s
+
+    def _settle(self) -> None:
+        """Solve the components that were touched."""
+        if not self._touched:
+            return
+        parts = [self._flows_of[number] for number in sorted(self._touched) if number in self._flows_of]
+        self._touched.clear()
+        if not parts:
+            return
+        flows = np.concatenate(parts) if len(parts) > 1 else parts[0]
+        pools = np.flatnonzero(np.bincount(self._pool[flows], minlength=len(self._left)))
+        self._bring_up(pools)
+        self._flow_bytes[flows] += (self.now_s - self._flow_since_s[flows]) * self._good_bps(flows) / 8
+        self._flow_since_s[flows] = self.now_s
+        rates = self._shares(flows)
+        changed = np.abs(rates - self._flow_bps[flows]) > SAME_TIME * rates
+        self._log.add(self.now_s, flows[changed], self._flow_bytes)
+        self._flow_bps[flows] = rates
+        self._drain_bps[pools] = 0.0
+        np.add.at(self._drain_bps, self._pool[flows], self._good_bps(flows))
+        self._time_ends(pools)
+
+    def _shares(self, flows: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return the max-min fair rate of each of some flows; of those that cannot flow, 0."""
+        paths = self._paths[flows]
+        lit = (self._link_bps[paths] > 0) | (paths < 0)
+        can = lit.all(axis=1) & (self._left[self._pool[flows]] > 0)
+        flowing = flows[can]
+        weights = self._left[self._pool[flowing]] if self._by_bytes else np.ones(len(flowing))
+        part_of = self._part_of[flowing]
+        sharing = np.bincount(part_of, minlength=1)[part_of]
+        rates = np.zeros(len(flows))
+        rates[can] = max_min_rates(self._paths[flowing], self._link_bps, weights=weights / sharing)
+        return rates
+
+    def _time_ends(self, pools: NDArray[np.int64]) -> None:
+        """Note when the first parcels of pools will have left at their present rates."""
+        gone, drain_bps = self._posted[pools] - self._left[pools], self._drain_bps[pools]
+        lasts_s = np.full(len(pools), np.inf)
+        missing = np.maximum(self._next_end[pools] - gone, 0.0)
+        np.divide(missing * 8, drain_bps, out=lasts_s, where=drain_bps > 0)
+        self._end_s[pools] = self.now_s + lasts_s
+
+    def _good_bps(self, flows: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return how fast flows deliver [bit/s]."""
+        return np.asarray(self._flow_bps[flows] * self._delivered[flows])
+
+    def _find_components(self) -> None:
+        """Number the links, flows and pools that depend on each other alike."""
+        links, flows, pools = len(self._link_bps), len(self._paths), len(self._left)
+        parts = int(self._part_of.max(initial=-1)) + 1
+        flow, hop = np.nonzero(self._paths >= 0)
+        nodes = np.concatenate(
+            [self._paths[flow, hop], links + flows + self._pool, links + flows + pools + self._part_of]
+        )
+        rows = np.concatenate([links + flow, np.tile(links + np.arange(flows), 2)])
+        size = links + flows + pools + parts
+        graph = coo_array((np.ones(len(rows)), (rows, nodes)), (size, size))
+        number = connected_components(graph, directed=False)[1]
+        self._component_of_link = number[:links]
+        self._component_of_pool = number[links + flows : links + flows + pools]
+        by_component = np.argsort(number[links : links + flows], kind="stable")
+        edges = np.flatnonzero(np.diff(number[links : links + flows][by_component])) + 1
+        groups = np.split(by_component, edges)
+        self._flows_of = {int(number[links + group[0]]): group for group in groups if len(group)}
+
+
+def _check_paths(paths: NDArray[np.int64], links: int) -> None:
+    if len(paths) and not ((paths >= 0).any(axis=1).all() and (paths < links).all()):
+        raise FabricError("a flow crosses no link, or one that does not exist")
+
+
+class _Log:
+    """The points at which flows changed their rate."""
+
+    def __init__(self, flows: int) -> None:
+        self.flows = flows
+        self._points: list[tuple[NDArray[np.int64], float, NDArray[np.float64]]] = []
+
+    def add(self, now: float, flows: NDArray[np.int64], counts: NDArray[np.float64]) -> None:
+        """Note the counts of some flows."""
+        self._points.append((flows, now, counts[flows]))
+
+    def curves(self) -> list[Curve]:
+        """Return the points of each flow; one that carried nothing stays at (0, 0)."""
+        if not self._points:
+            return [(np.zeros(1), np.zeros(1)) for _ in range(self.flows)]
+        flow = np.concatenate([flows for flows, _, _ in self._points])
+        time = np.repeat([now for _, now, _ in self._points], [len(flows) for flows, _, _ in self._points])
+        count = np.concatenate([counts for _, _, counts in self._points])
+        by_flow = np.argsort(flow, kind="stable")
+        edges = np.searchsorted(flow[by_flow], np.arange(self.flows + 1)).tolist()
+        points = (by_flow[begin:end] for begin, end in pairwise(edges))
+        return [(time[mine], count[mine]) if len(mine) else (np.zeros(1), np.zeros(1)) for mine in points]

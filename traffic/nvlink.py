@@ -1,0 +1,47 @@
+"""NVLink: the links from and to each GPU inside a server, as fluids; modelled, never emulated."""
+
+import numpy as np
+
+from topologies.fabric import Fabric
+from traffic.fluid_network import FluidNetwork
+
+
+class Nvlink:
+    """Messages between GPUs of one server: they share each GPU's rate out and in, max-min fairly.
+
+    Parameters
+    ----------
+    fabric
+        Its servers' ``nvlink_bps`` is the rate of each GPU in each direction.
+    """
+
+    def __init__(self, fabric: Fabric) -> None:
+        rate_bps = [fabric.servers[server].nvlink_bps for server in fabric.gpu_servers]
+        self._network = FluidNetwork(np.array(rate_bps * 2), np.zeros((0, 2), dtype=np.int64))
+        self._gpus = fabric.gpus
+        self._flows: dict[tuple[int, int], int] = {}
+        self._early: list[int] = []
+
+    @property
+    def next_s(self) -> float:
+        """When the next message arrives if nothing changes [s]; infinite if none is on its way."""
+        return self._network.now_s if self._early else self._network.next_s
+
+    def post(self, source: int, destination: int, size: int, message: int, now_s: float) -> None:
+        """Send a message of a size [bytes] from a GPU to another, by their numbers."""
+        self._early += self._past(now_s)
+        pair = source, destination
+        if pair not in self._flows:
+            self._flows[pair] = self._network.add_flows([(source, self._gpus + destination)])[0]
+        self._network.post(self._flows[pair], size, message)
+
+    def advance(self, now_s: float) -> list[int]:
+        """Let time pass; return the messages that arrived."""
+        early, self._early = self._early, []
+        return early + self._past(now_s)
+
+    def _past(self, now_s: float) -> list[int]:
+        arrived: list[int] = []
+        while tags := self._network.advance(now_s):
+            arrived += [tag for _, tag in tags]
+        return arrived
