@@ -1,0 +1,139 @@
+"""Jobs and the patterns of their collectives: refusals, and what each pattern must deliver."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from topologies.errors import DemandError
+from traffic.collectives.all_to_all import AllToAll
+from traffic.collectives.exchange import Exchange
+from traffic.collectives.point_to_point import PointToPoint
+from traffic.collectives.ring import Operation, Ring
+from traffic.demand import Demand
+from traffic.job import Collective, Compute, Job, chain
+
+PAIR = PointToPoint(((0, 1, 5),))
+
+
+@st.composite
+def rings(draw: st.DrawFn, operation: Operation) -> Ring:
+    """Draw one to three rings over two to six GPUs."""
+    gpus = draw(st.integers(2, 6))
+    orders = draw(st.lists(st.permutations(range(gpus)), min_size=1, max_size=3))
+    least = gpus * len(orders)
+    return Ring(tuple(map(tuple, orders)), draw(st.integers(least, 5 * least)), operation)
+
+
+def ring_after(ring: Ring, held: NDArray[np.int64], adds: bool) -> NDArray[np.int64]:
+    """Return what each GPU holds of each byte after a ring's exchange, step by step.
+
+    ``held`` counts contributions, shape (GPUs, rings, chunks). A message carries what its sender holds
+    of a chunk when it starts, and it starts only when all that it waits for has arrived.
+    """
+    exchange, ranks = ring.exchange(), len(ring.rings[0])
+    waits: dict[int, set[int]] = {}
+    for first, then in exchange.waits.tolist():
+        waits.setdefault(then, set()).add(first)
+    arrived: set[int] = set()
+    steps = len(exchange.messages) // (ranks * len(ring.rings))
+    for step in range(steps):
+        sent = []
+        for number in range(step * len(ring.rings) * ranks, (step + 1) * len(ring.rings) * ranks):
+            assert waits.get(number, set()) <= arrived
+            which, rank = divmod(number % (len(ring.rings) * ranks), ranks)
+            source, destination = ring.rings[which][rank], ring.rings[which][(rank + 1) % ranks]
+            assert exchange.messages.source[number] == source
+            assert exchange.messages.destination[number] == destination
+            chunk = (rank - step + (0 if adds else 1)) % ranks
+            sent.append((destination, which, chunk, held[source, which, chunk]))
+            arrived.add(number)
+        for destination, which, chunk, value in sent:
+            held[destination, which, chunk] = value + (held[destination, which, chunk] if adds else 0)
+    return held
+
+
+@given(rings("reduce-scatter"))
+def test_reduce_scatter_leaves_each_rank_the_sum_of_one_chunk(ring: Ring) -> None:
+    ranks = len(ring.rings[0])
+    held = ring_after(ring, np.ones((ranks, len(ring.rings), ranks), dtype=np.int64), adds=True)
+    for which, order in enumerate(ring.rings):
+        for rank, gpu in enumerate(order):
+            assert held[gpu, which, (rank + 1) % ranks] == ranks
+
+
+@given(rings("all-gather"))
+def test_all_gather_takes_every_chunk_to_every_rank(ring: Ring) -> None:
+    ranks = len(ring.rings[0])
+    held = np.zeros((ranks, len(ring.rings), ranks), dtype=np.int64)
+    for which, order in enumerate(ring.rings):
+        for rank, gpu in enumerate(order):
+            held[gpu, which, (rank + 1) % ranks] = 1
+    assert (ring_after(ring, held, adds=False) == 1).all()
+
+
+@given(rings("all-reduce"))
+def test_all_reduce_sends_each_byte_over_all_links_but_one_twice(ring: Ring) -> None:
+    exchange, ranks = ring.exchange(), len(ring.rings[0])
+    assert exchange.messages.bytes.sum() == 2 * (ranks - 1) * ring.bytes
+    assert len(exchange.messages) == 2 * (ranks - 1) * ranks * len(ring.rings)
+    assert len(exchange.waits) == (2 * (ranks - 1) - 1) * ranks * len(ring.rings)
+    receiver = exchange.messages.destination[exchange.waits[:, 0]]
+    assert (receiver == exchange.messages.source[exchange.waits[:, 1]]).all()
+
+
+def test_an_all_to_all_waits_for_nothing() -> None:
+    exchange = AllToAll(Demand("drawn", np.array([[9, 1], [2, 0]]))).exchange()
+    assert messages(exchange) == [(0, 1, 1), (1, 0, 2)]
+    assert len(exchange.waits) == 0
+
+
+def test_two_gpus_may_exchange_several_messages() -> None:
+    sent = ((0, 2, 5), (0, 2, 7), (2, 1, 1))
+    assert messages(PointToPoint(sent).exchange()) == list(sent)
+    assert PointToPoint(sent).gpus == {0, 1, 2}
+
+
+def messages(exchange: Exchange) -> list[tuple[int, int, int]]:
+    """Return source, destination and size of each message."""
+    found = exchange.messages
+    return list(zip(found.source.tolist(), found.destination.tolist(), found.bytes.tolist(), strict=True))
+
+
+@pytest.mark.parametrize("ring", [(), ((0,),), ((0, 1, 0),), ((0, 1), (0, 2))])
+def test_what_is_no_ring_is_refused(ring: tuple[tuple[int, ...], ...]) -> None:
+    with pytest.raises(DemandError, match="are not rings over the same GPUs"):
+        Ring(ring, 100)
+
+
+def test_a_ring_of_fewer_bytes_than_chunks_is_refused() -> None:
+    with pytest.raises(DemandError, match="5 bytes make no 2 x 3 chunks"):
+        Ring(((0, 1, 2), (2, 1, 0)), 5)
+
+
+@pytest.mark.parametrize("message", [(0, 0, 5), (0, 1, 0), (-1, 1, 5)])
+def test_what_is_no_message_is_refused(message: tuple[int, int, int]) -> None:
+    with pytest.raises(DemandError, match="send at least a byte to another GPU"):
+        PointToPoint((message,))
+
+
+def test_a_chain_waits_node_by_node() -> None:
+    job = chain("drawn", 2, (Collective("a", PAIR), Compute("b", (0, 1), 1.0), Collective("c", PAIR)))
+    assert [node.after for node in job.nodes] == [(), ("a",), ("b",)]
+
+
+@pytest.mark.parametrize(
+    ("nodes", "sentence"),
+    [
+        ((), "has no node"),
+        ((Collective("a", PAIR), Collective("a", PAIR)), "2 nodes of job 'drawn' are named 'a'"),
+        ((Collective("a", PAIR, ("b",)),), "'a' waits for 'b', which job 'drawn' has not"),
+        ((Collective("a", PAIR, ("b",)), Collective("b", PAIR, ("a",))), "wait for each other"),
+        ((Compute("a", (2,), 1.0),), "'a' uses GPU 2, and the job has 2 GPUs"),
+        ((Compute("a", (0,), -1.0),), "'a' computes for -1 s"),
+    ],
+)
+def test_what_is_no_job_is_refused(nodes: tuple[Collective | Compute, ...], sentence: str) -> None:
+    with pytest.raises(DemandError, match=sentence):
+        Job("drawn", 2, nodes)

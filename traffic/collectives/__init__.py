@@ -1,0 +1,1 @@
+"""Patterns of collectives: who sends what to whom, and which message waits for which."""

@@ -1,0 +1,41 @@
+"""An exchange: the messages of one collective, and which of them wait for which."""
+
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from traffic.messages import Messages
+
+
+def _none() -> NDArray[np.int64]:
+    return np.zeros((0, 2), dtype=np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class Exchange:
+    """Messages, any number of them between two GPUs."""
+
+    messages: Messages
+    """In the order in which a sender sends those that may go at the same time."""
+    waits: NDArray[np.int64] = field(default_factory=_none)
+    """Pairs of message indices, shape (waits, 2): the second starts when the first has arrived."""
+
+
+class Pattern(Protocol):
+    """How a collective moves its bytes; a frozen value."""
+
+    @property
+    def name(self) -> str:
+        """The pattern as tables name it."""
+        ...
+
+    @property
+    def gpus(self) -> frozenset[int]:
+        """The GPUs that take part."""
+        ...
+
+    def exchange(self) -> Exchange:
+        """Return the messages that make up the collective."""
+        ...

@@ -1,0 +1,43 @@
+"""Point to point: a list of messages that start together, any number of them between two GPUs."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from topologies.errors import DemandError
+from traffic.collectives.exchange import Exchange
+from traffic.messages import Messages
+
+
+@dataclass(frozen=True)
+class PointToPoint:
+    """Messages from one GPU to another.
+
+    Raises
+    ------
+    DemandError
+        If a message is to its own sender or has no byte.
+    """
+
+    messages: tuple[tuple[int, int, int], ...]
+    """Source GPU, destination GPU and size [bytes] of each."""
+    name = "point to point"
+
+    def __post_init__(self) -> None:
+        """Check each message."""
+        for source, destination, size in self.messages:
+            if source == destination or size < 1 or min(source, destination) < 0:
+                raise DemandError(
+                    f"a message of {size} bytes from GPU {source} to GPU {destination}",
+                    "send at least a byte to another GPU",
+                )
+
+    @property
+    def gpus(self) -> frozenset[int]:
+        """The GPUs that send or receive."""
+        return frozenset(gpu for source, destination, _ in self.messages for gpu in (source, destination))
+
+    def exchange(self) -> Exchange:
+        """Return the messages as they were listed."""
+        source, destination, size = np.array(self.messages, dtype=np.int64).reshape(-1, 3).T
+        return Exchange(Messages(source, destination, size))

@@ -1,0 +1,103 @@
+"""Ring collectives, step by step as NCCL runs them: a rank passes on what its predecessor gave it.
+
+With n ranks a ring cuts its bytes into n chunks. In each step every rank sends one chunk to the next
+rank. Reduce-scatter takes n - 1 steps, after which rank i holds the sum of chunk i + 1; all-gather
+takes n - 1 more, in which the sums travel on; AllReduce is one after the other. Each step of a rank
+waits for the chunk that its predecessor sent in the step before, and for nothing else: there is no
+barrier. Several rings share the bytes evenly and do not wait for each other.
+
+References
+----------
+P. Patarasuk and X. Yuan, "Bandwidth optimal all-reduce algorithms for clusters of workstations",
+JPDC 69(2), 2009. NCCL, src/device/all_reduce.h (runRing).
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from topologies.errors import DemandError
+from traffic.collectives.exchange import Exchange
+from traffic.messages import Messages
+
+Operation = Literal["all-reduce", "reduce-scatter", "all-gather"]
+
+
+@dataclass(frozen=True)
+class Ring:
+    """A collective over one or more rings.
+
+    Raises
+    ------
+    DemandError
+        If there is no ring, a ring has fewer than two GPUs or one twice, rings are of different GPUs,
+        or a chunk would have no byte.
+    """
+
+    rings: tuple[tuple[int, ...], ...]
+    """The GPUs of each ring in the order in which bytes travel."""
+    bytes: int
+    """What each GPU holds before AllReduce and reduce-scatter, and after all-gather [bytes]."""
+    operation: Operation = "all-reduce"
+
+    def __post_init__(self) -> None:
+        """Check that the rings are rings over the same GPUs."""
+        members = {frozenset(ring) for ring in self.rings}
+        if len(members) != 1 or any(len(ring) != len(set(ring)) or len(ring) < 2 for ring in self.rings):
+            raise DemandError(
+                f"the rings {self.rings} are not rings over the same GPUs",
+                "give each two or more GPUs, each once, the same ones in every ring",
+            )
+        if self.bytes < len(self.rings) * len(self.rings[0]):
+            raise DemandError(
+                f"{self.bytes} bytes make no {len(self.rings)} x {len(self.rings[0])} chunks",
+                "give at least a byte per ring and rank",
+            )
+
+    @property
+    def name(self) -> str:
+        """The pattern as tables name it."""
+        return f"ring {self.operation}"
+
+    @property
+    def gpus(self) -> frozenset[int]:
+        """The GPUs of the rings."""
+        return frozenset(self.rings[0])
+
+    def exchange(self) -> Exchange:
+        """Return the messages of all rings, step by step."""
+        ranks = len(self.rings[0])
+        chunk = np.diff(_edges(self.bytes, len(self.rings) * ranks)).reshape(len(self.rings), ranks)
+        steps = _chunks_sent(ranks, self.operation)
+        source, destination, size = [], [], []
+        for step in steps:
+            for ring, mine in zip(self.rings, chunk, strict=True):
+                source.append(np.array(ring))
+                destination.append(np.roll(ring, -1))
+                size.append(mine[step])
+        messages = Messages(*map(np.concatenate, (source, destination, size)))
+        return Exchange(messages, _waits(len(steps), len(self.rings), ranks))
+
+
+def _edges(size: int, parts: int) -> NDArray[np.int64]:
+    """Return where parts of a size begin and end that differ by a byte at most, shape (parts + 1,)."""
+    return np.arange(parts + 1, dtype=np.int64) * size // parts
+
+
+def _chunks_sent(ranks: int, operation: Operation) -> list[NDArray[np.int64]]:
+    """Return the chunk that each rank sends in each step."""
+    rank, steps = np.arange(ranks), range(ranks - 1)
+    reduce_scatter = [(rank - step) % ranks for step in steps]
+    all_gather = [(rank + 1 - step) % ranks for step in steps]
+    if operation == "reduce-scatter":
+        return reduce_scatter
+    return all_gather if operation == "all-gather" else reduce_scatter + all_gather
+
+
+def _waits(steps: int, rings: int, ranks: int) -> NDArray[np.int64]:
+    """Return that each rank's message waits for the one its predecessor sent a step before."""
+    number = np.arange(steps * rings * ranks).reshape(steps, rings, ranks)
+    first = np.roll(number[:-1], 1, axis=2)
+    return np.stack([first.ravel(), number[1:].ravel()], axis=1)

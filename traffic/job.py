@@ -1,0 +1,99 @@
+"""A job: what GPUs compute and what they exchange, as a graph whose arrows say what waits for what."""
+
+from collections import Counter
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from graphlib import CycleError, TopologicalSorter
+
+from topologies.errors import DemandError
+from traffic.collectives.exchange import Pattern
+
+
+@dataclass(frozen=True)
+class Compute:
+    """A task on each of some GPUs; a GPU does one task at a time, the first that is ready first."""
+
+    name: str
+    gpus: tuple[int, ...]
+    duration_s: float
+    """How long it takes on each of them [s]."""
+    after: tuple[str, ...] = ()
+    """The nodes that it waits for."""
+
+
+@dataclass(frozen=True)
+class Collective:
+    """Bytes that GPUs exchange in a pattern."""
+
+    name: str
+    pattern: Pattern
+    after: tuple[str, ...] = ()
+    """The nodes that it waits for."""
+
+    @property
+    def gpus(self) -> tuple[int, ...]:
+        """The GPUs that take part."""
+        return tuple(sorted(self.pattern.gpus))
+
+
+Node = Compute | Collective
+
+
+@dataclass(frozen=True)
+class Job:
+    """Nodes and arrows; equal jobs are equal values.
+
+    Raises
+    ------
+    DemandError
+        If two nodes share a name, one waits for a node that is not there or for itself in the end,
+        a GPU does not exist, or a duration is negative.
+    """
+
+    name: str
+    gpus: int
+    """How many GPUs it is for; nodes number them from 0."""
+    nodes: tuple[Node, ...]
+    """In job order, which breaks ties between nodes that are ready at the same time."""
+    note: str = ""
+    """Where it comes from."""
+
+    def __post_init__(self) -> None:
+        """Check the graph."""
+        names = Counter(node.name for node in self.nodes)
+        if not names:
+            raise DemandError(f"job {self.name!r} has no node", "give it one")
+        for name, count in names.items():
+            if count > 1:
+                raise DemandError(f"{count} nodes of job {self.name!r} are named {name!r}", "name them apart")
+        for node in self.nodes:
+            self._check(node, names)
+        try:
+            TopologicalSorter({node.name: node.after for node in self.nodes}).prepare()
+        except CycleError as error:
+            circle = " > ".join(error.args[1])
+            raise DemandError(f"nodes of job {self.name!r} wait for each other: {circle}") from error
+
+    def _check(self, node: Node, names: Collection[str]) -> None:
+        for name in node.after:
+            if name not in names:
+                raise DemandError(f"node {node.name!r} waits for {name!r}, which job {self.name!r} has not")
+        outside = [gpu for gpu in node.gpus if not 0 <= gpu < self.gpus]
+        if outside:
+            raise DemandError(
+                f"node {node.name!r} uses GPU {outside[0]}, and the job has {self.gpus} GPUs",
+                "count them from 0",
+            )
+        if isinstance(node, Compute) and not 0 <= node.duration_s < float("inf"):
+            raise DemandError(f"node {node.name!r} computes for {node.duration_s:g} s")
+
+
+def chain(name: str, gpus: int, nodes: tuple[Node, ...], note: str = "") -> Job:
+    """Return the job in which each node waits for the one before it."""
+    waits = ((), *((node.name,) for node in nodes))
+    return Job(
+        name,
+        gpus,
+        tuple(replace(node, after=before) for node, before in zip(nodes, waits, strict=False)),
+        note,
+    )

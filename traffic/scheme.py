@@ -1,0 +1,89 @@
+"""A scheme: which queue pairs carry the bytes of messages, decided when these may go."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from topologies.events import View
+from traffic.messages import CHUNK_BYTES, Messages, chunks_of
+from traffic.spraying.policy import ProactivePolicy, QueuePair
+
+
+@dataclass(frozen=True, eq=False)
+class Placement:
+    """Parcels of messages on queue pairs, in the order in which they are posted; parallel arrays."""
+
+    queue_pairs: tuple[QueuePair, ...]
+    """The queue pairs in use, each once."""
+    qp: NDArray[np.int64]
+    """Index of each parcel's queue pair."""
+    message: NDArray[np.int64]
+    """Index of each parcel's message."""
+    bytes: NDArray[np.int64]
+    """Size of each parcel [bytes], positive; those of a message sum to its size."""
+
+
+class Scheme(Protocol):
+    """Places messages that start together; all of them leave their server."""
+
+    def place(self, view: View, messages: Messages) -> Placement:
+        """Return the parcels of messages."""
+        ...
+
+
+class WholeMessages:
+    """Each message on one queue pair, by the servers of its two GPUs.
+
+    Parameters
+    ----------
+    queue_pair
+        Returns the queue pair for what is seen, a source server and a destination server.
+    """
+
+    def __init__(self, queue_pair: Callable[[View, int, int], QueuePair]) -> None:
+        self._queue_pair = queue_pair
+
+    def place(self, view: View, messages: Messages) -> Placement:
+        """Return one parcel per message."""
+        servers = view.fabric.gpu_servers
+        ends = zip(messages.source.tolist(), messages.destination.tolist(), strict=True)
+        chosen = [
+            self._queue_pair(view, servers[source], servers[destination]) for source, destination in ends
+        ]
+        numbers = {queue_pair: number for number, queue_pair in enumerate(dict.fromkeys(chosen))}
+        qp = np.array([numbers[queue_pair] for queue_pair in chosen], dtype=np.int64)
+        return Placement(tuple(numbers), qp, np.arange(len(messages)), messages.bytes)
+
+
+class Sprayed:
+    """The chunks of messages as a proactive policy assigns them.
+
+    Parameters
+    ----------
+    policy
+        Returns the policy, new for each exchange.
+    seed
+        Of its random numbers, which begin anew with each exchange: connections outlive it, so equal
+        demands use equal queue pairs.
+    chunk_bytes
+        A message's atomic piece [bytes].
+    """
+
+    def __init__(
+        self, policy: Callable[[], ProactivePolicy], seed: int = 0, chunk_bytes: int = CHUNK_BYTES
+    ) -> None:
+        self._policy, self._seed, self._chunk_bytes = policy, seed, chunk_bytes
+
+    def place(self, view: View, messages: Messages) -> Placement:
+        """Return the policy's chunks, those that follow each other on a queue pair as one parcel."""
+        chunks = chunks_of(messages, self._chunk_bytes)
+        rng = np.random.default_rng(self._seed)
+        found = self._policy().assign(fabric=view.fabric, messages=messages, chunks=chunks, rng=rng)
+        by_qp = found.order[np.argsort(found.chunk_qp[found.order], kind="stable")]
+        qp, message = found.chunk_qp[by_qp], chunks.message[by_qp]
+        first = np.flatnonzero(np.diff(qp, prepend=-1) | np.diff(message, prepend=-1))
+        sizes = np.add.reduceat(chunks.bytes[by_qp], first) if len(first) else np.zeros(0, dtype=np.int64)
+        return Placement(found.queue_pairs, qp[first], message[first], sizes)
