@@ -51,9 +51,14 @@ def work_of(experiment: Experiment, step: int) -> Work:
 
 
 def emulated_bytes(chunks: Chunks, volume: float) -> NDArray[np.int64]:
-    """Return the chunks' sizes at emulated scale, in sum what the real ones are, but at least a byte each.
+    """Return the chunks' sizes at emulated scale (`scaled_bytes`)."""
+    return scaled_bytes(chunks.bytes, volume)
 
-    Where ``volume`` makes less than a byte of a chunk, the bytes that fill it up come on top.
+
+def scaled_bytes(sizes: NDArray[np.int64], volume: float) -> NDArray[np.int64]:
+    """Return sizes at emulated scale, in sum what the real ones are, but at least a byte each.
+
+    Where ``volume`` makes less than a byte of one, the bytes that fill it up come on top.
     """
-    edges = np.rint(np.cumsum(chunks.bytes) * volume).astype(np.int64)
+    edges = np.rint(np.cumsum(sizes) * volume).astype(np.int64)
     return np.asarray(np.maximum(np.diff(edges, prepend=0), 1))

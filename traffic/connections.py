@@ -104,12 +104,13 @@ def _dial_all(
     stack: contextlib.ExitStack, endpoints: Endpoints, queue_pairs: Sequence[QueuePair]
 ) -> Iterator[socket.socket]:
     for number, queue_pair in enumerate(queue_pairs, start=1):
-        yield _dial(stack, endpoints, queue_pair)
+        yield dial(stack, endpoints, queue_pair)
         if number % DIALS == 0:
             time.sleep(DIAL_PAUSE_S)
 
 
-def _dial(stack: contextlib.ExitStack, endpoints: Endpoints, queue_pair: QueuePair) -> socket.socket:
+def dial(stack: contextlib.ExitStack, endpoints: Endpoints, queue_pair: QueuePair) -> socket.socket:
+    """Return the sending end of a queue pair, which has begun to connect; ``stack`` closes it."""
     sender = stack.enter_context(endpoints.open_socket(queue_pair.source.server))
     sender.setblocking(False)
     sender.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

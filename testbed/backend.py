@@ -1,0 +1,87 @@
+"""A backend: what moves the bytes of a job, and has a clock. `testbed.runner` tells it what to do.
+
+All times are real seconds since the start, all sizes real bytes, whatever the backend's own scale.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from topologies.fabric import Port
+from topologies.light import Circuit
+from traffic.spraying.policy import QueuePair
+
+
+@dataclass(frozen=True)
+class Arrived:
+    """The last byte arrived of what was posted together of a message on a queue pair."""
+
+    message: int
+    at_s: float
+
+
+@dataclass(frozen=True)
+class NowLit:
+    """An OCS carries the circuits that were ordered."""
+
+    ocs: str
+    at_s: float
+
+
+@dataclass(frozen=True)
+class Drained:
+    """Nothing is on its way any more over queue pairs that were held."""
+
+    ocs: str
+    at_s: float
+
+
+Happening = Arrived | NowLit | Drained
+
+
+class Backend(Protocol):
+    """Moves bytes, and has a clock."""
+
+    @property
+    def now_s(self) -> float:
+        """Time since the start [s]."""
+        ...
+
+    def numbers(self, queue_pairs: Sequence[QueuePair]) -> list[int]:
+        """Return the number of each queue pair; those that are not open are opened."""
+        ...
+
+    def post(self, number: NDArray[np.int64], size: NDArray[np.int64], message: NDArray[np.int64]) -> None:
+        """Put parcels behind what queue pairs carry: the queue pair, size and message of each, in order."""
+        ...
+
+    def carried(self, number: int) -> set[int]:
+        """Return the messages whose bytes a queue pair still carries."""
+        ...
+
+    def withdraw(self, number: int) -> list[tuple[int, int]]:
+        """Close a queue pair; return what it did not deliver, a message and its bytes each."""
+        ...
+
+    def drain(self, ocs: str, numbers: Iterable[int]) -> None:
+        """Hold queue pairs, and report `Drained` once nothing of theirs is on its way."""
+        ...
+
+    def resume(self, numbers: Iterable[int]) -> None:
+        """Let queue pairs send again."""
+        ...
+
+    def light(self, ocs: str, circuits: Sequence[Circuit]) -> None:
+        """Reconfigure an OCS, and report `NowLit` when it is done."""
+        ...
+
+    def fail(self, port: Port) -> None:
+        """Cut the link at a port."""
+        ...
+
+    def wait(self, until_s: float) -> list[Happening]:
+        """Let time pass until something happens, at most until ``until_s``."""
+        ...

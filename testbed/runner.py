@@ -1,0 +1,434 @@
+"""The runner: starts what is ready, applies faults, and writes down when everything began and ended.
+
+What a job means, when circuits change and what a fault does is written here once. A backend moves
+bytes: the live one over a booted network, the fluid one by max-min rates. Compute and NVLink are timed
+here for both. All times are real seconds since the start.
+"""
+
+import heapq
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import count
+from typing import Protocol
+
+import numpy as np
+import pandas as pd
+
+from testbed.backend import Arrived, Backend, Drained, Happening
+from testbed.optics import Optics
+from topologies.errors import ScenarioError
+from topologies.events import (
+    Event,
+    FaultDetected,
+    Lit,
+    NodeDone,
+    NodeStarted,
+    Order,
+    SetTimer,
+    TimerFired,
+    View,
+)
+from topologies.fabric import Fabric, Port
+from traffic.faults import Fault, Revision
+from traffic.job import Collective, Compute, Job, Node
+from traffic.messages import Messages
+from traffic.nvlink import Nvlink
+from traffic.records import NVLINK
+from traffic.scheme import Scheme
+from traffic.spraying.policy import QueuePair
+
+
+class Circuits(Protocol):
+    """Decides which circuits are lit; pure, so that both backends get the same decisions."""
+
+    def decide(self, state: object, view: View, event: Event) -> tuple[object, Sequence[Order]]:
+        """Return the state after an event, and what is to be done; the first state is None."""
+        ...
+
+
+Revise = Callable[[View, Fault], Revision]
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """What came of a job; times in real seconds since its start, bytes real."""
+
+    messages: pd.DataFrame
+    """A row each: node, source and destination (GPUs), bytes, start_s, end_s, path; a message that was
+    given up has no end. A path is ``bytes@queue pair`` per leg."""
+    tasks: pd.DataFrame
+    """A row per node and GPU that computed, or per collective (gpu -1): node, gpu, start_s, end_s."""
+    events: pd.DataFrame
+    """What happened to circuits and by faults: at_s, what, which."""
+
+    @property
+    def iteration_s(self) -> float:
+        """When the last node ended [s]."""
+        return float(self.tasks["end_s"].max())
+
+
+@dataclass(slots=True)
+class _Message:
+    """A message, and what it waits for."""
+
+    node: str
+    source: int
+    destination: int
+    size: int
+    waits: int = 0
+    then: list[int] = field(default_factory=list)
+    pieces: int = 0
+    """How many parts of it are on queue pairs or NVLink."""
+    start_s: float = float("nan")
+    end_s: float = float("nan")
+    legs: dict[str, int] = field(default_factory=dict)
+
+
+class Runner:
+    """Runs a job once over a backend.
+
+    Parameters
+    ----------
+    fabric, job, backend
+        What runs, and where.
+    scheme
+        Which queue pairs carry messages.
+    circuits
+        Which circuits are lit when; by default none ever.
+    faults, revise
+        What fails, and how the job goes on then; by default as it was.
+
+    Raises
+    ------
+    ScenarioError
+        If the job is for more GPUs than the fabric has, or a fault waits for a node that is not there.
+    """
+
+    def __init__(
+        self,
+        fabric: Fabric,
+        job: Job,
+        backend: Backend,
+        scheme: Scheme,
+        *,
+        circuits: Circuits | None = None,
+        faults: Sequence[Fault] = (),
+        revise: Revise = lambda _view, _fault: Revision(),
+    ) -> None:
+        _check(fabric, job, faults)
+        self._fabric, self._job, self._backend, self._scheme = fabric, job, backend, scheme
+        self._circuits = circuits
+        self._state: object = None
+        self._faults, self._revise = faults, revise
+        self._graph = _Graph(job)
+        self._pieces_of: dict[str, int] = {}
+        """What each node that has started has yet to do: GPUs that compute, messages that arrive."""
+        self._busy: set[int] = set()
+        self._queued: dict[int, deque[Compute]] = defaultdict(deque)
+        self._messages: list[_Message] = []
+        self._timers: list[tuple[float, int, Callable[[], None]]] = []
+        self._tickets = count()
+        self._nvlink = Nvlink(fabric)
+        self._carriers: dict[int, QueuePair] = {}
+        self._optics = Optics(fabric, backend, self._carriers)
+        self._failed: set[Port] = set()
+        self._tasks: list[tuple[str, int, float, float]] = []
+        self._began_s: dict[str, float] = {}
+        self._events: list[tuple[float, str, str]] = []
+
+    def run(self) -> Run:
+        """Run the job to its end."""
+        self._start_all(self._graph.sources())
+        while self._graph.open:
+            next_timer_s = self._timers[0][0] if self._timers else float("inf")
+            for happening in self._backend.wait(min(next_timer_s, self._nvlink.next_s)):
+                self._happened(happening)
+            now_s = self._backend.now_s
+            for number in self._nvlink.advance(now_s):
+                self._arrived(number, now_s)
+            while self._timers and self._timers[0][0] <= now_s:
+                heapq.heappop(self._timers)[2]()
+        return self._result()
+
+    # Nodes
+
+    def _start_all(self, nodes: Iterable[Node]) -> None:
+        for node in nodes:
+            self._pieces_of[node.name] = 0
+            if isinstance(node, Collective):
+                self._begin(node.name)
+                self._send(node)
+            else:
+                self._pieces_of[node.name] = len(node.gpus)
+                for gpu in node.gpus:
+                    self._queued[gpu].append(node)
+                    self._compute(gpu)
+            if not self._pieces_of[node.name]:
+                self._end(node.name)
+
+    def _begin(self, name: str) -> None:
+        self._began_s[name] = self._backend.now_s
+        self._tell(NodeStarted(name))
+        for fault in self._faults:
+            if fault.node == name:
+                self._at(self._backend.now_s + fault.after_s, partial(self._fail, fault))
+
+    def _piece_done(self, name: str) -> None:
+        self._pieces_of[name] -= 1
+        if not self._pieces_of[name]:
+            self._end(name)
+
+    def _end(self, name: str) -> None:
+        if isinstance(self._graph.nodes[name], Collective):
+            self._tasks.append((name, -1, self._began_s[name], self._backend.now_s))
+        self._tell(NodeDone(name))
+        self._start_all(self._graph.done(name))
+
+    def _compute(self, gpu: int) -> None:
+        """Start a GPU's next task if it is idle."""
+        if gpu in self._busy or not self._queued[gpu]:
+            return
+        node, start_s = self._queued[gpu].popleft(), self._backend.now_s
+        self._busy.add(gpu)
+        if node.name not in self._began_s:
+            self._begin(node.name)
+        self._at(start_s + node.duration_s, partial(self._computed, node, gpu, start_s))
+
+    def _computed(self, node: Compute, gpu: int, start_s: float) -> None:
+        self._tasks.append((node.name, gpu, start_s, start_s + node.duration_s))
+        self._busy.discard(gpu)
+        self._piece_done(node.name)
+        self._compute(gpu)
+
+    # Messages
+
+    def _send(self, node: Collective) -> None:
+        exchange, first = node.pattern.exchange(), len(self._messages)
+        columns = (exchange.messages.source, exchange.messages.destination, exchange.messages.bytes)
+        rows = zip(*(column.tolist() for column in columns), strict=True)
+        self._messages += [_Message(node.name, *row) for row in rows]
+        for before, then in (exchange.waits + first).tolist():
+            self._messages[before].then.append(then)
+            self._messages[then].waits += 1
+        self._pieces_of[node.name] = len(exchange.messages)
+        self._release(n for n in range(first, len(self._messages)) if not self._messages[n].waits)
+
+    def _release(self, numbers: Iterable[int]) -> None:
+        """Start messages that wait for nothing any more."""
+        released = []
+        for number in numbers:
+            self._messages[number].start_s = self._backend.now_s
+            released.append((number, self._messages[number].size))
+        self._place(released)
+
+    def _place(self, parcels: Sequence[tuple[int, int]]) -> None:
+        """Give bytes of messages to NVLink or to queue pairs."""
+        crossing = [parcel for parcel in parcels if not self._stays_inside(*parcel)]
+        if not crossing:
+            return
+        ends = [(self._messages[n].source, self._messages[n].destination, size) for n, size in crossing]
+        placed = self._scheme.place(self._view(), Messages(*np.array(ends, dtype=np.int64).T))
+        carriers = self._backend.numbers(placed.queue_pairs)
+        self._carriers.update(zip(carriers, placed.queue_pairs, strict=True))
+        numbers = np.array([number for number, _ in crossing])[placed.message]
+        leg, of_leg = np.unique(np.stack([numbers, placed.qp]), axis=1, return_inverse=True)
+        sizes = np.bincount(of_leg, placed.bytes).astype(np.int64)
+        names = [str(queue_pair) for queue_pair in placed.queue_pairs]
+        for (number, qp), size in zip(leg.T.tolist(), sizes.tolist(), strict=True):
+            _lead(self._messages[number], names[qp], size)
+        self._backend.post(np.array(carriers)[placed.qp], placed.bytes, numbers)
+
+    def _stays_inside(self, number: int, size: int) -> bool:
+        """Send bytes of a message over NVLink if its two GPUs are in one server."""
+        message, server = self._messages[number], self._fabric.gpu_servers
+        if server[message.source] != server[message.destination]:
+            return False
+        _lead(message, NVLINK, size)
+        self._nvlink.post(message.source, message.destination, size, number, self._backend.now_s)
+        return True
+
+    def _arrived(self, number: int, at_s: float) -> None:
+        message = self._messages[number]
+        message.pieces -= 1
+        if message.pieces:
+            return
+        message.end_s = at_s
+        for then in message.then:
+            self._messages[then].waits -= 1
+        self._release(then for then in message.then if not self._messages[then].waits)
+        self._piece_done(message.node)
+
+    # Circuits
+
+    def _happened(self, happening: Happening) -> None:
+        if isinstance(happening, Arrived):
+            self._arrived(happening.message, happening.at_s)
+        elif isinstance(happening, Drained):
+            self._note(happening.at_s, "drained", happening.ocs)
+            self._optics.drained(happening.ocs)
+        else:
+            self._optics.now_lit(happening.ocs)
+            circuits = " ".join(f"{a}>{b}" for a, b in self._optics.lit[happening.ocs])
+            self._note(happening.at_s, "lit", f"{happening.ocs} {circuits or '-'}")
+            self._tell(Lit(happening.ocs))
+
+    def _tell(self, event: Event) -> None:
+        """Have circuits decided after an event, and carry out what is ordered."""
+        if self._circuits is None:
+            return
+        self._state, orders = self._circuits.decide(self._state, self._view(), event)
+        for order in orders:
+            if isinstance(order, SetTimer):
+                fired = partial(self._tell, TimerFired(order.name))
+                self._at(self._backend.now_s + order.after_s, fired)
+            else:
+                self._optics.reconfigure(order.ocs, order.circuits)
+
+    def _view(self) -> View:
+        return View(self._backend.now_s, self._fabric, self._optics.lit, frozenset(self._failed))
+
+    # Faults
+
+    def _fail(self, fault: Fault) -> None:
+        now_s = self._backend.now_s
+        self._note(now_s, "failed", fault.name)
+        for port in fault.ports:
+            self._backend.fail(port)
+        self._at(now_s + fault.detect_s, partial(self._detected, fault))
+
+    def _detected(self, fault: Fault) -> None:
+        """Close what crosses the failed links, revise the job, and send elsewhere what was not delivered."""
+        self._note(self._backend.now_s, "detected", fault.name)
+        self._failed.update(*((port, self._fabric.peer(port)) for port in fault.ports))
+        revision = self._revise(self._view(), fault)
+        self._check_running(revision.cancel)
+        given_up = {n for n, message in enumerate(self._messages) if message.node in revision.cancel}
+        left = [
+            parcel
+            for carrier in list(self._carriers)
+            if self._is_cut(carrier) or given_up & self._backend.carried(carrier)
+            for parcel in self._withdraw(carrier)
+        ]
+        self._cancel(revision.cancel, given_up)
+        self._tell(FaultDetected(fault.name))
+        self._place([(number, size) for number, size in left if number not in given_up])
+        self._start_all(self._graph.replace(revision.cancel, revision.add))
+
+    def _is_cut(self, carrier: int) -> bool:
+        queue_pair = self._carriers[carrier]
+        return not self._failed.isdisjoint(
+            map(self._fabric.nic_port, (queue_pair.source, queue_pair.destination))
+        )
+
+    def _withdraw(self, carrier: int) -> list[tuple[int, int]]:
+        """Close a queue pair; return what it did not deliver, a message and its bytes each."""
+        leg, left = str(self._carriers.pop(carrier)), self._backend.withdraw(carrier)
+        self._optics.forget(carrier)
+        for number, size in left:
+            self._messages[number].pieces -= 1
+            self._messages[number].legs[leg] -= size
+        return left
+
+    def _check_running(self, names: Iterable[str]) -> None:
+        for name in names:
+            if not (self._pieces_of.get(name) and isinstance(self._graph.nodes[name], Collective)):
+                raise ScenarioError(f"{name!r} is given up, and is no collective that runs now")
+
+    def _cancel(self, nodes: Iterable[str], given_up: Iterable[int]) -> None:
+        for number in given_up:
+            self._messages[number].then = []
+        for name in nodes:
+            self._note(self._backend.now_s, "given up", name)
+            self._tasks.append((name, -1, self._began_s[name], self._backend.now_s))
+
+    # Time and records
+
+    def _at(self, at_s: float, action: Callable[[], None]) -> None:
+        """Do something later; what was asked for first comes first at equal times."""
+        heapq.heappush(self._timers, (at_s, next(self._tickets), action))
+
+    def _note(self, at_s: float, what: str, which: str) -> None:
+        self._events.append((at_s, what, which))
+
+    def _result(self) -> Run:
+        rows = [
+            (m.node, m.source, m.destination, m.size, m.start_s, m.end_s, _path(m.legs))
+            for m in self._messages
+        ]
+        columns = ["node", "source", "destination", "bytes", "start_s", "end_s", "path"]
+        return Run(
+            pd.DataFrame(rows, columns=columns),
+            pd.DataFrame(self._tasks, columns=["node", "gpu", "start_s", "end_s"]),
+            pd.DataFrame(self._events, columns=["at_s", "what", "which"]),
+        )
+
+
+class _Graph:
+    """The nodes of a job, and which of them wait for how many others."""
+
+    def __init__(self, job: Job) -> None:
+        self.nodes: dict[str, Node] = {}
+        self._waits: dict[str, int] = {}
+        self._then: dict[str, list[str]] = defaultdict(list)
+        self.open = 0
+        """How many nodes have not ended."""
+        for node in job.nodes:
+            self._add(node)
+
+    def sources(self) -> list[Node]:
+        """Return the nodes that wait for nothing."""
+        return [node for name, node in self.nodes.items() if not self._waits[name]]
+
+    def done(self, name: str) -> list[Node]:
+        """Take note that a node has ended; return those that are ready now, in job order."""
+        self.open -= 1
+        after = self._then.pop(name, [])
+        for then in after:
+            self._waits[then] -= 1
+        return [node for then, node in self.nodes.items() if then in after and not self._waits[then]]
+
+    def replace(self, names: Sequence[str], nodes: Sequence[Node]) -> list[Node]:
+        """Put nodes in the place of some that have not ended; return those that are ready now."""
+        waiting = [then for name in names for then in self._then.pop(name, [])]
+        self.open -= len(names)
+        for node in nodes:
+            self._add(node)
+        last = [node.name for node in nodes if node.name not in self._then]
+        for name in last:
+            self._then[name] += waiting
+        for then in waiting:
+            self._waits[then] += len(last) - 1
+        return [node for node in nodes if not self._waits[node.name]]
+
+    def _add(self, node: Node) -> None:
+        self.nodes[node.name] = node
+        self._waits[node.name] = len(set(node.after))
+        self.open += 1
+        for name in dict.fromkeys(node.after):
+            self._then[name].append(node.name)
+
+
+def _lead(message: _Message, leg: str, size: int) -> None:
+    message.pieces += 1
+    message.legs[leg] = message.legs.get(leg, 0) + size
+
+
+def _path(legs: Mapping[str, int]) -> str:
+    return " ".join(leg if leg == NVLINK else f"{size}@{leg}" for leg, size in legs.items() if size)
+
+
+def _check(fabric: Fabric, job: Job, faults: Sequence[Fault]) -> None:
+    if job.gpus > fabric.gpus:
+        raise ScenarioError(
+            f"job {job.name!r} is for {job.gpus} GPUs, and the fabric has {fabric.gpus}",
+            "take a larger fabric, or a smaller job",
+        )
+    names = {node.name for node in job.nodes}
+    for fault in faults:
+        if fault.node not in names:
+            raise ScenarioError(
+                f"fault {fault.name!r} counts from node {fault.node!r}, which job {job.name!r} has not",
+                f"name one of {', '.join(sorted(names))}",
+            )

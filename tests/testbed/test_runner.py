@@ -1,0 +1,233 @@
+"""The runner over the fluid backend: whole tables, computed by hand."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from testbed.fluid_backend import FluidBackend
+from testbed.runner import Run, Runner
+from tests.testbed.run_cases import Case, When, moe, ring
+from topologies.errors import ScenarioError, StuckError
+from topologies.events import Event, NodeDone, NodeStarted, Order, Reconfigure, SetTimer, TimerFired, View
+from topologies.fabric import Nic, Port
+from topologies.rail import rail_fabric
+from traffic.collectives.point_to_point import PointToPoint
+from traffic.collectives.ring import Ring
+from traffic.faults import Fault, Revision
+from traffic.job import Collective, Compute, Job, chain
+from traffic.messages import Messages
+from traffic.records import NVLINK
+from traffic.scheme import Placement, WholeMessages
+from traffic.spraying.policy import QueuePair
+
+SECOND = 1000
+"""What a link of the fabric below carries in a second [bytes]."""
+FABRIC = rail_fabric(2, 2, 0, rate_bps=8.0 * SECOND, nvlink_bps=80.0 * SECOND)
+"""GPUs 0 and 1 in one server, 2 and 3 in another."""
+
+
+class SameRail:
+    """Each message on the rail of the GPU that sends it."""
+
+    def place(self, view: View, messages: Messages) -> Placement:
+        """Return a queue pair per message, even where two are the same."""
+        ends = zip(messages.source.tolist(), messages.destination.tolist(), strict=True)
+        near = [(view.fabric.pinned_nic(source), view.fabric.gpu_servers[to]) for source, to in ends]
+        each = [QueuePair(nic, Nic(server, nic.nic)) for nic, server in near]
+        used = tuple(dict.fromkeys(each))
+        qp = np.array([used.index(queue_pair) for queue_pair in each])
+        return Placement(used, qp, np.arange(len(messages)), messages.bytes)
+
+
+same_rail = SameRail()
+
+
+def run(job: Job, *faults: Fault) -> Run:
+    """Run a job over `FABRIC`."""
+    return Runner(FABRIC, job, FluidBackend(FABRIC, {}), same_rail, faults=faults).run()
+
+
+def sends(name: str, *messages: tuple[int, int, int], after: tuple[str, ...] = ()) -> Collective:
+    return Collective(name, PointToPoint(messages), after)
+
+
+def rows(table: pd.DataFrame, *columns: str) -> list[tuple[object, ...]]:
+    """Return some columns of a table as rows, times rounded to microseconds."""
+    return [tuple(row) for row in table[list(columns)].round(6).to_numpy().tolist()]
+
+
+def test_nodes_of_a_chain_follow_each_other() -> None:
+    job = chain("drawn", 4, (Compute("a", (0, 3), 1.0), sends("b", (0, 2, SECOND)), Compute("c", (0,), 2.0)))
+    assert rows(run(job).tasks, "node", "gpu", "start_s", "end_s") == [
+        ("a", 0, 0.0, 1.0),
+        ("a", 3, 0.0, 1.0),
+        ("b", -1, 1.0, 2.0),
+        ("c", 0, 2.0, 4.0),
+    ]
+
+
+def test_a_gpu_does_one_task_at_a_time_in_job_order_while_bytes_move() -> None:
+    nodes = (Compute("a", (0,), 2.0), Compute("b", (0, 1), 1.0), sends("c", (0, 2, SECOND)))
+    assert rows(run(Job("drawn", 4, nodes)).tasks, "node", "gpu", "start_s", "end_s") == [
+        ("c", -1, 0.0, 1.0),
+        ("b", 1, 0.0, 1.0),
+        ("a", 0, 0.0, 2.0),
+        ("b", 0, 2.0, 3.0),
+    ]
+
+
+def test_collectives_side_by_side_share_links() -> None:
+    nodes = (sends("a", (0, 2, SECOND)), sends("b", (0, 3, SECOND)), sends("c", (1, 3, SECOND)))
+    found = run(Job("drawn", 4, nodes)).messages
+    assert rows(found, "node", "source", "destination", "bytes", "start_s", "end_s", "path") == [
+        ("a", 0, 2, SECOND, 0.0, 1.0, f"{SECOND}@0.0>1.0#0"),  # one queue pair: first come, first served
+        ("b", 0, 3, SECOND, 0.0, 2.0, f"{SECOND}@0.0>1.0#0"),
+        ("c", 1, 3, SECOND, 0.0, 1.0, f"{SECOND}@0.1>1.1#0"),
+    ]
+
+
+def test_messages_inside_a_server_share_their_gpus_nvlink() -> None:
+    found = run(Job("drawn", 4, (sends("a", (0, 1, SECOND), (0, 1, SECOND), (1, 0, SECOND)),))).messages
+    assert rows(found, "end_s", "path") == [(0.1, NVLINK), (0.2, NVLINK), (0.1, NVLINK)]
+
+
+@pytest.mark.parametrize("operation", ["all-reduce", "reduce-scatter", "all-gather"])
+def test_a_ring_takes_what_its_steps_add_up_to(operation: str) -> None:
+    fabric = rail_fabric(4, 1, 0, rate_bps=8.0 * SECOND)
+    job = Job("drawn", 4, (Collective("a", Ring(((0, 2, 1, 3),), 4 * SECOND, operation)),))  # type: ignore[arg-type]
+    took_s = Runner(fabric, job, FluidBackend(fabric, {}), same_rail).run().iteration_s
+    assert took_s == pytest.approx(6.0 if operation == "all-reduce" else 3.0)
+
+
+def test_a_job_without_bytes_or_gpus_ends() -> None:
+    nodes = (sends("a"), Compute("b", (), 1.0, ("a",)), sends("c", (0, 2, SECOND), after=("b",)))
+    assert rows(run(Job("drawn", 4, nodes)).tasks, "node", "end_s") == [("a", 0.0), ("c", 1.0)]
+
+
+def test_what_a_failed_link_did_not_deliver_goes_elsewhere() -> None:
+    def around(view: View, a: int, b: int) -> QueuePair:
+        rail = 1 if Port("h0", 0) in view.failed else 0
+        return QueuePair(Nic(a, rail), Nic(b, rail))
+
+    job = Job("drawn", 4, (sends("a", (0, 2, SECOND), (0, 3, SECOND)),))
+    fault = Fault("cable", (Port("h0", 0),), "a", after_s=0.25, detect_s=1.0)
+    found = Runner(FABRIC, job, FluidBackend(FABRIC, {}), WholeMessages(around), faults=[fault]).run()
+    assert rows(found.messages, "end_s", "path") == [
+        (2.0, "250@0.0>1.0#0 750@0.1>1.1#0"),
+        (3.0, "1000@0.1>1.1#0"),
+    ]
+    assert rows(found.events, "at_s", "what", "which") == [
+        (0.25, "failed", "cable"),
+        (1.25, "detected", "cable"),
+    ]
+
+
+def test_a_collective_that_was_given_up_is_replaced_for_those_that_wait_for_it() -> None:
+    def revise(_view: View, _fault: Fault) -> Revision:
+        return Revision(("a",), (sends("d", (1, 3, SECOND)), Compute("e", (1,), 1.0, ("d",))))
+
+    nodes = (sends("a", (0, 2, SECOND)), sends("b", (1, 3, SECOND)), Compute("c", (0,), 1.0, ("a",)))
+    fault = Fault("cable", (Port("h0", 0),), "a", after_s=0.5, detect_s=0.0)
+    backend = FluidBackend(FABRIC, {})
+    found = Runner(FABRIC, Job("drawn", 4, nodes), backend, same_rail, faults=[fault], revise=revise).run()
+    assert rows(found.tasks, "node", "start_s", "end_s") == [
+        ("a", 0.0, 0.5),
+        ("b", 0.0, 1.0),
+        ("d", 0.5, 2.0),
+        ("e", 2.0, 3.0),
+        ("c", 3.0, 4.0),
+    ]
+
+
+def test_timers_decide_too() -> None:
+    case = ring()
+    orders: dict[Event, tuple[Order, ...]] = {
+        NodeStarted("warm up"): (SetTimer("later", 0.005),),
+        TimerFired("later"): (Reconfigure("a", ((0, 3),)), Reconfigure("a", ((1, 4), (0, 3)))),
+        NodeDone("warm up"): (),
+    }
+    job = Job("drawn", 3, (Compute("warm up", (0,), 0.1),))
+    backend = FluidBackend(case.fabric, case.delay_s)
+    found = Runner(case.fabric, job, backend, case.scheme, circuits=When(orders)).run()
+    assert rows(found.events, "at_s", "what", "which") == [
+        (0.005, "drained", "a"),
+        (0.015, "lit", "a 0>3"),
+        (0.015, "drained", "a"),
+        (0.025, "lit", "a 1>4 0>3"),
+    ]
+
+
+def test_moe_over_packets_and_circuits_survives_a_nic() -> None:
+    case = moe()
+    found = case.run(FluidBackend(case.fabric, case.delay_s))
+    combine = found.messages[found.messages["node"] == "combine"]
+    # Two milliseconds of a message that had the circuit's queue pair for itself until its link failed.
+    assert "25000000@3.0>0.0#0 16147184@3.2>0.2#0" in set(combine["path"])
+    assert rows(found.events, "what", "which")[4:] == [
+        ("drained", "ocs0"),
+        ("lit", "ocs0 0>3 3>0 1>2 2>1"),
+        ("failed", "h0:0"),
+        ("detected", "h0:0"),
+    ]
+    assert found.messages["end_s"].notna().all()
+    moved = found.messages["path"].str.findall(r"(\d+)@").map(lambda sizes: sum(map(int, sizes)))
+    crossing = found.messages["path"] != NVLINK
+    assert (moved[crossing] == found.messages["bytes"][crossing]).all()
+
+
+def test_a_ring_in_series_goes_on_without_its_dead_gpu() -> None:
+    case = ring()
+    found = case.run(FluidBackend(case.fabric, case.delay_s))
+    assert rows(found.tasks, "node", "gpu", "start_s", "end_s") == [
+        ("warm up", 0, 0.0, 0.02),
+        ("warm up", 1, 0.0, 0.02),
+        ("warm up", 2, 0.0, 0.02),
+        ("gradients", -1, 0.02, 0.034),
+        # Half of the bytes wait for light around the dead one, 12 ms each way after it came.
+        ("gradients of two", -1, 0.034, 0.068),
+        ("step", 0, 0.068, 0.078),
+        ("step", 2, 0.068, 0.078),
+    ]
+    assert rows(found.events, "at_s", "what", "which")[4:] == [
+        (0.033, "failed", "h1"),
+        (0.034, "detected", "h1"),
+        (0.034, "given up", "gradients"),
+        (0.034, "drained", "b"),
+        (0.044, "lit", "b 3>2 2>3 5>0 0>5"),
+    ]
+
+
+@pytest.mark.parametrize("case", [moe(), ring()], ids=["moe", "ring"])
+def test_equal_runs_are_equal_bit_by_bit(case: Case) -> None:
+    one, two = (case.run(FluidBackend(case.fabric, case.delay_s)) for _ in range(2))
+    for table in ("messages", "tasks", "events"):
+        pd.testing.assert_frame_equal(getattr(one, table), getattr(two, table), check_exact=True)
+
+
+def test_a_job_that_nothing_can_carry_is_named() -> None:
+    case = ring()
+    job = Job("drawn", 3, (sends("a", (0, 1, SECOND)),))
+    with pytest.raises(StuckError, match="nothing is on its way, and the job has not ended"):
+        Runner(case.fabric, job, FluidBackend(case.fabric, case.delay_s), case.scheme).run()
+
+
+def test_what_does_not_fit_is_refused() -> None:
+    with pytest.raises(ScenarioError, match="is for 5 GPUs, and the fabric has 4"):
+        run(Job("drawn", 5, (sends("a"),)))
+    with pytest.raises(ScenarioError, match="counts from node 'b', which job 'drawn' has not"):
+        run(Job("drawn", 4, (sends("a"),)), Fault("cable", (), "b", 0.0, 0.0))
+
+
+def test_only_a_collective_that_runs_can_be_given_up() -> None:
+    nodes = (sends("a", (0, 2, SECOND)), sends("b", (0, 2, SECOND), after=("a",)))
+    fault = Fault("cable", (Port("h0", 1),), "a", 0.5, 0.0)
+    runner = Runner(
+        FABRIC,
+        Job("drawn", 4, nodes),
+        FluidBackend(FABRIC, {}),
+        same_rail,
+        faults=[fault],
+        revise=lambda _view, _fault: Revision(("b",)),
+    )
+    with pytest.raises(ScenarioError, match="'b' is given up, and is no collective that runs now"):
+        runner.run()
