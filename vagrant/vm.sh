@@ -14,7 +14,7 @@
 #
 # It runs what is committed (HEAD), in /lightrail, and exits with the command's exit code. Variables named LIGHTRAIL_*
 # reach the command; what it leaves in results/ comes back, and nothing else stays. The machine has no network. With
-# KVM it is as fast as this one; without, qemu emulates the CPU: about ten times slower, so tests that need real CPUs
+# KVM it is as fast as this one; without, qemu emulates the CPU: some fourteen times slower, so tests that need real CPUs
 # are left out by -m 'not real_cpus'.
 set -euo pipefail
 
