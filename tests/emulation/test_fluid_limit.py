@@ -14,7 +14,7 @@ from traffic.demand import Demand
 from traffic.mixtral import mixtral_replay
 from traffic.workloads import receiver_skew, sender_skew, uniform
 
-pytestmark = pytest.mark.emulation
+pytestmark = [pytest.mark.emulation, pytest.mark.real_cpus]
 
 RATE = 2e-4
 EMULATED_S = 1.2
