@@ -152,7 +152,8 @@ def test_launcher_killed_outright(user: list[str], tmp_path: Path, moment: int) 
 @pytest.mark.parametrize(
     "number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP], ids=lambda number: number.name
 )
-@pytest.mark.parametrize("moment", ["starting", "up"])
+# While it starts nothing is heard until Python has: 15 s on an emulated CPU.
+@pytest.mark.parametrize("moment", [pytest.param("starting", marks=pytest.mark.real_cpus), "up"])
 def test_launcher_told_to_end(user: list[str], tmp_path: Path, number: signal.Signals, moment: str) -> None:
     with started(user, tmp_path) as victim:
         assert victim.process(is_inner) if moment == "starting" else victim.is_up()
