@@ -6,7 +6,7 @@ from typing import TypeVar
 
 from topologies.errors import NetworkError
 
-ANSWER_S = 20.0
+ANSWER_S = 60.0
 """How long an answer may take: computing the rules of 128 servers x 8 rails keeps the thread for seconds."""
 
 Answer = TypeVar("Answer")

@@ -168,8 +168,9 @@ def test_ctrl_c(user: list[str], tmp_path: Path) -> None:
         assert victim.is_up()
         hand.write(b"\x03")
         code, said = victim.end()
-        # Nobody but process 1 is told; else the last words would be a daemon's.
-        assert (code, said.splitlines()[-1]) == (128 + signal.SIGINT, "KeyboardInterrupt")
+        # Nobody but process 1 is told: no daemon ends before it, though one may complain of a slow machine.
+        assert (code, "KeyboardInterrupt" in said.splitlines()) == (128 + signal.SIGINT, True)
+        assert "ended during the run" not in said
 
 
 @pytest.mark.parametrize("moment", ["booting", "up"])
