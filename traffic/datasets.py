@@ -25,6 +25,8 @@ ORIGINS = {
 """The public repository of each data set, by its folder."""
 A100_LOG = "aicb/A100_example.csv"
 """A measured MoE training on 8 A100s: tp 2, ep 4, dp 4."""
+FAULT_TRACE = "infinitehbd-trace/fault_trace.json"
+"""Node faults of 400 servers of 8 GPUs over 348 days."""
 
 
 def dataset_path(
