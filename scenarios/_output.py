@@ -8,7 +8,10 @@ from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
+from testbed.report import Sheet
+from testbed.table import block_table
 from topologies.errors import MachineError
 
 
@@ -28,6 +31,21 @@ def print_results(tables: Sequence[Table], path: Path) -> None:
                 console.print(table)
             console.print(f"results: {path}/report.html", highlight=False, markup=False, soft_wrap=True)
         print(captured.get(), end="", flush=True)
+
+
+def sheet_table(sheet: Sheet) -> Table:
+    """Return a table of the report for the terminal: the same cells, blocks and caption."""
+    shown = block_table(sheet.caption)
+    for header in sheet.words:
+        shown.add_column(Text(header))  # where the terminal is narrow, words wrap and numbers stay whole
+    for header in sheet.numbers:
+        shown.add_column(Text(header), justify="right", no_wrap=True)
+    for block in sheet.blocks:
+        if block.title:
+            shown.add_row(Text.assemble((block.title, "bold"), (f"  {block.note}".rstrip(), "dim")))
+        for line in block.lines:
+            shown.add_row(*map(Text, line.cells), end_section=line is block.lines[-1])
+    return shown
 
 
 @contextmanager

@@ -73,6 +73,8 @@ class Page:
     definitions: Sequence[tuple[str, str]]
     files: str
     """What lies where, a sentence."""
+    more: Sequence[Sheet] = ()
+    """Further tables of results, where one cannot hold them all."""
 
 
 def report_html(page: Page, images: Mapping[str, bytes], unfinished: int = 0) -> str:
