@@ -129,14 +129,13 @@ def component_sizes(faulty: States, hops: int, *, closed: bool = True) -> Gpus:
         )
     states = faulty.reshape(-1, nodes)
     cut = _cut(states, hops, closed)
-    starts = cut & ~_shifted(cut, 1, closed)
-    component = np.cumsum(starts, axis=1, dtype=np.int64)
-    if closed:  # what follows the last cut is joined to what precedes the first
-        component %= np.maximum(component[:, -1:], 1)
-    width = int(component.max(initial=0)) + 1
-    component += width * np.arange(len(states))[:, None]
-    sizes = np.bincount(component[~states], minlength=width * len(states))
-    return sizes.reshape(*faulty.shape[:-1], width)
+    # Few states of a trace are cut: to number the components of those alone is 8x faster (13 ms, 1.7 ms).
+    parted = cut.any(axis=1)
+    parts = _parts(states[parted], cut[parted], closed)
+    sizes = np.zeros((len(states), parts.shape[1]), dtype=np.int64)
+    sizes[:, 0] = _healthy(states, 1)
+    sizes[parted] = parts
+    return sizes.reshape(*faulty.shape[:-1], -1)
 
 
 def waste_bound(fault_probability: float, node_gpus: int, tp_gpus: int, hops: int) -> float:
@@ -206,6 +205,17 @@ def _islands(faulty: States, node_gpus: int, gpus: int) -> States:
             "take a number of nodes that can",
         )
     return faulty.reshape(*faulty.shape[:-1], -1, nodes)
+
+
+def _parts(states: States, cut: States, closed: bool) -> Gpus:
+    """Return the healthy nodes of each component of states that are cut, in wiring order."""
+    starts = cut & ~_shifted(cut, 1, closed)
+    component = np.cumsum(starts, axis=1, dtype=np.int64)
+    if closed:  # what follows the last cut is joined to what precedes the first
+        component %= np.maximum(component[:, -1:], 1)
+    width = int(component.max(initial=0)) + 1
+    component += width * np.arange(len(states))[:, None]
+    return np.bincount(component[~states], minlength=width * len(states)).reshape(len(states), width)
 
 
 def _cut(states: States, hops: int, closed: bool) -> States:
