@@ -107,6 +107,30 @@ def timeline(trace: FaultTrace) -> tuple[Days, NDArray[np.bool_]]:
     return np.diff(edges), changes[:-1].cumsum(axis=0) > 0
 
 
+def drawn_servers(trace: FaultTrace, servers: int, rng: np.random.Generator) -> FaultTrace:
+    """Return the trace of so many servers of a cluster, drawn at random and in random order.
+
+    Raises
+    ------
+    TraceError
+        If the trace has fewer servers.
+    """
+    if not 1 <= servers <= trace.nodes:
+        raise TraceError(
+            f"{servers} servers of a trace with {trace.nodes}", "take as many as it has, or less"
+        )
+    place = np.full(trace.nodes, -1)
+    place[rng.permutation(trace.nodes)[:servers]] = np.arange(servers)
+    kept = place[trace.node] >= 0
+    return replace(
+        trace,
+        nodes=servers,
+        node=place[trace.node[kept]],
+        start_days=trace.start_days[kept],
+        end_days=trace.end_days[kept],
+    )
+
+
 def half_nodes(
     trace: FaultTrace, servers: int, rng: np.random.Generator, reading: Reading = "joint"
 ) -> FaultTrace:
@@ -129,16 +153,10 @@ def half_nodes(
     TraceError
         If the trace has fewer servers, or there is no such reading.
     """
-    if not 1 <= servers <= trace.nodes:
-        raise TraceError(
-            f"{servers} servers of a trace with {trace.nodes}", "take as many as it has, or less"
-        )
     if reading not in READINGS:
         raise TraceError(f"unknown reading {reading!r}", f"take one of {', '.join(READINGS)}")
-    place = np.full(trace.nodes, -1)
-    place[rng.permutation(trace.nodes)[:servers]] = np.arange(servers)
-    kept = place[trace.node] >= 0
-    node, start, end = place[trace.node][kept], trace.start_days[kept], trace.end_days[kept]
+    drawn = drawn_servers(trace, servers, rng)
+    node, start, end = drawn.node, drawn.start_days, drawn.end_days
     halves = _halves(len(node), rng, reading)
     half = np.concatenate([2 * node[halves[:, side]] + side for side in (0, 1)])
     if reading == "iid":
