@@ -23,7 +23,7 @@ COLOURS = {
     "TPUv4 blocks": "#2b2b2b",
 }
 """What is drawn; K = 4 would lie on the big switch, and SiP-Ring on TPUv4's blocks."""
-LABELS = {"TPUv4 blocks": "TPUv4 blocks, SiP-Ring"}
+LABELS = {"TPUv4 blocks": "TPUv4 blocks (fitted), SiP-Ring"}
 Draw = Callable[[Axes, int], None]
 Points: TypeAlias = "Sequence[float] | pd.Series[float]"
 

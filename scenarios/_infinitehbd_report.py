@@ -248,7 +248,10 @@ DEFINITIONS = (
         "TP-t",
         "Tensor-parallel groups of t GPUs; a group needs t healthy GPUs that the architecture can join.",
     ),
-    ("big switch", "Any healthy GPUs form a group: what is left is the remainder, and nobody wastes less."),
+    (
+        "big switch",
+        "Any healthy GPUs form a group: what is left is the remainder; no architecture wastes less.",
+    ),
     (
         "InfiniteHBD",
         "A ring of nodes with links to the K nodes on either side; K faulty nodes in a row cut it.",

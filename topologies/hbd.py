@@ -13,7 +13,7 @@ The architectures differ in which GPUs a group may take:
   K does not allow, are ignored, as in the paper's graph model.
 * *islands* (NVL-H): GPUs of one HBD of H. With H = 64 this is also the paper's formula for a TPUv4 cube.
 * *blocks* (TPUv4): a cube of 64 GPUs is cut into fixed blocks; larger groups take whole healthy cubes.
-* *SiP-Ring*: fixed rings of as many GPUs as a group has; one with a fault is a line and useless.
+* *SiP-Ring*: fixed rings of as many GPUs as a group has; a ring with a fault carries no group.
 
 References
 ----------

@@ -66,10 +66,10 @@ class FaultTrace:
     end_days: Days
     """When it is repaired; not before its start, and it may be beyond the window."""
     synthetic: bool = False
-    """Whether nobody measured it."""
+    """Whether it was generated, not measured."""
 
     def __post_init__(self) -> None:
-        """Refuse faults that cannot be; TraceError says which."""
+        """Refuse impossible faults with a TraceError."""
         if not len(self.node) == len(self.start_days) == len(self.end_days):
             raise TraceError(f"{self.name}: faults without a node, a start or an end", "give all three")
         if len(self.node) and not 0 <= self.node.min() <= self.node.max() < self.nodes:
@@ -210,7 +210,7 @@ def weighted_quantile(values: NDArray[np.floating], weights: Days, share: float)
     """
     order = np.argsort(values, kind="stable")
     passed = np.cumsum(weights[order])
-    # A hair less, or rounding of the sum would take the next value.
+    # Slightly less, or rounding of the sum would select the next value.
     at = np.searchsorted(passed, share * passed[-1] * (1 - 1e-12))
     return float(values[order][min(at, len(order) - 1)])
 

@@ -4,17 +4,21 @@ import json
 import math
 import subprocess
 import sys
+from dataclasses import replace
 from datetime import datetime
+from io import StringIO
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from rich.console import Console
 
 from scenarios import infinitehbd_faults
 from scenarios._infinitehbd_claims import fault_claims
 from scenarios._infinitehbd_report import FaultResults, sheets
 from scenarios._infinitehbd_study import GPUS, JOB_SHARES, NODES, TP_GPUS, Study, fault_study, table_7
+from scenarios._output import sheet_table
 from testbed.run import Run
 from tests.tools import CHECKOUT
 from topologies.errors import TraceError
@@ -186,6 +190,35 @@ def test_what_is_fitted_to_the_paper_is_labelled(study: Study) -> None:
     fitted = [claim for claim in fault_claims(study) if "blocks" in claim.text]
     assert len(fitted) == 2
     assert {claim.verdict for claim in fitted} == {"not comparable"}
+
+
+@pytest.mark.parametrize(
+    ("factors", "ruling"),
+    [
+        ({}, "holds"),
+        ({"independent": 2}, "not comparable"),
+        ({"joint": 2}, "not comparable"),
+        ({"joint": 2, "independent": 2, "iid": 2}, "does not hold"),
+    ],
+)
+def test_a_claim_is_ruled_over_all_readings(study: Study, factors: dict[str, float], ruling: str) -> None:
+    summary = study.summary.copy()
+    waste = summary["reading"].map(factors).fillna(1.0) * 0.0053
+    summary.loc[summary["architecture"] == "InfiniteHBD K=3", "waste_mean"] = waste
+    measured = replace(study, trace=replace(study.trace, synthetic=False), summary=summary)
+    (claim,) = [claim for claim in fault_claims(measured) if claim.text == "TP-32: K=3 wastes 0.53 %"]
+    assert claim.verdict == ruling
+    assert claim.measured == pytest.approx(0.53 * factors.get("joint", 1))
+
+
+def test_tables_fit_a_terminal_of_80_columns_whole(study: Study) -> None:
+    for sheet in sheets(study):
+        console = Console(width=80, record=True, file=StringIO())
+        console.print(sheet_table(sheet))
+        lines = console.export_text().splitlines()
+        assert max(map(len, lines)) <= 80
+        for cells in (line.cells for block in sheet.blocks for line in block.lines):
+            assert any(line.split() == " ".join(cells).split() for line in lines), cells
 
 
 def test_waste_on_the_real_trace_is_within_the_bars() -> None:

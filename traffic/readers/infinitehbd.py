@@ -1,9 +1,9 @@
 """InfiniteHBD's fault trace: a JSON list of the starts and ends of node faults, sorted by time.
 
 An event is ``{"node_id": UUID, "event_time": days, "event_type": "fault_start" or "fault_end", ...}``;
-what else it holds is not read. Servers are numbered by the order of their ids as strings, and
-those that never fail, which the file does not name, come after. A node may have a fault inside
-another; the end is then that of the latest. A fault without an end lasts to the end of the window.
+other keys are ignored. Servers are numbered by the order of their ids as strings; those that never
+fail, which the file does not name, come after them. A node may have a fault inside another: an end
+belongs to the latest start. A fault without an end lasts to the end of the window.
 
 References
 ----------
