@@ -1,0 +1,380 @@
+"""InfiniteHBD's orchestration: which nodes form TP groups, so that their other traffic stays under ToRs.
+
+The paper's letters, with nodes, ToRs and domains counted from 0:
+
+    n, p, d   nodes of the cluster, under a ToR, in a domain of the aggregation layer
+    K         hops: the farthest neighbour on the line of nodes that a bundle reaches
+    m         nodes of a TP group, its TP size over the GPUs of a node
+    F         faulty nodes
+    S         the line: the order in which nodes are wired to each other
+    c         how many constraints hold: 0 for none, n p / d to keep every TP group inside a domain,
+              and n / d more to count all nodes of a ToR as faulty where one is
+
+With all constraints the p sub-lines of a domain hold the same groups: rank k of p TP groups lies
+under one ToR. Those p groups form a CP group, whose traffic is what the DCN carries. The search gives
+up constraints, alignment first, until the job fits.
+
+Printed and corrected here: Algorithm 3's third loop would repeat nodes; the number of sub-lines in
+Algorithm 4 is n p / d, not n d / p, and its faults start anew in every call; the search returns the
+last placement that fitted, not the last that it tried.
+"""
+
+from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from itertools import chain, count
+
+import numpy as np
+
+from topologies.errors import DemandError
+
+Group = tuple[int, ...]
+"""The nodes of a TP group, in the order of its ring."""
+CpGroup = tuple[Group, ...]
+"""TP groups whose equal ranks exchange bytes over the DCN: p of them, fewer in a job's last."""
+
+
+@dataclass(frozen=True)
+class FatTree:
+    """The DCN as the orchestration sees it: node v is under ToR v // p, in domain v // d.
+
+    Raises
+    ------
+    DemandError
+        If the ToRs do not fill the domains, or the domains the cluster.
+    """
+
+    nodes: int
+    """n, how many nodes there are."""
+    tor_nodes: int
+    """p, how many nodes a ToR has."""
+    domain_nodes: int
+    """d, how many nodes a domain has."""
+
+    def __post_init__(self) -> None:
+        """Refuse parts that do not fill the whole."""
+        n, p, d = self.nodes, self.tor_nodes, self.domain_nodes
+        if min(n, p, d) < 1 or d % p or n % d:
+            raise DemandError(
+                f"{n} nodes in domains of {d} under ToRs of {p}",
+                "let a ToR's nodes divide a domain's, and those the cluster's",
+            )
+
+    @property
+    def sublines(self) -> int:
+        """How many sub-lines the domains have together: p in each."""
+        return self.nodes * self.tor_nodes // self.domain_nodes
+
+    @property
+    def domains(self) -> int:
+        """How many domains there are."""
+        return self.nodes // self.domain_nodes
+
+    @property
+    def all_constraints(self) -> int:
+        """The largest number of constraints."""
+        return self.sublines + self.domains
+
+
+@dataclass(frozen=True)
+class Placement:
+    """TP groups that fit between the faults."""
+
+    groups: tuple[Group, ...]
+    """The groups, which share no node."""
+    constraints: int
+    """c, how many constraints they keep."""
+
+
+def orchestrate(
+    tree: FatTree, faulty: AbstractSet[int], *, hops: int, gpus_per_node: int, tp_gpus: int, job_gpus: int
+) -> Placement | None:
+    """Return the placement with the most constraints that has room for a job, None if none has.
+
+    Parameters
+    ----------
+    tree
+        The nodes, and how the DCN joins them.
+    faulty
+        F, the nodes that no group may use.
+    hops
+        K, how far a bundle reaches along the line.
+    gpus_per_node
+        R, the GPUs of a node.
+    tp_gpus
+        t, the GPUs of a TP group; a multiple of R.
+    job_gpus
+        s, the GPUs that the job asks for.
+
+    Raises
+    ------
+    DemandError
+        If a faulty node does not exist, the TP size is no multiple of a node, or a number is under 1.
+
+    Notes
+    -----
+    The number of groups never grows with the constraints, so a binary search finds the most. It takes
+    O(n log n).
+
+    References
+    ----------
+    InfiniteHBD, section 4.3 and appendix D, algorithms 1 and 5.
+
+    Examples
+    --------
+    >>> tree = FatTree(nodes=16, tor_nodes=4, domain_nodes=8)
+    >>> found = orchestrate(tree, {5}, hops=2, gpus_per_node=4, tp_gpus=8, job_gpus=32)
+    >>> found.constraints, found.groups
+    (10, ((8, 12), (9, 13), (10, 14), (11, 15)))
+    """
+    if gpus_per_node < 1 or tp_gpus % gpus_per_node:
+        raise DemandError(
+            f"TP groups of {tp_gpus} GPUs on nodes of {gpus_per_node}", "let the TP size be whole nodes"
+        )
+    if job_gpus < 1:
+        raise DemandError(f"a job of {job_gpus} GPUs", "ask for at least one")
+    group_nodes = tp_gpus // gpus_per_node
+    _check(tree, faulty, hops, group_nodes)
+    kept = None
+    low, high = 0, tree.all_constraints
+    while low <= high:
+        c = (low + high) // 2
+        groups = fat_tree_groups(tree, faulty, hops, group_nodes, c)
+        if len(groups) * tp_gpus >= job_gpus:
+            kept = Placement(tuple(groups), c)
+            low = c + 1
+        else:
+            high = c - 1
+    return kept
+
+
+def unconstrained(tree: FatTree, faulty: AbstractSet[int], hops: int, group_nodes: int) -> Placement:
+    """Return the baseline: the groups that the line has room for, wherever ToRs and domains end.
+
+    Notes
+    -----
+    The paper's greedy baseline "randomly selects nodes and uses the first permutation that meets the
+    requirements" and says no more. This is Algorithm 4 with no constraint.
+
+    References
+    ----------
+    InfiniteHBD, section 6.4.
+    """
+    _check(tree, faulty, hops, group_nodes)
+    return Placement(tuple(fat_tree_groups(tree, faulty, hops, group_nodes, 0)), 0)
+
+
+def fat_tree_groups(
+    tree: FatTree, faulty: AbstractSet[int], hops: int, group_nodes: int, constraints: int
+) -> list[Group]:
+    """Return the groups that keep the first ``constraints`` constraints.
+
+    References
+    ----------
+    InfiniteHBD, appendix D, algorithm 4.
+    """
+    aligned, confined = max(0, constraints - tree.sublines), min(tree.sublines, constraints)
+    avoided = faulty | _tor_mates(tree, faulty, aligned * tree.domain_nodes)
+    line = deployment_line(tree)
+    length = tree.domain_nodes // tree.tor_nodes
+    groups = []
+    for start in range(0, confined * length, length):
+        groups += line_groups(line[start : start + length], avoided, hops, group_nodes)
+    return groups + line_groups(line[confined * length :], avoided, hops, group_nodes)
+
+
+def line_groups(line: Sequence[int], faulty: AbstractSet[int], hops: int, group_nodes: int) -> list[Group]:
+    """Return groups cut one after the other off the connected parts of a line.
+
+    Two healthy nodes are connected if they stand at most ``hops`` apart; what is left of a part, less
+    than a group, is idle.
+
+    References
+    ----------
+    InfiniteHBD, section 4.3, algorithm 2 (Orchestration-DCN-free).
+
+    Examples
+    --------
+    >>> line_groups(range(8), {2}, 2, 3)
+    [(0, 1, 3), (4, 5, 6)]
+    """
+    return [
+        tuple(part[start : start + group_nodes])
+        for part in _connected_parts(line, faulty, hops)
+        for start in range(0, len(part) - group_nodes + 1, group_nodes)
+    ]
+
+
+def deployment_line(tree: FatTree) -> list[int]:
+    """Return the order in which nodes are wired: sub-line i has node i of every ToR.
+
+    References
+    ----------
+    InfiniteHBD, section 4.3 and appendix D, algorithm 3.
+
+    Examples
+    --------
+    >>> deployment_line(FatTree(8, 2, 4))
+    [0, 2, 4, 6, 1, 3, 5, 7]
+    """
+    return [node for index in range(tree.tor_nodes) for node in range(index, tree.nodes, tree.tor_nodes)]
+
+
+def cp_groups(tree: FatTree, placement: Placement, tp_groups: int) -> list[CpGroup]:
+    """Return the job that a placement carries with the fewest bytes between ToRs, in CP groups.
+
+    Parameters
+    ----------
+    tree
+        What the placement was made for.
+    placement
+        Where TP groups can be.
+    tp_groups
+        G, how many of them the job takes.
+
+    Raises
+    ------
+    DemandError
+        If the placement does not have as many.
+
+    Notes
+    -----
+    The paper does not define which groups a job takes. Here the g-th groups of a domain's p sub-lines
+    form a CP group; groups without partners are paired in the order of their ToRs. Whole CP groups are
+    taken, those with the fewest nodes beside foreign ones first.
+    """
+    _check_size(placement, tp_groups)
+    rows: dict[tuple[int, int], list[Group]] = {}
+    seen: dict[tuple[int, int], count[int]] = {}
+    for group in placement.groups:
+        domain, subline = group[0] // tree.domain_nodes, group[0] % tree.tor_nodes
+        rank = next(seen.setdefault((domain, subline), count()))
+        rows.setdefault((domain, rank), []).append(group)
+    whole = [tuple(row) for row in rows.values() if len(row) == tree.tor_nodes]
+    single = chain.from_iterable(row for row in rows.values() if len(row) < tree.tor_nodes)
+    in_order = sorted(single, key=lambda group: (group[0] // tree.tor_nodes, group))
+    found = [*whole, *_paired(in_order, tree.tor_nodes)]
+    found.sort(key=lambda cp: (tree.tor_nodes - len(cp), _crossings(tree, cp)))
+    return _first(found, tp_groups)
+
+
+def shuffled_cp_groups(
+    tree: FatTree, placement: Placement, tp_groups: int, rng: np.random.Generator
+) -> list[CpGroup]:
+    """Return a job of groups in random order, paired as they come: what no selection gives.
+
+    Parameters
+    ----------
+    tree, placement, tp_groups
+        As of `cp_groups`.
+    rng
+        Draws the order.
+    """
+    _check_size(placement, tp_groups)
+    drawn = rng.permutation(len(placement.groups))[:tp_groups]
+    return _paired([placement.groups[index] for index in drawn.tolist()], tree.tor_nodes)
+
+
+def mate_crossing_share(tree: FatTree, job: Sequence[CpGroup]) -> float:
+    """Return X_mate: the share of CP bytes that leave their ToR if each node owes p - 1 peers as much.
+
+    The peers are the nodes of the job under the node's own ToR, as far as there are any; so the share
+    does not depend on how ranks are numbered, and is 0 if the job fills its ToRs.
+
+    Parameters
+    ----------
+    tree
+        Which node is under which ToR.
+    job
+        The job's CP groups.
+    """
+    p = tree.tor_nodes
+    tors = np.array([node for cp in job for group in cp for node in group]) // p
+    if p == 1 or not len(tors):
+        return 0.0
+    _, mates = np.unique(tors, return_counts=True)
+    return float((mates * (p - mates)).sum() / (len(tors) * (p - 1)))
+
+
+def rank_crossing_share(tree: FatTree, job: Sequence[CpGroup]) -> float:
+    """Return X_rank: the share of the CP rings' edges that join nodes under different ToRs.
+
+    In a CP group rank k of each TP group sends to rank k of the next, and of the last to the first.
+
+    Parameters
+    ----------
+    tree, job
+        As of `mate_crossing_share`.
+    """
+    edges = [
+        (a // tree.tor_nodes, b // tree.tor_nodes)
+        for cp in job
+        if len(cp) > 1
+        for group, following in zip(cp, (*cp[1:], cp[0]), strict=True)
+        for a, b in zip(group, following, strict=True)
+    ]
+    return sum(a != b for a, b in edges) / len(edges) if edges else 0.0
+
+
+def _connected_parts(line: Sequence[int], faulty: AbstractSet[int], hops: int) -> Iterator[list[int]]:
+    """Yield the healthy nodes between runs of ``hops`` or more faulty ones, in the line's order."""
+    part: list[int] = []
+    run = 0
+    for node in line:
+        if node in faulty:
+            run += 1
+            continue
+        if run >= hops and part:
+            yield part
+            part = []
+        part.append(node)
+        run = 0
+    if part:
+        yield part
+
+
+def _tor_mates(tree: FatTree, faulty: AbstractSet[int], below: int) -> set[int]:
+    """Return all nodes of the ToRs that have a faulty node, of nodes under a number."""
+    tors = {node // tree.tor_nodes for node in faulty if node < below}
+    return {node for tor in tors for node in range(tor * tree.tor_nodes, (tor + 1) * tree.tor_nodes)}
+
+
+def _crossings(tree: FatTree, cp: CpGroup) -> int:
+    """Return over how many ToRs more than needed the nodes of a CP group spread."""
+    nodes = [node // tree.tor_nodes for group in cp for node in group]
+    return len(set(nodes)) * tree.tor_nodes - len(nodes)
+
+
+def _paired(groups: Sequence[Group], size: int) -> list[CpGroup]:
+    """Return the groups in CP groups, as they come."""
+    return [tuple(groups[start : start + size]) for start in range(0, len(groups), size)]
+
+
+def _first(found: Sequence[CpGroup], tp_groups: int) -> list[CpGroup]:
+    """Return the first CP groups of a number of TP groups, the last cut where it is too many."""
+    taken: list[CpGroup] = []
+    left = tp_groups
+    for cp in found:
+        if not left:
+            break
+        taken.append(cp[:left])
+        left -= len(taken[-1])
+    return taken
+
+
+def _check(tree: FatTree, faulty: AbstractSet[int], hops: int, group_nodes: int) -> None:
+    if hops < 1 or group_nodes < 1:
+        raise DemandError(
+            f"groups of {group_nodes} nodes over {hops} hops", "ask for at least one node and one hop"
+        )
+    for node in faulty:
+        if not 0 <= node < tree.nodes:
+            raise DemandError(f"faulty node {node} of nodes 0 to {tree.nodes - 1}")
+
+
+def _check_size(placement: Placement, tp_groups: int) -> None:
+    if not 1 <= tp_groups <= len(placement.groups):
+        raise DemandError(
+            f"a job of {tp_groups} TP groups on a placement of {len(placement.groups)}",
+            "ask for at least one and for no more than there are",
+        )

@@ -1,0 +1,238 @@
+"""InfiniteHBD's orchestration: what a placement promises, and what crosses ToRs."""
+
+from collections.abc import Sequence
+from itertools import pairwise, permutations
+
+import networkx as nx
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from controller.schedulers.infinitehbd import (
+    CpGroup,
+    FatTree,
+    Group,
+    Placement,
+    cp_groups,
+    deployment_line,
+    fat_tree_groups,
+    line_groups,
+    mate_crossing_share,
+    orchestrate,
+    rank_crossing_share,
+    shuffled_cp_groups,
+    unconstrained,
+)
+from topologies.errors import DemandError
+
+SMALL = FatTree(nodes=16, tor_nodes=4, domain_nodes=8)
+CLUSTER = FatTree(nodes=1024, tor_nodes=2, domain_nodes=256)
+"""8,192 GPUs, 8 in a node: the setting in which the paper's figures come out (fitted to them)."""
+
+ALIGNED = ((8, 12), (9, 13), (10, 14), (11, 15))
+FREE = ((0, 4), (8, 12), (1, 9), (13, 2), (6, 10), (14, 3), (7, 11))
+
+
+@st.composite
+def clusters(draw: st.DrawFn) -> tuple[FatTree, set[int], int, int]:
+    """Return a small DCN, its faulty nodes, hops and the nodes of a group."""
+    p, tors, domains = draw(st.integers(1, 4)), draw(st.integers(1, 5)), draw(st.integers(1, 4))
+    tree = FatTree(p * tors * domains, p, p * tors)
+    faulty = draw(st.sets(st.integers(0, tree.nodes - 1), max_size=tree.nodes))
+    return tree, faulty, draw(st.integers(1, 4)), draw(st.integers(1, 5))
+
+
+def position_graph(line: Sequence[int], faulty: set[int], hops: int) -> "nx.Graph[int]":
+    """Return the healthy nodes of a line, joined up to ``hops`` positions apart: the definition."""
+    graph: nx.Graph[int] = nx.Graph()
+    graph.add_nodes_from(node for node in line if node not in faulty)
+    for i, a in enumerate(line):
+        graph.add_edges_from((a, b) for b in line[i + 1 : i + 1 + hops] if not {a, b} & faulty)
+    return graph
+
+
+def placed(job_gpus: int) -> Placement | None:
+    return orchestrate(SMALL, {5}, hops=2, gpus_per_node=4, tp_gpus=8, job_gpus=job_gpus)
+
+
+def drawn_faults(seed: int, share: float) -> set[int]:
+    drawn = np.random.default_rng(seed).choice(CLUSTER.nodes, round(share * CLUSTER.nodes), replace=False)
+    return set(drawn.tolist())
+
+
+def test_deployment_follows_the_paper_s_wiring() -> None:
+    line = deployment_line(SMALL)
+    assert line == [0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15]
+    assert sorted({abs(a - b) for a, b in pairwise(line)}) == [4, 11]
+    assert line[line.index(12) + 1] == 1, "a sub-line is followed by the next"
+
+
+@pytest.mark.parametrize(
+    ("constraints", "groups"),
+    [
+        (10, ALIGNED),
+        (9, ALIGNED),
+        (8, ((0, 4), (8, 12), (9, 13), (2, 6), (10, 14), (3, 7), (11, 15))),
+        (0, FREE),
+    ],
+)
+def test_worked_example_has_its_groups(constraints: int, groups: tuple[Group, ...]) -> None:
+    assert fat_tree_groups(SMALL, {5}, 2, 2, constraints) == list(groups)
+    assert unconstrained(SMALL, {5}, 2, 2) == Placement(FREE, 0)
+
+
+@pytest.mark.parametrize(("job_gpus", "constraints"), [(32, 10), (40, 8), (56, 8), (57, None)])
+def test_worked_example_keeps_as_many_constraints_as_fit(job_gpus: int, constraints: int | None) -> None:
+    found = placed(job_gpus)
+    assert (found and found.constraints) == constraints
+
+
+@given(clusters())
+def test_groups_on_a_line_are_connected_healthy_and_as_many_as_fit(
+    cluster: tuple[FatTree, set[int], int, int],
+) -> None:
+    tree, faulty, hops, size = cluster
+    line = deployment_line(tree)
+    groups = line_groups(line, faulty, hops, size)
+    graph = position_graph(line, faulty, hops)
+    nodes = [node for group in groups for node in group]
+    assert len(nodes) == len(set(nodes))
+    for group in groups:
+        assert len(group) == size
+        assert nx.is_path(graph, group)
+    assert len(groups) == sum(len(part) // size for part in nx.connected_components(graph))
+
+
+@given(clusters(), st.integers(0, 40))
+def test_groups_keep_the_constraints_they_count(
+    cluster: tuple[FatTree, set[int], int, int], constraints: int
+) -> None:
+    tree, faulty, hops, size = cluster
+    c = min(constraints, tree.all_constraints)
+    groups = fat_tree_groups(tree, faulty, hops, size, c)
+    graph = position_graph(deployment_line(tree), faulty, hops)
+    assert all(nx.is_path(graph, group) for group in groups)
+    if c >= tree.sublines:
+        for group in groups:
+            assert len({node // tree.domain_nodes for node in group}) == 1
+            assert len({node % tree.tor_nodes for node in group}) == 1
+    for domain in range(c - tree.sublines):
+        inside = {group for group in groups if group[0] // tree.domain_nodes == domain}
+        under = {tuple(node // tree.tor_nodes for node in group) for group in inside}
+        assert len(inside) == len(under) * tree.tor_nodes, "a sub-line lacks a group that another has"
+        assert not {tor for tors in under for tor in tors} & {node // tree.tor_nodes for node in faulty}
+
+
+@given(clusters(), st.integers(1, 60))
+def test_search_finds_the_most_constraints_that_fit(
+    cluster: tuple[FatTree, set[int], int, int], wanted: int
+) -> None:
+    tree, faulty, hops, size = cluster
+    found = orchestrate(
+        tree, faulty, hops=hops, gpus_per_node=4, tp_gpus=4 * size, job_gpus=4 * size * wanted
+    )
+    tried = {c: fat_tree_groups(tree, faulty, hops, size, c) for c in range(tree.all_constraints + 1)}
+    fitting = [c for c, groups in tried.items() if len(groups) >= wanted]
+    assert found == (Placement(tuple(tried[max(fitting)]), max(fitting)) if fitting else None)
+
+
+def mates_by_pairs(tree: FatTree, job: Sequence[CpGroup]) -> float:
+    """Return X_mate from its definition, node by node and peer by peer."""
+    nodes = [node for cp in job for group in cp for node in group]
+    inside = sum(a // tree.tor_nodes == b // tree.tor_nodes for a, b in permutations(nodes, 2))
+    return 1 - inside / (len(nodes) * (tree.tor_nodes - 1))
+
+
+@given(clusters(), st.integers(1, 20))
+def test_job_is_made_of_placed_groups_and_crosses_what_the_definition_counts(
+    cluster: tuple[FatTree, set[int], int, int], wanted: int
+) -> None:
+    tree, faulty, hops, size = cluster
+    placement = unconstrained(tree, faulty, hops, size)
+    if len(placement.groups) < wanted:
+        with pytest.raises(
+            DemandError, match=f"{wanted} TP groups on a placement of {len(placement.groups)}"
+        ):
+            cp_groups(tree, placement, wanted)
+        return
+    for job in (
+        cp_groups(tree, placement, wanted),
+        shuffled_cp_groups(tree, placement, wanted, np.random.default_rng(wanted)),
+    ):
+        taken = [group for cp in job for group in cp]
+        assert len(taken) == len(set(taken)) == wanted
+        assert set(taken) <= set(placement.groups)
+        assert all(len(cp) <= tree.tor_nodes for cp in job)
+        if tree.tor_nodes > 1:
+            assert mate_crossing_share(tree, job) == pytest.approx(mates_by_pairs(tree, job))
+
+
+def test_crossing_of_drawn_cp_groups() -> None:
+    tree = FatTree(8, 2, 8)
+    aligned, crossed, alone = ((0, 2), (1, 3)), ((0, 2), (3, 5)), ((4, 6),)
+    assert mate_crossing_share(tree, [aligned]) == rank_crossing_share(tree, [aligned]) == 0
+    assert mate_crossing_share(tree, [crossed]) == 0.5
+    assert rank_crossing_share(tree, [crossed]) == 1
+    assert rank_crossing_share(tree, [aligned, crossed]) == 0.5
+    assert (mate_crossing_share(tree, [alone]), rank_crossing_share(tree, [alone])) == (1, 0)
+    assert rank_crossing_share(tree, [((0, 2), (1, 5))]) == 0.5
+
+
+def test_without_faults_a_job_of_whole_cp_groups_crosses_nothing() -> None:
+    placement = orchestrate(CLUSTER, set(), hops=3, gpus_per_node=8, tp_gpus=32, job_gpus=8192)
+    assert placement is not None
+    assert placement.constraints == CLUSTER.all_constraints == 12
+    job = cp_groups(CLUSTER, placement, 256)
+    assert mate_crossing_share(CLUSTER, job) == rank_crossing_share(CLUSTER, job) == 0
+
+
+def crossing(seed: int, share: float, tp_groups: int) -> tuple[float, float]:
+    """Return X_mate of the optimised and of the unconstrained job at a share of faulty nodes."""
+    faulty = drawn_faults(seed, share)
+    found = orchestrate(CLUSTER, faulty, hops=3, gpus_per_node=8, tp_gpus=32, job_gpus=32 * tp_groups)
+    assert found is not None
+    return (
+        mate_crossing_share(CLUSTER, cp_groups(CLUSTER, found, tp_groups)),
+        mate_crossing_share(CLUSTER, cp_groups(CLUSTER, unconstrained(CLUSTER, faulty, 3, 4), tp_groups)),
+    )
+
+
+def test_cross_tor_traffic_of_the_largest_job_is_at_most_two_percent() -> None:
+    """90 % of the GPUs at 5 % faults; the paper's 1.72 % in a setting that was fitted to it."""
+    optimised, free = np.mean([crossing(seed, 0.05, 230) for seed in range(20)], axis=0)
+    assert optimised <= 0.02
+    assert 0.05 <= free <= 0.08
+
+
+@pytest.mark.parametrize("share", [0.01, 0.05, 0.06])
+def test_cross_tor_traffic_is_none_where_all_constraints_fit(share: float) -> None:
+    """85 % of the GPUs: 108 whole CP groups."""
+    assert {crossing(seed, share, 216)[0] for seed in range(5)} == {0.0}
+
+
+@pytest.mark.parametrize(
+    ("numbers", "culprit"),
+    [((16, 3, 8), "ToRs of 3"), ((16, 4, 12), "domains of 12"), ((0, 1, 1), "0 nodes"), ((8, 0, 4), "of 0")],
+)
+def test_tree_that_its_parts_do_not_fill_is_refused(numbers: tuple[int, int, int], culprit: str) -> None:
+    with pytest.raises(DemandError, match=culprit):
+        FatTree(*numbers)
+
+
+@pytest.mark.parametrize(
+    ("change", "culprit"),
+    [
+        ({"tp_gpus": 6}, "TP groups of 6 GPUs on nodes of 4"),
+        ({"tp_gpus": 0}, "groups of 0 nodes"),
+        ({"gpus_per_node": 0}, "nodes of 0"),
+        ({"hops": 0}, "over 0 hops"),
+        ({"job_gpus": 0}, "a job of 0 GPUs"),
+    ],
+)
+def test_what_cannot_be_orchestrated_is_named(change: dict[str, int], culprit: str) -> None:
+    asked = {"hops": 2, "gpus_per_node": 4, "tp_gpus": 8, "job_gpus": 32} | change
+    with pytest.raises(DemandError, match=culprit):
+        orchestrate(SMALL, {5}, **asked)
+    with pytest.raises(DemandError, match="faulty node 16 of nodes 0 to 15"):
+        unconstrained(SMALL, {16}, 2, 2)
