@@ -8,7 +8,7 @@ A GPU has one number over the whole fabric: server 0's GPUs first, then server 1
 import json
 import math
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from itertools import accumulate
@@ -17,7 +17,7 @@ from typing import Literal, NamedTuple, get_args
 import networkx as nx
 
 from topologies.errors import FabricError
-from topologies.json_record import Kind, pair, record
+from topologies.json_record import Kind, integers, pair, record
 
 FORMAT_VERSION = 1
 DEFAULT_BUFFER_BYTES = 2 << 20
@@ -71,6 +71,14 @@ class Switch:
     """``packet`` forwards by address, ``ocs`` by circuit."""
     tier: int = 0
     """Distance from the servers: 0 for a leaf or an OCS, 1 above it, and so on."""
+    permitted: tuple[tuple[int, ...], ...] = ()
+    """The permutations that an OCS can show, each the output port of every input port or -1 where it
+    stays dark; empty if it can show any."""
+
+    def permits(self, circuits: Iterable[tuple[int, int]]) -> bool:
+        """Return whether a permutation that the OCS can show has all these circuits (input, output)."""
+        asked = set(circuits)
+        return not self.permitted or any(asked <= set(enumerate(shown)) for shown in self.permitted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +108,8 @@ class Fabric:
     FabricError
         If a name occurs twice, two links share a port, a port or node does not exist, a link joins
         a node with itself or two servers, a rate is not positive, a delay is negative, a loss is no
-        probability below 1, a NIC has no link, or there is no server.
+        probability below 1, a NIC has no link, a permitted permutation is none of an OCS' ports, or
+        there is no server.
     """
 
     name: str
@@ -200,10 +209,11 @@ class Fabric:
     def to_json(self) -> str:
         """Return the fabric as JSON that `from_json` reads back."""
         document = {"format": FORMAT_VERSION, **asdict(self)}
-        for link in document["links"]:
-            for name in _LINK_OPTIONAL:
-                if not link[name]:  # as files were before links had these
-                    del link[name]
+        for nodes, optional in (("links", _LINK_OPTIONAL), ("switches", _SWITCH_OPTIONAL)):
+            for data in document[nodes]:
+                for name in optional:
+                    if not data[name]:  # as files were before links and switches had these
+                        del data[name]
         return json.dumps(document)
 
     @classmethod
@@ -234,12 +244,15 @@ _FIELDS: dict[str, Kind] = {
 }  # fmt: skip
 _SERVER: dict[str, Kind] = {"name": str, "nics": int, "gpus": int, "nvlink_bps": float}
 _SWITCH: dict[str, Kind] = {"name": str, "ports": int, "kind": str, "tier": int}
+_SWITCH_OPTIONAL: dict[str, Kind] = {"permitted": list}
 _LINK: dict[str, Kind] = {"a": list, "b": list, "rate_bps": float}
 _LINK_OPTIONAL: dict[str, Kind] = {"delay_s": float, "loss": float}
 
 
 def _switch(data: object) -> Switch:
-    switch = Switch(**record(data, "a switch", _SWITCH))
+    fields = record(data, "a switch", _SWITCH, _SWITCH_OPTIONAL)
+    permitted = (integers(ports, "a permitted permutation") for ports in fields.get("permitted", []))
+    switch = Switch(**{**fields, "permitted": tuple(permitted)})
     if switch.kind not in get_args(SwitchKind):
         kinds = " or ".join(get_args(SwitchKind))
         raise ValueError(f"switch {switch.name!r} is of the unknown kind {switch.kind!r}, not {kinds}")
@@ -274,8 +287,29 @@ def _check_nodes(fabric: Fabric) -> None:
                 "give it at least one of each",
             )
         _check_rate(server.nvlink_bps, f"the NVLink of server {server.name}")
+    for switch in fabric.switches:
+        _check_permitted(switch)
     if fabric.buffer_bytes < 1:
         raise FabricError(f"switch ports hold {fabric.buffer_bytes} bytes", "give them at least one packet")
+
+
+def _check_permitted(switch: Switch) -> None:
+    if switch.permitted and switch.kind != "ocs":
+        raise FabricError(
+            f"packet switch {switch.name} is limited to {len(switch.permitted)} permutations",
+            "only an OCS has circuits",
+        )
+    for permutation in switch.permitted:
+        lit = [(a, b) for a, b in enumerate(permutation) if b != -1]
+        if (
+            len(permutation) != switch.ports
+            or len({b for _, b in lit}) < len(lit)
+            or any(not 0 <= b < switch.ports or a == b for a, b in lit)
+        ):
+            raise FabricError(
+                f"OCS {switch.name} of {switch.ports} ports cannot show {permutation}",
+                "give each port another one of its own, or -1",
+            )
 
 
 def _check_links(fabric: Fabric) -> None:

@@ -47,6 +47,15 @@ def pair(data: object, what: str) -> tuple[str, int]:
     return data[0], data[1]
 
 
+def integers(data: object, what: str) -> tuple[int, ...]:
+    """Return a list of integers; ValueError if it is none."""
+    if not isinstance(data, list):
+        raise ValueError(f"{what} is {_excerpt(data)}, not a list")
+    for value in data:
+        _check(value, f"a number of {what}", int)
+    return tuple(data)
+
+
 def _check(value: object, what: str, kind: Kind) -> None:
     # Not isinstance: true is an int to it.
     if type(value) is not kind and not (kind is float and type(value) is int):

@@ -2,9 +2,11 @@
 
 from hypothesis import strategies as st
 
+from tests.topologies.khop_rings import khop_rings
 from topologies.big_switch import big_switch_fabric
 from topologies.fabric import Fabric
 from topologies.fat_tree import fat_tree_fabric
+from topologies.khop_ring import khop_ring_fabric
 from topologies.leaf_spine import leaf_spine_fabric
 from topologies.parallel_ocs import parallel_ocs_fabric
 from topologies.rail import rail_fabric
@@ -31,7 +33,10 @@ big_switches = st.builds(big_switch_fabric, st.integers(1, 8), nics=few, gpus=fe
 parallel_ocses = st.builds(
     parallel_ocs_fabric, st.integers(1, 6), few, packet_switch=st.booleans(), gpus=few, rate_bps=rates_bps
 )
-plain: st.SearchStrategy[Fabric] = st.one_of(rails, fat_trees, leaf_spines, big_switches, parallel_ocses)
+khop_fabrics = st.builds(khop_ring_fabric, khop_rings(most_nodes=9), gpu_bps=rates_bps)
+plain: st.SearchStrategy[Fabric] = st.one_of(
+    rails, fat_trees, leaf_spines, big_switches, parallel_ocses, khop_fabrics
+)
 
 
 def _impaired(fabric: Fabric, delay_s: float, loss: float) -> Fabric:

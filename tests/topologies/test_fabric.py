@@ -18,8 +18,10 @@ from topologies.rail import rail_fabric
 
 SERVERS = (Server("h0", 1, 2, 1e12), Server("h1", 1, 2, 1e12))
 SWITCH = Switch("leaf0", 3)
+OCS = Switch("leaf0", 3, "ocs", permitted=((1, 0, -1), (-1, 2, 1)))
 LINKS = (Link(Port("h0", 0), Port("leaf0", 0), 1e9), Link(Port("h1", 0), Port("leaf0", 1), 1e9))
 PAIR = Fabric("pair", SERVERS, (SWITCH,), LINKS)
+LIGHT = Fabric("light", SERVERS, (OCS,), LINKS)
 
 
 @settings(deadline=None)
@@ -105,6 +107,12 @@ def test_pinned_nics_go_round() -> None:
         ({"links": (Link(Port("h0", 0), Port("h1", 0), 1e9),)}, "h0:0 - h1:0 joins two servers"),
         ({"servers": (SERVERS[0], replace(SERVERS[1], nics=1 << 60))}, "NIC h1:1 has no link"),
         ({"buffer_bytes": 0}, "hold 0 bytes"),
+        ({"switches": (replace(SWITCH, permitted=((1, 0, -1),)),)}, "packet switch leaf0 is limited to 1"),
+        ({"switches": (replace(OCS, permitted=((1, 0),)),)}, "OCS leaf0 of 3 ports cannot show (1, 0)"),
+        ({"switches": (replace(OCS, permitted=((1, 1, -1),)),)}, "cannot show (1, 1, -1)"),
+        ({"switches": (replace(OCS, permitted=((1, 0, 2),)),)}, "cannot show (1, 0, 2)"),
+        ({"switches": (replace(OCS, permitted=((1, 0, -1), (1, 3, -1))),)}, "cannot show (1, 3, -1)"),
+        ({"switches": (replace(OCS, permitted=((1, -2, -1),)),)}, "cannot show (1, -2, -1)"),
     ],
 )
 def test_what_cannot_be_wired_is_named(change: dict[str, object], culprit: str) -> None:
@@ -159,6 +167,38 @@ def test_json_of_another_form_is_refused_in_a_sentence(place: Place, value: obje
         Fabric.from_json(changed(json.loads(PAIR.to_json()), place, value))
     assert str(error.value).startswith(f"the text is no fabric: {why}; ")
     assert error.value.hint
+
+
+def test_ocs_permits_what_one_of_its_permutations_has() -> None:
+    assert OCS.permits([])
+    assert OCS.permits([(0, 1), (1, 0)])
+    assert OCS.permits([(2, 1)])
+    assert not OCS.permits([(0, 1), (2, 1)])
+    assert not OCS.permits([(0, 2)])
+    assert not OCS.permits([(3, 0)])
+    assert replace(OCS, permitted=()).permits([(0, 2), (2, 0)])
+
+
+def test_permitted_permutations_are_read_back_and_left_out_where_there_are_none() -> None:
+    assert Fabric.from_json(LIGHT.to_json()) == LIGHT
+    assert json.loads(LIGHT.to_json())["switches"][0]["permitted"] == [[1, 0, -1], [-1, 2, 1]]
+    assert "permitted" not in PAIR.to_json()
+
+
+@pytest.mark.parametrize(
+    ("value", "why"),
+    [
+        ("any", "'permitted' of a switch is 'any', not a list"),
+        (["any"], "a permitted permutation is 'any', not a list"),
+        ([[1, 0, None]], "a number of a permitted permutation is None, not an integer"),
+        ([[1, 0, -1.0]], "a number of a permitted permutation is -1.0, not an integer"),
+    ],
+)
+def test_permitted_permutations_of_another_form_are_refused(value: object, why: str) -> None:
+    text = changed(json.loads(LIGHT.to_json()), ("switches", 0, "permitted"), value)
+    with pytest.raises(FabricError) as error:
+        Fabric.from_json(text)
+    assert str(error.value).startswith(f"the text is no fabric: {why}; ")
 
 
 def test_a_missing_field_and_nesting_without_end_are_refused() -> None:

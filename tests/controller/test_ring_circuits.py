@@ -1,0 +1,271 @@
+"""Rings of GPUs through bundles: every group is one cycle of light, and a fault changes two bundles."""
+
+from collections.abc import Mapping
+from itertools import pairwise
+
+import networkx as nx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from controller.circuits import Circuits
+from controller.ring_circuits import (
+    RingPlacement,
+    changed_bundles,
+    circuit_paths,
+    place,
+    ring_circuits,
+    ring_paths,
+    rings_of,
+    shrunk,
+)
+from tests.topologies.khop_rings import khop_rings, wired
+from topologies.errors import DemandError
+from topologies.fabric import Fabric, Port
+from topologies.khop_ring import LOOPBACK, Bundle, KHopRing, khop_ring_fabric
+
+EIGHT = KHopRing(8, 4, 2)
+
+
+def light_graph(fabric: Fabric, circuits: Mapping[str, Circuits]) -> "nx.MultiGraph[int]":
+    """Return which GPUs light joins, followed cable by cable from each GPU's two halves."""
+    graph: nx.MultiGraph[int] = nx.MultiGraph()
+    graph.add_nodes_from(range(fabric.gpus))
+    for nic in fabric.nics:
+        start = fabric.nic_port(nic)
+        port: Port | None = start
+        while port is not None:
+            reached = fabric.peer(port)
+            if reached.node in fabric.server_index:
+                if start < reached:
+                    graph.add_edge(nic.server, fabric.server_index[reached.node])
+                break
+            out = circuits[reached.node].output_of.get(reached.number)
+            onward = None if out is None else Port(reached.node, out)
+            port = onward if onward in fabric.link_at else None
+    return graph
+
+
+def cycles(graph: "nx.MultiGraph[int]") -> set[frozenset[int]]:
+    """Return the rings of a graph in which every joined GPU has two neighbours; one alone has none."""
+    parts = [graph.subgraph(part) for part in nx.connected_components(graph)]
+    assert all(degree in (0, 2) for _, degree in graph.degree())
+    return {frozenset(part) for part in parts if part.number_of_edges()}
+
+
+def gpus_of(ring: KHopRing, nodes: tuple[int, ...]) -> frozenset[int]:
+    r = ring.gpus_per_node
+    return frozenset(node * r + gpu for node in nodes for gpu in range(r))
+
+
+@st.composite
+def placements(draw: st.DrawFn) -> tuple[KHopRing, set[int], int, RingPlacement]:
+    """Return a ring or line, faulty nodes, the nodes of a group and their placement."""
+    ring = draw(khop_rings())
+    faulty = draw(st.sets(st.integers(0, ring.nodes - 1), max_size=ring.nodes // 2))
+    size = draw(st.integers(1, 6))
+    return ring, faulty, size, place(ring, faulty, size)
+
+
+@given(placements())
+def test_light_joins_the_gpus_of_each_group_into_one_ring(
+    placement: tuple[KHopRing, set[int], int, RingPlacement],
+) -> None:
+    ring, faulty, _, placed = placement
+    circuits = ring_circuits(ring, ring_paths(ring, placed.groups, faulty))
+    found = cycles(light_graph(khop_ring_fabric(ring), circuits))
+    alone = [(node,) for node in placed.idle]
+    assert found == {gpus_of(ring, nodes) for nodes in (*placed.groups, *alone)}
+
+
+@given(placements())
+def test_circuits_are_what_their_ocs_permits_and_faulty_nodes_are_dark(
+    placement: tuple[KHopRing, set[int], int, RingPlacement],
+) -> None:
+    ring, faulty, _, placed = placement
+    circuits = ring_circuits(ring, ring_paths(ring, placed.groups, faulty))
+    fabric = khop_ring_fabric(ring)
+    assert circuits.keys() == fabric.switch_index.keys()
+    for switch in fabric.switches:
+        shown = circuits[switch.name]
+        assert (shown.ports, switch.permits(shown.pairs)) == (switch.ports, True)
+        assert bool(shown.pairs) == (int(switch.name[1:].split("b")[0]) not in faulty)
+
+
+@given(placements())
+def test_placement_comes_back_from_its_circuits(
+    placement: tuple[KHopRing, set[int], int, RingPlacement],
+) -> None:
+    ring, faulty, _, placed = placement
+    paths = ring_paths(ring, placed.groups, faulty)
+    assert circuit_paths(ring, ring_circuits(ring, paths)) == paths
+    back = rings_of(ring, paths)
+    # Half round a ring neither direction is forward.
+    assert {min(nodes, nodes[::-1]) for nodes in back} == {
+        min(nodes, nodes[::-1]) for nodes in [*placed.groups, *((node,) for node in placed.idle)]
+    }
+    if not ring.doubling:
+        assert sorted(back) == sorted([*placed.groups, *((node,) for node in placed.idle)])
+
+
+@given(placements())
+def test_placement_uses_each_healthy_node_once_and_leaves_no_room(
+    placement: tuple[KHopRing, set[int], int, RingPlacement],
+) -> None:
+    ring, faulty, size, placed = placement
+    nodes = [*placed.idle, *(node for group in placed.groups for node in group)]
+    assert sorted(nodes) == sorted(set(range(ring.nodes)) - faulty)
+    assert {len(group) for group in placed.groups} <= {size}
+    if ring.bundles % 2 == 0 or size < 3:
+        assert placed.cuts == ()
+    if not placed.cuts:
+        assert len(placed.groups) == sum(len(part) // size for part in ring.components(faulty))
+
+
+def test_worked_example_lights_what_the_paper_s_figure_shows() -> None:
+    placed = place(EIGHT, {2}, 4)
+    assert placed == RingPlacement(((0, 1, 3, 4),), (5, 6, 7))
+    paths = ring_paths(EIGHT, placed.groups, {2})
+    lit = {str(bundle): path for bundle, path in paths.items() if path != LOOPBACK}
+    # 0: +1; 1: -1 and +2; 3: -2 and +1; 4: -1.
+    assert lit == {"n0b1": 1, "n1b0": 1, "n1b1": 2, "n3b0": 2, "n3b1": 1, "n4b0": 1}
+    assert len(paths) == 14
+
+
+def test_two_faults_in_a_row_break_two_bundles_and_leave_one_component() -> None:
+    assert place(EIGHT, {2, 3}, 4) == RingPlacement(((4, 5, 6, 7),), (0, 1))
+
+
+def test_shrinking_over_a_dead_node_changes_its_neighbours_bundles_only() -> None:
+    before = ring_paths(EIGHT, [(0, 1, 2, 3)])
+    groups = shrunk(EIGHT, [(0, 1, 2, 3)], {2})
+    after = ring_paths(EIGHT, groups, {2})
+    assert groups == ((0, 1, 3),)
+    assert changed_bundles(before, after) == (Bundle(1, 1), Bundle(3, 0))
+    assert [(before[b], after[b]) for b in changed_bundles(before, after)] == [(1, 2), (1, 2)]
+
+
+def test_shrinking_over_two_dead_nodes_moves_both_neighbours_to_mixed_bundles() -> None:
+    ring = KHopRing(8, 4, 3)
+    before = ring_paths(ring, [(0, 1, 2, 3, 4, 5)])
+    groups = shrunk(ring, [(0, 1, 2, 3, 4, 5)], {2, 3})
+    after = ring_paths(ring, groups, {2, 3})
+    assert groups == ((0, 1, 4, 5),)
+    changes = {str(bundle): (before[bundle], after[bundle]) for bundle in changed_bundles(before, after)}
+    assert changes == {
+        "n1b1": (1, LOOPBACK), "n1b2": (LOOPBACK, 2), "n4b0": (1, LOOPBACK), "n4b2": (LOOPBACK, 1),
+    }  # fmt: skip
+
+
+def closes(ring: KHopRing, nodes: tuple[int, ...]) -> bool:
+    """Return whether links join nodes in this order, at each by two bundles."""
+    graph = wired(ring)
+    if any(not graph.has_edge(a, b) for a, b in pairwise(nodes)):
+        return False
+    bundles = {
+        (node, other): ring.exits[distance].bundle
+        for a, b, span in ring.links
+        for node, other, distance in ((a, b, span), (b, a, -span))
+    }
+    return all(bundles[b, a] != bundles[b, c] for a, b, c in zip(nodes, nodes[1:], nodes[2:], strict=False))
+
+
+@given(placements(), st.data())
+def test_a_dead_node_changes_bundles_of_its_two_neighbours_only(
+    placement: tuple[KHopRing, set[int], int, RingPlacement], data: st.DataObject
+) -> None:
+    ring, faulty, _, placed = placement
+    if not placed.groups:
+        return
+    group = data.draw(st.sampled_from(placed.groups))
+    dead = data.draw(st.sampled_from(group))
+    place_in_ring = group.index(dead)
+    beside = {
+        *group[max(0, place_in_ring - 1) : place_in_ring],
+        *group[place_in_ring + 1 : place_in_ring + 2],
+    }
+    before = ring_paths(ring, placed.groups, faulty)
+    survivors = tuple(node for node in group if node != dead)
+    if not closes(ring, survivors):
+        with pytest.raises(DemandError, match=r"no link joins|both paths"):
+            shrunk(ring, placed.groups, {dead})
+        return
+    groups = shrunk(ring, placed.groups, {dead})
+    after = ring_paths(ring, groups, faulty | {dead})
+    changed = changed_bundles(before, after)
+    assert {bundle.node for bundle in changed} <= beside
+    assert len(changed) <= 2 * len(beside)
+    circuits = ring_circuits(ring, after)
+    found = cycles(light_graph(khop_ring_fabric(ring), circuits))
+    assert not survivors or gpus_of(ring, survivors) in found
+
+
+def test_a_mixed_bundle_that_two_paths_need_cuts_the_line_and_says_so() -> None:
+    """Node 3 would need -3 and +3, both in bundle 2."""
+    ring = KHopRing(12, 4, 3)
+    faulty = {1, 2, 4, 5}
+    assert ring.components(faulty) == [(0, 3, 6, 7, 8, 9, 10, 11)]
+    assert place(ring, faulty, 4) == RingPlacement(((3, 6, 7, 8),), (0, 9, 10, 11), cuts=(3,))
+    assert place(ring, faulty, 2).cuts == (), "the groups (0, 3) and (6, 7) end there anyway"
+    for groups in ([(0, 3, 6, 7)], [(11, 0, 3, 6)]):
+        with pytest.raises(DemandError, match="one bundle of node 3 would light both paths, to 0 and 6"):
+            ring_paths(ring, groups, faulty)
+    with pytest.raises(DemandError, match="one bundle of node 3"):
+        shrunk(ring, [(0, 1, 2, 3, 4, 5, 6)], faulty)
+    assert place(KHopRing(12, 4, 4), faulty, 4).cuts == ()
+
+
+def test_replacing_keeps_the_size_of_groups() -> None:
+    ring = KHopRing(9, 4, 2)
+    assert place(ring, set(), 4).groups == ((0, 1, 2, 3), (4, 5, 6, 7))
+    assert place(ring, {2}, 4).groups == ((0, 1, 3, 4), (5, 6, 7, 8))
+    assert shrunk(ring, place(ring, set(), 4).groups, {2, 0}) == ((1, 3), (4, 5, 6, 7))
+
+
+@pytest.mark.parametrize(
+    ("groups", "culprit"),
+    [
+        ([(0, 3)], "no link joins the nodes 0 and 3"),
+        ([(0, 1), (1, 2)], "node 1 of the group \\(1, 2\\) is in two groups"),
+        ([(4, 5)], "node 5 of the group \\(4, 5\\) is faulty or does not exist"),
+        ([(8,)], "node 8 of the group \\(8,\\) is faulty or does not exist"),
+    ],
+)
+def test_groups_that_cannot_be_lit_are_named(groups: list[tuple[int, ...]], culprit: str) -> None:
+    with pytest.raises(DemandError, match=culprit):
+        ring_paths(EIGHT, groups, {5})
+
+
+def test_gap_without_a_link_cannot_be_closed() -> None:
+    with pytest.raises(DemandError, match="no link joins the nodes 0 and 3"):
+        shrunk(EIGHT, [(0, 1, 2, 3)], {1, 2})
+    assert shrunk(EIGHT, [(0, 1, 2, 3), (4, 5)], {0, 1, 4, 5}) == ((2, 3),)
+    with pytest.raises(DemandError, match="groups of 0 nodes"):
+        place(EIGHT, set(), 0)
+
+
+def test_paths_that_form_no_ring_are_named() -> None:
+    looped = ring_paths(EIGHT, [])
+    with pytest.raises(DemandError, match="bundle n0b1 lights path 1, and its far end does not"):
+        rings_of(EIGHT, looped | {Bundle(0, 1): 1})
+    circle = dict.fromkeys(looped, 1)
+    with pytest.raises(DemandError, match=r"the nodes \[0, 1, 2, 3, 4, 5, 6, 7\] close a circle"):
+        rings_of(EIGHT, circle)
+    three = KHopRing(8, 4, 3)
+    star = {
+        Bundle(0, 0): 1,
+        Bundle(7, 1): 1,
+        Bundle(0, 1): 1,
+        Bundle(1, 0): 1,
+        Bundle(0, 2): 1,
+        Bundle(5, 2): 2,
+    }
+    with pytest.raises(DemandError, match="node 0 lights 3 bundles"):
+        rings_of(three, ring_paths(three, []) | star)
+
+
+def test_circuits_of_no_path_are_named() -> None:
+    circuits = ring_circuits(EIGHT, ring_paths(EIGHT, []))
+    half = circuits | {"n1b0": Circuits(6, ((0, 2), (2, 0)))}
+    with pytest.raises(DemandError, match="bundle n1b0 cannot show 0>2 2>0"):
+        circuit_paths(EIGHT, half)
