@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from controller.routing import TABLE_MISS
 from controller.rules import Match, Output, Rule, RuleSet
 from topologies.errors import DemandError
+from topologies.fabric import Switch
 
 CIRCUIT_PRIORITY = 100
 IDLE = -1
@@ -118,6 +119,15 @@ def transition(before: Circuits, after: Circuits, partial: bool = True) -> Trans
         kept,
         tuple(pair for pair in after.pairs if pair not in kept),
     )
+
+
+def check_permitted(switch: Switch, circuits: Circuits) -> None:
+    """Raise DemandError if none of the permutations that an OCS permits has all of these circuits."""
+    if not switch.permits(circuits.pairs):
+        raise DemandError(
+            f"OCS {switch.name} cannot show {circuits}",
+            f"take circuits of one of the {len(switch.permitted)} permutations that it permits",
+        )
 
 
 def circuit_rule(pair: Pair) -> Rule:

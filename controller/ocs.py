@@ -12,6 +12,7 @@ from time import monotonic, sleep
 
 from controller.app_thread import AppThread
 from controller.bundles import coming, committed, discarded, going
+from controller.circuits import check_permitted
 from controller.devices import Darkness
 from controller.notices import Listener
 from controller.openflow import Datapath, barrier, hub
@@ -45,6 +46,7 @@ class OpticalSwitches:
         self._thread, self._proof = thread, proof
         ocses = [switch for switch in fabric.switches if switch.kind == "ocs"]
         self._ocses = {switch.name: OpticalSwitch(switch.ports, index) for index, switch in enumerate(ocses)}
+        self._switches = {switch.name: switch for switch in ocses}
         self._datapaths: dict[str, Datapath] = {}
         self._barriers: dict[tuple[str, int], int] = {}
         self._prepared: dict[str, int] = {}
@@ -105,7 +107,8 @@ class OpticalSwitches:
         self._thread.ask(lambda: self._connected(name).set_darkness(darkness, seed))
 
     def command(self, name: str, command: Command) -> None:
-        """Give an OCS a command."""
+        """Give an OCS a command; DemandError if it does not permit the circuits."""
+        check_permitted(self._switches[name], command.circuits)
         self._start(name, lambda now: self._ocses[name].command(command, now))
 
     def run(self, name: str, program: Program, start_s: float | None, notify: Path | None) -> None:
@@ -125,8 +128,10 @@ class OpticalSwitches:
         Raises
         ------
         DemandError
-            If there is no such socket; the OCS goes on with what it does.
+            If there is no such socket, or the OCS does not permit a day's circuits. It is left as it is.
         """
+        for day in program.days:
+            check_permitted(self._switches[name], day.circuits)
 
         def begin(now: float) -> Iterable[Order]:
             listener = Listener(notify, self._thread) if notify else None

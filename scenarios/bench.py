@@ -20,7 +20,14 @@ from typing import Annotated
 import pandas as pd
 import typer
 
-from scenarios._bench_algorithms import lpt_s, planning_dense_s, planning_sparse_s, prediction_s
+from scenarios._bench_algorithms import (
+    lpt_s,
+    orchestration_large_s,
+    orchestration_s,
+    planning_dense_s,
+    planning_sparse_s,
+    prediction_s,
+)
 from scenarios._bench_circuits import (
     executed_over_planned,
     ocs_dark_excess_p99_s,
@@ -267,6 +274,8 @@ FIGURES = {
     "executed_over_planned": Figure(executed_over_planned, "ratio", "<= 1.15"),
     "planning_sparse_s": Figure(planning_sparse_s, "s", "<= 0.008", sandbox=False),
     "planning_dense_s": Figure(planning_dense_s, "s", "<= 0.020", sandbox=False),
+    "orchestration_s": Figure(orchestration_s, "s", "< 0.010", sandbox=False),
+    "orchestration_large_s": Figure(orchestration_large_s, "s", "< 0.050", sandbox=False),
     "lpt_s": Figure(lpt_s, "s", "< 0.3", sandbox=False),
     "prediction_s": Figure(prediction_s, "s", "< 1", sandbox=False),
 }

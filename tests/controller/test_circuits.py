@@ -5,12 +5,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.circuits import Circuits, circuit_rules, circuits_from_text, transition
+from controller.circuits import Circuits, check_permitted, circuit_rules, circuits_from_text, transition
 from controller.devices import DEVICES, LEAST_DELAY_S, Darkness, darkness_of, device_named, real_darkness
 from controller.programs import Day, Program, program_from_text
 from controller.routing import TABLE_MISS
 from controller.rules import Match, Output, Rule
 from topologies.errors import DemandError, ScenarioError
+from topologies.fabric import Switch
+from topologies.khop_ring import PATHS
 
 
 @st.composite
@@ -137,3 +139,14 @@ def test_only_what_was_measured_varies() -> None:
         else:
             with pytest.raises(ScenarioError, match=f"nobody measured how the delay of {name} varies"):
                 real_darkness(device, varying=True)
+
+
+def test_circuits_of_two_paths_at_once_are_not_permitted() -> None:
+    """Of a transceiver whose light takes one of two paths, or loops back."""
+    ocs = Switch("n0b0", 6, "ocs", permitted=PATHS)
+    for text in ("0>2 1>3 2>0 3>1", "0>4 1>5 4>0 5>1", "0>1 1>0", "0>2", "-"):
+        check_permitted(ocs, circuits_from_text(text, 6))
+    for text in ("0>2 1>5", "0>1 2>4", "0>3", "2>4 4>2"):
+        with pytest.raises(DemandError, match=f"OCS n0b0 cannot show {text}; take circuits of one of the 3"):
+            check_permitted(ocs, circuits_from_text(text, 6))
+    check_permitted(Switch("ocs0", 6, "ocs"), circuits_from_text("0>2 1>5", 6))

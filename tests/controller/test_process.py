@@ -16,7 +16,8 @@ from tests.controller.fake_switch import FakeSwitch
 from tests.controller.played import FABRIC, SECONDS, Controller, command, eventually, started
 from tests.tools import CHECKOUT
 from topologies.addresses import openflow_port
-from topologies.errors import NetworkError
+from topologies.errors import DemandError, NetworkError
+from topologies.khop_ring import KHopRing, khop_ring_fabric
 from topologies.parallel_ocs import parallel_ocs_fabric
 
 
@@ -214,3 +215,17 @@ def test_one_controller_does_not_take_anothers_socket(controller: Controller, tm
         assert process.stdout
         assert process.stdout.readline().startswith("listening")
         process.terminate()
+
+
+def test_circuits_that_an_ocs_does_not_permit_are_refused_before_light_goes_out(tmp_path: Path) -> None:
+    with started(tmp_path, khop_ring_fabric(KHopRing(5, 2, 2))) as controller:
+        controller.switches()
+        client = controller.client
+        client.wait_ready(SECONDS)
+        client.light("n0b0", "0>1 1>0")
+        client.wait_idle("n0b0", SECONDS)
+        with pytest.raises(DemandError, match="OCS n0b0 cannot show 0>2 1>5"):
+            client.light("n0b0", "0>2 1>5")
+        with pytest.raises(DemandError, match="OCS n0b0 cannot show 0>2 1>5"):
+            client.show("n0b0", "20ms 0>2,1>3 20ms 0>2,1>5")
+        assert (client.ocs("n0b0").circuits, len(client.ocs_log("n0b0"))) == (((0, 1), (1, 0)), 1)
