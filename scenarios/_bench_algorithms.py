@@ -7,7 +7,14 @@ from functools import partial
 
 import numpy as np
 
-from controller.schedulers.infinitehbd import FatTree, Placement, orchestrate
+from controller.schedulers.infinitehbd import (
+    DOMAIN_NODES,
+    GPUS_PER_NODE,
+    TOR_NODES,
+    FatTree,
+    Placement,
+    orchestrate,
+)
 from controller.schedulers.spectra import spectra
 from testbed.dilation import Dilation
 from testbed.experiment import Experiment
@@ -60,12 +67,14 @@ def _planning_s(demands: list[Matrix]) -> tuple[float, str]:
 
 
 def _orchestration_s(nodes: int) -> tuple[float, str]:
-    tree = FatTree(nodes, tor_nodes=2, domain_nodes=256)
+    tree = FatTree(nodes, TOR_NODES, DOMAIN_NODES)
 
     def call(seed: int) -> Placement | None:
         faulty = np.random.default_rng(seed).choice(nodes, round(0.05 * nodes), replace=False).tolist()
-        job_gpus = int(0.9 * 8 * nodes) // 32 * 32
-        return orchestrate(tree, set(faulty), hops=3, gpus_per_node=8, tp_gpus=32, job_gpus=job_gpus)
+        job_gpus = int(0.9 * GPUS_PER_NODE * nodes) // 32 * 32
+        return orchestrate(
+            tree, set(faulty), hops=3, gpus_per_node=GPUS_PER_NODE, tp_gpus=32, job_gpus=job_gpus
+        )
 
     value, said = _median_s([partial(call, seed) for seed in range(SEEDS)])
     return value, f"{said}, TP-32"

@@ -19,6 +19,7 @@ from controller.ring_circuits import (
     rings_of,
     shrunk,
 )
+from controller.schedulers.infinitehbd import FatTree, fat_tree_groups, line_groups, line_positions
 from tests.topologies.khop_rings import khop_rings, wired
 from topologies.errors import DemandError
 from topologies.fabric import Fabric, Port
@@ -120,6 +121,28 @@ def test_placement_uses_each_healthy_node_once_and_leaves_no_room(
         assert placed.cuts == ()
     if not placed.cuts:
         assert len(placed.groups) == sum(len(part) // size for part in ring.components(faulty))
+
+
+@given(placements())
+def test_placement_on_a_line_is_the_paper_s(
+    placement: tuple[KHopRing, set[int], int, RingPlacement],
+) -> None:
+    ring, faulty, size, placed = placement
+    if not (ring.closed or ring.doubling or placed.cuts):
+        assert list(placed.groups) == line_groups(range(ring.nodes), faulty, ring.bundles, size)
+
+
+@given(st.sets(st.integers(0, 23), max_size=8), st.integers(0, 20))
+def test_orchestrated_groups_can_be_lit_by_their_positions_on_the_line(
+    faulty: set[int], constraints: int
+) -> None:
+    tree = FatTree(24, 2, 6)
+    positions = line_positions(tree)
+    groups = fat_tree_groups(tree, faulty, 2, 3, min(constraints, tree.all_constraints))
+    ring = KHopRing(24, 4, 2, closed=False)
+    placed = [tuple(positions[node] for node in group) for group in groups]
+    paths = ring_paths(ring, placed, {positions[node] for node in faulty})
+    assert sorted(nodes for nodes in rings_of(ring, paths) if len(nodes) > 1) == sorted(placed)
 
 
 def test_worked_example_lights_what_the_paper_s_figure_shows() -> None:

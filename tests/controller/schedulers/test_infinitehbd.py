@@ -10,6 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controller.schedulers.infinitehbd import (
+    DOMAIN_NODES,
+    GPUS_PER_NODE,
+    TOR_NODES,
     CpGroup,
     FatTree,
     Group,
@@ -18,6 +21,7 @@ from controller.schedulers.infinitehbd import (
     deployment_line,
     fat_tree_groups,
     line_groups,
+    line_positions,
     mate_crossing_share,
     orchestrate,
     rank_crossing_share,
@@ -27,8 +31,8 @@ from controller.schedulers.infinitehbd import (
 from topologies.errors import DemandError
 
 SMALL = FatTree(nodes=16, tor_nodes=4, domain_nodes=8)
-CLUSTER = FatTree(nodes=1024, tor_nodes=2, domain_nodes=256)
-"""8,192 GPUs, 8 in a node: the setting in which the paper's figures come out (fitted to them)."""
+CLUSTER = FatTree(1024, TOR_NODES, DOMAIN_NODES)
+"""8,192 GPUs in the setting that was fitted to the paper's figures."""
 
 ALIGNED = ((8, 12), (9, 13), (10, 14), (11, 15))
 FREE = ((0, 4), (8, 12), (1, 9), (13, 2), (6, 10), (14, 3), (7, 11))
@@ -65,7 +69,11 @@ def test_deployment_follows_the_paper_s_wiring() -> None:
     line = deployment_line(SMALL)
     assert line == [0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15]
     assert sorted({abs(a - b) for a, b in pairwise(line)}) == [4, 11]
-    assert line[line.index(12) + 1] == 1, "a sub-line is followed by the next"
+    assert line[3:5] == [12, 1], "a sub-line is followed by the next"
+    assert line[7:9] == [13, 2], (
+        "the paper's node 3, counted from 1, is joined to its node D + n - r - 1 = 14"
+    )
+    assert [line[position] for position in line_positions(SMALL)] == list(range(16))
 
 
 @pytest.mark.parametrize(
@@ -180,7 +188,7 @@ def test_crossing_of_drawn_cp_groups() -> None:
 
 
 def test_without_faults_a_job_of_whole_cp_groups_crosses_nothing() -> None:
-    placement = orchestrate(CLUSTER, set(), hops=3, gpus_per_node=8, tp_gpus=32, job_gpus=8192)
+    placement = orchestrate(CLUSTER, set(), hops=3, gpus_per_node=GPUS_PER_NODE, tp_gpus=32, job_gpus=8192)
     assert placement is not None
     assert placement.constraints == CLUSTER.all_constraints == 12
     job = cp_groups(CLUSTER, placement, 256)
@@ -190,7 +198,9 @@ def test_without_faults_a_job_of_whole_cp_groups_crosses_nothing() -> None:
 def crossing(seed: int, share: float, tp_groups: int) -> tuple[float, float]:
     """Return X_mate of the optimised and of the unconstrained job at a share of faulty nodes."""
     faulty = drawn_faults(seed, share)
-    found = orchestrate(CLUSTER, faulty, hops=3, gpus_per_node=8, tp_gpus=32, job_gpus=32 * tp_groups)
+    found = orchestrate(
+        CLUSTER, faulty, hops=3, gpus_per_node=GPUS_PER_NODE, tp_gpus=32, job_gpus=32 * tp_groups
+    )
     assert found is not None
     return (
         mate_crossing_share(CLUSTER, cp_groups(CLUSTER, found, tp_groups)),
