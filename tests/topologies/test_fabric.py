@@ -109,7 +109,7 @@ def test_pinned_nics_go_round() -> None:
         ({"buffer_bytes": 0}, "hold 0 bytes"),
         ({"switches": (replace(SWITCH, permitted=((1, 0, -1),)),)}, "packet switch leaf0 is limited to 1"),
         ({"switches": (replace(OCS, permitted=((1, 0),)),)}, "OCS leaf0 of 3 ports cannot show (1, 0)"),
-        ({"switches": (replace(OCS, permitted=((1, 1, -1),)),)}, "cannot show (1, 1, -1)"),
+        ({"switches": (replace(OCS, permitted=((2, 2, -1),)),)}, "cannot show (2, 2, -1)"),
         ({"switches": (replace(OCS, permitted=((1, 0, 2),)),)}, "cannot show (1, 0, 2)"),
         ({"switches": (replace(OCS, permitted=((1, 0, -1), (1, 3, -1))),)}, "cannot show (1, 3, -1)"),
         ({"switches": (replace(OCS, permitted=((1, -2, -1),)),)}, "cannot show (1, -2, -1)"),

@@ -67,6 +67,8 @@ def test_components_are_those_of_the_graph_and_each_is_a_line(ring: KHopRing, da
     graph = wired(ring)
     assert sorted(node for part in found for node in part) == sorted(set(range(ring.nodes)) - faulty)
     assert all(nx.is_path(graph, part) for part in found)
+    if not ring.closed:
+        assert all(part == tuple(sorted(part)) for part in found)
     if not ring.doubling:
         assert {frozenset(part) for part in found} == joined(graph, faulty)
 
@@ -99,6 +101,8 @@ def test_doubling_distances_bridge_one_and_three_faulty_nodes_and_not_two() -> N
     line = KHopRing(12, 4, 3, closed=False, doubling=True)
     runs = [{4}, {4, 5}, {4, 5, 6}, {4, 5, 6, 7}]
     assert [len(line.components(run)) for run in runs] == [1, 2, 1, 2]
+    long = KHopRing(9, 4, 4, closed=False, doubling=True)
+    assert long.components({1, 2, 4, 5, 6, 7}) == [(0,), (3,), (8,)], "8 and 0 are joined, but 3 is between"
 
 
 @given(khop_rings(most_nodes=12))

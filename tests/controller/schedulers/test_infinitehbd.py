@@ -56,6 +56,14 @@ def position_graph(line: Sequence[int], faulty: set[int], hops: int) -> "nx.Grap
     return graph
 
 
+def most_confined(tree: FatTree, faulty: set[int], hops: int, size: int, domain: int) -> int:
+    """Return how many groups fit into a domain's sub-lines."""
+    start, end = domain * tree.domain_nodes, (domain + 1) * tree.domain_nodes
+    sublines = [range(start + index, end, tree.tor_nodes) for index in range(tree.tor_nodes)]
+    graphs = [position_graph(subline, faulty, hops) for subline in sublines]
+    return sum(len(part) // size for graph in graphs for part in nx.connected_components(graph))
+
+
 def placed(job_gpus: int) -> Placement | None:
     return orchestrate(SMALL, {5}, hops=2, gpus_per_node=4, tp_gpus=8, job_gpus=job_gpus)
 
@@ -112,12 +120,18 @@ def test_groups_on_a_line_are_connected_healthy_and_as_many_as_fit(
     assert len(groups) == sum(len(part) // size for part in nx.connected_components(graph))
 
 
-@given(clusters(), st.integers(0, 40))
+def test_domains_are_aligned_one_after_the_other() -> None:
+    confined = {constraints: fat_tree_groups(SMALL, {8}, 2, 2, constraints) for constraints in (8, 9, 10)}
+    assert confined[8] == confined[9], "the fault is in domain 1, and domain 0 is aligned first"
+    assert set(confined[9]) - set(confined[10]) == {(9, 13), (10, 14), (11, 15)}
+
+
+@given(clusters(), st.data())
 def test_groups_keep_the_constraints_they_count(
-    cluster: tuple[FatTree, set[int], int, int], constraints: int
+    cluster: tuple[FatTree, set[int], int, int], data: st.DataObject
 ) -> None:
     tree, faulty, hops, size = cluster
-    c = min(constraints, tree.all_constraints)
+    c = data.draw(st.integers(0, tree.all_constraints))
     groups = fat_tree_groups(tree, faulty, hops, size, c)
     graph = position_graph(deployment_line(tree), faulty, hops)
     assert all(nx.is_path(graph, group) for group in groups)
@@ -125,8 +139,11 @@ def test_groups_keep_the_constraints_they_count(
         for group in groups:
             assert len({node // tree.domain_nodes for node in group}) == 1
             assert len({node % tree.tor_nodes for node in group}) == 1
-    for domain in range(c - tree.sublines):
+    for domain in range(tree.domains if c >= tree.sublines else 0):
         inside = {group for group in groups if group[0] // tree.domain_nodes == domain}
+        if domain >= c - tree.sublines:
+            assert len(inside) == most_confined(tree, faulty, hops, size, domain)
+            continue
         under = {tuple(node // tree.tor_nodes for node in group) for group in inside}
         assert len(inside) == len(under) * tree.tor_nodes, "a sub-line lacks a group that another has"
         assert not {tor for tors in under for tor in tors} & {node // tree.tor_nodes for node in faulty}
@@ -185,6 +202,16 @@ def test_crossing_of_drawn_cp_groups() -> None:
     assert rank_crossing_share(tree, [aligned, crossed]) == 0.5
     assert (mate_crossing_share(tree, [alone]), rank_crossing_share(tree, [alone])) == (1, 0)
     assert rank_crossing_share(tree, [((0, 2), (1, 5))]) == 0.5
+
+
+def test_job_takes_aligned_cp_groups_first_and_pairs_the_rest_by_tor() -> None:
+    tree = FatTree(20, 2, 20)
+    beside, aligned = ((0, 2), (1, 9)), ((4, 6), (5, 7))
+    alone = (8, 10), (12, 14), (16, 18)
+    placement = Placement((beside[0], aligned[0], alone[2], alone[0], alone[1], beside[1], aligned[1]), 0)
+    assert cp_groups(tree, placement, 2) == [aligned]
+    assert cp_groups(tree, placement, 3) == [aligned, beside[:1]]
+    assert cp_groups(tree, placement, 7) == [aligned, beside, (alone[0], alone[1]), (alone[2],)]
 
 
 def test_without_faults_a_job_of_whole_cp_groups_crosses_nothing() -> None:
