@@ -124,9 +124,9 @@ def ring_paths(
             seen.add(node)
         _check_group(ring, group)
         for a, b in pairwise(group):
-            for node, leaving in zip((a, b), _link(ring, a, b), strict=True):
-                way = ring.exits[leaving]
-                paths[Bundle(node, way.bundle)] = way.path
+            for node, distance in zip((a, b), _link(ring, a, b), strict=True):
+                out = ring.exits[distance]
+                paths[Bundle(node, out.bundle)] = out.path
     return paths
 
 

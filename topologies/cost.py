@@ -13,7 +13,7 @@ from topologies.errors import FabricError
 GBYTE_BPS = 8e9
 """One gigabyte per second, the papers' GBps [bit/s]."""
 GPU_USD = 28_000.0
-"""The price of a GPU in `aggregate_usd_per_gpu`: fitted to InfiniteHBD's figure 17d, not stated there.
+"""The price of a GPU in `aggregate_usd_per_gpu`: fitted to InfiniteHBD's figure 17d, which does not state it.
 
 With it K = 2 and K = 3 cost the same where 12.1 % of the nodes are faulty, as the paper says."""
 HBD_BPS = 800 * GBYTE_BPS
@@ -28,7 +28,7 @@ class Part:
     price_usd: float
     """Price of one."""
     source: str
-    """Who says so."""
+    """Who states the price."""
     power_w: float = math.nan
     """Power that one draws; NaN if the source does not say."""
     rate_bps: float = math.nan

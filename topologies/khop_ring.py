@@ -47,7 +47,7 @@ class Bundle(NamedTuple):
 
 
 class Exit(NamedTuple):
-    """One of the two ways out of a bundle."""
+    """One of the two paths of a bundle that leave its node."""
 
     bundle: int
     path: int
@@ -100,7 +100,7 @@ class KHopRing:
 
     @cached_property
     def exits(self) -> dict[int, Exit]:
-        """Where the link of each signed distance leaves a node."""
+        """The path on which the link of each signed distance leaves a node."""
         found = {}
         for index, distance in enumerate(self.distances):
             pair, path = 2 * (index // 2), 1 + index % 2

@@ -232,7 +232,7 @@ def line_positions(tree: FatTree) -> list[int]:
 
 
 def cp_groups(tree: FatTree, placement: Placement, tp_groups: int) -> list[CpGroup]:
-    """Return the job that a placement carries with the fewest bytes between ToRs, in CP groups.
+    """Return a job on a placement in CP groups, those that fill their ToRs first.
 
     Parameters
     ----------
@@ -252,7 +252,8 @@ def cp_groups(tree: FatTree, placement: Placement, tp_groups: int) -> list[CpGro
     -----
     The paper does not define which groups a job takes. Here the g-th groups of a domain's p sub-lines
     form a CP group; groups without partners are paired in the order of their ToRs. Whole CP groups are
-    taken, those with the fewest nodes beside foreign ones first.
+    taken, those first that leave the fewest nodes under their ToRs to others; only where p does not
+    divide G is the last one incomplete.
     """
     _check_size(placement, tp_groups)
     rows: dict[tuple[int, int], list[Group]] = {}
@@ -265,7 +266,7 @@ def cp_groups(tree: FatTree, placement: Placement, tp_groups: int) -> list[CpGro
     single = chain.from_iterable(row for row in rows.values() if len(row) < tree.tor_nodes)
     in_order = sorted(single, key=lambda group: (group[0] // tree.tor_nodes, group))
     found = [*whole, *_paired(in_order, tree.tor_nodes)]
-    found.sort(key=lambda cp: (tree.tor_nodes - len(cp), _crossings(tree, cp)))
+    found.sort(key=lambda cp: (tree.tor_nodes - len(cp), _others(tree, cp)))
     return _first(found, tp_groups)
 
 
@@ -289,8 +290,9 @@ def shuffled_cp_groups(
 def mate_crossing_share(tree: FatTree, job: Sequence[CpGroup]) -> float:
     """Return X_mate: the share of CP bytes that leave their ToR if each node owes p - 1 peers as much.
 
-    The peers are the nodes of the job under the node's own ToR, as far as there are any; so the share
-    does not depend on how ranks are numbered, and is 0 if the job fills its ToRs.
+    As many peers as the job has nodes under the same ToR are reached inside it. So the share does not
+    depend on how ranks are numbered, and is 0 if the job fills its ToRs; the nodes of an incomplete CP
+    group count as if it were whole.
 
     Parameters
     ----------
@@ -350,8 +352,8 @@ def _tor_mates(tree: FatTree, faulty: AbstractSet[int], below: int) -> set[int]:
     return {node for tor in tors for node in range(tor * tree.tor_nodes, (tor + 1) * tree.tor_nodes)}
 
 
-def _crossings(tree: FatTree, cp: CpGroup) -> int:
-    """Return over how many ToRs more than needed the nodes of a CP group spread."""
+def _others(tree: FatTree, cp: CpGroup) -> int:
+    """Return how many nodes under its ToRs a CP group leaves to others."""
     nodes = [node // tree.tor_nodes for group in cp for node in group]
     return len(set(nodes)) * tree.tor_nodes - len(nodes)
 

@@ -223,7 +223,7 @@ def test_a_dead_node_changes_bundles_of_its_two_neighbours_only(
     assert not survivors or gpus_of(ring, survivors) in found
 
 
-def test_a_mixed_bundle_that_two_paths_need_cuts_the_line_and_says_so() -> None:
+def test_a_mixed_bundle_that_two_paths_need_cuts_the_line_and_is_named() -> None:
     """Node 3 would need -3 and +3, both in bundle 2."""
     ring = KHopRing(12, 4, 3)
     faulty = {1, 2, 4, 5}

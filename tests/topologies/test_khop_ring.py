@@ -40,10 +40,10 @@ def test_eight_nodes_have_the_links_of_the_paper(
 
 
 @given(khop_rings())
-def test_distances_have_a_way_out_of_their_own(ring: KHopRing) -> None:
+def test_each_signed_distance_has_a_path_of_its_own(ring: KHopRing) -> None:
     assert sorted(ring.exits) == sorted([*ring.distances, *(-distance for distance in ring.distances)])
     assert len(set(ring.exits.values())) == 2 * ring.bundles
-    assert {way.bundle for way in ring.exits.values()} == set(range(ring.bundles))
+    assert {out.bundle for out in ring.exits.values()} == set(range(ring.bundles))
     shared = {d for d in ring.distances if ring.exits[d].bundle == ring.exits[-d].bundle}
     assert shared == ({ring.distances[-1]} if ring.bundles % 2 else set())
 
