@@ -57,7 +57,8 @@ def place(ring: KHopRing, faulty: AbstractSet[int], group_nodes: int) -> RingPla
     Notes
     -----
     With K odd a node between K - 1 faulty ones on either side would light both paths of its mixed bundle.
-    A group that reaches it from behind ends its part of the line there, and the next one may start with it.
+    A group that reaches it is given up and the next one starts there, which loses the fewest groups on a
+    line. A ring without a break is cut before its first healthy node, then not always the best place.
 
     References
     ----------

@@ -14,6 +14,7 @@ from controller.schedulers.infinitehbd import (
     FatTree,
     Placement,
     orchestrate,
+    whole_tp_groups,
 )
 from controller.schedulers.spectra import spectra
 from testbed.dilation import Dilation
@@ -71,7 +72,7 @@ def _orchestration_s(nodes: int) -> tuple[float, str]:
 
     def call(seed: int) -> Placement | None:
         faulty = np.random.default_rng(seed).choice(nodes, round(0.05 * nodes), replace=False).tolist()
-        job_gpus = int(0.9 * GPUS_PER_NODE * nodes) // 32 * 32
+        job_gpus = 32 * whole_tp_groups(tree, int(0.9 * GPUS_PER_NODE * nodes), 32)
         return orchestrate(
             tree, set(faulty), hops=3, gpus_per_node=GPUS_PER_NODE, tp_gpus=32, job_gpus=job_gpus
         )

@@ -238,6 +238,21 @@ def test_a_mixed_bundle_that_two_paths_need_cuts_the_line_and_is_named() -> None
     assert place(KHopRing(12, 4, 4), faulty, 4).cuts == ()
 
 
+@given(st.sets(st.integers(0, 29), max_size=22), st.integers(3, 5))
+def test_cuts_lose_as_few_groups_as_can_be(faulty: set[int], size: int) -> None:
+    """Dynamic programming over every run of nodes that could be a group."""
+    ring = KHopRing(30, 3, 3, closed=False)
+    most = 0
+    for part in ring.components(faulty):
+        best = [0] * (len(part) + 1)
+        for end in range(1, len(part) + 1):
+            run = part[max(0, end - size) : end]
+            fits = len(run) == size and closes(ring, run)
+            best[end] = max(best[end - 1], best[end - size] + 1 if fits else 0)
+        most += best[-1]
+    assert len(place(ring, faulty, size).groups) == most
+
+
 def test_replacing_keeps_the_size_of_groups() -> None:
     ring = KHopRing(9, 4, 2)
     assert place(ring, set(), 4).groups == ((0, 1, 2, 3), (4, 5, 6, 7))
