@@ -48,7 +48,9 @@ def decisions(run: Run) -> list[tuple[str, str]]:
     return [tuple(row) for row in run.events[["what", "which"]].sort_values(["what", "which"]).to_numpy()]
 
 
-@pytest.mark.parametrize("case", [moe(), ring()], ids=["moe", "ring"])
+@pytest.mark.parametrize(
+    "case", [pytest.param(moe(), marks=pytest.mark.real_cpus, id="moe"), pytest.param(ring(), id="ring")]
+)
 def test_a_job_runs_as_its_fluids_do(sandbox: Box | None, case: Case) -> None:
     fluid, emulated = case.run(FluidBackend(case.fabric, case.delay_s)), live(case)
     assert decisions(emulated) == decisions(fluid)
