@@ -89,13 +89,13 @@ def test_a_ping_takes_the_delays_of_its_links(booted: Booted) -> None:
     need_netem()
     with booted(rail_fabric(2, 1, 0).with_links(delay_s=1e-6, loss=0.0)) as net:
         taken_s = []
-        for time_factor in (TIME_FACTOR, 3 * TIME_FACTOR):
+        for time_factor in (TIME_FACTOR, 10 * TIME_FACTOR):
             net.network.impair(time_factor)
             assert not unmet(net.network, port_settings(net.network))
             taken_s.append(one_way_s(net))
     assert taken_s[0] >= 2e-3
     # What a slow CPU adds to each ping is the same in both.
-    assert taken_s[1] - taken_s[0] == pytest.approx(4e-3, rel=0.05)
+    assert taken_s[1] - taken_s[0] == pytest.approx(18e-3, rel=0.05)
 
 
 def test_a_link_loses_its_share_and_no_queue_drops_any(booted: Booted) -> None:

@@ -17,8 +17,8 @@ from traffic.job import Collective, Job
 
 pytestmark = pytest.mark.emulation
 
-DILATION = Dilation(rate=2e-4, volume=8e-3)
-"""20 Mbit/s; 10 ms of an OCS are 0.4 s, a GPU's 20 ms of compute 0.8 s."""
+DILATION = Dilation(rate=1e-4, volume=4e-3)
+"""10 Mbit/s; 10 ms of an OCS are 0.4 s, a GPU's 20 ms of compute 0.8 s."""
 
 
 def live(case: Case) -> Run:
@@ -37,7 +37,7 @@ def test_a_job_that_nothing_can_carry_is_named(sandbox: Box | None) -> None:
         Network(case.fabric, DILATION.rate) as network,
         LiveBackend(network, DILATION, stuck_s=1.0) as backend,
         pytest.raises(
-            StuckError, match=r"queue pair 0\.0>1\.1#0 made no progress for 1 s \(0 of 8,000 bytes"
+            StuckError, match=r"queue pair 0\.0>1\.1#0 made no progress for 1 s \(0 of 4,000 bytes"
         ),
     ):
         Runner(case.fabric, job, backend, case.scheme).run()
