@@ -7,15 +7,12 @@ so TCP has nothing to repair.
 """
 
 import contextlib
-import json
 import select
 import socket
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Self
 
 import numpy as np
@@ -23,20 +20,20 @@ from numpy.typing import NDArray
 from pyroute2.netlink.rtnl import RTM_NEWLINK
 
 from controller.circuits import Circuits
-from controller.listeners import bind_privately
 from controller.programs import Day, Program
 from testbed.backend import Arrived, Drained, Happening, NowLit
 from testbed.dilation import Dilation
 from testbed.emulate import endpoints
 from testbed.netlink import IFF_UP, Batch
 from testbed.network import Network
+from testbed.ocs_executor import News
 from testbed.work import scaled_bytes
 from topologies.addresses import interface, nic_ip
-from topologies.errors import NetworkError, StuckError
+from topologies.errors import StuckError
 from topologies.fabric import Nic, Port
 from topologies.light import Circuit, light_path
 from traffic.backlog import Backlog
-from traffic.connections import BACKLOG, SERVICE_PORT, dial, source_port
+from traffic.connections import dial, listening, source_port
 from traffic.sharing import PACKET_BYTES, NicShares
 from traffic.spraying.policy import QueuePair
 
@@ -111,18 +108,10 @@ class LiveBackend:
         """Listen in all servers."""
         with contextlib.ExitStack() as stack:
             self._poller = stack.enter_context(select.epoll())
-            folder = stack.enter_context(TemporaryDirectory(prefix="lightrail-"))
-            self._news_path = Path(folder) / "light.sock"
-            self._news = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM))
-            bind_privately(self._news, self._news_path)
-            self._news.setblocking(False)
+            self._news = stack.enter_context(News(tuple(self._lit)))
             self._poller.register(self._news.fileno(), select.EPOLLIN)
             for server in range(len(self._fabric.servers)):
-                listener = stack.enter_context(self._endpoints.open_socket(server))
-                listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                listener.bind(("", SERVICE_PORT))
-                listener.listen(BACKLOG)
-                listener.setblocking(False)
+                listener = listening(stack, self._endpoints, server)
                 self._listeners[listener.fileno()] = listener
                 self._poller.register(listener.fileno(), select.EPOLLIN)
             self._stack = stack.pop_all()
@@ -212,7 +201,7 @@ class LiveBackend:
         self._ordered[ocs] = tuple(sorted(circuits))
         self._lit[ocs] = tuple(pair for pair in self._lit[ocs] if pair in circuits)
         program = Program((Day(Circuits(ports, tuple(circuits)), LIT_FOR_S),))
-        self._network.northbound.show(ocs, program, None, self._news_path)
+        self._network.northbound.show(ocs, program, None, self._news.path)
 
     def fail(self, port: Port) -> None:
         """Take the link at a port down, from the switch's side."""
@@ -264,20 +253,18 @@ class LiveBackend:
             self._poller.register(receiver.fileno(), select.EPOLLIN)
 
     def _read_news(self) -> None:
-        with contextlib.suppress(BlockingIOError):
-            while True:
-                news = json.loads(self._news.recv(1 << 16))
-                if news["error"]:
-                    raise NetworkError(news["error"])
-                ocs, circuits = news["ocs"], tuple(sorted(map(tuple, news["circuits"])))
-                if news["until_s"] is not None and self._ordered.get(ocs) == circuits:
-                    del self._ordered[ocs]
-                    self._lit[ocs] = circuits
-                    for number in self._numbers.values():
-                        self._streams[number].moved_at = time.monotonic()  # it may have waited for this light
-                        if not self._streams[number].sender:
-                            self._dial(number)
-                    self._happened.append(NowLit(ocs, self.now_s))
+        ocses = tuple(self._lit)
+        for light in self._news.read():
+            ocs, circuits = ocses[light.ocs], tuple(sorted(light.outputs.items()))
+            if light.until_s is None or self._ordered.get(ocs) != circuits:
+                continue
+            del self._ordered[ocs]
+            self._lit[ocs] = circuits
+            for number in self._numbers.values():
+                self._streams[number].moved_at = time.monotonic()  # it may have waited for this light
+                if not self._streams[number].sender:
+                    self._dial(number)
+            self._happened.append(NowLit(ocs, self.now_s))
 
     def _share(self) -> None:
         """Give each queue pair the window that what is left entitles it to."""

@@ -69,7 +69,7 @@ def connected(queue_pairs: Sequence[QueuePair], endpoints: Endpoints) -> Iterato
     _check_descriptors(len(queue_pairs))
     with contextlib.ExitStack() as stack:
         listeners = {
-            server: _listener(stack, endpoints, server)
+            server: listening(stack, endpoints, server)
             for server in sorted({queue_pair.destination.server for queue_pair in queue_pairs})
         }
         senders = list(_dial_all(stack, endpoints, queue_pairs))
@@ -86,7 +86,8 @@ def _check_descriptors(queue_pairs: int) -> None:
         )
 
 
-def _listener(stack: contextlib.ExitStack, endpoints: Endpoints, server: int) -> socket.socket:
+def listening(stack: contextlib.ExitStack, endpoints: Endpoints, server: int) -> socket.socket:
+    """Return a server's listening socket, which ``stack`` closes; NetworkError if its port is in use."""
     listener = stack.enter_context(endpoints.open_socket(server))
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:

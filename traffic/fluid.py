@@ -10,13 +10,13 @@ pool's bytes); between events all rates are constant, so nothing is stepped thro
 """
 
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
 from topologies.errors import FabricError, ScenarioError
 from topologies.fabric import Port
+from traffic.fluid_network import CurveLog
 from traffic.maxmin import max_min_rates
 from traffic.messages import Chunks
 from traffic.path_effects import PathEffects
@@ -169,7 +169,7 @@ def fluid_curves(
     through = np.ones(len(pool)) if delivered is None else delivered
     left = pool_bytes * 8.0
     rates, counts, now = np.zeros(len(pool)), np.zeros(len(pool)), 0.0
-    log = _Log(len(pool))
+    log = CurveLog(len(pool))
     flows = np.flatnonzero(left[pool] > 0)
     while len(flows):
         fair = max_min_rates(
@@ -191,30 +191,6 @@ def fluid_curves(
         log.add(now, flows[ended], counts)
         flows = flows[~ended]
     return log.curves()
-
-
-class _Log:
-    """The points at which flows changed their rate."""
-
-    def __init__(self, flows: int) -> None:
-        self._flows = flows
-        self._points: list[tuple[NDArray[np.int64], float, NDArray[np.float64]]] = []
-
-    def add(self, now: float, flows: NDArray[np.int64], counts: NDArray[np.float64]) -> None:
-        """Note the counts of some flows."""
-        self._points.append((flows, now, counts[flows]))
-
-    def curves(self) -> list[Curve]:
-        """Return the points of each flow; one that carried nothing stays at (0, 0)."""
-        if not self._points:
-            return [(np.zeros(1), np.zeros(1)) for _ in range(self._flows)]
-        flow = np.concatenate([flows for flows, _, _ in self._points])
-        time = np.repeat([now for _, now, _ in self._points], [len(flows) for flows, _, _ in self._points])
-        count = np.concatenate([counts for _, _, counts in self._points])
-        by_flow = np.argsort(flow, kind="stable")
-        edges = np.searchsorted(flow[by_flow], np.arange(self._flows + 1)).tolist()
-        points = (by_flow[begin:end] for begin, end in pairwise(edges))
-        return [(time[mine], count[mine]) if len(mine) else (np.zeros(1), np.zeros(1)) for mine in points]
 
 
 def _check_one_each(what: str, values: Sequence[object] | NDArray[np.float64] | None, count: int) -> None:

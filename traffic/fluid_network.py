@@ -87,7 +87,7 @@ class FluidNetwork:
         self._backlogs = [Backlog() for _ in range(pools)]
         self._arriving: list[tuple[float, int, int]] = []
         self._tickets = itertools.count()
-        self._log = _Log(flows)
+        self._log = CurveLog(flows)
         self._touched: set[int] = set()
         self._find_components()
 
@@ -325,7 +325,7 @@ def _check_paths(paths: NDArray[np.int64], links: int) -> None:
         raise FabricError("a flow crosses no link, or one that does not exist")
 
 
-class _Log:
+class CurveLog:
     """The points at which flows changed their rate."""
 
     def __init__(self, flows: int) -> None:
