@@ -38,6 +38,7 @@ LEAD_S = 0.15
 """How long before the first night a round is announced to the OCSes."""
 CLEANUP_ROUNDS = 5
 IDLE_S = 5.0
+BACK_S = 30.0
 FORCE = {socket.SO_SNDBUF: 32, socket.SO_RCVBUF: 33}
 
 
@@ -179,6 +180,7 @@ def _rounds(
                 network.northbound.show(name, program, start_s, news)
                 busy += 1
         engine.run(busy)
+        network.northbound.wait_ready(BACK_S, check=network.check_alive)  # an OCS may have been lost meanwhile
         undelivered.append(sum(pair.missing_bytes for pair in pairs.values()))
         if not undelivered[-1]:
             _darken(experiment, network)
