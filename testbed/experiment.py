@@ -3,6 +3,7 @@
 import hashlib
 import json
 from dataclasses import asdict, dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -58,6 +59,10 @@ class Experiment:
 
     def to_json(self) -> str:
         """Return the experiment as JSON that `from_json` reads back."""
+        return self._json
+
+    @cached_property  # a run writes it after each of its points
+    def _json(self) -> str:
         steps = [
             {
                 "name": step.demand.name,

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 BASELINE = "ecmp"
 """What busbw is relative to, unless said otherwise."""
@@ -116,22 +117,26 @@ def in_order(schemes: Iterable[str]) -> list[str]:
 
 def _point(workload: str, scheme: str, rows: pd.DataFrame) -> Point:
     counts = rows["verdict"].value_counts()
-    void = rows["verdict"].eq("void")
-    means = {str(column): _mean(rows[column], void) for column in rows.select_dtypes("number")}
-    means["bound_s"] = _mean(rows["bound_s"], void & False)
-    means["busbw_relative"] = _mean(rows["busbw_relative"], void | rows["baseline_void"])
-    means["busbw_limit"] = _mean(rows["busbw_limit"], rows["baseline_void"])
+    void, baseline_void = (rows["verdict"] == "void").to_numpy(), rows["baseline_void"].to_numpy()
+    unsound = {
+        "bound_s": np.zeros_like(void),
+        "busbw_relative": void | baseline_void,
+        "busbw_limit": baseline_void,
+    }
+    means = {
+        str(column): _mean(rows[column].to_numpy(dtype=float), unsound.get(str(column), void))
+        for column in rows.select_dtypes("number")
+    }
     words = {word: int(counts[word]) for word in WORDS if word in counts}
     notes = list(dict.fromkeys(rows["note"]))
     note = notes[0] if len(notes) == 1 else f"{notes[0]} (the other seeds alike)"
     return Point(workload, scheme, note, words, means)
 
 
-def _mean(values: "pd.Series[float]", void: "pd.Series[bool]") -> Mean:
-    void = void[values.notna()]
-    numbers = values.dropna()
-    sound = numbers[~void]
-    taken = np.asarray(sound if len(sound) else numbers, dtype=float)
+def _mean(values: NDArray[np.float64], unsound: NDArray[np.bool_]) -> Mean:
+    known = ~np.isnan(values)
+    sound = values[known & ~unsound]
+    taken = sound if len(sound) else values[known]
     if not len(taken):
         return Mean(math.nan)
     spread = float(taken.std(ddof=1)) if len(taken) > 1 else 0.0

@@ -180,7 +180,7 @@ def _rounds(
                 network.northbound.show(name, program, start_s, news)
                 busy += 1
         engine.run(busy)
-        network.northbound.wait_ready(BACK_S, check=network.check_alive)  # an OCS may have been lost meanwhile
+        network.northbound.wait_ready(BACK_S, check=network.check_alive)  # an OCS may have been lost
         undelivered.append(sum(pair.missing_bytes for pair in pairs.values()))
         if not undelivered[-1]:
             _darken(experiment, network)

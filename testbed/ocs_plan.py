@@ -160,6 +160,10 @@ class CircuitExperiment:
 
     def to_json(self) -> str:
         """Return the experiment as JSON that `from_json` reads back."""
+        return self._json
+
+    @cached_property  # a run writes it after each of its points
+    def _json(self) -> str:
         return json.dumps(
             {
                 "format": FORMAT_VERSION,

@@ -1,6 +1,7 @@
 """The prediction: an experiment through the fluid model, without a network."""
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 import numpy as np
 import pandas as pd
@@ -62,22 +63,37 @@ def computed_paths(fabric: Fabric, queue_pairs: Sequence[QueuePair]) -> tuple[Pa
     NetworkError
         If the rules lead a queue pair nowhere.
     """
-    tables = FlowTables(fabric, forwarding_rules(fabric))
-    paths = []
-    for queue_pair in queue_pairs:
-        path = tables.path(queue_pair.source, queue_pair.destination, source_port(queue_pair), SERVICE_PORT)
-        if path is None:
-            raise NetworkError(
-                f"fabric {fabric.name!r} has no way for the queue pair {queue_pair}",
-                "give it spines, or use a scheme that keeps to its rails",
-            )
-        paths.append(path)
-    return tuple(paths)
+    known = _paths_over(fabric)
+    return tuple(known[queue_pair] for queue_pair in queue_pairs)
 
 
 def port_rates(fabric: Fabric) -> dict[Port, float]:
     """Return the rate at which each linked port sends [bit/s]."""
     return {port: link.rate_bps for port, link in fabric.link_at.items()}
+
+
+@lru_cache(maxsize=2)
+def _paths_over(fabric: Fabric) -> "_Paths":
+    """Return the paths over a fabric: the points of a scenario share most of their queue pairs."""
+    return _Paths(fabric)
+
+
+class _Paths(dict[QueuePair, Path]):
+    """The path of each queue pair, computed when it is first asked for."""
+
+    def __init__(self, fabric: Fabric) -> None:
+        self._name, self._tables = fabric.name, FlowTables(fabric, forwarding_rules(fabric))
+
+    def __missing__(self, queue_pair: QueuePair) -> Path:
+        ends = queue_pair.source, queue_pair.destination
+        path = self._tables.path(*ends, source_port(queue_pair), SERVICE_PORT)
+        if path is None:
+            raise NetworkError(
+                f"fabric {self._name!r} has no way for the queue pair {queue_pair}",
+                "give it spines, or use a scheme that keeps to its rails",
+            )
+        self[queue_pair] = path
+        return path
 
 
 def _transfers(work: Work, fabric: Fabric, paths: tuple[Path, ...]) -> Transfers:

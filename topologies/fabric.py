@@ -208,6 +208,10 @@ class Fabric:
 
     def to_json(self) -> str:
         """Return the fabric as JSON that `from_json` reads back."""
+        return self._json
+
+    @cached_property
+    def _json(self) -> str:
         document = {"format": FORMAT_VERSION, **asdict(self)}
         for nodes, optional in (("links", _LINK_OPTIONAL), ("switches", _SWITCH_OPTIONAL)):
             for data in document[nodes]:

@@ -142,14 +142,17 @@ def legs_of(records: Records) -> pd.DataFrame:
     TraceError
         If a path does not follow the grammar.
     """
-    texts = records.loc[records["path"] != NVLINK, "path"].str.split(" ").explode()
-    legs = texts.str.extract(r"^(?P<bytes>\d+)@(?P<way>[^@]+)$")
-    bad = legs["way"].isna()
-    if bad.any():
-        raise TraceError(
-            f"{texts[bad].iloc[0]!r} is no leg of a path", "write it as bytes@node:port,node:port"
-        )
-    return legs.astype({"bytes": "int64"})
+    crossing = records["path"] != NVLINK
+    texts = [path.split(" ") for path in records.loc[crossing, "path"]]
+    legs = [leg.partition("@") for path in texts for leg in path]
+    for size, at, way in legs:
+        if not (size.isdecimal() and way) or "@" in way:
+            raise TraceError(
+                f"{size + at + way!r} is no leg of a path", "write it as bytes@node:port,node:port"
+            )
+    sizes = np.array([int(size) for size, _, _ in legs], dtype=np.int64)
+    index = records.index[crossing].repeat([len(path) for path in texts])
+    return pd.DataFrame({"bytes": sizes, "way": [way for _, _, way in legs]}, index)
 
 
 def write_records(records: Records, file: File) -> None:
