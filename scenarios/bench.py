@@ -173,7 +173,7 @@ def peak_memory_bytes() -> tuple[float, str]:
         emulation = emulate(experiment, network)
     done.set()
     watcher.join()
-    return float(peak), f"{peak / MIB:.0f} MiB, {len(emulation.paths[0])} queue pairs"
+    return float(peak), f"{peak / MIB:.0f} MiB, {len(emulation.paths)} queue pairs"
 
 
 def _memory_bytes() -> int:
@@ -228,7 +228,7 @@ def servers128_verdict() -> tuple[float, str]:
     judged = verdict(measures, measured_s=measured, predicted_s=predicted, bound_s=bound)
     return judged_figure(
         judged,
-        f"boot {booted_s:.1f} s, {len(emulation.paths[0])} queue pairs, CCT / bound {measured / bound:.2f}, "
+        f"boot {booted_s:.1f} s, {len(emulation.paths)} queue pairs, CCT / bound {measured / bound:.2f}, "
         f"{time.monotonic() - started:.0f} s in all, {_own_memory_bytes() / MIB:.0f} MiB in this process",
     )
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from topologies.fabric import Port
 from topologies.light import Circuit
+from traffic.scheme import Choice
 from traffic.spraying.policy import QueuePair
 
 
@@ -56,6 +57,26 @@ class Backend(Protocol):
 
     def post(self, number: NDArray[np.int64], size: NDArray[np.int64], message: NDArray[np.int64]) -> None:
         """Put parcels behind what queue pairs carry: the queue pair, size and message of each, in order."""
+        ...
+
+    def choose(
+        self, numbers: Sequence[int], choice: Choice, size: NDArray[np.int64], message: NDArray[np.int64]
+    ) -> None:
+        """Let messages choose among queue pairs as they go.
+
+        Parameters
+        ----------
+        numbers
+            Of the choice's queue pairs.
+        choice
+            What each may use.
+        size, message
+            The size of each of its messages, and what `Arrived` calls it.
+        """
+        ...
+
+    def chosen(self, message: int) -> dict[int, int]:
+        """Return how many bytes each queue pair carried of a message that chose, once it has arrived."""
         ...
 
     def carried(self, number: int) -> set[int]:

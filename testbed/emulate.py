@@ -37,8 +37,8 @@ class Emulation:
 
     records: Records
     """In real seconds and bytes."""
-    paths: tuple[tuple[Path, ...], ...]
-    """For each step the way of each queue pair, read off the wire."""
+    paths: dict[QueuePair, Path]
+    """The path of each queue pair, read off the wire."""
     deliveries: tuple[Delivery, ...]
     """For each step what the engine measured, at emulated scale."""
     emulated_s: float
@@ -87,11 +87,12 @@ def emulate(
                 network.impair(experiment.dilation.time)
             runs.append(_carry(work, open_now, experiment, network, stuck_s))
             sleep(experiment.dilation.emulated_s(step.compute_s))
+    transfers = [run.transfers for run in runs]
     return Emulation(
         _records(runs, experiment),
-        tuple(run.transfers.paths for run in runs),
+        {qp: path for each in transfers for qp, path in zip(each.queue_pairs, each.paths, strict=True)},
         tuple(run.delivery for run in runs),
-        sum(float(run.transfers.delivered_s.max(initial=0.0)) for run in runs),
+        sum(float(each.delivered_s.max(initial=0.0)) for each in transfers),
         sum(run.payload_bytes for run in runs),
     )
 

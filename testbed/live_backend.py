@@ -29,11 +29,12 @@ from testbed.network import Network
 from testbed.ocs_executor import News
 from testbed.work import scaled_bytes
 from topologies.addresses import interface, nic_ip
-from topologies.errors import StuckError
+from topologies.errors import ScenarioError, StuckError
 from topologies.fabric import Nic, Port
 from topologies.light import Circuit, light_path
 from traffic.backlog import Backlog
 from traffic.connections import dial, listening, source_port
+from traffic.scheme import Choice
 from traffic.sharing import PACKET_BYTES, NicShares
 from traffic.spraying.policy import QueuePair
 
@@ -168,6 +169,19 @@ class LiveBackend:
                 stream.moved_at = time.monotonic()
             stream.backlog.post(posted[begin:end], messages[begin:end])
         self._share_next = 0.0
+
+    def choose(
+        self, numbers: Sequence[int], choice: Choice, size: NDArray[np.int64], message: NDArray[np.int64]
+    ) -> None:
+        """Raise ScenarioError: a job's connections come and go, reactive schemes count on theirs."""
+        raise ScenarioError(
+            f"a job cannot be emulated under {choice.policy.name}, which chooses as it goes",
+            "take a scheme that decides when a message starts, or predict it",
+        )
+
+    def chosen(self, message: int) -> dict[int, int]:
+        """Return nothing: no message chooses."""
+        return {}
 
     def withdraw(self, number: int) -> list[tuple[int, int]]:
         """Reset a queue pair; return what it did not deliver, in real bytes."""

@@ -126,7 +126,7 @@ def _measures(watch: Watch, execution: Execution) -> Measures:
     experiment = execution.experiment
     payload = int(experiment.emulated_bytes().sum())
     emulated_s = experiment.dilation.emulated_s(execution.cct_s)
-    seen = watch.measures(Emulation(execution.records, (), (), emulated_s, payload), math.nan)
+    seen = watch.measures(Emulation(execution.records, {}, (), emulated_s, payload), math.nan)
     lost = -(-execution.lost_bytes * execution.datagrams // payload)
     return replace(
         seen,

@@ -15,6 +15,7 @@ from typing import Protocol
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from testbed.backend import Arrived, Backend, Drained, Happening
 from testbed.optics import Optics
@@ -33,10 +34,10 @@ from topologies.events import (
 from topologies.fabric import Fabric, Port
 from traffic.faults import Fault, Revision
 from traffic.job import Collective, Compute, Job, Node
-from traffic.messages import Messages
+from traffic.messages import Messages, crosses_network
 from traffic.nvlink import Nvlink
-from traffic.records import NVLINK
-from traffic.scheme import Scheme
+from traffic.records import COLUMNS, NVLINK, Records
+from traffic.scheme import Choice, Placement, Scheme
 from traffic.spraying.policy import QueuePair
 
 
@@ -46,6 +47,13 @@ class Circuits(Protocol):
     def decide(self, state: object, view: View, event: Event) -> tuple[object, Sequence[Order]]:
         """Return the state after an event, and what is to be done; the first state is None."""
         ...
+
+
+def records_of_run(run: "Run") -> Records:
+    """Return the records of a run: its messages, the collectives among its nodes counted from 0."""
+    steps = {node: step for step, node in enumerate(dict.fromkeys(run.messages["node"]))}
+    step = run.messages["node"].map(steps)
+    return run.messages.drop(columns="node").assign(step=step)[list(COLUMNS)].astype(COLUMNS)
 
 
 Revise = Callable[[View, Fault], Revision]
@@ -99,6 +107,8 @@ class Runner:
         Which circuits are lit when; by default none ever.
     faults, revise
         What fails, and how the job goes on then; by default as it was.
+    leg_name
+        How the messages' paths name a queue pair; by default as it is written.
 
     Raises
     ------
@@ -116,12 +126,13 @@ class Runner:
         circuits: Circuits | None = None,
         faults: Sequence[Fault] = (),
         revise: Revise = lambda _view, _fault: Revision(),
+        leg_name: Callable[[QueuePair], str] = str,
     ) -> None:
         _check(fabric, job, faults)
         self._fabric, self._job, self._backend, self._scheme = fabric, job, backend, scheme
         self._circuits = circuits
         self._state: object = None
-        self._faults, self._revise = faults, revise
+        self._faults, self._revise, self._leg_name = faults, revise, leg_name
         self._graph = _Graph(job)
         self._pieces_of: dict[str, int] = {}
         """What each node that has started has yet to do: GPUs that compute, messages that arrive."""
@@ -132,6 +143,8 @@ class Runner:
         self._tickets = count()
         self._nvlink = Nvlink(fabric)
         self._carriers: dict[int, QueuePair] = {}
+        self._choosing: set[int] = set()
+        """The messages under way that choose their queue pairs as they go."""
         self._optics = Optics(fabric, backend, self._carriers)
         self._failed: set[Port] = set()
         self._tasks: list[tuple[str, int, float, float]] = []
@@ -221,33 +234,48 @@ class Runner:
         for number in numbers:
             self._messages[number].start_s = self._backend.now_s
             released.append((number, self._messages[number].size))
-        self._place(released)
+        if released:
+            self._place(released)
 
     def _place(self, parcels: Sequence[tuple[int, int]]) -> None:
         """Give bytes of messages to NVLink or to queue pairs."""
-        crossing = [parcel for parcel in parcels if not self._stays_inside(*parcel)]
-        if not crossing:
-            return
-        ends = [(self._messages[n].source, self._messages[n].destination, size) for n, size in crossing]
-        placed = self._scheme.place(self._view(), Messages(*np.array(ends, dtype=np.int64).T))
+        numbers, sizes = np.array(parcels, dtype=np.int64).T
+        ends = [(self._messages[n].source, self._messages[n].destination) for n in numbers.tolist()]
+        source, destination = np.array(ends, dtype=np.int64).T
+        messages = Messages(source, destination, sizes)
+        crossing = crosses_network(messages, self._fabric)
+        if not crossing.all():
+            self._stay_inside(messages.select(~crossing), numbers[~crossing].tolist())
+        if crossing.any():
+            self._cross(messages.select(crossing), numbers[crossing])
+
+    def _stay_inside(self, messages: Messages, numbers: list[int]) -> None:
+        """Send messages over NVLink."""
+        for number, size in zip(numbers, messages.bytes.tolist(), strict=True):
+            _lead(self._messages[number], NVLINK, size)
+        self._nvlink.post(messages, numbers, self._backend.now_s)
+
+    def _cross(self, messages: Messages, numbers: NDArray[np.int64]) -> None:
+        """Have the scheme place messages that leave their server."""
+        placed = self._scheme.place(self._view(), messages)
         carriers = self._backend.numbers(placed.queue_pairs)
         self._carriers.update(zip(carriers, placed.queue_pairs, strict=True))
-        numbers = np.array([number for number, _ in crossing])[placed.message]
+        if isinstance(placed, Choice):
+            self._choosing.update(numbers.tolist())
+            for number in numbers.tolist():
+                self._messages[number].pieces += 1
+            self._backend.choose(carriers, placed, messages.bytes, numbers)
+        else:
+            self._post(carriers, placed, numbers[placed.message])
+
+    def _post(self, carriers: list[int], placed: Placement, numbers: NDArray[np.int64]) -> None:
+        """Put parcels, each of a message of a number, on queue pairs."""
         leg, of_leg = np.unique(np.stack([numbers, placed.qp]), axis=1, return_inverse=True)
         sizes = np.bincount(of_leg, placed.bytes).astype(np.int64)
-        names = [str(queue_pair) for queue_pair in placed.queue_pairs]
+        names = [self._leg_name(queue_pair) for queue_pair in placed.queue_pairs]
         for (number, qp), size in zip(leg.T.tolist(), sizes.tolist(), strict=True):
             _lead(self._messages[number], names[qp], size)
         self._backend.post(np.array(carriers)[placed.qp], placed.bytes, numbers)
-
-    def _stays_inside(self, number: int, size: int) -> bool:
-        """Send bytes of a message over NVLink if its two GPUs are in one server."""
-        message, server = self._messages[number], self._fabric.gpu_servers
-        if server[message.source] != server[message.destination]:
-            return False
-        _lead(message, NVLINK, size)
-        self._nvlink.post(message.source, message.destination, size, number, self._backend.now_s)
-        return True
 
     def _arrived(self, number: int, at_s: float) -> None:
         message = self._messages[number]
@@ -255,6 +283,10 @@ class Runner:
         if message.pieces:
             return
         message.end_s = at_s
+        if number in self._choosing:
+            self._choosing.discard(number)
+            for carrier, size in self._backend.chosen(number).items():
+                _carry(message, self._leg_name(self._carriers[carrier]), size)
         for then in message.then:
             self._messages[then].waits -= 1
         self._release(then for then in message.then if not self._messages[then].waits)
@@ -304,6 +336,11 @@ class Runner:
         self._failed.update(*((port, self._fabric.peer(port)) for port in fault.ports))
         revision = self._revise(self._view(), fault)
         self._check_running(revision.cancel)
+        if self._choosing:
+            raise ScenarioError(
+                f"{fault.name} fails under a scheme that chooses as it goes, which is not supported",
+                "take a scheme that decides when a message starts",
+            )
         given_up = {n for n, message in enumerate(self._messages) if message.node in revision.cancel}
         left = [
             parcel
@@ -313,7 +350,8 @@ class Runner:
         ]
         self._cancel(revision.cancel, given_up)
         self._tell(FaultDetected(fault.name))
-        self._place([(number, size) for number, size in left if number not in given_up])
+        if left := [(number, size) for number, size in left if number not in given_up]:
+            self._place(left)
         self._start_all(self._graph.replace(revision.cancel, revision.add))
 
     def _is_cut(self, carrier: int) -> bool:
@@ -324,7 +362,7 @@ class Runner:
 
     def _withdraw(self, carrier: int) -> list[tuple[int, int]]:
         """Close a queue pair; return what it did not deliver, a message and its bytes each."""
-        leg, left = str(self._carriers.pop(carrier)), self._backend.withdraw(carrier)
+        leg, left = self._leg_name(self._carriers.pop(carrier)), self._backend.withdraw(carrier)
         self._optics.forget(carrier)
         for number, size in left:
             self._messages[number].pieces -= 1
@@ -412,6 +450,10 @@ class _Graph:
 
 def _lead(message: _Message, leg: str, size: int) -> None:
     message.pieces += 1
+    _carry(message, leg, size)
+
+
+def _carry(message: _Message, leg: str, size: int) -> None:
     message.legs[leg] = message.legs.get(leg, 0) + size
 
 

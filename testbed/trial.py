@@ -1,6 +1,6 @@
 """One experiment tried on a booted network: emulated, predicted over the paths taken, and judged."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from testbed.emulate import emulate
 from testbed.experiment import Experiment
@@ -40,13 +40,11 @@ def tried(experiment: Experiment, network: Network, link_error: float, broken: S
         bound_s=bound_s(experiment),
         emulated_s=experiment.dilation.emulated_s(predicted_s),
         unmet=broken,
-        loss=worst_loss(experiment.fabric, emulation.paths),
+        loss=worst_loss(experiment.fabric, emulation.paths.values()),
     )
     return Outcome(experiment, predicted, emulation.records, judged, measures)
 
 
-def worst_loss(fabric: Fabric, paths: Sequence[tuple[Path, ...]]) -> float:
+def worst_loss(fabric: Fabric, paths: Collection[Path]) -> float:
     """Return the share of packets that the links of the worst path are expected to lose."""
-    return max(
-        (float(1 - path_effects(step, fabric).delivered.min(initial=1)) for step in paths), default=0.0
-    )
+    return float(1 - path_effects(tuple(paths), fabric).delivered.min(initial=1))

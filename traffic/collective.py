@@ -3,7 +3,10 @@
 from dataclasses import dataclass
 
 from topologies.errors import DemandError
+from traffic.collectives.all_to_all import AllToAll
 from traffic.demand import Demand
+from traffic.job import Collective as AllToAllNode
+from traffic.job import Compute, Job, Node, chain
 
 
 @dataclass(frozen=True)
@@ -60,3 +63,13 @@ class Collective:
 def single(demand: Demand) -> Collective:
     """Return the collective that is one all-to-all."""
     return Collective(demand.name, (Step(demand),), demand.note)
+
+
+def job_of(collective: Collective) -> Job:
+    """Return a collective as a job: a node per step, and one for the compute after it where there is some."""
+    nodes: list[Node] = []
+    for number, step in enumerate(collective.steps):
+        nodes.append(AllToAllNode(f"step {number}", AllToAll(step.demand)))
+        if step.compute_s:
+            nodes.append(Compute(f"compute {number}", tuple(range(collective.gpus)), step.compute_s))
+    return chain(collective.name, collective.gpus, tuple(nodes), collective.note)

@@ -25,8 +25,9 @@ from traffic.transfers import Curve
 
 SAME_TIME = 1e-9
 """Ends closer than this part of the time to them are one event: symmetric flows end together."""
-_GROWING = ("_flow_bps", "_flow_bytes", "_flow_since_s", "_posted", "_left", "_drain_bps", "_since_s")
-"""The arrays that begin as zeros for each flow or pool."""
+_OF_FLOWS = ("_flow_bps", "_flow_bytes", "_flow_since_s")
+_OF_POOLS = ("_posted", "_left", "_drain_bps", "_since_s")
+_ENDS_OF_POOLS = ("_end_s", "_next_end")
 
 
 class FluidNetwork:
@@ -36,58 +37,24 @@ class FluidNetwork:
     ----------
     rate_bps
         The rate of each link at time 0, 0 for a dark one, shape (links,) [bit/s].
-    paths
-        The links that each flow crosses, each once, -1 where its row is longer than its path,
-        shape (flows, hops).
-    pool
-        The pool that each flow drains, shape (flows,); by default each has its own.
-    part_of
-        Flows of equal value share the weight of one queue pair while they flow, shape (flows,);
-        by default each flow is a queue pair.
     by_bytes
         Whether queue pairs share a link in proportion to what their pools hold, as the ideal
         transport has it, instead of evenly.
-    delivered
-        The part of each flow's bytes that links do not lose, shape (flows,); by default all.
-    delay_s
-        How much later a pool's bytes arrive than they leave, shape (pools,) [s]; by default at once.
-
-    Raises
-    ------
-    FabricError
-        If a flow crosses no link, or one that does not exist.
     """
 
-    def __init__(
-        self,
-        rate_bps: ArrayLike,
-        paths: NDArray[np.int64],
-        *,
-        pool: NDArray[np.int64] | None = None,
-        part_of: NDArray[np.int64] | None = None,
-        by_bytes: bool = False,
-        delivered: NDArray[np.float64] | None = None,
-        delay_s: NDArray[np.float64] | None = None,
-    ) -> None:
-        flows = len(paths)
+    def __init__(self, rate_bps: ArrayLike, *, by_bytes: bool = False) -> None:
         self.now_s = 0.0
-        self._link_bps, self._paths = np.array(rate_bps, dtype=float), np.array(paths, dtype=np.int64)
-        _check_paths(self._paths, len(self._link_bps))
-        self._pool = np.arange(flows) if pool is None else np.asarray(pool)
-        self._part_of = np.arange(flows) if part_of is None else np.asarray(part_of)
-        self._by_bytes = by_bytes
-        self._delivered = np.ones(flows) if delivered is None else delivered
-        pools = int(self._pool.max(initial=-1)) + 1
-        self._delay_s = np.zeros(pools) if delay_s is None else delay_s
-        self._flow_bps, self._flow_bytes = np.zeros(flows), np.zeros(flows)
-        self._flow_since_s = np.zeros(flows)
-        self._posted, self._left, self._drain_bps = np.zeros(pools), np.zeros(pools), np.zeros(pools)
-        self._since_s, self._end_s = np.zeros(pools), np.full(pools, np.inf)
-        self._next_end = np.full(pools, np.inf)
-        self._backlogs = [Backlog() for _ in range(pools)]
+        self._link_bps, self._by_bytes = np.array(rate_bps, dtype=float), by_bytes
+        self._paths = np.zeros((0, 1), dtype=np.int64)
+        self._pool, self._part_of = np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
+        self._delivered, self._delay_s = np.zeros(0), np.zeros(0)
+        self._flow_bps, self._flow_bytes, self._flow_since_s = np.zeros(0), np.zeros(0), np.zeros(0)
+        self._posted, self._left, self._drain_bps = np.zeros(0), np.zeros(0), np.zeros(0)
+        self._since_s, self._end_s, self._next_end = np.zeros(0), np.zeros(0), np.zeros(0)
+        self._backlogs: list[Backlog] = []
         self._arriving: list[tuple[float, int, int]] = []
         self._tickets = itertools.count()
-        self._log = CurveLog(flows)
+        self._log = CurveLog(0)
         self._touched: set[int] = set()
         self._find_components()
 
@@ -98,10 +65,37 @@ class FluidNetwork:
         self._find_components()
         return len(self._link_bps) - 1
 
-    def add_flows(self, paths: Sequence[Sequence[int]]) -> range:
-        """Return the numbers of new flows over some paths; each is also that of a new pool of its own."""
-        if len(self._paths) != len(self._backlogs):
-            raise FabricError("flows that share pools cannot be added to", "give all of them at the start")
+    def add_flows(
+        self,
+        paths: Sequence[Sequence[int]],
+        *,
+        pool: ArrayLike | None = None,
+        part_of: ArrayLike | None = None,
+        delivered: ArrayLike = 1.0,
+        delay_s: ArrayLike = 0.0,
+    ) -> range:
+        """Return the numbers of new flows over some paths.
+
+        Parameters
+        ----------
+        paths
+            The links that each crosses, each once.
+        pool
+            The pool that each drains, shape (flows,); new pools are numbered on from `pools`. By default
+            each flow has a new one of its own.
+        part_of
+            Flows of equal value share the weight of one queue pair while they flow, shape (flows,); by
+            default each is a queue pair.
+        delivered
+            The part of each flow's bytes that links do not lose, shape (flows,); by default all.
+        delay_s
+            How much later each new pool's bytes arrive than they leave, shape (new pools,) [s].
+
+        Raises
+        ------
+        FabricError
+            If a flow crosses no link, or one that does not exist.
+        """
         self._settle()
         first, more = len(self._paths), len(paths)
         self._widen(max(map(len, paths), default=0))
@@ -109,18 +103,29 @@ class FluidNetwork:
         for flow, path in enumerate(paths, start=first):
             self._paths[flow, : len(path)] = path
         _check_paths(self._paths[first:], len(self._link_bps))
-        numbers = np.arange(first, first + more)
-        self._pool, self._part_of = np.append(self._pool, numbers), np.append(self._part_of, numbers)
-        self._delivered = np.append(self._delivered, np.ones(more))
-        self._delay_s = np.append(self._delay_s, np.zeros(more))
-        for name in _GROWING:
-            setattr(self, name, np.append(getattr(self, name), np.zeros(more)))
-        for name in ("_end_s", "_next_end"):
-            setattr(self, name, np.append(getattr(self, name), np.full(more, np.inf)))
-        self._backlogs += [Backlog() for _ in range(more)]
+        number = np.arange(more)
+        own = np.asarray(self.pools + number if pool is None else pool, dtype=np.int64)
+        whole = self._part_of.max(initial=-1) + 1 + number if part_of is None else part_of
+        self._pool = np.append(self._pool, own)
+        self._part_of = np.append(self._part_of, np.asarray(whole, dtype=np.int64))
+        self._delivered = np.append(self._delivered, np.broadcast_to(delivered, more))
+        _lengthen(self, _OF_FLOWS, more)
         self._log.flows += more
+        self._add_pools(int(own.max(initial=-1)) + 1 - self.pools, delay_s)
         self._find_components()
         return range(first, first + more)
+
+    @property
+    def pools(self) -> int:
+        """How many pools there are; the next new one has this number."""
+        return len(self._backlogs)
+
+    def _add_pools(self, more: int, delay_s: ArrayLike) -> None:
+        if more > 0:
+            self._delay_s = np.append(self._delay_s, np.broadcast_to(delay_s, more))
+            _lengthen(self, _OF_POOLS, more)
+            _lengthen(self, _ENDS_OF_POOLS, more, np.inf)
+            self._backlogs += [Backlog() for _ in range(more)]
 
     def post(self, pool: ArrayLike, size: ArrayLike, message: ArrayLike) -> None:
         """Put parcels behind what pools hold; `advance` returns a message when its last byte arrives.
@@ -130,7 +135,8 @@ class FluidNetwork:
         pool, size, message
             Of each parcel, in the order in which they are posted: shape (parcels,), or a number each.
         """
-        pools, sizes, messages = (np.atleast_1d(np.asarray(of_each)) for of_each in (pool, size, message))
+        pools, messages = (np.atleast_1d(np.asarray(numbers, dtype=np.int64)) for numbers in (pool, message))
+        sizes = np.atleast_1d(np.asarray(size))
         by_pool = np.argsort(pools, kind="stable")
         used, first = np.unique(pools[by_pool], return_index=True)
         edges = [*first.tolist(), len(pools)]
@@ -191,18 +197,19 @@ class FluidNetwork:
         return min(first_s, self._arriving[0][0]) if self._arriving else first_s
 
     def advance(self, until_s: float) -> list[tuple[float, int]]:
-        """Let time pass until messages arrive, at most until ``until_s``.
+        """Let time pass until messages arrive, at most until ``until_s``, which may be infinite.
 
         Returns
         -------
         list of (time, message)
             What arrived at that one instant [s]; empty if nothing did.
         """
-        while (at_s := self.next_s) <= until_s:
+        while (at_s := self.next_s) <= until_s and at_s < np.inf:
             self.now_s = at_s
             if arrived := self._leave() + self._arrived():
                 return arrived
-        self.now_s = max(self.now_s, until_s)
+        if until_s < np.inf:
+            self.now_s = max(self.now_s, until_s)
         return []
 
     def rates_bps(self) -> NDArray[np.float64]:
@@ -210,11 +217,17 @@ class FluidNetwork:
         self._settle()
         return self._flow_bps.copy()
 
+    def delivered_bytes(self, flows: ArrayLike) -> NDArray[np.float64]:
+        """Return how much has got through of each of some flows, shape (flows,) [bytes]."""
+        numbers = np.asarray(flows, dtype=np.int64)
+        since_s = self.now_s - self._flow_since_s[numbers]
+        return np.asarray(self._flow_bytes[numbers] + since_s * self._good_bps(numbers) / 8)
+
     def curves(self) -> list[Curve]:
         """Return what got through of each flow's bytes over time; straight between the points."""
         self._settle()
         flows = np.flatnonzero(self._flow_bps)
-        self._flow_bytes[flows] += (self.now_s - self._flow_since_s[flows]) * self._good_bps(flows) / 8
+        self._flow_bytes[flows] = self.delivered_bytes(flows)
         self._flow_since_s[flows] = self.now_s
         self._log.add(self.now_s, flows, self._flow_bytes)
         return self._log.curves()
@@ -265,7 +278,7 @@ class FluidNetwork:
         flows = np.concatenate(parts) if len(parts) > 1 else parts[0]
         pools = np.flatnonzero(np.bincount(self._pool[flows], minlength=len(self._left)))
         self._bring_up(pools)
-        self._flow_bytes[flows] += (self.now_s - self._flow_since_s[flows]) * self._good_bps(flows) / 8
+        self._flow_bytes[flows] = self.delivered_bytes(flows)
         self._flow_since_s[flows] = self.now_s
         rates = self._shares(flows)
         changed = np.abs(rates - self._flow_bps[flows]) > SAME_TIME * rates
@@ -318,6 +331,11 @@ class FluidNetwork:
         edges = np.flatnonzero(np.diff(number[links : links + flows][by_component])) + 1
         groups = np.split(by_component, edges)
         self._flows_of = {int(number[links + group[0]]): group for group in groups if len(group)}
+
+
+def _lengthen(network: FluidNetwork, names: Sequence[str], more: int, value: float = 0.0) -> None:
+    for name in names:
+        setattr(network, name, np.append(getattr(network, name), np.full(more, value)))
 
 
 def _check_paths(paths: NDArray[np.int64], links: int) -> None:

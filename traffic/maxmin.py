@@ -18,7 +18,6 @@ def max_min_rates(
     rate_bps: NDArray[np.float64],
     *,
     weights: NDArray[np.float64] | None = None,
-    cap_bps: NDArray[np.float64] | None = None,
 ) -> NDArray[np.float64]:
     """Return the weighted max-min fair rate of each flow [bit/s].
 
@@ -31,13 +30,11 @@ def max_min_rates(
         Rate of each link [bit/s], positive, shape (links,).
     weights
         Flows that share a bottleneck get rates in proportion to these, positive; by default alike.
-    cap_bps
-        No flow gets more than its cap [bit/s], positive, may be infinite; by default no cap.
 
     Returns
     -------
     NDArray
-        Shape (flows,); infinite for a flow that crosses nothing and has no cap.
+        Shape (flows,); infinite for a flow that crosses nothing.
 
     References
     ----------
@@ -55,12 +52,11 @@ def max_min_rates(
     nowhere = len(rate_bps)
     links = np.where(crossings < 0, nowhere, crossings).T.copy()  # hop by hop: the minima below run 6x faster
     weight = np.ones(flows) if weights is None else np.asarray(weights, dtype=float)
-    own_level = np.full(flows, np.inf) if cap_bps is None else cap_bps / weight
     free = np.append(rate_bps, np.inf)
     rates = np.zeros(flows)
     filling = np.arange(flows)
     while len(filling):
-        level, frozen = _fill(links, weight[filling], free, own_level[filling])
+        level, frozen = _fill(links, weight[filling], free)
         rates[filling[frozen]] = (level * weight[filling])[frozen]
         taken = np.tile(rates[filling[frozen]], hops)
         free[:nowhere] -= np.bincount(links[:, frozen].ravel(), taken, nowhere + 1)[:nowhere]
@@ -73,15 +69,14 @@ def _fill(
     links: NDArray[np.int64],
     weight: NDArray[np.float64],
     free: NDArray[np.float64],
-    own_level: NDArray[np.float64],
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     """Return how far each flow can be filled now (rate per weight), and for which that is final."""
     hops, flat = len(links), links.ravel()
     wanted = np.bincount(flat, np.tile(weight, hops), len(free))
     share = np.divide(free, wanted, out=np.full(len(free), np.inf), where=wanted > 0)
-    level = np.minimum(share[links].min(axis=0, initial=np.inf), own_level)
+    level = share[links].min(axis=0, initial=np.inf)
     lowest = np.full(len(free), np.inf)
     np.minimum.at(lowest, flat, np.tile(level, hops))
     tight = lowest >= share * (1 - EQUAL)
     tight[-1] = False  # the link that pads short ways is nobody's bottleneck
-    return level, (own_level <= level) | tight[links].any(axis=0)
+    return level, np.isinf(level) | tight[links].any(axis=0)

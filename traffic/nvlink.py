@@ -1,9 +1,13 @@
 """NVLink: the links from and to each GPU inside a server, as fluids; modelled, never emulated."""
 
+from collections.abc import Sequence
+
 import numpy as np
+from numpy.typing import NDArray
 
 from topologies.fabric import Fabric
 from traffic.fluid_network import FluidNetwork
+from traffic.messages import Messages
 
 
 class Nvlink:
@@ -17,7 +21,7 @@ class Nvlink:
 
     def __init__(self, fabric: Fabric) -> None:
         rate_bps = [fabric.servers[server].nvlink_bps for server in fabric.gpu_servers]
-        self._network = FluidNetwork(np.array(rate_bps * 2), np.zeros((0, 2), dtype=np.int64))
+        self._network = FluidNetwork(rate_bps * 2)
         self._gpus = fabric.gpus
         self._flows: dict[tuple[int, int], int] = {}
         self._early: list[int] = []
@@ -27,13 +31,15 @@ class Nvlink:
         """When the next message arrives if nothing changes [s]; infinite if none is on its way."""
         return self._network.now_s if self._early else self._network.next_s
 
-    def post(self, source: int, destination: int, size: int, message: int, now_s: float) -> None:
-        """Send a message of a size [bytes] from a GPU to another, by their numbers."""
+    def post(self, messages: Messages, numbers: Sequence[int], now_s: float) -> None:
+        """Send messages between GPUs of one server; `advance` calls each by its number."""
         self._early += self._past(now_s)
-        pair = source, destination
-        if pair not in self._flows:
-            self._flows[pair] = self._network.add_flows([(source, self._gpus + destination)])[0]
-        self._network.post(self._flows[pair], size, message)
+        pairs = list(zip(messages.source.tolist(), messages.destination.tolist(), strict=True))
+        new = [pair for pair in dict.fromkeys(pairs) if pair not in self._flows]
+        if new:
+            links = [(source, self._gpus + destination) for source, destination in new]
+            self._flows.update(zip(new, self._network.add_flows(links), strict=True))
+        self._network.post([self._flows[pair] for pair in pairs], messages.bytes, numbers)
 
     def advance(self, now_s: float) -> list[int]:
         """Let time pass; return the messages that arrived."""
@@ -45,3 +51,12 @@ class Nvlink:
         while tags := self._network.advance(now_s):
             arrived += [tag for _, tag in tags]
         return arrived
+
+
+def nvlink_ends_s(messages: Messages, fabric: Fabric) -> NDArray[np.float64]:
+    """Return when each of some messages inside servers arrives if all start at 0, shape (messages,) [s]."""
+    nvlink, ends_s = Nvlink(fabric), np.zeros(len(messages))
+    nvlink.post(messages, range(len(messages)), 0.0)
+    while (now_s := nvlink.next_s) < float("inf"):
+        ends_s[nvlink.advance(now_s)] = now_s
+    return ends_s

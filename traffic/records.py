@@ -7,7 +7,7 @@ step             index of the all-to-all within its collective
 source           source GPU
 destination      destination GPU
 bytes            size of the message [bytes]
-start_s          when its first byte was sent [s]
+start_s          when its first byte was sent, in a prediction: could be sent [s]
 end_s            when its last byte was delivered [s]
 path             over what: see below
 ========== ===== ==================================================================
@@ -20,19 +20,18 @@ The engine sends a byte by handing it to a socket and delivers it by counting it
 the fluid model both are one instant. All messages of a step start at one instant; what the engine
 computes before the first byte, 1 ms for 600 queue pairs, is part of the step.
 
-Messages inside a server go over NVLink. They are not emulated but modelled: alone on their link,
-``bytes * 8 / nvlink_bps``.
+Messages inside a server go over NVLink. They are not emulated but modelled (`traffic.nvlink`).
 """
 
 from pathlib import Path as File
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from topologies.errors import TraceError
 from topologies.fabric import Fabric, Port
 from traffic.messages import Chunks, Messages, crosses_network
+from traffic.nvlink import nvlink_ends_s
 from traffic.transfers import Path, Transfers
 
 Records = pd.DataFrame
@@ -86,13 +85,14 @@ def records_of(
             "destination": messages.destination,
             "bytes": messages.bytes,
             "start_s": 0.0,
-            "end_s": _nvlink_s(messages, fabric),
+            "end_s": 0.0,
             "path": NVLINK,
         }
     )
     sent, delivered = np.full(count, np.inf), np.zeros(count)
     np.minimum.at(sent, chunks.message, transfers.sent_s)
     np.maximum.at(delivered, chunks.message, transfers.delivered_s)
+    records.loc[~crossing, "end_s"] = nvlink_ends_s(messages.select(~crossing), fabric)
     records.loc[crossing, "start_s"] = sent
     records.loc[crossing, "end_s"] = delivered
     records.loc[crossing, "path"] = _paths(chunks, transfers, count)
@@ -176,11 +176,6 @@ def read_records(file: File) -> Records:
         return texts.astype(COLUMNS)
     except (OSError, ValueError) as error:
         raise TraceError(f"{file} holds no records: {error}") from error
-
-
-def _nvlink_s(messages: Messages, fabric: Fabric) -> NDArray[np.float64]:
-    rates = np.array([server.nvlink_bps for server in fabric.servers])
-    return np.asarray(8.0 * messages.bytes / rates[np.asarray(fabric.gpu_servers)[messages.source]])
 
 
 def _paths(chunks: Chunks, transfers: Transfers, messages: int) -> list[str]:

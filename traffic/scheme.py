@@ -8,8 +8,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topologies.events import View
-from traffic.messages import CHUNK_BYTES, Messages, chunks_of
-from traffic.spraying.policy import ProactivePolicy, QueuePair
+from traffic.messages import CHUNK_BYTES, Chunks, Messages, chunks_of
+from traffic.spraying.policy import (
+    Assignment,
+    Permitted,
+    Policy,
+    ProactivePolicy,
+    QueuePair,
+    ReactivePolicy,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,11 +33,28 @@ class Placement:
     """Size of each parcel [bytes], positive; those of a message sum to its size."""
 
 
+@dataclass(frozen=True, eq=False)
+class Choice:
+    """Messages whose chunks choose a queue pair as they go, as a reactive policy decides."""
+
+    policy: ReactivePolicy
+    """Who chooses, new for these messages."""
+    permitted: Permitted
+    """The queue pairs, and which of them each message may use."""
+    chunks: Chunks
+    """The chunks of the messages."""
+
+    @property
+    def queue_pairs(self) -> tuple[QueuePair, ...]:
+        """The queue pairs to open."""
+        return self.permitted.queue_pairs
+
+
 class Scheme(Protocol):
     """Places messages that start together; all of them leave their server."""
 
-    def place(self, view: View, messages: Messages) -> Placement:
-        """Return the parcels of messages."""
+    def place(self, view: View, messages: Messages) -> Placement | Choice:
+        """Return the parcels of messages, or what they may choose from as they go."""
         ...
 
 
@@ -59,7 +83,7 @@ class WholeMessages:
 
 
 class Sprayed:
-    """The chunks of messages as a proactive policy assigns them.
+    """The chunks of messages as a spraying policy has them carried.
 
     Parameters
     ----------
@@ -72,18 +96,22 @@ class Sprayed:
         A message's atomic piece [bytes].
     """
 
-    def __init__(
-        self, policy: Callable[[], ProactivePolicy], seed: int = 0, chunk_bytes: int = CHUNK_BYTES
-    ) -> None:
+    def __init__(self, policy: Callable[[], Policy], seed: int = 0, chunk_bytes: int = CHUNK_BYTES) -> None:
         self._policy, self._seed, self._chunk_bytes = policy, seed, chunk_bytes
 
-    def place(self, view: View, messages: Messages) -> Placement:
-        """Return the policy's chunks, those that follow each other on a queue pair as one parcel."""
-        chunks = chunks_of(messages, self._chunk_bytes)
-        rng = np.random.default_rng(self._seed)
-        found = self._policy().assign(fabric=view.fabric, messages=messages, chunks=chunks, rng=rng)
-        by_qp = found.order[np.argsort(found.chunk_qp[found.order], kind="stable")]
-        qp, message = found.chunk_qp[by_qp], chunks.message[by_qp]
-        first = np.flatnonzero(np.diff(qp, prepend=-1) | np.diff(message, prepend=-1))
-        sizes = np.add.reduceat(chunks.bytes[by_qp], first) if len(first) else np.zeros(0, dtype=np.int64)
-        return Placement(found.queue_pairs, qp[first], message[first], sizes)
+    def place(self, view: View, messages: Messages) -> Placement | Choice:
+        """Return a proactive policy's chunks in order, or what a reactive one may choose from."""
+        policy, fabric = self._policy(), view.fabric
+        chunks, rng = chunks_of(messages, self._chunk_bytes), np.random.default_rng(self._seed)
+        if isinstance(policy, ProactivePolicy):
+            return _parcels(policy.assign(fabric=fabric, messages=messages, chunks=chunks, rng=rng), chunks)
+        return Choice(policy, policy.permit(fabric=fabric, messages=messages, rng=rng), chunks)
+
+
+def _parcels(found: Assignment, chunks: Chunks) -> Placement:
+    """Return chunks in order, those of a message that follow each other on a queue pair as one parcel."""
+    by_qp = found.order[np.argsort(found.chunk_qp[found.order], kind="stable")]
+    qp, message = found.chunk_qp[by_qp], chunks.message[by_qp]
+    first = np.flatnonzero(np.diff(qp, prepend=-1) | np.diff(message, prepend=-1))
+    sizes = np.add.reduceat(chunks.bytes[by_qp], first) if len(first) else np.zeros(0, dtype=np.int64)
+    return Placement(found.queue_pairs, qp[first], message[first], sizes)

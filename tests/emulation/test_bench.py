@@ -25,6 +25,8 @@ bench.bench([name])
 
 def test_boot_stop_speedup_prints_its_line_and_no_warnings_of_mininet(sandbox: Box | None) -> None:
     paths = os.pathsep.join([str(CHECKOUT), str(CHECKOUT / "scenarios")])
+    # Matplotlib says so when it is imported for the first time on a machine, and looks for fonts.
+    subprocess.run([sys.executable, "-c", "import matplotlib.font_manager"], check=True)
     ran = subprocess.run(
         [sys.executable, "-c", SMALL],
         env=os.environ | {"PYTHONPATH": paths},

@@ -13,7 +13,7 @@ import pytest
 
 from testbed import network as network_module
 from testbed.bridges import make_bridges
-from testbed.datapath import default_datapath
+from testbed.datapath import bridge_type, default_datapath
 from testbed.openvswitch import PrivateOpenVSwitch, vsctl
 from testbed.sandbox import RUN_DIRECTORY
 from testbed.wiring import wire
@@ -100,12 +100,15 @@ def test_a_bridge_of_somebody_else_outlives_a_boot_that_fails_in_the_transaction
 ) -> None:
     monkeypatch.setattr(network_module, "check_names", lambda _fabric: None)  # it came a moment later
     with machine(monkeypatch):
-        vsctl("add-br", "leaf0", "--", "add-port", "leaf0", "mine", "--", *INTERNAL)
+        datapath = f"datapath_type={bridge_type(default_datapath())}"
+        vsctl("add-br", "leaf0", "--", "set", "bridge", "leaf0", datapath)
+        vsctl("add-port", "leaf0", "mine", "--", *INTERNAL)
         before = things()
         with pytest.raises(NetworkError, match="leaf0 already exists"), booted(rail_fabric(2, 2)):
             pass
         assert things() == before
         assert vsctl("list-ports", "leaf0").split() == ["mine"]
+        vsctl("del-br", "leaf0")  # its interface would outlive a daemon that is killed
 
 
 def test_bridges_of_a_transaction_that_was_committed_too_late_are_deleted(

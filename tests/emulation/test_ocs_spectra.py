@@ -14,7 +14,7 @@ from testbed.ocs_plan import CircuitExperiment
 from testbed.run import experiments_of
 from tests.tools import CHECKOUT, need_sandbox
 
-pytestmark = pytest.mark.emulation
+pytestmark = [pytest.mark.emulation, pytest.mark.real_cpus]  # at rates that only those carry
 
 COMMAND = [sys.executable, str(CHECKOUT / "scenarios" / "ocs_spectra.py")]
 SMALL = ["--schedulers", "spectra,rotor", "--slot-ms", "60", "--emulated-rate", "20"]

@@ -10,7 +10,7 @@ import pytest
 from testbed.run import experiments_of
 from tests.tools import CHECKOUT, need_sandbox
 
-pytestmark = pytest.mark.emulation
+pytestmark = [pytest.mark.emulation, pytest.mark.real_cpus]  # at rates that only those carry
 
 
 def ran(name: str, *options: str | Path) -> str:

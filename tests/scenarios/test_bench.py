@@ -9,7 +9,8 @@ from testbed.dilation import Dilation
 from testbed.emulate import Emulation
 from testbed.experiment import Experiment
 from testbed.outcome import Measures
-from testbed.predict import computed_paths, predict
+from testbed.packet_paths import computed_paths
+from testbed.predict import predict
 from testbed.work import work_of
 from topologies.rail import rail_fabric
 from traffic.collective import single
@@ -29,8 +30,9 @@ def emulation(slower: float) -> Emulation:
     """Return what an emulation of `SMALL` would be that took so many times the prediction."""
     records = predict(SMALL)
     records["end_s"] *= slower
-    paths = computed_paths(SMALL.fabric, work_of(SMALL, 0).queue_pairs)
-    return Emulation(records, (paths,), (), 1.0, 1)
+    queue_pairs = work_of(SMALL, 0).queue_pairs
+    paths = dict(zip(queue_pairs, computed_paths(SMALL.fabric, queue_pairs), strict=True))
+    return Emulation(records, paths, (), 1.0, 1)
 
 
 @pytest.mark.parametrize(

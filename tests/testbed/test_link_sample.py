@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from testbed.link_sample import sampled_ways
-from testbed.predict import computed_paths
+from testbed.packet_paths import computed_paths
 from topologies.big_switch import big_switch_fabric
 from topologies.fabric import Fabric
 from topologies.fat_tree import fat_tree_fabric

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from topologies.fabric import Fabric, Link, Port, Server, Switch
 from topologies.rail import rail_fabric
 from traffic.demand import Demand
-from traffic.fluid import fluid_transfers
+from traffic.fluid_network import FluidNetwork
 from traffic.messages import Chunks, Messages, chunks_of, crosses_network, messages_of
 from traffic.spraying.policy import (
     Assignment,
@@ -86,15 +86,20 @@ def rates(fabric: Fabric) -> dict[Port, float]:
 
 
 def flow(work: Work, assignment: Assignment, seed: int = 0) -> Transfers:
-    """Return what the fluid model says of an assignment over random spines."""
+    """Return when each chunk of an assignment moves if its queue pairs, over random spines, are fluids."""
     paths = ways(work.fabric, assignment.queue_pairs, np.random.default_rng(seed))
-    return fluid_transfers(
-        rate_bps=rates(work.fabric),
-        queue_pairs=assignment.queue_pairs,
-        paths=paths,
-        chunks=work.chunks,
-        assignment=assignment,
-    )
+    links = {port: number for number, port in enumerate(rates(work.fabric))}
+    network = FluidNetwork(list(rates(work.fabric).values()))
+    network.add_flows([[links[port] for port in path] for path in paths])
+    by_qp = assignment.order[np.argsort(assignment.chunk_qp[assignment.order], kind="stable")]
+    network.post(assignment.chunk_qp[by_qp], work.chunks.bytes[by_qp], by_qp)
+    delivered_s, sent_s = np.zeros(len(work.chunks)), np.zeros(len(work.chunks))
+    while arrived := network.advance(float("inf")):
+        for at_s, chunk in arrived:
+            delivered_s[chunk] = at_s
+    follows = assignment.chunk_qp[by_qp[1:]] == assignment.chunk_qp[by_qp[:-1]]
+    sent_s[by_qp[1:][follows]] = delivered_s[by_qp[:-1][follows]]
+    return Transfers(assignment.queue_pairs, paths, assignment.chunk_qp, sent_s, delivered_s)
 
 
 def assigned(name: str, work: Work, seed: int = 0) -> Assignment:

@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from tests.traffic.test_fluid import assert_max_min, meshes
+from tests.traffic.test_maxmin import assert_max_min, meshes
 from topologies.errors import FabricError
-from traffic.fluid import fluid_curves
 from traffic.fluid_network import FluidNetwork
 
 BYTE_PER_S = 8.0
@@ -47,6 +46,17 @@ def histories(
     return paths, rate_bps, sorted(changes, key=lambda change: change.at_s) + lit
 
 
+def network_of(
+    rate_bps: ArrayLike, paths: ArrayLike, *, by_bytes: bool = False, **of_flows: ArrayLike
+) -> FluidNetwork:
+    """Return a network with flows over paths, shape (flows, hops) with -1 behind shorter ones."""
+    network = FluidNetwork(rate_bps, by_bytes=by_bytes)
+    network.add_flows(
+        [[link for link in path if link >= 0] for path in np.asarray(paths).tolist()], **of_flows
+    )
+    return network
+
+
 def arrivals(network: FluidNetwork, until_s: float = 1e12) -> dict[int, float]:
     """Return when each tag arrived until a time."""
     found: dict[int, float] = {}
@@ -60,7 +70,7 @@ def test_rates_are_max_min_fair_at_every_event(
     history: tuple[NDArray[np.int64], NDArray[np.float64], list[Change]],
 ) -> None:
     paths, rate_bps, changes = history
-    network, lit_bps = FluidNetwork(rate_bps, paths), rate_bps.copy()
+    network, lit_bps = network_of(rate_bps, paths), rate_bps.copy()
     waiting: dict[int, int] = {}
     for number, change in enumerate([*changes, None]):
         while True:
@@ -68,8 +78,7 @@ def test_rates_are_max_min_fair_at_every_event(
             lit = np.array([(lit_bps[row[row >= 0]] > 0).all() for row in paths])
             got, flows = network.rates_bps(), busy & lit
             assert (got[~flows] == 0).all()
-            ones = np.ones(flows.sum())
-            assert_max_min(paths[flows], lit_bps, got[flows], ones, ones * np.inf)
+            assert_max_min(paths[flows], lit_bps, got[flows], np.ones(flows.sum()))
             arrived = network.advance(change.at_s if change else 1e12)
             for _, tag in arrived:
                 del waiting[tag]
@@ -94,7 +103,7 @@ def test_parcels_arrive_when_small_steps_of_time_say(
     rate_bps = np.clip(rate_bps, 2.0, 6.0)
     changes = [replace(change, rate_bps=min(change.rate_bps * 4, 4.0)) for change in changes]
     delay_s = np.full(len(paths), 0.5 if delayed else 0.0)
-    network = FluidNetwork(rate_bps, paths, delay_s=delay_s)
+    network = network_of(rate_bps, paths, delay_s=delay_s)
     found: dict[int, float] = {}
     for number, change in enumerate(changes):
         found |= arrivals(network, change.at_s)
@@ -153,25 +162,8 @@ def filled(rates: NDArray[np.float64], paths: NDArray[np.int64], busy: list[bool
     return got
 
 
-@given(meshes(), st.data())
-def test_what_starts_together_ends_as_without_a_clock(
-    mesh: tuple[NDArray[np.int64], NDArray[np.float64]], data: st.DataObject
-) -> None:
-    paths, rate_bps = mesh
-    size = np.array(
-        data.draw(st.lists(st.sampled_from([0.0, 1.0, 7.0]), min_size=len(paths), max_size=len(paths)))
-    )
-    network = FluidNetwork(rate_bps, paths)
-    for flow in np.flatnonzero(size):
-        network.post(int(flow), size[flow], int(flow))
-    found = arrivals(network)
-    curves = fluid_curves(paths, rate_bps, pool=np.arange(len(paths)), pool_bytes=size)
-    for flow in np.flatnonzero(size):
-        assert found[int(flow)] == pytest.approx(curves[flow][0][-1], rel=1e-9)
-
-
 def test_a_flow_stands_while_its_link_is_dark() -> None:
-    network = FluidNetwork([BYTE_PER_S], np.array([[0]]))
+    network = network_of([BYTE_PER_S], [[0]])
     network.post(0, 10.0, 7)
     assert arrivals(network, 4.0) == {}
     network.set_rates(0, 0.0)
@@ -180,36 +172,59 @@ def test_a_flow_stands_while_its_link_is_dark() -> None:
     assert arrivals(network) == {7: 15.0}
 
 
+def test_what_a_short_flow_leaves_goes_to_whichever_can_use_it() -> None:
+    # a alone on y, b over both, c alone on x: b is held back by x, so a has the rest of y.
+    network = network_of([BYTE_PER_S, 3 * BYTE_PER_S], [[1, -1], [0, 1], [0, -1]])
+    network.post([0, 1, 2], [10.0, 4.0, 4.0], [0, 1, 2])
+    assert arrivals(network) == pytest.approx({0: 4.0, 1: 8.0, 2: 8.0})
+
+
 def test_an_incast_takes_its_bytes_over_the_receivers_rate() -> None:
     senders = 5
     paths = np.stack([np.arange(senders), np.full(senders, senders)], axis=1)
-    network = FluidNetwork(np.full(senders + 1, BYTE_PER_S), paths)
+    network = network_of(np.full(senders + 1, BYTE_PER_S), paths)
     for sender in range(senders):
         network.post(sender, 3.0, sender)
     assert arrivals(network) == dict.fromkeys(range(senders), pytest.approx(15.0))
 
 
 def test_parcels_of_a_pool_leave_in_order_and_arrive_later_by_its_delay() -> None:
-    network = FluidNetwork([BYTE_PER_S], np.array([[0]]), delay_s=np.array([10.0]))
+    network = network_of([BYTE_PER_S], [[0]], delay_s=[10.0])
     network.post(0, 2.0, 1)
     network.post(0, 3.0, 2)
     assert arrivals(network) == {1: 12.0, 2: 15.0}
 
 
 def test_flows_of_one_pool_drain_it_together() -> None:
-    network = FluidNetwork([BYTE_PER_S, 3 * BYTE_PER_S], np.array([[0], [1]]), pool=np.array([0, 0]))
+    network = network_of([BYTE_PER_S, 3 * BYTE_PER_S], [[0], [1]], pool=[0, 0])
     network.post(0, 8.0, 7)
     assert arrivals(network) == {7: 2.0}
 
 
+def test_a_queue_pair_serves_the_pools_that_may_use_it_evenly() -> None:
+    # The first drains by a and half of b until 4 s; the second has then 6 left, all of b.
+    network = network_of([BYTE_PER_S] * 2, [[0], [1], [1]], pool=[0, 0, 1], part_of=[0, 1, 1])
+    network.post([0, 1], [6.0, 8.0], [0, 1])
+    assert arrivals(network) == pytest.approx({0: 4.0, 1: 10.0})
+    assert network.delivered_bytes(range(3)).tolist() == pytest.approx([4.0, 2.0, 8.0])
+
+
+def test_a_queue_pair_of_many_pools_counts_as_one_on_a_link() -> None:
+    # Two are on link a, half of it each. The first gives a quarter to each of two pools until 1.6 s,
+    # when one of them ends by way of c, and then its half to the other until 2.8 s.
+    network = network_of([BYTE_PER_S] * 2, [[0], [0], [1], [0]], pool=[0, 1, 1, 2], part_of=[0, 0, 2, 1])
+    network.post([0, 1, 2], [1.0, 2.0, 3.0], [0, 1, 2])
+    assert arrivals(network) == pytest.approx({0: 2.8, 1: 1.6, 2: 4.4})
+
+
 def test_what_is_lost_is_sent_again() -> None:
-    network = FluidNetwork([BYTE_PER_S], np.array([[0]]), delivered=np.array([0.5]))
+    network = network_of([BYTE_PER_S], [[0]], delivered=[0.5])
     network.post(0, 3.0, 7)
     assert arrivals(network) == {7: 6.0}
 
 
 def test_what_is_withdrawn_had_not_left_and_can_be_led_elsewhere() -> None:
-    network = FluidNetwork([BYTE_PER_S, BYTE_PER_S], np.array([[0]]))
+    network = network_of([BYTE_PER_S, BYTE_PER_S], [[0]])
     network.post(0, 4.0, 1)
     network.post(0, 4.0, 2)
     assert arrivals(network, 3.0) == {}
@@ -221,7 +236,7 @@ def test_what_is_withdrawn_had_not_left_and_can_be_led_elsewhere() -> None:
 
 
 def test_links_and_flows_can_be_added() -> None:
-    network = FluidNetwork([BYTE_PER_S], np.array([[0]]))
+    network = network_of([BYTE_PER_S], [[0]])
     network.post(0, 4.0, 1)
     assert arrivals(network, 2.0) == {}
     link = network.add_link(BYTE_PER_S)
@@ -231,7 +246,7 @@ def test_links_and_flows_can_be_added() -> None:
 
 
 def test_bytes_weigh_where_the_transport_knows_them() -> None:
-    network = FluidNetwork([BYTE_PER_S], np.array([[0], [0]]), by_bytes=True)
+    network = network_of([BYTE_PER_S], [[0], [0]], by_bytes=True)
     network.post(0, 9.0, 1)
     network.post(1, 3.0, 2)
     assert arrivals(network) == {1: 12.0, 2: 12.0}
@@ -239,6 +254,6 @@ def test_bytes_weigh_where_the_transport_knows_them() -> None:
 
 def test_a_path_of_no_link_is_refused() -> None:
     with pytest.raises(FabricError, match="crosses no link"):
-        FluidNetwork([1.0], np.array([[-1]]))
+        network_of([1.0], [[-1]])
     with pytest.raises(FabricError, match="does not exist"):
-        FluidNetwork([1.0], np.array([[1]]))
+        network_of([1.0], [[1]])

@@ -11,17 +11,11 @@ from testbed.dilation import Dilation
 from testbed.experiment import Experiment
 from testbed.outcome import bound_s, communication_s
 from testbed.predict import predict
-from tests.traffic.cases import Work, assigned, permitted_by, rates, ways, works
 from topologies.fabric import Fabric, Port
 from topologies.rail import rail_fabric
 from traffic.collective import single
 from traffic.demand import Demand
-from traffic.fluid import fluid_transfers
-from traffic.fluid_reactive import settled_transfers, sprayed_transfers
 from traffic.path_effects import path_effects
-from traffic.spraying.plb import Plb
-from traffic.spraying.reps import Reps
-from traffic.transfers import Transfers
 from traffic.workloads import uniform
 
 RATE_BPS = 100e9
@@ -67,42 +61,3 @@ def test_each_link_counts_once_for_each_way_that_crosses_it() -> None:
     assert effects.delay_s.tolist() == [1.0, 1.0, 0.0]
     assert effects.round_trip_s.tolist() == [2.0, 2.0, 0.0]
     assert effects.delivered.tolist() == [0.5, 0.5, 1.0]
-
-
-def transfers_of(work: Work, scheme: str, fabric: Fabric) -> Transfers:
-    """Return the fluid limit of a scheme over a fabric's links."""
-    if scheme in ("ecmp", "rails"):
-        plan = assigned(scheme, work)
-        paths = ways(fabric, plan.queue_pairs, np.random.default_rng(0))
-        return fluid_transfers(
-            rate_bps=rates(fabric),
-            queue_pairs=plan.queue_pairs,
-            paths=paths,
-            chunks=work.chunks,
-            assignment=plan,
-            effects=path_effects(paths, fabric),
-        )
-    permitted = permitted_by(Plb() if scheme == "plb" else Reps(), work)
-    paths = ways(fabric, permitted.queue_pairs, np.random.default_rng(0))
-    return (settled_transfers if scheme == "plb" else sprayed_transfers)(
-        rate_bps=rates(fabric),
-        permitted=permitted,
-        paths=paths,
-        chunks=work.chunks,
-        effects=path_effects(paths, fabric),
-    )
-
-
-@pytest.mark.parametrize("scheme", ["ecmp", "rails", "plb", "reps"])
-@given(work=works(largest=100), delay_s=st.sampled_from([0.5, 3.0]))
-@settings(max_examples=15)
-def test_a_chunk_is_later_by_the_delay_of_its_own_way_and_by_nothing_else(
-    scheme: str, work: Work, delay_s: float
-) -> None:
-    plain, later = (
-        transfers_of(work, scheme, work.fabric.with_links(delay_s=seconds, loss=0.0))
-        for seconds in (0.0, delay_s)
-    )
-    links = np.array([len(later.paths[qp]) for qp in later.chunk_qp.tolist()])
-    assert later.sent_s.tolist() == plain.sent_s.tolist()
-    assert later.delivered_s == pytest.approx(plain.delivered_s + delay_s * links)

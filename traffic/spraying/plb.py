@@ -58,6 +58,7 @@ class Plb:
     """
 
     name = "plb"
+    settles = True
 
     def __init__(
         self,

@@ -79,7 +79,11 @@ class ProactivePolicy(Protocol):
 
 @runtime_checkable
 class ReactivePolicy(Protocol):
-    """A scheme that chooses the queue pair of the next chunk from what it has seen."""
+    """A scheme that chooses the queue pair of the next chunk from what it has seen.
+
+    One whose messages stay on a queue pair while it is good may say so by an attribute ``settles = True``;
+    it is then predicted as such (`traffic.fluid_choice`), else as one that keeps all busy.
+    """
 
     name: str
 

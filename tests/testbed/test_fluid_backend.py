@@ -1,0 +1,78 @@
+"""Every scheme as fluids: all arrives, not before it could, and over queue pairs that the scheme permits."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from hypothesis import given
+
+from testbed.fluid_backend import FluidBackend
+from testbed.runner import Run, Runner
+from tests.traffic.cases import Work, assigned, permitted_by, rates, ways, works
+from topologies.fabric import Port
+from traffic.bounds import lower_bound_s
+from traffic.collective import job_of, single
+from traffic.records import NVLINK
+from traffic.scheme import Sprayed
+from traffic.spraying.policy import ProactivePolicy, QueuePair
+from traffic.spraying.registry import POLICIES, policy_named
+from traffic.transfers import Path
+
+CHUNK_BYTES = 8
+
+
+def run_of(work: Work, name: str) -> Run:
+    """Return what comes of a demand under a scheme, over random spines."""
+
+    def paths(queue_pairs: Sequence[QueuePair]) -> Sequence[Path]:
+        return ways(work.fabric, tuple(queue_pairs), np.random.default_rng(0))
+
+    by_bytes = isinstance(policy_named(name), ProactivePolicy)
+    backend = FluidBackend(work.fabric, {}, by_bytes=by_bytes, paths=paths)
+    scheme = Sprayed(lambda: policy_named(name), 0, CHUNK_BYTES)
+    return Runner(work.fabric, job_of(single(work.demand)), backend, scheme).run()
+
+
+@pytest.mark.parametrize("name", sorted(POLICIES))
+@given(work=works())
+def test_all_arrives_and_not_before_it_could(name: str, work: Work) -> None:
+    found = run_of(work, name).messages
+    assert found["bytes"].sum() == work.messages.bytes.sum()
+    crossing = found[found["path"] != NVLINK]
+    nics = max(server.nics for server in work.fabric.servers)
+    assert (crossing["end_s"] >= 8 * crossing["bytes"] / 80.0 / nics * (1 - 1e-6)).all()
+    assert found["end_s"].max() >= lower_bound_s(work.messages, work.fabric) * (1 - 1e-6) or not len(found)
+
+
+@pytest.mark.parametrize("name", sorted(POLICIES))
+@given(work=works())
+def test_a_messages_legs_sum_to_its_size_over_queue_pairs_that_it_may_use(name: str, work: Work) -> None:
+    found = run_of(work, name).messages
+    crossing = found[found["path"] != NVLINK]
+    policy = policy_named(name)
+    if isinstance(policy, ProactivePolicy):
+        plan = assigned(name, work)
+        carriers = [
+            {plan.queue_pairs[qp] for qp in plan.chunk_qp[work.chunks.message == message].tolist()}
+            for message in range(len(work.crossing))
+        ]
+    else:
+        permitted = permitted_by(policy, work)
+        carriers = [{permitted.queue_pairs[qp] for qp in qps} for qps in permitted.of_message]
+    for path, size, queue_pairs in zip(crossing["path"], crossing["bytes"], carriers, strict=True):
+        legs = [leg.split("@") for leg in path.split(" ")]
+        assert sum(int(carried) for carried, _ in legs) == size
+        assert {queue_pair for _, queue_pair in legs} <= {str(each) for each in queue_pairs}
+
+
+@given(work=works())
+def test_weighted_by_its_bytes_rails_ends_with_its_busiest_port(work: Work) -> None:
+    plan = assigned("rails", work)
+    owed = np.bincount(plan.chunk_qp, work.chunks.bytes, len(plan.queue_pairs))
+    busiest: dict[Port, float] = dict.fromkeys(rates(work.fabric), 0.0)
+    for path, size in zip(ways(work.fabric, plan.queue_pairs, np.random.default_rng(0)), owed, strict=True):
+        for port in path:
+            busiest[port] += size
+    found = run_of(work, "rails").messages
+    crossing_s = found.loc[found["path"] != NVLINK, "end_s"]
+    assert (crossing_s.max() if len(crossing_s) else 0.0) == pytest.approx(8 * max(busiest.values()) / 80)
