@@ -23,7 +23,7 @@ from testbed.kernel import die_with_parent
 from testbed.netem import Netem, check_delays, check_netem, link_netems
 from testbed.nodes import LiveIntf, LiveLink, LiveMininet, LiveServer, LiveSwitch
 from testbed.openvswitch import MachineOpenVSwitch, PrivateOpenVSwitch
-from testbed.sandbox import RUN_DIRECTORY, inside_sandbox
+from testbed.sandbox import RUN_DIRECTORY, inside_sandbox, raise_descriptor_limit
 from testbed.wiring import Wiring, adopt_taps, set_netems, shape_switch_ports, wire
 from topologies.addresses import datapath_id, interface, nic_ip, openflow_port
 from topologies.errors import NetworkError
@@ -66,6 +66,7 @@ class Network:
         self._entered = True
         check_datapath(self.datapath)
         check_netem(self.netems)
+        raise_descriptor_limit()  # outside of a sandbox nobody has
         with self._stack as stack:
             try:
                 self._boot(stack)

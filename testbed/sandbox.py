@@ -79,14 +79,14 @@ def settle() -> None:
     # The handler first: the kernel keeps signals that nobody handles from process 1.
     signal.signal(signal.SIGTERM, _end)
     threading.Thread(target=_watch, args=(int(os.environ[LIFELINE]),), daemon=True).start()
-    _raise_descriptor_limit()
+    raise_descriptor_limit()
     mount("tmpfs", "/run")
     mount("sysfs", "/sys")
     os.environ.update(dict.fromkeys(("OVS_RUNDIR", "OVS_DBDIR", "OVS_LOGDIR"), str(RUN_DIRECTORY)))
     subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
 
 
-def _raise_descriptor_limit() -> None:
+def raise_descriptor_limit() -> None:
     """Allow as many descriptors as this user may have: each queue pair takes two."""
     most = int(Path("/proc/sys/fs/nr_open").read_text())
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

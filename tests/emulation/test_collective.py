@@ -64,6 +64,7 @@ def bytes_over_legs(records: Records) -> list[int]:
     ]
 
 
+@pytest.mark.real_cpus
 @pytest.mark.parametrize("policy", ["rails", "ecmp"])
 def test_bytes_are_conserved_and_take_the_predicted_time(booted: Booted, policy: str) -> None:
     asked = experiment(rail_fabric(4, 2, 2), policy)

@@ -1,6 +1,7 @@
 """Networks on the machine's own Open vSwitch, played by one that the test starts in its sandbox."""
 
 import os
+import resource
 import shutil
 import socket
 from collections.abc import Iterator
@@ -93,6 +94,17 @@ def test_a_second_boot_of_other_names_meets_the_first_ones_controller_and_leaves
         assert "127.0.0.1:6653" in str(caught.value)  # match= would look at the notes too
         assert things() == running
         assert first.reaches(0, 3)
+
+
+def test_as_many_descriptors_as_this_user_may_have_are_allowed(
+    sandbox: Box | None, booted: Booted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (256, before[1]))  # as a stock Debian has 1,024
+    with machine(monkeypatch), booted(rail_fabric(2, 2)):
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+        assert soft == hard >= before[1]
 
 
 def test_a_bridge_of_somebody_else_outlives_a_boot_that_fails_in_the_transaction(
