@@ -144,6 +144,9 @@ def wire(fabric: Fabric, rate_factor: float, private: bool, netems: Mapping[Port
         wiring = Wiring(fabric, namespaces, shapes, mark, netems)
         undo.callback(delete_links, wiring.mark)
         _make_links(wiring)
+        if not private:  # IPv6 would look for neighbours, which Open vSwitch counts as packets without a rule
+            ends = [interface(fabric, port) for port in fabric.link_at if port.node in fabric.switch_index]
+            _set_sysctls({f"net/ipv6/conf/{name}/disable_ipv6": "1" for name in ends})
         for server, namespace in enumerate(wiring.namespaces):
             with inside_namespace(namespace):
                 _set_up_server(wiring, server)

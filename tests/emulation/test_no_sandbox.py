@@ -21,6 +21,7 @@ from testbed.wiring import wire
 from tests.emulation.box import Box
 from tests.emulation.conftest import Booted
 from tests.emulation.live import RATE_FACTOR
+from topologies.addresses import interface
 from topologies.errors import NetworkError
 from topologies.fabric import Fabric, Link
 from topologies.rail import rail_fabric
@@ -105,6 +106,19 @@ def test_as_many_descriptors_as_this_user_may_have_are_allowed(
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
         assert soft == hard >= before[1]
+
+
+def test_no_packet_but_the_runs_own_comes_to_a_switch(
+    sandbox: Box | None, booted: Booted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = Path("/proc/sys/net/ipv6/conf")
+    if not settings.exists():
+        pytest.skip("this kernel has no IPv6")
+    (settings / "default/disable_ipv6").write_text("0")  # as on a machine
+    fabric = rail_fabric(2, 2)
+    with machine(monkeypatch), booted(fabric):
+        ends = [interface(fabric, port) for port in fabric.link_at if port.node in fabric.switch_index]
+        assert {(settings / end / "disable_ipv6").read_text().strip() for end in ends} == {"1"}
 
 
 def test_a_bridge_of_somebody_else_outlives_a_boot_that_fails_in_the_transaction(
