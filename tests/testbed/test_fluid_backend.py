@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 
 from testbed.fluid_backend import FluidBackend
 from testbed.runner import Run, Runner
@@ -34,6 +34,7 @@ def run_of(work: Work, name: str) -> Run:
 
 
 @pytest.mark.parametrize("name", sorted(POLICIES))
+@settings(max_examples=25)
 @given(work=works())
 def test_all_arrives_and_not_before_it_could(name: str, work: Work) -> None:
     found = run_of(work, name).messages
@@ -45,6 +46,7 @@ def test_all_arrives_and_not_before_it_could(name: str, work: Work) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(POLICIES))
+@settings(max_examples=25)
 @given(work=works())
 def test_a_messages_legs_sum_to_its_size_over_queue_pairs_that_it_may_use(name: str, work: Work) -> None:
     found = run_of(work, name).messages
