@@ -79,7 +79,7 @@ class FluidBackend:
 
     def post(self, number: NDArray[np.int64], size: NDArray[np.int64], message: NDArray[np.int64]) -> None:
         """Put parcels behind what queue pairs carry."""
-        self._network.post(np.array(self._pools)[number], size, message)
+        self._network.post([self._pools[each] for each in number.tolist()], size, message)
 
     def choose(
         self, numbers: Sequence[int], choice: Choice, size: NDArray[np.int64], message: NDArray[np.int64]
@@ -92,8 +92,9 @@ class FluidBackend:
             permitted = tuple((qp,) for qp in settled_on.tolist())
         sets = [tuple(sorted(numbers[qp] for qp in qps)) for qps in permitted]
         self._share(sets)
+        before = {among: self._network.delivered_bytes(self._shared[among][1]) for among in set(sets)}
         for each, among, owed in zip(message.tolist(), sets, size.tolist(), strict=True):
-            self._choosing[each] = among, self._network.delivered_bytes(self._shared[among][1]), owed
+            self._choosing[each] = among, before[among], owed
         pools = np.array([self._shared[among][0] for among in sets])
         order, parcels = parcels_in_turns(pools, size.astype(float))
         self._network.post(pools[order], parcels, message[order])

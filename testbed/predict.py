@@ -1,6 +1,7 @@
 """The prediction: an experiment through the runner over the fluid backend, without a network."""
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 
 from testbed.experiment import Experiment
 from testbed.fluid_backend import FluidBackend
@@ -39,5 +40,5 @@ def predict(experiment: Experiment, paths: Mapping[QueuePair, Path] | None = Non
     by_bytes = isinstance(policy_named(experiment.policy), ProactivePolicy)
     backend = FluidBackend(fabric, {}, by_bytes=by_bytes, paths=paths_of)
     job = job_of(experiment.collective)
-    runner = Runner(fabric, job, backend, scheme, leg_name=lambda queue_pair: path_text(known[queue_pair]))
+    runner = Runner(fabric, job, backend, scheme, leg_name=cache(lambda pair: path_text(known[pair])))
     return records_of_run(runner.run())

@@ -49,13 +49,6 @@ class Circuits(Protocol):
         ...
 
 
-def records_of_run(run: "Run") -> Records:
-    """Return the records of a run: its messages, the collectives among its nodes counted from 0."""
-    steps = {node: step for step, node in enumerate(dict.fromkeys(run.messages["node"]))}
-    step = run.messages["node"].map(steps)
-    return run.messages.drop(columns="node").assign(step=step)[list(COLUMNS)].astype(COLUMNS)
-
-
 Revise = Callable[[View, Fault], Revision]
 
 
@@ -75,6 +68,13 @@ class Run:
     def iteration_s(self) -> float:
         """When the last node ended [s]."""
         return float(self.tasks["end_s"].max())
+
+
+def records_of_run(run: Run) -> Records:
+    """Return the records of a run: its messages, the collectives among its nodes counted from 0."""
+    steps = {node: step for step, node in enumerate(dict.fromkeys(run.messages["node"]))}
+    step = run.messages["node"].map(steps)
+    return run.messages.drop(columns="node").assign(step=step)[list(COLUMNS)].astype(COLUMNS)
 
 
 @dataclass(slots=True)

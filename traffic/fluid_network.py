@@ -21,7 +21,6 @@ from scipy.sparse.csgraph import connected_components
 from topologies.errors import FabricError
 from traffic.backlog import Backlog
 from traffic.maxmin import max_min_rates
-from traffic.transfers import Curve
 
 SAME_TIME = 1e-9
 """Ends closer than this part of the time to them are one event: symmetric flows end together."""
@@ -54,7 +53,6 @@ class FluidNetwork:
         self._backlogs: list[Backlog] = []
         self._arriving: list[tuple[float, int, int]] = []
         self._tickets = itertools.count()
-        self._log = CurveLog(0)
         self._touched: set[int] = set()
         self._find_components()
 
@@ -110,7 +108,6 @@ class FluidNetwork:
         self._part_of = np.append(self._part_of, np.asarray(whole, dtype=np.int64))
         self._delivered = np.append(self._delivered, np.broadcast_to(delivered, more))
         _lengthen(self, _OF_FLOWS, more)
-        self._log.flows += more
         self._add_pools(int(own.max(initial=-1)) + 1 - self.pools, delay_s)
         self._find_components()
         return range(first, first + more)
@@ -223,15 +220,6 @@ class FluidNetwork:
         since_s = self.now_s - self._flow_since_s[numbers]
         return np.asarray(self._flow_bytes[numbers] + since_s * self._good_bps(numbers) / 8)
 
-    def curves(self) -> list[Curve]:
-        """Return what got through of each flow's bytes over time; straight between the points."""
-        self._settle()
-        flows = np.flatnonzero(self._flow_bps)
-        self._flow_bytes[flows] = self.delivered_bytes(flows)
-        self._flow_since_s[flows] = self.now_s
-        self._log.add(self.now_s, flows, self._flow_bytes)
-        return self._log.curves()
-
     def _leave(self) -> list[tuple[float, int]]:
         """Take messages whose last byte leaves its pool now out of it; return those that arrive at once."""
         ended = np.flatnonzero(self._end_s <= self.now_s * (1 + SAME_TIME))
@@ -280,10 +268,7 @@ class FluidNetwork:
         self._bring_up(pools)
         self._flow_bytes[flows] = self.delivered_bytes(flows)
         self._flow_since_s[flows] = self.now_s
-        rates = self._shares(flows)
-        changed = np.abs(rates - self._flow_bps[flows]) > SAME_TIME * rates
-        self._log.add(self.now_s, flows[changed], self._flow_bytes)
-        self._flow_bps[flows] = rates
+        self._flow_bps[flows] = self._shares(flows)
         self._drain_bps[pools] = 0.0
         np.add.at(self._drain_bps, self._pool[flows], self._good_bps(flows))
         self._time_ends(pools)
@@ -341,27 +326,3 @@ def _lengthen(network: FluidNetwork, names: Sequence[str], more: int, value: flo
 def _check_paths(paths: NDArray[np.int64], links: int) -> None:
     if len(paths) and not ((paths >= 0).any(axis=1).all() and (paths < links).all()):
         raise FabricError("a flow crosses no link, or one that does not exist")
-
-
-class CurveLog:
-    """The points at which flows changed their rate."""
-
-    def __init__(self, flows: int) -> None:
-        self.flows = flows
-        self._points: list[tuple[NDArray[np.int64], float, NDArray[np.float64]]] = []
-
-    def add(self, now: float, flows: NDArray[np.int64], counts: NDArray[np.float64]) -> None:
-        """Note the counts of some flows."""
-        self._points.append((flows, now, counts[flows]))
-
-    def curves(self) -> list[Curve]:
-        """Return the points of each flow; one that carried nothing stays at (0, 0)."""
-        if not self._points:
-            return [(np.zeros(1), np.zeros(1)) for _ in range(self.flows)]
-        flow = np.concatenate([flows for flows, _, _ in self._points])
-        time = np.repeat([now for _, now, _ in self._points], [len(flows) for flows, _, _ in self._points])
-        count = np.concatenate([counts for _, _, counts in self._points])
-        by_flow = np.argsort(flow, kind="stable")
-        edges = np.searchsorted(flow[by_flow], np.arange(self.flows + 1)).tolist()
-        points = (by_flow[begin:end] for begin, end in pairwise(edges))
-        return [(time[mine], count[mine]) if len(mine) else (np.zeros(1), np.zeros(1)) for mine in points]

@@ -7,6 +7,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from topologies.errors import ScenarioError
 from topologies.events import View
 from traffic.messages import CHUNK_BYTES, Chunks, Messages, chunks_of
 from traffic.spraying.policy import (
@@ -35,7 +36,13 @@ class Placement:
 
 @dataclass(frozen=True, eq=False)
 class Choice:
-    """Messages whose chunks choose a queue pair as they go, as a reactive policy decides."""
+    """Messages whose chunks choose a queue pair as they go, as a reactive policy decides.
+
+    Raises
+    ------
+    ScenarioError
+        If the policy permits a message no queue pair.
+    """
 
     policy: ReactivePolicy
     """Who chooses, new for these messages."""
@@ -43,6 +50,11 @@ class Choice:
     """The queue pairs, and which of them each message may use."""
     chunks: Chunks
     """The chunks of the messages."""
+
+    def __post_init__(self) -> None:
+        """Check that every message can go."""
+        if not all(self.permitted.of_message):
+            raise ScenarioError("a message has chunks and no queue pair", "permit it at least one")
 
     @property
     def queue_pairs(self) -> tuple[QueuePair, ...]:

@@ -60,8 +60,7 @@ def measured_transfers(
     -----
     A measured count jumps: bytes that arrive together are counted together. So a chunk is sent at the
     first count of sent bytes that includes its first byte, and delivered at the first count of
-    received bytes that includes its last byte. Nothing is interpolated. The curves of the fluid model
-    are straight between their points; `traffic.fluid` interpolates them.
+    received bytes that includes its last byte. Nothing is interpolated.
     """
     sent_s, delivered_s = np.zeros(len(chunk_bytes)), np.zeros(len(chunk_bytes))
     spans = spans_of_flows(chunk_bytes, chunk_qp, order, len(queue_pairs))

@@ -8,14 +8,18 @@ from hypothesis import given, settings
 
 from testbed.fluid_backend import FluidBackend
 from testbed.runner import Run, Runner
-from tests.traffic.cases import Work, assigned, permitted_by, rates, ways, works
-from topologies.fabric import Port
+from tests.traffic.cases import Work, assigned, permitted_by, rates, ways, work_of, works
+from topologies.errors import ScenarioError
+from topologies.fabric import Fabric, Port
+from topologies.rail import rail_fabric
 from traffic.bounds import lower_bound_s
 from traffic.collective import job_of, single
+from traffic.messages import Messages
 from traffic.records import NVLINK
 from traffic.scheme import Sprayed
-from traffic.spraying.policy import ProactivePolicy, QueuePair
+from traffic.spraying.policy import Permitted, ProactivePolicy, QueuePair
 from traffic.spraying.registry import POLICIES, policy_named
+from traffic.spraying.reps import Reps
 from traffic.transfers import Path
 
 CHUNK_BYTES = 8
@@ -65,6 +69,20 @@ def test_a_messages_legs_sum_to_its_size_over_queue_pairs_that_it_may_use(name: 
         legs = [leg.split("@") for leg in path.split(" ")]
         assert sum(int(carried) for carried, _ in legs) == size
         assert {queue_pair for _, queue_pair in legs} <= {str(each) for each in queue_pairs}
+
+
+class PermitsNothing(Reps):
+    """A scheme with queue pairs that no message may use."""
+
+    def permit(self, *, fabric: Fabric, messages: Messages, rng: np.random.Generator) -> Permitted:
+        permitted = super().permit(fabric=fabric, messages=messages, rng=rng)
+        return Permitted(permitted.queue_pairs, ((),) * len(messages))
+
+
+def test_a_message_without_queue_pairs_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(POLICIES, "reps", PermitsNothing)
+    with pytest.raises(ScenarioError, match="chunks and no queue pair"):
+        run_of(work_of(rail_fabric(2, 1), np.ones((2, 2), dtype=np.int64)), "reps")
 
 
 @given(work=works())
