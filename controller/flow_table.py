@@ -14,10 +14,7 @@ from controller.ecmp_hash import Headers, chosen_bucket, datapath_chooses
 from controller.rules import IPV4, Group, Match, Output, Rule, RuleSet, SetEthDst, ToGroup
 from topologies.addresses import GATEWAY_MAC, nic_ip, nic_mac
 from topologies.errors import NetworkError
-from topologies.fabric import Fabric, Link, Nic, Port
-
-Path = tuple[Port, ...]
-"""The ports that send, from the source's NIC to the last switch's port."""
+from topologies.fabric import Fabric, Link, Nic, Path, Port
 
 
 class FlowTables:

@@ -44,7 +44,7 @@ from testbed.experiment import Experiment
 from testbed.link_sample import worst_link_error
 from testbed.netem import check_delays, check_netem, link_netems
 from testbed.network import Network
-from testbed.outcome import Outcome, bound_s, communication_s
+from testbed.outcome import Outcome, bound_s
 from testbed.predict import predict
 from testbed.readback import effective, port_settings, unmet
 from testbed.results import ResultsDirectory
@@ -55,6 +55,7 @@ from testbed.trial import tried
 from topologies.errors import LightrailError
 from topologies.fabric import Fabric
 from traffic.collective import Collective
+from traffic.metrics import communication_s
 from traffic.spraying.registry import policy_named
 
 UNSCALED = Dilation(1.0, 1.0)

@@ -44,7 +44,7 @@ from testbed.emulate import emulate
 from testbed.experiment import Experiment
 from testbed.fidelity import Watch, verdict
 from testbed.network import Network
-from testbed.outcome import Verdict, Word, bound_s, communication_s
+from testbed.outcome import Verdict, Word, bound_s
 from testbed.predict import predict
 from testbed.residue import MARKER, Host, left_behind
 from testbed.sandbox import inside_sandbox, run_in_sandbox, settle
@@ -52,6 +52,7 @@ from topologies.errors import ScenarioError
 from topologies.fabric import Fabric
 from topologies.rail import rail_fabric
 from traffic.collective import Collective, single
+from traffic.metrics import communication_s
 from traffic.workloads import sparse, uniform
 
 MIB = 1 << 20
@@ -125,7 +126,7 @@ def uniform_cct_over_bound() -> tuple[float, str]:
     with Network(experiment.fabric, experiment.dilation.rate) as network:
         runs = [emulate(experiment, network) for _ in range(5)]
     ratios = [communication_s(run.records) / bound for run in runs]
-    aggregate = statistics.median(8 * run.payload_bytes / run.emulated_s for run in runs)
+    aggregate = statistics.median(8 * run.health.payload_bytes / run.emulated_s for run in runs)
     return statistics.median(
         ratios
     ), f"{aggregate / 1e9:.2f} Gbit/s aggregate, {min(ratios):.3f} to {max(ratios):.3f}"

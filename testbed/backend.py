@@ -15,6 +15,8 @@ from topologies.light import Circuit
 from traffic.scheme import Choice
 from traffic.spraying.policy import QueuePair
 
+NOTHING_COMES = "nothing is on its way, and the job has not ended"
+
 
 @dataclass(frozen=True)
 class Arrived:

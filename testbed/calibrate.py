@@ -96,7 +96,7 @@ def measure(datapath: Datapath) -> Calibration:
     with Network(fabric, 1.0, datapath) as network:
         experiment = Experiment(fabric, single(demand), "rails", Dilation(1.0, 1.0))
         runs = [emulate(experiment, network, stuck_s=STUCK_S) for _ in range(TRIALS)]
-    best = max(8.0 * run.payload_bytes / run.emulated_s for run in runs)
+    best = max(8.0 * run.health.payload_bytes / run.emulated_s for run in runs)
     return Calibration(machine_name(datapath), best, best / 8 / PACKET_BYTES)
 
 

@@ -12,11 +12,12 @@ from testbed.dilation import Dilation
 from testbed.experiment import Experiment
 from testbed.link_sample import link_errors, worst_link_error
 from testbed.network import Network
-from testbed.outcome import Outcome, bound_s, communication_s
+from testbed.outcome import Outcome, bound_s
 from testbed.readback import port_settings, unmet
 from testbed.trial import tried
 from topologies.errors import LightrailError, ScenarioError
 from traffic.collective import Collective
+from traffic.metrics import communication_s
 from traffic.spraying.registry import policy_named
 
 USAGE = "type replay WORKLOAD [SCHEME [SEED]], like replay uniform rails 1"

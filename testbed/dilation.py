@@ -3,6 +3,9 @@
 import math
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
 from topologies.errors import ScenarioError
 
 
@@ -43,6 +46,14 @@ class Dilation:
     def emulated_s(self, real_s: float) -> float:
         """Return how long something real takes in the emulation [s]."""
         return real_s * self.time
+
+    def emulated_bytes(self, sizes: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return sizes at emulated scale, in sum what the real ones are, but at least a byte each.
+
+        Where the volume makes less than a byte of one, the bytes that fill it up come on top.
+        """
+        edges = np.rint(np.cumsum(sizes) * self.volume).astype(np.int64)
+        return np.asarray(np.maximum(np.diff(edges, prepend=0), 1))
 
     def real_s(self, emulated_s: float) -> float:
         """Return how long something emulated would take in reality [s]."""

@@ -10,9 +10,12 @@ import numpy as np
 from testbed.dilation import Dilation
 from topologies.errors import ScenarioError
 from topologies.fabric import Fabric
-from traffic.collective import Collective, Step
+from traffic.collective import Collective, Step, job_of
 from traffic.demand import Demand
+from traffic.job import Job
 from traffic.messages import CHUNK_BYTES
+from traffic.scheme import Sprayed
+from traffic.spraying.registry import policy_named
 
 FORMAT_VERSION = 1
 
@@ -45,12 +48,15 @@ class Experiment:
                 "place it on the fabric first (traffic.placement)",
             )
 
-    def rng(self) -> np.random.Generator:
-        """Return the policy's random numbers, the same in every step and for both backends.
+    @property
+    def job(self) -> Job:
+        """The collective's steps and the compute between them."""
+        return job_of(self.collective)
 
-        Connections outlive a collective, so equal demands use equal queue pairs in each step.
-        """
-        return np.random.default_rng(self.seed)
+    @property
+    def scheme(self) -> Sprayed:
+        """What places messages on queue pairs, the same for both backends."""
+        return Sprayed(lambda: policy_named(self.policy), self.seed, self.chunk_bytes)
 
     @property
     def key(self) -> str:

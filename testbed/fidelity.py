@@ -61,16 +61,16 @@ class Watch:
         change = {name: self._after[name] - self._before[name] for name in self._before}
         seconds = max(change["seconds"], 1e-9)
         return Measures(
-            retransmits=sum(delivery.retransmits for delivery in emulation.deliveries),
-            packets=int(emulation.payload_bytes / PACKET_BYTES) + 1,
+            retransmits=emulation.health.retransmits,
+            packets=int(emulation.health.payload_bytes / PACKET_BYTES) + 1,
             queue_drops=int(change["queue_drops"]),
             socket_drops=int(change["socket_drops"]),
             switch_drops=int(change["switch_drops"]),
             cpu_pressure=change["pressure_s"] / seconds,
             switch_cpu=change["switch_cpu_s"] / seconds,
             engine_cpu=change["engine_cpu_s"] / seconds,
-            lateness_s=max((d.lateness_s for d in emulation.deliveries), default=0.0),
-            aggregate_bps=8.0 * emulation.payload_bytes / max(emulation.emulated_s, 1e-9),
+            lateness_s=emulation.health.lateness_s,
+            aggregate_bps=8.0 * emulation.health.payload_bytes / max(emulation.emulated_s, 1e-9),
             worst_link_error=worst_link_error,
         )
 

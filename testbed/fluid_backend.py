@@ -7,17 +7,16 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from testbed.backend import Arrived, Drained, Happening, NowLit
+from testbed.backend import NOTHING_COMES, Arrived, Drained, Happening, NowLit
 from testbed.packet_paths import computed_paths
 from topologies.errors import StuckError
-from topologies.fabric import Fabric, Port
+from topologies.fabric import Fabric, Path, Port
 from topologies.light import Circuit, light_path
 from traffic.fluid_choice import parcels_in_turns, settled
 from traffic.fluid_network import FluidNetwork
 from traffic.path_effects import path_effects
 from traffic.scheme import Choice
 from traffic.spraying.policy import QueuePair
-from traffic.transfers import Path
 
 
 class FluidBackend:
@@ -138,9 +137,7 @@ class FluidBackend:
         """Let time pass until something happens."""
         at_s = min(until_s, self._to_come[0][0] if self._to_come else float("inf"))
         if at_s == float("inf") and self._network.next_s == at_s:
-            raise StuckError(
-                "nothing is on its way, and the job has not ended", "light a circuit, or add a path"
-            )
+            raise StuckError(NOTHING_COMES, "light a circuit, or add a path")
         arrived = self._network.advance(at_s)
         if arrived:
             return [Arrived(message, at) for at, message in arrived]

@@ -7,18 +7,17 @@ falls short of that, a link on its way does.
 from collections.abc import Iterator
 
 import numpy as np
+from numpy.typing import NDArray
 
-from controller.flow_table import FlowTables, Path
+from controller.flow_table import FlowTables
 from controller.routing import forwarding_rules
-from testbed.emulate import endpoints
 from testbed.network import Network
 from testbed.wiring import ETHERNET_HEADER_BYTES, MTU
-from topologies.fabric import Fabric, Nic, Port
-from traffic.connections import SERVICE_PORT, connected, source_port
+from topologies.fabric import Fabric, Nic, Path, Port
+from traffic.connections import SERVICE_PORT, source_port
 from traffic.engine import Engine
-from traffic.feeders import ProactiveFeeder
 from traffic.sharing import PACKET_BYTES
-from traffic.spraying.policy import Assignment, QueuePair
+from traffic.spraying.policy import QueuePair
 
 PAYLOAD_SHARE = PACKET_BYTES / (MTU + ETHERNET_HEADER_BYTES)
 SAMPLE_S = 0.4
@@ -44,22 +43,35 @@ def link_errors(network: Network, rng: np.random.Generator) -> dict[Nic, float]:
     def rate_bps(nic: Nic) -> float:
         return fabric.nic_rate_bps(nic) * network.rate_factor
 
-    sizes = np.array([int(rate_bps(qp.source) / 8 * SAMPLE_S) for qp in queue_pairs], dtype=np.int64)
-    alone = np.arange(len(queue_pairs))
-    nominal_bps = np.array([rate_bps(qp.source) * PAYLOAD_SHARE for qp in queue_pairs])
+    nominal_bps = np.array([rate_bps(queue_pair.source) * PAYLOAD_SHARE for queue_pair in queue_pairs])
     errors = np.full(len(queue_pairs), np.inf)
-    with network.unimpaired(), connected(queue_pairs, endpoints(network)) as connections:
+    with (
+        network.unimpaired(),
+        Engine(network.endpoints, nic_rate_bps=rate_bps, check=network.check_alive) as engine,
+    ):
+        numbers = [engine.add(queue_pair) for queue_pair in queue_pairs]
+        engine.connect(numbers)
         for _ in range(TRIES):
-            feeder = ProactiveFeeder(Assignment(tuple(queue_pairs), alone, alone), sizes)
-            engine = Engine(
-                queue_pairs, connections, feeder, nic_rate_bps=rate_bps, check=network.check_alive
-            )
-            measured_bps = [_settled_rate_bps(times, counts) for times, counts in engine.run().curves]
-            found = np.array(measured_bps) / nominal_bps - 1
+            sizes = [int(rate_bps(queue_pair.source) / 8 * SAMPLE_S) for queue_pair in queue_pairs]
+            found = _settled_rates_bps(engine, np.array(numbers), np.array(sizes)) / nominal_bps - 1
             errors = np.where(np.abs(found) < np.abs(errors), found, errors)
             if (np.abs(errors) <= SOUND).all():
                 break
-    return dict(zip((qp.source for qp in queue_pairs), errors.tolist(), strict=True))
+    return dict(zip((queue_pair.source for queue_pair in queue_pairs), errors.tolist(), strict=True))
+
+
+def _settled_rates_bps(
+    engine: Engine, numbers: NDArray[np.int64], sizes: NDArray[np.int64]
+) -> NDArray[np.float64]:
+    """Send so many bytes over each queue pair at once; return the rate of each after its first quarter."""
+    count, settled = len(numbers), (sizes * SETTLED).astype(np.int64)
+    parcels = np.concatenate([settled, sizes - settled])
+    engine.post(np.tile(numbers, 2), parcels, np.arange(2 * count))
+    at_s, counts = np.zeros(2 * count), np.zeros(2 * count)
+    while not engine.quiet:
+        for message, at in engine.serve(float("inf")):
+            at_s[message], counts[message] = at, engine.counted(numbers[message % count])
+    return np.asarray(8.0 * (counts[count:] - counts[:count]) / (at_s[count:] - at_s[:count]))
 
 
 def sampled_ways(fabric: Fabric, rng: np.random.Generator, most_hops: int = 8) -> dict[QueuePair, Path]:
@@ -106,8 +118,3 @@ def _way(queue_pair: QueuePair, fabric: Fabric, tables: FlowTables) -> Path:
     way = tables.path(source, destination, source_port(queue_pair), SERVICE_PORT) or ()
     slowest_bps = min((fabric.link_at[port].rate_bps for port in way), default=0.0)
     return way if slowest_bps >= fabric.nic_rate_bps(source) else ()
-
-
-def _settled_rate_bps(times: np.ndarray, counts: np.ndarray) -> float:
-    first = int(np.searchsorted(counts, SETTLED * counts[-1]))
-    return float(8.0 * (counts[-1] - counts[first]) / (times[-1] - times[first]))

@@ -1,18 +1,17 @@
 """The live backend: TCP over a booted network whose controller lights circuits, on a dilated clock.
 
-One process and one epoll loop hold the sockets of all servers. Bytes move as in `traffic.engine`, by the
-ideal transport's windows (`traffic.sharing`), but queue pairs come and go. One over circuits connects at
-first light, stands while it is drained, and goes on when its light is back: nothing is sent into the dark,
-so TCP has nothing to repair.
+The clock stands while nothing is on its way and it is decided what comes next: connecting queue pairs and
+placing messages is no part of what is emulated. What is decided while bytes move takes its time.
+
+A queue pair over packet switches is connected before its first bytes go, and its path read off the wire
+where it can be. One over circuits connects at first light, stands while it is drained, and goes on when
+its light is back: nothing is sent into the dark, so TCP has nothing to repair.
 """
 
 import contextlib
-import select
 import socket
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
-from itertools import pairwise
 from typing import Self
 
 import numpy as np
@@ -21,58 +20,33 @@ from pyroute2.netlink.rtnl import RTM_NEWLINK
 
 from controller.circuits import Circuits
 from controller.programs import Day, Program
-from testbed.backend import Arrived, Drained, Happening, NowLit
+from testbed.backend import NOTHING_COMES, Arrived, Drained, Happening, NowLit
 from testbed.dilation import Dilation
-from testbed.emulate import endpoints
 from testbed.netlink import IFF_UP, Batch
 from testbed.network import Network
 from testbed.ocs_executor import News
-from testbed.work import scaled_bytes
-from topologies.addresses import interface, nic_ip
-from topologies.errors import ScenarioError, StuckError
-from topologies.fabric import Nic, Port
+from testbed.packet_paths import computed_paths
+from testbed.tap import Tap
+from topologies.addresses import interface
+from topologies.errors import StuckError
+from topologies.fabric import Nic, Path, Port
 from topologies.light import Circuit, light_path
-from traffic.backlog import Backlog
-from traffic.connections import dial, listening, source_port
+from traffic.engine import STUCK_S, Engine, Health
+from traffic.late_binding import ReactiveFeeder
+from traffic.path_effects import path_effects
 from traffic.scheme import Choice
-from traffic.sharing import PACKET_BYTES, NicShares
 from traffic.spraying.policy import QueuePair
 
-SHARE_S = 0.02
-TICK_S = 0.5
-STUCK_S = 15.0
-WINDOW_S = 0.05
-"""For how long what is on its way may keep a NIC busy."""
+LOSSY_WINDOW_PACKETS = 2
+"""A queue pair's least window where links lose packets: of one packet alone TCP notices a loss late."""
+MOST_IDLE = 4096
+"""Queue pairs that nobody uses stay connected up to so many."""
 LIT_FOR_S = 1e6
 """How long a program's day lasts: until the next is ordered."""
-BUFFER_BYTES = 256 << 10
-ZEROS = memoryview(bytes(BUFFER_BYTES))
-
-
-@dataclass(slots=True)
-class _Stream:
-    """One queue pair; bytes are emulated ones."""
-
-    queue_pair: QueuePair
-    sender: socket.socket | None = None
-    receiver: socket.socket | None = None
-    held: bool = False
-    """Whether nothing more may be sent: its light is about to go."""
-    sent: int = 0
-    counted: int = 0
-    window: int = PACKET_BYTES
-    blocked: bool = False
-    moved_at: float = 0.0
-    backlog: Backlog = field(default_factory=Backlog)
-
-    @property
-    def left(self) -> int:
-        """The bytes that have not arrived."""
-        return int(self.backlog.posted) - self.counted
 
 
 class LiveBackend:
-    """Moves bytes over a network; a context manager, whose clock starts when it is entered.
+    """Moves bytes over a network; a context manager, whose clock starts when it is first told what to do.
 
     Parameters
     ----------
@@ -83,40 +57,48 @@ class LiveBackend:
     stuck_s
         A queue pair that owes bytes and makes no progress for so long is an error, unless it waits for an
         OCS [s, emulated].
+    skips
+        Whether time in which nothing is on its way, compute's for instance, is skipped: the clock shows
+        that it has passed at once.
     """
 
-    def __init__(self, network: Network, dilation: Dilation, *, stuck_s: float = STUCK_S) -> None:
-        self._stuck_s = stuck_s
+    def __init__(
+        self, network: Network, dilation: Dilation, *, stuck_s: float = STUCK_S, skips: bool = False
+    ) -> None:
         self._network, self._dilation, self._fabric = network, dilation, network.fabric
-        self._endpoints = endpoints(network)
+        self._skips = skips
+        self._engine = Engine(
+            network.endpoints,
+            nic_rate_bps=self._nic_rate_bps,
+            check=network.check_alive,
+            stuck_s=stuck_s,
+            excused=lambda: bool(self._ordered),
+            least_packets=LOSSY_WINDOW_PACKETS if self._fabric.lossy else 1,
+        )
         self._numbers: dict[QueuePair, int] = {}
-        self._streams: list[_Stream] = []
-        self._senders: dict[int, int] = {}
-        self._receivers: dict[int, int] = {}
-        self._listeners: dict[int, socket.socket] = {}
-        self._expected: dict[tuple[str, int, str], int] = {}
+        self.paths: dict[QueuePair, Path] = {}
+        """The path of each queue pair over packet switches that was connected."""
+        self._choosing: dict[int, ReactiveFeeder] = {}
         self._happened: list[Happening] = []
         self._draining: dict[str, set[int]] = {}
         self._lit: dict[str, tuple[Circuit, ...]] = {
             s.name: () for s in self._fabric.switches if s.kind == "ocs"
         }
         self._ordered: dict[str, tuple[Circuit, ...]] = {}
-        self._buffer = bytearray(BUFFER_BYTES)
-        self._shares: NicShares | None = None
-        self._share_next = self._looked = 0.0
+        self._dark: set[int] = set()
+        """Queue pairs that connect when their circuits are lit first."""
+        self._start = 0.0
+        self._stands_at: float | None = None
+        """Where the clock stands, if it does [s, monotonic]."""
 
     def __enter__(self) -> Self:
-        """Listen in all servers."""
+        """Get ready."""
         with contextlib.ExitStack() as stack:
-            self._poller = stack.enter_context(select.epoll())
+            stack.enter_context(self._engine)
             self._news = stack.enter_context(News(tuple(self._lit)))
-            self._poller.register(self._news.fileno(), select.EPOLLIN)
-            for server in range(len(self._fabric.servers)):
-                listener = listening(stack, self._endpoints, server)
-                self._listeners[listener.fileno()] = listener
-                self._poller.register(listener.fileno(), select.EPOLLIN)
+            self._engine.watch(self._news.fileno(), lambda _event: self._read_news())
             self._stack = stack.pop_all()
-        self._start = self._looked = time.monotonic()
+        self._start = self._stands_at = time.monotonic()
         return self
 
     def __exit__(self, *_error: object) -> None:
@@ -126,91 +108,122 @@ class LiveBackend:
     @property
     def now_s(self) -> float:
         """Time since the start [real s]."""
-        return self._dilation.real_s(time.monotonic() - self._start)
+        return self._at_s(time.monotonic() if self._stands_at is None else self._stands_at)
+
+    @property
+    def health(self) -> Health:
+        """How all went until now, at emulated scale."""
+        return self._engine.health
+
+    # Queue pairs
 
     def numbers(self, queue_pairs: Sequence[QueuePair]) -> list[int]:
-        """Return the number of each queue pair; one that is new begins to connect."""
-        for queue_pair in queue_pairs:
-            if queue_pair not in self._numbers:
-                self._numbers[queue_pair] = len(self._streams)
-                self._streams.append(_Stream(queue_pair, blocked=True))
-                self._shares = None
-                self._dial(self._numbers[queue_pair])
+        """Return the number of each queue pair; one that is new is connected, or begins to be."""
+        new = [queue_pair for queue_pair in queue_pairs if queue_pair not in self._numbers]
+        if new and self._quiet and len(self._numbers) + len(new) > MOST_IDLE:
+            for queue_pair in self._numbers.keys() - set(queue_pairs):
+                self.withdraw(self._numbers[queue_pair])
+        self._numbers.update((queue_pair, self._engine.add(queue_pair)) for queue_pair in new)
+        self._dark.update(self._numbers[queue_pair] for queue_pair in new if self._is_optical(queue_pair))
+        self._dial_lit()
+        if packet := [queue_pair for queue_pair in new if not self._is_optical(queue_pair)]:
+            self._connect(packet)
         return [self._numbers[queue_pair] for queue_pair in queue_pairs]
-
-    def _dial(self, number: int) -> None:
-        """Connect a queue pair, now or at first light: a SYN in the dark is repeated only after a second."""
-        stream = self._streams[number]
-        source, destination = stream.queue_pair.source, stream.queue_pair.destination
-        optical = self._fabric.peer(self._fabric.nic_port(source)).node in self._lit
-        light = light_path(self._fabric, self._lit, source)
-        if optical and light.end != self._fabric.nic_port(destination):
-            return
-        addresses = [str(nic_ip(self._fabric, nic)) for nic in (source, destination)]
-        self._expected[addresses[0], source_port(stream.queue_pair), addresses[1]] = number
-        stream.sender = dial(self._stack, self._endpoints, stream.queue_pair)
-        self._senders[stream.sender.fileno()] = number
-        self._poller.register(stream.sender.fileno(), select.EPOLLOUT)
 
     def carried(self, number: int) -> set[int]:
         """Return the messages whose bytes a queue pair still carries."""
-        return self._streams[number].backlog.messages
+        return self._engine.carried(number)
+
+    def withdraw(self, number: int) -> list[tuple[int, int]]:
+        """Reset a queue pair; return what it did not deliver, in real bytes."""
+        self._dark.discard(number)
+        left = self._engine.withdraw(number)
+        self._numbers = {qp: each for qp, each in self._numbers.items() if each != number}
+        return [(message, max(round(size / self._dilation.volume), 1)) for message, size in left]
+
+    def _connect(self, queue_pairs: Sequence[QueuePair]) -> None:
+        """Connect queue pairs: before bytes go by themselves, seeing their paths, else beside what goes."""
+        numbers = [self._numbers[queue_pair] for queue_pair in queue_pairs]
+        if self._quiet:
+            # A SYN that is lost costs a second, and its path would be seen in part only.
+            self._network.impair(self._dilation.time, loss=False)
+            with Tap(self._fabric) as tap:
+                self._engine.connect(numbers)
+                paths = tap.paths(queue_pairs)
+            self._network.impair(self._dilation.time)
+        else:
+            paths = computed_paths(self._fabric, queue_pairs)
+            for number in numbers:
+                self._engine.dial(number)
+        self.paths.update(zip(queue_pairs, paths, strict=True))
+        for number, round_trip_s in zip(numbers, self._round_trips_s(queue_pairs).tolist(), strict=True):
+            self._engine.crosses(number, round_trip_s)
+
+    def _round_trips_s(self, queue_pairs: Sequence[QueuePair]) -> NDArray[np.float64]:
+        """Return how long the links of each queue pair's path take there and back [s, emulated]."""
+        paths = [self.paths.get(queue_pair, ()) for queue_pair in queue_pairs]
+        return path_effects(paths, self._fabric).round_trip_s * self._dilation.time
+
+    def _is_optical(self, queue_pair: QueuePair) -> bool:
+        return self._fabric.peer(self._fabric.nic_port(queue_pair.source)).node in self._lit
+
+    def _dial_lit(self) -> None:
+        """Connect queue pairs whose light there is now: a SYN in the dark is repeated only after a second."""
+        for queue_pair, number in self._numbers.items():
+            if number in self._dark:
+                light = light_path(self._fabric, self._lit, queue_pair.source)
+                if light.end == self._fabric.nic_port(queue_pair.destination):
+                    self._dark.discard(number)
+                    self._engine.dial(number)
+
+    # Bytes
 
     def post(self, number: NDArray[np.int64], size: NDArray[np.int64], message: NDArray[np.int64]) -> None:
         """Put parcels behind what queue pairs carry, at emulated scale."""
-        sizes = scaled_bytes(size, self._dilation.volume)
-        by_stream = np.argsort(number, kind="stable")
-        used, first = np.unique(number[by_stream], return_index=True)
-        edges = [*first.tolist(), len(number)]
-        posted, messages = sizes[by_stream].tolist(), message[by_stream].tolist()
-        for which, (begin, end) in zip(used.tolist(), pairwise(edges), strict=True):
-            stream = self._streams[which]
-            if stream.backlog.posted == stream.counted:
-                stream.moved_at = time.monotonic()
-            stream.backlog.post(posted[begin:end], messages[begin:end])
-        self._share_next = 0.0
+        self._engine.post(number, self._dilation.emulated_bytes(size), message)
+        self._go_on()
 
     def choose(
         self, numbers: Sequence[int], choice: Choice, size: NDArray[np.int64], message: NDArray[np.int64]
     ) -> None:
-        """Raise ScenarioError: a job's connections come and go, reactive schemes count on theirs."""
-        raise ScenarioError(
-            f"a job cannot be emulated under {choice.policy.name}, which chooses as it goes",
-            "take a scheme that decides when a message starts, or predict it",
+        """Let messages choose among queue pairs as they go, each chunk when its NIC can send it."""
+        feeder = ReactiveFeeder(
+            choice.policy,
+            choice.permitted,
+            choice.chunks,
+            self._dilation.emulated_bytes(choice.chunks.bytes),
+            self._nic_rate_bps,
+            numbers=numbers,
+            names=message.tolist(),
+            began_at=time.monotonic(),
+            round_trip_s=self._round_trips_s(choice.queue_pairs),
         )
+        self._choosing.update(dict.fromkeys(message.tolist(), feeder))
+        self._go_on()
+        self._engine.feed(feeder)
 
     def chosen(self, message: int) -> dict[int, int]:
-        """Return nothing: no message chooses."""
-        return {}
+        """Return how many bytes each queue pair carried of a message that chose."""
+        return self._choosing.pop(message).carried(message)
 
-    def withdraw(self, number: int) -> list[tuple[int, int]]:
-        """Reset a queue pair; return what it did not deliver, in real bytes."""
-        stream = self._streams[number]
-        left = stream.backlog.withdraw(stream.counted)
-        stream.sent = stream.counted
-        for endpoint, numbers in ((stream.sender, self._senders), (stream.receiver, self._receivers)):
-            if endpoint:
-                self._poller.unregister(endpoint.fileno())
-                numbers.pop(endpoint.fileno(), None)
-                endpoint.close()
-        del self._numbers[stream.queue_pair]
-        return [(message, max(round(size / self._dilation.volume), 1)) for message, size in left]
+    def _nic_rate_bps(self, nic: Nic) -> float:
+        return self._fabric.nic_rate_bps(nic) * self._dilation.rate
+
+    # Light and faults
 
     def drain(self, ocs: str, numbers: Iterable[int]) -> None:
         """Hold queue pairs, and report when all that was sent has arrived."""
         self._draining[ocs] = set(numbers)
-        for number in self._draining[ocs]:
-            self._streams[number].held = True
+        self._engine.hold(self._draining[ocs])
         self._look_for_drained()
 
     def resume(self, numbers: Iterable[int]) -> None:
         """Let queue pairs send again."""
-        for number in numbers:
-            self._streams[number].held = False
-        self._share_next = 0.0
+        self._engine.resume(numbers)
 
     def light(self, ocs: str, circuits: Sequence[Circuit]) -> None:
         """Have an OCS light circuits until it is told otherwise."""
+        self._go_on()
         ports = self._fabric.switches[self._fabric.switch_index[ocs]].ports
         self._ordered[ocs] = tuple(sorted(circuits))
         self._lit[ocs] = tuple(pair for pair in self._lit[ocs] if pair in circuits)
@@ -225,47 +238,6 @@ class LiveBackend:
         batch.add(f"take {end} down", RTM_NEWLINK, {"index": index, "flags": 0, "change": IFF_UP})
         batch.commit()
 
-    def wait(self, until_s: float) -> list[Happening]:
-        """Let time pass until something happens."""
-        while True:
-            if self._happened:
-                happened, self._happened = self._happened, []
-                return happened
-            now = time.monotonic()
-            left_s = self._start + self._dilation.emulated_s(until_s) - now
-            if left_s <= 0:
-                return []
-            if now >= self._share_next:
-                self._share()
-            for descriptor, _ in self._poller.poll(min(left_s, max(self._share_next - now, 0.0), TICK_S)):
-                self._serve(descriptor)
-            if self._draining:
-                self._look_for_drained()
-            if now - self._looked > TICK_S:
-                self._network.check_alive()
-                self._check_progress(now)
-                self._looked = now
-
-    def _serve(self, descriptor: int) -> None:
-        if descriptor in self._receivers:
-            self._receive(self._receivers[descriptor])
-        elif descriptor in self._senders:
-            self._send(self._senders[descriptor])
-        elif descriptor in self._listeners:
-            self._accept(self._listeners[descriptor])
-        else:
-            self._read_news()
-
-    def _accept(self, listener: socket.socket) -> None:
-        receiver, (host, port) = listener.accept()
-        self._stack.enter_context(receiver)
-        receiver.setblocking(False)
-        number = self._expected.get((host, port, receiver.getsockname()[0]))
-        if number is not None:
-            self._streams[number].receiver = receiver
-            self._receivers[receiver.fileno()] = number
-            self._poller.register(receiver.fileno(), select.EPOLLIN)
-
     def _read_news(self) -> None:
         ocses = tuple(self._lit)
         for light in self._news.read():
@@ -274,79 +246,48 @@ class LiveBackend:
                 continue
             del self._ordered[ocs]
             self._lit[ocs] = circuits
-            for number in self._numbers.values():
-                self._streams[number].moved_at = time.monotonic()  # it may have waited for this light
-                if not self._streams[number].sender:
-                    self._dial(number)
+            self._engine.excuse()
+            self._dial_lit()
             self._happened.append(NowLit(ocs, self.now_s))
-
-    def _share(self) -> None:
-        """Give each queue pair the window that what is left entitles it to."""
-        if self._shares is None:
-            self._shares = NicShares([s.queue_pair for s in self._streams], self._nic_rate_bps)
-        left = np.array([stream.left for stream in self._streams], dtype=float)
-        windows = self._shares.windows_bytes(left, WINDOW_S).tolist()
-        for number in np.flatnonzero(left).tolist():
-            self._streams[number].window = windows[number]
-            self._send(number)
-        self._share_next = time.monotonic() + SHARE_S
-
-    def _nic_rate_bps(self, nic: Nic) -> float:
-        return self._fabric.nic_rate_bps(nic) * self._dilation.rate
-
-    def _send(self, number: int) -> None:
-        stream = self._streams[number]
-        if not stream.sender:
-            return
-        room = min(int(stream.backlog.posted), stream.counted + stream.window) - stream.sent
-        try:
-            while room > 0 and not stream.held:
-                size = stream.sender.send(ZEROS[:room])
-                stream.sent += size
-                room -= size
-        except BlockingIOError:
-            if not stream.blocked:
-                self._poller.modify(stream.sender.fileno(), select.EPOLLOUT)
-            stream.blocked = True
-            return
-        except OSError as error:
-            raise StuckError(f"queue pair {stream.queue_pair} broke: {error.strerror}") from error
-        if stream.blocked:
-            self._poller.modify(stream.sender.fileno(), 0)
-            stream.blocked = False
-
-    def _receive(self, number: int) -> None:
-        stream = self._streams[number]
-        assert stream.receiver is not None
-        try:
-            size = stream.receiver.recv_into(self._buffer)
-        except BlockingIOError:
-            return
-        except OSError as error:
-            raise StuckError(f"queue pair {stream.queue_pair} broke: {error.strerror}") from error
-        if not size:
-            raise StuckError(f"queue pair {stream.queue_pair} was closed before all had arrived")
-        stream.counted += size
-        stream.moved_at = time.monotonic()
-        for message in stream.backlog.deliver(stream.counted):
-            self._happened.append(Arrived(message, self.now_s))
-        if stream.sent < int(stream.backlog.posted):
-            self._send(number)
 
     def _look_for_drained(self) -> None:
         for ocs, numbers in list(self._draining.items()):
-            if all(self._streams[n].sent == self._streams[n].counted for n in numbers):
+            if all(map(self._engine.drained, numbers)):
                 del self._draining[ocs]
                 self._happened.append(Drained(ocs, self.now_s))
 
-    def _check_progress(self, now: float) -> None:
-        stuck = [
-            stream
-            for stream in self._streams
-            if stream.left and not stream.held and now - stream.moved_at > self._stuck_s
-        ]
-        if stuck and not self._ordered:
-            raise StuckError(
-                f"queue pair {stuck[0].queue_pair} made no progress for {self._stuck_s:g} s "
-                f"({stuck[0].counted:,} of {stuck[0].backlog.posted:,} bytes arrived)"
-            )
+    # The clock
+
+    def wait(self, until_s: float) -> list[Happening]:
+        """Let time pass until something happens."""
+        self._go_on()
+        if self._quiet and not self._happened:
+            if until_s == float("inf"):
+                raise StuckError(NOTHING_COMES, "light a circuit, or add a path")
+            if self._skips:
+                self._start -= max(self._dilation.emulated_s(until_s - self.now_s), 0.0)
+        while not self._happened:
+            left_s = self._dilation.emulated_s(until_s - self.now_s)
+            if left_s <= 0:
+                break
+            for message, at in self._engine.serve(left_s):
+                self._happened.append(Arrived(message, self._at_s(at)))
+            self._look_for_drained()
+        if self._quiet:
+            self._stands_at = time.monotonic()
+        happened, self._happened = self._happened, []
+        return happened
+
+    @property
+    def _quiet(self) -> bool:
+        """Whether nothing is on its way, nor ordered."""
+        return self._engine.quiet and not self._draining and not self._ordered
+
+    def _go_on(self) -> None:
+        """Have the clock go on if it stands."""
+        if self._stands_at is not None:
+            self._start += time.monotonic() - self._stands_at
+            self._stands_at = None
+
+    def _at_s(self, at: float) -> float:
+        return self._dilation.real_s(at - self._start)

@@ -6,6 +6,7 @@ for a second after a refused connection.
 """
 
 import shutil
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -19,7 +20,7 @@ from mininet.net import Mininet
 from controller.client import ControllerClient
 from testbed.bridges import check_names, delete_bridges, make_bridges
 from testbed.datapath import Datapath, check_datapath, default_datapath
-from testbed.kernel import die_with_parent
+from testbed.kernel import die_with_parent, inside_namespace
 from testbed.netem import Netem, check_delays, check_netem, link_netems
 from testbed.nodes import LiveIntf, LiveLink, LiveMininet, LiveServer, LiveSwitch
 from testbed.openvswitch import MachineOpenVSwitch, PrivateOpenVSwitch
@@ -28,6 +29,7 @@ from testbed.wiring import Wiring, adopt_taps, set_netems, shape_switch_ports, w
 from topologies.addresses import datapath_id, interface, nic_ip, openflow_port
 from topologies.errors import NetworkError
 from topologies.fabric import Fabric, Nic, Port
+from traffic.connections import Endpoints
 
 LISTEN = "127.0.0.1:6653"
 READY_S = 120.0
@@ -95,6 +97,16 @@ class Network:
                 f"the controller ended during the run (exit code {self._controller.returncode})",
                 "run it again",
             )
+
+    @property
+    def endpoints(self) -> Endpoints:
+        """How sockets are made in its servers."""
+
+        def open_socket(server: int) -> socket.socket:
+            with inside_namespace(self.wiring.namespaces[server]):
+                return socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+
+        return Endpoints(open_socket, lambda nic: nic_ip(self.fabric, nic))
 
     def impair(self, time_factor: float, *, loss: bool = True) -> None:
         """Give links their delay, which is dilated, and their loss, which is not.

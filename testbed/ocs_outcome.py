@@ -17,7 +17,9 @@ from testbed.network import Network
 from testbed.ocs_executor import Execution, execute
 from testbed.ocs_plan import CircuitExperiment
 from testbed.ocs_predict import predict_execution
-from testbed.outcome import Measures, Outcome, Verdict, communication_s, summary_row
+from testbed.outcome import Measures, Outcome, Verdict, summary_row
+from traffic.engine import Health
+from traffic.metrics import communication_s
 from traffic.records import Records
 
 BIG_SWITCH = "big switch"
@@ -126,7 +128,9 @@ def _measures(watch: Watch, execution: Execution) -> Measures:
     experiment = execution.experiment
     payload = int(experiment.emulated_bytes().sum())
     emulated_s = experiment.dilation.emulated_s(execution.cct_s)
-    seen = watch.measures(Emulation(execution.records, {}, (), emulated_s, payload), math.nan)
+    seen = watch.measures(
+        Emulation(execution.records, {}, Health(payload_bytes=payload), emulated_s), math.nan
+    )
     lost = -(-execution.lost_bytes * execution.datagrams // payload)
     return replace(
         seen,

@@ -12,9 +12,9 @@ from matplotlib.figure import Figure
 from controller.status import LogEntry
 from testbed.means import Point
 from testbed.ocs_outcome import BIG_SWITCH, Executed, circuit_points
-from testbed.outcome import communication_s
 from testbed.palette import BOUND, INK, VOID_HATCH, canvas, horizontal_grid, styled
 from testbed.table import significant, time_unit
+from traffic.metrics import communication_s
 
 COLOURS = {
     "spectra": "#0072b2",

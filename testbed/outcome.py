@@ -8,7 +8,7 @@ import pandas as pd
 from testbed.experiment import Experiment
 from traffic.bounds import lower_bound_s
 from traffic.messages import crosses_network, messages_of
-from traffic.metrics import busbw_gbytes_s, cct, load_mse, nic_received_bytes, nic_sent_bytes
+from traffic.metrics import busbw_gbytes_s, cct, communication_s, load_mse, nic_received_bytes, nic_sent_bytes
 from traffic.records import Records
 
 Word = Literal["faithful", "strained", "void", "model"]
@@ -82,12 +82,6 @@ def bound_s(experiment: Experiment) -> float:
             messages.select(crosses_network(messages, experiment.fabric)), experiment.fabric
         )
     return total
-
-
-def communication_s(records: Records) -> float:
-    """Return the collective completion time: what the steps took together, without compute [s]."""
-    steps = records.groupby("step")
-    return float((steps["end_s"].max() - steps["start_s"].min()).sum())
 
 
 def iteration_s(experiment: Experiment, records: Records) -> float:

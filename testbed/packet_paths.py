@@ -6,10 +6,9 @@ from functools import lru_cache
 from controller.flow_table import FlowTables
 from controller.routing import forwarding_rules
 from topologies.errors import NetworkError
-from topologies.fabric import Fabric
+from topologies.fabric import Fabric, Path
 from traffic.connections import SERVICE_PORT, source_port
 from traffic.spraying.policy import QueuePair
-from traffic.transfers import Path
 
 
 def computed_paths(fabric: Fabric, queue_pairs: Sequence[QueuePair]) -> tuple[Path, ...]:

@@ -7,12 +7,10 @@ from testbed.experiment import Experiment
 from testbed.fluid_backend import FluidBackend
 from testbed.packet_paths import computed_paths
 from testbed.runner import Runner, records_of_run
-from traffic.collective import job_of
+from topologies.fabric import Path
 from traffic.records import Records, path_text
-from traffic.scheme import Sprayed
 from traffic.spraying.policy import ProactivePolicy, QueuePair
 from traffic.spraying.registry import policy_named
-from traffic.transfers import Path
 
 
 def predict(experiment: Experiment, paths: Mapping[QueuePair, Path] | None = None) -> Records:
@@ -36,9 +34,8 @@ def predict(experiment: Experiment, paths: Mapping[QueuePair, Path] | None = Non
         known.update(zip(new, computed_paths(fabric, new), strict=True))
         return [known[queue_pair] for queue_pair in queue_pairs]
 
-    scheme = Sprayed(lambda: policy_named(experiment.policy), experiment.seed, experiment.chunk_bytes)
     by_bytes = isinstance(policy_named(experiment.policy), ProactivePolicy)
     backend = FluidBackend(fabric, {}, by_bytes=by_bytes, paths=paths_of)
-    job = job_of(experiment.collective)
-    runner = Runner(fabric, job, backend, scheme, leg_name=cache(lambda pair: path_text(known[pair])))
+    leg_name = cache(lambda queue_pair: path_text(known[queue_pair]))
+    runner = Runner(fabric, experiment.job, backend, experiment.scheme, leg_name=leg_name)
     return records_of_run(runner.run())

@@ -15,10 +15,9 @@ from itertools import pairwise
 
 from topologies.addresses import interface, nic_ip
 from topologies.errors import NetworkError
-from topologies.fabric import Fabric, Port
+from topologies.fabric import Fabric, Path, Port
 from traffic.connections import SERVICE_PORT, source_port
 from traffic.spraying.policy import QueuePair
-from traffic.transfers import Path
 
 ETH_P_ALL = 3
 PACKET_OUTGOING = 4

@@ -6,12 +6,12 @@ from testbed.emulate import emulate
 from testbed.experiment import Experiment
 from testbed.fidelity import Watch, verdict
 from testbed.network import Network
-from testbed.outcome import Outcome, bound_s, communication_s
+from testbed.outcome import Outcome, bound_s
 from testbed.predict import predict
 from testbed.readback import port_settings, unmet
-from topologies.fabric import Fabric
+from topologies.fabric import Fabric, Path
+from traffic.metrics import communication_s
 from traffic.path_effects import path_effects
-from traffic.transfers import Path
 
 
 def tried(experiment: Experiment, network: Network, link_error: float, broken: Sequence[str]) -> Outcome:
@@ -20,14 +20,14 @@ def tried(experiment: Experiment, network: Network, link_error: float, broken: S
     Parameters
     ----------
     experiment, network
-        As of `emulate`; compute between steps is added to the records, not waited for.
+        As of `emulate`.
     link_error
         The worst relative error of a link's rate.
     broken
         Settings that did not take effect, a sentence each.
     """
     with Watch(network) as watch:
-        emulation = emulate(experiment, network, sleep=lambda _: None)
+        emulation = emulate(experiment, network)
     if experiment.fabric.impaired:
         broken = [*broken, *unmet(network, port_settings(network))]
     predicted = predict(experiment, emulation.paths)

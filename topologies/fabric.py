@@ -35,6 +35,10 @@ class Port(NamedTuple):
         return f"{self.node}:{self.number}"
 
 
+Path = tuple[Port, ...]
+"""A path through the fabric: the ports that send, from the source's NIC to the last switch's port."""
+
+
 class Nic(NamedTuple):
     """A NIC by the index of its server and its own index there."""
 

@@ -7,10 +7,8 @@ a server or, in tests, on loopback.
 
 import contextlib
 import resource
-import select
 import socket
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from ipaddress import IPv4Address
 
@@ -42,42 +40,19 @@ class Endpoints:
     """The address of a NIC."""
 
 
-@dataclass(frozen=True)
-class Connection:
-    """The two ends of a queue pair."""
-
-    sender: socket.socket
-    receiver: socket.socket
-
-
 def source_port(queue_pair: QueuePair) -> int:
     """Return the TCP source port that a queue pair's entropy stands for."""
     return FIRST_SOURCE_PORT + queue_pair.entropy
 
 
-@contextlib.contextmanager
-def connected(queue_pairs: Sequence[QueuePair], endpoints: Endpoints) -> Iterator[list[Connection]]:
-    """Connect all queue pairs, and reset them at the end so that their ports are free at once.
-
-    Raises
-    ------
-    MachineError
-        If this user may not have so many sockets.
-    NetworkError
-        If a queue pair cannot be connected within `CONNECT_S`; it is named.
-    """
-    _check_descriptors(len(queue_pairs))
-    with contextlib.ExitStack() as stack:
-        listeners = {
-            server: listening(stack, endpoints, server)
-            for server in sorted({queue_pair.destination.server for queue_pair in queue_pairs})
-        }
-        senders = list(_dial_all(stack, endpoints, queue_pairs))
-        receivers = _accept_all(stack, listeners, queue_pairs, endpoints)
-        yield [Connection(sender, receiver) for sender, receiver in zip(senders, receivers, strict=True)]
+def ends(queue_pair: QueuePair, endpoints: Endpoints) -> tuple[str, int, str]:
+    """Return what tells a queue pair's connection apart: source address, source port, destination address."""
+    near, far = endpoints.address(queue_pair.source), endpoints.address(queue_pair.destination)
+    return str(near), source_port(queue_pair), str(far)
 
 
-def _check_descriptors(queue_pairs: int) -> None:
+def check_descriptors(queue_pairs: int) -> None:
+    """Raise MachineError if this user may not have the sockets of so many queue pairs."""
     needed, (most, _) = 2 * queue_pairs + SPARE_DESCRIPTORS, resource.getrlimit(resource.RLIMIT_NOFILE)
     if most != resource.RLIM_INFINITY and needed > most:
         raise MachineError(
@@ -101,15 +76,6 @@ def listening(stack: contextlib.ExitStack, endpoints: Endpoints, server: int) ->
     return listener
 
 
-def _dial_all(
-    stack: contextlib.ExitStack, endpoints: Endpoints, queue_pairs: Sequence[QueuePair]
-) -> Iterator[socket.socket]:
-    for number, queue_pair in enumerate(queue_pairs, start=1):
-        yield dial(stack, endpoints, queue_pair)
-        if number % DIALS == 0:
-            time.sleep(DIAL_PAUSE_S)
-
-
 def dial(stack: contextlib.ExitStack, endpoints: Endpoints, queue_pair: QueuePair) -> socket.socket:
     """Return the sending end of a queue pair, which has begun to connect; ``stack`` closes it."""
     sender = stack.enter_context(endpoints.open_socket(queue_pair.source.server))
@@ -120,8 +86,9 @@ def dial(stack: contextlib.ExitStack, endpoints: Endpoints, queue_pair: QueuePai
     sender.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     sender.setsockopt(socket.IPPROTO_TCP, TCP_NOTSENT_LOWAT, NOT_SENT_BYTES)
     try:
-        sender.bind((str(endpoints.address(queue_pair.source)), source_port(queue_pair)))
-        sender.connect((str(endpoints.address(queue_pair.destination)), SERVICE_PORT))
+        near, port, far = ends(queue_pair, endpoints)
+        sender.bind((near, port))
+        sender.connect((far, SERVICE_PORT))
     except BlockingIOError:
         pass
     except OSError as error:
@@ -129,37 +96,11 @@ def dial(stack: contextlib.ExitStack, endpoints: Endpoints, queue_pair: QueuePai
     return sender
 
 
-def _accept_all(
-    stack: contextlib.ExitStack,
-    listeners: dict[int, socket.socket],
-    queue_pairs: Sequence[QueuePair],
-    endpoints: Endpoints,
-) -> list[socket.socket]:
-    """Accept a connection per queue pair, told apart by their addresses and source ports."""
-    wanted = {
-        (str(endpoints.address(qp.source)), source_port(qp), str(endpoints.address(qp.destination))): index
-        for index, qp in enumerate(queue_pairs)
-    }
-    accepted: dict[int, socket.socket] = {}
-    poller = select.epoll()
-    by_descriptor = {listener.fileno(): listener for listener in listeners.values()}
-    for descriptor in by_descriptor:
-        poller.register(descriptor, select.EPOLLIN)
-    deadline = time.monotonic() + CONNECT_S
-    with poller:
-        while len(accepted) < len(queue_pairs):
-            for descriptor, _ in poller.poll(max(deadline - time.monotonic(), 0)):
-                receiver, (host, port) = by_descriptor[descriptor].accept()
-                stack.enter_context(receiver)
-                receiver.setblocking(False)
-                index = wanted.get((host, port, receiver.getsockname()[0]))
-                if index is not None:
-                    accepted[index] = receiver
-            if time.monotonic() > deadline:
-                missing = next(qp for i, qp in enumerate(queue_pairs) if i not in accepted)
-                raise NetworkError(
-                    f"queue pair {missing} did not connect within {CONNECT_S:g} s "
-                    f"({len(queue_pairs) - len(accepted)} of {len(queue_pairs)} did not)",
-                    "look at the links and rules with --cli",
-                )
-    return [accepted[index] for index in range(len(queue_pairs))]
+def accept(
+    stack: contextlib.ExitStack, listener: socket.socket
+) -> tuple[socket.socket, tuple[str, int, str]]:
+    """Return the receiving end of a connection that was made, and its `ends`; ``stack`` closes it."""
+    receiver, (host, port) = listener.accept()
+    stack.enter_context(receiver)
+    receiver.setblocking(False)
+    return receiver, (host, port, receiver.getsockname()[0])

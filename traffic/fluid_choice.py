@@ -18,9 +18,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from topologies.fabric import Port
+from topologies.fabric import Path, Port
 from traffic.spraying.policy import Permitted
-from traffic.transfers import Path
 
 SWEEPS = 50
 """How often each message may move before it is left where it is."""

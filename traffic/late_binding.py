@@ -12,14 +12,13 @@ switch far more. What a NIC still has to send is reckoned from its rate, since T
 """
 
 from collections import deque
-from collections.abc import Callable, Sequence
-from typing import overload
+from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 from topologies.fabric import Nic
-from traffic.feeders import Carrier
 from traffic.messages import Chunks
 from traffic.spraying.policy import Permitted, QpState, QueuePair, ReactivePolicy
 
@@ -32,6 +31,22 @@ WINDOW_S, LEAST_WINDOW, MOST_WINDOW = 0.2, 1, 4
 """Queue pairs to one NIC may have this much of its rate on the way together; limits of each [packets]."""
 SWEEP_S = 0.1
 """How often messages that wait are asked again though nothing arrived: policies may wait for time."""
+
+
+class Carrier(Protocol):
+    """What a feeder sees of the engine; it calls queue pairs and messages by the engine's numbers."""
+
+    def put(self, number: int, size: int, message: int) -> None:
+        """Put bytes of a message behind what a queue pair carries already."""
+
+    def posted(self, number: int) -> int:
+        """Return how many bytes were posted on a queue pair."""
+
+    def counted(self, number: int) -> int:
+        """Return how many bytes of a queue pair were counted at its receiver."""
+
+    def rtt_s(self, number: int) -> float:
+        """Return TCP's smoothed round-trip time of a queue pair [s]."""
 
 
 class ReactiveFeeder:
@@ -49,12 +64,16 @@ class ReactiveFeeder:
         Size of each chunk at emulated scale [bytes], shape (chunks,).
     nic_rate_bps
         The rate of a NIC at emulated scale [bit/s].
+    numbers
+        What the carrier calls the queue pairs that the policy permits.
+    names
+        What the carrier calls the messages.
+    began_at
+        What counts as 0 for the policy, on the carrier's clock [s].
     round_trip_s
-        How long the links of each queue pair's way take there and back, shape (queue pairs,), or of all
+        How long the links of each queue pair's path take there and back, shape (queue pairs,), or of all
         alike [s, emulated]: windows hold as much more.
     """
-
-    tick_s: float | None = TICK_S
 
     def __init__(
         self,
@@ -63,12 +82,19 @@ class ReactiveFeeder:
         chunks: Chunks,
         chunk_bytes: NDArray[np.int64],
         nic_rate_bps: Callable[[Nic], float],
+        *,
+        numbers: Sequence[int],
+        names: Sequence[int],
+        began_at: float = 0.0,
         round_trip_s: NDArray[np.float64] | float = 0.0,
     ) -> None:
+        self.numbers, self._names, self.began_at = numbers, names, began_at
+        self._qp_of = {number: qp for qp, number in enumerate(numbers)}
+        self._message_of = {name: message for message, name in enumerate(names)}
         self._policy = policy
-        self._message = chunks.message.tolist()
         self._bursts = _bursts(chunks, chunk_bytes)
-        self._flying: list[deque[tuple[int, int]]] = [deque() for _ in permitted.queue_pairs]
+        self._to_come = [len(bursts) for bursts in self._bursts]
+        self._carried: list[dict[int, int]] = [{} for _ in names]
         pairs = permitted.queue_pairs
         nics = {nic: _Nic(nic_rate_bps(nic) / 8) for nic in dict.fromkeys(qp.source for qp in pairs)}
         self._nics = list(nics.values())
@@ -81,27 +107,21 @@ class ReactiveFeeder:
             for nic in dict.fromkeys(self._nic_of[qp] for qp in permitted.of_message[message]):
                 nic.ready.append(message)
         self._parked: dict[int, list[_Nic]] = {}
-        self._left = len(chunks)
+        self._open = sum(map(bool, self._to_come))
         self._next_s = self._sweep_s = 0.0
-        self.chunk_qp = np.full(len(chunks), -1, dtype=np.int64)
-        self._order: list[int] = []
 
     @property
-    def order(self) -> NDArray[np.int64]:
-        """The chunks in the order in which they were posted."""
-        return np.array(self._order, dtype=np.int64)
+    def done(self) -> bool:
+        """Whether all messages have arrived."""
+        return not self._open
 
-    @property
-    def waiting(self) -> bool:
-        """Whether there are chunks that were not posted yet."""
-        return self._left > 0
+    def carried(self, name: int) -> dict[int, int]:
+        """Return how many real bytes of a message each queue pair carried or carries."""
+        return self._carried[self._message_of[name]]
 
-    def start(self, carrier: Carrier) -> None:
-        """Give every NIC its first chunks."""
-        self.turn(carrier, 0.0)
-
-    def turn(self, carrier: Carrier, now: float) -> None:
+    def turn(self, carrier: Carrier, at: float) -> None:
         """Give the NICs that have sent nearly all of theirs what messages are ready to send."""
+        now = at - self.began_at
         if now < self._next_s:
             return
         self._next_s = now + TICK_S
@@ -114,18 +134,37 @@ class ReactiveFeeder:
             while nic.room and nic.ready:
                 self._offer(carrier, nic, now)
 
-    def arrived(self, carrier: Carrier, qp: int, now: float) -> None:
-        """Tell the policy what arrived, and let the messages that share the queue pair be asked again."""
-        counted = carrier.counted(qp)
-        self._states.backlog[qp] = carrier.posted(qp) - counted
-        flying = self._flying[qp]
-        if flying and flying[0][0] <= counted:
-            rtt_s = self._states.rtt_s[qp] = carrier.rtt_s(qp)
-            while flying and flying[0][0] <= counted:
-                message = flying.popleft()[1]
-                self._policy.acknowledged(message=message, qp=qp, rtt_s=rtt_s, now=now)
+    def arrived(self, carrier: Carrier, number: int, delivered: Iterable[int], at: float) -> list[int]:
+        """Tell the policy what arrived, and let the messages that share the queue pair be asked again.
+
+        Parameters
+        ----------
+        carrier, number
+            Who carries, and the queue pair on which bytes were counted.
+        delivered
+            For each of what was put on it and has arrived since, the message.
+        at
+            When [s].
+
+        Returns
+        -------
+        list of int
+            The messages of which all has arrived now.
+        """
+        qp, done = self._qp_of[number], []
+        self._states.backlog[qp] = carrier.posted(number) - carrier.counted(number)
+        mine = [self._message_of[name] for name in delivered if name in self._message_of]
+        if mine:
+            rtt_s = self._states.rtt_s[qp] = carrier.rtt_s(number)
+        for message in mine:
+            self._policy.acknowledged(message=message, qp=qp, rtt_s=rtt_s, now=at - self.began_at)
+            self._to_come[message] -= 1
+            if not self._to_come[message]:
+                done.append(self._names[message])
+        self._open -= len(done)
         for message in self._sharing[qp]:
             self._wake(message)
+        return done
 
     def _wake(self, message: int) -> None:
         for nic in self._parked.pop(message, ()):
@@ -142,14 +181,12 @@ class ReactiveFeeder:
             self._parked.setdefault(message, []).append(nic)
             return
         nic.ready.append(message)
-        first, last, size = bursts.popleft()
+        real, size = bursts.popleft()
+        number = self.numbers[qp]
         self._nic_of[qp].queue += size
         self._states.backlog[qp] += size
-        self._flying[qp].append((carrier.posted(qp) + size, message))
-        self.chunk_qp[first:last] = qp
-        self._order.extend(range(first, last))
-        self._left -= last - first
-        carrier.post(qp, size)
+        self._carried[message][number] = self._carried[message].get(number, 0) + real
+        carrier.put(number, size, self._names[message])
 
 
 class _Nic:
@@ -194,20 +231,19 @@ class _States(Sequence[QpState]):
         return QpState(backlog, self.rtt_s[qp], backlog < self._windows[qp] and self._nics[qp].room)
 
 
-def _bursts(chunks: Chunks, chunk_bytes: NDArray[np.int64]) -> list[deque[tuple[int, int, int]]]:
-    """Return for each message what one decision covers: first chunk, the one after the last, bytes."""
+def _bursts(chunks: Chunks, chunk_bytes: NDArray[np.int64]) -> list[deque[tuple[int, int]]]:
+    """Return for each message what each decision covers: its real and its emulated bytes."""
     messages = int(chunks.message.max(initial=-1)) + 1
-    bursts: list[deque[tuple[int, int, int]]] = [deque() for _ in range(messages)]
+    bursts: list[deque[tuple[int, int]]] = [deque() for _ in range(messages)]
     if not len(chunks):
         return bursts
     starts = np.cumsum(chunk_bytes) - chunk_bytes
     within = starts - starts[np.searchsorted(chunks.message, chunks.message)]
     change = (np.diff(chunks.message, prepend=-1) != 0) | (np.diff(within // PACKET_BYTES, prepend=-1) != 0)
     firsts = np.flatnonzero(change)
-    sizes = np.add.reduceat(chunk_bytes, firsts).tolist()
-    lasts = np.append(firsts[1:], len(chunk_bytes)).tolist()
-    for first, last, size in zip(firsts.tolist(), lasts, sizes, strict=True):
-        bursts[int(chunks.message[first])].append((first, last, size))
+    real, emulated = (np.add.reduceat(sizes, firsts).tolist() for sizes in (chunks.bytes, chunk_bytes))
+    for message, *sizes in zip(chunks.message[firsts].tolist(), real, emulated, strict=True):
+        bursts[message].append((sizes[0], sizes[1]))
     return bursts
 
 

@@ -47,6 +47,12 @@ def cct(records: Records) -> Cct:
     return Cct(float(crossed.mean()), p80, p95, p99, float(since.max()))
 
 
+def communication_s(records: Records) -> float:
+    """Return the collective completion time: what the steps took together, without compute [s]."""
+    steps = records.groupby("step")
+    return float((steps["end_s"].max() - steps["start_s"].min()).sum())
+
+
 def span_s(records: Records) -> float:
     """Return the time from the first byte sent to the last delivered, over all steps [s]."""
     return float(records["end_s"].max() - records["start_s"].min()) if len(records) else 0.0

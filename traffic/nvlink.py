@@ -2,9 +2,6 @@
 
 from collections.abc import Sequence
 
-import numpy as np
-from numpy.typing import NDArray
-
 from topologies.fabric import Fabric
 from traffic.fluid_network import FluidNetwork
 from traffic.messages import Messages
@@ -51,12 +48,3 @@ class Nvlink:
         while tags := self._network.advance(now_s):
             arrived += [tag for _, tag in tags]
         return arrived
-
-
-def nvlink_ends_s(messages: Messages, fabric: Fabric) -> NDArray[np.float64]:
-    """Return when each of some messages inside servers arrives if all start at 0, shape (messages,) [s]."""
-    nvlink, ends_s = Nvlink(fabric), np.zeros(len(messages))
-    nvlink.post(messages, range(len(messages)), 0.0)
-    while (now_s := nvlink.next_s) < float("inf"):
-        ends_s[nvlink.advance(now_s)] = now_s
-    return ends_s

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from topologies.fabric import Fabric
-from traffic.transfers import Path
+from topologies.fabric import Fabric, Path
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,7 +7,7 @@ step             index of the all-to-all within its collective
 source           source GPU
 destination      destination GPU
 bytes            size of the message [bytes]
-start_s          when its first byte was sent, in a prediction: could be sent [s]
+start_s          when it was released: nothing of the job held it back any more [s]
 end_s            when its last byte was delivered [s]
 path             over what: see below
 ========== ===== ==================================================================
@@ -16,9 +16,8 @@ A path is ``nvlink``, or legs joined by a space, one for each way that some of t
 its bytes, ``@``, and the ports that sent them in order, from the source's NIC to the last switch's
 port: ``8192@h0:1,leaf1:9,spine1:0,leaf0:5``. A message's legs sum to its size.
 
-The engine sends a byte by handing it to a socket and delivers it by counting it at the receiver. In
-the fluid model both are one instant. All messages of a step start at one instant; what the engine
-computes before the first byte, 1 ms for 600 queue pairs, is part of the step.
+The engine delivers a byte by counting it at the receiver. All messages of a step start at one instant;
+what the engine computes before the first byte, 1 ms for 600 queue pairs, is part of the step.
 
 Messages inside a server go over NVLink. They are not emulated but modelled (`traffic.nvlink`).
 """
@@ -29,10 +28,7 @@ import numpy as np
 import pandas as pd
 
 from topologies.errors import TraceError
-from topologies.fabric import Fabric, Port
-from traffic.messages import Chunks, Messages, crosses_network
-from traffic.nvlink import nvlink_ends_s
-from traffic.transfers import Path, Transfers
+from topologies.fabric import Path, Port
 
 Records = pd.DataFrame
 """The table of this file's docstring."""
@@ -48,56 +44,6 @@ COLUMNS = {
     "path": "str",
 }
 """The columns and their types."""
-
-
-def records_of(
-    *,
-    messages: Messages,
-    chunks: Chunks,
-    transfers: Transfers,
-    fabric: Fabric,
-    step: int = 0,
-    start_s: float = 0.0,
-) -> Records:
-    """Return the records of one all-to-all, in the order of its messages.
-
-    Parameters
-    ----------
-    messages
-        All messages, those inside servers among them.
-    chunks
-        The chunks of the messages that cross the network; ``chunks.message`` counts only those.
-    transfers
-        What happened to the chunks, at the same scale of time and bytes as the messages.
-    fabric
-        What they were sent over.
-    step
-        Index of the all-to-all.
-    start_s
-        When it started; ``transfers`` count from there [s].
-    """
-    crossing = crosses_network(messages, fabric)
-    count = int(crossing.sum())
-    records = pd.DataFrame(
-        {
-            "step": step,
-            "source": messages.source,
-            "destination": messages.destination,
-            "bytes": messages.bytes,
-            "start_s": 0.0,
-            "end_s": 0.0,
-            "path": NVLINK,
-        }
-    )
-    sent, delivered = np.full(count, np.inf), np.zeros(count)
-    np.minimum.at(sent, chunks.message, transfers.sent_s)
-    np.maximum.at(delivered, chunks.message, transfers.delivered_s)
-    records.loc[~crossing, "end_s"] = nvlink_ends_s(messages.select(~crossing), fabric)
-    records.loc[crossing, "start_s"] = sent
-    records.loc[crossing, "end_s"] = delivered
-    records.loc[crossing, "path"] = _paths(chunks, transfers, count)
-    records[["start_s", "end_s"]] += start_s
-    return records.astype(COLUMNS)
 
 
 def path_text(path: Path) -> str:
@@ -176,20 +122,3 @@ def read_records(file: File) -> Records:
         return texts.astype(COLUMNS)
     except (OSError, ValueError) as error:
         raise TraceError(f"{file} holds no records: {error}") from error
-
-
-def _paths(chunks: Chunks, transfers: Transfers, messages: int) -> list[str]:
-    """Return the path of each message that crosses the network."""
-    ways = {path_text(path): None for path in transfers.paths}
-    number = {text: index for index, text in enumerate(ways)}
-    way_of_qp = np.array([number[path_text(path)] for path in transfers.paths], dtype=np.int64)
-    leg, leg_of_chunk = np.unique(
-        chunks.message * len(ways) + way_of_qp[transfers.chunk_qp], return_inverse=True
-    )
-    carried = np.bincount(leg_of_chunk, chunks.bytes, len(leg)).astype(np.int64)
-    texts = list(ways)
-    legs: list[list[str]] = [[] for _ in range(messages)]
-    for code, size in zip(leg.tolist(), carried.tolist(), strict=True):
-        message, way = divmod(code, len(texts))
-        legs[message].append(f"{size}@{texts[way]}")
-    return [" ".join(mine) for mine in legs]

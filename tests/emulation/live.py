@@ -12,10 +12,9 @@ from testbed.kernel import inside_namespace
 from testbed.network import Network
 from testbed.tap import Tap
 from topologies.addresses import nic_ip
-from topologies.fabric import Fabric
+from topologies.fabric import Fabric, Path
 from traffic.connections import SERVICE_PORT, source_port
 from traffic.spraying.policy import QueuePair
-from traffic.transfers import Path
 
 RATE_FACTOR = 1e-3
 ANSWER_S = 5.0

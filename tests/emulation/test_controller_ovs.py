@@ -19,13 +19,12 @@ from testbed.residue import until
 from tests.emulation.conftest import Booted
 from tests.emulation.live import Live
 from topologies.addresses import GATEWAY_MAC, gateway_ip, interface, nic_ip, nic_mac
-from topologies.fabric import Fabric, Link, Nic
+from topologies.fabric import Fabric, Link, Nic, Path
 from topologies.fat_tree import fat_tree_fabric
 from topologies.leaf_spine import leaf_spine_fabric
 from topologies.rail import rail_fabric
 from traffic.connections import SERVICE_PORT, source_port
 from traffic.spraying.policy import QueuePair
-from traffic.transfers import Path
 
 pytestmark = pytest.mark.emulation
 

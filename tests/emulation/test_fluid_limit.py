@@ -5,12 +5,13 @@ import pytest
 from testbed.dilation import Dilation
 from testbed.emulate import emulate
 from testbed.experiment import Experiment
-from testbed.outcome import bound_s, communication_s
+from testbed.outcome import bound_s
 from testbed.predict import predict
 from tests.emulation.conftest import Booted
 from topologies.rail import rail_fabric
 from traffic.collective import Collective, single
 from traffic.demand import Demand
+from traffic.metrics import communication_s
 from traffic.mixtral import mixtral_replay
 from traffic.workloads import receiver_skew, sender_skew, uniform
 
@@ -35,7 +36,7 @@ def emulated_over_predicted(booted: Booted, collective: Collective, policy: str)
     scale = Dilation(RATE, EMULATED_S * RATE / bound_s(real))
     asked = Experiment(FABRIC, collective, policy, scale)
     with booted(FABRIC, RATE) as net:
-        runs = [emulate(asked, net.network, sleep=lambda _: None) for _ in range(RUNS)]
+        runs = [emulate(asked, net.network) for _ in range(RUNS)]
     return min(communication_s(run.records) / communication_s(predict(asked, run.paths)) for run in runs)
 
 

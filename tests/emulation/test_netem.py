@@ -15,7 +15,6 @@ from testbed.dilation import Dilation
 from testbed.experiment import Experiment
 from testbed.netem import kernel_has_netem
 from testbed.network import Network
-from testbed.outcome import communication_s
 from testbed.readback import port_settings, unmet
 from testbed.trial import tried
 from tests.emulation.box import Box
@@ -28,6 +27,7 @@ from topologies.fabric import Nic
 from topologies.rail import rail_fabric
 from traffic.collective import single
 from traffic.demand import Demand
+from traffic.metrics import communication_s
 
 pytestmark = pytest.mark.emulation
 

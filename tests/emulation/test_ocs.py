@@ -22,7 +22,6 @@ from testbed.ocs_executor import execute
 from testbed.ocs_outcome import executed
 from testbed.ocs_plan import SCHEDULERS, CircuitExperiment
 from testbed.openvswitch import vsctl
-from testbed.outcome import communication_s
 from testbed.residue import until
 from tests.emulation.box import Box
 from tests.emulation.conftest import Booted
@@ -33,6 +32,7 @@ from topologies.fabric import Nic
 from topologies.parallel_ocs import parallel_ocs_fabric
 from traffic.circuit_engine import Meeting
 from traffic.demand import Demand
+from traffic.metrics import communication_s
 
 pytestmark = pytest.mark.emulation
 

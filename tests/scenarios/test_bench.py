@@ -11,9 +11,10 @@ from testbed.experiment import Experiment
 from testbed.outcome import Measures
 from testbed.packet_paths import computed_paths
 from testbed.predict import predict
-from testbed.work import work_of
+from tests.testbed.cases import queue_pairs_of
 from topologies.rail import rail_fabric
 from traffic.collective import single
+from traffic.engine import Health
 from traffic.workloads import uniform
 
 SMALL = Experiment(rail_fabric(2, 2), single(uniform(4)), "rails", Dilation(1.0, 1.0))
@@ -30,9 +31,9 @@ def emulation(slower: float) -> Emulation:
     """Return what an emulation of `SMALL` would be that took so many times the prediction."""
     records = predict(SMALL)
     records["end_s"] *= slower
-    queue_pairs = work_of(SMALL, 0).queue_pairs
+    queue_pairs = queue_pairs_of(SMALL)
     paths = dict(zip(queue_pairs, computed_paths(SMALL.fabric, queue_pairs), strict=True))
-    return Emulation(records, paths, (), 1.0, 1)
+    return Emulation(records, paths, Health(), 1.0)
 
 
 @pytest.mark.parametrize(

@@ -9,10 +9,13 @@ from testbed.dilation import Dilation
 from testbed.experiment import Experiment
 from testbed.outcome import Measures, Outcome, Verdict
 from testbed.predict import predict
+from topologies.events import View
 from topologies.fabric import Fabric
 from topologies.rail import rail_fabric
 from traffic.collective import single
 from traffic.demand import Demand
+from traffic.messages import crosses_network, messages_of
+from traffic.spraying.policy import QueuePair
 from traffic.workloads import sparse, uniform
 
 DILATION = Dilation(rate=1e-3, volume=1e-2)
@@ -28,6 +31,13 @@ def small_fabric() -> Fabric:
 def experiment_of(fabric: Fabric, demand: Demand, policy: str, seed: int = 0) -> Experiment:
     """Return an experiment that is one all-to-all."""
     return Experiment(fabric, single(demand), policy, DILATION, seed, chunk_bytes=1 << 20)
+
+
+def queue_pairs_of(experiment: Experiment) -> tuple[QueuePair, ...]:
+    """Return the queue pairs of an experiment's first step."""
+    messages, fabric = messages_of(experiment.collective.steps[0].demand), experiment.fabric
+    view = View(0.0, fabric, {}, frozenset())
+    return experiment.scheme.place(view, messages.select(crosses_network(messages, fabric))).queue_pairs
 
 
 def outcome_of(

@@ -10,7 +10,7 @@ from testbed.fluid_backend import FluidBackend
 from testbed.runner import Run, Runner
 from tests.traffic.cases import Work, assigned, permitted_by, rates, ways, work_of, works
 from topologies.errors import ScenarioError
-from topologies.fabric import Fabric, Port
+from topologies.fabric import Fabric, Path, Port
 from topologies.rail import rail_fabric
 from traffic.bounds import lower_bound_s
 from traffic.collective import job_of, single
@@ -20,7 +20,6 @@ from traffic.scheme import Sprayed
 from traffic.spraying.policy import Permitted, ProactivePolicy, QueuePair
 from traffic.spraying.registry import POLICIES, policy_named
 from traffic.spraying.reps import Reps
-from traffic.transfers import Path
 
 CHUNK_BYTES = 8
 

@@ -7,10 +7,9 @@ import numpy as np
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from topologies.fabric import Fabric, Link, Port, Server, Switch
+from topologies.fabric import Fabric, Link, Path, Port, Server, Switch
 from topologies.rail import rail_fabric
 from traffic.demand import Demand
-from traffic.fluid_network import FluidNetwork
 from traffic.messages import Chunks, Messages, chunks_of, crosses_network, messages_of
 from traffic.spraying.policy import (
     Assignment,
@@ -21,7 +20,6 @@ from traffic.spraying.policy import (
     ReactivePolicy,
 )
 from traffic.spraying.registry import policy_named
-from traffic.transfers import Path, Transfers
 
 
 @dataclass(frozen=True)
@@ -83,23 +81,6 @@ def _way(pair: QueuePair, servers: int, spine: int) -> Path:
 def rates(fabric: Fabric) -> dict[Port, float]:
     """Return the rate of every port that sends."""
     return {port: link.rate_bps for port, link in fabric.link_at.items()}
-
-
-def flow(work: Work, assignment: Assignment, seed: int = 0) -> Transfers:
-    """Return when each chunk of an assignment moves if its queue pairs, over random spines, are fluids."""
-    paths = ways(work.fabric, assignment.queue_pairs, np.random.default_rng(seed))
-    links = {port: number for number, port in enumerate(rates(work.fabric))}
-    network = FluidNetwork(list(rates(work.fabric).values()))
-    network.add_flows([[links[port] for port in path] for path in paths])
-    by_qp = assignment.order[np.argsort(assignment.chunk_qp[assignment.order], kind="stable")]
-    network.post(assignment.chunk_qp[by_qp], work.chunks.bytes[by_qp], by_qp)
-    delivered_s, sent_s = np.zeros(len(work.chunks)), np.zeros(len(work.chunks))
-    while arrived := network.advance(float("inf")):
-        for at_s, chunk in arrived:
-            delivered_s[chunk] = at_s
-    follows = assignment.chunk_qp[by_qp[1:]] == assignment.chunk_qp[by_qp[:-1]]
-    sent_s[by_qp[1:][follows]] = delivered_s[by_qp[:-1][follows]]
-    return Transfers(assignment.queue_pairs, paths, assignment.chunk_qp, sent_s, delivered_s)
 
 
 def assigned(name: str, work: Work, seed: int = 0) -> Assignment:

@@ -1,33 +1,27 @@
 """The engine over real TCP on loopback: servers 1 and 2 send to server 0, at 127.0.<server>.<NIC + 1>."""
 
 import resource
+import select
 import socket
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
 from ipaddress import IPv4Address
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from tests.traffic.cases import Work, assigned, permitted_by, work_of
 from topologies.errors import MachineError, NetworkError, StuckError
 from topologies.fabric import Nic
 from topologies.rail import rail_fabric
-from traffic.connections import CONGESTION_CONTROL, Connection, Endpoints, connected, source_port
-from traffic.engine import Delivery, Engine
-from traffic.feeders import Feeder, ProactiveFeeder
+from traffic.connections import CONGESTION_CONTROL, Endpoints, accept, dial, ends, listening, source_port
+from traffic.engine import Engine, Health
 from traffic.late_binding import ReactiveFeeder
-from traffic.spraying.policy import (
-    Assignment,
-    Permitted,
-    ProactivePolicy,
-    QpState,
-    QueuePair,
-    ReactivePolicy,
-)
+from traffic.spraying.policy import Permitted, ProactivePolicy, QpState, QueuePair, ReactivePolicy
 from traffic.spraying.registry import POLICIES, policy_named
-from traffic.transfers import measured_transfers
 
 PROACTIVE = [name for name in POLICIES if isinstance(policy_named(name), ProactivePolicy)]
 REACTIVE = [name for name in POLICIES if isinstance(policy_named(name), ReactivePolicy)]
@@ -64,31 +58,45 @@ def some_work(seed: int) -> Work:
     return work_of(FABRIC, matrix, chunk_bytes=4096)
 
 
-def by_hand(queue_pairs: Sequence[QueuePair], sizes: Sequence[int]) -> ProactiveFeeder:
-    """Return what feeds each queue pair one chunk of its own."""
-    chunks = np.arange(len(sizes))
-    return ProactiveFeeder(Assignment(tuple(queue_pairs), chunks, chunks), np.array(sizes))
+@dataclass
+class Carried:
+    """What an engine saw."""
+
+    health: Health
+    at_s: dict[int, float]
+    """When each message arrived, since the start [s]."""
+    counted: dict[QueuePair, int]
 
 
-def carry(queue_pairs: Sequence[QueuePair], loopback: Endpoints, feeder: Feeder) -> Delivery:
-    """Connect, and run the engine."""
-    with connected(queue_pairs, loopback) as connections:
-        return Engine(queue_pairs, connections, feeder, nic_rate_bps=nic_rate_bps).run()
+def carry(
+    loopback: Endpoints,
+    queue_pairs: Sequence[QueuePair],
+    sizes: Sequence[int],
+    rate: Callable[[Nic], float] = nic_rate_bps,
+) -> Carried:
+    """Carry a message of its own over each queue pair."""
+    with Engine(loopback, nic_rate_bps=rate) as engine:
+        numbers = connect(engine, queue_pairs)
+        engine.post(np.array(numbers), np.array(sizes), np.arange(len(sizes)))
+        return served(engine, dict(zip(queue_pairs, numbers, strict=True)))
 
 
-def assert_conserved(delivery: Delivery, queue_pairs: Sequence[QueuePair], sizes: NDArray[np.int64]) -> None:
-    """Every chunk was posted once, and every byte of every queue pair was sent, then counted."""
-    assert sorted(delivery.order.tolist()) == list(range(len(sizes)))
-    loads = np.bincount(delivery.chunk_qp, sizes, len(queue_pairs))
-    assert [counts[-1] for _, counts in delivery.curves] == loads.tolist()
-    assert [counts[-1] for _, counts in delivery.sent_curves] == loads.tolist()
-    for times, counts in delivery.sent_curves + delivery.curves:
-        assert (times[0], counts[0]) == (0, 0)
-        assert (np.diff(times) >= 0).all()
-        assert (np.diff(counts) > 0).all()
-    for (sent_s, sent), (times, counts) in zip(delivery.sent_curves, delivery.curves, strict=True):
-        sent_by_then = sent[np.searchsorted(sent_s, times, side="right") - 1]
-        assert (counts <= sent_by_then).all(), "bytes were counted that were not sent yet"
+def connect(engine: Engine, queue_pairs: Sequence[QueuePair]) -> list[int]:
+    """Return the numbers of queue pairs that are connected."""
+    numbers = [engine.add(queue_pair) for queue_pair in queue_pairs]
+    engine.connect(numbers)
+    return numbers
+
+
+def served(engine: Engine, numbers: Mapping[QueuePair, int]) -> Carried:
+    """Serve until all has arrived."""
+    began, at_s = time.monotonic(), dict[int, float]()
+    while not engine.quiet:
+        for message, at in engine.serve(1.0):
+            assert message not in at_s, "a message arrived twice"
+            at_s[message] = at - began
+    assert all(engine.drained(number) for number in numbers.values())
+    return Carried(engine.health, at_s, {qp: engine.counted(number) for qp, number in numbers.items()})
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -96,9 +104,21 @@ def assert_conserved(delivery: Delivery, queue_pairs: Sequence[QueuePair], sizes
 def test_a_proactive_scheme_moves_all_bytes_where_it_said(loopback: Endpoints, name: str, seed: int) -> None:
     work = some_work(seed)
     plan = assigned(name, work, seed)
-    delivery = carry(plan.queue_pairs, loopback, ProactiveFeeder(plan, work.chunks.bytes))
-    assert_conserved(delivery, plan.queue_pairs, work.chunks.bytes)
-    assert delivery.chunk_qp.tolist() == plan.chunk_qp.tolist()
+    with Engine(loopback, nic_rate_bps=nic_rate_bps) as engine:
+        numbers = np.array(connect(engine, plan.queue_pairs))
+        engine.post(
+            numbers[plan.chunk_qp[plan.order]],
+            work.chunks.bytes[plan.order],
+            work.chunks.message[plan.order],
+        )
+        seen = Counter[int]()
+        while not engine.quiet:
+            seen.update(message for message, _ in engine.serve(1.0))
+        loads = np.bincount(plan.chunk_qp, work.chunks.bytes, len(numbers))
+        assert [engine.counted(number) for number in numbers.tolist()] == loads.tolist()
+        assert engine.health.payload_bytes == work.crossing.bytes.sum()
+    on = zip(work.chunks.message.tolist(), plan.chunk_qp.tolist(), strict=True)
+    assert seen == Counter(message for message, _ in set(on)), "once for each queue pair that carries of it"
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -107,87 +127,138 @@ def test_a_reactive_scheme_moves_all_bytes_where_it_may(loopback: Endpoints, nam
     work, policy = some_work(seed), policy_named(name)
     assert isinstance(policy, ReactivePolicy)
     permitted = permitted_by(policy, work)
-    sizes = work.chunks.bytes
-    feeder = ReactiveFeeder(policy, permitted, work.chunks, sizes, nic_rate_bps)
-    delivery = carry(permitted.queue_pairs, loopback, feeder)
-    assert_conserved(delivery, permitted.queue_pairs, sizes)
-    for message, qp in zip(work.chunks.message.tolist(), delivery.chunk_qp.tolist(), strict=True):
-        assert qp in permitted.of_message[message]
+    names = range(7, 7 + len(work.crossing))
+    with Engine(loopback, nic_rate_bps=nic_rate_bps) as engine:
+        numbers = connect(engine, permitted.queue_pairs)
+        feeder = ReactiveFeeder(
+            policy, permitted, work.chunks, work.chunks.bytes, nic_rate_bps, numbers=numbers, names=names
+        )
+        engine.feed(feeder)
+        seen = served(engine, dict(zip(permitted.queue_pairs, numbers, strict=True)))
+    assert sorted(seen.at_s) == list(names)
+    counted = dict.fromkeys(numbers, 0)
+    for message, size in enumerate(work.crossing.bytes.tolist()):
+        parts = feeder.carried(7 + message)
+        assert sum(parts.values()) == size
+        assert {numbers.index(number) for number in parts} <= set(permitted.of_message[message])
+        for number, part in parts.items():
+            counted[number] += part
+    assert list(seen.counted.values()) == list(counted.values())
 
 
 def test_queue_pairs_of_one_nic_share_it_by_what_they_have_left(loopback: Endpoints) -> None:
     queue_pairs = [QueuePair(Nic(1, 0), Nic(0, 0), entropy) for entropy in (1, 2)]
     rate_bps = 80e6  # so slow that the turns of a busy machine's processes weigh little
-    feeder = by_hand(queue_pairs, [2_000_000, 6_000_000])
-    with connected(queue_pairs, loopback) as connections:
-        curves = Engine(queue_pairs, connections, feeder, nic_rate_bps=lambda _: rate_bps).run().curves
-    few, many = (float(times[-1]) for times, _ in curves)
+    few, many = carry(loopback, queue_pairs, [2_000_000, 6_000_000], lambda _: rate_bps).at_s.values()
     assert few == pytest.approx(many, rel=0.2)
     assert many == pytest.approx(8e6 * 8 / rate_bps, rel=0.25)
 
 
-def test_chunks_of_one_send_are_sent_at_one_time(loopback: Endpoints) -> None:
-    sizes = np.full(400, 1000)
-    plan = Assignment((ONE,), np.zeros(400, dtype=np.int64), np.arange(400))
-    delivery = carry([ONE], loopback, ProactiveFeeder(plan, sizes))
-    transfers = measured_transfers(
-        (ONE,), ((),), sizes, plan.chunk_qp, plan.order, delivery.sent_curves, delivery.curves
-    )
-    ((_, sent_at, *_), (_, sent, *_)) = delivery.sent_curves[0]
-    assert sent_at > 0, "the engine computes windows and paces first"
-    assert 1000 < sent < sizes.sum(), "the first window holds several chunks, and not all"
-    assert ((transfers.sent_s == sent_at) == (np.arange(400) * 1000 < sent)).all()
-    assert np.isin(transfers.delivered_s, delivery.curves[0][0]).all()
-    assert (transfers.sent_s < transfers.delivered_s).all()
+def test_messages_of_one_queue_pair_arrive_in_the_order_in_which_they_were_posted(
+    loopback: Endpoints,
+) -> None:
+    with Engine(loopback, nic_rate_bps=nic_rate_bps) as engine:
+        (number,) = connect(engine, [ONE])
+        engine.post(np.full(4, number), np.full(4, 100_000), np.array([3, 1, 3, 2]))
+        engine.post(np.array([number]), np.array([100_000]), np.array([9]))
+        seen = served(engine, {ONE: number})
+    assert list(seen.at_s) == [1, 3, 2, 9], "a message that was posted in two parts ends with the second"
+    assert list(seen.at_s.values()) == sorted(seen.at_s.values())
+
+
+def test_what_is_posted_later_goes_over_the_same_connection(loopback: Endpoints) -> None:
+    with Engine(loopback, nic_rate_bps=nic_rate_bps) as engine:
+        (number,) = connect(engine, [ONE])
+        for message in range(5):
+            engine.post(np.array([number]), np.array([50_000]), np.array([message]))
+            assert list(served(engine, {ONE: number}).at_s) == [message]
+        assert engine.counted(number) == 250_000
+
+
+def test_a_queue_pair_that_is_held_sends_nothing_more(loopback: Endpoints) -> None:
+    with Engine(loopback, nic_rate_bps=lambda _: 40e6) as engine:
+        one, other = connect(engine, [ONE, OTHER])
+        engine.post(np.array([one, other]), np.array([3_000_000, 500_000]), np.array([0, 1]))
+        while not engine.counted(one):
+            engine.serve(1.0)
+        engine.hold([one])
+        while engine.counted(other) < 500_000 or not engine.drained(one):
+            engine.serve(1.0)
+        until = time.monotonic() + 0.1
+        stood = engine.counted(one)
+        while time.monotonic() < until:
+            assert not engine.serve(0.05)
+        assert engine.counted(one) == stood < 3_000_000
+        engine.resume([one])
+        assert list(served(engine, {ONE: one}).at_s) == [0]
+
+
+def test_what_was_not_delivered_is_given_back_and_its_ports_are_free(loopback: Endpoints) -> None:
+    with Engine(loopback, nic_rate_bps=lambda _: 40e6) as engine:
+        (number,) = connect(engine, [ONE])
+        engine.post(np.full(2, number), np.array([400_000, 600_000]), np.array([4, 5]))
+        assert engine.carried(number) == {4, 5}
+        while engine.counted(number) < 450_000:
+            engine.serve(1.0)
+        counted = engine.counted(number)
+        assert engine.withdraw(number) == [(5, 1_000_000 - counted)]
+        assert engine.quiet
+        (again,) = connect(engine, [ONE])
+        engine.post(np.array([again]), np.array([1_000_000 - counted]), np.array([5]))
+        assert list(served(engine, {ONE: again}).at_s) == [5]
+        assert engine.health.payload_bytes == 1_000_000
 
 
 def test_nothing_to_send_is_done_at_once(loopback: Endpoints) -> None:
-    delivery = carry([], loopback, by_hand([], []))
-    assert (len(delivery.order), delivery.curves, delivery.retransmits) == (0, [], 0)
+    seen = carry(loopback, [], [])
+    assert (seen.at_s, seen.health) == ({}, Health())
 
 
 def test_connections_are_pinned_and_their_ports_are_free_again_at_once(loopback: Endpoints) -> None:
     for _ in range(2):
-        with connected([ONE, OTHER], loopback) as connections:
-            for queue_pair, connection in zip([ONE, OTHER], connections, strict=True):
-                near = str(loopback.address(queue_pair.source)), source_port(queue_pair)
-                far = str(loopback.address(queue_pair.destination))
-                assert connection.sender.getsockname() == connection.receiver.getpeername() == near
-                assert connection.receiver.getsockname()[0] == far
+        with ExitStack() as stack:
+            listener = listening(stack, loopback, 0)
+            sender = dial(stack, loopback, ONE)
+            assert select.select([listener], [], [], 5.0)[0]
+            receiver, between = accept(stack, listener)
+            assert between == ends(ONE, loopback)
+            assert sender.getsockname() == receiver.getpeername() == between[:2]
+            assert between == (str(loopback.address(ONE.source)), source_port(ONE), "127.0.0.1")
 
 
-Cut = Callable[[Connection], None]
+Cut = Callable[[socket.socket], None]
 
 
 @pytest.mark.parametrize(
-    "cut",
+    ("end", "cut"),
     [
-        pytest.param(lambda connection: connection.receiver.shutdown(socket.SHUT_RD), id="receiver"),
-        pytest.param(lambda connection: connection.sender.shutdown(socket.SHUT_WR), id="sender"),
+        pytest.param("receiver", lambda end: end.shutdown(socket.SHUT_RD), id="receiver"),
+        pytest.param("sender", lambda end: end.shutdown(socket.SHUT_WR), id="sender"),
     ],
 )
-def test_a_connection_that_breaks_is_named(loopback: Endpoints, cut: Cut) -> None:
-    with connected([ONE, OTHER], loopback) as connections:
-        cut(connections[1])
-        feeder = by_hand([ONE, OTHER], [1000, 50_000_000])
-        engine = Engine([ONE, OTHER], connections, feeder, nic_rate_bps=nic_rate_bps)
+def test_a_connection_that_breaks_is_named(loopback: Endpoints, end: str, cut: Cut) -> None:
+    with Engine(loopback, nic_rate_bps=nic_rate_bps) as engine:
+        numbers = connect(engine, [ONE, OTHER])
+        engine.post(np.array(numbers), np.array([1000, 50_000_000]), np.arange(2))
+        cut(getattr(engine._streams[numbers[1]], end))
         with pytest.raises(StuckError, match=rf"queue pair {OTHER} (broke|was closed)"):
-            engine.run()
+            served(engine, {})
 
 
-@contextmanager
-def half_deaf(loopback: Endpoints) -> Iterator[list[Connection]]:
-    """Connect both queue pairs, and listen for the second at its sending end, where nothing comes out."""
-    with connected([ONE, OTHER], loopback) as (one, other), other.sender.dup() as deaf:
-        yield [one, Connection(other.sender, deaf)]
+def deaf(engine: Engine) -> None:
+    """Connect both queue pairs and post on them, but listen to the first only."""
+    numbers = connect(engine, [ONE, OTHER])
+    receiver = engine._streams[numbers[1]].receiver
+    assert receiver is not None
+    engine._poller.modify(receiver.fileno(), 0)
+    engine.post(np.array(numbers), np.array([1000, 2000]), np.arange(2))
 
 
 def test_a_queue_pair_without_progress_is_named(loopback: Endpoints) -> None:
-    feeder = by_hand([ONE, OTHER], [1000, 2000])
-    with half_deaf(loopback) as connections:
-        engine = Engine([ONE, OTHER], connections, feeder, nic_rate_bps=nic_rate_bps, stuck_s=1.0)
+    with Engine(loopback, nic_rate_bps=nic_rate_bps, stuck_s=1.0) as engine:
+        deaf(engine)
         with pytest.raises(StuckError) as caught:
-            engine.run()
+            served(engine, {})
     assert caught.value.sentence == (
         f"queue pair {OTHER} made no progress for 1 s (0 of 2,000 bytes arrived; 1 are stuck)"
     )
@@ -197,11 +268,10 @@ def test_a_network_that_dies_ends_the_run(loopback: Endpoints) -> None:
     def check() -> None:
         raise NetworkError("the controller ended during the run")
 
-    feeder = by_hand([ONE, OTHER], [1000, 2000])
-    with half_deaf(loopback) as connections:
-        engine = Engine([ONE, OTHER], connections, feeder, nic_rate_bps=nic_rate_bps, check=check)
+    with Engine(loopback, nic_rate_bps=nic_rate_bps, check=check) as engine:
+        deaf(engine)
         with pytest.raises(NetworkError, match="the controller ended"):
-            engine.run()
+            served(engine, {})
 
 
 class NeverChooses:
@@ -219,24 +289,48 @@ class NeverChooses:
 def test_a_scheme_that_never_chooses_is_told_of(loopback: Endpoints) -> None:
     work, never = some_work(0), NeverChooses()
     permitted = Permitted((ONE,), tuple((0,) for _ in work.crossing.bytes))
-    feeder = ReactiveFeeder(never, permitted, work.chunks, work.chunks.bytes, nic_rate_bps)  # type: ignore[arg-type]
-    with connected([ONE], loopback) as connections:
-        engine = Engine([ONE], connections, feeder, nic_rate_bps=nic_rate_bps, stuck_s=0.1)
+    with Engine(loopback, nic_rate_bps=nic_rate_bps, stuck_s=0.1) as engine:
+        feeder = ReactiveFeeder(
+            never,  # type: ignore[arg-type]
+            permitted,
+            work.chunks,
+            work.chunks.bytes,
+            nic_rate_bps,
+            numbers=connect(engine, [ONE]),
+            names=range(len(work.crossing)),
+            began_at=time.monotonic(),
+        )
+        engine.feed(feeder)
         with pytest.raises(StuckError, match=r"left chunks waiting for 0\.1 s"):
-            engine.run()
+            served(engine, {})
 
 
 def test_a_port_in_use_is_told_of(loopback: Endpoints) -> None:
-    with connected([ONE], loopback), pytest.raises(NetworkError) as caught, connected([OTHER], loopback):
-        pass
+    with (
+        Engine(loopback, nic_rate_bps=nic_rate_bps) as one,
+        Engine(loopback, nic_rate_bps=nic_rate_bps) as other,
+    ):
+        connect(one, [ONE])
+        with pytest.raises(NetworkError) as caught:
+            connect(other, [OTHER])
     assert "of server 0: Address already in use" in caught.value.sentence
 
 
 def test_a_source_that_is_nowhere_is_named(loopback: Endpoints) -> None:
     abroad = Endpoints(loopback.open_socket, lambda _nic: IPv4Address("192.0.2.1"))
-    with pytest.raises(NetworkError) as caught, connected([ONE], abroad):
-        pass
+    with Engine(abroad, nic_rate_bps=nic_rate_bps) as engine, pytest.raises(NetworkError) as caught:
+        connect(engine, [ONE])
     assert caught.value.sentence == f"connect queue pair {ONE}: Cannot assign requested address"
+
+
+def test_a_queue_pair_that_nobody_answers_is_named(
+    loopback: Endpoints, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("traffic.connections.CONNECT_S", 0.2)
+    monkeypatch.setattr("traffic.connections.accept", lambda *of: (accept(*of)[0], ("", 0, "")))
+    with Engine(loopback, nic_rate_bps=nic_rate_bps) as engine, pytest.raises(NetworkError) as caught:
+        connect(engine, [ONE])
+    assert caught.value.sentence == f"queue pair {ONE} did not connect within 0.2 s (1 of 1 did not)"
 
 
 def test_too_many_sockets_are_refused_before_the_first(
@@ -245,7 +339,7 @@ def test_too_many_sockets_are_refused_before_the_first(
     monkeypatch.setattr(resource, "getrlimit", lambda _what: (50, 50))
     queue_pairs = [QueuePair(Nic(1, 0), Nic(0, 0), entropy) for entropy in range(25)]
     with (
+        Engine(loopback, nic_rate_bps=nic_rate_bps) as engine,
         pytest.raises(MachineError, match=r"25 queue pairs need .* may have 50"),
-        connected(queue_pairs, loopback),
     ):
-        pass
+        connect(engine, queue_pairs)

@@ -21,40 +21,52 @@ POLICIES = [MinRtt, Plb, Reps]
 
 @dataclass
 class Wire:
-    """A carrier under the test's hands: what was posted arrives when the test says so."""
+    """A carrier under the test's hands: what was put on it arrives when the test says so."""
 
     permitted: Permitted
-    backlog: dict[int, int] = field(default_factory=dict)
     totals: dict[int, list[int]] = field(default_factory=dict)
+    waiting: dict[int, list[int]] = field(default_factory=dict)
+    """For each queue pair the messages of what is under way."""
+    done: list[int] = field(default_factory=list)
 
-    def post(self, qp: int, size: int) -> None:
-        self.totals.setdefault(qp, [0, 0])[0] += size
+    def put(self, number: int, size: int, message: int) -> None:
+        self.totals.setdefault(number, [0, 0])[0] += size
+        self.waiting.setdefault(number, []).append(message)
 
-    def posted(self, qp: int) -> int:
-        return self.totals.get(qp, [0, 0])[0]
+    def posted(self, number: int) -> int:
+        return self.totals.get(number, [0, 0])[0]
 
-    def counted(self, qp: int) -> int:
-        return self.totals.get(qp, [0, 0])[1]
+    def counted(self, number: int) -> int:
+        return self.totals.get(number, [0, 0])[1]
 
-    def rtt_s(self, qp: int) -> float:
+    def rtt_s(self, number: int) -> float:
         return 0.01
 
-    def under_way(self, qp: int) -> int:
-        """Return what was posted on a queue pair and did not arrive."""
-        return self.posted(qp) - self.counted(qp)
+    def under_way(self, number: int) -> int:
+        """Return what was put on a queue pair and did not arrive."""
+        return self.posted(number) - self.counted(number)
 
-    def arrive(self, feeder: ReactiveFeeder, qp: int, now: float) -> None:
+    def arrive(self, feeder: ReactiveFeeder, number: int, now: float) -> None:
         """Have all of a queue pair's bytes arrive."""
-        self.totals[qp][1] = self.totals[qp][0]
-        feeder.arrived(self, qp, now)
+        self.totals[number][1] = self.totals[number][0]
+        self.done += feeder.arrived(self, number, self.waiting.pop(number, ()), now)
 
 
 def feeder_of(
     policy: ReactivePolicy, work: Work, scale: int = 1, round_trip_s: float = 0.0
 ) -> tuple[ReactiveFeeder, Wire]:
+    """Return a feeder that calls queue pairs and messages by numbers of their own, and its wire."""
     permitted = permitted_by(policy, work)
-    sizes = work.chunks.bytes * scale
-    feeder = ReactiveFeeder(policy, permitted, work.chunks, sizes, lambda _: RATE_BPS, round_trip_s)
+    feeder = ReactiveFeeder(
+        policy,
+        permitted,
+        work.chunks,
+        work.chunks.bytes * scale,
+        lambda _: RATE_BPS,
+        numbers=range(10, 10 + len(permitted.queue_pairs)),
+        names=range(1000, 1000 + len(work.crossing)),
+        round_trip_s=round_trip_s,
+    )
     return feeder, Wire(permitted)
 
 
@@ -72,26 +84,31 @@ def one_pair(packets: int) -> Work:
 def test_every_chunk_is_posted_once_where_it_may_be(
     policy: type[ReactivePolicy], work: Work, seed: int
 ) -> None:
-    feeder, wire = feeder_of(policy(), work, scale=PACKET_BYTES // 8)
-    rng, now = np.random.default_rng(seed), 0.0
-    feeder.start(wire)
-    while feeder.waiting or any(wire.under_way(qp) for qp in wire.totals):
+    scale = PACKET_BYTES // 8
+    feeder, wire = feeder_of(policy(), work, scale)
+    rng, now = np.random.default_rng(seed), 1.0
+    feeder.turn(wire, now)
+    while not feeder.done:
         now += 0.01
-        busy = [qp for qp in wire.totals if wire.under_way(qp)]
+        busy = [number for number in wire.totals if wire.under_way(number)]
         assert busy or now < 100, "nothing is on its way, and chunks wait"
         if busy:
             wire.arrive(feeder, int(rng.choice(busy)), now)
         feeder.turn(wire, now)
-    assert sorted(feeder.order.tolist()) == list(range(len(work.chunks)))
-    for message, qp in zip(work.chunks.message.tolist(), feeder.chunk_qp.tolist(), strict=True):
-        assert qp in wire.permitted.of_message[message]
-    carried = np.bincount(feeder.chunk_qp, work.chunks.bytes, len(wire.permitted.queue_pairs))
-    assert [wire.counted(qp) for qp in range(len(carried))] == (carried * (PACKET_BYTES // 8)).tolist()
+    assert sorted(wire.done) == list(range(1000, 1000 + len(work.crossing)))
+    carried = dict.fromkeys(wire.totals, 0)
+    for message, size in enumerate(work.crossing.bytes.tolist()):
+        parts = feeder.carried(1000 + message)
+        assert sum(parts.values()) == size
+        assert {number - 10 for number in parts} <= set(wire.permitted.of_message[message])
+        for number, part in parts.items():
+            carried[number] += part * scale
+    assert {number: wire.counted(number) for number in carried} == carried
 
 
 def test_a_nic_is_given_what_it_can_send_soon_and_no_more() -> None:
     feeder, wire = feeder_of(Plb(), one_pair(100), scale=PACKET_BYTES)
-    feeder.start(wire)
+    feeder.turn(wire, 0.0)
     (qp,) = wire.totals
     assert wire.posted(qp) == DEPTH_PACKETS * PACKET_BYTES
     wire.arrive(feeder, qp, 0.001)
@@ -107,7 +124,7 @@ def test_a_nic_is_given_what_it_can_send_soon_and_no_more() -> None:
 def test_a_queue_pair_whose_bytes_do_not_arrive_gets_a_window_of_them(crossing: int) -> None:
     round_trip_s = crossing * PACKET_BYTES * 8 / RATE_BPS
     feeder, wire = feeder_of(Plb(paths=1), one_pair(100), PACKET_BYTES, round_trip_s * 0.999)
-    feeder.start(wire)
+    feeder.turn(wire, 0.0)
     for step in range(1, 200):
         feeder.turn(wire, 0.1 * step)
     (qp,) = wire.totals
@@ -116,19 +133,20 @@ def test_a_queue_pair_whose_bytes_do_not_arrive_gets_a_window_of_them(crossing: 
 
 def test_chunks_of_one_packet_go_the_same_way() -> None:
     feeder, wire = feeder_of(MinRtt(), one_pair(40), scale=PACKET_BYTES // 4)
-    feeder.start(wire)
+    feeder.turn(wire, 0.0)
     now = 0.0
-    while feeder.waiting:
+    while not feeder.done:
         now += 0.01
-        for qp in list(wire.totals):
-            wire.arrive(feeder, qp, now)
+        for number in list(wire.totals):
+            assert wire.under_way(number) % PACKET_BYTES == 0
+            wire.arrive(feeder, number, now)
         feeder.turn(wire, now)
-    assert all(len(set(packet)) == 1 for packet in feeder.chunk_qp.reshape(-1, 4))
-    assert len(set(feeder.chunk_qp.tolist())) == 2
+    assert len(feeder.carried(1000)) == 2
+    assert set(np.array(list(feeder.carried(1000).values())) % 4) == {0}
 
 
 def test_without_work_nothing_waits() -> None:
     feeder, wire = feeder_of(MinRtt(), one_pair(0))
-    feeder.start(wire)
-    assert not feeder.waiting
-    assert feeder.order.tolist() == []
+    feeder.turn(wire, 0.0)
+    assert feeder.done
+    assert not wire.totals

@@ -9,12 +9,13 @@ from hypothesis import strategies as st
 
 from testbed.dilation import Dilation
 from testbed.experiment import Experiment
-from testbed.outcome import bound_s, communication_s
+from testbed.outcome import bound_s
 from testbed.predict import predict
 from topologies.fabric import Fabric, Port
 from topologies.rail import rail_fabric
 from traffic.collective import single
 from traffic.demand import Demand
+from traffic.metrics import communication_s
 from traffic.path_effects import path_effects
 from traffic.workloads import uniform
 
