@@ -11,7 +11,6 @@ import socket
 import struct
 import threading
 from collections.abc import Sequence
-from itertools import pairwise
 
 from topologies.addresses import interface, nic_ip
 from topologies.errors import NetworkError
@@ -53,7 +52,7 @@ class Tap:
         with contextlib.suppress(PermissionError):
             self._socket.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, BUFFER_BYTES)
         self._socket.settimeout(QUIET_S)
-        self._seen: dict[tuple[str, int, str], list[Port]] = {}
+        self._seen: dict[tuple[str, int, str], set[Port]] = {}
         self._enough = threading.Event()
         # As they come: an ordinary user's socket has room for some hundreds only.
         self._reader = threading.Thread(target=self._read, daemon=True)
@@ -82,7 +81,7 @@ class Tap:
         return tuple(self._path(queue_pair) for queue_pair in queue_pairs)
 
     def _read(self) -> None:
-        """Note the switches' ports that send each connection's SYN, in order, each once."""
+        """Note the switches' ports that send each connection's SYN."""
         ports = {
             interface(self._fabric, port): port
             for port in self._fabric.link_at
@@ -99,9 +98,7 @@ class Tap:
             source, destination = struct.unpack_from("!HH", packet, header)
             if name in ports and destination == SERVICE_PORT:
                 key = (_address(packet[12:16]), source, _address(packet[16:20]))
-                way = self._seen.setdefault(key, [])
-                if ports[name] not in way:
-                    way.append(ports[name])
+                self._seen.setdefault(key, set()).add(ports[name])
 
     def _path(self, queue_pair: QueuePair) -> Path:
         fabric = self._fabric
@@ -110,14 +107,17 @@ class Tap:
             source_port(queue_pair),
             str(nic_ip(fabric, queue_pair.destination)),
         )
-        path = (fabric.nic_port(queue_pair.source), *self._seen.get(key, []))
-        whole = all(fabric.peer(port).node == onward.node for port, onward in pairwise(path))
-        if not whole or fabric.peer(path[-1]) != fabric.nic_port(queue_pair.destination):
+        path, seen = [fabric.nic_port(queue_pair.source)], set(self._seen.get(key, ()))
+        # Link by link: on two CPUs a packet may be noted at the second before it is at the first.
+        while onward := {port for port in seen if port.node == fabric.peer(path[-1]).node}:
+            path.append(onward.pop())
+            seen.remove(path[-1])
+        if seen or fabric.peer(path[-1]) != fabric.nic_port(queue_pair.destination):
             raise NetworkError(
-                f"the way of queue pair {queue_pair} was seen in part only: {', '.join(map(str, path))}",
+                f"the path of queue pair {queue_pair} was seen in part only: {', '.join(map(str, path))}",
                 "run it again",
             )
-        return path
+        return tuple(path)
 
 
 def _address(packed: bytes) -> str:
