@@ -10,9 +10,10 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from topologies.events import Show
 from topologies.fabric import Port
 from topologies.light import Circuit
-from traffic.scheme import Choice
+from traffic.scheme import Choice, WhileLit
 from traffic.spraying.policy import QueuePair
 
 NOTHING_COMES = "nothing is on its way, and the job has not ended"
@@ -42,7 +43,33 @@ class Drained:
     at_s: float
 
 
-Happening = Arrived | NowLit | Drained
+@dataclass(frozen=True)
+class Switching:
+    """An OCS moves on in its program: until `SlotLit` only some circuits carry."""
+
+    ocs: str
+    kept: tuple[Circuit, ...]
+    at_s: float
+
+
+@dataclass(frozen=True)
+class SlotLit:
+    """An OCS shows the next circuits of its program."""
+
+    ocs: str
+    circuits: tuple[Circuit, ...]
+    at_s: float
+
+
+@dataclass(frozen=True)
+class Shown:
+    """An OCS has shown its program, and is dark."""
+
+    ocs: str
+    at_s: float
+
+
+Happening = Arrived | NowLit | Drained | Switching | SlotLit | Shown
 
 
 class Backend(Protocol):
@@ -62,9 +89,13 @@ class Backend(Protocol):
         ...
 
     def choose(
-        self, numbers: Sequence[int], choice: Choice, size: NDArray[np.int64], message: NDArray[np.int64]
+        self,
+        numbers: Sequence[int],
+        choice: Choice | WhileLit,
+        size: NDArray[np.int64],
+        message: NDArray[np.int64],
     ) -> None:
-        """Let messages choose among queue pairs as they go.
+        """Let messages choose among queue pairs as they go, or take those that are lit.
 
         Parameters
         ----------
@@ -79,6 +110,10 @@ class Backend(Protocol):
 
     def chosen(self, message: int) -> dict[int, int]:
         """Return how many bytes each queue pair carried of a message that chose, once it has arrived."""
+        ...
+
+    def lacking(self, message: int) -> int:
+        """Return how many bytes a message lacks that takes what is lit."""
         ...
 
     def carried(self, number: int) -> set[int]:
@@ -99,6 +134,10 @@ class Backend(Protocol):
 
     def light(self, ocs: str, circuits: Sequence[Circuit]) -> None:
         """Reconfigure an OCS, and report `NowLit` when it is done."""
+        ...
+
+    def show(self, order: Show) -> None:
+        """Have OCSes show programs, and report `Switching`, `SlotLit` and in the end `Shown`."""
         ...
 
     def fail(self, port: Port) -> None:

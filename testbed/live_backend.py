@@ -9,6 +9,7 @@ its light is back: nothing is sent into the dark, so TCP has nothing to repair.
 """
 
 import contextlib
+import math
 import socket
 import time
 from collections.abc import Iterable, Sequence
@@ -20,27 +21,39 @@ from pyroute2.netlink.rtnl import RTM_NEWLINK
 
 from controller.circuits import Circuits
 from controller.programs import Day, Program
-from testbed.backend import NOTHING_COMES, Arrived, Drained, Happening, NowLit
+from testbed.backend import NOTHING_COMES, Arrived, Drained, Happening, NowLit, Shown, SlotLit, Switching
 from testbed.dilation import Dilation
+from testbed.kernel import inside_namespace
+from testbed.light_news import News, Notice
+from testbed.live_programs import emulated_program
 from testbed.netlink import IFF_UP, Batch
 from testbed.network import Network
-from testbed.ocs_executor import News
 from testbed.packet_paths import computed_paths
 from testbed.tap import Tap
-from topologies.addresses import interface
+from topologies.addresses import interface, nic_ip
 from topologies.errors import StuckError
+from topologies.events import Show
 from topologies.fabric import Nic, Path, Port
 from topologies.light import Circuit, light_path
+from traffic.circuit_engine import TURN_S, CircuitEngine, Light, Meeting, bind_udp
 from traffic.engine import STUCK_S, Engine, Health
 from traffic.late_binding import ReactiveFeeder
 from traffic.path_effects import path_effects
-from traffic.scheme import Choice
-from traffic.spraying.policy import QueuePair
+from traffic.scheme import Choice, WhileLit
+from traffic.spraying.policy import Permitted, QueuePair
 
 LOSSY_WINDOW_PACKETS = 2
 """A queue pair's least window where links lose packets: of one packet alone TCP notices a loss late."""
 MOST_IDLE = 4096
 """Queue pairs that nobody uses stay connected up to so many."""
+LEAD_S = 0.15
+"""How long before it begins a program is announced to the OCSes."""
+LINGER_S = 0.01
+"""How long after the last program what is on its way may still land."""
+SILENCE_S = 30.0
+"""After so long without news of light, past the last end that was announced, it has come to a stop."""
+BACK_S, IDLE_S = 30.0, 5.0
+"""How long an OCS may stay away between programs, and take to go dark after them."""
 LIT_FOR_S = 1e6
 """How long a program's day lasts: until the next is ordered."""
 
@@ -60,10 +73,18 @@ class LiveBackend:
     skips
         Whether time in which nothing is on its way, compute's for instance, is skipped: the clock shows
         that it has passed at once.
+    meeting
+        How senders meet the dark in programs.
     """
 
     def __init__(
-        self, network: Network, dilation: Dilation, *, stuck_s: float = STUCK_S, skips: bool = False
+        self,
+        network: Network,
+        dilation: Dilation,
+        *,
+        stuck_s: float = STUCK_S,
+        skips: bool = False,
+        meeting: Meeting = "drain",
     ) -> None:
         self._network, self._dilation, self._fabric = network, dilation, network.fabric
         self._skips = skips
@@ -85,6 +106,23 @@ class LiveBackend:
             s.name: () for s in self._fabric.switches if s.kind == "ocs"
         }
         self._ordered: dict[str, tuple[Circuit, ...]] = {}
+        self._meeting = meeting
+        self._ocs_of = {nic: self._fabric.peer(self._fabric.nic_port(nic)).node for nic in self._fabric.nics}
+        self._ocs_of = {nic: node for nic, node in self._ocs_of.items() if node in self._lit}
+        rate_bps = min((self._nic_rate_bps(nic) for nic in self._ocs_of), default=1.0)
+        self.circuits = CircuitEngine(self._ocs_of, rate_bps, meeting)
+        """What carries messages that take what is lit."""
+        self._taking_light: dict[int, dict[Nic, int]] = {}
+        """For each such message the queue pair that ends at each NIC."""
+        self._sizes: dict[int, int] = {}
+        """Their real bytes."""
+        self._showing: dict[str, float] = {}
+        """The OCSes that show programs, and when each has ended; infinite before [s, monotonic]."""
+        self.shown_from: float | None = None
+        """When the first program began [s, monotonic]."""
+        self.left_over: list[int] = []
+        """What each round of programs left over, if it did [bytes, emulated]."""
+        self._heard_at = self._least_s = 0.0
         self._dark: set[int] = set()
         """Queue pairs that connect when their circuits are lit first."""
         self._start = 0.0
@@ -95,20 +133,27 @@ class LiveBackend:
         """Get ready."""
         with contextlib.ExitStack() as stack:
             stack.enter_context(self._engine)
-            self._news = stack.enter_context(News(tuple(self._lit)))
+            self._news = stack.enter_context(News())
             self._engine.watch(self._news.fileno(), lambda _event: self._read_news())
             self._stack = stack.pop_all()
         self._start = self._stands_at = time.monotonic()
         return self
 
-    def __exit__(self, *_error: object) -> None:
-        """Close everything."""
-        self._stack.close()
+    def __exit__(self, kind: object, *_error: object) -> None:
+        """Close everything, and end what is left of programs."""
+        with self._stack:
+            if kind is None:
+                for ocs in self._showing:
+                    self._network.northbound.light(ocs, "-", partial=False, busy="replace")
+                for ocs in self._showing:
+                    self._network.northbound.wait_idle(ocs, IDLE_S)
+            self.circuits.end()
 
     @property
     def now_s(self) -> float:
         """Time since the start [real s]."""
-        return self._at_s(time.monotonic() if self._stands_at is None else self._stands_at)
+        at_s = self._at_s(time.monotonic() if self._stands_at is None else self._stands_at)
+        return max(at_s, self._least_s)
 
     @property
     def health(self) -> Health:
@@ -124,8 +169,6 @@ class LiveBackend:
             for queue_pair in self._numbers.keys() - set(queue_pairs):
                 self.withdraw(self._numbers[queue_pair])
         self._numbers.update((queue_pair, self._engine.add(queue_pair)) for queue_pair in new)
-        self._dark.update(self._numbers[queue_pair] for queue_pair in new if self._is_optical(queue_pair))
-        self._dial_lit()
         if packet := [queue_pair for queue_pair in new if not self._is_optical(queue_pair)]:
             self._connect(packet)
         return [self._numbers[queue_pair] for queue_pair in queue_pairs]
@@ -165,7 +208,7 @@ class LiveBackend:
         return path_effects(paths, self._fabric).round_trip_s * self._dilation.time
 
     def _is_optical(self, queue_pair: QueuePair) -> bool:
-        return self._fabric.peer(self._fabric.nic_port(queue_pair.source)).node in self._lit
+        return queue_pair.source in self._ocs_of
 
     def _dial_lit(self) -> None:
         """Connect queue pairs whose light there is now: a SYN in the dark is repeated only after a second."""
@@ -180,13 +223,22 @@ class LiveBackend:
 
     def post(self, number: NDArray[np.int64], size: NDArray[np.int64], message: NDArray[np.int64]) -> None:
         """Put parcels behind what queue pairs carry, at emulated scale."""
+        self._dark.update(each for each in set(number.tolist()) if not self._engine.dialled(each))
+        self._dial_lit()
         self._engine.post(number, self._dilation.emulated_bytes(size), message)
         self._go_on()
 
     def choose(
-        self, numbers: Sequence[int], choice: Choice, size: NDArray[np.int64], message: NDArray[np.int64]
+        self,
+        numbers: Sequence[int],
+        choice: Choice | WhileLit,
+        size: NDArray[np.int64],
+        message: NDArray[np.int64],
     ) -> None:
         """Let messages choose among queue pairs as they go, each chunk when its NIC can send it."""
+        if isinstance(choice, WhileLit):
+            self._take_light(numbers, choice.permitted, size, message.tolist())
+            return
         feeder = ReactiveFeeder(
             choice.policy,
             choice.permitted,
@@ -204,7 +256,43 @@ class LiveBackend:
 
     def chosen(self, message: int) -> dict[int, int]:
         """Return how many bytes each queue pair carried of a message that chose."""
-        return self._choosing.pop(message).carried(message)
+        if message in self._choosing:
+            return self._choosing.pop(message).carried(message)
+        numbers, size = self._taking_light.pop(message), self._sizes.pop(message)
+        carried = self.circuits.carried(message)
+        parts = {numbers[nic]: round(size * part / sum(carried.values())) for nic, part in carried.items()}
+        parts[max(parts, key=lambda number: parts[number])] += size - sum(parts.values())
+        return dict(sorted(parts.items()))
+
+    def lacking(self, message: int) -> int:
+        """Return how many bytes a message lacks that takes what is lit."""
+        return math.ceil(self.circuits.lacking(message) / self._dilation.volume)
+
+    def _take_light(
+        self, numbers: Sequence[int], permitted: Permitted, size: NDArray[np.int64], messages: list[int]
+    ) -> None:
+        """Post messages to the servers' circuits."""
+        self._open_sockets()
+        emulated = self._dilation.emulated_bytes(size).tolist()
+        for message, qps, real, small in zip(
+            messages, permitted.of_message, size.tolist(), emulated, strict=True
+        ):
+            self._taking_light[message] = {permitted.queue_pairs[qp].destination: numbers[qp] for qp in qps}
+            self._sizes[message] = real
+            between = permitted.queue_pairs[qps[0]]
+            self.circuits.owe(between.source.server, between.destination.server, [small], [message])
+        self._go_on()
+
+    def _open_sockets(self) -> None:
+        """Open a UDP socket for each NIC on an OCS."""
+        if self.circuits.attached:
+            return
+        for nic in self._ocs_of:
+            with inside_namespace(self._network.wiring.namespaces[nic.server]):
+                endpoint = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+            self._stack.enter_context(endpoint)
+            bind_udp(endpoint, str(nic_ip(self._fabric, nic)))
+            self.circuits.attach(self._engine, nic, endpoint)
 
     def _nic_rate_bps(self, nic: Nic) -> float:
         return self._fabric.nic_rate_bps(nic) * self._dilation.rate
@@ -230,6 +318,30 @@ class LiveBackend:
         program = Program((Day(Circuits(ports, tuple(circuits)), LIT_FOR_S),))
         self._network.northbound.show(ocs, program, None, self._news.path)
 
+    def show(self, order: Show) -> None:
+        """Have the controller step OCSes through programs; the clock stands until they begin."""
+        if self.shown_from is not None:
+            self._network.northbound.wait_ready(BACK_S, check=self._network.check_alive)
+        begins_at = time.monotonic() + (LEAD_S if self.shown_from is None else 0.0)
+        self.shown_from = self.shown_from or begins_at
+        if self._stands_at is not None:
+            self._least_s = self.now_s
+            self._start += begins_at - self._stands_at
+            self._stands_at = None
+        self._heard_at = begins_at
+        for ocs, slots in order.programs:
+            self._showing[ocs] = float("inf") if slots else begins_at
+            if slots:
+                program = emulated_program(
+                    slots,
+                    self._fabric.switches[self._fabric.switch_index[ocs]].ports,
+                    self._dilation,
+                    self.circuits.rate_bps,
+                    meeting=self._meeting,
+                    partial=order.partial,
+                )
+                self._network.northbound.show(ocs, program, begins_at, self._news.path)
+
     def fail(self, port: Port) -> None:
         """Take the link at a port down, from the switch's side."""
         end = port if port.node in self._fabric.switch_index else self._fabric.peer(port)
@@ -239,16 +351,39 @@ class LiveBackend:
         batch.commit()
 
     def _read_news(self) -> None:
-        ocses = tuple(self._lit)
-        for light in self._news.read():
-            ocs, circuits = ocses[light.ocs], tuple(sorted(light.outputs.items()))
-            if light.until_s is None or self._ordered.get(ocs) != circuits:
-                continue
-            del self._ordered[ocs]
-            self._lit[ocs] = circuits
-            self._engine.excuse()
-            self._dial_lit()
-            self._happened.append(NowLit(ocs, self.now_s))
+        for notice in self._news.read():
+            if notice.ocs in self._showing:
+                self._program_news(notice)
+            elif notice.until_s is not None and self._ordered.get(notice.ocs) == notice.circuits:
+                self._lit[notice.ocs] = self._ordered.pop(notice.ocs)
+                self._engine.excuse()
+                self._dial_lit()
+                self._happened.append(NowLit(notice.ocs, self.now_s))
+
+    def _program_news(self, notice: Notice) -> None:
+        """Point senders where light goes now, and report it."""
+        now, fabric, ocs = time.monotonic(), self._fabric, notice.ocs
+        self._heard_at = max(now, notice.until_s or 0.0)
+        ends = [(fabric.peer(Port(ocs, a)), fabric.peer(Port(ocs, b))) for a, b in notice.circuits]
+        outputs = {fabric.nic_at(near): fabric.nic_at(far) for near, far in ends}
+        self.circuits.lit(Light(ocs, outputs, notice.until_s, notice.ended), now)
+        if notice.ended:
+            self._showing[ocs] = now
+        elif notice.until_s is None:
+            self._happened.append(Switching(ocs, notice.circuits, self.now_s))
+        else:
+            self._happened.append(SlotLit(ocs, notice.circuits, self.now_s))
+
+    def _look_for_ended(self) -> None:
+        """Report programs that have ended once what is on its way has landed."""
+        now = time.monotonic()
+        if now > max(self._showing.values(), default=float("inf")) + LINGER_S:
+            self.circuits.end()
+            self.left_over += [self.circuits.missing_bytes] if self.circuits.missing_bytes else []
+            self._happened += [Shown(ocs, self.now_s) for ocs in self._showing]
+            self._showing.clear()
+        elif self._showing and now - self._heard_at > SILENCE_S:
+            raise StuckError(f"no OCS said what is lit for {SILENCE_S:g} s", "run it again")
 
     def _look_for_drained(self) -> None:
         for ocs, numbers in list(self._draining.items()):
@@ -270,8 +405,11 @@ class LiveBackend:
             left_s = self._dilation.emulated_s(until_s - self.now_s)
             if left_s <= 0:
                 break
-            for message, at in self._engine.serve(left_s):
-                self._happened.append(Arrived(message, self._at_s(at)))
+            arrived = self._engine.serve(min(left_s, TURN_S) if self._showing else left_s)
+            if self._showing:
+                arrived += self.circuits.turn()
+                self._look_for_ended()
+            self._happened += [Arrived(message, self._at_s(at)) for message, at in arrived]
             self._look_for_drained()
         if self._quiet:
             self._stands_at = time.monotonic()
@@ -281,7 +419,7 @@ class LiveBackend:
     @property
     def _quiet(self) -> bool:
         """Whether nothing is on its way, nor ordered."""
-        return self._engine.quiet and not self._draining and not self._ordered
+        return self._engine.quiet and not (self._draining or self._ordered or self._taking_light)
 
     def _go_on(self) -> None:
         """Have the clock go on if it stands."""

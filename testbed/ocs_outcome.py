@@ -14,13 +14,11 @@ from testbed.emulate import Emulation
 from testbed.fidelity import STRAINED_RETRANSMITS, Watch, verdict
 from testbed.means import Point, points
 from testbed.network import Network
-from testbed.ocs_executor import Execution, execute
+from testbed.ocs_executor import Execution, execute, predict_execution
 from testbed.ocs_plan import CircuitExperiment
-from testbed.ocs_predict import predict_execution
 from testbed.outcome import Measures, Outcome, Verdict, summary_row
 from traffic.engine import Health
 from traffic.metrics import communication_s
-from traffic.records import Records
 
 BIG_SWITCH = "big switch"
 ADVICE = {
@@ -50,8 +48,7 @@ def executed(experiment: CircuitExperiment, network: Network, broken: Sequence[s
     """
     with Watch(network) as watch:
         execution = execute(experiment, network)
-    records = _waiting(execution.records)
-    predicted = _waiting(predict_execution(experiment, execution.delays_s))
+    records, predicted = execution.records, predict_execution(experiment, execution.delays_s)
     measures = _measures(watch, execution)
     judged = _judged(execution, Outcome(experiment.plain, predicted, records, measures=measures), broken)
     return Executed(execution, Outcome(experiment.plain, predicted, records, judged, measures))
@@ -95,11 +92,6 @@ def circuit_points(table: pd.DataFrame) -> list[Point]:
     return sorted(points(table, BIG_SWITCH), key=lambda point: order.index((point.workload, point.scheme)))
 
 
-def _waiting(records: Records) -> Records:
-    """Return records in which every message starts with the first night: from then on it waits for light."""
-    return records.assign(start_s=0.0)
-
-
 def _judged(execution: Execution, seen: Outcome, broken: Sequence[str]) -> Verdict:
     """Return whether to believe an execution; senders who do not drain lose light by their own choice.
 
@@ -126,7 +118,7 @@ def _measures(watch: Watch, execution: Execution) -> Measures:
     there what the old ones carried, some hundred packets that all arrived.
     """
     experiment = execution.experiment
-    payload = int(experiment.emulated_bytes().sum())
+    payload = execution.payload_bytes
     emulated_s = experiment.dilation.emulated_s(execution.cct_s)
     seen = watch.measures(
         Emulation(execution.records, {}, Health(payload_bytes=payload), emulated_s), math.nan

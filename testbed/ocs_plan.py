@@ -9,9 +9,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from controller.circuits import Circuits
 from controller.devices import LEAST_DELAY_S, Darkness
-from controller.programs import Day, Program
 from controller.schedulers.bounds import makespan_lower_bound
 from controller.schedulers.bvn import bvn
 from controller.schedulers.eclipse import eclipse
@@ -27,7 +25,6 @@ from topologies.errors import ScenarioError
 from topologies.fabric import Fabric
 from traffic.circuit_engine import Meeting
 from traffic.collective import single
-from traffic.datagrams import header_share
 from traffic.demand import Demand
 
 Scheduler = Callable[[ArrayLike, int, float], Schedule]
@@ -43,13 +40,6 @@ SCHEDULERS: dict[str, Scheduler] = {
 FORMAT_VERSION = 1
 LONGEST_S = 5.0
 """How long the lower bound of a demand takes at most at emulated scale, however short its shortest slot."""
-GUARD_S = 0.003
-"""How long before the dark senders stop, at emulated scale: a NIC's queue and the switch's work."""
-START_S = 0.004
-"""What a slot loses besides: the news, a round of the engine, a datagram that no longer fits."""
-LAST_SHARE, LAST_S = 0.1, 0.05
-"""How much longer an OCS' last slot may be lit, so that what is late needs no slot of its own: as a share of
-the slot, and on top [s]. It ends with the last byte."""
 
 
 @dataclass(frozen=True)
@@ -200,32 +190,6 @@ class CircuitExperiment:
             )
         except (ValueError, KeyError, TypeError) as error:
             raise ScenarioError(f"the text is no experiment: {error}", "take it from a run.json") from error
-
-    def emulated_bytes(self) -> NDArray[np.int64]:
-        """Return the demand at emulated scale, at least a byte where there is any [bytes]."""
-        real = off_diagonal(self.demand.matrix)
-        return np.where(real > 0, np.maximum(np.rint(real * self.dilation.volume), 1), 0).astype(np.int64)
-
-    def programs(self, schedule: Schedule) -> tuple[Program, ...]:
-        """Return what each OCS shows at emulated scale: slots a little longer than planned, see `slot_s`."""
-        return tuple(
-            Program(
-                tuple(
-                    Day(
-                        Circuits.of_permutation(slot.permutation), self.slot_s(slot.weight, slot is slots[-1])
-                    )
-                    for slot in slots
-                ),
-                self.partial,
-            )
-            for slots in schedule.switches
-        )
-
-    def slot_s(self, weight_s: float, last: bool = False) -> float:
-        """Return how long a slot is lit for a weight: headers and guard times on top [emulated s]."""
-        guard_s = GUARD_S if self.meeting == "drain" else 0.0
-        carries_s = self.dilation.emulated_s(weight_s) * header_share(self.emulated_rate_bps)
-        return carries_s + guard_s + START_S + (carries_s * LAST_SHARE + LAST_S if last else 0.0)
 
     @property
     def emulated_rate_bps(self) -> float:

@@ -54,6 +54,10 @@ class Optics:
         if self._ordered[ocs]:
             self._drain(ocs)
 
+    def shows(self, ocs: str, circuits: tuple[Circuit, ...]) -> None:
+        """Take note of what an OCS carries in its program."""
+        self._lit[ocs] = circuits
+
     def forget(self, carrier: int) -> None:
         """Do not resume a queue pair that was closed."""
         for held in self._held.values():

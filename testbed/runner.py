@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from testbed.backend import Arrived, Backend, Drained, Happening
+from testbed.backend import Arrived, Backend, Drained, Happening, NowLit, Shown, SlotLit, Switching
 from testbed.optics import Optics
 from topologies.errors import ScenarioError
 from topologies.events import (
@@ -27,7 +27,9 @@ from topologies.events import (
     NodeDone,
     NodeStarted,
     Order,
+    ProgramsEnded,
     SetTimer,
+    Show,
     TimerFired,
     View,
 )
@@ -37,7 +39,7 @@ from traffic.job import Collective, Compute, Job, Node
 from traffic.messages import Messages, crosses_network
 from traffic.nvlink import Nvlink
 from traffic.records import COLUMNS, NVLINK, Records
-from traffic.scheme import Choice, Placement, Scheme
+from traffic.scheme import Choice, Placement, Scheme, WhileLit
 from traffic.spraying.policy import QueuePair
 
 
@@ -144,7 +146,11 @@ class Runner:
         self._nvlink = Nvlink(fabric)
         self._carriers: dict[int, QueuePair] = {}
         self._choosing: set[int] = set()
-        """The messages under way that choose their queue pairs as they go."""
+        """The messages under way that choose their queue pairs as they go, or take those that are lit."""
+        self._taking_light: set[int] = set()
+        """Those of them that take what is lit."""
+        self._showing: set[str] = set()
+        """The OCSes that show programs."""
         self._optics = Optics(fabric, backend, self._carriers)
         self._failed: set[Port] = set()
         self._tasks: list[tuple[str, int, float, float]] = []
@@ -260,8 +266,9 @@ class Runner:
         placed = self._scheme.place(self._view(), messages)
         carriers = self._backend.numbers(placed.queue_pairs)
         self._carriers.update(zip(carriers, placed.queue_pairs, strict=True))
-        if isinstance(placed, Choice):
+        if isinstance(placed, Choice | WhileLit):
             self._choosing.update(numbers.tolist())
+            self._taking_light.update(numbers.tolist() if isinstance(placed, WhileLit) else ())
             for number in numbers.tolist():
                 self._messages[number].pieces += 1
             self._backend.choose(carriers, placed, messages.bytes, numbers)
@@ -285,6 +292,7 @@ class Runner:
         message.end_s = at_s
         if number in self._choosing:
             self._choosing.discard(number)
+            self._taking_light.discard(number)
             for carrier, size in self._backend.chosen(number).items():
                 _carry(message, self._leg_name(self._carriers[carrier]), size)
         for then in message.then:
@@ -300,11 +308,37 @@ class Runner:
         elif isinstance(happening, Drained):
             self._note(happening.at_s, "drained", happening.ocs)
             self._optics.drained(happening.ocs)
-        else:
+        elif isinstance(happening, NowLit):
             self._optics.now_lit(happening.ocs)
-            circuits = " ".join(f"{a}>{b}" for a, b in self._optics.lit[happening.ocs])
-            self._note(happening.at_s, "lit", f"{happening.ocs} {circuits or '-'}")
+            self._note_light(happening.at_s, "lit", happening.ocs)
             self._tell(Lit(happening.ocs))
+        else:
+            self._program_goes_on(happening)
+
+    def _program_goes_on(self, happening: Switching | SlotLit | Shown) -> None:
+        """Take note of what an OCS shows in its program, and decide what follows when all have ended."""
+        ocs, at_s = happening.ocs, happening.at_s
+        if isinstance(happening, SlotLit):
+            self._optics.shows(ocs, happening.circuits)
+            self._note_light(at_s, "lit", ocs)
+        elif isinstance(happening, Switching):
+            self._optics.shows(ocs, happening.kept)
+            self._note_light(at_s, "switching", ocs)
+        else:
+            self._optics.shows(ocs, ())
+            self._note(at_s, "shown", ocs)
+            self._showing.discard(ocs)
+            if not self._showing:
+                self._tell(ProgramsEnded(self._lacking()))
+
+    def _lacking(self) -> tuple[tuple[int, int, int], ...]:
+        """Return what messages lack that take what is lit: source, destination and bytes."""
+        rows = [(self._messages[n], self._backend.lacking(n)) for n in sorted(self._taking_light)]
+        return tuple((message.source, message.destination, size) for message, size in rows if size)
+
+    def _note_light(self, at_s: float, what: str, ocs: str) -> None:
+        circuits = " ".join(f"{a}>{b}" for a, b in self._optics.lit[ocs])
+        self._note(at_s, what, f"{ocs} {circuits or '-'}")
 
     def _tell(self, event: Event) -> None:
         """Have circuits decided after an event, and carry out what is ordered."""
@@ -315,6 +349,9 @@ class Runner:
             if isinstance(order, SetTimer):
                 fired = partial(self._tell, TimerFired(order.name))
                 self._at(self._backend.now_s + order.after_s, fired)
+            elif isinstance(order, Show):
+                self._showing.update(ocs for ocs, _ in order.programs)
+                self._backend.show(order)
             else:
                 self._optics.reconfigure(order.ocs, order.circuits)
 

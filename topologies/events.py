@@ -43,7 +43,15 @@ class TimerFired:
     name: str
 
 
-Event = NodeStarted | NodeDone | Lit | FaultDetected | TimerFired
+@dataclass(frozen=True)
+class ProgramsEnded:
+    """All OCSes have shown what `Show` gave them, and are dark."""
+
+    left: tuple[tuple[int, int, int], ...]
+    """What messages over circuits lack: source and destination GPU, and bytes."""
+
+
+Event = NodeStarted | NodeDone | Lit | FaultDetected | TimerFired | ProgramsEnded
 
 
 @dataclass(frozen=True)
@@ -56,6 +64,29 @@ class Reconfigure:
 
 
 @dataclass(frozen=True)
+class TimedCircuits:
+    """Circuits, and how long they are lit."""
+
+    circuits: tuple[Circuit, ...]
+    lit_s: float
+    """[s], positive."""
+
+
+@dataclass(frozen=True)
+class Show:
+    """Have OCSes show circuits one after the other, each at its own pace; `ProgramsEnded` follows.
+
+    Nothing is drained: senders know when their circuits end, and what is lost is sent again. Each OCS is dark
+    for its reconfiguration delay before circuits that it did not have, and after its last.
+    """
+
+    programs: tuple[tuple[str, tuple[TimedCircuits, ...]], ...]
+    """Each OCS, and what it shows; all begin together."""
+    partial: bool = False
+    """Whether circuits that follow each other stay lit between; if not, all go dark."""
+
+
+@dataclass(frozen=True)
 class SetTimer:
     """Have `TimerFired` follow."""
 
@@ -64,7 +95,7 @@ class SetTimer:
     """How much later [s]."""
 
 
-Order = Reconfigure | SetTimer
+Order = Reconfigure | Show | SetTimer
 
 
 @dataclass(frozen=True)

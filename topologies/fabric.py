@@ -160,6 +160,10 @@ class Fabric:
         """Return the port that a NIC is."""
         return Port(self.servers[nic.server].name, nic.nic)
 
+    def nic_at(self, port: Port) -> Nic:
+        """Return the NIC that is a port of a server."""
+        return Nic(self.server_index[port.node], port.number)
+
     @cached_property
     def link_at(self) -> dict[Port, Link]:
         """The link at each used port."""

@@ -49,12 +49,17 @@ class Backlog:
             self._parcels.clear()
         return delivered
 
-    def withdraw(self, count: float) -> list[tuple[int, float]]:
-        """Take back all but the first ``count`` bytes; return how many of each message that was."""
+    def left(self, count: float) -> dict[int, float]:
+        """Return how many bytes of each message are not among the first ``count``."""
         left: dict[int, float] = {}
         for end, size, message in self._parcels:
             if end > count:
                 left[message] = left.get(message, 0) + min(size, end - count)
+        return left
+
+    def withdraw(self, count: float) -> list[tuple[int, float]]:
+        """Take back all but the first ``count`` bytes; return how many of each message that was."""
+        left = self.left(count)
         self._parcels.clear()
         self._marks.clear()
         self.posted = count

@@ -1,8 +1,7 @@
 """The engine over circuits: sends on a NIC only while its circuit is lit and points at a destination.
 
-One process and one epoll loop hold the sockets of all servers, as in `traffic.engine`. What is lit
-comes as news from the network; when it will go dark comes with it. How senders meet the dark is a
-policy:
+It shares the loop of `traffic.engine`, and takes its turns every millisecond. What is lit comes as news
+from the network; when it will go dark comes with it. How senders meet the dark is a policy:
 
 - *drain*: stop a guard time before, so that what is on its way lands. Nothing is lost.
 - *pause*: stop when it goes dark. What is on its way is lost.
@@ -13,28 +12,27 @@ more than `AHEAD_S`, and nothing is handed to it that could not leave in time. W
 again in the next slot between the same servers.
 """
 
-import select
 import socket
 import time
-from collections.abc import Callable, Mapping
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from functools import partial
+from typing import Literal
 
-from topologies.errors import StuckError
 from topologies.fabric import Nic
-from traffic.datagrams import HEADER, OVERHEAD_BYTES, Pair
+from traffic.datagrams import HEADER, OVERHEAD_BYTES, Datagrams, payload_bytes
+from traffic.engine import Arrival, Engine
 
 Meeting = Literal["drain", "pause", "cut"]
 """How senders meet the dark."""
 PORT = 5001
+GUARD_S = 0.003
+"""How long before the dark *drain* stops: a NIC's queue and the switch's work [s]."""
 AHEAD_S = 0.006
-TICK_S = 0.001
-LINGER_S = 0.01
-"""How long after the last program what is on its way may still land."""
-CHECK_S = 0.5
-SILENCE_S = 30.0
-"""After so long without news of light, past the last end that was announced, it has come to a stop."""
+TURN_S = 0.001
 SOCKET_BUFFER_BYTES = 4 << 20
+FORCE = {socket.SO_SNDBUF: 32, socket.SO_RCVBUF: 33}
 PAYLOAD = bytes(9000)
 
 
@@ -42,31 +40,20 @@ PAYLOAD = bytes(9000)
 class Light:
     """News: what an OCS shows from now on."""
 
-    ocs: int
-    """Which; NIC k of each server is on OCS k."""
-    outputs: Mapping[int, int]
-    """The server that each server's light reaches."""
+    ocs: str
+    outputs: Mapping[Nic, Nic]
+    """The NIC that each NIC's light reaches."""
     until_s: float | None
     """When some of it goes dark [s, monotonic]; None in the dark between two slots."""
     ended: bool = False
     """Whether nothing more is to come."""
 
 
-class LightSource(Protocol):
-    """Where news of light comes from."""
-
-    def fileno(self) -> int:
-        """Return the descriptor to wait on."""
-
-    def read(self) -> list[Light]:
-        """Return what is new."""
-
-
 @dataclass(slots=True)
 class Slot:
-    """What one OCS did while it showed one permutation."""
+    """What one OCS did while it showed one permutation; times are those of `time.monotonic`."""
 
-    ocs: int
+    ocs: str
     lit_s: float
     until_s: float
     circuits: int
@@ -80,92 +67,85 @@ class Slot:
 class _Sender:
     """One NIC's sending side."""
 
-    pair: Pair | None = None
+    towards: Nic | None = None
     close_s: float = 0.0
     free_s: float = 0.0
     """When what was handed to the NIC will have left."""
-    flight: list[int] = field(default_factory=list)
+    flight: list[tuple[Datagrams, int]] = field(default_factory=list)
     slot: Slot | None = None
 
 
 class CircuitEngine:
-    """Moves what is owed over circuits as they are lit; made for one run.
+    """Moves messages over circuits as they are lit; made for one run.
 
     Parameters
     ----------
-    pairs
-        What is owed.
-    sockets
-        A UDP socket per NIC, bound to its address and `PORT`.
-    address
-        Returns a NIC's address.
-    light
-        News of what is lit.
+    ocs_of
+        The OCS that each NIC is on.
     rate_bps
         The rate of a NIC at emulated scale [bit/s].
     meeting
         How senders meet the dark.
-    guard_s
-        How long before the dark *drain* stops [s].
-    check
-        Called now and then; raises if the network has died.
     """
 
-    def __init__(
-        self,
-        pairs: Mapping[tuple[int, int], Pair],
-        sockets: Mapping[Nic, socket.socket],
-        address: Callable[[Nic], str],
-        light: LightSource,
-        *,
-        rate_bps: float,
-        meeting: Meeting = "drain",
-        guard_s: float = 0.003,
-        check: Callable[[], None] = lambda: None,
-    ) -> None:
+    def __init__(self, ocs_of: Mapping[Nic, str], rate_bps: float, meeting: Meeting = "drain") -> None:
         self.slots: list[Slot] = []
-        self._pairs, self._sockets, self._light = pairs, sockets, light
-        self._addresses = {nic: (address(nic), PORT) for nic in sockets}
-        self._bit_s = 8 / rate_bps
-        self._meeting, self._guard_s, self._check = meeting, guard_s, check
-        self._senders = {nic: _Sender() for nic in sockets}
-        self._current: dict[int, Slot] = {}
-        self._nic_of = {endpoint.fileno(): nic for nic, endpoint in sockets.items()}
-        self._missing = sum(pair.missing_bytes for pair in pairs.values())
+        self._ocs_of, self._meeting = ocs_of, meeting
+        self.rate_bps = rate_bps
+        self._payload, self._bit_s = payload_bytes(rate_bps), 8 / rate_bps
+        self._sockets: dict[Nic, socket.socket] = {}
+        self._addresses: dict[Nic, tuple[str, int]] = {}
+        self._messages: dict[int, Datagrams] = {}
+        self._owed: dict[tuple[int, int], list[Datagrams]] = defaultdict(list)
+        """What each server owes each other, in the order in which it was posted."""
+        self._senders = {nic: _Sender() for nic in ocs_of}
+        self._current: dict[str, Slot] = {}
+        self._arrived: list[Arrival] = []
         self._buffer = bytearray(9000)
 
-    def run(self, ocses: int) -> None:
-        """Send until all has arrived, or until the programs of so many OCSes are over."""
-        ended: set[int] = set()
-        over_s = looked_s = 0.0
-        news_s = time.monotonic()
-        with select.epoll() as poller:
-            poller.register(self._light.fileno(), select.EPOLLIN)
-            for descriptor in self._nic_of:
-                poller.register(descriptor, select.EPOLLIN)
-            while self._missing and not (len(ended) == ocses and time.monotonic() > over_s + LINGER_S):
-                events = poller.poll(TICK_S)
-                now = time.monotonic()
-                for descriptor, _ in events:
-                    if descriptor in self._nic_of:
-                        self._receive(self._nic_of[descriptor])
-                for light in self._light.read():
-                    news_s = max(now, light.until_s or 0.0)
-                    self._lit(light, now)
-                    if light.ended:
-                        ended.add(light.ocs)
-                        over_s = now
-                self._fill(now)
-                if now - looked_s > CHECK_S:
-                    self._check()
-                    if now - news_s > SILENCE_S:
-                        raise StuckError(f"no OCS said what is lit for {SILENCE_S:g} s", "run it again")
-                    looked_s = now
-        for sender in self._senders.values():
-            _reclaim(sender)
+    def attach(self, engine: Engine, nic: Nic, endpoint: socket.socket) -> None:
+        """Take the UDP socket of a NIC, bound to its address and `PORT`, and read it in an engine's loop."""
+        self._sockets[nic], self._addresses[nic] = endpoint, endpoint.getsockname()
+        engine.watch(endpoint.fileno(), partial(self._receive, nic))
 
-    def _lit(self, light: Light, now: float) -> None:
-        """Point NICs where their light goes."""
+    @property
+    def attached(self) -> bool:
+        """Whether it has its sockets."""
+        return bool(self._sockets)
+
+    @property
+    def missing_bytes(self) -> int:
+        """What has not arrived of all messages."""
+        return sum(datagrams.missing_bytes for datagrams in self._messages.values())
+
+    @property
+    def size_bytes(self) -> int:
+        """What all messages are together."""
+        return sum(datagrams.size for datagrams in self._messages.values())
+
+    @property
+    def datagrams(self) -> int:
+        """Of how many datagrams all messages consist."""
+        return sum(-(-each.size // each.payload) for each in self._messages.values())
+
+    def owe(self, source: int, destination: int, sizes: Sequence[int], messages: Sequence[int]) -> None:
+        """Post messages from a server to another."""
+        owed = [datagrams for datagrams in self._owed[source, destination] if datagrams.missing_bytes]
+        new = [Datagrams(message, size, self._payload) for size, message in zip(sizes, messages, strict=True)]
+        self._owed[source, destination] = owed + new
+        self._messages.update((datagrams.message, datagrams) for datagrams in new)
+
+    def lacking(self, message: int) -> int:
+        """Return the bytes of a message that have to be sent again, whole datagrams."""
+        missing = self._messages[message].missing_bytes
+        return missing + self._payload if missing else 0
+
+    def carried(self, message: int) -> dict[Nic, int]:
+        """Return how many bytes of a message arrived at each NIC."""
+        return self._messages[message].by_nic
+
+    def lit(self, light: Light, now: float) -> None:
+        """Point the NICs of an OCS where their light goes."""
         dark = light.until_s is None
         if self._meeting == "cut" and dark and not light.ended:
             return
@@ -173,53 +153,60 @@ class CircuitEngine:
             self._current[light.ocs] = Slot(light.ocs, now, light.until_s, len(light.outputs))
             self.slots.append(self._current[light.ocs])
         for nic, sender in self._senders.items():
-            if nic.nic == light.ocs:
-                pair = self._pairs.get((nic.server, light.outputs.get(nic.server, -1)))
-                self._point(sender, pair, light)
+            if self._ocs_of[nic] == light.ocs:
+                self._point(sender, light.outputs.get(nic), light)
 
-    def _point(self, sender: _Sender, pair: Pair | None, light: Light) -> None:
+    def _point(self, sender: _Sender, towards: Nic | None, light: Light) -> None:
         dark = light.until_s is None
         if dark and not light.ended:
             # A circuit that is kept carries on; what others have on its way is looked for in the next light.
-            sender.close_s = float("inf") if pair and pair is sender.pair else 0.0
+            sender.close_s = float("inf") if towards and towards == sender.towards else 0.0
             return
-        if pair is not sender.pair or self._meeting == "cut":
+        if towards != sender.towards or self._meeting == "cut":
             _reclaim(sender)
-        sender.pair, sender.slot = pair, self._current.get(light.ocs)
-        guard_s = self._guard_s if self._meeting == "drain" else 0.0
+        sender.towards, sender.slot = towards, self._current.get(light.ocs)
+        guard_s = GUARD_S if self._meeting == "drain" else 0.0
         until_s = 0.0 if light.until_s is None else light.until_s
         sender.close_s = until_s - guard_s if self._meeting != "cut" or light.ended else float("inf")
 
-    def _fill(self, now: float) -> None:
-        """Hand every lit NIC what can leave soon, and before it closes."""
+    def turn(self) -> list[Arrival]:
+        """Hand every lit NIC what can leave soon, and before it closes; return the messages that arrived."""
+        now = time.monotonic()
         for nic, sender in self._senders.items():
-            pair = sender.pair
-            if pair is None or not pair.todo or sender.close_s <= now:
-                continue
-            address = self._addresses[Nic(pair.destination, nic.nic)]
-            while pair.todo:
-                start_s = max(sender.free_s, now)
-                size = pair.bytes_of(pair.todo[0])
-                done_s = start_s + (size + OVERHEAD_BYTES) * self._bit_s
-                if start_s - now > AHEAD_S or done_s > sender.close_s:
-                    break
-                if not self._send(nic, pair, size, address):
-                    break
-                sender.free_s = done_s
-                sender.flight.append(pair.todo.popleft())
-                pair.start_s = min(pair.start_s, now)
-                if sender.slot:
-                    sender.slot.sent_bytes += size
+            if sender.towards is not None and sender.close_s > now:
+                for datagrams in self._owed[nic.server, sender.towards.server]:
+                    if datagrams.todo and not self._fill(nic, sender, datagrams, now):
+                        break
+        arrived, self._arrived = self._arrived, []
+        return arrived
 
-    def _send(self, nic: Nic, pair: Pair, size: int, address: tuple[str, int]) -> bool:
-        header = HEADER.pack(pair.source, pair.destination, pair.todo[0])
-        try:
-            self._sockets[nic].sendto(header + PAYLOAD[: size - HEADER.size], address)
-        except BlockingIOError:
-            return False
+    def end(self) -> None:
+        """Count as lost what is on its way."""
+        for sender in self._senders.values():
+            _reclaim(sender)
+
+    def _fill(self, nic: Nic, sender: _Sender, datagrams: Datagrams, now: float) -> bool:
+        """Send what there is of a message; return whether there was room for all of it."""
+        assert sender.towards is not None
+        while datagrams.todo:
+            start_s, size = max(sender.free_s, now), datagrams.bytes_of(datagrams.todo[0])
+            done_s = start_s + (size + OVERHEAD_BYTES) * self._bit_s
+            if start_s - now > AHEAD_S or done_s > sender.close_s:
+                return False
+            header = HEADER.pack(datagrams.message, datagrams.todo[0])
+            try:
+                self._sockets[nic].sendto(
+                    header + PAYLOAD[: size - HEADER.size], self._addresses[sender.towards]
+                )
+            except BlockingIOError:
+                return False
+            sender.free_s = done_s
+            sender.flight.append((datagrams, datagrams.todo.popleft()))
+            if sender.slot:
+                sender.slot.sent_bytes += size
         return True
 
-    def _receive(self, nic: Nic) -> None:
+    def _receive(self, nic: Nic, _event: int) -> None:
         """Count what arrived at a NIC."""
         while True:
             try:
@@ -228,18 +215,31 @@ class CircuitEngine:
                 return
             if size < HEADER.size:
                 continue
-            source, destination, number = HEADER.unpack_from(self._buffer)
-            fresh = self._pairs[source, destination].arrived(number, nic.nic, time.monotonic())
-            self._missing -= fresh
-            if nic.nic in self._current:
-                self._current[nic.nic].delivered_bytes += fresh
+            message, number = HEADER.unpack_from(self._buffer)
+            datagrams = self._messages[message]
+            fresh = datagrams.arrived(number, nic)
+            if self._ocs_of[nic] in self._current:
+                self._current[self._ocs_of[nic]].delivered_bytes += fresh
+            if fresh and not datagrams.missing_bytes:
+                self._arrived.append(Arrival(message, time.monotonic()))
+
+
+def bind_udp(endpoint: socket.socket, address: str) -> None:
+    """Give a UDP socket large buffers, and bind it to an address and `PORT`."""
+    endpoint.setblocking(False)
+    for option, forced in FORCE.items():
+        try:
+            endpoint.setsockopt(socket.SOL_SOCKET, forced, SOCKET_BUFFER_BYTES)
+        except PermissionError:
+            endpoint.setsockopt(socket.SOL_SOCKET, option, SOCKET_BUFFER_BYTES)
+    endpoint.bind((address, PORT))
 
 
 def _reclaim(sender: _Sender) -> None:
     """Queue again what a NIC sent and nobody received."""
-    if sender.pair:
-        lost = [number for number in sender.flight if number not in sender.pair.delivered]
-        sender.pair.todo.extendleft(reversed(lost))
-        if sender.slot:
-            sender.slot.lost_bytes += sum(sender.pair.bytes_of(number) for number in lost)
+    lost = [(datagrams, number) for datagrams, number in sender.flight if number not in datagrams.delivered]
+    for datagrams, number in reversed(lost):
+        datagrams.todo.appendleft(number)
+    if sender.slot:
+        sender.slot.lost_bytes += sum(datagrams.bytes_of(number) for datagrams, number in lost)
     sender.flight.clear()

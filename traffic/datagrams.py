@@ -1,4 +1,4 @@
-"""What is owed between servers, as datagrams: which are still to send, on their way, or delivered.
+"""A message between two servers as datagrams: which are still to send, on their way, or delivered.
 
 A circuit goes one way, and a permutation has no way back for TCP's acknowledgements. So messages
 go over circuits as numbered datagrams; who sends learns out of band, as over a management network,
@@ -9,11 +9,10 @@ import struct
 from collections import deque
 from dataclasses import dataclass, field
 
-import numpy as np
-from numpy.typing import NDArray
+from topologies.fabric import Nic
 
-HEADER = struct.Struct("!HHI")
-"""Source server, destination server, number of the datagram."""
+HEADER = struct.Struct("!II")
+"""Number of the message, and of the datagram in it."""
 OVERHEAD_BYTES = 14 + 20 + 8
 """Ethernet, IP and UDP headers, which the NIC's rate has room for too."""
 MAX_PAYLOAD_BYTES = 9000 - 28
@@ -22,11 +21,11 @@ PACKET_S = 0.002
 
 
 @dataclass(slots=True)
-class Pair:
-    """All that one server owes another."""
+class Datagrams:
+    """All of one message."""
 
-    source: int
-    destination: int
+    message: int
+    """Its number."""
     size: int
     """Bytes, headers of datagrams among them."""
     payload: int
@@ -35,12 +34,8 @@ class Pair:
     """Datagrams to send, in order."""
     delivered: set[int] = field(default_factory=set)
     delivered_bytes: int = 0
-    start_s: float = np.inf
-    """When the first was sent [s]."""
-    end_s: float = 0.0
-    """When the last arrived [s]."""
-    by_ocs: dict[int, int] = field(default_factory=dict)
-    """Bytes that arrived over each OCS."""
+    by_nic: dict[Nic, int] = field(default_factory=dict)
+    """Bytes that arrived at each NIC."""
 
     def __post_init__(self) -> None:
         """Queue all datagrams."""
@@ -50,15 +45,14 @@ class Pair:
         """Return the size of a datagram."""
         return max(min(self.payload, self.size - number * self.payload), HEADER.size)
 
-    def arrived(self, number: int, ocs: int, now: float) -> int:
+    def arrived(self, number: int, nic: Nic) -> int:
         """Take note of a datagram that arrived; return its size if it is the first of its number, else 0."""
         if number in self.delivered:
             return 0
         self.delivered.add(number)
         size = min(self.payload, self.size - number * self.payload)
         self.delivered_bytes += size
-        self.by_ocs[ocs] = self.by_ocs.get(ocs, 0) + size
-        self.end_s = now
+        self.by_nic[nic] = self.by_nic.get(nic, 0) + size
         return size
 
     @property
@@ -67,26 +61,8 @@ class Pair:
         return self.size - self.delivered_bytes
 
 
-def pairs_of(demand: NDArray[np.int64], rate_bps: float) -> dict[tuple[int, int], Pair]:
-    """Return the pairs of servers that owe each other something.
-
-    Parameters
-    ----------
-    demand
-        Bytes from server i to server j, at emulated scale; the diagonal is not sent.
-    rate_bps
-        The rate of a NIC at emulated scale [bit/s].
-    """
-    payload = payload_bytes(rate_bps)
-    return {
-        (int(i), int(j)): Pair(int(i), int(j), int(demand[i, j]), payload)
-        for i, j in np.argwhere(demand > 0)
-        if i != j
-    }
-
-
 def header_share(rate_bps: float) -> float:
-    """Return bytes on the wire over bytes of messages."""
+    """Return bytes on the wire over bytes of messages at a NIC's rate [bit/s]."""
     return 1 + OVERHEAD_BYTES / payload_bytes(rate_bps)
 
 

@@ -221,6 +221,10 @@ class Engine:
         self._serving[sender.fileno()] = partial(self._sendable, stream)
         self._poller.register(sender.fileno(), select.EPOLLOUT)
 
+    def dialled(self, number: int) -> bool:
+        """Return whether a queue pair is connected or about to be."""
+        return self._streams[number].sender is not None
+
     def connect(self, numbers: Sequence[int]) -> None:
         """Connect queue pairs, and wait for it.
 

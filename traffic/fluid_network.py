@@ -153,6 +153,11 @@ class FluidNetwork:
         """Return the messages that have bytes in a pool."""
         return self._backlogs[pool].messages
 
+    def left(self, pool: int) -> dict[int, float]:
+        """Return what has not left a pool of each message [bytes]."""
+        self._bring_up(np.array([pool]))
+        return self._backlogs[pool].left(float(self._posted[pool] - self._left[pool]))
+
     def withdraw(self, pool: int) -> list[tuple[int, float]]:
         """Take back what has not left a pool: each message, and how much of it [bytes]."""
         self._bring_up(np.array([pool]))
@@ -196,12 +201,14 @@ class FluidNetwork:
     def advance(self, until_s: float) -> list[tuple[float, int]]:
         """Let time pass until messages arrive, at most until ``until_s``, which may be infinite.
 
+        What ends together with that time, but for rounding, counts.
+
         Returns
         -------
         list of (time, message)
             What arrived at that one instant [s]; empty if nothing did.
         """
-        while (at_s := self.next_s) <= until_s and at_s < np.inf:
+        while (at_s := self.next_s) <= until_s * (1 + SAME_TIME) and at_s < np.inf:
             self.now_s = at_s
             if arrived := self._leave() + self._arrived():
                 return arrived

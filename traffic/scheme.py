@@ -1,5 +1,6 @@
 """A scheme: which queue pairs carry the bytes of messages, decided when these may go."""
 
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
@@ -9,6 +10,7 @@ from numpy.typing import NDArray
 
 from topologies.errors import ScenarioError
 from topologies.events import View
+from topologies.light import light_peers
 from traffic.messages import CHUNK_BYTES, Chunks, Messages, chunks_of
 from traffic.spraying.policy import (
     Assignment,
@@ -62,10 +64,23 @@ class Choice:
         return self.permitted.queue_pairs
 
 
+@dataclass(frozen=True, eq=False)
+class WhileLit:
+    """Messages whose bytes go over whichever of their queue pairs has light, over several at once."""
+
+    permitted: Permitted
+    """The queue pairs, over circuits, and which of them each message may use."""
+
+    @property
+    def queue_pairs(self) -> tuple[QueuePair, ...]:
+        """The queue pairs to open."""
+        return self.permitted.queue_pairs
+
+
 class Scheme(Protocol):
     """Places messages that start together; all of them leave their server."""
 
-    def place(self, view: View, messages: Messages) -> Placement | Choice:
+    def place(self, view: View, messages: Messages) -> Placement | Choice | WhileLit:
         """Return the parcels of messages, or what they may choose from as they go."""
         ...
 
@@ -92,6 +107,25 @@ class WholeMessages:
         numbers = {queue_pair: number for number, queue_pair in enumerate(dict.fromkeys(chosen))}
         qp = np.array([numbers[queue_pair] for queue_pair in chosen], dtype=np.int64)
         return Placement(tuple(numbers), qp, np.arange(len(messages)), messages.bytes)
+
+
+class OverCircuits:
+    """Each message over all circuits that could join its servers, whenever one is lit."""
+
+    def place(self, view: View, messages: Messages) -> WhileLit:
+        """Return a queue pair for each two NICs that light can join."""
+        joined: dict[tuple[int, int], list[QueuePair]] = defaultdict(list)
+        for near in view.fabric.nics:
+            for far in light_peers(view.fabric, near):
+                joined[near.server, far.server].append(QueuePair(near, far))
+        servers = np.asarray(view.fabric.gpu_servers)
+        ends = zip(servers[messages.source].tolist(), servers[messages.destination].tolist(), strict=True)
+        numbers: dict[QueuePair, int] = {}
+        of_message = tuple(
+            tuple(numbers.setdefault(queue_pair, len(numbers)) for queue_pair in joined[pair])
+            for pair in ends
+        )
+        return WhileLit(Permitted(tuple(numbers), of_message))
 
 
 class Sprayed:
