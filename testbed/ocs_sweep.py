@@ -15,11 +15,10 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from controller.schedulers.bounds import makespan_lower_bound
-from controller.schedulers.decompose import decompose
 from controller.schedulers.eclipse import eclipse_slots
 from controller.schedulers.less import balanced_split
 from controller.schedulers.schedule import Schedule, Slot, frozen_schedule
-from controller.schedulers.spectra import equalize, schedule
+from controller.schedulers.spectra import decompose, equalize, schedule
 from controller.schedulers.spectra_plus import lighter, spread
 from traffic.ocs_workloads import benchmark, gpt, moe
 
