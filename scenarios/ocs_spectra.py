@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from controller.devices import Darkness, device_named, real_darkness
+from controller.schedulers.registry import SCHEDULERS
 from scenarios._circuits import Comparison, carry_out, new_run
 from scenarios._devices import NAMES, check_ports
 from scenarios._harness import main
@@ -34,7 +35,13 @@ WITH_PLAN_ONLY = {"plan_only", "seeds", "out", "debug"}
 Workload = Annotated[str, typer.Option(help="benchmark, gpt, moe, or a matrix file of a known format.")]
 Servers = Annotated[int, typer.Option(help="Servers, each with a NIC on every OCS; a file says it itself.")]
 Ocses = Annotated[str, typer.Option(help="How many OCSes, comma-separated.")]
-Schedulers = Annotated[str, typer.Option(help="Schedulers, comma-separated; also solstice.")]
+Schedulers = Annotated[
+    str,
+    typer.Option(
+        help=f"Schedulers, comma-separated: {', '.join(SCHEDULERS)},"
+        " or your own as module:function (docs/own_scheduler.md)."
+    ),
+]
 Meetings = Annotated[
     str,
     typer.Option(

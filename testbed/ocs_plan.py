@@ -2,25 +2,19 @@
 
 import hashlib
 import json
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from controller.circuits import Circuits
 from controller.devices import LEAST_DELAY_S, Darkness
 from controller.programs import Day, Program
 from controller.schedulers.bounds import makespan_lower_bound
-from controller.schedulers.bvn import bvn
-from controller.schedulers.eclipse import eclipse
-from controller.schedulers.less import less
-from controller.schedulers.rotor import rotor
+from controller.schedulers.registry import scheduler_named
 from controller.schedulers.schedule import Schedule
-from controller.schedulers.solstice import solstice
 from controller.schedulers.spectra import spectra
-from controller.schedulers.spectra_plus import spectra_plus
 from testbed.dilation import Dilation
 from testbed.experiment import Experiment
 from topologies.errors import ScenarioError
@@ -30,16 +24,6 @@ from traffic.collective import single
 from traffic.datagrams import header_share
 from traffic.demand import Demand
 
-Scheduler = Callable[[ArrayLike, int, float], Schedule]
-SCHEDULERS: dict[str, Scheduler] = {
-    "spectra": spectra,
-    "spectra_plus": spectra_plus,
-    "less": less,
-    "eclipse": eclipse,
-    "bvn": bvn,
-    "solstice": solstice,
-    "rotor": rotor,
-}
 FORMAT_VERSION = 1
 LONGEST_S = 5.0
 """How long the lower bound of a demand takes at most at emulated scale, however short its shortest slot."""
@@ -67,7 +51,7 @@ class CircuitExperiment:
     demand: Demand
     """Bytes between the servers."""
     scheduler: str
-    """A name in `SCHEDULERS`."""
+    """A name as of `scheduler_named`."""
     darkness: Darkness
     """How long the OCSes are dark when they are reconfigured; what is planned takes the mean."""
     dilation: Dilation
@@ -231,13 +215,6 @@ class CircuitExperiment:
     def emulated_rate_bps(self) -> float:
         """The rate of a NIC at emulated scale [bit/s]."""
         return self.rate_bps * self.dilation.rate
-
-
-def scheduler_named(name: str) -> Scheduler:
-    """Return a scheduler; ScenarioError if nobody knows it."""
-    if name not in SCHEDULERS:
-        raise ScenarioError(f"nobody knows the scheduler {name!r}", f"take one of {', '.join(SCHEDULERS)}")
-    return SCHEDULERS[name]
 
 
 def off_diagonal(matrix: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controller.devices import DEVICES, Darkness, device_named, real_darkness
+from controller.schedulers.registry import SCHEDULERS
 from testbed.dilation import Dilation
-from testbed.ocs_plan import SCHEDULERS, CircuitExperiment
+from testbed.ocs_plan import CircuitExperiment
 from topologies.errors import ScenarioError
 from topologies.parallel_ocs import parallel_ocs_fabric
 from traffic.circuit_engine import Meeting
@@ -108,7 +109,7 @@ def test_a_broken_part_is_told_of() -> None:
     data = json.loads(SMALL.to_json())
     with pytest.raises(ScenarioError, match="volume"):
         CircuitExperiment.from_json(json.dumps({**data, "dilation": {"rate": 1}}))
-    with pytest.raises(ScenarioError, match="nobody knows the scheduler 'x'"):
+    with pytest.raises(ScenarioError, match="unknown scheduler 'x'"):
         CircuitExperiment.from_json(json.dumps({**data, "scheduler": "x"}))
 
 

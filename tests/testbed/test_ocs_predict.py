@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from controller.devices import Darkness
+from controller.schedulers.registry import SCHEDULERS
 from controller.schedulers.schedule import Schedule, Slot
 from testbed.dilation import Dilation
-from testbed.ocs_plan import SCHEDULERS, CircuitExperiment
+from testbed.ocs_plan import CircuitExperiment
 from testbed.ocs_predict import predict_execution
 from tests.testbed.ocs_cases import DARKNESS, DELAY_S, OCSES, SERVERS, experiment_of
 from topologies.parallel_ocs import parallel_ocs_fabric

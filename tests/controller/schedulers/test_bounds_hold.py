@@ -16,8 +16,9 @@ from controller.schedulers.bounds import (
     split_lower_bound,
 )
 from controller.schedulers.demand import LARGEST, Matrix
+from controller.schedulers.registry import SCHEDULERS
 from tests.controller.schedulers.brute_force import TOLERANCE, least_makespan, least_weights
-from tests.controller.schedulers.implementations import ENTRIES, SCHEDULERS
+from tests.controller.schedulers.implementations import ENTRIES
 
 VANISHING = np.array([[1e100, 1e-250], [0.0, 1e100]])
 """Over any slot that serves the others, the small entry is less than the smallest number."""
