@@ -69,13 +69,13 @@ class Comparison:
     """How many, one after the other."""
     schedulers: Sequence[str]
     meetings: Sequence[str]
-    """How senders meet the dark: `Meeting`."""
+    """What senders do before a reconfiguration: `Meeting`."""
     rate_bps: float
     """Of a NIC [bit/s]."""
     darkness: Darkness
-    """How long the OCSes are dark when they are reconfigured."""
+    """The OCSes' reconfiguration delay."""
     slot_s: float
-    """How long Spectra's shortest slot shall be lit at emulated scale [s]."""
+    """How long Spectra's shortest slot is to be lit at emulated scale [s]."""
     emulated_rate_bps: float | None = None
     """What a NIC is shaped to [bit/s]; None for what this machine carries, `FASTEST_BPS` at most."""
     datapath: Datapath = "netdev"
@@ -219,5 +219,7 @@ def _scale(experiment: CircuitExperiment) -> dict[str, object]:
 
 def _meeting(name: str) -> Meeting:
     if name not in get_args(Meeting):
-        raise ScenarioError(f"senders cannot {name!r} in the dark", f"take {', '.join(get_args(Meeting))}")
+        raise ScenarioError(
+            f"senders cannot {name!r} before a reconfiguration", f"take {', '.join(get_args(Meeting))}"
+        )
     return cast(Meeting, name)

@@ -45,7 +45,8 @@ Schedulers = Annotated[
 Meetings = Annotated[
     str,
     typer.Option(
-        help="How senders meet the dark, comma-separated: drain (stop in time), pause (stop) or cut (go on)."
+        help="What senders do before a reconfiguration, comma-separated: drain (stop in time), pause (stop)"
+        " or cut (go on)."
     ),
 ]
 Line = Annotated[
@@ -156,11 +157,11 @@ def _demands(workload: str, servers: int, seeds: range, line_s: float) -> list[D
 
 
 def _darkness(context: typer.Context, device: str | None, varying: bool, delay_ms: float) -> Darkness:
-    """Return how long the OCSes are dark: a device's time, or so many milliseconds."""
+    """Return the reconfiguration delay: a device's, or so many milliseconds."""
     if device is not None:
         if _given(context, "delay_ms"):
             raise ScenarioError(
-                "--device and --delay-ms both say how long the OCSes are dark",
+                "--device and --delay-ms both give the reconfiguration delay",
                 "leave out the one or the other",
             )
         return real_darkness(device_named(device), varying=varying)

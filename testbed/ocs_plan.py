@@ -28,7 +28,7 @@ FORMAT_VERSION = 1
 LONGEST_S = 5.0
 """How long the lower bound of a demand takes at most at emulated scale, however short its shortest slot."""
 GUARD_S = 0.003
-"""How long before the dark senders stop, at emulated scale: a NIC's queue and the switch's work."""
+"""How long before a reconfiguration senders stop, at emulated scale: a NIC's queue and the switch's work."""
 START_S = 0.004
 """What a slot loses besides: the news, a round of the engine, a datagram that no longer fits."""
 LAST_SHARE, LAST_S = 0.1, 0.05
@@ -53,10 +53,10 @@ class CircuitExperiment:
     scheduler: str
     """A name as of `scheduler_named`."""
     darkness: Darkness
-    """How long the OCSes are dark when they are reconfigured; what is planned takes the mean."""
+    """The OCSes' reconfiguration delay; plans take its mean."""
     dilation: Dilation
     meeting: Meeting = "drain"
-    """How senders meet the dark."""
+    """What senders do before a reconfiguration."""
     seed: int = 0
     """Of the delays that vary, and of the demand, for the tables; the schedulers draw nothing."""
     partial: bool = False
@@ -92,7 +92,7 @@ class CircuitExperiment:
 
     @property
     def scheme(self) -> str:
-        """The scheduler as tables name it, with how senders meet the dark unless they drain."""
+        """The scheduler as tables name it, and what senders do before a reconfiguration unless they drain."""
         return self.scheduler if self.meeting == "drain" else f"{self.scheduler}, {self.meeting}"
 
     @property
@@ -118,7 +118,7 @@ class CircuitExperiment:
 
     @property
     def emulated_darkness(self) -> Darkness:
-        """How long an OCS is dark at emulated scale."""
+        """The reconfiguration delay at emulated scale."""
         return self.darkness.scaled(self.dilation.time)
 
     @property
@@ -243,7 +243,7 @@ def dilation_for(
     rate
         Emulated rate over real rate.
     slot_s
-        How long the shortest slot shall be lit [emulated seconds].
+        How long the shortest slot is to be lit [emulated seconds].
     """
     plan = spectra(line_s, ocses, delay_s)
     shortest = min((slot.weight for slots in plan.switches for slot in slots), default=0.0)

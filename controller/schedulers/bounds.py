@@ -11,7 +11,7 @@ from controller.schedulers.demand import Matrix, checked_demand
 
 
 def makespan_lower_bound(demand: ArrayLike, switches: int, delay: float) -> float:
-    """Return the larger of both lower bounds; 0 for a demand of nothing.
+    """Return the larger of both lower bounds; 0 for a demand of zero.
 
     With ``delay=0`` it is the time that one big packet switch of all the NICs' rate would need.
 

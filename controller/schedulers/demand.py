@@ -1,4 +1,4 @@
-"""What every scheduler asks of a demand matrix before it starts."""
+"""What is checked of a demand matrix before it is scheduled."""
 
 import math
 from numbers import Real
@@ -16,7 +16,7 @@ SMALLEST, LARGEST = 1e-100, 1e100
 
 
 def checked_demand(demand: ArrayLike, switches: int = 1, delay: float = 0.0) -> Matrix:
-    """Return the demand as a float matrix, after checking all that a scheduler is given.
+    """Return the demand as a float matrix, after checking all arguments of a scheduler.
 
     Parameters
     ----------

@@ -11,7 +11,7 @@ from controller.schedulers.spectra import completed, equalize, schedule
 PRECISION = 1e-2
 """The search for a duration ends when no other can be better by more than this share.
 
-With 1e-3 it takes twice to four times as long, and the makespans differ by 1 % at most, either way."""
+With 1e-3 it takes twice to four times as long; makespans differ by 1 % at most, in either direction."""
 
 
 def eclipse(demand: ArrayLike, switches: int, delay: float) -> Schedule:

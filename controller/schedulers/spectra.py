@@ -67,7 +67,7 @@ def decompose(demand: ArrayLike) -> tuple[Slot, ...]:
     Returns
     -------
     tuple of Slot
-        Full permutations in the order found; none for a demand of nothing.
+        Full permutations in the order found; none for a demand of zero.
 
     Notes
     -----

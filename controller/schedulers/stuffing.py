@@ -50,7 +50,7 @@ def peeled(demand: Matrix, matchings: Callable[[Units], Iterator[Permutation]]) 
     demand
         Demand matrix, n x n, checked.
     matchings
-        Yields perfect matchings of the nonzeros of the matrix it is given, which shrinks meanwhile,
+        Yields perfect matchings of the nonzeros of its argument, which shrinks meanwhile,
         until nothing is left.
 
     Notes
