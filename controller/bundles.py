@@ -13,7 +13,7 @@ ONF EXT-230, "Bundle Extension Pack 1", for OpenFlow 1.3; OpenFlow 1.3.5, A.3.4.
 import struct
 from collections.abc import Iterable, Sequence
 
-from controller.circuits import CIRCUIT_PRIORITY, Pair
+from controller.circuits import Pair
 from topologies.addresses import openflow_port
 from topologies.fabric import Port
 
@@ -22,6 +22,7 @@ ONF, BUNDLE_CONTROL, BUNDLE_ADD = 0x4F4E4600, 2300, 2301
 OPEN, COMMIT, DISCARD = 0, 4, 6
 ATOMIC_ORDERED = 0x3
 ADD, DELETE, DELETE_STRICT = 0, 3, 4
+CIRCUIT_PRIORITY = 100
 COOKIE, ALL_BITS = 1, 0xFFFFFFFFFFFFFFFF
 """What marks circuits, so that all can go in one message and the table-miss rule stays."""
 ANY, NO_BUFFER = 0xFFFFFFFF, 0xFFFFFFFF

@@ -1,25 +1,22 @@
-"""Circuits: which output port each input port of an optical circuit switch (OCS) lights, and its rules.
+"""Circuits: which output port each input port of an optical circuit switch (OCS) lights.
 
 An OCS is a light path, not a switch: light goes to exactly one port or nowhere. So a circuit is one
-rule, *in_port=a, output b*; no address is looked at, nothing is flooded or learned. A dark port has
-no rule of its own: its packets fall to the table-miss rule, which drops and counts them.
+rule, *in_port=a, output b* (`controller.bundles`); no address is looked at, nothing is flooded or
+learned. A dark port has no rule of its own: its packets fall to the table-miss rule, which drops and
+counts them.
 """
 
 import re
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from functools import cached_property
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from controller.routing import TABLE_MISS
-from controller.rules import Match, Output, Rule, RuleSet
 from topologies.errors import DemandError
 from topologies.fabric import Switch
 
-CIRCUIT_PRIORITY = 100
 IDLE = -1
 """Stands in a permutation for an input port without a circuit."""
 
@@ -58,18 +55,6 @@ class Circuits:
     def __str__(self) -> str:
         return " ".join(f"{a}>{b}" for a, b in self.pairs) or "-"
 
-    @cached_property
-    def output_of(self) -> dict[int, int]:
-        """The output port of each lit input port."""
-        return dict(self.pairs)
-
-    def permutation(self) -> NDArray[np.intp]:
-        """Return the output port of each input port, `IDLE` where it is dark."""
-        permutation = np.full(self.ports, IDLE, dtype=np.intp)
-        for a, b in self.pairs:
-            permutation[a] = b
-        return permutation
-
     @classmethod
     def of_permutation(cls, permutation: ArrayLike) -> "Circuits":
         """Return the circuits of a permutation; a port that would light itself stays dark.
@@ -102,7 +87,7 @@ def transition(before: Circuits, after: Circuits, partial: bool = True) -> Trans
     Parameters
     ----------
     before, after
-        What is lit now, and what shall be.
+        What is lit before and after.
     partial
         Whether circuits that both have keep carrying; if not, all go dark.
 
@@ -128,16 +113,6 @@ def check_permitted(switch: Switch, circuits: Circuits) -> None:
             f"OCS {switch.name} cannot show {circuits}",
             f"take circuits of one of the {len(switch.permitted)} permutations that it permits",
         )
-
-
-def circuit_rule(pair: Pair) -> Rule:
-    """Return the one rule that a circuit is."""
-    return Rule(CIRCUIT_PRIORITY, Match(in_port=pair[0]), (Output(pair[1]),))
-
-
-def circuit_rules(circuits: Circuits) -> RuleSet:
-    """Return everything an OCS is told that shows these circuits."""
-    return RuleSet((*map(circuit_rule, circuits.pairs), TABLE_MISS))
 
 
 def circuits_from_text(text: str, ports: int, bidirectional: bool = False) -> Circuits:

@@ -1,4 +1,4 @@
-"""A switch's flow table on paper: which way a connection takes, without any switch.
+"""A switch's flow table on paper: which path a connection takes, without any switch.
 
 Stricter than a switch: rules of one priority that overlap, a port without a link, a group that
 does not exist or that the datapath would hash, and a packet sent back where it came from are
@@ -25,7 +25,7 @@ class FlowTables:
     fabric
         What is wired.
     rulesets
-        What each switch was told, by its name.
+        Each switch's rules, by its name.
     failed_links
         Links that carry nothing; a bucket whose port is on one is not chosen.
 
@@ -43,7 +43,7 @@ class FlowTables:
         self._tables = {switch: _Table(fabric, switch, ruleset) for switch, ruleset in rulesets.items()}
 
     def path(self, source: Nic, destination: Nic, source_port: int, destination_port: int) -> Path | None:
-        """Return the way of a TCP connection's packets to the destination, None if they are dropped.
+        """Return the path of a TCP connection's packets to the destination, None if they are dropped.
 
         Raises
         ------
@@ -94,20 +94,6 @@ class FlowTables:
         links = [self._fabric.link_at[Port(switch, bucket.port)] for bucket in group.buckets]
         bucket = chosen_bucket(headers, group.buckets, [link not in self._failed_links for link in links])
         return (Port(switch, bucket.port), headers) if bucket else None
-
-
-def walk(
-    fabric: Fabric,
-    rulesets: Mapping[str, RuleSet],
-    source: Nic,
-    destination: Nic,
-    source_port: int,
-    destination_port: int,
-    failed_links: Set[Link] = frozenset(),
-) -> Path | None:
-    """Return the way of one connection; `FlowTables` is faster for many."""
-    tables = FlowTables(fabric, rulesets, failed_links)
-    return tables.path(source, destination, source_port, destination_port)
 
 
 class _Table:

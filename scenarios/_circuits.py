@@ -18,6 +18,7 @@ from rich.console import Console
 
 from controller.devices import Darkness
 from controller.schedulers.bounds import makespan_lower_bound
+from controller.schedulers.registry import scheduler_named
 from scenarios._devices import check_delay
 from scenarios._harness import enter_sandbox
 from scenarios._output import print_results
@@ -30,7 +31,7 @@ from testbed.experiment import Experiment
 from testbed.link_sample import worst_link_error
 from testbed.network import Network
 from testbed.ocs_outcome import BIG_SWITCH, executed
-from testbed.ocs_plan import CircuitExperiment, dilation_for, off_diagonal, scheduler_named
+from testbed.ocs_plan import CircuitExperiment, dilation_for, off_diagonal
 from testbed.ocs_report import executions_table
 from testbed.ocs_results import CircuitResults
 from testbed.readback import effective, port_settings, unmet
@@ -68,13 +69,13 @@ class Comparison:
     """How many, one after the other."""
     schedulers: Sequence[str]
     meetings: Sequence[str]
-    """How senders meet the dark: `Meeting`."""
+    """What senders do before a reconfiguration: `Meeting`."""
     rate_bps: float
     """Of a NIC [bit/s]."""
     darkness: Darkness
-    """How long the OCSes are dark when they are reconfigured."""
+    """The OCSes' reconfiguration delay."""
     slot_s: float
-    """How long Spectra's shortest slot shall be lit at emulated scale [s]."""
+    """How long Spectra's shortest slot is to be lit at emulated scale [s]."""
     emulated_rate_bps: float | None = None
     """What a NIC is shaped to [bit/s]; None for what this machine carries, `FASTEST_BPS` at most."""
     datapath: Datapath = "netdev"
@@ -157,6 +158,8 @@ def execute_all(
 ) -> None:
     """Execute schedules fabric by fabric inside the sandbox, print what came of them, and leave it behind."""
     experiments = [experiment for some in planned for experiment in some]
+    for experiment in experiments:
+        _ = experiment.schedule  # computed once, here: a user's own scheduler fails before anything boots
     with CircuitResults(run, planned=experiments, out=out, claims=claims) as results:
         results.describe(calibration=asdict(calibration(run.datapath)))
         for some in planned:
@@ -216,5 +219,7 @@ def _scale(experiment: CircuitExperiment) -> dict[str, object]:
 
 def _meeting(name: str) -> Meeting:
     if name not in get_args(Meeting):
-        raise ScenarioError(f"senders cannot {name!r} in the dark", f"take {', '.join(get_args(Meeting))}")
+        raise ScenarioError(
+            f"senders cannot {name!r} before a reconfiguration", f"take {', '.join(get_args(Meeting))}"
+        )
     return cast(Meeting, name)

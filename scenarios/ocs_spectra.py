@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from controller.devices import Darkness, device_named, real_darkness
+from controller.schedulers.registry import SCHEDULERS
 from scenarios._circuits import Comparison, carry_out, new_run
 from scenarios._devices import NAMES, check_ports
 from scenarios._harness import main
@@ -34,11 +35,18 @@ WITH_PLAN_ONLY = {"plan_only", "seeds", "out", "debug"}
 Workload = Annotated[str, typer.Option(help="benchmark, gpt, moe, or a matrix file of a known format.")]
 Servers = Annotated[int, typer.Option(help="Servers, each with a NIC on every OCS; a file says it itself.")]
 Ocses = Annotated[str, typer.Option(help="How many OCSes, comma-separated.")]
-Schedulers = Annotated[str, typer.Option(help="Schedulers, comma-separated; also solstice.")]
+Schedulers = Annotated[
+    str,
+    typer.Option(
+        help=f"Schedulers, comma-separated: {', '.join(SCHEDULERS)},"
+        " or your own as module:function (docs/own_scheduler.md)."
+    ),
+]
 Meetings = Annotated[
     str,
     typer.Option(
-        help="How senders meet the dark, comma-separated: drain (stop in time), pause (stop) or cut (go on)."
+        help="What senders do before a reconfiguration, comma-separated: drain (stop in time), pause (stop)"
+        " or cut (go on)."
     ),
 ]
 Line = Annotated[
@@ -149,11 +157,11 @@ def _demands(workload: str, servers: int, seeds: range, line_s: float) -> list[D
 
 
 def _darkness(context: typer.Context, device: str | None, varying: bool, delay_ms: float) -> Darkness:
-    """Return how long the OCSes are dark: a device's time, or so many milliseconds."""
+    """Return the reconfiguration delay: a device's, or so many milliseconds."""
     if device is not None:
         if _given(context, "delay_ms"):
             raise ScenarioError(
-                "--device and --delay-ms both say how long the OCSes are dark",
+                "--device and --delay-ms both give the reconfiguration delay",
                 "leave out the one or the other",
             )
         return real_darkness(device_named(device), varying=varying)

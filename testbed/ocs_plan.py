@@ -2,23 +2,17 @@
 
 import hashlib
 import json
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from controller.devices import LEAST_DELAY_S, Darkness
 from controller.schedulers.bounds import makespan_lower_bound
-from controller.schedulers.bvn import bvn
-from controller.schedulers.eclipse import eclipse
-from controller.schedulers.less import less
-from controller.schedulers.rotor import rotor
+from controller.schedulers.registry import scheduler_named
 from controller.schedulers.schedule import Schedule
-from controller.schedulers.solstice import solstice
 from controller.schedulers.spectra import spectra
-from controller.schedulers.spectra_plus import spectra_plus
 from testbed.dilation import Dilation
 from testbed.experiment import Experiment
 from topologies.errors import ScenarioError
@@ -27,16 +21,6 @@ from traffic.circuit_engine import Meeting
 from traffic.collective import single
 from traffic.demand import Demand
 
-Scheduler = Callable[[ArrayLike, int, float], Schedule]
-SCHEDULERS: dict[str, Scheduler] = {
-    "spectra": spectra,
-    "spectra_plus": spectra_plus,
-    "less": less,
-    "eclipse": eclipse,
-    "bvn": bvn,
-    "solstice": solstice,
-    "rotor": rotor,
-}
 FORMAT_VERSION = 1
 LONGEST_S = 5.0
 """How long the lower bound of a demand takes at most at emulated scale, however short its shortest slot."""
@@ -57,12 +41,12 @@ class CircuitExperiment:
     demand: Demand
     """Bytes between the servers."""
     scheduler: str
-    """A name in `SCHEDULERS`."""
+    """A name as of `scheduler_named`."""
     darkness: Darkness
-    """How long the OCSes are dark when they are reconfigured; what is planned takes the mean."""
+    """The OCSes' reconfiguration delay; plans take its mean."""
     dilation: Dilation
     meeting: Meeting = "drain"
-    """How senders meet the dark."""
+    """What senders do before a reconfiguration."""
     seed: int = 0
     """Of the delays that vary, and of the demand, for the tables; the schedulers draw nothing."""
     partial: bool = False
@@ -98,7 +82,7 @@ class CircuitExperiment:
 
     @property
     def scheme(self) -> str:
-        """The scheduler as tables name it, with how senders meet the dark unless they drain."""
+        """The scheduler as tables name it, and what senders do before a reconfiguration unless they drain."""
         return self.scheduler if self.meeting == "drain" else f"{self.scheduler}, {self.meeting}"
 
     @property
@@ -124,7 +108,7 @@ class CircuitExperiment:
 
     @property
     def emulated_darkness(self) -> Darkness:
-        """How long an OCS is dark at emulated scale."""
+        """The reconfiguration delay at emulated scale."""
         return self.darkness.scaled(self.dilation.time)
 
     @property
@@ -197,13 +181,6 @@ class CircuitExperiment:
         return self.rate_bps * self.dilation.rate
 
 
-def scheduler_named(name: str) -> Scheduler:
-    """Return a scheduler; ScenarioError if nobody knows it."""
-    if name not in SCHEDULERS:
-        raise ScenarioError(f"nobody knows the scheduler {name!r}", f"take one of {', '.join(SCHEDULERS)}")
-    return SCHEDULERS[name]
-
-
 def off_diagonal(matrix: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return a matrix without what servers owe themselves."""
     return np.where(np.eye(len(matrix), dtype=bool), 0, matrix)
@@ -230,7 +207,7 @@ def dilation_for(
     rate
         Emulated rate over real rate.
     slot_s
-        How long the shortest slot shall be lit [emulated seconds].
+        How long the shortest slot is to be lit [emulated seconds].
     """
     plan = spectra(line_s, ocses, delay_s)
     shortest = min((slot.weight for slots in plan.switches for slot in slots), default=0.0)

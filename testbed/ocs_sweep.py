@@ -15,11 +15,10 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from controller.schedulers.bounds import makespan_lower_bound
-from controller.schedulers.decompose import decompose
 from controller.schedulers.eclipse import eclipse_slots
 from controller.schedulers.less import balanced_split
 from controller.schedulers.schedule import Schedule, Slot, frozen_schedule
-from controller.schedulers.spectra import equalize, schedule
+from controller.schedulers.spectra import decompose, equalize, schedule
 from controller.schedulers.spectra_plus import lighter, spread
 from traffic.ocs_workloads import benchmark, gpt, moe
 
@@ -74,9 +73,7 @@ def cases() -> list[Case]:
     return found
 
 
-def sweep(
-    seeds: int, processes: int = 2, told: Callable[[int, int], None] = lambda _done, _of: None
-) -> pd.DataFrame:
+def sweep(seeds: int, processes: int = 2) -> pd.DataFrame:
     """Return a row per workload, seed, number of switches, delay and scheme.
 
     Parameters
@@ -85,16 +82,13 @@ def sweep(
         How many random matrices of each workload; the paper has 50.
     processes
         How many processes share the work.
-    told
-        Told how many of how many pieces are done.
     """
     work = [(index, seed) for index in range(len(cases())) for seed in range(seeds)]
     work.sort(key=lambda piece: -(cases()[piece[0]].flows or 0))  # the longest first
     rows: list[tuple[object, ...]] = []
     with ProcessPoolExecutor(processes, mp_context=get_context("forkserver")) as pool:
-        for done, part in enumerate(pool.map(_rows, *zip(*work, strict=True), chunksize=2), 1):
+        for part in pool.map(_rows, *zip(*work, strict=True), chunksize=2):
             rows += part
-            told(done, len(work))
     return pd.DataFrame(rows, columns=COLUMNS)
 
 

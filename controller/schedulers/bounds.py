@@ -7,11 +7,11 @@ the matrix, bounds the makespan from below; the largest bound of a line is that 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from controller.schedulers.demand import Matrix, checked_demand, degree, lines
+from controller.schedulers.demand import Matrix, checked_demand
 
 
 def makespan_lower_bound(demand: ArrayLike, switches: int, delay: float) -> float:
-    """Return the larger of both lower bounds; 0 for a demand of nothing.
+    """Return the larger of both lower bounds; 0 for a demand of zero.
 
     With ``delay=0`` it is the time that one big packet switch of all the NICs' rate would need.
 
@@ -138,6 +138,20 @@ def ranked_weight(sorted_lines: Matrix, slots: int) -> float:
     padded = np.pad(sorted_lines, ((0, 0), (0, 1)))
     shifted = np.take_along_axis(padded, np.minimum(rank, sorted_lines.shape[1]), axis=1)
     return float(shifted.max(axis=0).sum())
+
+
+def degree(demand: Matrix) -> int:
+    """Return the largest number of nonzeros in a row or a column.
+
+    So many permutations are needed, and suffice, to serve every nonzero (König).
+    """
+    support = demand > 0
+    return int(max(support.sum(axis=0).max(), support.sum(axis=1).max()))
+
+
+def lines(demand: Matrix) -> Matrix:
+    """Return all rows and all columns as the 2n rows of one matrix, each sorted downwards."""
+    return -np.sort(-np.concatenate([demand, demand.T]), axis=1)
 
 
 def _slots_needed(sorted_lines: Matrix, longest: float) -> float:

@@ -1,4 +1,4 @@
-"""What every scheduler asks of a demand matrix before it starts."""
+"""What is checked of a demand matrix before it is scheduled."""
 
 import math
 from numbers import Real
@@ -16,7 +16,7 @@ SMALLEST, LARGEST = 1e-100, 1e100
 
 
 def checked_demand(demand: ArrayLike, switches: int = 1, delay: float = 0.0) -> Matrix:
-    """Return the demand as a float matrix, after checking all that a scheduler is given.
+    """Return the demand as a float matrix, after checking all arguments of a scheduler.
 
     Parameters
     ----------
@@ -94,17 +94,3 @@ def _check_switches(switches: int) -> None:
         raise DemandError(f"a schedule for {switches} switches", "ask for a whole number of them") from error
     if number < 1:
         raise DemandError(f"a schedule for {switches} switches", "ask for at least one")
-
-
-def degree(demand: Matrix) -> int:
-    """Return the largest number of nonzeros in a row or a column.
-
-    So many permutations are needed, and suffice, to serve every nonzero (König).
-    """
-    support = demand > 0
-    return int(max(support.sum(axis=0).max(), support.sum(axis=1).max()))
-
-
-def lines(demand: Matrix) -> Matrix:
-    """Return all rows and all columns as the 2n rows of one matrix, each sorted downwards."""
-    return -np.sort(-np.concatenate([demand, demand.T]), axis=1)

@@ -3,16 +3,15 @@
 import numpy as np
 from numpy.typing import ArrayLike
 
-from controller.schedulers.decompose import completed
 from controller.schedulers.demand import Matrix, checked_demand
 from controller.schedulers.matching import heaviest_permutation
 from controller.schedulers.schedule import COVER_TOLERANCE, Permutation, Schedule, Slot
-from controller.schedulers.spectra import equalize, schedule
+from controller.schedulers.spectra import completed, equalize, schedule
 
 PRECISION = 1e-2
 """The search for a duration ends when no other can be better by more than this share.
 
-With 1e-3 it takes twice to four times as long, and the makespans differ by 1 % at most, either way."""
+With 1e-3 it takes twice to four times as long; makespans differ by 1 % at most, in either direction."""
 
 
 def eclipse(demand: ArrayLike, switches: int, delay: float) -> Schedule:

@@ -3,9 +3,9 @@
 import numpy as np
 from numpy.typing import ArrayLike
 
-from controller.schedulers.decompose import decompose
 from controller.schedulers.demand import Matrix, checked_demand
 from controller.schedulers.schedule import Schedule, frozen_schedule
+from controller.schedulers.spectra import decompose
 
 ROUNDING = 1e-9
 """Room that counts as none, relative to a part's share."""

@@ -64,7 +64,7 @@ class Schedule:
         return served([slot for slots in self.switches for slot in slots], ports)
 
     def covers(self, demand: ArrayLike) -> bool:
-        """Tell whether the circuits can carry the whole demand, up to ``COVER_TOLERANCE``."""
+        """Return whether the circuits can carry the whole demand, up to ``COVER_TOLERANCE``."""
         matrix = checked_matrix(demand)
         if any(slot.permutation.size != len(matrix) for slots in self.switches for slot in slots):
             return False

@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.schedulers.decompose import completed
 from controller.schedulers.demand import Matrix
 from controller.schedulers.matching import heaviest_permutation
 from controller.schedulers.schedule import Permutation, Slot
+from controller.schedulers.spectra import completed
 
 UNITS = 2**20
 """Units in the largest entry: rounding errs by 5e-7 of it, and the tail of ever shorter slots ends."""
@@ -50,7 +50,7 @@ def peeled(demand: Matrix, matchings: Callable[[Units], Iterator[Permutation]]) 
     demand
         Demand matrix, n x n, checked.
     matchings
-        Yields perfect matchings of the nonzeros of the matrix it is given, which shrinks meanwhile,
+        Yields perfect matchings of the nonzeros of its argument, which shrinks meanwhile,
         until nothing is left.
 
     Notes

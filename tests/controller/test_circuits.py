@@ -1,15 +1,13 @@
-"""Circuits, their rules, what a reconfiguration does to them, programs and devices."""
+"""Circuits, what a reconfiguration does to them, programs and devices."""
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.circuits import Circuits, check_permitted, circuit_rules, circuits_from_text, transition
+from controller.circuits import IDLE, Circuits, check_permitted, circuits_from_text, transition
 from controller.devices import DEVICES, LEAST_DELAY_S, Darkness, darkness_of, device_named, real_darkness
 from controller.programs import Day, Program, program_from_text
-from controller.routing import TABLE_MISS
-from controller.rules import Match, Output, Rule
 from topologies.errors import DemandError, ScenarioError
 from topologies.fabric import Switch
 from topologies.khop_ring import PATHS
@@ -25,16 +23,9 @@ def some_circuits(draw: st.DrawFn, ports: int = 8) -> Circuits:
 
 @given(some_circuits())
 def test_circuits_are_their_permutation_and_their_text(circuits: Circuits) -> None:
-    assert Circuits.of_permutation(circuits.permutation()) == circuits
+    output = dict(circuits.pairs)
+    assert Circuits.of_permutation([output.get(port, IDLE) for port in range(circuits.ports)]) == circuits
     assert circuits_from_text(str(circuits), circuits.ports) == circuits
-
-
-@given(some_circuits())
-def test_a_circuit_is_one_rule_on_its_input_port_and_nothing_else(circuits: Circuits) -> None:
-    rules = circuit_rules(circuits)
-    assert rules.groups == ()
-    assert rules.rules[-1] == TABLE_MISS
-    assert rules.rules[:-1] == tuple(Rule(100, Match(in_port=a), (Output(b),)) for a, b in circuits.pairs)
 
 
 @given(some_circuits(), some_circuits(), st.booleans())

@@ -6,7 +6,7 @@ from ipaddress import IPv4Network
 import pytest
 
 from controller.ecmp_hash import forwarding_buckets
-from controller.flow_table import FlowTables, walk
+from controller.flow_table import FlowTables
 from controller.routing import forwarding_rules
 from controller.rules import IPV4, Action, Bucket, Group, Match, Output, Rule, RuleSet, SetEthDst, ToGroup
 from topologies.errors import NetworkError
@@ -48,15 +48,16 @@ def test_rules_of_different_priority_may_overlap_and_the_higher_wins() -> None:
     rules = forwarding_rules(FABRIC)
     detour = Rule(150, Match(in_port=0, eth_type=IPV4, ipv4_dst=RAIL_1.ipv4_dst), (Output(3),))
     rules["leaf0"] = replace(rules["leaf0"], rules=(*rules["leaf0"].rules, detour))
-    path = walk(FABRIC, rules, Nic(0, 0), Nic(1, 1), 1000, 2000)
+    path = FlowTables(FABRIC, rules).path(Nic(0, 0), Nic(1, 1), 1000, 2000)
     assert path == (Port("h0", 0), Port("leaf0", 3), Port("spine1", 1), Port("leaf1", 1))
 
 
 def test_a_circle_is_an_error() -> None:
     rules = forwarding_rules(FABRIC)
     back = RuleSet((Rule(5, TEN, (Output(0),)),))
+    tables = FlowTables(FABRIC, rules | {"spine0": back, "spine1": back})
     with pytest.raises(NetworkError, match=r"goes in circles at spine[01]:0"):
-        walk(FABRIC, rules | {"spine0": back, "spine1": back}, Nic(0, 0), Nic(1, 1), 1000, 2000)
+        tables.path(Nic(0, 0), Nic(1, 1), 1000, 2000)
 
 
 @pytest.mark.parametrize(
@@ -67,9 +68,10 @@ def test_a_circle_is_an_error() -> None:
     ],
 )
 def test_a_packet_that_its_nic_would_not_take_is_an_error(actions: tuple[Action, ...], arrival: str) -> None:
+    tables = FlowTables(rail_fabric(3, 1), {"leaf0": RuleSet((Rule(5, TEN, actions),))})
     with pytest.raises(NetworkError, match=rf"to NIC 1\.0 came to {arrival}"):
-        walk(rail_fabric(3, 1), {"leaf0": RuleSet((Rule(5, TEN, actions),))}, Nic(0, 0), Nic(1, 0), 1, 2)
+        tables.path(Nic(0, 0), Nic(1, 0), 1, 2)
 
 
-def test_no_rules_no_way() -> None:
-    assert walk(FABRIC, {}, Nic(0, 0), Nic(1, 0), 1, 2) is None
+def test_without_rules_there_is_no_path() -> None:
+    assert FlowTables(FABRIC, {}).path(Nic(0, 0), Nic(1, 0), 1, 2) is None

@@ -41,7 +41,7 @@ def light_graph(fabric: Fabric, circuits: Mapping[str, Circuits]) -> "nx.MultiGr
                 if start < reached:
                     graph.add_edge(nic.server, fabric.server_index[reached.node])
                 break
-            out = circuits[reached.node].output_of.get(reached.number)
+            out = dict(circuits[reached.node].pairs).get(reached.number)
             onward = None if out is None else Port(reached.node, out)
             port = onward if onward in fabric.link_at else None
     return graph

@@ -12,6 +12,7 @@ import pytest
 from mininet.cli import CLI
 
 from controller.devices import Darkness
+from controller.schedulers.registry import SCHEDULERS
 from controller.schedulers.schedule import Schedule
 from controller.schedulers.schedule import Slot as ScheduleSlot
 from testbed.dilation import Dilation
@@ -20,7 +21,7 @@ from testbed.ocs_bench import ocs_figures
 from testbed.ocs_cli import OcsCLI
 from testbed.ocs_executor import execute
 from testbed.ocs_outcome import executed
-from testbed.ocs_plan import SCHEDULERS, CircuitExperiment
+from testbed.ocs_plan import CircuitExperiment
 from testbed.openvswitch import vsctl
 from testbed.residue import until
 from tests.emulation.box import Box

@@ -17,11 +17,10 @@ from controller.reconfiguration import OpticalSwitch
 from controller.status import LogEntry
 from testbed.claims_circuits import circuit_claims
 from testbed.experiment import Experiment
-from testbed.ocs_executor import Execution
+from testbed.ocs_executor import Execution, predict_execution
 from testbed.ocs_outcome import BIG_SWITCH, Executed
-from testbed.ocs_plan import GUARD_S, CircuitExperiment, dilation_for
+from testbed.ocs_plan import CircuitExperiment, dilation_for
 from testbed.ocs_plots import plan_against_measurement, timelines
-from testbed.ocs_predict import predict_execution
 from testbed.ocs_report import executions_table
 from testbed.ocs_results import CircuitResults
 from testbed.outcome import Outcome, Verdict
@@ -32,7 +31,7 @@ from tests.testbed.cases import VOID
 from tests.testbed.ocs_cases import DARKNESS, DELAY_S, OCSES, SERVERS, experiment_of
 from topologies.big_switch import big_switch_fabric
 from topologies.errors import ScenarioError
-from traffic.circuit_engine import Slot
+from traffic.circuit_engine import GUARD_S, Slot
 
 FAITHFUL = Verdict("faithful")
 RUN = Run("ocs_spectra", "Spectra's schedules", ["ocs_spectra.py"], datetime(2026, 1, 2), baseline=BIG_SWITCH)
@@ -43,10 +42,12 @@ def executed_of(
 ) -> Executed:
     """Return an execution that went as planned, but for taking so many times as long."""
     experiment = experiment_of(scheduler, darkness=darkness)
-    predicted = predict_execution(experiment).assign(start_s=0.0)
+    predicted = predict_execution(experiment)
     records = predicted.assign(end_s=slower * predicted["end_s"])
     cct_s = float(records["end_s"].max())
-    execution = Execution(experiment, records, cct_s, (0,), (), logs_of(experiment, slower), 0.0, 100)
+    execution = Execution(
+        experiment, records, cct_s, (0,), (), logs_of(experiment, slower), 0.0, 100, 1_000_000
+    )
     return Executed(execution, Outcome(experiment.plain, predicted, records, verdict))
 
 
@@ -210,9 +211,11 @@ def test_the_guard_counts_where_dark_follows_and_not_after_the_last_byte() -> No
     execution = executed_of("spectra").execution
     end_s = execution.experiment.dilation.emulated_s(execution.cct_s)
     slots = (
-        Slot(0, 0.0, end_s / 2, 1),
-        Slot(1, 0.0, end_s + GUARD_S / 4, 1),  # all but a quarter of its guard passes before the last byte
-        Slot(0, end_s / 2, end_s + 2 * GUARD_S, 1),
+        Slot("ocs0", 0.0, end_s / 2, 1),
+        Slot(
+            "ocs1", 0.0, end_s + GUARD_S / 4, 1
+        ),  # all but a quarter of its guard passes before the last byte
+        Slot("ocs0", end_s / 2, end_s + 2 * GUARD_S, 1),
     )
     lost = replace(execution, slots=slots).guard_loss
     assert lost == pytest.approx((1 + 0.75) * GUARD_S / (2 * end_s))

@@ -4,7 +4,6 @@ A function is a proactive policy's `assign`; a class is made without arguments a
 of `ProactivePolicy` or `ReactivePolicy`.
 """
 
-import importlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from inspect import signature
@@ -13,6 +12,7 @@ import numpy as np
 
 from topologies.errors import ScenarioError
 from topologies.fabric import Fabric
+from topologies.own import check_arguments, own_object
 from traffic.messages import Chunks, Messages
 from traffic.spraying.ecmp import Ecmp
 from traffic.spraying.minrtt import MinRtt
@@ -32,12 +32,13 @@ POLICIES: dict[str, Callable[[], Policy]] = {
 }
 """Every policy that comes with lightrail."""
 
-
 METHODS = {
     ProactivePolicy: (ProactivePolicy.assign,),
     ReactivePolicy: (ReactivePolicy.permit, ReactivePolicy.choose, ReactivePolicy.acknowledged),
 }
 """What a policy of each kind is asked."""
+
+PAGE = "docs/own_scheme.md"
 
 
 def policy_named(name: str) -> Policy:
@@ -46,12 +47,13 @@ def policy_named(name: str) -> Policy:
     Parameters
     ----------
     name
-        A key of `POLICIES`, or ``module:function`` with a module that Python can import.
+        A key of `POLICIES`, or ``module:function`` with a module on Python's path or in the current
+        directory.
 
     Raises
     ------
     ScenarioError
-        If nobody has that name, or what has it is no policy.
+        If no scheme has that name, or what has it is no policy.
     """
     if ":" in name:
         return _own(name)
@@ -80,48 +82,36 @@ class AssignFunction:
         if not isinstance(assignment, Assignment):
             raise ScenarioError(
                 f"the scheme {self.name!r} returned an object of type {type(assignment).__name__}",
-                "return an Assignment, see docs/own_scheme.md",
+                f"return an Assignment, see {PAGE}",
             )
         return assignment
 
 
 def _own(name: str) -> Policy:
-    module_name, _, attribute = name.partition(":")
-    try:
-        own = getattr(importlib.import_module(module_name), attribute)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise ScenarioError(
-            f"the scheme {name!r} cannot be imported: {error}",
-            "name it as module:function, and put the module's folder on PYTHONPATH",
-        ) from error
-    try:
-        policy = own() if isinstance(own, type) else AssignFunction(name, own)
-    except TypeError as error:
-        raise ScenarioError(
-            f"the scheme {name!r} cannot be made: {error}", "its class must need no argument"
-        ) from error
-    if not callable(own) or not isinstance(policy, ProactivePolicy | ReactivePolicy):
+    own, policy = own_object("scheme", name), None
+    if isinstance(own, type):
+        policy = _made(name, own)
+    elif callable(own):
+        policy = AssignFunction(name, own)
+    if not isinstance(policy, ProactivePolicy | ReactivePolicy):
         raise ScenarioError(
             f"{name!r} is no spraying policy",
             "give a function with the arguments of ProactivePolicy.assign, or a class with its methods",
         )
     for method in METHODS[ProactivePolicy if isinstance(policy, ProactivePolicy) else ReactivePolicy]:
+        arguments = [argument for argument in signature(method).parameters if argument != "self"]
         if isinstance(policy, AssignFunction):
-            _check_arguments(name, own, method)
+            check_arguments("scheme", name, policy.function, arguments, PAGE)
         else:
-            _check_arguments(f"{name}.{method.__name__}", getattr(policy, method.__name__), method)
+            asked = getattr(policy, method.__name__)
+            check_arguments("scheme", f"{name}.{method.__name__}", asked, arguments, PAGE)
     return policy
 
 
-def _check_arguments(name: str, function: Callable[..., object], method: Callable[..., object]) -> None:
-    """Refuse a function that cannot be called as a policy's method is, by keyword."""
-    arguments = [argument for argument in signature(method).parameters if argument != "self"]
+def _made(name: str, policy: type) -> object:
     try:
-        signature(function).bind(**dict.fromkeys(arguments))
-    except (TypeError, ValueError) as error:  # a ValueError: it is written in C, and does not tell
-        told = ", ".join(arguments)
+        return policy()
+    except TypeError as error:
         raise ScenarioError(
-            f"the scheme {name!r} does not take the arguments {told}",
-            f"write it as: def {name.rpartition(':')[2].rpartition('.')[2]}(*, {told}), "
-            "see docs/own_scheme.md",
+            f"the scheme {name!r} cannot be made: {error}", "its class must need no argument"
         ) from error

@@ -1,28 +1,16 @@
-"""All schedulers of the house, random demands for them, and an independent checker."""
-
-from collections.abc import Callable
+"""Every registered scheduler, random demands for them, and an independent checker."""
 
 import numpy as np
+import pytest
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
-from numpy.typing import ArrayLike
 
-from controller.schedulers.bvn import bvn
+from controller.schedulers.bounds import makespan_lower_bound, split_lower_bound
 from controller.schedulers.demand import Matrix
-from controller.schedulers.eclipse import eclipse
-from controller.schedulers.less import less
-from controller.schedulers.rotor import rotor
+from controller.schedulers.registry import SCHEDULERS, Scheduler
 from controller.schedulers.schedule import Schedule
-from controller.schedulers.solstice import solstice
-from controller.schedulers.spectra import spectra
-from controller.schedulers.spectra_plus import spectra_plus
 
-Scheduler = Callable[[ArrayLike, int, float], Schedule]
-
-SCHEDULERS: dict[str, Scheduler] = {
-    scheduler.__name__: scheduler
-    for scheduler in (spectra, spectra_plus, eclipse, less, bvn, solstice, rotor)
-}
+each_scheduler = pytest.mark.parametrize("scheduler", SCHEDULERS.values(), ids=SCHEDULERS)
 
 ENTRIES = st.one_of(
     st.just(0.0),
@@ -32,6 +20,18 @@ ENTRIES = st.one_of(
 )
 
 DEMANDS = st.integers(1, 7).flatmap(lambda ports: arrays(np.float64, (ports, ports), elements=ENTRIES))
+
+
+def check(scheduler: Scheduler, demand: Matrix, switches: int, delay: float) -> None:
+    """Assert that a scheduler covers a demand by a feasible schedule, and beats no bound."""
+    plan = scheduler(demand, switches, delay)
+    carried, end = replayed(plan, len(demand))
+    assert len(plan.switches) == switches
+    assert (demand - carried <= 1e-9 * demand.max()).all()
+    assert plan.covers(demand)
+    assert plan.makespan == pytest.approx(end)
+    assert end >= split_lower_bound(demand, switches, delay) * (1 - 1e-8)
+    assert split_lower_bound(demand, switches, delay) >= makespan_lower_bound(demand, switches, delay)
 
 
 def replayed(plan: Schedule, ports: int) -> tuple[Matrix, float]:

@@ -5,24 +5,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller.schedulers.bounds import makespan_lower_bound, split_lower_bound
 from controller.schedulers.demand import LARGEST, SMALLEST, Matrix
-from tests.controller.schedulers.implementations import DEMANDS, SCHEDULERS, Scheduler, replayed
+from controller.schedulers.registry import Scheduler
+from tests.controller.schedulers.implementations import DEMANDS, check, each_scheduler
 from topologies.errors import DemandError
 
-each_scheduler = pytest.mark.parametrize("scheduler", SCHEDULERS.values(), ids=SCHEDULERS)
 SWITCHES, DELAYS = st.integers(1, 5), st.sampled_from([0.0, 1e-3, 0.1, 1.0])
-
-
-def check(scheduler: Scheduler, demand: Matrix, switches: int, delay: float) -> None:
-    plan = scheduler(demand, switches, delay)
-    carried, end = replayed(plan, len(demand))
-    assert len(plan.switches) == switches
-    assert (demand - carried <= 1e-9 * demand.max()).all()
-    assert plan.covers(demand)
-    assert plan.makespan == pytest.approx(end)
-    assert end >= split_lower_bound(demand, switches, delay) * (1 - 1e-8)
-    assert split_lower_bound(demand, switches, delay) >= makespan_lower_bound(demand, switches, delay)
 
 
 @each_scheduler

@@ -6,14 +6,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from controller.schedulers.bounds import (
+    lines,
     lower_bound_1,
     lower_bound_2,
     makespan_lower_bound,
     ranked_weight,
     split_lower_bound,
 )
-from controller.schedulers.decompose import decompose
-from controller.schedulers.demand import Matrix, lines
+from controller.schedulers.demand import Matrix
+from controller.schedulers.spectra import decompose
 from tests.controller.schedulers.implementations import DEMANDS
 
 

@@ -7,15 +7,18 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from controller.schedulers.bounds import (
+    degree,
+    lines,
     lower_bound_1,
     lower_bound_2,
     makespan_lower_bound,
     ranked_weight,
     split_lower_bound,
 )
-from controller.schedulers.demand import LARGEST, Matrix, degree, lines
+from controller.schedulers.demand import LARGEST, Matrix
+from controller.schedulers.registry import SCHEDULERS
 from tests.controller.schedulers.brute_force import TOLERANCE, least_makespan, least_weights
-from tests.controller.schedulers.implementations import ENTRIES, SCHEDULERS
+from tests.controller.schedulers.implementations import ENTRIES
 
 VANISHING = np.array([[1e100, 1e-250], [0.0, 1e100]])
 """Over any slot that serves the others, the small entry is less than the smallest number."""

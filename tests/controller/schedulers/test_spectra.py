@@ -5,14 +5,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from controller.schedulers.bounds import makespan_lower_bound
-from controller.schedulers.decompose import decompose, refine
-from controller.schedulers.demand import Matrix, degree
-from controller.schedulers.rebuild import pieced
-from controller.schedulers.reweigh import reweighed
+from controller.schedulers.bounds import degree, makespan_lower_bound
+from controller.schedulers.demand import Matrix
 from controller.schedulers.schedule import Schedule, Slot, served
-from controller.schedulers.spectra import equalize, schedule, spectra
-from controller.schedulers.spectra_plus import cut, lighter, spectra_plus
+from controller.schedulers.spectra import decompose, equalize, refine, schedule, spectra
+from controller.schedulers.spectra_plus import cut, lighter, pieced, reweighed, spectra_plus
 from tests.controller.schedulers.implementations import DEMANDS
 from traffic.ocs_workloads import benchmark, gpt
 

@@ -1,23 +1,22 @@
-"""News of light as the executor reads it."""
+"""News of light as the live backend reads it."""
 
 import json
 import socket
 
 import pytest
 
-from testbed.ocs_executor import News
+from testbed.light_news import News, Notice
 from topologies.errors import NetworkError
-from traffic.circuit_engine import Light
 
 NOTICE = {"ocs": "ocs1", "circuits": [[0, 3]], "until_s": 2.0, "ended": False, "error": "", "missed": 0}
 
 
 def test_news_is_read_as_it_comes() -> None:
-    with News(("ocs0", "ocs1")) as news, socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as controller:
+    with News() as news, socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as controller:
         assert news.read() == []
         for notice in (NOTICE, {**NOTICE, "circuits": [], "until_s": None, "ended": True}):
             controller.sendto(json.dumps(notice).encode(), str(news.path))
-        assert news.read() == [Light(1, {0: 3}, 2.0), Light(1, {}, None, ended=True)]
+        assert news.read() == [Notice("ocs1", ((0, 3),), 2.0, False), Notice("ocs1", (), None, True)]
 
 
 @pytest.mark.parametrize(
@@ -26,7 +25,7 @@ def test_news_is_read_as_it_comes() -> None:
 def test_light_that_did_not_come_and_notices_that_were_dropped_are_errors(
     notice: dict[str, object], why: str
 ) -> None:
-    with News(("ocs0", "ocs1")) as news, socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as controller:
+    with News() as news, socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as controller:
         controller.sendto(json.dumps({**NOTICE, **notice}).encode(), str(news.path))
         with pytest.raises(NetworkError, match=why):
             news.read()

@@ -1,0 +1,130 @@
+"""The schedulers by name; a user's own is named ``module:function``.
+
+What is registered here is what scenarios offer and what the tests validate.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from controller.schedulers.bvn import bvn
+from controller.schedulers.demand import Matrix, checked_demand
+from controller.schedulers.eclipse import eclipse
+from controller.schedulers.less import less
+from controller.schedulers.rotor import rotor
+from controller.schedulers.schedule import Schedule
+from controller.schedulers.solstice import solstice
+from controller.schedulers.spectra import spectra
+from controller.schedulers.spectra_plus import spectra_plus
+from topologies.errors import ScenarioError
+from topologies.own import check_arguments, own_object
+
+Scheduler = Callable[[ArrayLike, int, float], Schedule]
+"""Takes a demand matrix, a number of switches and a reconfiguration delay, see `spectra`."""
+
+SCHEDULERS: dict[str, Scheduler] = {
+    "spectra": spectra,
+    "spectra_plus": spectra_plus,
+    "less": less,
+    "eclipse": eclipse,
+    "bvn": bvn,
+    "solstice": solstice,
+    "rotor": rotor,
+}
+"""Every scheduler that comes with lightrail."""
+
+ARGUMENTS = ("demand", "switches", "delay")
+PAGE = "docs/own_scheduler.md"
+
+
+def scheduler_named(name: str) -> Scheduler:
+    """Return a scheduler.
+
+    Parameters
+    ----------
+    name
+        A key of `SCHEDULERS`, or ``module:function`` with a module on Python's path or in the current
+        directory.
+
+    Raises
+    ------
+    ScenarioError
+        If no scheduler has that name, or what has it cannot be called as a scheduler.
+    """
+    if ":" in name:
+        return _own(name)
+    if name not in SCHEDULERS:
+        raise ScenarioError(
+            f"unknown scheduler {name!r}",
+            f"choose among {', '.join(SCHEDULERS)}, or name your own as module:function",
+        )
+    return SCHEDULERS[name]
+
+
+@dataclass(frozen=True, slots=True)
+class OwnScheduler:
+    """A user's own scheduler: its demand is checked before the call, its schedule after it."""
+
+    name: str
+    """How it was named: ``module:function``."""
+    function: Callable[..., object]
+    """Takes what `spectra` takes, and returns a `Schedule`."""
+
+    def __call__(self, demand: ArrayLike, switches: int, delay: float) -> Schedule:
+        """Return the function's schedule.
+
+        Raises
+        ------
+        DemandError
+            If the demand makes no sense.
+        ScenarioError
+            If the function raises, or returns no schedule that covers the demand on these switches.
+        """
+        matrix = checked_demand(demand, switches, delay)
+        try:
+            plan = self.function(demand=matrix.copy(), switches=switches, delay=delay)
+        except Exception as error:  # the function is a user's: it may raise anything
+            raise ScenarioError(
+                f"the scheduler {self.name!r} raised {type(error).__name__}: {error}", "see --debug for where"
+            ) from error
+        if not isinstance(plan, Schedule):
+            raise ScenarioError(
+                f"the scheduler {self.name!r} returned an object of type {type(plan).__name__}",
+                f"return a Schedule, see {PAGE}",
+            )
+        if fault := _fault(plan, matrix, switches, delay):
+            raise ScenarioError(f"the scheduler {self.name!r} returned a schedule {fault}", f"see {PAGE}")
+        return plan
+
+
+def _own(name: str) -> Scheduler:
+    function = own_object("scheduler", name)
+    if not callable(function):
+        raise ScenarioError(f"{name!r} is no scheduler", f"give a function of {', '.join(ARGUMENTS)}")
+    check_arguments("scheduler", name, function, ARGUMENTS, PAGE)
+    return OwnScheduler(name, function)
+
+
+def _fault(plan: Schedule, demand: Matrix, switches: int, delay: float) -> str:
+    """Return why a schedule is none of this demand, nothing if it is one.
+
+    It must cover the demand: predictions and bounds assume so, and the clean-up rounds of an
+    execution are for what the network lost.
+    """
+    if len(plan.switches) != switches:
+        return f"for {len(plan.switches)} switches instead of {switches}"
+    if plan.delay != delay:
+        return f"for a reconfiguration delay of {plan.delay:g} instead of {delay:g}"
+    ports = {slot.permutation.size for slots in plan.switches for slot in slots} - {len(demand)}
+    if ports:
+        return f"for {ports.pop()} ports instead of {len(demand)}"
+    if not math.isfinite(plan.makespan):
+        return f"of makespan {plan.makespan}"
+    if not plan.covers(demand):
+        short = demand - plan.served(len(demand))
+        row, column = np.unravel_index(short.argmax(), short.shape)
+        return f"that leaves {short.max():g} of demand[{row}, {column}] = {demand[row, column]:g} unserved"
+    return ""

@@ -1,0 +1,63 @@
+"""The page that teaches a user's own scheduler: its code runs, as it is printed there."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from controller.schedulers.demand import Matrix
+from controller.schedulers.registry import Scheduler, scheduler_named
+from tests.controller.schedulers.implementations import DEMANDS, check
+from tests.testbed.ocs_cases import experiment_of
+from tests.tools import CHECKOUT
+
+PAGE = (CHECKOUT / "docs" / "own_scheduler.md").read_text()
+NAME = "own_scheduler:heaviest_first"
+LINES = 20
+
+
+def block(language: str) -> str:
+    """Return the page's one block of a language."""
+    (found,) = re.findall(rf"```{language}\n(.*?)```", PAGE, re.DOTALL)
+    return str(found)
+
+
+@pytest.fixture
+def scheduler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scheduler:
+    """The page's scheduler, in the current directory."""
+    (tmp_path / "own_scheduler.py").write_text(block("python"))
+    monkeypatch.chdir(tmp_path)
+    return scheduler_named(NAME)
+
+
+def test_it_is_20_lines() -> None:
+    assert len([line for line in block("python").splitlines() if line.strip()]) <= LINES
+
+
+def test_the_command_names_it() -> None:
+    assert block("console").endswith(f",{NAME}\n")
+
+
+@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(demand=DEMANDS, switches=st.integers(1, 5), delay=st.sampled_from([0.0, 1e-3, 0.1, 1.0]))
+def test_it_is_valid_as_the_registered_ones_are(
+    scheduler: Scheduler, demand: Matrix, switches: int, delay: float
+) -> None:
+    check(scheduler, demand, switches, delay)
+
+
+def test_it_is_planned_under_its_name(scheduler: Scheduler) -> None:
+    experiment = experiment_of(NAME, "benchmark")
+    assert experiment.scheme == NAME
+    plan = scheduler(experiment.line_s, len(experiment.ocses), experiment.delay_s)
+    assert experiment.schedule == plan
+    assert plan.makespan < 2 * experiment.lower_bound_s
+
+
+def test_it_may_write_to_its_demand(scheduler: Scheduler) -> None:
+    demand = np.ones((3, 3))
+    scheduler(demand, 1, 0.0)
+    assert (demand == 1).all()
