@@ -189,9 +189,12 @@ def equalize(plan: Schedule) -> Schedule:
     queues = [list(slots) for slots in plan.switches]
     loads = np.array(plan.loads)
     while loads.any():
-        busiest, idlest = int(loads.argmax()), int(loads.argmin())
+        busiest = int(loads.argmax())
         longest = max(range(len(queues[busiest])), key=lambda index: queues[busiest][index].weight)
         permutation, weight = queues[busiest][longest]
+        idle = np.flatnonzero(loads <= loads.min() + ROUNDING * loads[busiest]).tolist()
+        # Of equally loaded switches one that shows the permutation: there no delay is paid.
+        idlest = min(idle, key=lambda switch: _shown_at(queues[switch], permutation) is None)
         shown = _shown_at(queues[idlest], permutation)
         delay = plan.delay if shown is None else 0.0
         surplus = float(loads[busiest] - loads[idlest] - delay) / 2

@@ -47,7 +47,8 @@ def test_the_prediction_is_what_the_slots_carry_one_by_one(
 ) -> None:
     experiment = replace(experiment_of(scheduler, workload), partial=partial)
     drawn_s = np.random.default_rng(1).uniform(0.5 * DELAY_S, 2 * DELAY_S, (OCSES, 100)).tolist()
-    for delays_s in ([], drawn_s):
+    nothing: list[list[float]] = []
+    for delays_s in (nothing, drawn_s):
         records = predict_execution(experiment, delays_s)
         assert np.allclose(records["end_s"], ends_s(experiment, delays_s), rtol=1e-9)
 

@@ -1,5 +1,7 @@
 """Spectra's steps: decompose, refine, schedule, equalize."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 from hypothesis import example, given, settings
@@ -101,7 +103,15 @@ PLANS = st.builds(
 )
 
 
+def idle_but_for(first: Sequence[Slot]) -> Schedule:
+    """Return a plan whose slots are all on the first of five switches."""
+    return Schedule((tuple(first), (), (), (), ()), 0.1)
+
+
 @settings(max_examples=300, deadline=None)
+@example(idle_but_for([Slot(np.array([0, 1, 2]), 0.8777730220328485), Slot(np.array([1, 0, 2]), 0.5)])).via(
+    "idle switches whose loads differ by rounding only"
+)
 @given(plan=PLANS)
 def test_equalize_ends_no_longer_than_it_began_and_carries_the_same(plan: Schedule) -> None:
     equal = equalize(plan)
