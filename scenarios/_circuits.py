@@ -6,7 +6,7 @@ then one packet switch with as many NICs carries the same demands.
 
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import cast, get_args
@@ -29,12 +29,12 @@ from testbed.datapath import Datapath, check_datapath
 from testbed.dilation import Dilation
 from testbed.experiment import Experiment
 from testbed.link_sample import worst_link_error
+from testbed.means import BIG_SWITCH
 from testbed.network import Network
-from testbed.ocs_outcome import BIG_SWITCH, executed
-from testbed.ocs_plan import CircuitExperiment, dilation_for, off_diagonal
+from testbed.ocs_plan import OcsSetup, dilation_for, off_diagonal, over_ocses
 from testbed.ocs_report import executions_table
-from testbed.ocs_results import CircuitResults
 from testbed.readback import effective, port_settings, unmet
+from testbed.results import ResultsDirectory
 from testbed.run import Run
 from testbed.table import claims_table
 from testbed.trial import tried
@@ -44,6 +44,7 @@ from topologies.fabric import Fabric
 from topologies.parallel_ocs import parallel_ocs_fabric
 from traffic.circuit_engine import Meeting
 from traffic.demand import Demand
+from traffic.metrics import communication_s
 
 FASTEST_BPS = 25e6
 """What a NIC is shaped to where the machine would carry more: slots are as long as asked anyway."""
@@ -106,12 +107,17 @@ class Comparison:
         factor = rate_factor(fabric, load_bps, calibration(self.datapath), self.emulated_rate_bps)
         return factor if self.emulated_rate_bps else min(factor, FASTEST_BPS / self.rate_bps)
 
-    def experiments(self, ocses: int, rate: float) -> list[CircuitExperiment]:
+    def experiments(self, ocses: int, rate: float) -> list[Experiment]:
         """Return all that is executed on some OCSes, seed by seed."""
         fabric = self.fabric(ocses)
         return [
-            CircuitExperiment(
-                fabric, demand, name, self.darkness, dilation, _meeting(meeting), seed, self.partial
+            Experiment(
+                fabric,
+                over_ocses(demand, ocses),
+                name,
+                dilation,
+                seed,
+                ocs=OcsSetup(self.darkness, _meeting(meeting), self.partial),
             )
             for seed, demand in enumerate(self.demands)
             for dilation in [self._dilation(demand, ocses, rate)]
@@ -152,15 +158,17 @@ def carry_out(comparison: Comparison, out: Path | None) -> None:
 
 def execute_all(
     run: Run,
-    planned: Sequence[Sequence[CircuitExperiment]],
+    planned: Sequence[Sequence[Experiment]],
     out: Path | None,
     claims: Callable[[pd.DataFrame], list[Claim]] = circuit_claims,
 ) -> None:
     """Execute schedules fabric by fabric inside the sandbox, print what came of them, and leave it behind."""
     experiments = [experiment for some in planned for experiment in some]
     for experiment in experiments:
-        _ = experiment.schedule  # computed once, here: a user's own scheduler fails before anything boots
-    with CircuitResults(run, planned=experiments, out=out, claims=claims) as results:
+        _ = (
+            experiment.plan.schedule
+        )  # computed once, here: a user's own scheduler fails before anything boots
+    with ResultsDirectory(run, planned=experiments, out=out, claims=claims) as results:
         results.describe(calibration=asdict(calibration(run.datapath)))
         for some in planned:
             _execute(some, results)
@@ -176,43 +184,46 @@ def new_run(name: str, title: str, datapath: Datapath = "netdev") -> Run:
     )
 
 
-def _execute(experiments: Sequence[CircuitExperiment], results: CircuitResults) -> None:
+def _execute(experiments: Sequence[Experiment], results: ResultsDirectory) -> None:
     """Boot the OCSes of some experiments, and execute one after the other."""
     first = experiments[0]
     network = Network(first.fabric, first.dilation.rate, results.run.datapath)
     with network, Console(stderr=True).status("") as status:
         found = port_settings(network)
         settings = {**_scale(first), **effective(network, found)}
-        results.describe(settings={**results.run.settings, first.workload: settings})
+        results.describe(settings={**results.run.settings, first.collective.name: settings})
         broken = unmet(network, found)
         for experiment in experiments:
-            status.update(f"{experiment.workload}, seed {experiment.seed}: {experiment.scheme}")
-            results.add(executed(experiment, network, broken))
+            name = f"{experiment.collective.name}, seed {experiment.seed}: {experiment.scheme_name}"
+            status.update(name)
+            results.add(tried(experiment, network, broken=broken))
 
 
-def _switch(experiments: Sequence[CircuitExperiment], results: CircuitResults) -> None:
+def _switch(experiments: Sequence[Experiment], results: ResultsDirectory) -> None:
     """Boot one packet switch in the place of the OCSes, where RailS' spraying sends all at once."""
     first = experiments[0]
-    servers, ocses = first.demand.gpus, len(first.ocses)
-    fabric = big_switch_fabric(servers, nics=ocses, gpus=1, rate_bps=first.rate_bps)
+    plan, ocses = first.plan, len(first.plan.ocses)
+    fabric = big_switch_fabric(len(plan.fabric.servers), nics=ocses, gpus=1, rate_bps=plan.rate_bps)
     with Network(fabric, first.dilation.rate, results.run.datapath) as network:
         broken = unmet(network, port_settings(network))
         worst = worst_link_error(network, first.seed)
         for circuits in {experiment.seed: experiment for experiment in experiments}.values():
-            collective = circuits.plain.collective
-            experiment = Experiment(fabric, collective, "rails", circuits.dilation, circuits.seed)
-            results.add_big_switch(tried(experiment, network, worst, broken), ocses)
+            experiment = replace(circuits, fabric=fabric, policy="rails", ocs=None)
+            outcome = tried(experiment, network, worst, broken)
+            over = communication_s(outcome.best) / communication_s(outcome.predicted)
+            results.add(outcome, scheme=BIG_SWITCH, ocses=ocses, over_predicted=over)
 
 
-def _scale(experiment: CircuitExperiment) -> dict[str, object]:
+def _scale(experiment: Experiment) -> dict[str, object]:
     """Return what the OCSes stand for, and at which scale the first seed is emulated."""
+    plan, setup = experiment.plan, experiment.plan.setup
     return {
-        "device": experiment.darkness.device,
-        "delay_varies": experiment.darkness.varies,
-        "partial": experiment.partial,
-        "delay_s": experiment.delay_s,
-        "emulated_delay_s": experiment.emulated_darkness.mean_s,
-        "emulated_rate_bps": experiment.emulated_rate_bps,
+        "device": setup.darkness.device,
+        "delay_varies": setup.darkness.varies,
+        "partial": setup.partial,
+        "delay_s": plan.delay_s,
+        "emulated_delay_s": plan.emulated_darkness.mean_s,
+        "emulated_rate_bps": plan.emulated_rate_bps,
         "dilation_of_time": experiment.dilation.time,
     }
 

@@ -15,8 +15,8 @@ from scenarios._devices import NAMES, check_ports
 from scenarios._harness import main
 from scenarios._options import DatapathOption, Debug, EmulatedRate, Out, listed, seed_range
 from scenarios._output import print_results
-from testbed.ocs_results import SweepResults
 from testbed.ocs_sweep import sweep
+from testbed.results import SweepResults
 from testbed.sandbox import inside_sandbox
 from testbed.table import claims_table
 from topologies.errors import ScenarioError

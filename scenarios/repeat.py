@@ -15,8 +15,6 @@ from scenarios._harness import UNSCALED, Options, Scenario, carry_out, enter_san
 from scenarios._options import Debug, NoSandbox, Out
 from testbed.claims_repeat import repeat_claims
 from testbed.datapath import Datapath, check_datapath
-from testbed.experiment import Experiment
-from testbed.ocs_plan import CircuitExperiment
 from testbed.run import datapath_of, experiments_of
 from topologies.errors import ScenarioError
 
@@ -46,7 +44,7 @@ def repeat(
     experiments, before = experiments_of(file), _summary(file.with_name("summary.csv"))
     datapath = datapath or datapath_of(file)
     claims = partial(repeat_claims, before=before, source=f"as in {file.parent.resolve().name}")
-    circuits = [each for each in experiments if isinstance(each, CircuitExperiment)]
+    circuits = [each for each in experiments if each.ocs]
     if circuits:
         if no_sandbox:
             raise ScenarioError("schedules over OCSes run in a sandbox only", "leave out --no-sandbox")
@@ -55,11 +53,10 @@ def repeat(
         planned = [list(some) for _, some in groupby(circuits, key=lambda each: each.fabric)]
         execute_all(new_run("repeat", TITLE, datapath), planned, out, claims)
         return
-    collectives = [each for each in experiments if isinstance(each, Experiment)]
-    if not collectives:
+    if not experiments:
         raise ScenarioError(f"{file} holds no experiments", "run the command line in it again")
-    scenario = Scenario("repeat", TITLE, collectives[0].fabric, collectives, claims)
-    model_only = all(each.dilation == UNSCALED for each in collectives)
+    scenario = Scenario("repeat", TITLE, experiments[0].fabric, experiments, claims)
+    model_only = all(each.dilation == UNSCALED for each in experiments)
     options = Options(model_only=model_only, datapath=datapath, sandbox=not no_sandbox, out=out)
     carry_out(scenario, options)
 

@@ -1,11 +1,14 @@
 """The emulation: an experiment through the runner over a booted network."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 
 from testbed.experiment import Experiment
+from testbed.light_log import LightLog
 from testbed.live_backend import LiveBackend
 from testbed.network import Network
+from testbed.packet_paths import optical_path
 from testbed.runner import Runner, records_of_run
 from topologies.errors import ScenarioError
 from topologies.fabric import Path
@@ -27,6 +30,8 @@ class Emulation:
     """How the engine fared, at emulated scale."""
     emulated_s: float
     """How long the steps took together without compute, at emulated scale [s]."""
+    light: LightLog | None = None
+    """What circuits did, if there were any."""
 
 
 def emulate(
@@ -48,18 +53,56 @@ def emulate(
     ScenarioError
         If the network is another fabric's, or at another rate, or a link's delay cannot be honoured.
     StuckError, NetworkError
-        If bytes do not arrive, or a part of the network died.
+        If bytes do not arrive, a switch refuses circuits, or a part of the network died.
     """
     if (network.fabric, network.rate_factor) != (experiment.fabric, experiment.dilation.rate):
         raise ScenarioError("the network was booted for another experiment", "boot one for this")
-    with LiveBackend(network, experiment.dilation, stuck_s=stuck_s, skips=skips) as backend:
+    fabric, dilation = experiment.fabric, experiment.dilation
+    before = _prepare_ocses(experiment, network)
+    meeting = experiment.ocs.meeting if experiment.ocs else "drain"
+    with LiveBackend(network, dilation, stuck_s=stuck_s, skips=skips, meeting=meeting) as backend:
         runner = Runner(
-            experiment.fabric,
+            fabric,
             experiment.job,
             backend,
             experiment.scheme,
-            leg_name=cache(lambda queue_pair: path_text(backend.paths[queue_pair])),
+            circuits=experiment.circuits,
+            leg_name=cache(lambda pair: path_text(backend.paths.get(pair) or optical_path(fabric, pair))),
         )
         records = records_of_run(runner.run())
-        emulated_s = experiment.dilation.emulated_s(communication_s(records))
-        return Emulation(records, backend.paths, backend.health, emulated_s)
+        health = backend.health
+    emulated_s = dilation.emulated_s(communication_s(records))
+    light = _light_log(experiment, network, backend, before, records) if experiment.ocs else None
+    return Emulation(records, backend.paths, health, emulated_s, light)
+
+
+def _prepare_ocses(experiment: Experiment, network: Network) -> dict[str, int]:
+    """Tell OCSes how long they are dark; return the number of each one's newest reconfiguration."""
+    if not experiment.ocs:
+        return {}
+    for name in experiment.plan.ocses:
+        network.northbound.set_darkness(name, experiment.plan.emulated_darkness, experiment.seed)
+    return {name: network.northbound.ocs(name).number for name in experiment.plan.ocses}
+
+
+def _light_log(
+    experiment: Experiment,
+    network: Network,
+    backend: LiveBackend,
+    before: Mapping[str, int],
+    records: Records,
+) -> LightLog:
+    circuits = backend.circuits
+    return LightLog(
+        experiment=experiment,
+        cct_s=float(records["end_s"].max()),
+        undelivered_bytes=(*backend.left_over, 0),
+        slots=tuple(circuits.slots),
+        logs={
+            name: [entry for entry in network.northbound.ocs_log(name) if entry.number > number]
+            for name, number in before.items()
+        },
+        start_s=backend.shown_from or 0.0,
+        datagrams=circuits.datagrams,
+        payload_bytes=circuits.size_bytes,
+    )

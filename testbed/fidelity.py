@@ -11,9 +11,11 @@ import os
 import resource
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from testbed.emulate import Emulation
+from testbed.light_log import LightLog
 from testbed.network import Network
 from testbed.outcome import Measures, Verdict, Word
 from testbed.readback import port_settings
@@ -35,6 +37,10 @@ SHORT_S = 0.1
 ADVICE: dict[Word, str] = {
     "void": "lower --emulated-rate, or end what else runs on this machine",
     "strained": "repeat it on an idle machine, or lower --emulated-rate",
+}
+LIGHT_ADVICE: dict[Word, str] = {
+    "void": ADVICE["void"],
+    "strained": "raise --slot-ms, or repeat it on an idle machine",
 }
 LOSSY_ADVICE = (
     "lower --loss or --link-delay-us: with each loss TCP lowers its window, as the ideal transport would not"
@@ -58,11 +64,13 @@ class Watch:
 
     def measures(self, emulation: Emulation, worst_link_error: float) -> Measures:
         """Return what the run did to the machine."""
+        light = emulation.light
         change = {name: self._after[name] - self._before[name] for name in self._before}
         seconds = max(change["seconds"], 1e-9)
-        return Measures(
+        payload_bytes = light.payload_bytes if light else emulation.health.payload_bytes
+        measures = Measures(
             retransmits=emulation.health.retransmits,
-            packets=int(emulation.health.payload_bytes / PACKET_BYTES) + 1,
+            packets=int(payload_bytes / PACKET_BYTES) + 1,
             queue_drops=int(change["queue_drops"]),
             socket_drops=int(change["socket_drops"]),
             switch_drops=int(change["switch_drops"]),
@@ -70,9 +78,10 @@ class Watch:
             switch_cpu=change["switch_cpu_s"] / seconds,
             engine_cpu=change["engine_cpu_s"] / seconds,
             lateness_s=emulation.health.lateness_s,
-            aggregate_bps=8.0 * emulation.health.payload_bytes / max(emulation.emulated_s, 1e-9),
+            aggregate_bps=8.0 * payload_bytes / max(emulation.emulated_s, 1e-9),
             worst_link_error=worst_link_error,
         )
+        return _of_datagrams(measures, light) if light else measures
 
     def _counters(self) -> dict[str, float]:
         usage = resource.getrusage(resource.RUSAGE_SELF)
@@ -86,6 +95,49 @@ class Watch:
             "socket_drops": self._network.openvswitch.packet_drops() + sum(s.lost for s in settings),
             "switch_drops": sum(_switch_drops(self._network, s.name) for s in self._network.fabric.switches),
         }
+
+
+def _of_datagrams(measures: Measures, light: LightLog) -> Measures:
+    """Return measures over circuits, where what was lost is known datagram by datagram.
+
+    Open vSwitch's own count of packets without a rule is of no use there: when rules change it counts
+    what the old ones carried, some hundred packets that all arrived.
+    """
+    return replace(
+        measures,
+        retransmits=-(-light.lost_bytes * light.datagrams // max(light.payload_bytes, 1)),
+        packets=light.datagrams,
+        switch_drops=0,
+        lateness_s=light.lateness_s,
+    )
+
+
+def verdict_of_light(
+    measures: Measures,
+    light: LightLog,
+    *,
+    measured_s: float,
+    predicted_s: float,
+    unmet: Sequence[str] = (),
+) -> Verdict:
+    """Return whether a schedule's result can be believed; senders who do not drain lose light by choice.
+
+    How late the engine heard of light decides too. It is void where a reconfiguration failed or a connection
+    was lost, also if all bytes came later. Parameters are those of `verdict`.
+    """
+    failed = [entry.error for log in light.logs.values() for entry in log if entry.error]
+    judged = verdict(
+        replace(measures, retransmits=0),
+        measured_s=measured_s,
+        predicted_s=predicted_s,
+        bound_s=light.lower_bound_s,
+        unmet=[*unmet, *failed],
+    )
+    lost = measures.retransmits / max(measures.packets, 1)
+    drains = light.experiment.plan.setup.meeting == "drain"
+    if drains and lost > STRAINED_RETRANSMITS and judged.word == "faithful":
+        judged = Verdict("strained", (f"{lost:.1%} of the datagrams were lost although senders drained",))
+    return replace(judged, advice=LIGHT_ADVICE.get(judged.word, ""))
 
 
 def verdict(

@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 
 BASELINE = "ecmp"
 """What busbw is relative to, unless said otherwise."""
+BIG_SWITCH = "big switch"
+"""What one packet switch is called that stands in the place of OCSes; their baseline."""
 SCHEMES = ("ecmp", "plb", "minrtt", "reps", "rails", "optimal")
 """The order in which schemes are shown; others come after them."""
 WORDS = ("model", "faithful", "strained", "void")
@@ -141,3 +143,9 @@ def _mean(values: NDArray[np.float64], unsound: NDArray[np.bool_]) -> Mean:
         return Mean(math.nan)
     spread = float(taken.std(ddof=1)) if len(taken) > 1 else 0.0
     return Mean(float(taken.mean()), spread, void=not len(sound))
+
+
+def circuit_points(table: pd.DataFrame) -> list[Point]:
+    """Return the points of a summary, all as they come, with busbw relative to the big switch."""
+    order = list(dict.fromkeys(zip(table["workload"], table["scheme"], strict=True)))
+    return sorted(points(table, BIG_SWITCH), key=lambda point: order.index((point.workload, point.scheme)))

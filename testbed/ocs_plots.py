@@ -10,10 +10,12 @@ from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
 from controller.status import LogEntry
-from testbed.means import Point
-from testbed.ocs_outcome import BIG_SWITCH, Executed, circuit_points
+from testbed.light_log import LightLog
+from testbed.means import BIG_SWITCH, Point, circuit_points
+from testbed.outcome import Outcome
 from testbed.palette import BOUND, INK, VOID_HATCH, canvas, horizontal_grid, styled
 from testbed.table import significant, time_unit
+from topologies.errors import ScenarioError
 from traffic.metrics import communication_s
 
 COLOURS = {
@@ -36,7 +38,7 @@ SHOWN = 1.8
 
 
 @styled
-def timelines(results: Sequence[Executed], table: pd.DataFrame) -> Figure:
+def timelines(results: Sequence[Outcome], table: pd.DataFrame) -> Figure:
     """Return which permutation every OCS showed when: a panel per execution, a row per OCS, dark in black.
 
     Parameters
@@ -46,7 +48,8 @@ def timelines(results: Sequence[Executed], table: pd.DataFrame) -> Figure:
     table
         The summary, which decides the unit; times are real.
     """
-    heights = [len(result.execution.logs) for result in results]
+    lights = [light_of(result) for result in results]
+    heights = [len(light.logs) for light in lights]
     figure = canvas(
         8.5,
         0.8 + 0.27 * sum(heights) + 0.6 * len(results),
@@ -54,7 +57,7 @@ def timelines(results: Sequence[Executed], table: pd.DataFrame) -> Figure:
     )
     panels = figure.subplots(len(results), squeeze=False, sharex=True, height_ratios=heights)[:, 0]
     unit, scale = time_unit(table)
-    times = [result.execution.cct_s / scale for result in results]
+    times = [light.cct_s / scale for light in lights]
     end = _end(times)
     for axes, result, time in zip(panels, results, times, strict=True):
         _timeline(axes, result, unit, scale)
@@ -65,27 +68,33 @@ def timelines(results: Sequence[Executed], table: pd.DataFrame) -> Figure:
     return figure
 
 
-def _timeline(axes: Axes, result: Executed, unit: str, scale: float) -> None:
-    execution, outcome = result.execution, result.outcome
-    experiment = execution.experiment
+def _timeline(axes: Axes, result: Outcome, unit: str, scale: float) -> None:
+    light, experiment = light_of(result), result.experiment
     real = experiment.dilation.real_s(1.0) / scale
     colours: dict[tuple[tuple[int, int], ...], str] = {}
-    end_s = experiment.dilation.emulated_s(execution.cct_s) + execution.start_s
-    for row, log in enumerate(execution.logs.values()):
+    end_s = experiment.dilation.emulated_s(light.cct_s) + light.start_s
+    for row, log in enumerate(light.logs.values()):
         for start_s, until_s, entry in _blocks(log, end_s):
-            place = ((start_s - execution.start_s) * real, (until_s - start_s) * real)
+            place = ((start_s - light.start_s) * real, (until_s - start_s) * real)
             lit = entry and colours.setdefault(entry.circuits, LIT[len(colours) % len(LIT)])
             axes.broken_barh([place], (row - 0.38, 0.76), facecolors=lit or DARK, linewidth=0)
-    predicted, measured = communication_s(outcome.predicted) / scale, execution.cct_s / scale
+    predicted, measured = communication_s(result.predicted) / scale, light.cct_s / scale
     axes.axvline(predicted, color=BOUND, linewidth=1.2, linestyle="--")
     axes.axvline(measured, color=INK, linewidth=1.2)
-    axes.set_yticks(range(len(execution.logs)), list(execution.logs))
+    axes.set_yticks(range(len(light.logs)), list(light.logs))
     axes.invert_yaxis()
-    word = outcome.verdict.word
+    word = result.verdict.word
     axes.set_title(
-        f"{_name(experiment.scheme)}: predicted {significant(predicted)} {unit} (dashed), "
+        f"{_name(experiment.scheme_name)}: predicted {significant(predicted)} {unit} (dashed), "
         f"measured {significant(measured)} {unit} (line)" + ("" if word == "faithful" else f", {word}")
     )
+
+
+def light_of(outcome: Outcome) -> LightLog:
+    """Return what circuits did; ScenarioError where there were none."""
+    if outcome.light is None:
+        raise ScenarioError(f"{outcome.experiment.scheme_name} was not carried by circuits")
+    return outcome.light
 
 
 def _blocks(log: Sequence[LogEntry], end_s: float) -> list[tuple[float, float, LogEntry | None]]:

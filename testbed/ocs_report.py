@@ -11,9 +11,9 @@ from controller.devices import DEVICES, Darkness
 from testbed.claims import Claim
 from testbed.collective_report import VERDICTS
 from testbed.figures import Plot
-from testbed.means import Point
-from testbed.ocs_outcome import BIG_SWITCH, Executed, circuit_points
+from testbed.means import BIG_SWITCH, Point, circuit_points
 from testbed.ocs_plots import plan_against_measurement, timelines
+from testbed.outcome import Outcome
 from testbed.report import Block, Line, Page, Sheet, counted
 from testbed.run import Run
 from testbed.table import STYLES, block_table, duration_text, number, significant, spread_text, time_unit
@@ -35,7 +35,7 @@ SHORT = (
 """The headers of the first numbers, as many as a terminal has room for."""
 
 
-def circuit_page(run: Run, results: Sequence[Executed], table: pd.DataFrame, claims: Sequence[Claim]) -> Page:
+def circuit_page(run: Run, results: Sequence[Outcome], table: pd.DataFrame, claims: Sequence[Claim]) -> Page:
     """Return the report of schedules that were executed.
 
     Parameters
@@ -83,16 +83,17 @@ def executions_table(table: pd.DataFrame) -> Table:
     return shown
 
 
-def _sentence(results: Sequence[Executed]) -> str:
-    first = results[0].execution.experiment
-    counts = sorted({len(result.execution.experiment.ocses) for result in results})
-    schemes = list(dict.fromkeys(result.execution.experiment.scheme for result in results))
-    seeds = len({result.execution.experiment.seed for result in results})
+def _sentence(results: Sequence[Outcome]) -> str:
+    first, plan = results[0].experiment, results[0].experiment.plan
+    demand = first.collective.steps[0].demand
+    counts = sorted({len(result.experiment.plan.ocses) for result in results})
+    schemes = list(dict.fromkeys(result.experiment.scheme_name for result in results))
+    seeds = len({result.experiment.seed for result in results})
     return (
-        f"Demand {first.demand.name} between {first.demand.gpus} servers over "
+        f"Demand {demand.name} between {demand.gpus} servers over "
         f"{' and over '.join(map(str, counts))} parallel OCS{'es' if counts[-1] > 1 else ''} of "
-        f"{first.rate_bps / 1e9:g} Gbit/s a port, {_darkness(first.darkness)} whenever they are "
-        f"reconfigured ({_which(first.partial)}), under {counted(len(schemes), 'scheduler')} "
+        f"{plan.rate_bps / 1e9:g} Gbit/s a port, {_darkness(plan.setup.darkness)} whenever they are "
+        f"reconfigured ({_which(plan.setup.partial)}), under {counted(len(schemes), 'scheduler')} "
         f"({', '.join(schemes)}), {counted(seeds, 'seed')}. {_scale(results)}"
     )
 
@@ -115,8 +116,8 @@ def _time(mean_s: float, p99_s: float | None) -> str:
     return f"{duration_text(mean_s)}{varies}"
 
 
-def _scale(results: Sequence[Executed]) -> str:
-    scales = [result.execution.experiment.dilation for result in results]
+def _scale(results: Sequence[Outcome]) -> str:
+    scales = [result.experiment.dilation for result in results]
     times = dict.fromkeys(
         f"{time:.3g}" for time in (min(s.time for s in scales), max(s.time for s in scales))
     )
@@ -171,18 +172,18 @@ def _cells(point: Point, scale: float) -> list[str]:
     ]
 
 
-def _timelines(results: Sequence[Executed], table: pd.DataFrame) -> list[Plot]:
+def _timelines(results: Sequence[Outcome], table: pd.DataFrame) -> list[Plot]:
     """Return a timeline per number of OCSes, of the first seed."""
     plots = []
-    for ocses, group in groupby(results, lambda result: len(result.execution.experiment.ocses)):
+    for ocses, group in groupby(results, lambda result: len(result.experiment.plan.ocses)):
         mine = list(group)
-        seed = mine[0].execution.experiment.seed
-        shown = [result for result in mine if result.execution.experiment.seed == seed]
+        seed = mine[0].experiment.seed
+        shown = [result for result in mine if result.experiment.seed == seed]
         plots.append(
             Plot(
                 f"timeline_{ocses}",
                 timelines(shown, table),
-                f"{mine[0].execution.experiment.workload}, seed {seed}. {TIMELINE}",
+                f"{mine[0].experiment.collective.name}, seed {seed}. {TIMELINE}",
             )
         )
     return plots

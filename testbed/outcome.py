@@ -6,6 +6,7 @@ from typing import Literal
 import pandas as pd
 
 from testbed.experiment import Experiment
+from testbed.light_log import LightLog
 from traffic.bounds import lower_bound_s
 from traffic.messages import crosses_network, messages_of
 from traffic.metrics import busbw_gbytes_s, cct, communication_s, load_mse, nic_received_bytes, nic_sent_bytes
@@ -66,6 +67,8 @@ class Outcome:
     """By the emulation [real seconds]; None for a model-only run."""
     verdict: Verdict = Verdict("model")
     measures: Measures = field(default_factory=Measures)
+    light: LightLog | None = None
+    """What circuits did, if they carried it."""
 
     @property
     def best(self) -> Records:
@@ -75,6 +78,8 @@ class Outcome:
 
 def bound_s(experiment: Experiment) -> float:
     """Return the lower bound of a collective's communication time: its steps' bounds added up [s]."""
+    if experiment.ocs:
+        return experiment.plan.lower_bound_s
     total = 0.0
     for step in experiment.collective.steps:
         messages = messages_of(step.demand)
@@ -97,7 +102,7 @@ def summary_row(outcome: Outcome) -> dict[str, object]:
     return {
         "workload": experiment.collective.name,
         "note": experiment.collective.note,
-        "scheme": experiment.policy,
+        "scheme": experiment.scheme_name,
         "seed": experiment.seed,
         "cct_s": measured,
         "iteration_s": iteration_s(experiment, records),
@@ -114,6 +119,8 @@ def summary_row(outcome: Outcome) -> dict[str, object]:
         "reasons": "; ".join(outcome.verdict.reasons),
         "advice": outcome.verdict.advice,
         **asdict(outcome.measures),
+        **(outcome.light.columns if outcome.light else {}),
+        **({"over_predicted": measured / predicted} if outcome.light else {}),
     }
 
 

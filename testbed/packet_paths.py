@@ -23,6 +23,12 @@ def computed_paths(fabric: Fabric, queue_pairs: Sequence[QueuePair]) -> tuple[Pa
     return tuple(known[queue_pair] for queue_pair in queue_pairs)
 
 
+def optical_path(fabric: Fabric, queue_pair: QueuePair) -> Path:
+    """Return the path of a queue pair over the circuits of one OCS."""
+    near = fabric.nic_port(queue_pair.source)
+    return near, fabric.peer(fabric.nic_port(queue_pair.destination))
+
+
 @lru_cache(maxsize=2)
 def _paths_over(fabric: Fabric) -> "_Paths":
     """Return the paths over a fabric: the points of a scenario share most of their queue pairs."""

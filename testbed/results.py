@@ -29,9 +29,11 @@ from testbed.collective_report import collective_page
 from testbed.experiment import Experiment
 from testbed.figures import png_of
 from testbed.files import append_whole, make_directory, write_whole
+from testbed.ocs_report import circuit_page
 from testbed.outcome import Outcome, summary_row
 from testbed.report import Page, report_html
-from testbed.run import Planned, Run, run_json
+from testbed.run import Run, run_json
+from testbed.sweep_report import sweep_page
 from topologies.errors import ScenarioError
 
 WRITTEN = ("run.json", "records.csv", "summary.csv", "report.html", "*.png")
@@ -57,7 +59,7 @@ class RunDirectory(ABC):
     """
 
     def __init__(
-        self, run: Run, *, planned: Sequence[Planned] = (), out: Path | None = None, root: Path = RESULTS
+        self, run: Run, *, planned: Sequence[Experiment] = (), out: Path | None = None, root: Path = RESULTS
     ) -> None:
         self.run = run
         """What is run, as far as it is known."""
@@ -117,7 +119,7 @@ class RunDirectory(ABC):
         rows: Sequence[Mapping[str, object]],
         *,
         records: pd.DataFrame | None = None,
-        experiment: Planned | None = None,
+        experiment: Experiment | None = None,
     ) -> None:
         """Write a result: its rows of the summary, its records, and its experiment as finished."""
         if records is not None:
@@ -144,7 +146,7 @@ class RunDirectory(ABC):
 
 
 class ResultsDirectory(RunDirectory):
-    """The directory of a run of collectives under schemes.
+    """The directory of a run of experiments.
 
     Parameters
     ----------
@@ -174,14 +176,40 @@ class ResultsDirectory(RunDirectory):
         """What was added."""
         self._claims = claims
 
-    def add(self, outcome: Outcome) -> None:
-        """Write an outcome: its records, its row of the summary, its experiment."""
+    def add(self, outcome: Outcome, **columns: object) -> None:
+        """Write an outcome: its records, its row of the summary, its experiment.
+
+        Parameters
+        ----------
+        outcome
+            What came of an experiment.
+        columns
+            What its row says besides or instead; ``scheme`` counts for its records too.
+        """
         self.outcomes.append(outcome)
-        self.write([summary_row(outcome)], records=records_table(outcome), experiment=outcome.experiment)
+        row = {**summary_row(outcome), **columns}
+        records = records_table(outcome).assign(scheme=str(row["scheme"]))
+        self.write([row], records=records, experiment=outcome.experiment)
 
     def page(self) -> Page:
         """Return the report of the outcomes."""
-        return collective_page(self.run, self.outcomes, self.table, self._claims(self.table))
+        claims = self._claims(self.table)
+        if lit := [outcome for outcome in self.outcomes if outcome.light]:
+            return circuit_page(self.run, lit, self.table, claims)
+        return collective_page(self.run, self.outcomes, self.table, claims)
+
+
+class SweepResults(RunDirectory):
+    """The directory of a run that plans and sends nothing."""
+
+    def add(self, table: pd.DataFrame) -> None:
+        """Write a table of `testbed.ocs_sweep`: its rows are the summary."""
+        rows = table.assign(verdict="model").to_dict("records")
+        self.write([{str(name): value for name, value in row.items()} for row in rows])
+
+    def page(self) -> Page:
+        """Return the report of the plans."""
+        return sweep_page(self.run, self.table)
 
 
 def records_table(outcome: Outcome) -> pd.DataFrame:
@@ -191,7 +219,7 @@ def records_table(outcome: Outcome) -> pd.DataFrame:
     tables = {name: records for name, records in backends.items() if records is not None}
     rows = pd.concat(tables, names=["backend"]).reset_index(level="backend")
     rows.insert(0, "workload", experiment.collective.name)
-    rows.insert(1, "scheme", experiment.policy)
+    rows.insert(1, "scheme", experiment.scheme_name)
     rows.insert(2, "seed", experiment.seed)
     return rows
 

@@ -6,40 +6,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Literal, Protocol, cast
+from typing import Any, Literal, cast
 
 from testbed.datapath import Datapath, datapath_named
-from testbed.dilation import Dilation
 from testbed.experiment import Experiment
 from testbed.means import BASELINE
-from testbed.ocs_plan import CircuitExperiment
 from testbed.versions import machine, versions
 from topologies.errors import ScenarioError
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 HINT = "give the run.json of a results directory"
 
 Transport = Literal["ideal", "datagrams"]
 """What carries the bytes: the ideal transport (`traffic.engine`), or numbered datagrams over circuits."""
-
-
-class Planned(Protocol):
-    """What a run consists of: an experiment of any kind."""
-
-    @property
-    def key(self) -> str:
-        """A short name that equal experiments share."""
-
-    @property
-    def seed(self) -> int:
-        """Decides what is random."""
-
-    @property
-    def dilation(self) -> Dilation:
-        """Its scale."""
-
-    def to_json(self) -> str:
-        """Return it as JSON."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +54,7 @@ class Run:
         return shlex.join(self.command)
 
 
-def run_json(run: Run, experiments: Sequence[Planned], finished: Sequence[str]) -> str:
+def run_json(run: Run, experiments: Sequence[Experiment], finished: Sequence[str]) -> str:
     """Return ``run.json``: a line per key, and a line per experiment.
 
     Parameters
@@ -108,33 +87,29 @@ def datapath_of(run_file: Path) -> Datapath:
     ScenarioError
         If the file cannot be read, or names no datapath of ours.
     """
-    name = _read(run_file).get("datapath")
-    # Runs made before it was noted took what the kernel had; their figures are held against today's default.
-    return datapath_named(str(name)) if name is not None else "netdev"
+    return datapath_named(str(_read(run_file)["datapath"]))
 
 
-def experiments_of(run_file: Path) -> list[Experiment | CircuitExperiment]:
-    """Return the experiments of a ``run.json``, of either kind, to run them again.
+def experiments_of(run_file: Path) -> list[Experiment]:
+    """Return the experiments of a ``run.json``, to run them again.
 
     Raises
     ------
     ScenarioError
         If the file cannot be read, or is no run of this format.
     """
-    data = _read(run_file)
-    try:
-        kinds = [CircuitExperiment if "scheduler" in each else Experiment for each in data["experiments"]]
-        texts = [json.dumps(experiment) for experiment in data["experiments"]]
-    except (KeyError, TypeError) as error:
-        raise ScenarioError(f"{run_file} is no run: {error}", HINT) from error
-    return [kind.from_json(text) for kind, text in zip(kinds, texts, strict=True)]
+    return [Experiment.from_json(json.dumps(each)) for each in _read(run_file)["experiments"]]
 
 
 def _read(run_file: Path) -> dict[str, Any]:
     try:
         data = json.loads(run_file.read_text())
         if data["format"] != FORMAT_VERSION:
-            raise ScenarioError(f"{run_file} has the format {data['format']}, not {FORMAT_VERSION}", HINT)
+            raise ScenarioError(
+                f"{run_file} has the format {data['format']}, and this version reads {FORMAT_VERSION}",
+                "run the command line in it again",
+            )
+        data["experiments"], data["datapath"]
     except OSError as error:
         raise ScenarioError(f"{run_file} cannot be read: {error.strerror}", HINT) from error
     except (ValueError, KeyError, TypeError) as error:

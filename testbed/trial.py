@@ -1,10 +1,11 @@
 """One experiment tried on a booted network: emulated, predicted over the paths taken, and judged."""
 
+import math
 from collections.abc import Collection, Sequence
 
 from testbed.emulate import emulate
 from testbed.experiment import Experiment
-from testbed.fidelity import Watch, verdict
+from testbed.fidelity import Watch, verdict, verdict_of_light
 from testbed.network import Network
 from testbed.outcome import Outcome, bound_s
 from testbed.predict import predict
@@ -14,7 +15,9 @@ from traffic.metrics import communication_s
 from traffic.path_effects import path_effects
 
 
-def tried(experiment: Experiment, network: Network, link_error: float, broken: Sequence[str]) -> Outcome:
+def tried(
+    experiment: Experiment, network: Network, link_error: float = math.nan, broken: Sequence[str] = ()
+) -> Outcome:
     """Return what came of an experiment.
 
     Parameters
@@ -22,7 +25,7 @@ def tried(experiment: Experiment, network: Network, link_error: float, broken: S
     experiment, network
         As of `emulate`.
     link_error
-        The worst relative error of a link's rate.
+        The worst relative error of a link's rate, where links were sampled.
     broken
         Settings that did not take effect, a sentence each.
     """
@@ -30,19 +33,25 @@ def tried(experiment: Experiment, network: Network, link_error: float, broken: S
         emulation = emulate(experiment, network)
     if experiment.fabric.impaired:
         broken = [*broken, *unmet(network, port_settings(network))]
-    predicted = predict(experiment, emulation.paths)
+    light = emulation.light
+    predicted = predict(experiment, emulation.paths, light.delays_s if light else None)
     measures = watch.measures(emulation, link_error)
-    predicted_s = communication_s(predicted)
-    judged = verdict(
-        measures,
-        measured_s=communication_s(emulation.records),
-        predicted_s=predicted_s,
-        bound_s=bound_s(experiment),
-        emulated_s=experiment.dilation.emulated_s(predicted_s),
-        unmet=broken,
-        loss=worst_loss(experiment.fabric, emulation.paths.values()),
-    )
-    return Outcome(experiment, predicted, emulation.records, judged, measures)
+    measured_s, predicted_s = communication_s(emulation.records), communication_s(predicted)
+    if light:
+        judged = verdict_of_light(
+            measures, light, measured_s=measured_s, predicted_s=predicted_s, unmet=broken
+        )
+    else:
+        judged = verdict(
+            measures,
+            measured_s=measured_s,
+            predicted_s=predicted_s,
+            bound_s=bound_s(experiment),
+            emulated_s=experiment.dilation.emulated_s(predicted_s),
+            unmet=broken,
+            loss=worst_loss(experiment.fabric, emulation.paths.values()),
+        )
+    return Outcome(experiment, predicted, emulation.records, judged, measures, light)
 
 
 def worst_loss(fabric: Fabric, paths: Collection[Path]) -> float:

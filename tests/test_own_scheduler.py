@@ -51,10 +51,10 @@ def test_it_is_valid_as_the_registered_ones_are(
 
 def test_it_is_planned_under_its_name(scheduler: Scheduler) -> None:
     experiment = experiment_of(NAME, "benchmark")
-    assert experiment.scheme == NAME
-    plan = scheduler(experiment.line_s, len(experiment.ocses), experiment.delay_s)
-    assert experiment.schedule == plan
-    assert plan.makespan < 2 * experiment.lower_bound_s
+    assert experiment.scheme_name == NAME
+    plan = scheduler(experiment.plan.line_s, len(experiment.plan.ocses), experiment.plan.delay_s)
+    assert experiment.plan.schedule == plan
+    assert plan.makespan < 2 * experiment.plan.lower_bound_s
 
 
 def test_it_may_write_to_its_demand(scheduler: Scheduler) -> None:

@@ -16,17 +16,18 @@ from controller.schedulers.registry import SCHEDULERS
 from controller.schedulers.schedule import Schedule
 from controller.schedulers.schedule import Slot as ScheduleSlot
 from testbed.dilation import Dilation
+from testbed.emulate import emulate
 from testbed.network import READY_S
 from testbed.ocs_bench import ocs_figures
 from testbed.ocs_cli import OcsCLI
-from testbed.ocs_executor import execute
-from testbed.ocs_outcome import executed
-from testbed.ocs_plan import CircuitExperiment
+from testbed.ocs_plots import light_of
 from testbed.openvswitch import vsctl
 from testbed.residue import until
+from testbed.trial import tried
 from tests.emulation.box import Box
 from tests.emulation.conftest import Booted
 from tests.emulation.live import Live
+from tests.testbed.ocs_cases import partially, planned
 from topologies.addresses import nic_ip
 from topologies.errors import DemandError, NetworkError, ScenarioError
 from topologies.fabric import Nic
@@ -134,11 +135,11 @@ def test_what_open_vswitch_refuses_is_dark_in_the_log_and_on_the_wire(booted: Bo
 
 def test_a_schedule_that_open_vswitch_refuses_ends_in_its_sentence(booted: Booted) -> None:
     fabric, demand = parallel_ocs_fabric(4, 2), np.where(np.eye(4, dtype=bool), 0, 20_000_000)
-    experiment = CircuitExperiment(fabric, Demand("even", demand), "spectra", DARKNESS, Dilation(2e-4, 4e-3))
+    experiment = planned(fabric, Demand("even", demand), "spectra", DARKNESS, Dilation(2e-4, 4e-3))
     with booted(fabric, experiment.dilation.rate) as net:
         refuse_circuits()
         with pytest.raises(NetworkError, match=re.escape(REFUSAL)):
-            execute(experiment, net.network)
+            emulate(experiment, net.network)
 
 
 @pytest.mark.real_cpus
@@ -155,16 +156,16 @@ def test_a_schedule_delivers_every_byte(booted: Booted, meeting: Meeting) -> Non
     fabric = parallel_ocs_fabric(4, 2)
     demand = np.random.default_rng(0).integers(1, 6, (4, 4)) * 10_000_000
     np.fill_diagonal(demand, 0)
-    experiment = CircuitExperiment(
-        fabric, Demand("random", demand), "spectra", DARKNESS, Dilation(2e-4, 4e-3), meeting
-    )
+    experiment = planned(fabric, Demand("random", demand), "spectra", DARKNESS, Dilation(2e-4, 4e-3), meeting)
     with booted(fabric, experiment.dilation.rate) as net:
-        execution = execute(experiment, net.network)
-    assert execution.undelivered_bytes[-1] == 0
-    assert execution.records["bytes"].sum() == demand.sum()
-    assert execution.cct_s >= experiment.lower_bound_s - experiment.delay_s
+        emulation = emulate(experiment, net.network)
+    shown = emulation.light
+    assert shown
+    assert shown.undelivered_bytes[-1] == 0
+    assert emulation.records["bytes"].sum() == demand.sum()
+    assert shown.cct_s >= experiment.plan.lower_bound_s - experiment.plan.delay_s
     if meeting == "drain":
-        assert execution.lost_bytes == 0
+        assert shown.lost_bytes == 0
 
 
 @pytest.mark.real_cpus
@@ -172,27 +173,26 @@ def test_delays_drawn_short_are_predicted_as_drawn_and_no_reason_for_doubt(boote
     fabric, demand = parallel_ocs_fabric(2, 1), np.array([[0, 100_000_000], [100_000_000, 0]])
     darkness = Darkness("delay", 10e-3, 60e-3)
     # 160 times as slow, so that what a busy machine adds is less than what the draw is short by: 0.6 s.
-    experiment = CircuitExperiment(
-        fabric, Demand("one slot", demand), "spectra", darkness, Dilation(2e-4, 3.2e-2)
-    )
+    experiment = planned(fabric, Demand("one slot", demand), "spectra", darkness, Dilation(2e-4, 3.2e-2))
     with booted(fabric, experiment.dilation.rate) as net:
-        result = executed(experiment, net.network)
-    ((drawn_s,),) = result.execution.delays_s
-    assert drawn_s < 0.8 * experiment.delay_s, "the first draw of the OCSes' own seed"
-    assert communication_s(result.outcome.predicted) == pytest.approx(drawn_s + 8e-3)
-    assert drawn_s < result.execution.cct_s < 0.98 * experiment.lower_bound_s
-    assert not any("least time possible" in reason for reason in result.outcome.verdict.reasons)
+        outcome = tried(experiment, net.network)
+    shown = light_of(outcome)
+    ((drawn_s,),) = shown.delays_s.values()
+    assert drawn_s < 0.8 * experiment.plan.delay_s, "the first draw of the OCSes' own seed"
+    assert communication_s(outcome.predicted) == pytest.approx(drawn_s + 8e-3)
+    assert drawn_s < shown.cct_s < 0.98 * experiment.plan.lower_bound_s
+    assert not any("least time possible" in reason for reason in outcome.verdict.reasons)
 
 
 def test_equal_seeds_draw_equal_delays_whatever_ran_before_in_the_same_boot(booted: Booted) -> None:
     fabric, demand = parallel_ocs_fabric(4, 2), np.where(np.eye(4, dtype=bool), 0, 20_000_000)
-    first = CircuitExperiment(
+    first = planned(
         fabric, Demand("even", demand), "spectra", Darkness("delay", 1e-3, 2e-3), Dilation(2e-4, 4e-3), seed=1
     )
-    slots = [len(slots) for slots in first.schedule.switches]
+    slots = [len(slots) for slots in first.plan.schedule.switches]
     with booted(fabric, first.dilation.rate) as net:
-        runs = [execute(each, net.network) for each in (first, replace(first, seed=2), first)]
-    one, other, again = ([d[:n] for d, n in zip(run.delays_s, slots, strict=True)] for run in runs)
+        runs = [light_of(tried(each, net.network)) for each in (first, replace(first, seed=2), first)]
+    one, other, again = ([d[:n] for d, n in zip(run.delays_s.values(), slots, strict=True)] for run in runs)
     assert sum(map(len, one)) == sum(slots)
     assert one == again
     assert not set(chain(*one)) & set(chain(*other))
@@ -207,23 +207,23 @@ def test_a_schedule_keeps_unchanged_circuits_lit_only_with_partial_reconfigurati
     line_s = np.array([[0, 17.5e-3, 0], [2e-3, 0, 5e-3], [5e-3, 0, 0]])
     demand = Demand("kept", np.rint(line_s * 100e9 / 8).astype(np.int64))
     fabric, darkness = parallel_ocs_fabric(3, 1), Darkness("delay", 5e-3)
-    experiment = CircuitExperiment(fabric, demand, "rotor", darkness, Dilation(2e-4, 4e-3))
-    dark, kept = experiment, replace(experiment, partial=True)
+    experiment = planned(fabric, demand, "rotor", darkness, Dilation(2e-4, 4e-3))
+    dark, kept = experiment, partially(experiment)
     with booted(fabric, experiment.dilation.rate) as net:
-        results = {each.partial: executed(each, net.network) for each in (dark, kept)}
-    for partial, darkened, cct_s in ((False, 3, 27.5e-3), (True, 2, 22.5e-3)):
-        execution, outcome = results[partial].execution, results[partial].outcome
-        of_the_schedule = [entry for entry in execution.logs[OCS] if entry.circuits][:2]
+        results = [tried(each, net.network) for each in (dark, kept)]
+    lights = [light_of(outcome) for outcome in results]
+    for outcome, shown, darkened, cct_s in zip(results, lights, (3, 2), (27.5e-3, 22.5e-3), strict=True):
+        of_the_schedule = [entry for entry in shown.logs[OCS] if entry.circuits][:2]
         assert [entry.darkened for entry in of_the_schedule] == [0, darkened]
         assert communication_s(outcome.predicted) == pytest.approx(cct_s)
-        assert cct_s < execution.cct_s
-    assert results[True].execution.cct_s < results[False].execution.cct_s
+        assert cct_s < shown.cct_s
+    assert lights[1].cct_s < lights[0].cct_s
 
 
 def test_an_ocs_that_loses_its_controller_goes_dark_and_delivers_the_rest_later(booted: Booted) -> None:
     fabric, demand = parallel_ocs_fabric(4, 2), np.where(np.eye(4, dtype=bool), 0, 20_000_000)
     long = Dilation(2e-4, 4e-2)
-    experiment = CircuitExperiment(fabric, Demand("even", demand), "spectra", DARKNESS, long)
+    experiment = planned(fabric, Demand("even", demand), "spectra", DARKNESS, long)
     with booted(fabric, experiment.dilation.rate) as net, ThreadPoolExecutor() as pool:
 
         def reconnect() -> None:
@@ -233,13 +233,13 @@ def test_an_ocs_that_loses_its_controller_goes_dark_and_delivers_the_rest_later(
             vsctl("set-controller", OCS, controller)
 
         reconnected = pool.submit(reconnect)
-        result = executed(experiment, net.network)
+        outcome = tried(experiment, net.network)
         reconnected.result()
-    execution = result.execution
-    assert result.outcome.verdict.word == "void"
-    assert f"the connection to OCS {OCS} was lost" in result.outcome.verdict.reasons[0]
-    assert len(execution.undelivered_bytes) > 1, "the program ended with the connection"
-    assert execution.undelivered_bytes[-1] == 0
+    shown = light_of(outcome)
+    assert outcome.verdict.word == "void"
+    assert f"the connection to OCS {OCS} was lost" in outcome.verdict.reasons[0]
+    assert len(shown.undelivered_bytes) > 1, "the program ended with the connection"
+    assert shown.undelivered_bytes[-1] == 0
 
 
 def test_an_ocs_that_loses_its_controller_in_a_long_reconfiguration_says_so_and_comes_back_dark(
@@ -269,7 +269,7 @@ def test_an_ocs_that_loses_its_controller_in_a_long_reconfiguration_says_so_and_
 
 def test_a_delay_that_the_machine_cannot_honour_is_refused_with_what_would_do() -> None:
     with pytest.raises(ScenarioError, match="a volume dilation of V = "):
-        CircuitExperiment(
+        planned(
             parallel_ocs_fabric(2, 1),
             Demand("small", np.array([[0, 1], [1, 0]])),
             "spectra",

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from controller.devices import device_named, real_darkness
-from testbed.ocs_plan import CircuitExperiment
+from testbed.ocs_plan import off_diagonal
 from testbed.run import experiments_of
 from tests.tools import CHECKOUT, need_sandbox
 
@@ -78,8 +78,9 @@ def test_a_device_whose_delays_vary_carries_every_byte_and_is_named(tmp_path: Pa
     assert (executed["cct_s"] >= 0.98 * executed["predicted_s"]).all()
     assert "OCSes as polatis-nic" in done.stdout
     assert "each standing for polatis-nic (" in (out / "report.html").read_text()
-    kept = [each for each in experiments_of(out / "run.json") if isinstance(each, CircuitExperiment)]
-    assert [each.darkness for each in kept] == [real_darkness(device_named("polatis-nic"), varying=True)]
+    kept = [each for each in experiments_of(out / "run.json") if each.ocs]
+    polatis = real_darkness(device_named("polatis-nic"), varying=True)
+    assert [each.plan.setup.darkness for each in kept] == [polatis]
 
 
 def test_a_matrix_file_decides_the_servers_and_every_byte_of_it_arrives(tmp_path: Path) -> None:
@@ -99,13 +100,14 @@ def test_a_matrix_file_decides_the_servers_and_every_byte_of_it_arrives(tmp_path
         ].to_dict()
     run = json.loads((out / "run.json").read_text())
     assert len(run["experiments"]) == len(set(run["finished"])) == len(SCHEMES)
-    assert run["experiments"][0]["demand"]["matrix"] == matrix.tolist()
+    (step,) = run["experiments"][0]["collective"]["steps"]
+    assert step["matrix"] == off_diagonal(matrix).tolist()
     again = tmp_path / "again"
     command = [sys.executable, str(CHECKOUT / "scenarios" / "repeat.py"), str(out), "--out", str(again)]
     done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
     assert done.returncode == 0, done.stderr
     assert (again / "report.html").read_text().count("as long as before") == len(SCHEMES)
-    kept = [each for each in experiments_of(again / "run.json") if isinstance(each, CircuitExperiment)]
+    kept = [each for each in experiments_of(again / "run.json") if each.ocs]
     assert kept
-    assert all(each.partial for each in kept)
+    assert all(each.plan.setup.partial for each in kept)
     assert experiments_of(again / "run.json") == experiments_of(out / "run.json")

@@ -133,7 +133,7 @@ def test_a_delay_too_short_beside_its_demand_is_refused_with_options_that_would_
     ):
         for count in ocses:
             for experiment in would_do.experiments(count, 2.5e-4):
-                assert experiment.emulated_darkness.mean_s >= LEAST_DELAY_S
+                assert experiment.plan.emulated_darkness.mean_s >= LEAST_DELAY_S
 
 
 def test_the_help_names_every_device() -> None:

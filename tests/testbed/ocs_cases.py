@@ -1,20 +1,49 @@
-"""Schedules over parallel OCSes for the tests of this folder."""
+"""Schedules over parallel OCSes for tests."""
+
+from dataclasses import replace
 
 from controller.devices import Darkness
-from testbed.ocs_plan import CircuitExperiment, dilation_for
+from testbed.dilation import Dilation
+from testbed.experiment import Experiment
+from testbed.ocs_plan import OcsSetup, dilation_for, over_ocses
+from topologies.fabric import Fabric
 from topologies.parallel_ocs import parallel_ocs_fabric
+from traffic.circuit_engine import Meeting
+from traffic.demand import Demand
 from traffic.ocs_workloads import ocs_demand
 
 SERVERS, OCSES, DELAY_S, LINE_BYTES = 6, 2, 1e-3, 1e9
 DARKNESS = Darkness("delay", DELAY_S)
 
 
+def planned(
+    fabric: Fabric,
+    demand: Demand,
+    scheduler: str,
+    darkness: Darkness,
+    dilation: Dilation,
+    meeting: Meeting = "drain",
+    *,
+    seed: int = 0,
+    partial: bool = False,
+) -> Experiment:
+    """Return a demand over all OCSes of a fabric."""
+    ocses = sum(switch.kind == "ocs" for switch in fabric.switches)
+    setup = OcsSetup(darkness, meeting, partial)
+    return Experiment(fabric, over_ocses(demand, ocses), scheduler, dilation, seed, ocs=setup)
+
+
 def experiment_of(
     scheduler: str, workload: str = "moe", seed: int = 0, darkness: Darkness = DARKNESS
-) -> CircuitExperiment:
+) -> Experiment:
     """Return a schedule for a few servers on 2 OCSes."""
     fabric = parallel_ocs_fabric(SERVERS, OCSES)
     demand = ocs_demand(workload, seed, SERVERS, LINE_BYTES)
     line_s = demand.matrix * 8 / fabric.nic_rate_bps(fabric.nics[0])
     dilation = dilation_for(line_s, OCSES, DELAY_S, rate=2.5e-4, slot_s=0.1)
-    return CircuitExperiment(fabric, demand, scheduler, darkness, dilation, seed=seed)
+    return planned(fabric, demand, scheduler, darkness, dilation, seed=seed)
+
+
+def partially(experiment: Experiment, partial: bool = True) -> Experiment:
+    """Return an experiment whose reconfigurations keep what two slots share, or do not."""
+    return replace(experiment, ocs=replace(experiment.plan.setup, partial=partial))

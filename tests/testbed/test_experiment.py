@@ -78,12 +78,6 @@ def test_a_collective_of_another_size_is_refused() -> None:
         replace(SMALL, fabric=rail_fabric(3, 2))
 
 
-def test_a_run_from_before_idle_gpus_were_recorded_can_be_read() -> None:
-    data = json.loads(SMALL.to_json())
-    del data["collective"]["idle"]
-    assert Experiment.from_json(json.dumps(data)).to_json() == SMALL.to_json()
-
-
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"format": 1}', "no experiment"])
 def test_other_text_is_no_experiment(text: str) -> None:
     with pytest.raises(ScenarioError, match="the text is no experiment"):

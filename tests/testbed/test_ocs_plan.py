@@ -12,13 +12,15 @@ from hypothesis import strategies as st
 from controller.devices import DEVICES, Darkness, device_named, real_darkness
 from controller.schedulers.registry import SCHEDULERS
 from testbed.dilation import Dilation
-from testbed.ocs_plan import CircuitExperiment
+from testbed.experiment import Experiment
+from testbed.ocs_plan import OcsSetup, over_ocses
+from tests.testbed.ocs_cases import partially, planned
 from topologies.errors import ScenarioError
 from topologies.parallel_ocs import parallel_ocs_fabric
 from traffic.circuit_engine import Meeting
 from traffic.demand import Demand
 
-SMALL = CircuitExperiment(
+SMALL = planned(
     parallel_ocs_fabric(2, 2),
     Demand("d", np.array([[0, 8], [9, 0]])),
     "spectra",
@@ -55,17 +57,17 @@ def test_json_gives_back_the_experiment(
     partial: bool,
 ) -> None:
     matrix = np.random.default_rng(seed).integers(0, 1 << 40, (servers, servers))
-    experiment = CircuitExperiment(
+    experiment = planned(
         parallel_ocs_fabric(servers, ocses),
         Demand("d", matrix, "why"),
         scheduler,
         darkness,
         Dilation(rate, 1.01 * rate * time),
         meeting,
-        seed,
-        partial,
+        seed=seed,
+        partial=partial,
     )
-    back = CircuitExperiment.from_json(experiment.to_json())
+    back = Experiment.from_json(experiment.to_json())
     assert back == experiment
     assert (back.to_json(), back.key) == (experiment.to_json(), experiment.key)
 
@@ -73,37 +75,31 @@ def test_json_gives_back_the_experiment(
 def test_every_part_has_a_say_in_the_key() -> None:
     others = [
         replace(SMALL, fabric=parallel_ocs_fabric(2, 1)),
-        replace(SMALL, demand=Demand("d", np.array([[0, 8], [8, 0]]))),
-        replace(SMALL, scheduler="rotor"),
-        replace(SMALL, darkness=Darkness("delay", 2e-3)),
-        replace(SMALL, darkness=Darkness("delay", 1e-3, 2e-3)),
+        replace(SMALL, collective=over_ocses(Demand("d", np.array([[0, 8], [8, 0]])), 2)),
+        replace(SMALL, policy="rotor"),
+        replace(SMALL, ocs=OcsSetup(Darkness("delay", 2e-3))),
+        replace(SMALL, ocs=OcsSetup(Darkness("delay", 1e-3, 2e-3))),
         replace(SMALL, dilation=Dilation(1e-3, 2e-2)),
-        replace(SMALL, meeting="cut"),
+        replace(SMALL, ocs=OcsSetup(Darkness("delay", 1e-3), "cut")),
         replace(SMALL, seed=1),
-        replace(SMALL, partial=True),
+        partially(SMALL),
     ]
     assert len({SMALL.key, *(other.key for other in others)}) == 1 + len(others)
     assert replace(SMALL).key == SMALL.key
 
 
-def test_an_experiment_of_a_run_before_it_was_recorded_kept_unchanged_circuits() -> None:
-    data = json.loads(SMALL.to_json())
-    del data["partial"]
-    assert CircuitExperiment.from_json(json.dumps(data)) == replace(SMALL, partial=True)
-
-
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"format": 1}', "no experiment"])
 def test_other_text_is_no_experiment(text: str) -> None:
     with pytest.raises(ScenarioError, match="the text is no experiment"):
-        CircuitExperiment.from_json(text)
+        Experiment.from_json(text)
 
 
 def test_a_broken_part_is_told_of() -> None:
     data = json.loads(SMALL.to_json())
     with pytest.raises(ScenarioError, match="volume"):
-        CircuitExperiment.from_json(json.dumps({**data, "dilation": {"rate": 1}}))
+        Experiment.from_json(json.dumps({**data, "dilation": {"rate": 1}}))
     with pytest.raises(ScenarioError, match="unknown scheduler 'x'"):
-        CircuitExperiment.from_json(json.dumps({**data, "scheduler": "x"}))
+        Experiment.from_json(json.dumps({**data, "policy": "x"}))
 
 
 def test_links_with_delay_or_loss_are_refused() -> None:
@@ -113,6 +109,6 @@ def test_links_with_delay_or_loss_are_refused() -> None:
 
 
 def test_the_time_that_nics_need_is_planned_as_dark_and_emulated_as_dark() -> None:
-    experiment = replace(SMALL, darkness=real_darkness(device_named("polatis-nic"), varying=True))
-    assert experiment.delay_s == experiment.schedule.delay == 46.75e-3 + 5.67
-    assert experiment.emulated_darkness.mean_s == pytest.approx(10 * experiment.delay_s)
+    plan = replace(SMALL, ocs=OcsSetup(real_darkness(device_named("polatis-nic"), varying=True))).plan
+    assert plan.delay_s == plan.schedule.delay == 46.75e-3 + 5.67
+    assert plan.emulated_darkness.mean_s == pytest.approx(10 * plan.delay_s)

@@ -17,14 +17,14 @@ from controller.reconfiguration import OpticalSwitch
 from controller.status import LogEntry
 from testbed.claims_circuits import circuit_claims
 from testbed.experiment import Experiment
-from testbed.ocs_executor import Execution, predict_execution
-from testbed.ocs_outcome import BIG_SWITCH, Executed
-from testbed.ocs_plan import CircuitExperiment, dilation_for
-from testbed.ocs_plots import plan_against_measurement, timelines
+from testbed.light_log import LightLog
+from testbed.means import BIG_SWITCH
+from testbed.ocs_plan import dilation_for
+from testbed.ocs_plots import light_of, plan_against_measurement, timelines
 from testbed.ocs_report import executions_table
-from testbed.ocs_results import CircuitResults
 from testbed.outcome import Outcome, Verdict
 from testbed.predict import predict
+from testbed.results import ResultsDirectory
 from testbed.run import Run, experiments_of
 from testbed.table import time_unit
 from tests.testbed.cases import VOID
@@ -39,28 +39,27 @@ RUN = Run("ocs_spectra", "Spectra's schedules", ["ocs_spectra.py"], datetime(202
 
 def executed_of(
     scheduler: str, verdict: Verdict = FAITHFUL, slower: float = 1.03, darkness: Darkness = DARKNESS
-) -> Executed:
+) -> Outcome:
     """Return an execution that went as planned, but for taking so many times as long."""
     experiment = experiment_of(scheduler, darkness=darkness)
-    predicted = predict_execution(experiment)
+    predicted = predict(experiment)
     records = predicted.assign(end_s=slower * predicted["end_s"])
     cct_s = float(records["end_s"].max())
-    execution = Execution(
-        experiment, records, cct_s, (0,), (), logs_of(experiment, slower), 0.0, 100, 1_000_000
-    )
-    return Executed(execution, Outcome(experiment.plain, predicted, records, verdict))
+    logs = logs_of(experiment, slower)
+    light = LightLog(experiment, cct_s, (0,), (), logs, 0.0, 100, 1_000_000)
+    return Outcome(experiment, predicted, records, verdict, light=light)
 
 
-def logs_of(experiment: CircuitExperiment, slower: float) -> dict[str, list[LogEntry]]:
+def logs_of(experiment: Experiment, slower: float) -> dict[str, list[LogEntry]]:
     """Return what the OCSes would log of a plan that takes so many times as long."""
     scale = slower * experiment.dilation.time
     logs: dict[str, list[LogEntry]] = {}
-    for name, slots in zip(experiment.ocses, experiment.schedule.switches, strict=True):
+    for name, slots in zip(experiment.plan.ocses, experiment.plan.schedule.switches, strict=True):
         now_s, logs[name] = 0.0, []
         for number, slot in enumerate(slots):
             circuits = tuple(enumerate(slot.permutation.tolist()))
             lit_s = now_s + DELAY_S * scale
-            delay_s = experiment.emulated_darkness.mean_s
+            delay_s = experiment.plan.emulated_darkness.mean_s
             logs[name].append(LogEntry(number, circuits, True, 0, delay_s, now_s, now_s, lit_s, False))
             now_s = lit_s + slot.weight * scale
     return logs
@@ -70,23 +69,23 @@ def big_switch() -> Outcome:
     """Return what one packet switch would do."""
     circuits = experiment_of("spectra")
     fabric = big_switch_fabric(SERVERS, nics=OCSES, gpus=1)
-    experiment = Experiment(fabric, circuits.plain.collective, "rails", circuits.dilation)
+    experiment = Experiment(fabric, circuits.collective, "rails", circuits.dilation)
     model = predict(experiment)
     return Outcome(experiment, model, model, FAITHFUL)
 
 
-def results_of(results: Sequence[Executed], out: Path) -> CircuitResults:
+def results_of(results: Sequence[Outcome], out: Path) -> ResultsDirectory:
     """Write a run."""
-    with CircuitResults(RUN, out=out) as directory:
+    with ResultsDirectory(RUN, out=out, claims=circuit_claims) as directory:
         for result in results:
             directory.add(result)
-        directory.add_big_switch(big_switch(), OCSES)
+        directory.add(big_switch(), scheme=BIG_SWITCH, ocses=OCSES, over_predicted=1.0)
     return directory
 
 
 def test_delays_under_the_mean_lower_what_no_schedule_beats() -> None:
-    execution = executed_of("spectra").execution
-    mean_s = execution.experiment.lower_bound_s
+    execution = light_of(executed_of("spectra"))
+    mean_s = execution.experiment.plan.lower_bound_s
     assert execution.lower_bound_s == pytest.approx(mean_s)
     (first, *rest), *others = execution.logs.values()
     short = replace(first, delay_s=0.5 * first.delay_s)
@@ -142,8 +141,7 @@ def test_a_device_is_named_with_its_source_and_its_delays(tmp_path: Path) -> Non
     )
     assert pd.read_csv(results.path / "summary.csv")["device"].tolist()[0] == "polatis-16"
     (kept, _) = experiments_of(results.path / "run.json")
-    assert isinstance(kept, CircuitExperiment)
-    assert kept.darkness == polatis
+    assert kept.plan.setup.darkness == polatis
 
 
 def test_bars_and_bound_can_be_read_where_delays_are_long_and_the_big_switch_much_faster(
@@ -194,10 +192,11 @@ def shown(text: str) -> list[LogEntry]:
 
 def test_a_timeline_has_no_gap_where_days_follow_that_light_nothing_new(tmp_path: Path) -> None:
     result = executed_of("spectra")
-    length_s = result.execution.experiment.dilation.emulated_s(result.execution.cct_s)
+    light = light_of(result)
+    length_s = result.experiment.dilation.emulated_s(light.cct_s)
     day = f"{length_s / 4:.6f}s"
     log = shown(f"{day} 0>1,1>0 {day} 0>1,1>0 {day} 0>1 {day} 2>3")
-    result = replace(result, execution=replace(result.execution, logs={"ocs0": log}))
+    result = replace(result, light=replace(light, logs={"ocs0": log}))
     table = results_of([result], tmp_path / "out").table
     (axes,) = timelines([result], table).axes
     bars = [box.get_datalim(axes.transData) for box in axes.collections]
@@ -208,7 +207,7 @@ def test_a_timeline_has_no_gap_where_days_follow_that_light_nothing_new(tmp_path
 
 
 def test_the_guard_counts_where_dark_follows_and_not_after_the_last_byte() -> None:
-    execution = executed_of("spectra").execution
+    execution = light_of(executed_of("spectra"))
     end_s = execution.experiment.dilation.emulated_s(execution.cct_s)
     slots = (
         Slot("ocs0", 0.0, end_s / 2, 1),

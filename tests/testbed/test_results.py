@@ -101,7 +101,7 @@ def test_run_json_says_all_that_is_needed_to_run_it_again(tmp_path: Path) -> Non
         results.describe(settings={"mtu": 9000})
         results.add(outcomes[0])
         data = json.loads((results.path / "run.json").read_text())
-    assert data["format"] == 1
+    assert data["format"] == 2
     assert data["command"] == ["rails_sparse.py"]
     assert data["seeds"] == [0, 1]
     assert data["dilations"] == [{"rate": 1e-3, "volume": 1e-2}]
@@ -266,6 +266,7 @@ def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
     file.write_text("{}")
     with pytest.raises(ScenarioError, match="is no run"):
         experiments_of(file)
-    file.write_text('{"format": 99}')
-    with pytest.raises(ScenarioError, match="has the format 99, not 1"):
-        experiments_of(file)
+    for other in (1, 99):
+        file.write_text(f'{{"format": {other}}}')
+        with pytest.raises(ScenarioError, match=f"has the format {other}, and this version reads 2"):
+            experiments_of(file)

@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 
 from scenarios._circuits import new_run
+from testbed.claims_circuits import circuit_claims
 from testbed.collective_report import TRANSPORT, sentence
 from testbed.datapath import Datapath
-from testbed.ocs_results import CircuitResults
+from testbed.means import BIG_SWITCH
 from testbed.results import ResultsDirectory
-from testbed.run import Run, datapath_of, experiments_of
+from testbed.run import Run, datapath_of
 from tests.testbed.cases import small_outcomes
 from tests.testbed.test_ocs_report import big_switch, executed_of
 from tests.tools import CHECKOUT
@@ -34,9 +35,9 @@ def packets(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def circuits(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the directory of a run of schedules."""
     run = new_run("ocs_spectra", "Schedules")
-    with CircuitResults(run, out=tmp_path_factory.mktemp("circuits")) as results:
+    with ResultsDirectory(run, claims=circuit_claims, out=tmp_path_factory.mktemp("circuits")) as results:
         results.add(executed_of("spectra"))
-        results.add_big_switch(big_switch(), ocses=2)
+        results.add(big_switch(), scheme=BIG_SWITCH, ocses=2, over_predicted=1.0)
     return results.path
 
 
@@ -62,13 +63,6 @@ def test_a_report_of_predictions_names_no_transport() -> None:
     assert "Transport" not in sentence(predicted)
 
 
-def test_a_run_json_from_before_the_transport_was_noted_is_still_read(packets: Path, tmp_path: Path) -> None:
-    data = json.loads((packets / "run.json").read_text())
-    del data["transport"]
-    (tmp_path / "run.json").write_text(json.dumps(data))
-    assert experiments_of(tmp_path / "run.json") == experiments_of(packets / "run.json")
-
-
 @pytest.mark.parametrize("datapath", ["netdev", "kernel"])
 def test_run_json_and_report_name_the_datapath(datapath: Datapath, tmp_path: Path) -> None:
     with ResultsDirectory(replace(RUN, datapath=datapath), out=tmp_path / "out") as results:
@@ -78,17 +72,6 @@ def test_run_json_and_report_name_the_datapath(datapath: Datapath, tmp_path: Pat
     assert f"datapath</td><td>{datapath}" in (results.path / "report.html").read_text().replace(
         ' class="free"', ""
     )
-
-
-@pytest.mark.parametrize(("noted", "found"), [(None, "netdev"), ("kernel", "kernel")])
-def test_a_run_from_before_the_datapath_was_noted_is_repeated_on_the_default(
-    packets: Path, tmp_path: Path, noted: str | None, found: str
-) -> None:
-    data = json.loads((packets / "run.json").read_text()) | {"datapath": noted}
-    if noted is None:
-        del data["datapath"]
-    (tmp_path / "run.json").write_text(json.dumps(data))
-    assert datapath_of(tmp_path / "run.json") == found
 
 
 def test_a_run_on_a_datapath_that_is_none_is_refused(packets: Path, tmp_path: Path) -> None:
