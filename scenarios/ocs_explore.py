@@ -7,15 +7,22 @@ from typing import Annotated
 
 import typer
 
-from controller.devices import LEAST_DELAY_S, Darkness, darkness_of, device_named
+from controller.devices import LEAST_DELAY_S, Darkness, darkness_of, device_named, real_darkness
 from scenarios._devices import check_ports
 from scenarios._harness import enter_sandbox, main
 from scenarios._options import DatapathOption, Debug
 from testbed.calibrate import FASTEST_NIC_BPS, SLOWEST_NIC_BPS
+from testbed.cli import FabricCLI
 from testbed.network import Network
-from testbed.ocs_cli import OcsCLI
+from testbed.ocs_plan import OcsSetup, over_ocses
 from topologies.errors import ScenarioError
+from topologies.fabric import Fabric
 from topologies.parallel_ocs import parallel_ocs_fabric
+from traffic.collective import Collective
+from traffic.ocs_workloads import SCALED, ocs_demand
+
+LINE_S = 0.1
+"""How long the busiest NIC sends alone in what is replayed, at real scale."""
 
 
 def ocs_explore(
@@ -39,11 +46,11 @@ def ocs_explore(
     datapath: DatapathOption = "netdev",
     debug: Debug = False,
 ) -> None:
-    """Servers on parallel OCSes, and Mininet's CLI with four commands more.
+    """Servers on parallel OCSes, and Mininet's CLI with some commands more.
 
     'circuits' shows what is lit; 'light ocs0 0>1 1>0' lights; 'show ocs0 50ms 0>1,1>0 20ms -' types
-    days and nights; 'device ocs0 polatis' changes the delay. Circuits go one way: for a ping
-    ('h0 ping 10.0.0.2') light both.
+    days and nights; 'device ocs0 polatis' changes the delay; 'replay benchmark spectra' executes a
+    schedule. Circuits go one way: for a ping ('h0 ping 10.0.0.2') light both.
     """
     check_ports(device_named(device), servers)
     fabric = parallel_ocs_fabric(servers, ocses, packet_switch=packet_switch)
@@ -53,7 +60,15 @@ def ocs_explore(
     with Network(fabric, rate, datapath) as network:
         for index in range(ocses):
             network.northbound.set_darkness(f"ocs{index}", darkness)
-        OcsCLI(network, time)
+        FabricCLI(network, _collectives(fabric), ocs=OcsSetup(real_darkness(device_named(device))), time=time)
+
+
+def _collectives(fabric: Fabric) -> dict[str, Collective]:
+    """Return what can be replayed over the OCSes, by name: as much as a line carries in 100 ms."""
+    servers, ocses = len(fabric.servers), sum(switch.kind == "ocs" for switch in fabric.switches)
+    line_bytes = LINE_S * fabric.nic_rate_bps(fabric.nics[0]) / 8
+    demands = {name: ocs_demand(name, 0, servers, line_bytes) for name in SCALED} if servers > 1 else {}
+    return {name: over_ocses(demand, ocses) for name, demand in demands.items()}
 
 
 def _emulated_bps(rate_mbps: float) -> float:

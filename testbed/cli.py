@@ -1,25 +1,37 @@
-"""Mininet's CLI on a live fabric, with two commands more: ``replay WORKLOAD`` and ``rates``."""
+"""Mininet's CLI on a live fabric, with ``replay``, ``rates``, and commands for circuits by hand."""
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 
 import numpy as np
 from mininet.cli import CLI
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
+from controller.devices import DEVICES, Darkness, darkness_of, device_named
+from controller.schedulers.registry import scheduler_named
 from testbed.calibrate import volume_factor
 from testbed.dilation import Dilation
 from testbed.experiment import Experiment
 from testbed.link_sample import link_errors, worst_link_error
 from testbed.network import Network
+from testbed.ocs_plan import OcsSetup, dilation_for, off_diagonal
 from testbed.outcome import Outcome, bound_s
 from testbed.readback import port_settings, unmet
+from testbed.table import duration_text
 from testbed.trial import tried
-from topologies.errors import LightrailError, ScenarioError
+from topologies.errors import LightrailError, NetworkError, ScenarioError
 from traffic.collective import Collective
 from traffic.metrics import communication_s
 from traffic.spraying.registry import policy_named
 
+WAIT_S = 30.0
+IDEAL = Darkness().device
+"""What an OCS is called that is lit again at once; no device of the table."""
+SLOT_S = 0.1
+"""How long Spectra's shortest slot is lit when a schedule is replayed, at emulated scale."""
 USAGE = "type replay WORKLOAD [SCHEME [SEED]], like replay uniform rails 1"
 
 
@@ -32,13 +44,23 @@ class FabricCLI(CLI):  # type: ignore[misc]
         A booted network.
     collectives
         What ``replay`` knows, by name.
+    ocs
+        How OCSes are reconfigured when a schedule is replayed; None where packet switches carry all.
+    time
+        Emulated time over real time, for the devices' delays when circuits are lit by hand.
     """
 
     prompt = "lightrail> "
 
-    def __init__(self, network: Network, collectives: dict[str, Collective]) -> None:
-        self._network = network
-        self._collectives = collectives
+    def __init__(
+        self,
+        network: Network,
+        collectives: Mapping[str, Collective],
+        *,
+        ocs: OcsSetup | None = None,
+        time: float = 1.0,
+    ) -> None:
+        self._network, self._collectives, self._ocs, self._time = network, collectives, ocs, time
         self._console = Console(highlight=False)
         super().__init__(network.mininet)
 
@@ -49,6 +71,61 @@ class FabricCLI(CLI):  # type: ignore[misc]
     def do_rates(self, _line: str) -> None:
         """Measure a sample of links against their nominal rate: rates."""
         self._told(self._print_rates)
+
+    def do_circuits(self, _line: str) -> None:
+        """Show what every OCS lights: circuits."""
+        self._told(self._print_circuits)
+
+    def do_light(self, line: str) -> None:
+        """Light circuits of an OCS, or none: light ocs0 0>3 3>0 (light ocs0 -)."""
+        example = "type light ocs0 0>1 1>0, or light ocs0 - to darken it"
+        self._command(line, example, self._network.northbound.light)
+
+    def do_show(self, line: str) -> None:
+        """Show days and nights: show ocs0 50ms 0>1,1>0 20ms - 50ms 0>2,2>0."""
+        example = "type days and nights, like show ocs0 50ms 0>1,1>0 20ms -"
+        self._command(line, example, self._network.northbound.show)
+
+    def do_device(self, line: str) -> None:
+        """Make an OCS behave as a device or as ideal, or list them: device ocs0 mems-3d (device)."""
+        name, device = _halves(line)
+        if not device and name in ["", *self._ocses()]:
+            self._console.print(devices_table())
+            return
+        self._command(line, "type device for the list of devices", self._set_device)
+
+    def _set_device(self, name: str, device: str) -> object:
+        darkness = (
+            Darkness()
+            if device == IDEAL
+            else darkness_of(device_named(device), self._time, self._network.rate_factor)
+        )
+        return self._network.northbound.set_darkness(name, darkness)
+
+    def _ocses(self) -> list[str]:
+        return [switch.name for switch in self._network.fabric.switches if switch.kind == "ocs"]
+
+    def _command(self, line: str, example: str, command: Callable[[str, str], object]) -> None:
+        """Give the OCS that a line names first what follows, and show what came of it."""
+        name, rest = _halves(line)
+
+        def given() -> None:
+            self._check(name, rest, example)
+            command(name, rest)
+            self._network.northbound.wait_idle(name, WAIT_S)
+            self._print_circuits()
+
+        self._told(given)
+
+    def _check(self, name: str, rest: str, example: str) -> None:
+        """Refuse a line without an OCS of this network, or with nothing for it."""
+        ocses = self._ocses()
+        if not ocses:
+            raise ScenarioError(f"fabric {self._network.fabric.name} has no OCS")
+        if name and name not in ocses:
+            raise ScenarioError(f"there is no OCS {name!r}", f"take {', '.join(ocses)}")
+        if not rest:
+            raise ScenarioError(f"nothing for {name} to do" if name else "no OCS is named", example)
 
     def _told(self, command: Callable[[], object]) -> None:
         """Do something, or say why not: an error shall not end the CLI."""
@@ -62,10 +139,20 @@ class FabricCLI(CLI):  # type: ignore[misc]
         """Try and judge a workload as a run would, on the network as it is now."""
         experiment = self._experiment(line)
         broken = unmet(self._network, port_settings(self._network))
-        worst = worst_link_error(self._network, experiment.seed)
-        self._console.print(
-            _told_of(tried(experiment, self._network, worst, broken)), markup=False, soft_wrap=True
-        )
+        worst = math.nan if experiment.ocs else worst_link_error(self._network, experiment.seed)
+        with self._devices_kept():
+            outcome = tried(experiment, self._network, worst, broken)
+        self._console.print(_told_of(outcome), markup=False, soft_wrap=True)
+
+    @contextmanager
+    def _devices_kept(self) -> Iterator[None]:
+        """Have OCSes be after the block what they were before: a schedule sets them as it needs them."""
+        before = {name: self._network.northbound.ocs(name) for name in self._ocses()}
+        try:
+            yield
+        finally:
+            for name, status in before.items():
+                self._network.northbound.set_darkness(name, Darkness(status.device, status.delay_s))
 
     def _print_rates(self) -> None:
         table = Table("NIC", "nominal Mbit/s", "measured Mbit/s", "off by")
@@ -75,19 +162,42 @@ class FabricCLI(CLI):  # type: ignore[misc]
             table.add_row(name, f"{nominal:.1f}", f"{nominal * (1 + error):.1f}", f"{error:+.1%}")
         self._console.print(table)
 
+    def _dilation_of(self, collective: Collective, ocs: OcsSetup) -> Dilation:
+        fabric, rate = self._network.fabric, self._network.rate_factor
+        line_s = off_diagonal(collective.steps[0].demand.matrix) * 8 / fabric.nic_rate_bps(fabric.nics[0])
+        delay_s = ocs.darkness.mean_s
+        return dilation_for(line_s, len(self._ocses()), delay_s, rate=rate, slot_s=SLOT_S)
+
     def _experiment(self, line: str) -> Experiment:
         """Return what a line asks for, at a scale that its workload can be measured at."""
         name, words = _workload(line, self._collectives)
         if len(words) > 2:
             raise ScenarioError(f"nobody knows what {' '.join(words[2:])!r} means", USAGE)
-        scheme, seed = [*words, *("rails", "0")[len(words) :]]
-        policy_named(scheme)
+        scheme, seed = [*words, *("spectra" if self._ocs else "rails", "0")[len(words) :]]
+        (scheduler_named if self._ocs else policy_named)(scheme)
         if not seed.isdecimal():
             raise ScenarioError(f"the seed {seed!r} is no whole number", USAGE)
         fabric, collective, rate = self._network.fabric, self._collectives[name], self._network.rate_factor
+        if self._ocs:
+            dilation = self._dilation_of(collective, self._ocs)
+            return Experiment(fabric, collective, scheme, dilation, int(seed), ocs=self._ocs)
         full = Experiment(fabric, collective, scheme, Dilation(rate, 1.0), int(seed))
         volume = volume_factor(rate, [bound_s(full)], len(collective.steps))
         return Experiment(fabric, collective, scheme, Dilation(rate, volume), int(seed))
+
+    def _print_circuits(self) -> None:
+        table = Table("OCS", "circuits", "phase", "device", "delay", "dark for", box=None)
+        for name in self._ocses():
+            try:
+                status = self._network.northbound.ocs(name)
+            except NetworkError as error:
+                table.add_row(name, "unknown", escape(str(error)))
+                continue
+            log = [entry for entry in self._network.northbound.ocs_log(name) if entry.lit_s]
+            lit = " ".join(f"{a}>{b}" for a, b in status.circuits) or "-"
+            dark = f"{((log[-1].lit_s or 0) - (log[-1].dark_s or 0)) * 1e3:.1f} ms" if log else "-"
+            table.add_row(name, lit, status.phase, status.device, f"{status.delay_s * 1e3:g} ms", dark)
+        self._console.print(table)
 
 
 def _told_of(outcome: Outcome) -> str:
@@ -99,12 +209,12 @@ def _told_of(outcome: Outcome) -> str:
         "lower bound": bound_s(experiment),
     }
     words = ", ".join(f"{name} {seconds * 1e3:.4g} ms" for name, seconds in times.items())
-    lines = [f"{experiment.collective.name}, {experiment.policy}: {words} ({judged.word})"]
+    lines = [f"{experiment.collective.name}, {experiment.scheme_name}: {words} ({judged.word})"]
     lines += [f"  {judged.word}: {why}" for why in (*judged.reasons, judged.advice) if why]
     return "\n".join(lines)
 
 
-def _workload(line: str, collectives: dict[str, Collective]) -> tuple[str, list[str]]:
+def _workload(line: str, collectives: Mapping[str, Collective]) -> tuple[str, list[str]]:
     """Return the workload that a line begins with, and the words behind it."""
     for name in sorted(collectives, key=len, reverse=True):
         if f"{line.strip()} ".startswith(f"{name} "):
@@ -112,3 +222,18 @@ def _workload(line: str, collectives: dict[str, Collective]) -> tuple[str, list[
     known = f"choose among: {', '.join(collectives)}"
     asked = f"there is no workload {line.strip()!r}" if line.strip() else "no workload is named"
     raise ScenarioError(asked, known)
+
+
+def devices_table() -> Table:
+    """Return the table of devices, with their sources."""
+    table = Table("device", "what", "ports", "delay", "p99", "source", box=None)
+    for device in DEVICES.values():
+        p99 = "" if device.delay_p99_s is None else duration_text(device.delay_p99_s)
+        delay = duration_text(device.delay_s)
+        table.add_row(device.name, device.what, str(device.ports or ""), delay, p99, device.source)
+    return table
+
+
+def _halves(line: str) -> tuple[str, str]:
+    name, _, rest = line.strip().partition(" ")
+    return name, rest.strip()

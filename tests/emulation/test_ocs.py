@@ -15,11 +15,11 @@ from controller.devices import Darkness
 from controller.schedulers.registry import SCHEDULERS
 from controller.schedulers.schedule import Schedule
 from controller.schedulers.schedule import Slot as ScheduleSlot
+from testbed.cli import FabricCLI
 from testbed.dilation import Dilation
 from testbed.emulate import emulate
 from testbed.network import READY_S
 from testbed.ocs_bench import ocs_figures
-from testbed.ocs_cli import OcsCLI
 from testbed.ocs_plots import light_of
 from testbed.openvswitch import vsctl
 from testbed.residue import until
@@ -247,7 +247,7 @@ def test_an_ocs_that_loses_its_controller_in_a_long_reconfiguration_says_so_and_
 ) -> None:
     monkeypatch.setattr(CLI, "__init__", lambda self, mininet: None)  # it would read lines at once
     with booted(parallel_ocs_fabric(4, 1)) as net:
-        northbound, cli = net.network.northbound, OcsCLI(net.network)
+        northbound, cli = net.network.northbound, FabricCLI(net.network, {})
         light(net, "1>3")
         northbound.set_darkness(OCS, Darkness("slow", 10.0))
         northbound.light(OCS, "0>2 1>3")

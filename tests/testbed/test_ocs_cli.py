@@ -6,7 +6,7 @@ import pytest
 from mininet.cli import CLI
 
 from controller.devices import Darkness
-from testbed.ocs_cli import OcsCLI
+from testbed.cli import FabricCLI
 from topologies.errors import NetworkError
 from topologies.parallel_ocs import parallel_ocs_fabric
 
@@ -56,13 +56,13 @@ def northbound() -> Northbound:
 
 
 @pytest.fixture
-def cli(northbound: Northbound, monkeypatch: pytest.MonkeyPatch) -> OcsCLI:
+def cli(northbound: Northbound, monkeypatch: pytest.MonkeyPatch) -> FabricCLI:
     # Mininet's starts to read lines where it is made.
     monkeypatch.setattr(CLI, "__init__", lambda self, mininet: None)
     monkeypatch.setenv("COLUMNS", "200")
     fabric = parallel_ocs_fabric(4, 2, packet_switch=True)
     network = SimpleNamespace(northbound=northbound, fabric=fabric, mininet=None, rate_factor=1e-3)
-    return OcsCLI(network)  # type: ignore[arg-type]
+    return FabricCLI(network, {})  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def cli(northbound: Northbound, monkeypatch: pytest.MonkeyPatch) -> OcsCLI:
     ],
 )
 def test_a_slip_is_told_in_a_sentence_and_reaches_no_ocs(
-    cli: OcsCLI, northbound: Northbound, capsys: pytest.CaptureFixture[str], line: str, said: str
+    cli: FabricCLI, northbound: Northbound, capsys: pytest.CaptureFixture[str], line: str, said: str
 ) -> None:
     cli.onecmd(line)
     assert said in capsys.readouterr().out
@@ -90,7 +90,7 @@ def test_a_slip_is_told_in_a_sentence_and_reaches_no_ocs(
 
 @pytest.mark.parametrize("line", ["device", "device ocs0"])
 def test_a_device_that_is_not_named_lists_all(
-    cli: OcsCLI, northbound: Northbound, capsys: pytest.CaptureFixture[str], line: str
+    cli: FabricCLI, northbound: Northbound, capsys: pytest.CaptureFixture[str], line: str
 ) -> None:
     cli.onecmd(line)
     assert "Telescent" in capsys.readouterr().out
@@ -108,7 +108,7 @@ def test_a_device_that_is_not_named_lists_all(
     ],
 )
 def test_an_ocs_is_told_and_shown(
-    cli: OcsCLI, northbound: Northbound, capsys: pytest.CaptureFixture[str], line: str, told: tuple[object]
+    cli: FabricCLI, northbound: Northbound, capsys: pytest.CaptureFixture[str], line: str, told: tuple[object]
 ) -> None:
     cli.onecmd(line)
     assert northbound.told == [told]
@@ -117,7 +117,7 @@ def test_an_ocs_is_told_and_shown(
 
 @pytest.mark.parametrize("line", ["circuits", "light ocs0 0>1"])
 def test_a_controller_that_is_lost_does_not_end_the_cli(
-    cli: OcsCLI, northbound: Northbound, capsys: pytest.CaptureFixture[str], line: str
+    cli: FabricCLI, northbound: Northbound, capsys: pytest.CaptureFixture[str], line: str
 ) -> None:
     northbound.lost = True
     cli.onecmd(line)
@@ -125,7 +125,7 @@ def test_a_controller_that_is_lost_does_not_end_the_cli(
 
 
 def test_an_ocs_that_is_away_leaves_the_others_rows(
-    cli: OcsCLI, northbound: Northbound, capsys: pytest.CaptureFixture[str]
+    cli: FabricCLI, northbound: Northbound, capsys: pytest.CaptureFixture[str]
 ) -> None:
     northbound.away = "ocs0"
     cli.onecmd("light ocs1 0>1")
@@ -136,7 +136,7 @@ def test_an_ocs_that_is_away_leaves_the_others_rows(
 
 @pytest.mark.parametrize("line", ["light ocs0 0>1", "show ocs0 50ms 0>1"])
 def test_what_a_switch_refuses_is_told_in_a_sentence(
-    cli: OcsCLI, northbound: Northbound, capsys: pytest.CaptureFixture[str], line: str
+    cli: FabricCLI, northbound: Northbound, capsys: pytest.CaptureFixture[str], line: str
 ) -> None:
     northbound.refuses = "switch ocs0 refused a message: OFPET_FLOW_MOD_FAILED(5), OFPFMFC_TABLE_FULL(1)"
     cli.onecmd(line)
