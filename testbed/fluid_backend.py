@@ -3,6 +3,7 @@
 import heapq
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -103,9 +104,9 @@ class FluidBackend:
         """Return what each queue pair carried of a message: its part of what they carried meanwhile."""
         among, before, size = self._choosing.pop(message)
         carried = self._network.delivered_bytes(self._shared[among][1]) - before
-        edges = np.rint(np.cumsum(carried) * (size / carried.sum())).astype(np.int64)
-        parts = zip(among, np.diff(edges, prepend=0).tolist(), strict=True)
-        return {number: part for number, part in parts if part}
+        edges = np.rint(carried.cumsum() * (size / carried.sum())).astype(np.int64).tolist()
+        parts = zip(among, pairwise([0, *edges]), strict=True)
+        return {number: end - begin for number, (begin, end) in parts if end != begin}
 
     def carried(self, number: int) -> set[int]:
         """Return the messages whose bytes a queue pair still carries."""
