@@ -30,6 +30,7 @@ from testbed.experiment import Experiment
 from testbed.figures import png_of
 from testbed.files import append_whole, make_directory, write_whole
 from testbed.outcome import Outcome, summary_row
+from testbed.processes import in_processes
 from testbed.report import Page, report_html
 from testbed.run import Planned, Run, run_json
 from topologies.errors import ScenarioError
@@ -136,7 +137,8 @@ class RunDirectory(ABC):
 
     def _close(self) -> None:
         page = self.page()
-        images = {plot.name: png_of(plot.figure) for plot in page.plots}
+        with in_processes(png_of, [plot.figure for plot in page.plots]) as drawn:
+            images = {plot.name: image for plot, image in zip(page.plots, drawn, strict=True)}
         for name, image in images.items():
             write_whole(self.path / f"{name}.png", image)
         unfinished = len(self._experiments) - len(set(self._finished))
@@ -172,6 +174,8 @@ class ResultsDirectory(RunDirectory):
         super().__init__(run, planned=planned, out=out, root=root)
         self.outcomes: list[Outcome] = []
         """What was added."""
+        self.judged: list[Claim] = []
+        """What the summary says of claims; none before the report is written."""
         self._claims = claims
 
     def add(self, outcome: Outcome) -> None:
@@ -181,7 +185,8 @@ class ResultsDirectory(RunDirectory):
 
     def page(self) -> Page:
         """Return the report of the outcomes."""
-        return collective_page(self.run, self.outcomes, self.table, self._claims(self.table))
+        self.judged = self._claims(self.table)
+        return collective_page(self.run, self.outcomes, self.table, self.judged)
 
 
 def records_table(outcome: Outcome) -> pd.DataFrame:
