@@ -4,6 +4,7 @@ They are forked: they have all that is imported, and the things to work on, and 
 interrupt is for the process that started them, and they end with it, however it ends.
 """
 
+import gc
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -49,6 +50,7 @@ def in_processes(function: Callable[[Item], Result], items: Sequence[Item]) -> I
 def _begin(work: Callable[[int], object]) -> None:
     die_with_parent()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    gc.freeze()  # what was inherited stays: it is not searched for garbage, which would copy it
     _work.append(work)
 
 
