@@ -110,16 +110,14 @@ def _draw_maps(axes: Axes, shown: Sequence[Outcome], loads: Sequence[Loads], wha
 
 
 def _label_columns(axes: Axes, loads: Sequence[Loads], what: str) -> None:
-    """Number the columns of each map, at most six."""
-    places: list[float] = []
-    labels: list[str] = []
+    """Number the columns of each map, at most six; as texts, since ticks take three times as long to draw."""
+    below = axes.get_xaxis_transform()
     for place, load in enumerate(loads):
         columns = load.shape[1]
-        labelled = range(0, columns, -(-columns // 6))
-        places += [place + MAP * (column + 0.5) / columns for column in labelled]
-        labels += map(str, labelled)
-    axes.set_xticks(places, labels)
-    axes.set_xlabel(what)
+        for column in range(0, columns, -(-columns // 6)):
+            at = place + MAP * (column + 0.5) / columns
+            axes.text(at, -0.03, str(column), transform=below, ha="center", va="top", fontsize=8, color=INK)
+    axes.set_xlabel(what, labelpad=14)
 
 
 def _write_titles(axes: Axes, shown: Sequence[Outcome], numbers: Sequence[str]) -> None:
@@ -129,7 +127,7 @@ def _write_titles(axes: Axes, shown: Sequence[Outcome], numbers: Sequence[str]) 
         word = outcome.verdict.word
         mark = f" ({word})" if word in ("void", "model") else ""
         text = f"{outcome.experiment.policy}{mark}\n{number}"
-        axes.annotate(text, (place, 1), (0, 4), xycoords=above, textcoords="offset points", va="bottom")
+        axes.text(place, 1.03, text, transform=above, va="bottom")
 
 
 def _busiest(load: Loads) -> str:

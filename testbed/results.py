@@ -27,7 +27,7 @@ from testbed.claims import Claim
 from testbed.claims_rails import rails_claims
 from testbed.collective_report import collective_page
 from testbed.experiment import Experiment
-from testbed.figures import png_of
+from testbed.figures import Plot, png_of
 from testbed.files import append_whole, make_directory, write_whole
 from testbed.outcome import Outcome, summary_row
 from testbed.processes import in_processes
@@ -137,7 +137,7 @@ class RunDirectory(ABC):
 
     def _close(self) -> None:
         page = self.page()
-        with in_processes(png_of, [plot.figure for plot in page.plots]) as drawn:
+        with in_processes(_drawn, page.plots) as drawn:
             images = {plot.name: image for plot, image in zip(page.plots, drawn, strict=True)}
         for name, image in images.items():
             write_whole(self.path / f"{name}.png", image)
@@ -199,6 +199,10 @@ def records_table(outcome: Outcome) -> pd.DataFrame:
     rows.insert(1, "scheme", experiment.policy)
     rows.insert(2, "seed", experiment.seed)
     return rows
+
+
+def _drawn(plot: Plot) -> bytes:
+    return png_of(plot.draw())
 
 
 def _made(run: Run, root: Path) -> Path:

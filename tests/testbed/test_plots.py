@@ -189,7 +189,7 @@ def test_all_plots_of_a_run_are_drawn_without_a_warning(verdict: object) -> None
         "nic_load_sparse_0.4",
         "uplink_load_sparse_0.4",
     ]
-    assert all(png_of(plot.figure).startswith(b"\x89PNG") for plot in plots)
+    assert all(png_of(plot.draw()).startswith(b"\x89PNG") for plot in plots)
 
 
 def test_plots_without_data_are_left_out() -> None:
