@@ -1,18 +1,20 @@
-"""Work on many things at once: two processes that share it, for predictions and for plots.
+"""Two processes that share work: predictions, and plots.
 
-They are forked: they have all that is imported, and the things to work on, and only results are sent. An
-interrupt is for the process that started them, and they end with it, however it ends.
+They are forked, so they have the items and all that is imported; only results are sent. They ignore an
+interrupt, which the parent handles, and they end with the parent, however that ends.
 """
 
 import gc
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from multiprocessing import get_context
 from typing import TypeVar, cast
 
 from testbed.kernel import die_with_parent
+from topologies.errors import MachineError
 
 PROCESSES = 2
 """What the smallest machine has CPUs for; each holds what it computes, and no copy of the rest."""
@@ -33,6 +35,11 @@ def in_processes(function: Callable[[Item], Result], items: Sequence[Item]) -> I
     items
         What it is called with, one each.
 
+    Raises
+    ------
+    MachineError
+        If a process is killed.
+
     Examples
     --------
     >>> with in_processes(str.upper, ["a", "b"]) as results:
@@ -43,6 +50,10 @@ def in_processes(function: Callable[[Item], Result], items: Sequence[Item]) -> I
     pool = ProcessPoolExecutor(PROCESSES, fork, _begin, (lambda number: function(items[number]),))
     try:
         yield cast(Iterator[Result], pool.map(_do, range(len(items))))
+    except BrokenProcessPool as error:
+        raise MachineError(
+            "a process that shared the work was killed", "see whether memory ran out"
+        ) from error
     finally:
         pool.shutdown(cancel_futures=True)
 

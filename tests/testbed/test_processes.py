@@ -1,4 +1,4 @@
-"""Two processes: results come in order, errors arrive as they were raised, and nobody outlives the parent."""
+"""Two processes: results in order, errors as they were raised, and no process that outlives its parent."""
 
 import os
 import signal
@@ -9,7 +9,7 @@ import pytest
 
 from testbed.processes import in_processes
 from tests.tools import CHECKOUT
-from topologies.errors import ScenarioError
+from topologies.errors import MachineError, ScenarioError
 
 PARENT = """
 import os, time
@@ -43,6 +43,17 @@ def test_an_error_is_raised_where_its_result_is_due() -> None:
         assert [next(results), next(results)] == [0, 1]
         with pytest.raises(ScenarioError, match="no item 2; take another"):
             next(results)
+
+
+def test_a_killed_process_is_said() -> None:
+    def die(_item: int) -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    with (
+        pytest.raises(MachineError, match="a process that shared the work was killed"),
+        in_processes(die, range(3)) as results,
+    ):
+        list(results)
 
 
 def test_no_process_outlives_a_parent_that_is_killed() -> None:
