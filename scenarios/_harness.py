@@ -46,6 +46,7 @@ from testbed.netem import check_delays, check_netem, link_netems
 from testbed.network import Network
 from testbed.outcome import Outcome, bound_s
 from testbed.predict import predict
+from testbed.processes import in_processes
 from testbed.readback import effective, port_settings, unmet
 from testbed.results import ResultsDirectory
 from testbed.run import Run
@@ -184,14 +185,18 @@ def _finish(
     results = work(scenario, options)
     if results is not None:
         table = summary_table(results.table, note=links_text(scenario.fabric))
-        print_results([table, claims_table(scenario.claims(results.table))], results.path)
+        print_results([table, claims_table(results.judged)], results.path)
 
 
 def _model(scenario: Scenario, options: Options) -> ResultsDirectory:
     experiments = list(scenario.experiments)
-    with _results(scenario, options, experiments) as results, _progress() as progress:
+    with (
+        _results(scenario, options, experiments) as results,
+        in_processes(predict, experiments) as predictions,
+        _progress() as progress,
+    ):
         for experiment in progress.track(experiments, description="predict"):
-            results.add(Outcome(experiment, predict(experiment)))
+            results.add(Outcome(experiment, next(predictions)))
     return results
 
 

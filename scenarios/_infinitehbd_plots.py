@@ -1,6 +1,7 @@
 """The plots of InfiniteHBD's fault study: waste over time and against faults, jobs, waiting."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TypeAlias
 
 import pandas as pd
@@ -33,11 +34,11 @@ def fault_plots(study: Study) -> list[Plot]:
     mark = " (SYNTHETIC trace)" if study.trace.synthetic else ""
     about = f"{study.trace.name}, {FITTED} reading, which is fitted to the paper."
     return [
-        Plot("waste_cdf", _distribution(study, mark), f"Paper, figures 13 and 21. {about} {CDF}"),
-        Plot("waste_over_time", _over_time(study, mark), f"Paper, figure 20. {about} {TIME}"),
-        Plot("waste_by_faults", _by_faults(study), f"Paper, figures 14 and 22. {FAULTS}"),
-        Plot("largest_job", _largest_job(study, mark), f"Paper, figure 15. {about} {JOB}"),
-        Plot("waiting", _waiting(study, mark), f"Paper, figures 16 and 23. {about} {WAITING}"),
+        Plot("waste_cdf", partial(_distribution, study, mark), f"Paper, figures 13 and 21. {about} {CDF}"),
+        Plot("waste_over_time", partial(_over_time, study, mark), f"Paper, figure 20. {about} {TIME}"),
+        Plot("waste_by_faults", partial(_by_faults, study), f"Paper, figures 14 and 22. {FAULTS}"),
+        Plot("largest_job", partial(_largest_job, study, mark), f"Paper, figure 15. {about} {JOB}"),
+        Plot("waiting", partial(_waiting, study, mark), f"Paper, figures 16 and 23. {about} {WAITING}"),
     ]
 
 

@@ -12,7 +12,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from testbed.means import WORDS
 
@@ -115,15 +117,24 @@ def around(value: float) -> Range:
 
 def ratio(table: pd.DataFrame, workload: str, scheme: str, other: str, column: str) -> float:
     """Return a column of one scheme over that of another, the mean over the seeds that both ran."""
-    here = table[table["workload"] == workload]
-    above = here[here["scheme"] == scheme].groupby("seed")[column].mean()
-    below = here[here["scheme"] == other].groupby("seed")[column].mean()
+    above, below = (_by_seed(table, workload, name, column) for name in (scheme, other))
     return float((above / below).dropna().mean())
 
 
 def mean(table: pd.DataFrame, workload: str, scheme: str, column: str) -> float:
     """Return the mean of a column over the seeds of a point."""
-    return float(table.loc[(table["workload"] == workload) & (table["scheme"] == scheme), column].mean())
+    return float(table.loc[_is_of(table, workload, scheme), column].mean())
+
+
+def _by_seed(table: pd.DataFrame, workload: str, scheme: str, column: str) -> pd.Series:
+    mine = _is_of(table, workload, scheme)
+    return table.loc[mine, column].groupby(table.loc[mine, "seed"]).mean()
+
+
+def _is_of(table: pd.DataFrame, workload: str, scheme: str) -> NDArray[np.bool_]:
+    """Return which rows are those of a point."""
+    # Through numpy: a claim reads hundreds of points, and pandas takes 0.2 ms to compare a column of text.
+    return np.asarray((table["workload"].to_numpy() == workload) & (table["scheme"].to_numpy() == scheme))
 
 
 def _obstacle(needs: Sequence[tuple[str, str]], table: pd.DataFrame) -> str:

@@ -1,10 +1,12 @@
 """All plots of a run, each with the sentence that says what to see in it."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from io import BytesIO
 
 import pandas as pd
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from testbed.heat_maps import has_uplinks, nic_heat_map, uplink_heat_map
@@ -19,11 +21,12 @@ DOTS_PER_INCH = 160
 
 @dataclass(frozen=True, eq=False)
 class Plot:
-    """A figure and what goes with it."""
+    """A figure to draw, and what goes with it."""
 
     name: str
     """Of its file, without the ending."""
-    figure: Figure
+    draw: Callable[[], Figure]
+    """Return its figure: called where it becomes an image, which may be another process."""
     caption: str
     """What it shows."""
 
@@ -42,16 +45,18 @@ def figures(outcomes: Sequence[Outcome], table: pd.DataFrame, baseline: str = BA
     """
     plots = []
     if (table["scheme"] == baseline).any():
-        plots.append(Plot("busbw", busbw_bars(table, baseline), BUSBW_CAPTION.format(baseline)))
+        plots.append(Plot("busbw", partial(busbw_bars, table, baseline), BUSBW_CAPTION.format(baseline)))
     plots += [
-        Plot("cct_percentiles", cct_percentiles(outcomes, table), PERCENTILES_CAPTION),
-        Plot("cct_cdf", cct_cdf(outcomes), CDF_CAPTION),
+        Plot("cct_percentiles", partial(cct_percentiles, outcomes, table), PERCENTILES_CAPTION),
+        Plot("cct_cdf", partial(cct_cdf, outcomes), CDF_CAPTION),
     ]
     if (table["verdict"] != "model").any():
         caption = SCATTER_CAPTION.format(*BAND)
-        plots.append(Plot("emulated_against_predicted", emulated_against_predicted(table), caption))
+        plots.append(Plot("emulated_against_predicted", partial(emulated_against_predicted, table), caption))
     for model in phased(table):
-        plots.append(Plot(f"phases_{_slug(model)}", phase_bars(table, model), f"{model}. {PHASES_CAPTION}"))
+        plots.append(
+            Plot(f"phases_{_slug(model)}", partial(phase_bars, table, model), f"{model}. {PHASES_CAPTION}")
+        )
     for workload in dict.fromkeys(table["workload"]):
         plots += _heat_maps(outcomes, str(workload))
     return plots
@@ -61,7 +66,9 @@ def figures(outcomes: Sequence[Outcome], table: pd.DataFrame, baseline: str = BA
 def png_of(figure: Figure) -> bytes:
     """Return a figure as PNG."""
     file = BytesIO()
-    figure.savefig(file, format="png", dpi=DOTS_PER_INCH)
+    figure.set_dpi(DOTS_PER_INCH)
+    # `savefig` draws twice, first for the layout alone; level 6 takes twice as long, for the same size.
+    FigureCanvasAgg(figure).print_png(file, pil_kwargs={"compress_level": 3})  # type: ignore[no-untyped-call]
     return file.getvalue()
 
 
@@ -97,9 +104,9 @@ UPLINK_CAPTION = (
 
 def _heat_maps(outcomes: Sequence[Outcome], workload: str) -> list[Plot]:
     slug = _slug(workload)
-    maps = [Plot(f"nic_load_{slug}", nic_heat_map(outcomes, workload), f"{workload}. {NIC_CAPTION}")]
+    maps = [Plot(f"nic_load_{slug}", partial(nic_heat_map, outcomes, workload), f"{workload}. {NIC_CAPTION}")]
     if has_uplinks(outcomes):
-        figure = uplink_heat_map(outcomes, workload)
+        figure = partial(uplink_heat_map, outcomes, workload)
         maps.append(Plot(f"uplink_load_{slug}", figure, f"{workload}. {UPLINK_CAPTION}"))
     return maps
 

@@ -4,7 +4,7 @@ import heapq
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from itertools import chain, count
+from itertools import chain, count, pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -119,9 +119,9 @@ class FluidBackend:
         """Return what each queue pair carried of a message: its part of what they carried meanwhile."""
         among, before, size = self._choosing.pop(message)
         carried = self._network.delivered_bytes(self._shared[among][1]) - before
-        edges = np.rint(np.cumsum(carried) * (size / carried.sum())).astype(np.int64)
-        parts = zip(among, np.diff(edges, prepend=0).tolist(), strict=True)
-        return {number: part for number, part in parts if part}
+        edges = np.rint(carried.cumsum() * (size / carried.sum())).astype(np.int64).tolist()
+        parts = zip(among, pairwise([0, *edges]), strict=True)
+        return {number: end - begin for number, (begin, end) in parts if end != begin}
 
     def lacking(self, message: int) -> int:
         """Return how many bytes a message lacks that takes what is lit."""

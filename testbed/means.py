@@ -5,7 +5,7 @@ out where there are others, and where all are void the mean says that it is.
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -102,12 +102,15 @@ def with_ratios(table: pd.DataFrame, baseline: str = BASELINE) -> pd.DataFrame:
 def points(table: pd.DataFrame, baseline: str = BASELINE) -> list[Point]:
     """Return the points of a summary, workloads as they come, schemes in the order of `SCHEMES`."""
     ratios = with_ratios(table, baseline)
-    workloads = list(dict.fromkeys(table["workload"]))
+    numbers = [str(column) for column in ratios.select_dtypes("number")]
+    rows = {
+        (str(workload), str(scheme)): mine
+        for (workload, scheme), mine in ratios.groupby(["workload", "scheme"])
+    }
     return [
-        _point(str(workload), scheme, ratios[here])
-        for workload in workloads
-        for scheme in in_order(ratios.loc[ratios["workload"] == workload, "scheme"])
-        if (here := (ratios["workload"] == workload) & (ratios["scheme"] == scheme)).any()
+        _point(workload, scheme, rows[workload, scheme], numbers)
+        for workload in dict.fromkeys(map(str, table["workload"]))
+        for scheme in in_order(scheme for name, scheme in rows if name == workload)
     ]
 
 
@@ -117,19 +120,19 @@ def in_order(schemes: Iterable[str]) -> list[str]:
     return sorted({str(scheme) for scheme in schemes}, key=lambda name: (rank.get(name, len(rank)), name))
 
 
-def _point(workload: str, scheme: str, rows: pd.DataFrame) -> Point:
-    counts = rows["verdict"].value_counts()
-    void, baseline_void = (rows["verdict"] == "void").to_numpy(), rows["baseline_void"].to_numpy()
+def _point(workload: str, scheme: str, rows: pd.DataFrame, numbers: Sequence[str]) -> Point:
+    verdicts = rows["verdict"].tolist()
+    void, baseline_void = np.array([word == "void" for word in verdicts]), rows["baseline_void"].to_numpy()
     unsound = {
         "bound_s": np.zeros_like(void),
         "busbw_relative": void | baseline_void,
         "busbw_limit": baseline_void,
     }
+    values = rows[numbers].to_numpy(dtype=float)
     means = {
-        str(column): _mean(rows[column].to_numpy(dtype=float), unsound.get(str(column), void))
-        for column in rows.select_dtypes("number")
+        column: _mean(values[:, index], unsound.get(column, void)) for index, column in enumerate(numbers)
     }
-    words = {word: int(counts[word]) for word in WORDS if word in counts}
+    words = {word: verdicts.count(word) for word in WORDS if word in verdicts}
     notes = list(dict.fromkeys(rows["note"]))
     note = notes[0] if len(notes) == 1 else f"{notes[0]} (the other seeds alike)"
     return Point(workload, scheme, note, words, means)

@@ -1,6 +1,7 @@
 """The report of schedules that were executed on parallel OCSes, and their table for the terminal."""
 
 from collections.abc import Sequence
+from functools import partial
 from itertools import groupby
 
 import pandas as pd
@@ -58,7 +59,7 @@ def circuit_page(run: Run, results: Sequence[Outcome], table: pd.DataFrame, clai
         claims=claims,
         plots=[
             *_timelines(results, table),
-            Plot("plan_against_measurement", plan_against_measurement(table), BARS),
+            Plot("plan_against_measurement", partial(plan_against_measurement, table), BARS),
         ],
         definitions=DEFINITIONS,
         files=FILES,
@@ -182,7 +183,7 @@ def _timelines(results: Sequence[Outcome], table: pd.DataFrame) -> list[Plot]:
         plots.append(
             Plot(
                 f"timeline_{ocses}",
-                timelines(shown, table),
+                partial(timelines, shown, table),
                 f"{mine[0].experiment.collective.name}, seed {seed}. {TIMELINE}",
             )
         )

@@ -1,15 +1,25 @@
 """What came of an experiment: records from both backends, the bound, and the verdict."""
 
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from typing import Literal
 
 import pandas as pd
 
 from testbed.experiment import Experiment
 from testbed.light_log import LightLog
+from topologies.fabric import Port
 from traffic.bounds import lower_bound_s
 from traffic.messages import crosses_network, messages_of
-from traffic.metrics import busbw_gbytes_s, cct, communication_s, load_mse, nic_received_bytes, nic_sent_bytes
+from traffic.metrics import (
+    busbw_gbytes_s,
+    cct,
+    communication_s,
+    link_bytes,
+    load_mse,
+    nic_received_bytes,
+    nic_sent_bytes,
+)
 from traffic.records import Records
 
 Word = Literal["faithful", "strained", "void", "model"]
@@ -75,6 +85,11 @@ class Outcome:
         """The emulated records, or the predicted ones where nothing was emulated."""
         return self.predicted if self.records is None else self.records
 
+    @cached_property
+    def link_bytes(self) -> dict[Port, int]:
+        """How many bytes each port sent: read from the records once, for the summary and the plots."""
+        return link_bytes(self.best)
+
 
 def bound_s(experiment: Experiment) -> float:
     """Return the lower bound of a collective's communication time: its steps' bounds added up [s]."""
@@ -111,8 +126,8 @@ def summary_row(outcome: Outcome) -> dict[str, object]:
         "cct_p95_s": times.p95_s,
         "cct_p99_s": times.p99_s,
         "busbw_gbytes_s": busbw_gbytes_s(experiment.collective, measured),
-        "mse_sent": load_mse(nic_sent_bytes(records, fabric)),
-        "mse_received": load_mse(nic_received_bytes(records, fabric)),
+        "mse_sent": load_mse(nic_sent_bytes(outcome.link_bytes, fabric)),
+        "mse_received": load_mse(nic_received_bytes(outcome.link_bytes, fabric)),
         "predicted_s": predicted,
         "bound_s": bound_s(experiment),
         "verdict": outcome.verdict.word,

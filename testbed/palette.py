@@ -73,6 +73,13 @@ def canvas(width: float, height: float, title: str) -> Figure:
     return figure
 
 
+def fixed_canvas(width: float, height: float, title: str) -> Figure:
+    """Return the same for axes that are placed by hand: nothing has to be measured to lay them out."""
+    figure = Figure(figsize=(width, height))
+    figure.suptitle(title, x=0.012, y=1 - 0.05 / height, ha="left")
+    return figure
+
+
 def legend(
     figure: Figure,
     schemes: Iterable[str],

@@ -15,7 +15,7 @@ import pandas as pd
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from testbed.claims import Claim
-from testbed.figures import Plot
+from testbed.figures import DOTS_PER_INCH, Plot
 from testbed.means import WORDS
 from testbed.run import Run
 from testbed.table import number, range_text, significant
@@ -190,7 +190,8 @@ def _seeds(table: pd.DataFrame) -> str:
 
 
 def _image(plot: Plot, png: bytes) -> Row:
-    width = round(PIXELS_PER_INCH * plot.figure.get_figwidth())
+    pixels = int.from_bytes(png[16:20], "big")  # of a PNG's header
+    width = round(PIXELS_PER_INCH * pixels / DOTS_PER_INCH)
     return {"caption": plot.caption, "image": b64encode(png).decode(), "width": width}
 
 

@@ -27,10 +27,11 @@ from testbed.claims import Claim
 from testbed.claims_rails import rails_claims
 from testbed.collective_report import collective_page
 from testbed.experiment import Experiment
-from testbed.figures import png_of
+from testbed.figures import Plot, png_of
 from testbed.files import append_whole, make_directory, write_whole
 from testbed.ocs_report import circuit_page
 from testbed.outcome import Outcome, summary_row
+from testbed.processes import in_processes
 from testbed.report import Page, report_html
 from testbed.run import Run, run_json
 from testbed.sweep_report import sweep_page
@@ -138,7 +139,8 @@ class RunDirectory(ABC):
 
     def _close(self) -> None:
         page = self.page()
-        images = {plot.name: png_of(plot.figure) for plot in page.plots}
+        with in_processes(_drawn, page.plots) as drawn:
+            images = {plot.name: image for plot, image in zip(page.plots, drawn, strict=True)}
         for name, image in images.items():
             write_whole(self.path / f"{name}.png", image)
         unfinished = len(self._experiments) - len(set(self._finished))
@@ -174,6 +176,8 @@ class ResultsDirectory(RunDirectory):
         super().__init__(run, planned=planned, out=out, root=root)
         self.outcomes: list[Outcome] = []
         """What was added."""
+        self.judged: list[Claim] = []
+        """What the summary says of claims; none before the report is written."""
         self._claims = claims
 
     def add(self, outcome: Outcome, **columns: object) -> None:
@@ -193,10 +197,10 @@ class ResultsDirectory(RunDirectory):
 
     def page(self) -> Page:
         """Return the report of the outcomes."""
-        claims = self._claims(self.table)
+        self.judged = self._claims(self.table)
         if lit := [outcome for outcome in self.outcomes if outcome.light]:
-            return circuit_page(self.run, lit, self.table, claims)
-        return collective_page(self.run, self.outcomes, self.table, claims)
+            return circuit_page(self.run, lit, self.table, self.judged)
+        return collective_page(self.run, self.outcomes, self.table, self.judged)
 
 
 class SweepResults(RunDirectory):
@@ -222,6 +226,10 @@ def records_table(outcome: Outcome) -> pd.DataFrame:
     rows.insert(1, "scheme", experiment.scheme_name)
     rows.insert(2, "seed", experiment.seed)
     return rows
+
+
+def _drawn(plot: Plot) -> bytes:
+    return png_of(plot.draw())
 
 
 def _made(run: Run, root: Path) -> Path:

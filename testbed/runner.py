@@ -277,10 +277,11 @@ class Runner:
 
     def _post(self, carriers: list[int], placed: Placement, numbers: NDArray[np.int64]) -> None:
         """Put parcels, each of a message of a number, on queue pairs."""
-        leg, of_leg = np.unique(np.stack([numbers, placed.qp]), axis=1, return_inverse=True)
-        sizes = np.bincount(of_leg, placed.bytes).astype(np.int64)
         names = [self._leg_name(queue_pair) for queue_pair in placed.queue_pairs]
-        for (number, qp), size in zip(leg.T.tolist(), sizes.tolist(), strict=True):
+        leg, of_leg = np.unique(numbers * len(names) + placed.qp, return_inverse=True)
+        sizes = np.bincount(of_leg, placed.bytes).astype(np.int64)
+        for code, size in zip(leg.tolist(), sizes.tolist(), strict=True):
+            number, qp = divmod(code, len(names))
             _lead(self._messages[number], names[qp], size)
         self._backend.post(np.array(carriers)[placed.qp], placed.bytes, numbers)
 

@@ -1,6 +1,7 @@
 """Spectra's figures 6 to 10, over the table of `testbed.ocs_sweep`."""
 
 from collections.abc import Sequence
+from functools import partial
 
 import pandas as pd
 from matplotlib.artist import Artist
@@ -29,11 +30,17 @@ def sweep_plots(table: pd.DataFrame) -> list[Plot]:
     }
     equalized = ["not_equalized", "spectra", "bound"]
     return [
-        Plot("fig6_ai_workloads", _lines("Makespan of AI workloads on 4 switches", ai, main), AI),
-        Plot("fig7_equalization", _lines("What equalization brings, on 4 switches", ai, equalized), EQUAL),
-        Plot("fig8_noise", _noise(four), NOISE),
-        Plot("fig9_benchmark", _lines("Makespan of the benchmark workload", by_size, main), BENCHMARK),
-        Plot("fig10_flows", _flows(table), FLOWS),
+        Plot("fig6_ai_workloads", partial(_lines, "Makespan of AI workloads on 4 switches", ai, main), AI),
+        Plot(
+            "fig7_equalization",
+            partial(_lines, "What equalization brings, on 4 switches", ai, equalized),
+            EQUAL,
+        ),
+        Plot("fig8_noise", partial(_noise, four), NOISE),
+        Plot(
+            "fig9_benchmark", partial(_lines, "Makespan of the benchmark workload", by_size, main), BENCHMARK
+        ),
+        Plot("fig10_flows", partial(_flows, table), FLOWS),
     ]
 
 

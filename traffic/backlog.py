@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Sequence
+from itertools import accumulate
 
 
 class Backlog:
@@ -32,13 +33,12 @@ class Backlog:
 
     def post(self, sizes: Sequence[float], messages: Sequence[int]) -> None:
         """Put parcels behind those that are there; a message may have several among them."""
-        ends: dict[int, float] = {}
-        for size, message in zip(sizes, messages, strict=True):
-            self.posted += size
-            self._parcels.append((self.posted, size, message))
-            ends.pop(message, None)
-            ends[message] = self.posted
-        self._marks.extend((end, message) for message, end in ends.items())
+        _, *ends = accumulate(sizes, initial=self.posted)
+        self._parcels.extend(zip(ends, sizes, messages, strict=True))
+        last = dict(zip(messages, ends, strict=True))
+        self._marks.extend(sorted((end, message) for message, end in last.items()))
+        if ends:
+            self.posted = ends[-1]
 
     def deliver(self, count: float) -> list[int]:
         """Return the messages whose last byte is among the first ``count``, and was not before."""

@@ -12,7 +12,6 @@ others at most to that, so the sorted shares rise with each move, and it ends. N
 later, although PLB would as messages end.
 """
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -31,20 +30,27 @@ def settled(permitted: Permitted, paths: Sequence[Path], rate_bps: Mapping[Port,
     A message's share is the least, over the ports of its way, of the port's rate divided by how many
     messages cross it. All start on their first queue pair and move in turn, at most `SWEEPS` times.
     """
+    number = {port: index for index, port in enumerate(rate_bps)}
+    ways = [[number[port] for port in path] for path in paths]
+    rates, crossing = list(rate_bps.values()), [0] * len(rate_bps)
     chosen = [qps[0] for qps in permitted.of_message]
-    crossing = Counter(port for qp in chosen for port in paths[qp])
+    for qp in chosen:
+        for port in ways[qp]:
+            crossing[port] += 1
 
     def share(qp: int) -> float:
-        return min(rate_bps[port] / (crossing[port] + 1) for port in paths[qp])
+        return min([rates[port] / (crossing[port] + 1) for port in ways[qp]])
 
     for _ in range(SWEEPS):
         moved = False
         for message, qps in enumerate(permitted.of_message):
-            crossing.subtract(paths[chosen[message]])
+            for port in ways[chosen[message]]:
+                crossing[port] -= 1
             best = max(qps, key=share)
             if share(best) > share(chosen[message]) * (1 + 1e-9):
                 chosen[message], moved = best, True
-            crossing.update(paths[chosen[message]])
+            for port in ways[chosen[message]]:
+                crossing[port] += 1
         if not moved:
             break
     return np.array(chosen, dtype=np.int64)

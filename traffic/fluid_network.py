@@ -54,6 +54,8 @@ class FluidNetwork:
         self._arriving: list[tuple[float, int, int]] = []
         self._tickets = itertools.count()
         self._touched: set[int] = set()
+        self._first_end_s: float | None = np.inf
+        """The least of the pools' ends; None after a change, until it is asked for."""
         self._find_components()
 
     def add_link(self, rate_bps: float) -> int:
@@ -165,6 +167,7 @@ class FluidNetwork:
         parcels = self._backlogs[pool].withdraw(gone)
         self._posted[pool], self._left[pool] = gone, 0.0
         self._end_s[pool] = self._next_end[pool] = np.inf
+        self._first_end_s = None
         self._touched.add(int(self._component_of_pool[pool]))
         return parcels
 
@@ -195,8 +198,9 @@ class FluidNetwork:
     def next_s(self) -> float:
         """When the next parcel leaves or arrives if nothing changes [s]; infinite if none will."""
         self._settle()
-        first_s = float(self._end_s.min(initial=np.inf))
-        return min(first_s, self._arriving[0][0]) if self._arriving else first_s
+        if self._first_end_s is None:
+            self._first_end_s = float(self._end_s.min(initial=np.inf))
+        return min(self._first_end_s, self._arriving[0][0]) if self._arriving else self._first_end_s
 
     def advance(self, until_s: float) -> list[tuple[float, int]]:
         """Let time pass until messages arrive, at most until ``until_s``, which may be infinite.
@@ -282,15 +286,16 @@ class FluidNetwork:
 
     def _shares(self, flows: NDArray[np.int64]) -> NDArray[np.float64]:
         """Return the max-min fair rate of each of some flows; of those that cannot flow, 0."""
-        paths = self._paths[flows]
-        lit = (self._link_bps[paths] > 0) | (paths < 0)
-        can = lit.all(axis=1) & (self._left[self._pool[flows]] > 0)
-        flowing = flows[can]
+        has_bytes = np.flatnonzero(self._left.take(self._pool.take(flows)) > 0)
+        paths = self._paths.take(flows.take(has_bytes), axis=0)
+        lit = ((self._link_bps[paths] > 0) | (paths < 0)).all(axis=1)
+        can = has_bytes[lit]
+        flowing = flows.take(can)
         weights = self._left[self._pool[flowing]] if self._by_bytes else np.ones(len(flowing))
-        part_of = self._part_of[flowing]
+        part_of = self._part_of.take(flowing)
         sharing = np.bincount(part_of, minlength=1)[part_of]
         rates = np.zeros(len(flows))
-        rates[can] = max_min_rates(self._paths[flowing], self._link_bps, weights=weights / sharing)
+        rates[can] = max_min_rates(paths[lit], self._link_bps, weights=weights / sharing)
         return rates
 
     def _time_ends(self, pools: NDArray[np.int64]) -> None:
@@ -300,6 +305,7 @@ class FluidNetwork:
         missing = np.maximum(self._next_end[pools] - gone, 0.0)
         np.divide(missing * 8, drain_bps, out=lasts_s, where=drain_bps > 0)
         self._end_s[pools] = self.now_s + lasts_s
+        self._first_end_s = None
 
     def _good_bps(self, flows: NDArray[np.int64]) -> NDArray[np.float64]:
         """Return how fast flows deliver [bit/s]."""

@@ -4,13 +4,14 @@ Percentiles are over the messages that crossed the network. Those inside a serve
 not measured, and would only dilute them; they count for the last byte and for the bandwidth.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from topologies.fabric import Fabric, Nic, Port
+from topologies.fabric import Fabric, Port
 from traffic.collective import Collective
 from traffic.records import NVLINK, Records, legs_of, path_of
 
@@ -84,20 +85,21 @@ def busbw_gbytes_s(collective: Collective, seconds: float) -> float:
 
 def link_bytes(records: Records) -> dict[Port, int]:
     """Return how many bytes each port sent; ports that sent nothing are left out."""
+    sizes = legs_of(records).groupby("way", sort=False)["bytes"].sum()
     sent: dict[Port, int] = {}
-    for way, size in _bytes_of_ways(records):
-        for port in way:
+    for way, size in zip(sizes.index.tolist(), sizes.tolist(), strict=True):
+        for port in path_of(way):
             sent[port] = sent.get(port, 0) + size
     return sent
 
 
-def uplink_bytes(records: Records, fabric: Fabric, tier: int = 0) -> pd.DataFrame:
+def uplink_bytes(sent: Mapping[Port, int], fabric: Fabric, tier: int = 0) -> pd.DataFrame:
     """Return how many bytes each switch of a tier sent to each switch above it: a heat map's numbers.
 
     Parameters
     ----------
-    records
-        Any.
+    sent
+        As from `link_bytes`.
     fabric
         What they were sent over.
     tier
@@ -109,7 +111,6 @@ def uplink_bytes(records: Records, fabric: Fabric, tier: int = 0) -> pd.DataFram
         A row per switch of the tier, a column per switch one tier up, NaN where no link joins them.
     """
     tiers = {switch.name: switch.tier for switch in fabric.switches}
-    sent = link_bytes(records)
     rows = [name for name, at in tiers.items() if at == tier]
     columns = [name for name, at in tiers.items() if at == tier + 1]
     table = np.full((len(rows), len(columns)), np.nan)
@@ -130,20 +131,28 @@ def link_utilisation(records: Records, fabric: Fabric) -> dict[Port, float]:
     }
 
 
-def nic_sent_bytes(records: Records, fabric: Fabric) -> NDArray[np.float64]:
-    """Return what each NIC sent, shape (servers, most NICs), NaN where a server has fewer [bytes]."""
-    sent = _no_load(fabric)
-    for way, size in _bytes_of_ways(records):
-        sent[_nic(fabric, way[0])] += size
-    return sent
+def nic_sent_bytes(sent: Mapping[Port, int], fabric: Fabric) -> NDArray[np.float64]:
+    """Return what each NIC sent, shape (servers, most NICs), NaN where a server has fewer [bytes].
+
+    Parameters
+    ----------
+    sent
+        As from `link_bytes`.
+    fabric
+        What it was sent over.
+    """
+    load = _no_load(fabric)
+    for nic in fabric.nics:
+        load[nic] = sent.get(fabric.nic_port(nic), 0)
+    return load
 
 
-def nic_received_bytes(records: Records, fabric: Fabric) -> NDArray[np.float64]:
-    """Return what each NIC received, shape (servers, most NICs), NaN where a server has fewer [bytes]."""
-    received = _no_load(fabric)
-    for way, size in _bytes_of_ways(records):
-        received[_nic(fabric, fabric.peer(way[-1]))] += size
-    return received
+def nic_received_bytes(sent: Mapping[Port, int], fabric: Fabric) -> NDArray[np.float64]:
+    """Return what each NIC received, as `nic_sent_bytes`: what the port at its other end sent."""
+    load = _no_load(fabric)
+    for nic in fabric.nics:
+        load[nic] = sent.get(fabric.peer(fabric.nic_port(nic)), 0)
+    return load
 
 
 def load_mse(nic_bytes: NDArray[np.float64]) -> float:
@@ -178,17 +187,5 @@ def load_mse(nic_bytes: NDArray[np.float64]) -> float:
     return float(normalised.mean()) if loaded.any() else 0.0
 
 
-def _bytes_of_ways(records: Records) -> list[tuple[tuple[Port, ...], int]]:
-    sizes = legs_of(records).groupby("way")["bytes"].sum()
-    return [(path_of(str(way)), int(size)) for way, size in sizes.items()]
-
-
 def _no_load(fabric: Fabric) -> NDArray[np.float64]:
-    load = np.full((len(fabric.servers), max(server.nics for server in fabric.servers)), np.nan)
-    for nic in fabric.nics:
-        load[nic] = 0.0
-    return load
-
-
-def _nic(fabric: Fabric, port: Port) -> Nic:
-    return Nic(fabric.server_index[port.node], port.number)
+    return np.full((len(fabric.servers), max(server.nics for server in fabric.servers)), np.nan)

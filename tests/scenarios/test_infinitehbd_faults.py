@@ -174,7 +174,7 @@ def test_a_synthetic_trace_confirms_nothing_and_is_named_everywhere(tmp_path: Pa
     assert len(pd.read_csv(results.path / "summary.csv")) == len(study.summary)
     assert len(pd.read_csv(results.path / "records.csv")) == len(study.curves)
     for plot in results.page().plots:
-        titled = "SYNTHETIC" in plot.figure.get_suptitle()
+        titled = "SYNTHETIC" in plot.draw().get_suptitle()
         assert titled or plot.name == "waste_by_faults"  # the fault model needs no trace
     rulings = {claim.source: claim.verdict for claim in fault_claims(study)}
     assert rulings["InfiniteHBD, 1 and 6.2 (trace)"] == "not comparable"

@@ -17,7 +17,7 @@ from tests.testbed.ocs_cases import DARKNESS, DELAY_S, OCSES, SERVERS, experimen
 from tests.testbed.slot_by_slot import ends_s
 from topologies.parallel_ocs import parallel_ocs_fabric
 from traffic.demand import Demand
-from traffic.metrics import nic_received_bytes, nic_sent_bytes
+from traffic.metrics import link_bytes, nic_received_bytes, nic_sent_bytes
 from traffic.ocs_workloads import SCALED
 from traffic.records import Records
 
@@ -34,8 +34,8 @@ def test_the_prediction_carries_every_byte_within_bound_and_makespan(scheduler: 
     records = predicted(experiment)
     owed = experiment.collective.steps[0].demand.matrix
     assert records["bytes"].sum() == owed.sum()
-    sent = nic_sent_bytes(records, experiment.fabric).reshape(SERVERS, OCSES).sum(axis=1)
-    received = nic_received_bytes(records, experiment.fabric).reshape(SERVERS, OCSES).sum(axis=1)
+    sent = nic_sent_bytes(link_bytes(records), experiment.fabric).reshape(SERVERS, OCSES).sum(axis=1)
+    received = nic_received_bytes(link_bytes(records), experiment.fabric).reshape(SERVERS, OCSES).sum(axis=1)
     assert sent.tolist() == owed.sum(axis=1).tolist()
     assert received.tolist() == owed.sum(axis=0).tolist()
     assert (records["start_s"] == 0.0).all()

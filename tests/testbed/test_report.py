@@ -72,7 +72,7 @@ class Page(HTMLParser):
 def html_of(outcomes: list[Outcome], unfinished: int = 0) -> str:
     table = summary(outcomes)
     page = collective_page(RUN, outcomes, table, rails_claims(table))
-    return report_html(page, {plot.name: png_of(plot.figure) for plot in page.plots}, unfinished)
+    return report_html(page, {plot.name: png_of(plot.draw()) for plot in page.plots}, unfinished)
 
 
 @pytest.fixture(scope="module")

@@ -66,7 +66,7 @@ def test_nothing_sent_takes_no_time() -> None:
     assert span_s(records()) == 0.0
     assert busbw_gbytes_s(nothing, 0.0) == 0.0
     assert link_bytes(records()) == {}
-    assert load_mse(nic_sent_bytes(records(), rail_fabric(2, 2))) == 0.0
+    assert load_mse(nic_sent_bytes({}, rail_fabric(2, 2))) == 0.0
 
 
 def test_messages_inside_servers_alone_have_no_percentiles() -> None:
@@ -97,12 +97,13 @@ def test_gpus_that_idle_are_no_ranks() -> None:
 
 def test_nics_are_charged_for_what_passes_them() -> None:
     fabric = rail_fabric(2, 2)
-    assert nic_sent_bytes(example(), fabric).tolist() == [[38.0, 12.0], [0.0, 40.0]]
-    assert nic_received_bytes(example(), fabric).tolist() == [[0.0, 40.0], [50.0, 0.0]]
+    assert nic_sent_bytes(link_bytes(example()), fabric).tolist() == [[38.0, 12.0], [0.0, 40.0]]
+    assert nic_received_bytes(link_bytes(example()), fabric).tolist() == [[0.0, 40.0], [50.0, 0.0]]
 
 
 def test_a_nic_that_is_not_there_has_no_number() -> None:
-    sent = nic_sent_bytes(records((0, 0, 2, 30, 0.0, 3.0, DIRECT)), uneven_fabric(2, 1))
+    carried = link_bytes(records((0, 0, 2, 30, 0.0, 3.0, DIRECT)))
+    sent = nic_sent_bytes(carried, uneven_fabric(2, 1))
     np.testing.assert_equal(sent, [[30.0, 0.0], [0.0, np.nan]])
     assert load_mse(sent) == 1.0
 
@@ -120,7 +121,7 @@ def test_links_are_charged_for_what_passes_them() -> None:
 
 
 def test_uplinks_are_a_table_of_leaves_and_spines() -> None:
-    table = uplink_bytes(example(), rail_fabric(2, 2))
+    table = uplink_bytes(link_bytes(example()), rail_fabric(2, 2))
     assert table.to_dict("split") == {
         "index": ["leaf0", "leaf1"],
         "columns": ["spine0", "spine1"],
