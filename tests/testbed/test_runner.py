@@ -3,16 +3,19 @@
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from testbed.fluid_backend import FluidBackend
 from testbed.runner import Run, Runner
 from tests.testbed.run_cases import Case, When, moe, ring
+from tests.traffic.job_cases import OPERATIONS
 from topologies.errors import ScenarioError, StuckError
 from topologies.events import Event, NodeDone, NodeStarted, Order, Reconfigure, SetTimer, TimerFired, View
 from topologies.fabric import Nic, Port
 from topologies.rail import rail_fabric
 from traffic.collectives.point_to_point import PointToPoint
-from traffic.collectives.ring import Ring
+from traffic.collectives.ring import Operation, Ring
 from traffic.faults import Fault, Revision
 from traffic.job import Collective, Compute, Job, chain
 from traffic.messages import Messages
@@ -97,6 +100,24 @@ def test_a_ring_takes_what_its_steps_add_up_to(operation: str) -> None:
     job = Job("drawn", 4, (Collective("a", Ring(((0, 2, 1, 3),), 4 * SECOND, operation)),))  # type: ignore[arg-type]
     took_s = Runner(fabric, job, FluidBackend(fabric, {}), same_rail).run().iteration_s
     assert took_s == pytest.approx(6.0 if operation == "all-reduce" else 3.0)
+
+
+@given(
+    st.integers(2, 8).flatmap(lambda gpus: st.lists(st.permutations(range(gpus)), min_size=1, max_size=3)),
+    st.sampled_from(OPERATIONS),
+    st.integers(1, 1 << 40),
+)
+def test_a_ring_takes_the_time_of_its_closed_form_and_several_no_less(
+    rings: list[list[int]], operation: Operation, chunk: int
+) -> None:
+    gpus, size = len(rings[0]), chunk * len(rings) * len(rings[0])
+    fabric = rail_fabric(gpus, 1, 0, rate_bps=8.0 * SECOND)
+    job = Job("drawn", gpus, (Collective("a", Ring(tuple(map(tuple, rings)), size, operation)),))
+    took_s = Runner(fabric, job, FluidBackend(fabric, {}), same_rail).run().iteration_s
+    expected_s = (2 if operation == "all-reduce" else 1) * (gpus - 1) / gpus * size / SECOND
+    assert took_s >= expected_s * (1 - 1e-9)
+    if len(rings) == 1:  # several in different orders collide at receivers, step by step
+        assert took_s == pytest.approx(expected_s, rel=1e-9)
 
 
 def test_a_job_without_bytes_or_gpus_ends() -> None:
