@@ -79,6 +79,15 @@ def test_a_gpu_does_one_task_at_a_time_in_job_order_while_bytes_move() -> None:
     ]
 
 
+def test_a_gpu_computes_for_a_duration_of_its_own() -> None:
+    nodes = (Compute("a", (3, 0), 1.0, durations_s=(2.0, 0.5)), Compute("b", (0,), 1.0))
+    assert rows(run(Job("drawn", 4, nodes)).tasks, "node", "gpu", "start_s", "end_s") == [
+        ("a", 0, 0.0, 0.5),
+        ("b", 0, 0.5, 1.5),
+        ("a", 3, 0.0, 2.0),
+    ]
+
+
 def test_collectives_side_by_side_share_links() -> None:
     nodes = (sends("a", (0, 2, SECOND)), sends("b", (0, 3, SECOND)), sends("c", (1, 3, SECOND)))
     found = run(Job("drawn", 4, nodes)).messages

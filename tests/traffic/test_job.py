@@ -106,7 +106,7 @@ def test_an_all_to_all_may_be_between_any_gpus() -> None:
 @pytest.mark.parametrize("ranks", [(0,), (0, 0), (0, -1), tuple(range(20))])
 def test_an_all_to_all_has_a_gpu_for_each_row(ranks: tuple[int, ...]) -> None:
     with pytest.raises(DemandError, match="demand 'drawn' is between 2 GPUs, and its ranks are"):
-        AllToAll(Demand("drawn", np.ones((2, 2))), ranks)
+        AllToAll(Demand("drawn", np.ones((2, 2), dtype=np.int64)), ranks)
 
 
 @given(patterns(6), st.permutations(range(10)))
@@ -158,6 +158,10 @@ def test_a_chain_waits_node_by_node() -> None:
         ((Collective("a", PAIR, ("b",)), Collective("b", PAIR, ("a",))), "wait for each other"),
         ((Compute("a", (2,), 1.0),), "'a' uses GPU 2, and the job has 2 GPUs"),
         ((Compute("a", (0,), -1.0),), "'a' computes for -1 s"),
+        ((Compute("a", (0,), float("nan")),), "'a' computes for nan s"),
+        ((Compute("a", (0, 1), 1.0, durations_s=(1.0, -2.0)),), "'a' computes for -2 s"),
+        ((Compute("a", (0, 1), 1.0, durations_s=(1.0,)),), "'a' has 1 durations for 2 GPUs"),
+        ((Compute("a", (1, 1), 1.0),), "'a' computes on a GPU twice"),
     ],
 )
 def test_what_is_no_job_is_refused(nodes: tuple[Collective | Compute, ...], sentence: str) -> None:
