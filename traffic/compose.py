@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from topologies.errors import DemandError
 from traffic.job import Collective, Job, Node
 
-MOST_NODES = 1_000_000
+MOST_NODES = 100_000
 """Most nodes of a job that is made of parts."""
 
 

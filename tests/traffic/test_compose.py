@@ -155,7 +155,7 @@ def test_where_a_job_cannot_be_placed_is_refused(gpus: Sequence[int], sentence: 
     ("part", "times", "sentence"),
     [
         (SENT, 0, "'a' runs 0 times"),
-        (ONE, MOST_NODES + 1, "'one' makes 1,000,001 nodes; make at most 1,000,000"),
+        (ONE, MOST_NODES + 1, "'one' makes 100,001 nodes; make at most 100,000"),
     ],
 )
 def test_what_cannot_be_repeated_is_refused(part: Job | Collective, times: int, sentence: str) -> None:

@@ -54,7 +54,7 @@ class Ring:
         members = {frozenset(ring) for ring in self.rings}
         if len(members) != 1 or any(len(ring) != len(set(ring)) or len(ring) < 2 for ring in self.rings):
             raise DemandError(
-                f"the rings {self.rings} are not rings over the same GPUs",
+                f"the rings {str(self.rings)[:80]} are not rings over the same GPUs",
                 "give each two or more GPUs, each once, the same ones in every ring",
             )
         if self.bytes < len(self.rings) * len(self.rings[0]):
