@@ -118,9 +118,9 @@ class _Part(_Waiting):
     nodes: "_Nodes"
 
 
-_AnyNode = _Compute | _AllToAll | _Ring | _PointToPoint | _Part
+AnyNode = _Compute | _AllToAll | _Ring | _PointToPoint | _Part
 _Nodes = Annotated[
-    list[Annotated[_AnyNode, Field(discriminator="kind")]], Field(min_length=1, max_length=MOST_NODES)
+    list[Annotated[AnyNode, Field(discriminator="kind")]], Field(min_length=1, max_length=MOST_NODES)
 ]
 OPERATIONS: Mapping[str, Operation] = {
     "ring_all_reduce": "all-reduce",
@@ -129,7 +129,9 @@ OPERATIONS: Mapping[str, Operation] = {
 }
 
 
-class _Job(_Strict):
+class JobModel(_Strict):
+    """A job file."""
+
     format: Literal["lightrail job 1"]
     name: Name
     gpus: Annotated[int, Field(ge=1, le=MOST_GPUS)]
@@ -175,7 +177,7 @@ def job_text(job: Job) -> str:
     """
     document = _document_of(job)
     try:
-        _Job.model_validate(document)
+        JobModel.model_validate(document)
     except ValidationError as error:
         raise DemandError(f"job {job.name!r} cannot be written: {_first_of(error)}", HINT) from error
     nodes = ",\n    ".join(map(json.dumps, document.pop("nodes")))
@@ -215,7 +217,7 @@ def _object(pairs: Sequence[tuple[str, object]]) -> dict[str, object]:
 
 def _job_of(document: object, file: str) -> Job:
     try:
-        model = _Job.model_validate(document)
+        model = JobModel.model_validate(document)
     except ValidationError as error:
         raise TraceError(f"{file}, {_first_of(error)}", HINT) from error
     try:
@@ -224,7 +226,7 @@ def _job_of(document: object, file: str) -> Job:
         raise TraceError(f"{file}: {error.sentence}", error.hint) from error
 
 
-def _parts(models: Sequence[_AnyNode], gpus: int, where: str) -> list[Node | Repeat]:
+def _parts(models: Sequence[AnyNode], gpus: int, where: str) -> list[Node | Repeat]:
     """Return what nodes of a file stand for; ``where`` is the place of their list."""
     _check_names(models, where)
     parts: list[Node | Repeat] = []
@@ -237,7 +239,7 @@ def _parts(models: Sequence[_AnyNode], gpus: int, where: str) -> list[Node | Rep
     return parts
 
 
-def _part(model: _AnyNode, gpus: int, after: tuple[str, ...], where: str) -> Node | Repeat:
+def _part(model: AnyNode, gpus: int, after: tuple[str, ...], where: str) -> Node | Repeat:
     if isinstance(model, _Part):
         inside = unfolded(model.name, gpus, _parts(model.nodes, gpus, where))
         return Repeat(inside, model.repeat, after)
@@ -249,7 +251,7 @@ def _part(model: _AnyNode, gpus: int, after: tuple[str, ...], where: str) -> Nod
     return replace(node, after=after)
 
 
-def _check_names(models: Sequence[_AnyNode], where: str) -> None:
+def _check_names(models: Sequence[AnyNode], where: str) -> None:
     number: dict[str, int] = {}
     for index, model in enumerate(models):
         if model.name in number:

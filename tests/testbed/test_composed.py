@@ -1,4 +1,4 @@
-"""Composed jobs over the fluid backend: one after another, side by side, and with jitter."""
+"""Composed jobs over the fluid backend: one after another, side by side, with jitter, and their bounds."""
 
 import pytest
 from hypothesis import given, settings
@@ -12,6 +12,7 @@ from topologies.rail import rail_fabric
 from traffic.compose import Repeat, one_after_another, placed, side_by_side, unfolded
 from traffic.jitter import jittered
 from traffic.job import Job
+from traffic.job_bounds import job_bound_s, node_bounds_s
 from traffic.scheme import WholeMessages
 from traffic.spraying.policy import QueuePair
 
@@ -22,7 +23,7 @@ FABRIC = rail_fabric(8, 1, 0, rate_bps=8000.0)
 def run(job: Job) -> Run:
     """Run a job over `FABRIC`."""
     scheme = WholeMessages(lambda _view, a, b: QueuePair(Nic(a, 0), Nic(b, 0)))
-    return Runner(FABRIC, job, FluidBackend(FABRIC, {}), scheme).run()
+    return Runner(FABRIC, job, FluidBackend(FABRIC, {}, by_bytes=False), scheme).run()
 
 
 def took_s(found: Run) -> float:
@@ -67,3 +68,14 @@ def test_tasks_take_what_their_jitter_says(job: Job, seed: int) -> None:
     for row in tasks[tasks["gpu"] >= 0].itertuples():
         expected_s = nodes[str(row.node)].on_gpu_s(int(row.gpu))  # type: ignore[union-attr, arg-type]
         assert float(row.end_s) - float(row.start_s) == pytest.approx(expected_s)  # type: ignore[arg-type]
+
+
+@given(jobs(8))
+@settings(max_examples=50)
+def test_no_job_beats_its_bound(job: Job) -> None:
+    found = run(job)
+    bounds_s = node_bounds_s(job, FABRIC)
+    assert took_s(found) >= job_bound_s(job, bounds_s) * (1 - 1e-9)
+    spans = found.tasks.groupby("node").agg(start_s=("start_s", "min"), end_s=("end_s", "max"))
+    for node, start_s, end_s in spans.itertuples():
+        assert end_s - start_s >= bounds_s[node] * (1 - 1e-6) - 1e-9
