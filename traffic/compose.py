@@ -14,6 +14,8 @@ from traffic.job import Collective, Job, Node
 
 MOST_NODES = 100_000
 """Most nodes of a job that is made of parts."""
+MOST_ARROWS = 10_000_000
+"""Most arrows between one part and the next, or between all times of one: each last to each first node."""
 
 
 @dataclass(frozen=True)
@@ -23,7 +25,7 @@ class Repeat:
     Raises
     ------
     DemandError
-        If it runs less than once, or makes more than `MOST_NODES` nodes.
+        If it runs less than once, or makes more than `MOST_NODES` nodes or `MOST_ARROWS` arrows.
     """
 
     part: Node | Job
@@ -35,9 +37,10 @@ class Repeat:
         """Check how often."""
         if self.times < 1:
             raise DemandError(f"{self.name!r} runs {self.times} times", "let it run once or more")
-        size = self.times * (len(self.part.nodes) if isinstance(self.part, Job) else 1)
-        if size > MOST_NODES:
+        nodes = self.part.nodes if isinstance(self.part, Job) else (self.part,)
+        if (size := self.times * len(nodes)) > MOST_NODES:
             raise DemandError(f"{self.name!r} makes {size:,} nodes", f"make at most {MOST_NODES:,}")
+        _check_arrows(self.name, (self.times - 1) * len(_first(nodes)) * len(_last(nodes)))
 
     @property
     def name(self) -> str:
@@ -164,12 +167,17 @@ def _time(repeat: Repeat, time: int, after: tuple[str, ...]) -> tuple[Node, ...]
 
 def _inside(part: str, nodes: Sequence[Node], after: tuple[str, ...]) -> tuple[Node, ...]:
     """Return the nodes of a part under its name; those that wait for none of it wait for ``after``."""
+    _check_arrows(part, len(_first(nodes)) * len(after))
+    inside = [tuple(f"{part}/{name}" for name in node.after) for node in nodes]
     return tuple(
-        replace(
-            node, name=f"{part}/{node.name}", after=tuple(f"{part}/{name}" for name in node.after) or after
-        )
-        for node in nodes
+        replace(node, name=f"{part}/{node.name}", after=waits or after)
+        for node, waits in zip(nodes, inside, strict=True)
     )
+
+
+def _first(nodes: Sequence[Node]) -> tuple[str, ...]:
+    """Return the nodes that wait for nothing."""
+    return tuple(node.name for node in nodes if not node.after)
 
 
 def _last(nodes: Sequence[Node]) -> tuple[str, ...]:
@@ -202,6 +210,14 @@ def _gpus(name: str, jobs: Sequence[Job]) -> int:
                 "place both on one fabric first",
             )
     return jobs[0].gpus
+
+
+def _check_arrows(part: str, count: int) -> None:
+    if count > MOST_ARROWS:
+        raise DemandError(
+            f"part {part!r} makes {count:,} arrows, from all its last nodes to all its first ones",
+            "end it with one node that waits for the others, such as a compute on no GPU",
+        )
 
 
 def _check_names(name: str, parts: Sequence[str]) -> None:

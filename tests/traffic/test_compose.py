@@ -163,6 +163,17 @@ def test_what_cannot_be_repeated_is_refused(part: Job | Collective, times: int, 
         Repeat(part, times)
 
 
+def test_parts_that_would_make_too_many_arrows_are_refused() -> None:
+    wide = tuple(Compute(f"{number}", (0,), 1.0) for number in range(4000))
+    parts = [Job(name, 1, wide) for name in ("one", "two")]
+    with pytest.raises(DemandError, match="part 'two' makes 16,000,000 arrows, from all its last nodes"):
+        one_after_another("whole", parts)
+    with pytest.raises(DemandError, match=r"part 'one' makes 32,000,000 arrows.*; end it with one node"):
+        Repeat(parts[0], 3)
+    ended = Compute("end", (), 0.0, tuple(node.name for node in wide))
+    assert len(unfolded("whole", 1, [Repeat(Job("one", 1, (*wide, ended)), 2)]).nodes) == 8002
+
+
 def test_parts_that_do_not_fit_are_refused() -> None:
     with pytest.raises(DemandError, match="part 'one' is for 4 GPUs, and the job has 2"):
         unfolded("whole", 2, [Repeat(ONE, 1)])
