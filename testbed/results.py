@@ -6,6 +6,7 @@ file         what it holds
 records.csv  a row per message and backend: workload, scheme, seed, backend, then `traffic.records`
 summary.csv  a row per point: `testbed.outcome.summary`, and what its kind of run has besides
 run.json     all that is needed to run it again: `testbed.run`
+job.json     the job that ran, where it was one of the user's: `traffic.job_file`
 report.html  the report; it and the plots (``*.png``) are written when the run ends, however it ends
 ============ ====================================================================================
 
@@ -37,7 +38,7 @@ from testbed.run import Run, run_json
 from testbed.sweep_report import sweep_page
 from topologies.errors import ScenarioError
 
-WRITTEN = ("run.json", "records.csv", "summary.csv", "report.html", "*.png")
+WRITTEN = ("run.json", "job.json", "records.csv", "summary.csv", "report.html", "*.png")
 """What is written, as in the table above: nothing of it may be there before."""
 RESULTS = Path(__file__).parent.parent / "results"
 """Where results go unless told otherwise: beside the rooms."""

@@ -213,10 +213,10 @@ class Runner:
         self._busy.add(gpu)
         if node.name not in self._began_s:
             self._begin(node.name)
-        self._at(start_s + node.duration_s, partial(self._computed, node, gpu, start_s))
+        self._at(start_s + node.on_gpu_s(gpu), partial(self._computed, node, gpu, start_s))
 
     def _computed(self, node: Compute, gpu: int, start_s: float) -> None:
-        self._tasks.append((node.name, gpu, start_s, start_s + node.duration_s))
+        self._tasks.append((node.name, gpu, start_s, start_s + node.on_gpu_s(gpu)))
         self._busy.discard(gpu)
         self._piece_done(node.name)
         self._compute(gpu)

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass, replace
+from functools import cached_property
 from graphlib import CycleError, TopologicalSorter
 
 from topologies.errors import DemandError
@@ -16,9 +17,19 @@ class Compute:
     name: str
     gpus: tuple[int, ...]
     duration_s: float
-    """How long it takes on each of them [s]."""
+    """How long it takes on each of them [s]; where `durations_s` is given, what those vary around."""
     after: tuple[str, ...] = ()
     """The nodes that it waits for."""
+    durations_s: tuple[float, ...] = ()
+    """How long it takes on each GPU of `gpus`, in that order [s]; empty if `duration_s` on all of them."""
+
+    def on_gpu_s(self, gpu: int) -> float:
+        """Return how long it takes on one of its GPUs [s]."""
+        return self._own_s[gpu] if self.durations_s else self.duration_s
+
+    @cached_property
+    def _own_s(self) -> dict[int, float]:
+        return dict(zip(self.gpus, self.durations_s, strict=True))
 
 
 @dataclass(frozen=True)
@@ -47,7 +58,7 @@ class Job:
     ------
     DemandError
         If two nodes share a name, one waits for a node that is not there or for itself in the end,
-        a GPU does not exist, or a duration is negative.
+        a GPU does not exist or computes twice in a node, or a duration is negative or not one per GPU.
     """
 
     name: str
@@ -84,8 +95,23 @@ class Job:
                 f"node {node.name!r} uses GPU {outside[0]}, and the job has {self.gpus} GPUs",
                 "count them from 0",
             )
-        if isinstance(node, Compute) and not 0 <= node.duration_s < float("inf"):
-            raise DemandError(f"node {node.name!r} computes for {node.duration_s:g} s")
+        if isinstance(node, Compute):
+            _check_compute(node)
+
+
+def _check_compute(node: Compute) -> None:
+    if len(node.gpus) != len(set(node.gpus)):
+        raise DemandError(
+            f"node {node.name!r} computes on a GPU twice", "name each GPU once, or give two nodes"
+        )
+    if node.durations_s and len(node.durations_s) != len(node.gpus):
+        raise DemandError(
+            f"node {node.name!r} has {len(node.durations_s)} durations for {len(node.gpus)} GPUs",
+            "give one for each GPU, or one for all",
+        )
+    for duration_s in (node.duration_s, *node.durations_s):
+        if not 0 <= duration_s < float("inf"):
+            raise DemandError(f"node {node.name!r} computes for {duration_s:g} s")
 
 
 def chain(name: str, gpus: int, nodes: tuple[Node, ...], note: str = "") -> Job:

@@ -3,16 +3,19 @@
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from testbed.fluid_backend import FluidBackend
 from testbed.runner import Run, Runner
 from tests.testbed.run_cases import Case, When, moe, ring
+from tests.traffic.job_cases import OPERATIONS
 from topologies.errors import ScenarioError, StuckError
 from topologies.events import Event, NodeDone, NodeStarted, Order, Reconfigure, SetTimer, TimerFired, View
 from topologies.fabric import Nic, Port
 from topologies.rail import rail_fabric
 from traffic.collectives.point_to_point import PointToPoint
-from traffic.collectives.ring import Ring
+from traffic.collectives.ring import Operation, Ring
 from traffic.faults import Fault, Revision
 from traffic.job import Collective, Compute, Job, chain
 from traffic.messages import Messages
@@ -76,6 +79,15 @@ def test_a_gpu_does_one_task_at_a_time_in_job_order_while_bytes_move() -> None:
     ]
 
 
+def test_a_gpu_computes_for_a_duration_of_its_own() -> None:
+    nodes = (Compute("a", (3, 0), 1.0, durations_s=(2.0, 0.5)), Compute("b", (0,), 1.0))
+    assert rows(run(Job("drawn", 4, nodes)).tasks, "node", "gpu", "start_s", "end_s") == [
+        ("a", 0, 0.0, 0.5),
+        ("b", 0, 0.5, 1.5),
+        ("a", 3, 0.0, 2.0),
+    ]
+
+
 def test_collectives_side_by_side_share_links() -> None:
     nodes = (sends("a", (0, 2, SECOND)), sends("b", (0, 3, SECOND)), sends("c", (1, 3, SECOND)))
     found = run(Job("drawn", 4, nodes)).messages
@@ -97,6 +109,24 @@ def test_a_ring_takes_what_its_steps_add_up_to(operation: str) -> None:
     job = Job("drawn", 4, (Collective("a", Ring(((0, 2, 1, 3),), 4 * SECOND, operation)),))  # type: ignore[arg-type]
     took_s = Runner(fabric, job, FluidBackend(fabric, {}), same_rail).run().iteration_s
     assert took_s == pytest.approx(6.0 if operation == "all-reduce" else 3.0)
+
+
+@given(
+    st.integers(2, 8).flatmap(lambda gpus: st.lists(st.permutations(range(gpus)), min_size=1, max_size=3)),
+    st.sampled_from(OPERATIONS),
+    st.integers(1, 1 << 40),
+)
+def test_a_ring_takes_the_time_of_its_closed_form_and_several_no_less(
+    rings: list[list[int]], operation: Operation, chunk: int
+) -> None:
+    gpus, size = len(rings[0]), chunk * len(rings) * len(rings[0])
+    fabric = rail_fabric(gpus, 1, 0, rate_bps=8.0 * SECOND)
+    job = Job("drawn", gpus, (Collective("a", Ring(tuple(map(tuple, rings)), size, operation)),))
+    took_s = Runner(fabric, job, FluidBackend(fabric, {}, by_bytes=False), same_rail).run().iteration_s
+    expected_s = (2 if operation == "all-reduce" else 1) * (gpus - 1) / gpus * size / SECOND
+    assert took_s >= expected_s * (1 - 1e-9)
+    if len(rings) == 1:  # several in different orders collide at receivers, step by step
+        assert took_s == pytest.approx(expected_s, rel=1e-9)
 
 
 def test_a_job_without_bytes_or_gpus_ends() -> None:

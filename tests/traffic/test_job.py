@@ -6,9 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from tests.traffic.job_cases import patterns
 from topologies.errors import DemandError
 from traffic.collectives.all_to_all import AllToAll
-from traffic.collectives.exchange import Exchange
+from traffic.collectives.exchange import Exchange, Pattern
 from traffic.collectives.point_to_point import PointToPoint
 from traffic.collectives.ring import Operation, Ring
 from traffic.demand import Demand
@@ -95,6 +96,31 @@ def test_two_gpus_may_exchange_several_messages() -> None:
     assert PointToPoint(sent).gpus == {0, 1, 2}
 
 
+def test_an_all_to_all_may_be_between_any_gpus() -> None:
+    demand = Demand("drawn", np.array([[9, 1], [2, 0]]))
+    assert messages(AllToAll(demand, (5, 3)).exchange()) == [(5, 3, 1), (3, 5, 2)]
+    assert AllToAll(demand, (5, 3)).gpus == {3, 5}
+    assert AllToAll(demand) == AllToAll(demand, (0, 1)) != AllToAll(demand, (1, 0))
+
+
+@pytest.mark.parametrize("ranks", [(0,), (0, 0), (0, -1), tuple(range(20))])
+def test_an_all_to_all_has_a_gpu_for_each_row(ranks: tuple[int, ...]) -> None:
+    with pytest.raises(DemandError, match="demand 'drawn' is between 2 GPUs, and its ranks are"):
+        AllToAll(Demand("drawn", np.ones((2, 2), dtype=np.int64)), ranks)
+
+
+@given(patterns(6), st.permutations(range(10)))
+def test_a_renumbered_pattern_sends_the_same_messages_between_other_gpus(
+    pattern: Pattern, gpus: list[int]
+) -> None:
+    exchange, other = pattern.exchange(), pattern.renumbered(gpus).exchange()
+    renumbered = [(gpus[source], gpus[to], size) for source, to, size in messages(exchange)]
+    assert messages(other) == renumbered
+    assert (other.waits == exchange.waits).all()
+    assert pattern.renumbered(gpus).gpus == {gpus[gpu] for gpu in pattern.gpus}
+    assert pattern.renumbered(range(10)) == pattern
+
+
 def messages(exchange: Exchange) -> list[tuple[int, int, int]]:
     """Return source, destination and size of each message."""
     found = exchange.messages
@@ -132,6 +158,10 @@ def test_a_chain_waits_node_by_node() -> None:
         ((Collective("a", PAIR, ("b",)), Collective("b", PAIR, ("a",))), "wait for each other"),
         ((Compute("a", (2,), 1.0),), "'a' uses GPU 2, and the job has 2 GPUs"),
         ((Compute("a", (0,), -1.0),), "'a' computes for -1 s"),
+        ((Compute("a", (0,), float("nan")),), "'a' computes for nan s"),
+        ((Compute("a", (0, 1), 1.0, durations_s=(1.0, -2.0)),), "'a' computes for -2 s"),
+        ((Compute("a", (0, 1), 1.0, durations_s=(1.0,)),), "'a' has 1 durations for 2 GPUs"),
+        ((Compute("a", (1, 1), 1.0),), "'a' computes on a GPU twice"),
     ],
 )
 def test_what_is_no_job_is_refused(nodes: tuple[Collective | Compute, ...], sentence: str) -> None:

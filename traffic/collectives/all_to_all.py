@@ -1,24 +1,56 @@
 """All-to-all: every GPU sends each other one what it owes it, all at once."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
+from topologies.errors import DemandError
 from traffic.collectives.exchange import Exchange
 from traffic.demand import Demand
-from traffic.messages import messages_of
+from traffic.messages import Messages, messages_of
 
 
 @dataclass(frozen=True)
 class AllToAll:
-    """A demand whose messages all start with the collective."""
+    """A demand whose messages all start with the collective.
+
+    Raises
+    ------
+    DemandError
+        If there is not one GPU, of its own, for each row of the demand.
+    """
 
     demand: Demand
+    ranks: tuple[int, ...] = ()
+    """The GPU of each row and column of the demand; by default GPU k has row k."""
     name = "all-to-all"
+
+    def __post_init__(self) -> None:
+        """Give each row its GPU, so that equal patterns are equal values."""
+        if not self.ranks:
+            object.__setattr__(self, "ranks", tuple(range(self.demand.gpus)))
+        if not len(self.ranks) == len(set(self.ranks)) == self.demand.gpus or min(self.ranks) < 0:
+            raise DemandError(
+                f"demand {self.demand.name!r} is between {self.demand.gpus} GPUs, and its ranks are "
+                f"{_shown(self.ranks)}",
+                "give each row a GPU of its own",
+            )
 
     @property
     def gpus(self) -> frozenset[int]:
         """The GPUs of the demand, idle ones among them."""
-        return frozenset(range(self.demand.gpus))
+        return frozenset(self.ranks)
 
     def exchange(self) -> Exchange:
         """Return one message per pair that owes something."""
-        return Exchange(messages_of(self.demand))
+        owed, gpu = messages_of(self.demand), np.array(self.ranks, dtype=np.int64)
+        return Exchange(Messages(gpu[owed.source], gpu[owed.destination], owed.bytes))
+
+    def renumbered(self, gpus: Sequence[int]) -> "AllToAll":
+        """Return the demand between other GPUs: ``gpus[k]`` takes the part of GPU k."""
+        return AllToAll(self.demand, tuple(gpus[gpu] for gpu in self.ranks))
+
+
+def _shown(ranks: tuple[int, ...]) -> str:
+    return f"{ranks}" if len(ranks) <= 16 else f"{len(ranks)} GPUs, or one twice"

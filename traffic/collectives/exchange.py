@@ -1,7 +1,8 @@
 """An exchange: the messages of one collective, and which of them wait for which."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,4 +39,8 @@ class Pattern(Protocol):
 
     def exchange(self) -> Exchange:
         """Return the messages that make up the collective."""
+        ...
+
+    def renumbered(self, gpus: Sequence[int]) -> Self:
+        """Return the same pattern between other GPUs: ``gpus[k]`` takes the part of GPU k."""
         ...

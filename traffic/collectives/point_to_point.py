@@ -1,5 +1,6 @@
 """Point to point: a list of messages that start together, any number of them between two GPUs."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -41,3 +42,7 @@ class PointToPoint:
         """Return the messages as they were listed."""
         source, destination, size = np.array(self.messages, dtype=np.int64).reshape(-1, 3).T
         return Exchange(Messages(source, destination, size))
+
+    def renumbered(self, gpus: Sequence[int]) -> "PointToPoint":
+        """Return the messages between other GPUs: ``gpus[k]`` takes the part of GPU k."""
+        return PointToPoint(tuple((gpus[source], gpus[to], size) for source, to, size in self.messages))

@@ -6,13 +6,19 @@ takes n - 1 more, in which the sums travel on; AllReduce is one after the other.
 waits for the chunk that its predecessor sent in the step before, and for nothing else: there is no
 barrier. Several rings share the bytes evenly and do not wait for each other.
 
+``bytes`` is S of nccl-tests, its column *size*: the whole array. AllReduce starts and ends with S
+bytes on each rank; reduce-scatter starts with S on each and leaves S / n; all-gather starts with
+S / n on each and leaves S. With B bytes per second out of and into each rank, one ring's reduce-scatter
+or all-gather takes (n - 1) / n S / B, its AllReduce twice that; no number of rings takes less.
+
 References
 ----------
 P. Patarasuk and X. Yuan, "Bandwidth optimal all-reduce algorithms for clusters of workstations",
-JPDC 69(2), 2009. NCCL, src/device/all_reduce.h (runRing).
+JPDC 69(2), 2009. NCCL, src/device/all_reduce.h (runRing). nccl-tests, doc/PERFORMANCE.md.
 """
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -39,7 +45,8 @@ class Ring:
     rings: tuple[tuple[int, ...], ...]
     """The GPUs of each ring in the order in which bytes travel."""
     bytes: int
-    """What each GPU holds before AllReduce and reduce-scatter, and after all-gather [bytes]."""
+    """The whole array [bytes]: what each GPU holds before AllReduce and reduce-scatter, and after
+    AllReduce and all-gather."""
     operation: Operation = "all-reduce"
 
     def __post_init__(self) -> None:
@@ -47,7 +54,7 @@ class Ring:
         members = {frozenset(ring) for ring in self.rings}
         if len(members) != 1 or any(len(ring) != len(set(ring)) or len(ring) < 2 for ring in self.rings):
             raise DemandError(
-                f"the rings {self.rings} are not rings over the same GPUs",
+                f"the rings {str(self.rings)[:80]} are not rings over the same GPUs",
                 "give each two or more GPUs, each once, the same ones in every ring",
             )
         if self.bytes < len(self.rings) * len(self.rings[0]):
@@ -79,6 +86,10 @@ class Ring:
                 size.append(mine[step])
         messages = Messages(*map(np.concatenate, (source, destination, size)))
         return Exchange(messages, _waits(len(steps), len(self.rings), ranks))
+
+    def renumbered(self, gpus: Sequence[int]) -> "Ring":
+        """Return the same collective over rings of other GPUs: ``gpus[k]`` takes the part of GPU k."""
+        return replace(self, rings=tuple(tuple(gpus[gpu] for gpu in ring) for ring in self.rings))
 
 
 def _edges(size: int, parts: int) -> NDArray[np.int64]:

@@ -37,7 +37,7 @@ def text_of(path: Path) -> str:
     if "\0" in text:
         raise TraceError(f"{path} is no text: it holds a zero byte", "give a text file of a known format")
     if not text.strip():
-        raise TraceError(f"{path} is empty", "give a file with a demand in it")
+        raise TraceError(f"{path} is empty", "give a file with something in it")
     return text
 
 

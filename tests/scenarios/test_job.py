@@ -1,0 +1,110 @@
+"""The scenario that predicts a user's own job: bad input, jitter, and jobs of many nodes."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from tests.tools import CHECKOUT
+
+JOB = {
+    "format": "lightrail job 1",
+    "name": "drawn",
+    "gpus": 4,
+    "nodes": [
+        {"kind": "compute", "name": "a", "duration_s": 0.5},
+        {"kind": "ring_all_reduce", "name": "b", "bytes": 1e9, "after": ["a"]},
+    ],
+}
+SMALL = ["--servers", "2", "--rails", "2", "--scheme", "rails", "--model-only"]
+
+
+def ran(*options: str) -> subprocess.CompletedProcess[str]:
+    """Run the scenario."""
+    command = [sys.executable, "scenarios/job.py", *options]
+    return subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True)
+
+
+def summary(tmp_path: Path, *options: str, job: object = JOB) -> pd.DataFrame:
+    """Run the scenario with a job on a small fabric, and return its summary."""
+    (tmp_path / "job.json").write_text(json.dumps(job))
+    out = tmp_path / f"out{len(list(tmp_path.iterdir()))}"
+    done = ran("--job", str(tmp_path / "job.json"), *SMALL, "--out", str(out), *options)
+    assert done.returncode == 0, done.stderr
+    assert f"results: {out}/report.html" in done.stdout
+    return pd.read_csv(out / "summary.csv")
+
+
+@pytest.mark.parametrize(
+    ("options", "text", "said"),
+    [
+        (["--model-only"], "hello", "line 1: Expecting value, expected JSON"),
+        (["--model-only"], json.dumps({**JOB, "gpus": -4}), "gpus: found -4, expected 1 or more"),
+        (["--model-only", "--job", "/nonexistent"], "", "/nonexistent does not exist"),
+        (["--model-only", "--job", "{folder}"], "", "is a directory"),
+        (
+            ["--model-only", "--servers", "1", "--rails", "2"],
+            json.dumps(JOB),
+            "is for 4 GPUs, and the fabric has",
+        ),
+        (["--model-only", "--servers", "0"], json.dumps(JOB), "0 servers"),
+        (["--model-only", "--scheme", "nobody"], json.dumps(JOB), "no scheme named 'nobody'"),
+        (["--model-only", "--jitter", "-1"], json.dumps(JOB), "a jitter of -1; give a sigma from 0 to 2"),
+        (["--model-only", "--seed", "-1"], json.dumps(JOB), "the seed -1 is negative"),
+        (
+            ["--model-only"],
+            json.dumps({**JOB, "nodes": [{"kind": "compute", "name": "a", "gpus": [], "duration_s": 1}]}),
+            "no node of job 'drawn' has a GPU",
+        ),
+        ([], json.dumps(JOB), "jobs are only predicted yet; add --model-only"),
+    ],
+)
+def test_bad_input_is_one_sentence(tmp_path: Path, options: list[str], text: str, said: str) -> None:
+    file, out = tmp_path / "job.json", tmp_path / "out"
+    file.write_text(text)
+    words = [option.format(folder=tmp_path) for option in options]
+    done = ran("--job", str(file), "--out", str(out), *words)
+    lines = done.stderr.strip().splitlines()
+    assert done.returncode == 2
+    assert len(lines) == 1
+    assert said in lines[0]
+    assert not out.exists()
+
+
+def test_a_job_file_in_the_results_directory_is_not_overwritten(tmp_path: Path) -> None:
+    (tmp_path / "job.json").write_text(json.dumps(JOB))
+    done = ran("--job", str(tmp_path / "job.json"), *SMALL, "--out", str(tmp_path))
+    assert done.returncode == 2
+    assert "holds a job.json, which a run could overwrite" in done.stderr
+    assert (tmp_path / "job.json").read_text() == json.dumps(JOB)
+
+
+def test_help_is_the_docstring() -> None:
+    words = " ".join(ran("--help").stdout.split())
+    assert "Compute and collectives of a training step" in words
+    assert all(option in words for option in ("--job", "--scheme", "--jitter", "--seed", "--model-only"))
+
+
+def test_jitter_is_of_its_seed_and_the_slowest_gpu_decides(tmp_path: Path) -> None:
+    plain, one, again, other = (
+        summary(tmp_path, *options)
+        for options in ((), *(("--jitter", "0.2", "--seed", seed) for seed in ("1", "1", "2")))
+    )
+    assert one.equals(again)
+    assert not one.equals(other)
+    assert plain["took_s"].tolist() == pytest.approx([0.5, 2 * 3 / 4 * 1e9 / 25e9], rel=0.01)
+    assert one["took_s"][0] != pytest.approx(0.5)
+    assert one["bound_s"][0] == pytest.approx(one["took_s"][0])
+
+
+def test_the_first_of_many_nodes_are_shown(tmp_path: Path) -> None:
+    many = {**JOB, "nodes": [{**JOB["nodes"][0], "repeat": 100}]}  # type: ignore[index]
+    assert len(summary(tmp_path, job=many)) == 100
+    done = ran("--job", str(tmp_path / "job.json"), *SMALL, "--out", str(tmp_path / "again"))
+    assert "a[59]" in done.stdout
+    assert "a[60]" not in done.stdout
+    assert "all job 0 50000 50000 50000 1.00" in " ".join(done.stdout.split())
+    assert "40 more nodes in summary.csv" in " ".join(done.stdout.split())

@@ -1,0 +1,81 @@
+"""Composed jobs over the fluid backend: one after another, side by side, with jitter, and their bounds."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from testbed.fluid_backend import FluidBackend
+from testbed.runner import Run, Runner
+from tests.traffic.job_cases import jobs
+from topologies.fabric import Nic
+from topologies.rail import rail_fabric
+from traffic.compose import Repeat, one_after_another, placed, side_by_side, unfolded
+from traffic.jitter import jittered
+from traffic.job import Job
+from traffic.job_bounds import job_bound_s, node_bounds_s
+from traffic.scheme import WholeMessages
+from traffic.spraying.policy import QueuePair
+
+FABRIC = rail_fabric(8, 1, 0, rate_bps=8000.0)
+"""Eight servers with a GPU each on one leaf, which never blocks; a NIC carries 1000 bytes in a second."""
+
+
+def run(job: Job) -> Run:
+    """Run a job over `FABRIC`."""
+    scheme = WholeMessages(lambda _view, a, b: QueuePair(Nic(a, 0), Nic(b, 0)))
+    return Runner(FABRIC, job, FluidBackend(FABRIC, {}, by_bytes=False), scheme).run()
+
+
+def took_s(found: Run) -> float:
+    """Return when the last node ended [s]; 0 if none took part."""
+    return found.iteration_s if len(found.tasks) else 0.0
+
+
+@given(jobs(8, "first"), jobs(8, "then"))
+@settings(max_examples=50)
+def test_nothing_of_the_second_job_starts_before_all_of_the_first_has_ended(first: Job, then: Job) -> None:
+    both = run(one_after_another("both", [first, then]))
+    is_first = both.tasks["node"].str.startswith("first/")
+    latest_s = max(both.tasks.loc[is_first, "end_s"], default=0.0)
+    assert latest_s <= min(both.tasks.loc[~is_first, "start_s"], default=latest_s)
+    alone_s = took_s(run(first)) + took_s(run(then))
+    assert took_s(both) == pytest.approx(alone_s, rel=1e-6, abs=1e-9)
+
+
+@given(jobs(4, "left"), jobs(4, "right"), st.permutations(range(8)))
+@settings(max_examples=50)
+def test_jobs_side_by_side_on_gpus_of_their_own_take_as_long_as_the_longer(
+    left: Job, right: Job, gpus: list[int]
+) -> None:
+    parts = [placed(left, gpus[:4], of=8), placed(right, gpus[4:], of=8)]
+    alone = [took_s(run(part)) for part in parts]
+    assert took_s(run(side_by_side("both", parts))) == pytest.approx(max(alone), rel=1e-6, abs=1e-9)
+
+
+@given(jobs(8, "part"), st.integers(1, 4))
+@settings(max_examples=50)
+def test_a_repeated_job_takes_so_many_times_as_long(job: Job, times: int) -> None:
+    repeated = unfolded("whole", 8, [Repeat(job, times)])
+    assert took_s(run(repeated)) == pytest.approx(times * took_s(run(job)), rel=1e-6, abs=1e-9)
+
+
+@given(jobs(8), st.integers(0, 99))
+@settings(max_examples=50)
+def test_tasks_take_what_their_jitter_says(job: Job, seed: int) -> None:
+    slow = jittered(job, seed, 0.5)
+    tasks = run(slow).tasks
+    nodes = {node.name: node for node in slow.nodes}
+    for row in tasks[tasks["gpu"] >= 0].itertuples():
+        expected_s = nodes[str(row.node)].on_gpu_s(int(row.gpu))  # type: ignore[union-attr, arg-type]
+        assert float(row.end_s) - float(row.start_s) == pytest.approx(expected_s)  # type: ignore[arg-type]
+
+
+@given(jobs(8))
+@settings(max_examples=50)
+def test_no_job_beats_its_bound(job: Job) -> None:
+    found = run(job)
+    bounds_s = node_bounds_s(job, FABRIC)
+    assert took_s(found) >= job_bound_s(job, bounds_s) * (1 - 1e-9)
+    spans = found.tasks.groupby("node").agg(start_s=("start_s", "min"), end_s=("end_s", "max"))
+    for node, start_s, end_s in spans.itertuples():
+        assert end_s - start_s >= bounds_s[node] * (1 - 1e-6) - 1e-9

@@ -1,0 +1,51 @@
+"""How fast a job can be at best: a bound for each node, and one for the whole."""
+
+from collections import defaultdict
+from collections.abc import Mapping
+from graphlib import TopologicalSorter
+
+from topologies.fabric import Fabric
+from traffic.bounds import lower_bound_s
+from traffic.collectives.exchange import Pattern
+from traffic.job import Compute, Job
+
+
+def node_bounds_s(job: Job, fabric: Fabric) -> dict[str, float]:
+    """Return how long each node takes at least, by its name [s].
+
+    A compute takes as long as its slowest GPU. A collective takes no less than all of its messages at
+    once (`traffic.bounds.lower_bound_s`), whatever waits for what among them; one that stays inside
+    servers has the bound 0.
+    """
+    known: dict[Pattern, float] = {}
+    bounds: dict[str, float] = {}
+    for node in job.nodes:
+        if isinstance(node, Compute):
+            bounds[node.name] = max(map(node.on_gpu_s, node.gpus), default=0.0)
+            continue
+        if node.pattern not in known:  # repeated nodes have equal patterns
+            known[node.pattern] = lower_bound_s(node.pattern.exchange().messages, fabric)
+        bounds[node.name] = known[node.pattern]
+    return bounds
+
+
+def job_bound_s(job: Job, bounds_s: Mapping[str, float]) -> float:
+    """Return how long a job takes at least [s]: its longest path, or all computes of its busiest GPU.
+
+    Parameters
+    ----------
+    job
+        A job.
+    bounds_s
+        How long each of its nodes takes at least: `node_bounds_s`.
+    """
+    after = {node.name: node.after for node in job.nodes}
+    ends_s: dict[str, float] = {}
+    for name in TopologicalSorter(after).static_order():
+        ends_s[name] = bounds_s[name] + max((ends_s[before] for before in after[name]), default=0.0)
+    busy_s: defaultdict[int, float] = defaultdict(float)
+    for node in job.nodes:
+        if isinstance(node, Compute):
+            for gpu in node.gpus:
+                busy_s[gpu] += node.on_gpu_s(gpu)
+    return max([*ends_s.values(), *busy_s.values()])

@@ -1,0 +1,387 @@
+"""A user's own job as a JSON file; docs/jobs.md teaches the format.
+
+The models below are the format: what they do not name is refused, so that a key that is misspelt is
+never ignored. A file is checked in two steps, by the models (keys, types, ranges) and by the values
+that are made of them (names, arrows, patterns), and the first thing that is wrong is reported with its
+place in the file. What `write_job` writes, `read_job` reads as an equal job; repeated parts are written
+unfolded.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from topologies.errors import DemandError, MachineError, TraceError
+from traffic.collectives.all_to_all import AllToAll
+from traffic.collectives.exchange import Pattern
+from traffic.collectives.point_to_point import PointToPoint
+from traffic.collectives.ring import Operation, Ring
+from traffic.compose import MOST_NODES, Repeat, unfolded
+from traffic.demand import Demand
+from traffic.job import Collective, Compute, Job, Node
+from traffic.readers.text import MAX_BYTES, MAX_GPUS, text_of
+
+FORMAT = "lightrail job 1"
+HINT = "docs/jobs.md describes the format"
+MOST_GPUS = 1 << 20
+"""Most GPUs of a job in a file; an all-to-all has a dense matrix, and at most `MAX_GPUS`."""
+LONGEST_S = 1e9
+"""Longest duration in a file, some 30 years [s]."""
+
+Bytes = Annotated[int, Field(ge=0, le=MAX_BYTES)]
+Seconds = Annotated[float, Field(ge=0, le=LONGEST_S)]
+Gpus = Annotated[list[Annotated[int, Field(ge=0, lt=MOST_GPUS)]], Field(max_length=MOST_GPUS)]
+Name = Annotated[str, Field(min_length=1)]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
+
+
+class _Waiting(_Strict):
+    """What all nodes have."""
+
+    name: Name
+    after: list[str] = Field(default_factory=list)
+    repeat: Annotated[int, Field(ge=1, le=MOST_NODES)] = 1
+
+
+class _Compute(_Waiting):
+    kind: Literal["compute"]
+    gpus: Gpus | None = None
+    duration_s: Seconds
+    durations_s: list[Seconds] = Field(default_factory=list)
+
+    def node(self, gpus: int) -> Node:
+        return Compute(self.name, _members(self.gpus, gpus), self.duration_s, (), tuple(self.durations_s))
+
+
+class _AllToAll(_Waiting):
+    kind: Literal["all_to_all"]
+    gpus: Annotated[Gpus, Field(max_length=MAX_GPUS)] | None = None
+    matrix_bytes: list[list[Bytes]] | None = None
+    uniform_bytes: Bytes | None = None
+    demand: str | None = None
+    note: str = ""
+
+    def node(self, gpus: int) -> Node:
+        if (self.matrix_bytes is None) == (self.uniform_bytes is None):
+            raise DemandError("bytes are given twice or not at all", "give matrix_bytes or uniform_bytes")
+        ranks = _members(self.gpus, gpus)
+        if len(ranks) > MAX_GPUS:
+            raise DemandError(f"an all-to-all between {len(ranks)} GPUs", f"give at most {MAX_GPUS}")
+        if self.matrix_bytes is None:
+            matrix = np.full((len(ranks), len(ranks)), self.uniform_bytes, dtype=np.int64)
+            np.fill_diagonal(matrix, 0)
+        else:
+            _check_square(self.matrix_bytes, len(ranks))
+            matrix = np.array(self.matrix_bytes, dtype=np.int64)
+        demand = Demand(self.name if self.demand is None else self.demand, matrix, self.note)
+        return Collective(self.name, AllToAll(demand, ranks))
+
+
+class _Ring(_Waiting):
+    kind: Literal["ring_all_reduce", "ring_reduce_scatter", "ring_all_gather"]
+    gpus: Gpus | None = None
+    rings: list[Gpus] | None = None
+    bytes: Bytes
+
+    def node(self, gpus: int) -> Node:
+        if self.rings is not None and self.gpus is not None:
+            raise DemandError("both gpus and rings are given", "give gpus for one ring, or rings")
+        rings = [_members(self.gpus, gpus)] if self.rings is None else map(tuple, self.rings)
+        return Collective(self.name, Ring(tuple(rings), self.bytes, OPERATIONS[self.kind]))
+
+
+class _Message(_Strict):
+    source: Annotated[int, Field(ge=0, lt=MOST_GPUS)]
+    destination: Annotated[int, Field(ge=0, lt=MOST_GPUS)]
+    bytes: Annotated[int, Field(ge=1, le=MAX_BYTES)]
+
+
+class _PointToPoint(_Waiting):
+    kind: Literal["point_to_point"]
+    messages: list[_Message]
+
+    def node(self, gpus: int) -> Node:
+        sent = tuple((each.source, each.destination, each.bytes) for each in self.messages)
+        return Collective(self.name, PointToPoint(sent))
+
+
+class _Part(_Waiting):
+    kind: Literal["part"]
+    nodes: "_Nodes"
+
+
+AnyNode = _Compute | _AllToAll | _Ring | _PointToPoint | _Part
+_Nodes = Annotated[
+    list[Annotated[AnyNode, Field(discriminator="kind")]], Field(min_length=1, max_length=MOST_NODES)
+]
+OPERATIONS: Mapping[str, Operation] = {
+    "ring_all_reduce": "all-reduce",
+    "ring_reduce_scatter": "reduce-scatter",
+    "ring_all_gather": "all-gather",
+}
+
+
+class JobModel(_Strict):
+    """A job file."""
+
+    format: Literal["lightrail job 1"]
+    name: Name
+    gpus: Annotated[int, Field(ge=1, le=MOST_GPUS)]
+    note: str = ""
+    nodes: _Nodes
+
+
+def read_job(path: Path) -> Job:
+    """Return the job of a file.
+
+    Raises
+    ------
+    TraceError
+        If the file cannot be read or is no such job; it says where in the file.
+    """
+    return _job_of(_document_in(path), str(path))
+
+
+def write_job(job: Job, path: Path) -> None:
+    """Write a job to a file that `read_job` reads as an equal job.
+
+    Raises
+    ------
+    DemandError
+        As of `job_text`.
+    MachineError
+        If the file cannot be written.
+    """
+    text = job_text(job)
+    try:
+        path.write_text(text)
+    except (OSError, ValueError) as error:
+        raise MachineError(f"write {str(path)!r}: {error}", "give a path that can be written") from error
+
+
+def job_text(job: Job) -> str:
+    """Return a job as the text of its file, a line per node.
+
+    Raises
+    ------
+    DemandError
+        If the format has no words for it: a pattern of the user's own, or numbers beyond its ranges.
+    """
+    document = _document_of(job)
+    try:
+        JobModel.model_validate(document)
+    except ValidationError as error:
+        raise DemandError(f"job {job.name!r} cannot be written: {_first_of(error)}", HINT) from error
+    nodes = ",\n    ".join(map(json.dumps, document.pop("nodes")))
+    head = "".join(f"  {json.dumps(key)}: {json.dumps(value)},\n" for key, value in document.items())
+    return f'{{\n{head}  "nodes": [\n    {nodes}\n  ]\n}}\n'
+
+
+# Reading
+
+
+def _document_in(path: Path) -> object:
+    try:
+        # 1e9 is a whole number to people, and 2.0 is one too.
+        return json.loads(text_of(path), parse_float=_number, object_pairs_hook=_object)
+    except json.JSONDecodeError as error:
+        raise TraceError(f"{path}, line {error.lineno}: {error.msg}, expected JSON", HINT) from error
+    except DemandError as error:
+        raise TraceError(f"{path}: {error.sentence}", error.hint) from error
+    except (RecursionError, ValueError) as error:
+        raise TraceError(f"{path} holds a JSON value that is too deep or too long", HINT) from error
+
+
+def _number(text: str) -> int | float:
+    value = float(text)
+    return int(value) if value.is_integer() else value
+
+
+def _object(pairs: Sequence[tuple[str, object]]) -> dict[str, object]:
+    """Return an object; a key that is there twice would silently win over its first value."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        keys = [key for key, _ in pairs]
+        twice = next(key for key in keys if keys.count(key) > 1)
+        raise DemandError(f"the key {_shown(twice)} is twice in one JSON object", HINT)
+    return found
+
+
+def _job_of(document: object, file: str) -> Job:
+    try:
+        model = JobModel.model_validate(document)
+    except ValidationError as error:
+        raise TraceError(f"{file}, {_first_of(error)}", HINT) from error
+    try:
+        return unfolded(model.name, model.gpus, _parts(model.nodes, model.gpus, f"{file}, "), model.note)
+    except DemandError as error:
+        raise TraceError(f"{file}: {error.sentence}", error.hint) from error
+
+
+def _parts(models: Sequence[AnyNode], gpus: int, where: str) -> list[Node | Repeat]:
+    """Return what nodes of a file stand for; ``where`` is the place of their list."""
+    _check_names(models, where)
+    parts: list[Node | Repeat] = []
+    for index, model in enumerate(models):
+        place, after = f"{where}nodes[{index}]", tuple(model.after)
+        try:
+            parts.append(_part(model, gpus, after, f"{place}."))
+        except DemandError as error:
+            raise TraceError(f"{place}: {error.sentence}", error.hint) from error
+    return parts
+
+
+def _part(model: AnyNode, gpus: int, after: tuple[str, ...], where: str) -> Node | Repeat:
+    if isinstance(model, _Part):
+        inside = unfolded(model.name, gpus, _parts(model.nodes, gpus, where))
+        return Repeat(inside, model.repeat, after)
+    node = model.node(gpus)
+    if outside := [gpu for gpu in node.gpus if gpu >= gpus]:
+        raise DemandError(f"GPU {outside[0]} is used, and the job has {gpus} GPUs", "count them from 0")
+    if model.repeat > 1:
+        return Repeat(node, model.repeat, after)
+    return replace(node, after=after)
+
+
+def _check_names(models: Sequence[AnyNode], where: str) -> None:
+    number: dict[str, int] = {}
+    for index, model in enumerate(models):
+        if model.name in number:
+            named = f"nodes[{number[model.name]}] is named {_shown(model.name)} too"
+            raise TraceError(f"{where}nodes[{index}].name: {named}", "name them apart")
+        number[model.name] = index
+    for index, model in enumerate(models):
+        for each, name in enumerate(model.after):
+            if name not in number:
+                place = f"{where}nodes[{index}].after[{each}]"
+                raise TraceError(f"{place}: no node is named {_shown(name)}", "name one of the same list")
+
+
+def _members(gpus: Sequence[int] | None, of: int) -> tuple[int, ...]:
+    return tuple(range(of)) if gpus is None else tuple(gpus)
+
+
+def _check_square(rows: Sequence[Sequence[int]], size: int) -> None:
+    if len(rows) != size:
+        raise DemandError(f"matrix_bytes has {len(rows)} rows for {size} GPUs", "give a row for each GPU")
+    for index, row in enumerate(rows):
+        if len(row) != size:
+            raise DemandError(
+                f"matrix_bytes[{index}] has {len(row)} numbers for {size} GPUs", "give one each"
+            )
+
+
+# What is wrong, in words
+
+EXPECTED = {
+    "int_type": "a whole number",
+    "float_type": "a number",
+    "finite_number": "a finite number",
+    "string_type": "a text",
+    "string_unicode": "a text in Unicode",
+    "string_too_short": "a text that is not empty",
+    "list_type": "a list",
+    "too_short": "a list of {min_length} or more",
+    "too_long": "a list of {max_length} or fewer",
+    "model_type": "an object",
+    "model_attributes_type": "an object",
+    "greater_than_equal": "{ge} or more",
+    "less_than_equal": "{le} or less",
+    "less_than": "less than {lt}",
+    "literal_error": "{expected}",
+    "union_tag_invalid": "one of {expected_tags}",
+}
+"""What was expected instead of what was found, by pydantic's type of error."""
+
+
+def _first_of(errors: ValidationError) -> str:
+    """Return the first of pydantic's errors as place and sentence."""
+    error = errors.errors(include_url=False)[0]
+    kind, found = error["type"], error["input"]
+    loc = error["loc"]
+    if kind.startswith("union_tag"):
+        loc = (*loc, "", "kind")  # behind the kind that was not found
+        found = error.get("ctx", {}).get("tag")
+    if kind in ("missing", "union_tag_not_found"):
+        said = "is missing"
+    elif kind == "extra_forbidden":
+        said = "unknown key"
+    elif kind.startswith("recursion"):
+        said = "parts are nested too deep"
+    else:
+        bounds = {key: _plain(value) for key, value in error.get("ctx", {}).items()}
+        expected = EXPECTED[kind].format(**bounds) if kind in EXPECTED else error["msg"]
+        said = f"found {_shown(found)}, expected {expected}"
+    return f"{_place(loc)}: {said}"
+
+
+def _place(loc: Sequence[int | str]) -> str:
+    """Return a place in a file as ``nodes[3].bytes``; pydantic has the kind of a node after its number."""
+    words = []
+    for index, step in enumerate(loc):
+        if isinstance(step, int):
+            words.append(f"[{step}]")
+        elif index < 2 or not (loc[index - 2] == "nodes" and isinstance(loc[index - 1], int)):
+            words.append(f".{step if step.isidentifier() else _shown(step)}")
+    return _cut("".join(words).removeprefix("."), 80) or "the whole"
+
+
+def _shown(value: object) -> str:
+    """Return a value of a file on one short line."""
+    if isinstance(value, dict | list):
+        return "an object" if isinstance(value, dict) else f"a list of {len(value)}"
+    return _cut(repr(value) if isinstance(value, str) else json.dumps(value), 40)
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[: most - 3]}..."
+
+
+def _plain(bound: object) -> object:
+    """Return a bound as people write it: 0, not 0.0."""
+    return int(bound) if isinstance(bound, float) else bound
+
+
+# Writing
+
+
+def _document_of(job: Job) -> dict[str, Any]:
+    head = {"format": FORMAT, "name": job.name, "gpus": job.gpus, **_given(note=job.note)}
+    nodes = [{"name": node.name, **_given(after=[*node.after]), **_words_of(node)} for node in job.nodes]
+    return {**head, "nodes": nodes}
+
+
+def _words_of(node: Node) -> dict[str, object]:
+    if isinstance(node, Compute):
+        words = {"gpus": [*node.gpus], "duration_s": node.duration_s}
+        return {"kind": "compute", **words, **_given(durations_s=[*node.durations_s])}
+    return _words_of_pattern(node.name, node.pattern)
+
+
+def _words_of_pattern(name: str, pattern: Pattern) -> dict[str, object]:
+    if isinstance(pattern, AllToAll):
+        demand = pattern.demand
+        words = {"gpus": [*pattern.ranks], "matrix_bytes": demand.matrix.tolist()}
+        return {"kind": "all_to_all", **words, "demand": demand.name, **_given(note=demand.note)}
+    if isinstance(pattern, Ring):
+        kinds = {operation: kind for kind, operation in OPERATIONS.items()}
+        rings = [[*ring] for ring in pattern.rings]
+        return {"kind": kinds[pattern.operation], "rings": rings, "bytes": pattern.bytes}
+    if isinstance(pattern, PointToPoint):
+        columns = ("source", "destination", "bytes")
+        messages = [dict(zip(columns, each, strict=True)) for each in pattern.messages]
+        return {"kind": "point_to_point", "messages": messages}
+    raise DemandError(f"node {name!r} has a pattern of its own, {pattern.name!r}", HINT)
+
+
+def _given(**words: Sequence[object]) -> dict[str, object]:
+    """Return the words that are not empty, which is what they are by default."""
+    return {key: value for key, value in words.items() if value}
