@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 
 import pandas as pd
 from matplotlib.figure import Figure
@@ -76,7 +77,7 @@ class JobResults(RunDirectory):
             table=self.table,
             results=node_sheet(self.prediction),
             claims=(),
-            plots=[Plot("timeline", _drawn(self.prediction), TIMELINE_CAPTION)],
+            plots=[Plot("timeline", partial(_drawn, self.prediction), TIMELINE_CAPTION)],
             definitions=DEFINITIONS,
             files="Every node is a row of summary.csv, every message one of records.csv, and job.json is the "
             "job as it ran, beside this file.",

@@ -136,6 +136,8 @@ class Runner:
         self._state: object = None
         self._faults, self._revise, self._leg_name = faults, revise, leg_name
         self._graph = _Graph(job)
+        self._ready: deque[Node] = deque()
+        """The nodes that are being started."""
         self._pieces_of: dict[str, int] = {}
         """What each node that has started has yet to do: GPUs that compute, messages that arrive."""
         self._busy: set[int] = set()
@@ -174,18 +176,25 @@ class Runner:
     # Nodes
 
     def _start_all(self, nodes: Iterable[Node]) -> None:
-        for node in nodes:
-            self._pieces_of[node.name] = 0
-            if isinstance(node, Collective):
-                self._begin(node.name)
-                self._send(node)
-            else:
-                self._pieces_of[node.name] = len(node.gpus)
-                for gpu in node.gpus:
-                    self._queued[gpu].append(node)
-                    self._compute(gpu)
-            if not self._pieces_of[node.name]:
-                self._end(node.name)
+        """Start nodes, and those that follow at once because there was nothing to do."""
+        starting = bool(self._ready)
+        self._ready.extend(nodes)
+        while self._ready and not starting:
+            self._start(self._ready[0])
+            self._ready.popleft()
+
+    def _start(self, node: Node) -> None:
+        self._pieces_of[node.name] = 0
+        if isinstance(node, Collective):
+            self._begin(node.name)
+            self._send(node)
+        else:
+            self._pieces_of[node.name] = len(node.gpus)
+            for gpu in node.gpus:
+                self._queued[gpu].append(node)
+                self._compute(gpu)
+        if not self._pieces_of[node.name]:
+            self._end(node.name)
 
     def _begin(self, name: str) -> None:
         self._began_s[name] = self._backend.now_s
@@ -446,6 +455,7 @@ class _Graph:
 
     def __init__(self, job: Job) -> None:
         self.nodes: dict[str, Node] = {}
+        self._order: dict[str, int] = {}
         self._waits: dict[str, int] = {}
         self._then: dict[str, list[str]] = defaultdict(list)
         self.open = 0
@@ -463,7 +473,8 @@ class _Graph:
         after = self._then.pop(name, [])
         for then in after:
             self._waits[then] -= 1
-        return [node for then, node in self.nodes.items() if then in after and not self._waits[then]]
+        ready = sorted((then for then in after if not self._waits[then]), key=self._order.__getitem__)
+        return [self.nodes[then] for then in ready]
 
     def replace(self, names: Sequence[str], nodes: Sequence[Node]) -> list[Node]:
         """Put nodes in the place of some that have not ended; return those that are ready now."""
@@ -479,6 +490,7 @@ class _Graph:
         return [node for node in nodes if not self._waits[node.name]]
 
     def _add(self, node: Node) -> None:
+        self._order[node.name] = len(self._order)
         self.nodes[node.name] = node
         self._waits[node.name] = len(set(node.after))
         self.open += 1

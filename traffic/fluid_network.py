@@ -304,6 +304,7 @@ class FluidNetwork:
         lasts_s = np.full(len(pools), np.inf)
         missing = np.maximum(self._next_end[pools] - gone, 0.0)
         np.divide(missing * 8, drain_bps, out=lasts_s, where=drain_bps > 0)
+        lasts_s[missing == 0] = 0.0  # by rounding it may be empty before its end, and drain no more
         self._end_s[pools] = self.now_s + lasts_s
         self._first_end_s = None
 

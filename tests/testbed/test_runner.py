@@ -14,8 +14,10 @@ from topologies.errors import ScenarioError, StuckError
 from topologies.events import Event, NodeDone, NodeStarted, Order, Reconfigure, SetTimer, TimerFired, View
 from topologies.fabric import Nic, Port
 from topologies.rail import rail_fabric
+from traffic.collectives.all_to_all import AllToAll
 from traffic.collectives.point_to_point import PointToPoint
 from traffic.collectives.ring import Operation, Ring
+from traffic.demand import Demand
 from traffic.faults import Fault, Revision
 from traffic.job import Collective, Compute, Job, chain
 from traffic.messages import Messages
@@ -261,3 +263,24 @@ def test_only_a_collective_that_runs_can_be_given_up() -> None:
     )
     with pytest.raises(ScenarioError, match="'b' is given up, and is no collective that runs now"):
         runner.run()
+
+
+def test_a_long_chain_of_nodes_with_nothing_to_do_ends_at_once() -> None:
+    nothing = Demand("nothing", np.zeros((4, 4), dtype=np.int64))
+    nodes = tuple(Collective(f"n{number}", AllToAll(nothing)) for number in range(3000))
+    fabric = rail_fabric(2, 2)
+    run = Runner(fabric, chain("long", 4, nodes), FluidBackend(fabric, {}), same_rail).run()
+    assert len(run.tasks) == 3000
+    assert run.iteration_s == 0.0
+
+
+@pytest.mark.parametrize("ring_bytes", [661, 1283, 2999])
+def test_a_pool_that_rounding_empties_before_its_end_still_ends(ring_bytes: int) -> None:
+    fabric = rail_fabric(8, 1, 0, rate_bps=8000.0)
+    nodes = (
+        Collective("one byte", PointToPoint(((1, 0, 1),))),
+        Collective("ring", Ring(((0, 1, 2, 3),), ring_bytes)),
+    )
+    scheme = WholeMessages(lambda _view, a, b: QueuePair(Nic(a, 0), Nic(b, 0)))
+    run = Runner(fabric, Job("both", 8, nodes), FluidBackend(fabric, {}), scheme).run()
+    assert run.messages["end_s"].notna().all()

@@ -1,0 +1,78 @@
+"""NVLink: whether messages meet or not, all take the time that fluids take."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from topologies.fabric import Fabric
+from topologies.rail import rail_fabric
+from traffic.fluid_network import FluidNetwork
+from traffic.messages import Messages
+from traffic.nvlink import Nvlink
+
+FABRIC = rail_fabric(2, 4, nvlink_bps=80.0)
+BYTES_S = 10.0
+Batch = tuple[float, list[tuple[int, int, int]]]
+batches = st.lists(
+    st.tuples(
+        st.integers(0, 60).map(float),
+        st.lists(
+            st.tuples(st.integers(0, 3), st.integers(1, 3), st.integers(1, 200)), min_size=1, max_size=4
+        ),
+    ),
+    min_size=1,
+    max_size=12,
+)
+
+
+def messages_of(rows: list[tuple[int, int, int]]) -> Messages:
+    """Return messages between GPUs of the first server: source, distance to the destination and bytes."""
+    source, distance, size = np.array(rows, dtype=np.int64).T
+    return Messages(source, (source + distance) % 4, size)
+
+
+def ends_s(fabric: Fabric, posted: list[Batch]) -> dict[int, float]:
+    """Return when each message arrives over NVLink, counted in the order in which they are posted."""
+    nvlink, first, ends = Nvlink(fabric), 0, dict[int, float]()
+
+    def advance(until_s: float) -> None:
+        while (at_s := nvlink.next_s) <= until_s and at_s < np.inf:
+            ends.update(dict.fromkeys(nvlink.advance(at_s), at_s))
+
+    for at_s, rows in posted:
+        advance(at_s)
+        nvlink.post(messages_of(rows), range(first, first + len(rows)), at_s)
+        first += len(rows)
+    advance(np.inf)
+    return ends
+
+
+def fluid_ends_s(posted: list[Batch]) -> dict[int, float]:
+    """Return the same if all messages are fluids, whether they meet or not."""
+    network, first, ends = FluidNetwork([BYTES_S * 8] * 8), 0, dict[int, float]()
+    flows = {(a, b): network.add_flows([(a, 4 + b)])[0] for a in range(4) for b in range(4) if a != b}
+
+    def advance(until_s: float) -> None:
+        while arrived := network.advance(until_s):
+            ends.update((number, at_s) for at_s, number in arrived)
+
+    for at_s, rows in posted:
+        advance(at_s)
+        messages = messages_of(rows)
+        pairs = zip(messages.source.tolist(), messages.destination.tolist(), strict=True)
+        numbers = range(first, first + len(rows))
+        network.post([flows[pair] for pair in pairs], messages.bytes, list(numbers))
+        first += len(rows)
+    advance(np.inf)
+    return ends
+
+
+@settings(max_examples=200, deadline=None)
+@given(batches)
+def test_messages_take_the_time_of_fluids(drawn: list[Batch]) -> None:
+    posted = sorted(drawn, key=lambda batch: batch[0])
+    ours, fluids = ends_s(FABRIC, posted), fluid_ends_s(posted)
+    assert ours.keys() == fluids.keys()
+    for number, end_s in fluids.items():
+        assert ours[number] == pytest.approx(end_s, rel=1e-9, abs=1e-9)
