@@ -57,8 +57,8 @@ def max_min_rates(
     filling = np.arange(flows)
     while len(filling):
         level, frozen = _fill(links, weight, free)
-        # `take` with indices: half the time of boolean masks here.
-        ended, going = np.flatnonzero(frozen), np.flatnonzero(~frozen)
+        # `take` with indices: half the time of boolean masks here, as of `numpy.flatnonzero`.
+        (ended,), (going,) = frozen.nonzero(), (~frozen).nonzero()
         taken = level.take(ended) * weight.take(ended)
         rates[filling.take(ended)] = taken
         crossed = links.take(ended, axis=1).ravel()
