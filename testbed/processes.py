@@ -5,11 +5,13 @@ interrupt, which the parent handles, and they end with the parent, however that 
 """
 
 import gc
+import os
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
+from functools import partial
 from multiprocessing import get_context
 from typing import TypeVar, cast
 
@@ -47,7 +49,8 @@ def in_processes(function: Callable[[Item], Result], items: Sequence[Item]) -> I
     ['A', 'B']
     """
     fork = get_context("fork")
-    pool = ProcessPoolExecutor(PROCESSES, fork, _begin, (lambda number: function(items[number]),))
+    begin = partial(_begin, os.getpid(), lambda number: function(items[number]))
+    pool = ProcessPoolExecutor(PROCESSES, fork, begin)
     try:
         yield cast(Iterator[Result], pool.map(_do, range(len(items))))
     except BrokenProcessPool as error:
@@ -58,8 +61,10 @@ def in_processes(function: Callable[[Item], Result], items: Sequence[Item]) -> I
         pool.shutdown(cancel_futures=True)
 
 
-def _begin(work: Callable[[int], object]) -> None:
+def _begin(parent: int, work: Callable[[int], object]) -> None:
     die_with_parent()
+    if os.getppid() != parent:  # it ended before the kernel was asked
+        os._exit(1)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     gc.freeze()  # what was inherited stays: it is not searched for garbage, which would copy it
     _work.append(work)
