@@ -99,6 +99,10 @@ class LiveBackend:
         self._numbers: dict[QueuePair, int] = {}
         self.paths: dict[QueuePair, Path] = {}
         """The path of each queue pair over packet switches that was connected."""
+        self._optical: set[int] = set()
+        """The queue pairs over circuits."""
+        self._posted: set[int] = set()
+        """Those of them that TCP carries: which have, or had, bytes of their own."""
         self._choosing: dict[int, ReactiveFeeder] = {}
         self._happened: list[Happening] = []
         self._draining: dict[str, set[int]] = {}
@@ -123,8 +127,6 @@ class LiveBackend:
         self.left_over: list[int] = []
         """What each round of programs left over, if it did [bytes, emulated]."""
         self._heard_at = self._least_s = 0.0
-        self._dark: set[int] = set()
-        """Queue pairs that connect when their circuits are lit first."""
         self._start = 0.0
         self._stands_at: float | None = None
         """Where the clock stands, if it does [s, monotonic]."""
@@ -164,11 +166,12 @@ class LiveBackend:
 
     def numbers(self, queue_pairs: Sequence[QueuePair]) -> list[int]:
         """Return the number of each queue pair; one that is new is connected, or begins to be."""
-        new = [queue_pair for queue_pair in queue_pairs if queue_pair not in self._numbers]
+        new = [queue_pair for queue_pair in dict.fromkeys(queue_pairs) if queue_pair not in self._numbers]
         if new and self._quiet and len(self._numbers) + len(new) > MOST_IDLE:
             for queue_pair in self._numbers.keys() - set(queue_pairs):
                 self.withdraw(self._numbers[queue_pair])
         self._numbers.update((queue_pair, self._engine.add(queue_pair)) for queue_pair in new)
+        self._optical.update(self._numbers[queue_pair] for queue_pair in new if self._is_optical(queue_pair))
         if packet := [queue_pair for queue_pair in new if not self._is_optical(queue_pair)]:
             self._connect(packet)
         return [self._numbers[queue_pair] for queue_pair in queue_pairs]
@@ -179,7 +182,6 @@ class LiveBackend:
 
     def withdraw(self, number: int) -> list[tuple[int, int]]:
         """Reset a queue pair; return what it did not deliver, in real bytes."""
-        self._dark.discard(number)
         left = self._engine.withdraw(number)
         self._numbers = {qp: each for qp, each in self._numbers.items() if each != number}
         return [(message, max(round(size / self._dilation.volume), 1)) for message, size in left]
@@ -210,22 +212,31 @@ class LiveBackend:
     def _is_optical(self, queue_pair: QueuePair) -> bool:
         return queue_pair.source in self._ocs_of
 
-    def _dial_lit(self) -> None:
-        """Connect queue pairs whose light there is now: a SYN in the dark is repeated only after a second."""
+    def _follow_light(self) -> None:
+        """Let queue pairs over circuits send that have light, and connect them at first light; hold others.
+
+        What is sent into the dark, a SYN too, TCP repeats only after a timeout.
+        """
+        ends = {nic: light_path(self._fabric, self._lit, nic).end for nic in self._ocs_of}
+        draining = set[int]().union(*self._draining.values())
         for queue_pair, number in self._numbers.items():
-            if number in self._dark:
-                light = light_path(self._fabric, self._lit, queue_pair.source)
-                if light.end == self._fabric.nic_port(queue_pair.destination):
-                    self._dark.discard(number)
+            if number not in self._posted:
+                continue
+            if ends[queue_pair.source] != self._fabric.nic_port(queue_pair.destination):
+                self._engine.hold([number])
+            elif number not in draining:
+                if not self._engine.dialled(number):
                     self._engine.dial(number)
+                self._engine.resume([number])
 
     # Bytes
 
     def post(self, number: NDArray[np.int64], size: NDArray[np.int64], message: NDArray[np.int64]) -> None:
         """Put parcels behind what queue pairs carry, at emulated scale."""
-        self._dark.update(each for each in set(number.tolist()) if not self._engine.dialled(each))
-        self._dial_lit()
         self._engine.post(number, self._dilation.emulated_bytes(size), message)
+        if self._optical.intersection(number.tolist()):
+            self._posted.update(self._optical.intersection(number.tolist()))
+            self._follow_light()
         self._go_on()
 
     def choose(
@@ -306,8 +317,8 @@ class LiveBackend:
         self._look_for_drained()
 
     def resume(self, numbers: Iterable[int]) -> None:
-        """Let queue pairs send again."""
-        self._engine.resume(numbers)
+        """Let queue pairs send again that have light."""
+        self._follow_light()
 
     def light(self, ocs: str, circuits: Sequence[Circuit]) -> None:
         """Have an OCS light circuits until it is told otherwise."""
@@ -315,6 +326,7 @@ class LiveBackend:
         ports = self._fabric.switches[self._fabric.switch_index[ocs]].ports
         self._ordered[ocs] = tuple(sorted(circuits))
         self._lit[ocs] = tuple(pair for pair in self._lit[ocs] if pair in circuits)
+        self._follow_light()
         program = Program((Day(Circuits(ports, tuple(circuits)), LIT_FOR_S),))
         self._network.northbound.show(ocs, program, None, self._news.path)
 
@@ -357,7 +369,7 @@ class LiveBackend:
             elif notice.until_s is not None and self._ordered.get(notice.ocs) == notice.circuits:
                 self._lit[notice.ocs] = self._ordered.pop(notice.ocs)
                 self._engine.excuse()
-                self._dial_lit()
+                self._follow_light()
                 self._happened.append(NowLit(notice.ocs, self.now_s))
 
     def _program_news(self, notice: Notice) -> None:
@@ -411,10 +423,18 @@ class LiveBackend:
                 self._look_for_ended()
             self._happened += [Arrived(message, self._at_s(at)) for message, at in arrived]
             self._look_for_drained()
+            if until_s == float("inf") and not arrived:
+                self._check_for_light()
         if self._quiet:
             self._stands_at = time.monotonic()
         happened, self._happened = self._happened, []
         return happened
+
+    def _check_for_light(self) -> None:
+        """Raise StuckError if all that is left waits for light, and none is ordered."""
+        waiting = self._engine.waiting
+        if waiting and not (self._ordered or self._draining or self._showing or self._happened):
+            raise StuckError(f"queue pair {waiting} waits for light, and none is to come", "light a circuit")
 
     @property
     def _quiet(self) -> bool:

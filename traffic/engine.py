@@ -318,6 +318,12 @@ class Engine:
             self._streams[number].held = False
         self._share_at = 0.0
 
+    @property
+    def waiting(self) -> QueuePair | None:
+        """A queue pair that is held, if all that have bytes to deliver are."""
+        held = [stream for stream in self._streams if stream.left] if self._open else []
+        return held[0].queue_pair if held and all(stream.held for stream in held) else None
+
     def excuse(self) -> None:
         """Let no queue pair count as stuck for what was until now: it may have waited for light."""
         now = time.monotonic()
