@@ -1,7 +1,7 @@
 """What `job` leaves behind: its table of nodes for terminal and report, and its results directory."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 
 import pandas as pd
@@ -9,6 +9,8 @@ from matplotlib.figure import Figure
 
 from testbed.figures import Plot
 from testbed.files import write_whole
+from testbed.job_trial import JobTrial
+from testbed.outcome import Verdict
 from testbed.report import Block, Line, Page, Sheet, counted
 from testbed.results import RunDirectory
 from testbed.runner import Run as JobRun
@@ -23,21 +25,27 @@ from traffic.job_file import job_text
 MOST_SHOWN = 60
 """Most nodes that the table and the timeline show; summary.csv has all."""
 TIMES = ("start_s", "end_s", "took_s", "bound_s")
+HEADERS = ("start", "end", "took", "bound", "/ bound")
 
 
 @dataclass(frozen=True, eq=False)
-class Prediction:
-    """A job that was predicted."""
+class JobOutcome:
+    """A job that was emulated or predicted."""
 
     job: Job
-    run: JobRun
+    trial: JobTrial
     nodes: pd.DataFrame
-    """A row per node, in the order in which they started: node, kind, gpus and `TIMES`."""
+    """A row per node, in the order in which they started: node, kind, gpus, `TIMES` and predicted_s."""
     bound_s: float
     """How long the job takes at least [s]."""
 
+    @property
+    def emulated(self) -> bool:
+        """Whether packets carried it."""
+        return self.trial.verdict.word != "model"
 
-def prediction(job: Job, fabric: Fabric, run: JobRun) -> Prediction:
+
+def job_outcome(job: Job, fabric: Fabric, trial: JobTrial) -> JobOutcome:
     """Return a job beside its bounds.
 
     Raises
@@ -45,62 +53,86 @@ def prediction(job: Job, fabric: Fabric, run: JobRun) -> Prediction:
     ScenarioError
         If no node took any part: none has a GPU.
     """
-    if run.tasks.empty:
+    if trial.run.tasks.empty:
         raise ScenarioError(f"no node of job {job.name!r} has a GPU", "give one of them some")
     bounds_s = node_bounds_s(job, fabric)
-    return Prediction(job, run, _node_table(job, bounds_s, run), job_bound_s(job, bounds_s))
+    nodes = _node_table(job, bounds_s, trial.run)
+    expected = _node_table(job, bounds_s, trial.predicted).set_index("node")["took_s"]
+    nodes["predicted_s"] = expected.loc[nodes["node"]].to_numpy()
+    return JobOutcome(job, trial, nodes, job_bound_s(job, bounds_s))
 
 
 class JobResults(RunDirectory):
     """The directory of a job's run; ``job.json`` holds the job as it ran, a row of summary.csv each node."""
 
-    prediction: Prediction | None = None
+    outcome: JobOutcome | None = None
     """What was added."""
 
-    def add(self, prediction: Prediction, seed: int) -> None:
-        """Write a prediction."""
-        self.prediction = prediction
-        write_whole(self.path / "job.json", job_text(prediction.job))
-        table = prediction.nodes.assign(seed=seed, verdict="model")
+    def add(self, outcome: JobOutcome, seed: int) -> None:
+        """Write what came of the job."""
+        self.outcome = outcome
+        write_whole(self.path / "job.json", job_text(outcome.job))
+        trial = outcome.trial
+        table = outcome.nodes.assign(seed=seed, verdict=trial.verdict.word)
         rows = [{str(name): value for name, value in row.items()} for row in table.to_dict("records")]
-        self.write(rows, records=prediction.run.messages)
+        records = trial.run.messages.assign(backend="emulated" if outcome.emulated else "predicted")
+        if outcome.emulated:
+            records = pd.concat([records, trial.predicted.messages.assign(backend="predicted")])
+        self.write(rows, records=records)
+
+    def _point(self, outcome: JobOutcome) -> pd.DataFrame:
+        """Return the whole job as the one point of the run."""
+        trial, settings = outcome.trial, self.run.settings
+        judged = {"verdict": trial.verdict.word, "reasons": "; ".join(trial.verdict.reasons)}
+        named = {"workload": outcome.job.name, "scheme": settings["scheme"], "seed": settings["seed"]}
+        return pd.DataFrame([{**named, **judged, "advice": trial.verdict.advice, **asdict(trial.measures)}])
 
     def page(self) -> Page:
-        """Return the report of the prediction."""
-        if self.prediction is None:
-            raise ScenarioError("a report without a prediction", "add one")
-        job = self.prediction.job
+        """Return the report of the job."""
+        if self.outcome is None:
+            raise ScenarioError("a report without an outcome", "add one")
+        job, how = self.outcome.job, "emulated with real packets" if self.outcome.emulated else "predicted"
         return Page(
             run=self.run,
             sentence=f"Job {job.name}, {counted(len(job.nodes), 'node')} on {counted(job.gpus, 'GPU')}, "
-            f"predicted by the fluid model. {job.note}",
-            table=self.table,
-            results=node_sheet(self.prediction),
+            f"{how}{'' if self.outcome.emulated else ' by the fluid model'}. {job.note}",
+            table=self._point(self.outcome),
+            results=node_sheet(self.outcome),
             claims=(),
-            plots=[Plot("timeline", partial(_drawn, self.prediction), TIMELINE_CAPTION)],
+            plots=[Plot("timeline", partial(_drawn, self.outcome), TIMELINE_CAPTION)],
             definitions=DEFINITIONS,
             files="Every node is a row of summary.csv, every message one of records.csv, and job.json is the "
             "job as it ran, beside this file.",
         )
 
 
-def node_sheet(prediction: Prediction) -> Sheet:
+def node_sheet(outcome: JobOutcome) -> Sheet:
     """Return the first nodes in the order in which they started, and the whole job."""
-    rows = prediction.nodes.head(MOST_SHOWN).to_dict("records")
+    trial, emulated = outcome.trial, outcome.emulated
+    rows = outcome.nodes.head(MOST_SHOWN).to_dict("records")
+    names = (*TIMES, "predicted_s")
     lines = [
-        Line([str(row["node"]), str(row["kind"]), *_times(*(float(str(row[name])) for name in TIMES))])
+        Line([str(row["node"]), str(row["kind"]), *_times([float(str(row[n])) for n in names], emulated)])
         for row in rows
     ]
-    took_s = prediction.run.iteration_s
-    whole = Line(["all", "job", *_times(0.0, took_s, took_s, prediction.bound_s)], look="bound")
-    left = len(prediction.nodes) - len(lines)
+    took_s, predicted_s = trial.run.iteration_s, trial.predicted.iteration_s
+    times = _times([0.0, took_s, took_s, outcome.bound_s, predicted_s], emulated)
+    whole = Line(["all", "job", *times], look="bound")
+    left = len(outcome.nodes) - len(lines)
     more = f" {counted(left, 'more node')} in summary.csv." if left else ""
     return Sheet(
         ("node", "kind"),
-        ("start [ms]", "end [ms]", "took [ms]", "bound [ms]", "took / bound"),
+        (*HEADERS, *(("model", "/ model") if emulated else ())),
         [Block(lines), Block([whole])],
-        f"Since the start, at real scale, predicted by the fluid model.{more}",
+        f"Milliseconds since the start, at real scale, {_how(trial.verdict)}.{more}",
     )
+
+
+def _how(verdict: Verdict) -> str:
+    """Return how the numbers came about, and whether to believe them."""
+    if verdict.word == "model":
+        return "predicted by the fluid model"
+    return "; ".join((f"emulated ({verdict.word})", *verdict.reasons, *filter(None, [verdict.advice])))
 
 
 def _node_table(job: Job, bounds_s: Mapping[str, float], run: JobRun) -> pd.DataFrame:
@@ -123,19 +155,33 @@ def _node_table(job: Job, bounds_s: Mapping[str, float], run: JobRun) -> pd.Data
     return pd.DataFrame(rows).sort_values(["start_s", "end_s"], kind="stable", ignore_index=True)
 
 
-def _times(start_s: float, end_s: float, took_s: float, bound_s: float) -> list[str]:
-    """Return the cells of a line; a dash where a node may take no time."""
-    times = [significant(1e3 * each) for each in (start_s, end_s, took_s)]
-    return [*times, significant(1e3 * bound_s), f"{took_s / bound_s:.2f}"] if bound_s else [*times, "-", "-"]
+def _times(times_s: Sequence[float], emulated: bool) -> list[str]:
+    """Return the cells of `TIMES` and the prediction; a dash where a node may take no time."""
+    start_s, end_s, took_s, bound_s, predicted_s = times_s
+    cells = [significant(1e3 * each) for each in (start_s, end_s, took_s)]
+    cells += [significant(1e3 * bound_s), f"{took_s / bound_s:.2f}"] if bound_s else ["-", "-"]
+    if emulated:
+        over = f"{took_s / predicted_s:.2f}" if predicted_s else "-"
+        cells += [significant(1e3 * predicted_s), over]
+    return cells
 
 
-def _drawn(prediction: Prediction) -> Figure:
-    """Return the timeline of the first nodes that started."""
-    run, nodes = prediction.run, prediction.nodes["node"]
+def _drawn(outcome: JobOutcome) -> Figure:
+    """Return the timeline of the first nodes that started, the emulated one above the predicted one."""
+    trial, nodes = outcome.trial, outcome.nodes["node"]
+    runs = {"emulated": trial.run} if outcome.emulated else {}
+    runs["predicted"] = trial.predicted
     if len(nodes) <= MOST_SHOWN:
-        return timeline({"predicted": run})
-    first = replace(run, tasks=run.tasks[run.tasks["node"].isin(nodes.head(MOST_SHOWN))])
-    return timeline({f"predicted, the first {MOST_SHOWN} of {len(nodes)} nodes": first})
+        return timeline(runs)
+    first = nodes.head(MOST_SHOWN)
+    return timeline(
+        {
+            f"{name}, the first {MOST_SHOWN} of {len(nodes)} nodes": replace(
+                run, tasks=run.tasks[run.tasks["node"].isin(first)]
+            )
+            for name, run in runs.items()
+        }
+    )
 
 
 TIMELINE_CAPTION = (
@@ -150,5 +196,5 @@ DEFINITIONS = (
         "the rate of its NICs, a dash where it stays inside servers. The job's bound is its longest path of "
         "bounds, or all computes of its busiest GPU.",
     ),
-    ("model", "Predicted by max-min fair fluids; nothing was emulated."),
+    ("model", "What max-min fair fluids take over the same paths; alone where nothing was emulated."),
 )

@@ -59,7 +59,6 @@ def summary(tmp_path: Path, *options: str, job: object = JOB) -> pd.DataFrame:
             json.dumps({**JOB, "nodes": [{"kind": "compute", "name": "a", "gpus": [], "duration_s": 1}]}),
             "no node of job 'drawn' has a GPU",
         ),
-        ([], json.dumps(JOB), "jobs are only predicted yet; add --model-only"),
     ],
 )
 def test_bad_input_is_one_sentence(tmp_path: Path, options: list[str], text: str, said: str) -> None:
