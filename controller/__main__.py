@@ -12,7 +12,7 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from threading import Thread
 
-from controller.listeners import northbound_listener, openflow_listener
+from controller.app.listeners import northbound_listener, openflow_listener
 from topologies.errors import FabricError, LightrailError
 
 _PR_SET_PDEATHSIG = 1
@@ -47,8 +47,8 @@ def _run(options: Namespace) -> None:
 
     # Imported only now: switches connect while Python reads the libraries, 0.2 s for OpenFlow's
     # and 0.2 s more, on the northbound's thread, for HTTP's.
-    from controller.app import Controller, serve_northbound
-    from controller.openflow import run
+    from controller.app.app import Controller, serve_northbound
+    from controller.app.openflow import run
     from topologies.fabric import Fabric
 
     signals = {signal.SIGTERM, signal.SIGINT}

@@ -17,14 +17,14 @@ from controller.schedulers.infinitehbd import (
     whole_tp_groups,
 )
 from controller.schedulers.spectra import spectra
-from testbed.dilation import Dilation
-from testbed.experiment import Experiment
-from testbed.predict import predict
+from testbed.run.dilation import Dilation
+from testbed.run.experiment import Experiment
+from testbed.run.predict import predict
 from topologies.rail import rail_fabric
 from traffic.collective import single
-from traffic.ocs_workloads import Matrix, benchmark, moe
 from traffic.spraying.rails import lpt
-from traffic.workloads import uniform
+from traffic.workloads.ocs_workloads import Matrix, benchmark, moe
+from traffic.workloads.synthetic import uniform
 
 SWITCHES, DELAY, SEEDS = 4, 0.01, 30
 CHUNKS, RAILS, REPEATS = 100_000, 8, 5

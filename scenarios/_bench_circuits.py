@@ -2,14 +2,14 @@
 
 import numpy as np
 
-from controller.devices import Darkness
+from controller.circuits.devices import Darkness
 from scenarios._circuits import Comparison
-from testbed.datapath import default_datapath
-from testbed.network import Network
-from testbed.ocs_bench import TRAFFIC_NICS, Figures, ocs_figures
-from testbed.trial import tried
+from testbed.machine.datapath import default_datapath
+from testbed.network.network import Network
+from testbed.network.ocs_bench import TRAFFIC_NICS, Figures, ocs_figures
+from testbed.run.trial import tried
 from traffic.metrics import communication_s
-from traffic.ocs_workloads import ocs_demand
+from traffic.workloads.ocs_workloads import ocs_demand
 
 RATE_BPS, LINE_S, DELAY_S, SLOT_S = 100e9, 0.1, 1e-3, 0.1
 SERVERS, OCSES = 8, (2, 4)

@@ -12,9 +12,9 @@ from mininet.net import Mininet
 from mininet.node import OVSSwitch
 from mininet.topo import Topo
 
-from testbed.network import Network
-from testbed.openvswitch import PrivateOpenVSwitch
-from testbed.sandbox import RUN_DIRECTORY
+from testbed.machine.sandbox import RUN_DIRECTORY
+from testbed.network.network import Network
+from testbed.network.openvswitch import PrivateOpenVSwitch
 from topologies.rail import rail_fabric
 
 SHAPED_BPS = 40e6

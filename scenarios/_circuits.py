@@ -16,35 +16,35 @@ import pandas as pd
 from numpy.typing import NDArray
 from rich.console import Console
 
-from controller.devices import Darkness
+from controller.circuits.devices import Darkness
 from controller.schedulers.bounds import makespan_lower_bound
 from controller.schedulers.registry import scheduler_named
 from scenarios._devices import check_delay
 from scenarios._harness import enter_sandbox
 from scenarios._output import print_results
-from testbed.calibrate import calibration, rate_factor
-from testbed.claims import Claim
-from testbed.claims_circuits import circuit_claims
-from testbed.datapath import Datapath, check_datapath
-from testbed.dilation import Dilation
-from testbed.experiment import Experiment
-from testbed.link_sample import worst_link_error
-from testbed.means import BIG_SWITCH
-from testbed.network import Network
-from testbed.ocs_plan import OcsSetup, dilation_for, off_diagonal, over_ocses
-from testbed.ocs_report import executions_table
-from testbed.readback import effective, port_settings, unmet
-from testbed.results import ResultsDirectory
-from testbed.run import Run
-from testbed.table import claims_table
-from testbed.trial import tried
+from testbed.machine.datapath import Datapath, check_datapath
+from testbed.network.link_sample import worst_link_error
+from testbed.network.network import Network
+from testbed.network.readback import effective, port_settings, unmet
+from testbed.report.claims import Claim
+from testbed.report.claims_circuits import circuit_claims
+from testbed.report.means import BIG_SWITCH
+from testbed.report.ocs_report import executions_table
+from testbed.report.results import ResultsDirectory
+from testbed.report.run_json import Run
+from testbed.report.table import claims_table
+from testbed.run.calibrate import calibration, rate_factor
+from testbed.run.dilation import Dilation
+from testbed.run.experiment import Experiment
+from testbed.run.ocs_plan import OcsSetup, dilation_for, off_diagonal, over_ocses
+from testbed.run.trial import tried
 from topologies.big_switch import big_switch_fabric
 from topologies.errors import ScenarioError
 from topologies.fabric import Fabric
 from topologies.parallel_ocs import parallel_ocs_fabric
-from traffic.circuit_engine import Meeting
 from traffic.demand import Demand
 from traffic.metrics import communication_s
+from traffic.transports.circuit_engine import Meeting
 
 FASTEST_BPS = 25e6
 """What a NIC is shaped to where the machine would carry more: slots are as long as asked anyway."""

@@ -1,7 +1,7 @@
 """OCS devices as options of scenarios: their names, and whether they are large and slow enough."""
 
-from controller.devices import DEVICES, LEAST_DELAY_S, Darkness, Device
-from testbed.ocs_plan import LONGEST_S
+from controller.circuits.devices import DEVICES, LEAST_DELAY_S, Darkness, Device
+from testbed.run.ocs_plan import LONGEST_S
 from topologies.errors import ScenarioError
 
 NAMES = ", ".join(DEVICES)

@@ -33,26 +33,26 @@ from scenarios._options import (
     Out,
 )
 from scenarios._output import print_results
-from testbed.calibrate import Calibration, calibration, hop_load_bps, rate_factor, volume_factor
-from testbed.claims import Claim
-from testbed.claims_rails import rails_claims
+from scenarios._rails.claims_rails import rails_claims
 from testbed.cli import FabricCLI
-from testbed.collective_report import links_text
-from testbed.datapath import Datapath, check_datapath
-from testbed.dilation import Dilation
-from testbed.experiment import Experiment
-from testbed.link_sample import worst_link_error
-from testbed.netem import check_delays, check_netem, link_netems
-from testbed.network import Network
-from testbed.outcome import Outcome, bound_s
-from testbed.predict import predict
-from testbed.processes import in_processes
-from testbed.readback import effective, port_settings, unmet
-from testbed.results import ResultsDirectory
-from testbed.run import Run
-from testbed.sandbox import inside_sandbox, run_in_sandbox, settle
-from testbed.table import claims_table, summary_table
-from testbed.trial import tried
+from testbed.machine.datapath import Datapath, check_datapath
+from testbed.machine.processes import in_processes
+from testbed.machine.sandbox import inside_sandbox, run_in_sandbox, settle
+from testbed.network.link_sample import worst_link_error
+from testbed.network.netem import check_delays, check_netem, link_netems
+from testbed.network.network import Network
+from testbed.network.readback import effective, port_settings, unmet
+from testbed.report.claims import Claim
+from testbed.report.collective_report import links_text
+from testbed.report.results import ResultsDirectory
+from testbed.report.run_json import Run
+from testbed.report.table import claims_table, summary_table
+from testbed.run.calibrate import Calibration, calibration, hop_load_bps, rate_factor, volume_factor
+from testbed.run.dilation import Dilation
+from testbed.run.experiment import Experiment
+from testbed.run.outcome import Outcome, bound_s
+from testbed.run.predict import predict
+from testbed.run.trial import tried
 from topologies.errors import LightrailError
 from topologies.fabric import Fabric
 from traffic.collective import Collective

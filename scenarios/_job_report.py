@@ -7,15 +7,15 @@ from functools import partial
 import pandas as pd
 from matplotlib.figure import Figure
 
-from testbed.figures import Plot
-from testbed.files import write_whole
-from testbed.job_trial import JobTrial
-from testbed.outcome import Verdict
-from testbed.report import Block, Line, Page, Sheet, counted
-from testbed.results import RunDirectory
-from testbed.runner import Run as JobRun
-from testbed.table import significant
-from testbed.timeline import timeline
+from testbed.machine.files import write_whole
+from testbed.report.figures import Plot
+from testbed.report.page import Block, Line, Page, Sheet, counted
+from testbed.report.results import RunDirectory
+from testbed.report.table import significant
+from testbed.report.timeline import timeline
+from testbed.run.job_trial import JobTrial
+from testbed.run.outcome import Verdict
+from testbed.run.runner import Run as JobRun
 from topologies.errors import ScenarioError
 from topologies.fabric import Fabric
 from traffic.job import Compute, Job

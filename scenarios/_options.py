@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from testbed.datapath import DEFAULT, Datapath
+from testbed.machine.datapath import DEFAULT, Datapath
 from topologies.errors import ScenarioError
 
 Servers = Annotated[int, typer.Option(help="Servers, each with as many GPUs and NICs as there are rails.")]

@@ -10,8 +10,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from testbed.report import Sheet
-from testbed.table import block_table
+from testbed.report.page import Sheet
+from testbed.report.table import block_table
 from topologies.errors import MachineError
 
 

@@ -37,23 +37,23 @@ from scenarios._bench_circuits import (
 from scenarios._bench_mininet import SHAPED_BPS, boot_stop_speedup_vs_mininet
 from scenarios._harness import main
 from scenarios._output import standard_output
-from testbed.calibrate import calibration, hop_load_bps, machine_name, rate_factor, volume_factor
-from testbed.datapath import default_datapath
-from testbed.dilation import Dilation
-from testbed.emulate import emulate
-from testbed.experiment import Experiment
-from testbed.fidelity import Watch, verdict
-from testbed.network import Network
-from testbed.outcome import Verdict, Word, bound_s
-from testbed.predict import predict
-from testbed.residue import MARKER, Host, left_behind
-from testbed.sandbox import inside_sandbox, run_in_sandbox, settle
+from testbed.machine.datapath import default_datapath
+from testbed.machine.residue import MARKER, Host, left_behind
+from testbed.machine.sandbox import inside_sandbox, run_in_sandbox, settle
+from testbed.network.network import Network
+from testbed.run.calibrate import calibration, hop_load_bps, machine_name, rate_factor, volume_factor
+from testbed.run.dilation import Dilation
+from testbed.run.emulate import emulate
+from testbed.run.experiment import Experiment
+from testbed.run.fidelity import Watch, verdict
+from testbed.run.outcome import Verdict, Word, bound_s
+from testbed.run.predict import predict
 from topologies.errors import ScenarioError
 from topologies.fabric import Fabric
 from topologies.rail import rail_fabric
 from traffic.collective import Collective, single
 from traffic.metrics import communication_s
-from traffic.workloads import sparse, uniform
+from traffic.workloads.synthetic import sparse, uniform
 
 MIB = 1 << 20
 SCENARIOS = Path(__file__).parent

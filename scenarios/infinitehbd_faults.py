@@ -12,17 +12,17 @@ import typer
 from rich.console import Console
 
 from scenarios._harness import main
-from scenarios._infinitehbd_claims import fault_claims
-from scenarios._infinitehbd_report import FaultResults, sheets
-from scenarios._infinitehbd_study import FITTED, MODEL_SEEDS, NODES, SERVERS, fault_study
+from scenarios._infinitehbd.claims import fault_claims
+from scenarios._infinitehbd.report import FaultResults, sheets
+from scenarios._infinitehbd.study import FITTED, MODEL_SEEDS, NODES, SERVERS, fault_study
 from scenarios._options import Debug, Out, seed_range
 from scenarios._output import print_results, sheet_table
-from testbed.run import Run
-from testbed.table import claims_table
+from testbed.report.run_json import Run
+from testbed.report.table import claims_table
 from topologies.errors import ScenarioError, TraceError
-from traffic.datasets import FAULT_TRACE, dataset_path
 from traffic.fault_trace import FaultTrace, stand_in_trace
 from traffic.readers.infinitehbd import read_fault_trace
+from traffic.workloads.datasets import FAULT_TRACE, dataset_path
 
 Trace = Annotated[
     Path | None,

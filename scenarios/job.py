@@ -26,14 +26,14 @@ from scenarios._options import (
     Spines,
 )
 from scenarios._output import print_results, sheet_table
-from testbed.calibrate import calibration, rate_factor
-from testbed.datapath import check_datapath
-from testbed.job_trial import JobTrial, job_dilation, job_load_bps, predict_job, try_job
-from testbed.link_sample import worst_link_error
-from testbed.network import Network
-from testbed.readback import effective, port_settings, unmet
-from testbed.run import Run
-from testbed.runner import Run as JobRun
+from testbed.machine.datapath import check_datapath
+from testbed.network.link_sample import worst_link_error
+from testbed.network.network import Network
+from testbed.network.readback import effective, port_settings, unmet
+from testbed.report.run_json import Run
+from testbed.run.calibrate import calibration, rate_factor
+from testbed.run.job_trial import JobTrial, job_dilation, job_load_bps, predict_job, try_job
+from testbed.run.runner import Run as JobRun
 from topologies.fabric import Fabric
 from topologies.rail import rail_fabric
 from traffic.jitter import jittered

@@ -7,19 +7,19 @@ from typing import Annotated
 
 import typer
 
-from controller.devices import LEAST_DELAY_S, Darkness, darkness_of, device_named, real_darkness
+from controller.circuits.devices import LEAST_DELAY_S, Darkness, darkness_of, device_named, real_darkness
 from scenarios._devices import check_ports
 from scenarios._harness import enter_sandbox, main
 from scenarios._options import DatapathOption, Debug
-from testbed.calibrate import FASTEST_NIC_BPS, SLOWEST_NIC_BPS
 from testbed.cli import FabricCLI
-from testbed.network import Network
-from testbed.ocs_plan import OcsSetup, over_ocses
+from testbed.network.network import Network
+from testbed.run.calibrate import FASTEST_NIC_BPS, SLOWEST_NIC_BPS
+from testbed.run.ocs_plan import OcsSetup, over_ocses
 from topologies.errors import ScenarioError
 from topologies.fabric import Fabric
 from topologies.parallel_ocs import parallel_ocs_fabric
 from traffic.collective import Collective
-from traffic.ocs_workloads import SCALED, ocs_demand
+from traffic.workloads.ocs_workloads import SCALED, ocs_demand
 
 LINE_S = 0.1
 """How long the busiest NIC sends alone in what is replayed, at real scale."""

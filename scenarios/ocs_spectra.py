@@ -8,20 +8,20 @@ from typing import Annotated
 
 import typer
 
-from controller.devices import Darkness, device_named, real_darkness
+from controller.circuits.devices import Darkness, device_named, real_darkness
 from controller.schedulers.registry import SCHEDULERS
 from scenarios._circuits import Comparison, carry_out, new_run
 from scenarios._devices import NAMES, check_ports
 from scenarios._harness import main
 from scenarios._options import DatapathOption, Debug, EmulatedRate, Out, listed, seed_range
 from scenarios._output import print_results
-from testbed.ocs_sweep import sweep
-from testbed.results import SweepResults
-from testbed.sandbox import inside_sandbox
-from testbed.table import claims_table
+from scenarios._spectra.ocs_sweep import sweep
+from scenarios._spectra.sweep_results import SweepResults
+from testbed.machine.sandbox import inside_sandbox
+from testbed.report.table import claims_table
 from topologies.errors import ScenarioError
 from traffic.demand import Demand
-from traffic.ocs_workloads import SCALED, demand_of_file, ocs_demand
+from traffic.workloads.ocs_workloads import SCALED, demand_of_file, ocs_demand
 
 RATE_BPS = 100e9
 PAPER_SEEDS = 50

@@ -11,7 +11,7 @@ from scenarios._harness import PointOf, Scenario, run
 from scenarios._options import Rails, Rate, Schemes, Seeds, Servers, Spines, listed, seed_range
 from topologies.fabric import Fabric
 from topologies.rail import rail_fabric
-from traffic.mixtral import PHASES, mixtral_replay
+from traffic.workloads.mixtral import PHASES, mixtral_replay
 
 
 def rails_mixtral(

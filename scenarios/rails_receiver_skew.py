@@ -7,7 +7,7 @@ from scenarios._options import Exponent, Rails, Rate, Schemes, Seeds, Servers, S
 from topologies.fabric import Fabric
 from topologies.rail import rail_fabric
 from traffic.collective import single
-from traffic.workloads import SKEW_ZIPF, receiver_skew
+from traffic.workloads.synthetic import SKEW_ZIPF, receiver_skew
 
 
 def rails_receiver_skew(

@@ -11,15 +11,15 @@ import typer
 
 from scenarios._harness import PointOf, Scenario, run
 from scenarios._options import Rails, Rate, Schemes, Seeds, Servers, Spines, listed, seed_range, shares
-from testbed.sandbox import inside_sandbox
+from testbed.machine.sandbox import inside_sandbox
 from topologies.errors import TraceError
 from topologies.fabric import Fabric
 from topologies.rail import rail_fabric
 from traffic.collective import Collective, single
-from traffic.datasets import A100_LOG, dataset_path
-from traffic.placement import placed
 from traffic.readers.detect import read_collective
-from traffic.workloads import HIDDEN, NUMBER_BYTES, sparse
+from traffic.workloads.datasets import A100_LOG, dataset_path
+from traffic.workloads.placement import placed
+from traffic.workloads.synthetic import HIDDEN, NUMBER_BYTES, sparse
 
 SPARSITIES = "0.6,0.4,0.2,0"
 """Those of the paper."""

@@ -7,7 +7,7 @@ from scenarios._options import Rails, Rate, Schemes, Seeds, Servers, Spines, lis
 from topologies.fabric import Fabric
 from topologies.rail import rail_fabric
 from traffic.collective import single
-from traffic.workloads import uniform
+from traffic.workloads.synthetic import uniform
 
 
 def rails_uniform(

@@ -13,9 +13,9 @@ import typer
 from scenarios._circuits import execute_all, new_run
 from scenarios._harness import UNSCALED, Options, Scenario, carry_out, enter_sandbox, main
 from scenarios._options import Debug, NoSandbox, Out
-from testbed.claims_repeat import repeat_claims
-from testbed.datapath import Datapath, check_datapath
-from testbed.run import datapath_of, experiments_of
+from testbed.machine.datapath import Datapath, check_datapath
+from testbed.report.claims_repeat import repeat_claims
+from testbed.report.run_json import datapath_of, experiments_of
 from topologies.errors import ScenarioError
 
 TITLE = "A run again"

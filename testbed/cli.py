@@ -10,18 +10,18 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from controller.devices import DEVICES, Darkness, darkness_of, device_named
+from controller.circuits.devices import DEVICES, Darkness, darkness_of, device_named
 from controller.schedulers.registry import scheduler_named
-from testbed.calibrate import volume_factor
-from testbed.dilation import Dilation
-from testbed.experiment import Experiment
-from testbed.link_sample import link_errors, worst_link_error
-from testbed.network import Network
-from testbed.ocs_plan import OcsSetup, dilation_for, off_diagonal
-from testbed.outcome import Outcome, bound_s
-from testbed.readback import port_settings, unmet
-from testbed.table import duration_text
-from testbed.trial import tried
+from testbed.network.link_sample import link_errors, worst_link_error
+from testbed.network.network import Network
+from testbed.network.readback import port_settings, unmet
+from testbed.report.table import duration_text
+from testbed.run.calibrate import volume_factor
+from testbed.run.dilation import Dilation
+from testbed.run.experiment import Experiment
+from testbed.run.ocs_plan import OcsSetup, dilation_for, off_diagonal
+from testbed.run.outcome import Outcome, bound_s
+from testbed.run.trial import tried
 from topologies.errors import LightrailError, NetworkError, ScenarioError
 from traffic.collective import Collective
 from traffic.metrics import communication_s

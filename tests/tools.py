@@ -8,7 +8,7 @@ from typing import NoReturn
 
 import pytest
 
-from testbed.sandbox import check_machine
+from testbed.machine.sandbox import check_machine
 from topologies.errors import MachineError
 
 CHECKOUT = Path(__file__).resolve().parent.parent

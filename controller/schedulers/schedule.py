@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from controller.circuits import IDLE
+from controller.circuits.circuits import IDLE
 from controller.schedulers.demand import Matrix, checked_matrix
 from topologies.errors import DemandError
 

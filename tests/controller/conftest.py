@@ -2,10 +2,10 @@
 
 import pytest
 
-from controller.circuits import Circuits, circuits_from_text
-from controller.devices import Darkness
-from controller.orders import Light, Notice, Wait
-from controller.reconfiguration import Command, OpticalSwitch
+from controller.circuits.circuits import Circuits, circuits_from_text
+from controller.circuits.devices import Darkness
+from controller.circuits.orders import Light, Notice, Wait
+from controller.circuits.reconfiguration import Command, OpticalSwitch
 
 DELAY_S = 0.01
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from controller.client import ControllerClient
+from controller.app.client import ControllerClient
 from tests.controller.fake_daemon import FakeDaemon, fake_daemon
 from tests.controller.fake_switch import FakeSwitch
 from tests.tools import CHECKOUT

@@ -5,9 +5,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from controller.bundles import coming, committed, discarded, going
-from controller.circuits import Pair
-from controller.openflow import error_text
+from controller.app.openflow import error_text
+from controller.circuits.bundles import coming, committed, discarded, going
+from controller.circuits.circuits import Pair
 
 parser = pytest.importorskip("os_ken.ofproto.ofproto_v1_3_parser", reason="os-ken is not installed")
 ofproto_parser = pytest.importorskip("os_ken.ofproto.ofproto_parser")

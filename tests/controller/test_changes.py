@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller.changes import Changes, changes, renumbered
-from controller.flow_table import FlowTables
-from controller.openflow import Message, change_messages, flow_rule, ofp
-from controller.routing import forwarding_rules
-from controller.rules import Bucket, Group, Match, Output, Rule, RuleSet, ToGroup
+from controller.app.openflow import Message, change_messages, flow_rule, ofp
+from controller.packet.changes import Changes, changes, renumbered
+from controller.packet.flow_table import FlowTables
+from controller.packet.routing import forwarding_rules
+from controller.packet.rules import Bucket, Group, Match, Output, Rule, RuleSet, ToGroup
 from tests.topologies.strategies import fabrics
 from topologies.fabric import Fabric, Link
 from topologies.rail import rail_fabric

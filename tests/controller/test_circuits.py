@@ -5,9 +5,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.circuits import IDLE, Circuits, check_permitted, circuits_from_text, transition
-from controller.devices import DEVICES, LEAST_DELAY_S, Darkness, darkness_of, device_named, real_darkness
-from controller.programs import Day, Program, program_from_text
+from controller.circuits.circuits import IDLE, Circuits, check_permitted, circuits_from_text, transition
+from controller.circuits.devices import (
+    DEVICES,
+    LEAST_DELAY_S,
+    Darkness,
+    darkness_of,
+    device_named,
+    real_darkness,
+)
+from controller.circuits.programs import Day, Program, program_from_text
 from topologies.errors import DemandError, ScenarioError
 from topologies.fabric import Switch
 from topologies.khop_ring import PATHS

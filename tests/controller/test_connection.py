@@ -13,9 +13,9 @@ from types import SimpleNamespace
 import pytest
 from os_ken.base.app_manager import AppManager, unregister_app
 
-from controller.app import Controller as App
-from controller.openflow import DEAD_DISPATCHER, MAIN_DISPATCHER, EventBase, _Connection, live_ports, on
-from controller.status import Status
+from controller.app.app import Controller as App
+from controller.app.openflow import DEAD_DISPATCHER, MAIN_DISPATCHER, EventBase, _Connection, live_ports, on
+from controller.circuits.status import Status
 from tests.controller.fake_switch import FakeSwitch
 from tests.controller.played import FABRIC, SECONDS, Controller, command, eventually, started
 from tests.tools import CHECKOUT
@@ -128,7 +128,7 @@ def test_a_connection_that_replaces_another_is_the_one_that_counts(controller: C
 
 
 def test_the_process_ends_when_its_northbound_does_and_clients_do_not_wait(tmp_path: Path) -> None:
-    fail = "import controller.northbound as n; n.serve = lambda *_: sys.exit(3)"
+    fail = "import controller.app.northbound as n; n.serve = lambda *_: sys.exit(3)"
     start = f"import sys; {fail}; from controller.__main__ import main; main()"
     arguments = [sys.executable, "-c", start, *command(tmp_path)[3:]]
     ran = subprocess.run(arguments, cwd=CHECKOUT, capture_output=True, text=True, timeout=SECONDS)

@@ -8,8 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.ecmp_hash import Headers, chosen_bucket, datapath_chooses, forwarding_buckets, symmetric_hash
-from controller.rules import Bucket
+from controller.packet.ecmp_hash import (
+    Headers,
+    chosen_bucket,
+    datapath_chooses,
+    forwarding_buckets,
+    symmetric_hash,
+)
+from controller.packet.rules import Bucket
 
 CONNECTION = Headers(
     "02:02:00:00:00:07", "02:00:00:00:00:01", IPv4Address("10.0.0.1"), IPv4Address("10.1.0.2"), 30000, 5001

@@ -5,10 +5,21 @@ from ipaddress import IPv4Network
 
 import pytest
 
-from controller.ecmp_hash import forwarding_buckets
-from controller.flow_table import FlowTables
-from controller.routing import forwarding_rules
-from controller.rules import IPV4, Action, Bucket, Group, Match, Output, Rule, RuleSet, SetEthDst, ToGroup
+from controller.packet.ecmp_hash import forwarding_buckets
+from controller.packet.flow_table import FlowTables
+from controller.packet.routing import forwarding_rules
+from controller.packet.rules import (
+    IPV4,
+    Action,
+    Bucket,
+    Group,
+    Match,
+    Output,
+    Rule,
+    RuleSet,
+    SetEthDst,
+    ToGroup,
+)
 from topologies.errors import NetworkError
 from topologies.fabric import Nic, Port
 from topologies.rail import rail_fabric

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from controller.listeners import bind_privately, northbound_listener, openflow_listener
+from controller.app.listeners import bind_privately, northbound_listener, openflow_listener
 from topologies.errors import NetworkError
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from controller.client import ControllerClient
-from controller.devices import Darkness
+from controller.app.client import ControllerClient
+from controller.circuits.devices import Darkness
 from tests.controller.fake_daemon import obliging
 from tests.controller.fake_switch import FakeSwitch
 from tests.controller.played import SECONDS, Controller, eventually, started

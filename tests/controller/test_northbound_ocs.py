@@ -8,12 +8,12 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
-from controller.circuits import Circuits, circuits_from_text
-from controller.devices import Darkness
-from controller.northbound_ocs import ocs_routes, refused
-from controller.programs import Day, Program
-from controller.reconfiguration import Command, Entry
-from controller.status import OcsStatus
+from controller.app.northbound_ocs import ocs_routes, refused
+from controller.circuits.circuits import Circuits, circuits_from_text
+from controller.circuits.devices import Darkness
+from controller.circuits.programs import Day, Program
+from controller.circuits.reconfiguration import Command, Entry
+from controller.circuits.status import OcsStatus
 from topologies.errors import DemandError
 
 STATUS = OcsStatus("ocs0", 4, "lit", ((0, 3),), False, 0, 1, "", "mems-3d", 0.0125, None, 0.0, None)

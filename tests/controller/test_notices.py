@@ -11,8 +11,8 @@ from queue import Empty, SimpleQueue
 import numpy as np
 import pytest
 
-from controller.app_thread import AppThread
-from controller.notices import KEPT, Listener
+from controller.app.app_thread import AppThread
+from controller.app.notices import KEPT, Listener
 from tests.controller.played import eventually, started
 from topologies.errors import DemandError
 from topologies.parallel_ocs import parallel_ocs_fabric

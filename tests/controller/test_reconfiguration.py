@@ -4,10 +4,10 @@ import math
 
 import pytest
 
-from controller.devices import Darkness
-from controller.orders import Darken, Light, Notice, Prepare, Wait
-from controller.programs import Day, Program, program_from_text
-from controller.reconfiguration import PREPARED_S, Command, Entry, OpticalSwitch
+from controller.circuits.devices import Darkness
+from controller.circuits.orders import Darken, Light, Notice, Prepare, Wait
+from controller.circuits.programs import Day, Program, program_from_text
+from controller.circuits.reconfiguration import PREPARED_S, Command, Entry, OpticalSwitch
 from tests.controller.conftest import DELAY_S, lit
 from topologies.errors import DemandError
 

@@ -5,10 +5,10 @@ from collections import deque
 import numpy as np
 import pytest
 
-from controller.circuits import IDLE, Circuits, Pair
-from controller.orders import Darken, Light, Notice, Order, Prepare, Wait
-from controller.programs import Day, Program, program_from_text
-from controller.reconfiguration import Command, Entry, OpticalSwitch
+from controller.circuits.circuits import IDLE, Circuits, Pair
+from controller.circuits.orders import Darken, Light, Notice, Order, Prepare, Wait
+from controller.circuits.programs import Day, Program, program_from_text
+from controller.circuits.reconfiguration import Command, Entry, OpticalSwitch
 from tests.controller.conftest import DELAY_S, lit
 
 WHY = "switch ocs0 refused a message"

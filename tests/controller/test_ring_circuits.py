@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.circuits import Circuits
-from controller.ring_circuits import (
+from controller.circuits.circuits import Circuits
+from controller.circuits.ring_circuits import (
     RingPlacement,
     changed_bundles,
     circuit_paths,

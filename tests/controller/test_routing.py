@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller.flow_table import FlowTables
-from controller.routing import forwarding_rules
-from controller.rules import Output, ToGroup
+from controller.packet.flow_table import FlowTables
+from controller.packet.routing import forwarding_rules
+from controller.packet.rules import Output, ToGroup
 from tests.topologies.strategies import fabrics
 from topologies.fabric import Fabric, Link, Nic, Port
 from topologies.fat_tree import fat_tree_fabric

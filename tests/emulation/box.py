@@ -21,9 +21,9 @@ from typing import TextIO
 
 import pytest
 
-from testbed.kernel import die_with_parent
-from testbed.residue import MARKER, Host, left_behind
-from testbed.sandbox import inside_sandbox, run_in_sandbox, settle
+from testbed.machine.kernel import die_with_parent
+from testbed.machine.residue import MARKER, Host, left_behind
+from testbed.machine.sandbox import inside_sandbox, run_in_sandbox, settle
 from tests.second_run import FinalError
 from tests.tools import CHECKOUT
 

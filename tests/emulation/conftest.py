@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from testbed.sandbox import inside_sandbox
+from testbed.machine.sandbox import inside_sandbox
 from tests.emulation.box import Box, skip_reason
 from tests.emulation.live import RATE_FACTOR, Live
 from tests.second_run import FinalError

@@ -8,13 +8,13 @@ import time
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 
-from testbed.kernel import inside_namespace
-from testbed.network import Network
-from testbed.tap import Tap
+from testbed.machine.kernel import inside_namespace
+from testbed.network.network import Network
+from testbed.network.tap import Tap
 from topologies.addresses import nic_ip
 from topologies.fabric import Fabric, Path
-from traffic.connections import SERVICE_PORT, source_port
 from traffic.spraying.policy import QueuePair
+from traffic.transports.connections import SERVICE_PORT, source_port
 
 RATE_FACTOR = 1e-3
 ANSWER_S = 5.0

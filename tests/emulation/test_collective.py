@@ -8,12 +8,12 @@ from pathlib import Path as File
 import numpy as np
 import pytest
 
-from testbed.dilation import Dilation
-from testbed.emulate import Emulation, emulate
-from testbed.experiment import Experiment
-from testbed.packet_paths import computed_paths
-from testbed.predict import predict
-from testbed.residue import until
+from testbed.machine.residue import until
+from testbed.run.dilation import Dilation
+from testbed.run.emulate import Emulation, emulate
+from testbed.run.experiment import Experiment
+from testbed.run.packet_paths import computed_paths
+from testbed.run.predict import predict
 from tests.emulation.conftest import Booted
 from tests.testbed.cases import queue_pairs_of
 from topologies.addresses import interface
@@ -27,7 +27,7 @@ from traffic.demand import Demand
 from traffic.messages import crosses_network, messages_of
 from traffic.records import Records
 from traffic.spraying.policy import QueuePair
-from traffic.workloads import sparse
+from traffic.workloads.synthetic import sparse
 
 pytestmark = pytest.mark.emulation
 
@@ -128,7 +128,7 @@ def test_a_network_of_another_scale_is_refused(booted: Booted) -> None:
 
 
 def test_a_queue_pair_that_finds_no_way_is_named(booted: Booted, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("traffic.connections.CONNECT_S", 3.0)  # for all that do find a way
+    monkeypatch.setattr("traffic.transports.connections.CONNECT_S", 3.0)  # for all that do find a way
     asked = experiment(rail_fabric(2, 2, spines=0), "minrtt")
     with booted(asked.fabric, DILATION.rate) as net, pytest.raises(NetworkError) as caught:
         emulate(asked, net.network)

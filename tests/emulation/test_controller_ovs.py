@@ -12,10 +12,10 @@ from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import ARP, Ether
 from scapy.packet import Packet, Raw
 
-from controller.flow_table import FlowTables
-from controller.routing import forwarding_rules
-from testbed.kernel import inside_namespace
-from testbed.residue import until
+from controller.packet.flow_table import FlowTables
+from controller.packet.routing import forwarding_rules
+from testbed.machine.kernel import inside_namespace
+from testbed.machine.residue import until
 from tests.emulation.conftest import Booted
 from tests.emulation.live import Live
 from topologies.addresses import GATEWAY_MAC, gateway_ip, interface, nic_ip, nic_mac
@@ -23,8 +23,8 @@ from topologies.fabric import Fabric, Link, Nic, Path
 from topologies.fat_tree import fat_tree_fabric
 from topologies.leaf_spine import leaf_spine_fabric
 from topologies.rail import rail_fabric
-from traffic.connections import SERVICE_PORT, source_port
 from traffic.spraying.policy import QueuePair
+from traffic.transports.connections import SERVICE_PORT, source_port
 
 pytestmark = pytest.mark.emulation
 

@@ -16,9 +16,9 @@ from pathlib import Path
 
 import pytest
 
-from controller.flow_table import FlowTables
-from controller.routing import forwarding_rules
-from testbed.residue import until
+from controller.packet.flow_table import FlowTables
+from controller.packet.routing import forwarding_rules
+from testbed.machine.residue import until
 from tests.emulation.conftest import Booted
 from tests.emulation.live import Live
 from tests.tools import CHECKOUT
@@ -28,8 +28,8 @@ from topologies.fabric import Fabric, Link
 from topologies.fat_tree import fat_tree_fabric
 from topologies.leaf_spine import leaf_spine_fabric
 from topologies.rail import rail_fabric
-from traffic.connections import SERVICE_PORT, source_port
 from traffic.spraying.policy import QueuePair
+from traffic.transports.connections import SERVICE_PORT, source_port
 
 pytestmark = pytest.mark.emulation
 

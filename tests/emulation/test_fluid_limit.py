@@ -2,18 +2,18 @@
 
 import pytest
 
-from testbed.dilation import Dilation
-from testbed.emulate import emulate
-from testbed.experiment import Experiment
-from testbed.outcome import bound_s
-from testbed.predict import predict
+from testbed.run.dilation import Dilation
+from testbed.run.emulate import emulate
+from testbed.run.experiment import Experiment
+from testbed.run.outcome import bound_s
+from testbed.run.predict import predict
 from tests.emulation.conftest import Booted
 from topologies.rail import rail_fabric
 from traffic.collective import Collective, single
 from traffic.demand import Demand
 from traffic.metrics import communication_s
-from traffic.mixtral import mixtral_replay
-from traffic.workloads import receiver_skew, sender_skew, uniform
+from traffic.workloads.mixtral import mixtral_replay
+from traffic.workloads.synthetic import receiver_skew, sender_skew, uniform
 
 pytestmark = [pytest.mark.emulation, pytest.mark.real_cpus]
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from testbed.residue import MARKER, Host, left_behind, processes, until
+from testbed.machine.residue import MARKER, Host, left_behind, processes, until
 from tests.emulation.victim import COMMAND
 from tests.second_run import FinalError
 from tests.tools import CHECKOUT, need_sandbox, path_of
@@ -98,7 +98,7 @@ def user(request: pytest.FixtureRequest) -> list[str]:
     if me != "root":
         pytest.skip("only root can test as root")
     prefix = [path_of("unshare"), "--mount", path_of("sh"), "-c", AS_NOBODY, "sh"]
-    can = "from testbed.sandbox import check_machine; check_machine(); import testbed.network"
+    can = "from testbed.machine.sandbox import check_machine; check_machine(); import testbed.network.network"
     tried = subprocess.run([*prefix, sys.executable, "-c", can], cwd=CHECKOUT, capture_output=True, text=True)
     if tried.returncode:
         pytest.skip(f"nobody cannot make a sandbox here: {tried.stderr.strip().splitlines()[-1]}")

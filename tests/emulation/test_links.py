@@ -11,10 +11,10 @@ from contextlib import ExitStack, nullcontext
 import numpy as np
 import pytest
 
-from testbed.kernel import inside_namespace
-from testbed.light_tap import SO_RCVBUFFORCE
-from testbed.link_sample import link_errors, sampled_ways
-from testbed.wiring import MTU, SERVER_QUEUE_BYTES, burst_bytes
+from testbed.machine.kernel import inside_namespace
+from testbed.network.light_tap import SO_RCVBUFFORCE
+from testbed.network.link_sample import link_errors, sampled_ways
+from testbed.network.wiring import MTU, SERVER_QUEUE_BYTES, burst_bytes
 from tests.emulation.conftest import Booted
 from tests.emulation.live import Live
 from topologies.addresses import interface, nic_ip

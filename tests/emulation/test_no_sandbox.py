@@ -12,12 +12,12 @@ from tempfile import gettempdir
 
 import pytest
 
-from testbed import network as network_module
-from testbed.bridges import make_bridges
-from testbed.datapath import bridge_type, default_datapath
-from testbed.openvswitch import PrivateOpenVSwitch, vsctl
-from testbed.sandbox import RUN_DIRECTORY
-from testbed.wiring import wire
+from testbed.machine.datapath import bridge_type, default_datapath
+from testbed.machine.sandbox import RUN_DIRECTORY
+from testbed.network import network as network_module
+from testbed.network.bridges import make_bridges
+from testbed.network.openvswitch import PrivateOpenVSwitch, vsctl
+from testbed.network.wiring import wire
 from tests.emulation.box import Box
 from tests.emulation.conftest import Booted
 from tests.emulation.live import RATE_FACTOR

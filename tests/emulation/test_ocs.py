@@ -11,19 +11,19 @@ import numpy as np
 import pytest
 from mininet.cli import CLI
 
-from controller.devices import Darkness
+from controller.circuits.devices import Darkness
 from controller.schedulers.registry import SCHEDULERS
 from controller.schedulers.schedule import Schedule
 from controller.schedulers.schedule import Slot as ScheduleSlot
 from testbed.cli import FabricCLI
-from testbed.dilation import Dilation
-from testbed.emulate import emulate
-from testbed.network import READY_S
-from testbed.ocs_bench import ocs_figures
-from testbed.ocs_plots import light_of
-from testbed.openvswitch import vsctl
-from testbed.residue import until
-from testbed.trial import tried
+from testbed.machine.residue import until
+from testbed.network.network import READY_S
+from testbed.network.ocs_bench import ocs_figures
+from testbed.network.openvswitch import vsctl
+from testbed.report.ocs_plots import light_of
+from testbed.run.dilation import Dilation
+from testbed.run.emulate import emulate
+from testbed.run.trial import tried
 from tests.emulation.box import Box
 from tests.emulation.conftest import Booted
 from tests.emulation.live import Live
@@ -32,9 +32,9 @@ from topologies.addresses import nic_ip
 from topologies.errors import DemandError, NetworkError, ScenarioError
 from topologies.fabric import Nic
 from topologies.parallel_ocs import parallel_ocs_fabric
-from traffic.circuit_engine import Meeting
 from traffic.demand import Demand
 from traffic.metrics import communication_s
+from traffic.transports.circuit_engine import Meeting
 
 pytestmark = pytest.mark.emulation
 

@@ -9,9 +9,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from controller.devices import device_named, real_darkness
-from testbed.ocs_plan import off_diagonal
-from testbed.run import experiments_of
+from controller.circuits.devices import device_named, real_darkness
+from testbed.report.run_json import experiments_of
+from testbed.run.ocs_plan import off_diagonal
 from tests.tools import CHECKOUT, need_sandbox
 
 pytestmark = [pytest.mark.emulation, pytest.mark.real_cpus]  # at rates that only those carry

@@ -7,7 +7,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from testbed.run import experiments_of
+from testbed.report.run_json import experiments_of
 from tests.tools import CHECKOUT, need_sandbox
 
 pytestmark = [pytest.mark.emulation, pytest.mark.real_cpus]  # at rates that only those carry

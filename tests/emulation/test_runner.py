@@ -2,13 +2,13 @@
 
 import pytest
 
-from controller.devices import Darkness
-from testbed.dilation import Dilation
-from testbed.fluid_backend import FluidBackend
-from testbed.live_backend import LiveBackend
-from testbed.network import Network
-from testbed.runner import Run, Runner
-from testbed.timeline import node_table
+from controller.circuits.devices import Darkness
+from testbed.network.network import Network
+from testbed.report.timeline import node_table
+from testbed.run.dilation import Dilation
+from testbed.run.fluid_backend import FluidBackend
+from testbed.run.live_backend import LiveBackend
+from testbed.run.runner import Run, Runner
 from tests.emulation.box import Box
 from tests.testbed.run_cases import DELAY_S, Case, moe, ring
 from topologies.errors import StuckError

@@ -4,7 +4,7 @@ import select
 import sys
 from itertools import permutations
 
-from testbed.sandbox import inside_sandbox, run_in_sandbox, settle
+from testbed.machine.sandbox import inside_sandbox, run_in_sandbox, settle
 from tests.emulation.live import RATE_FACTOR, Live
 from topologies.rail import rail_fabric
 

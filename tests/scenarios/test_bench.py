@@ -5,17 +5,17 @@ from contextlib import nullcontext
 import pytest
 
 from scenarios import bench
-from testbed.dilation import Dilation
-from testbed.emulate import Emulation
-from testbed.experiment import Experiment
-from testbed.outcome import Measures
-from testbed.packet_paths import computed_paths
-from testbed.predict import predict
+from testbed.run.dilation import Dilation
+from testbed.run.emulate import Emulation
+from testbed.run.experiment import Experiment
+from testbed.run.outcome import Measures
+from testbed.run.packet_paths import computed_paths
+from testbed.run.predict import predict
 from tests.testbed.cases import queue_pairs_of
 from topologies.rail import rail_fabric
 from traffic.collective import single
-from traffic.engine import Health
-from traffic.workloads import uniform
+from traffic.transports.engine import Health
+from traffic.workloads.synthetic import uniform
 
 SMALL = Experiment(rail_fabric(2, 2), single(uniform(4)), "rails", Dilation(1.0, 1.0))
 

@@ -15,17 +15,17 @@ import pytest
 from rich.console import Console
 
 from scenarios import infinitehbd_faults
-from scenarios._infinitehbd_claims import fault_claims
-from scenarios._infinitehbd_report import FaultResults, sheets
-from scenarios._infinitehbd_study import GPUS, JOB_SHARES, NODES, TP_GPUS, Study, fault_study, table_7
+from scenarios._infinitehbd.claims import fault_claims
+from scenarios._infinitehbd.report import FaultResults, sheets
+from scenarios._infinitehbd.study import GPUS, JOB_SHARES, NODES, TP_GPUS, Study, fault_study, table_7
 from scenarios._output import sheet_table
-from testbed.run import Run
+from testbed.report.run_json import Run
 from tests.tools import CHECKOUT
 from topologies.errors import TraceError
 from topologies.hbd import ARCHITECTURES
-from traffic.datasets import FAULT_TRACE, dataset_path
 from traffic.fault_trace import half_nodes, stand_in_trace, timeline
 from traffic.readers.infinitehbd import read_fault_trace
+from traffic.workloads.datasets import FAULT_TRACE, dataset_path
 
 SCENARIO = CHECKOUT / "scenarios" / "infinitehbd_faults.py"
 SEEDS = 2

@@ -10,11 +10,11 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from controller.devices import DEVICES, LEAST_DELAY_S, Darkness, device_named, real_darkness
+from controller.circuits.devices import DEVICES, LEAST_DELAY_S, Darkness, device_named, real_darkness
 from scenarios._circuits import Comparison
 from tests.tools import CHECKOUT
 from topologies.errors import ScenarioError
-from traffic.ocs_workloads import SCALED, ocs_demand
+from traffic.workloads.ocs_workloads import SCALED, ocs_demand
 
 SCENARIO = CHECKOUT / "scenarios" / "ocs_spectra.py"
 RATE_BPS = 100e9

@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from testbed.claims_rails import rails_claims
-from testbed.run import experiments_of
+from scenarios._rails.claims_rails import rails_claims
+from testbed.report.run_json import experiments_of
 from tests.tools import CHECKOUT
 
 SCHEMES = ["ecmp", "plb", "minrtt", "reps", "rails", "optimal"]

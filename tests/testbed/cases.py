@@ -5,10 +5,10 @@ from dataclasses import replace
 from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 
-from testbed.dilation import Dilation
-from testbed.experiment import Experiment
-from testbed.outcome import Measures, Outcome, Verdict
-from testbed.predict import predict
+from testbed.run.dilation import Dilation
+from testbed.run.experiment import Experiment
+from testbed.run.outcome import Measures, Outcome, Verdict
+from testbed.run.predict import predict
 from topologies.events import View
 from topologies.fabric import Fabric
 from topologies.rail import rail_fabric
@@ -16,7 +16,7 @@ from traffic.collective import single
 from traffic.demand import Demand
 from traffic.messages import crosses_network, messages_of
 from traffic.spraying.policy import QueuePair
-from traffic.workloads import sparse, uniform
+from traffic.workloads.synthetic import sparse, uniform
 
 DILATION = Dilation(rate=1e-3, volume=1e-2)
 VOID = Verdict("void", ("Open vSwitch dropped 120 packets.",), "lower --rate")

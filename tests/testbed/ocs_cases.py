@@ -2,15 +2,15 @@
 
 from dataclasses import replace
 
-from controller.devices import Darkness
-from testbed.dilation import Dilation
-from testbed.experiment import Experiment
-from testbed.ocs_plan import OcsSetup, dilation_for, over_ocses
+from controller.circuits.devices import Darkness
+from testbed.run.dilation import Dilation
+from testbed.run.experiment import Experiment
+from testbed.run.ocs_plan import OcsSetup, dilation_for, over_ocses
 from topologies.fabric import Fabric
 from topologies.parallel_ocs import parallel_ocs_fabric
-from traffic.circuit_engine import Meeting
 from traffic.demand import Demand
-from traffic.ocs_workloads import ocs_demand
+from traffic.transports.circuit_engine import Meeting
+from traffic.workloads.ocs_workloads import ocs_demand
 
 SERVERS, OCSES, DELAY_S, LINE_BYTES = 6, 2, 1e-3, 1e9
 DARKNESS = Darkness("delay", DELAY_S)

@@ -5,8 +5,8 @@ from functools import partial
 
 import numpy as np
 
-from testbed.backend import Backend
-from testbed.runner import Circuits, Revise, Run, Runner
+from testbed.run.backend import Backend
+from testbed.run.runner import Circuits, Revise, Run, Runner
 from topologies.events import Event, FaultDetected, NodeDone, NodeStarted, Order, Reconfigure, View
 from topologies.fabric import Fabric, Link, Nic, Port, Switch, equal_servers
 from topologies.light import Circuit

@@ -6,8 +6,8 @@ from itertools import chain, pairwise, repeat
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.circuits import Circuits, transition
-from testbed.experiment import Experiment
+from controller.circuits.circuits import Circuits, transition
+from testbed.run.experiment import Experiment
 
 Lit = tuple[float, float, int]
 """From when to when a circuit is lit, and on which OCS."""

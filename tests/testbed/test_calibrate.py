@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from testbed import calibrate
-from testbed.calibrate import CACHE, Calibration, calibration, machine_name
-from testbed.datapath import Datapath
+from testbed.machine.datapath import Datapath
+from testbed.run import calibrate
+from testbed.run.calibrate import CACHE, Calibration, calibration, machine_name
 
 HOP_BPS: dict[Datapath, float] = {"netdev": 3e9, "kernel": 4e9}
 

@@ -5,8 +5,8 @@ import math
 import pandas as pd
 import pytest
 
-from testbed.claims import Claim, around
-from testbed.claims_rails import rails_claims
+from scenarios._rails.claims_rails import rails_claims
+from testbed.report.claims import Claim, around
 
 ALL = ("ecmp", "plb", "minrtt", "reps", "rails")
 

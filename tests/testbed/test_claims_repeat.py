@@ -3,7 +3,7 @@
 import pandas as pd
 import pytest
 
-from testbed.claims_repeat import repeat_claims
+from testbed.report.claims_repeat import repeat_claims
 
 COLUMNS = ["workload", "scheme", "seed", "cct_s", "verdict"]
 

@@ -3,9 +3,9 @@
 import pandas as pd
 import pytest
 
-from testbed.claims import Claim
-from testbed.claims_spectra import spectra_claims
-from testbed.ocs_sweep import COLUMNS
+from scenarios._spectra.claims_spectra import spectra_claims
+from scenarios._spectra.ocs_sweep import COLUMNS
+from testbed.report.claims import Claim
 
 
 def sweep(makespan: float, far: float) -> pd.DataFrame:

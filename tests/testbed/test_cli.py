@@ -8,13 +8,13 @@ from mininet.cli import CLI
 
 import testbed.cli
 from testbed.cli import FabricCLI
-from testbed.experiment import Experiment
-from testbed.outcome import Outcome, Verdict
+from testbed.run.experiment import Experiment
+from testbed.run.outcome import Outcome, Verdict
 from tests.testbed.cases import VOID, outcome_of, small_fabric
 from topologies.errors import StuckError
 from topologies.fabric import Nic
 from traffic.collective import single
-from traffic.workloads import sparse, uniform
+from traffic.workloads.synthetic import sparse, uniform
 
 LOADS = [uniform(4), sparse(4, 0.4, top_k=1)]
 

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from testbed.fluid_backend import FluidBackend
-from testbed.runner import Run, Runner
+from testbed.run.fluid_backend import FluidBackend
+from testbed.run.runner import Run, Runner
 from tests.traffic.job_cases import jobs
 from topologies.fabric import Nic
 from topologies.rail import rail_fabric

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from testbed import datapath as module
-from testbed.datapath import (
+from testbed.machine import datapath as module
+from testbed.machine.datapath import (
     DEFAULT,
     bridge_type,
     check_datapath,

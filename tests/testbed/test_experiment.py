@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from testbed.dilation import Dilation
-from testbed.experiment import Experiment
+from testbed.run.dilation import Dilation
+from testbed.run.experiment import Experiment
 from tests.topologies.strategies import fabrics
 from topologies.errors import ScenarioError
 from topologies.fabric import Fabric

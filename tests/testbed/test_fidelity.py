@@ -4,8 +4,8 @@ import math
 
 import pytest
 
-from testbed.fidelity import SHORT_S, verdict
-from testbed.outcome import Measures
+from testbed.run.fidelity import SHORT_S, verdict
+from testbed.run.outcome import Measures
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from testbed.fluid_backend import FluidBackend
-from testbed.runner import Run, Runner
+from testbed.run.fluid_backend import FluidBackend
+from testbed.run.runner import Run, Runner
 from tests.traffic.cases import Work, assigned, permitted_by, rates, ways, work_of, works
 from topologies.errors import ScenarioError
 from topologies.fabric import Fabric, Path, Port

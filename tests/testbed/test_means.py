@@ -4,7 +4,7 @@ import math
 
 import pandas as pd
 
-from testbed.means import Mean, in_order, points, with_ratios
+from testbed.report.means import Mean, in_order, points, with_ratios
 
 
 def row(

@@ -3,9 +3,9 @@
 import pytest
 from pyroute2.netlink.rtnl.tcmsg import tcmsg
 
-from testbed import netem as module
-from testbed.netem import ORPHAN_DELAY_S, Netem, check_delays, check_netem, link_netems
-from testbed.netlink import TICK_NS
+from testbed.machine.netlink import TICK_NS
+from testbed.network import netem as module
+from testbed.network.netem import ORPHAN_DELAY_S, Netem, check_delays, check_netem, link_netems
 from topologies.errors import MachineError, ScenarioError
 from topologies.rail import rail_fabric
 

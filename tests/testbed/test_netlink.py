@@ -9,7 +9,7 @@ from pyroute2.netlink import NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REQUEST
 from pyroute2.netlink.rtnl import RTM_DELLINK, RTM_NEWLINK, RTM_NEWQDISC
 from pyroute2.netlink.rtnl.tcmsg import tcmsg
 
-from testbed.netlink import CERTAIN, Batch, netem_request, shaper_request
+from testbed.machine.netlink import CERTAIN, Batch, netem_request, shaper_request
 from topologies.errors import NetworkError
 
 NOBODY = 2_000_000_000

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 from mininet.cli import CLI
 
-from controller.devices import Darkness
+from controller.circuits.devices import Darkness
 from testbed.cli import FabricCLI
 from topologies.errors import NetworkError
 from topologies.parallel_ocs import parallel_ocs_fabric

@@ -9,16 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.devices import DEVICES, Darkness, device_named, real_darkness
+from controller.circuits.devices import DEVICES, Darkness, device_named, real_darkness
 from controller.schedulers.registry import SCHEDULERS
-from testbed.dilation import Dilation
-from testbed.experiment import Experiment
-from testbed.ocs_plan import OcsSetup, over_ocses
+from testbed.run.dilation import Dilation
+from testbed.run.experiment import Experiment
+from testbed.run.ocs_plan import OcsSetup, over_ocses
 from tests.testbed.ocs_cases import partially, planned
 from topologies.errors import ScenarioError
 from topologies.parallel_ocs import parallel_ocs_fabric
-from traffic.circuit_engine import Meeting
 from traffic.demand import Demand
+from traffic.transports.circuit_engine import Meeting
 
 SMALL = planned(
     parallel_ocs_fabric(2, 2),

@@ -6,20 +6,20 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from controller.devices import Darkness
+from controller.circuits.devices import Darkness
 from controller.schedulers.registry import SCHEDULERS
 from controller.schedulers.schedule import Schedule, Slot
-from testbed.dilation import Dilation
-from testbed.experiment import Experiment
-from testbed.ocs_plan import over_ocses
-from testbed.predict import predict
+from testbed.run.dilation import Dilation
+from testbed.run.experiment import Experiment
+from testbed.run.ocs_plan import over_ocses
+from testbed.run.predict import predict
 from tests.testbed.ocs_cases import DARKNESS, DELAY_S, OCSES, SERVERS, experiment_of, partially, planned
 from tests.testbed.slot_by_slot import ends_s
 from topologies.parallel_ocs import parallel_ocs_fabric
 from traffic.demand import Demand
 from traffic.metrics import link_bytes, nic_received_bytes, nic_sent_bytes
-from traffic.ocs_workloads import SCALED
 from traffic.records import Records
+from traffic.workloads.ocs_workloads import SCALED
 
 
 def predicted(experiment: Experiment, delays_s: Sequence[Sequence[float]] = ()) -> Records:

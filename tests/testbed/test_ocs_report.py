@@ -10,28 +10,28 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from controller.devices import Darkness, device_named, real_darkness
-from controller.orders import Darken, Light, Wait
-from controller.programs import program_from_text
-from controller.reconfiguration import OpticalSwitch
-from controller.status import LogEntry
-from testbed.claims_circuits import circuit_claims
-from testbed.experiment import Experiment
-from testbed.light_log import LightLog
-from testbed.means import BIG_SWITCH
-from testbed.ocs_plan import dilation_for
-from testbed.ocs_plots import light_of, plan_against_measurement, timelines
-from testbed.ocs_report import executions_table
-from testbed.outcome import Outcome, Verdict
-from testbed.predict import predict
-from testbed.results import ResultsDirectory
-from testbed.run import Run, experiments_of
-from testbed.table import time_unit
+from controller.circuits.devices import Darkness, device_named, real_darkness
+from controller.circuits.orders import Darken, Light, Wait
+from controller.circuits.programs import program_from_text
+from controller.circuits.reconfiguration import OpticalSwitch
+from controller.circuits.status import LogEntry
+from testbed.report.claims_circuits import circuit_claims
+from testbed.report.means import BIG_SWITCH
+from testbed.report.ocs_plots import light_of, plan_against_measurement, timelines
+from testbed.report.ocs_report import executions_table
+from testbed.report.results import ResultsDirectory
+from testbed.report.run_json import Run, experiments_of
+from testbed.report.table import time_unit
+from testbed.run.experiment import Experiment
+from testbed.run.light_log import LightLog
+from testbed.run.ocs_plan import dilation_for
+from testbed.run.outcome import Outcome, Verdict
+from testbed.run.predict import predict
 from tests.testbed.cases import VOID
 from tests.testbed.ocs_cases import DARKNESS, DELAY_S, OCSES, SERVERS, experiment_of
 from topologies.big_switch import big_switch_fabric
 from topologies.errors import ScenarioError
-from traffic.circuit_engine import GUARD_S, Slot
+from traffic.transports.circuit_engine import GUARD_S, Slot
 
 FAITHFUL = Verdict("faithful")
 RUN = Run("ocs_spectra", "Spectra's schedules", ["ocs_spectra.py"], datetime(2026, 1, 2), baseline=BIG_SWITCH)

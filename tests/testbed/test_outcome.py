@@ -3,14 +3,14 @@
 import numpy as np
 import pytest
 
-from testbed.dilation import Dilation
-from testbed.experiment import Experiment
-from testbed.outcome import summary_row
+from testbed.run.dilation import Dilation
+from testbed.run.experiment import Experiment
+from testbed.run.outcome import summary_row
 from tests.testbed.cases import outcome_of
 from topologies.rail import rail_fabric
 from traffic.collective import single
 from traffic.demand import Demand
-from traffic.placement import placed
+from traffic.workloads.placement import placed
 
 
 def test_the_busbw_shown_of_a_trace_smaller_than_its_fabric_is_that_between_its_ranks() -> None:

@@ -12,12 +12,12 @@ from matplotlib.patches import Rectangle
 from matplotlib.text import Text
 from numpy.typing import NDArray
 
-from testbed.figures import figures, png_of
-from testbed.heat_maps import nic_heat_map, uplink_heat_map
-from testbed.means import points
-from testbed.outcome import Outcome, summary
-from testbed.palette import COLOURS, OWN, VOID_HATCH, colours
-from testbed.plots import busbw_bars, cct_cdf, cct_percentiles, emulated_against_predicted
+from testbed.report.figures import figures, png_of
+from testbed.report.heat_maps import nic_heat_map, uplink_heat_map
+from testbed.report.means import points
+from testbed.report.palette import COLOURS, OWN, VOID_HATCH, colours
+from testbed.report.plots import busbw_bars, cct_cdf, cct_percentiles, emulated_against_predicted
+from testbed.run.outcome import Outcome, summary
 from tests.testbed.cases import (
     STRAINED,
     VOID,
@@ -31,7 +31,7 @@ from tests.testbed.cases import (
 from topologies.rail import rail_fabric
 from traffic.metrics import nic_received_bytes, nic_sent_bytes, uplink_bytes
 from traffic.records import NVLINK
-from traffic.workloads import sparse, uniform
+from traffic.workloads.synthetic import sparse, uniform
 
 
 def texts_of(figure: Figure) -> list[str]:

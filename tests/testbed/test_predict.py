@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from testbed.predict import predict
+from testbed.run.predict import predict
 from tests.testbed.cases import experiment_of, small_fabric
 from tests.traffic.cases import Work, works
 from topologies.fabric import Fabric, Nic
@@ -13,7 +13,7 @@ from traffic.messages import Chunks, Messages
 from traffic.records import COLUMNS, legs_of
 from traffic.spraying.ecmp import Ecmp
 from traffic.spraying.policy import ENTROPIES, Assignment, QueuePair
-from traffic.workloads import uniform
+from traffic.workloads.synthetic import uniform
 
 
 def with_an_idle_queue_pair(

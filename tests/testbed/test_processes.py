@@ -7,13 +7,13 @@ import sys
 
 import pytest
 
-from testbed.processes import in_processes
+from testbed.machine.processes import in_processes
 from tests.tools import CHECKOUT
 from topologies.errors import MachineError, ScenarioError
 
 PARENT = """
 import os, time
-from testbed.processes import in_processes
+from testbed.machine.processes import in_processes
 
 def work(number):
     os.write(1, b"%d\\n" % os.getpid())  # at once: an unbuffered print writes the number and the end apart

@@ -6,12 +6,12 @@ from html.parser import HTMLParser
 
 import pytest
 
-from testbed.claims_rails import rails_claims
-from testbed.collective_report import collective_page, links_text, sentence
-from testbed.figures import png_of
-from testbed.outcome import Outcome, summary
-from testbed.report import report_html
-from testbed.run import Run
+from scenarios._rails.claims_rails import rails_claims
+from testbed.report.collective_report import collective_page, links_text, sentence
+from testbed.report.figures import png_of
+from testbed.report.page import report_html
+from testbed.report.run_json import Run
+from testbed.run.outcome import Outcome, summary
 from tests.testbed.cases import (
     STRAINED,
     VOID,
@@ -22,7 +22,7 @@ from tests.testbed.cases import (
     with_verdict,
 )
 from traffic.demand import Demand
-from traffic.workloads import uniform
+from traffic.workloads.synthetic import uniform
 
 EMPTY = {"meta", "img", "br", "link", "hr"}
 RUN = Run(

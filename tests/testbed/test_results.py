@@ -14,15 +14,15 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from testbed.files import append_whole, make_directory, write_whole
-from testbed.outcome import Outcome, summary
-from testbed.results import ResultsDirectory
-from testbed.run import Run, experiments_of
+from testbed.machine.files import append_whole, make_directory, write_whole
+from testbed.report.results import ResultsDirectory
+from testbed.report.run_json import Run, experiments_of
+from testbed.run.outcome import Outcome, summary
 from tests.testbed.cases import VOID, experiment_of, outcome_of, small_outcomes, with_verdict
 from tests.tools import CHECKOUT
 from topologies.errors import MachineError, ScenarioError
 from topologies.rail import rail_fabric
-from traffic.workloads import uniform
+from traffic.workloads.synthetic import uniform
 
 RUN = Run("rails_sparse", "RailS under sparse load", ["rails_sparse.py"], datetime(2026, 1, 2, 3, 4, 5))
 PLOTS = {
@@ -222,7 +222,7 @@ def test_appending_keeps_what_was_there(tmp_path: Path) -> None:
 WRITER = """
 import sys
 from pathlib import Path
-from testbed.files import append_whole, write_whole
+from testbed.machine.files import append_whole, write_whole
 folder, row = Path(sys.argv[1]), "x" * 20_000
 for number in range(10**6):
     append_whole(folder / "records.csv", f"{number},{row}\\n")

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from testbed.fluid_backend import FluidBackend
-from testbed.runner import Run, Runner
+from testbed.run.fluid_backend import FluidBackend
+from testbed.run.runner import Run, Runner
 from tests.testbed.run_cases import Case, When, moe, ring
 from tests.traffic.job_cases import OPERATIONS
 from topologies.errors import ScenarioError, StuckError

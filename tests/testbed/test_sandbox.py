@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from testbed.sandbox import TOOLS, check_machine, inside_sandbox, run_in_sandbox
+from testbed.machine.sandbox import TOOLS, check_machine, inside_sandbox, run_in_sandbox
 from tests.tools import CHECKOUT
 from topologies.errors import MachineError
 
@@ -20,7 +20,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         program(tmp_path / tool)
     (tmp_path / "tun").touch()
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr("testbed.sandbox.TUN", str(tmp_path / "tun"))
+    monkeypatch.setattr("testbed.machine.sandbox.TUN", str(tmp_path / "tun"))
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     return tmp_path
 
@@ -90,7 +90,7 @@ def test_the_exit_code_is_the_commands(machine: Path, monkeypatch: pytest.Monkey
 
 SIGNALLED = """
 import os, signal, subprocess, sys
-from testbed import sandbox
+from testbed.machine import sandbox
 
 start = subprocess.Popen
 

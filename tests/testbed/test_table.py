@@ -3,9 +3,9 @@
 import pytest
 from rich.console import Console, RenderableType
 
-from testbed.claims_rails import rails_claims
-from testbed.outcome import Outcome, summary
-from testbed.table import claims_table, summary_table
+from scenarios._rails.claims_rails import rails_claims
+from testbed.report.table import claims_table, summary_table
+from testbed.run.outcome import Outcome, summary
 from tests.testbed.cases import (
     STRAINED,
     VOID,
@@ -15,7 +15,7 @@ from tests.testbed.cases import (
     small_outcomes,
     with_verdict,
 )
-from traffic.workloads import uniform
+from traffic.workloads.synthetic import uniform
 
 
 def shown(renderable: RenderableType, width: int = 80) -> str:

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from testbed.figures import png_of
-from testbed.fluid_backend import FluidBackend
-from testbed.timeline import node_table, timeline
+from testbed.report.figures import png_of
+from testbed.report.timeline import node_table, timeline
+from testbed.run.fluid_backend import FluidBackend
 from tests.testbed.run_cases import moe, ring
 
 

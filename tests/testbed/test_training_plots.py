@@ -2,15 +2,15 @@
 
 import pytest
 
-from testbed.dilation import Dilation
-from testbed.experiment import Experiment
-from testbed.figures import figures
-from testbed.outcome import Outcome, summary
-from testbed.predict import predict
-from testbed.training_plots import phase_bars, phased
+from testbed.report.figures import figures
+from testbed.report.training_plots import phase_bars, phased
+from testbed.run.dilation import Dilation
+from testbed.run.experiment import Experiment
+from testbed.run.outcome import Outcome, summary
+from testbed.run.predict import predict
 from tests.testbed.cases import bars_of
 from topologies.rail import rail_fabric
-from traffic.mixtral import mixtral_replay
+from traffic.workloads.mixtral import mixtral_replay
 
 FABRIC = rail_fabric(4, 2)
 

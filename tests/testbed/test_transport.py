@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from scenarios._circuits import new_run
-from testbed.claims_circuits import circuit_claims
-from testbed.collective_report import TRANSPORT, sentence
-from testbed.datapath import Datapath
-from testbed.means import BIG_SWITCH
-from testbed.results import ResultsDirectory
-from testbed.run import Run, datapath_of
+from testbed.machine.datapath import Datapath
+from testbed.report.claims_circuits import circuit_claims
+from testbed.report.collective_report import TRANSPORT, sentence
+from testbed.report.means import BIG_SWITCH
+from testbed.report.results import ResultsDirectory
+from testbed.report.run_json import Run, datapath_of
 from tests.testbed.cases import small_outcomes
 from tests.testbed.test_ocs_report import big_switch, executed_of
 from tests.tools import CHECKOUT
@@ -81,7 +81,9 @@ def test_a_run_on_a_datapath_that_is_none_is_refused(packets: Path, tmp_path: Pa
         datapath_of(tmp_path / "run.json")
 
 
-@pytest.mark.parametrize("name", ["README.md", "ARCHITECTURE.md", "traffic/engine.py", "traffic/sharing.py"])
+@pytest.mark.parametrize(
+    "name", ["README.md", "ARCHITECTURE.md", "traffic/transports/engine.py", "traffic/transports/sharing.py"]
+)
 def test_documents_call_the_transport_ideal_and_not_a_nics_or_tcps_own(name: str) -> None:
     text = " ".join((CHECKOUT / name).read_text().split())
     assert "ideal transport" in text.lower()

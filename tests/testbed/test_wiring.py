@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from testbed.wiring import ETHERNET_HEADER_BYTES, burst_bytes
+from testbed.network.wiring import ETHERNET_HEADER_BYTES, burst_bytes
 
 
 @given(rate_bps=st.floats(1e3, 1e11), mtu=st.integers(576, 9000))

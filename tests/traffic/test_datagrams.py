@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from topologies.fabric import Nic
-from traffic.datagrams import (
+from traffic.transports.datagrams import (
     HEADER,
     MAX_PAYLOAD_BYTES,
     OVERHEAD_BYTES,

@@ -7,10 +7,10 @@ import pytest
 
 from topologies.errors import TraceError
 from topologies.rail import rail_fabric
-from traffic.datasets import A100_LOG, ORIGINS, dataset_path
-from traffic.placement import placed
 from traffic.readers.aicb import read_aicb
 from traffic.readers.detect import read_collective
+from traffic.workloads.datasets import A100_LOG, ORIGINS, dataset_path
+from traffic.workloads.placement import placed
 
 
 def put(directory: Path, name: str) -> Path:

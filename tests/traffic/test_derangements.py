@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from traffic.derangements import derangements
+from traffic.workloads.derangements import derangements
 
 
 @pytest.mark.parametrize("size", [2, 3, 5, 8, 16])

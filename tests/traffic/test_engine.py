@@ -17,11 +17,19 @@ from tests.traffic.cases import Work, assigned, permitted_by, work_of
 from topologies.errors import MachineError, NetworkError, StuckError
 from topologies.fabric import Nic
 from topologies.rail import rail_fabric
-from traffic.connections import CONGESTION_CONTROL, Endpoints, accept, dial, ends, listening, source_port
-from traffic.engine import Engine, Health
-from traffic.late_binding import ReactiveFeeder
 from traffic.spraying.policy import Permitted, ProactivePolicy, QpState, QueuePair, ReactivePolicy
 from traffic.spraying.registry import POLICIES, policy_named
+from traffic.transports.connections import (
+    CONGESTION_CONTROL,
+    Endpoints,
+    accept,
+    dial,
+    ends,
+    listening,
+    source_port,
+)
+from traffic.transports.engine import Engine, Health
+from traffic.transports.late_binding import ReactiveFeeder
 
 PROACTIVE = [name for name in POLICIES if isinstance(policy_named(name), ProactivePolicy)]
 REACTIVE = [name for name in POLICIES if isinstance(policy_named(name), ReactivePolicy)]
@@ -44,7 +52,7 @@ def loopback(monkeypatch: pytest.MonkeyPatch) -> Endpoints:
             pytest.skip(
                 "this machine keeps cubic from ordinary users (net.ipv4.tcp_allowed_congestion_control)"
             )
-        monkeypatch.setattr("traffic.connections.SERVICE_PORT", free.getsockname()[1])
+        monkeypatch.setattr("traffic.transports.connections.SERVICE_PORT", free.getsockname()[1])
     return Endpoints(
         lambda _server: socket.socket(), lambda nic: IPv4Address(f"127.0.{nic.server}.{nic.nic + 1}")
     )
@@ -326,8 +334,8 @@ def test_a_source_that_is_nowhere_is_named(loopback: Endpoints) -> None:
 def test_a_queue_pair_that_nobody_answers_is_named(
     loopback: Endpoints, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("traffic.connections.CONNECT_S", 0.2)
-    monkeypatch.setattr("traffic.connections.accept", lambda *of: (accept(*of)[0], ("", 0, "")))
+    monkeypatch.setattr("traffic.transports.connections.CONNECT_S", 0.2)
+    monkeypatch.setattr("traffic.transports.connections.accept", lambda *of: (accept(*of)[0], ("", 0, "")))
     with Engine(loopback, nic_rate_bps=nic_rate_bps) as engine, pytest.raises(NetworkError) as caught:
         connect(engine, [ONE])
     assert caught.value.sentence == f"queue pair {ONE} did not connect within 0.2 s (1 of 1 did not)"

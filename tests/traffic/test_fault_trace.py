@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from tests.traffic.trace_files import written
 from topologies.errors import TraceError
 from topologies.hbd import ARCHITECTURES
-from traffic.datasets import FAULT_TRACE, dataset_path
 from traffic.fault_trace import (
     READINGS,
     FaultTrace,
@@ -22,6 +21,7 @@ from traffic.fault_trace import (
     weighted_quantile,
 )
 from traffic.readers.infinitehbd import read_fault_trace
+from traffic.workloads.datasets import FAULT_TRACE, dataset_path
 
 WINDOW_DAYS = 10.0
 

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from tests.traffic.cases import Work, permitted_by, rates, ways, works
 from topologies.fabric import Nic, Port
-from traffic.fluid_choice import parcels_in_turns, settled
+from traffic.fluid.choice import parcels_in_turns, settled
 from traffic.spraying.plb import Plb
 from traffic.spraying.policy import Permitted, QueuePair
 

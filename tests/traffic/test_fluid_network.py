@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from tests.traffic.test_maxmin import assert_max_min, meshes
 from topologies.errors import FabricError
-from traffic.fluid_network import FluidNetwork
+from traffic.fluid.network import FluidNetwork
 
 BYTE_PER_S = 8.0
 

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 from tests.traffic.cases import Work, permitted_by, work_of, works
 from topologies.rail import rail_fabric
-from traffic.late_binding import DEPTH_PACKETS, MOST_WINDOW, PACKET_BYTES, ReactiveFeeder
 from traffic.spraying.minrtt import MinRtt
 from traffic.spraying.plb import Plb
 from traffic.spraying.policy import Permitted, ReactivePolicy
 from traffic.spraying.reps import Reps
+from traffic.transports.late_binding import DEPTH_PACKETS, MOST_WINDOW, PACKET_BYTES, ReactiveFeeder
 
 RATE_BPS = 8e6
 POLICIES = [MinRtt, Plb, Reps]

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from traffic.maxmin import max_min_rates
+from traffic.fluid.maxmin import max_min_rates
 
 CLOSE = 1e-9
 

@@ -27,8 +27,8 @@ from traffic.metrics import (
     span_s,
     uplink_bytes,
 )
-from traffic.placement import placed
 from traffic.records import COLUMNS, Records
+from traffic.workloads.placement import placed
 
 DIRECT = "30@h0:0,leaf0:1"
 SPLIT = "8@h0:0,leaf0:1 12@h0:1,leaf1:2,spine0:0,leaf0:1"

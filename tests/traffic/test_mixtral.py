@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from topologies.errors import DemandError
 from topologies.rail import rail_fabric
-from traffic.gating import gini
-from traffic.mixtral import PHASES, TOKEN_BYTES, Placement, mixtral_replay
+from traffic.workloads.gating import gini
+from traffic.workloads.mixtral import PHASES, TOKEN_BYTES, Placement, mixtral_replay
 
 phases = st.sampled_from(sorted(PHASES))
 placements: st.SearchStrategy[Placement] = st.sampled_from(["dense", "sparse"])

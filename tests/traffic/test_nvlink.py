@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 
 from topologies.fabric import Fabric
 from topologies.rail import rail_fabric
-from traffic.fluid_network import FluidNetwork
+from traffic.fluid.network import FluidNetwork
+from traffic.fluid.nvlink import Nvlink
 from traffic.messages import Messages
-from traffic.nvlink import Nvlink
 
 FABRIC = rail_fabric(2, 4, nvlink_bps=80.0)
 BYTES_S = 10.0

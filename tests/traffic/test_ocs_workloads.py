@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from topologies.errors import DemandError, TraceError
-from traffic.ocs_workloads import (
+from traffic.workloads.ocs_workloads import (
     NOISE,
     SCALED,
     Matrix,

@@ -7,17 +7,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from testbed.dilation import Dilation
-from testbed.experiment import Experiment
-from testbed.outcome import bound_s
-from testbed.predict import predict
+from testbed.run.dilation import Dilation
+from testbed.run.experiment import Experiment
+from testbed.run.outcome import bound_s
+from testbed.run.predict import predict
 from topologies.fabric import Fabric, Port
 from topologies.rail import rail_fabric
 from traffic.collective import single
 from traffic.demand import Demand
 from traffic.metrics import communication_s
 from traffic.path_effects import path_effects
-from traffic.workloads import uniform
+from traffic.workloads.synthetic import uniform
 
 RATE_BPS = 100e9
 

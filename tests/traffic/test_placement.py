@@ -8,8 +8,8 @@ import pytest
 from topologies.errors import DemandError, TraceError
 from topologies.rail import rail_fabric
 from traffic.collective import Collective, Step
-from traffic.placement import placed
-from traffic.workloads import sparse, uniform
+from traffic.workloads.placement import placed
+from traffic.workloads.synthetic import sparse, uniform
 
 TRACE = Collective("trace", (Step(uniform(4), 0.5), Step(sparse(4, 0), 0.25)), "from a file")
 

@@ -16,7 +16,7 @@ from traffic.readers.aicb import read_aicb
 from traffic.readers.detect import read_collective
 from traffic.readers.mixnet import read_mixnet
 from traffic.readers.nccl import write_nccl
-from traffic.workloads import uniform
+from traffic.workloads.synthetic import uniform
 
 EPOCH = "CommType.epoch_end,,None,0,,None,None,,1.0,None,None,1"
 

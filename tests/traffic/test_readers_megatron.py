@@ -7,10 +7,10 @@ import pytest
 from tests.traffic.trace_files import router_record as record
 from tests.traffic.trace_files import written
 from topologies.errors import TraceError
-from traffic.datasets import dataset_path
 from traffic.readers.detect import read_collective
 from traffic.readers.megatron import read_megatron
 from traffic.readers.routing import Hosting
+from traffic.workloads.datasets import dataset_path
 
 HOSTING = Hosting(gpus=4, experts=8, bytes_per_token=10)
 

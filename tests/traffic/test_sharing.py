@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from topologies.fabric import Nic
-from traffic.sharing import HEADROOM, LEAST_WINDOW_S, MOST_WINDOW_S, PACKET_BYTES, NicShares
 from traffic.spraying.policy import QueuePair
+from traffic.transports.sharing import HEADROOM, LEAST_WINDOW_S, MOST_WINDOW_S, PACKET_BYTES, NicShares
 
 RATE_BPS = 80e6
 

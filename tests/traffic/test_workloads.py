@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from topologies.errors import DemandError
 from topologies.rail import rail_fabric
 from traffic.demand import Demand
-from traffic.gating import GATING_ZIPF, apportioned, gini, zipf_shares
-from traffic.workloads import HIDDEN, TOKENS, receiver_skew, sender_skew, sparse, uniform
+from traffic.workloads.gating import GATING_ZIPF, apportioned, gini, zipf_shares
+from traffic.workloads.synthetic import HIDDEN, TOKENS, receiver_skew, sender_skew, sparse, uniform
 
 FABRIC = rail_fabric(8, 4)
 gpus = st.integers(1, 40)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from testbed.residue import until
+from testbed.machine.residue import until
 from tests.tools import CHECKOUT, path_of
 
 SCRIPTS = ("vm.sh", "_bare_machine.sh")

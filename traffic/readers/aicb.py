@@ -28,8 +28,8 @@ import numpy as np
 from topologies.errors import TraceError
 from traffic.collective import Collective, Step
 from traffic.demand import Demand
-from traffic.gating import apportioned
 from traffic.readers.text import MAX_GPUS, bad_line, count_of, text_of, trace_name
+from traffic.workloads.gating import apportioned
 
 COLUMNS = ("comm_type", "comm_group", "msg_size")
 """The columns without which a CSV is not AICB's."""

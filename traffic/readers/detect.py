@@ -14,7 +14,7 @@ from traffic.readers.nccl import read_nccl
 from traffic.readers.routing import Hosting
 from traffic.readers.text import bad_line, files_of, first_bytes, text_of
 from traffic.readers.vllm import read_vllm
-from traffic.workloads import HIDDEN, NUMBER_BYTES
+from traffic.workloads.synthetic import HIDDEN, NUMBER_BYTES
 
 KNOWN = (
     "the start of an nccl-tests matrix, MixNet's list of lists, htsim's .cm, AICB's CSV or a routing trace"
@@ -50,7 +50,7 @@ def read_collective(
     Returns
     -------
     Collective
-        Between as many GPUs as the file says; `traffic.placement.placed` puts it on a fabric.
+        Between as many GPUs as the file says; `traffic.workloads.placement.placed` puts it on a fabric.
 
     Raises
     ------

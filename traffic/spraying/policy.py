@@ -82,7 +82,7 @@ class ReactivePolicy(Protocol):
     """A scheme that chooses the queue pair of the next chunk from what it has seen.
 
     One whose messages stay on a queue pair while it is good may say so by an attribute ``settles = True``;
-    it is then predicted as such (`traffic.fluid_choice`), else as one that keeps all busy.
+    it is then predicted as such (`traffic.fluid.choice`), else as one that keeps all busy.
     """
 
     name: str

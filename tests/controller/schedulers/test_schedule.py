@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from controller.circuits import IDLE
+from controller.circuits.circuits import IDLE
 from controller.schedulers.schedule import Schedule, Slot
 from topologies.errors import DemandError
 

@@ -1,0 +1,1 @@
+"""The controller as a process: OpenFlow, its northbound, and its client."""

@@ -1,0 +1,322 @@
+"""The app that tells switches what `controller.packet.routing` computes, and asks them what they count.
+
+Whatever comes from switches, timers and the northbound is an event in its queue, handled on one
+thread: its state has one owner and no lock. ``python -m controller`` runs it under os-ken. Where a
+manager loads this file, ``LIGHTRAIL_FABRIC`` names the fabric's file and ``LIGHTRAIL_NORTHBOUND``, if
+set, the northbound's unix socket.
+
+The app is written for os-ken; it keeps to Ryu's API, but is not tested under Ryu. ``ryu-manager`` 4.34
+does not start on Python 3.11: it imports a name that eventlet 0.30.3 dropped, and an older eventlet does
+not import there. With that name added to eventlet 0.41 by hand it loaded the app, which programmed a
+switch; but events come from native threads here, and eventlet's queues, which Ryu uses, are not thread-safe.
+"""
+
+import logging
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from socket import socket
+from threading import Thread
+
+from controller.app.app_thread import AppThread, Work
+from controller.app.known_switch import KnownSwitch
+from controller.app.listeners import northbound_listener
+from controller.app.ocs import OpticalSwitches
+from controller.app.openflow import (
+    DEAD_DISPATCHER,
+    MAIN_DISPATCHER,
+    App,
+    Datapath,
+    EventBase,
+    Message,
+    barrier,
+    change_messages,
+    clearing_messages,
+    error_text,
+    events,
+    flow_count_request,
+    flow_stats_request,
+    flow_status,
+    group_request,
+    hang_up,
+    hub,
+    live_ports,
+    ofp,
+    on,
+    port_counters,
+    port_stats_request,
+)
+from controller.app.questions import Question, Questions
+from controller.circuits.proof import Proof
+from controller.circuits.status import FlowStatus, PortStatus, Status, SwitchStatus, link_name
+from controller.packet.changes import changes, renumbered
+from controller.packet.routing import TABLE_MISS, forwarding_rules
+from controller.packet.rules import RuleSet
+from topologies.addresses import datapath_id
+from topologies.errors import FabricError, NetworkError
+from topologies.fabric import Fabric, Link
+
+SETTLE_S = 0.01
+"""How long after news of a port the rules are computed anew: news of many ports is one piece."""
+
+PROVE_AGAIN_S = 1.0
+"""How long after a proof failed the next one is asked for."""
+
+DARK = RuleSet((TABLE_MISS,))
+"""What an OCS is told when it connects; its circuits are `controller.app.ocs`' business."""
+
+log = logging.getLogger("controller")
+
+
+class _Settle(EventBase):  # type: ignore[misc]  # the library has no types
+    """The rules may have to change."""
+
+
+class _Work(EventBase):  # type: ignore[misc]
+    """A piece of work for the app's thread."""
+
+    def __init__(self, run: Work) -> None:
+        super().__init__()
+        self.run = run
+
+
+class Controller(App):  # type: ignore[misc]
+    """The network's controller.
+
+    Parameters
+    ----------
+    fabric
+        What is wired; by default read from the file that ``LIGHTRAIL_FABRIC`` names.
+    """
+
+    OFP_VERSIONS = (ofp.OFP_VERSION,)
+
+    def __init__(self, *args: object, fabric: Fabric | None = None, **kwargs: object) -> None:
+        super().__init__(*args, **kwargs)
+        self.fabric = fabric or _configured_fabric()
+        self._switches = {
+            datapath_id(self.fabric, switch.name): KnownSwitch(switch.name) for switch in self.fabric.switches
+        }
+        self._named = {switch.name: switch for switch in self._switches.values()}
+        self._failed_links: frozenset[Link] = frozenset()
+        self._rules = forwarding_rules(self.fabric)
+        self._settling = False
+        self._questions = Questions()
+        self._thread = AppThread(lambda work: self.send_event(self.name, _Work(work)))
+        self._proof = Proof(self._thread)
+        self.ocses = OpticalSwitches(self.fabric, self._thread, self._proof)
+
+    def start(self) -> None:
+        """Begin to take events; with ``LIGHTRAIL_NORTHBOUND`` set also open the northbound."""
+        super().start()
+        if path := os.environ.get("LIGHTRAIL_NORTHBOUND"):
+            Thread(target=serve_northbound, args=(self, northbound_listener(Path(path))), daemon=True).start()
+
+    @on(events.EventOFPStateChange, MAIN_DISPATCHER, DEAD_DISPATCHER)
+    def connection_changed(self, event: Message) -> None:
+        """Begin with a switch that has connected, or forget the connection that ended."""
+        datapath = event.datapath
+        switch = self._switches.get(datapath.id)
+        if switch is None:
+            if event.state == MAIN_DISPATCHER:
+                log.warning(
+                    "refused a switch with the datapath id %s, which is not in the fabric", datapath.id
+                )
+                hang_up(datapath)
+        elif event.state == MAIN_DISPATCHER:
+            if switch.datapath:
+                hang_up(switch.datapath)  # it has been replaced, whether or not it knows
+            self._forget(switch)
+            switch.datapath = datapath
+            self._note_ports(switch)
+            self._settle()
+        elif switch.datapath is datapath:
+            self._forget(switch)
+
+    # Not EventOFPPortStatus: that one may come before the library has updated the datapath's ports.
+    @on(events.EventOFPPortStateChange, MAIN_DISPATCHER)
+    def port_changed(self, event: Message) -> None:
+        """Remember which ports are down, and settle soon."""
+        switch = self._switches.get(event.datapath.id)
+        if switch and switch.datapath is event.datapath:
+            self._note_ports(switch)
+            if not self._settling:
+                self._settling = True
+                hub.spawn_after(SETTLE_S, self.send_event, self.name, _Settle())
+
+    @on(_Settle)
+    def settle(self, _: _Settle) -> None:
+        """Send what has changed since the last time."""
+        self._settle()
+        self._settling = False  # not before: until all are told, the network is not ready
+
+    @on(_Work)
+    def work(self, work: _Work) -> None:
+        """Do what another thread wants to be done on this one."""
+        work.run()
+
+    @on(events.EventOFPBarrierReply, MAIN_DISPATCHER)
+    def barrier_answered(self, event: Message) -> None:
+        """Ask for a proof that a switch's rules, which have changed, are on the wire."""
+        switch = self._switches.get(event.msg.datapath.id)
+        if switch and switch.datapath is event.msg.datapath:
+            self._prove(switch, switch.datapath, event.msg.xid)
+            self.ocses.answered(switch.name, event.msg.xid)
+
+    @on(events.EventOFPErrorMsg, MAIN_DISPATCHER)
+    def refused(self, event: Message) -> None:
+        """Tell whom it concerns that a switch refused something: who asked, its OCS, or all."""
+        switch = self._switches.get(event.msg.datapath.id)
+        if switch is None or switch.datapath is not event.msg.datapath:
+            return
+        sentence = f"switch {switch.name} refused a message: {error_text(event.msg)}"
+        log.warning(sentence)
+        if self._questions.refuse(event.msg, sentence):
+            return
+        if not self.ocses.refused(switch.name, event.msg.xid, sentence):
+            switch.error = switch.error or sentence  # the first one tells most
+
+    @on(Question)
+    def ask(self, question: Question) -> None:
+        """Send a question to its switch."""
+        self._questions.send(question)
+
+    @on(events.EventOFPFlowStatsReply, MAIN_DISPATCHER)
+    @on(events.EventOFPAggregateStatsReply, MAIN_DISPATCHER)
+    @on(events.EventOFPGroupDescStatsReply, MAIN_DISPATCHER)
+    @on(events.EventOFPPortStatsReply, MAIN_DISPATCHER)
+    def answered(self, event: Message) -> None:
+        """Hand a switch's answer to the one who asked."""
+        self._questions.take(event.msg)
+
+    def status(self) -> Status:
+        """Return whether the network forwards as it should; from any thread, as all below."""
+        return self._thread.ask(self._status)
+
+    def switches(self) -> list[SwitchStatus]:
+        """Return all switches, with what they count."""
+        known = self._thread.ask(lambda: [replace(switch) for switch in self._named.values()])
+        return [self._switch_status(switch) for switch in known]
+
+    def flows(self, name: str) -> list[FlowStatus]:
+        """Return a switch's rules; NetworkError if it does not answer, as below."""
+        return [flow_status(stats) for stats in self._answer(self._known(name), flow_stats_request)]
+
+    def ports(self, name: str) -> PortStatus:
+        """Return a switch's counters."""
+        counters = (port_counters(stats) for stats in self._answer(self._known(name), port_stats_request))
+        used = {port.number for port in self.fabric.used_ports(name)}
+        misses = [flow.packets for flow in self.flows(name) if flow.priority == TABLE_MISS.priority]
+        return PortStatus(
+            tuple(sorted((port for port in counters if port.port in used), key=lambda port: port.port)),
+            sum(misses),
+        )
+
+    def _status(self) -> Status:
+        switches = list(self._named.values())
+        waiting = tuple(switch.name for switch in switches if switch.datapath and not switch.ready)
+        missing = tuple(switch.name for switch in switches if not switch.datapath)
+        return Status(
+            ready=not (missing or waiting or self._settling),
+            missing=missing,
+            waiting=waiting,
+            failed_links=tuple(sorted(map(link_name, self._failed_links))),
+            errors=tuple(error for switch in switches if (error := switch.error or switch.unproved)),
+        )
+
+    def _forget(self, switch: KnownSwitch) -> None:
+        """Forget a switch's connection, if it has one, and all that was on its way over it."""
+        if switch.datapath:
+            self._questions.drop(switch.datapath)
+            self.ocses.disconnected(switch.name)
+        switch.datapath = switch.rules = switch.barrier = None
+        switch.error = switch.unproved = ""
+
+    def _prove(self, switch: KnownSwitch, datapath: Datapath, barrier: int) -> None:
+        if switch.datapath is datapath and switch.barrier == barrier:
+            self._proof.ask(partial(self._confirmed, switch, datapath, barrier))
+
+    def _confirmed(
+        self, switch: KnownSwitch, datapath: Datapath, barrier: int, _now: float, error: str
+    ) -> None:
+        """Take note that a switch's rules are on the wire, or why that is not proved, and ask again."""
+        if switch.datapath is not datapath or switch.barrier != barrier:
+            return
+        switch.unproved = error and f"switch {switch.name}: {error}"
+        if error:
+            again = partial(self._prove, switch, datapath, barrier)
+            hub.spawn_after(PROVE_AGAIN_S, self._thread.post, again)
+            return
+        switch.barrier = None
+        self.ocses.connected(switch.name, datapath)
+
+    def _note_ports(self, switch: KnownSwitch) -> None:
+        live = live_ports(switch.datapath)
+        switch.dark_ports = {port for port in self.fabric.used_ports(switch.name) if port.number not in live}
+
+    def _settle(self) -> None:
+        """Tell every connected switch what it does not know yet."""
+        dark = {port for switch in self._switches.values() for port in switch.dark_ports}
+        failed = frozenset(self.fabric.link_at[port] for port in dark)
+        if failed != self._failed_links:
+            self._failed_links = failed
+            self._rules = forwarding_rules(self.fabric, failed)
+        for switch in self._switches.values():
+            rules = renumbered(self._rules.get(switch.name, DARK), switch.rules or RuleSet())
+            if switch.datapath and switch.rules != rules:
+                self._tell(switch, rules)
+
+    def _tell(self, switch: KnownSwitch, rules: RuleSet) -> None:
+        datapath = switch.datapath
+        if switch.rules is None:
+            for message in clearing_messages(datapath):
+                datapath.send_msg(message)
+        for message in change_messages(datapath, changes(switch.rules or RuleSet(), rules)):
+            datapath.send_msg(message)
+        last = barrier(datapath)
+        switch.rules, switch.barrier = rules, datapath.set_xid(last)
+        datapath.send_msg(last)
+
+    def _switch_status(self, switch: KnownSwitch) -> SwitchStatus:
+        if not switch.datapath:
+            return SwitchStatus(switch.name, connected=False, ready=False, flows=None, groups=None)
+        try:
+            flows = sum(stats.flow_count for stats in self._answer(switch, flow_count_request))
+            groups = len(self._answer(switch, group_request))
+        except NetworkError:  # it has gone meanwhile, or is silent
+            return SwitchStatus(switch.name, connected=False, ready=False, flows=None, groups=None)
+        return SwitchStatus(switch.name, connected=True, ready=switch.ready, flows=flows, groups=groups)
+
+    def _known(self, name: str) -> KnownSwitch:
+        """Return what is known of a switch now; from any thread."""
+        return self._thread.ask(lambda: replace(self._named[name]))
+
+    def _answer(self, switch: KnownSwitch, request: Callable[[Datapath], Message]) -> list[Message]:
+        """Return a switch's answer to a question: the parts of its body."""
+        if switch.datapath is None:
+            raise NetworkError(f"switch {switch.name} is not connected")
+        question = Question(switch.name, switch.datapath, request)
+        self.send_event(self.name, question)
+        return question.answer()
+
+
+def serve_northbound(controller: Controller, listener: socket) -> None:
+    """Answer the northbound's clients until the process ends; if that fails, end it: they would wait."""
+    try:
+        # A third of a second of imports, which switches need not wait for.
+        from controller.app.northbound import serve
+
+        serve(controller, listener)
+    except BaseException:  # also SystemExit, by which the HTTP server says that it cannot start
+        log.exception("the northbound failed")
+    log.critical("the northbound has ended, and the controller with it")
+    os._exit(1)
+
+
+def _configured_fabric() -> Fabric:
+    path = os.environ.get("LIGHTRAIL_FABRIC")
+    if not path:
+        raise FabricError("LIGHTRAIL_FABRIC is not set", "let it name the fabric's JSON file")
+    return Fabric.from_json(Path(path).read_text())

@@ -1,0 +1,255 @@
+"""A client of the controller's northbound."""
+
+import json
+import socket
+from collections.abc import Callable, Mapping, Sequence, Set
+from dataclasses import asdict
+from http.client import HTTPConnection, HTTPException
+from pathlib import Path
+from time import monotonic, sleep
+
+from controller.circuits.circuits import Pair
+from controller.circuits.devices import Darkness
+from controller.circuits.programs import Program
+from controller.circuits.status import (
+    FlowStatus,
+    LogEntry,
+    OcsStatus,
+    PortCounters,
+    PortStatus,
+    Status,
+    SwitchStatus,
+    link_name,
+)
+from topologies.errors import DemandError, NetworkError
+from topologies.fabric import Fabric, Link
+
+POLL_S = 0.01
+REFUSED, UNAVAILABLE = 422, 503
+ANSWER_S = 90.0
+"""How long the controller may take to answer: on an emulated CPU with two runs side by side half a minute."""
+
+
+class ControllerClient:
+    """Asks the controller that listens on a unix socket; each question is a connection of its own.
+
+    Every method raises NetworkError if the controller does not answer, and DemandError for circuits
+    that no OCS can light.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def status(self) -> Status:
+        """Return whether the network forwards as it should."""
+        data = json.loads(self._get("/status"))
+        lists = {name: tuple(data[name]) for name in ("missing", "waiting", "failed_links", "errors")}
+        return Status(ready=data["ready"], **lists)
+
+    def fabric(self) -> Fabric:
+        """Return the fabric that the controller was given."""
+        return Fabric.from_json(self._get("/fabric"))
+
+    def switches(self) -> list[SwitchStatus]:
+        """Return all switches, with how many rules and groups they count."""
+        return [SwitchStatus(**switch) for switch in json.loads(self._get("/switches"))]
+
+    def flows(self, switch: str) -> list[FlowStatus]:
+        """Return the rules that a switch has."""
+        return [FlowStatus(**flow) for flow in json.loads(self._get(f"/switches/{switch}/flows"))]
+
+    def ports(self, switch: str) -> PortStatus:
+        """Return a switch's counters."""
+        data = json.loads(self._get(f"/switches/{switch}/ports"))
+        return PortStatus(tuple(PortCounters(**port) for port in data["ports"]), data["table_miss_packets"])
+
+    def wait_ready(
+        self,
+        timeout_s: float,
+        failed_links: Set[Link] = frozenset(),
+        check: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Return when all switches have confirmed all rules.
+
+        Parameters
+        ----------
+        timeout_s
+            How long to wait [s].
+        failed_links
+            Exactly the links that are down; the rules go around these.
+        check
+            Called meanwhile; raises if there is nothing to wait for.
+
+        Raises
+        ------
+        NetworkError
+            At once if a switch refused a rule; at the end if switches are missing, or links are
+            down that should be up: it names them.
+        """
+        deadline = monotonic() + timeout_s
+        expected = {link_name(link) for link in failed_links}
+        while True:
+            status = self.status()
+            if status.errors:
+                raise NetworkError(status.errors[0])
+            if status.ready and set(status.failed_links) == expected:
+                return
+            if monotonic() > deadline:
+                raise NetworkError(
+                    f"the network is not ready after {timeout_s:g} s: {_reason(status, expected)}"
+                )
+            check()
+            sleep(POLL_S)
+
+    def ocs(self, name: str) -> OcsStatus:
+        """Return what an OCS shows and does."""
+        return _ocs_status(self._get(f"/ocs/{name}"))
+
+    def ocs_log(self, name: str) -> list[LogEntry]:
+        """Return an OCS' reconfigurations, the newest last."""
+        return [
+            LogEntry(**entry | {"circuits": _pairs(entry["circuits"])})
+            for entry in json.loads(self._get(f"/ocs/{name}/log"))
+        ]
+
+    def set_darkness(self, name: str, darkness: Darkness, seed: int = 0) -> OcsStatus:
+        """Set how long an OCS is dark from its next reconfiguration on.
+
+        Parameters
+        ----------
+        name, darkness
+            Which OCS, and how long.
+        seed
+            Of delays that vary: they are drawn anew, equal for equal seeds, different for each OCS.
+        """
+        return _ocs_status(self._send("PUT", f"/ocs/{name}/device?seed={seed}", asdict(darkness)))
+
+    def light(
+        self,
+        name: str,
+        circuits: Sequence[Pair] | str,
+        *,
+        partial: bool = True,
+        bidirectional: bool = False,
+        busy: str = "queue",
+    ) -> OcsStatus:
+        """Have an OCS light circuits, as pairs or as ``0>3 3>0``; return at once.
+
+        Parameters
+        ----------
+        name, circuits
+            Which OCS, and what it shall show.
+        partial
+            Whether circuits that stay the same keep carrying.
+        bidirectional
+            Whether to refuse circuits that have none back.
+        busy
+            ``queue`` to wait for what is under way, ``replace`` to take its place.
+        """
+        wanted = {"circuits": circuits, "partial": partial, "bidirectional": bidirectional, "busy": busy}
+        return _ocs_status(self._send("PUT", f"/ocs/{name}/circuits", wanted))
+
+    def show(
+        self, name: str, program: Program | str, start_s: float | None = None, notify: Path | None = None
+    ) -> OcsStatus:
+        """Have an OCS show a program, or one in the compact form (`programs`); return at once.
+
+        Parameters
+        ----------
+        name, program
+            Which OCS, and what it shows.
+        start_s
+            When it begins, on the machine's monotonic clock [s]; None for now.
+        notify
+            A unix datagram socket that is told what is lit whenever that changes.
+        """
+        wanted: dict[str, object] = {"start_s": start_s, "notify": notify and str(notify)}
+        if isinstance(program, str):
+            wanted["text"] = program
+        else:
+            wanted["days"] = [asdict(day) | {"circuits": day.circuits.pairs} for day in program.days]
+            wanted["partial"] = program.partial
+        return _ocs_status(self._send("POST", f"/ocs/{name}/schedule", wanted))
+
+    def wait_idle(self, name: str, timeout_s: float) -> OcsStatus:
+        """Return what an OCS shows once nothing is under way.
+
+        Raises
+        ------
+        NetworkError
+            If its switch refused what was asked for, is not connected or was lost meanwhile, or if it
+            takes too long.
+        """
+        deadline = monotonic() + timeout_s
+        while (status := self.ocs(name)).busy or status.queued:
+            if monotonic() > deadline:
+                raise NetworkError(f"OCS {name} is still {status.phase} after {timeout_s:g} s")
+            sleep(POLL_S)
+        if status.error:
+            raise NetworkError(status.error)
+        return status
+
+    def _get(self, path: str) -> str:
+        return self._send("GET", path)
+
+    def _send(self, method: str, path: str, body: Mapping[str, object] | None = None) -> str:
+        connection = _UnixConnection(self._path)
+        try:
+            text = None if body is None else json.dumps(body)
+            connection.request(method, path, text, {"Content-Type": "application/json"})
+            response = connection.getresponse()
+            text = response.read().decode()
+        except (OSError, HTTPException) as error:
+            raise NetworkError(f"ask the controller for {path}: {error or type(error).__name__}") from error
+        finally:
+            connection.close()
+        if response.status == REFUSED:
+            raise DemandError(_detail(text))
+        if response.status == UNAVAILABLE:
+            raise NetworkError(_detail(text))
+        if response.status != 200:
+            raise NetworkError(f"the controller did not tell {path}: {_detail(text)}")
+        return text
+
+
+def _ocs_status(text: str) -> OcsStatus:
+    data = json.loads(text)
+    return OcsStatus(**data | {"circuits": _pairs(data["circuits"])})
+
+
+def _pairs(pairs: Sequence[Pair]) -> tuple[Pair, ...]:
+    return tuple((a, b) for a, b in pairs)
+
+
+class _UnixConnection(HTTPConnection):
+    """HTTP over a unix socket."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__("localhost", timeout=ANSWER_S)
+        self._path = path
+
+    def connect(self) -> None:
+        """Connect to the unix socket."""
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(str(self._path))
+
+
+def _detail(text: str) -> str:
+    try:
+        return str(json.loads(text)["detail"])
+    except (ValueError, KeyError, TypeError):
+        return text
+
+
+def _reason(status: Status, expected: set[str]) -> str:
+    unexpected = sorted(set(status.failed_links) ^ expected)
+    for names, what in (
+        (status.missing, "not connected"),
+        (status.waiting, "rules not confirmed"),
+        (unexpected, "links not as they should be"),
+    ):
+        if names:
+            rest = f" and {len(names) - 8} more" if len(names) > 8 else ""
+            return f"{what}: {', '.join(names[:8])}{rest}"
+    return "rules are being computed"

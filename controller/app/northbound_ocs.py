@@ -1,0 +1,152 @@
+"""The northbound of optical circuit switches: what they show, what they did, and what they shall show.
+
+============================== =========================================================================
+``GET /ocs/{name}``            what it shows and does (`OcsStatus`)
+``GET /ocs/{name}/log``        its reconfigurations: command, dark and lit [s, monotonic clock], what was
+                               refused (`LogEntry`)
+``PUT /ocs/{name}/circuits``   ``{"circuits": [[0, 3], [3, 0]]}`` or ``{"circuits": "0>3 3>0"}``; also
+                               ``partial``, ``bidirectional``, ``busy`` (``queue`` or ``replace``)
+``PUT /ocs/{name}/device``     how long it is dark (`Darkness`); with ``?seed=1`` delays that vary are drawn
+                               from this seed, by default 0
+``POST /ocs/{name}/schedule``  ``{"days": [{"circuits": ..., "duration_s": 0.05, "night_s": 0}]}`` or
+                               ``{"text": "50ms 0>1,1>0 20ms -"}``; also ``partial``, ``start_s``,
+                               ``notify``
+============================== =========================================================================
+
+404 for an OCS that does not exist; 422 for circuits or delays that none can have, before light goes out;
+503 for one that is not connected.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Literal, Protocol
+
+from fastapi import APIRouter, Depends, HTTPException, Query, Request
+from fastapi.responses import JSONResponse
+from pydantic import BaseModel, ConfigDict
+
+from controller.circuits.circuits import Circuits, Pair, circuits_from_text
+from controller.circuits.devices import Darkness
+from controller.circuits.programs import Day, Program, program_from_text
+from controller.circuits.reconfiguration import Command, Entry
+from controller.circuits.status import LogEntry, OcsStatus
+from topologies.errors import DemandError
+
+
+class Ocses(Protocol):
+    """What this part of the northbound asks: `controller.app.ocs.OpticalSwitches`."""
+
+    def __contains__(self, name: str) -> bool:
+        """Whether there is an OCS of this name."""
+
+    def ports(self, name: str) -> int:
+        """Return how many ports an OCS has."""
+
+    def status(self, name: str) -> OcsStatus:
+        """Return what an OCS shows and does."""
+
+    def log(self, name: str) -> list[Entry]:
+        """Return an OCS' reconfigurations."""
+
+    def set_darkness(self, name: str, darkness: Darkness, seed: int) -> None:
+        """Set how long an OCS is dark, and the seed of delays that vary."""
+
+    def command(self, name: str, command: Command) -> None:
+        """Give an OCS a command."""
+
+    def run(self, name: str, program: Program, start_s: float | None, notify: Path | None) -> None:
+        """Have an OCS show a program."""
+
+
+class _Body(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class WantedCircuits(_Body):
+    """The body of ``PUT /ocs/{name}/circuits``."""
+
+    circuits: list[tuple[int, int]] | str
+    partial: bool = True
+    bidirectional: bool = False
+    busy: Literal["queue", "replace"] = "queue"
+
+
+class WantedDay(_Body):
+    """A day of a schedule."""
+
+    circuits: list[tuple[int, int]] | str
+    duration_s: float
+    night_s: float = 0.0
+
+
+class WantedSchedule(_Body):
+    """The body of ``POST /ocs/{name}/schedule``: days, or their compact form."""
+
+    days: list[WantedDay] = []
+    text: str = ""
+    partial: bool = True
+    start_s: float | None = None
+    notify: str | None = None
+
+
+def ocs_routes(ocses: Ocses) -> APIRouter:
+    """Return the routes of a fabric's OCSes."""
+    routes = APIRouter(prefix="/ocs")
+
+    def existing(name: str) -> str:
+        if name not in ocses:
+            raise HTTPException(404, f"the fabric has no OCS {name!r}")
+        return name
+
+    existing_ocs = Annotated[str, Depends(existing)]
+
+    @routes.get("/{name}")
+    def status(name: existing_ocs) -> OcsStatus:
+        return ocses.status(name)
+
+    @routes.get("/{name}/log")
+    def log(name: existing_ocs) -> list[LogEntry]:
+        return [_entry(entry) for entry in ocses.log(name)]
+
+    @routes.put("/{name}/circuits")
+    def circuits(name: existing_ocs, wanted: WantedCircuits) -> OcsStatus:
+        lit = _circuits(wanted.circuits, ocses.ports(name), wanted.bidirectional)
+        ocses.command(name, Command(lit, wanted.partial, wanted.busy))
+        return ocses.status(name)
+
+    @routes.put("/{name}/device")
+    def device(name: existing_ocs, darkness: Darkness, seed: Annotated[int, Query(ge=0)] = 0) -> OcsStatus:
+        ocses.set_darkness(name, darkness, seed)
+        return ocses.status(name)
+
+    @routes.post("/{name}/schedule")
+    def schedule(name: existing_ocs, wanted: WantedSchedule) -> OcsStatus:
+        program = _program(wanted, ocses.ports(name))
+        ocses.run(name, program, wanted.start_s, Path(wanted.notify) if wanted.notify else None)
+        return ocses.status(name)
+
+    return routes
+
+
+def refused(_: Request, error: Exception) -> JSONResponse:
+    """Return what answers a request that asks for what cannot be: the reason, with 422."""
+    return JSONResponse({"detail": str(error)}, 422)
+
+
+def _program(wanted: WantedSchedule, ports: int) -> Program:
+    if bool(wanted.days) == bool(wanted.text):
+        raise DemandError("a schedule with both days and text, or neither", "give one of them")
+    if wanted.text:
+        return program_from_text(wanted.text, ports, wanted.partial)
+    days = [Day(_circuits(day.circuits, ports), day.duration_s, day.night_s) for day in wanted.days]
+    return Program(tuple(days), wanted.partial)
+
+
+def _circuits(wanted: Sequence[Pair] | str, ports: int, bidirectional: bool = False) -> Circuits:
+    if isinstance(wanted, str):
+        return circuits_from_text(wanted, ports, bidirectional)
+    return Circuits(ports, tuple(wanted), bidirectional)
+
+
+def _entry(entry: Entry) -> LogEntry:
+    return LogEntry(**{**vars(entry), "circuits": entry.circuits.pairs})

@@ -1,0 +1,330 @@
+"""The one file that knows an OpenFlow library: os-ken, for which it is written.
+
+Where os-ken is missing it names Ryu's API, not tested under Ryu (see `controller.app.app`). Above, what
+the app needs of the library; below, rules made into OpenFlow 1.3 messages, and a switch's answers made
+into values. The fabric's ports count from 0, OpenFlow's from 1: they meet here and nowhere else.
+"""
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
+from functools import wraps
+from importlib.util import find_spec
+from ipaddress import IPv4Network
+from socket import SHUT_RDWR, socket
+from typing import Any, TypeVar
+
+from controller.circuits.status import FlowStatus, PortCounters
+from controller.packet.changes import Changes
+from controller.packet.rules import Action, Group, Match, Output, Rule, SetEthDst, ToGroup
+from topologies.addresses import openflow_port
+from topologies.fabric import Port
+
+if find_spec("os_ken"):
+    from os_ken.base.app_manager import AppManager
+    from os_ken.base.app_manager import OSKenApp as App
+    from os_ken.controller import ofp_event as events
+    from os_ken.controller.controller import Datapath as Connection
+    from os_ken.controller.event import EventBase
+    from os_ken.controller.handler import DEAD_DISPATCHER, MAIN_DISPATCHER, set_ev_cls
+    from os_ken.controller.ofp_handler import OFPHandler
+    from os_ken.lib import hub
+    from os_ken.ofproto import ofproto_v1_3 as ofp
+    from os_ken.ofproto import ofproto_v1_3_parser as messages
+else:
+    from ryu.base.app_manager import AppManager
+    from ryu.base.app_manager import RyuApp as App
+    from ryu.controller import ofp_event as events
+    from ryu.controller.controller import Datapath as Connection
+    from ryu.controller.event import EventBase
+    from ryu.controller.handler import DEAD_DISPATCHER, MAIN_DISPATCHER, set_ev_cls
+    from ryu.controller.ofp_handler import OFPHandler
+    from ryu.lib import hub
+    from ryu.ofproto import ofproto_v1_3 as ofp
+    from ryu.ofproto import ofproto_v1_3_parser as messages
+
+__all__ = [
+    "DEAD_DISPATCHER",
+    "MAIN_DISPATCHER",
+    "App",
+    "EventBase",
+    "events",
+    "hub",
+    "ofp",
+    "on",
+]
+
+log = logging.getLogger("controller")
+
+# The library has no types: its datapaths, messages and statistics are Any by necessity.
+Datapath = Any
+Message = Any
+
+
+class _Handshake(OFPHandler):  # type: ignore[misc]
+    """The library's greeting of switches, without its listener: ours is open already."""
+
+    def start(self) -> None:
+        App.start(self)
+
+
+class _Connection(Connection):  # type: ignore[misc]
+    """The library's connection to a switch, which sends at once, and whose end is noticed.
+
+    The library hands messages to a sending thread; what asks `controller.circuits.proof` next would overtake
+    them. On native threads os-ken 4.2 waits at the end for that thread, and that one for something
+    to send: the switch would seem connected for ever.
+    """
+
+    def __init__(self, *arguments: object) -> None:
+        self._sending = hub.Semaphore(1)
+        super().__init__(*arguments)
+
+    def send(self, data: bytes, close_socket: bool = False) -> bool:
+        """Send on the caller's thread; return whether the switch is still there."""
+        if close_socket:
+            return bool(super().send(data, close_socket))
+        try:
+            with self._sending:
+                self.socket.sendall(data)
+        except OSError:
+            hang_up(self)
+            return False
+        return True
+
+    def _recv_loop(self) -> None:
+        try:
+            super()._recv_loop()
+        finally:  # also where a message makes no sense
+            self.close()
+            super().send(b"")
+
+
+_Handler = TypeVar("_Handler", bound=Callable[..., None])
+
+
+def on(event: type, *phases: str) -> Callable[[_Handler], _Handler]:
+    """Return a decorator for a method that handles an event in phases of a connection.
+
+    It is the library's, and logs what the method raises: on native threads os-ken 4.2 would end the
+    app's one thread without a word.
+    """
+
+    def decorator(handler: _Handler) -> _Handler:
+        @wraps(handler)
+        def logged(*arguments: object) -> None:
+            try:
+                handler(*arguments)
+            except Exception:
+                log.exception("%s failed", handler.__qualname__)
+
+        decorated: _Handler = set_ev_cls(event, list(phases))(logged)
+        return decorated
+
+    return decorator
+
+
+def run(app_class: type, listener: socket, **arguments: object) -> App:
+    """Start an app and serve the switches that connect to a listening socket; return the app."""
+    apps = AppManager.get_instance()
+    handshake = apps.instantiate(_Handshake)
+    app = apps.instantiate(app_class, **arguments)
+    handshake.start()
+    app.start()
+    hub.spawn(_accept, listener)
+    return app
+
+
+def _accept(listener: socket) -> None:
+    while True:
+        hub.spawn(_serve, *listener.accept())
+
+
+def _serve(connected: socket, address: tuple[str, int]) -> None:
+    with closing(_Connection(connected, address)) as connection:
+        connection.serve()
+
+
+def hang_up(datapath: Datapath) -> None:
+    """End a connection; from any thread.
+
+    The library's own `close` announces the end on the caller's thread. On the app's that could wait
+    for ever for room in the queue that only this thread empties. So only the receiving thread, which
+    sees the end at once, announces it.
+    """
+    with suppress(OSError):  # it has ended already
+        datapath.socket.shutdown(SHUT_RDWR)
+
+
+def clearing_messages(datapath: Datapath) -> list[Message]:
+    """Return the messages that delete all rules and all groups of a switch."""
+    return [
+        messages.OFPFlowMod(
+            datapath,
+            table_id=ofp.OFPTT_ALL,
+            command=ofp.OFPFC_DELETE,
+            out_port=ofp.OFPP_ANY,
+            out_group=ofp.OFPG_ANY,
+            match=messages.OFPMatch(),
+        ),
+        messages.OFPGroupMod(datapath, ofp.OFPGC_DELETE, ofp.OFPGT_SELECT, ofp.OFPG_ALL),
+    ]
+
+
+def change_messages(datapath: Datapath, changes: Changes) -> Iterator[Message]:
+    """Yield the messages that apply changes; a rule always finds its group."""
+    for group in changes.new_groups:
+        yield _group_mod(datapath, group)
+    for rule in changes.new_rules:
+        yield _flow_mod(datapath, ofp.OFPFC_ADD, rule)
+    for rule in changes.gone_rules:
+        yield _flow_mod(datapath, ofp.OFPFC_DELETE_STRICT, rule)
+    for group in changes.gone_groups:
+        yield messages.OFPGroupMod(datapath, ofp.OFPGC_DELETE, ofp.OFPGT_SELECT, group.number)
+
+
+def barrier(datapath: Datapath) -> Message:
+    """Return the request that a switch answers when it has done all that was sent before."""
+    return messages.OFPBarrierRequest(datapath)
+
+
+def flow_stats_request(datapath: Datapath) -> Message:
+    """Return the question for all rules and their counters."""
+    return messages.OFPFlowStatsRequest(datapath, out_port=ofp.OFPP_ANY, out_group=ofp.OFPG_ANY)
+
+
+def flow_count_request(datapath: Datapath) -> Message:
+    """Return the question how many rules there are."""
+    return messages.OFPAggregateStatsRequest(
+        datapath, 0, ofp.OFPTT_ALL, ofp.OFPP_ANY, ofp.OFPG_ANY, 0, 0, messages.OFPMatch()
+    )
+
+
+def group_request(datapath: Datapath) -> Message:
+    """Return the question for all groups."""
+    return messages.OFPGroupDescStatsRequest(datapath)
+
+
+def port_stats_request(datapath: Datapath) -> Message:
+    """Return the question for all port counters."""
+    return messages.OFPPortStatsRequest(datapath, 0, ofp.OFPP_ANY)
+
+
+def more_follows(answer: Message) -> bool:
+    """Return whether a switch's answer has further parts."""
+    return bool(answer.flags & ofp.OFPMPF_REPLY_MORE)
+
+
+def live_ports(datapath: Datapath) -> set[int]:
+    """Return the numbers of the ports that a switch calls up."""
+    return {
+        port.port_no - 1
+        for port in datapath.ports.copy().values()  # the receiving thread changes it; a copy is one step
+        if port.port_no <= ofp.OFPP_MAX
+        and not port.state & ofp.OFPPS_LINK_DOWN
+        and not port.config & ofp.OFPPC_PORT_DOWN
+    }
+
+
+def flow_status(stats: Message) -> FlowStatus:
+    """Return a rule and its counters, of a switch's answer."""
+    rule = flow_rule(stats)
+    return FlowStatus(
+        rule.priority, str(rule.match), ",".join(map(str, rule.actions)), stats.packet_count, stats.byte_count
+    )
+
+
+def port_counters(stats: Message) -> PortCounters:
+    """Return a port's counters, of a switch's answer."""
+    return PortCounters(
+        stats.port_no - 1,
+        stats.rx_packets,
+        stats.tx_packets,
+        stats.rx_bytes,
+        stats.tx_bytes,
+        stats.rx_dropped,
+        stats.tx_dropped,
+    )
+
+
+def error_text(error: Message) -> str:
+    """Return what a switch refused, in OpenFlow's words; bundles' errors are an experimenter's, the ONF."""
+    kind = ofp.ofp_error_type_to_str(error.type)
+    if error.code is None:
+        onf = {number: name for name, number in vars(ofp).items() if name.startswith("ONFERR_")}
+        return f"{kind}, {onf.get(error.exp_type, error.exp_type)}"
+    return f"{kind}, {ofp.ofp_error_code_to_str(error.type, error.code)}"
+
+
+def _number(port: int) -> int:
+    return openflow_port(Port("", port))
+
+
+def _group_mod(datapath: Datapath, group: Group) -> Message:
+    buckets = [
+        messages.OFPBucket(
+            bucket.weight,
+            _number(bucket.port),
+            ofp.OFPG_ANY,
+            [messages.OFPActionOutput(_number(bucket.port))],
+        )
+        for bucket in group.buckets
+    ]
+    return messages.OFPGroupMod(datapath, ofp.OFPGC_ADD, ofp.OFPGT_SELECT, group.number, buckets)
+
+
+def _flow_mod(datapath: Datapath, command: int, rule: Rule) -> Message:
+    actions = [_action(action) for action in rule.actions]
+    return messages.OFPFlowMod(
+        datapath,
+        command=command,
+        priority=rule.priority,
+        out_port=ofp.OFPP_ANY,
+        out_group=ofp.OFPG_ANY,
+        match=messages.OFPMatch(**_match(rule.match)),
+        instructions=[messages.OFPInstructionActions(ofp.OFPIT_APPLY_ACTIONS, actions)] if actions else [],
+    )
+
+
+def _match(match: Match) -> dict[str, object]:
+    fields: dict[str, object] = {}
+    if match.in_port is not None:
+        fields["in_port"] = _number(match.in_port)
+    if match.eth_type is not None:
+        fields["eth_type"] = match.eth_type
+    if match.ipv4_dst is not None:
+        fields["ipv4_dst"] = (str(match.ipv4_dst.network_address), str(match.ipv4_dst.netmask))
+    return fields
+
+
+def _action(action: Action) -> Message:
+    match action:
+        case SetEthDst(mac):
+            return messages.OFPActionSetField(eth_dst=mac)
+        case Output(port):
+            return messages.OFPActionOutput(_number(port))
+        case ToGroup(group):
+            return messages.OFPActionGroup(group)
+
+
+def flow_rule(stats: Message) -> Rule:
+    """Return the rule that a switch describes, or that a message adds; the inverse of `_flow_mod`."""
+    prefix = stats.match.get("ipv4_dst")
+    in_port = stats.match.get("in_port")
+    match = Match(
+        in_port=None if in_port is None else in_port - 1,
+        eth_type=stats.match.get("eth_type"),
+        ipv4_dst=None
+        if prefix is None
+        else IPv4Network("/".join(prefix) if isinstance(prefix, tuple) else prefix),
+    )
+    actions = [action for instruction in stats.instructions for action in instruction.actions]
+    return Rule(stats.priority, match, tuple(map(_read_action, actions)))
+
+
+def _read_action(action: Message) -> Action:
+    if action.type == ofp.OFPAT_OUTPUT:
+        return Output(action.port - 1)
+    if action.type == ofp.OFPAT_GROUP:
+        return ToGroup(action.group_id)
+    return SetEthDst(action.value)

@@ -1,0 +1,94 @@
+"""Questions to switches that other threads ask through the app's thread."""
+
+from collections.abc import Callable
+from queue import Empty, SimpleQueue
+
+from controller.app.openflow import Datapath, EventBase, Message, more_follows
+from topologies.errors import NetworkError
+
+ANSWER_S = 5.0
+"""How long a switch may take to answer."""
+
+
+class Question(EventBase):  # type: ignore[misc]  # the library has no types
+    """A request to a switch: an event for the app, and a place for the answer.
+
+    Parameters
+    ----------
+    switch
+        The switch's name.
+    datapath
+        Its connection.
+    request
+        What makes the message.
+    """
+
+    def __init__(self, switch: str, datapath: Datapath, request: Callable[[Datapath], Message]) -> None:
+        super().__init__()
+        self.switch, self.datapath = switch, datapath
+        self._request = request
+        self._answers: SimpleQueue[Message | NetworkError] = SimpleQueue()
+
+    def send(self) -> int:
+        """Send the request and return its transaction; on the app's thread."""
+        request = self._request(self.datapath)
+        transaction: int = self.datapath.set_xid(request)
+        self.datapath.send_msg(request)
+        return transaction
+
+    def put(self, answer: Message | NetworkError) -> None:
+        """Give an answer, or one of its parts; on the app's thread."""
+        self._answers.put(answer)
+
+    def answer(self) -> list[Message]:
+        """Wait for the answer and return the parts of its body; on the thread that asks.
+
+        Raises
+        ------
+        NetworkError
+            If the switch refuses, goes away or is silent.
+        """
+        body: list[Message] = []
+        while True:
+            try:
+                answer = self._answers.get(timeout=ANSWER_S)
+            except Empty:
+                raise NetworkError(f"switch {self.switch} did not answer in {ANSWER_S:g} s") from None
+            if isinstance(answer, NetworkError):
+                raise answer
+            body += answer.body if isinstance(answer.body, list) else [answer.body]
+            if not more_follows(answer):
+                return body
+
+
+class Questions:
+    """The questions that are not answered yet."""
+
+    def __init__(self) -> None:
+        self._open: dict[tuple[int, int], Question] = {}
+
+    def send(self, question: Question) -> None:
+        """Send a question and remember it."""
+        self._open[question.datapath.id, question.send()] = question
+
+    def take(self, answer: Message) -> None:
+        """Hand an answer to the one who asked."""
+        key = answer.datapath.id, answer.xid
+        question = self._open.get(key)
+        if question:
+            question.put(answer)
+            if not more_follows(answer):
+                del self._open[key]
+
+    def refuse(self, error: Message, sentence: str) -> bool:
+        """Tell the one who asked that the switch refused; return whether it was a question."""
+        question = self._open.pop((error.datapath.id, error.xid), None)
+        if question:
+            question.put(NetworkError(sentence))
+        return question is not None
+
+    def drop(self, datapath: Datapath) -> None:
+        """Tell all who asked that the connection has ended."""
+        for key in [key for key, question in self._open.items() if question.datapath is datapath]:
+            question = self._open.pop(key)
+            question.put(NetworkError(f"switch {question.switch} has gone"))

@@ -1,0 +1,1 @@
+"""Optical switches: circuits, programs, reconfigurations and their proof."""

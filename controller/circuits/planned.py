@@ -1,0 +1,77 @@
+"""Circuits as a schedule plans them: shown from a job's start, and clean-up rounds for what is left over."""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from controller.circuits.circuits import Circuits
+from controller.schedulers.schedule import Schedule
+from topologies.errors import StuckError
+from topologies.events import Event, NodeStarted, Order, ProgramsEnded, Show, TimedCircuits, View
+
+CLEANUP_ROUNDS = 5
+
+
+class Planned:
+    """Shows a schedule when the first node starts; pure, its state counts the rounds that were begun.
+
+    Parameters
+    ----------
+    ocses
+        The names of the OCSes, in the schedule's order.
+    schedule
+        What they show [s].
+    cleanup
+        Returns a schedule for what is missing between servers, shape (servers, servers) [bytes].
+    partial
+        Whether circuits that two slots share stay lit between them.
+    """
+
+    def __init__(
+        self,
+        ocses: Sequence[str],
+        schedule: Schedule,
+        cleanup: Callable[[NDArray[np.int64]], Schedule],
+        *,
+        partial: bool = False,
+    ) -> None:
+        self._ocses, self._schedule = tuple(ocses), schedule
+        self._cleanup, self._partial = cleanup, partial
+
+    def decide(self, state: object, view: View, event: Event) -> tuple[object, Sequence[Order]]:
+        """Return the orders of an event.
+
+        Raises
+        ------
+        StuckError
+            If bytes are missing after several clean-up rounds.
+        """
+        rounds = state if isinstance(state, int) else 0
+        if isinstance(event, NodeStarted) and not rounds:
+            return 1, [self._shown(self._schedule)]
+        if not isinstance(event, ProgramsEnded) or not event.left:
+            return rounds, []
+        if rounds > CLEANUP_ROUNDS:
+            missing = sum(size for _, _, size in event.left)
+            raise StuckError(
+                f"{missing:,} bytes are missing after {CLEANUP_ROUNDS} clean-up rounds",
+                "lower the rate (the machine may be too slow), or use drain",
+            )
+        servers, owed = view.fabric.gpu_servers, np.zeros((len(view.fabric.servers),) * 2, dtype=np.int64)
+        for source, destination, size in event.left:
+            owed[servers[source], servers[destination]] += size
+        return rounds + 1, [self._shown(self._cleanup(owed))]
+
+    def _shown(self, schedule: Schedule) -> Show:
+        programs = tuple(
+            (
+                ocs,
+                tuple(
+                    TimedCircuits(Circuits.of_permutation(slot.permutation).pairs, slot.weight)
+                    for slot in slots
+                ),
+            )
+            for ocs, slots in zip(self._ocses, schedule.switches, strict=True)
+        )
+        return Show(programs, self._partial)

@@ -1,0 +1,260 @@
+"""Rings of GPUs on a K-hop ring: from TP groups to the circuits of every bundle, and back.
+
+A TP group is a line of nodes v_0 ... v_(m-1), each joined to the next by a link. The ends have one
+bundle outside the node, inner nodes two, and every other bundle loops back; so the group's GPUs form one
+cycle. Taking a bundle out of a node's cycle of GPUs leaves one path through all of them, taking two
+out leaves two paths that visit all together.
+
+After a fault a group shrinks, closing its ring without the node, or all are placed anew (`place`), with
+groups of the old size. Both are plain values: what changes on the OCSes is `changed_bundles`.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from itertools import pairwise
+
+from controller.circuits.circuits import Circuits, Pair
+from topologies.errors import DemandError
+from topologies.khop_ring import COPPER, LOOPBACK, PATHS, Bundle, KHopRing
+
+Group = tuple[int, ...]
+"""The nodes of a TP group in wiring order."""
+Paths = Mapping[Bundle, int]
+"""The path that each optical bundle lights: 1, 2, or `LOOPBACK`; a faulty node's bundles are missing."""
+
+
+@dataclass(frozen=True)
+class RingPlacement:
+    """TP groups on a K-hop ring."""
+
+    groups: tuple[Group, ...]
+    idle: tuple[int, ...]
+    """Healthy nodes in no group, in wiring order."""
+    cuts: tuple[int, ...] = ()
+    """Nodes where a group could not go on because one bundle would light two paths (odd K only)."""
+
+
+def place(ring: KHopRing, faulty: AbstractSet[int], group_nodes: int) -> RingPlacement:
+    """Return as many groups as the components of the healthy nodes have room for, cut from their fronts.
+
+    Parameters
+    ----------
+    ring
+        Which nodes are joined.
+    faulty
+        The nodes that no group may use.
+    group_nodes
+        m, nodes of a group.
+
+    Raises
+    ------
+    FabricError
+        If a faulty node does not exist.
+    DemandError
+        If a group has no node.
+
+    Notes
+    -----
+    With K odd a node between K - 1 faulty ones on either side would light both paths of its mixed bundle.
+    A group that reaches it is given up and the next one starts there, which loses the fewest groups on a
+    line. A ring without a break is cut before its first healthy node, then not always the best place.
+
+    References
+    ----------
+    InfiniteHBD, section 4.3, algorithm 2.
+    """
+    if group_nodes < 1:
+        raise DemandError(f"groups of {group_nodes} nodes", "ask for at least one")
+    groups: list[Group] = []
+    idle: list[int] = []
+    cuts: list[int] = []
+    for component in ring.components(faulty):
+        group: list[int] = []
+        for node in component:
+            if len(group) > 1 and _clash(ring, group[-2], group[-1], node):
+                cuts.append(group[-1])
+                idle += group[:-1]
+                group = group[-1:]
+            group.append(node)
+            if len(group) == group_nodes:
+                groups.append(tuple(group))
+                group = []
+        idle += group
+    return RingPlacement(tuple(groups), tuple(sorted(idle)), tuple(cuts))
+
+
+def shrunk(ring: KHopRing, groups: Iterable[Group], faulty: AbstractSet[int]) -> tuple[Group, ...]:
+    """Return the groups without their faulty nodes, each closed over the gap.
+
+    Raises
+    ------
+    DemandError
+        If no link bridges a gap, or a bundle would light two paths.
+    """
+    left = [tuple(node for node in group if node not in faulty) for group in groups]
+    kept = tuple(group for group in left if group)
+    for group in kept:
+        _check_group(ring, group)
+    return kept
+
+
+def ring_paths(
+    ring: KHopRing, groups: Iterable[Group], faulty: AbstractSet[int] = frozenset()
+) -> dict[Bundle, int]:
+    """Return the path of every healthy node's optical bundles that joins each group into one ring.
+
+    Raises
+    ------
+    DemandError
+        If a node is faulty, does not exist or is in two groups, two nodes of a group that follow each
+        other have no link, or a bundle would light two paths.
+    """
+    paths = {
+        Bundle(node, number): LOOPBACK
+        for node in range(ring.nodes)
+        if node not in faulty
+        for number in range(ring.bundles)
+    }
+    seen: set[int] = set()
+    for group in groups:
+        for node in group:
+            if node in seen or Bundle(node, 0) not in paths:
+                reason = "in two groups" if node in seen else "faulty or does not exist"
+                raise DemandError(f"node {node} of the group {group} is {reason}")
+            seen.add(node)
+        _check_group(ring, group)
+        for a, b in pairwise(group):
+            for node, distance in zip((a, b), _link(ring, a, b), strict=True):
+                out = ring.exits[distance]
+                paths[Bundle(node, out.bundle)] = out.path
+    return paths
+
+
+def rings_of(ring: KHopRing, paths: Paths) -> tuple[Group, ...]:
+    """Return the rings that bundles form, by their nodes; a node that only loops back is a ring of its own.
+
+    Raises
+    ------
+    DemandError
+        If a bundle lights a path that its far end does not; or if a node lights more than two, or nodes
+        close a circle: their GPUs may then be several rings.
+    """
+    joined: dict[int, list[int]] = {bundle.node: [] for bundle in sorted(paths)}
+    unmet = {bundle for bundle, path in paths.items() if path != LOOPBACK}
+    for a, b, distance in ring.links:
+        near, far = ring.exits[distance], ring.exits[-distance]
+        ends = {Bundle(a, near.bundle): near.path, Bundle(b, far.bundle): far.path}
+        if all(paths.get(bundle) == path for bundle, path in ends.items()):
+            joined[a].append(b)
+            joined[b].append(a)
+            unmet -= ends.keys()
+    if unmet:
+        bundle = min(unmet)
+        raise DemandError(f"bundle {bundle} lights path {paths[bundle]}, and its far end does not")
+    return tuple(sorted(_lines(ring, joined)))
+
+
+def ring_circuits(ring: KHopRing, paths: Paths) -> dict[str, Circuits]:
+    """Return the circuits of every OCS of `khop_ring_fabric`; those of faulty nodes are dark."""
+    healthy = {bundle.node for bundle in paths}
+    circuits = {}
+    for node in range(ring.nodes):
+        for number in range(ring.gpus_per_node):
+            bundle = Bundle(node, number)
+            copper = number >= ring.bundles
+            shown = COPPER[0] if copper else PATHS[paths.get(bundle, LOOPBACK) - 1]
+            pairs = _lit_pairs(shown) if node in healthy else ()
+            circuits[str(bundle)] = Circuits(len(shown), pairs)
+    return circuits
+
+
+def circuit_paths(ring: KHopRing, circuits: Mapping[str, Circuits]) -> dict[Bundle, int]:
+    """Return the path that each optical bundle lights, from the circuits of its OCS.
+
+    Raises
+    ------
+    DemandError
+        If an OCS shows what no bundle can.
+    """
+    path_of = {_lit_pairs(shown): path for path, shown in enumerate(PATHS, start=1)}
+    paths = {}
+    for node in range(ring.nodes):
+        for number in range(ring.bundles):
+            bundle = Bundle(node, number)
+            pairs = circuits[str(bundle)].pairs
+            if pairs and pairs not in path_of:
+                raise DemandError(
+                    f"bundle {bundle} cannot show {circuits[str(bundle)]}", "light one path with both lanes"
+                )
+            if pairs:
+                paths[bundle] = path_of[pairs]
+    return paths
+
+
+def changed_bundles(before: Paths, after: Paths) -> tuple[Bundle, ...]:
+    """Return the bundles that light another path than before, without those that went dark."""
+    return tuple(sorted(bundle for bundle, path in after.items() if before.get(bundle) != path))
+
+
+def _lit_pairs(shown: Sequence[int]) -> tuple[Pair, ...]:
+    return tuple((a, b) for a, b in enumerate(shown) if b >= 0)
+
+
+def _link(ring: KHopRing, a: int, b: int) -> tuple[int, int]:
+    """Return the signed distances of the link between two nodes; DemandError if there is none."""
+    ends = ring.ends(a, b)
+    if ends is None:
+        raise DemandError(f"no link joins the nodes {a} and {b}", "place the groups anew")
+    return ends
+
+
+def _clash(ring: KHopRing, before: int, node: int, after: int) -> bool:
+    """Return whether a node would light both paths of one bundle between two others."""
+    inward, outward = _link(ring, before, node)[1], _link(ring, node, after)[0]
+    return ring.exits[inward].bundle == ring.exits[outward].bundle
+
+
+def _check_group(ring: KHopRing, group: Group) -> None:
+    for a, b in pairwise(group):
+        _link(ring, a, b)
+    for before, node, after in zip(group, group[1:], group[2:], strict=False):
+        if _clash(ring, before, node, after):
+            raise DemandError(
+                f"one bundle of node {node} would light both paths, to {before} and {after}",
+                "place the groups anew",
+            )
+
+
+def _lines(ring: KHopRing, joined: Mapping[int, Sequence[int]]) -> list[Group]:
+    """Return the lines of joined nodes in wiring order; DemandError if they are joined otherwise."""
+    for node, others in joined.items():
+        if len(others) > 2:
+            raise DemandError(f"node {node} lights {len(others)} bundles", "light two at most")
+    lines: list[Group] = []
+    left = set(joined)
+    for end in sorted(node for node, others in joined.items() if len(others) < 2):
+        if end in left:
+            line = _walked(joined, end)
+            left.difference_update(line)
+            lines.append(tuple(reversed(line) if _backward(ring, line) else line))
+    if left:
+        raise DemandError(f"the nodes {sorted(left)} close a circle", "leave one of its links dark")
+    return lines
+
+
+def _walked(joined: Mapping[int, Sequence[int]], end: int) -> list[int]:
+    """Return a line of nodes from one end to the other."""
+    nodes = [end]
+    before = None
+    while onward := [node for node in joined[nodes[-1]] if node != before]:
+        before = nodes[-1]
+        nodes.append(onward[0])
+    return nodes
+
+
+def _backward(ring: KHopRing, line: Sequence[int]) -> bool:
+    """Return whether a line runs against the wiring order; half round a ring is neither."""
+    if ring.closed:
+        return any(2 * ((b - a) % ring.nodes) > ring.nodes for a, b in pairwise(line))
+    return line[0] > line[-1]

@@ -1,0 +1,1 @@
+"""Packet switches: rules, routes, hashes, and changes without a wrong moment."""

@@ -1,0 +1,123 @@
+"""Who forwards: the rules of every packet switch, a pure function of the fabric and of what failed.
+
+A packet switch is a router (`topologies.addresses`). To a NIC of its own it has one rule: write
+that NIC's MAC address, out of its port. To every other switch that has NICs it has one rule for
+that switch's prefix, towards the neighbours that are one hop nearer: straight out of a port, or
+through a group when there are several. Packets with no way are dropped and counted by the
+table-miss rule. Nothing is learned, nothing is flooded, no server forwards.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Set
+from ipaddress import IPv4Network
+
+from controller.packet.ecmp_hash import forwarding_buckets
+from controller.packet.rules import IPV4, Action, Group, Match, Output, Rule, RuleSet, SetEthDst, ToGroup
+from topologies.addresses import nic_ip, nic_mac, subnet, switch_mac
+from topologies.fabric import Fabric, Link, Port
+
+NIC_PRIORITY = 200
+PREFIX_PRIORITY = 100
+TABLE_MISS = Rule(0, Match())
+
+_Trunks = dict[str, dict[Port, tuple[str, float]]]
+"""Of each packet switch: its ports to other packet switches, each with that switch and the rate."""
+
+
+def forwarding_rules(fabric: Fabric, failed_links: Set[Link] = frozenset()) -> dict[str, RuleSet]:
+    """Return what each packet switch is told.
+
+    Parameters
+    ----------
+    fabric
+        What is wired.
+    failed_links
+        Links that carry nothing now; ways around them are taken where there are any.
+
+    Returns
+    -------
+    dict
+        The rules and groups of each packet switch by its name.
+
+    Notes
+    -----
+    Shortest means the fewest switches. Connections spread over all shortest ways by the hash of
+    `controller.packet.ecmp_hash`; parallel links count each, and a link of n times the rate counts n times.
+    Each switch's groups count from 1 here; `controller.packet.changes.renumbered` fits them to those that
+    it holds.
+    """
+    trunks = _trunks(fabric, failed_links)
+    nic_rules = _nic_rules(fabric, trunks, failed_links)
+    hops = {switch: _hops(trunks, switch) for switch, rules in nic_rules.items() if rules}
+    return {
+        switch: _rule_set(fabric, switch, nic_rules[switch], _next_hops(trunks, switch, hops))
+        for switch in trunks
+    }
+
+
+def _trunks(fabric: Fabric, failed_links: Set[Link]) -> _Trunks:
+    trunks: _Trunks = {switch.name: {} for switch in fabric.switches if switch.kind == "packet"}
+    for link in fabric.links:
+        if link.a.node in trunks and link.b.node in trunks and link not in failed_links:
+            trunks[link.a.node][link.a] = (link.b.node, link.rate_bps)
+            trunks[link.b.node][link.b] = (link.a.node, link.rate_bps)
+    return trunks
+
+
+def _nic_rules(fabric: Fabric, switches: Iterable[str], failed_links: Set[Link]) -> dict[str, list[Rule]]:
+    """Return each switch's rules to its own NICs."""
+    rules: dict[str, list[Rule]] = {switch: [] for switch in switches}
+    for nic in fabric.nics:
+        port = fabric.peer(fabric.nic_port(nic))
+        if port.node in rules and fabric.link_at[port] not in failed_links:
+            match = Match(eth_type=IPV4, ipv4_dst=IPv4Network(nic_ip(fabric, nic)))
+            rules[port.node].append(Rule(NIC_PRIORITY, match, (SetEthDst(nic_mac(nic)), Output(port.number))))
+    return rules
+
+
+def _hops(trunks: _Trunks, destination: str) -> dict[str, int]:
+    """Return how many hops each switch is from a destination, for those that reach it."""
+    hops = {destination: 0}
+    queue = deque([destination])
+    while queue:
+        switch = queue.popleft()
+        for neighbour, _ in trunks[switch].values():
+            if neighbour not in hops:
+                hops[neighbour] = hops[switch] + 1
+                queue.append(neighbour)
+    return hops
+
+
+def _next_hops(trunks: _Trunks, switch: str, hops: dict[str, dict[str, int]]) -> dict[str, tuple[int, ...]]:
+    """Return the ports towards each destination that is reached, a faster one more than once."""
+    ports = {}
+    for destination, distance in hops.items():
+        if switch in distance and switch != destination:
+            nearer = {
+                port.number: rate
+                for port, (neighbour, rate) in sorted(trunks[switch].items())
+                if distance[neighbour] < distance[switch]
+            }
+            least = min(nearer.values())
+            ports[destination] = tuple(
+                port for port, rate in nearer.items() for _ in range(round(rate / least))
+            )
+    return ports
+
+
+def _rule_set(
+    fabric: Fabric, switch: str, nic_rules: list[Rule], next_hops: dict[str, tuple[int, ...]]
+) -> RuleSet:
+    groups: dict[tuple[int, ...], Group] = {}
+    rules = [*nic_rules]
+    for destination, ports in next_hops.items():
+        way: Action
+        if len(set(ports)) == 1:
+            way = Output(ports[0])
+        else:
+            group = groups.setdefault(ports, Group(len(groups) + 1, forwarding_buckets(ports)))
+            way = ToGroup(group.number)
+        match = Match(eth_type=IPV4, ipv4_dst=subnet(fabric, destination))
+        # The MAC address before the way: the group's hash covers it.
+        rules.append(Rule(PREFIX_PRIORITY, match, (SetEthDst(switch_mac(fabric, switch)), way)))
+    return RuleSet((*rules, TABLE_MISS), tuple(groups.values()))

@@ -1,0 +1,1 @@
+"""InfiniteHBD's fault study, for its scenario."""

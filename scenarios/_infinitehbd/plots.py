@@ -1,0 +1,159 @@
+"""The plots of InfiniteHBD's fault study: waste over time and against faults, jobs, waiting."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TypeAlias
+
+import pandas as pd
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from scenarios._infinitehbd.study import FITTED, JOB_SHARES, MAIN_TP, TP_GPUS, Study
+from testbed.report.figures import Plot
+from testbed.report.palette import BOUND, canvas, horizontal_grid, styled
+
+COLOURS = {
+    "InfiniteHBD K=2": "#56b4e9",
+    "InfiniteHBD K=3": "#0072b2",
+    "big switch": BOUND,
+    "NVL-36": "#e69f00",
+    "NVL-72": "#d55e00",
+    "NVL-576": "#a6a000",
+    "TPUv4 mod": "#009e73",
+    "TPUv4 blocks": "#2b2b2b",
+}
+"""What is drawn; K = 4 would lie on the big switch, and SiP-Ring on TPUv4's blocks."""
+LABELS = {"TPUv4 blocks": "TPUv4 blocks (fitted), SiP-Ring"}
+Draw = Callable[[Axes, int], None]
+Points: TypeAlias = "Sequence[float] | pd.Series[float]"
+
+
+def fault_plots(study: Study) -> list[Plot]:
+    """Return the plots of a study, each with what to see in it; a synthetic trace is named on each."""
+    mark = " (SYNTHETIC trace)" if study.trace.synthetic else ""
+    about = f"{study.trace.name}, {FITTED} reading, which is fitted to the paper."
+    return [
+        Plot("waste_cdf", partial(_distribution, study, mark), f"Paper, figures 13 and 21. {about} {CDF}"),
+        Plot("waste_over_time", partial(_over_time, study, mark), f"Paper, figure 20. {about} {TIME}"),
+        Plot("waste_by_faults", partial(_by_faults, study), f"Paper, figures 14 and 22. {FAULTS}"),
+        Plot("largest_job", partial(_largest_job, study, mark), f"Paper, figure 15. {about} {JOB}"),
+        Plot("waiting", partial(_waiting, study, mark), f"Paper, figures 16 and 23. {about} {WAITING}"),
+    ]
+
+
+CDF = "Share of the time in which no more is wasted, all seeds together; linear below 1 %."
+TIME = "The waste of seed 0 from day to day at TP-32; linear below 1 %."
+FAULTS = (
+    "Fault model: exactly so many faulty nodes, uniformly drawn. Means over the seeds; bands leave out a "
+    "tenth of them on either side. Linear below 1 %. The teeth are the remainder."
+)
+JOB = "The largest job that never pauses within the trace's window, means over the seeds."
+WAITING = "Share of the time in which a job of that size waits for repairs; every fault lasts the mean time."
+
+
+@styled
+def _distribution(study: Study, mark: str) -> Figure:
+    curves = study.curves[study.curves["kind"] == "share of time"]
+
+    def draw(axes: Axes, tp_gpus: int) -> None:
+        for name, rows in _drawn(curves, tp_gpus):
+            _line(axes, name, 100 * rows["waste"], rows["x"])
+        axes.set(xlabel="waste [%]", ylabel="share of the time", xlim=(0, 100), ylim=(0, 1.01))
+        axes.set_xscale("symlog", linthresh=1)
+        axes.xaxis.set_major_formatter("{x:g}")
+
+    return _panels(f"Distribution of the waste over time{mark}", draw)
+
+
+@styled
+def _by_faults(study: Study) -> Figure:
+    curves = study.curves[study.curves["kind"] == "faulty nodes"]
+
+    def draw(axes: Axes, tp_gpus: int) -> None:
+        for name, rows in _drawn(curves, tp_gpus):
+            _line(axes, name, 100 * rows["x"], 100 * rows["waste"])
+            band = (100 * rows["low"], 100 * rows["high"])
+            axes.fill_between(100 * rows["x"], *band, color=COLOURS[name], alpha=0.12, linewidth=0)
+        axes.set(xlabel="faulty nodes [%]", ylabel="waste [%]", xlim=(0, 15), ylim=(0, 100))
+        axes.set_yscale("symlog", linthresh=1)
+        axes.yaxis.set_major_formatter("{x:g}")
+
+    return _panels("Waste against the share of faulty nodes", draw)
+
+
+@styled
+def _over_time(study: Study, mark: str) -> Figure:
+    figure = canvas(8.5, 3.4, f"Waste over time, TP-{MAIN_TP}{mark}")
+    axes = figure.subplots()
+    for name, rows in _drawn(study.curves[study.curves["kind"] == "time"], MAIN_TP):
+        _line(axes, name, rows["x"].repeat(2).iloc[1:], 100 * rows["waste"].repeat(2).iloc[:-1])
+    axes.set(xlabel="day", ylabel="waste [%]", xlim=(0, study.trace.window_days), ylim=(0, 100))
+    axes.set_yscale("symlog", linthresh=1)
+    axes.yaxis.set_major_formatter("{x:g}")
+    horizontal_grid(axes)
+    _legend(figure)
+    return figure
+
+
+@styled
+def _largest_job(study: Study, mark: str) -> Figure:
+    figure = canvas(7.2, 3.4, f"The largest job that never pauses{mark}")
+    axes = figure.subplots()
+    fitted = study.summary[study.summary["reading"] == FITTED]
+    places = list(range(len(TP_GPUS)))
+    for name in COLOURS:
+        rows = fitted[fitted["architecture"] == name]
+        jobs = rows.groupby("tp_gpus")["job_never_pauses_gpus"].mean()
+        _line(axes, name, places, jobs, "o")
+    axes.set_xticks(places, [f"TP-{tp}" for tp in TP_GPUS])
+    axes.set(ylabel="GPUs", ylim=(0, None))
+    horizontal_grid(axes)
+    _legend(figure)
+    return figure
+
+
+@styled
+def _waiting(study: Study, mark: str) -> Figure:
+    fitted = study.summary[study.summary["reading"] == FITTED]
+    columns = [f"waiting_{share}" for share in JOB_SHARES]
+
+    def draw(axes: Axes, tp_gpus: int) -> None:
+        for name, rows in _drawn(fitted, tp_gpus):
+            _line(axes, name, JOB_SHARES, 100 * rows[columns].mean(), "o")
+        axes.set(xlabel="size of the job [% of all GPUs]", ylabel="waits [% of the time]", ylim=(-2, 102))
+        axes.set_xticks(JOB_SHARES)
+
+    return _panels(f"Waiting for repairs{mark}", draw)
+
+
+def _panels(title: str, draw: Draw) -> Figure:
+    """Return a panel for each TP size, two side by side."""
+    figure = canvas(8.5, 6.2, title)
+    for axes, tp_gpus in zip(figure.subplots(2, 2).ravel(), TP_GPUS, strict=True):
+        draw(axes, tp_gpus)
+        axes.set_title(f"TP-{tp_gpus}")
+        horizontal_grid(axes)
+    _legend(figure)
+    return figure
+
+
+def _drawn(curves: pd.DataFrame, tp_gpus: int) -> list[tuple[str, pd.DataFrame]]:
+    here = curves[curves["tp_gpus"] == tp_gpus]
+    return [(name, here[here["architecture"] == name]) for name in COLOURS]
+
+
+def _line(axes: Axes, name: str, x: Points, y: Points, marker: str = "") -> None:
+    dashed = name == "big switch"
+    axes.plot(
+        x, y, color=COLOURS[name], label=LABELS.get(name, name), marker=marker, markersize=3,
+        linestyle="--" if dashed else "-", zorder=3 if dashed else 2,
+    )  # fmt: skip
+
+
+def _legend(figure: Figure) -> None:
+    drawn: dict[str, Artist] = {}
+    for axes in figure.axes:
+        handles, labels = axes.get_legend_handles_labels()
+        drawn |= dict(zip(labels, handles, strict=True))
+    figure.legend(list(drawn.values()), list(drawn), loc="outside lower left", ncols=4)

@@ -1,0 +1,1 @@
+"""What RailS claims, for its scenarios."""

@@ -1,0 +1,1 @@
+"""Spectra's sweep on paper, and what it claims, for its scenario."""

@@ -1,0 +1,144 @@
+"""Spectra's figures 6 to 10 at the paper's scale, on paper: the makespan of every scheduler, nothing sent.
+
+What does not depend on a parameter is computed once: Spectra's, Spectra+'s and LESS' decompositions
+are shared by all delays, Eclipse's by all numbers of switches.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from multiprocessing import get_context
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from controller.schedulers.bounds import makespan_lower_bound
+from controller.schedulers.eclipse import eclipse_slots
+from controller.schedulers.less import balanced_split
+from controller.schedulers.schedule import Schedule, Slot, frozen_schedule
+from controller.schedulers.spectra import decompose, equalize, schedule
+from controller.schedulers.spectra_plus import lighter, spread
+from traffic.workloads.ocs_workloads import benchmark, gpt, moe
+
+Matrix = NDArray[np.float64]
+SWITCHES = (1, 2, 4, 8)
+"""Of the paper's figures."""
+EVERY_NUMBER = range(1, 9)
+"""Numbers of switches on the benchmark: near the bound at the paper's four says little of those between."""
+DELAYS = (0.001, 0.01, 0.02, 0.03, 0.04)
+"""Reconfiguration delays [line time]."""
+FLOWS = (4, 8, 16, 32, 64)
+"""Flows per port, for figure 10."""
+FLOWS_DELAY = 0.01
+PLUS_SWITCHES = 4
+"""The number of switches at which spectra+ always runs; elsewhere seldom: it takes 0.2 to 0.5 s."""
+LARGE_NOISE = 0.01
+COLUMNS = ["workload", "noise", "flows", "seed", "switches", "delay", "scheme", "makespan", "bound"]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A workload as the figures show it."""
+
+    workload: str
+    noise: float
+    """Of the nonzeros [line rate]."""
+    flows: int | None
+    """Flows per port, of the benchmark."""
+    demand: Callable[[int], Matrix]
+    """Its matrix by seed."""
+    delays: Sequence[float] = DELAYS
+    switches: Sequence[int] = SWITCHES
+    plus: Sequence[int] = (PLUS_SWITCHES,)
+    """Numbers of switches at which spectra+ is run too."""
+
+
+def cases() -> list[Case]:
+    """Return all that the figures need."""
+    few = (PLUS_SWITCHES,)
+    found = [
+        Case("gpt", 0.003, None, partial(gpt)),
+        Case("gpt", LARGE_NOISE, None, partial(gpt, noise=LARGE_NOISE), switches=few, plus=()),
+        Case("moe", 0.0, None, partial(moe)),
+        Case("moe", 0.003, None, partial(moe, noise=0.003), switches=few, plus=()),
+        Case("moe", LARGE_NOISE, None, partial(moe, noise=LARGE_NOISE), switches=few, plus=()),
+        Case("benchmark", 0.003, 16, partial(benchmark), switches=EVERY_NUMBER, plus=(PLUS_SWITCHES, 8)),
+    ]
+    for flows in FLOWS:
+        if flows != 16:
+            demand = partial(benchmark, large_flows=flows // 4, small_flows=flows - flows // 4)
+            found.append(Case("benchmark", 0.003, flows, demand, (FLOWS_DELAY,), few, plus=()))
+    return found
+
+
+def sweep(seeds: int, processes: int = 2) -> pd.DataFrame:
+    """Return a row per workload, seed, number of switches, delay and scheme.
+
+    Parameters
+    ----------
+    seeds
+        How many random matrices of each workload; the paper has 50.
+    processes
+        How many processes share the work.
+    """
+    work = [(index, seed) for index in range(len(cases())) for seed in range(seeds)]
+    work.sort(key=lambda piece: -(cases()[piece[0]].flows or 0))  # the longest first
+    rows: list[tuple[object, ...]] = []
+    with ProcessPoolExecutor(processes, mp_context=get_context("forkserver")) as pool:
+        for part in pool.map(_rows, *zip(*work, strict=True), chunksize=2):
+            rows += part
+    return pd.DataFrame(rows, columns=COLUMNS)
+
+
+def _rows(index: int, seed: int) -> list[tuple[object, ...]]:
+    case = cases()[index]
+    demand = case.demand(seed)
+    key = (case.workload, case.noise, case.flows, seed)
+    rows: list[tuple[object, ...]] = []
+    for switches, delay, scheme, plan in _plans(case, demand):
+        rows.append(
+            (*key, switches, delay, scheme, plan.makespan, makespan_lower_bound(demand, switches, delay))
+        )
+    return rows
+
+
+def _plans(case: Case, demand: Matrix) -> Iterator[tuple[int, float, str, Schedule]]:
+    slots = decompose(demand)
+    light = lighter(demand, slots) if case.plus else slots
+    greedy = {delay: eclipse_slots(demand, delay) for delay in case.delays}
+    for switches in case.switches:
+        parts = [decompose(part) for part in balanced_split(demand, switches)]
+        for delay in case.delays:
+            plans = _schedules(slots, greedy[delay], parts, switches, delay)
+            if switches in case.plus:
+                plus = spread(demand, light, switches, delay)
+                plans["spectra_plus"] = min(plans["spectra"], plus, key=lambda plan: plan.makespan)
+            for scheme, plan in plans.items():
+                yield switches, delay, scheme, plan
+
+
+def _schedules(
+    slots: Sequence[Slot],
+    greedy: Sequence[Slot],
+    parts: Sequence[Sequence[Slot]],
+    switches: int,
+    delay: float,
+) -> dict[str, Schedule]:
+    spread = schedule(slots, switches, delay)
+    return {
+        "spectra": equalize(spread),
+        "not_equalized": spread,
+        "eclipse": equalize(schedule(greedy, switches, delay)),
+        "less": frozen_schedule(parts, delay),
+    }
+
+
+def ratios(table: pd.DataFrame, scheme: str, other: str) -> pd.Series:
+    """Return the makespan of one scheme over another's, where both ran; ``bound`` is the lower bound."""
+    keys = ["workload", "noise", "flows", "seed", "switches", "delay"]
+    above = table[table["scheme"] == scheme].set_index(keys)["makespan"]
+    if other == "bound":
+        return above / table[table["scheme"] == scheme].set_index(keys)["bound"]
+    return (above / table[table["scheme"] == other].set_index(keys)["makespan"]).dropna()

@@ -1,0 +1,1 @@
+"""The machine: sandbox, kernel, datapath, processes and files."""

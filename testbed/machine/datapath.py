@@ -1,0 +1,68 @@
+"""Which of Open vSwitch's datapaths forwards: one decision for a run, made before a daemon starts.
+
+``netdev``
+    The daemon itself forwards, over packet sockets. It is the same on every machine, and the default, so
+    that results do not depend on which modules a kernel has.
+``kernel``
+    The kernel's openvswitch module forwards, where the machine has it.
+"""
+
+import os
+import re
+import subprocess
+from typing import Literal, cast, get_args
+
+from testbed.network.netem import kernel_has_netem
+from topologies.errors import MachineError, ScenarioError
+
+Datapath = Literal["netdev", "kernel"]
+DEFAULT = "LIGHTRAIL_DATAPATH"
+"""The environment variable that names the datapath where nothing else does."""
+KERNELS = "ovs-system"
+"""What Open vSwitch calls the one datapath that it has in the kernel, in each network namespace."""
+HINT = "leave --datapath out"
+
+
+def datapath_named(name: str) -> Datapath:
+    """Return the datapath of a name; ScenarioError if there is none."""
+    if name not in get_args(Datapath):
+        raise ScenarioError(f"the datapath {name!r}", f"take one of {', '.join(get_args(Datapath))}")
+    return cast(Datapath, name)
+
+
+def default_datapath() -> Datapath:
+    """Return the datapath that `DEFAULT` names, or ``netdev``."""
+    return datapath_named(os.environ.get(DEFAULT, "netdev"))
+
+
+def bridge_type(datapath: Datapath) -> str:
+    """Return what Open vSwitch's database calls a datapath."""
+    return "system" if datapath == "kernel" else "netdev"
+
+
+def check_datapath(datapath: Datapath) -> None:
+    """Raise MachineError if this machine lacks what a datapath needs; its modules are loaded on the way."""
+    if datapath == "netdev":
+        return
+    if _dpctl("dump-dps").returncode:
+        raise MachineError("this kernel has no openvswitch module, which the datapath 'kernel' needs", HINT)
+    if not kernel_has_netem():
+        raise MachineError(
+            "this kernel has no netem, without which the queues of the datapath 'kernel' would not fill",
+            HINT,
+        )
+
+
+def delete_kernel_datapath() -> None:
+    """Delete this namespace's datapath in the kernel with its ports: they outlive a daemon that is killed."""
+    _dpctl("del-dp", KERNELS)
+
+
+def lost_upcalls() -> int:
+    """Return how many packets so far the kernel dropped because the daemon was too slow to be asked."""
+    found = re.search(r"lost:(\d+)", _dpctl("show", KERNELS).stdout)
+    return int(found[1]) if found else 0
+
+
+def _dpctl(*words: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(["ovs-dpctl", *words], capture_output=True, text=True, check=False)

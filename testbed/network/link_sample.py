@@ -1,0 +1,120 @@
+"""A sample of links, measured against their nominal rate before a run.
+
+Ways are drawn on which no two senders meet, so that each can send at its NIC's full rate: what it
+falls short of that, a link on its way does.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from controller.packet.flow_table import FlowTables
+from controller.packet.routing import forwarding_rules
+from testbed.network.network import Network
+from testbed.network.wiring import ETHERNET_HEADER_BYTES, MTU
+from topologies.fabric import Fabric, Nic, Path, Port
+from traffic.spraying.policy import QueuePair
+from traffic.transports.connections import SERVICE_PORT, source_port
+from traffic.transports.engine import Engine
+from traffic.transports.sharing import PACKET_BYTES
+
+PAYLOAD_SHARE = PACKET_BYTES / (MTU + ETHERNET_HEADER_BYTES)
+SAMPLE_S = 0.4
+SETTLED = 0.25
+TRIES, SOUND = 3, 0.03
+"""A sample off by more is taken again: a pause of the machine is no property of a link."""
+
+
+def worst_link_error(network: Network, seed: int) -> float:
+    """Return the largest of `link_errors`, with its sign; 0 if no two servers have a way to try."""
+    return max(link_errors(network, np.random.default_rng(seed)).values(), key=abs, default=0.0)
+
+
+def link_errors(network: Network, rng: np.random.Generator) -> dict[Nic, float]:
+    """Return how far the senders of `sampled_ways` are from their nominal rate, as a share of it.
+
+    All send at once, for 0.4 s. The rate counts from when the first quarter of the bytes has arrived; of
+    several tries the one counts in which a sender was nearest to its rate.
+    """
+    fabric = network.fabric
+    queue_pairs = list(sampled_ways(fabric, rng))
+
+    def rate_bps(nic: Nic) -> float:
+        return fabric.nic_rate_bps(nic) * network.rate_factor
+
+    nominal_bps = np.array([rate_bps(queue_pair.source) * PAYLOAD_SHARE for queue_pair in queue_pairs])
+    errors = np.full(len(queue_pairs), np.inf)
+    with (
+        network.unimpaired(),
+        Engine(network.endpoints, nic_rate_bps=rate_bps, check=network.check_alive) as engine,
+    ):
+        numbers = [engine.add(queue_pair) for queue_pair in queue_pairs]
+        engine.connect(numbers)
+        for _ in range(TRIES):
+            sizes = [int(rate_bps(queue_pair.source) / 8 * SAMPLE_S) for queue_pair in queue_pairs]
+            found = _settled_rates_bps(engine, np.array(numbers), np.array(sizes)) / nominal_bps - 1
+            errors = np.where(np.abs(found) < np.abs(errors), found, errors)
+            if (np.abs(errors) <= SOUND).all():
+                break
+    return dict(zip((queue_pair.source for queue_pair in queue_pairs), errors.tolist(), strict=True))
+
+
+def _settled_rates_bps(
+    engine: Engine, numbers: NDArray[np.int64], sizes: NDArray[np.int64]
+) -> NDArray[np.float64]:
+    """Send so many bytes over each queue pair at once; return the rate of each after its first quarter."""
+    count, settled = len(numbers), (sizes * SETTLED).astype(np.int64)
+    parcels = np.concatenate([settled, sizes - settled])
+    engine.post(np.tile(numbers, 2), parcels, np.arange(2 * count))
+    at_s, counts = np.zeros(2 * count), np.zeros(2 * count)
+    while not engine.quiet:
+        for message, at in engine.serve(float("inf")):
+            at_s[message], counts[message] = at, engine.counted(numbers[message % count])
+    return np.asarray(8.0 * (counts[count:] - counts[:count]) / (at_s[count:] - at_s[:count]))
+
+
+def sampled_ways(fabric: Fabric, rng: np.random.Generator, most_hops: int = 8) -> dict[QueuePair, Path]:
+    """Return queue pairs that can all send at full rate, and their ways: no two share a link.
+
+    Parameters
+    ----------
+    fabric
+        NICs of all its rails are drawn, so that ways over uplinks are among them; no way has a link
+        that is slower than the NIC that sends.
+    rng
+        Draws them.
+    most_hops
+        The ways have together at most so many switch hops, and as many as there are servers: a
+        small part of what the machine carries in a run. The first way may have more.
+    """
+    tables = FlowTables(fabric, forwarding_rules(fabric))
+    left = min(most_hops, len(fabric.servers))
+    ways: dict[QueuePair, Path] = {}
+    used: set[Port] = set()
+    for source in _shuffled(fabric, rng):
+        for destination in _shuffled(fabric, rng):
+            queue_pair = QueuePair(source, destination)
+            way = _way(queue_pair, fabric, tables)
+            if way and used.isdisjoint(way) and (not ways or len(way) - 1 <= left):
+                ways[queue_pair] = way
+                used.update(way)
+                left -= len(way) - 1
+                break
+        if left <= 0:
+            break
+    return ways
+
+
+def _shuffled(fabric: Fabric, rng: np.random.Generator) -> Iterator[Nic]:
+    return (fabric.nics[index] for index in rng.permutation(len(fabric.nics)).tolist())
+
+
+def _way(queue_pair: QueuePair, fabric: Fabric, tables: FlowTables) -> Path:
+    """Return the way of a queue pair, empty if it has none, or none that is as fast as its NIC."""
+    source, destination = queue_pair.source, queue_pair.destination
+    if source.server == destination.server:
+        return ()
+    way = tables.path(source, destination, source_port(queue_pair), SERVICE_PORT) or ()
+    slowest_bps = min((fabric.link_at[port].rate_bps for port in way), default=0.0)
+    return way if slowest_bps >= fabric.nic_rate_bps(source) else ()

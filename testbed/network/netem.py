@@ -1,0 +1,110 @@
+"""Delay and loss of links: a netem (tc-netem(8)) at each end, in front of the shaper's queue.
+
+Not every kernel has netem. Where a fabric asks for delay or loss and there is none, nothing is booted.
+"""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+
+from testbed.machine.kernel import inside_namespace, new_network_namespace
+from testbed.machine.netlink import TICK_NS, Batch, netem_request
+from topologies.errors import MachineError, NetworkError, ScenarioError
+from topologies.fabric import Fabric, Port
+
+LIMIT_PACKETS = 1 << 20
+"""What may wait in a netem: never reached, so that a link drops by its loss and its shaper's queue only."""
+ORPHAN_DELAY_S = TICK_NS * 1e-9
+"""The least delay that the kernel keeps [s]; it takes packets out of their sender's account, and no more."""
+LEAST_DELAY_S, MOST_DELAY_S = 50e-6, 1.0
+"""What is honoured of a link's delay at emulated scale [s]: timers are late by up to 50 us, and queue pairs
+that make no progress for some seconds are given up."""
+LOOPBACK = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Netem:
+    """What befalls packets at one end of a link before they queue, at emulated scale."""
+
+    delay_s: float = 0.0
+    """How long each waits [s]."""
+    loss: float = 0.0
+    """The probability that one is dropped."""
+
+    def request(self, *, change: bool = False) -> bytes:
+        """Return the request to the kernel."""
+        return netem_request(self.delay_s, self.loss, LIMIT_PACKETS, change=change)
+
+
+def link_netems(
+    fabric: Fabric, time_factor: float | None, *, loss: bool = True, orphan: bool = False
+) -> dict[Port, Netem]:
+    """Return the netem of each port that has one.
+
+    Parameters
+    ----------
+    fabric
+        Its links have delay and loss.
+    time_factor
+        Emulated time over real time, which delays are multiplied by; None while links have neither.
+        A loss is per packet and remains as it is.
+    loss
+        Whether packets are lost.
+    orphan
+        Whether packets are to leave their sender's account at packet switches, by a delay that is nothing.
+    """
+    packet_switches = {switch.name for switch in fabric.switches if switch.kind == "packet"}
+    netems = {}
+    for port, link in fabric.link_at.items():
+        orphans = orphan and port.node in packet_switches
+        if not (orphans or link.delay_s or link.loss):
+            continue
+        delay_s = link.delay_s * (time_factor or 0.0)
+        lost = link.loss if loss and time_factor is not None else 0.0
+        netems[port] = Netem(max(delay_s, ORPHAN_DELAY_S if orphans else 0.0), lost)
+    return netems
+
+
+def check_netem(netems: Mapping[Port, Netem]) -> None:
+    """Raise MachineError if a netem is needed and the kernel has none."""
+    if netems and not kernel_has_netem():
+        raise MachineError(
+            "this machine's kernel has no netem, which delay and loss of links need",
+            "leave out --link-delay-us and --loss, or load or install its module sch_netem",
+        )
+
+
+def check_delays(fabric: Fabric, time_factor: float) -> None:
+    """Raise ScenarioError if a link's delay is too short or too long to be emulated.
+
+    Parameters
+    ----------
+    time_factor
+        Emulated time over real time.
+    """
+    for delay_s in sorted({link.delay_s for link in fabric.links if link.delay_s}):
+        emulated_s = delay_s * time_factor
+        if LEAST_DELAY_S <= emulated_s <= MOST_DELAY_S:
+            continue
+        least_us, most_us = (limit_s / time_factor * 1e6 for limit_s in (LEAST_DELAY_S, MOST_DELAY_S))
+        raise ScenarioError(
+            f"a link's delay of {delay_s * 1e6:g} us would be {emulated_s:.2g} s in the emulation, "
+            f"which honours {LEAST_DELAY_S:g} to {MOST_DELAY_S:g} s",
+            f"give a --link-delay-us of {least_us:.2g} to {most_us:.2g}, or leave it out",
+        )
+
+
+@cache
+def kernel_has_netem() -> bool:
+    """Return whether netem can be put on an interface; the kernel loads its module for that if it has one."""
+    namespace, batch = new_network_namespace(), Batch()
+    batch.add_qdisc("try netem", Netem().request(), LOOPBACK)
+    try:
+        with inside_namespace(namespace):
+            batch.commit()
+    except NetworkError:
+        return False
+    finally:
+        os.close(namespace)
+    return True

@@ -1,0 +1,267 @@
+"""A booted network: a fabric as namespaces, shaped links, Open vSwitch bridges and a controller.
+
+Order matters for the boot's time: the controller's process starts first and imports while the
+links are made; the bridges are made when its listener is up, because Open vSwitch backs off
+for a second after a refused connection.
+"""
+
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from tempfile import mkdtemp
+from types import TracebackType
+
+from mininet.net import Mininet
+
+from controller.app.client import ControllerClient
+from testbed.machine.datapath import Datapath, check_datapath, default_datapath
+from testbed.machine.kernel import die_with_parent, inside_namespace
+from testbed.machine.sandbox import RUN_DIRECTORY, inside_sandbox, raise_descriptor_limit
+from testbed.network.bridges import check_names, delete_bridges, make_bridges
+from testbed.network.netem import Netem, check_delays, check_netem, link_netems
+from testbed.network.nodes import LiveIntf, LiveLink, LiveMininet, LiveServer, LiveSwitch
+from testbed.network.openvswitch import MachineOpenVSwitch, PrivateOpenVSwitch
+from testbed.network.wiring import Wiring, adopt_taps, set_netems, shape_switch_ports, wire
+from topologies.addresses import datapath_id, interface, nic_ip, openflow_port
+from topologies.errors import NetworkError
+from topologies.fabric import Fabric, Nic, Port
+from traffic.transports.connections import Endpoints
+
+LISTEN = "127.0.0.1:6653"
+READY_S = 120.0
+MAX_SEND_BUFFER_BYTES = 1 << 30
+LOG_LINES = 40
+CHECKOUT = Path(__file__).resolve().parents[2]
+
+
+class Network:
+    """A fabric that carries packets; a context manager, entered once.
+
+    Links have neither delay nor loss until `impair` gives them theirs.
+
+    Parameters
+    ----------
+    fabric
+        What to boot, at real rates.
+    rate_factor
+        Emulated rate over real rate: a link of 100 Gbit/s and 4e-4 is shaped to 40 Mbit/s.
+    datapath
+        Which of Open vSwitch's forwards; None for `testbed.machine.datapath.default_datapath`.
+    """
+
+    def __init__(self, fabric: Fabric, rate_factor: float, datapath: Datapath | None = None) -> None:
+        self.fabric = fabric
+        self.rate_factor = rate_factor
+        self.datapath = datapath or default_datapath()
+        self.netems = self._netems(None)
+        self._stack = ExitStack()
+        self._entered = False
+
+    def __enter__(self) -> "Network":
+        """Boot, or leave nothing behind and raise NetworkError or MachineError."""
+        if self._entered:
+            raise NetworkError("a network was booted twice", "make a new one")
+        self._entered = True
+        check_datapath(self.datapath)
+        check_netem(self.netems)
+        raise_descriptor_limit()  # outside of a sandbox nobody has
+        with self._stack as stack:
+            try:
+                self._boot(stack)
+            except BaseException as failure:
+                self._note_logs(failure)
+                raise
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Stop everything in the reverse order; an error takes the daemons' words along."""
+        if error:
+            self._note_logs(error)
+        self._stack.close()
+
+    def check_alive(self) -> None:
+        """Raise NetworkError if a daemon or the controller has ended."""
+        self.openvswitch.check_alive()
+        if self._controller.poll() is not None:
+            raise NetworkError(
+                f"the controller ended during the run (exit code {self._controller.returncode})",
+                "run it again",
+            )
+
+    @property
+    def endpoints(self) -> Endpoints:
+        """How sockets are made in its servers."""
+
+        def open_socket(server: int) -> socket.socket:
+            with inside_namespace(self.wiring.namespaces[server]):
+                return socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+
+        return Endpoints(open_socket, lambda nic: nic_ip(self.fabric, nic))
+
+    def impair(self, time_factor: float, *, loss: bool = True) -> None:
+        """Give links their delay, which is dilated, and their loss, which is not.
+
+        Parameters
+        ----------
+        time_factor
+            Emulated time over real time (`testbed.run.dilation.Dilation.time`); it may differ from one
+            experiment to the next.
+        loss
+            Whether links lose packets: not while connections are made.
+
+        Raises
+        ------
+        ScenarioError
+            If a delay is too short or too long to be emulated.
+        """
+        check_delays(self.fabric, time_factor)
+        self._set(self._netems(time_factor, loss=loss))
+
+    @contextmanager
+    def unimpaired(self) -> Iterator[None]:
+        """Have links neither delay nor lose packets inside the block."""
+        before = self.netems
+        self._set(self._netems(None))
+        try:
+            yield
+        finally:
+            self._set(before)
+
+    def _set(self, netems: dict[Port, Netem]) -> None:
+        if netems != self.netems:
+            set_netems(self.wiring, netems)
+            self.netems = netems
+
+    def _netems(self, time_factor: float | None, *, loss: bool = True) -> dict[Port, Netem]:
+        # Through a veth pair and the kernel's datapath a packet stays charged to its sender's socket.
+        orphan = self.datapath == "kernel"
+        return link_netems(self.fabric, time_factor, loss=loss, orphan=orphan)
+
+    def _boot(self, stack: ExitStack) -> None:
+        private = inside_sandbox()
+        # In a sandbox the tools of Open vSwitch look for its sockets here (OVS_RUNDIR).
+        directory = self._directory = RUN_DIRECTORY if private else Path(mkdtemp(prefix="lightrail-"))
+        directory.mkdir(exist_ok=True)
+        stack.callback(shutil.rmtree, directory)
+        self._controller = stack.enter_context(_controller(self.fabric, directory))
+        self.openvswitch: PrivateOpenVSwitch | MachineOpenVSwitch
+        self.openvswitch = (
+            PrivateOpenVSwitch(directory, self.datapath) if private else MachineOpenVSwitch(self.datapath)
+        )
+        stack.enter_context(self.openvswitch)
+        if not private:
+            check_names(self.fabric)
+        self.wiring = wire(self.fabric, self.rate_factor, private, self.netems)
+        stack.callback(self.wiring.close)
+        _wait_for_listener(self._controller)
+        if not private:  # a private Open vSwitch ends with all its bridges
+            stack.callback(delete_bridges, self.wiring.mark)
+        make_bridges(self.fabric, LISTEN, self.wiring.mark, self.datapath, self.check_alive)
+        if private and self.datapath == "netdev":
+            adopt_taps(self.wiring)
+        shape_switch_ports(self.wiring)
+        self.send_buffer_bytes = self.openvswitch.set_send_buffer(
+            _send_buffer_bytes(self.fabric), self.fabric.switches[0].name
+        )
+        self.mininet = _mininet(self.wiring)
+        stack.callback(_end_shells, self.mininet)
+        self.northbound = ControllerClient(directory / "northbound.sock")
+        self.northbound.wait_ready(READY_S, check=self.check_alive)
+
+    def _note_logs(self, error: BaseException) -> None:
+        """Attach what the daemons and the controller wrote to an error; a traceback shows it."""
+        for log in sorted(self._directory.glob("*.log")):
+            if said := log.read_text(errors="replace").splitlines()[-LOG_LINES:]:
+                error.add_note("\n".join([f"{log.name}:", *said]))
+
+
+def _controller(fabric: Fabric, directory: Path) -> "_Process":
+    (directory / "fabric.json").write_text(fabric.to_json())
+    command = [sys.executable, "-m", "controller", "--fabric", str(directory / "fabric.json")]
+    command += ["--northbound", str(directory / "northbound.sock"), "--listen", LISTEN]
+    return _Process(command, directory / "controller.log")
+
+
+class _Process(subprocess.Popen[bytes]):
+    """A child that is ended, not awaited, when its block is left."""
+
+    def __init__(self, command: list[str], log: Path) -> None:
+        self.log = log
+        with log.open("wb") as errors:
+            super().__init__(
+                command,
+                cwd=CHECKOUT,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                start_new_session=True,  # Ctrl-C is not for it
+                preexec_fn=die_with_parent,
+            )
+
+    def __exit__(self, *_error: object) -> None:
+        self.kill()
+        self.wait()
+        if self.stdout:
+            self.stdout.close()
+
+
+def _wait_for_listener(controller: _Process) -> None:
+    assert controller.stdout is not None
+    if not controller.stdout.readline():
+        controller.wait()
+        said = controller.log.read_text(errors="replace").strip().splitlines()
+        raise NetworkError(f"the controller did not start: {said[-1] if said else 'it said nothing'}")
+
+
+def _send_buffer_bytes(fabric: Fabric) -> int:
+    """Return what Open vSwitch's one sending socket must hold: all queues, a packet charged up to twice."""
+    ports = sum(port.node in fabric.switch_index for port in fabric.link_at)
+    return min(2 * ports * fabric.buffer_bytes, MAX_SEND_BUFFER_BYTES)
+
+
+def _mininet(wiring: Wiring) -> LiveMininet:
+    fabric = wiring.fabric
+    # Mininet's own start-up raises limits of the whole machine (fs.file-max, net.core.*): not here.
+    Mininet.inited = True
+    network = LiveMininet(topo=None, build=False, controller=None, waitConnected=False)
+    for server, namespace in zip(fabric.servers, wiring.namespaces, strict=True):
+        network.addHost(server.name, cls=LiveServer, namespace=namespace)
+    for switch in fabric.switches:
+        dpid = f"{datapath_id(fabric, switch.name):016x}"
+        network.addSwitch(switch.name, cls=LiveSwitch, dpid=dpid, protocols="OpenFlow13")
+    for link in fabric.links:
+        ends = [_mininet_end(fabric, port) for port in (link.a, link.b)]
+        network.addLink(
+            *(port.node for port in (link.a, link.b)),
+            *(number for number, _ in ends),
+            cls=LiveLink,
+            intf=LiveIntf,
+            intfName1=interface(fabric, link.a),
+            intfName2=interface(fabric, link.b),
+            params1=ends[0][1],
+            params2=ends[1][1],
+        )
+    network.built = True
+    return network
+
+
+def _mininet_end(fabric: Fabric, port: Port) -> tuple[int, dict[str, str]]:
+    """Return a port's number in Mininet, and the parameters of its interface."""
+    if port.node in fabric.switch_index:
+        return openflow_port(port), {}
+    return port.number, {"ip": str(nic_ip(fabric, Nic(fabric.server_index[port.node], port.number)))}
+
+
+def _end_shells(network: LiveMininet) -> None:
+    for node in (*network.hosts, *network.switches):
+        node.terminate()

@@ -1,0 +1,259 @@
+"""Open vSwitch for one run: a private database and switch daemon, or the machine's own."""
+
+import contextlib
+import os
+import socket
+import stat
+import struct
+import subprocess
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import TracebackType
+
+from testbed.machine.datapath import Datapath, delete_kernel_datapath, lost_upcalls
+from testbed.machine.kernel import die_with_parent, take_descriptor
+from topologies.errors import MachineError, NetworkError
+
+SCHEMA = "/usr/share/openvswitch/vswitch.ovsschema"
+START_S = 15.0
+CHECK_S = 0.2
+ANSWER_S = 120
+"""How long a transaction may take [s]: with 80 bridges on a slow machine half a minute."""
+FORCE = {socket.SO_SNDBUF: 32, socket.SO_RCVBUF: 33}
+"""SO_SNDBUFFORCE and SO_RCVBUFFORCE, which Python does not name: root may go over the sysctl's limit."""
+RECEIVE_BUFFER_BYTES = 8 << 20
+"""What waits at a port while the daemon is not scheduled: 208 KiB, the default, is 23 ms at 40 Mbit/s."""
+SOL_PACKET, PACKET_STATISTICS = 263, 6
+LOGGING = ("-vconsole:warn", "-vdpif:console:err", "--log-file=/dev/null")
+"""What daemons say; dpif warns at each `controller.circuits.proof` that there is no datapath."""
+KEEP_MEMORY = {"MALLOC_TRIM_THRESHOLD_": str(1 << 30), "MALLOC_TOP_PAD_": str(16 << 20)}
+"""Have the daemons keep what they free. At each port that it polls, each time, ovs-vswitchd allocates
+32 packets (300 KB at an MTU of 9000) and frees what did not come; by default the C library gives that back
+to the kernel at once, and three quarters of the daemon's time went into faulting it in again."""
+
+
+def vsctl(*arguments: str, check: Callable[[], None] = lambda: None) -> str:
+    """Run ``ovs-vsctl`` and return what it prints.
+
+    Parameters
+    ----------
+    arguments
+        Its arguments.
+    check
+        Called now and then; raises if what it waits for has died.
+
+    Raises
+    ------
+    NetworkError
+        If it fails: what was attempted, and why.
+    """
+    command = ["ovs-vsctl", f"--timeout={ANSWER_S}", *arguments]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            while True:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    said, complaint = process.communicate(timeout=CHECK_S)
+                    break
+                check()
+        except BaseException:
+            process.kill()
+            raise
+    if process.returncode:
+        raise NetworkError(f"ovs-vsctl {' '.join(arguments)[:120]}: {complaint.strip()[:300]}")
+    return said
+
+
+class PrivateOpenVSwitch:
+    """An ``ovsdb-server`` and an ``ovs-vswitchd`` that belong to this process and die with it.
+
+    Parameters
+    ----------
+    directory
+        For their sockets, database and logs.
+    datapath
+        Which forwards.
+    """
+
+    def __init__(self, directory: Path, datapath: Datapath) -> None:
+        self._directory, self._datapath = directory, datapath
+        self._daemons: list[subprocess.Popen[bytes]] = []
+        self._packet_sockets: list[int] = []
+        self._dropped = 0
+
+    def __enter__(self) -> "PrivateOpenVSwitch":
+        """Start both daemons and wait until the database answers."""
+        if self._daemons:
+            raise NetworkError("Open vSwitch was started twice")
+        database, remote = self._directory / "conf.db", self._directory / "db.sock"
+        subprocess.run(["ovsdb-tool", "create", str(database), SCHEMA], check=True, capture_output=True)
+        self._spawn("ovsdb-server", str(database), f"--remote=punix:{remote}")
+        _wait_for(remote)
+        vsctl("--no-wait", "init")
+        self._spawn("ovs-vswitchd", f"unix:{remote}")
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """End the daemons.
+
+        The kernel closes a packet socket only after a grace period, one after the other:
+        2.8 s for 256 ports. Copies of them, closed by many threads at once, share the grace
+        periods, so that the daemon's own exit is quick.
+        """
+        for daemon in reversed(self._daemons):
+            daemon.kill()
+        for daemon in self._daemons:
+            daemon.wait()
+        with ThreadPoolExecutor(64) as pool:
+            list(pool.map(os.close, self._packet_sockets))
+        self._packet_sockets.clear()
+        if self._datapath == "kernel":
+            delete_kernel_datapath()
+
+    @property
+    def pid(self) -> int:
+        """The process id of ``ovs-vswitchd``."""
+        return self._daemons[-1].pid
+
+    def check_alive(self) -> None:
+        """Raise NetworkError if a daemon has ended."""
+        for daemon in self._daemons:
+            if daemon.poll() is not None:
+                name = Path(str(daemon.args[0])).name  # type: ignore[index]
+                raise NetworkError(
+                    f"{name} ended during the run (exit code {daemon.returncode})", "run it again"
+                )
+
+    def set_send_buffer(self, want_bytes: int, bridge: str) -> int:
+        """Give the socket that the daemon sends all packets by a buffer; return what was granted [bytes].
+
+        In the userspace datapath what waits in the queues of all ports together is charged to
+        one packet socket; past its send buffer packets vanish, and no counter shows it. So it
+        must hold more than the ports' queues, which count what they drop. The daemon makes that
+        socket for its first packet, hence a packet of an experimental type out of ``bridge``.
+        The kernel's datapath has none: 0.
+        """
+        if self._datapath == "kernel":
+            return 0
+        first_packet = "ffffffffffff" + "02" + "00" * 5 + "88b5" + "00" * 46
+        command = ["ovs-ofctl", "-OOpenFlow13", "packet-out", bridge]
+        subprocess.run(
+            [*command, f"in_port=controller packet={first_packet} actions=output:1"],
+            check=True,
+            capture_output=True,
+        )
+        granted = 0
+        for descriptor in self._take_packet_sockets():
+            with socket.socket(fileno=descriptor) as packet_socket:
+                granted = _grow(packet_socket, socket.SO_SNDBUF, want_bytes)
+                _grow(packet_socket, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
+                packet_socket.detach()
+        return granted
+
+    def packet_drops(self) -> int:
+        """Return how many packets so far the daemon was too slow to take, over all ports."""
+        if self._datapath == "kernel":
+            return lost_upcalls()
+        for descriptor in self._packet_sockets:
+            with socket.socket(fileno=descriptor) as packet_socket:
+                statistics = packet_socket.getsockopt(SOL_PACKET, PACKET_STATISTICS, 8)
+                self._dropped += struct.unpack("=II", statistics)[1]  # the kernel counts from 0 again
+                packet_socket.detach()
+        return self._dropped
+
+    def _take_packet_sockets(self) -> list[int]:
+        """Copy the daemon's packet sockets here, and return the copies."""
+        for entry in Path(f"/proc/{self.pid}/fd").iterdir():
+            with contextlib.suppress(FileNotFoundError):
+                if stat.S_ISSOCK(entry.stat().st_mode):
+                    copy = socket.socket(fileno=take_descriptor(self.pid, int(entry.name)))
+                    if copy.family == socket.AF_PACKET:
+                        self._packet_sockets.append(copy.detach())
+                    else:
+                        copy.close()
+        return self._packet_sockets
+
+    def _spawn(self, *command: str) -> None:
+        log = (self._directory / f"{command[0]}.log").open("wb")
+        with log:
+            self._daemons.append(
+                subprocess.Popen(
+                    [*command, *LOGGING],
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    env=os.environ | KEEP_MEMORY,
+                    start_new_session=True,  # Ctrl-C is not for it
+                    preexec_fn=die_with_parent,
+                )
+            )
+
+
+class MachineOpenVSwitch:
+    """The machine's own Open vSwitch, as plain Mininet uses it (``--no-sandbox``).
+
+    Parameters
+    ----------
+    datapath
+        Which forwards.
+    """
+
+    pid = 0
+
+    def __init__(self, datapath: Datapath) -> None:
+        self._datapath = datapath
+
+    def __enter__(self) -> "MachineOpenVSwitch":
+        """Check that it answers."""
+        try:
+            vsctl("--timeout=5", "show")
+        except (NetworkError, FileNotFoundError) as error:
+            raise MachineError(
+                "the machine's own Open vSwitch does not answer",
+                "start it (service openvswitch-switch start), or leave --no-sandbox out",
+            ) from error
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Leave the daemon as it is; the network takes its own bridges away."""
+
+    def check_alive(self) -> None:
+        """Nothing to check: the daemon is the machine's."""
+
+    def set_send_buffer(self, want_bytes: int, bridge: str) -> int:
+        """Leave the daemon's sockets alone, they are the machine's; return 0 for unknown."""
+        return 0
+
+    def packet_drops(self) -> int:
+        """Return what the kernel's datapath counts; the daemon's sockets are the machine's."""
+        return lost_upcalls() if self._datapath == "kernel" else 0
+
+
+def _grow(packet_socket: socket.socket, buffer: int, want_bytes: int) -> int:
+    """Raise a socket's buffer as far as this user may, and return it; the kernel doubles what is asked."""
+    try:
+        packet_socket.setsockopt(socket.SOL_SOCKET, FORCE[buffer], want_bytes // 2)
+    except PermissionError:
+        packet_socket.setsockopt(socket.SOL_SOCKET, buffer, want_bytes // 2)
+    return packet_socket.getsockopt(socket.SOL_SOCKET, buffer)
+
+
+def _wait_for(path: Path) -> None:
+    """Wait until somebody listens on a socket; its path is there a moment sooner."""
+    deadline = time.monotonic() + START_S
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
+        while client.connect_ex(str(path)):
+            if time.monotonic() > deadline:
+                raise NetworkError(f"ovsdb-server does not listen on {path.name} after {START_S:g} s")
+            time.sleep(0.005)

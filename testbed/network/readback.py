@@ -1,0 +1,109 @@
+"""What the machine really set: rates, bursts, queues and MTU, read back from the kernel."""
+
+from dataclasses import asdict, dataclass
+
+from pyroute2 import IPRoute
+
+from testbed.machine.kernel import inside_namespace
+from testbed.machine.netlink import CERTAIN, TICK_NS
+from testbed.network.netem import Netem
+from testbed.network.network import Network
+from testbed.network.wiring import MTU, Shape
+from topologies.addresses import interface
+from topologies.fabric import Fabric, Port
+
+TOLERANCE = 0.01
+
+
+@dataclass(frozen=True)
+class PortSetting:
+    """How a port sends, as the kernel has it, and what its queue dropped so far."""
+
+    shape: Shape | None
+    """Its shaper; None if there is none."""
+    netem: Netem | None
+    """Its delay and loss; None if there is no netem."""
+    mtu: int
+    """Largest packet [bytes]."""
+    drops: int
+    """Packets that its full queue dropped, which a netem's loss is none of."""
+    lost: int
+    """Packets that left a server and that the kernel was too slow to hand to the switch."""
+
+
+def port_settings(network: Network) -> dict[Port, PortSetting]:
+    """Return the settings of every linked port."""
+    fabric, wiring = network.fabric, network.wiring
+    settings = _settings_here(fabric, set(fabric.switch_index))
+    for server, namespace in zip(fabric.servers, wiring.namespaces, strict=True):
+        with inside_namespace(namespace):
+            settings |= _settings_here(fabric, {server.name})
+    return settings
+
+
+def unmet(network: Network, settings: dict[Port, PortSetting]) -> list[str]:
+    """Return a sentence for each setting that did not take effect; one such makes a result void."""
+    sentences = []
+    for port, asked in network.wiring.shapes.items():
+        found = settings.get(port)
+        if found is None or found.shape is None:
+            sentences.append(f"port {port} is not shaped")
+        elif not _alike(found.shape, asked):
+            sentences.append(f"port {port} is shaped to {found.shape}, not to {asked}")
+        elif found.mtu != MTU:
+            sentences.append(f"port {port} has an MTU of {found.mtu}, not {MTU}")
+    for port, netem in network.netems.items():
+        found = settings.get(port)
+        if found is None or not _alike(found.netem or Netem(), netem):
+            sentences.append(f"port {port} has {found and found.netem}, not {netem}")
+    return sentences
+
+
+def effective(network: Network, settings: dict[Port, PortSetting]) -> dict[str, object]:
+    """Return what run.json keeps of the settings."""
+    return {
+        "ports": {
+            str(port): {**(asdict(setting.shape) if setting.shape else {}), "mtu": setting.mtu}
+            for port, setting in sorted(settings.items())
+        },
+        "switch_send_buffer_bytes": network.send_buffer_bytes,
+        "flows": {switch.name: switch.flows for switch in network.northbound.switches()},
+    }
+
+
+def _settings_here(fabric: Fabric, nodes: set[str]) -> dict[Port, PortSetting]:
+    """Return the settings of some nodes' ports, whose interfaces are in this thread's namespace."""
+    names = {interface(fabric, port): port for port in fabric.link_at if port.node in nodes}
+    with IPRoute() as kernel:
+        links = {link["index"]: link for link in kernel.get_links()}
+        qdiscs = {(qdisc["index"], qdisc.get_attr("TCA_KIND")): qdisc for qdisc in kernel.get_qdiscs()}
+    settings = {}
+    for index, link in links.items():
+        port = names.get(link.get_attr("IFLA_IFNAME"))
+        if port is not None:
+            shaper, netem = qdiscs.get((index, "tbf")), qdiscs.get((index, "netem"))
+            settings[port] = PortSetting(
+                _shape(shaper) if shaper else None,
+                _netem(netem) if netem else None,
+                link.get_attr("IFLA_MTU"),
+                shaper.get_attr("TCA_STATS2").get_attr("TCA_STATS_QUEUE")["drops"] if shaper else 0,
+                # What a switch's port lost is in Open vSwitch's own counters.
+                link.get_attr("IFLA_STATS64")["tx_dropped"] if port.node in fabric.server_index else 0,
+            )
+    return settings
+
+
+def _shape(shaper: "dict[str, object]") -> Shape:
+    parameters = shaper.get_attr("TCA_OPTIONS").get_attr("TCA_TBF_PARMS")  # type: ignore[attr-defined]
+    burst_s = parameters["buffer"] * TICK_NS / 1e9
+    return Shape(8.0 * parameters["rate"], round(burst_s * parameters["rate"]), parameters["limit"])
+
+
+def _netem(netem: "dict[str, object]") -> Netem:
+    options = netem.get_attr("TCA_OPTIONS")  # type: ignore[attr-defined]
+    return Netem(options["delay"] * TICK_NS * 1e-9, options["loss"] / CERTAIN)
+
+
+def _alike(found: Shape | Netem, asked: Shape | Netem) -> bool:
+    pairs = zip(asdict(found).values(), asdict(asked).values(), strict=True)
+    return all(abs(one - other) <= TOLERANCE * other for one, other in pairs)

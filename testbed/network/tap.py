@@ -1,0 +1,132 @@
+"""Which way each connection took, read off the wire: its first packet, seen on every link.
+
+A ``select`` group keeps a connection on one way, so the way of its SYN is the way of all its
+data. Nothing is assumed of the switch's hash, its version or its datapath.
+"""
+
+import contextlib
+import ctypes
+import ipaddress
+import socket
+import struct
+import threading
+from collections.abc import Sequence
+
+from topologies.addresses import interface, nic_ip
+from topologies.errors import NetworkError
+from topologies.fabric import Fabric, Path, Port
+from traffic.spraying.policy import QueuePair
+from traffic.transports.connections import SERVICE_PORT, source_port
+
+ETH_P_ALL = 3
+PACKET_OUTGOING = 4
+QUIET_S = 0.02
+SO_ATTACH_FILTER = 26
+SO_RCVBUFFORCE = 33
+BUFFER_BYTES = 16 << 20
+SYN_ONLY = (
+    (0x30, 0, 0, 0xFFFFF004),  # load the packet's type (SKF_AD_PKTTYPE)
+    (0x15, 0, 7, PACKET_OUTGOING),
+    (0x30, 0, 0, 9),  # load the IP protocol
+    (0x15, 0, 5, socket.IPPROTO_TCP),
+    (0xB1, 0, 0, 0),  # X = length of the IP header
+    (0x50, 0, 0, 13),  # load TCP's flags
+    (0x54, 0, 0, 0x12),  # SYN and ACK of them
+    (0x15, 0, 1, 0x02),  # SYN alone
+    (0x06, 0, 0, 64),
+    (0x06, 0, 0, 0),
+)
+"""Classic BPF over a packet from its IP header on (see bpf(4) of BSD, linux/filter.h)."""
+
+
+class Tap:
+    """Listens on all switches' ports for connections being made; a context manager."""
+
+    def __init__(self, fabric: Fabric) -> None:
+        self._fabric = fabric
+
+    def __enter__(self) -> "Tap":
+        """Start to listen."""
+        self._socket = socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, socket.htons(ETH_P_ALL))
+        attach_filter(self._socket, SYN_ONLY)
+        with contextlib.suppress(PermissionError):
+            self._socket.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, BUFFER_BYTES)
+        self._socket.settimeout(QUIET_S)
+        self._seen: dict[tuple[str, int, str], set[Port]] = {}
+        self._enough = threading.Event()
+        # As they come: an ordinary user's socket has room for some hundreds only.
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        """Stop."""
+        self.close()
+
+    def close(self) -> None:
+        """Stop to listen: what comes now is not looked at."""
+        self._enough.set()
+        self._reader.join()
+        self._socket.close()
+
+    def paths(self, queue_pairs: Sequence[QueuePair]) -> tuple[Path, ...]:
+        """Return the way of each queue pair that was connected while the tap was open, and close it.
+
+        Raises
+        ------
+        NetworkError
+            If a connection's way was not seen from end to end.
+        """
+        self.close()
+        return tuple(self._path(queue_pair) for queue_pair in queue_pairs)
+
+    def _read(self) -> None:
+        """Note the switches' ports that send each connection's SYN."""
+        ports = {
+            interface(self._fabric, port): port
+            for port in self._fabric.link_at
+            if port.node in self._fabric.switch_index
+        }
+        while True:
+            try:
+                packet, (name, *_) = self._socket.recvfrom(64)
+            except TimeoutError:
+                if self._enough.is_set():
+                    return
+                continue
+            header = 4 * (packet[0] & 0xF)
+            source, destination = struct.unpack_from("!HH", packet, header)
+            if name in ports and destination == SERVICE_PORT:
+                key = (_address(packet[12:16]), source, _address(packet[16:20]))
+                self._seen.setdefault(key, set()).add(ports[name])
+
+    def _path(self, queue_pair: QueuePair) -> Path:
+        fabric = self._fabric
+        key = (
+            str(nic_ip(fabric, queue_pair.source)),
+            source_port(queue_pair),
+            str(nic_ip(fabric, queue_pair.destination)),
+        )
+        path, seen = [fabric.nic_port(queue_pair.source)], set(self._seen.get(key, ()))
+        # Link by link: on two CPUs a packet may be noted at the second before it is at the first.
+        while onward := {port for port in seen if port.node == fabric.peer(path[-1]).node}:
+            path.append(onward.pop())
+            seen.remove(path[-1])
+        if seen or fabric.peer(path[-1]) != fabric.nic_port(queue_pair.destination):
+            raise NetworkError(
+                f"the path of queue pair {queue_pair} was seen in part only: {', '.join(map(str, path))}",
+                "run it again",
+            )
+        return tuple(path)
+
+
+def _address(packed: bytes) -> str:
+    return str(ipaddress.IPv4Address(packed))
+
+
+def attach_filter(tap: socket.socket, program: Sequence[tuple[int, int, int, int]]) -> None:
+    """Have the kernel hand a socket only the packets that a program of classic BPF takes."""
+    code = ctypes.create_string_buffer(b"".join(struct.pack("=HBBI", *line) for line in program))
+    tap.setsockopt(
+        socket.SOL_SOCKET, SO_ATTACH_FILTER, struct.pack("HL", len(program), ctypes.addressof(code))
+    )

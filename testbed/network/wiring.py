@@ -1,0 +1,340 @@
+"""A fabric's namespaces, interfaces, addresses and shapers, made in bulk over netlink.
+
+Each server is a network namespace held by a file descriptor; each link is a veth pair. Both
+ends of a link are shaped: a token bucket of the link's rate, whose queue is the port's buffer.
+Where a link has delay or loss, a netem stands in front of it (`testbed.network.netem`).
+"""
+
+import os
+import secrets
+import socket
+from collections import defaultdict
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from socket import AF_INET
+
+from pyroute2.ethtool.ioctl import IoctlEthtool
+from pyroute2.netlink.rtnl import (
+    RTM_NEWADDR,
+    RTM_NEWLINK,
+    RTM_NEWNEIGH,
+    RTM_NEWROUTE,
+    RTM_NEWRULE,
+)
+
+from testbed.machine.kernel import inside_namespace, new_network_namespace
+from testbed.machine.netlink import IFF_UP, Batch, delete_links, shaper_request
+from testbed.network.netem import Netem
+from topologies.addresses import FABRIC_NETWORK, GATEWAY_MAC, gateway_ip, interface, nic_ip, nic_mac, subnet
+from topologies.fabric import Fabric, Nic, Port
+from topologies.light import light_peers
+
+MTU = 9000
+ETHERNET_HEADER_BYTES = 14
+BURST_S = 0.004
+MIN_BURST_PACKETS = 2
+SERVER_QUEUE_BYTES = 4 << 20
+FIRST_MARK = 1 << 30
+"""Far from the groups that people give to links."""
+FIRST_TABLE = 1000
+MIN_TIMEOUT_MS = 1000
+"""TCP's least retransmission timeout: with 28 queue pairs at 10 Mbit/s a packet waits 200 ms for its turn."""
+LOSSY_TIMEOUT_MS = 50
+"""The same where links lose packets: that a queue pair's last one is lost, a timeout alone tells.
+With the longer one all-to-alls of 1.5 s took up to 1.8 times their prediction at 0.1 % of loss, not 1.03."""
+INITIAL_WINDOW_PACKETS = 100
+"""TCP starts with a window that the ideal transport's own stays below: no slow start."""
+LOOPBACK = 1
+UP = {"flags": IFF_UP, "change": IFF_UP}
+RT_TABLE_MAIN, RTN_UNICAST, RTNH_F_ONLINK, RTPROT_STATIC = 254, 1, 4, 4
+RT_SCOPE_UNIVERSE, RT_SCOPE_LINK = 0, 253
+FR_ACT_TO_TBL, NUD_PERMANENT, RTAX_RTO_MIN = 1, 0x80, 13
+OFFLOADS = (
+    "tx-checksumming",
+    "tcp-segmentation-offload",
+    "generic-segmentation-offload",
+    "generic-receive-offload",
+)
+SERVER_SYSCTLS = {
+    "net/ipv4/conf/all/rp_filter": "0",
+    "net/ipv4/conf/default/rp_filter": "0",
+    # Without this a connection starts with what an earlier one to the same address learnt.
+    "net/ipv4/tcp_no_metrics_save": "1",
+    # A window of a packet or two looks like a lost tail to TCP: 8 % of the packets were probes for it.
+    "net/ipv4/tcp_early_retrans": "0",
+    "net/ipv4/tcp_slow_start_after_idle": "0",
+    "net/ipv4/tcp_rmem": "4096 4194304 8388608",
+}
+LOSSY_SYSCTLS = {"net/ipv4/tcp_early_retrans": "3"}
+"""Where links lose packets, a probe for a lost tail is worth its packet."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """How one end of a link is shaped, at emulated scale."""
+
+    rate_bps: float
+    """Rate [bit/s]."""
+    burst_bytes: int
+    """Token bucket [bytes]: what may leave at once after a pause."""
+    queue_bytes: int
+    """What may wait [bytes]; more is dropped, and counted."""
+
+
+@dataclass(frozen=True)
+class Wiring:
+    """The wired fabric: where everything is."""
+
+    fabric: Fabric
+    namespaces: tuple[int, ...]
+    """A file descriptor per server that holds its network namespace."""
+    shapes: dict[Port, Shape]
+    """The shaper of each port's egress, as it was asked for; an OCS has none: light does not queue."""
+    mark: int
+    """The group of its links, which no other boot has: under it they are deleted together."""
+    netems: Mapping[Port, Netem]
+    """The netem of each port that has one, as it began."""
+
+    def close(self) -> None:
+        """Delete all links at once, and let the servers' namespaces go.
+
+        One request for the whole group shares the kernel's grace periods: deleted one by one,
+        256 links take seconds.
+        """
+        delete_links(self.mark)
+        for namespace in self.namespaces:
+            os.close(namespace)
+
+
+def burst_bytes(rate_bps: float, mtu: int = MTU) -> int:
+    """Return the token bucket for a rate: 4 ms of it, to forgive a late timer, and at least two packets."""
+    return max(int(rate_bps / 8 * BURST_S), MIN_BURST_PACKETS * (mtu + ETHERNET_HEADER_BYTES))
+
+
+def wire(fabric: Fabric, rate_factor: float, private: bool, netems: Mapping[Port, Netem]) -> Wiring:
+    """Make a fabric's servers and links, shaped at ``rate_factor`` times their real rate.
+
+    Parameters
+    ----------
+    fabric
+        What to wire.
+    rate_factor
+        Emulated rate over real rate.
+    private
+        Whether this namespace is the run's own, so that its defaults may be changed.
+    netems
+        The netem of each port that has one; `set_netems` changes them.
+
+    Raises
+    ------
+    NetworkError
+        If the kernel refuses something; nothing that was made is left then.
+    """
+    if private:
+        _set_sysctls({"net/ipv6/conf/default/disable_ipv6": "1"})
+    ocses = {switch.name for switch in fabric.switches if switch.kind == "ocs"}
+    shapes = {port: _shape(fabric, port, rate_factor) for port in fabric.link_at if port.node not in ocses}
+    with ExitStack() as undo:
+        sysctls = SERVER_SYSCTLS | (LOSSY_SYSCTLS if fabric.lossy else {})
+        namespaces = tuple(_new_namespace(undo, sysctls) for _ in fabric.servers)
+        mark = FIRST_MARK + secrets.randbelow(FIRST_MARK)
+        wiring = Wiring(fabric, namespaces, shapes, mark, netems)
+        undo.callback(delete_links, wiring.mark)
+        _make_links(wiring)
+        if not private:  # IPv6 would look for neighbours, which Open vSwitch counts as packets without a rule
+            ends = [interface(fabric, port) for port in fabric.link_at if port.node in fabric.switch_index]
+            _set_sysctls({f"net/ipv6/conf/{name}/disable_ipv6": "1" for name in ends})
+        for server, namespace in enumerate(wiring.namespaces):
+            with inside_namespace(namespace):
+                _set_up_server(wiring, server)
+        undo.pop_all()
+    return wiring
+
+
+def shape_switch_ports(wiring: Wiring) -> None:
+    """Shape the switches' egress, once Open vSwitch has the ports: it clears queues as it takes them."""
+    batch, indices = Batch(), _indices()
+    for port in wiring.fabric.link_at:
+        if port.node in wiring.fabric.switch_index:
+            _add_qdiscs(batch, wiring, port, indices)
+    batch.commit()
+
+
+def set_netems(wiring: Wiring, netems: Mapping[Port, Netem]) -> None:
+    """Give ports that have a netem another delay and loss; packets that wait there keep theirs."""
+    of_node: dict[str, dict[Port, Netem]] = defaultdict(dict)
+    for port, netem in netems.items():
+        of_node[port.node][port] = netem
+    for server, namespace in zip(wiring.fabric.servers, wiring.namespaces, strict=True):
+        with inside_namespace(namespace):
+            _change_netems(wiring.fabric, of_node.pop(server.name, {}))
+    for of_switch in of_node.values():
+        _change_netems(wiring.fabric, of_switch)
+
+
+def adopt_taps(wiring: Wiring) -> None:
+    """Have the bridges' own interfaces end with the links: the userspace datapath's outlive its daemon."""
+    batch = Batch()
+    for index, name in socket.if_nameindex():
+        if name in (*wiring.fabric.switch_index, "ovs-netdev"):
+            batch.add(f"adopt {name}", RTM_NEWLINK, {"index": index}, [("IFLA_GROUP", wiring.mark)])
+    batch.commit()
+
+
+def _new_namespace(undo: ExitStack, sysctls: dict[str, str]) -> int:
+    namespace = new_network_namespace()
+    undo.callback(os.close, namespace)
+    with inside_namespace(namespace):
+        _set_sysctls(sysctls | {"net/ipv6/conf/default/disable_ipv6": "1"})
+    return namespace
+
+
+def _shape(fabric: Fabric, port: Port, rate_factor: float) -> Shape:
+    rate_bps = fabric.link_at[port].rate_bps * rate_factor
+    queue = SERVER_QUEUE_BYTES if port.node in fabric.server_index else fabric.buffer_bytes
+    return Shape(rate_bps, burst_bytes(rate_bps), queue)
+
+
+def _set_sysctls(values: dict[str, str]) -> None:
+    for name, value in values.items():
+        path = Path("/proc/sys") / name
+        if path.exists():
+            path.write_text(value)
+
+
+def _make_links(wiring: Wiring) -> None:
+    batch = Batch()
+    for link in wiring.fabric.links:
+        near, far = (link.b, link.a) if link.b.node in wiring.fabric.switch_index else (link.a, link.b)
+        _add_link(batch, wiring, near, far)
+    batch.commit()
+
+
+def _add_link(batch: Batch, wiring: Wiring, near: Port, far: Port) -> None:
+    """Make a veth pair, the far end in its server's namespace if it is a NIC; it cannot be born up."""
+    fabric = wiring.fabric
+    peer: list[tuple[str, object]] = [("IFLA_IFNAME", interface(fabric, far)), ("IFLA_MTU", MTU)]
+    if far.node in fabric.server_index:
+        server = fabric.server_index[far.node]
+        peer += [
+            ("IFLA_ADDRESS", nic_mac(Nic(server, far.number))),
+            ("IFLA_NET_NS_FD", wiring.namespaces[server]),
+        ]
+    data = {"attrs": [("VETH_INFO_PEER", {"attrs": peer})]}
+    info = {"attrs": [("IFLA_INFO_KIND", "veth"), ("IFLA_INFO_DATA", data)]}
+    attributes = [("IFLA_IFNAME", interface(fabric, near)), ("IFLA_MTU", MTU), ("IFLA_GROUP", wiring.mark)]
+    batch.add(f"create the link {near} - {far}", RTM_NEWLINK, UP, [*attributes, ("IFLA_LINKINFO", info)])
+    if far.node in fabric.switch_index:
+        batch.add(f"raise {far}", RTM_NEWLINK, {**UP, "index": 0}, [("IFLA_IFNAME", interface(fabric, far))])
+
+
+def _set_up_server(wiring: Wiring, server: int) -> None:
+    batch = Batch()
+    batch.add("raise lo", RTM_NEWLINK, {**UP, "index": LOOPBACK})
+    indices = _indices()
+    for number in range(wiring.fabric.servers[server].nics):
+        _set_up_nic(batch, wiring, Nic(server, number), indices)
+    batch.commit()
+    names = [
+        interface(wiring.fabric, port)
+        for port in wiring.fabric.used_ports(wiring.fabric.servers[server].name)
+    ]
+    _switch_offloads_off(names)
+
+
+def _set_up_nic(batch: Batch, wiring: Wiring, nic: Nic, indices: dict[str, int]) -> None:
+    """Address a NIC and give it routing of its own: what leaves from its address leaves through it."""
+    fabric, port = wiring.fabric, wiring.fabric.nic_port(nic)
+    index, table, address = indices[interface(fabric, port)], FIRST_TABLE + nic.nic, str(nic_ip(fabric, nic))
+    batch.add(f"raise {port}", RTM_NEWLINK, {**UP, "index": index})
+    local = {"family": AF_INET, "prefixlen": 32, "index": index}
+    batch.add(f"address {port}", RTM_NEWADDR, local, [("IFA_LOCAL", address), ("IFA_ADDRESS", address)])
+    rule = {"family": AF_INET, "src_len": 32, "action": FR_ACT_TO_TBL}
+    batch.add(f"rule of {port}", RTM_NEWRULE, rule, [("FRA_SRC", address), ("FRA_TABLE", table)])
+    on_packet_switch = _on_packet_switch(fabric, nic)
+    if on_packet_switch:
+        _add_neighbour(batch, port, index, str(gateway_ip(fabric, nic)), GATEWAY_MAC)
+        network, via = FABRIC_NETWORK, [("RTA_GATEWAY", str(gateway_ip(fabric, nic)))]
+    else:
+        # Light may cross OCSes in series: whoever it reaches is a neighbour, whatever its address.
+        network, via = FABRIC_NETWORK, []
+        for peer in light_peers(fabric, nic):
+            _add_neighbour(batch, port, index, str(nic_ip(fabric, peer)), nic_mac(peer))
+    route = {
+        "family": AF_INET,
+        "dst_len": network.prefixlen,
+        "type": RTN_UNICAST,
+        "flags": 0 if not via else RTNH_F_ONLINK,
+    }
+    route |= {"scope": RT_SCOPE_UNIVERSE if via else RT_SCOPE_LINK, "proto": RTPROT_STATIC}
+    attributes = [
+        ("RTA_DST", str(network.network_address)),
+        ("RTA_OIF", index),
+        ("RTA_PREFSRC", address),
+        *via,
+    ]
+    windows = [(name, INITIAL_WINDOW_PACKETS) for name in ("RTAX_INITCWND", "RTAX_INITRWND")]
+    # The kernel heeds a least timeout only if it is locked.
+    timeout_ms = LOSSY_TIMEOUT_MS if fabric.lossy else MIN_TIMEOUT_MS
+    timeout = [("RTAX_RTO_MIN", timeout_ms), ("RTAX_LOCK", 1 << RTAX_RTO_MIN)]
+    attributes += [("RTA_METRICS", {"attrs": [*windows, *timeout]})]
+    batch.add(f"route of {port}", RTM_NEWROUTE, route, [*attributes, ("RTA_TABLE", table)])
+    if nic.nic == 0 or not on_packet_switch:
+        if not on_packet_switch:
+            own = subnet(fabric, fabric.peer(port).node)
+            route |= {"dst_len": own.prefixlen}
+            attributes[0] = ("RTA_DST", str(own.network_address))
+        batch.add(f"main route of {port}", RTM_NEWROUTE, route, [*attributes, ("RTA_TABLE", RT_TABLE_MAIN)])
+    _add_qdiscs(batch, wiring, port, indices)
+
+
+def _add_neighbour(batch: Batch, port: Port, index: int, address: str, mac: str) -> None:
+    entry = {"family": AF_INET, "ifindex": index, "state": NUD_PERMANENT}
+    batch.add(f"neighbour of {port}", RTM_NEWNEIGH, entry, [("NDA_DST", address), ("NDA_LLADDR", mac)])
+
+
+def _on_packet_switch(fabric: Fabric, nic: Nic) -> bool:
+    return fabric.switches[fabric.switch_index[fabric.peer(fabric.nic_port(nic)).node]].kind == "packet"
+
+
+def _indices() -> dict[str, int]:
+    """Return the number of each interface in this namespace by its name."""
+    return {name: index for index, name in socket.if_nameindex()}
+
+
+def _add_qdiscs(batch: Batch, wiring: Wiring, port: Port, indices: dict[str, int]) -> None:
+    """Shape a port's egress, behind its netem if it has one."""
+    shape, netem = wiring.shapes.get(port), wiring.netems.get(port)
+    index = indices[interface(wiring.fabric, port)]
+    if netem:
+        batch.add_qdisc(f"put a netem on {port}", netem.request(), index)
+    if shape:
+        batch.add_qdisc(f"shape {port}", _request(shape, netem is not None), index)
+
+
+@lru_cache
+def _request(shape: Shape, below_netem: bool) -> bytes:
+    rate_bytes_s = round(shape.rate_bps / 8)
+    return shaper_request(rate_bytes_s, shape.burst_bytes, shape.queue_bytes, below_netem=below_netem)
+
+
+def _change_netems(fabric: Fabric, netems: Mapping[Port, Netem]) -> None:
+    """Change the netems of ports whose interfaces are in this thread's namespace."""
+    batch, indices = Batch(), _indices()
+    for port, netem in netems.items():
+        request = netem.request(change=True)
+        batch.add_qdisc(f"change the netem of {port}", request, indices[interface(fabric, port)])
+    batch.commit()
+
+
+def _switch_offloads_off(names: list[str]) -> None:
+    """Have NICs checksum and cut in software: the userspace datapath sees packets as they are on a wire."""
+    tool = IoctlEthtool()
+    for name in names:
+        tool.change_ifname(name)
+        for offload in OFFLOADS:
+            tool.set_offload_flag(offload, 0)
+    tool.close()

@@ -1,0 +1,1 @@
+"""What a run leaves: results, tables, plots, claims and the report."""

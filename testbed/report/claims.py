@@ -1,0 +1,206 @@
+"""The paper's claims beside what was measured: each holds, does not hold, or is not comparable.
+
+A claim is a sentence of a paper with the range in which lightrail takes it to hold. Where the
+paper gives one number the range is 10 % to each side, but stays on the number's side of 1: which
+scheme wins is part of the claim. Schemes within 2 % of each other are as good as each other: both
+may be called the best, and neither ends later than the other.
+What is measured comes from the summary alone; a void point makes a claim not comparable.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from testbed.report.means import WORDS
+
+TOLERANCE = 0.10
+SAME = 0.02
+TIMES, SHARE = "{:.2f}x", "{:.3f}"
+"""How a ratio is written, and how a load MSE."""
+
+Range = tuple[float, float]
+AT_LEAST_AS_GOOD: Range = (1 - SAME, math.inf)
+MORE: Range = (1 + SAME, math.inf)
+LESS: Range = (0.0, 1 - SAME)
+"""Of ratios: no worse, and clearly more or less."""
+Ruling = Literal["holds", "does not hold", "not comparable"]
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A sentence of a paper, and what a run says of it."""
+
+    text: str
+    """What the paper claims, in its own numbers."""
+    source: str
+    """Where: ``RailS, VI-B``."""
+    expected: Range
+    """The range of ``measured`` in which the claim holds; either end may be infinite."""
+    measured: float = math.nan
+    """What this run gives for the same quantity; NaN if not comparable."""
+    verdict: Ruling = "not comparable"
+    reason: str = ""
+    """Why, in a sentence."""
+    pattern: str = TIMES
+    """How ``measured`` is written."""
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """A claim before anybody looked."""
+
+    text: str
+    source: str
+    expected: Range
+    needs: Sequence[tuple[str, str]]
+    """The points it is about: workload and scheme."""
+    measure: Callable[[pd.DataFrame], float]
+    """What gives the quantity, from a summary that has these points; NaN if no seed is common."""
+    gain_over: tuple[str, str] | None = None
+    """For a gain: the point whose distance from the lower bound limits it."""
+    pattern: str = TIMES
+    """How the quantity is written."""
+
+
+def judged(sentence: Sentence, table: pd.DataFrame) -> Claim:
+    """Return what a summary (`testbed.run.outcome.summary`) says of a sentence."""
+    about = sentence.text, sentence.source, sentence.expected
+    obstacle = _obstacle(sentence.needs, table)
+    if obstacle:
+        return Claim(*about, reason=obstacle)
+    measured = sentence.measure(table)
+    if math.isnan(measured):
+        return Claim(*about, reason=_nothing(sentence.needs, table))
+    low, high = sentence.expected
+    basis = _basis(sentence.needs, table)
+    if low <= measured <= high:
+        return Claim(*about, measured, "holds", basis, sentence.pattern)
+    reason = f"{_miss(sentence, measured, table)}; {basis}"
+    return Claim(*about, measured, "does not hold", reason, sentence.pattern)
+
+
+def ratio_sentence(
+    text: str,
+    source: str,
+    expected: Range,
+    workload: str,
+    schemes: tuple[str, str],
+    column: str,
+    *,
+    gain: bool = False,
+) -> Sentence:
+    """Return a sentence about a column of one scheme over that of another.
+
+    A gain is limited by how far the other is from the lower bound.
+    """
+    scheme, other = schemes
+    return Sentence(
+        text,
+        source,
+        expected,
+        [(workload, scheme), (workload, other)],
+        lambda table: ratio(table, workload, scheme, other, column),
+        gain_over=(workload, other) if gain else None,
+    )
+
+
+def around(value: float) -> Range:
+    """Return the range in which a number of the paper is met: within 10 %, clearly on its side of 1."""
+    low, high = value * (1 - TOLERANCE), value * (1 + TOLERANCE)
+    return (max(low, MORE[0]), high) if value > 1 else (low, min(high, LESS[1]))
+
+
+def ratio(table: pd.DataFrame, workload: str, scheme: str, other: str, column: str) -> float:
+    """Return a column of one scheme over that of another, the mean over the seeds that both ran."""
+    above, below = (_by_seed(table, workload, name, column) for name in (scheme, other))
+    return float((above / below).dropna().mean())
+
+
+def mean(table: pd.DataFrame, workload: str, scheme: str, column: str) -> float:
+    """Return the mean of a column over the seeds of a point."""
+    return float(table.loc[_is_of(table, workload, scheme), column].mean())
+
+
+def _by_seed(table: pd.DataFrame, workload: str, scheme: str, column: str) -> pd.Series:
+    mine = _is_of(table, workload, scheme)
+    return table.loc[mine, column].groupby(table.loc[mine, "seed"]).mean()
+
+
+def _is_of(table: pd.DataFrame, workload: str, scheme: str) -> NDArray[np.bool_]:
+    """Return which rows are those of a point."""
+    # Through numpy: a claim reads hundreds of points, and pandas takes 0.2 ms to compare a column of text.
+    return np.asarray((table["workload"].to_numpy() == workload) & (table["scheme"].to_numpy() == scheme))
+
+
+def _obstacle(needs: Sequence[tuple[str, str]], table: pd.DataFrame) -> str:
+    """Return why a claim about some points cannot be compared, empty if it can."""
+    there = set(zip(table["workload"], table["scheme"], strict=True))
+    missing = [f"{scheme}, {workload}" for workload, scheme in needs if (workload, scheme) not in there]
+    if missing:
+        return f"not run: {'; '.join(missing)}"
+    void = _needed(needs, table[table["verdict"] == "void"])
+    if len(void):
+        seeds: dict[tuple[str, str], list[str]] = {}
+        for scheme, workload, seed in zip(void["scheme"], void["workload"], void["seed"], strict=True):
+            seeds.setdefault((scheme, workload), []).append(str(seed))
+        return "void: " + "; ".join(f"{a}, {b}, seed {', '.join(mine)}" for (a, b), mine in seeds.items())
+    return ""
+
+
+def _nothing(needs: Sequence[tuple[str, str]], table: pd.DataFrame) -> str:
+    """Return why a claim about points that were all run has no value."""
+    rows = _needed(needs, table)
+    seeds = [set(mine) for _, mine in rows.groupby(["workload", "scheme"])["seed"]]
+    if set.intersection(*seeds):
+        return "0 over 0: there is nothing to compare"
+    return "the schemes have no seed in common"
+
+
+def _needed(needs: Sequence[tuple[str, str]], table: pd.DataFrame) -> pd.DataFrame:
+    rows = zip(table["workload"], table["scheme"], strict=True)
+    return table[[row in needs for row in rows]]
+
+
+def _basis(needs: Sequence[tuple[str, str]], table: pd.DataFrame) -> str:
+    """Return what a measured value rests on: seeds, and verdicts other than faithful."""
+    rows = _needed(needs, table)
+    seeds = rows["seed"].nunique()
+    words = [word for word in WORDS if (rows["verdict"] == word).any() and word != "faithful"]
+    if words == ["model"]:
+        words = ["by the model, nothing was emulated"]
+    return ", ".join([f"{seeds} seed{'s' if seeds > 1 else ''}", *words])
+
+
+def _miss(sentence: Sentence, measured: float, table: pd.DataFrame) -> str:
+    """Return how far, and to which side, a value lies from what was expected."""
+    low, high = sentence.expected
+    side = "above" if measured > high else "below"
+    limit = _limit(sentence, table)
+    if high < 1 and measured > high and 1 / limit > high:
+        return f"{side} the range: {_nobody_better(sentence, limit)}"
+    if sentence.pattern == TIMES and abs(measured - 1) <= SAME:
+        return "no difference"
+    if (low >= 1 - SAME and measured < 1) or (high <= 1 and measured > 1):
+        return "the other way round"
+    if measured < low and limit < low:
+        return f"{side} the range: {_nobody_better(sentence, limit)}"
+    return f"{side} the range"
+
+
+def _limit(sentence: Sentence, table: pd.DataFrame) -> float:
+    """Return how far from the lower bound the point is that a gain is over; infinite if there is none."""
+    if sentence.gain_over is None:
+        return math.inf
+    workload, scheme = sentence.gain_over
+    rows = table[(table["workload"] == workload) & (table["scheme"] == scheme)]
+    return float((rows["cct_s"] / rows["bound_s"]).mean())
+
+
+def _nobody_better(sentence: Sentence, limit: float) -> str:
+    _, scheme = sentence.gain_over or ("", "")
+    return f"{scheme} is within {limit:.2f}x of the lower bound, no scheme gains more"

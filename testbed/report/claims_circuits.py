@@ -1,0 +1,77 @@
+"""What is claimed of schedules that are executed, held against the summary of `testbed.run.outcome`.
+
+Spectra's claims are about plans; here they are held against what the circuits carried. lightrail's
+are that what was planned is what happens.
+"""
+
+from collections.abc import Iterator
+from functools import partial
+
+import pandas as pd
+
+from testbed.report.claims import MORE, Claim, Sentence, judged, mean, ratio
+
+EXECUTED = 1.15
+"""How much longer than predicted an execution may take."""
+NEAR_BOUND = 1.10
+SPECTRA, LIGHTRAIL = "Spectra, V", "lightrail"
+BYTES = "{:.0f} B"
+
+
+def circuit_claims(table: pd.DataFrame) -> list[Claim]:
+    """Return every claim with its measured value, Spectra's first."""
+    workloads = list(dict.fromkeys(table["workload"]))
+    spectras = [sentence for workload in workloads for sentence in _spectras(table, str(workload))]
+    ours = [sentence for workload in workloads for sentence in _ours(table, str(workload))]
+    return [judged(sentence, table) for sentence in (*spectras, *ours)]
+
+
+def _spectras(table: pd.DataFrame, workload: str) -> Iterator[Sentence]:
+    """Yield what Spectra's paper claims, as far as its rivals were run."""
+    yield Sentence(
+        f"{workload}: Spectra's makespan near the lower bound",
+        SPECTRA, (1.0, NEAR_BOUND), [(workload, "spectra")], partial(_over_bound, workload=workload),
+    )  # fmt: skip
+    ocses = int(table.loc[table["workload"] == workload, "ocses"].iloc[0])
+    for rival, name in (("less", "LESS"), ("rotor", "the rotor")):
+        if rival == "less" and ocses == 1:
+            continue  # on one switch LESS is Decompose, as Spectra is
+        if _executed(table, workload)["scheme"].eq(rival).any():
+            yield Sentence(
+                f"{workload}: {name} takes longer than Spectra, measured",
+                SPECTRA, MORE, [(workload, rival), (workload, "spectra")],
+                partial(ratio, workload=workload, scheme=rival, other="spectra", column="cct_s"),
+            )  # fmt: skip
+
+
+def _ours(table: pd.DataFrame, workload: str) -> Iterator[Sentence]:
+    """Yield what lightrail promises: every schedule goes as planned, and every byte arrives."""
+    executed = _executed(table, workload)
+    sound = executed[executed["verdict"] != "void"]
+    over = (sound if len(sound) else executed).groupby("scheme", sort=False)["over_predicted"].mean()
+    slowest = str(over.idxmax())
+    for scheme in dict.fromkeys(["spectra", slowest]):
+        who = scheme if scheme == "spectra" else f"the slowest, {scheme},"
+        yield Sentence(
+            f"{workload}: {who} takes no longer than predicted",
+            LIGHTRAIL, (0.0, EXECUTED), [(workload, scheme)],
+            partial(mean, workload=workload, scheme=scheme, column="over_predicted"),
+        )  # fmt: skip
+    yield Sentence(
+        f"{workload}: no byte is missing",
+        LIGHTRAIL, (0.0, 0.0), [(workload, str(scheme)) for scheme in dict.fromkeys(executed["scheme"])],
+        partial(_missing_bytes, workload=workload), pattern=BYTES,
+    )  # fmt: skip
+
+
+def _executed(table: pd.DataFrame, workload: str) -> pd.DataFrame:
+    return table[(table["workload"] == workload) & table["makespan_s"].notna()]
+
+
+def _over_bound(table: pd.DataFrame, workload: str) -> float:
+    rows = table[(table["workload"] == workload) & (table["scheme"] == "spectra")]
+    return float((rows["makespan_s"] / rows["bound_s"]).mean())
+
+
+def _missing_bytes(table: pd.DataFrame, workload: str) -> float:
+    return float(_executed(table, workload)["missing_bytes"].sum())

@@ -1,0 +1,44 @@
+"""Whether a run that is repeated gives what it gave before: the CCT of each point over the one before."""
+
+from functools import partial
+
+import pandas as pd
+
+from testbed.report.claims import Claim, Range, Sentence, judged
+
+AGAIN: Range = (0.95, 1.05)
+"""How far a CCT may be from the one before of the same seed."""
+
+
+def repeat_claims(table: pd.DataFrame, before: pd.DataFrame, source: str) -> list[Claim]:
+    """Return a claim per workload and scheme: that no seed's CCT differs by more than 5 %.
+
+    Parameters
+    ----------
+    table, before
+        Summaries of the repetition and of the run that is repeated (`testbed.run.outcome.summary`).
+    source
+        What is repeated, as a reader knows it.
+    """
+    sound = before[before["verdict"] != "void"]
+    return [
+        _judged(str(workload), str(scheme), table, sound, source)
+        for workload, scheme in dict.fromkeys(zip(table["workload"], table["scheme"], strict=True))
+    ]
+
+
+def _judged(workload: str, scheme: str, table: pd.DataFrame, sound: pd.DataFrame, source: str) -> Claim:
+    text = f"{workload}: {scheme} takes as long as before"
+    mine = sound[(sound["workload"] == workload) & (sound["scheme"] == scheme)]
+    if mine.empty:
+        return Claim(text, source, AGAIN, reason="void before, or not finished")
+    before = mine.set_index("seed")["cct_s"]
+    measure = partial(_furthest, workload=workload, scheme=scheme, before=before)
+    return judged(Sentence(text, source, AGAIN, [(workload, scheme)], measure), table)
+
+
+def _furthest(table: pd.DataFrame, workload: str, scheme: str, before: "pd.Series[float]") -> float:
+    """Return the CCT over the one before that is furthest from 1; NaN if no seed is common."""
+    here = table[(table["workload"] == workload) & (table["scheme"] == scheme)]
+    ratios = (here.set_index("seed")["cct_s"] / before).dropna()
+    return float(max(ratios, key=lambda ratio: max(ratio, 1 / ratio), default=float("nan")))

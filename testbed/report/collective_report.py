@@ -1,0 +1,167 @@
+"""The report of collectives under schemes: rails, spines, and what sprays over them."""
+
+from collections.abc import Sequence
+from itertools import groupby
+
+import pandas as pd
+
+from testbed.report.claims import Claim
+from testbed.report.figures import figures
+from testbed.report.means import in_order, points
+from testbed.report.page import Block, Line, Page, Sheet, counted
+from testbed.report.run_json import Run
+from testbed.report.table import bound_cells, caption, point_cells, time_unit
+from testbed.run.experiment import Experiment
+from testbed.run.outcome import Outcome
+from topologies.fabric import Fabric
+
+
+def collective_page(
+    run: Run, outcomes: Sequence[Outcome], table: pd.DataFrame, claims: Sequence[Claim]
+) -> Page:
+    """Return the report of a run.
+
+    Parameters
+    ----------
+    run
+        What was run.
+    outcomes, table
+        What came of it, at least one, and its summary.
+    claims
+        What papers say, held against the summary.
+    """
+    return Page(
+        run=run,
+        sentence=sentence(outcomes),
+        table=table,
+        results=_results(table, run.baseline),
+        claims=claims,
+        plots=figures(outcomes, table, run.baseline),
+        definitions=DEFINITIONS,
+        files="The experiments themselves, demand matrices included, are in run.json beside this file; all "
+        "messages are in records.csv, all points in summary.csv.",
+    )
+
+
+def sentence(outcomes: Sequence[Outcome]) -> str:
+    """Return what was run, in one sentence or two."""
+    experiments = [outcome.experiment for outcome in outcomes]
+    schemes = in_order(experiment.policy for experiment in experiments)
+    workloads = dict.fromkeys(experiment.collective.name for experiment in experiments)
+    seeds = len({experiment.seed for experiment in experiments})
+    fabrics = dict.fromkeys(experiment.fabric for experiment in experiments)
+    links = " ".join(filter(None, map(links_text, fabrics)))
+    text = (
+        f"{counted(len(workloads), 'workload')} ({', '.join(workloads)}) under "
+        f"{counted(len(schemes), 'scheme')} ({', '.join(schemes)}), {counted(seeds, 'seed')}, over "
+        f"{' and '.join(map(fabric_text, fabrics))}." + (f" {links}" if links else "")
+    )
+    emulated = [outcome.experiment for outcome in outcomes if outcome.records is not None]
+    return f"{text} {scale_text(emulated)}"
+
+
+def fabric_text(fabric: Fabric) -> str:
+    """Return a fabric in words: ``a rail fabric of 8 servers with 4 NICs of 100 Gbit/s each``."""
+    nics = sorted({server.nics for server in fabric.servers})
+    rates = sorted({fabric.nic_rate_bps(nic) for nic in fabric.nics})
+    spines = sum(switch.tier == 1 for switch in fabric.switches)
+    return (
+        f"a {fabric.name.replace('_', '-')} fabric of {counted(len(fabric.servers), 'server')} with "
+        f"{_span(nics)} NICs of {_span([rate / 1e9 for rate in rates])} Gbit/s each"
+        + (f" and {counted(spines, 'spine')}" if spines else "")
+    )
+
+
+def links_text(fabric: Fabric) -> str:
+    """Return the delay and the loss of a fabric's links in a sentence, nothing where there is neither."""
+    delays_us = sorted({link.delay_s * 1e6 for link in fabric.links})
+    losses = sorted({100 * link.loss for link in fabric.links})
+    said = [f"a delay of {_span(delays_us)} µs one way"] if any(delays_us) else []
+    said += (
+        [f"a loss of {_span(losses)} % of the emulation's packets in each direction"] if any(losses) else []
+    )
+    return f"Each link has {' and '.join(said)}." if said else ""
+
+
+TRANSPORT = (
+    "Transport: ideal. TCP carries the bytes; windows and paces follow what all senders still owe each "
+    "destination, which no NIC knows. Reactive schemes ride windows of their own."
+)
+
+
+def scale_text(emulated: Sequence[Experiment]) -> str:
+    """Return at which scale experiments were emulated, and over which transport."""
+    if not emulated:
+        return "Nothing was emulated: all numbers are the fluid model's."
+    scales = {experiment.dilation for experiment in emulated}
+    rates, volumes, times = (
+        _span(sorted({float(f"{getattr(scale, name):.3g}") for scale in scales}))
+        for name in ("rate", "volume", "time")
+    )
+    return (
+        f"Emulated with real packets: rates × {rates}, bytes × {volumes}, so times × {times}. "
+        f"All numbers below are at real scale. {TRANSPORT}"
+    )
+
+
+def _span(numbers: Sequence[float]) -> str:
+    return f"{numbers[0]:g}" if len(numbers) == 1 else f"{numbers[0]:g} to {numbers[-1]:g}"
+
+
+def _results(table: pd.DataFrame, baseline: str) -> Sheet:
+    unit, scale = time_unit(table)
+    rows = points(table, baseline)
+    blocks = []
+    for workload, group in groupby(rows, lambda point: point.workload):
+        mine = list(group)
+        lines = [Line(point_cells(p, scale), p.word, "void" if p.void else "") for p in mine]
+        lines.append(Line(bound_cells(mine, scale), look="bound"))
+        blocks.append(Block(lines, workload, mine[0].note))
+    numbers = [
+        "CCT mean", "CCT p99", "CCT last", f"busbw / {baseline}", "MSE sent", "MSE received",
+        "predicted CCT", "CCT / bound",
+    ]  # fmt: skip
+    return Sheet(["scheme", "verdict"], numbers, blocks, f"{caption(rows, baseline)} CCT in {unit}.")
+
+
+VERDICTS = (
+    ("faithful", "The machine carried the emulation without leaving a trace in the numbers."),
+    ("strained", "It may have left one; the reason says where."),
+    (
+        "void",
+        "The machine could not keep up, or measured and predicted are far apart: the number says more of "
+        "the machine than of the scheme.",
+    ),
+    ("model", "Nothing was emulated; the number is the prediction."),
+)
+"""What the words of a verdict mean, in every report."""
+DEFINITIONS = (
+    (
+        "CCT",
+        "Collective completion time: from the start of an all-to-all to its last byte; over several, the sum "
+        "without the compute between them.",
+    ),
+    ("mean, p99", "Over the messages that crossed the network, each from the start of its all-to-all."),
+    (
+        "busbw",
+        "nccl-tests' bus bandwidth for alltoallv: the most that any GPU sends or receives, over CCT, times "
+        "(n - 1) / n between n GPUs, without those that idle; 1 GB is 10⁹ bytes.",
+    ),
+    (
+        "MSE",
+        "Normalised load MSE of the NICs within each server, mean over the servers: 0 is even, 1 is all on "
+        "one NIC.",
+    ),
+    (
+        "lower bound",
+        "What a server sends or receives over the sum of its NICs' rates, for the slowest server, and the "
+        "least delay of two links: no scheme and no fabric beats it.",
+    ),
+    (
+        "predicted",
+        "By max-min fair fluids over the paths really taken, without headers or slow start. Link delays make "
+        "deliveries later; what links lose is sent again at once, and lowers no window. Under a scheme that "
+        "decides before the start, a queue pair's share is weighted by its bytes.",
+    ),
+    *VERDICTS,
+)

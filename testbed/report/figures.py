@@ -1,0 +1,115 @@
+"""All plots of a run, each with the sentence that says what to see in it."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from io import BytesIO
+
+import pandas as pd
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+from testbed.report.heat_maps import has_uplinks, nic_heat_map, uplink_heat_map
+from testbed.report.means import BASELINE
+from testbed.report.palette import styled
+from testbed.report.plots import BAND, busbw_bars, cct_cdf, cct_percentiles, emulated_against_predicted
+from testbed.report.training_plots import phase_bars, phased
+from testbed.run.outcome import Outcome
+
+DOTS_PER_INCH = 160
+
+
+@dataclass(frozen=True, eq=False)
+class Plot:
+    """A figure to draw, and what goes with it."""
+
+    name: str
+    """Of its file, without the ending."""
+    draw: Callable[[], Figure]
+    """Return its figure: called where it becomes an image, which may be another process."""
+    caption: str
+    """What it shows."""
+
+
+def figures(outcomes: Sequence[Outcome], table: pd.DataFrame, baseline: str = BASELINE) -> list[Plot]:
+    """Return the plots that a run has data for.
+
+    Parameters
+    ----------
+    outcomes
+        At least one.
+    table
+        Their summary.
+    baseline
+        What busbw is relative to; without it in the run there is no plot of busbw.
+    """
+    plots = []
+    if (table["scheme"] == baseline).any():
+        plots.append(Plot("busbw", partial(busbw_bars, table, baseline), BUSBW_CAPTION.format(baseline)))
+    plots += [
+        Plot("cct_percentiles", partial(cct_percentiles, outcomes, table), PERCENTILES_CAPTION),
+        Plot("cct_cdf", partial(cct_cdf, outcomes), CDF_CAPTION),
+    ]
+    if (table["verdict"] != "model").any():
+        caption = SCATTER_CAPTION.format(*BAND)
+        plots.append(Plot("emulated_against_predicted", partial(emulated_against_predicted, table), caption))
+    for model in phased(table):
+        plots.append(
+            Plot(f"phases_{_slug(model)}", partial(phase_bars, table, model), f"{model}. {PHASES_CAPTION}")
+        )
+    for workload in dict.fromkeys(table["workload"]):
+        plots += _heat_maps(outcomes, str(workload))
+    return plots
+
+
+@styled
+def png_of(figure: Figure) -> bytes:
+    """Return a figure as PNG."""
+    file = BytesIO()
+    figure.set_dpi(DOTS_PER_INCH)
+    # `savefig` draws twice, first for the layout alone; level 6 takes twice as long, for the same size.
+    FigureCanvasAgg(figure).print_png(file, pil_kwargs={"compress_level": 3})  # type: ignore[no-untyped-call]
+    return file.getvalue()
+
+
+BUSBW_CAPTION = (
+    "Bus bandwidth as nccl-tests defines it, over that of {} with the same demand. Means over the seeds, "
+    "whiskers are the standard deviation. The red line is what the lower bound would give."
+)
+PERCENTILES_CAPTION = (
+    "Mean and percentiles over the messages that crossed the network. Means over the seeds, whiskers "
+    "are the standard deviation. No scheme can bring its last message under the red line."
+)
+CDF_CAPTION = (
+    "When which share of the messages was done, all seeds together, in units of the lower bound. A steep "
+    "line near 1 is a scheme under which all messages end together and no NIC idles."
+)
+SCATTER_CAPTION = (
+    "Every emulated point against what max-min fair fluids over the same paths would take. In the band, "
+    "{:.2f} to {:.2f}, emulation and model count as agreeing."
+)
+PHASES_CAPTION = (
+    "What the four all-to-alls of an iteration take together, and the iteration with its compute. Means over "
+    "the seeds, whiskers are the standard deviation; no scheme gets under the red lines."
+)
+NIC_CAPTION = (
+    "Bytes that each NIC of each server sent and received, one seed, a scale for each. MSE is the normalised "
+    "load MSE: 0 is even within each server, 1 is all on one NIC."
+)
+UPLINK_CAPTION = (
+    "Bytes from each leaf to each spine, one seed, one scale. A scheme that keeps to its rails needs no "
+    "spine; under hashing, a dark cell beside light ones is a collision."
+)
+
+
+def _heat_maps(outcomes: Sequence[Outcome], workload: str) -> list[Plot]:
+    slug = _slug(workload)
+    maps = [Plot(f"nic_load_{slug}", partial(nic_heat_map, outcomes, workload), f"{workload}. {NIC_CAPTION}")]
+    if has_uplinks(outcomes):
+        figure = partial(uplink_heat_map, outcomes, workload)
+        maps.append(Plot(f"uplink_load_{slug}", figure, f"{workload}. {UPLINK_CAPTION}"))
+    return maps
+
+
+def _slug(name: str) -> str:
+    return "".join(letter if letter.isalnum() or letter == "." else "_" for letter in name)

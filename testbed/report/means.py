@@ -1,0 +1,154 @@
+"""Means over seeds: the numbers that the table, the plots, the claims and the report share.
+
+A point is a workload under a scheme, over its seeds. A void seed never hides in a mean: it is left
+out where there are others, and where all are void the mean says that it is.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+BASELINE = "ecmp"
+"""What busbw is relative to, unless said otherwise."""
+BIG_SWITCH = "big switch"
+"""What one packet switch is called that stands in the place of OCSes; their baseline."""
+SCHEMES = ("ecmp", "plb", "minrtt", "reps", "rails", "optimal")
+"""The order in which schemes are shown; others come after them."""
+WORDS = ("model", "faithful", "strained", "void")
+"""The words of a verdict, the worst last."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mean:
+    """The mean of something over seeds."""
+
+    value: float
+    """NaN if there is nothing to take the mean of."""
+    spread: float = 0.0
+    """Sample standard deviation over the seeds, 0 for one seed."""
+    void: bool = False
+    """Whether it was made of void points, because there are no others."""
+
+
+@dataclass(frozen=True)
+class Point:
+    """A workload under a scheme, over its seeds."""
+
+    workload: str
+    scheme: str
+    note: str
+    """Where the workload comes from."""
+    words: dict[str, int]
+    """How many seeds have which verdict, the best first."""
+    means: dict[str, Mean]
+    """By the summary's columns, and those that `with_ratios` adds."""
+
+    def __getitem__(self, column: str) -> Mean:
+        """Return the mean of a column."""
+        return self.means[column]
+
+    @property
+    def word(self) -> str:
+        """The worst verdict of its seeds."""
+        return list(self.words)[-1]
+
+    @property
+    def void(self) -> bool:
+        """Whether all its seeds are void, so that its means are."""
+        return list(self.words) == ["void"]
+
+    @property
+    def verdict(self) -> str:
+        """The verdict in words: ``faithful``, or ``void 1/3`` where the other seeds are faithful."""
+        if len(self.words) == 1:
+            return self.word
+        seeds = sum(self.words.values())
+        return ", ".join(f"{word} {n}/{seeds}" for word, n in self.words.items() if word != "faithful")
+
+
+def with_ratios(table: pd.DataFrame, baseline: str = BASELINE) -> pd.DataFrame:
+    """Return the summary with what each point is relative to the baseline and to the bound.
+
+    Parameters
+    ----------
+    table
+        From `testbed.run.outcome.summary`.
+    baseline
+        A scheme; points whose workload and seed it did not run have NaN.
+
+    Returns
+    -------
+    DataFrame
+        The table with four columns more: ``busbw_relative``, busbw over the baseline's with the same
+        workload and seed; ``busbw_limit``, what that would be at the lower bound, whatever the scheme;
+        ``over_bound``, CCT over the lower bound; ``baseline_void``, whether the baseline is void.
+    """
+    keys = ["workload", "seed"]
+    base = table[table["scheme"] == baseline]
+    base_busbw = base.groupby(keys)["busbw_gbytes_s"].mean().rename("base_busbw")
+    base_void = base["verdict"].eq("void").groupby([base[key] for key in keys]).any().rename("baseline_void")
+    ratios = table.join(base_busbw, on=keys).join(base_void, on=keys)
+    ratios["over_bound"] = ratios["cct_s"] / ratios["bound_s"].where(ratios["bound_s"] > 0)
+    ratios["busbw_relative"] = ratios["busbw_gbytes_s"] / ratios["base_busbw"]
+    ratios["busbw_limit"] = ratios["busbw_relative"] * ratios["over_bound"]
+    ratios["baseline_void"] = ratios["baseline_void"].eq(True)
+    return ratios.drop(columns="base_busbw")
+
+
+def points(table: pd.DataFrame, baseline: str = BASELINE) -> list[Point]:
+    """Return the points of a summary, workloads as they come, schemes in the order of `SCHEMES`."""
+    ratios = with_ratios(table, baseline)
+    numbers = [str(column) for column in ratios.select_dtypes("number")]
+    rows = {
+        (str(workload), str(scheme)): mine
+        for (workload, scheme), mine in ratios.groupby(["workload", "scheme"])
+    }
+    return [
+        _point(workload, scheme, rows[workload, scheme], numbers)
+        for workload in dict.fromkeys(map(str, table["workload"]))
+        for scheme in in_order(scheme for name, scheme in rows if name == workload)
+    ]
+
+
+def in_order(schemes: Iterable[str]) -> list[str]:
+    """Return schemes, each once, in the order in which they are shown."""
+    rank = {scheme: index for index, scheme in enumerate(SCHEMES)}
+    return sorted({str(scheme) for scheme in schemes}, key=lambda name: (rank.get(name, len(rank)), name))
+
+
+def _point(workload: str, scheme: str, rows: pd.DataFrame, numbers: Sequence[str]) -> Point:
+    verdicts = rows["verdict"].tolist()
+    void, baseline_void = np.array([word == "void" for word in verdicts]), rows["baseline_void"].to_numpy()
+    unsound = {
+        "bound_s": np.zeros_like(void),
+        "busbw_relative": void | baseline_void,
+        "busbw_limit": baseline_void,
+    }
+    values = rows[numbers].to_numpy(dtype=float)
+    means = {
+        column: _mean(values[:, index], unsound.get(column, void)) for index, column in enumerate(numbers)
+    }
+    words = {word: verdicts.count(word) for word in WORDS if word in verdicts}
+    notes = list(dict.fromkeys(rows["note"]))
+    note = notes[0] if len(notes) == 1 else f"{notes[0]} (the other seeds alike)"
+    return Point(workload, scheme, note, words, means)
+
+
+def _mean(values: NDArray[np.float64], unsound: NDArray[np.bool_]) -> Mean:
+    known = ~np.isnan(values)
+    sound = values[known & ~unsound]
+    taken = sound if len(sound) else values[known]
+    if not len(taken):
+        return Mean(math.nan)
+    spread = float(taken.std(ddof=1)) if len(taken) > 1 else 0.0
+    return Mean(float(taken.mean()), spread, void=not len(sound))
+
+
+def circuit_points(table: pd.DataFrame) -> list[Point]:
+    """Return the points of a summary, all as they come, with busbw relative to the big switch."""
+    order = list(dict.fromkeys(zip(table["workload"], table["scheme"], strict=True)))
+    return sorted(points(table, BIG_SWITCH), key=lambda point: order.index((point.workload, point.scheme)))

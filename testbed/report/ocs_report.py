@@ -1,0 +1,244 @@
+"""The report of schedules that were executed on parallel OCSes, and their table for the terminal."""
+
+from collections.abc import Sequence
+from functools import partial
+from itertools import groupby
+
+import pandas as pd
+from rich.table import Table
+from rich.text import Text
+
+from controller.circuits.devices import DEVICES, Darkness
+from testbed.report.claims import Claim
+from testbed.report.collective_report import VERDICTS
+from testbed.report.figures import Plot
+from testbed.report.means import BIG_SWITCH, Point, circuit_points
+from testbed.report.ocs_plots import plan_against_measurement, timelines
+from testbed.report.page import Block, Line, Page, Sheet, counted
+from testbed.report.run_json import Run
+from testbed.report.table import (
+    STYLES,
+    block_table,
+    duration_text,
+    number,
+    significant,
+    spread_text,
+    time_unit,
+)
+from testbed.run.outcome import Outcome
+
+WORDS = ("scheduler", "verdict")
+NUMBERS = (
+    "predicted CCT", "CCT", "CCT / predicted", "CCT / bound", f"busbw / {BIG_SWITCH}", "slots",
+    "late / resent [kB]", "makespan", "used", "guard",
+)  # fmt: skip
+SHORT = (
+    "pred.\n[{}]",
+    "CCT\n[{}]",
+    "CCT /\npred.",
+    "CCT /\nbound",
+    "busbw\n/ big",
+    "\nslots",
+    "late /\nresent",
+)
+"""The headers of the first numbers, as many as a terminal has room for."""
+
+
+def circuit_page(run: Run, results: Sequence[Outcome], table: pd.DataFrame, claims: Sequence[Claim]) -> Page:
+    """Return the report of schedules that were executed.
+
+    Parameters
+    ----------
+    run
+        What was run.
+    results
+        The executions, at least one.
+    table
+        The summary, the big switches' rows in it.
+    claims
+        What it was held against.
+    """
+    unit, scale = time_unit(table)
+    return Page(
+        run=run,
+        sentence=_sentence(results),
+        table=table,
+        results=Sheet(WORDS, NUMBERS, _blocks(table, scale), f"{_caption(table)} Times in {unit}."),
+        claims=claims,
+        plots=[
+            *_timelines(results, table),
+            Plot("plan_against_measurement", partial(plan_against_measurement, table), BARS),
+        ],
+        definitions=DEFINITIONS,
+        files=FILES,
+    )
+
+
+def executions_table(table: pd.DataFrame) -> Table:
+    """Return the results as a table for the terminal: a block per number of OCSes, closed by its bound."""
+    unit, scale = time_unit(table)
+    shown = block_table(_caption(table))
+    shown.add_column()
+    shown.add_column("\nverdict", min_width=8)
+    for header in SHORT:
+        shown.add_column(Text(header.format(unit)), justify="right", no_wrap=True)
+    for block in _blocks(table, scale):
+        shown.add_row(Text(block.title, "bold"))
+        for line in block.lines:
+            scheme, verdict, *numbers = line.cells[: 2 + len(SHORT)]
+            look = {"void": "dim", "bound": "italic", "": ""}[line.look]
+            word = Text(verdict, STYLES.get(line.word, ""))
+            shown.add_row(f"  {scheme}", word, *numbers, style=look, end_section=line.look == "bound")
+    return shown
+
+
+def _sentence(results: Sequence[Outcome]) -> str:
+    first, plan = results[0].experiment, results[0].experiment.plan
+    demand = first.collective.steps[0].demand
+    counts = sorted({len(result.experiment.plan.ocses) for result in results})
+    schemes = list(dict.fromkeys(result.experiment.scheme_name for result in results))
+    seeds = len({result.experiment.seed for result in results})
+    return (
+        f"Demand {demand.name} between {demand.gpus} servers over "
+        f"{' and over '.join(map(str, counts))} parallel OCS{'es' if counts[-1] > 1 else ''} of "
+        f"{plan.rate_bps / 1e9:g} Gbit/s a port, {_darkness(plan.setup.darkness)} whenever they are "
+        f"reconfigured ({_which(plan.setup.partial)}), under {counted(len(schemes), 'scheduler')} "
+        f"({', '.join(schemes)}), {counted(seeds, 'seed')}. {_scale(results)}"
+    )
+
+
+def _darkness(darkness: Darkness) -> str:
+    """Return how long OCSes are dark, and by whose word: their device's, if they stand for one."""
+    known = DEVICES.get(darkness.device)
+    who = f"each standing for {known.name} ({known.what}; {known.source}), " if known else ""
+    nic = f" and {_time(darkness.nic_s, darkness.nic_p99_s)} more for the NICs" if darkness.nic_s else ""
+    return f"{who}dark for {_time(darkness.delay_s, darkness.delay_p99_s)}{nic}"
+
+
+def _which(partial: bool) -> str:
+    """Return which circuits a reconfiguration darkens."""
+    return "circuits that do not change stay lit" if partial else "all circuits go dark"
+
+
+def _time(mean_s: float, p99_s: float | None) -> str:
+    varies = f" on average (log-normal, p99 {duration_text(p99_s)})" if p99_s else ""
+    return f"{duration_text(mean_s)}{varies}"
+
+
+def _scale(results: Sequence[Outcome]) -> str:
+    scales = [result.experiment.dilation for result in results]
+    times = dict.fromkeys(
+        f"{time:.3g}" for time in (min(s.time for s in scales), max(s.time for s in scales))
+    )
+    return (
+        f"Emulated with real packets, rates × {scales[0].rate:.3g}, times × {' to '.join(times)}; "
+        "all numbers below are at real scale. Transport: numbered datagrams over UDP; only the big switch's "
+        "packets ride the ideal transport."
+    )
+
+
+def _caption(table: pd.DataFrame) -> str:
+    seeds = table["seed"].nunique()
+    said = [f"Means over {seeds} seeds ± standard deviation." if seeds > 1 else "One seed."]
+    first = table.iloc[0]
+    if first["device"] in DEVICES:
+        drawn = " on average, drawn anew each time" if first["delay_varies"] else ""
+        said.append(f"OCSes as {first['device']}, dark for {duration_text(first['delay_s'])}{drawn}.")
+    if first["partial"]:
+        said.append("Circuits that two slots share stay lit between them.")
+    if table["verdict"].eq("void").any():
+        said.append("void: the machine could not keep up; left out of means where other seeds are not.")
+    return " ".join(said)
+
+
+def _blocks(table: pd.DataFrame, scale: float) -> list[Block]:
+    blocks = []
+    for workload, group in groupby(circuit_points(table), lambda point: point.workload):
+        mine = list(group)
+        lines = [Line(_cells(p, scale), p.word, "void" if p.void else "") for p in mine]
+        bound = ["bound", "", "", significant(mine[0]["bound_s"].value / scale), "", "1.00"]
+        blocks.append(Block([*lines, Line([*bound, *[""] * 6], look="bound")], workload, mine[0].note))
+    return blocks
+
+
+def _cells(point: Point, scale: float) -> list[str]:
+    def mean(column: str, unit: float = 1.0) -> float:
+        return point[column].value / unit
+
+    return [
+        point.scheme,
+        point.verdict,
+        significant(mean("predicted_s", scale)),
+        significant(mean("cct_s", scale)) + spread_text(point["cct_s"]),
+        number(mean("over_predicted"), "{:.2f}"),
+        number(mean("over_bound"), "{:.2f}"),
+        number(mean("busbw_relative"), "{:.2f}"),
+        number(mean("slots"), "{:.0f}"),
+        " / ".join(number(mean(name, 1e3), "{:.0f}") for name in ("late_bytes", "resent_bytes")),
+        significant(mean("makespan_s", scale)),
+        number(mean("used"), "{:.1%}"),
+        number(mean("guard"), "{:.1%}"),
+    ]
+
+
+def _timelines(results: Sequence[Outcome], table: pd.DataFrame) -> list[Plot]:
+    """Return a timeline per number of OCSes, of the first seed."""
+    plots = []
+    for ocses, group in groupby(results, lambda result: len(result.experiment.plan.ocses)):
+        mine = list(group)
+        seed = mine[0].experiment.seed
+        shown = [result for result in mine if result.experiment.seed == seed]
+        plots.append(
+            Plot(
+                f"timeline_{ocses}",
+                partial(timelines, shown, table),
+                f"{mine[0].experiment.collective.name}, seed {seed}. {TIMELINE}",
+            )
+        )
+    return plots
+
+
+TIMELINE = (
+    "What each OCS had lit, from its own log; equal colours in a panel are equal permutations. The dashed "
+    "line is when the plan, gone exactly so, would have brought the last byte; the other when it came."
+)
+BARS = (
+    "Pale: when the plan would have brought the last byte. Full: when it came, with the ratio of the two on "
+    "top: less than 1 where an OCS' last slot, which is lit until nothing is left, carried what another was "
+    "planned for. No schedule gets under the red line, but by luck where delays vary; the big switch, which "
+    "is never dark, may."
+)
+FILES = (
+    "The experiments themselves, demand matrices included, are in run.json beside this file; all messages "
+    "are in records.csv, all points in summary.csv."
+)
+DEFINITIONS = (
+    ("CCT", "Collective completion time: from the first night, when all OCSes go dark, to the last byte."),
+    ("makespan", "How long the plan keeps the busiest OCS: its slots, and a delay, the mean, before each."),
+    (
+        "predicted",
+        "When the plan, gone exactly so with the delays that the OCSes drew, brings the last byte; for the "
+        "big switch, by max-min fair fluids.",
+    ),
+    (
+        "bound",
+        "Spectra's lower bound for this demand, this many OCSes and this delay: no schedule beats it, unless "
+        "the delay varies and was drawn shorter than its mean.",
+    ),
+    (
+        "big switch",
+        "The same demand over one packet switch with as many NICs per server, sprayed by RailS; never dark.",
+    ),
+    ("busbw", "nccl-tests' bus bandwidth for alltoallv."),
+    ("slots", "How many permutations the plan shows, over all OCSes."),
+    (
+        "late, resent",
+        "What the planned slots did not deliver, and what was sent into the dark, at emulated scale.",
+    ),
+    ("used", "Bytes delivered over what the circuits that were lit could have carried."),
+    (
+        "guard",
+        "Share of the lit time in which nobody sends because the dark is near; it costs short slots most.",
+    ),
+    *VERDICTS,
+)

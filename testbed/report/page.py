@@ -1,0 +1,246 @@
+"""The report: one HTML file that says what was run, what came of it, and whether to believe it.
+
+A `Page` is what any run has to say; who knows the run fills it (`testbed.report.collective_report`,
+`testbed.report.ocs_report`), and what can be read off a summary alone is read here, once for all runs.
+"""
+
+from base64 import b64encode
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+from typing import Literal
+
+import pandas as pd
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from testbed.report.claims import Claim
+from testbed.report.figures import DOTS_PER_INCH, Plot
+from testbed.report.means import WORDS
+from testbed.report.run_json import Run
+from testbed.report.table import number, range_text, significant
+
+TEMPLATES = Path(__file__).parent / "templates"
+PIXELS_PER_INCH = 95
+"""Of a browser, at which the plots' letters are a little smaller than the text's."""
+Row = Mapping[str, object]
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line of a table."""
+
+    cells: Sequence[str]
+    word: str = ""
+    """The verdict behind its cell ``verdict``."""
+    look: Literal["", "void", "bound"] = ""
+
+
+@dataclass(frozen=True)
+class Block:
+    """Lines under one heading."""
+
+    lines: Sequence[Line]
+    title: str = ""
+    note: str = ""
+    """Where what the title names comes from."""
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """A table."""
+
+    words: Sequence[str]
+    """The headers of its first columns, those of words, the verdict's last."""
+    numbers: Sequence[str]
+    """The headers of the others."""
+    blocks: Sequence[Block]
+    caption: str
+
+
+@dataclass(frozen=True)
+class Page:
+    """What a report says."""
+
+    run: Run
+    sentence: str
+    """What was run."""
+    table: pd.DataFrame
+    """The summary: seed and verdict; where something was emulated all of `outcome.summary_row`."""
+    results: Sheet
+    claims: Sequence[Claim]
+    plots: Sequence[Plot]
+    definitions: Sequence[tuple[str, str]]
+    files: str
+    """What lies where, a sentence."""
+    more: Sequence[Sheet] = ()
+    """Further tables of results, where one cannot hold them all."""
+
+
+def report_html(page: Page, images: Mapping[str, bytes], unfinished: int = 0) -> str:
+    """Return a run's report.
+
+    Parameters
+    ----------
+    page
+        What it says.
+    images
+        The PNG of each plot, by its name.
+    unfinished
+        How many experiments have no outcome, because the run was stopped.
+    """
+    environment = Environment(loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined)
+    run, emulated = page.run, page.table[page.table["verdict"] != "model"]
+    return environment.get_template("report.html").render(
+        page=page,
+        run=run,
+        unfinished=unfinished,
+        counts=_counts(page.table),
+        doubts=_doubts(emulated),
+        claims={
+            source: list(map(_claim_row, group)) for source, group in groupby(page.claims, lambda c: c.source)
+        },
+        plots=[_image(plot, images[plot.name]) for plot in page.plots],
+        fidelity=_fidelity(emulated) if len(emulated) else None,
+        settings={
+            "Settings": flat(together(run.settings)),
+            "Calibration": flat(run.calibration),
+            "Made with": [("datapath", run.datapath), *flat(run.versions), *flat(run.machine)],
+        },
+        seeds=_seeds(page.table),
+    )
+
+
+def flat(values: Mapping[str, object], prefix: str = "") -> list[tuple[str, str]]:
+    """Return nested values as pairs of a dotted name and a text.
+
+    Examples
+    --------
+    >>> flat({"mtu": 9000, "queue": {"bytes": 2097152}})
+    [('mtu', '9000'), ('queue.bytes', '2097152')]
+    """
+    pairs = []
+    for key, value in values.items():
+        if isinstance(value, Mapping):
+            pairs += flat(value, f"{prefix}{key}.")
+        else:
+            pairs.append((f"{prefix}{key}", f"{value:.6g}" if isinstance(value, float) else str(value)))
+    return pairs
+
+
+def together(values: Mapping[str, object]) -> dict[str, object]:
+    """Return nested values with equal neighbours said once.
+
+    Examples
+    --------
+    >>> together({"h0:0": {"mtu": 9000}, "h0:1": {"mtu": 9000}, "leaf0:0": {"mtu": 1500}})
+    {'h0:0 and 1 alike': {'mtu': 9000}, 'leaf0:0': {'mtu': 1500}}
+    """
+    nested = {key: together(value) if isinstance(value, Mapping) else value for key, value in values.items()}
+    said: dict[str, object] = {}
+    for key, value in nested.items():
+        if not isinstance(value, dict):
+            said[key] = value
+        elif value not in said.values():
+            alike = sum(value == other for other in nested.values()) - 1
+            said[f"{key} and {alike} alike" if alike else key] = value
+    return said
+
+
+def counted(count: int, noun: str) -> str:
+    """Return a number of things in words.
+
+    Examples
+    --------
+    >>> counted(1, "seed"), counted(2, "seed")
+    ('1 seed', '2 seeds')
+    """
+    return f"{count} {noun}" + ("s" if count != 1 else "")
+
+
+def _counts(table: pd.DataFrame) -> list[tuple[str, int]]:
+    counts = table["verdict"].value_counts()
+    return [(word, int(counts[word])) for word in reversed(WORDS) if word in counts]
+
+
+def _doubts(emulated: pd.DataFrame) -> list[Row]:
+    """Return what is not to be believed and why, the worst first; seeds with the same reasons together."""
+    seeds: dict[tuple[str, ...], list[str]] = {}
+    for word in ("void", "strained"):
+        for row in emulated[emulated["verdict"] == word].to_dict("records"):
+            about = tuple(str(row[name]) for name in ("verdict", "scheme", "workload", "reasons", "advice"))
+            seeds.setdefault(about, []).append(str(row["seed"]))
+    return [
+        {
+            "word": word,
+            "point": f"{scheme}, {workload}, seed {', '.join(mine)}",
+            "reasons": reasons or "No reason was given.",
+            "advice": advice.rstrip("."),
+        }
+        for (word, scheme, workload, reasons, advice), mine in seeds.items()
+    ]
+
+
+def _seeds(table: pd.DataFrame) -> str:
+    """Return the seeds in words: ``0, 1, 2``, or ``0 to 49``."""
+    seeds = sorted({int(seed) for seed in table["seed"]})
+    if len(seeds) > 8 and seeds == list(range(seeds[0], seeds[-1] + 1)):
+        return f"{seeds[0]} to {seeds[-1]}"
+    return ", ".join(map(str, seeds))
+
+
+def _image(plot: Plot, png: bytes) -> Row:
+    pixels = int.from_bytes(png[16:20], "big")  # of a PNG's header
+    width = round(PIXELS_PER_INCH * pixels / DOTS_PER_INCH)
+    return {"caption": plot.caption, "image": b64encode(png).decode(), "width": width}
+
+
+def _claim_row(claim: Claim) -> Row:
+    return {
+        "text": claim.text,
+        "expected": range_text(claim.expected),
+        "measured": number(claim.measured, claim.pattern.replace("x", "×")),
+        "ruling": claim.verdict,
+        "reason": claim.reason,
+    }
+
+
+def _fidelity(emulated: pd.DataFrame) -> Sheet:
+    """Return what was seen of the machine in each emulation, workload by workload."""
+    lines = [
+        Line([*(str(row[name]) for name in ("workload", "scheme", "seed", "verdict")), *_seen(row)], word)
+        for workload in dict.fromkeys(emulated["workload"])
+        for row in emulated[emulated["workload"] == workload].to_dict("records")
+        if (word := str(row["verdict"]))
+    ]
+    return Sheet(["workload", "scheme", "seed", "verdict"], MACHINE, [Block(lines)], MACHINE_CAPTION)
+
+
+def _seen(row: Mapping[str, object]) -> list[str]:
+    seen = {name: float(str(row[name])) for name in MEASURES}
+    share = f" ({100 * seen['retransmits'] / seen['packets']:.2f} %)" if seen["packets"] else ""
+    return [
+        f"{seen['retransmits']:.0f}{share}",
+        " / ".join(f"{seen[name]:.0f}" for name in ("queue_drops", "socket_drops", "switch_drops")),
+        f"{100 * seen['cpu_pressure']:.0f} %",
+        f"{seen['switch_cpu']:.2f} + {seen['engine_cpu']:.2f}",
+        significant(1e3 * seen["lateness_s"]),
+        significant(seen["aggregate_bps"] / 1e9),
+        number(100 * seen["worst_link_error"], "{:.1f} %"),
+    ]
+
+
+MACHINE = [
+    "sent again", "drops", "CPU pressure", "CPUs", "lateness [ms]", "aggregate [Gbit/s]", "link error",
+]  # fmt: skip
+MACHINE_CAPTION = (
+    "What was seen of this machine, at emulated scale. Sent again: packets that TCP, or over circuits the "
+    "engine, sent once more. Drops: by full port queues, by Open vSwitch's sockets, by Open vSwitch itself. "
+    "CPU pressure: share of the run in which something waited for a CPU. CPUs: used by Open vSwitch and by "
+    "the engine. Lateness: how long the engine kept events waiting, 99th percentile. Link error: the worst "
+    "of the links sampled before the run, against its nominal rate; circuits, which go one way, have none."
+)
+MEASURES = (
+    "retransmits", "packets", "queue_drops", "socket_drops", "switch_drops", "cpu_pressure", "switch_cpu",
+    "engine_cpu", "lateness_s", "aggregate_bps", "worst_link_error",
+)  # fmt: skip

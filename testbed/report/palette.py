@@ -1,0 +1,163 @@
+"""How plots look: one colour per scheme everywhere, and no void number that could be taken for a sound one.
+
+The colours are Okabe and Ito's, which colour-blind readers tell apart.
+"""
+
+from collections.abc import Iterable, Sequence
+from itertools import cycle
+from typing import Literal
+
+from matplotlib import rc_context
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+
+from testbed.report.means import Point, in_order
+
+Kind = Literal["bars", "lines", "dots"]
+COLOURS = {
+    "ecmp": "#9a9a9a",
+    "plb": "#e69f00",
+    "minrtt": "#56b4e9",
+    "reps": "#009e73",
+    "rails": "#0072b2",
+    "optimal": "#2b2b2b",
+}
+OWN = ("#cc79a7", "#d55e00", "#a6a000", "#6f4e9c")
+"""For schemes that do not come with lightrail, in the order of their names."""
+BOUND = "#c0262d"
+INK = "#333333"
+VOID_HATCH = "xxxx"
+HEAT = "YlGnBu"
+NO_CELL = "#e8e8e8"
+styled = rc_context(
+    {
+        "font.size": 9,
+        "axes.titlesize": 9,
+        "axes.labelsize": 9,
+        "axes.titlelocation": "left",
+        "figure.titlesize": 10.5,
+        "figure.titleweight": "bold",
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "axes.edgecolor": INK,
+        "axes.linewidth": 0.7,
+        "xtick.color": INK,
+        "ytick.color": INK,
+        "xtick.labelsize": 8,
+        "ytick.labelsize": 8,
+        "grid.color": "#dddddd",
+        "grid.linewidth": 0.6,
+        "legend.frameon": False,
+        "legend.fontsize": 8.5,
+        "hatch.linewidth": 0.6,
+        "lines.linewidth": 1.6,
+    }
+)
+"""Decorates a function that draws."""
+
+
+def colours(schemes: Iterable[str]) -> dict[str, str]:
+    """Return the colour of each of a run's schemes, in the order in which they are shown."""
+    names = in_order(schemes)
+    own = [name for name in names if name not in COLOURS]
+    known = COLOURS | dict(zip(own, cycle(OWN), strict=False))
+    return {name: known[name] for name in names}
+
+
+def canvas(width: float, height: float, title: str) -> Figure:
+    """Return an empty figure with a title; sizes in inches."""
+    figure = Figure(figsize=(width, height), layout="constrained")
+    figure.suptitle(title, x=0.012, ha="left")
+    return figure
+
+
+def fixed_canvas(width: float, height: float, title: str) -> Figure:
+    """Return the same for axes that are placed by hand: nothing has to be measured to lay them out."""
+    figure = Figure(figsize=(width, height))
+    figure.suptitle(title, x=0.012, y=1 - 0.05 / height, ha="left")
+    return figure
+
+
+def legend(
+    figure: Figure,
+    schemes: Iterable[str],
+    *,
+    words: Iterable[str],
+    bound: str | None = None,
+    kind: Kind = "bars",
+) -> None:
+    """Write under a figure what its colours and marks mean.
+
+    Parameters
+    ----------
+    figure, schemes
+        What was drawn, and of which schemes.
+    words
+        The verdicts of all that was drawn.
+    bound
+        What the red line is, None where there is none.
+    kind
+        What a scheme is drawn as.
+    """
+    drawn = set(words)
+    handles = [_handle(kind, colour, name) for name, colour in colours(schemes).items()]
+    if bound is not None:
+        handles.append(Line2D([], [], color=BOUND, linewidth=1.4, label=bound))
+    if "void" in drawn:
+        handles.append(_handle(kind, INK, "void", void=True))
+    if "model" in drawn:
+        handles.append(Patch(facecolor="none", label="model: nothing was emulated"))
+    if handles:
+        lines = _lines(handles, figure.get_figwidth())
+        columns = -(-len(handles) // lines)
+        across = [handle for column in range(columns) for handle in handles[column::columns]]
+        figure.legend(handles=across, loc="outside lower left", ncols=columns)
+
+
+def horizontal_grid(axes: Axes) -> None:
+    """Draw lines to read heights by, behind the data."""
+    axes.yaxis.grid(visible=True)
+    axes.set_axisbelow(True)
+
+
+def write_mark(axes: Axes, mark: str, at: tuple[float, float], rotation: int = 0) -> None:
+    """Write a word of a verdict above a place, or beside it, legible over whatever is there."""
+    axes.annotate(
+        mark,
+        at,
+        (0, 4) if rotation else (5, 0),
+        textcoords="offset points",
+        rotation=rotation,
+        ha="center" if rotation else "left",
+        va="bottom" if rotation else "center",
+        fontsize=7,
+        color=INK,
+        bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 0.6},
+    )
+
+
+def mark_of(point: Point) -> str:
+    """Return what must be written at a point's number: nothing if it is faithful."""
+    return "" if point.word == "faithful" else point.verdict
+
+
+def named(workload: str, note: str) -> str:
+    """Return a workload's name, a synthetic one named so."""
+    return f"{workload} (synthetic)" if note.startswith("synthetic") else workload
+
+
+def _handle(kind: Kind, colour: str, label: str, *, void: bool = False) -> Patch | Line2D:
+    if kind == "lines":
+        return Line2D([], [], color=colour, label=label, linestyle=":" if void else "-")
+    if kind == "dots":
+        return Line2D([], [], color=colour, label=label, linestyle="", marker="x" if void else "o")
+    face, hatch = ("white", VOID_HATCH) if void else (colour, None)
+    return Patch(facecolor=face, edgecolor=colour, hatch=hatch, label=label)
+
+
+def _lines(handles: Sequence[Patch | Line2D], width: float) -> int:
+    """Return how many lines a legend needs in a width [inches]."""
+    needed = sum(0.6 + 0.075 * len(str(handle.get_label())) for handle in handles)
+    return max(1, -int(-needed // width))

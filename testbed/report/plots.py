@@ -1,0 +1,259 @@
+"""The plots of a run's times: data in, figure out, a function each (loads: `testbed.report.heat_maps`).
+
+Void points are hatched or crossed and say ``void``; those that nothing emulated say ``model``; the
+lower bound is a red line. The bars' and dots' ``gid`` is their workload and scheme.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator, NullFormatter, StrMethodFormatter
+from numpy.typing import NDArray
+
+from testbed.report.means import BASELINE, Mean, Point, in_order, points
+from testbed.report.palette import (
+    BOUND,
+    INK,
+    VOID_HATCH,
+    canvas,
+    colours,
+    horizontal_grid,
+    legend,
+    mark_of,
+    named,
+    styled,
+    write_mark,
+)
+from testbed.report.table import time_unit
+from testbed.run.outcome import Outcome
+from traffic.bounds import lower_bound_s
+from traffic.messages import messages_of
+from traffic.records import NVLINK
+
+PERCENTILES = {"mean": "cct_mean_s", "p80": "cct_p80_s", "p95": "cct_p95_s", "p99": "cct_p99_s"}
+BAND = (0.85, 1.20)
+"""Emulated over predicted, where the two agree."""
+GROUP = 0.8
+"""Width of a group of bars; groups are 1 apart."""
+HEADROOM = 0.25
+"""Part of a panel that stays free over the bars, for the words that stand on them."""
+GROUPS_ACROSS = 6
+"""Most groups side by side: what a page's width leaves legible."""
+RATIO_TICKS = (0.1, 0.2, 0.5, 0.7, 0.8, 0.9, 1.0, 1.1, 1.2, 1.3, 1.5, 2, 3, 5, 10, 20, 50)
+
+
+@styled
+def busbw_bars(table: pd.DataFrame, baseline: str = BASELINE) -> Figure:
+    """Return busbw relative to the baseline: a group of bars per workload, the limit as a line over each.
+
+    Parameters
+    ----------
+    table
+        From `testbed.run.outcome.summary`.
+    baseline
+        The scheme whose busbw is 1; a workload that it did not run has no bars.
+    """
+    rows = points(table, baseline)
+    workloads = list(dict.fromkeys(point.workload for point in rows))
+    lines = -(-len(workloads) // GROUPS_ACROSS)
+    across = -(-len(workloads) // lines)
+    title = f"Bus bandwidth relative to {baseline}: higher is better"
+    figure = canvas(max(6.5, 1.3 * across + 1), 2.5 * lines + 0.9, title)
+    for line, axes in enumerate(figure.subplots(lines, sharey=True, squeeze=False).ravel()):
+        _busbw_groups(axes, rows, workloads[line * across :][:across], baseline)
+        axes.set_xlim(-0.5, across - 0.5)
+        axes.set_ylabel(f"busbw / busbw of {baseline}")
+        axes.set_ymargin(HEADROOM)
+        horizontal_grid(axes)
+    legend(figure, schemes_of(rows), bound="at the lower bound", words=[point.word for point in rows])
+    return figure
+
+
+@styled
+def cct_percentiles(outcomes: Sequence[Outcome], table: pd.DataFrame) -> Figure:
+    """Return mean and percentiles of the messages' completion times: a panel per workload.
+
+    The lower bound is drawn where all of a workload is one all-to-all.
+    """
+    rows = points(table)
+    unit, scale = time_unit(table)
+    steps = {o.experiment.collective.name: len(o.experiment.collective.steps) for o in outcomes}
+    notes = {point.workload: point.note for point in rows}
+    figure, panels = _panels(notes, "Completion times of messages: lower is better")
+    for workload, axes in panels.items():
+        mine = [point for point in rows if point.workload == workload]
+        for group, column in enumerate(PERCENTILES.values()):
+            for bar in beside(mine, rows, group):
+                mean = bar.point[column]
+                scaled = Mean(mean.value / scale, mean.spread / scale, mean.void)
+                draw(axes, bar, scaled, say=bar.point.void or column == "cct_p99_s")
+        if steps[workload] == 1:
+            axes.axhline(mine[-1]["bound_s"].value / scale, color=BOUND, linewidth=1.4)
+        axes.set_xticks(range(len(PERCENTILES)), list(PERCENTILES))
+        axes.set_ylabel(f"time [{unit}]")
+        axes.set_ymargin(HEADROOM)
+        horizontal_grid(axes)
+    legend(
+        figure,
+        schemes_of(rows),
+        bound="lower bound of the last message",
+        words=[point.word for point in rows],
+    )
+    return figure
+
+
+@styled
+def cct_cdf(outcomes: Sequence[Outcome]) -> Figure:
+    """Return what share of the messages was done when: a panel per workload, a line per scheme.
+
+    Times are those of the messages that crossed the network, from the start of their step, over the
+    step's lower bound. All seeds together; void ones only where there are no others.
+    """
+    notes = {o.experiment.collective.name: o.experiment.collective.note for o in outcomes}
+    schemes = in_order(o.experiment.policy for o in outcomes)
+    figure, panels = _panels(notes, "Share of the messages done: further left is better")
+    for workload, axes in panels.items():
+        for scheme in schemes:
+            _cdf(axes, workload, scheme, outcomes, colours(schemes)[scheme])
+        axes.axvline(1.0, color=BOUND, linewidth=1.4, zorder=1)
+        axes.set(xlabel="completion time / lower bound", ylabel="share of messages", ylim=(0, 1.02))
+        axes.set_xlim(left=0)
+        horizontal_grid(axes)
+    words = [o.verdict.word for o in outcomes]
+    legend(figure, schemes, bound="lower bound of the last message", words=words, kind="lines")
+    return figure
+
+
+@styled
+def emulated_against_predicted(table: pd.DataFrame, band: tuple[float, float] = BAND) -> Figure:
+    """Return emulated over predicted CCT of every emulated point, with the band in which they agree.
+
+    Points that took no time, because nothing crossed the network, have no ratio and are left out.
+    """
+    emulated = table[(table["verdict"] != "model") & (table["cct_s"] > 0) & (table["predicted_s"] > 0)]
+    unit, scale = time_unit(table)
+    title = f"Emulation against the fluid model: within {band[0]:.2f} to {band[1]:.2f} they agree"
+    figure = canvas(6.5, 3.4, title)
+    axes = figure.subplots()
+    axes.axhspan(*band, color="#e3eef6", zorder=0)
+    axes.axhline(1.0, color=INK, linewidth=0.8)
+    ratio = emulated["cct_s"] / emulated["predicted_s"]
+    for (scheme, void), mine in emulated.groupby(["scheme", emulated["verdict"].eq("void")]):
+        colour = colours(emulated["scheme"])[str(scheme)]
+        dots = axes.scatter(
+            mine["predicted_s"] / scale, ratio[mine.index], color=colour, marker="x" if void else "o", s=26
+        )
+        dots.set_gid(f"{scheme}|{'void' if void else 'sound'}")
+        for at in zip(mine["predicted_s"] / scale, ratio[mine.index], strict=True) if void else ():
+            write_mark(axes, "void", at)
+    if emulated.empty:
+        axes.text(0.5, 0.5, "nothing was emulated that took time", transform=axes.transAxes, ha="center")
+    axes.set(xscale="log", yscale="log", xlabel=f"predicted CCT [{unit}]", ylabel="emulated / predicted CCT")
+    axes.set_ylim(min([0.8, *ratio * 0.95]), max([1.3, *ratio * 1.05]))
+    axes.yaxis.set_major_locator(FixedLocator(RATIO_TICKS))
+    axes.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+    axes.yaxis.set_minor_formatter(NullFormatter())
+    axes.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+    axes.xaxis.set_minor_formatter(StrMethodFormatter("{x:g}"))
+    legend(figure, in_order(emulated["scheme"]), words=emulated["verdict"], kind="dots")
+    return figure
+
+
+def times_over_bound(outcome: Outcome) -> NDArray[np.float64]:
+    """Return the completion time of each message that crossed the network over its step's lower bound."""
+    records, fabric = outcome.best, outcome.experiment.fabric
+    steps = outcome.experiment.collective.steps
+    bounds = np.array([lower_bound_s(messages_of(step.demand), fabric) for step in steps])
+    since = records["end_s"] - records.groupby("step")["start_s"].transform("min")
+    crossed = records["path"] != NVLINK
+    times = np.asarray(since[crossed], dtype=np.float64)
+    return np.asarray(times / bounds[records.loc[crossed, "step"].to_numpy(dtype=int)])
+
+
+def _busbw_groups(axes: Axes, rows: Sequence[Point], workloads: Sequence[str], baseline: str) -> None:
+    """Draw a group of bars per workload, and over each what the lower bound would give."""
+    labels = []
+    for group, workload in enumerate(workloads):
+        mine = [point for point in rows if point.workload == workload]
+        for bar in beside(mine, rows, group):
+            draw(axes, bar, bar.point["busbw_relative"])
+        limit = mine[-1]["busbw_limit"].value
+        if np.isnan(limit):
+            write_mark(axes, f"{baseline} was not run", (group, 0), rotation=90)
+        line = axes.hlines(limit, group - GROUP / 2, group + GROUP / 2, color=BOUND, linewidth=1.4)
+        line.set_gid(f"{workload}|bound")
+        labels.append(named(workload, mine[-1].note).replace(" (", "\n("))
+    axes.set_xticks(range(len(workloads)), labels)
+
+
+def _cdf(axes: Axes, workload: str, scheme: str, outcomes: Sequence[Outcome], colour: str) -> None:
+    """Draw the line of a point; a dotted one if it is void."""
+    about = workload, scheme
+    here = [o for o in outcomes if (o.experiment.collective.name, o.experiment.policy) == about]
+    sound = [o for o in here if o.verdict.word != "void"]
+    times = np.concatenate([np.empty(0), *(times_over_bound(o) for o in sound or here)])
+    if not len(times):
+        return
+    line = axes.ecdf(times, color=colour, linestyle="-" if sound else ":")
+    line.set_gid(f"{workload}|{scheme}")
+    if not sound:
+        write_mark(axes, f"{scheme}: void", (float(np.median(times)), 0.5))
+
+
+@dataclass(frozen=True, slots=True)
+class _Bar:
+    """Where the bar of a point stands, and how it looks."""
+
+    point: Point
+    at: float
+    width: float
+    colour: str
+
+
+def beside(mine: Sequence[Point], rows: Sequence[Point], group: int) -> list[_Bar]:
+    """Return the bars of a group; a scheme has the same place in each."""
+    schemes = schemes_of(rows)
+    width = GROUP / len(schemes)
+    first = group - GROUP / 2 + width / 2
+    return [
+        _Bar(point, first + schemes.index(point.scheme) * width, width, colours(schemes)[point.scheme])
+        for point in mine
+    ]
+
+
+def draw(axes: Axes, bar: _Bar, mean: Mean, *, say: bool = True) -> None:
+    """Draw a bar with its spread; it says what its verdict is unless it is faithful."""
+    if np.isnan(mean.value):
+        return
+    patch = axes.bar(bar.at, mean.value, bar.width * 0.92, color=bar.colour).patches[0]
+    if mean.void:
+        patch.set(facecolor="white", edgecolor=bar.colour, hatch=VOID_HATCH)
+    patch.set_gid(f"{bar.point.workload}|{bar.point.scheme}")
+    if mean.spread:
+        axes.errorbar(bar.at, mean.value, mean.spread, color=INK, linewidth=0.9, capsize=2)
+    mark = "void" if mean.void else mark_of(bar.point)
+    if mark and say:
+        write_mark(axes, mark, (bar.at, mean.value + mean.spread), rotation=90)
+
+
+def schemes_of(rows: Iterable[Point]) -> list[str]:
+    """Return the schemes of points, in the order in which they are shown."""
+    return in_order(point.scheme for point in rows)
+
+
+def _panels(notes: Mapping[str, str], title: str) -> tuple[Figure, dict[str, Axes]]:
+    """Return a figure with a panel per workload, three side by side."""
+    columns = 2 if len(notes) in (2, 4) else min(3, len(notes))
+    lines = -(-len(notes) // columns)
+    figure = canvas(max(6.5, 3.0 * columns), 2.5 * lines + 0.9, title)
+    every = figure.subplots(lines, columns, squeeze=False).ravel()
+    for spare in every[len(notes) :]:
+        spare.set_axis_off()
+    panels = dict(zip(notes, every, strict=False))
+    for workload, axes in panels.items():
+        axes.set_title(named(workload, notes[workload]))
+    return figure, panels

@@ -1,0 +1,238 @@
+"""What a run leaves behind: a directory that is valid after every point, closed by plots and a report.
+
+============ ====================================================================================
+file         what it holds
+============ ====================================================================================
+records.csv  a row per message and backend: workload, scheme, seed, backend, then `traffic.records`
+summary.csv  a row per point: `testbed.run.outcome.summary`, and what its kind of run has besides
+run.json     all that is needed to run it again: `testbed.report.run_json`
+job.json     the job that ran, where it was one of the user's: `traffic.job_file`
+report.html  the report; it and the plots (``*.png``) are written when the run ends, however it ends
+============ ====================================================================================
+
+`RunDirectory` is that for any run; the class derived from it for a kind of run says what a result's
+rows and records are, and what the report tells.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from itertools import count
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import pandas as pd
+
+from testbed.machine.files import append_whole, make_directory, write_whole
+from testbed.machine.processes import in_processes
+from testbed.report.claims import Claim
+from testbed.report.collective_report import collective_page
+from testbed.report.figures import Plot, png_of
+from testbed.report.ocs_report import circuit_page
+from testbed.report.page import Page, report_html
+from testbed.report.run_json import Run, run_json
+from testbed.run.experiment import Experiment
+from testbed.run.outcome import Outcome, summary_row
+from topologies.errors import ScenarioError
+
+WRITTEN = ("run.json", "job.json", "records.csv", "summary.csv", "report.html", "*.png")
+"""What is written, as in the table above: nothing of it may be there before."""
+RESULTS = Path(__file__).parents[2] / "results"
+"""Where results go unless told otherwise: beside the rooms."""
+
+
+class RunDirectory(ABC):
+    """The directory of a run, from its first point to its report.
+
+    Parameters
+    ----------
+    run
+        What is run; `describe` completes it.
+    planned
+        The experiments, so that a run that was killed can be repeated too.
+    out
+        The directory; by default ``<root>/<scenario>/<time>``, with a number behind it where a run
+        has started in the same second.
+    root
+        Of the default.
+    """
+
+    def __init__(
+        self, run: Run, *, planned: Sequence[Experiment] = (), out: Path | None = None, root: Path = RESULTS
+    ) -> None:
+        self.run = run
+        """What is run, as far as it is known."""
+        self._out, self._root = out, root
+        self._experiments = {experiment.key: experiment for experiment in planned}
+        self._finished: list[str] = []
+        self._rows: list[Mapping[str, object]] = []
+        self._path: Path | None = None
+
+    @abstractmethod
+    def page(self) -> Page:
+        """Return what the report tells of all that was written."""
+
+    @property
+    def path(self) -> Path:
+        """Where it is; there is one between entering and leaving, and after."""
+        if self._path is None:
+            raise ScenarioError("the results have no directory yet", "enter them with `with`")
+        return self._path
+
+    @property
+    def table(self) -> pd.DataFrame:
+        """The summary so far, a row per outcome."""
+        return pd.DataFrame(self._rows)
+
+    def __enter__(self) -> Self:
+        """Make the directory, so that a run that could not write ends before it starts."""
+        if self._path is not None:
+            raise ScenarioError(f"{self._path} was entered twice", "make a new ResultsDirectory per run")
+        self._path = _made(self.run, self._root) if self._out is None else _taken(self._out)
+        self._write_run()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Draw the plots and write the report of all that was finished, also after an error."""
+        if self._rows:
+            self._close()
+        elif error is not None:
+            (self.path / "run.json").unlink()
+            if not any(self.path.iterdir()):
+                self.path.rmdir()
+
+    def describe(
+        self, *, calibration: Mapping[str, object] | None = None, settings: Mapping[str, object] | None = None
+    ) -> None:
+        """Note what is known only once the network stands; None leaves it as it is."""
+        if calibration is not None:
+            self.run = replace(self.run, calibration=calibration)
+        if settings is not None:
+            self.run = replace(self.run, settings=settings)
+        self._write_run()
+
+    def write(
+        self,
+        rows: Sequence[Mapping[str, object]],
+        *,
+        records: pd.DataFrame | None = None,
+        experiment: Experiment | None = None,
+    ) -> None:
+        """Write a result: its rows of the summary, its records, and its experiment as finished."""
+        if records is not None:
+            file = self.path / "records.csv"
+            append_whole(file, records.to_csv(index=False, header=not file.exists()))
+        self._rows += rows
+        if experiment is not None:
+            self._experiments.setdefault(experiment.key, experiment)
+            self._finished.append(experiment.key)
+        write_whole(self.path / "summary.csv", self.table.to_csv(index=False))
+        self._write_run()
+
+    def _write_run(self) -> None:
+        text = run_json(self.run, list(self._experiments.values()), self._finished)
+        write_whole(self.path / "run.json", text)
+
+    def _close(self) -> None:
+        page = self.page()
+        with in_processes(_drawn, page.plots) as drawn:
+            images = {plot.name: image for plot, image in zip(page.plots, drawn, strict=True)}
+        for name, image in images.items():
+            write_whole(self.path / f"{name}.png", image)
+        unfinished = len(self._experiments) - len(set(self._finished))
+        write_whole(self.path / "report.html", report_html(page, images, unfinished))
+
+
+class ResultsDirectory(RunDirectory):
+    """The directory of a run of experiments.
+
+    Parameters
+    ----------
+    run, planned, out, root
+        As of `RunDirectory`.
+    claims
+        What finds the claims that a summary can be held against; by default there are none.
+
+    Examples
+    --------
+    >>> with ResultsDirectory(run, planned=experiments) as results:  # doctest: +SKIP
+    ...     for experiment in experiments:
+    ...         results.add(emulate(experiment))
+    """
+
+    def __init__(
+        self,
+        run: Run,
+        *,
+        planned: Sequence[Experiment] = (),
+        out: Path | None = None,
+        root: Path = RESULTS,
+        claims: Callable[[pd.DataFrame], list[Claim]] = lambda _table: [],
+    ) -> None:
+        super().__init__(run, planned=planned, out=out, root=root)
+        self.outcomes: list[Outcome] = []
+        """What was added."""
+        self.judged: list[Claim] = []
+        """What the summary says of claims; none before the report is written."""
+        self._claims = claims
+
+    def add(self, outcome: Outcome, **columns: object) -> None:
+        """Write an outcome: its records, its row of the summary, its experiment.
+
+        Parameters
+        ----------
+        outcome
+            What came of an experiment.
+        columns
+            What its row says besides or instead; ``scheme`` counts for its records too.
+        """
+        self.outcomes.append(outcome)
+        row = {**summary_row(outcome), **columns}
+        records = records_table(outcome).assign(scheme=str(row["scheme"]))
+        self.write([row], records=records, experiment=outcome.experiment)
+
+    def page(self) -> Page:
+        """Return the report of the outcomes."""
+        self.judged = self._claims(self.table)
+        if lit := [outcome for outcome in self.outcomes if outcome.light]:
+            return circuit_page(self.run, lit, self.table, self.judged)
+        return collective_page(self.run, self.outcomes, self.table, self.judged)
+
+
+def records_table(outcome: Outcome) -> pd.DataFrame:
+    """Return the records of both backends, with columns that say whose they are."""
+    experiment = outcome.experiment
+    backends = {"emulated": outcome.records, "predicted": outcome.predicted}
+    tables = {name: records for name, records in backends.items() if records is not None}
+    rows = pd.concat(tables, names=["backend"]).reset_index(level="backend")
+    rows.insert(0, "workload", experiment.collective.name)
+    rows.insert(1, "scheme", experiment.scheme_name)
+    rows.insert(2, "seed", experiment.seed)
+    return rows
+
+
+def _drawn(plot: Plot) -> bytes:
+    return png_of(plot.draw())
+
+
+def _made(run: Run, root: Path) -> Path:
+    """Make a directory named by the time at which the run started."""
+    name = run.started.strftime("%Y-%m-%dT%H-%M-%S")
+    names = (name if number == 1 else f"{name}.{number}" for number in count(1))
+    return next(path for each in names if make_directory(path := root / run.scenario / each))
+
+
+def _taken(out: Path) -> Path:
+    """Make a directory that somebody asked for, or take the one that is there."""
+    hint = "choose another directory with --out"
+    if not make_directory(out) and not out.is_dir():
+        raise ScenarioError(f"{out} is no directory", hint)
+    there = sorted(path.name for pattern in WRITTEN for path in out.glob(pattern))
+    if "run.json" in there:
+        raise ScenarioError(f"{out} holds the results of another run", hint)
+    if there:
+        raise ScenarioError(f"{out} holds a {there[0]}, which a run could overwrite", hint)
+    return out

@@ -1,0 +1,117 @@
+"""A run: what was run, with what, on what; written as ``run.json``, from which it can be repeated."""
+
+import json
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Literal, cast
+
+from testbed.machine.datapath import Datapath, datapath_named
+from testbed.machine.versions import machine, versions
+from testbed.report.means import BASELINE
+from testbed.run.experiment import Experiment
+from topologies.errors import ScenarioError
+
+FORMAT_VERSION = 2
+HINT = "give the run.json of a results directory"
+
+Transport = Literal["ideal", "datagrams"]
+"""What carries the bytes: the ideal transport (`traffic.transports`), or numbered datagrams over circuits."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """All that is needed to run something again, but for the experiments themselves."""
+
+    scenario: str
+    """Name of the scenario."""
+    title: str
+    """What the report is called."""
+    command: Sequence[str]
+    """The command line."""
+    started: datetime
+    """When."""
+    baseline: str = BASELINE
+    """The scheme that busbw is relative to."""
+    transport: Transport = "ideal"
+    """What carries the bytes, or would in a run that was only predicted or planned."""
+    datapath: Datapath = "netdev"
+    """Which of Open vSwitch's forwards them, or would."""
+    calibration: Mapping[str, object] = field(default_factory=dict)
+    """What this machine was measured to carry; anything that JSON can hold."""
+    settings: Mapping[str, object] = field(default_factory=dict)
+    """The effective settings, read back from the machine; anything that JSON can hold."""
+    versions: Mapping[str, str] = field(default_factory=versions)
+    """Of Python, the kernel, Open vSwitch, the checkout and its packages."""
+    machine: Mapping[str, str | int] = field(default_factory=machine)
+    """What the machine is."""
+
+    @property
+    def command_line(self) -> str:
+        """The command as one types it."""
+        return shlex.join(self.command)
+
+
+def run_json(run: Run, experiments: Sequence[Experiment], finished: Sequence[str]) -> str:
+    """Return ``run.json``: a line per key, and a line per experiment.
+
+    Parameters
+    ----------
+    run
+        The run.
+    experiments
+        All that it consists of.
+    finished
+        The keys of those that have an outcome.
+    """
+    head = {
+        "format": FORMAT_VERSION,
+        **asdict(run),
+        "started": run.started.isoformat(timespec="seconds"),
+        "seeds": sorted({experiment.seed for experiment in experiments}),
+        "dilations": [asdict(dilation) for dilation in dict.fromkeys(e.dilation for e in experiments)],
+        "finished": list(finished),
+    }
+    lines = [f"{json.dumps(key)}: {json.dumps(value)}" for key, value in head.items()]
+    each = ",\n  ".join(experiment.to_json() for experiment in experiments)
+    return "{\n" + ",\n".join([*lines, f'"experiments": [\n  {each}\n]']) + "\n}\n"
+
+
+def datapath_of(run_file: Path) -> Datapath:
+    """Return which datapath forwarded in a run, as its ``run.json`` says.
+
+    Raises
+    ------
+    ScenarioError
+        If the file cannot be read, or names no datapath of ours.
+    """
+    return datapath_named(str(_read(run_file)["datapath"]))
+
+
+def experiments_of(run_file: Path) -> list[Experiment]:
+    """Return the experiments of a ``run.json``, to run them again.
+
+    Raises
+    ------
+    ScenarioError
+        If the file cannot be read, or is no run of this format.
+    """
+    return [Experiment.from_json(json.dumps(each)) for each in _read(run_file)["experiments"]]
+
+
+def _read(run_file: Path) -> dict[str, Any]:
+    try:
+        data = json.loads(run_file.read_text())
+        if data["format"] != FORMAT_VERSION:
+            raise ScenarioError(
+                f"{run_file} has the format {data['format']}, and this version reads {FORMAT_VERSION}",
+                "run the command line in it again",
+            )
+        data["experiments"], data["datapath"]
+    except OSError as error:
+        raise ScenarioError(f"{run_file} cannot be read: {error.strerror}", HINT) from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise ScenarioError(f"{run_file} is no run: {error}", HINT) from error
+    return cast(dict[str, Any], data)

@@ -1,0 +1,149 @@
+"""A backend: what moves the bytes of a job, and has a clock. `testbed.run.runner` tells it what to do.
+
+All times are real seconds since the start, all sizes real bytes, whatever the backend's own scale.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from topologies.events import Show
+from topologies.fabric import Port
+from topologies.light import Circuit
+from traffic.scheme import Choice, WhileLit
+from traffic.spraying.policy import QueuePair
+
+NOTHING_COMES = "nothing is on its way, and the job has not ended"
+
+
+@dataclass(frozen=True)
+class Arrived:
+    """The last byte arrived of what was posted together of a message on a queue pair."""
+
+    message: int
+    at_s: float
+
+
+@dataclass(frozen=True)
+class NowLit:
+    """An OCS carries the circuits that were ordered."""
+
+    ocs: str
+    at_s: float
+
+
+@dataclass(frozen=True)
+class Drained:
+    """Nothing is on its way any more over queue pairs that were held."""
+
+    ocs: str
+    at_s: float
+
+
+@dataclass(frozen=True)
+class Switching:
+    """An OCS moves on in its program: until `SlotLit` only some circuits carry."""
+
+    ocs: str
+    kept: tuple[Circuit, ...]
+    at_s: float
+
+
+@dataclass(frozen=True)
+class SlotLit:
+    """An OCS shows the next circuits of its program."""
+
+    ocs: str
+    circuits: tuple[Circuit, ...]
+    at_s: float
+
+
+@dataclass(frozen=True)
+class Shown:
+    """An OCS has shown its program, and is dark."""
+
+    ocs: str
+    at_s: float
+
+
+Happening = Arrived | NowLit | Drained | Switching | SlotLit | Shown
+
+
+class Backend(Protocol):
+    """Moves bytes, and has a clock."""
+
+    @property
+    def now_s(self) -> float:
+        """Time since the start [s]."""
+        ...
+
+    def numbers(self, queue_pairs: Sequence[QueuePair]) -> list[int]:
+        """Return the number of each queue pair; those that are not open are opened."""
+        ...
+
+    def post(self, number: NDArray[np.int64], size: NDArray[np.int64], message: NDArray[np.int64]) -> None:
+        """Put parcels behind what queue pairs carry: the queue pair, size and message of each, in order."""
+        ...
+
+    def choose(
+        self,
+        numbers: Sequence[int],
+        choice: Choice | WhileLit,
+        size: NDArray[np.int64],
+        message: NDArray[np.int64],
+    ) -> None:
+        """Let messages choose among queue pairs as they go, or take those that are lit.
+
+        Parameters
+        ----------
+        numbers
+            Of the choice's queue pairs.
+        choice
+            What each may use.
+        size, message
+            The size of each of its messages, and what `Arrived` calls it.
+        """
+        ...
+
+    def chosen(self, message: int) -> dict[int, int]:
+        """Return how many bytes each queue pair carried of a message that chose, once it has arrived."""
+        ...
+
+    def lacking(self, message: int) -> int:
+        """Return how many bytes a message lacks that takes what is lit."""
+        ...
+
+    def carried(self, number: int) -> set[int]:
+        """Return the messages whose bytes a queue pair still carries."""
+        ...
+
+    def withdraw(self, number: int) -> list[tuple[int, int]]:
+        """Close a queue pair; return what it did not deliver, a message and its bytes each."""
+        ...
+
+    def drain(self, ocs: str, numbers: Iterable[int]) -> None:
+        """Hold queue pairs, and report `Drained` once nothing of theirs is on its way."""
+        ...
+
+    def resume(self, numbers: Iterable[int]) -> None:
+        """Let queue pairs send again."""
+        ...
+
+    def light(self, ocs: str, circuits: Sequence[Circuit]) -> None:
+        """Reconfigure an OCS, and report `NowLit` when it is done."""
+        ...
+
+    def show(self, order: Show) -> None:
+        """Have OCSes show programs, and report `Switching`, `SlotLit` and in the end `Shown`."""
+        ...
+
+    def fail(self, port: Port) -> None:
+        """Cut the link at a port."""
+        ...
+
+    def wait(self, until_s: float) -> list[Happening]:
+        """Let time pass until something happens, at most until ``until_s``."""
+        ...

@@ -1,0 +1,189 @@
+"""Calibration: how much this machine forwards, and the scale at which an experiment fits it.
+
+What limits an emulation is the switch daemon's work per packet and hop. So the measure is
+payload bits times switch hops per second, taken from an all-to-all whose NICs are too fast for
+the machine. It is kept per machine, kernel, Open vSwitch and datapath, because it takes some seconds.
+"""
+
+import json
+import os
+import platform
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+
+from testbed.machine.datapath import Datapath
+from testbed.network.network import Network
+from testbed.run.dilation import Dilation
+from testbed.run.emulate import emulate
+from testbed.run.experiment import Experiment
+from topologies.errors import MachineError
+from topologies.fabric import Fabric
+from topologies.rail import rail_fabric
+from traffic.collective import single
+from traffic.demand import Demand
+from traffic.records import NVLINK, Records, legs_of, path_of
+from traffic.transports.sharing import PACKET_BYTES
+
+FORMAT_VERSION = 2
+CACHE = "LIGHTRAIL_CACHE"
+OVERLOAD_BPS = 200e6
+TRIAL_S = 1.0
+TRIALS = 3
+STUCK_S = 60.0
+"""Five timeouts of TCP in a row: a slow machine, overloaded as an ordinary user, loses that many."""
+SAFE_SHARE = 0.32
+"""Of what the machine forwards at most. Overloaded, the daemon works in batches, at paced rates a packet
+costs it more: a uniform all-to-all took 1.04 times its bound at 0.32 and 0.38 of the most, and anything
+from 1.04 to 1.8 at 0.40, 1.13 at least at 0.57."""
+EMULATED_CCT_S = 1.5
+"""How long the lower bound of a point takes at emulated scale: long against start-up, short for a user."""
+EMULATED_STEP_S = 0.08
+"""The same for each step of a collective of many."""
+SLOWEST_NIC_BPS = 1e6
+FASTEST_NIC_BPS = 1e9
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """What a machine forwards."""
+
+    machine: str
+    """Processor, kernel, Open vSwitch and its datapath: what the figures are of."""
+    hop_bps: float
+    """Payload times switch hops that were forwarded in a second [bit/s]."""
+    hop_packets_s: float
+    """The same in packets of `PACKET_BYTES` [1/s]."""
+
+
+def machine_name(datapath: Datapath) -> str:
+    """Return what identifies this machine and a datapath for a calibration."""
+    model = [line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")]
+    processor = model[0].split(":")[1].strip() if model else platform.machine()
+    switch = subprocess.run(["ovs-vswitchd", "--version"], capture_output=True, text=True, check=False).stdout
+    version = switch.split()[3] if len(switch.split()) > 3 else "unknown"
+    return (
+        f"{os.cpu_count()} x {processor}, Linux {platform.release()}, Open vSwitch {version}, "
+        f"datapath {datapath}"
+    )
+
+
+def calibration(datapath: Datapath) -> Calibration:
+    """Return this machine's calibration: the kept one, or a new one, measured in the sandbox (5 s).
+
+    Parameters
+    ----------
+    datapath
+        Each is measured by itself; the figures of one never serve another.
+    """
+    path = Path(os.environ.get(CACHE, Path.home() / ".cache" / "lightrail")) / "calibration.json"
+    kept = _kept(path)
+    name = machine_name(datapath)
+    if name not in kept:
+        kept[name] = measure(datapath)
+        _keep(path, kept)
+    return kept[name]
+
+
+def measure(datapath: Datapath) -> Calibration:
+    """Overload this machine with an all-to-all between 8 servers and return what it forwards."""
+    fabric = rail_fabric(8, 4, 0, rate_bps=OVERLOAD_BPS)
+    each_bytes = int(OVERLOAD_BPS / 8 * TRIAL_S / fabric.gpus / 3)
+    demand = Demand("overload", np.full((fabric.gpus, fabric.gpus), each_bytes))
+    with Network(fabric, 1.0, datapath) as network:
+        experiment = Experiment(fabric, single(demand), "rails", Dilation(1.0, 1.0))
+        runs = [emulate(experiment, network, stuck_s=STUCK_S) for _ in range(TRIALS)]
+    best = max(8.0 * run.health.payload_bytes / run.emulated_s for run in runs)
+    return Calibration(machine_name(datapath), best, best / 8 / PACKET_BYTES)
+
+
+def hop_load_bps(records: Records, seconds: float) -> float:
+    """Return the payload times switch hops that records carried in a second [bit/s]."""
+    legs = legs_of(records[records["path"] != NVLINK])
+    hops = np.array([len(path_of(way)) - 1 for way in legs["way"]])
+    return float((legs["bytes"].to_numpy() * hops).sum() * 8 / seconds) if seconds else 0.0
+
+
+def rate_factor(
+    fabric: Fabric, load_bps: float, machine: Calibration, emulated_rate_bps: float | None
+) -> float:
+    """Return emulated over real rate: the fastest that the machine carries safely, or the one asked for.
+
+    Parameters
+    ----------
+    fabric
+        Its fastest NIC sets the scale of ``emulated_rate_bps``.
+    load_bps
+        The most that an experiment forwards at real rates, payload times switch hops [bit/s].
+    machine
+        What this machine forwards.
+    emulated_rate_bps
+        What the user wants a NIC to be shaped to [bit/s]; None for automatic.
+
+    Raises
+    ------
+    MachineError
+        If the machine cannot forward it; the hint says what it can.
+    """
+    nic_bps = max(fabric.nic_rate_bps(nic) for nic in fabric.nics)
+    most = machine.hop_bps / load_bps if load_bps else 1.0
+    safe_bps = _rounded(min(SAFE_SHARE * most * nic_bps, FASTEST_NIC_BPS, nic_bps))
+    if safe_bps < SLOWEST_NIC_BPS:
+        raise MachineError(
+            f"this machine would have to emulate {len(fabric.nics)} NICs at {safe_bps / 1e6:.2f} Mbit/s each",
+            "make the fabric smaller",
+        )
+    if emulated_rate_bps is None:
+        return safe_bps / nic_bps
+    if not SLOWEST_NIC_BPS <= emulated_rate_bps <= min(most * nic_bps, FASTEST_NIC_BPS):
+        raise MachineError(
+            f"this machine cannot emulate {len(fabric.nics)} NICs at {emulated_rate_bps / 1e6:g} Mbit/s each",
+            f"give --emulated-rate up to {safe_bps / 1e6:g} Mbit/s, or leave it out",
+        )
+    return emulated_rate_bps / nic_bps
+
+
+def volume_factor(rate: float, bounds_s: Sequence[float], steps: int = 1) -> float:
+    """Return emulated over real bytes, so that a workload takes long enough to be measured, and no longer.
+
+    Parameters
+    ----------
+    rate
+        Emulated over real rate.
+    bounds_s
+        The lower bound of each of the workload's points [s]; the shortest decides.
+    steps
+        How many all-to-alls it consists of.
+    """
+    shortest = min((bound for bound in bounds_s if bound > 0), default=1.0)
+    return min(max(EMULATED_CCT_S, EMULATED_STEP_S * steps) * rate / shortest, 1.0)
+
+
+def _rounded(bps: float) -> float:
+    """Return a rate rounded down to two digits, so that runs of one machine have the same scale."""
+    digit = 10.0 ** (np.floor(np.log10(bps)) - 1)
+    return float(np.floor(bps / digit) * digit)
+
+
+def _kept(path: Path) -> dict[str, Calibration]:
+    """Return the calibrations that are kept, by `Calibration.machine`; none where the file is no such."""
+    try:
+        data = json.loads(path.read_text())
+        if data["format"] != FORMAT_VERSION:
+            return {}
+        return {kept.machine: kept for kept in (Calibration(**each) for each in data["calibrations"])}
+    except (OSError, ValueError, KeyError, TypeError):
+        return {}
+
+
+def _keep(path: Path, kept: Mapping[str, Calibration]) -> None:
+    """Write calibrations; a home that cannot be written costs the next run some seconds, no more."""
+    text = json.dumps({"format": FORMAT_VERSION, "calibrations": [asdict(each) for each in kept.values()]})
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    except OSError:
+        return

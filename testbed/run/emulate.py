@@ -1,0 +1,108 @@
+"""The emulation: an experiment through the runner over a booted network."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+
+from testbed.network.network import Network
+from testbed.run.experiment import Experiment
+from testbed.run.light_log import LightLog
+from testbed.run.live_backend import LiveBackend
+from testbed.run.packet_paths import optical_path
+from testbed.run.runner import Runner, records_of_run
+from topologies.errors import ScenarioError
+from topologies.fabric import Path
+from traffic.metrics import communication_s
+from traffic.records import Records, path_text
+from traffic.spraying.policy import QueuePair
+from traffic.transports.engine import STUCK_S, Health
+
+
+@dataclass(frozen=True, eq=False)
+class Emulation:
+    """What was seen of an experiment over a network."""
+
+    records: Records
+    """In real seconds and bytes."""
+    paths: dict[QueuePair, Path]
+    """The path of each queue pair, read off the wire."""
+    health: Health
+    """How the engine fared, at emulated scale."""
+    emulated_s: float
+    """How long the steps took together without compute, at emulated scale [s]."""
+    light: LightLog | None = None
+    """What circuits did, if there were any."""
+
+
+def emulate(
+    experiment: Experiment, network: Network, *, stuck_s: float = STUCK_S, skips: bool = True
+) -> Emulation:
+    """Carry an experiment's collective over a network that was booted at its scale.
+
+    Parameters
+    ----------
+    experiment, network
+        The network's fabric and rate are the experiment's.
+    stuck_s
+        After how long without progress a queue pair is an error, at emulated scale [s].
+    skips
+        Whether compute between steps only shows in the records, and is not waited for.
+
+    Raises
+    ------
+    ScenarioError
+        If the network is another fabric's, or at another rate, or a link's delay cannot be honoured.
+    StuckError, NetworkError
+        If bytes do not arrive, a switch refuses circuits, or a part of the network died.
+    """
+    if (network.fabric, network.rate_factor) != (experiment.fabric, experiment.dilation.rate):
+        raise ScenarioError("the network was booted for another experiment", "boot one for this")
+    fabric, dilation = experiment.fabric, experiment.dilation
+    before = _prepare_ocses(experiment, network)
+    meeting = experiment.ocs.meeting if experiment.ocs else "drain"
+    with LiveBackend(network, dilation, stuck_s=stuck_s, skips=skips, meeting=meeting) as backend:
+        runner = Runner(
+            fabric,
+            experiment.job,
+            backend,
+            experiment.scheme,
+            circuits=experiment.circuits,
+            leg_name=cache(lambda pair: path_text(backend.paths.get(pair) or optical_path(fabric, pair))),
+        )
+        records = records_of_run(runner.run())
+        health = backend.health
+    emulated_s = dilation.emulated_s(communication_s(records))
+    light = _light_log(experiment, network, backend, before, records) if experiment.ocs else None
+    return Emulation(records, backend.paths, health, emulated_s, light)
+
+
+def _prepare_ocses(experiment: Experiment, network: Network) -> dict[str, int]:
+    """Tell OCSes how long they are dark; return the number of each one's newest reconfiguration."""
+    if not experiment.ocs:
+        return {}
+    for name in experiment.plan.ocses:
+        network.northbound.set_darkness(name, experiment.plan.emulated_darkness, experiment.seed)
+    return {name: network.northbound.ocs(name).number for name in experiment.plan.ocses}
+
+
+def _light_log(
+    experiment: Experiment,
+    network: Network,
+    backend: LiveBackend,
+    before: Mapping[str, int],
+    records: Records,
+) -> LightLog:
+    circuits = backend.circuits
+    return LightLog(
+        experiment=experiment,
+        cct_s=float(records["end_s"].max()),
+        undelivered_bytes=(*backend.left_over, 0),
+        slots=tuple(circuits.slots),
+        logs={
+            name: [entry for entry in network.northbound.ocs_log(name) if entry.number > number]
+            for name, number in before.items()
+        },
+        start_s=backend.shown_from or 0.0,
+        datagrams=circuits.datagrams,
+        payload_bytes=circuits.size_bytes,
+    )

@@ -1,0 +1,117 @@
+"""An experiment: all that decides a result, as one frozen value."""
+
+import hashlib
+from dataclasses import dataclass
+from functools import cached_property
+
+from controller.circuits.planned import Planned
+from testbed.run.dilation import Dilation
+from testbed.run.experiment_json import ExperimentRecord, experiment_record
+from testbed.run.ocs_plan import OcsPlan, OcsSetup
+from topologies.errors import ScenarioError
+from topologies.fabric import Fabric
+from traffic.collective import Collective, job_of
+from traffic.job import Job
+from traffic.messages import CHUNK_BYTES
+from traffic.scheme import OverCircuits, Scheme, Sprayed
+from traffic.spraying.registry import policy_named
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A collective over a fabric under a policy, at a scale.
+
+    Raises
+    ------
+    ScenarioError
+        If the collective is not between the fabric's GPUs, or does not fit its OCSes.
+    """
+
+    fabric: Fabric
+    collective: Collective
+    policy: str
+    """A scheme's name (`traffic.spraying.registry`); over OCSes a scheduler's
+    (`controller.schedulers.registry`)."""
+    dilation: Dilation
+    seed: int = 0
+    """Decides all that is random in the policy and in varying delays; the collective has its own."""
+    chunk_bytes: int = CHUNK_BYTES
+    """A message's atomic piece at real scale [bytes]."""
+    ocs: OcsSetup | None = None
+    """How the OCSes are reconfigured by a schedule; None over packet switches."""
+
+    def __post_init__(self) -> None:
+        """Check that the parts fit."""
+        if self.ocs:
+            self.plan  # noqa: B018  # checks what it is made of
+        elif self.collective.gpus != self.fabric.gpus:
+            raise ScenarioError(
+                f"the collective is between {self.collective.gpus} GPUs, the fabric has {self.fabric.gpus}",
+                "place it on the fabric first (traffic.workloads.placement)",
+            )
+
+    @cached_property
+    def plan(self) -> OcsPlan:
+        """What the scheduler makes of the demand; ScenarioError without OCSes."""
+        if self.ocs is None:
+            raise ScenarioError(f"{self.policy} over packet switches has no schedule")
+        demand = self.collective.steps[0].demand.matrix
+        return OcsPlan(self.fabric, demand, self.policy, self.ocs, self.dilation)
+
+    @property
+    def job(self) -> Job:
+        """The collective's steps and the compute between them."""
+        return job_of(self.collective)
+
+    @property
+    def scheme(self) -> Scheme:
+        """What places messages on queue pairs, the same for both backends."""
+        if self.ocs:
+            return OverCircuits()
+        return Sprayed(lambda: policy_named(self.policy), self.seed, self.chunk_bytes)
+
+    @property
+    def circuits(self) -> Planned | None:
+        """What decides which circuits are lit, if there are any."""
+        return self.plan.circuits if self.ocs else None
+
+    @property
+    def scheme_name(self) -> str:
+        """The policy as tables name it, with how senders meet the dark unless they drain."""
+        drains = self.ocs is None or self.ocs.meeting == "drain"
+        return self.policy if drains or self.ocs is None else f"{self.policy}, {self.ocs.meeting}"
+
+    @property
+    def key(self) -> str:
+        """A short name that equal experiments share."""
+        return hashlib.sha256(self.to_json().encode()).hexdigest()[:12]
+
+    def to_json(self) -> str:
+        """Return the experiment as JSON that `from_json` reads back."""
+        return self._json
+
+    @cached_property  # a run writes it after each of its points
+    def _json(self) -> str:
+        return ExperimentRecord(
+            fabric=self.fabric,
+            collective=self.collective,
+            policy=self.policy,
+            dilation=self.dilation,
+            seed=self.seed,
+            chunk_bytes=self.chunk_bytes,
+            ocs=self.ocs,
+        ).model_dump_json()
+
+    @classmethod
+    def from_json(cls, text: str) -> "Experiment":
+        """Return the experiment that `to_json` wrote; ScenarioError if the text is something else."""
+        record = experiment_record(text)
+        return cls(
+            record.fabric,
+            record.collective,
+            record.policy,
+            record.dilation,
+            record.seed,
+            record.chunk_bytes,
+            record.ocs,
+        )

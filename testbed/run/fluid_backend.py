@@ -1,0 +1,300 @@
+"""The fluid backend: max-min rates over links that go dark, on a clock of its own."""
+
+import heapq
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from itertools import chain, count, pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from testbed.run.backend import NOTHING_COMES, Arrived, Drained, Happening, NowLit, Shown, SlotLit, Switching
+from testbed.run.packet_paths import computed_paths
+from topologies.errors import StuckError
+from topologies.events import Show, TimedCircuits
+from topologies.fabric import Fabric, Nic, Path, Port
+from topologies.light import Circuit, light_path
+from traffic.fluid.choice import parcels_in_turns, settled
+from traffic.fluid.network import FluidNetwork
+from traffic.path_effects import path_effects
+from traffic.scheme import Choice, WhileLit
+from traffic.spraying.policy import QueuePair
+
+ROUNDING = 1e-8
+"""What a schedule's slots leave over of a message counts as delivered, as part of the largest message."""
+
+
+class FluidBackend:
+    """Moves bytes as fluids.
+
+    Parameters
+    ----------
+    fabric
+        Over which.
+    delay_s
+        How long each OCS is dark when it is reconfigured [s].
+    drawn_s
+        How long each was dark before each of the slots of its programs, as far as that is known; else as
+        ``delay_s`` says [s].
+    by_bytes
+        Whether queue pairs share links in proportion to what they have left, as the ideal transport has it.
+    paths
+        Return the paths of queue pairs over packet switches; by default as the switches' hash gives them.
+    """
+
+    def __init__(
+        self,
+        fabric: Fabric,
+        delay_s: Mapping[str, float],
+        *,
+        drawn_s: Mapping[str, Sequence[float]] | None = None,
+        by_bytes: bool = True,
+        paths: Callable[[Sequence[QueuePair]], Sequence[Path]] | None = None,
+    ) -> None:
+        self._fabric, self._delay_s = fabric, delay_s
+        self._drawn_s = {ocs: deque(times_s) for ocs, times_s in (drawn_s or {}).items()}
+        self._find_paths = paths or partial(computed_paths, fabric)
+        self._ports = {port: number for number, port in enumerate(fabric.link_at)}
+        rates = [link.rate_bps for link in fabric.link_at.values()]
+        self._network = FluidNetwork(rates, by_bytes=by_bytes)
+        self._numbers: dict[QueuePair, int] = {}
+        self._flows: list[int] = []
+        """The flow of each queue pair; its pool is the queue pair's own."""
+        self._pools: list[int] = []
+        self._paths: list[Path] = []
+        """The path of each queue pair as it was opened; empty over circuits."""
+        self._shared: dict[tuple[int, ...], tuple[int, range]] = {}
+        """The pool of messages that may choose from the same queue pairs, and its flows."""
+        self._choosing: dict[int, tuple[tuple[int, ...], NDArray[np.float64], int]] = {}
+        """Queue pairs that each message under way may choose, what these had carried, and its size."""
+        self._gate_of: dict[int, _Gate] = {}
+        self._gates: dict[Nic, list[_Gate]] = defaultdict(list)
+        """Those of the queue pairs over circuits, by the NIC that sends."""
+        self._lit: dict[str, set[Circuit]] = {ocs: set() for ocs in delay_s}
+        self._showing = 0
+        """How many OCSes show programs."""
+        self._to_come: list[tuple[float, int, Callable[[], Happening | None]]] = []
+        self._tickets = count()
+
+    @property
+    def now_s(self) -> float:
+        """Time since the start [s]."""
+        return self._network.now_s
+
+    def numbers(self, queue_pairs: Sequence[QueuePair]) -> list[int]:
+        """Return the number of each queue pair."""
+        new = [queue_pair for queue_pair in queue_pairs if queue_pair not in self._numbers]
+        if new:
+            self._open(new)
+        return [self._numbers[queue_pair] for queue_pair in queue_pairs]
+
+    def post(self, number: NDArray[np.int64], size: NDArray[np.int64], message: NDArray[np.int64]) -> None:
+        """Put parcels behind what queue pairs carry."""
+        self._network.post([self._pools[each] for each in number.tolist()], size, message)
+
+    def choose(
+        self,
+        numbers: Sequence[int],
+        choice: Choice | WhileLit,
+        size: NDArray[np.int64],
+        message: NDArray[np.int64],
+    ) -> None:
+        """Have messages drain what they may choose, as the limit of their scheme (`traffic.fluid.choice`)."""
+        permitted = choice.permitted.of_message
+        if isinstance(choice, Choice) and getattr(choice.policy, "settles", False):
+            rates = {port: link.rate_bps for port, link in self._fabric.link_at.items()}
+            settled_on = settled(choice.permitted, [self._paths[number] for number in numbers], rates)
+            permitted = tuple((qp,) for qp in settled_on.tolist())
+        sets = [tuple(sorted(numbers[qp] for qp in qps)) for qps in permitted]
+        self._share(sets)
+        before = {among: self._network.delivered_bytes(self._shared[among][1]) for among in set(sets)}
+        for each, among, owed in zip(message.tolist(), sets, size.tolist(), strict=True):
+            self._choosing[each] = among, before[among], owed
+        pools = np.array([self._shared[among][0] for among in sets])
+        order, parcels = parcels_in_turns(pools, size.astype(float))
+        self._network.post(pools[order], parcels, message[order])
+
+    def chosen(self, message: int) -> dict[int, int]:
+        """Return what each queue pair carried of a message: its part of what they carried meanwhile."""
+        among, before, size = self._choosing.pop(message)
+        carried = self._network.delivered_bytes(self._shared[among][1]) - before
+        edges = np.rint(carried.cumsum() * (size / carried.sum())).astype(np.int64).tolist()
+        parts = zip(among, pairwise([0, *edges]), strict=True)
+        return {number: end - begin for number, (begin, end) in parts if end != begin}
+
+    def lacking(self, message: int) -> int:
+        """Return how many bytes a message lacks that takes what is lit."""
+        among = self._choosing[message][0]
+        return round(self._network.left(self._shared[among][0])[message])
+
+    def carried(self, number: int) -> set[int]:
+        """Return the messages whose bytes a queue pair still carries."""
+        return self._network.held(self._pools[number])
+
+    def withdraw(self, number: int) -> list[tuple[int, int]]:
+        """Return what a queue pair did not deliver."""
+        return [(message, round(size)) for message, size in self._network.withdraw(self._pools[number])]
+
+    def drain(self, ocs: str, numbers: Iterable[int]) -> None:
+        """Report `Drained`: nothing is ever on its way."""
+        now_s = self.now_s
+        self._at(now_s, lambda: Drained(ocs, now_s))
+
+    def resume(self, numbers: Iterable[int]) -> None:
+        """Do nothing: what is lit carries."""
+
+    def light(self, ocs: str, circuits: Sequence[Circuit]) -> None:
+        """Darken the circuits that end, and light the new ones when the OCS is done."""
+        self._shine(ocs, self._lit[ocs] & set(circuits))
+        at_s = self.now_s + self._delay_s[ocs]
+
+        def done() -> Happening:
+            self._shine(ocs, set(circuits))
+            return NowLit(ocs, at_s)
+
+        self._at(at_s, done)
+
+    def show(self, order: Show) -> None:
+        """Have OCSes show programs, each slot as long as it says."""
+        for ocs, slots in order.programs:
+            self._showing += 1
+            self._at(self.now_s, partial(self._switch, ocs, deque(slots), order.partial))
+
+    def _switch(self, ocs: str, slots: deque[TimedCircuits], keeps: bool) -> Happening:
+        """Darken what the next slot does not keep; it is lit when the device is done."""
+        drawn_s = self._drawn_s.get(ocs)
+        delay_s = drawn_s.popleft() if slots and drawn_s else self._delay_s[ocs]
+        if not slots:
+            self._shine(ocs, set())
+            self._showing -= 1
+            if not self._showing:
+                self._round_off()
+            return Shown(ocs, self.now_s)
+        kept = self._lit[ocs] & set(slots[0].circuits) if keeps else set()
+        self._shine(ocs, kept)
+        moves = len(kept) < len(slots[0].circuits)
+        self._at(self.now_s + delay_s * moves, partial(self._show_slot, ocs, slots, keeps))
+        return Switching(ocs, tuple(sorted(kept)), self.now_s)
+
+    def _round_off(self) -> None:
+        """Deliver what slots left over by rounding only."""
+        largest = max((size for _, _, size in self._choosing.values()), default=0)
+        for pool in {self._shared[among][0] for among, _, _ in self._choosing.values()}:
+            left = self._network.left(pool)
+            if max(left.values(), default=0) <= ROUNDING * largest:
+                self._network.withdraw(pool)
+                for message in left:
+                    self._at(self.now_s, partial(Arrived, message, self.now_s))
+
+    def _show_slot(self, ocs: str, slots: deque[TimedCircuits], keeps: bool) -> Happening:
+        slot = slots.popleft()
+        self._shine(ocs, set(slot.circuits))
+        self._at(self.now_s + slot.lit_s, partial(self._switch, ocs, slots, keeps))
+        return SlotLit(ocs, slot.circuits, self.now_s)
+
+    def fail(self, port: Port) -> None:
+        """Cut the link at a port."""
+        self._network.set_rates([self._ports[port], self._ports[self._fabric.peer(port)]], 0.0)
+
+    def wait(self, until_s: float) -> list[Happening]:
+        """Let time pass until something happens."""
+        at_s = min(until_s, self._to_come[0][0] if self._to_come else float("inf"))
+        if at_s == float("inf") and self._network.next_s == at_s:
+            raise StuckError(NOTHING_COMES, "light a circuit, or add a path")
+        arrived = self._network.advance(at_s)
+        if arrived:
+            return [Arrived(message, at) for at, message in arrived]
+        happened = []
+        while self._to_come and self._to_come[0][0] <= self.now_s:
+            happened.append(heapq.heappop(self._to_come)[2]())
+        return [happening for happening in happened if happening]
+
+    def _open(self, queue_pairs: Sequence[QueuePair]) -> None:
+        optical = [qp for qp in queue_pairs if self._is_optical(qp)]
+        packet = [qp for qp in queue_pairs if not self._is_optical(qp)]
+        paths = self._find_paths(packet)
+        links = [[self._ports[port] for port in path] for path in paths]
+        effects = path_effects(paths, self._fabric)
+        first = len(self._flows)
+        for number, queue_pair in enumerate(optical, start=first + len(packet)):
+            gate = _Gate(self._fabric.nic_port(queue_pair.destination), self._network.add_link(0.0))
+            self._gates[queue_pair.source].append(gate)
+            self._gate_of[number] = gate
+            links.append([gate.link])
+        self._numbers.update(zip([*packet, *optical], range(first, first + len(links)), strict=True))
+        self._paths += [*paths, *[()] * len(optical)]
+        self._pools += range(self._network.pools, self._network.pools + len(links))
+        self._flows += self._network.add_flows(
+            links,
+            part_of=np.arange(first, first + len(links)),
+            delivered=np.append(effects.delivered, np.ones(len(optical))),
+            delay_s=np.append(effects.delay_s, np.zeros(len(optical))),
+        )
+        for number in range(first + len(packet), first + len(links)):
+            self._gate_of[number].flows.append(self._flows[number])
+        self._lead_light({queue_pair.source for queue_pair in optical})
+
+    def _share(self, sets: Sequence[tuple[int, ...]]) -> None:
+        """Make a pool for each set of queue pairs that has none."""
+        new = [among for among in dict.fromkeys(sets) if among not in self._shared]
+        if not new:
+            return
+        paths = [self._paths[number] for among in new for number in among]
+        links = [
+            self._gate_of[number].path if number in self._gate_of else [self._ports[port] for port in path]
+            for path, number in zip(paths, chain.from_iterable(new), strict=True)
+        ]
+        effects, first_of = path_effects(paths, self._fabric), np.cumsum([0, *map(len, new)])
+        pool = self._network.pools
+        flows = self._network.add_flows(
+            links,
+            pool=np.repeat(np.arange(pool, pool + len(new)), np.diff(first_of)),
+            part_of=[number for among in new for number in among],
+            delivered=effects.delivered,
+            delay_s=np.maximum.reduceat(effects.delay_s, first_of[:-1]),
+        )
+        for number, (among, first) in enumerate(zip(new, first_of.tolist(), strict=False)):
+            self._shared[among] = pool + number, flows[first : first + len(among)]
+            for qp, flow in zip(among, self._shared[among][1], strict=True):
+                if qp in self._gate_of:
+                    self._gate_of[qp].flows.append(flow)
+
+    def _is_optical(self, queue_pair: QueuePair) -> bool:
+        return self._fabric.peer(self._fabric.nic_port(queue_pair.source)).node in self._delay_s
+
+    def _shine(self, ocs: str, circuits: set[Circuit]) -> None:
+        """Have an OCS carry circuits from now on."""
+        if circuits != self._lit[ocs]:
+            self._lit[ocs] = circuits
+            self._lead_light(self._gates)
+
+    def _lead_light(self, nics: Iterable[Nic]) -> None:
+        """Open the gates of queue pairs that have light now, and lead them over it; shut the others."""
+        lit = {ocs: tuple(sorted(pairs)) for ocs, pairs in self._lit.items()}
+        changed: dict[int, float] = {}
+        for nic in nics:
+            found = light_path(self._fabric, lit, nic)
+            for gate in self._gates[nic]:
+                opens = found.end == gate.destination
+                if opens != gate.open:
+                    gate.open = opens
+                    changed[gate.link] = self._fabric.nic_rate_bps(nic) if opens else 0.0
+                path = [gate.link, *(self._ports[port] for port in found.ports)] if opens else gate.path
+                if path != gate.path:
+                    gate.path = path
+                    for flow in gate.flows:
+                        self._network.set_path(flow, path)
+        self._network.set_rates(list(changed), list(changed.values()))
+
+    def _at(self, at_s: float, action: Callable[[], Happening | None]) -> None:
+        heapq.heappush(self._to_come, (at_s, next(self._tickets), action))
+
+
+class _Gate:
+    """A link of its own at the head of a queue pair over circuits, which carries while there is light."""
+
+    def __init__(self, destination: Port, link: int) -> None:
+        self.destination, self.link, self.open = destination, link, False
+        self.path = [link]
+        self.flows: list[int] = []

@@ -1,0 +1,114 @@
+"""What circuits did: the slots that were shown, what they carried, and how late and how long all was."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from itertools import chain
+
+import numpy as np
+
+from controller.circuits.status import LogEntry
+from controller.schedulers.bounds import makespan_lower_bound
+from testbed.run.experiment import Experiment
+from traffic.transports.circuit_engine import GUARD_S, Meeting, Slot
+
+
+@dataclass(frozen=True, eq=False)
+class LightLog:
+    """What circuits did while they carried an experiment; real seconds and bytes unless said."""
+
+    experiment: Experiment
+    cct_s: float
+    """From the first night to the last byte."""
+    undelivered_bytes: tuple[int, ...]
+    """What was missing after each round of slots, the last 0 [emulated bytes]."""
+    slots: tuple[Slot, ...]
+    """What each slot carried [emulated seconds and bytes]."""
+    logs: dict[str, list[LogEntry]]
+    """What each OCS did [emulated seconds]."""
+    start_s: float
+    """When the first night began [emulated seconds, on the logs' clock]."""
+    datagrams: int
+    """Of how many the messages consist."""
+    payload_bytes: int
+    """What they are together [emulated bytes]."""
+
+    @property
+    def slot_utilisation(self) -> float:
+        """Bytes delivered over what the circuits that were lit could have carried, 0..1."""
+        rate = self.experiment.plan.emulated_rate_bps / 8
+        room = sum(self._lit_s(slot) * slot.circuits * rate for slot in self.slots)
+        return sum(slot.delivered_bytes for slot in self.slots) / room if room else 0.0
+
+    @property
+    def guard_loss(self) -> float:
+        """Share of the lit time in which nobody sends because the dark is near, 0..1."""
+        lit_s = sum(map(self._lit_s, self.slots))
+        if self._meeting != "drain" or not lit_s:
+            return 0.0
+        open_s = sum(self._lit_s(replace(slot, until_s=slot.until_s - GUARD_S)) for slot in self.slots)
+        return 1 - open_s / lit_s
+
+    @property
+    def _meeting(self) -> Meeting:
+        return self.experiment.plan.setup.meeting
+
+    def _lit_s(self, slot: Slot) -> float:
+        """Return how long a slot was lit until the last byte had arrived [emulated s]."""
+        end_s = self.start_s + self.experiment.dilation.emulated_s(self.cct_s)
+        return max(min(slot.until_s, end_s) - slot.lit_s, 0.0)
+
+    @property
+    def lost_bytes(self) -> int:
+        """What was sent into the dark, and sent again [emulated bytes]."""
+        return sum(slot.lost_bytes for slot in self.slots)
+
+    @property
+    def lateness_s(self) -> float:
+        """How long light waited until the engine heard of it, 99th percentile [emulated s]."""
+        lit_s = {name: [entry.lit_s for entry in log if entry.lit_s] for name, log in self.logs.items()}
+        late_s = [min((slot.lit_s - s for s in lit_s[slot.ocs]), key=abs) for slot in self.slots]
+        return max(float(np.percentile(late_s, 99)), 0.0)
+
+    @property
+    def delays_s(self) -> dict[str, tuple[float, ...]]:
+        """How long each OCS was dark before each of its slots, as its device had it that time [real s]."""
+        return {
+            ocs: tuple(self.experiment.dilation.real_s(entry.delay_s) for entry in log if entry.circuits)
+            for ocs, log in self.logs.items()
+        }
+
+    @property
+    def lower_bound_s(self) -> float:
+        """What no schedule beats with the delays that were drawn [real s]; they may be under the mean."""
+        plan = self.experiment.plan
+        delay_s = min(chain.from_iterable(self.delays_s.values()), default=plan.delay_s)
+        return makespan_lower_bound(plan.line_s, len(plan.ocses), delay_s)
+
+    @property
+    def overhead_s(self) -> float:
+        """From a command to light on the wire, without the device's delay, 99th percentile [emulated s]."""
+        new = [entry for log in self.logs.values() for entry in log if entry.delay_s]
+        each_s = [entry.lit_s - entry.command_s - entry.delay_s for entry in new if entry.lit_s]
+        return float(np.percentile(each_s or [0.0], 99))
+
+    @property
+    def columns(self) -> Mapping[str, object]:
+        """What a summary says of it beside what it says of any experiment; bytes are emulated."""
+        plan, setup = self.experiment.plan, self.experiment.plan.setup
+        weights = [slot.weight for slots in plan.schedule.switches for slot in slots]
+        return {
+            "ocses": len(plan.ocses),
+            "device": setup.darkness.device,
+            "delay_s": plan.delay_s,
+            "delay_varies": setup.darkness.varies,
+            "partial": setup.partial,
+            "makespan_s": plan.schedule.makespan,
+            "slots": len(weights),
+            "shortest_slot_s": min(weights),
+            "late_bytes": self.undelivered_bytes[0],
+            "missing_bytes": self.undelivered_bytes[-1],
+            "resent_bytes": self.lost_bytes,
+            "used": self.slot_utilisation,
+            "guard": self.guard_loss,
+            "overhead_p99_s": self.overhead_s,
+        }

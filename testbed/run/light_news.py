@@ -1,0 +1,62 @@
+"""News of light: what the controller says that each OCS shows."""
+
+import json
+import socket
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import NamedTuple
+
+from controller.app.listeners import bind_privately
+from topologies.errors import NetworkError
+from topologies.light import Circuit
+
+
+class Notice(NamedTuple):
+    """What an OCS shows from now on."""
+
+    ocs: str
+    circuits: tuple[Circuit, ...]
+    until_s: float | None
+    """When some of it goes dark [s, monotonic]; None in the dark between two slots."""
+    ended: bool
+    """Whether nothing more is to come."""
+
+
+class News:
+    """Where the controller tells what is lit: a unix datagram socket; a context manager."""
+
+    def __enter__(self) -> "News":
+        """Open the socket."""
+        self._directory = TemporaryDirectory(prefix="lightrail-")
+        self.path = Path(self._directory.name) / "light.sock"
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        bind_privately(self._socket, self.path)
+        self._socket.setblocking(False)
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        """Close it."""
+        self._socket.close()
+        self._directory.cleanup()
+
+    def fileno(self) -> int:
+        """Return the descriptor to wait on."""
+        return self._socket.fileno()
+
+    def read(self) -> list[Notice]:
+        """Return what is new; NetworkError if a switch did not light it, or notices were dropped."""
+        notices: list[Notice] = []
+        while True:
+            try:
+                news = json.loads(self._socket.recv(1 << 16))
+            except BlockingIOError:
+                return notices
+            if news["error"]:
+                raise NetworkError(news["error"])
+            if news["missed"]:
+                raise NetworkError(
+                    f"{news['missed']} notices of what is lit were dropped: they were read too slowly",
+                    "lower the rate, or run fewer things beside this",
+                )
+            circuits = tuple(sorted((a, b) for a, b in news["circuits"]))
+            notices.append(Notice(news["ocs"], circuits, news["until_s"], news["ended"]))

@@ -1,0 +1,152 @@
+"""A collective over parallel OCSes: how these are reconfigured, and what a scheduler makes of the demand."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from controller.circuits.devices import LEAST_DELAY_S, Darkness
+from controller.circuits.planned import Planned
+from controller.schedulers.bounds import makespan_lower_bound
+from controller.schedulers.registry import scheduler_named
+from controller.schedulers.schedule import Schedule
+from controller.schedulers.spectra import spectra
+from testbed.run.dilation import Dilation
+from topologies.errors import ScenarioError
+from topologies.fabric import Fabric
+from traffic.collective import Collective, Step
+from traffic.demand import Demand
+from traffic.transports.circuit_engine import Meeting
+
+LONGEST_S = 5.0
+"""How long the lower bound of a demand takes at most at emulated scale, however short its shortest slot."""
+
+
+@dataclass(frozen=True)
+class OcsSetup:
+    """How OCSes are reconfigured, and how senders meet the dark; times are real."""
+
+    darkness: Darkness
+    """How long they are dark when they are reconfigured; what is planned takes the mean."""
+    meeting: Meeting = "drain"
+    partial: bool = False
+    """Whether circuits that two slots share stay lit between them; in Spectra's model all go dark."""
+
+
+class OcsPlan:
+    """What a scheduler makes of a demand between servers; times and rates are real.
+
+    Parameters
+    ----------
+    fabric
+        Servers of one GPU, NIC k of each on OCS k.
+    demand
+        Bytes between the servers; what they owe themselves is not sent.
+    scheduler
+        A name (`controller.schedulers.registry`).
+    setup, dilation
+        Of the OCSes, and of the emulation.
+
+    Raises
+    ------
+    ScenarioError
+        If the parts do not fit, or the delay is too short to be emulated.
+    """
+
+    def __init__(
+        self, fabric: Fabric, demand: NDArray[np.int64], scheduler: str, setup: OcsSetup, dilation: Dilation
+    ) -> None:
+        self.fabric, self._scheduler, self.setup = fabric, scheduler_named(scheduler), setup
+        self.ocses = tuple(switch.name for switch in fabric.switches if switch.kind == "ocs")
+        """The names of the OCSes."""
+        self.rate_bps = fabric.nic_rate_bps(fabric.nics[0])
+        """The rate of a NIC [bit/s]."""
+        self.emulated_rate_bps = self.rate_bps * dilation.rate
+        """The same at emulated scale."""
+        self.delay_s = setup.darkness.mean_s
+        """The OCSes' reconfiguration delay, its mean where it varies [s]."""
+        self.emulated_darkness = setup.darkness.scaled(dilation.time)
+        """How long an OCS is dark at emulated scale."""
+        self._check(len(demand), dilation)
+        self.line_s: NDArray[np.float64] = off_diagonal(demand) * 8 / self.rate_bps
+        """The demand in seconds at a NIC's rate."""
+
+    @cached_property
+    def schedule(self) -> Schedule:
+        """What the scheduler makes of the demand."""
+        return self._scheduler(self.line_s, len(self.ocses), self.delay_s)
+
+    @property
+    def lower_bound_s(self) -> float:
+        """What no schedule beats."""
+        return makespan_lower_bound(self.line_s, len(self.ocses), self.delay_s)
+
+    @property
+    def circuits(self) -> Planned:
+        """The schedule as decisions; what it leaves over goes into clean-up rounds of Spectra's."""
+
+        def cleanup(missing: NDArray[np.int64]) -> Schedule:
+            return spectra(missing * 8 / self.rate_bps, len(self.ocses), self.delay_s)
+
+        return Planned(self.ocses, self.schedule, cleanup, partial=self.setup.partial)
+
+    def _check(self, servers: int, dilation: Dilation) -> None:
+        if self.fabric.impaired:
+            raise ScenarioError(
+                "the fabric's links have delay or loss, which schedules over OCSes do not reckon with",
+                "leave them out (Fabric.with_links(delay_s=0, loss=0))",
+            )
+        if servers != len(self.fabric.servers) or not self.ocses:
+            raise ScenarioError(
+                f"a demand between {servers} over {len(self.fabric.servers)} servers and "
+                f"{len(self.ocses)} OCSes",
+                "give a row and a column per server, and at least one OCS",
+            )
+        delay_s = self.emulated_darkness.mean_s
+        if delay_s < LEAST_DELAY_S:
+            volume = LEAST_DELAY_S * dilation.rate / self.delay_s if self.delay_s else float("inf")
+            raise ScenarioError(
+                f"a delay of {self.delay_s:g} s would be {delay_s:.2g} s in the emulation, "
+                f"which honours {LEAST_DELAY_S:g} s and more",
+                f"a volume dilation of V = {volume * 1.01:.3g} at this rate would do",
+            )
+
+
+def over_ocses(demand: Demand, ocses: int) -> Collective:
+    """Return a demand as a collective that is named after the number of OCSes: ``benchmark, 2 OCSes``."""
+    name = f"{demand.name}, {ocses} OCS{'es' if ocses > 1 else ''}"
+    sent = Demand(demand.name, off_diagonal(demand.matrix), demand.note)
+    return Collective(name, (Step(sent),), demand.note)
+
+
+def off_diagonal(matrix: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return a matrix without what servers owe themselves."""
+    return np.where(np.eye(len(matrix), dtype=bool), 0, matrix)
+
+
+def dilation_for(
+    line_s: NDArray[np.float64], ocses: int, delay_s: float, *, rate: float, slot_s: float
+) -> Dilation:
+    """Return the dilation at which Spectra's shortest slot lasts ``slot_s``, and the delay can be honoured.
+
+    It is less where the demand's lower bound would take longer than `LONGEST_S`.
+
+    Parameters
+    ----------
+    line_s
+        The demand [real seconds].
+    ocses, delay_s
+        What it is scheduled on [real seconds].
+    rate
+        Emulated rate over real rate.
+    slot_s
+        How long the shortest slot shall be lit [emulated seconds].
+    """
+    plan = spectra(line_s, ocses, delay_s)
+    shortest = min((slot.weight for slots in plan.switches for slot in slots), default=0.0)
+    if not shortest > 0:
+        raise ScenarioError(f"schedules without a slot for a demand of {line_s.sum():g} s", "send something")
+    longest = LONGEST_S / makespan_lower_bound(line_s, ocses, delay_s)
+    honoured = 1.001 * LEAST_DELAY_S / delay_s if delay_s else longest  # not at the edge, where it rounds
+    return Dilation(rate, min(max(slot_s / shortest, honoured), longest) * rate)

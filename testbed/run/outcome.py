@@ -1,0 +1,144 @@
+"""What came of an experiment: records from both backends, the bound, and the verdict."""
+
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from typing import Literal
+
+import pandas as pd
+
+from testbed.run.experiment import Experiment
+from testbed.run.light_log import LightLog
+from topologies.fabric import Port
+from traffic.bounds import lower_bound_s
+from traffic.messages import crosses_network, messages_of
+from traffic.metrics import (
+    busbw_gbytes_s,
+    cct,
+    communication_s,
+    link_bytes,
+    load_mse,
+    nic_received_bytes,
+    nic_sent_bytes,
+)
+from traffic.records import Records
+
+Word = Literal["faithful", "strained", "void", "model"]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether a result can be believed."""
+
+    word: Word
+    """``faithful``; ``strained``: look at the reason; ``void``: the machine could not keep up;
+    ``model``: nothing was emulated."""
+    reasons: tuple[str, ...] = ()
+    """Why it is not faithful, a sentence each."""
+    advice: str = ""
+    """What to change."""
+
+
+@dataclass(frozen=True)
+class Measures:
+    """What was seen of the machine during a run, at emulated scale."""
+
+    retransmits: int = 0
+    """Packets that TCP sent again."""
+    packets: int = 0
+    """Packets that the servers' NICs sent."""
+    queue_drops: int = 0
+    """Packets that full port queues dropped (qdisc)."""
+    socket_drops: int = 0
+    """Packets that Open vSwitch was too slow to take (AF_PACKET)."""
+    switch_drops: int = 0
+    """Packets that Open vSwitch counted as dropped or in error, table misses among them."""
+    cpu_pressure: float = 0.0
+    """Share of the run in which something waited for a CPU (/proc/pressure/cpu, ``some``), 0..1."""
+    switch_cpu: float = 0.0
+    """CPUs that Open vSwitch used."""
+    engine_cpu: float = 0.0
+    """CPUs that the engine used, 0..1."""
+    lateness_s: float = 0.0
+    """How long the engine kept events waiting, 99th percentile [s]."""
+    aggregate_bps: float = 0.0
+    """Payload that arrived at all servers together, over the run [bit/s]."""
+    worst_link_error: float = 0.0
+    """Largest deviation of the sampled links from their nominal rate, before the run."""
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """An experiment with what was measured, what was predicted, and what is the best possible."""
+
+    experiment: Experiment
+    predicted: Records
+    """By the fluid model, over the paths really taken where there was an emulation [real seconds]."""
+    records: Records | None = None
+    """By the emulation [real seconds]; None for a model-only run."""
+    verdict: Verdict = Verdict("model")
+    measures: Measures = field(default_factory=Measures)
+    light: LightLog | None = None
+    """What circuits did, if they carried it."""
+
+    @property
+    def best(self) -> Records:
+        """The emulated records, or the predicted ones where nothing was emulated."""
+        return self.predicted if self.records is None else self.records
+
+    @cached_property
+    def link_bytes(self) -> dict[Port, int]:
+        """How many bytes each port sent: read from the records once, for the summary and the plots."""
+        return link_bytes(self.best)
+
+
+def bound_s(experiment: Experiment) -> float:
+    """Return the lower bound of a collective's communication time: its steps' bounds added up [s]."""
+    if experiment.ocs:
+        return experiment.plan.lower_bound_s
+    total = 0.0
+    for step in experiment.collective.steps:
+        messages = messages_of(step.demand)
+        total += lower_bound_s(
+            messages.select(crosses_network(messages, experiment.fabric)), experiment.fabric
+        )
+    return total
+
+
+def iteration_s(experiment: Experiment, records: Records) -> float:
+    """Return the time of all steps with the compute after each: a training iteration [s]."""
+    return communication_s(records) + sum(step.compute_s for step in experiment.collective.steps)
+
+
+def summary_row(outcome: Outcome) -> dict[str, object]:
+    """Return an outcome as one row of ``summary.csv``; all times are real seconds."""
+    experiment, records, fabric = outcome.experiment, outcome.best, outcome.experiment.fabric
+    times = cct(records)
+    measured, predicted = communication_s(records), communication_s(outcome.predicted)
+    return {
+        "workload": experiment.collective.name,
+        "note": experiment.collective.note,
+        "scheme": experiment.scheme_name,
+        "seed": experiment.seed,
+        "cct_s": measured,
+        "iteration_s": iteration_s(experiment, records),
+        "cct_mean_s": times.mean_s,
+        "cct_p80_s": times.p80_s,
+        "cct_p95_s": times.p95_s,
+        "cct_p99_s": times.p99_s,
+        "busbw_gbytes_s": busbw_gbytes_s(experiment.collective, measured),
+        "mse_sent": load_mse(nic_sent_bytes(outcome.link_bytes, fabric)),
+        "mse_received": load_mse(nic_received_bytes(outcome.link_bytes, fabric)),
+        "predicted_s": predicted,
+        "bound_s": bound_s(experiment),
+        "verdict": outcome.verdict.word,
+        "reasons": "; ".join(outcome.verdict.reasons),
+        "advice": outcome.verdict.advice,
+        **asdict(outcome.measures),
+        **(outcome.light.columns if outcome.light else {}),
+        **({"over_predicted": measured / predicted} if outcome.light else {}),
+    }
+
+
+def summary(outcomes: list[Outcome]) -> pd.DataFrame:
+    """Return the summary table, a row per outcome."""
+    return pd.DataFrame([summary_row(outcome) for outcome in outcomes])

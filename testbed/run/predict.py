@@ -1,0 +1,65 @@
+"""The prediction: an experiment through the runner over the fluid backend, without a network.
+
+Over OCSes each circuit carries at a NIC's rate while it is lit. Before each slot all circuits are dark for
+the delay or, where reconfigurations are partial, those that change; where none is new the device does not
+move. Guard times, headers and what a switch takes beside its device's delay are not in it: they are what
+the emulation costs.
+"""
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+
+from testbed.run.experiment import Experiment
+from testbed.run.fluid_backend import FluidBackend
+from testbed.run.packet_paths import computed_paths, optical_path
+from testbed.run.runner import Runner, records_of_run
+from topologies.fabric import Path
+from traffic.records import Records, path_text
+from traffic.spraying.policy import ProactivePolicy, QueuePair
+from traffic.spraying.registry import policy_named
+
+
+def predict(
+    experiment: Experiment,
+    paths: Mapping[QueuePair, Path] | None = None,
+    delays_s: Mapping[str, Sequence[float]] | None = None,
+) -> Records:
+    """Return the records that max-min fair fluids give, in real seconds.
+
+    A proactive scheme's queue pairs share links in proportion to the bytes of each, so that those
+    which start together at a NIC end together, as the engine has it.
+
+    Parameters
+    ----------
+    experiment
+        What to predict.
+    paths
+        The path that each queue pair took, where an emulation has seen them; by default they are
+        computed with the switches' own hash.
+    delays_s
+        How long each OCS was dark before each of its slots, where that is known; then a slot comes as much
+        later or earlier, and is lit as long as planned. By default the mean [s].
+    """
+    fabric, known = experiment.fabric, dict(paths or {})
+
+    def paths_of(queue_pairs: Sequence[QueuePair]) -> Sequence[Path]:
+        new = [queue_pair for queue_pair in queue_pairs if queue_pair not in known]
+        known.update(zip(new, computed_paths(fabric, new), strict=True))
+        return [known[queue_pair] for queue_pair in queue_pairs]
+
+    backend = FluidBackend(
+        fabric,
+        dict.fromkeys(experiment.plan.ocses, experiment.plan.delay_s) if experiment.ocs else {},
+        drawn_s=delays_s,
+        by_bytes=not experiment.ocs and isinstance(policy_named(experiment.policy), ProactivePolicy),
+        paths=paths_of,
+    )
+    runner = Runner(
+        fabric,
+        experiment.job,
+        backend,
+        experiment.scheme,
+        circuits=experiment.circuits,
+        leg_name=cache(lambda pair: path_text(known.get(pair) or optical_path(fabric, pair))),
+    )
+    return records_of_run(runner.run())

@@ -1,0 +1,526 @@
+"""The runner: starts what is ready, applies faults, and writes down when everything began and ended.
+
+What a job means, when circuits change and what a fault does is written here once. A backend moves
+bytes: the live one over a booted network, the fluid one by max-min rates. Compute and NVLink are timed
+here for both. All times are real seconds since the start.
+"""
+
+import heapq
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import count
+from typing import Protocol
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from testbed.run.backend import Arrived, Backend, Drained, Happening, NowLit, Shown, SlotLit, Switching
+from testbed.run.optics import Optics
+from topologies.errors import ScenarioError
+from topologies.events import (
+    Event,
+    FaultDetected,
+    Lit,
+    NodeDone,
+    NodeStarted,
+    Order,
+    ProgramsEnded,
+    SetTimer,
+    Show,
+    TimerFired,
+    View,
+)
+from topologies.fabric import Fabric, Port
+from traffic.faults import Fault, Revision
+from traffic.fluid.nvlink import Nvlink
+from traffic.job import Collective, Compute, Job, Node
+from traffic.messages import Messages, crosses_network
+from traffic.records import COLUMNS, NVLINK, Records
+from traffic.scheme import Choice, Placement, Scheme, WhileLit
+from traffic.spraying.policy import QueuePair
+
+
+class Circuits(Protocol):
+    """Decides which circuits are lit; pure, so that both backends get the same decisions."""
+
+    def decide(self, state: object, view: View, event: Event) -> tuple[object, Sequence[Order]]:
+        """Return the state after an event, and what is to be done; the first state is None."""
+        ...
+
+
+Revise = Callable[[View, Fault], Revision]
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """What came of a job; times in real seconds since its start, bytes real."""
+
+    messages: pd.DataFrame
+    """A row each: node, source and destination (GPUs), bytes, start_s, end_s, path; a message that was
+    given up has no end. A path is ``bytes@queue pair`` per leg."""
+    tasks: pd.DataFrame
+    """A row per node and GPU that computed, or per collective (gpu -1): node, gpu, start_s, end_s."""
+    events: pd.DataFrame
+    """What happened to circuits and by faults: at_s, what, which."""
+
+    @property
+    def iteration_s(self) -> float:
+        """When the last node ended [s]."""
+        return float(self.tasks["end_s"].max())
+
+
+def records_of_run(run: Run) -> Records:
+    """Return the records of a run: its messages, the collectives among its nodes counted from 0."""
+    steps = {node: step for step, node in enumerate(dict.fromkeys(run.messages["node"]))}
+    step = run.messages["node"].map(steps)
+    return run.messages.drop(columns="node").assign(step=step)[list(COLUMNS)].astype(COLUMNS)
+
+
+@dataclass(slots=True)
+class _Message:
+    """A message, and what it waits for."""
+
+    node: str
+    source: int
+    destination: int
+    size: int
+    waits: int = 0
+    then: list[int] = field(default_factory=list)
+    pieces: int = 0
+    """How many parts of it are on queue pairs or NVLink."""
+    start_s: float = float("nan")
+    end_s: float = float("nan")
+    legs: dict[str, int] = field(default_factory=dict)
+
+
+class Runner:
+    """Runs a job once over a backend.
+
+    Parameters
+    ----------
+    fabric, job, backend
+        What runs, and where.
+    scheme
+        Which queue pairs carry messages.
+    circuits
+        Which circuits are lit when; by default none ever.
+    faults, revise
+        What fails, and how the job goes on then; by default as it was.
+    leg_name
+        How the messages' paths name a queue pair; by default as it is written.
+
+    Raises
+    ------
+    ScenarioError
+        If the job is for more GPUs than the fabric has, or a fault waits for a node that is not there.
+    """
+
+    def __init__(
+        self,
+        fabric: Fabric,
+        job: Job,
+        backend: Backend,
+        scheme: Scheme,
+        *,
+        circuits: Circuits | None = None,
+        faults: Sequence[Fault] = (),
+        revise: Revise = lambda _view, _fault: Revision(),
+        leg_name: Callable[[QueuePair], str] = str,
+    ) -> None:
+        _check(fabric, job, faults)
+        self._fabric, self._job, self._backend, self._scheme = fabric, job, backend, scheme
+        self._circuits = circuits
+        self._state: object = None
+        self._faults, self._revise, self._leg_name = faults, revise, leg_name
+        self._graph = _Graph(job)
+        self._ready: deque[Node] = deque()
+        """The nodes that are being started."""
+        self._pieces_of: dict[str, int] = {}
+        """What each node that has started has yet to do: GPUs that compute, messages that arrive."""
+        self._busy: set[int] = set()
+        self._queued: dict[int, deque[Compute]] = defaultdict(deque)
+        self._messages: list[_Message] = []
+        self._timers: list[tuple[float, int, Callable[[], None]]] = []
+        self._tickets = count()
+        self._nvlink = Nvlink(fabric)
+        self._carriers: dict[int, QueuePair] = {}
+        self._choosing: set[int] = set()
+        """The messages under way that choose their queue pairs as they go, or take those that are lit."""
+        self._taking_light: set[int] = set()
+        """Those of them that take what is lit."""
+        self._showing: set[str] = set()
+        """The OCSes that show programs."""
+        self._optics = Optics(fabric, backend, self._carriers)
+        self._failed: set[Port] = set()
+        self._tasks: list[tuple[str, int, float, float]] = []
+        self._began_s: dict[str, float] = {}
+        self._events: list[tuple[float, str, str]] = []
+
+    def run(self) -> Run:
+        """Run the job to its end."""
+        self._start_all(self._graph.sources())
+        while self._graph.open:
+            next_timer_s = self._timers[0][0] if self._timers else float("inf")
+            for happening in self._backend.wait(min(next_timer_s, self._nvlink.next_s)):
+                self._happened(happening)
+            now_s = self._backend.now_s
+            for number in self._nvlink.advance(now_s):
+                self._arrived(number, now_s)
+            while self._timers and self._timers[0][0] <= now_s:
+                heapq.heappop(self._timers)[2]()
+        return self._result()
+
+    # Nodes
+
+    def _start_all(self, nodes: Iterable[Node]) -> None:
+        """Start nodes, and those that follow at once because there was nothing to do."""
+        starting = bool(self._ready)
+        self._ready.extend(nodes)
+        while self._ready and not starting:
+            self._start(self._ready[0])
+            self._ready.popleft()
+
+    def _start(self, node: Node) -> None:
+        self._pieces_of[node.name] = 0
+        if isinstance(node, Collective):
+            self._begin(node.name)
+            self._send(node)
+        else:
+            self._pieces_of[node.name] = len(node.gpus)
+            for gpu in node.gpus:
+                self._queued[gpu].append(node)
+                self._compute(gpu)
+        if not self._pieces_of[node.name]:
+            self._end(node.name)
+
+    def _begin(self, name: str) -> None:
+        self._began_s[name] = self._backend.now_s
+        self._tell(NodeStarted(name))
+        for fault in self._faults:
+            if fault.node == name:
+                self._at(self._backend.now_s + fault.after_s, partial(self._fail, fault))
+
+    def _piece_done(self, name: str) -> None:
+        self._pieces_of[name] -= 1
+        if not self._pieces_of[name]:
+            self._end(name)
+
+    def _end(self, name: str) -> None:
+        if isinstance(self._graph.nodes[name], Collective):
+            self._tasks.append((name, -1, self._began_s[name], self._backend.now_s))
+        self._tell(NodeDone(name))
+        self._start_all(self._graph.done(name))
+
+    def _compute(self, gpu: int) -> None:
+        """Start a GPU's next task if it is idle."""
+        if gpu in self._busy or not self._queued[gpu]:
+            return
+        node, start_s = self._queued[gpu].popleft(), self._backend.now_s
+        self._busy.add(gpu)
+        if node.name not in self._began_s:
+            self._begin(node.name)
+        self._at(start_s + node.on_gpu_s(gpu), partial(self._computed, node, gpu, start_s))
+
+    def _computed(self, node: Compute, gpu: int, start_s: float) -> None:
+        self._tasks.append((node.name, gpu, start_s, start_s + node.on_gpu_s(gpu)))
+        self._busy.discard(gpu)
+        self._piece_done(node.name)
+        self._compute(gpu)
+
+    # Messages
+
+    def _send(self, node: Collective) -> None:
+        exchange, first = node.pattern.exchange(), len(self._messages)
+        columns = (exchange.messages.source, exchange.messages.destination, exchange.messages.bytes)
+        rows = zip(*(column.tolist() for column in columns), strict=True)
+        self._messages += [_Message(node.name, *row) for row in rows]
+        for before, then in (exchange.waits + first).tolist():
+            self._messages[before].then.append(then)
+            self._messages[then].waits += 1
+        self._pieces_of[node.name] = len(exchange.messages)
+        self._release(n for n in range(first, len(self._messages)) if not self._messages[n].waits)
+
+    def _release(self, numbers: Iterable[int]) -> None:
+        """Start messages that wait for nothing any more."""
+        released = []
+        for number in numbers:
+            self._messages[number].start_s = self._backend.now_s
+            released.append((number, self._messages[number].size))
+        if released:
+            self._place(released)
+
+    def _place(self, parcels: Sequence[tuple[int, int]]) -> None:
+        """Give bytes of messages to NVLink or to queue pairs."""
+        numbers, sizes = np.array(parcels, dtype=np.int64).T
+        ends = [(self._messages[n].source, self._messages[n].destination) for n in numbers.tolist()]
+        source, destination = np.array(ends, dtype=np.int64).T
+        messages = Messages(source, destination, sizes)
+        crossing = crosses_network(messages, self._fabric)
+        if not crossing.all():
+            self._stay_inside(messages.select(~crossing), numbers[~crossing].tolist())
+        if crossing.any():
+            self._cross(messages.select(crossing), numbers[crossing])
+
+    def _stay_inside(self, messages: Messages, numbers: list[int]) -> None:
+        """Send messages over NVLink."""
+        for number, size in zip(numbers, messages.bytes.tolist(), strict=True):
+            _lead(self._messages[number], NVLINK, size)
+        self._nvlink.post(messages, numbers, self._backend.now_s)
+
+    def _cross(self, messages: Messages, numbers: NDArray[np.int64]) -> None:
+        """Have the scheme place messages that leave their server."""
+        placed = self._scheme.place(self._view(), messages)
+        carriers = self._backend.numbers(placed.queue_pairs)
+        self._carriers.update(zip(carriers, placed.queue_pairs, strict=True))
+        if isinstance(placed, Choice | WhileLit):
+            self._choosing.update(numbers.tolist())
+            self._taking_light.update(numbers.tolist() if isinstance(placed, WhileLit) else ())
+            for number in numbers.tolist():
+                self._messages[number].pieces += 1
+            self._backend.choose(carriers, placed, messages.bytes, numbers)
+        else:
+            self._post(carriers, placed, numbers[placed.message])
+
+    def _post(self, carriers: list[int], placed: Placement, numbers: NDArray[np.int64]) -> None:
+        """Put parcels, each of a message of a number, on queue pairs."""
+        names = [self._leg_name(queue_pair) for queue_pair in placed.queue_pairs]
+        leg, of_leg = np.unique(numbers * len(names) + placed.qp, return_inverse=True)
+        sizes = np.bincount(of_leg, placed.bytes).astype(np.int64)
+        for code, size in zip(leg.tolist(), sizes.tolist(), strict=True):
+            number, qp = divmod(code, len(names))
+            _lead(self._messages[number], names[qp], size)
+        self._backend.post(np.array(carriers)[placed.qp], placed.bytes, numbers)
+
+    def _arrived(self, number: int, at_s: float) -> None:
+        message = self._messages[number]
+        message.pieces -= 1
+        if message.pieces:
+            return
+        message.end_s = at_s
+        if number in self._choosing:
+            self._choosing.discard(number)
+            self._taking_light.discard(number)
+            for carrier, size in self._backend.chosen(number).items():
+                _carry(message, self._leg_name(self._carriers[carrier]), size)
+        for then in message.then:
+            self._messages[then].waits -= 1
+        self._release(then for then in message.then if not self._messages[then].waits)
+        self._piece_done(message.node)
+
+    # Circuits
+
+    def _happened(self, happening: Happening) -> None:
+        if isinstance(happening, Arrived):
+            self._arrived(happening.message, happening.at_s)
+        elif isinstance(happening, Drained):
+            self._note(happening.at_s, "drained", happening.ocs)
+            self._optics.drained(happening.ocs)
+        elif isinstance(happening, NowLit):
+            self._optics.now_lit(happening.ocs)
+            self._note_light(happening.at_s, "lit", happening.ocs)
+            self._tell(Lit(happening.ocs))
+        else:
+            self._program_goes_on(happening)
+
+    def _program_goes_on(self, happening: Switching | SlotLit | Shown) -> None:
+        """Take note of what an OCS shows in its program, and decide what follows when all have ended."""
+        ocs, at_s = happening.ocs, happening.at_s
+        if isinstance(happening, SlotLit):
+            self._optics.shows(ocs, happening.circuits)
+            self._note_light(at_s, "lit", ocs)
+        elif isinstance(happening, Switching):
+            self._optics.shows(ocs, happening.kept)
+            self._note_light(at_s, "switching", ocs)
+        else:
+            self._optics.shows(ocs, ())
+            self._note(at_s, "shown", ocs)
+            self._showing.discard(ocs)
+            if not self._showing:
+                self._tell(ProgramsEnded(self._lacking()))
+
+    def _lacking(self) -> tuple[tuple[int, int, int], ...]:
+        """Return what messages lack that take what is lit: source, destination and bytes."""
+        rows = [(self._messages[n], self._backend.lacking(n)) for n in sorted(self._taking_light)]
+        return tuple((message.source, message.destination, size) for message, size in rows if size)
+
+    def _note_light(self, at_s: float, what: str, ocs: str) -> None:
+        circuits = " ".join(f"{a}>{b}" for a, b in self._optics.lit[ocs])
+        self._note(at_s, what, f"{ocs} {circuits or '-'}")
+
+    def _tell(self, event: Event) -> None:
+        """Have circuits decided after an event, and carry out what is ordered."""
+        if self._circuits is None:
+            return
+        self._state, orders = self._circuits.decide(self._state, self._view(), event)
+        for order in orders:
+            if isinstance(order, SetTimer):
+                fired = partial(self._tell, TimerFired(order.name))
+                self._at(self._backend.now_s + order.after_s, fired)
+            elif isinstance(order, Show):
+                self._showing.update(ocs for ocs, _ in order.programs)
+                self._backend.show(order)
+            else:
+                self._optics.reconfigure(order.ocs, order.circuits)
+
+    def _view(self) -> View:
+        return View(self._backend.now_s, self._fabric, self._optics.lit, frozenset(self._failed))
+
+    # Faults
+
+    def _fail(self, fault: Fault) -> None:
+        now_s = self._backend.now_s
+        self._note(now_s, "failed", fault.name)
+        for port in fault.ports:
+            self._backend.fail(port)
+        self._at(now_s + fault.detect_s, partial(self._detected, fault))
+
+    def _detected(self, fault: Fault) -> None:
+        """Close what crosses the failed links, revise the job, and send elsewhere what was not delivered."""
+        self._note(self._backend.now_s, "detected", fault.name)
+        self._failed.update(*((port, self._fabric.peer(port)) for port in fault.ports))
+        revision = self._revise(self._view(), fault)
+        self._check_running(revision.cancel)
+        if self._choosing:
+            raise ScenarioError(
+                f"{fault.name} fails under a scheme that chooses as it goes, which is not supported",
+                "take a scheme that decides when a message starts",
+            )
+        given_up = {n for n, message in enumerate(self._messages) if message.node in revision.cancel}
+        left = [
+            parcel
+            for carrier in list(self._carriers)
+            if self._is_cut(carrier) or given_up & self._backend.carried(carrier)
+            for parcel in self._withdraw(carrier)
+        ]
+        self._cancel(revision.cancel, given_up)
+        self._tell(FaultDetected(fault.name))
+        if left := [(number, size) for number, size in left if number not in given_up]:
+            self._place(left)
+        self._start_all(self._graph.replace(revision.cancel, revision.add))
+
+    def _is_cut(self, carrier: int) -> bool:
+        queue_pair = self._carriers[carrier]
+        return not self._failed.isdisjoint(
+            map(self._fabric.nic_port, (queue_pair.source, queue_pair.destination))
+        )
+
+    def _withdraw(self, carrier: int) -> list[tuple[int, int]]:
+        """Close a queue pair; return what it did not deliver, a message and its bytes each."""
+        leg, left = self._leg_name(self._carriers.pop(carrier)), self._backend.withdraw(carrier)
+        self._optics.forget(carrier)
+        for number, size in left:
+            self._messages[number].pieces -= 1
+            self._messages[number].legs[leg] -= size
+        return left
+
+    def _check_running(self, names: Iterable[str]) -> None:
+        for name in names:
+            if not (self._pieces_of.get(name) and isinstance(self._graph.nodes[name], Collective)):
+                raise ScenarioError(f"{name!r} is given up, and is no collective that runs now")
+
+    def _cancel(self, nodes: Iterable[str], given_up: Iterable[int]) -> None:
+        for number in given_up:
+            self._messages[number].then = []
+        for name in nodes:
+            self._note(self._backend.now_s, "given up", name)
+            self._tasks.append((name, -1, self._began_s[name], self._backend.now_s))
+
+    # Time and records
+
+    def _at(self, at_s: float, action: Callable[[], None]) -> None:
+        """Do something later; what was asked for first comes first at equal times."""
+        heapq.heappush(self._timers, (at_s, next(self._tickets), action))
+
+    def _note(self, at_s: float, what: str, which: str) -> None:
+        self._events.append((at_s, what, which))
+
+    def _result(self) -> Run:
+        rows = [
+            (m.node, m.source, m.destination, m.size, m.start_s, m.end_s, _path(m.legs))
+            for m in self._messages
+        ]
+        columns = ["node", "source", "destination", "bytes", "start_s", "end_s", "path"]
+        return Run(
+            pd.DataFrame(rows, columns=columns),
+            pd.DataFrame(self._tasks, columns=["node", "gpu", "start_s", "end_s"]),
+            pd.DataFrame(self._events, columns=["at_s", "what", "which"]),
+        )
+
+
+class _Graph:
+    """The nodes of a job, and which of them wait for how many others."""
+
+    def __init__(self, job: Job) -> None:
+        self.nodes: dict[str, Node] = {}
+        self._order: dict[str, int] = {}
+        self._waits: dict[str, int] = {}
+        self._then: dict[str, list[str]] = defaultdict(list)
+        self.open = 0
+        """How many nodes have not ended."""
+        for node in job.nodes:
+            self._add(node)
+
+    def sources(self) -> list[Node]:
+        """Return the nodes that wait for nothing."""
+        return [node for name, node in self.nodes.items() if not self._waits[name]]
+
+    def done(self, name: str) -> list[Node]:
+        """Take note that a node has ended; return those that are ready now, in job order."""
+        self.open -= 1
+        after = self._then.pop(name, [])
+        for then in after:
+            self._waits[then] -= 1
+        ready = sorted((then for then in after if not self._waits[then]), key=self._order.__getitem__)
+        return [self.nodes[then] for then in ready]
+
+    def replace(self, names: Sequence[str], nodes: Sequence[Node]) -> list[Node]:
+        """Put nodes in the place of some that have not ended; return those that are ready now."""
+        waiting = [then for name in names for then in self._then.pop(name, [])]
+        self.open -= len(names)
+        for node in nodes:
+            self._add(node)
+        last = [node.name for node in nodes if node.name not in self._then]
+        for name in last:
+            self._then[name] += waiting
+        for then in waiting:
+            self._waits[then] += len(last) - 1
+        return [node for node in nodes if not self._waits[node.name]]
+
+    def _add(self, node: Node) -> None:
+        self._order[node.name] = len(self._order)
+        self.nodes[node.name] = node
+        self._waits[node.name] = len(set(node.after))
+        self.open += 1
+        for name in dict.fromkeys(node.after):
+            self._then[name].append(node.name)
+
+
+def _lead(message: _Message, leg: str, size: int) -> None:
+    message.pieces += 1
+    _carry(message, leg, size)
+
+
+def _carry(message: _Message, leg: str, size: int) -> None:
+    message.legs[leg] = message.legs.get(leg, 0) + size
+
+
+def _path(legs: Mapping[str, int]) -> str:
+    return " ".join(leg if leg == NVLINK else f"{size}@{leg}" for leg, size in legs.items() if size)
+
+
+def _check(fabric: Fabric, job: Job, faults: Sequence[Fault]) -> None:
+    if job.gpus > fabric.gpus:
+        raise ScenarioError(
+            f"job {job.name!r} is for {job.gpus} GPUs, and the fabric has {fabric.gpus}",
+            "take a larger fabric, or a smaller job",
+        )
+    names = {node.name for node in job.nodes}
+    for fault in faults:
+        if fault.node not in names:
+            raise ScenarioError(
+                f"fault {fault.name!r} counts from node {fault.node!r}, which job {job.name!r} has not",
+                f"name one of {', '.join(sorted(names))}",
+            )

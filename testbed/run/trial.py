@@ -1,0 +1,59 @@
+"""One experiment tried on a booted network: emulated, predicted over the paths taken, and judged."""
+
+import math
+from collections.abc import Collection, Sequence
+
+from testbed.network.network import Network
+from testbed.network.readback import port_settings, unmet
+from testbed.run.emulate import emulate
+from testbed.run.experiment import Experiment
+from testbed.run.fidelity import Watch, verdict, verdict_of_light
+from testbed.run.outcome import Outcome, bound_s
+from testbed.run.predict import predict
+from topologies.fabric import Fabric, Path
+from traffic.metrics import communication_s
+from traffic.path_effects import path_effects
+
+
+def tried(
+    experiment: Experiment, network: Network, link_error: float = math.nan, broken: Sequence[str] = ()
+) -> Outcome:
+    """Return what came of an experiment.
+
+    Parameters
+    ----------
+    experiment, network
+        As of `emulate`.
+    link_error
+        The worst relative error of a link's rate, where links were sampled.
+    broken
+        Settings that did not take effect, a sentence each.
+    """
+    with Watch(network) as watch:
+        emulation = emulate(experiment, network)
+    if experiment.fabric.impaired:
+        broken = [*broken, *unmet(network, port_settings(network))]
+    light = emulation.light
+    predicted = predict(experiment, emulation.paths, light.delays_s if light else None)
+    measures = watch.measures(emulation, link_error)
+    measured_s, predicted_s = communication_s(emulation.records), communication_s(predicted)
+    if light:
+        judged = verdict_of_light(
+            measures, light, measured_s=measured_s, predicted_s=predicted_s, unmet=broken
+        )
+    else:
+        judged = verdict(
+            measures,
+            measured_s=measured_s,
+            predicted_s=predicted_s,
+            bound_s=bound_s(experiment),
+            emulated_s=experiment.dilation.emulated_s(predicted_s),
+            unmet=broken,
+            loss=worst_loss(experiment.fabric, emulation.paths.values()),
+        )
+    return Outcome(experiment, predicted, emulation.records, judged, measures, light)
+
+
+def worst_loss(fabric: Fabric, paths: Collection[Path]) -> float:
+    """Return the share of packets that the links of the worst path are expected to lose."""
+    return float(1 - path_effects(tuple(paths), fabric).delivered.min(initial=1))

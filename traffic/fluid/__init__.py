@@ -1,0 +1,1 @@
+"""Fluids: max-min fair rates over links that change."""

@@ -1,0 +1,342 @@
+"""A network of links whose rates change, and flows that start at any time: max-min fair between events.
+
+A *flow* takes bytes out of a *pool* over a path. A pool with one flow is a queue pair; with several,
+its bytes leave over several queue pairs or lit circuits at once. Parcels leave a pool first in, first
+out. An event is the end of a message, or what the caller changes (bytes, rates, paths). Between events
+all rates are constant, so nothing is stepped through time. Equal calls give equal results, bit by bit.
+
+An event solves only the component of links and flows that it touches (`traffic.fluid.maxmin`).
+"""
+
+import heapq
+import itertools
+from collections.abc import Sequence
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
+
+from topologies.errors import FabricError
+from traffic.backlog import Backlog
+from traffic.fluid.maxmin import max_min_rates
+
+SAME_TIME = 1e-9
+"""Ends closer than this part of the time to them are one event: symmetric flows end together."""
+_OF_FLOWS = ("_flow_bps", "_flow_bytes", "_flow_since_s")
+_OF_POOLS = ("_posted", "_left", "_drain_bps", "_since_s")
+_ENDS_OF_POOLS = ("_end_s", "_next_end")
+
+
+class FluidNetwork:
+    """Links, the flows that cross them, and the pools that the flows drain.
+
+    Parameters
+    ----------
+    rate_bps
+        The rate of each link at time 0, 0 for a dark one, shape (links,) [bit/s].
+    by_bytes
+        Whether queue pairs share a link in proportion to what their pools hold, as the ideal
+        transport has it, instead of evenly.
+    """
+
+    def __init__(self, rate_bps: ArrayLike, *, by_bytes: bool = False) -> None:
+        self.now_s = 0.0
+        self._link_bps, self._by_bytes = np.array(rate_bps, dtype=float), by_bytes
+        self._paths = np.zeros((0, 1), dtype=np.int64)
+        self._pool, self._part_of = np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
+        self._delivered, self._delay_s = np.zeros(0), np.zeros(0)
+        self._flow_bps, self._flow_bytes, self._flow_since_s = np.zeros(0), np.zeros(0), np.zeros(0)
+        self._posted, self._left, self._drain_bps = np.zeros(0), np.zeros(0), np.zeros(0)
+        self._since_s, self._end_s, self._next_end = np.zeros(0), np.zeros(0), np.zeros(0)
+        self._backlogs: list[Backlog] = []
+        self._arriving: list[tuple[float, int, int]] = []
+        self._tickets = itertools.count()
+        self._touched: set[int] = set()
+        self._first_end_s: float | None = np.inf
+        """The least of the pools' ends; None after a change, until it is asked for."""
+        self._find_components()
+
+    def add_link(self, rate_bps: float) -> int:
+        """Return the number of a new link of a rate [bit/s]."""
+        self._settle()
+        self._link_bps = np.append(self._link_bps, rate_bps)
+        self._find_components()
+        return len(self._link_bps) - 1
+
+    def add_flows(
+        self,
+        paths: Sequence[Sequence[int]],
+        *,
+        pool: ArrayLike | None = None,
+        part_of: ArrayLike | None = None,
+        delivered: ArrayLike = 1.0,
+        delay_s: ArrayLike = 0.0,
+    ) -> range:
+        """Return the numbers of new flows over some paths.
+
+        Parameters
+        ----------
+        paths
+            The links that each crosses, each once.
+        pool
+            The pool that each drains, shape (flows,); new pools are numbered on from `pools`. By default
+            each flow has a new one of its own.
+        part_of
+            Flows of equal value share the weight of one queue pair while they flow, shape (flows,); by
+            default each is a queue pair.
+        delivered
+            The part of each flow's bytes that links do not lose, shape (flows,); by default all.
+        delay_s
+            How much later each new pool's bytes arrive than they leave, shape (new pools,) [s].
+
+        Raises
+        ------
+        FabricError
+            If a flow crosses no link, or one that does not exist.
+        """
+        self._settle()
+        first, more = len(self._paths), len(paths)
+        self._widen(max(map(len, paths), default=0))
+        self._paths = np.pad(self._paths, ((0, more), (0, 0)), constant_values=-1)
+        for flow, path in enumerate(paths, start=first):
+            self._paths[flow, : len(path)] = path
+        _check_paths(self._paths[first:], len(self._link_bps))
+        number = np.arange(more)
+        own = np.asarray(self.pools + number if pool is None else pool, dtype=np.int64)
+        whole = self._part_of.max(initial=-1) + 1 + number if part_of is None else part_of
+        self._pool = np.append(self._pool, own)
+        self._part_of = np.append(self._part_of, np.asarray(whole, dtype=np.int64))
+        self._delivered = np.append(self._delivered, np.broadcast_to(delivered, more))
+        _lengthen(self, _OF_FLOWS, more)
+        self._add_pools(int(own.max(initial=-1)) + 1 - self.pools, delay_s)
+        self._find_components()
+        return range(first, first + more)
+
+    @property
+    def pools(self) -> int:
+        """How many pools there are; the next new one has this number."""
+        return len(self._backlogs)
+
+    def _add_pools(self, more: int, delay_s: ArrayLike) -> None:
+        if more > 0:
+            self._delay_s = np.append(self._delay_s, np.broadcast_to(delay_s, more))
+            _lengthen(self, _OF_POOLS, more)
+            _lengthen(self, _ENDS_OF_POOLS, more, np.inf)
+            self._backlogs += [Backlog() for _ in range(more)]
+
+    def post(self, pool: ArrayLike, size: ArrayLike, message: ArrayLike) -> None:
+        """Put parcels behind what pools hold; `advance` returns a message when its last byte arrives.
+
+        Parameters
+        ----------
+        pool, size, message
+            Of each parcel, in the order in which they are posted: shape (parcels,), or a number each.
+        """
+        pools, messages = (np.atleast_1d(np.asarray(numbers, dtype=np.int64)) for numbers in (pool, message))
+        sizes = np.atleast_1d(np.asarray(size))
+        by_pool = np.argsort(pools, kind="stable")
+        used, first = np.unique(pools[by_pool], return_index=True)
+        edges = [*first.tolist(), len(pools)]
+        self._bring_up(used)
+        changed = used if self._by_bytes else used[self._left[used] == 0]
+        self._touched.update(self._component_of_pool[changed].tolist())
+        ordered_sizes, ordered_messages = sizes[by_pool].tolist(), messages[by_pool].tolist()
+        for number, (begin, end) in zip(used.tolist(), pairwise(edges), strict=True):
+            backlog = self._backlogs[number]
+            before = backlog.posted
+            backlog.post(ordered_sizes[begin:end], ordered_messages[begin:end])
+            self._posted[number] = backlog.posted
+            self._left[number] += backlog.posted - before
+            self._next_end[number] = backlog.next_end
+
+    def held(self, pool: int) -> set[int]:
+        """Return the messages that have bytes in a pool."""
+        return self._backlogs[pool].messages
+
+    def left(self, pool: int) -> dict[int, float]:
+        """Return what has not left a pool of each message [bytes]."""
+        self._bring_up(np.array([pool]))
+        return self._backlogs[pool].left(float(self._posted[pool] - self._left[pool]))
+
+    def withdraw(self, pool: int) -> list[tuple[int, float]]:
+        """Take back what has not left a pool: each message, and how much of it [bytes]."""
+        self._bring_up(np.array([pool]))
+        gone = float(self._posted[pool] - self._left[pool])
+        parcels = self._backlogs[pool].withdraw(gone)
+        self._posted[pool], self._left[pool] = gone, 0.0
+        self._end_s[pool] = self._next_end[pool] = np.inf
+        self._first_end_s = None
+        self._touched.add(int(self._component_of_pool[pool]))
+        return parcels
+
+    def set_rates(self, links: ArrayLike, rate_bps: ArrayLike) -> None:
+        """Give links another rate [bit/s]; 0 makes them dark."""
+        numbers = np.atleast_1d(np.asarray(links, dtype=np.int64))
+        self._link_bps[numbers] = rate_bps
+        self._touched.update(self._component_of_link[numbers].tolist())
+
+    def set_path(self, flow: int, links: ArrayLike) -> None:
+        """Lead a flow over other links; what it sent stays sent."""
+        self._widen(np.size(links))
+        row = np.full(self._paths.shape[1], -1, dtype=np.int64)
+        row[: np.size(links)] = links
+        _check_paths(row[None], len(self._link_bps))
+        self._settle()
+        old, self._paths[flow] = self._paths[flow].copy(), row
+        self._find_components()
+        links_of_both = np.concatenate([old, row])
+        self._touched.update(self._component_of_link[links_of_both[links_of_both >= 0]].tolist())
+
+    def _widen(self, hops: int) -> None:
+        """Make room for paths of so many hops."""
+        more = max(hops - self._paths.shape[1], 0)
+        self._paths = np.pad(self._paths, ((0, 0), (0, more)), constant_values=-1)
+
+    @property
+    def next_s(self) -> float:
+        """When the next parcel leaves or arrives if nothing changes [s]; infinite if none will."""
+        self._settle()
+        if self._first_end_s is None:
+            self._first_end_s = float(self._end_s.min(initial=np.inf))
+        return min(self._first_end_s, self._arriving[0][0]) if self._arriving else self._first_end_s
+
+    def advance(self, until_s: float) -> list[tuple[float, int]]:
+        """Let time pass until messages arrive, at most until ``until_s``, which may be infinite.
+
+        What ends together with that time, but for rounding, counts.
+
+        Returns
+        -------
+        list of (time, message)
+            What arrived at that one instant [s]; empty if nothing did.
+        """
+        while (at_s := self.next_s) <= until_s * (1 + SAME_TIME) and at_s < np.inf:
+            self.now_s = at_s
+            if arrived := self._leave() + self._arrived():
+                return arrived
+        if until_s < np.inf:
+            self.now_s = max(self.now_s, until_s)
+        return []
+
+    def rates_bps(self) -> NDArray[np.float64]:
+        """Return the rate of each flow now, shape (flows,) [bit/s]."""
+        self._settle()
+        return self._flow_bps.copy()
+
+    def delivered_bytes(self, flows: ArrayLike) -> NDArray[np.float64]:
+        """Return how much has got through of each of some flows, shape (flows,) [bytes]."""
+        numbers = np.asarray(flows, dtype=np.int64)
+        since_s = self.now_s - self._flow_since_s[numbers]
+        return np.asarray(self._flow_bytes[numbers] + since_s * self._good_bps(numbers) / 8)
+
+    def _leave(self) -> list[tuple[float, int]]:
+        """Take messages whose last byte leaves its pool now out of it; return those that arrive at once."""
+        ended = np.flatnonzero(self._end_s <= self.now_s * (1 + SAME_TIME))
+        self._since_s[ended] = self.now_s
+        self._left[ended] = self._posted[ended] - self._next_end[ended]  # exactly, whatever rounding left
+        at_once: list[tuple[float, int]] = []
+        counts, delays_s = self._next_end[ended].tolist(), self._delay_s[ended].tolist()
+        for pool, count, delay_s in zip(ended.tolist(), counts, delays_s, strict=True):
+            messages = self._backlogs[pool].deliver(count)
+            self._next_end[pool] = self._backlogs[pool].next_end
+            if delay_s:
+                for message in messages:
+                    heapq.heappush(self._arriving, (self.now_s + delay_s, next(self._tickets), message))
+            else:
+                at_once += [(self.now_s, message) for message in messages]
+        self._time_ends(ended)
+        empty = ended[self._left[ended] == 0]
+        self._touched.update(self._component_of_pool[empty].tolist())
+        return at_once
+
+    def _arrived(self) -> list[tuple[float, int]]:
+        """Return what was on its way and has arrived by now."""
+        arrived = []
+        while self._arriving and self._arriving[0][0] <= self.now_s * (1 + SAME_TIME):
+            at_s, _, message = heapq.heappop(self._arriving)
+            arrived.append((at_s, message))
+        return arrived
+
+    def _bring_up(self, pools: NDArray[np.int64]) -> None:
+        """Count what left pools since they were last looked at."""
+        elapsed_s = self.now_s - self._since_s[pools]
+        moved = self._drain_bps[pools] * elapsed_s / 8
+        self._left[pools] = np.maximum(self._left[pools] - moved, 0.0)
+        self._since_s[pools] = self.now_s
+
+    def _settle(self) -> None:
+        """Solve the components that were touched."""
+        if not self._touched:
+            return
+        parts = [self._flows_of[number] for number in sorted(self._touched) if number in self._flows_of]
+        self._touched.clear()
+        if not parts:
+            return
+        flows = np.concatenate(parts) if len(parts) > 1 else parts[0]
+        pools = np.flatnonzero(np.bincount(self._pool[flows], minlength=len(self._left)))
+        self._bring_up(pools)
+        self._flow_bytes[flows] = self.delivered_bytes(flows)
+        self._flow_since_s[flows] = self.now_s
+        self._flow_bps[flows] = self._shares(flows)
+        self._drain_bps[pools] = 0.0
+        np.add.at(self._drain_bps, self._pool[flows], self._good_bps(flows))
+        self._time_ends(pools)
+
+    def _shares(self, flows: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return the max-min fair rate of each of some flows; of those that cannot flow, 0."""
+        has_bytes = np.flatnonzero(self._left.take(self._pool.take(flows)) > 0)
+        paths = self._paths.take(flows.take(has_bytes), axis=0)
+        lit = ((self._link_bps[paths] > 0) | (paths < 0)).all(axis=1)
+        can = has_bytes[lit]
+        flowing = flows.take(can)
+        weights = self._left[self._pool[flowing]] if self._by_bytes else np.ones(len(flowing))
+        part_of = self._part_of.take(flowing)
+        sharing = np.bincount(part_of, minlength=1)[part_of]
+        rates = np.zeros(len(flows))
+        rates[can] = max_min_rates(paths[lit], self._link_bps, weights=weights / sharing)
+        return rates
+
+    def _time_ends(self, pools: NDArray[np.int64]) -> None:
+        """Note when the first parcels of pools will have left at their present rates."""
+        gone, drain_bps = self._posted[pools] - self._left[pools], self._drain_bps[pools]
+        lasts_s = np.full(len(pools), np.inf)
+        missing = np.maximum(self._next_end[pools] - gone, 0.0)
+        np.divide(missing * 8, drain_bps, out=lasts_s, where=drain_bps > 0)
+        lasts_s[missing == 0] = 0.0  # by rounding it may be empty before its end, and drain no more
+        self._end_s[pools] = self.now_s + lasts_s
+        self._first_end_s = None
+
+    def _good_bps(self, flows: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return how fast flows deliver [bit/s]."""
+        return np.asarray(self._flow_bps[flows] * self._delivered[flows])
+
+    def _find_components(self) -> None:
+        """Number the links, flows and pools that depend on each other alike."""
+        links, flows, pools = len(self._link_bps), len(self._paths), len(self._left)
+        parts = int(self._part_of.max(initial=-1)) + 1
+        flow, hop = np.nonzero(self._paths >= 0)
+        nodes = np.concatenate(
+            [self._paths[flow, hop], links + flows + self._pool, links + flows + pools + self._part_of]
+        )
+        rows = np.concatenate([links + flow, np.tile(links + np.arange(flows), 2)])
+        size = links + flows + pools + parts
+        graph = coo_array((np.ones(len(rows)), (rows, nodes)), (size, size))
+        number = connected_components(graph, directed=False)[1]
+        self._component_of_link = number[:links]
+        self._component_of_pool = number[links + flows : links + flows + pools]
+        by_component = np.argsort(number[links : links + flows], kind="stable")
+        edges = np.flatnonzero(np.diff(number[links : links + flows][by_component])) + 1
+        groups = np.split(by_component, edges)
+        self._flows_of = {int(number[links + group[0]]): group for group in groups if len(group)}
+
+
+def _lengthen(network: FluidNetwork, names: Sequence[str], more: int, value: float = 0.0) -> None:
+    for name in names:
+        setattr(network, name, np.append(getattr(network, name), np.full(more, value)))
+
+
+def _check_paths(paths: NDArray[np.int64], links: int) -> None:
+    if len(paths) and not ((paths >= 0).any(axis=1).all() and (paths < links).all()):
+        raise FabricError("a flow crosses no link, or one that does not exist")

@@ -1,0 +1,1 @@
+"""What moves bytes between two NICs: connections, engines, windows."""

@@ -1,0 +1,245 @@
+"""The engine over circuits: sends on a NIC only while its circuit is lit and points at a destination.
+
+It shares the loop of the engine for TCP, and takes its turns every millisecond. What is lit comes as news
+from the network; when it will go dark comes with it. How senders meet the dark is a policy:
+
+- *drain*: stop a guard time before, so that what is on its way lands. Nothing is lost.
+- *pause*: stop when it goes dark. What is on its way is lost.
+- *cut*: take no notice, and send until other circuits are lit. All that was sent into the dark is lost.
+
+A NIC's queue is modelled here (when will what was handed to it have left?), so that it never holds
+more than `AHEAD_S`, and nothing is handed to it that could not leave in time. What was lost is sent
+again in the next slot between the same servers.
+"""
+
+import socket
+import time
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Literal
+
+from topologies.fabric import Nic
+from traffic.transports.datagrams import HEADER, OVERHEAD_BYTES, Datagrams, payload_bytes
+from traffic.transports.engine import Arrival, Engine
+
+Meeting = Literal["drain", "pause", "cut"]
+"""How senders meet the dark."""
+PORT = 5001
+GUARD_S = 0.003
+"""How long before the dark *drain* stops: a NIC's queue and the switch's work [s]."""
+AHEAD_S = 0.006
+TURN_S = 0.001
+SOCKET_BUFFER_BYTES = 4 << 20
+FORCE = {socket.SO_SNDBUF: 32, socket.SO_RCVBUF: 33}
+PAYLOAD = bytes(9000)
+
+
+@dataclass(frozen=True)
+class Light:
+    """News: what an OCS shows from now on."""
+
+    ocs: str
+    outputs: Mapping[Nic, Nic]
+    """The NIC that each NIC's light reaches."""
+    until_s: float | None
+    """When some of it goes dark [s, monotonic]; None in the dark between two slots."""
+    ended: bool = False
+    """Whether nothing more is to come."""
+
+
+@dataclass(slots=True)
+class Slot:
+    """What one OCS did while it showed one permutation; times are those of `time.monotonic`."""
+
+    ocs: str
+    lit_s: float
+    until_s: float
+    circuits: int
+    sent_bytes: int = 0
+    delivered_bytes: int = 0
+    lost_bytes: int = 0
+    """Sent, and not delivered by the time other circuits were lit."""
+
+
+@dataclass(slots=True)
+class _Sender:
+    """One NIC's sending side."""
+
+    towards: Nic | None = None
+    close_s: float = 0.0
+    free_s: float = 0.0
+    """When what was handed to the NIC will have left."""
+    flight: list[tuple[Datagrams, int]] = field(default_factory=list)
+    slot: Slot | None = None
+
+
+class CircuitEngine:
+    """Moves messages over circuits as they are lit; made for one run.
+
+    Parameters
+    ----------
+    ocs_of
+        The OCS that each NIC is on.
+    rate_bps
+        The rate of a NIC at emulated scale [bit/s].
+    meeting
+        How senders meet the dark.
+    """
+
+    def __init__(self, ocs_of: Mapping[Nic, str], rate_bps: float, meeting: Meeting = "drain") -> None:
+        self.slots: list[Slot] = []
+        self._ocs_of, self._meeting = ocs_of, meeting
+        self.rate_bps = rate_bps
+        self._payload, self._bit_s = payload_bytes(rate_bps), 8 / rate_bps
+        self._sockets: dict[Nic, socket.socket] = {}
+        self._addresses: dict[Nic, tuple[str, int]] = {}
+        self._messages: dict[int, Datagrams] = {}
+        self._owed: dict[tuple[int, int], list[Datagrams]] = defaultdict(list)
+        """What each server owes each other, in the order in which it was posted."""
+        self._senders = {nic: _Sender() for nic in ocs_of}
+        self._current: dict[str, Slot] = {}
+        self._arrived: list[Arrival] = []
+        self._buffer = bytearray(9000)
+
+    def attach(self, engine: Engine, nic: Nic, endpoint: socket.socket) -> None:
+        """Take the UDP socket of a NIC, bound to its address and `PORT`, and read it in an engine's loop."""
+        self._sockets[nic], self._addresses[nic] = endpoint, endpoint.getsockname()
+        engine.watch(endpoint.fileno(), partial(self._receive, nic))
+
+    @property
+    def attached(self) -> bool:
+        """Whether it has its sockets."""
+        return bool(self._sockets)
+
+    @property
+    def missing_bytes(self) -> int:
+        """What has not arrived of all messages."""
+        return sum(datagrams.missing_bytes for datagrams in self._messages.values())
+
+    @property
+    def size_bytes(self) -> int:
+        """What all messages are together."""
+        return sum(datagrams.size for datagrams in self._messages.values())
+
+    @property
+    def datagrams(self) -> int:
+        """Of how many datagrams all messages consist."""
+        return sum(-(-each.size // each.payload) for each in self._messages.values())
+
+    def owe(self, source: int, destination: int, sizes: Sequence[int], messages: Sequence[int]) -> None:
+        """Post messages from a server to another."""
+        owed = [datagrams for datagrams in self._owed[source, destination] if datagrams.missing_bytes]
+        new = [Datagrams(message, size, self._payload) for size, message in zip(sizes, messages, strict=True)]
+        self._owed[source, destination] = owed + new
+        self._messages.update((datagrams.message, datagrams) for datagrams in new)
+
+    def lacking(self, message: int) -> int:
+        """Return the bytes of a message that have to be sent again, whole datagrams."""
+        missing = self._messages[message].missing_bytes
+        return missing + self._payload if missing else 0
+
+    def carried(self, message: int) -> dict[Nic, int]:
+        """Return how many bytes of a message arrived at each NIC."""
+        return self._messages[message].by_nic
+
+    def lit(self, light: Light, now: float) -> None:
+        """Point the NICs of an OCS where their light goes."""
+        dark = light.until_s is None
+        if self._meeting == "cut" and dark and not light.ended:
+            return
+        if light.until_s is not None:
+            self._current[light.ocs] = Slot(light.ocs, now, light.until_s, len(light.outputs))
+            self.slots.append(self._current[light.ocs])
+        for nic, sender in self._senders.items():
+            if self._ocs_of[nic] == light.ocs:
+                self._point(sender, light.outputs.get(nic), light)
+
+    def _point(self, sender: _Sender, towards: Nic | None, light: Light) -> None:
+        dark = light.until_s is None
+        if dark and not light.ended:
+            # A circuit that is kept carries on; what others have on its way is looked for in the next light.
+            sender.close_s = float("inf") if towards and towards == sender.towards else 0.0
+            return
+        if towards != sender.towards or self._meeting == "cut":
+            _reclaim(sender)
+        sender.towards, sender.slot = towards, self._current.get(light.ocs)
+        guard_s = GUARD_S if self._meeting == "drain" else 0.0
+        until_s = 0.0 if light.until_s is None else light.until_s
+        sender.close_s = until_s - guard_s if self._meeting != "cut" or light.ended else float("inf")
+
+    def turn(self) -> list[Arrival]:
+        """Hand every lit NIC what can leave soon, and before it closes; return the messages that arrived."""
+        now = time.monotonic()
+        for nic, sender in self._senders.items():
+            if sender.towards is not None and sender.close_s > now:
+                for datagrams in self._owed[nic.server, sender.towards.server]:
+                    if datagrams.todo and not self._fill(nic, sender, datagrams, now):
+                        break
+        arrived, self._arrived = self._arrived, []
+        return arrived
+
+    def end(self) -> None:
+        """Count as lost what is on its way."""
+        for sender in self._senders.values():
+            _reclaim(sender)
+
+    def _fill(self, nic: Nic, sender: _Sender, datagrams: Datagrams, now: float) -> bool:
+        """Send what there is of a message; return whether there was room for all of it."""
+        assert sender.towards is not None
+        while datagrams.todo:
+            start_s, size = max(sender.free_s, now), datagrams.bytes_of(datagrams.todo[0])
+            done_s = start_s + (size + OVERHEAD_BYTES) * self._bit_s
+            if start_s - now > AHEAD_S or done_s > sender.close_s:
+                return False
+            header = HEADER.pack(datagrams.message, datagrams.todo[0])
+            try:
+                self._sockets[nic].sendto(
+                    header + PAYLOAD[: size - HEADER.size], self._addresses[sender.towards]
+                )
+            except BlockingIOError:
+                return False
+            sender.free_s = done_s
+            sender.flight.append((datagrams, datagrams.todo.popleft()))
+            if sender.slot:
+                sender.slot.sent_bytes += size
+        return True
+
+    def _receive(self, nic: Nic, _event: int) -> None:
+        """Count what arrived at a NIC."""
+        while True:
+            try:
+                size = self._sockets[nic].recv_into(self._buffer)
+            except BlockingIOError:
+                return
+            if size < HEADER.size:
+                continue
+            message, number = HEADER.unpack_from(self._buffer)
+            datagrams = self._messages[message]
+            fresh = datagrams.arrived(number, nic)
+            if self._ocs_of[nic] in self._current:
+                self._current[self._ocs_of[nic]].delivered_bytes += fresh
+            if fresh and not datagrams.missing_bytes:
+                self._arrived.append(Arrival(message, time.monotonic()))
+
+
+def bind_udp(endpoint: socket.socket, address: str) -> None:
+    """Give a UDP socket large buffers, and bind it to an address and `PORT`."""
+    endpoint.setblocking(False)
+    for option, forced in FORCE.items():
+        try:
+            endpoint.setsockopt(socket.SOL_SOCKET, forced, SOCKET_BUFFER_BYTES)
+        except PermissionError:
+            endpoint.setsockopt(socket.SOL_SOCKET, option, SOCKET_BUFFER_BYTES)
+    endpoint.bind((address, PORT))
+
+
+def _reclaim(sender: _Sender) -> None:
+    """Queue again what a NIC sent and nobody received."""
+    lost = [(datagrams, number) for datagrams, number in sender.flight if number not in datagrams.delivered]
+    for datagrams, number in reversed(lost):
+        datagrams.todo.appendleft(number)
+    if sender.slot:
+        sender.slot.lost_bytes += sum(datagrams.bytes_of(number) for datagrams, number in lost)
+    sender.flight.clear()

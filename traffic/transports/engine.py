@@ -1,0 +1,512 @@
+"""The engine: byte streams over TCP that come and go, one per queue pair, and when their bytes arrive.
+
+One process and one epoll loop hold the sockets of all servers, so that one clock times all messages.
+A queue pair carries parcels of messages in the order in which they are posted, or chunks as a feeder
+binds them (`traffic.transports.late_binding`). Bytes are counted at the receiver.
+
+It is the ideal transport: a queue pair has a window, what it may have on its way at once, and a pace,
+by what all senders still owe each destination (`sharing`), which no NIC knows. Queues in the
+fabric therefore stay short, nothing is lost, and queue pairs that meet at a bottleneck share it by what
+they have left, which is what the fluid model computes. A feeder limits its queue pairs by windows of its
+own; they are neither paced nor windowed here. TCP below only carries the bytes, and repairs losses.
+Measured as emulated over predicted time, uniform all-to-all: TCP's own windows behind 2 MiB queues 1.15;
+windows of 50 ms without pace 1.25 at 40 Mbit/s a NIC; both, as here, 1.04.
+
+All times here are those of `time.monotonic`, all sizes those of the emulation.
+"""
+
+import contextlib
+import select
+import socket
+import struct
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import pairwise
+from typing import NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from topologies.errors import NetworkError, StuckError
+from topologies.fabric import Nic
+from traffic.backlog import Backlog
+from traffic.spraying.policy import QueuePair
+from traffic.transports import connections
+from traffic.transports.connections import DIAL_PAUSE_S, DIALS, Endpoints
+from traffic.transports.late_binding import TICK_S as FEED_S
+from traffic.transports.late_binding import ReactiveFeeder
+from traffic.transports.sharing import PACKET_BYTES, NicShares
+
+SHARE_S = 0.02
+PACE_STEP = 0.05
+UNLIMITED = 1 << 62
+SO_MAX_PACING_RATE = 47
+MAX_PACE_BYTES_S = (1 << 31) - 1
+STUCK_S = 15.0
+TICK_S = 0.5
+EVENTS = 512
+BUFFER_BYTES = 256 << 10
+ZEROS = memoryview(bytes(BUFFER_BYTES))
+TCP_INFO_BYTES = 200
+RTT_OFFSET, RETRANSMITS_OFFSET = 68, 100
+BROKEN = select.EPOLLERR | select.EPOLLHUP
+
+
+class Arrival(NamedTuple):
+    """The last byte arrived of what was posted together of a message on a queue pair, or fed of it."""
+
+    message: int
+    at: float
+
+
+@dataclass(frozen=True)
+class Health:
+    """How the engine and TCP fared."""
+
+    retransmits: int = 0
+    """Packets that TCP sent again, over all queue pairs."""
+    lateness_s: float = 0.0
+    """How long a round of the loop kept the next events waiting [s], 99th percentile."""
+    payload_bytes: int = 0
+    """What was counted at the receivers."""
+
+
+@dataclass(slots=True, eq=False)
+class _Stream:
+    """One queue pair's byte stream."""
+
+    number: int
+    queue_pair: QueuePair
+    sender: socket.socket | None = None
+    receiver: socket.socket | None = None
+    held: bool = False
+    """Whether nothing more may be sent for now."""
+    sent: int = 0
+    counted: int = 0
+    window: int = PACKET_BYTES
+    pace: float = 0.0
+    first_pace: float = 0.0
+    blocked: bool = True
+    """Whether it waits for room in its socket, or to be connected."""
+    moved_at: float = 0.0
+    round_trip_s: float = 0.0
+    resent_before: int = 0
+    backlog: Backlog = field(default_factory=Backlog)
+    feeders: list[ReactiveFeeder] = field(default_factory=list)
+
+    @property
+    def posted(self) -> int:
+        """All bytes that it was ever given."""
+        return int(self.backlog.posted)
+
+    @property
+    def left(self) -> int:
+        """The bytes that have not arrived."""
+        return self.posted - self.counted
+
+
+class Engine:
+    """Moves bytes over queue pairs, which it calls by numbers; a context manager, made for one run.
+
+    Parameters
+    ----------
+    endpoints
+        How sockets are made.
+    nic_rate_bps
+        The rate of a NIC at emulated scale [bit/s].
+    check
+        Called now and then; raises if the network has died.
+    stuck_s
+        A queue pair with bytes to deliver that makes no progress for so long is an error [s].
+    excused
+        Whether at present none is: all may wait for light.
+    least_packets
+        What a window holds at least. TCP finds a lost packet by those behind it; with one at a time it
+        would wait for a timeout.
+    """
+
+    def __init__(
+        self,
+        endpoints: Endpoints,
+        *,
+        nic_rate_bps: Callable[[Nic], float],
+        check: Callable[[], None] = lambda: None,
+        stuck_s: float = STUCK_S,
+        excused: Callable[[], bool] = lambda: False,
+        least_packets: int = 1,
+    ) -> None:
+        self._endpoints, self._nic_rate_bps = endpoints, nic_rate_bps
+        self._check, self._excused = check, excused
+        self._stuck_s, self._least_packets = stuck_s, least_packets
+        self._streams: list[_Stream] = []
+        self._feeders: list[ReactiveFeeder] = []
+        self._listeners: dict[int, socket.socket] = {}
+        self._expected: dict[tuple[str, int, str], int] = {}
+        self._serving: dict[int, Callable[[int], None]] = {}
+        """What to do when something happens to a descriptor."""
+        self._arrived: list[Arrival] = []
+        self._open = 0
+        """How many queue pairs have bytes to deliver."""
+        self._standing = 0
+        """How many queue pairs are connected or about to be."""
+        self._shares: NicShares | None = None
+        self._share_at = self._window_s = 0.0
+        self._anew = False
+        """Whether something was posted since windows were last computed."""
+        self._rounds_s: list[float] = []
+        self._polled_at: float | None = None
+        self._resent = 0
+        self._buffer = bytearray(BUFFER_BYTES)
+
+    def __enter__(self) -> Self:
+        """Get ready."""
+        with contextlib.ExitStack() as stack:
+            self._poller = stack.enter_context(select.epoll())
+            self._stack = stack.pop_all()
+        self._looked = time.monotonic()
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        """Reset all connections, so that their ports are free at once."""
+        self._stack.close()
+
+    @property
+    def quiet(self) -> bool:
+        """Whether nothing is on its way, nor waits to be."""
+        return not (self._open or self._feeders)
+
+    @property
+    def health(self) -> Health:
+        """How all went until now."""
+        late_s = float(np.percentile(self._rounds_s, 99)) if self._rounds_s else 0.0
+        resent = self._resent + sum(map(_resent, self._streams))
+        return Health(resent, late_s, sum(stream.counted for stream in self._streams))
+
+    def posted(self, number: int) -> int:
+        """Return how many bytes were posted on a queue pair."""
+        return self._streams[number].posted
+
+    def counted(self, number: int) -> int:
+        """Return how many bytes of a queue pair were counted at its receiver."""
+        return self._streams[number].counted
+
+    def rtt_s(self, number: int) -> float:
+        """Return TCP's smoothed round-trip time of a queue pair [s]."""
+        sender = self._streams[number].sender
+        return _tcp_info(sender, RTT_OFFSET) / 1e6 if sender else 0.0
+
+    def watch(self, descriptor: int, action: Callable[[int], None]) -> None:
+        """Do something whenever a descriptor can be read."""
+        self._serving[descriptor] = action
+        self._poller.register(descriptor, select.EPOLLIN)
+
+    # Queue pairs
+
+    def add(self, queue_pair: QueuePair) -> int:
+        """Return the number of a new queue pair, which is not connected yet."""
+        self._streams.append(_Stream(len(self._streams), queue_pair))
+        self._shares = None
+        return len(self._streams) - 1
+
+    def dial(self, number: int) -> None:
+        """Begin to connect a queue pair."""
+        stream = self._streams[number]
+        connections.check_descriptors(self._standing + 1)
+        self._listen(stream.queue_pair.destination.server)
+        self._expected[connections.ends(stream.queue_pair, self._endpoints)] = number
+        sender = stream.sender = connections.dial(self._stack, self._endpoints, stream.queue_pair)
+        self._standing += 1
+        self._serving[sender.fileno()] = partial(self._sendable, stream)
+        self._poller.register(sender.fileno(), select.EPOLLOUT)
+
+    def dialled(self, number: int) -> bool:
+        """Return whether a queue pair is connected or about to be."""
+        return self._streams[number].sender is not None
+
+    def connect(self, numbers: Sequence[int]) -> None:
+        """Connect queue pairs, and wait for it.
+
+        Raises
+        ------
+        MachineError
+            If this user may not have so many sockets.
+        NetworkError
+            If one cannot be connected within `connections.CONNECT_S`; it is named.
+        """
+        connections.check_descriptors(self._standing + len(numbers))
+        for count, number in enumerate(numbers, start=1):
+            self.dial(number)
+            if count % DIALS == 0:
+                time.sleep(DIAL_PAUSE_S)
+        deadline = time.monotonic() + connections.CONNECT_S
+        while missing := [n for n in numbers if not self._streams[n].receiver or self._streams[n].blocked]:
+            self.serve(deadline - time.monotonic())
+            if time.monotonic() > deadline:
+                raise NetworkError(
+                    f"queue pair {self._streams[missing[0]].queue_pair} did not connect within "
+                    f"{connections.CONNECT_S:g} s ({len(missing)} of {len(numbers)} did not)",
+                    "look at the links and rules with --cli",
+                )
+        for number in numbers:
+            self._streams[number].resent_before += _resent(self._streams[number])
+
+    def crosses(self, number: int, round_trip_s: float) -> None:
+        """Note how long the links of a queue pair's path take there and back: windows hold as much more."""
+        self._streams[number].round_trip_s = round_trip_s
+
+    def _listen(self, server: int) -> None:
+        if server not in self._listeners:
+            listener = connections.listening(self._stack, self._endpoints, server)
+            self._listeners[server] = listener
+            self.watch(listener.fileno(), lambda _event: self._accept(listener))
+
+    def _accept(self, listener: socket.socket) -> None:
+        receiver, between = connections.accept(self._stack, listener)
+        number = self._expected.pop(between, None)
+        if number is not None:
+            stream = self._streams[number]
+            stream.receiver = receiver
+            self.watch(receiver.fileno(), lambda _event: self._receive(stream))
+
+    # Bytes
+
+    def post(self, number: NDArray[np.int64], size: NDArray[np.int64], message: NDArray[np.int64]) -> None:
+        """Put parcels behind what queue pairs carry: the queue pair, size and message of each, in order."""
+        by_stream = np.argsort(number, kind="stable")
+        used, first = np.unique(number[by_stream], return_index=True)
+        edges = [*first.tolist(), len(number)]
+        sizes, messages = size[by_stream].tolist(), message[by_stream].tolist()
+        for which, (begin, end) in zip(used.tolist(), pairwise(edges), strict=True):
+            self._put(self._streams[which], sizes[begin:end], messages[begin:end])
+        self._share_at, self._anew = 0.0, True
+
+    def feed(self, feeder: ReactiveFeeder) -> None:
+        """Have a feeder bind chunks to queue pairs as they go."""
+        for number in feeder.numbers:
+            stream = self._streams[number]
+            stream.feeders.append(feeder)
+            stream.window = UNLIMITED
+        self._feeders.append(feeder)
+        feeder.turn(self, time.monotonic())
+
+    def put(self, number: int, size: int, message: int) -> None:
+        """Put bytes of a message behind what a queue pair carries, and send."""
+        stream = self._streams[number]
+        self._put(stream, [size], [message])
+        self._send(stream)
+
+    def _put(self, stream: _Stream, sizes: Sequence[int], messages: Sequence[int]) -> None:
+        if not stream.left:
+            self._open += 1
+            stream.moved_at, stream.first_pace = time.monotonic(), 0.0
+        stream.backlog.post(sizes, messages)
+
+    def carried(self, number: int) -> set[int]:
+        """Return the messages whose bytes a queue pair still carries."""
+        return self._streams[number].backlog.messages
+
+    def hold(self, numbers: Iterable[int]) -> None:
+        """Let queue pairs send nothing more for now."""
+        for number in numbers:
+            self._streams[number].held = True
+
+    def resume(self, numbers: Iterable[int]) -> None:
+        """Let queue pairs send again."""
+        for number in numbers:
+            self._streams[number].held = False
+        self._share_at = 0.0
+
+    @property
+    def waiting(self) -> QueuePair | None:
+        """A queue pair that is held, if all that have bytes to deliver are."""
+        held = [stream for stream in self._streams if stream.left] if self._open else []
+        return held[0].queue_pair if held and all(stream.held for stream in held) else None
+
+    def excuse(self) -> None:
+        """Let no queue pair count as stuck for what was until now: it may have waited for light."""
+        now = time.monotonic()
+        for stream in self._streams:
+            stream.moved_at = now
+
+    def drained(self, number: int) -> bool:
+        """Return whether all that a queue pair has sent has arrived."""
+        return self._streams[number].sent == self._streams[number].counted
+
+    def withdraw(self, number: int) -> list[tuple[int, int]]:
+        """Reset a queue pair; return what it did not deliver, a message and its bytes each."""
+        stream = self._streams[number]
+        self._open -= bool(stream.left)
+        self._resent += _resent(stream)
+        left = stream.backlog.withdraw(stream.counted)
+        stream.sent = stream.counted
+        for endpoint in filter(None, (stream.sender, stream.receiver)):
+            del self._serving[endpoint.fileno()]
+            self._poller.unregister(endpoint.fileno())
+            endpoint.close()
+        self._expected.pop(connections.ends(stream.queue_pair, self._endpoints), None)
+        self._standing -= stream.sender is not None
+        stream.sender = stream.receiver = None
+        return [(message, int(size)) for message, size in left]
+
+    # The loop
+
+    def serve(self, timeout_s: float) -> list[Arrival]:
+        """Wait until something happens, and serve it; return the messages that arrived."""
+        now = time.monotonic()
+        if self._polled_at is not None and not self.quiet:
+            self._rounds_s.append(now - self._polled_at)
+        if now >= self._share_at:
+            self._share()
+        tick_s = FEED_S if self._feeders else TICK_S
+        wait_s = min(timeout_s, tick_s, self._share_at - time.monotonic())
+        events = self._poller.poll(max(wait_s, 0.0), EVENTS)
+        self._polled_at = time.monotonic()
+        for descriptor, event in events:
+            self._serving[descriptor](event)
+        now = time.monotonic()
+        for feeder in self._feeders:
+            feeder.turn(self, now)
+        if now - self._looked > TICK_S:
+            self._check()
+            self._check_progress(now)
+            self._looked = now
+        arrived, self._arrived = self._arrived, []
+        return arrived
+
+    def _share(self) -> None:
+        """Give each queue pair the pace and the window that what is left entitles it to."""
+        began = time.monotonic()
+        left = np.array([0 if s.held or s.feeders else s.left for s in self._streams], dtype=float)
+        if not left.any():
+            self._share_at = float("inf")
+            return
+        if self._shares is None:
+            self._shares = NicShares([stream.queue_pair for stream in self._streams], self._nic_rate_bps)
+        first, self._anew = self._anew, False
+        if first:
+            self._window_s = self._shares.window_s(left)
+        round_trip_s = np.array([stream.round_trip_s for stream in self._streams])
+        paces = self._shares.paces_bytes_s(left).tolist()
+        windows = self._shares.windows_bytes(
+            left, self._window_s + round_trip_s, self._least_packets
+        ).tolist()
+        for number in np.flatnonzero(left).tolist():
+            stream = self._streams[number]
+            if stream.sent == stream.posted or not stream.sender:
+                continue
+            if abs(paces[number] - stream.pace) > PACE_STEP * stream.pace:
+                _pace(stream, paces[number])
+            stream.first_pace = stream.first_pace or stream.pace
+            stream.window = windows[number]
+            self._send(stream)
+        # With thousands of queue pairs it takes longer: never more than a twentieth of the time.
+        now = time.monotonic()
+        self._share_at = now + (SHARE_S if first else max(SHARE_S, 20 * (now - began)))
+
+    def _sendable(self, stream: _Stream, event: int) -> None:
+        assert stream.sender is not None
+        if event & BROKEN:
+            error = stream.sender.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+            raise _broken(stream, OSError(error, "the connection is gone"))
+        self._send(stream)
+
+    def _send(self, stream: _Stream) -> None:
+        """Hand a queue pair's socket what its window has room for."""
+        if not stream.sender:
+            return
+        room = min(stream.posted, stream.counted + stream.window) - stream.sent
+        try:
+            while room > 0 and not stream.held:
+                size = stream.sender.send(ZEROS[:room])
+                stream.sent += size
+                room -= size
+                if stream.sent == stream.posted and stream.pace < stream.first_pace:
+                    # TCP raises its pace only when something is acknowledged. At the last one's, the next
+                    # step's first packet would hold up its second: by up to a second, as measured. Not
+                    # faster than the first one's: uniform all-to-all ended 2 % later without any pace.
+                    _pace(stream, stream.first_pace)
+        except BlockingIOError:
+            if not stream.blocked:
+                self._poller.modify(stream.sender.fileno(), select.EPOLLOUT)
+            stream.blocked = True
+            return
+        except OSError as error:
+            raise _broken(stream, error) from error
+        if stream.blocked:
+            self._poller.modify(stream.sender.fileno(), 0)
+            stream.blocked = False
+
+    def _receive(self, stream: _Stream) -> None:
+        """Count what arrived, and use the room that it leaves."""
+        assert stream.receiver is not None
+        try:
+            size = stream.receiver.recv_into(self._buffer)
+        except BlockingIOError:
+            return
+        except OSError as error:
+            raise _broken(stream, error) from error
+        if not size:
+            raise StuckError(f"queue pair {stream.queue_pair} was closed before all had arrived")
+        now = stream.moved_at = time.monotonic()
+        stream.counted += size
+        delivered = stream.backlog.deliver(stream.counted)
+        if not stream.left:
+            self._open -= 1
+        elif stream.sent < stream.posted:
+            self._send(stream)
+        if stream.feeders:
+            self._fed(stream, delivered, now)
+        else:
+            self._arrived += [Arrival(message, now) for message in delivered]
+
+    def _fed(self, stream: _Stream, delivered: Sequence[int], now: float) -> None:
+        """Have feeders take note of what arrived, and forget those that are done."""
+        for feeder in list(stream.feeders):
+            done = feeder.arrived(self, stream.number, delivered, now)
+            self._arrived += [Arrival(message, now) for message in done]
+            if feeder.done:
+                self._feeders.remove(feeder)
+                for each in feeder.numbers:
+                    self._streams[each].feeders.remove(feeder)
+
+    def _check_progress(self, now: float) -> None:
+        if self._excused():
+            return
+        if self._feeders and not self._open:
+            moved_at = max(stream.moved_at for stream in self._streams)
+            if now - max(moved_at, *(feeder.began_at for feeder in self._feeders)) > self._stuck_s:
+                raise StuckError(
+                    f"the scheme left chunks waiting for {self._stuck_s:g} s while nothing was on its way",
+                    "its choose must return a queue pair when one has room",
+                )
+        stuck = [s for s in self._streams if s.left and not s.held and now - s.moved_at > self._stuck_s]
+        if stuck:
+            raise StuckError(
+                f"queue pair {stuck[0].queue_pair} made no progress for {self._stuck_s:g} s "
+                f"({stuck[0].counted:,} of {stuck[0].posted:,} bytes arrived; {len(stuck)} are stuck)",
+                "look at the links with --cli, or lower --rate",
+            )
+
+
+def _pace(stream: _Stream, bytes_s: float) -> None:
+    assert stream.sender is not None
+    stream.pace = bytes_s
+    most = min(int(bytes_s), MAX_PACE_BYTES_S)
+    stream.sender.setsockopt(socket.SOL_SOCKET, SO_MAX_PACING_RATE, most)
+
+
+def _broken(stream: _Stream, error: OSError) -> StuckError:
+    return StuckError(f"queue pair {stream.queue_pair} broke: {error.strerror}")
+
+
+def _resent(stream: _Stream) -> int:
+    """Return the packets that TCP sent again since the queue pair was connected."""
+    return _tcp_info(stream.sender, RETRANSMITS_OFFSET) - stream.resent_before if stream.sender else 0
+
+
+def _tcp_info(connection: socket.socket, offset: int) -> int:
+    """Return one 32-bit field of the kernel's struct tcp_info (linux/tcp.h)."""
+    info = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, TCP_INFO_BYTES)
+    return int(struct.unpack_from("=I", info, offset)[0])

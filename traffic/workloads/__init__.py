@@ -1,0 +1,1 @@
+"""Demands: synthetic ones, models, and where they are placed."""

@@ -1,0 +1,295 @@
+"""Demand matrices on which schedulers of parallel optical circuit switches are compared.
+
+Pure functions of their arguments, the seed among them. The unit is the line time: an entry of 1
+keeps one port busy for one unit of time, and no row or column holds more than about 1.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from topologies.errors import DemandError, TraceError
+from traffic.demand import Demand
+from traffic.readers.detect import read_collective
+from traffic.workloads.derangements import derangements
+
+Matrix = NDArray[np.float64]
+
+NOISE = 0.003
+"""Standard deviation of the noise on nonzeros [line rate]."""
+
+SMALLEST = 1e-6
+"""What noise leaves of an entry at least [line time]."""
+
+
+def ocs_demand(workload: str, seed: int, servers: int, line_bytes: float) -> Demand:
+    """Return one of the workloads, made small enough for some servers.
+
+    Parameters
+    ----------
+    workload
+        A name in `SCALED`.
+    seed
+        Of all that is random.
+    servers
+        How many, at least 2; what a server owes itself is left out.
+    line_bytes
+        What a port carries in the line time [bytes].
+
+    Raises
+    ------
+    DemandError
+        If nobody knows the workload, there are fewer than 2 servers, or a line carries nothing.
+    """
+    if workload not in SCALED:
+        raise DemandError(f"nobody knows the workload {workload!r}", f"take {', '.join(SCALED)} or a file")
+    if servers < 2:
+        raise DemandError(f"a demand between {servers} servers", "take at least 2")
+    if not 0 < line_bytes < np.inf:
+        raise DemandError(f"a line that carries {line_bytes:g} bytes", "take a number above 0")
+    matrix, what = SCALED[workload]
+    owed = np.where(np.eye(servers, dtype=bool), 0, matrix(seed, servers)) * line_bytes
+    return Demand(workload, np.rint(owed).astype(np.int64), f"synthetic: {what(servers)}")
+
+
+def demand_of_file(path: Path, servers: int) -> Demand:
+    """Return the matrix that a file of any known format holds, a row and a column per server.
+
+    Parameters
+    ----------
+    path
+        The file; of several all-to-alls the first is taken, and the note says so.
+    servers
+        How many, where the format leaves it open.
+
+    Raises
+    ------
+    TraceError
+        If the file cannot be read, or nobody in it owes anybody else anything.
+    """
+    collective = read_collective(path, gpus=servers)
+    steps, demand = collective.steps, collective.steps[0].demand
+    if not np.where(np.eye(demand.gpus, dtype=bool), 0, demand.matrix).any():
+        raise TraceError(f"{path} holds nothing that one server owes another", "give a file with a demand")
+    note = demand.note if len(steps) == 1 else f"{demand.note}, the first of {len(steps)} all-to-alls"
+    return Demand(collective.name, demand.matrix, note)
+
+
+def benchmark(
+    seed: int,
+    *,
+    ports: int = 100,
+    large_flows: int = 4,
+    small_flows: int = 12,
+    large_share: float = 0.7,
+    noise: float = NOISE,
+) -> Matrix:
+    """Return the field's standard benchmark: a few large and many small flows per port, and noise.
+
+    Parameters
+    ----------
+    seed
+        Of the permutations and of the noise.
+    ports
+        How many ports.
+    large_flows, small_flows
+        How many random permutations share ``large_share`` of the line, and how many share the rest.
+    large_share
+        Part of the line rate that the large flows fill, 0 to 1.
+    noise
+        Standard deviation of the noise on nonzeros [line rate].
+
+    References
+    ----------
+    Spectra, section V-A, workload 3; H. Liu et al., CoNEXT 2015 (Solstice), section 5.
+    """
+    rng = np.random.default_rng(seed)
+    demand = np.zeros((ports, ports))
+    weights = [large_share / large_flows] * large_flows + [(1 - large_share) / small_flows] * small_flows
+    for weight in weights:
+        demand[np.arange(ports), rng.permutation(ports)] += weight
+    return _noisy(demand, noise, rng)
+
+
+def gpt(
+    seed: int,
+    *,
+    pipeline: int = 4,
+    tensor: int = 4,
+    data: int = 2,
+    noise: float = NOISE,
+) -> Matrix:
+    """Return one iteration of a GPT of 2.7 billion parameters under PP x TP x DP, doubly stochastic.
+
+    Parameters
+    ----------
+    seed
+        Of the noise; all else is given by the parallelism.
+    pipeline, tensor, data
+        Stages, tensor-parallel ranks, replicas; one port per GPU, 32 by default. The rank of a GPU
+        is (stage * data + replica) * tensor + tensor rank, as DeepSpeed maps them.
+    noise
+        Standard deviation of the noise on nonzeros [line rate].
+
+    Notes
+    -----
+    32 layers of width 2560, sequence 2048, 8 micro-batches of 1, 16 bit. Tensor and data parallel
+    groups reduce around rings, each GPU to its next, 2 (t - 1)/t of the data; four all-reduces per
+    layer and micro-batch in the tensor group, one of the gradients in the data group; stages
+    exchange activations and their gradients with both neighbours. The measured matrix of the paper
+    is not public. Bytes are scaled to row and column sums of 1 (Sinkhorn).
+
+    References
+    ----------
+    Spectra, section V-A, workload 1; W. Li et al., "Understanding Communication Characteristics of
+    Distributed Training", APNet 2024.
+    """
+    layers, width, sequence, micro_batches, parameters = 32, 2560, 2048, 8, 2.7e9
+    activation_bytes = 2.0 * sequence * width * micro_batches
+    tensor_bytes = 4 * layers / pipeline * activation_bytes * 2 * (tensor - 1) / tensor
+    data_bytes = 2 * parameters / (pipeline * tensor) * 2 * (data - 1) / data
+    rank = np.arange(pipeline * data * tensor).reshape(pipeline, data, tensor)
+    demand = np.zeros((rank.size, rank.size))
+    if tensor > 1:
+        demand[rank, np.roll(rank, -1, axis=2)] += tensor_bytes
+    if data > 1:
+        demand[rank, np.roll(rank, -1, axis=1)] += data_bytes
+    demand[rank[:-1], rank[1:]] += activation_bytes
+    demand[rank[1:], rank[:-1]] += activation_bytes
+    return _noisy(_doubly_stochastic(demand), noise, np.random.default_rng(seed))
+
+
+def moe(
+    seed: int,
+    *,
+    experts: int = 64,
+    chosen: int = 8,
+    tokens: int = 4096,
+    popularity: float = 0.2,
+    affinity: float = 0.1,
+    noise: float = 0.0,
+) -> Matrix:
+    """Return the tokens that GPUs send to experts: dense, near uniform, a few hot columns.
+
+    Parameters
+    ----------
+    seed
+        Of the router, the tokens and the noise.
+    experts
+        How many experts, one per GPU and port; 64 as in Qwen2-57B-A14B.
+    chosen
+        To how many experts a token goes.
+    tokens
+        Tokens per GPU.
+    popularity
+        Standard deviation of an expert's logit: how much hotter the hot columns are.
+    affinity
+        Standard deviation of a logit between GPUs: how much their data differ.
+    noise
+        Standard deviation of the noise on nonzeros [line rate].
+
+    Notes
+    -----
+    A router with Gumbel noise takes the ``chosen`` largest logits. In the equal form of a race, in
+    which expert e arrives after an exponential time of rate exp(logit), it takes those that arrive
+    before a time t; here t is the same for all tokens of a GPU, and entries are binomial. A GPU
+    owes its own expert nothing. The largest line has sum 1 before noise.
+
+    References
+    ----------
+    Spectra, section V-A, workload 2, whose measured matrix is not public.
+    """
+    rng = np.random.default_rng(seed)
+    logits = rng.normal(0, popularity, experts) + rng.normal(0, affinity, (experts, experts))
+    counts = rng.binomial(tokens, _chosen_probability(np.exp(logits), chosen)).astype(np.float64)
+    np.fill_diagonal(counts, 0)
+    line = max(counts.sum(axis=0).max(), counts.sum(axis=1).max())
+    return _noisy(counts / line, noise, rng)
+
+
+def _small_benchmark(seed: int, servers: int) -> Matrix:
+    """Return the benchmark between a few servers: a large flow and three small ones each, to others."""
+    rng = np.random.default_rng(seed)
+    demand = np.zeros((servers, servers))
+    weights = (0.7, 0.1, 0.1, 0.1)
+    for weight, order in zip(weights, derangements(4, servers, rng), strict=True):
+        demand[np.arange(servers), order] += weight
+    return _noisy(demand, NOISE, rng)
+
+
+def _small_gpt(seed: int, servers: int) -> Matrix:
+    """Return the iteration of a GPT between some servers, of a GPU each, in `parallelism`."""
+    pipeline, tensor, data = parallelism(servers)
+    return gpt(seed, pipeline=pipeline, tensor=tensor, data=data)
+
+
+def _small_moe(seed: int, servers: int) -> Matrix:
+    """Return the tokens for as many experts as there are servers, one in eight of them chosen."""
+    return moe(seed, experts=servers, chosen=max(servers // 8, 1))
+
+
+def parallelism(gpus: int) -> tuple[int, int, int]:
+    """Return pipeline stages, tensor-parallel ranks and replicas whose product is a number of GPUs.
+
+    Its prime factors, the largest first, go to ranks, stages and replicas in turn.
+
+    Examples
+    --------
+    >>> parallelism(32), parallelism(8), parallelism(6), parallelism(5)
+    ((4, 4, 2), (2, 2, 2), (2, 3, 1), (1, 5, 1))
+    """
+    degrees = [1, 1, 1]
+    for turn, factor in enumerate(sorted(_prime_factors(gpus), reverse=True)):
+        degrees[turn % 3] *= factor
+    tensor, pipeline, data = degrees
+    return pipeline, tensor, data
+
+
+def _prime_factors(number: int) -> list[int]:
+    factors, divisor = [], 2
+    while number > 1:
+        while number % divisor == 0:
+            factors.append(divisor)
+            number //= divisor
+        divisor += 1
+    return factors
+
+
+def _chosen_probability(rates: Matrix, chosen: int) -> Matrix:
+    """Return 1 - exp(-t rate) with t such that each row sums to ``chosen``, found by bisection."""
+    if not 0 < chosen < rates.shape[1]:
+        raise DemandError(f"a token for {chosen} of {rates.shape[1]} experts", "choose fewer than there are")
+    low, high = np.zeros((len(rates), 1)), np.full((len(rates), 1), 1e6)
+    for _ in range(60):
+        middle = (low + high) / 2
+        too_many = (1 - np.exp(-middle * rates)).sum(axis=1, keepdims=True) > chosen
+        low, high = np.where(too_many, low, middle), np.where(too_many, middle, high)
+    probability: Matrix = 1 - np.exp(-low * rates)
+    return probability
+
+
+def _doubly_stochastic(demand: Matrix) -> Matrix:
+    """Return the matrix scaled to row and column sums of 1 (Sinkhorn and Knopp, 1967)."""
+    for _ in range(1000):
+        demand = demand / demand.sum(axis=1, keepdims=True)
+        demand = demand / demand.sum(axis=0, keepdims=True)
+    return demand
+
+
+def _noisy(demand: Matrix, noise: float, rng: np.random.Generator) -> Matrix:
+    """Return the matrix with Gaussian noise on its nonzeros, none of which vanishes."""
+    perturbed = demand + rng.normal(0, noise, demand.shape)
+    return np.where(demand > 0, np.maximum(perturbed, SMALLEST), 0.0)
+
+
+SCALED: dict[str, tuple[Callable[[int, int], Matrix], Callable[[int], str]]] = {
+    "benchmark": (_small_benchmark, lambda _: "a large flow and three small ones per server"),
+    "gpt": (
+        _small_gpt,
+        lambda servers: "a GPT, pipeline x tensor x data = {} x {} x {}".format(*parallelism(servers)),
+    ),
+    "moe": (_small_moe, lambda servers: f"tokens of a seeded router to {servers} experts"),
+}
+"""Each workload for some servers: its matrix by seed and servers, and what it is."""
