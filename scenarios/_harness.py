@@ -8,6 +8,7 @@ prints the tables and leaves a results directory behind.
 
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from functools import update_wrapper
@@ -190,11 +191,9 @@ def _finish(
 
 def _model(scenario: Scenario, options: Options) -> ResultsDirectory:
     experiments = list(scenario.experiments)
-    with (
-        _results(scenario, options, experiments) as results,
-        in_processes(predict, experiments) as predictions,
-        _progress() as progress,
-    ):
+    with _results(scenario, options, experiments) as results, ExitStack() as stack:
+        predictions = stack.enter_context(in_processes(predict, experiments))
+        progress = stack.enter_context(_progress())
         for experiment in progress.track(experiments, description="predict"):
             results.add(Outcome(experiment, next(predictions)))
     return results

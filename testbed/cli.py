@@ -172,7 +172,7 @@ class FabricCLI(CLI):  # type: ignore[misc]
         """Return what a line asks for, at a scale that its workload can be measured at."""
         name, words = _workload(line, self._collectives)
         if len(words) > 2:
-            raise ScenarioError(f"nobody knows what {' '.join(words[2:])!r} means", USAGE)
+            raise ScenarioError(f"unknown words {' '.join(words[2:])!r}", USAGE)
         scheme, seed = [*words, *("spectra" if self._ocs else "rails", "0")[len(words) :]]
         (scheduler_named if self._ocs else policy_named)(scheme)
         if not seed.isdecimal():

@@ -4,7 +4,7 @@
     ├── FabricError      a fabric that cannot be wired
     ├── DemandError      a demand matrix or a schedule's input that makes no sense
     ├── TraceError       a file that cannot be read as what it should be
-    ├── ScenarioError    options that do not go together, a scheme nobody knows
+    ├── ScenarioError    options that do not go together, an unknown scheme
     ├── MachineError     this machine lacks a tool, a right or the speed
     ├── NetworkError     a network, a switch or a controller that failed
     └── StuckError       a transfer that made no progress
@@ -46,7 +46,7 @@ class TraceError(LightrailError):
 
 
 class ScenarioError(LightrailError):
-    """Options that do not go together, or a name that nobody knows."""
+    """Options that do not go together, or an unknown name."""
 
 
 class MachineError(LightrailError):

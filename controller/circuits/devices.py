@@ -116,7 +116,7 @@ class Darkness:
 def device_named(name: str) -> Device:
     """Return a device of the table; ScenarioError if it has no such name."""
     if name not in DEVICES:
-        raise ScenarioError(f"nobody knows the device {name!r}", f"take one of {', '.join(DEVICES)}")
+        raise ScenarioError(f"unknown device {name!r}", f"take one of {', '.join(DEVICES)}")
     return DEVICES[name]
 
 

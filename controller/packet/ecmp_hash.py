@@ -5,7 +5,7 @@ OpenFlow 1.3 leaves the choice to the switch, and Open vSwitch has two ways
 
 - Weights that fit a table of 256 hash values: the *datapath* hashes every packet. Each switch
   uses the same hash, so that a second tier repeats the first tier's choice (polarisation), and
-  the kernel's datapath takes the kernel's own hash, which nobody knows beforehand.
+  the kernel's datapath takes the kernel's own hash, which is unknown beforehand.
 - Weights that do not fit: ``ovs-vswitchd`` hashes once per connection and writes the choice into
   the datapath. This hash is the same over either datapath, it covers the MAC addresses, and no
   packet is looked up twice.

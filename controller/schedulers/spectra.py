@@ -188,26 +188,38 @@ def equalize(plan: Schedule) -> Schedule:
     """
     queues = [list(slots) for slots in plan.switches]
     loads = np.array(plan.loads)
-    while loads.any():
-        busiest = int(loads.argmax())
-        longest = max(range(len(queues[busiest])), key=lambda index: queues[busiest][index].weight)
+    while move := _move(queues, loads, plan.delay):
+        busiest, longest, idlest, shown, surplus = move
         permutation, weight = queues[busiest][longest]
-        idle = np.flatnonzero(loads <= loads.min() + ROUNDING * loads[busiest]).tolist()
-        # Of equally loaded switches one that shows the permutation: there no delay is paid.
-        idlest = min(idle, key=lambda switch: _shown_at(queues[switch], permutation) is None)
-        shown = _shown_at(queues[idlest], permutation)
-        delay = plan.delay if shown is None else 0.0
-        surplus = float(loads[busiest] - loads[idlest] - delay) / 2
-        if surplus <= ROUNDING * loads[busiest] or weight <= surplus:
-            break
         queues[busiest][longest] = Slot(permutation, weight - surplus)
         if shown is None:
             queues[idlest].append(Slot(permutation, surplus))
         else:
             queues[idlest][shown] = Slot(permutation, queues[idlest][shown].weight + surplus)
         loads[busiest] -= surplus
-        loads[idlest] += surplus + delay
+        loads[idlest] += surplus + (plan.delay if shown is None else 0.0)
     return frozen_schedule(queues, plan.delay)
+
+
+def _move(
+    queues: Sequence[Sequence[Slot]], loads: Matrix, delay: float
+) -> tuple[int, int, int, int | None, float] | None:
+    """Return what to move next, or None: from which switch and slot, to which, and how much.
+
+    Loads that differ by rounding are equal: of the most loaded switches any that can be relieved is, and of
+    the least loaded one that shows the permutation comes first, as no delay is paid there.
+    """
+    rounding = ROUNDING * loads.max(initial=0.0)
+    idle = np.flatnonzero(loads <= loads.min(initial=np.inf) + rounding).tolist()
+    for busiest in np.flatnonzero((loads >= loads.max(initial=0.0) - rounding) & (loads > 0)).tolist():
+        longest = max(range(len(queues[busiest])), key=lambda index: queues[busiest][index].weight)
+        permutation, weight = queues[busiest][longest]
+        idlest = min(idle, key=lambda switch: _shown_at(queues[switch], permutation) is None)
+        shown = _shown_at(queues[idlest], permutation)
+        surplus = float(loads[busiest] - loads[idlest] - (delay if shown is None else 0.0)) / 2
+        if rounding < surplus < weight:
+            return busiest, longest, idlest, shown, surplus
+    return None
 
 
 def completed(demand: Matrix, slots: Sequence[Slot]) -> tuple[Slot, ...]:

@@ -29,7 +29,7 @@ def machine() -> dict[str, str | int]:
 
 
 def _said(command: list[str]) -> str:
-    """Return a command's first line, `ABSENT` if it fails or nobody knows it."""
+    """Return a command's first line, `ABSENT` if it fails or is unknown."""
     try:
         said = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True).stdout
     except (OSError, subprocess.SubprocessError):

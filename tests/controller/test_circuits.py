@@ -101,7 +101,7 @@ def test_delays_are_dilated_and_too_short_ones_refused_with_what_would_do() -> N
     volume = 0.2
     assert darkness_of(device_named("rotornet"), volume / 1e-3, 1e-3).delay_s >= LEAST_DELAY_S
     assert refused.value.hint
-    with pytest.raises(ScenarioError, match="nobody knows the device 'x'"):
+    with pytest.raises(ScenarioError, match="unknown device 'x'"):
         device_named("x")
 
 

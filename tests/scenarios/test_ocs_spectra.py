@@ -35,7 +35,7 @@ def explored(options: str) -> "subprocess.CompletedProcess[str]":
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--workload", "nobody"], "nobody knows the workload 'nobody'"),
+        (["--workload", "nobody"], "unknown workload 'nobody'"),
         (["--workload", "{file}"], "matrix.txt, line 2: found '1 numbers', expected 2"),
         (["--workload", "{folder}"], "is a directory"),
         (["--servers", "1"], "a demand between 1 servers"),
@@ -47,7 +47,7 @@ def explored(options: str) -> "subprocess.CompletedProcess[str]":
         (["--seeds", "0"], "0 seeds"),
         (["--delay-ms", "-1"], "a delay of -1 ms"),
         (["--delay-ms", "nan"], "a delay of nan ms"),
-        (["--device", "nobody"], "nobody knows the device 'nobody'; take one of patch-panel, polatis, "),
+        (["--device", "nobody"], "unknown device 'nobody'; take one of patch-panel, polatis, "),
         (["--device", "polatis", "--delay-ms", "1"], "--device and --delay-ms both give the"),
         (
             ["--device", "ocstrx"],
@@ -64,7 +64,7 @@ def explored(options: str) -> "subprocess.CompletedProcess[str]":
         (["--line-ms", "nan"], "a line of nan ms"),
         (["--line-ms", "1e12"], "a line of 1e+12 ms; give --line-ms above 0, and at most 1000000"),
         (["--workload", ""], "the name of the workload is empty"),
-        (["--workload", "x" * 300], "nobody knows the workload 'xxx"),
+        (["--workload", "x" * 300], "unknown workload 'xxx"),
         (["--plan-only", "--seeds", "0"], "0 seeds"),
         (["--plan-only", "--slot-ms", "5", "--ocses", "2"], "leave no room for --slot-ms, --ocses;"),
         (["--plan-only", "--device", "polatis"], "leave no room for --device;"),
@@ -98,7 +98,7 @@ def test_bad_input_is_told_in_a_sentence(tmp_path: Path, options: list[str], sai
             "--device rotornet",
             "would be 1e-05 s, and the emulation honours 0.002 s and more; give --time 200",
         ),
-        ("--device nobody", "nobody knows the device 'nobody'"),
+        ("--device nobody", "unknown device 'nobody'"),
         ("--device plzt --servers 17", "17 servers on OCSes of 16 ports, the most that plzt has"),
         ("--servers 0", "a fabric of 0 servers"),
     ],

@@ -108,7 +108,7 @@ def test_a_void_replay_says_void_why_and_what_to_do(
         ("replay uniform [/b]", "there is no scheme named '[/b]'"),
         ("replay uniform rails abc", "the seed 'abc' is no whole number; type replay"),
         ("replay uniform rails -1", "the seed '-1' is no whole number; type replay"),
-        ("replay uniform rails 1 2", "nobody knows what '2' means; type replay"),
+        ("replay uniform rails 1 2", "unknown words '2'; type replay"),
     ],
 )
 def test_a_slip_is_told_in_a_sentence_and_nothing_is_tried(

@@ -77,7 +77,7 @@ def cli(northbound: Northbound, monkeypatch: pytest.MonkeyPatch) -> FabricCLI:
         ("show ocs0", "nothing for ocs0 to do; type days and nights, like show ocs0 50ms 0>1,1>0 20ms -"),
         ("device ocs7 polatis", "there is no OCS 'ocs7'; take ocs0, ocs1"),
         ("device polatis", "there is no OCS 'polatis'; take ocs0, ocs1"),
-        ("device ocs0 nobody", "nobody knows the device 'nobody'"),
+        ("device ocs0 nobody", "unknown device 'nobody'"),
     ],
 )
 def test_a_slip_is_told_in_a_sentence_and_reaches_no_ocs(

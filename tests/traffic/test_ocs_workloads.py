@@ -122,7 +122,7 @@ def test_parallelism_leaves_no_gpu_out() -> None:
 @pytest.mark.parametrize(
     ("workload", "servers", "line_bytes", "said"),
     [
-        ("nobody", 4, 1e9, "nobody knows the workload 'nobody'"),
+        ("nobody", 4, 1e9, "unknown workload 'nobody'"),
         ("gpt", 1, 1e9, "a demand between 1 servers"),
         ("moe", 4, 0, "a line that carries 0 bytes"),
     ],

@@ -41,10 +41,10 @@ def ocs_demand(workload: str, seed: int, servers: int, line_bytes: float) -> Dem
     Raises
     ------
     DemandError
-        If nobody knows the workload, there are fewer than 2 servers, or a line carries nothing.
+        If unknown workload, there are fewer than 2 servers, or a line carries nothing.
     """
     if workload not in SCALED:
-        raise DemandError(f"nobody knows the workload {workload!r}", f"take {', '.join(SCALED)} or a file")
+        raise DemandError(f"unknown workload {workload!r}", f"take {', '.join(SCALED)} or a file")
     if servers < 2:
         raise DemandError(f"a demand between {servers} servers", "take at least 2")
     if not 0 < line_bytes < np.inf:

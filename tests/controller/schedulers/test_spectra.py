@@ -112,6 +112,18 @@ def idle_but_for(first: Sequence[Slot]) -> Schedule:
 @example(idle_but_for([Slot(np.array([0, 1, 2]), 0.8777730220328485), Slot(np.array([1, 0, 2]), 0.5)])).via(
     "idle switches whose loads differ by rounding only"
 )
+@example(
+    Schedule(
+        (
+            (Slot(np.array([1, 0, 2]), 0.5),),
+            (),
+            (Slot(np.array([0, 1, 2]), 1.0),),
+            (Slot(np.array([0, 1, 2]), 0.5),),
+            (),
+        ),
+        0.001,
+    )
+).via("busy switches whose loads differ by rounding only")
 @given(plan=PLANS)
 def test_equalize_ends_no_longer_than_it_began_and_carries_the_same(plan: Schedule) -> None:
     equal = equalize(plan)
