@@ -187,7 +187,7 @@ def equalize(plan: Schedule) -> Schedule:
     Spectra, section III-D, algorithm 4.
     """
     queues = [list(slots) for slots in plan.switches]
-    loads = np.array(plan.loads)
+    loads = np.array(plan.loads, dtype=float)
     while move := _move(queues, loads, plan.delay):
         busiest, longest, idlest, shown, surplus = move
         permutation, weight = queues[busiest][longest]
