@@ -1,5 +1,7 @@
 """The runner over a booted network: the same decisions as over fluids, and times near theirs."""
 
+from collections.abc import Sequence
+
 import pytest
 
 from controller.circuits.devices import Darkness
@@ -10,10 +12,15 @@ from testbed.run.fluid_backend import FluidBackend
 from testbed.run.live_backend import LiveBackend
 from testbed.run.runner import Run, Runner
 from tests.emulation.box import Box
-from tests.testbed.run_cases import DELAY_S, Case, moe, ring
+from tests.testbed.run_cases import DELAY_S, Case, both_ways, moe, ring
 from topologies.errors import StuckError
+from topologies.events import Event, Lit, NodeStarted, Order, Reconfigure, SetTimer, TimerFired, View
+from topologies.fabric import Nic
+from topologies.parallel_ocs import parallel_ocs_fabric
 from traffic.collectives.point_to_point import PointToPoint
 from traffic.job import Collective, Job
+from traffic.scheme import WholeMessages
+from traffic.spraying.policy import QueuePair
 
 pytestmark = pytest.mark.emulation
 
@@ -58,3 +65,35 @@ def test_a_job_runs_as_its_fluids_do(sandbox: Box | None, case: Case) -> None:
     assert same[fluid.messages["end_s"].notna()].mean() > 0.9  # what a fault catches is a matter of moments
     done = [run.messages["end_s"].notna() for run in (emulated, fluid)]
     assert (done[0] == done[1]).all()
+
+
+class Alternate:
+    """Circuits that change to others and back, a while after they are lit."""
+
+    def decide(self, state: object, view: View, event: Event) -> tuple[object, Sequence[Order]]:
+        """Light one pairing after the other; the state counts them."""
+        turn = state if isinstance(state, int) else 0
+        if isinstance(event, NodeStarted | TimerFired):
+            pairs = ((0, 1), (2, 3)) if turn % 2 == 0 else ((0, 2), (1, 3))
+            return turn + 1, [Reconfigure("ocs0", both_ways(*pairs))]
+        return turn, [SetTimer("change", 0.025)] if isinstance(event, Lit) else []
+
+
+@pytest.mark.real_cpus
+def test_queue_pairs_wait_in_the_dark_and_nothing_is_lost(sandbox: Box | None) -> None:
+    fabric = parallel_ocs_fabric(4, 1)
+    sent = tuple(
+        (a, b, 400_000_000) for pair in ((0, 1), (2, 3), (0, 2), (1, 3)) for a, b in (pair, pair[::-1])
+    )
+    job = Job("drawn", 4, (Collective("a", PointToPoint(sent)),))
+    scheme = WholeMessages(lambda _view, a, b: QueuePair(Nic(a, 0), Nic(b, 0)))
+    scale = Dilation(rate=2e-4, volume=4e-3)
+    with Network(fabric, scale.rate) as network:
+        network.northbound.set_darkness("ocs0", Darkness("drawn", 0.1))
+        with LiveBackend(network, scale) as backend:
+            run = Runner(fabric, job, backend, scheme, circuits=Alternate()).run()
+            health = backend.health
+    assert run.events["what"].eq("lit").sum() >= 3, "what is sent does not fit into one turn of each"
+    assert run.messages["end_s"].notna().all()
+    assert health.payload_bytes == round(sum(size for *_, size in sent) * scale.volume)
+    assert health.retransmits == 0
