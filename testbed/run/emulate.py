@@ -92,17 +92,17 @@ def _light_log(
     before: Mapping[str, int],
     records: Records,
 ) -> LightLog:
-    circuits = backend.circuits
+    programs, circuits = backend.programs, backend.programs.circuits
     return LightLog(
         experiment=experiment,
         cct_s=float(records["end_s"].max()),
-        undelivered_bytes=(*backend.left_over, 0),
+        undelivered_bytes=(*programs.left_over, 0),
         slots=tuple(circuits.slots),
         logs={
             name: [entry for entry in network.northbound.ocs_log(name) if entry.number > number]
             for name, number in before.items()
         },
-        start_s=backend.shown_from or 0.0,
+        start_s=programs.begun_at or 0.0,
         datagrams=circuits.datagrams,
         payload_bytes=circuits.size_bytes,
     )

@@ -9,7 +9,6 @@ its light is back: nothing is sent into the dark, so TCP has nothing to repair.
 """
 
 import contextlib
-import math
 import socket
 import time
 from collections.abc import Iterable, Sequence
@@ -21,24 +20,23 @@ from pyroute2.netlink.rtnl import RTM_NEWLINK
 
 from controller.circuits.circuits import Circuits
 from controller.circuits.programs import Day, Program
-from testbed.machine.kernel import inside_namespace
 from testbed.machine.netlink import IFF_UP, Batch
 from testbed.network.network import Network
 from testbed.network.tap import Tap
-from testbed.run.backend import NOTHING_COMES, Arrived, Drained, Happening, NowLit, Shown, SlotLit, Switching
+from testbed.run.backend import NOTHING_COMES, Arrived, Drained, Happening, NowLit, Shown
 from testbed.run.dilation import Dilation
-from testbed.run.light_news import News, Notice
-from testbed.run.live_programs import emulated_program
+from testbed.run.light_news import News
+from testbed.run.live_programs import LivePrograms
 from testbed.run.packet_paths import computed_paths
-from topologies.addresses import interface, nic_ip
+from topologies.addresses import interface
 from topologies.errors import StuckError
 from topologies.events import Show
 from topologies.fabric import Nic, Path, Port
 from topologies.light import Circuit, light_path
 from traffic.path_effects import path_effects
 from traffic.scheme import Choice, WhileLit
-from traffic.spraying.policy import Permitted, QueuePair
-from traffic.transports.circuit_engine import TURN_S, CircuitEngine, Light, Meeting, bind_udp
+from traffic.spraying.policy import QueuePair
+from traffic.transports.circuit_engine import TURN_S, Meeting
 from traffic.transports.engine import STUCK_S, Engine, Health
 from traffic.transports.late_binding import ReactiveFeeder
 
@@ -46,14 +44,6 @@ LOSSY_WINDOW_PACKETS = 2
 """A queue pair's least window where links lose packets: of one packet alone TCP notices a loss late."""
 MOST_IDLE = 4096
 """Queue pairs that nobody uses stay connected up to so many."""
-LEAD_S = 0.15
-"""How long before it begins a program is announced to the OCSes."""
-LINGER_S = 0.01
-"""How long after the last program what is on its way may still land."""
-SILENCE_S = 30.0
-"""After so long without news of light, past the last end that was announced, it has come to a stop."""
-BACK_S, IDLE_S = 30.0, 5.0
-"""How long an OCS may stay away between programs, and take to go dark after them."""
 LIT_FOR_S = 1e6
 """How long a program's day lasts: until the next is ordered."""
 
@@ -99,7 +89,7 @@ class LiveBackend:
         self._numbers: dict[QueuePair, int] = {}
         self.paths: dict[QueuePair, Path] = {}
         """The path of each queue pair over packet switches that was connected."""
-        self._optical: set[int] = set()
+        self._optical: dict[int, QueuePair] = {}
         """The queue pairs over circuits."""
         self._posted: set[int] = set()
         """Those of them that TCP carries: which have, or had, bytes of their own."""
@@ -110,23 +100,13 @@ class LiveBackend:
             s.name: () for s in self._fabric.switches if s.kind == "ocs"
         }
         self._ordered: dict[str, tuple[Circuit, ...]] = {}
-        self._meeting = meeting
-        self._ocs_of = {nic: self._fabric.peer(self._fabric.nic_port(nic)).node for nic in self._fabric.nics}
-        self._ocs_of = {nic: node for nic, node in self._ocs_of.items() if node in self._lit}
-        rate_bps = min((self._nic_rate_bps(nic) for nic in self._ocs_of), default=1.0)
-        self.circuits = CircuitEngine(self._ocs_of, rate_bps, meeting)
+        nodes = {nic: self._fabric.peer(self._fabric.nic_port(nic)).node for nic in self._fabric.nics}
+        self._ocs_of = {nic: node for nic, node in nodes.items() if node in self._lit}
+        self._light_ends: dict[Nic, Port | None] = dict.fromkeys(self._ocs_of)
+        """Where the light of each NIC on an OCS goes."""
+        self.programs = LivePrograms(network, dilation, self._ocs_of, meeting)
         """What carries messages that take what is lit."""
-        self._taking_light: dict[int, dict[Nic, int]] = {}
-        """For each such message the queue pair that ends at each NIC."""
-        self._sizes: dict[int, int] = {}
-        """Their real bytes."""
-        self._showing: dict[str, float] = {}
-        """The OCSes that show programs, and when each has ended; infinite before [s, monotonic]."""
-        self.shown_from: float | None = None
-        """When the first program began [s, monotonic]."""
-        self.left_over: list[int] = []
-        """What each round of programs left over, if it did [bytes, emulated]."""
-        self._heard_at = self._least_s = 0.0
+        self._least_s = 0.0
         self._start = 0.0
         self._stands_at: float | None = None
         """Where the clock stands, if it does [s, monotonic]."""
@@ -145,11 +125,7 @@ class LiveBackend:
         """Close everything, and end what is left of programs."""
         with self._stack:
             if kind is None:
-                for ocs in self._showing:
-                    self._network.northbound.light(ocs, "-", partial=False, busy="replace")
-                for ocs in self._showing:
-                    self._network.northbound.wait_idle(ocs, IDLE_S)
-            self.circuits.end()
+                self.programs.darken()
 
     @property
     def now_s(self) -> float:
@@ -171,7 +147,7 @@ class LiveBackend:
             for queue_pair in self._numbers.keys() - set(queue_pairs):
                 self.withdraw(self._numbers[queue_pair])
         self._numbers.update((queue_pair, self._engine.add(queue_pair)) for queue_pair in new)
-        self._optical.update(self._numbers[queue_pair] for queue_pair in new if self._is_optical(queue_pair))
+        self._optical.update({self._numbers[pair]: pair for pair in new if self._is_optical(pair)})
         if packet := [queue_pair for queue_pair in new if not self._is_optical(queue_pair)]:
             self._connect(packet)
         return [self._numbers[queue_pair] for queue_pair in queue_pairs]
@@ -183,6 +159,7 @@ class LiveBackend:
     def withdraw(self, number: int) -> list[tuple[int, int]]:
         """Reset a queue pair; return what it did not deliver, in real bytes."""
         left = self._engine.withdraw(number)
+        self._posted.discard(number)
         self._numbers = {qp: each for qp, each in self._numbers.items() if each != number}
         return [(message, max(round(size / self._dilation.volume), 1)) for message, size in left]
 
@@ -212,17 +189,20 @@ class LiveBackend:
     def _is_optical(self, queue_pair: QueuePair) -> bool:
         return queue_pair.source in self._ocs_of
 
-    def _follow_light(self) -> None:
+    def _light_changed(self) -> None:
+        """Have all queue pairs follow what is lit now."""
+        self._light_ends = {nic: light_path(self._fabric, self._lit, nic).end for nic in self._ocs_of}
+        self._follow_light(self._posted)
+
+    def _follow_light(self, numbers: Iterable[int]) -> None:
         """Let queue pairs over circuits send that have light, and connect them at first light; hold others.
 
         What is sent into the dark, a SYN too, TCP repeats only after a timeout.
         """
-        ends = {nic: light_path(self._fabric, self._lit, nic).end for nic in self._ocs_of}
         draining = set[int]().union(*self._draining.values())
-        for queue_pair, number in self._numbers.items():
-            if number not in self._posted:
-                continue
-            if ends[queue_pair.source] != self._fabric.nic_port(queue_pair.destination):
+        for number in numbers:
+            queue_pair = self._optical[number]
+            if self._light_ends[queue_pair.source] != self._fabric.nic_port(queue_pair.destination):
                 self._engine.hold([number])
             elif number not in draining:
                 if not self._engine.dialled(number):
@@ -234,9 +214,9 @@ class LiveBackend:
     def post(self, number: NDArray[np.int64], size: NDArray[np.int64], message: NDArray[np.int64]) -> None:
         """Put parcels behind what queue pairs carry, at emulated scale."""
         self._engine.post(number, self._dilation.emulated_bytes(size), message)
-        if self._optical.intersection(number.tolist()):
-            self._posted.update(self._optical.intersection(number.tolist()))
-            self._follow_light()
+        if over_circuits := self._optical.keys() & set(number.tolist()):
+            self._posted |= over_circuits
+            self._follow_light(over_circuits)
         self._go_on()
 
     def choose(
@@ -248,7 +228,10 @@ class LiveBackend:
     ) -> None:
         """Let messages choose among queue pairs as they go, each chunk when its NIC can send it."""
         if isinstance(choice, WhileLit):
-            self._take_light(numbers, choice.permitted, size, message.tolist())
+            if not self.programs.circuits.attached:
+                self.programs.attach(self._engine, self._stack)
+            self.programs.post(numbers, choice.permitted, size.tolist(), message.tolist())
+            self._go_on()
             return
         feeder = ReactiveFeeder(
             choice.policy,
@@ -269,41 +252,11 @@ class LiveBackend:
         """Return how many bytes each queue pair carried of a message that chose."""
         if message in self._choosing:
             return self._choosing.pop(message).carried(message)
-        numbers, size = self._taking_light.pop(message), self._sizes.pop(message)
-        carried = self.circuits.carried(message)
-        parts = {numbers[nic]: round(size * part / sum(carried.values())) for nic, part in carried.items()}
-        parts[max(parts, key=lambda number: parts[number])] += size - sum(parts.values())
-        return dict(sorted(parts.items()))
+        return self.programs.carried(message)
 
     def lacking(self, message: int) -> int:
         """Return how many bytes a message lacks that takes what is lit."""
-        return math.ceil(self.circuits.lacking(message) / self._dilation.volume)
-
-    def _take_light(
-        self, numbers: Sequence[int], permitted: Permitted, size: NDArray[np.int64], messages: list[int]
-    ) -> None:
-        """Post messages to the servers' circuits."""
-        self._open_sockets()
-        emulated = self._dilation.emulated_bytes(size).tolist()
-        for message, qps, real, small in zip(
-            messages, permitted.of_message, size.tolist(), emulated, strict=True
-        ):
-            self._taking_light[message] = {permitted.queue_pairs[qp].destination: numbers[qp] for qp in qps}
-            self._sizes[message] = real
-            between = permitted.queue_pairs[qps[0]]
-            self.circuits.owe(between.source.server, between.destination.server, [small], [message])
-        self._go_on()
-
-    def _open_sockets(self) -> None:
-        """Open a UDP socket for each NIC on an OCS."""
-        if self.circuits.attached:
-            return
-        for nic in self._ocs_of:
-            with inside_namespace(self._network.wiring.namespaces[nic.server]):
-                endpoint = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-            self._stack.enter_context(endpoint)
-            bind_udp(endpoint, str(nic_ip(self._fabric, nic)))
-            self.circuits.attach(self._engine, nic, endpoint)
+        return self.programs.lacking(message)
 
     def _nic_rate_bps(self, nic: Nic) -> float:
         return self._fabric.nic_rate_bps(nic) * self._dilation.rate
@@ -318,7 +271,7 @@ class LiveBackend:
 
     def resume(self, numbers: Iterable[int]) -> None:
         """Let queue pairs send again that have light."""
-        self._follow_light()
+        self._follow_light(self._posted.intersection(numbers))
 
     def light(self, ocs: str, circuits: Sequence[Circuit]) -> None:
         """Have an OCS light circuits until it is told otherwise."""
@@ -326,33 +279,17 @@ class LiveBackend:
         ports = self._fabric.switches[self._fabric.switch_index[ocs]].ports
         self._ordered[ocs] = tuple(sorted(circuits))
         self._lit[ocs] = tuple(pair for pair in self._lit[ocs] if pair in circuits)
-        self._follow_light()
+        self._light_changed()
         program = Program((Day(Circuits(ports, tuple(circuits)), LIT_FOR_S),))
         self._network.northbound.show(ocs, program, None, self._news.path)
 
     def show(self, order: Show) -> None:
         """Have the controller step OCSes through programs; the clock stands until they begin."""
-        if self.shown_from is not None:
-            self._network.northbound.wait_ready(BACK_S, check=self._network.check_alive)
-        begins_at = time.monotonic() + (LEAD_S if self.shown_from is None else 0.0)
-        self.shown_from = self.shown_from or begins_at
+        begins_at = self.programs.show(order, self._news)
         if self._stands_at is not None:
             self._least_s = self.now_s
             self._start += begins_at - self._stands_at
             self._stands_at = None
-        self._heard_at = begins_at
-        for ocs, slots in order.programs:
-            self._showing[ocs] = float("inf") if slots else begins_at
-            if slots:
-                program = emulated_program(
-                    slots,
-                    self._fabric.switches[self._fabric.switch_index[ocs]].ports,
-                    self._dilation,
-                    self.circuits.rate_bps,
-                    meeting=self._meeting,
-                    partial=order.partial,
-                )
-                self._network.northbound.show(ocs, program, begins_at, self._news.path)
 
     def fail(self, port: Port) -> None:
         """Take the link at a port down, from the switch's side."""
@@ -364,38 +301,13 @@ class LiveBackend:
 
     def _read_news(self) -> None:
         for notice in self._news.read():
-            if notice.ocs in self._showing:
-                self._program_news(notice)
+            if self.programs.shows(notice.ocs):
+                self._happened += self.programs.heard(notice, self.now_s)
             elif notice.until_s is not None and self._ordered.get(notice.ocs) == notice.circuits:
                 self._lit[notice.ocs] = self._ordered.pop(notice.ocs)
                 self._engine.excuse()
-                self._follow_light()
+                self._light_changed()
                 self._happened.append(NowLit(notice.ocs, self.now_s))
-
-    def _program_news(self, notice: Notice) -> None:
-        """Point senders where light goes now, and report it."""
-        now, fabric, ocs = time.monotonic(), self._fabric, notice.ocs
-        self._heard_at = max(now, notice.until_s or 0.0)
-        ends = [(fabric.peer(Port(ocs, a)), fabric.peer(Port(ocs, b))) for a, b in notice.circuits]
-        outputs = {fabric.nic_at(near): fabric.nic_at(far) for near, far in ends}
-        self.circuits.lit(Light(ocs, outputs, notice.until_s, notice.ended), now)
-        if notice.ended:
-            self._showing[ocs] = now
-        elif notice.until_s is None:
-            self._happened.append(Switching(ocs, notice.circuits, self.now_s))
-        else:
-            self._happened.append(SlotLit(ocs, notice.circuits, self.now_s))
-
-    def _look_for_ended(self) -> None:
-        """Report programs that have ended once what is on its way has landed."""
-        now = time.monotonic()
-        if now > max(self._showing.values(), default=float("inf")) + LINGER_S:
-            self.circuits.end()
-            self.left_over += [self.circuits.missing_bytes] if self.circuits.missing_bytes else []
-            self._happened += [Shown(ocs, self.now_s) for ocs in self._showing]
-            self._showing.clear()
-        elif self._showing and now - self._heard_at > SILENCE_S:
-            raise StuckError(f"no OCS said what is lit for {SILENCE_S:g} s", "run it again")
 
     def _look_for_drained(self) -> None:
         for ocs, numbers in list(self._draining.items()):
@@ -417,10 +329,11 @@ class LiveBackend:
             left_s = self._dilation.emulated_s(until_s - self.now_s)
             if left_s <= 0:
                 break
-            arrived = self._engine.serve(min(left_s, TURN_S) if self._showing else left_s)
-            if self._showing:
-                arrived += self.circuits.turn()
-                self._look_for_ended()
+            arrived = self._engine.serve(min(left_s, TURN_S) if self.programs.showing else left_s)
+            if self.programs.showing:
+                landed, ended = self.programs.turn()
+                arrived += landed
+                self._happened += [Shown(ocs, self.now_s) for ocs in ended]
             self._happened += [Arrived(message, self._at_s(at)) for message, at in arrived]
             self._look_for_drained()
             if until_s == float("inf") and not arrived:
@@ -433,13 +346,13 @@ class LiveBackend:
     def _check_for_light(self) -> None:
         """Raise StuckError if all that is left waits for light, and none is ordered."""
         waiting = self._engine.waiting
-        if waiting and not (self._ordered or self._draining or self._showing or self._happened):
+        if waiting and not (self._ordered or self._draining or self.programs.showing or self._happened):
             raise StuckError(f"queue pair {waiting} waits for light, and none is to come", "light a circuit")
 
     @property
     def _quiet(self) -> bool:
         """Whether nothing is on its way, nor ordered."""
-        return self._engine.quiet and not (self._draining or self._ordered or self._taking_light)
+        return self._engine.quiet and not (self._draining or self._ordered or self.programs.owes)
 
     def _go_on(self) -> None:
         """Have the clock go on if it stands."""

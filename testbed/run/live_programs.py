@@ -1,19 +1,191 @@
-"""A schedule's slots as the controller's program: at emulated scale, and a little longer than planned."""
+"""Programs over a booted network: the controller steps OCSes, and messages take what is lit, as datagrams.
 
-from collections.abc import Sequence
+Slots are a little longer than planned: headers, guard times, and what a slot loses at its start.
+"""
+
+import contextlib
+import math
+import socket
+import time
+from collections.abc import Mapping, Sequence
+
+import numpy as np
 
 from controller.circuits.circuits import Circuits
 from controller.circuits.programs import Day, Program
+from testbed.machine.kernel import inside_namespace
+from testbed.network.network import Network
+from testbed.run.backend import SlotLit, Switching
 from testbed.run.dilation import Dilation
-from topologies.events import TimedCircuits
-from traffic.transports.circuit_engine import GUARD_S, Meeting
+from testbed.run.light_news import News, Notice
+from topologies.addresses import nic_ip
+from topologies.errors import StuckError
+from topologies.events import Show, TimedCircuits
+from topologies.fabric import Nic, Port
+from traffic.spraying.policy import Permitted
+from traffic.transports.circuit_engine import GUARD_S, CircuitEngine, Light, Meeting, bind_udp
 from traffic.transports.datagrams import header_share
+from traffic.transports.engine import Arrival, Engine
 
+LEAD_S = 0.15
+"""How long before it begins a program is announced to the OCSes."""
+LINGER_S = 0.01
+"""How long after the last program what is on its way may still land."""
+SILENCE_S = 30.0
+"""After so long without news of light, past the last end that was announced, it has come to a stop."""
+BACK_S, IDLE_S = 30.0, 5.0
+"""How long an OCS may stay away between programs, and take to go dark after them."""
 START_S = 0.004
 """What a slot loses besides guard times: the news, a round of the engine, a datagram that no longer fits."""
 LAST_SHARE, LAST_S = 0.1, 0.05
 """How much longer an OCS' last slot may be lit, so that what is late needs no slot of its own: as a share of
 the slot, and on top [s]. It ends with the last byte."""
+
+
+class LivePrograms:
+    """Shows programs, and carries messages while their circuits are lit; times are those of `time.monotonic`.
+
+    Parameters
+    ----------
+    network
+        Whose OCSes.
+    dilation
+        The scale of bytes and time.
+    ocs_of
+        The OCS that each NIC is on.
+    meeting
+        How senders meet the dark.
+    """
+
+    def __init__(
+        self, network: Network, dilation: Dilation, ocs_of: Mapping[Nic, str], meeting: Meeting
+    ) -> None:
+        self._network, self._dilation, self._ocs_of = network, dilation, ocs_of
+        self._meeting = meeting
+        rates = [network.fabric.nic_rate_bps(nic) * dilation.rate for nic in ocs_of]
+        self._rate_bps = min(rates, default=1.0)
+        self.circuits = CircuitEngine(ocs_of, self._rate_bps, meeting)
+        self._numbers: dict[int, dict[Nic, int]] = {}
+        """For each message under way the queue pair that ends at each NIC."""
+        self._sizes: dict[int, int] = {}
+        """Their real bytes."""
+        self._ends: dict[str, float] = {}
+        """The OCSes that show programs, and when each has ended; infinite before."""
+        self.begun_at: float | None = None
+        """When the first program began."""
+        self.left_over: list[int] = []
+        """What each round of programs left over, if it did [bytes, emulated]."""
+        self._heard_at = 0.0
+
+    @property
+    def showing(self) -> bool:
+        """Whether OCSes show programs."""
+        return bool(self._ends)
+
+    @property
+    def owes(self) -> bool:
+        """Whether messages have not arrived."""
+        return bool(self._numbers)
+
+    def attach(self, engine: Engine, stack: contextlib.ExitStack) -> None:
+        """Open a UDP socket per NIC on an OCS, which ``stack`` closes, and read it in an engine's loop."""
+        for nic in self._ocs_of:
+            with inside_namespace(self._network.wiring.namespaces[nic.server]):
+                endpoint = stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
+            bind_udp(endpoint, str(nic_ip(self._network.fabric, nic)))
+            self.circuits.attach(engine, nic, endpoint)
+
+    def post(
+        self, numbers: Sequence[int], permitted: Permitted, sizes: Sequence[int], messages: Sequence[int]
+    ) -> None:
+        """Post messages to their servers' circuits.
+
+        Parameters
+        ----------
+        numbers, permitted
+            The queue pairs' numbers, and which each message may use.
+        sizes, messages
+            Real bytes and number of each message.
+        """
+        emulated = self._dilation.emulated_bytes(np.asarray(sizes)).tolist()
+        rows = zip(messages, permitted.of_message, sizes, emulated, strict=True)
+        for message, qps, real, small in rows:
+            self._numbers[message] = {permitted.queue_pairs[qp].destination: numbers[qp] for qp in qps}
+            self._sizes[message] = real
+            between = permitted.queue_pairs[qps[0]]
+            self.circuits.owe(between.source.server, between.destination.server, [small], [message])
+
+    def carried(self, message: int) -> dict[int, int]:
+        """Return how many real bytes each queue pair carried of a message, which has arrived."""
+        numbers, size = self._numbers.pop(message), self._sizes.pop(message)
+        carried = self.circuits.carried(message)
+        parts = {numbers[nic]: round(size * part / sum(carried.values())) for nic, part in carried.items()}
+        parts[max(parts, key=lambda number: parts[number])] += size - sum(parts.values())
+        return dict(sorted(parts.items()))
+
+    def lacking(self, message: int) -> int:
+        """Return how many real bytes a message lacks."""
+        return math.ceil(self.circuits.lacking(message) / self._dilation.volume)
+
+    def show(self, order: Show, news: News) -> float:
+        """Have the controller step OCSes through programs; return when they begin."""
+        if self.begun_at is not None:
+            self._network.northbound.wait_ready(BACK_S, check=self._network.check_alive)
+        begins_at = time.monotonic() + (LEAD_S if self.begun_at is None else 0.0)
+        self.begun_at = self.begun_at or begins_at
+        self._heard_at = begins_at
+        fabric = self._network.fabric
+        for ocs, slots in order.programs:
+            self._ends[ocs] = float("inf") if slots else begins_at
+            if slots:
+                program = emulated_program(
+                    slots,
+                    fabric.switches[fabric.switch_index[ocs]].ports,
+                    self._dilation,
+                    self._rate_bps,
+                    meeting=self._meeting,
+                    partial=order.partial,
+                )
+                self._network.northbound.show(ocs, program, begins_at, news.path)
+        return begins_at
+
+    def shows(self, ocs: str) -> bool:
+        """Return whether an OCS shows a program."""
+        return ocs in self._ends
+
+    def heard(self, notice: Notice, now_s: float) -> list[Switching | SlotLit]:
+        """Point senders where light goes now; return what to report, at the run's time."""
+        now, fabric, ocs = time.monotonic(), self._network.fabric, notice.ocs
+        self._heard_at = max(now, notice.until_s or 0.0)
+        ends = [(fabric.peer(Port(ocs, a)), fabric.peer(Port(ocs, b))) for a, b in notice.circuits]
+        outputs = {fabric.nic_at(near): fabric.nic_at(far) for near, far in ends}
+        self.circuits.lit(Light(ocs, outputs, notice.until_s, notice.ended), now)
+        if notice.ended:
+            self._ends[ocs] = now
+            return []
+        kind = Switching if notice.until_s is None else SlotLit
+        return [kind(ocs, notice.circuits, now_s)]
+
+    def turn(self) -> tuple[list[Arrival], list[str]]:
+        """Send what can be sent; return what arrived and, once all programs have ended, their OCSes."""
+        arrived, now = self.circuits.turn(), time.monotonic()
+        if now > max(self._ends.values()) + LINGER_S:
+            self.circuits.end()
+            missing = self.circuits.missing_bytes
+            self.left_over += [missing] if missing else []
+            ended, self._ends = list(self._ends), {}
+            return arrived, ended
+        if now - self._heard_at > SILENCE_S:
+            raise StuckError(f"no OCS said what is lit for {SILENCE_S:g} s", "run it again")
+        return arrived, []
+
+    def darken(self) -> None:
+        """End what is left of the programs."""
+        for ocs in self._ends:
+            self._network.northbound.light(ocs, "-", partial=False, busy="replace")
+        for ocs in self._ends:
+            self._network.northbound.wait_idle(ocs, IDLE_S)
+        self.circuits.end()
 
 
 def emulated_program(
