@@ -34,6 +34,13 @@ from scenarios._bench_circuits import (
     ocs_overhead_p99_s,
     ocs_strays,
 )
+from scenarios._bench_jobs import (
+    chain_over_predicted,
+    fluid_released_s,
+    rails_model_s,
+    resume_p99_s,
+    ring_busbw,
+)
 from scenarios._bench_mininet import SHAPED_BPS, boot_stop_speedup_vs_mininet
 from scenarios._harness import main
 from scenarios._output import standard_output
@@ -273,6 +280,11 @@ FIGURES = {
     "ocs_overhead_p99_s": Figure(ocs_overhead_p99_s, "s", "<= 0.008"),
     "ocs_strays": Figure(ocs_strays, "probes", "0"),
     "executed_over_planned": Figure(executed_over_planned, "ratio", "<= 1.15"),
+    "ring_busbw": Figure(ring_busbw, "ratio", ">= 0.95; over prediction 0.97 .. 1.05"),
+    "chain_over_predicted": Figure(chain_over_predicted, "ratio", "0.97 .. 1.05"),
+    "resume_p99_s": Figure(resume_p99_s, "s", "<= 0.005 and a packet's 0.004"),
+    "fluid_released_s": Figure(fluid_released_s, "s", "< 5", sandbox=False),
+    "rails_model_s": Figure(rails_model_s, "s", "< 25", sandbox=False),
     "planning_sparse_s": Figure(planning_sparse_s, "s", "<= 0.008", sandbox=False),
     "planning_dense_s": Figure(planning_dense_s, "s", "<= 0.020", sandbox=False),
     "orchestration_s": Figure(orchestration_s, "s", "< 0.010", sandbox=False),
