@@ -114,7 +114,8 @@ class Tap:
             seen.remove(path[-1])
         if seen or fabric.peer(path[-1]) != fabric.nic_port(queue_pair.destination):
             raise NetworkError(
-                f"the path of queue pair {queue_pair} was seen in part only: {', '.join(map(str, path))}",
+                f"the path of queue pair {queue_pair} was seen in part only, or two of it: "
+                f"{', '.join(map(str, [*path, *seen]))}",
                 "run it again",
             )
         return tuple(path)
@@ -125,8 +126,14 @@ def _address(packed: bytes) -> str:
 
 
 def attach_filter(tap: socket.socket, program: Sequence[tuple[int, int, int, int]]) -> None:
-    """Have the kernel hand a socket only the packets that a program of classic BPF takes."""
+    """Have the kernel hand a socket only the packets that a program of classic BPF takes.
+
+    What came between its making and this is dropped: resets of connections before looked like new ones.
+    """
     code = ctypes.create_string_buffer(b"".join(struct.pack("=HBBI", *line) for line in program))
     tap.setsockopt(
         socket.SOL_SOCKET, SO_ATTACH_FILTER, struct.pack("HL", len(program), ctypes.addressof(code))
     )
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            tap.recv(1, socket.MSG_DONTWAIT)
