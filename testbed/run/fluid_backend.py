@@ -74,7 +74,7 @@ class FluidBackend:
         self._lit: dict[str, set[Circuit]] = {ocs: set() for ocs in delay_s}
         self._showing = 0
         """How many OCSes show programs."""
-        self._to_come: list[tuple[float, int, Callable[[], Happening | None]]] = []
+        self._to_come: list[tuple[float, int, Callable[[], Happening]]] = []
         self._tickets = count()
 
     @property
@@ -126,7 +126,7 @@ class FluidBackend:
     def lacking(self, message: int) -> int:
         """Return how many bytes a message lacks that takes what is lit."""
         among = self._choosing[message][0]
-        return round(self._network.left(self._shared[among][0])[message])
+        return round(self._network.left(self._shared[among][0]).get(message, 0.0))
 
     def carried(self, number: int) -> set[int]:
         """Return the messages whose bytes a queue pair still carries."""
@@ -138,8 +138,7 @@ class FluidBackend:
 
     def drain(self, ocs: str, numbers: Iterable[int]) -> None:
         """Report `Drained`: nothing is ever on its way."""
-        now_s = self.now_s
-        self._at(now_s, lambda: Drained(ocs, now_s))
+        self._at(self.now_s, partial(Drained, ocs, self.now_s))
 
     def resume(self, numbers: Iterable[int]) -> None:
         """Do nothing: what is lit carries."""
@@ -208,7 +207,7 @@ class FluidBackend:
         happened = []
         while self._to_come and self._to_come[0][0] <= self.now_s:
             happened.append(heapq.heappop(self._to_come)[2]())
-        return [happening for happening in happened if happening]
+        return happened
 
     def _open(self, queue_pairs: Sequence[QueuePair]) -> None:
         optical = [qp for qp in queue_pairs if self._is_optical(qp)]
@@ -287,7 +286,7 @@ class FluidBackend:
                         self._network.set_path(flow, path)
         self._network.set_rates(list(changed), list(changed.values()))
 
-    def _at(self, at_s: float, action: Callable[[], Happening | None]) -> None:
+    def _at(self, at_s: float, action: Callable[[], Happening]) -> None:
         heapq.heappush(self._to_come, (at_s, next(self._tickets), action))
 
 

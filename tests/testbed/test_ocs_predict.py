@@ -112,3 +112,13 @@ def test_delays_that_were_drawn_move_what_comes_after_them_and_shorten_nothing()
     one_late = predicted(experiment, [[DELAY_S, DELAY_S + 0.5], known[1]])
     assert set((one_late["end_s"] - planned["end_s"]).round(9)) == {0.0, 0.5}
     assert (one_late["path"] == planned["path"]).all()
+
+
+def test_what_slots_leave_over_by_rounding_needs_no_clean_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    slot = Slot(np.array([1, 0]), 0.1 * (1 - 5e-9))
+    monkeypatch.setitem(SCHEDULERS, "rotor", lambda _line_s, _ocses, delay_s: Schedule(((slot,),), delay_s))
+    demand = Demand("even", np.array([[0, 1_250_000_000], [1_250_000_000, 0]]))
+    fabric = parallel_ocs_fabric(2, 1)
+    records = predicted(planned(fabric, demand, "rotor", DARKNESS, Dilation(1e-3, 1e-2)))
+    assert records["end_s"].tolist() == pytest.approx([DELAY_S + 0.1] * 2, rel=1e-8)
+    assert records["path"].tolist() == ["1250000000@h0:0,ocs0:1", "1250000000@h1:0,ocs0:0"]
