@@ -16,7 +16,7 @@ from testbed.run.fidelity import Watch, verdict
 from testbed.run.fluid_backend import FluidBackend
 from testbed.run.live_backend import LiveBackend
 from testbed.run.outcome import Measures, Verdict
-from testbed.run.packet_paths import computed_paths
+from testbed.run.packet_paths import seen_or_computed
 from testbed.run.runner import Run, Runner, records_of_run
 from topologies.fabric import Fabric, Path
 from traffic.collectives.ring import Ring
@@ -60,14 +60,8 @@ def predict_job(
         The path that each queue pair took, where an emulation has seen them.
     """
     known = dict(paths or {})
-
-    def paths_of(queue_pairs: Sequence[QueuePair]) -> Sequence[Path]:
-        new = [queue_pair for queue_pair in queue_pairs if queue_pair not in known]
-        known.update(zip(new, computed_paths(fabric, new), strict=True))
-        return [known[queue_pair] for queue_pair in queue_pairs]
-
     by_bytes = isinstance(policy_named(scheme), ProactivePolicy)
-    backend = FluidBackend(fabric, {}, by_bytes=by_bytes, paths=paths_of)
+    backend = FluidBackend(fabric, {}, by_bytes=by_bytes, paths=seen_or_computed(fabric, known))
     return _run(job, fabric, scheme, seed, backend, known)
 
 

@@ -1,6 +1,6 @@
 """The paths of queue pairs over packet switches, by the controller's rules and the switches' hash."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 
 from controller.packet.flow_table import FlowTables
@@ -21,6 +21,19 @@ def computed_paths(fabric: Fabric, queue_pairs: Sequence[QueuePair]) -> tuple[Pa
     """
     known = _paths_over(fabric)
     return tuple(known[queue_pair] for queue_pair in queue_pairs)
+
+
+def seen_or_computed(
+    fabric: Fabric, seen: dict[QueuePair, Path]
+) -> Callable[[Sequence[QueuePair]], Sequence[Path]]:
+    """Return what finds the paths of queue pairs: those that were seen, and computed ones, which it adds."""
+
+    def paths_of(queue_pairs: Sequence[QueuePair]) -> Sequence[Path]:
+        new = [queue_pair for queue_pair in queue_pairs if queue_pair not in seen]
+        seen.update(zip(new, computed_paths(fabric, new), strict=True))
+        return [seen[queue_pair] for queue_pair in queue_pairs]
+
+    return paths_of
 
 
 def optical_path(fabric: Fabric, queue_pair: QueuePair) -> Path:

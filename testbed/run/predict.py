@@ -11,7 +11,7 @@ from functools import cache
 
 from testbed.run.experiment import Experiment
 from testbed.run.fluid_backend import FluidBackend
-from testbed.run.packet_paths import computed_paths, optical_path
+from testbed.run.packet_paths import optical_path, seen_or_computed
 from testbed.run.runner import Runner, records_of_run
 from topologies.fabric import Path
 from traffic.records import Records, path_text
@@ -41,18 +41,12 @@ def predict(
         later or earlier, and is lit as long as planned. By default the mean [s].
     """
     fabric, known = experiment.fabric, dict(paths or {})
-
-    def paths_of(queue_pairs: Sequence[QueuePair]) -> Sequence[Path]:
-        new = [queue_pair for queue_pair in queue_pairs if queue_pair not in known]
-        known.update(zip(new, computed_paths(fabric, new), strict=True))
-        return [known[queue_pair] for queue_pair in queue_pairs]
-
     backend = FluidBackend(
         fabric,
         dict.fromkeys(experiment.plan.ocses, experiment.plan.delay_s) if experiment.ocs else {},
         drawn_s=delays_s,
         by_bytes=not experiment.ocs and isinstance(policy_named(experiment.policy), ProactivePolicy),
-        paths=paths_of,
+        paths=seen_or_computed(fabric, known),
     )
     runner = Runner(
         fabric,
