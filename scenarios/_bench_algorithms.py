@@ -21,8 +21,8 @@ from testbed.run.dilation import Dilation
 from testbed.run.experiment import Experiment
 from testbed.run.predict import predict
 from topologies.rail import rail_fabric
-from traffic.collective import single
 from traffic.spraying.rails import lpt
+from traffic.steps import single
 from traffic.workloads.ocs_workloads import Matrix, benchmark, moe
 from traffic.workloads.synthetic import uniform
 

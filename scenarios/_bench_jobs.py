@@ -17,15 +17,12 @@ from testbed.run.emulate import emulate
 from testbed.run.experiment import Experiment
 from testbed.run.fluid_backend import FluidBackend
 from testbed.run.live_backend import LiveBackend
-from testbed.run.outcome import iteration_s
 from testbed.run.predict import predict
 from testbed.run.runner import Run, Runner
 from topologies.events import Event, Lit, NodeStarted, Order, Reconfigure, SetTimer, TimerFired, View
 from topologies.fabric import Nic
 from topologies.parallel_ocs import parallel_ocs_fabric
 from topologies.rail import rail_fabric
-from traffic.collective import Collective as Steps
-from traffic.collective import Step
 from traffic.collectives.point_to_point import PointToPoint
 from traffic.collectives.ring import Ring
 from traffic.fluid.network import FluidNetwork
@@ -33,6 +30,7 @@ from traffic.job import Collective, Job
 from traffic.messages import Messages
 from traffic.scheme import Placement, WholeMessages
 from traffic.spraying.policy import QueuePair
+from traffic.steps import Step, job_of_steps
 from traffic.transports.sharing import PACKET_BYTES
 from traffic.workloads.synthetic import sparse
 
@@ -88,13 +86,13 @@ class _OwnRails:
 
 def chain_over_predicted() -> tuple[float, str]:
     """128 all-to-alls with 20 ms of compute between, which elapses: iteration time over prediction."""
-    steps = tuple(Step(sparse(8, 0.2, tokens=4096, seed=seed), COMPUTE_S) for seed in range(STEPS))
+    steps = [Step(sparse(8, 0.2, tokens=4096, seed=seed), COMPUTE_S) for seed in range(STEPS)]
     scale = Dilation(rate=1.4e-3, volume=0.02)
-    experiment = Experiment(rail_fabric(4, 2), Steps("chain", steps), "rails", scale)
+    experiment = Experiment(rail_fabric(4, 2), job_of_steps("chain", steps), "rails", scale)
     with Network(experiment.fabric, scale.rate) as network:
         emulation = emulate(experiment, network, skips=False)
-    measured_s = iteration_s(experiment, emulation.records)
-    predicted_s = iteration_s(experiment, predict(experiment, emulation.paths))
+    measured_s = emulation.run.iteration_s
+    predicted_s = predict(experiment, emulation.paths).iteration_s
     return measured_s / predicted_s, f"{scale.emulated_s(measured_s):.0f} s at emulated scale"
 
 

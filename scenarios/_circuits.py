@@ -4,46 +4,31 @@ Each number of OCSes is booted once, in a sandbox; on it every schedule is execu
 then one packet switch with as many NICs carries the same demands.
 """
 
-import sys
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
-from datetime import datetime
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast, get_args
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
-from rich.console import Console
 
 from controller.circuits.devices import Darkness
 from controller.schedulers.bounds import makespan_lower_bound
 from controller.schedulers.registry import scheduler_named
 from scenarios._devices import check_delay
-from scenarios._harness import enter_sandbox
-from scenarios._output import print_results
+from scenarios._harness import Options, Scenario, enter_sandbox, go_on
 from testbed.machine.datapath import Datapath, check_datapath
-from testbed.network.link_sample import worst_link_error
-from testbed.network.network import Network
-from testbed.network.readback import effective, port_settings, unmet
-from testbed.report.claims import Claim
 from testbed.report.claims_circuits import circuit_claims
 from testbed.report.means import BIG_SWITCH
-from testbed.report.ocs_report import executions_table
-from testbed.report.results import ResultsDirectory
-from testbed.report.run_json import Run
-from testbed.report.table import claims_table
 from testbed.run.calibrate import calibration, rate_factor
 from testbed.run.dilation import Dilation
 from testbed.run.experiment import Experiment
 from testbed.run.ocs_plan import OcsSetup, dilation_for, off_diagonal, over_ocses
-from testbed.run.trial import tried
 from topologies.big_switch import big_switch_fabric
 from topologies.errors import ScenarioError
 from topologies.fabric import Fabric
 from topologies.parallel_ocs import parallel_ocs_fabric
 from traffic.demand import Demand
-from traffic.metrics import communication_s
 from traffic.transports.circuit_engine import Meeting
 
 FASTEST_BPS = 25e6
@@ -152,80 +137,22 @@ def carry_out(comparison: Comparison, out: Path | None) -> None:
     enter_sandbox()
     check_datapath(comparison.datapath)
     rate = comparison.rate()
-    planned = [comparison.experiments(ocses, rate) for ocses in comparison.ocses]
-    execute_all(new_run(comparison.name, comparison.title, comparison.datapath), planned, out)
+    experiments: list[Experiment] = []
+    for ocses in comparison.ocses:
+        executed = comparison.experiments(ocses, rate)
+        experiments += [*executed, *_big_switch(executed)]
+    scenario = Scenario(comparison.name, comparison.title, experiments, circuit_claims, "circuits")
+    go_on(scenario, Options(datapath=comparison.datapath, out=out))
 
 
-def execute_all(
-    run: Run,
-    planned: Sequence[Sequence[Experiment]],
-    out: Path | None,
-    claims: Callable[[pd.DataFrame], list[Claim]] = circuit_claims,
-) -> None:
-    """Execute schedules fabric by fabric inside the sandbox, print what came of them, and leave it behind."""
-    experiments = [experiment for some in planned for experiment in some]
-    for experiment in experiments:
-        _ = (
-            experiment.plan.schedule
-        )  # computed once, here: a user's own scheduler fails before anything boots
-    with ResultsDirectory(run, planned=experiments, out=out, claims=claims) as results:
-        results.describe(calibration=asdict(calibration(run.datapath)))
-        for some in planned:
-            _execute(some, results)
-            _switch(some, results)
-    print_results([executions_table(results.table), claims_table(results.page().claims)], results.path)
-
-
-def new_run(name: str, title: str, datapath: Datapath = "netdev") -> Run:
-    """Return a run that starts now."""
-    command = ["python", *sys.argv]
-    return Run(
-        name, title, command, datetime.now(), baseline=BIG_SWITCH, transport="datagrams", datapath=datapath
-    )
-
-
-def _execute(experiments: Sequence[Experiment], results: ResultsDirectory) -> None:
-    """Boot the OCSes of some experiments, and execute one after the other."""
-    first = experiments[0]
-    network = Network(first.fabric, first.dilation.rate, results.run.datapath)
-    with network, Console(stderr=True).status("") as status:
-        found = port_settings(network)
-        settings = {**_scale(first), **effective(network, found)}
-        results.describe(settings={**results.run.settings, first.collective.name: settings})
-        broken = unmet(network, found)
-        for experiment in experiments:
-            name = f"{experiment.collective.name}, seed {experiment.seed}: {experiment.scheme_name}"
-            status.update(name)
-            results.add(tried(experiment, network, broken=broken))
-
-
-def _switch(experiments: Sequence[Experiment], results: ResultsDirectory) -> None:
-    """Boot one packet switch in the place of the OCSes, where RailS' spraying sends all at once."""
-    first = experiments[0]
-    plan, ocses = first.plan, len(first.plan.ocses)
-    fabric = big_switch_fabric(len(plan.fabric.servers), nics=ocses, gpus=1, rate_bps=plan.rate_bps)
-    with Network(fabric, first.dilation.rate, results.run.datapath) as network:
-        broken = unmet(network, port_settings(network))
-        worst = worst_link_error(network, first.seed)
-        for circuits in {experiment.seed: experiment for experiment in experiments}.values():
-            experiment = replace(circuits, fabric=fabric, policy="rails", ocs=None)
-            outcome = tried(experiment, network, worst, broken)
-            over = communication_s(outcome.best) / communication_s(outcome.predicted)
-            results.add(outcome, scheme=BIG_SWITCH, ocses=ocses, over_predicted=over)
-
-
-def _scale(experiment: Experiment) -> dict[str, object]:
-    """Return what the OCSes stand for, and at which scale the first seed is emulated."""
-    plan, setup = experiment.plan, experiment.plan.setup
-    return {
-        "device": setup.darkness.device,
-        "delay_varies": setup.darkness.varies,
-        "partial": setup.partial,
-        "delay_s": plan.delay_s,
-        "emulated_delay_s": plan.emulated_darkness.mean_s,
-        "emulated_rate_bps": plan.emulated_rate_bps,
-        "dilation_of_time": experiment.dilation.time,
-    }
+def _big_switch(executed: Sequence[Experiment]) -> list[Experiment]:
+    """Return the same demands over one packet switch in the place of the OCSes, where all is sent at once."""
+    plan = executed[0].plan
+    fabric = big_switch_fabric(len(plan.fabric.servers), nics=len(plan.ocses), gpus=1, rate_bps=plan.rate_bps)
+    first = {experiment.seed: experiment for experiment in executed}
+    return [
+        replace(each, fabric=fabric, policy="rails", ocs=None, label=BIG_SWITCH) for each in first.values()
+    ]
 
 
 def _meeting(name: str) -> Meeting:

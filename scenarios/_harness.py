@@ -1,12 +1,14 @@
 """What all scenarios share: from a list of points to results that can be quoted.
 
-A point is a workload under a scheme with a seed. A scenario's file is a function from parameters
-to points, and `run` makes a command of it: it predicts all points, finds the scale that this
-machine carries, boots the fabric once in a sandbox, emulates point after point, judges each,
-prints the tables and leaves a results directory behind.
+A point is a job under a scheme with a seed. A scenario's file is a function from parameters to
+points, and `run` makes a command of it: it predicts all points, finds the scale that this machine
+carries, boots each fabric once in a sandbox, emulates point after point, judges each, prints the
+tables and leaves a results directory behind.
 """
 
+import math
 import sys
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
@@ -14,13 +16,15 @@ from datetime import datetime
 from functools import update_wrapper
 from inspect import Signature, signature
 from io import TextIOWrapper
+from itertools import groupby
 from pathlib import Path
 from typing import NoReturn
 
 import pandas as pd
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.table import Table
 
 from scenarios._options import (
     Cli,
@@ -33,7 +37,7 @@ from scenarios._options import (
     NoSandbox,
     Out,
 )
-from scenarios._output import print_results
+from scenarios._output import print_results, results_table
 from scenarios._rails.claims_rails import rails_claims
 from testbed.cli import FabricCLI
 from testbed.machine.datapath import Datapath, check_datapath
@@ -44,20 +48,21 @@ from testbed.network.netem import check_delays, check_netem, link_netems
 from testbed.network.network import Network
 from testbed.network.readback import effective, port_settings, unmet
 from testbed.report.claims import Claim
-from testbed.report.collective_report import links_text
+from testbed.report.means import BIG_SWITCH
 from testbed.report.results import ResultsDirectory
-from testbed.report.run_json import Run
-from testbed.report.table import claims_table, summary_table
-from testbed.run.calibrate import Calibration, calibration, hop_load_bps, rate_factor, volume_factor
+from testbed.report.run_json import Kind, Run
+from testbed.report.table import claims_table
+from testbed.run.calibrate import calibration, rate_factor
 from testbed.run.dilation import Dilation
 from testbed.run.experiment import Experiment
 from testbed.run.outcome import Outcome, bound_s
 from testbed.run.predict import predict
+from testbed.run.runner import Run as JobRun
+from testbed.run.scale import busy_s, job_volume, load_bps, plain
 from testbed.run.trial import tried
 from topologies.errors import LightrailError
 from topologies.fabric import Fabric
-from traffic.collective import Collective
-from traffic.metrics import communication_s
+from traffic.job import Job
 from traffic.spraying.registry import policy_named
 
 UNSCALED = Dilation(1.0, 1.0)
@@ -81,8 +86,8 @@ class Options:
     """The results directory; None for one of its own."""
 
 
-PointOf = tuple[Collective, str, int]
-"""A point: collective, scheme and seed."""
+PointOf = tuple[Job, str, int]
+"""A point: job, scheme and seed."""
 
 
 @dataclass(frozen=True)
@@ -93,21 +98,33 @@ class Scenario:
     """Of its file and its results."""
     title: str
     """What its report is called."""
-    fabric: Fabric
     experiments: Sequence[Experiment]
-    """Its points: at real scale, for this machine to choose one, or all at a scale of their own."""
+    """Its points: at real scale over one fabric, for this machine to choose one, or all at a scale of their
+    own. Those over equal fabrics at equal rates that follow each other share a network."""
     claims: Callable[[pd.DataFrame], list[Claim]] = rails_claims
     """What its summary is held against."""
+    report: Kind = "schemes"
+    """What its report and its table are about."""
 
     @classmethod
     def of(cls, name: str, title: str, fabric: Fabric, points: Iterable[PointOf]) -> "Scenario":
         """Return a scenario of points at real scale."""
-        experiments = [Experiment(fabric, c, scheme, UNSCALED, seed) for c, scheme, seed in points]
-        return cls(name, title, fabric, experiments)
+        experiments = [Experiment(fabric, job, scheme, UNSCALED, seed) for job, scheme, seed in points]
+        return cls(name, title, experiments)
+
+    @property
+    def fabrics(self) -> list[Fabric]:
+        """The fabrics of its points, each once."""
+        return list(dict.fromkeys(experiment.fabric for experiment in self.experiments))
 
     def over(self, fabric: Fabric) -> "Scenario":
         """Return the same scenario over another fabric of as many GPUs."""
-        return replace(self, fabric=fabric, experiments=[replace(e, fabric=fabric) for e in self.experiments])
+        return replace(self, experiments=[replace(each, fabric=fabric) for each in self.experiments])
+
+
+def no_claims(_table: pd.DataFrame) -> list[Claim]:
+    """Return no claim: there is nothing to hold the summary against."""
+    return []
 
 
 def run(describe: Callable[..., Scenario]) -> NoReturn:
@@ -130,7 +147,8 @@ def run(describe: Callable[..., Scenario]) -> NoReturn:
         options = Options(rate_bps, model_only, cli, datapath, not no_sandbox, out)
         scenario = describe(**parameters)
         if link_delay_us or loss:
-            scenario = scenario.over(scenario.fabric.with_links(delay_s=link_delay_us / 1e6, loss=loss))
+            links = scenario.fabrics[0].with_links(delay_s=link_delay_us / 1e6, loss=loss)
+            scenario = scenario.over(links)
         carry_out(scenario, options)
 
     *shared, _ = signature(command).parameters.values()
@@ -161,15 +179,22 @@ def main(command: Callable[..., None]) -> NoReturn:
 
 def carry_out(scenario: Scenario, options: Options) -> None:
     """Carry a scenario out, in a sandbox unless told otherwise, and print what came of it."""
-    for scheme in dict.fromkeys(experiment.policy for experiment in scenario.experiments):
-        policy_named(scheme)
+    for experiment in scenario.experiments:
+        if not experiment.ocs:
+            policy_named(experiment.policy)
     if options.model_only:
         _finish(scenario, options, _model)
         return
     if options.sandbox:
         enter_sandbox()
+    go_on(scenario, options)
+
+
+def go_on(scenario: Scenario, options: Options) -> None:
+    """Carry a scenario out where the sandbox has been entered, if there is to be one."""
     check_datapath(options.datapath)
-    check_netem(link_netems(scenario.fabric, None))
+    for fabric in scenario.fabrics:
+        check_netem(link_netems(fabric, None))
     _finish(scenario, options, _explore if options.cli else _emulate)
 
 
@@ -185,8 +210,12 @@ def _finish(
 ) -> None:
     results = work(scenario, options)
     if results is not None:
-        table = summary_table(results.table, note=links_text(scenario.fabric))
-        print_results([table, claims_table(results.judged)], results.path)
+        print_results([results_table(results), *_judged(results)], results.path)
+
+
+def _judged(results: ResultsDirectory) -> list[Table]:
+    """Return the table of claims, where the scenario has some."""
+    return [claims_table(results.judged)] if results.judged else []
 
 
 def _model(scenario: Scenario, options: Options) -> ResultsDirectory:
@@ -202,32 +231,68 @@ def _model(scenario: Scenario, options: Options) -> ResultsDirectory:
 def _emulate(scenario: Scenario, options: Options) -> ResultsDirectory:
     with _progress() as progress:
         experiments, kept = _scaled(scenario, options, progress)
+        for experiment in experiments:
+            if experiment.ocs:
+                _ = experiment.plan.schedule  # here: a user's own scheduler fails before anything boots
         with _results(scenario, options, experiments) as results:
             results.describe(calibration=kept)
-            with Network(scenario.fabric, experiments[0].dilation.rate, options.datapath) as network:
-                settings = port_settings(network)
-                broken = unmet(network, settings)
-                results.describe(settings=effective(network, settings))
-                worst = worst_link_error(network, experiments[0].seed)
-                task = progress.add_task("emulate", total=len(experiments))
-                for experiment in experiments:
-                    progress.update(
-                        task, description=f"emulate {experiment.collective.name}, {experiment.policy}"
-                    )
-                    results.add(tried(experiment, network, worst, broken))
-                    progress.advance(task)
+            task = progress.add_task("emulate", total=len(experiments))
+            for _, some in groupby(experiments, key=lambda each: (each.fabric, each.dilation.rate)):
+                _emulate_on(list(some), results, progress, task)
     return results
+
+
+def _emulate_on(
+    experiments: Sequence[Experiment], results: ResultsDirectory, progress: Progress, task: TaskID
+) -> None:
+    """Boot the fabric of some experiments, and carry out one after the other."""
+    first = experiments[0]
+    with Network(first.fabric, first.dilation.rate, results.run.datapath) as network:
+        found = port_settings(network)
+        broken, settings = unmet(network, found), {**scale_of(first), **effective(network, found)}
+        results.describe(settings={**results.run.settings, _where(first): settings})
+        worst = math.nan if first.ocs else worst_link_error(network, first.seed)
+        for experiment in experiments:
+            name = f"{experiment.job.name}, {experiment.scheme_name}"
+            progress.update(task, description=f"emulate {name}, seed {experiment.seed}")
+            results.add(tried(experiment, network, worst, broken))
+            progress.advance(task)
+
+
+def _where(experiment: Experiment) -> str:
+    """Return what the settings of a fabric are listed under."""
+    fabric = experiment.fabric
+    nics = len(fabric.nics) // len(fabric.servers)
+    return f"{fabric.name}, {len(fabric.servers)} servers x {nics} NICs"
+
+
+def scale_of(experiment: Experiment) -> dict[str, object]:
+    """Return at which scale an experiment is emulated, and what its OCSes stand for."""
+    scale = experiment.dilation
+    said: dict[str, object] = {"dilation": {"rate": scale.rate, "volume": scale.volume, "time": scale.time}}
+    if experiment.ocs:
+        plan, darkness = experiment.plan, experiment.ocs.darkness
+        said["ocs"] = {
+            "device": darkness.device,
+            "delay_varies": darkness.varies,
+            "partial": experiment.ocs.partial,
+            "delay_s": plan.delay_s,
+            "emulated_delay_s": plan.emulated_darkness.mean_s,
+            "emulated_rate_bps": plan.emulated_rate_bps,
+        }
+    return said
 
 
 def _explore(scenario: Scenario, options: Options) -> None:
     with _progress() as progress:
         experiments, _ = _scaled(scenario, options, progress)
-    collectives = {experiment.collective.name: experiment.collective for experiment in experiments}
-    with Network(scenario.fabric, experiments[0].dilation.rate, options.datapath) as network:
-        rate = scenario.fabric.nic_rate_bps(scenario.fabric.nics[0]) * network.rate_factor / 1e6
-        network.impair(experiments[0].dilation.time)
-        _say(f"{scenario.title}: NICs are shaped to {rate:g} Mbit/s; replay knows {', '.join(collectives)}")
-        FabricCLI(network, collectives)
+    first = experiments[0]
+    jobs = {experiment.job.name: experiment.job for experiment in experiments}
+    with Network(first.fabric, first.dilation.rate, options.datapath) as network:
+        rate = first.fabric.nic_rate_bps(first.fabric.nics[0]) * network.rate_factor / 1e6
+        network.impair(first.dilation.time)
+        _say(f"{scenario.title}: NICs are shaped to {rate:g} Mbit/s; replay knows {', '.join(jobs)}")
+        FabricCLI(network, jobs)
 
 
 def _scaled(
@@ -237,43 +302,50 @@ def _scaled(
     machine = calibration(options.datapath)
     experiments = list(scenario.experiments)
     if UNSCALED in {experiment.dilation for experiment in experiments}:
-        rate = _rate(scenario, options, machine, progress)
-        experiments = _dilated(experiments, rate)
+        level = scenario.over(plain(experiments[0].fabric)).experiments
+        predicted = [predict(each) for each in progress.track(level, description="predict")]
+        loads = [load_bps(each, run) for each, run in zip(level, predicted, strict=True)]
+        rate = rate_factor(level[0].fabric, max(loads), machine, options.emulated_rate_bps)
+        experiments = _dilated(experiments, rate, predicted)
     for experiment in experiments:
         check_delays(experiment.fabric, experiment.dilation.time)
     return experiments, asdict(machine)
 
 
-def _rate(scenario: Scenario, options: Options, machine: Calibration, progress: Progress) -> float:
-    """Return emulated over real rate: what was asked for, or what this machine carries safely."""
-    # Delay and loss lower the load on the mean and not at its peak.
-    plain = scenario.fabric.with_links(delay_s=0.0, loss=0.0)
-    loads = []
-    for experiment in progress.track(scenario.over(plain).experiments, description="predict"):
-        records = predict(experiment)
-        loads.append(hop_load_bps(records, communication_s(records)))
-    return rate_factor(plain, max(loads, default=0.0), machine, options.emulated_rate_bps)
-
-
-def _dilated(experiments: Sequence[Experiment], rate: float) -> list[Experiment]:
+def _dilated(experiments: Sequence[Experiment], rate: float, predicted: Sequence[JobRun]) -> list[Experiment]:
     """Return experiments at a rate, each workload at a volume of its own."""
-    bounds: dict[str, list[float]] = {}
-    for experiment in experiments:
-        bounds.setdefault(experiment.collective.name, []).append(bound_s(experiment))
-    steps = {experiment.collective.name: len(experiment.collective.steps) for experiment in experiments}
-    return [
-        replace(
-            e,
-            dilation=Dilation(rate, volume_factor(rate, bounds[e.collective.name], steps[e.collective.name])),
-        )
-        for e in experiments
-    ]
+    bounds_s, longest_s = defaultdict[str, list[float]](list), defaultdict[str, float](float)
+    for experiment, run in zip(experiments, predicted, strict=True):
+        job = experiment.job
+        bounds_s[job.name].append(bound_s(experiment))
+        longest_s[job.name] = max(longest_s[job.name], busy_s(job, run))
+    volumes = {
+        job.name: job_volume(job, rate, bounds_s[job.name], longest_s[job.name])
+        for job in {experiment.job.name: experiment.job for experiment in experiments}.values()
+    }
+    return [replace(each, dilation=Dilation(rate, volumes[each.job.name])) for each in experiments]
 
 
 def _results(scenario: Scenario, options: Options, planned: list[Experiment]) -> ResultsDirectory:
-    command = ["python", *sys.argv]
-    run = Run(scenario.name, scenario.title, command, datetime.now(), datapath=options.datapath)
+    run = new_run(scenario.name, scenario.title, options.datapath, scenario.report)
     return ResultsDirectory(run, planned=planned, out=options.out, claims=scenario.claims)
+
+
+def new_run(name: str, title: str, datapath: Datapath = "netdev", report: Kind = "schemes") -> Run:
+    """Return a run that starts now."""
+    command, started = ["python", *sys.argv], datetime.now()
+    if report != "circuits":
+        return Run(name, title, command, started, report=report, datapath=datapath)
+    return Run(
+        name,
+        title,
+        command,
+        started,
+        report=report,
+        baseline=BIG_SWITCH,
+        transport="datagrams",
+        datapath=datapath,
+    )
 
 
 def _progress() -> Progress:

@@ -58,8 +58,9 @@ from testbed.run.predict import predict
 from topologies.errors import ScenarioError
 from topologies.fabric import Fabric
 from topologies.rail import rail_fabric
-from traffic.collective import Collective, single
+from traffic.job import Job
 from traffic.metrics import communication_s
+from traffic.steps import single
 from traffic.workloads.synthetic import sparse, uniform
 
 MIB = 1 << 20
@@ -132,7 +133,7 @@ def uniform_cct_over_bound() -> tuple[float, str]:
     bound = bound_s(experiment)
     with Network(experiment.fabric, experiment.dilation.rate) as network:
         runs = [emulate(experiment, network) for _ in range(5)]
-    ratios = [communication_s(run.records) / bound for run in runs]
+    ratios = [communication_s(run.run.records) / bound for run in runs]
     aggregate = statistics.median(8 * run.health.payload_bytes / run.emulated_s for run in runs)
     return statistics.median(
         ratios
@@ -230,8 +231,8 @@ def servers128_verdict() -> tuple[float, str]:
             emulation = emulate(experiment, network, stuck_s=60.0)
         measures = watch.measures(emulation, 0.0)
     measured, predicted = (
-        communication_s(emulation.records),
-        communication_s(predict(experiment, emulation.paths)),
+        communication_s(emulation.run.records),
+        communication_s(predict(experiment, emulation.paths).records),
     )
     judged = verdict(measures, measured_s=measured, predicted_s=predicted, bound_s=bound)
     return judged_figure(
@@ -250,18 +251,16 @@ def _own_memory_bytes() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
 
 
-def _scaled(
-    fabric: Fabric, collective: Collective, scheme: str, emulated_cct_s: float | None = None
-) -> Experiment:
+def _scaled(fabric: Fabric, job: Job, scheme: str, emulated_cct_s: float | None = None) -> Experiment:
     """Return an experiment at the scale that is chosen automatically, or with a longer CCT."""
-    full = Experiment(fabric, collective, scheme, Dilation(1.0, 1.0))
-    records = predict(full)
+    full = Experiment(fabric, job, scheme, Dilation(1.0, 1.0))
+    records = predict(full).records
     rate = rate_factor(
         fabric, hop_load_bps(records, communication_s(records)), calibration(default_datapath()), None
     )
     bound = bound_s(full)
     volume = volume_factor(rate, [bound]) if emulated_cct_s is None else emulated_cct_s * rate / bound
-    return Experiment(fabric, collective, scheme, Dilation(rate, volume))
+    return Experiment(fabric, job, scheme, Dilation(rate, volume))
 
 
 FIGURES = {

@@ -18,7 +18,7 @@ from testbed.run.ocs_plan import OcsSetup, over_ocses
 from topologies.errors import ScenarioError
 from topologies.fabric import Fabric
 from topologies.parallel_ocs import parallel_ocs_fabric
-from traffic.collective import Collective
+from traffic.job import Job
 from traffic.workloads.ocs_workloads import SCALED, ocs_demand
 
 LINE_S = 0.1
@@ -60,10 +60,10 @@ def ocs_explore(
     with Network(fabric, rate, datapath) as network:
         for index in range(ocses):
             network.northbound.set_darkness(f"ocs{index}", darkness)
-        FabricCLI(network, _collectives(fabric), ocs=OcsSetup(real_darkness(device_named(device))), time=time)
+        FabricCLI(network, _jobs(fabric), ocs=OcsSetup(real_darkness(device_named(device))), time=time)
 
 
-def _collectives(fabric: Fabric) -> dict[str, Collective]:
+def _jobs(fabric: Fabric) -> dict[str, Job]:
     """Return what can be replayed over the OCSes, by name: as much as a line carries in 100 ms."""
     servers, ocses = len(fabric.servers), sum(switch.kind == "ocs" for switch in fabric.switches)
     line_bytes = LINE_S * fabric.nic_rate_bps(fabric.nics[0]) / 8

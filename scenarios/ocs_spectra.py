@@ -10,9 +10,9 @@ import typer
 
 from controller.circuits.devices import Darkness, device_named, real_darkness
 from controller.schedulers.registry import SCHEDULERS
-from scenarios._circuits import Comparison, carry_out, new_run
+from scenarios._circuits import Comparison, carry_out
 from scenarios._devices import NAMES, check_ports
-from scenarios._harness import main
+from scenarios._harness import main, new_run
 from scenarios._options import DatapathOption, Debug, EmulatedRate, Out, listed, seed_range
 from scenarios._output import print_results
 from scenarios._spectra.ocs_sweep import sweep
@@ -197,7 +197,7 @@ def _given(context: typer.Context, name: str) -> bool:
 
 def _plan(context: typer.Context, seeds: range, out: Path | None) -> None:
     _check_plan_only(context)
-    run = new_run("ocs_spectra", "Spectra's schedules, as planned")
+    run = new_run("ocs_spectra", "Spectra's schedules, as planned", report="circuits")
     with SweepResults(run, out=out) as results:
         results.add(sweep(len(seeds)))
     print_results([claims_table(results.page().claims)], results.path)

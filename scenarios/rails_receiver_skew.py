@@ -6,7 +6,7 @@ from scenarios._harness import PointOf, Scenario, run
 from scenarios._options import Exponent, Rails, Rate, Schemes, Seeds, Servers, Spines, listed, seed_range
 from topologies.fabric import Fabric
 from topologies.rail import rail_fabric
-from traffic.collective import single
+from traffic.steps import single
 from traffic.workloads.synthetic import SKEW_ZIPF, receiver_skew
 
 

@@ -15,8 +15,9 @@ from testbed.machine.sandbox import inside_sandbox
 from topologies.errors import TraceError
 from topologies.fabric import Fabric
 from topologies.rail import rail_fabric
-from traffic.collective import Collective, single
-from traffic.readers.detect import read_collective
+from traffic.job import Job
+from traffic.readers.detect import read_trace
+from traffic.steps import single
 from traffic.workloads.datasets import A100_LOG, dataset_path
 from traffic.workloads.placement import placed
 from traffic.workloads.synthetic import HIDDEN, NUMBER_BYTES, sparse
@@ -62,7 +63,7 @@ def rails_sparse(
     fabric = rail_fabric(servers, rails, spines, rate_bps=rate * 1e9)
     points = sparse_points(fabric, listed(schemes), seed_range(seeds), shares(sparsity))
     read = partial(
-        read_collective,
+        read_trace,
         gpus=fabric.gpus,
         experts=experts,
         bytes_per_token=token_bytes,
@@ -89,7 +90,7 @@ def sparse_points(
     ]
 
 
-def _replayed(trace: Path | None, read: Callable[[Path], Collective], fabric: Fabric) -> list[Collective]:
+def _replayed(trace: Path | None, read: Callable[[Path], Job], fabric: Fabric) -> list[Job]:
     """Return the user's trace, else one step of the A100 log where it is found and fits."""
     try:
         return [placed(read(dataset_path(A100_LOG, trace)), fabric)]

@@ -3,19 +3,17 @@
 import _checkout  # first: runs this file under the checkout's Python
 
 from functools import partial
-from itertools import groupby
 from pathlib import Path
 from typing import Annotated
 
 import pandas as pd
 import typer
 
-from scenarios._circuits import execute_all, new_run
-from scenarios._harness import UNSCALED, Options, Scenario, carry_out, enter_sandbox, main
+from scenarios._harness import UNSCALED, Options, Scenario, carry_out, main
 from scenarios._options import Debug, NoSandbox, Out
-from testbed.machine.datapath import Datapath, check_datapath
+from testbed.machine.datapath import Datapath
 from testbed.report.claims_repeat import repeat_claims
-from testbed.report.run_json import datapath_of, experiments_of
+from testbed.report.run_json import datapath_of, experiments_of, kind_of
 from topologies.errors import ScenarioError
 
 TITLE = "A run again"
@@ -44,18 +42,11 @@ def repeat(
     experiments, before = experiments_of(file), _summary(file.with_name("summary.csv"))
     datapath = datapath or datapath_of(file)
     claims = partial(repeat_claims, before=before, source=f"as in {file.parent.resolve().name}")
-    circuits = [each for each in experiments if each.ocs]
-    if circuits:
-        if no_sandbox:
-            raise ScenarioError("schedules over OCSes run in a sandbox only", "leave out --no-sandbox")
-        enter_sandbox()
-        check_datapath(datapath)
-        planned = [list(some) for _, some in groupby(circuits, key=lambda each: each.fabric)]
-        execute_all(new_run("repeat", TITLE, datapath), planned, out, claims)
-        return
     if not experiments:
         raise ScenarioError(f"{file} holds no experiments", "run the command line in it again")
-    scenario = Scenario("repeat", TITLE, experiments[0].fabric, experiments, claims)
+    if no_sandbox and any(each.ocs for each in experiments):
+        raise ScenarioError("schedules over OCSes run in a sandbox only", "leave out --no-sandbox")
+    scenario = Scenario("repeat", TITLE, experiments, claims, kind_of(file))
     model_only = all(each.dilation == UNSCALED for each in experiments)
     options = Options(model_only=model_only, datapath=datapath, sandbox=not no_sandbox, out=out)
     carry_out(scenario, options)

@@ -19,12 +19,12 @@ from testbed.report.table import duration_text
 from testbed.run.calibrate import volume_factor
 from testbed.run.dilation import Dilation
 from testbed.run.experiment import Experiment
-from testbed.run.ocs_plan import OcsSetup, dilation_for, off_diagonal
+from testbed.run.ocs_plan import OcsSetup, dilation_for
 from testbed.run.outcome import Outcome, bound_s
 from testbed.run.trial import tried
 from topologies.errors import LightrailError, NetworkError, ScenarioError
-from traffic.collective import Collective
-from traffic.metrics import communication_s
+from traffic.collectives.exchange import bytes_between
+from traffic.job import Job
 from traffic.spraying.registry import policy_named
 
 WAIT_S = 30.0
@@ -42,7 +42,7 @@ class FabricCLI(CLI):  # type: ignore[misc]
     ----------
     network
         A booted network.
-    collectives
+    jobs
         What ``replay`` knows, by name.
     ocs
         How OCSes are reconfigured when a schedule is replayed; None where packet switches carry all.
@@ -55,12 +55,12 @@ class FabricCLI(CLI):  # type: ignore[misc]
     def __init__(
         self,
         network: Network,
-        collectives: Mapping[str, Collective],
+        jobs: Mapping[str, Job],
         *,
         ocs: OcsSetup | None = None,
         time: float = 1.0,
     ) -> None:
-        self._network, self._collectives, self._ocs, self._time = network, collectives, ocs, time
+        self._network, self._jobs, self._ocs, self._time = network, jobs, ocs, time
         self._console = Console(highlight=False)
         super().__init__(network.mininet)
 
@@ -162,28 +162,29 @@ class FabricCLI(CLI):  # type: ignore[misc]
             table.add_row(name, f"{nominal:.1f}", f"{nominal * (1 + error):.1f}", f"{error:+.1%}")
         self._console.print(table)
 
-    def _dilation_of(self, collective: Collective, ocs: OcsSetup) -> Dilation:
+    def _dilation_of(self, job: Job, ocs: OcsSetup) -> Dilation:
         fabric, rate = self._network.fabric, self._network.rate_factor
-        line_s = off_diagonal(collective.steps[0].demand.matrix) * 8 / fabric.nic_rate_bps(fabric.nics[0])
+        owed = bytes_between(job.collectives[0].pattern, job.gpus)
+        line_s = owed * 8 / fabric.nic_rate_bps(fabric.nics[0])
         delay_s = ocs.darkness.mean_s
         return dilation_for(line_s, len(self._ocses()), delay_s, rate=rate, slot_s=SLOT_S)
 
     def _experiment(self, line: str) -> Experiment:
         """Return what a line asks for, at a scale that its workload can be measured at."""
-        name, words = _workload(line, self._collectives)
+        name, words = _workload(line, self._jobs)
         if len(words) > 2:
             raise ScenarioError(f"unknown words {' '.join(words[2:])!r}", USAGE)
         scheme, seed = [*words, *("spectra" if self._ocs else "rails", "0")[len(words) :]]
         (scheduler_named if self._ocs else policy_named)(scheme)
         if not seed.isdecimal():
             raise ScenarioError(f"the seed {seed!r} is no whole number", USAGE)
-        fabric, collective, rate = self._network.fabric, self._collectives[name], self._network.rate_factor
+        fabric, job, rate = self._network.fabric, self._jobs[name], self._network.rate_factor
         if self._ocs:
-            dilation = self._dilation_of(collective, self._ocs)
-            return Experiment(fabric, collective, scheme, dilation, int(seed), ocs=self._ocs)
-        full = Experiment(fabric, collective, scheme, Dilation(rate, 1.0), int(seed))
-        volume = volume_factor(rate, [bound_s(full)], len(collective.steps))
-        return Experiment(fabric, collective, scheme, Dilation(rate, volume), int(seed))
+            dilation = self._dilation_of(job, self._ocs)
+            return Experiment(fabric, job, scheme, dilation, int(seed), ocs=self._ocs)
+        full = Experiment(fabric, job, scheme, Dilation(rate, 1.0), int(seed))
+        volume = volume_factor(rate, [bound_s(full)], len(job.collectives))
+        return Experiment(fabric, job, scheme, Dilation(rate, volume), int(seed))
 
     def _print_circuits(self) -> None:
         table = Table("OCS", "circuits", "phase", "device", "delay", "dark for", box=None)
@@ -204,22 +205,22 @@ def _told_of(outcome: Outcome) -> str:
     """Return an outcome in a line, and under it why its verdict is not faithful."""
     experiment, judged = outcome.experiment, outcome.verdict
     times = {
-        "CCT": communication_s(outcome.best),
-        "predicted": communication_s(outcome.predicted),
+        "CCT": outcome.cct_s,
+        "predicted": outcome.predicted_s,
         "lower bound": bound_s(experiment),
     }
     words = ", ".join(f"{name} {seconds * 1e3:.4g} ms" for name, seconds in times.items())
-    lines = [f"{experiment.collective.name}, {experiment.scheme_name}: {words} ({judged.word})"]
+    lines = [f"{experiment.job.name}, {experiment.scheme_name}: {words} ({judged.word})"]
     lines += [f"  {judged.word}: {why}" for why in (*judged.reasons, judged.advice) if why]
     return "\n".join(lines)
 
 
-def _workload(line: str, collectives: Mapping[str, Collective]) -> tuple[str, list[str]]:
+def _workload(line: str, jobs: Mapping[str, Job]) -> tuple[str, list[str]]:
     """Return the workload that a line begins with, and the words behind it."""
-    for name in sorted(collectives, key=len, reverse=True):
+    for name in sorted(jobs, key=len, reverse=True):
         if f"{line.strip()} ".startswith(f"{name} "):
             return name, line.strip()[len(name) :].split()
-    known = f"choose among: {', '.join(collectives)}"
+    known = f"choose among: {', '.join(jobs)}"
     asked = f"there is no workload {line.strip()!r}" if line.strip() else "no workload is named"
     raise ScenarioError(asked, known)
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from testbed.report.run_json import experiments_of
 from tests.tools import CHECKOUT
 from traffic.job_file import AnyNode, JobModel, read_job
 
@@ -41,9 +42,10 @@ def test_its_command_prints_what_it_says(in_folder: Path) -> None:
     printed = [line.rstrip() for line in done.stdout.splitlines()]
     assert printed[: len(table)] == table
     names = {path.name for path in (in_folder / "out").iterdir()}
-    assert names == {"run.json", "job.json", "summary.csv", "records.csv", "report.html", "timeline.png"}
-    assert read_job(in_folder / "out" / "job.json") == read_job(in_folder / "moe_step.json")
-    nodes = pd.read_csv(in_folder / "out" / "summary.csv")["node"].tolist()
+    assert names == {"run.json", "nodes.csv", "summary.csv", "records.csv", "report.html", "timeline.png"}
+    (ran,) = experiments_of(in_folder / "out" / "run.json")
+    assert ran.job == read_job(in_folder / "moe_step.json")
+    nodes = pd.read_csv(in_folder / "out" / "nodes.csv")["node"].tolist()
     assert nodes == ["attention", "dispatch", "gradients", "experts", "combine"]
 
 

@@ -69,6 +69,17 @@ class Job:
     note: str = ""
     """Where it comes from."""
 
+    @cached_property
+    def collectives(self) -> tuple[Collective, ...]:
+        """The nodes that exchange bytes, in job order."""
+        return tuple(node for node in self.nodes if isinstance(node, Collective))
+
+    @property
+    def is_chain(self) -> bool:
+        """Whether each node waits for the one before it, and for no other."""
+        waits = ((), *((node.name,) for node in self.nodes))
+        return all(node.after == before for node, before in zip(self.nodes, waits, strict=False))
+
     def __post_init__(self) -> None:
         """Check the graph."""
         names = Counter(node.name for node in self.nodes)

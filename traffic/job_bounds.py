@@ -1,7 +1,7 @@
 """How fast a job can be at best: a bound for each node, and one for the whole."""
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from graphlib import TopologicalSorter
 
 from topologies.fabric import Fabric
@@ -29,6 +29,12 @@ def node_bounds_s(job: Job, fabric: Fabric) -> dict[str, float]:
     return bounds
 
 
+def communication_bound_s(job: Job, fabric: Fabric) -> float:
+    """Return how long bytes of a job are under way at least: its collectives' longest path [s]."""
+    bounds_s = node_bounds_s(job, fabric)
+    return max(_ends_s(job, {**bounds_s, **{n.name: 0.0 for n in job.nodes if isinstance(n, Compute)}}))
+
+
 def job_bound_s(job: Job, bounds_s: Mapping[str, float]) -> float:
     """Return how long a job takes at least [s]: its longest path, or all computes of its busiest GPU.
 
@@ -39,13 +45,18 @@ def job_bound_s(job: Job, bounds_s: Mapping[str, float]) -> float:
     bounds_s
         How long each of its nodes takes at least: `node_bounds_s`.
     """
-    after = {node.name: node.after for node in job.nodes}
-    ends_s: dict[str, float] = {}
-    for name in TopologicalSorter(after).static_order():
-        ends_s[name] = bounds_s[name] + max((ends_s[before] for before in after[name]), default=0.0)
     busy_s: defaultdict[int, float] = defaultdict(float)
     for node in job.nodes:
         if isinstance(node, Compute):
             for gpu in node.gpus:
                 busy_s[gpu] += node.on_gpu_s(gpu)
-    return max([*ends_s.values(), *busy_s.values()])
+    return max([*_ends_s(job, bounds_s), *busy_s.values()])
+
+
+def _ends_s(job: Job, takes_s: Mapping[str, float]) -> Collection[float]:
+    """Return when each node ends if each takes so long, and starts when what it waits for has ended [s]."""
+    after = {node.name: node.after for node in job.nodes}
+    ends_s: dict[str, float] = {}
+    for name in TopologicalSorter(after).static_order():
+        ends_s[name] = takes_s[name] + max((ends_s[before] for before in after[name]), default=0.0)
+    return ends_s.values()

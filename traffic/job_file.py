@@ -147,7 +147,7 @@ def read_job(path: Path) -> Job:
     TraceError
         If the file cannot be read or is no such job; it says where in the file.
     """
-    return _job_of(_document_in(path), str(path))
+    return job_of_document(_document_in(path), str(path))
 
 
 def write_job(job: Job, path: Path) -> None:
@@ -167,8 +167,8 @@ def write_job(job: Job, path: Path) -> None:
         raise MachineError(f"write {str(path)!r}: {error}", "give a path that can be written") from error
 
 
-def job_text(job: Job) -> str:
-    """Return a job as the text of its file, a line per node.
+def job_document(job: Job) -> dict[str, Any]:
+    """Return a job as what its file says, for JSON that holds more than a job.
 
     Raises
     ------
@@ -180,6 +180,12 @@ def job_text(job: Job) -> str:
         JobModel.model_validate(document)
     except ValidationError as error:
         raise DemandError(f"job {job.name!r} cannot be written: {_first_of(error)}", HINT) from error
+    return document
+
+
+def job_text(job: Job) -> str:
+    """Return a job as the text of its file, a line per node; errors are those of `job_document`."""
+    document = job_document(job)
     nodes = ",\n    ".join(map(json.dumps, document.pop("nodes")))
     head = "".join(f"  {json.dumps(key)}: {json.dumps(value)},\n" for key, value in document.items())
     return f'{{\n{head}  "nodes": [\n    {nodes}\n  ]\n}}\n'
@@ -215,7 +221,8 @@ def _object(pairs: Sequence[tuple[str, object]]) -> dict[str, object]:
     return found
 
 
-def _job_of(document: object, file: str) -> Job:
+def job_of_document(document: object, file: str) -> Job:
+    """Return the job that `job_document` gave; TraceError, which names ``file``, if it is none."""
     try:
         model = JobModel.model_validate(document)
     except ValidationError as error:

@@ -12,7 +12,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from topologies.fabric import Fabric, Port
-from traffic.collective import Collective
+from traffic.collectives.all_to_all import AllToAll
+from traffic.job import Collective, Job
 from traffic.records import NVLINK, Records, legs_of, path_of
 
 GB = 1e9
@@ -49,9 +50,17 @@ def cct(records: Records) -> Cct:
 
 
 def communication_s(records: Records) -> float:
-    """Return the collective completion time: what the steps took together, without compute [s]."""
-    steps = records.groupby("step")
-    return float((steps["end_s"].max() - steps["start_s"].min()).sum())
+    """Return the collective completion time: how long bytes of any step were under way, without compute [s].
+
+    Where steps follow each other it is the sum of their times; what overlaps counts once.
+    """
+    steps = records.groupby("step").agg(start_s=("start_s", "min"), end_s=("end_s", "max"))
+    spans = sorted(zip(steps["start_s"].tolist(), steps["end_s"].tolist(), strict=True))
+    total_s, until_s = 0.0, 0.0
+    for start_s, end_s in spans:
+        total_s += max(end_s - max(start_s, until_s), 0.0)
+        until_s = max(until_s, end_s)
+    return total_s
 
 
 def span_s(records: Records) -> float:
@@ -59,28 +68,35 @@ def span_s(records: Records) -> float:
     return float(records["end_s"].max() - records["start_s"].min()) if len(records) else 0.0
 
 
-def busbw_gbytes_s(collective: Collective, seconds: float) -> float:
-    """Return the bus bandwidth of all-to-alls, as nccl-tests defines it for alltoallv [1e9 bytes/s].
+def busbw_gbytes_s(job: Job, seconds: float) -> float:
+    """Return the bus bandwidth of a job's collectives, as nccl-tests defines it [1e9 bytes/s].
 
-    It is S / t * (n - 1) / n. Under skew S is what the busiest GPU sends or receives; n are the
-    ranks, without GPUs that idle. S counts the matrix' diagonal, whose share (n - 1) / n takes out
-    again; where the diagonal is empty, busbw is that much too low.
+    Of an all-to-all it is S / t * (n - 1) / n. Under skew S is what the busiest GPU sends or receives;
+    n are the ranks, without GPUs that idle. S counts the matrix' diagonal, whose share (n - 1) / n takes
+    out again; where the diagonal is empty, busbw is that much too low. Of another pattern it is what the
+    busiest GPU sends or receives, over t: of a ring AllReduce nccl-tests' S / t * 2 (n - 1) / n.
 
     Parameters
     ----------
-    collective
-        Of steps with an S each; they add up.
+    job
+        Whose collectives add up.
     seconds
-        What its steps take together; busbw is 0 if that is nothing.
+        What they take together; busbw is 0 if that is nothing.
 
     References
     ----------
     NVIDIA/nccl-tests, src/alltoallv.cu, AlltoAllvGetBw and AlltoAllvComputeMaxCounts.
     """
-    matrices = [step.demand.matrix for step in collective.steps]
-    busiest = sum(max(int(m.sum(axis=0).max()), int(m.sum(axis=1).max())) for m in matrices)
-    n = collective.ranks
-    return busiest / GB / seconds * (n - 1) / n if seconds else 0.0
+    return sum(map(_bus_bytes, job.collectives)) / GB / seconds if seconds else 0.0
+
+
+def _bus_bytes(node: Collective) -> float:
+    if isinstance(node.pattern, AllToAll):
+        owed, n = node.pattern.demand.matrix, len(node.pattern.ranks)
+        return max(int(owed.sum(axis=0).max()), int(owed.sum(axis=1).max())) * (n - 1) / n
+    messages = node.pattern.exchange().messages
+    ends = (messages.source, messages.destination)
+    return max((float(np.bincount(end, messages.bytes).max()) for end in ends if len(end)), default=0.0)
 
 
 def link_bytes(records: Records) -> dict[Port, int]:

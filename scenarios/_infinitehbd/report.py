@@ -49,7 +49,7 @@ class FaultResults(RunDirectory):
         """Write a study."""
         self.study = study
         rows = [{str(name): value for name, value in row.items()} for row in study.summary.to_dict("records")]
-        self.write(rows, records=study.curves)
+        self.write(rows, tables={"records": study.curves})
 
     def page(self) -> Page:
         """Return the report of the study."""

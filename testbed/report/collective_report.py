@@ -47,7 +47,7 @@ def sentence(outcomes: Sequence[Outcome]) -> str:
     """Return what was run, in one sentence or two."""
     experiments = [outcome.experiment for outcome in outcomes]
     schemes = in_order(experiment.policy for experiment in experiments)
-    workloads = dict.fromkeys(experiment.collective.name for experiment in experiments)
+    workloads = dict.fromkeys(experiment.job.name for experiment in experiments)
     seeds = len({experiment.seed for experiment in experiments})
     fabrics = dict.fromkeys(experiment.fabric for experiment in experiments)
     links = " ".join(filter(None, map(links_text, fabrics)))
@@ -56,7 +56,7 @@ def sentence(outcomes: Sequence[Outcome]) -> str:
         f"{counted(len(schemes), 'scheme')} ({', '.join(schemes)}), {counted(seeds, 'seed')}, over "
         f"{' and '.join(map(fabric_text, fabrics))}." + (f" {links}" if links else "")
     )
-    emulated = [outcome.experiment for outcome in outcomes if outcome.records is not None]
+    emulated = [outcome.experiment for outcome in outcomes if outcome.emulated]
     return f"{text} {scale_text(emulated)}"
 
 

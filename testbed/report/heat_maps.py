@@ -39,7 +39,7 @@ def one_per_scheme(outcomes: Sequence[Outcome], workload: str) -> list[Outcome]:
     """Return an outcome of each scheme that ran a workload: the first seed's that is not void, if any is."""
     chosen: dict[str, Outcome] = {}
     for outcome in sorted(outcomes, key=lambda outcome: outcome.verdict.word == "void"):
-        if outcome.experiment.collective.name == workload:
+        if outcome.experiment.job.name == workload:
             chosen.setdefault(outcome.experiment.policy, outcome)
     return [chosen[scheme] for scheme in in_order(chosen)]
 
@@ -81,8 +81,8 @@ def _lines(shown: Sequence[Outcome], what: str, count: int) -> tuple[Figure, lis
     """Return a figure, and axes for so many lines of maps, a map per outcome."""
     across, down = APART * max(len(shown), 2), ABOVE + HEIGHT + BELOW  # the title takes the width of two
     width, height = LEFT + across + RIGHT, TITLE + count * down + LABELS
-    collective = shown[0].experiment.collective
-    figure = fixed_canvas(width, height, f"{named(collective.name, collective.note)}: {what}")
+    job = shown[0].experiment.job
+    figure = fixed_canvas(width, height, f"{named(job.name, job.note)}: {what}")
     size = APART * len(shown) / width, HEIGHT / height
     bottoms = [LABELS + BELOW + line * down for line in reversed(range(count))]
     return figure, [figure.add_axes((LEFT / width, bottom / height, *size)) for bottom in bottoms]

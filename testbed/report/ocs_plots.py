@@ -16,7 +16,6 @@ from testbed.report.table import significant, time_unit
 from testbed.run.light_log import LightLog
 from testbed.run.outcome import Outcome
 from topologies.errors import ScenarioError
-from traffic.metrics import communication_s
 
 COLOURS = {
     "spectra": "#0072b2",
@@ -78,7 +77,7 @@ def _timeline(axes: Axes, result: Outcome, unit: str, scale: float) -> None:
             place = ((start_s - light.start_s) * real, (until_s - start_s) * real)
             lit = entry and colours.setdefault(entry.circuits, LIT[len(colours) % len(LIT)])
             axes.broken_barh([place], (row - 0.38, 0.76), facecolors=lit or DARK, linewidth=0)
-    predicted, measured = communication_s(result.predicted) / scale, light.cct_s / scale
+    predicted, measured = result.predicted_s / scale, light.cct_s / scale
     axes.axvline(predicted, color=BOUND, linewidth=1.2, linestyle="--")
     axes.axvline(measured, color=INK, linewidth=1.2)
     axes.set_yticks(range(len(light.logs)), list(light.logs))

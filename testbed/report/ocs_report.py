@@ -44,21 +44,22 @@ SHORT = (
 """The headers of the first numbers, as many as a terminal has room for."""
 
 
-def circuit_page(run: Run, results: Sequence[Outcome], table: pd.DataFrame, claims: Sequence[Claim]) -> Page:
+def circuit_page(run: Run, outcomes: Sequence[Outcome], table: pd.DataFrame, claims: Sequence[Claim]) -> Page:
     """Return the report of schedules that were executed.
 
     Parameters
     ----------
     run
         What was run.
-    results
-        The executions, at least one.
+    outcomes
+        All that was run; at least one over OCSes.
     table
         The summary, the big switches' rows in it.
     claims
         What it was held against.
     """
     unit, scale = time_unit(table)
+    results = [outcome for outcome in outcomes if outcome.light]
     return Page(
         run=run,
         sentence=_sentence(results),
@@ -94,12 +95,12 @@ def executions_table(table: pd.DataFrame) -> Table:
 
 def _sentence(results: Sequence[Outcome]) -> str:
     first, plan = results[0].experiment, results[0].experiment.plan
-    demand = first.collective.steps[0].demand
+    job = first.job
     counts = sorted({len(result.experiment.plan.ocses) for result in results})
     schemes = list(dict.fromkeys(result.experiment.scheme_name for result in results))
     seeds = len({result.experiment.seed for result in results})
     return (
-        f"Demand {demand.name} between {demand.gpus} servers over "
+        f"Demand {job.name.partition(',')[0]} between {job.gpus} servers over "
         f"{' and over '.join(map(str, counts))} parallel OCS{'es' if counts[-1] > 1 else ''} of "
         f"{plan.rate_bps / 1e9:g} Gbit/s a port, {_darkness(plan.setup.darkness)} whenever they are "
         f"reconfigured ({_which(plan.setup.partial)}), under {counted(len(schemes), 'scheduler')} "
@@ -192,7 +193,7 @@ def _timelines(results: Sequence[Outcome], table: pd.DataFrame) -> list[Plot]:
             Plot(
                 f"timeline_{ocses}",
                 partial(timelines, shown, table),
-                f"{mine[0].experiment.collective.name}, seed {seed}. {TIMELINE}",
+                f"{mine[0].experiment.job.name}, seed {seed}. {TIMELINE}",
             )
         )
     return plots

@@ -30,8 +30,7 @@ from testbed.report.palette import (
 )
 from testbed.report.table import time_unit
 from testbed.run.outcome import Outcome
-from traffic.bounds import lower_bound_s
-from traffic.messages import messages_of
+from traffic.job_bounds import node_bounds_s
 from traffic.records import NVLINK
 
 PERCENTILES = {"mean": "cct_mean_s", "p80": "cct_p80_s", "p95": "cct_p95_s", "p99": "cct_p99_s"}
@@ -81,7 +80,7 @@ def cct_percentiles(outcomes: Sequence[Outcome], table: pd.DataFrame) -> Figure:
     """
     rows = points(table)
     unit, scale = time_unit(table)
-    steps = {o.experiment.collective.name: len(o.experiment.collective.steps) for o in outcomes}
+    steps = {o.experiment.job.name: len(o.experiment.job.collectives) for o in outcomes}
     notes = {point.workload: point.note for point in rows}
     figure, panels = _panels(notes, "Completion times of messages: lower is better")
     for workload, axes in panels.items():
@@ -113,7 +112,7 @@ def cct_cdf(outcomes: Sequence[Outcome]) -> Figure:
     Times are those of the messages that crossed the network, from the start of their step, over the
     step's lower bound. All seeds together; void ones only where there are no others.
     """
-    notes = {o.experiment.collective.name: o.experiment.collective.note for o in outcomes}
+    notes = {o.experiment.job.name: o.experiment.job.note for o in outcomes}
     schemes = in_order(o.experiment.policy for o in outcomes)
     figure, panels = _panels(notes, "Share of the messages done: further left is better")
     for workload, axes in panels.items():
@@ -165,9 +164,9 @@ def emulated_against_predicted(table: pd.DataFrame, band: tuple[float, float] = 
 
 def times_over_bound(outcome: Outcome) -> NDArray[np.float64]:
     """Return the completion time of each message that crossed the network over its step's lower bound."""
-    records, fabric = outcome.best, outcome.experiment.fabric
-    steps = outcome.experiment.collective.steps
-    bounds = np.array([lower_bound_s(messages_of(step.demand), fabric) for step in steps])
+    records, experiment = outcome.records, outcome.experiment
+    bounds_s = node_bounds_s(experiment.job, experiment.fabric)
+    bounds = np.array([bounds_s[node.name] for node in experiment.job.collectives])
     since = records["end_s"] - records.groupby("step")["start_s"].transform("min")
     crossed = records["path"] != NVLINK
     times = np.asarray(since[crossed], dtype=np.float64)
@@ -193,7 +192,7 @@ def _busbw_groups(axes: Axes, rows: Sequence[Point], workloads: Sequence[str], b
 def _cdf(axes: Axes, workload: str, scheme: str, outcomes: Sequence[Outcome], colour: str) -> None:
     """Draw the line of a point; a dotted one if it is void."""
     about = workload, scheme
-    here = [o for o in outcomes if (o.experiment.collective.name, o.experiment.policy) == about]
+    here = [o for o in outcomes if (o.experiment.job.name, o.experiment.policy) == about]
     sound = [o for o in here if o.verdict.word != "void"]
     times = np.concatenate([np.empty(0), *(times_over_bound(o) for o in sound or here)])
     if not len(times):

@@ -4,9 +4,9 @@
 file         what it holds
 ============ ====================================================================================
 records.csv  a row per message and backend: workload, scheme, seed, backend, then `traffic.records`
+nodes.csv    a row per node of a point's job: workload, scheme, seed, then `testbed.report.nodes`
 summary.csv  a row per point: `testbed.run.outcome.summary`, and what its kind of run has besides
 run.json     all that is needed to run it again: `testbed.report.run_json`
-job.json     the job that ran, where it was one of the user's: `traffic.job_file`
 report.html  the report; it and the plots (``*.png``) are written when the run ends, however it ends
 ============ ====================================================================================
 
@@ -29,6 +29,8 @@ from testbed.machine.processes import in_processes
 from testbed.report.claims import Claim
 from testbed.report.collective_report import collective_page
 from testbed.report.figures import Plot, png_of
+from testbed.report.node_report import node_page
+from testbed.report.nodes import node_table
 from testbed.report.ocs_report import circuit_page
 from testbed.report.page import Page, report_html
 from testbed.report.run_json import Run, run_json
@@ -36,8 +38,10 @@ from testbed.run.experiment import Experiment
 from testbed.run.outcome import Outcome, summary_row
 from topologies.errors import ScenarioError
 
-WRITTEN = ("run.json", "job.json", "records.csv", "summary.csv", "report.html", "*.png")
+WRITTEN = ("run.json", "nodes.csv", "records.csv", "summary.csv", "report.html", "*.png")
 """What is written, as in the table above: nothing of it may be there before."""
+PAGES = {"schemes": collective_page, "circuits": circuit_page, "nodes": node_page}
+"""What makes the report of each kind (`testbed.report.run_json.Kind`)."""
 RESULTS = Path(__file__).parents[2] / "results"
 """Where results go unless told otherwise: beside the rooms."""
 
@@ -118,13 +122,13 @@ class RunDirectory(ABC):
         self,
         rows: Sequence[Mapping[str, object]],
         *,
-        records: pd.DataFrame | None = None,
+        tables: Mapping[str, pd.DataFrame] | None = None,
         experiment: Experiment | None = None,
     ) -> None:
-        """Write a result: its rows of the summary, its records, and its experiment as finished."""
-        if records is not None:
-            file = self.path / "records.csv"
-            append_whole(file, records.to_csv(index=False, header=not file.exists()))
+        """Write a result: its rows of the summary, of other tables by name, its experiment as finished."""
+        for name, table in (tables or {}).items():
+            file = self.path / f"{name}.csv"
+            append_whole(file, table.to_csv(index=False, header=not file.exists()))
         self._rows += rows
         if experiment is not None:
             self._experiments.setdefault(experiment.key, experiment)
@@ -179,36 +183,31 @@ class ResultsDirectory(RunDirectory):
         """What the summary says of claims; none before the report is written."""
         self._claims = claims
 
-    def add(self, outcome: Outcome, **columns: object) -> None:
-        """Write an outcome: its records, its row of the summary, its experiment.
-
-        Parameters
-        ----------
-        outcome
-            What came of an experiment.
-        columns
-            What its row says besides or instead; ``scheme`` counts for its records too.
-        """
+    def add(self, outcome: Outcome) -> None:
+        """Write an outcome: its records, its nodes, its row of the summary, its experiment."""
         self.outcomes.append(outcome)
-        row = {**summary_row(outcome), **columns}
-        records = records_table(outcome).assign(scheme=str(row["scheme"]))
-        self.write([row], records=records, experiment=outcome.experiment)
+        experiment = outcome.experiment
+        nodes = node_table(experiment.job, experiment.fabric, outcome.run, outcome.predicted)
+        tables = {"records": records_table(outcome), "nodes": _named(nodes, experiment)}
+        self.write([summary_row(outcome)], tables=tables, experiment=experiment)
 
     def page(self) -> Page:
         """Return the report of the outcomes."""
         self.judged = self._claims(self.table)
-        if lit := [outcome for outcome in self.outcomes if outcome.light]:
-            return circuit_page(self.run, lit, self.table, self.judged)
-        return collective_page(self.run, self.outcomes, self.table, self.judged)
+        return PAGES[self.run.report](self.run, self.outcomes, self.table, self.judged)
 
 
 def records_table(outcome: Outcome) -> pd.DataFrame:
     """Return the records of both backends, with columns that say whose they are."""
-    experiment = outcome.experiment
-    backends = {"emulated": outcome.records, "predicted": outcome.predicted}
-    tables = {name: records for name, records in backends.items() if records is not None}
+    backends = {"emulated": outcome.emulated, "predicted": outcome.predicted}
+    tables = {name: run.records for name, run in backends.items() if run is not None}
     rows = pd.concat(tables, names=["backend"]).reset_index(level="backend")
-    rows.insert(0, "workload", experiment.collective.name)
+    return _named(rows, outcome.experiment)
+
+
+def _named(rows: pd.DataFrame, experiment: Experiment) -> pd.DataFrame:
+    """Return rows that say whose they are."""
+    rows.insert(0, "workload", experiment.job.name)
     rows.insert(1, "scheme", experiment.scheme_name)
     rows.insert(2, "seed", experiment.seed)
     return rows

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Literal, cast, get_args
 
 from testbed.machine.datapath import Datapath, datapath_named
 from testbed.machine.versions import machine, versions
@@ -14,11 +14,15 @@ from testbed.report.means import BASELINE
 from testbed.run.experiment import Experiment
 from topologies.errors import ScenarioError
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 HINT = "give the run.json of a results directory"
 
 Transport = Literal["ideal", "datagrams"]
 """What carries the bytes: the ideal transport (`traffic.transports`), or numbered datagrams over circuits."""
+
+
+Kind = Literal["schemes", "circuits", "nodes"]
+"""What a report compares: schemes over the same packet switches, schedules over OCSes, or a job's nodes."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +37,8 @@ class Run:
     """The command line."""
     started: datetime
     """When."""
+    report: Kind = "schemes"
+    """What its report and its table are about."""
     baseline: str = BASELINE
     """The scheme that busbw is relative to."""
     transport: Transport = "ideal"
@@ -90,6 +96,14 @@ def datapath_of(run_file: Path) -> Datapath:
     return datapath_named(str(_read(run_file)["datapath"]))
 
 
+def kind_of(run_file: Path) -> Kind:
+    """Return what the report of a run is about; errors are those of `datapath_of`."""
+    kind = _read(run_file)["report"]
+    if kind not in get_args(Kind):
+        raise ScenarioError(f"{run_file} has a report of the kind {kind!r}", HINT)
+    return cast(Kind, kind)
+
+
 def experiments_of(run_file: Path) -> list[Experiment]:
     """Return the experiments of a ``run.json``, to run them again.
 
@@ -109,7 +123,7 @@ def _read(run_file: Path) -> dict[str, Any]:
                 f"{run_file} has the format {data['format']}, and this version reads {FORMAT_VERSION}",
                 "run the command line in it again",
             )
-        data["experiments"], data["datapath"]
+        data["experiments"], data["datapath"], data["report"]
     except OSError as error:
         raise ScenarioError(f"{run_file} cannot be read: {error.strerror}", HINT) from error
     except (ValueError, KeyError, TypeError) as error:

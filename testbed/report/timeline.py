@@ -1,4 +1,4 @@
-"""A run of a job as a table and as a picture, the emulated one beside the predicted one."""
+"""A run of a job as a picture, the emulated one above the predicted one."""
 
 from collections.abc import Mapping
 
@@ -11,23 +11,6 @@ from testbed.run.runner import Run
 
 COMPUTE, COLLECTIVE, LIT, DARK = "#9a9a9a", "#0072b2", "#e69f00", "#2b2b2b"
 ROW_HEIGHT = 0.7
-
-
-def node_table(emulated: Run, predicted: Run) -> pd.DataFrame:
-    """Return a row per node of a job, in the order in which they ended: when it began and ended, in both.
-
-    Returns
-    -------
-    DataFrame
-        Indexed by node: start_s, end_s, predicted_start_s, predicted_end_s (real seconds), and
-        over_predicted, how long it took over how long it was predicted to take.
-    """
-    nodes = _spans(emulated)
-    expected = _spans(predicted).reindex(nodes.index)
-    nodes["predicted_start_s"], nodes["predicted_end_s"] = expected["start_s"], expected["end_s"]
-    took, should = nodes["end_s"] - nodes["start_s"], expected["end_s"] - expected["start_s"]
-    nodes["over_predicted"] = took / should.where(should > 0)
-    return nodes
 
 
 @styled

@@ -23,9 +23,9 @@ from testbed.run.experiment import Experiment
 from topologies.errors import MachineError
 from topologies.fabric import Fabric
 from topologies.rail import rail_fabric
-from traffic.collective import single
 from traffic.demand import Demand
 from traffic.records import NVLINK, Records, legs_of, path_of
+from traffic.steps import single
 from traffic.transports.sharing import PACKET_BYTES
 
 FORMAT_VERSION = 2

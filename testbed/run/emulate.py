@@ -9,11 +9,11 @@ from testbed.run.experiment import Experiment
 from testbed.run.light_log import LightLog
 from testbed.run.live_backend import LiveBackend
 from testbed.run.packet_paths import optical_path
-from testbed.run.runner import Runner, records_of_run
+from testbed.run.runner import Run, Runner
 from topologies.errors import ScenarioError
 from topologies.fabric import Path
 from traffic.metrics import communication_s
-from traffic.records import Records, path_text
+from traffic.records import path_text
 from traffic.spraying.policy import QueuePair
 from traffic.transports.engine import STUCK_S, Health
 
@@ -22,22 +22,22 @@ from traffic.transports.engine import STUCK_S, Health
 class Emulation:
     """What was seen of an experiment over a network."""
 
-    records: Records
+    run: Run
     """In real seconds and bytes."""
     paths: dict[QueuePair, Path]
     """The path of each queue pair, read off the wire."""
     health: Health
     """How the engine fared, at emulated scale."""
     emulated_s: float
-    """How long the steps took together without compute, at emulated scale [s]."""
+    """How long it took at emulated scale, without compute that was skipped [s]."""
     light: LightLog | None = None
     """What circuits did, if there were any."""
 
 
 def emulate(
-    experiment: Experiment, network: Network, *, stuck_s: float = STUCK_S, skips: bool = True
+    experiment: Experiment, network: Network, *, stuck_s: float = STUCK_S, skips: bool | None = None
 ) -> Emulation:
-    """Carry an experiment's collective over a network that was booted at its scale.
+    """Carry an experiment's job over a network that was booted at its scale.
 
     Parameters
     ----------
@@ -46,7 +46,8 @@ def emulate(
     stuck_s
         After how long without progress a queue pair is an error, at emulated scale [s].
     skips
-        Whether compute between steps only shows in the records, and is not waited for.
+        Whether compute only shows in the tables, and is not waited for; by default in a chain, where
+        nothing else runs meanwhile.
 
     Raises
     ------
@@ -60,6 +61,7 @@ def emulate(
     fabric, dilation = experiment.fabric, experiment.dilation
     before = _prepare_ocses(experiment, network)
     meeting = experiment.ocs.meeting if experiment.ocs else "drain"
+    skips = experiment.job.is_chain if skips is None else skips
     with LiveBackend(network, dilation, stuck_s=stuck_s, skips=skips, meeting=meeting) as backend:
         runner = Runner(
             fabric,
@@ -69,11 +71,11 @@ def emulate(
             circuits=experiment.circuits,
             leg_name=cache(lambda pair: path_text(backend.paths.get(pair) or optical_path(fabric, pair))),
         )
-        records = records_of_run(runner.run())
+        run = runner.run()
         health = backend.health
-    emulated_s = dilation.emulated_s(communication_s(records))
-    light = _light_log(experiment, network, backend, before, records) if experiment.ocs else None
-    return Emulation(records, backend.paths, health, emulated_s, light)
+    emulated_s = dilation.emulated_s(communication_s(run.records) if skips else run.iteration_s)
+    light = _light_log(experiment, network, backend, before, run) if experiment.ocs else None
+    return Emulation(run, backend.paths, health, emulated_s, light)
 
 
 def _prepare_ocses(experiment: Experiment, network: Network) -> dict[str, int]:
@@ -90,12 +92,12 @@ def _light_log(
     network: Network,
     backend: LiveBackend,
     before: Mapping[str, int],
-    records: Records,
+    run: Run,
 ) -> LightLog:
     programs, circuits = backend.programs, backend.programs.circuits
     return LightLog(
         experiment=experiment,
-        cct_s=float(records["end_s"].max()),
+        cct_s=float(run.messages["end_s"].max()),
         undelivered_bytes=(*programs.left_over, 0),
         slots=tuple(circuits.slots),
         logs={

@@ -10,7 +10,7 @@ from testbed.run.experiment_json import ExperimentRecord, experiment_record
 from testbed.run.ocs_plan import OcsPlan, OcsSetup
 from topologies.errors import ScenarioError
 from topologies.fabric import Fabric
-from traffic.collective import Collective, job_of
+from traffic.collectives.exchange import bytes_between
 from traffic.job import Job
 from traffic.messages import CHUNK_BYTES
 from traffic.scheme import OverCircuits, Scheme, Sprayed
@@ -19,35 +19,39 @@ from traffic.spraying.registry import policy_named
 
 @dataclass(frozen=True)
 class Experiment:
-    """A collective over a fabric under a policy, at a scale.
+    """A job over a fabric under a policy, at a scale.
 
     Raises
     ------
     ScenarioError
-        If the collective is not between the fabric's GPUs, or does not fit its OCSes.
+        If the job is for more GPUs than the fabric has, or does not fit its OCSes.
     """
 
     fabric: Fabric
-    collective: Collective
+    job: Job
     policy: str
     """A scheme's name (`traffic.spraying.registry`); over OCSes a scheduler's
     (`controller.schedulers.registry`)."""
     dilation: Dilation
     seed: int = 0
-    """Decides all that is random in the policy and in varying delays; the collective has its own."""
+    """Decides all that is random in the policy and in varying delays; the job has its own."""
     chunk_bytes: int = CHUNK_BYTES
     """A message's atomic piece at real scale [bytes]."""
     ocs: OcsSetup | None = None
     """How the OCSes are reconfigured by a schedule; None over packet switches."""
+    label: str = ""
+    """What tables call it instead of its policy."""
 
     def __post_init__(self) -> None:
         """Check that the parts fit."""
+        if not any(node.gpus for node in self.job.nodes):
+            raise ScenarioError(f"no node of job {self.job.name!r} has a GPU", "give one of them some")
         if self.ocs:
             self.plan  # noqa: B018  # checks what it is made of
-        elif self.collective.gpus != self.fabric.gpus:
+        elif self.job.gpus > self.fabric.gpus:
             raise ScenarioError(
-                f"the collective is between {self.collective.gpus} GPUs, the fabric has {self.fabric.gpus}",
-                "place it on the fabric first (traffic.workloads.placement)",
+                f"the job is for {self.job.gpus} GPUs, the fabric has {self.fabric.gpus}",
+                "take a larger fabric, or a smaller job",
             )
 
     @cached_property
@@ -55,13 +59,13 @@ class Experiment:
         """What the scheduler makes of the demand; ScenarioError without OCSes."""
         if self.ocs is None:
             raise ScenarioError(f"{self.policy} over packet switches has no schedule")
-        demand = self.collective.steps[0].demand.matrix
+        if len(self.job.collectives) != 1:
+            raise ScenarioError(
+                f"job {self.job.name!r} has {len(self.job.collectives)} collectives, a schedule is of one",
+                "give a job of one collective",
+            )
+        demand = bytes_between(self.job.collectives[0].pattern, self.job.gpus)
         return OcsPlan(self.fabric, demand, self.policy, self.ocs, self.dilation)
-
-    @property
-    def job(self) -> Job:
-        """The collective's steps and the compute between them."""
-        return job_of(self.collective)
 
     @property
     def scheme(self) -> Scheme:
@@ -77,7 +81,9 @@ class Experiment:
 
     @property
     def scheme_name(self) -> str:
-        """The policy as tables name it, with how senders meet the dark unless they drain."""
+        """The policy as tables name it, with how senders meet the dark unless they drain; or its label."""
+        if self.label:
+            return self.label
         drains = self.ocs is None or self.ocs.meeting == "drain"
         return self.policy if drains or self.ocs is None else f"{self.policy}, {self.ocs.meeting}"
 
@@ -94,12 +100,13 @@ class Experiment:
     def _json(self) -> str:
         return ExperimentRecord(
             fabric=self.fabric,
-            collective=self.collective,
+            job=self.job,
             policy=self.policy,
             dilation=self.dilation,
             seed=self.seed,
             chunk_bytes=self.chunk_bytes,
             ocs=self.ocs,
+            label=self.label,
         ).model_dump_json()
 
     @classmethod
@@ -108,10 +115,11 @@ class Experiment:
         record = experiment_record(text)
         return cls(
             record.fabric,
-            record.collective,
+            record.job,
             record.policy,
             record.dilation,
             record.seed,
             record.chunk_bytes,
             record.ocs,
+            record.label,
         )

@@ -3,35 +3,14 @@
 import json
 from typing import Annotated, Literal
 
-import numpy as np
 from pydantic import BaseModel, ConfigDict, PlainSerializer, PlainValidator, ValidationError
 
 from testbed.run.dilation import Dilation
 from testbed.run.ocs_plan import OcsSetup
-from topologies.errors import FabricError, ScenarioError
+from topologies.errors import FabricError, ScenarioError, TraceError
 from topologies.fabric import Fabric
-from traffic.collective import Collective, Step
-from traffic.demand import Demand
-
-
-class _Step(BaseModel):
-    """One all-to-all, and the compute that follows it."""
-
-    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
-    name: str
-    note: str
-    matrix: list[list[int]]
-    compute_s: float
-
-
-class _Collective(BaseModel):
-    """Steps one after the other."""
-
-    model_config = ConfigDict(extra="forbid")
-    name: str
-    note: str
-    idle: int
-    steps: list[_Step]
+from traffic.job import Job
+from traffic.job_file import job_document, job_of_document
 
 
 def _fabric(data: object) -> Fabric:
@@ -46,39 +25,26 @@ def _fabric_data(fabric: Fabric) -> object:
     return data
 
 
-def _collective(data: object) -> Collective:
-    if isinstance(data, Collective):
-        return data
-    read = _Collective.model_validate(data)
-    steps = [Step(Demand(step.name, np.array(step.matrix), step.note), step.compute_s) for step in read.steps]
-    return Collective(read.name, tuple(steps), read.note, read.idle)
-
-
-def _collective_data(collective: Collective) -> dict[str, object]:
-    steps = [
-        {
-            "name": step.demand.name,
-            "note": step.demand.note,
-            "matrix": step.demand.matrix.tolist(),
-            "compute_s": step.compute_s,
-        }
-        for step in collective.steps
-    ]
-    return {"name": collective.name, "note": collective.note, "idle": collective.idle, "steps": steps}
+def _job(data: object) -> Job:
+    try:
+        return data if isinstance(data, Job) else job_of_document(data, "job")
+    except TraceError as error:
+        raise ValueError(str(error)) from error
 
 
 class ExperimentRecord(BaseModel):
     """The fields of an experiment (`testbed.run.experiment`)."""
 
     model_config = ConfigDict(extra="forbid", arbitrary_types_allowed=True)
-    format: Literal[2] = 2
+    format: Literal[3] = 3
     fabric: Annotated[Fabric, PlainValidator(_fabric), PlainSerializer(_fabric_data)]
-    collective: Annotated[Collective, PlainValidator(_collective), PlainSerializer(_collective_data)]
+    job: Annotated[Job, PlainValidator(_job), PlainSerializer(job_document)]
     policy: str
     dilation: Dilation
     seed: int
     chunk_bytes: int
     ocs: OcsSetup | None
+    label: str
 
 
 def experiment_record(text: str) -> ExperimentRecord:

@@ -15,8 +15,9 @@ from controller.schedulers.spectra import spectra
 from testbed.run.dilation import Dilation
 from topologies.errors import ScenarioError
 from topologies.fabric import Fabric
-from traffic.collective import Collective, Step
 from traffic.demand import Demand
+from traffic.job import Job
+from traffic.steps import Step, job_of_steps
 from traffic.transports.circuit_engine import Meeting
 
 LONGEST_S = 5.0
@@ -113,11 +114,11 @@ class OcsPlan:
             )
 
 
-def over_ocses(demand: Demand, ocses: int) -> Collective:
-    """Return a demand as a collective that is named after the number of OCSes: ``benchmark, 2 OCSes``."""
+def over_ocses(demand: Demand, ocses: int) -> Job:
+    """Return a demand as a job that is named after the number of OCSes: ``benchmark, 2 OCSes``."""
     name = f"{demand.name}, {ocses} OCS{'es' if ocses > 1 else ''}"
     sent = Demand(demand.name, off_diagonal(demand.matrix), demand.note)
-    return Collective(name, (Step(sent),), demand.note)
+    return job_of_steps(name, (Step(sent),), demand.note)
 
 
 def off_diagonal(matrix: NDArray[np.int64]) -> NDArray[np.int64]:

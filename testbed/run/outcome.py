@@ -1,4 +1,4 @@
-"""What came of an experiment: records from both backends, the bound, and the verdict."""
+"""What came of an experiment: its run on both backends, the bound, and the verdict."""
 
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
@@ -8,9 +8,9 @@ import pandas as pd
 
 from testbed.run.experiment import Experiment
 from testbed.run.light_log import LightLog
+from testbed.run.runner import Run
 from topologies.fabric import Port
-from traffic.bounds import lower_bound_s
-from traffic.messages import crosses_network, messages_of
+from traffic.job_bounds import communication_bound_s
 from traffic.metrics import (
     busbw_gbytes_s,
     cct,
@@ -71,71 +71,74 @@ class Outcome:
     """An experiment with what was measured, what was predicted, and what is the best possible."""
 
     experiment: Experiment
-    predicted: Records
-    """By the fluid model, over the paths really taken where there was an emulation [real seconds]."""
-    records: Records | None = None
-    """By the emulation [real seconds]; None for a model-only run."""
+    predicted: Run
+    """By the fluid model, over the paths really taken where there was an emulation."""
+    emulated: Run | None = None
+    """With real packets; None for a model-only run."""
     verdict: Verdict = Verdict("model")
     measures: Measures = field(default_factory=Measures)
     light: LightLog | None = None
     """What circuits did, if they carried it."""
 
     @property
-    def best(self) -> Records:
-        """The emulated records, or the predicted ones where nothing was emulated."""
-        return self.predicted if self.records is None else self.records
+    def run(self) -> Run:
+        """The emulated run, or the predicted one where nothing was emulated."""
+        return self.predicted if self.emulated is None else self.emulated
+
+    @cached_property
+    def records(self) -> Records:
+        """The records of `run`."""
+        return self.run.records
+
+    @property
+    def cct_s(self) -> float:
+        """How long bytes were under way (`traffic.metrics.communication_s`) [s]."""
+        return communication_s(self.records)
+
+    @cached_property
+    def predicted_s(self) -> float:
+        """The same as predicted [s]."""
+        return communication_s(self.predicted.records)
 
     @cached_property
     def link_bytes(self) -> dict[Port, int]:
         """How many bytes each port sent: read from the records once, for the summary and the plots."""
-        return link_bytes(self.best)
+        return link_bytes(self.records)
 
 
 def bound_s(experiment: Experiment) -> float:
-    """Return the lower bound of a collective's communication time: its steps' bounds added up [s]."""
+    """Return how long the job's bytes are under way at least [s]."""
     if experiment.ocs:
         return experiment.plan.lower_bound_s
-    total = 0.0
-    for step in experiment.collective.steps:
-        messages = messages_of(step.demand)
-        total += lower_bound_s(
-            messages.select(crosses_network(messages, experiment.fabric)), experiment.fabric
-        )
-    return total
-
-
-def iteration_s(experiment: Experiment, records: Records) -> float:
-    """Return the time of all steps with the compute after each: a training iteration [s]."""
-    return communication_s(records) + sum(step.compute_s for step in experiment.collective.steps)
+    return communication_bound_s(experiment.job, experiment.fabric)
 
 
 def summary_row(outcome: Outcome) -> dict[str, object]:
     """Return an outcome as one row of ``summary.csv``; all times are real seconds."""
-    experiment, records, fabric = outcome.experiment, outcome.best, outcome.experiment.fabric
-    times = cct(records)
-    measured, predicted = communication_s(records), communication_s(outcome.predicted)
+    experiment, fabric = outcome.experiment, outcome.experiment.fabric
+    times, measured, predicted = cct(outcome.records), outcome.cct_s, outcome.predicted_s
     return {
-        "workload": experiment.collective.name,
-        "note": experiment.collective.note,
+        "workload": experiment.job.name,
+        "note": experiment.job.note,
         "scheme": experiment.scheme_name,
         "seed": experiment.seed,
         "cct_s": measured,
-        "iteration_s": iteration_s(experiment, records),
+        "iteration_s": outcome.run.iteration_s,
         "cct_mean_s": times.mean_s,
         "cct_p80_s": times.p80_s,
         "cct_p95_s": times.p95_s,
         "cct_p99_s": times.p99_s,
-        "busbw_gbytes_s": busbw_gbytes_s(experiment.collective, measured),
+        "busbw_gbytes_s": busbw_gbytes_s(experiment.job, measured),
         "mse_sent": load_mse(nic_sent_bytes(outcome.link_bytes, fabric)),
         "mse_received": load_mse(nic_received_bytes(outcome.link_bytes, fabric)),
         "predicted_s": predicted,
+        "over_predicted": measured / predicted if predicted else float("nan"),
         "bound_s": bound_s(experiment),
         "verdict": outcome.verdict.word,
         "reasons": "; ".join(outcome.verdict.reasons),
         "advice": outcome.verdict.advice,
         **asdict(outcome.measures),
         **(outcome.light.columns if outcome.light else {}),
-        **({"over_predicted": measured / predicted} if outcome.light else {}),
     }
 
 

@@ -12,9 +12,9 @@ from functools import cache
 from testbed.run.experiment import Experiment
 from testbed.run.fluid_backend import FluidBackend
 from testbed.run.packet_paths import optical_path, seen_or_computed
-from testbed.run.runner import Runner, records_of_run
+from testbed.run.runner import Run, Runner
 from topologies.fabric import Path
-from traffic.records import Records, path_text
+from traffic.records import path_text
 from traffic.spraying.policy import ProactivePolicy, QueuePair
 from traffic.spraying.registry import policy_named
 
@@ -23,8 +23,8 @@ def predict(
     experiment: Experiment,
     paths: Mapping[QueuePair, Path] | None = None,
     delays_s: Mapping[str, Sequence[float]] | None = None,
-) -> Records:
-    """Return the records that max-min fair fluids give, in real seconds.
+) -> Run:
+    """Return the run that max-min fair fluids give, in real seconds.
 
     A proactive scheme's queue pairs share links in proportion to the bytes of each, so that those
     which start together at a NIC end together, as the engine has it.
@@ -48,12 +48,11 @@ def predict(
         by_bytes=not experiment.ocs and isinstance(policy_named(experiment.policy), ProactivePolicy),
         paths=seen_or_computed(fabric, known),
     )
-    runner = Runner(
+    return Runner(
         fabric,
         experiment.job,
         backend,
         experiment.scheme,
         circuits=experiment.circuits,
         leg_name=cache(lambda pair: path_text(known.get(pair) or optical_path(fabric, pair))),
-    )
-    return records_of_run(runner.run())
+    ).run()

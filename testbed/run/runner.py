@@ -9,7 +9,7 @@ import heapq
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from itertools import count
 from typing import Protocol
 
@@ -71,12 +71,12 @@ class Run:
         """When the last node ended [s]."""
         return float(self.tasks["end_s"].max())
 
-
-def records_of_run(run: Run) -> Records:
-    """Return the records of a run: its messages, the collectives among its nodes counted from 0."""
-    steps = {node: step for step, node in enumerate(dict.fromkeys(run.messages["node"]))}
-    step = run.messages["node"].map(steps)
-    return run.messages.drop(columns="node").assign(step=step)[list(COLUMNS)].astype(COLUMNS)
+    @cached_property
+    def records(self) -> Records:
+        """Its messages as records, the collectives among its nodes counted from 0."""
+        steps = {node: step for step, node in enumerate(dict.fromkeys(self.messages["node"]))}
+        step = self.messages["node"].map(steps)
+        return self.messages.drop(columns="node").assign(step=step)[list(COLUMNS)].astype(COLUMNS)
 
 
 @dataclass(slots=True)

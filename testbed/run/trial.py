@@ -36,7 +36,7 @@ def tried(
     light = emulation.light
     predicted = predict(experiment, emulation.paths, light.delays_s if light else None)
     measures = watch.measures(emulation, link_error)
-    measured_s, predicted_s = communication_s(emulation.records), communication_s(predicted)
+    measured_s, predicted_s = (communication_s(run.records) for run in (emulation.run, predicted))
     if light:
         judged = verdict_of_light(
             measures, light, measured_s=measured_s, predicted_s=predicted_s, unmet=broken
@@ -51,7 +51,7 @@ def tried(
             unmet=broken,
             loss=worst_loss(experiment.fabric, emulation.paths.values()),
         )
-    return Outcome(experiment, predicted, emulation.records, judged, measures, light)
+    return Outcome(experiment, predicted, emulation.run, judged, measures, light)
 
 
 def worst_loss(fabric: Fabric, paths: Collection[Path]) -> float:

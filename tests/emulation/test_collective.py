@@ -22,11 +22,11 @@ from topologies.fabric import Fabric, Path
 from topologies.fat_tree import fat_tree_fabric
 from topologies.leaf_spine import leaf_spine_fabric
 from topologies.rail import rail_fabric
-from traffic.collective import Collective, Step, single
 from traffic.demand import Demand
 from traffic.messages import crosses_network, messages_of
 from traffic.records import Records
 from traffic.spraying.policy import QueuePair
+from traffic.steps import Step, demands_of, job_of_steps, single
 from traffic.workloads.synthetic import sparse
 
 pytestmark = pytest.mark.emulation
@@ -45,8 +45,8 @@ def experiment(fabric: Fabric, policy: str, *, seed: int = 1, dilation: Dilation
 
 def assert_all_arrived(emulation: Emulation, asked: Experiment) -> None:
     """Compare what arrived with what was owed: to the message, and to the byte at emulated scale."""
-    messages = messages_of(asked.collective.steps[0].demand)
-    records = emulation.records
+    messages = messages_of(demands_of(asked.job)[0])
+    records = emulation.run.records
     assert records["source"].tolist() == messages.source.tolist()
     assert records["destination"].tolist() == messages.destination.tolist()
     assert records["bytes"].tolist() == messages.bytes.tolist()
@@ -79,8 +79,8 @@ def test_bytes_are_conserved_and_take_the_predicted_time(booted: Booted, policy:
         emulation = emulate(asked, net.network)
     assert_all_arrived(emulation, asked)
     assert emulation.paths == computed(asked)
-    predicted_s = predict(asked)["end_s"].max()
-    assert 0.9 < emulation.records["end_s"].max() / predicted_s < 1.15
+    predicted_s = predict(asked).records["end_s"].max()
+    assert 0.9 < emulation.run.records["end_s"].max() / predicted_s < 1.15
 
 
 @pytest.mark.parametrize(
@@ -107,10 +107,10 @@ def test_reactive_schemes_move_all_bytes(booted: Booted, policy: str) -> None:
 def test_steps_follow_each_other_and_compute_stands_between(booted: Booted, skips: bool) -> None:
     fabric, compute_s = rail_fabric(2, 2), 0.003
     step = Step(sparse(fabric.gpus, 0.0, tokens=128), compute_s)
-    asked = Experiment(fabric, Collective("two", (step, step)), "rails", DILATION, chunk_bytes=1 << 20)
+    asked = Experiment(fabric, job_of_steps("two", (step, step)), "rails", DILATION, chunk_bytes=1 << 20)
     with booted(fabric, DILATION.rate) as net:
         began = time.monotonic()
-        records = emulate(asked, net.network, skips=skips).records
+        records = emulate(asked, net.network, skips=skips).run.records
         took_s = time.monotonic() - began
     first, second = (records[records["step"] == index] for index in (0, 1))
     assert second["start_s"].min() == pytest.approx(first["end_s"].max() + compute_s, rel=0.01)

@@ -9,9 +9,10 @@ from testbed.run.outcome import bound_s
 from testbed.run.predict import predict
 from tests.emulation.conftest import Booted
 from topologies.rail import rail_fabric
-from traffic.collective import Collective, single
 from traffic.demand import Demand
+from traffic.job import Job
 from traffic.metrics import communication_s
+from traffic.steps import single
 from traffic.workloads.mixtral import mixtral_replay
 from traffic.workloads.synthetic import receiver_skew, sender_skew, uniform
 
@@ -27,17 +28,18 @@ FABRIC = rail_fabric(4, 2)
 DEMANDS = [uniform(FABRIC.gpus), sender_skew(FABRIC), receiver_skew(FABRIC)]
 
 
-def emulated_over_predicted(booted: Booted, collective: Collective, policy: str) -> float:
-    """Return how much longer than predicted a collective takes whose lower bound is `EMULATED_S`.
+def emulated_over_predicted(booted: Booted, job: Job, policy: str) -> float:
+    """Return how much longer than predicted a job takes whose lower bound is `EMULATED_S`.
 
     What else the machine does can only add time, so it is the least of a few runs.
     """
-    real = Experiment(FABRIC, collective, policy, Dilation(1.0, 1.0))
+    real = Experiment(FABRIC, job, policy, Dilation(1.0, 1.0))
     scale = Dilation(RATE, EMULATED_S * RATE / bound_s(real))
-    asked = Experiment(FABRIC, collective, policy, scale)
+    asked = Experiment(FABRIC, job, policy, scale)
     with booted(FABRIC, RATE) as net:
         runs = [emulate(asked, net.network) for _ in range(RUNS)]
-    return min(communication_s(run.records) / communication_s(predict(asked, run.paths)) for run in runs)
+    predicted_s = [communication_s(predict(asked, run.paths).records) for run in runs]
+    return min(communication_s(run.run.records) / s for run, s in zip(runs, predicted_s, strict=True))
 
 
 @pytest.mark.parametrize("policy", ["plb", "minrtt", "reps"])
@@ -52,5 +54,5 @@ def test_reactive_schemes_take_the_time_of_their_fluid_limit(
 @pytest.mark.parametrize("policy", ["ecmp", "rails"])
 def test_steps_on_the_connections_of_the_step_before_start_at_once(booted: Booted, policy: str) -> None:
     low, high = BAND
-    collective = mixtral_replay(FABRIC, "stable", "sparse")
-    assert low < emulated_over_predicted(booted, collective, policy) < high
+    job = mixtral_replay(FABRIC, "stable", "sparse")
+    assert low < emulated_over_predicted(booted, job, policy) < high

@@ -31,7 +31,7 @@ def test_a_job_is_emulated_beside_its_prediction(tmp_path: Path) -> None:
     command = [sys.executable, str(CHECKOUT / "scenarios" / "job.py"), *words]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, stdin=subprocess.DEVNULL)
     assert done.returncode == 0, done.stderr
-    nodes = pd.read_csv(tmp_path / "out" / "summary.csv").set_index("node")
+    nodes = pd.read_csv(tmp_path / "out" / "nodes.csv").set_index("node")
     assert nodes.index.tolist() == ["forward", "tokens", "gradients"]
     assert nodes.loc["forward", "took_s"] == pytest.approx(0.001)
     assert (nodes["start_s"].iloc[1:].to_numpy() >= nodes["end_s"].iloc[:-1].to_numpy()).all()

@@ -25,9 +25,8 @@ from topologies.addresses import nic_ip
 from topologies.errors import MachineError
 from topologies.fabric import Nic
 from topologies.rail import rail_fabric
-from traffic.collective import single
 from traffic.demand import Demand
-from traffic.metrics import communication_s
+from traffic.steps import single
 
 pytestmark = pytest.mark.emulation
 
@@ -134,8 +133,8 @@ def test_a_collective_over_long_links_takes_what_was_predicted(booted: Booted, l
     experiment = Experiment(fabric, single(Demand("shift", matrix)), "rails", Dilation(5e-5, 5e-3))
     with Network(fabric, experiment.dilation.rate) as network:
         outcome = tried(experiment, network, 0.0, [])
-    assert outcome.records is not None
-    ratio = communication_s(outcome.records) / communication_s(outcome.predicted)
+    assert outcome.emulated
+    ratio = outcome.cct_s / outcome.predicted_s
     assert 0.85 < ratio < 1.2, outcome.verdict
 
 

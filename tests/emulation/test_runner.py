@@ -6,7 +6,7 @@ import pytest
 
 from controller.circuits.devices import Darkness
 from testbed.network.network import Network
-from testbed.report.timeline import node_table
+from testbed.report.nodes import node_table
 from testbed.run.dilation import Dilation
 from testbed.run.fluid_backend import FluidBackend
 from testbed.run.live_backend import LiveBackend
@@ -59,7 +59,7 @@ def decisions(run: Run) -> list[tuple[str, str]]:
 def test_a_job_runs_as_its_fluids_do(sandbox: Box | None, case: Case) -> None:
     fluid, emulated = case.run(FluidBackend(case.fabric, case.delay_s)), live(case)
     assert decisions(emulated) == decisions(fluid)
-    ratio = node_table(emulated, fluid)["over_predicted"]
+    ratio = node_table(case.job, case.fabric, emulated, fluid)["over_predicted"]
     assert ratio.between(0.9, 1.2).all(), ratio
     same = emulated.messages["path"].str.findall(r"@(\S+)") == fluid.messages["path"].str.findall(r"@(\S+)")
     assert same[fluid.messages["end_s"].notna()].mean() > 0.9  # what a fault catches is a matter of moments

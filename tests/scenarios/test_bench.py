@@ -11,9 +11,9 @@ from testbed.run.experiment import Experiment
 from testbed.run.outcome import Measures
 from testbed.run.packet_paths import computed_paths
 from testbed.run.predict import predict
-from tests.testbed.cases import queue_pairs_of
+from tests.testbed.cases import queue_pairs_of, slowed
 from topologies.rail import rail_fabric
-from traffic.collective import single
+from traffic.steps import single
 from traffic.transports.engine import Health
 from traffic.workloads.synthetic import uniform
 
@@ -29,11 +29,10 @@ class IdleWatch:
 
 def emulation(slower: float) -> Emulation:
     """Return what an emulation of `SMALL` would be that took so many times the prediction."""
-    records = predict(SMALL)
-    records["end_s"] *= slower
+    run = slowed(predict(SMALL), slower)
     queue_pairs = queue_pairs_of(SMALL)
     paths = dict(zip(queue_pairs, computed_paths(SMALL.fabric, queue_pairs), strict=True))
-    return Emulation(records, paths, Health(), 1.0)
+    return Emulation(run, paths, Health(), 1.0)
 
 
 @pytest.mark.parametrize(

@@ -9,13 +9,14 @@ from testbed.run.dilation import Dilation
 from testbed.run.experiment import Experiment
 from testbed.run.outcome import Measures, Outcome, Verdict
 from testbed.run.predict import predict
+from testbed.run.runner import Run
 from topologies.events import View
 from topologies.fabric import Fabric
 from topologies.rail import rail_fabric
-from traffic.collective import single
 from traffic.demand import Demand
 from traffic.messages import crosses_network, messages_of
 from traffic.spraying.policy import QueuePair
+from traffic.steps import demands_of, single
 from traffic.workloads.synthetic import sparse, uniform
 
 DILATION = Dilation(rate=1e-3, volume=1e-2)
@@ -35,9 +36,18 @@ def experiment_of(fabric: Fabric, demand: Demand, policy: str, seed: int = 0) ->
 
 def queue_pairs_of(experiment: Experiment) -> tuple[QueuePair, ...]:
     """Return the queue pairs of an experiment's first step."""
-    messages, fabric = messages_of(experiment.collective.steps[0].demand), experiment.fabric
+    messages, fabric = messages_of(demands_of(experiment.job)[0]), experiment.fabric
     view = View(0.0, fabric, {}, frozenset())
     return experiment.scheme.place(view, messages.select(crosses_network(messages, fabric))).queue_pairs
+
+
+def slowed(run: Run, slower: float) -> Run:
+    """Return a run that took so many times as long."""
+    messages, tasks = (
+        table.assign(start_s=table["start_s"] * slower, end_s=table["end_s"] * slower)
+        for table in (run.messages, run.tasks)
+    )
+    return Run(messages, tasks, run.events)
 
 
 def outcome_of(
@@ -50,7 +60,7 @@ def outcome_of(
     model = predict(experiment)
     if verdict is None:
         return Outcome(experiment, model)
-    emulated = model.assign(start_s=model["start_s"] * slower, end_s=model["end_s"] * slower)
+    emulated = slowed(model, slower)
     seen = measures or Measures(retransmits=3, packets=50_000, cpu_pressure=0.02, worst_link_error=0.01)
     return Outcome(experiment, model, emulated, verdict, seen)
 

@@ -13,7 +13,7 @@ from testbed.run.outcome import Outcome, Verdict
 from tests.testbed.cases import VOID, outcome_of, small_fabric
 from topologies.errors import StuckError
 from topologies.fabric import Nic
-from traffic.collective import single
+from traffic.steps import single
 from traffic.workloads.synthetic import sparse, uniform
 
 LOADS = [uniform(4), sparse(4, 0.4, top_k=1)]
@@ -41,7 +41,7 @@ class Trials:
 
     def trial(self, experiment: Experiment, _network: object, error: float, broken: Sequence[str]) -> Outcome:
         """Return an outcome as if emulated."""
-        self.tried.append((experiment.collective.name, experiment.policy, experiment.seed))
+        self.tried.append((experiment.job.name, experiment.policy, experiment.seed))
         self.judged_by.append((error, broken))
         return outcome_of(experiment, self.verdict)
 

@@ -8,14 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from controller.circuits.devices import Darkness
 from testbed.run.dilation import Dilation
 from testbed.run.experiment import Experiment
+from testbed.run.ocs_plan import OcsSetup
 from tests.topologies.strategies import fabrics
 from topologies.errors import ScenarioError
 from topologies.fabric import Fabric
+from topologies.parallel_ocs import parallel_ocs_fabric
 from topologies.rail import rail_fabric
-from traffic.collective import Collective, Step, single
 from traffic.demand import Demand
+from traffic.steps import Step, job_of_steps, single
 
 SMALL = Experiment(
     rail_fabric(2, 2), single(Demand("d", np.full((4, 4), 8))), "rails", Dilation(1e-3, 1e-2), seed=3
@@ -28,42 +31,25 @@ SMALL = Experiment(
     seed=st.integers(0, 1 << 16),
     policy=st.sampled_from(["ecmp", "rails", "mine:Scheme"]),
     dilation=st.builds(Dilation, st.floats(1e-6, 1), st.floats(1e-6, 1)),
+    label=st.sampled_from(["", "big switch"]),
 )
 def test_json_gives_back_the_experiment(
-    fabric: Fabric, steps: list[float], seed: int, policy: str, dilation: Dilation
+    fabric: Fabric, steps: list[float], seed: int, policy: str, dilation: Dilation, label: str
 ) -> None:
     rng = np.random.default_rng(seed)
     demands = [rng.integers(0, 1 << 40, (fabric.gpus, fabric.gpus)) for _ in steps]
-    collective = Collective(
-        "c",
-        tuple(
-            Step(Demand(f"s{i}", matrix, "n"), s)
-            for i, (matrix, s) in enumerate(zip(demands, steps, strict=True))
-        ),
-        "why",
-        idle=seed % fabric.gpus,
-    )
-    experiment = Experiment(fabric, collective, policy, dilation, seed)
+    parts = [Step(Demand(f"s{i}", m, "n"), s) for i, (m, s) in enumerate(zip(demands, steps, strict=True))]
+    experiment = Experiment(fabric, job_of_steps("c", parts, "why"), policy, dilation, seed, label=label)
     back = Experiment.from_json(experiment.to_json())
-    assert (back.fabric, back.policy, back.dilation, back.seed, back.chunk_bytes) == (
-        fabric,
-        policy,
-        dilation,
-        seed,
-        experiment.chunk_bytes,
-    )
-    assert [step.compute_s for step in back.collective.steps] == steps
-    assert back.collective.idle == collective.idle
-    for step, matrix in zip(back.collective.steps, demands, strict=True):
-        assert (step.demand.matrix == matrix).all()
+    assert back == experiment
     assert (back.to_json(), back.key) == (experiment.to_json(), experiment.key)
 
 
 def test_every_part_has_a_say_in_the_key() -> None:
     others = [
         replace(SMALL, fabric=rail_fabric(2, 2, 1)),
-        replace(SMALL, collective=single(Demand("d", np.full((4, 4), 9)))),
-        replace(SMALL, collective=replace(SMALL.collective, idle=1)),
+        replace(SMALL, job=single(Demand("d", np.full((4, 4), 9)))),
+        replace(SMALL, label="mine"),
         replace(SMALL, policy="ecmp"),
         replace(SMALL, dilation=Dilation(1e-3, 2e-2)),
         replace(SMALL, seed=4),
@@ -73,9 +59,15 @@ def test_every_part_has_a_say_in_the_key() -> None:
     assert replace(SMALL).key == SMALL.key
 
 
-def test_a_collective_of_another_size_is_refused() -> None:
-    with pytest.raises(ScenarioError, match="the collective is between 4 GPUs, the fabric has 6"):
-        replace(SMALL, fabric=rail_fabric(3, 2))
+def test_a_job_for_more_gpus_than_there_are_is_refused() -> None:
+    with pytest.raises(ScenarioError, match="the job is for 4 GPUs, the fabric has 2"):
+        replace(SMALL, fabric=rail_fabric(2, 1))
+
+
+def test_a_schedule_is_of_one_collective() -> None:
+    two = job_of_steps("two", [Step(Demand("d", np.ones((2, 2), dtype=np.int64)))] * 2)
+    with pytest.raises(ScenarioError, match="job 'two' has 2 collectives, a schedule is of one"):
+        replace(SMALL, fabric=parallel_ocs_fabric(2, 1), job=two, ocs=OcsSetup(Darkness("delay", 1e-3)))
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"format": 1}', "no experiment"])

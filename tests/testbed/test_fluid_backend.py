@@ -13,13 +13,13 @@ from topologies.errors import ScenarioError
 from topologies.fabric import Fabric, Path, Port
 from topologies.rail import rail_fabric
 from traffic.bounds import lower_bound_s
-from traffic.collective import job_of, single
 from traffic.messages import Messages
 from traffic.records import NVLINK
 from traffic.scheme import Sprayed
 from traffic.spraying.policy import Permitted, ProactivePolicy, QueuePair
 from traffic.spraying.registry import POLICIES, policy_named
 from traffic.spraying.reps import Reps
+from traffic.steps import single
 
 CHUNK_BYTES = 8
 
@@ -33,7 +33,7 @@ def run_of(work: Work, name: str) -> Run:
     by_bytes = isinstance(policy_named(name), ProactivePolicy)
     backend = FluidBackend(work.fabric, {}, by_bytes=by_bytes, paths=paths)
     scheme = Sprayed(lambda: policy_named(name), 0, CHUNK_BYTES)
-    return Runner(work.fabric, job_of(single(work.demand)), backend, scheme).run()
+    return Runner(work.fabric, single(work.demand), backend, scheme).run()
 
 
 @pytest.mark.parametrize("name", sorted(POLICIES))

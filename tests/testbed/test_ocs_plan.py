@@ -75,7 +75,7 @@ def test_json_gives_back_the_experiment(
 def test_every_part_has_a_say_in_the_key() -> None:
     others = [
         replace(SMALL, fabric=parallel_ocs_fabric(2, 1)),
-        replace(SMALL, collective=over_ocses(Demand("d", np.array([[0, 8], [8, 0]])), 2)),
+        replace(SMALL, job=over_ocses(Demand("d", np.array([[0, 8], [8, 0]])), 2)),
         replace(SMALL, policy="rotor"),
         replace(SMALL, ocs=OcsSetup(Darkness("delay", 2e-3))),
         replace(SMALL, ocs=OcsSetup(Darkness("delay", 1e-3, 2e-3))),

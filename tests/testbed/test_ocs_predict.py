@@ -19,12 +19,13 @@ from topologies.parallel_ocs import parallel_ocs_fabric
 from traffic.demand import Demand
 from traffic.metrics import link_bytes, nic_received_bytes, nic_sent_bytes
 from traffic.records import Records
+from traffic.steps import demands_of
 from traffic.workloads.ocs_workloads import SCALED
 
 
 def predicted(experiment: Experiment, delays_s: Sequence[Sequence[float]] = ()) -> Records:
     """Return the prediction with the delays of each OCS."""
-    return predict(experiment, delays_s=dict(zip(experiment.plan.ocses, delays_s, strict=False)))
+    return predict(experiment, delays_s=dict(zip(experiment.plan.ocses, delays_s, strict=False))).records
 
 
 @pytest.mark.parametrize("workload", SCALED)
@@ -32,7 +33,7 @@ def predicted(experiment: Experiment, delays_s: Sequence[Sequence[float]] = ()) 
 def test_the_prediction_carries_every_byte_within_bound_and_makespan(scheduler: str, workload: str) -> None:
     experiment = experiment_of(scheduler, workload)
     records = predicted(experiment)
-    owed = experiment.collective.steps[0].demand.matrix
+    owed = demands_of(experiment.job)[0].matrix
     assert records["bytes"].sum() == owed.sum()
     sent = nic_sent_bytes(link_bytes(records), experiment.fabric).reshape(SERVERS, OCSES).sum(axis=1)
     received = nic_received_bytes(link_bytes(records), experiment.fabric).reshape(SERVERS, OCSES).sum(axis=1)
@@ -79,7 +80,7 @@ def test_circuits_that_are_kept_carry_earlier_and_never_under_the_bound(
 ) -> None:
     experiment = experiment_of(scheduler, workload)
     kept = predicted(partially(experiment))
-    assert kept["bytes"].sum() == experiment.collective.steps[0].demand.total_bytes
+    assert kept["bytes"].sum() == demands_of(experiment.job)[0].total_bytes
     assert (kept["end_s"] <= predicted(experiment)["end_s"] + 1e-12).all()
     assert kept["end_s"].max() >= experiment.plan.lower_bound_s * (1 - 1e-9)
 
@@ -98,7 +99,7 @@ def test_an_unchanged_circuit_is_predicted_dark_between_two_slots_unless_reconfi
         assert records["end_s"].tolist() == pytest.approx(each_s)
     # The third slot lights nothing new: with partial reconfigurations the OCS does not move before it.
     owed = Demand("last", np.rint(line_s / 2.5 * 3.25 * 100e9 / 8).astype(np.int64))
-    (last_s, _) = predicted(replace(partially(experiment), collective=over_ocses(owed, 1)))["end_s"]
+    (last_s, _) = predicted(replace(partially(experiment), job=over_ocses(owed, 1)))["end_s"]
     assert last_s == pytest.approx(0.25 + 3.25)
 
 

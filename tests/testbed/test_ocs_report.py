@@ -27,14 +27,21 @@ from testbed.run.light_log import LightLog
 from testbed.run.ocs_plan import dilation_for
 from testbed.run.outcome import Outcome, Verdict
 from testbed.run.predict import predict
-from tests.testbed.cases import VOID
+from tests.testbed.cases import VOID, slowed
 from tests.testbed.ocs_cases import DARKNESS, DELAY_S, OCSES, SERVERS, experiment_of
 from topologies.big_switch import big_switch_fabric
 from topologies.errors import ScenarioError
 from traffic.transports.circuit_engine import GUARD_S, Slot
 
 FAITHFUL = Verdict("faithful")
-RUN = Run("ocs_spectra", "Spectra's schedules", ["ocs_spectra.py"], datetime(2026, 1, 2), baseline=BIG_SWITCH)
+RUN = Run(
+    "ocs_spectra",
+    "Spectra's schedules",
+    ["ocs_spectra.py"],
+    datetime(2026, 1, 2),
+    report="circuits",
+    baseline=BIG_SWITCH,
+)
 
 
 def executed_of(
@@ -43,11 +50,11 @@ def executed_of(
     """Return an execution that went as planned, but for taking so many times as long."""
     experiment = experiment_of(scheduler, darkness=darkness)
     predicted = predict(experiment)
-    records = predicted.assign(end_s=slower * predicted["end_s"])
-    cct_s = float(records["end_s"].max())
+    run = slowed(predicted, slower)
+    cct_s = run.iteration_s
     logs = logs_of(experiment, slower)
     light = LightLog(experiment, cct_s, (0,), (), logs, 0.0, 100, 1_000_000)
-    return Outcome(experiment, predicted, records, verdict, light=light)
+    return Outcome(experiment, predicted, run, verdict, light=light)
 
 
 def logs_of(experiment: Experiment, slower: float) -> dict[str, list[LogEntry]]:
@@ -69,7 +76,7 @@ def big_switch() -> Outcome:
     """Return what one packet switch would do."""
     circuits = experiment_of("spectra")
     fabric = big_switch_fabric(SERVERS, nics=OCSES, gpus=1)
-    experiment = Experiment(fabric, circuits.collective, "rails", circuits.dilation)
+    experiment = Experiment(fabric, circuits.job, "rails", circuits.dilation, label=BIG_SWITCH)
     model = predict(experiment)
     return Outcome(experiment, model, model, FAITHFUL)
 
@@ -79,7 +86,7 @@ def results_of(results: Sequence[Outcome], out: Path) -> ResultsDirectory:
     with ResultsDirectory(RUN, out=out, claims=circuit_claims) as directory:
         for result in results:
             directory.add(result)
-        directory.add(big_switch(), scheme=BIG_SWITCH, ocses=OCSES, over_predicted=1.0)
+        directory.add(big_switch())
     return directory
 
 

@@ -8,8 +8,8 @@ from testbed.run.experiment import Experiment
 from testbed.run.outcome import summary_row
 from tests.testbed.cases import outcome_of
 from topologies.rail import rail_fabric
-from traffic.collective import single
 from traffic.demand import Demand
+from traffic.steps import single
 from traffic.workloads.placement import placed
 
 

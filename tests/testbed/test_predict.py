@@ -28,7 +28,7 @@ def with_an_idle_queue_pair(
 
 def test_a_queue_pair_that_carries_nothing_changes_no_prediction() -> None:
     own = f"{__name__}:{with_an_idle_queue_pair.__name__}"
-    ecmp, idle = (predict(experiment_of(small_fabric(), uniform(4), name)) for name in ("ecmp", own))
+    ecmp, idle = (predict(experiment_of(small_fabric(), uniform(4), name)).records for name in ("ecmp", own))
     assert idle["end_s"].tolist() == ecmp["end_s"].tolist()
 
 
@@ -36,7 +36,7 @@ def test_a_queue_pair_that_carries_nothing_changes_no_prediction() -> None:
 @settings(max_examples=20, deadline=None)
 @given(work=works().filter(lambda work: len(work.messages)), seed=st.integers(0, 9))
 def test_legs_sum_to_their_message(name: str, work: Work, seed: int) -> None:
-    records = predict(experiment_of(work.fabric, work.demand, name, seed))
+    records = predict(experiment_of(work.fabric, work.demand, name, seed)).records
     owed = (work.messages.source, work.messages.destination, work.messages.bytes)
     assert records[["source", "destination", "bytes"]].to_numpy().T.tolist() == [c.tolist() for c in owed]
     crossed = records[records["path"] != "nvlink"]

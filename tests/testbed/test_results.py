@@ -25,6 +25,7 @@ from topologies.rail import rail_fabric
 from traffic.workloads.synthetic import uniform
 
 RUN = Run("rails_sparse", "RailS under sparse load", ["rails_sparse.py"], datetime(2026, 1, 2, 3, 4, 5))
+TABLES = {"nodes.csv", "records.csv", "summary.csv"}
 PLOTS = {
     "busbw.png",
     "cct_percentiles.png",
@@ -67,7 +68,13 @@ def test_all_files_are_there_and_read_back(tmp_path: Path) -> None:
         for outcome in outcomes:
             results.add(outcome)
     assert results.path == tmp_path / "rails_sparse" / "2026-01-02T03-04-05"
-    assert names(results.path) == PLOTS | {"records.csv", "summary.csv", "run.json", "report.html"}
+    assert names(results.path) == PLOTS | {
+        "nodes.csv",
+        "records.csv",
+        "summary.csv",
+        "run.json",
+        "report.html",
+    }
     same_table(results.path / "summary.csv", summary(outcomes))
     assert experiments_of(results.path / "run.json") == [outcome.experiment for outcome in outcomes]
 
@@ -91,7 +98,7 @@ def test_records_hold_both_backends_of_every_outcome(tmp_path: Path) -> None:
         ("sparse 0.4", "rails", "predicted"),
     ]
     emulated = rows.get_group(("sparse 0.4", "rails", "emulated"))
-    assert emulated["end_s"].tolist() == outcomes[3].best["end_s"].tolist()
+    assert emulated["end_s"].tolist() == outcomes[3].records["end_s"].tolist()
 
 
 def test_run_json_says_all_that_is_needed_to_run_it_again(tmp_path: Path) -> None:
@@ -101,7 +108,7 @@ def test_run_json_says_all_that_is_needed_to_run_it_again(tmp_path: Path) -> Non
         results.describe(settings={"mtu": 9000})
         results.add(outcomes[0])
         data = json.loads((results.path / "run.json").read_text())
-    assert data["format"] == 2
+    assert data["format"] == 3
     assert data["command"] == ["rails_sparse.py"]
     assert data["seeds"] == [0, 1]
     assert data["dilations"] == [{"rate": 1e-3, "volume": 1e-2}]
@@ -116,7 +123,7 @@ def test_after_every_point_the_files_are_whole(tmp_path: Path) -> None:
     with ResultsDirectory(RUN, root=tmp_path) as results:
         for count, outcome in enumerate(outcomes, 1):
             results.add(outcome)
-            assert names(results.path) == {"records.csv", "summary.csv", "run.json"}
+            assert names(results.path) == TABLES | {"run.json"}
             same_table(results.path / "summary.csv", summary(outcomes[:count]))
             assert len(pd.read_csv(results.path / "records.csv").groupby(["workload", "scheme"])) == count
 
@@ -266,7 +273,7 @@ def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
     file.write_text("{}")
     with pytest.raises(ScenarioError, match="is no run"):
         experiments_of(file)
-    for other in (1, 99):
+    for other in (1, 2, 99):
         file.write_text(f'{{"format": {other}}}')
-        with pytest.raises(ScenarioError, match=f"has the format {other}, and this version reads 2"):
+        with pytest.raises(ScenarioError, match=f"has the format {other}, and this version reads 3"):
             experiments_of(file)

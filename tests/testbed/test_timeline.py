@@ -1,23 +1,11 @@
-"""The table and the picture of a run beside its prediction."""
+"""The picture of a run above its prediction."""
 
 from dataclasses import replace
 
-import pytest
-
 from testbed.report.figures import png_of
-from testbed.report.timeline import node_table, timeline
+from testbed.report.timeline import timeline
 from testbed.run.fluid_backend import FluidBackend
 from tests.testbed.run_cases import moe, ring
-
-
-def test_a_table_has_each_node_with_its_prediction() -> None:
-    case = ring()
-    predicted = case.run(FluidBackend(case.fabric, case.delay_s))
-    late = predicted.tasks.assign(end_s=predicted.tasks["end_s"] * 2, start_s=predicted.tasks["start_s"] * 2)
-    table = node_table(replace(predicted, tasks=late), predicted)
-    assert list(table.index) == ["warm up", "gradients", "gradients of two", "step"]
-    assert table["over_predicted"].tolist() == pytest.approx([2.0] * 4)
-    assert table.loc["gradients", "predicted_start_s"] == pytest.approx(0.02)
 
 
 def test_a_timeline_has_a_row_per_node_and_ocs_for_each_run() -> None:

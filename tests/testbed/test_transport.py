@@ -7,11 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from scenarios._circuits import new_run
+from scenarios._harness import new_run
 from testbed.machine.datapath import Datapath
 from testbed.report.claims_circuits import circuit_claims
 from testbed.report.collective_report import TRANSPORT, sentence
-from testbed.report.means import BIG_SWITCH
 from testbed.report.results import ResultsDirectory
 from testbed.report.run_json import Run, datapath_of
 from tests.testbed.cases import small_outcomes
@@ -34,10 +33,10 @@ def packets(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def circuits(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the directory of a run of schedules."""
-    run = new_run("ocs_spectra", "Schedules")
+    run = new_run("ocs_spectra", "Schedules", report="circuits")
     with ResultsDirectory(run, claims=circuit_claims, out=tmp_path_factory.mktemp("circuits")) as results:
         results.add(executed_of("spectra"))
-        results.add(big_switch(), scheme=BIG_SWITCH, ocses=2, over_predicted=1.0)
+        results.add(big_switch())
     return results.path
 
 
@@ -59,7 +58,7 @@ def test_the_report_of_a_circuits_run_says_datagrams(circuits: Path) -> None:
 
 
 def test_a_report_of_predictions_names_no_transport() -> None:
-    predicted = [replace(outcome, records=None) for outcome in small_outcomes(seeds=1)]
+    predicted = [replace(outcome, emulated=None) for outcome in small_outcomes(seeds=1)]
     assert "Transport" not in sentence(predicted)
 
 

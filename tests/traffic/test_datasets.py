@@ -8,7 +8,8 @@ import pytest
 from topologies.errors import TraceError
 from topologies.rail import rail_fabric
 from traffic.readers.aicb import read_aicb
-from traffic.readers.detect import read_collective
+from traffic.readers.detect import read_trace
+from traffic.steps import demands_of
 from traffic.workloads.datasets import A100_LOG, ORIGINS, dataset_path
 from traffic.workloads.placement import placed
 
@@ -60,27 +61,27 @@ def test_a100_log_holds_ten_steps_of_128_all_to_alls() -> None:
     path = present(A100_LOG)
     for step in range(10):
         log = read_aicb(path, step=step)
-        assert (log.gpus, len(log.steps)) == (8, 128)
-        for exchange in log.steps:
-            assert (exchange.demand.matrix.sum(axis=1) == 32 << 20).all()
-            assert (np.count_nonzero(exchange.demand.matrix, axis=1) == 4).all()
+        assert (log.gpus, len(demands_of(log))) == (8, 128)
+        for exchange in demands_of(log):
+            assert (exchange.matrix.sum(axis=1) == 32 << 20).all()
+            assert (np.count_nonzero(exchange.matrix, axis=1) == 4).all()
     with pytest.raises(TraceError, match="holds 10 steps"):
         read_aicb(path, step=10)
 
 
 def test_a100_log_runs_on_a_rail_fabric() -> None:
-    log = read_collective(present(A100_LOG), all_to_alls=4)
+    log = read_trace(present(A100_LOG), all_to_alls=4)
     on_fabric = placed(log, rail_fabric(8, 4))
-    assert (on_fabric.gpus, len(on_fabric.steps)) == (32, 4)
+    assert (on_fabric.gpus, len(demands_of(on_fabric))) == (32, 4)
     assert "4 of 128 all-to-alls" in on_fabric.note
     with pytest.raises(TraceError, match="between 8 GPUs, the fabric has 4"):
         placed(log, rail_fabric(2, 2))
 
 
 def test_aicb_workload_without_results_is_read() -> None:
-    workload = read_collective(present("aicb/all_to_all_workload.csv"), gpus=8)
-    assert (workload.gpus, len(workload.steps)) == (8, 100)
-    assert workload.steps[0].demand.total_bytes == 8 * 4096
+    workload = read_trace(present("aicb/all_to_all_workload.csv"), gpus=8)
+    assert (workload.gpus, len(demands_of(workload))) == (8, 100)
+    assert demands_of(workload)[0].total_bytes == 8 * 4096
 
 
 @pytest.mark.parametrize(
@@ -93,10 +94,10 @@ def test_aicb_workload_without_results_is_read() -> None:
     ],
 )
 def test_htsim_matrices_are_read(name: str, nodes: int, messages: int) -> None:
-    (step,) = read_collective(present(f"htsim/{name}")).steps
-    assert step.demand.gpus == nodes
-    assert np.count_nonzero(step.demand.matrix) == messages
-    assert step.demand.total_bytes == messages * 2_000_000
+    (step,) = demands_of(read_trace(present(f"htsim/{name}")))
+    assert step.gpus == nodes
+    assert np.count_nonzero(step.matrix) == messages
+    assert step.total_bytes == messages * 2_000_000
 
 
 @pytest.mark.parametrize(
@@ -105,4 +106,4 @@ def test_htsim_matrices_are_read(name: str, nodes: int, messages: int) -> None:
 )
 def test_other_files_are_no_collectives(name: str) -> None:
     with pytest.raises(TraceError):
-        read_collective(present(name))
+        read_trace(present(name))

@@ -13,12 +13,14 @@ from numpy.typing import NDArray
 from tests.traffic.cases import uneven_fabric
 from topologies.fabric import Port
 from topologies.rail import rail_fabric
-from traffic.collective import Collective, Step, single
+from traffic.collectives.ring import Ring
 from traffic.demand import Demand
+from traffic.job import Collective, Job
 from traffic.metrics import (
     Cct,
     busbw_gbytes_s,
     cct,
+    communication_s,
     link_bytes,
     link_utilisation,
     load_mse,
@@ -28,6 +30,7 @@ from traffic.metrics import (
     uplink_bytes,
 )
 from traffic.records import COLUMNS, Records
+from traffic.steps import Step, job_of_steps, single
 from traffic.workloads.placement import placed
 
 DIRECT = "30@h0:0,leaf0:1"
@@ -84,10 +87,24 @@ def test_the_busiest_gpu_may_be_a_receiver() -> None:
     assert busbw_gbytes_s(single(Demand("incast", matrix)), 5.0) == 10.0
 
 
-def test_the_steps_of_a_collective_add_up() -> None:
+def test_the_steps_of_a_job_add_up() -> None:
     first, second = np.array([[0, 6], [2, 0]]), np.array([[0, 1], [4, 0]])
     steps = Step(Demand("first", first * 10**9)), Step(Demand("second", second * 10**9))
-    assert busbw_gbytes_s(Collective("two", steps), 5.0) == 1.0
+    assert busbw_gbytes_s(job_of_steps("two", steps), 5.0) == 1.0
+
+
+def test_busbw_of_rings_is_that_of_nccl_tests() -> None:
+    rings = ((0, 1, 2, 3), (3, 2, 1, 0))
+    job = Job("ring", 4, (Collective("a", Ring(rings, 8 * 10**9)),))
+    assert busbw_gbytes_s(job, 2.0) == pytest.approx(8 / 2.0 * 2 * 3 / 4)
+
+
+def test_what_overlaps_is_under_way_once() -> None:
+    row = (0, 2, 8)
+    steps = records((0, *row, 0.0, 2.0, DIRECT), (1, *row, 1.0, 1.5, DIRECT), (2, *row, 1.5, 3.0, DIRECT),
+                    (3, *row, 5.0, 6.0, DIRECT))  # fmt: skip
+    assert communication_s(steps) == 4.0
+    assert communication_s(records()) == 0.0
 
 
 def test_gpus_that_idle_are_no_ranks() -> None:

@@ -7,6 +7,8 @@ from hypothesis import strategies as st
 
 from topologies.errors import DemandError
 from topologies.rail import rail_fabric
+from traffic.job import Compute
+from traffic.steps import demands_of
 from traffic.workloads.gating import gini
 from traffic.workloads.mixtral import PHASES, TOKEN_BYTES, Placement, mixtral_replay
 
@@ -20,7 +22,7 @@ def test_volume_is_what_each_expert_sends(
     servers: int, rails: int, phase: str, placement: Placement, seed: int
 ) -> None:
     replay = mixtral_replay(rail_fabric(servers, rails, 0), phase, placement, seed=seed)
-    first = replay.steps[0].demand.matrix
+    first = demands_of(replay)[0].matrix
     per_server = first.sum(axis=1).reshape(servers, rails).sum(axis=1)
     experts_per_server = max(1, 8 // servers)
     volume = experts_per_server * round(PHASES[phase].expert_bytes / TOKEN_BYTES) * TOKEN_BYTES
@@ -29,30 +31,34 @@ def test_volume_is_what_each_expert_sends(
 
 @given(phases, placements)
 def test_there_and_back_twice(phase: str, placement: Placement) -> None:
-    dispatch, combine, gradient, last = mixtral_replay(rail_fabric(8, 2), phase, placement).steps
-    assert np.array_equal(dispatch.demand.matrix, combine.demand.matrix.T)
-    assert np.array_equal(dispatch.demand.matrix, gradient.demand.matrix)
-    assert np.array_equal(combine.demand.matrix, last.demand.matrix)
-    assert gradient.compute_s == 2 * dispatch.compute_s > 0
-    assert combine.compute_s == 0 < last.compute_s
+    replay = mixtral_replay(rail_fabric(8, 2), phase, placement)
+    dispatch, combine, gradient, last = demands_of(replay)
+    assert np.array_equal(dispatch.matrix, combine.matrix.T)
+    assert np.array_equal(dispatch.matrix, gradient.matrix)
+    assert np.array_equal(combine.matrix, last.matrix)
+    names = ["step 0", "compute 0", "step 1", "step 2", "compute 2", "step 3", "compute 3"]
+    assert [node.name for node in replay.nodes] == names
+    forward, backward, attention = (n.duration_s for n in replay.nodes if isinstance(n, Compute))
+    assert backward == 2 * forward > 0
+    assert attention > 0
 
 
 def test_dense_is_on_all_gpus_and_sparse_on_the_first() -> None:
     fabric = rail_fabric(8, 4)
     dense, sparse = (mixtral_replay(fabric, "mid", placement) for placement in ("dense", "sparse"))
-    assert (dense.steps[0].demand.matrix > 0).all()
-    assert np.argwhere(sparse.steps[0].demand.matrix.sum(axis=0)).ravel().tolist() == list(range(0, 32, 4))
-    for matrix in (dense.steps[0].demand.matrix, dense.steps[1].demand.matrix):
+    assert (demands_of(dense)[0].matrix > 0).all()
+    assert np.argwhere(demands_of(sparse)[0].matrix.sum(axis=0)).ravel().tolist() == list(range(0, 32, 4))
+    for matrix in (demands_of(dense)[0].matrix, demands_of(dense)[1].matrix):
         blocks = matrix.reshape(8, 4, 8, 4)
         assert np.ptp(blocks, axis=(1, 3)).max() <= 1
-    by_server = [c.steps[0].demand.matrix.reshape(8, 4, 8, 4).sum(axis=(1, 3)) for c in (dense, sparse)]
+    by_server = [demands_of(c)[0].matrix.reshape(8, 4, 8, 4).sum(axis=(1, 3)) for c in (dense, sparse)]
     assert np.array_equal(*by_server)
 
 
 def test_imbalance_falls_and_volume_rises() -> None:
     imbalance = []
     for phase in PHASES:
-        demands = [mixtral_replay(rail_fabric(8, 1), phase, seed=seed).steps[0].demand for seed in range(9)]
+        demands = [demands_of(mixtral_replay(rail_fabric(8, 1), phase, seed=seed))[0] for seed in range(9)]
         imbalance.append(np.mean([gini(demand.matrix.sum(axis=0)) for demand in demands]))
     assert list(PHASES) == ["start", "early", "mid", "stable"]
     assert imbalance == sorted(imbalance, reverse=True)
@@ -63,7 +69,7 @@ def test_imbalance_falls_and_volume_rises() -> None:
 
 
 def test_copies_of_the_model_keep_to_themselves() -> None:
-    matrix = mixtral_replay(rail_fabric(16, 2), "start").steps[0].demand.matrix
+    matrix = demands_of(mixtral_replay(rail_fabric(16, 2), "start"))[0].matrix
     assert not matrix[:16, 16:].any()
     assert not matrix[16:, :16].any()
     assert not np.array_equal(matrix[:16, :16], matrix[16:, 16:])

@@ -9,13 +9,14 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from tests.traffic.trace_files import AICB_LOG, HTSIM, OLD_HEADER, TRIGGERED, aicb_row, written
-from traffic.collective import Collective
 from traffic.demand import Demand
+from traffic.job import Job
 from traffic.readers.aicb import Layout, read_aicb
-from traffic.readers.detect import read_collective
+from traffic.readers.detect import read_trace
 from traffic.readers.htsim import read_htsim
 from traffic.readers.mixnet import read_mixnet
 from traffic.readers.nccl import read_nccl, write_nccl
+from traffic.steps import demands_of
 
 matrices = st.integers(1, 12).flatmap(
     lambda n: hnp.arrays(np.int64, (n, n), elements=st.integers(0, 1 << 53))
@@ -30,8 +31,8 @@ def test_nccl_brings_back_an_equal_matrix(
     path = tmp_path_factory.getbasetemp() / "matrix.txt"
     write_nccl(Demand("any", matrix), path)
     assert np.array_equal(read_nccl(path).matrix, matrix)
-    (step,) = read_collective(path).steps
-    assert step.demand == read_nccl(path)
+    (step,) = demands_of(read_trace(path))
+    assert step == read_nccl(path)
 
 
 def test_nccl_takes_any_whitespace_and_blank_lines(tmp_path: Path) -> None:
@@ -43,33 +44,33 @@ def test_nccl_takes_any_whitespace_and_blank_lines(tmp_path: Path) -> None:
 def test_mixnet_counts_tokens(tmp_path: Path) -> None:
     path = written(tmp_path, "[[0, 5],\n [3, 1]]\n")
     assert read_mixnet(path, bytes_per_token=10).matrix.tolist() == [[0, 50], [30, 10]]
-    (step,) = read_collective(path, bytes_per_token=2).steps
-    assert step.demand.matrix.tolist() == [[0, 10], [6, 2]]
-    assert "2 bytes per token" in step.demand.note
+    (step,) = demands_of(read_trace(path, bytes_per_token=2))
+    assert step.matrix.tolist() == [[0, 10], [6, 2]]
+    assert "2 bytes per token" in step.note
 
 
 def test_htsim_adds_up_connections(tmp_path: Path) -> None:
-    for collective in (read_htsim(written(tmp_path, HTSIM)), read_collective(written(tmp_path, HTSIM))):
-        (step,) = collective.steps
+    for collective in (read_htsim(written(tmp_path, HTSIM)), read_trace(written(tmp_path, HTSIM))):
+        (step,) = demands_of(collective)
         expected = np.zeros((4, 4), dtype=int)
         expected[0, 1], expected[3, 2] = 2500, 7
-        assert np.array_equal(step.demand.matrix, expected)
+        assert np.array_equal(step.matrix, expected)
 
 
 def test_htsim_triggers_are_rounds(tmp_path: Path) -> None:
     collective = read_htsim(written(tmp_path, TRIGGERED))
     owed = [
-        {(int(i), int(j)): int(step.demand.matrix[i, j]) for i, j in np.argwhere(step.demand.matrix)}
-        for step in collective.steps
+        {(int(i), int(j)): int(step.matrix[i, j]) for i, j in np.argwhere(step.matrix)}
+        for step in demands_of(collective)
     ]
     assert owed == [{(0, 1): 10, (0, 2): 20}, {(1, 2): 30}, {(2, 3): 40, (3, 0): 50}]
     assert "a step per round" in collective.note
-    assert len(read_collective(written(tmp_path, TRIGGERED), all_to_alls=2).steps) == 2
+    assert len(demands_of(read_trace(written(tmp_path, TRIGGERED), all_to_alls=2))) == 2
 
 
-def sizes(collective: Collective) -> list[int]:
+def sizes(job: Job) -> list[int]:
     """Return what GPU 0 sends in each step [bytes]."""
-    return [int(step.demand.matrix[0].sum()) for step in collective.steps]
+    return [int(step.matrix[0].sum()) for step in demands_of(job)]
 
 
 def test_aicb_gives_the_expert_all_to_alls_of_a_step(tmp_path: Path) -> None:
@@ -77,15 +78,15 @@ def test_aicb_gives_the_expert_all_to_alls_of_a_step(tmp_path: Path) -> None:
     log = read_aicb(path)
     assert (log.gpus, sizes(log)) == (8, [4096, 8192, 4096])
     assert sizes(read_aicb(path, step=1)) == [16384]
-    assert sizes(read_collective(path, all_to_alls=2)) == [4096, 8192]
+    assert sizes(read_trace(path, all_to_alls=2)) == [4096, 8192]
     assert log.note == (
         "AICB log log.csv, step 0 of 2: 3 of 3 all-to-alls in groups of 4; measured there: median 0.600 ms"
     )
-    assert all(step.compute_s == 0 for step in log.steps)
+    assert len(log.nodes) == len(log.collectives), "no compute"
 
 
 def test_aicb_groups_stride_over_tensor_parallel_ranks(tmp_path: Path) -> None:
-    matrix = read_aicb(written(tmp_path, AICB_LOG)).steps[0].demand.matrix
+    matrix = demands_of(read_aicb(written(tmp_path, AICB_LOG)))[0].matrix
     expected = np.zeros((8, 8))
     for group in ([0, 2, 4, 6], [1, 3, 5, 7]):
         expected[np.ix_(group, group)] = 1024
@@ -93,7 +94,7 @@ def test_aicb_groups_stride_over_tensor_parallel_ranks(tmp_path: Path) -> None:
 
 
 def test_aicb_layout_can_be_told(tmp_path: Path) -> None:
-    matrix = read_aicb(written(tmp_path, AICB_LOG), ep=2).steps[0].demand.matrix
+    matrix = demands_of(read_aicb(written(tmp_path, AICB_LOG), ep=2))[0].matrix
     assert np.argwhere(matrix[:, 0]).ravel().tolist() == [0, 2]
     assert np.argwhere(matrix[:, 5]).ravel().tolist() == [5, 7]
 
@@ -101,9 +102,9 @@ def test_aicb_layout_can_be_told(tmp_path: Path) -> None:
 def test_aicb_without_group_sizes_asks_for_the_gpus(tmp_path: Path) -> None:
     rows = [aicb_row("all_to_all", "dp_group", 4098).replace(",None,4098", ",4098", 1)] * 3
     path = written(tmp_path, "\n".join([OLD_HEADER, *rows]))
-    collective = read_collective(path, gpus=4)
+    collective = read_trace(path, gpus=4)
     assert (collective.gpus, sizes(collective)) == (4, [4098] * 3)
-    assert np.ptp(collective.steps[0].demand.matrix) == 1
+    assert np.ptp(demands_of(collective)[0].matrix) == 1
     assert "measured" not in collective.note
 
 

@@ -13,9 +13,10 @@ from topologies.errors import TraceError
 from traffic.demand import Demand
 from traffic.readers import text
 from traffic.readers.aicb import read_aicb
-from traffic.readers.detect import read_collective
+from traffic.readers.detect import read_trace
 from traffic.readers.mixnet import read_mixnet
 from traffic.readers.nccl import write_nccl
+from traffic.steps import demands_of
 from traffic.workloads.synthetic import uniform
 
 EPOCH = "CommType.epoch_end,,None,0,,None,None,,1.0,None,None,1"
@@ -98,7 +99,7 @@ EPOCH = "CommType.epoch_end,,None,0,,None,None,,1.0,None,None,1"
 def test_malformed_text_is_told(tmp_path: Path, content: str, complaint: str) -> None:
     path = written(tmp_path, content)
     with pytest.raises(TraceError) as error:
-        read_collective(path)
+        read_trace(path)
     assert str(path) in str(error.value)
     assert complaint in str(error.value)
 
@@ -108,7 +109,7 @@ def test_binary_is_told(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "trace.bin"
     path.write_bytes(content)
     with pytest.raises(TraceError, match="is no text"):
-        read_collective(path)
+        read_trace(path)
 
 
 @pytest.mark.parametrize(
@@ -122,16 +123,16 @@ def test_binary_is_told(tmp_path: Path, content: bytes) -> None:
 )
 def test_no_file_is_told(tmp_path: Path, path: str, complaint: str) -> None:
     with pytest.raises(TraceError, match=complaint):
-        read_collective(tmp_path / path)
+        read_trace(tmp_path / path)
 
 
 def test_too_large_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(text, "MAX_TEXT_BYTES", 5)
     with pytest.raises(TraceError, match="is too large: 8 bytes"):
-        read_collective(written(tmp_path, "0 1\n1 0\n"))
+        read_trace(written(tmp_path, "0 1\n1 0\n"))
     monkeypatch.undo()
     with pytest.raises(TraceError, match="has 5000 rows"):
-        read_collective(written(tmp_path, "1\n" * 5000))
+        read_trace(written(tmp_path, "1\n" * 5000))
     rounds = "\n".join(
         f"0->1 trigger {n} size 1 send_done_trigger {n + 1}"
         if n
@@ -139,7 +140,7 @@ def test_too_large_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         for n in range(300)
     )
     with pytest.raises(TraceError, match="300 rounds of triggers between 1000 nodes"):
-        read_collective(written(tmp_path, f"Nodes 1000\nConnections 300\n{rounds}"))
+        read_trace(written(tmp_path, f"Nodes 1000\nConnections 300\n{rounds}"))
 
 
 def test_what_the_caller_asks_wrongly_is_told(tmp_path: Path) -> None:
@@ -149,7 +150,7 @@ def test_what_the_caller_asks_wrongly_is_told(tmp_path: Path) -> None:
     with pytest.raises(TraceError, match="0 all-to-alls"):
         read_aicb(path, all_to_alls=0)
     with pytest.raises(TraceError, match="0 all-to-alls"):
-        read_collective(written(tmp_path, HTSIM), all_to_alls=0)
+        read_trace(written(tmp_path, HTSIM), all_to_alls=0)
     path = written(tmp_path, AICB_LOG)
     with pytest.raises(TraceError, match="no multiple of 3"):
         read_aicb(path, ep=3)
@@ -176,7 +177,7 @@ def test_garbage_is_a_trace_error_or_a_collective(
     path = tmp_path_factory.getbasetemp() / "garbage"
     path.write_bytes(content if isinstance(content, bytes) else content.encode("utf-8", "surrogatepass"))
     with contextlib.suppress(TraceError):
-        assert all(isinstance(step.demand, Demand) for step in read_collective(path).steps)
+        assert all(isinstance(step, Demand) for step in demands_of(read_trace(path)))
 
 
 @settings(deadline=None)
@@ -190,4 +191,4 @@ def test_damage_is_a_trace_error_or_a_collective(
     path = tmp_path_factory.getbasetemp() / "damaged"
     path.write_text(content[:start] + middle + content[end:])
     with contextlib.suppress(TraceError):
-        assert all(isinstance(step.demand, Demand) for step in read_collective(path).steps)
+        assert all(isinstance(step, Demand) for step in demands_of(read_trace(path)))

@@ -7,9 +7,10 @@ import pytest
 from tests.traffic.trace_files import router_record as record
 from tests.traffic.trace_files import written
 from topologies.errors import TraceError
-from traffic.readers.detect import read_collective
+from traffic.readers.detect import read_trace
 from traffic.readers.megatron import read_megatron
 from traffic.readers.routing import Hosting
+from traffic.steps import demands_of
 from traffic.workloads.datasets import dataset_path
 
 HOSTING = Hosting(gpus=4, experts=8, bytes_per_token=10)
@@ -32,17 +33,17 @@ def test_megatron_files_of_ranks_are_one_trace(tmp_path: Path) -> None:
     last = "\n" + record(0, 4, 3, []) + record(0, 3, 3, [[3, 3]])
     folder = ranks(tmp_path / "trace.d", first, IDLE[1], IDLE[2], last)
     written(folder, "no trace", ".hidden")
-    collective = read_collective(folder, gpus=4, experts=8, bytes_per_token=10)
-    layer3, layer4 = (step.demand.matrix for step in collective.steps)
+    collective = read_trace(folder, gpus=4, experts=8, bytes_per_token=10)
+    layer3, layer4 = (step.matrix for step in demands_of(collective))
     assert layer3.tolist() == [[20, 10, 0, 10], [0] * 4, [0] * 4, [0, 20, 0, 0]]
     assert layer4.tolist() == [[0, 0, 0, 20], [0] * 4, [0] * 4, [0] * 4]
     assert (collective.name, dataset_path("any", folder)) == ("trace trace.d", folder)
     whole = written(tmp_path, "".join([first, *IDLE[1:3], last]))
-    assert [step.demand.matrix.tolist() for step in read_megatron(whole, HOSTING).steps] == [
+    assert [step.matrix.tolist() for step in demands_of(read_megatron(whole, HOSTING))] == [
         layer3.tolist(),
         layer4.tolist(),
     ]
-    assert read_megatron(folder, HOSTING, all_to_alls=1).steps[0].demand.matrix.tolist() == layer3.tolist()
+    assert demands_of(read_megatron(folder, HOSTING, all_to_alls=1))[0].matrix.tolist() == layer3.tolist()
 
 
 @pytest.mark.parametrize(
@@ -58,16 +59,16 @@ def test_a_router_trace_without_all_ranks_is_refused(
 ) -> None:
     folder = ranks(tmp_path / "trace", *contents)
     with pytest.raises(TraceError, match=lacking) as error:
-        read_collective(folder, gpus=4, experts=8)
+        read_trace(folder, gpus=4, experts=8)
     assert "the directory with the files of all ranks" in error.value.hint
     with pytest.raises(TraceError, match="lacks 3 of 4 ranks"):
-        read_collective(folder / "rank0.jsonl", gpus=4, experts=8)
+        read_trace(folder / "rank0.jsonl", gpus=4, experts=8)
 
 
 def test_all_ranks_are_needed_only_in_the_all_to_alls_that_are_asked_for(tmp_path: Path) -> None:
     folder = ranks(tmp_path / "trace", *IDLE[:3], record(0, 3, 3, [[0]]))
-    (only,) = read_collective(folder, gpus=4, experts=8, bytes_per_token=5, all_to_alls=1).steps
-    assert only.demand.total_bytes == 5
+    (only,) = demands_of(read_trace(folder, gpus=4, experts=8, bytes_per_token=5, all_to_alls=1))
+    assert only.total_bytes == 5
 
 
 @pytest.mark.parametrize(
@@ -80,7 +81,7 @@ def test_all_ranks_are_needed_only_in_the_all_to_alls_that_are_asked_for(tmp_pat
 )
 def test_a_directory_of_anything_else_is_told(tmp_path: Path, contents: list[str], complaint: str) -> None:
     with pytest.raises(TraceError, match=complaint):
-        read_collective(ranks(tmp_path / "trace", *contents), gpus=4, experts=8)
+        read_trace(ranks(tmp_path / "trace", *contents), gpus=4, experts=8)
 
 
 @pytest.mark.parametrize(
@@ -107,6 +108,6 @@ def test_a_directory_of_anything_else_is_told(tmp_path: Path, contents: list[str
 def test_malformed_router_trace_is_told(tmp_path: Path, content: str, complaint: str) -> None:
     path = written(tmp_path, content)
     with pytest.raises(TraceError) as error:
-        read_collective(path, gpus=4, experts=8)
+        read_trace(path, gpus=4, experts=8)
     assert str(path) in str(error.value)
     assert complaint.replace("expected '", "expected ").rstrip("'") in str(error.value)

@@ -19,11 +19,12 @@ from numpy.typing import NDArray
 from tests.traffic.trace_files import router_record as record
 from tests.traffic.trace_files import written
 from topologies.errors import MachineError, TraceError
-from traffic.readers.detect import read_collective
+from traffic.readers.detect import read_trace
 from traffic.readers.flame import read_flame
 from traffic.readers.megatron import read_megatron
 from traffic.readers.routing import MAX_ALL_TO_ALLS, Hosting, dealt
 from traffic.readers.vllm import read_vllm
+from traffic.steps import demands_of
 
 HOSTING = Hosting(gpus=4, experts=8, bytes_per_token=10, tokens=3)
 arrays = st.tuples(st.integers(1, 40), st.integers(1, 3), st.integers(1, 3)).flatmap(
@@ -48,15 +49,15 @@ def by_hand(rows: NDArray[np.int16], hosting: Hosting) -> list[list[list[int]]]:
 def test_rows_are_dealt_as_written(rows: NDArray[np.int16], block: int) -> None:
     blocks = [rows[start : start + block] for start in range(0, len(rows), block)]
     collective = dealt(Path("rows"), blocks, HOSTING, note="trace")
-    assert [step.demand.matrix.tolist() for step in collective.steps] == by_hand(rows, HOSTING)
-    assert sum(step.demand.total_bytes for step in collective.steps) == rows.size * 10
+    assert [step.matrix.tolist() for step in demands_of(collective)] == by_hand(rows, HOSTING)
+    assert sum(step.total_bytes for step in demands_of(collective)) == rows.size * 10
 
 
 @given(arrays, st.integers(1, 5))
 def test_fewer_all_to_alls_are_the_first(rows: NDArray[np.int16], all_to_alls: int) -> None:
     full = dealt(Path("rows"), [rows], HOSTING, note="trace")
     some = dealt(Path("rows"), [rows], HOSTING, note="trace", all_to_alls=all_to_alls)
-    assert some.steps == full.steps[:all_to_alls]
+    assert demands_of(some) == demands_of(full)[:all_to_alls]
 
 
 @settings(deadline=None)
@@ -65,9 +66,9 @@ def test_vllm_array_is_read(tmp_path_factory: pytest.TempPathFactory, rows: NDAr
     path = tmp_path_factory.getbasetemp() / "routed.npy"
     np.save(path, rows)
     collective = read_vllm(path, HOSTING)
-    assert [step.demand.matrix.tolist() for step in collective.steps] == by_hand(rows, HOSTING)
-    told = read_collective(path, gpus=4, experts=8, bytes_per_token=10)
-    assert sum(step.demand.total_bytes for step in told.steps) == rows.size * 10
+    assert [step.matrix.tolist() for step in demands_of(collective)] == by_hand(rows, HOSTING)
+    told = read_trace(path, gpus=4, experts=8, bytes_per_token=10)
+    assert sum(step.total_bytes for step in demands_of(told)) == rows.size * 10
 
 
 @pytest.mark.parametrize(
@@ -112,7 +113,7 @@ def test_damage_is_a_trace_error_or_a_collective(
     path = tmp_path_factory.getbasetemp() / "damaged-routing"
     path.write_bytes(content[:start] + data.draw(st.binary(max_size=9)) + content[end:])
     with contextlib.suppress(TraceError):
-        assert read_collective(path, gpus=4, experts=8).gpus <= 4
+        assert read_trace(path, gpus=4, experts=8).gpus <= 4
 
 
 @pytest.mark.parametrize(
@@ -134,11 +135,11 @@ def test_hosting_is_checked(options: dict[str, int], complaint: str) -> None:
 def test_what_a_trace_does_not_say_is_asked_for(tmp_path: Path) -> None:
     path = written(tmp_path, record(0, 0, 0, [[1]]))
     with pytest.raises(TraceError, match="does not tell how many experts there are; say it"):
-        read_collective(path, gpus=4)
+        read_trace(path, gpus=4)
     with pytest.raises(TraceError, match="how many experts there are and how many GPUs there are"):
-        read_collective(path)
+        read_trace(path)
     with pytest.raises(TraceError, match="0 all-to-alls"):
-        read_collective(path, gpus=4, experts=8, all_to_alls=0)
+        read_trace(path, gpus=4, experts=8, all_to_alls=0)
     with pytest.raises(TraceError, match="holds no record"):
         read_megatron(written(tmp_path, "\n"), HOSTING)
 
@@ -159,7 +160,7 @@ def test_memory_does_not_grow_with_the_rows() -> None:
         collective = dealt(Path("rows"), itertools.repeat(block, blocks), hosting, note="trace")
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
-        assert sum(step.demand.total_bytes for step in collective.steps) == blocks * block.size * 4096
+        assert sum(step.total_bytes for step in demands_of(collective)) == blocks * block.size * 4096
     assert peaks[1] < 1.5 * peaks[0]
 
 
@@ -188,17 +189,17 @@ def test_damaged_parquet_is_told(parquet: Any) -> None:  # noqa: ANN401
 def test_parquet_without_pyarrow_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
     with pytest.raises(MachineError, match="pip install pyarrow"):
-        read_collective(written(tmp_path, "PAR1"), gpus=4)
+        read_trace(written(tmp_path, "PAR1"), gpus=4)
 
 
 def test_flame_parquet_is_read(parquet: Any) -> None:  # noqa: ANN401
     rows = np.random.default_rng(0).integers(0, 8, (100, 6), dtype=np.int16)
     path = parquet(scores=[[0.1] * 6] * 100, indices=rows.tolist())
     collective = read_flame(path, HOSTING)
-    assert [step.demand.matrix.tolist() for step in collective.steps] == by_hand(rows[:, None], HOSTING)
-    (one,) = read_collective(path, gpus=4, bytes_per_token=4).steps
-    assert one.demand.total_bytes == rows.size * 4
-    assert "64 experts on 4 GPUs" in one.demand.note
+    assert [step.matrix.tolist() for step in demands_of(collective)] == by_hand(rows[:, None], HOSTING)
+    (one,) = demands_of(read_trace(path, gpus=4, bytes_per_token=4))
+    assert one.total_bytes == rows.size * 4
+    assert "64 experts on 4 GPUs" in one.note
 
 
 @pytest.mark.parametrize(

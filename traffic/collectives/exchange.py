@@ -44,3 +44,11 @@ class Pattern(Protocol):
     def renumbered(self, gpus: Sequence[int]) -> Self:
         """Return the same pattern between other GPUs: ``gpus[k]`` takes the part of GPU k."""
         ...
+
+
+def bytes_between(pattern: Pattern, gpus: int) -> NDArray[np.int64]:
+    """Return what each GPU sends to each other one in all, shape (gpus, gpus) [bytes]."""
+    messages = pattern.exchange().messages
+    matrix = np.zeros((gpus, gpus), dtype=np.int64)
+    np.add.at(matrix, (messages.source, messages.destination), messages.bytes)
+    return matrix

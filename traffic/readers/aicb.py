@@ -26,9 +26,10 @@ from statistics import median
 import numpy as np
 
 from topologies.errors import TraceError
-from traffic.collective import Collective, Step
 from traffic.demand import Demand
+from traffic.job import Job
 from traffic.readers.text import MAX_GPUS, bad_line, count_of, text_of, trace_name
+from traffic.steps import Step, job_of_steps
 from traffic.workloads.gating import apportioned
 
 COLUMNS = ("comm_type", "comm_group", "msg_size")
@@ -80,7 +81,7 @@ def read_aicb(
     ep: int | None = None,
     step: int = 0,
     all_to_alls: int | None = None,
-) -> Collective:
+) -> Job:
     """Return the expert all-to-alls of one training step.
 
     Parameters
@@ -101,7 +102,7 @@ def read_aicb(
 
     Returns
     -------
-    Collective
+    Job
         A step per all-to-all, between ``tp * dp`` GPUs. Its note says what was taken and the
         median that the log measured.
 
@@ -125,7 +126,7 @@ def read_aicb(
         f"all-to-alls in groups of {layout.ep}{_measured(taken)}"
     )
     demands = {row.size_bytes: _demand(path, layout, row.size_bytes, note) for row in taken}
-    return Collective(trace_name(path), tuple(Step(demands[row.size_bytes]) for row in taken), note)
+    return job_of_steps(trace_name(path), [Step(demands[row.size_bytes]) for row in taken], note)
 
 
 def is_aicb(first_line: str) -> bool:

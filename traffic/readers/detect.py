@@ -1,9 +1,9 @@
-"""A file of any known format as a collective: the format is told from the content, never the name."""
+"""A file of any known format as a job: the format is told from the content, never the name."""
 
 from pathlib import Path
 
 from topologies.errors import TraceError
-from traffic.collective import Collective, single
+from traffic.job import Job
 from traffic.readers import flame, vllm
 from traffic.readers.aicb import is_aicb, read_aicb
 from traffic.readers.flame import read_flame
@@ -14,6 +14,7 @@ from traffic.readers.nccl import read_nccl
 from traffic.readers.routing import Hosting
 from traffic.readers.text import bad_line, files_of, first_bytes, text_of
 from traffic.readers.vllm import read_vllm
+from traffic.steps import single
 from traffic.workloads.synthetic import HIDDEN, NUMBER_BYTES
 
 KNOWN = (
@@ -21,15 +22,15 @@ KNOWN = (
 )
 
 
-def read_collective(
+def read_trace(
     path: Path | str,
     *,
     gpus: int | None = None,
     experts: int | None = None,
     bytes_per_token: int = HIDDEN * NUMBER_BYTES,
     all_to_alls: int | None = None,
-) -> Collective:
-    """Return the collective that a file describes.
+) -> Job:
+    """Return the job that a file describes.
 
     Parameters
     ----------
@@ -49,7 +50,7 @@ def read_collective(
 
     Returns
     -------
-    Collective
+    Job
         Between as many GPUs as the file says; `traffic.workloads.placement.placed` puts it on a fabric.
 
     Raises
@@ -91,15 +92,14 @@ def _hosting(
     return Hosting(gpus, experts, bytes_per_token)
 
 
-def _read_text(path: Path, gpus: int | None, bytes_per_token: int, all_to_alls: int | None) -> Collective:
+def _read_text(path: Path, gpus: int | None, bytes_per_token: int, all_to_alls: int | None) -> Job:
     first = next(line for line in text_of(path).splitlines() if line.strip())
     if is_aicb(first):
         return read_aicb(path, gpus=gpus, all_to_alls=all_to_alls)
     if first.lstrip().startswith("["):
         return single(read_mixnet(path, bytes_per_token=bytes_per_token))
     if first.split()[0] in HEADERS or first.startswith("#"):
-        collective = read_htsim(path)
-        return Collective(collective.name, collective.steps[:all_to_alls], collective.note)
+        return read_htsim(path, all_to_alls=all_to_alls)
     if _is_number(first.split()[0]):
         return single(read_nccl(path))
     raise bad_line(path, 1, first, KNOWN)

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topologies.errors import MachineError, TraceError
-from traffic.collective import Collective
+from traffic.job import Job
 from traffic.readers.routing import Hosting, dealt
 from traffic.readers.text import require_file
 
@@ -29,7 +29,7 @@ MAGIC = b"PAR1"
 BATCH_ROWS = 1 << 16
 
 
-def read_flame(path: Path, hosting: Hosting, *, all_to_alls: int | None = None) -> Collective:
+def read_flame(path: Path, hosting: Hosting, *, all_to_alls: int | None = None) -> Job:
     """Return the all-to-alls of a parquet file's tokens.
 
     Parameters

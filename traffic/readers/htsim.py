@@ -3,7 +3,7 @@
 A demand is one all-to-all whose messages all start at once, so the reader refuses what says
 otherwise rather than drop it: a connection that starts at another time than the others. Triggers
 are honoured when asked for: a connection waits for the rounds before it, so triggered files
-become a `Collective` with a step per round (a connection's round is one more than that of the
+become a `Job` with a step per round (a connection's round is one more than that of the
 connection that fires its trigger; a barrier's round follows its last one). That is stricter than
 htsim, where one chain may run ahead of another; the note says so.
 
@@ -23,9 +23,10 @@ from pathlib import Path
 import numpy as np
 
 from topologies.errors import TraceError
-from traffic.collective import Collective, Step
 from traffic.demand import Demand
+from traffic.job import Job
 from traffic.readers.text import MAX_BYTES, MAX_GPUS, bad_line, count_of, text_of, trace_name
+from traffic.steps import Step, job_of_steps
 
 MAX_CELLS = MAX_GPUS**2
 """Most cells that the matrices of all rounds may have together."""
@@ -50,17 +51,19 @@ class _Connection:
     fires: tuple[int, ...]
 
 
-def read_htsim(path: Path) -> Collective:
+def read_htsim(path: Path, *, all_to_alls: int | None = None) -> Job:
     """Return the connections of a connection matrix as steps.
 
     Parameters
     ----------
     path
         The file.
+    all_to_alls
+        At most so many steps, the first ones; by default all.
 
     Returns
     -------
-    Collective
+    Job
         One step if no connection waits for a trigger, otherwise a step per round. Several
         connections between two nodes add up.
 
@@ -87,11 +90,11 @@ def read_htsim(path: Path) -> Collective:
         matrices[index, connection.source, connection.destination] += connection.size_bytes
     note = f"htsim connection matrix {path.name}" + (", a step per round of triggers" if max(rounds) else "")
     name = trace_name(path)
-    steps = tuple(
+    steps = [
         Step(Demand(f"{name} {index}" if max(rounds) else name, matrix, note))
-        for index, matrix in enumerate(matrices)
-    )
-    return Collective(name, steps, note)
+        for index, matrix in enumerate(matrices[:all_to_alls])
+    ]
+    return job_of_steps(name, steps, note)
 
 
 def _parsed(path: Path) -> tuple[dict[str, int], list[_Connection]]:

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topologies.errors import TraceError
-from traffic.collective import Collective
+from traffic.job import Job
 from traffic.readers.routing import Hosting
 from traffic.readers.text import bad_line, files_of, require_file, trace_name
 
@@ -26,7 +26,7 @@ _KEYS = ("step", "stage", "block", "layer")
 _EXPECTED = "a JSON object with step, layer, rank and top_indices"
 
 
-def read_megatron(path: Path, hosting: Hosting, *, all_to_alls: int | None = None) -> Collective:
+def read_megatron(path: Path, hosting: Hosting, *, all_to_alls: int | None = None) -> Job:
     """Return the all-to-alls of a router trace.
 
     Parameters
@@ -61,7 +61,7 @@ def read_megatron(path: Path, hosting: Hosting, *, all_to_alls: int | None = Non
     if not counts:
         raise TraceError(f"{path} holds no record", f"expected {_EXPECTED}")
     _check_ranks(path, ranks, hosting.gpus)
-    return hosting.collective(trace_name(path), f"Megatron router {trace_name(path)}", counts.values())
+    return hosting.job(trace_name(path), f"Megatron router {trace_name(path)}", counts.values())
 
 
 def _check_ranks(path: Path, ranks: dict[tuple[object, ...], set[int]], gpus: int) -> None:

@@ -20,9 +20,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topologies.errors import TraceError
-from traffic.collective import Collective, Step
 from traffic.demand import Demand
+from traffic.job import Job
 from traffic.readers.text import MAX_BYTES, MAX_GPUS, trace_name
+from traffic.steps import Step, job_of_steps
 
 MAX_CELLS = 1 << 26
 """Most cells that the matrices of a collective may have together: 512 MiB."""
@@ -90,11 +91,11 @@ class Hosting:
         cells = source[:, None] * self.gpus + home[chosen]
         return np.bincount(cells.ravel(), minlength=self.gpus**2).reshape(self.gpus, self.gpus)
 
-    def collective(self, name: str, note: str, counts: Iterable[NDArray[np.int64]]) -> Collective:
+    def job(self, name: str, note: str, counts: Iterable[NDArray[np.int64]]) -> Job:
         """Return the all-to-alls with these counts of tokens."""
         note = f"{note}: {self.experts} experts on {self.gpus} GPUs, {self.bytes_per_token} bytes per token"
-        steps = tuple(Step(Demand(name, count * self.bytes_per_token, note)) for count in counts)
-        return Collective(name, steps, note)
+        steps = [Step(Demand(name, count * self.bytes_per_token, note)) for count in counts]
+        return job_of_steps(name, steps, note)
 
     def check_room(self, path: Path, all_to_alls: int) -> None:
         """Refuse more all-to-alls than memory is meant for with a TraceError."""
@@ -112,7 +113,7 @@ def dealt(
     *,
     note: str,
     all_to_alls: int | None = None,
-) -> Collective:
+) -> Job:
     """Return the all-to-alls of rows that are dealt to GPUs in order.
 
     Parameters
@@ -130,7 +131,7 @@ def dealt(
 
     Returns
     -------
-    Collective
+    Job
         For each batch of ``gpus * tokens`` rows an all-to-all per layer, in order.
 
     Raises
@@ -154,7 +155,7 @@ def dealt(
             matrices[number * layers + layer] += hosting.counts(path, source, block[:, layer], row)
     if not matrices:
         raise TraceError(f"{path} holds no token", "give a trace with at least one row")
-    return hosting.collective(trace_name(path), note, matrices[:all_to_alls])
+    return hosting.job(trace_name(path), note, matrices[:all_to_alls])
 
 
 def _within_batches(

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topologies.errors import TraceError
-from traffic.collective import Collective
+from traffic.job import Job
 from traffic.readers.routing import Hosting, dealt
 from traffic.readers.text import require_file
 
@@ -26,7 +26,7 @@ MAGIC = b"\x93NUMPY"
 BLOCK_CELLS = 1 << 20
 
 
-def read_vllm(path: Path, hosting: Hosting, *, all_to_alls: int | None = None) -> Collective:
+def read_vllm(path: Path, hosting: Hosting, *, all_to_alls: int | None = None) -> Job:
     """Return the all-to-alls of an array of routed experts.
 
     Parameters

@@ -23,8 +23,9 @@ from numpy.typing import NDArray
 
 from topologies.errors import DemandError
 from topologies.fabric import Fabric
-from traffic.collective import Collective, Step
 from traffic.demand import Demand
+from traffic.job import Job
+from traffic.steps import Step, job_of_steps
 from traffic.workloads.gating import apportioned, gini, zipf_shares
 
 EXPERTS, TOP_K = 8, 2
@@ -69,7 +70,7 @@ def mixtral_replay(
     *,
     gpu_flops: float = GPU_FLOPS,
     seed: int = 0,
-) -> Collective:
+) -> Job:
     """Return one iteration: both forward all-to-alls, both backward ones, compute between them.
 
     Parameters
@@ -89,7 +90,7 @@ def mixtral_replay(
 
     Returns
     -------
-    Collective
+    Job
         Four steps. The compute after the first and third is the busiest expert's, forward and
         (twice the work) backward, spread over its server's GPUs; after the last it is
         attention's, forward and backward, so that the steps and the compute make an iteration.
@@ -115,7 +116,7 @@ def mixtral_replay(
         Step(Demand("backward combine", there, note), 2 * expert_s),
         Step(Demand("backward dispatch", there.T, note), 3 * attention_s),
     )
-    return Collective(f"mixtral {placement} {phase}", steps, note)
+    return job_of_steps(f"mixtral {placement} {phase}", steps, note)
 
 
 def _check(fabric: Fabric, phase: str, placement: str, gpu_flops: float, seed: int) -> None:

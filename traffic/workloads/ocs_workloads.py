@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from topologies.errors import DemandError, TraceError
 from traffic.demand import Demand
-from traffic.readers.detect import read_collective
+from traffic.readers.detect import read_trace
+from traffic.steps import demands_of
 from traffic.workloads.derangements import derangements
 
 Matrix = NDArray[np.float64]
@@ -69,12 +70,12 @@ def demand_of_file(path: Path, servers: int) -> Demand:
     TraceError
         If the file cannot be read, or nobody in it owes anybody else anything.
     """
-    collective = read_collective(path, gpus=servers)
-    steps, demand = collective.steps, collective.steps[0].demand
+    job = read_trace(path, gpus=servers)
+    steps, demand = len(job.collectives), demands_of(job)[0]
     if not np.where(np.eye(demand.gpus, dtype=bool), 0, demand.matrix).any():
         raise TraceError(f"{path} holds nothing that one server owes another", "give a file with a demand")
-    note = demand.note if len(steps) == 1 else f"{demand.note}, the first of {len(steps)} all-to-alls"
-    return Demand(collective.name, demand.matrix, note)
+    note = demand.note if steps == 1 else f"{demand.note}, the first of {steps} all-to-alls"
+    return Demand(job.name, demand.matrix, note)
 
 
 def benchmark(

@@ -1,52 +1,41 @@
 """Where a trace's ranks run: on the fabric's GPUs in order, server by server."""
 
-import numpy as np
+from dataclasses import replace
 
 from topologies.errors import TraceError
 from topologies.fabric import Fabric
-from traffic.collective import Collective, Step
-from traffic.demand import Demand
+from traffic import compose
+from traffic.job import Job
 
 
-def placed(collective: Collective, fabric: Fabric) -> Collective:
-    """Return a collective between all GPUs of a fabric: rank i runs on GPU i, the rest idle.
+def placed(job: Job, fabric: Fabric) -> Job:
+    """Return a job on the first GPUs of a fabric: rank i runs on GPU i, the rest idle.
 
     Parameters
     ----------
-    collective
-        Between at most as many GPUs as the fabric has.
+    job
+        For at most as many GPUs as the fabric has.
     fabric
         Where it runs.
 
     Returns
     -------
-    Collective
-        The same steps, with rows and columns of zeros for the GPUs that idle; the note says how
-        many of the GPUs work, and ``idle`` how many do not. A collective that fills the fabric is
+    Job
+        For all GPUs of the fabric; its note says how many of them work. One that fills the fabric is
         returned as it is.
 
     Raises
     ------
     TraceError
-        If the collective has more GPUs than the fabric.
+        If the job is for more GPUs than the fabric has.
     """
-    idle = fabric.gpus - collective.gpus
-    if idle < 0:
+    if job.gpus > fabric.gpus:
         raise TraceError(
-            f"{collective.name} is between {collective.gpus} GPUs, the fabric has {fabric.gpus}",
+            f"{job.name} is between {job.gpus} GPUs, the fabric has {fabric.gpus}",
             "take a larger fabric or a smaller trace",
         )
-    if not idle:
-        return collective
-    note = f"on GPUs 0 to {collective.gpus - 1} of {fabric.gpus}"
-    demands = {step.demand: _widened(step.demand, idle, note) for step in collective.steps}
-    steps = tuple(Step(demands[step.demand], step.compute_s) for step in collective.steps)
-    return Collective(collective.name, steps, _joined(collective.note, note), collective.idle + idle)
-
-
-def _widened(demand: Demand, idle: int, note: str) -> Demand:
-    return Demand(demand.name, np.pad(demand.matrix, (0, idle)), _joined(demand.note, note))
-
-
-def _joined(*notes: str) -> str:
-    return "; ".join(note for note in notes if note)
+    if job.gpus == fabric.gpus:
+        return job
+    note = f"on GPUs 0 to {job.gpus - 1} of {fabric.gpus}"
+    spread = compose.placed(job, range(job.gpus), of=fabric.gpus)
+    return replace(spread, note="; ".join(filter(None, (job.note, note))))

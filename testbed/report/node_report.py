@@ -1,0 +1,164 @@
+"""The report of a job of many nodes: when each began and ended, as a table and a timeline."""
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+from testbed.report.claims import Claim
+from testbed.report.collective_report import VERDICTS, fabric_text, scale_text
+from testbed.report.figures import Plot
+from testbed.report.nodes import node_table
+from testbed.report.page import Block, Line, Page, Sheet, counted
+from testbed.report.run_json import Run
+from testbed.report.table import number, significant
+from testbed.report.timeline import timeline
+from testbed.run.outcome import Outcome, Verdict
+from traffic.job_bounds import job_bound_s, node_bounds_s
+
+MOST_SHOWN = 60
+"""Most nodes that the table and the timeline show of a point; nodes.csv has all."""
+HEADERS = ("start", "end", "took", "bound", "/ bound")
+
+
+def node_page(run: Run, outcomes: Sequence[Outcome], table: pd.DataFrame, claims: Sequence[Claim]) -> Page:
+    """Return the report of jobs, the nodes of each point in a block of their own.
+
+    Parameters
+    ----------
+    run
+        What was run.
+    outcomes, table
+        What came of it, at least one, and its summary.
+    claims
+        What it was held against.
+    """
+    return Page(
+        run=run,
+        sentence=" ".join(map(_sentence, outcomes)),
+        table=table,
+        results=node_sheet(outcomes),
+        claims=claims,
+        plots=[
+            Plot(f"timeline_{index}" if index else "timeline", partial(_drawn, outcome), _caption(outcome))
+            for index, outcome in enumerate(outcomes)
+        ],
+        definitions=DEFINITIONS,
+        files="The jobs themselves are in run.json beside this file; all nodes are in nodes.csv, all "
+        "messages in records.csv, all points in summary.csv.",
+    )
+
+
+def node_sheet(outcomes: Sequence[Outcome]) -> Sheet:
+    """Return the first nodes of each outcome in the order in which they started, and its whole job."""
+    emulated = any(outcome.emulated for outcome in outcomes)
+    blocks, left = [], 0
+    for outcome in outcomes:
+        nodes = _nodes(outcome)
+        left += max(len(nodes) - MOST_SHOWN, 0)
+        rows = nodes.head(MOST_SHOWN).to_dict("records")
+        lines = [Line([str(row["node"]), str(row["kind"]), *_times(row, emulated)]) for row in rows]
+        title = (
+            f"{outcome.experiment.job.name}, {outcome.experiment.scheme_name}" if len(outcomes) > 1 else ""
+        )
+        blocks += [
+            Block(lines, title),
+            Block([Line(["all", "job", *_whole(outcome, emulated)], look="bound")]),
+        ]
+    more = f" {counted(left, 'more node')} in nodes.csv." if left else ""
+    how = "; ".join(dict.fromkeys(_how(outcome.verdict) for outcome in outcomes))
+    return Sheet(
+        ("node", "kind"),
+        (*HEADERS, *(("model", "/ model") if emulated else ())),
+        blocks,
+        f"Milliseconds since the start, at real scale, {how}.{more}",
+    )
+
+
+def _nodes(outcome: Outcome) -> pd.DataFrame:
+    experiment = outcome.experiment
+    return node_table(experiment.job, experiment.fabric, outcome.run, outcome.predicted)
+
+
+def _whole(outcome: Outcome, emulated: bool) -> list[str]:
+    job, fabric = outcome.experiment.job, outcome.experiment.fabric
+    took_s = outcome.run.iteration_s
+    whole: Mapping[Hashable, float] = {
+        "start_s": 0.0,
+        "end_s": took_s,
+        "took_s": took_s,
+        "bound_s": job_bound_s(job, node_bounds_s(job, fabric)),
+        "predicted_s": outcome.predicted.iteration_s,
+    }
+    return _times(whole, emulated)
+
+
+def _times(row: Mapping[Hashable, Any], emulated: bool) -> list[str]:
+    """Return the cells of `HEADERS` and of the prediction; a dash where a node may take no time."""
+    took_s, bound_s, predicted_s = row["took_s"], row["bound_s"], row["predicted_s"]
+    cells = [significant(1e3 * row[name]) for name in ("start_s", "end_s", "took_s")]
+    cells += [significant(1e3 * bound_s), number(took_s / bound_s, "{:.2f}")] if bound_s else ["-", "-"]
+    if emulated:
+        cells += [
+            significant(1e3 * predicted_s),
+            number(took_s / predicted_s, "{:.2f}") if predicted_s else "-",
+        ]
+    return cells
+
+
+def _how(verdict: Verdict) -> str:
+    """Return how the numbers came about, and whether to believe them."""
+    if verdict.word == "model":
+        return "predicted by the fluid model"
+    return "; ".join((f"emulated ({verdict.word})", *verdict.reasons, *filter(None, [verdict.advice])))
+
+
+def _sentence(outcome: Outcome) -> str:
+    experiment, job = outcome.experiment, outcome.experiment.job
+    emulated = [experiment] if outcome.emulated else []
+    said = (
+        f"Job {job.name}, {counted(len(job.nodes), 'node')} on {counted(job.gpus, 'GPU')}, under "
+        f"{experiment.scheme_name} over {fabric_text(experiment.fabric)}.",
+        job.note,
+        scale_text(emulated),
+    )
+    return " ".join(filter(None, said))
+
+
+def _caption(outcome: Outcome) -> str:
+    nodes = len(_nodes(outcome))
+    first = f" The first {MOST_SHOWN} of {nodes} nodes." if nodes > MOST_SHOWN else ""
+    return f"{TIMELINE_CAPTION}{first}"
+
+
+def _drawn(outcome: Outcome) -> Figure:
+    """Return the timeline of the first nodes that started, the emulated one above the predicted one."""
+    first = _nodes(outcome)["node"].head(MOST_SHOWN)
+    runs = {"emulated": outcome.emulated, "predicted": outcome.predicted}
+    return timeline(
+        {
+            name: replace(run, tasks=run.tasks[run.tasks["node"].isin(first)])
+            for name, run in runs.items()
+            if run is not None
+        }
+    )
+
+
+TIMELINE_CAPTION = (
+    "When each node of the job ran: compute grey, bytes blue. A compute's bar reaches from its first GPU's "
+    "start to its last GPU's end."
+)
+DEFINITIONS = (
+    ("took", "From when a node started, on its first GPU, to its end on its last."),
+    (
+        "bound",
+        "What a node takes at least: a compute its slowest GPU; a collective its busiest server's bytes over "
+        "the rate of its NICs, a dash where it stays inside servers. The job's bound is its longest path of "
+        "bounds, or all computes of its busiest GPU.",
+    ),
+    ("model", "What max-min fair fluids take over the same paths; alone where nothing was emulated."),
+    *VERDICTS,
+)

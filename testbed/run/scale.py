@@ -1,0 +1,73 @@
+"""At which scale experiments are emulated: what a machine carries safely, for long enough to be timed."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from testbed.run.calibrate import hop_load_bps, volume_factor
+from testbed.run.experiment import Experiment
+from testbed.run.runner import Run
+from topologies.fabric import Fabric
+from traffic.collectives.ring import Ring
+from traffic.job import Job
+from traffic.metrics import communication_s
+from traffic.records import NVLINK, Records, legs_of
+from traffic.transports.sharing import PACKET_BYTES
+
+RING_STEP_PACKETS = 20
+"""What each step of a ring consists of at least, or the emulation would be of packets and not of bytes."""
+LONGEST_S = 120.0
+"""How long a job takes at most at emulated scale, whatever that does to its smallest messages."""
+
+
+def load_bps(experiment: Experiment, predicted: Run) -> float:
+    """Return what switches forward at real rates, payload times hops [bit/s].
+
+    That is the mean while collectives follow each other; where they overlap, all NICs may send at once.
+    """
+    records = predicted.records
+    if experiment.job.is_chain:
+        return hop_load_bps(records, communication_s(records))
+    fabric = experiment.fabric
+    return sum(fabric.nic_rate_bps(nic) for nic in fabric.nics) * _mean_hops(records)
+
+
+def job_volume(job: Job, rate: float, bounds_s: Sequence[float], longest_s: float) -> float:
+    """Return emulated over real bytes: enough to be timed and for rings of whole packets, and no more.
+
+    Parameters
+    ----------
+    job
+        What runs.
+    rate
+        Emulated over real rate.
+    bounds_s
+        How long the bytes of each of its points are under way at least [s]; the shortest decides.
+    longest_s
+        How long the longest of its points takes, as predicted [s].
+    """
+    volumes = [volume_factor(rate, bounds_s, len(job.collectives))]
+    for node in job.collectives:
+        if isinstance(node.pattern, Ring):
+            chunk = float(node.pattern.exchange().messages.bytes.min())
+            volumes.append(RING_STEP_PACKETS * PACKET_BYTES / chunk)
+    most = LONGEST_S * rate / longest_s if longest_s else 1.0
+    return min(max(volumes), most, 1.0)
+
+
+def busy_s(job: Job, predicted: Run) -> float:
+    """Return how long a run keeps the emulation busy, at real scale: compute of a chain is skipped [s]."""
+    return communication_s(predicted.records) if job.is_chain else predicted.iteration_s
+
+
+def plain(fabric: Fabric) -> Fabric:
+    """Return a fabric without delay and loss: these lower the load on the mean and not at its peak."""
+    return fabric.with_links(delay_s=0.0, loss=0.0)
+
+
+def _mean_hops(records: Records) -> float:
+    """Return how many links of switches a byte crosses on average."""
+    legs = legs_of(records[records["path"] != NVLINK])
+    sizes = legs["bytes"].to_numpy(dtype=float)
+    hops = np.array([way.count(",") for way in legs["way"]], dtype=float)
+    return float((sizes * hops).sum() / sizes.sum()) if len(legs) else 0.0
