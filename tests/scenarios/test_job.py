@@ -99,3 +99,13 @@ def test_the_first_of_many_nodes_are_shown(tmp_path: Path) -> None:
     assert "a[60]" not in done.stdout
     assert "all job 0 50000 50000 50000 1.00" in " ".join(done.stdout.split())
     assert "40 more nodes in nodes.csv" in " ".join(done.stdout.split())
+
+
+def test_a_job_can_be_repeated(tmp_path: Path) -> None:
+    first = summary(tmp_path, "--jitter", "0.2", "--seed", "3")
+    (out,) = tmp_path.glob("out*")
+    words = [sys.executable, "scenarios/repeat.py", str(out), "--out", str(tmp_path / "again")]
+    done = subprocess.run(words, cwd=CHECKOUT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "drawn: rails takes as long as before" in " ".join(done.stdout.split())
+    assert pd.read_csv(tmp_path / "again" / "nodes.csv").equals(first)
