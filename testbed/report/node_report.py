@@ -119,13 +119,11 @@ def _how(verdict: Verdict) -> str:
 def _sentence(outcome: Outcome) -> str:
     experiment, job = outcome.experiment, outcome.experiment.job
     emulated = [experiment] if outcome.emulated else []
-    said = (
-        f"Job {job.name}, {counted(len(job.nodes), 'node')} on {counted(job.gpus, 'GPU')}, under "
-        f"{experiment.scheme_name} over {fabric_text(experiment.fabric)}.",
-        job.note,
-        scale_text(emulated),
+    note = f" ({job.note})" if job.note else ""
+    return (
+        f"Job {job.name}{note}, {counted(len(job.nodes), 'node')} on {counted(job.gpus, 'GPU')}, under "
+        f"{experiment.scheme_name} over {fabric_text(experiment.fabric)}. {scale_text(emulated)}"
     )
-    return " ".join(filter(None, said))
 
 
 def _caption(outcome: Outcome) -> str:
