@@ -49,6 +49,8 @@ class ProgramsEnded:
 
     left: tuple[tuple[int, int, int], ...]
     """What messages over circuits lack: source and destination GPU, and bytes."""
+    has_rest: bool = False
+    """Whether the scheme says how to carry what is left over packets (`SendRest`)."""
 
 
 Event = NodeStarted | NodeDone | Lit | FaultDetected | TimerFired | ProgramsEnded
@@ -95,7 +97,12 @@ class SetTimer:
     """How much later [s]."""
 
 
-Order = Reconfigure | Show | SetTimer
+@dataclass(frozen=True)
+class SendRest:
+    """Send over packets what messages over circuits lack, and those that start until the next `Show`."""
+
+
+Order = Reconfigure | Show | SetTimer | SendRest
 
 
 @dataclass(frozen=True)
