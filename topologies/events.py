@@ -49,8 +49,6 @@ class ProgramsEnded:
 
     left: tuple[tuple[int, int, int], ...]
     """What messages over circuits lack: source and destination GPU, and bytes."""
-    has_rest: bool = False
-    """Whether the scheme says how to carry what is left over packets (`SendRest`)."""
 
 
 Event = NodeStarted | NodeDone | Lit | FaultDetected | TimerFired | ProgramsEnded
@@ -86,6 +84,9 @@ class Show:
     """Each OCS, and what it shows; all begin together."""
     partial: bool = False
     """Whether circuits that follow each other stay lit between; if not, all go dark."""
+    exact: bool = False
+    """Whether a backend lights the last circuits no longer than that, as `SendRest` follows; else it may, so
+    that what is late needs no round of its own."""
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """Circuits as a schedule plans them: shown from a job's start; and where what is left over goes.
 
-It goes over packets where the scheme has a part for that and packet switches join all pairs of servers that
-lack bytes; else into clean-up rounds.
+It goes over packets if that is asked for and packet switches join all pairs of servers that lack bytes, else
+into clean-up rounds.
 """
 
 from collections.abc import Callable, Sequence
@@ -31,6 +31,8 @@ class Planned:
         Returns a schedule for what is missing between servers, shape (servers, servers) [bytes].
     partial
         Whether circuits that two slots share stay lit between them.
+    rest
+        Whether what the schedule leaves over goes over packets; the scheme says how.
     """
 
     def __init__(
@@ -40,9 +42,10 @@ class Planned:
         cleanup: Callable[[NDArray[np.int64]], Schedule],
         *,
         partial: bool = False,
+        rest: bool = False,
     ) -> None:
         self._ocses, self._schedule = tuple(ocses), schedule
-        self._cleanup, self._partial = cleanup, partial
+        self._cleanup, self._partial, self._rest = cleanup, partial, rest
 
     def decide(self, state: object, view: View, event: Event) -> tuple[object, Sequence[Order]]:
         """Return the orders of an event.
@@ -54,12 +57,12 @@ class Planned:
         """
         rounds = state if isinstance(state, int) else 0
         if isinstance(event, NodeStarted) and not rounds:
-            return 1, [self._shown(self._schedule)]
+            return 1, [self._shown(self._schedule, exact=self._rest)]
         if not isinstance(event, ProgramsEnded):
             return rounds, []
         servers = view.fabric.gpu_servers
         left = [(servers[source], servers[destination], size) for source, destination, size in event.left]
-        if event.has_rest and all(packets_join(view.fabric, near, far) for near, far, _ in left):
+        if self._rest and all(packets_join(view.fabric, near, far) for near, far, _ in left):
             return rounds, [SendRest()]
         if not left:
             return rounds, []
@@ -74,7 +77,7 @@ class Planned:
             owed[near, far] += size
         return rounds + 1, [self._shown(self._cleanup(owed))]
 
-    def _shown(self, schedule: Schedule) -> Show:
+    def _shown(self, schedule: Schedule, *, exact: bool = False) -> Show:
         programs = tuple(
             (
                 ocs,
@@ -85,4 +88,4 @@ class Planned:
             )
             for ocs, slots in zip(self._ocses, schedule.switches, strict=True)
         )
-        return Show(programs, self._partial)
+        return Show(programs, self._partial, exact)

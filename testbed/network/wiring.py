@@ -283,13 +283,19 @@ def _set_up_nic(batch: Batch, wiring: Wiring, nic: Nic, indices: dict[str, int])
     timeout = [("RTAX_RTO_MIN", timeout_ms), ("RTAX_LOCK", 1 << RTAX_RTO_MIN)]
     attributes += [("RTA_METRICS", {"attrs": [*windows, *timeout]})]
     batch.add(f"route of {port}", RTM_NEWROUTE, route, [*attributes, ("RTA_TABLE", table)])
-    if nic.nic == 0 or not routed:
+    if nic.nic == 0 or not (routed or _has_earlier(fabric, nic)):
         if not routed:
             own = subnet(fabric, fabric.peer(port).node)
             route |= {"dst_len": own.prefixlen}
             attributes[0] = ("RTA_DST", str(own.network_address))
         batch.add(f"main route of {port}", RTM_NEWROUTE, route, [*attributes, ("RTA_TABLE", RT_TABLE_MAIN)])
     _add_qdiscs(batch, wiring, port, indices)
+
+
+def _has_earlier(fabric: Fabric, nic: Nic) -> bool:
+    """Return whether a server's NIC before this one is on the same switch."""
+    switch = fabric.peer(fabric.nic_port(nic)).node
+    return any(fabric.peer(fabric.nic_port(Nic(nic.server, n))).node == switch for n in range(nic.nic))
 
 
 def _add_neighbour(batch: Batch, port: Port, index: int, address: str, mac: str) -> None:

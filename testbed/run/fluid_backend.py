@@ -155,13 +155,17 @@ class FluidBackend:
 
     def _parts(self, message: int, delivered: int) -> dict[int, int]:
         """Return how many bytes of a message, of those delivered, each queue pair carried; forget it."""
-        chosen = self._choosing.pop(message)
-        carried = self._network.delivered_bytes(self._shared[chosen.among][1]) - chosen.before
+        carried, chosen = self._carried_of(message), self._choosing.pop(message)
         if not delivered:
             return {}
         edges = np.rint(carried.cumsum() * (delivered / carried.sum())).astype(np.int64).tolist()
         parts = zip(chosen.among, pairwise([0, *edges]), strict=True)
         return {number: end - begin for number, (begin, end) in parts if end != begin}
+
+    def _carried_of(self, message: int) -> NDArray[np.float64]:
+        """Return what the queue pairs of a message have carried since it was posted [bytes]."""
+        chosen = self._choosing[message]
+        return self._network.delivered_bytes(self._shared[chosen.among][1]) - chosen.before
 
     def carried(self, number: int) -> set[int]:
         """Return the messages whose bytes a queue pair still carries."""
@@ -214,11 +218,13 @@ class FluidBackend:
     def _round_off(self) -> None:
         """Deliver what slots left over by rounding only."""
         largest = max((each.size for each in self._choosing.values()), default=0)
-        for pool in {self._shared[each.among][0] for each in self._choosing.values()}:
-            if max(self._network.left(pool).values(), default=0) <= ROUNDING * largest:
-                held = self._network.held(pool)
+        for among in dict.fromkeys(each.among for each in self._choosing.values()):
+            pool = self._shared[among][0]
+            held = sorted(self._network.held(pool))
+            left = max(self._network.left(pool).values(), default=0)
+            if left <= ROUNDING * largest and all(self._carried_of(message).any() for message in held):
                 self._network.withdraw(pool)
-                for message in sorted(held):
+                for message in held:
                     self._at(self.now_s, partial(Arrived, message, self.now_s))
 
     def _show_slot(self, ocs: str, slots: deque[TimedCircuits], keeps: bool) -> Happening:

@@ -357,7 +357,7 @@ class Runner:
             self._note(at_s, "shown", ocs)
             self._showing.discard(ocs)
             if not self._showing:
-                self._tell(ProgramsEnded(self._lacking(), self._has_rest))
+                self._tell(ProgramsEnded(self._lacking()))
 
     def _lacking(self) -> tuple[tuple[int, int, int], ...]:
         """Return what messages lack that take what is lit: source, destination and bytes."""
@@ -388,14 +388,14 @@ class Runner:
 
     def _send_rest(self) -> None:
         """Place anew what messages over circuits lack."""
-        if self._showing or not self._has_rest:
+        if self._showing or (self._taking_light and not self._has_rest):
             why = "while OCSes show programs" if self._showing else "under a scheme without a rest"
             raise ScenarioError(
                 f"what circuits leave over was ordered over packets {why}",
                 "order it when programs have ended, and take OverCircuits with a rest",
             )
         self._light_is_over, left = True, []
-        for number, sizes in self._backend.recall(sorted(self._taking_light)).items():
+        for number, sizes in sorted(self._backend.recall(sorted(self._taking_light)).items()):
             message = self._messages[number]
             self._carried(message, sizes)
             message.pieces -= 1
