@@ -35,6 +35,7 @@ def live(case: Rest) -> tuple[Run, int]:
             return case.run(backend), backend.health.payload_bytes
 
 
+@pytest.mark.real_cpus
 @pytest.mark.parametrize("policy", ["ecmp", "minrtt"])
 def test_what_a_plan_leaves_over_goes_over_packets_once(sandbox: Box | None, policy: str) -> None:
     case = partial_case(policy)
@@ -46,10 +47,10 @@ def test_what_a_plan_leaves_over_goes_over_packets_once(sandbox: Box | None, pol
     # Slots are a little longer than planned, so circuits carry a little more.
     assert np.allclose(carried, expected, atol=0.1 * run.messages["bytes"].max())
     assert tcp_bytes == pytest.approx(carried[:, 1].sum() * DILATION.volume, rel=0.001)
-    print("RATIO", run.iteration_s / predicted.iteration_s, carried.tolist()[:3])
     assert 0.9 < run.iteration_s / predicted.iteration_s < 1.15
 
 
+@pytest.mark.real_cpus
 def test_without_packets_the_same_plan_ends_in_clean_up_rounds(sandbox: Box | None) -> None:
     case = partial_case(None, packets=False)
     predicted = case.run(FluidBackend(case.fabric, case.delay_s))
@@ -57,8 +58,10 @@ def test_without_packets_the_same_plan_ends_in_clean_up_rounds(sandbox: Box | No
     carried = by_kind(case.fabric, run.messages["path"].tolist())
     assert (carried[:, 0] == run.messages["bytes"]).all()
     assert tcp_bytes == 0
-    print("RATIO", run.iteration_s / predicted.iteration_s, carried.tolist()[:3])
-    assert 0.9 < run.iteration_s / predicted.iteration_s < 1.15
+    shown = int(np.flatnonzero(run.events["what"] == "shown")[0])
+    assert "lit" in set(run.events["what"][shown:])
+    # The plan's last slots are lit a tenth and 50 ms longer, for bytes that are late: here that is not all.
+    assert 0.9 < run.iteration_s / predicted.iteration_s < 1.3
 
 
 def two_each() -> Fabric:
@@ -71,6 +74,7 @@ def two_each() -> Fabric:
     return Fabric("two each", equal_servers(2, 2, 1, 3.6e12), (Switch("ocs0", 4, "ocs"),), links)
 
 
+@pytest.mark.real_cpus
 def test_several_nics_of_a_server_on_one_ocs_are_told_apart(sandbox: Box | None) -> None:
     fabric = two_each()
     job = Job("one", 2, (Collective("a", PointToPoint(((0, 1, 250_000_000),))),))

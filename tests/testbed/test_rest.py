@@ -154,7 +154,7 @@ def test_a_users_scheduler_that_leaves_pairs_out_is_refused_where_circuits_carry
 def test_without_packets_or_a_rest_the_same_plan_ends_in_clean_up_rounds(case: Rest) -> None:
     run = over_fluids(case)
     assert (by_kind(case.fabric, run.messages["path"].tolist())[:, 1] == 0).all()
-    shown = int(np.flatnonzero(run.events["what"] == "shown")[-1])
+    shown = int(np.flatnonzero(run.events["what"] == "shown")[0])
     assert "lit" in set(run.events["what"][shown:])
     assert run.messages["end_s"].notna().all()
 
