@@ -11,7 +11,7 @@ from testbed.run.fluid_backend import FluidBackend
 from testbed.run.live_backend import LiveBackend
 from testbed.run.runner import Run, Runner
 from tests.emulation.box import Box
-from tests.testbed.rest_cases import DELAY_S, Rest, by_kind, legs_of, partial_case
+from tests.testbed.rest_cases import DELAY_S, Rest, by_kind, halves_case, legs_of, partial_case
 from tests.testbed.run_cases import When, ring
 from topologies.errors import ScenarioError, StuckError
 from topologies.events import NodeStarted, Show, TimedCircuits
@@ -62,6 +62,17 @@ def test_without_packets_the_same_plan_ends_in_clean_up_rounds(sandbox: Box | No
     assert "lit" in set(run.events["what"][shown:])
     # The plan's last slots are lit a tenth and 50 ms longer, for bytes that are late: here that is not all.
     assert 0.9 < run.iteration_s / predicted.iteration_s < 1.3
+
+
+@pytest.mark.real_cpus
+def test_packets_carry_beside_circuits_what_no_circuit_joins(sandbox: Box | None) -> None:
+    case = halves_case()
+    predicted = case.run(FluidBackend(case.fabric, case.delay_s))
+    run, _ = live(case)
+    carried = by_kind(case.fabric, run.messages["path"].tolist())
+    assert carried[1].tolist() == [0, run.messages["bytes"][1]]
+    assert carried[0].sum() == run.messages["bytes"][0]
+    assert (run.messages["end_s"] / predicted.messages["end_s"]).between(0.9, 1.15).all()
 
 
 def two_each() -> Fabric:

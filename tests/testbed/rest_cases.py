@@ -123,6 +123,20 @@ def partial_case(policy: str | None = "ecmp", *, packets: bool = True) -> Rest:
     return Rest(mixed_fabric(packets=packets), matrix, plan, policy)
 
 
+def halves_case() -> Rest:
+    """Return two servers on one OCS and two on another, all on a packet switch; 0 owes 1 and 2 alike."""
+    links = [
+        Link(Port(f"h{server}", 0), Port(OCSES[server // 2], server), CIRCUIT_BPS) for server in range(4)
+    ]
+    links += [Link(Port(f"h{server}", 1), Port("eps0", server), PACKET_BPS) for server in range(4)]
+    switches = Switch("eps0", 4), *(Switch(ocs, 4, "ocs") for ocs in OCSES)
+    matrix = np.zeros((4, 4), dtype=np.int64)
+    matrix[0, 1] = matrix[0, 2] = SECOND // 10
+    slots = ((Slot(np.array([1, 0, -1, -1]), 0.1),), (Slot(np.array([-1, -1, 3, 2]), 0.1),))
+    fabric = Fabric("halves", equal_servers(4, 2, 1, 3.6e12), switches, tuple(links))
+    return Rest(fabric, matrix, Schedule(slots, DELAY_S))
+
+
 def legs_of(path: str) -> list[tuple[int, Nic, Nic]]:
     """Return what each leg of a path carried, and between which NICs."""
     legs = []

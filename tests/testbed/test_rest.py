@@ -14,13 +14,13 @@ from controller.schedulers.schedule import Schedule, Slot
 from testbed.run.fluid_backend import ROUNDING, FluidBackend
 from testbed.run.runner import Run, Runner
 from tests.testbed.rest_cases import (
-    CIRCUIT_BPS,
     DELAY_S,
     OCSES,
     PACKET_BPS,
     SECOND,
     Rest,
     by_kind,
+    halves_case,
     legs_of,
     mixed_fabric,
     partial_case,
@@ -29,7 +29,6 @@ from tests.testbed.run_cases import When
 from topologies.big_switch import big_switch_fabric
 from topologies.errors import ScenarioError
 from topologies.events import Event, NodeStarted, Order, ProgramsEnded, SendRest, Show, TimedCircuits
-from topologies.fabric import Fabric, Link, Port, Switch, equal_servers
 from traffic.collectives.all_to_all import AllToAll
 from traffic.collectives.point_to_point import PointToPoint
 from traffic.demand import Demand
@@ -167,20 +166,12 @@ def test_without_packets_a_plan_that_hopes_for_them_ends_in_clean_up_rounds_too(
 
 
 def test_servers_without_a_circuit_between_them_use_packets_at_once() -> None:
-    near = Port("h0", 0), Port("h1", 0), Port("h2", 0), Port("h3", 0)
-    ends = Port("ocs0", 0), Port("ocs0", 1), Port("ocs1", 2), Port("ocs1", 3)
-    links = [Link(a, b, CIRCUIT_BPS) for a, b in zip(near, ends, strict=True)]
-    links += [Link(Port(f"h{server}", 1), Port("eps0", server), PACKET_BPS) for server in range(4)]
-    switches = Switch("eps0", 4), Switch("ocs0", 4, "ocs"), Switch("ocs1", 4, "ocs")
-    fabric = Fabric("two halves", equal_servers(4, 2, 1, 3.6e12), switches, tuple(links))
-    matrix = np.zeros((4, 4), dtype=np.int64)
-    matrix[0, 1] = matrix[0, 2] = SECOND // 10
-    slots = ((Slot(np.array([1, 0, -1, -1]), 0.1),), (Slot(np.array([-1, -1, 3, 2]), 0.1),))
-    run = over_fluids(Rest(fabric, matrix, Schedule(slots, DELAY_S)))
+    case = halves_case()
+    run = over_fluids(case)
     assert run.messages["end_s"].tolist() == pytest.approx([0.11, 0.2])
     assert run.messages["path"].str.contains("@0.0>1.0#0").tolist() == [True, False]
     with pytest.raises(ScenarioError, match="no circuit can join the servers of a message"):
-        over_fluids(Rest(fabric, matrix, Schedule(slots, DELAY_S), policy=None))
+        over_fluids(replace(case, policy=None))
 
 
 def test_what_starts_when_light_is_over_uses_packets_at_once() -> None:
