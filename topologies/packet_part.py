@@ -8,7 +8,7 @@ import networkx as nx
 from topologies.fabric import Fabric, Nic, Port
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class PacketPart:
     """A fabric without its OCSes; servers, GPUs and NICs that are left are numbered anew, in their order."""
 
