@@ -84,6 +84,9 @@ class Show:
     """Each OCS, and what it shows; all begin together."""
     partial: bool = False
     """Whether circuits that follow each other stay lit between; if not, all go dark."""
+    exact: bool = False
+    """Whether a backend lights the last circuits no longer than that, as `SendRest` follows; else it may, so
+    that what is late needs no round of its own."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +98,12 @@ class SetTimer:
     """How much later [s]."""
 
 
-Order = Reconfigure | Show | SetTimer
+@dataclass(frozen=True)
+class SendRest:
+    """Send over packets what messages over circuits lack, and those that start until the next `Show`."""
+
+
+Order = Reconfigure | Show | SetTimer | SendRest
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -10,7 +10,9 @@ from numpy.typing import NDArray
 
 from topologies.errors import ScenarioError
 from topologies.events import View
+from topologies.fabric import Fabric
 from topologies.light import light_peers
+from topologies.packet_part import PacketPart, is_mixed, packet_part
 from traffic.messages import CHUNK_BYTES, Chunks, Messages, chunks_of
 from traffic.spraying.policy import (
     Assignment,
@@ -66,10 +68,34 @@ class Choice:
 
 @dataclass(frozen=True, eq=False)
 class WhileLit:
-    """Messages whose bytes go over whichever of their queue pairs has light, over several at once."""
+    """Messages whose bytes go over whichever of their queue pairs has light, over several at once.
+
+    Raises
+    ------
+    ScenarioError
+        If a message has no queue pair, and nothing else carries it.
+    """
 
     permitted: Permitted
-    """The queue pairs, over circuits, and which of them each message may use."""
+    """The queue pairs, over circuits, and which of them each message may use; one that has none goes over
+    packets at once."""
+    rest: "Scheme | None" = None
+    """Places over packets what is left when circuits have gone dark; without it circuits carry all."""
+
+    def __post_init__(self) -> None:
+        """Check that every message can go."""
+        if not (self.rest or all(self.permitted.of_message)):
+            raise ScenarioError(
+                "no circuit can join the servers of a message",
+                "give the scheme one for the rest, over packets",
+            )
+
+    def select(self, mask: NDArray[np.bool_]) -> "WhileLit":
+        """Return the same for the messages where ``mask`` is true."""
+        kept = zip(self.permitted.of_message, mask.tolist(), strict=True)
+        return replace(
+            self, permitted=replace(self.permitted, of_message=tuple(qps for qps, is_kept in kept if is_kept))
+        )
 
     @property
     def queue_pairs(self) -> tuple[QueuePair, ...]:
@@ -110,7 +136,17 @@ class WholeMessages:
 
 
 class OverCircuits:
-    """Each message over all circuits that could join its servers, whenever one is lit."""
+    """Each message over all circuits that could join its servers, whenever one is lit.
+
+    Parameters
+    ----------
+    rest
+        Places over packets what circuits leave over, and at once the messages between servers that no
+        circuit can join; without it all have to go over circuits.
+    """
+
+    def __init__(self, rest: Scheme | None = None) -> None:
+        self._rest = rest
 
     def place(self, view: View, messages: Messages) -> WhileLit:
         """Return a queue pair for each two NICs that light can join."""
@@ -122,14 +158,14 @@ class OverCircuits:
         ends = zip(servers[messages.source].tolist(), servers[messages.destination].tolist(), strict=True)
         numbers: dict[QueuePair, int] = {}
         of_message = tuple(
-            tuple(numbers.setdefault(queue_pair, len(numbers)) for queue_pair in joined[pair])
+            tuple(numbers.setdefault(queue_pair, len(numbers)) for queue_pair in joined.get(pair, ()))
             for pair in ends
         )
-        return WhileLit(Permitted(tuple(numbers), of_message))
+        return WhileLit(Permitted(tuple(numbers), of_message), self._rest)
 
 
 class Sprayed:
-    """The chunks of messages as a spraying policy has them carried.
+    """The chunks of messages as a spraying policy has them carried, over packets where a fabric has both.
 
     Parameters
     ----------
@@ -147,11 +183,34 @@ class Sprayed:
 
     def place(self, view: View, messages: Messages) -> Placement | Choice:
         """Return a proactive policy's chunks in order, or what a reactive one may choose from."""
-        policy, fabric = self._policy(), view.fabric
+        if is_mixed(view.fabric):
+            return self._place_in(packet_part(view.fabric), messages)
+        return self._place(view.fabric, messages)
+
+    def _place(self, fabric: Fabric, messages: Messages) -> Placement | Choice:
+        policy = self._policy()
         chunks, rng = chunks_of(messages, self._chunk_bytes), np.random.default_rng(self._seed)
         if isinstance(policy, ProactivePolicy):
             return _parcels(policy.assign(fabric=fabric, messages=messages, chunks=chunks, rng=rng), chunks)
         return Choice(policy, policy.permit(fabric=fabric, messages=messages, rng=rng), chunks)
+
+    def _place_in(self, part: PacketPart, messages: Messages) -> Placement | Choice:
+        """Place messages as the policy does that sees the packet part only."""
+        gpus = np.asarray(part.gpus)
+        source, destination = gpus[messages.source], gpus[messages.destination]
+        if min(source.min(initial=0), destination.min(initial=0)) < 0:
+            raise ScenarioError(
+                "a message that no circuit carries is of a server without a NIC on a packet switch",
+                "give the server one, or its demand circuits",
+            )
+        placed = self._place(part.fabric, Messages(source, destination, messages.bytes))
+        queue_pairs = tuple(
+            replace(each, source=part.nics[each.source], destination=part.nics[each.destination])
+            for each in placed.queue_pairs
+        )
+        if isinstance(placed, Placement):
+            return replace(placed, queue_pairs=queue_pairs)
+        return replace(placed, permitted=replace(placed.permitted, queue_pairs=queue_pairs))
 
 
 def _parcels(found: Assignment, chunks: Chunks) -> Placement:

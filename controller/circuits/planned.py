@@ -1,4 +1,8 @@
-"""Circuits as a schedule plans them: shown from a job's start, and clean-up rounds for what is left over."""
+"""Circuits as a schedule plans them: shown from a job's start; and where what is left over goes.
+
+It goes over packets if that is asked for and packet switches join all pairs of servers that lack bytes, else
+into clean-up rounds.
+"""
 
 from collections.abc import Callable, Sequence
 
@@ -8,7 +12,8 @@ from numpy.typing import NDArray
 from controller.circuits.circuits import Circuits
 from controller.schedulers.schedule import Schedule
 from topologies.errors import StuckError
-from topologies.events import Event, NodeStarted, Order, ProgramsEnded, Show, TimedCircuits, View
+from topologies.events import Event, NodeStarted, Order, ProgramsEnded, SendRest, Show, TimedCircuits, View
+from topologies.packet_part import packets_join
 
 CLEANUP_ROUNDS = 5
 
@@ -19,13 +24,15 @@ class Planned:
     Parameters
     ----------
     ocses
-        The names of the OCSes, in the schedule's order.
+        The names of the OCSes, in the schedule's order; port i of each has server i.
     schedule
         What they show [s].
     cleanup
         Returns a schedule for what is missing between servers, shape (servers, servers) [bytes].
     partial
         Whether circuits that two slots share stay lit between them.
+    rest
+        Whether what the schedule leaves over goes over packets; the scheme says how.
     """
 
     def __init__(
@@ -35,9 +42,10 @@ class Planned:
         cleanup: Callable[[NDArray[np.int64]], Schedule],
         *,
         partial: bool = False,
+        rest: bool = False,
     ) -> None:
         self._ocses, self._schedule = tuple(ocses), schedule
-        self._cleanup, self._partial = cleanup, partial
+        self._cleanup, self._partial, self._rest = cleanup, partial, rest
 
     def decide(self, state: object, view: View, event: Event) -> tuple[object, Sequence[Order]]:
         """Return the orders of an event.
@@ -49,21 +57,27 @@ class Planned:
         """
         rounds = state if isinstance(state, int) else 0
         if isinstance(event, NodeStarted) and not rounds:
-            return 1, [self._shown(self._schedule)]
-        if not isinstance(event, ProgramsEnded) or not event.left:
+            return 1, [self._shown(self._schedule, exact=self._rest)]
+        if not isinstance(event, ProgramsEnded):
+            return rounds, []
+        servers = view.fabric.gpu_servers
+        left = [(servers[source], servers[destination], size) for source, destination, size in event.left]
+        if self._rest and all(packets_join(view.fabric, near, far) for near, far, _ in left):
+            return rounds, [SendRest()]
+        if not left:
             return rounds, []
         if rounds > CLEANUP_ROUNDS:
-            missing = sum(size for _, _, size in event.left)
+            missing = sum(size for _, _, size in left)
             raise StuckError(
                 f"{missing:,} bytes are missing after {CLEANUP_ROUNDS} clean-up rounds",
                 "lower the rate (the machine may be too slow), or use drain",
             )
-        servers, owed = view.fabric.gpu_servers, np.zeros((len(view.fabric.servers),) * 2, dtype=np.int64)
-        for source, destination, size in event.left:
-            owed[servers[source], servers[destination]] += size
+        owed = np.zeros((len(view.fabric.servers),) * 2, dtype=np.int64)
+        for near, far, size in left:
+            owed[near, far] += size
         return rounds + 1, [self._shown(self._cleanup(owed))]
 
-    def _shown(self, schedule: Schedule) -> Show:
+    def _shown(self, schedule: Schedule, *, exact: bool = False) -> Show:
         programs = tuple(
             (
                 ocs,
@@ -74,4 +88,4 @@ class Planned:
             )
             for ocs, slots in zip(self._ocses, schedule.switches, strict=True)
         )
-        return Show(programs, self._partial)
+        return Show(programs, self._partial, exact)

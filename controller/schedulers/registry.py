@@ -40,7 +40,7 @@ ARGUMENTS = ("demand", "switches", "delay")
 PAGE = "docs/own_scheduler.md"
 
 
-def scheduler_named(name: str) -> Scheduler:
+def scheduler_named(name: str, *, covering: bool = True) -> Scheduler:
     """Return a scheduler.
 
     Parameters
@@ -48,6 +48,8 @@ def scheduler_named(name: str) -> Scheduler:
     name
         A key of `SCHEDULERS`, or ``module:function`` with a module on Python's path or in the current
         directory.
+    covering
+        Whether a user's own must cover the demand: not where what it leaves over goes over packets.
 
     Raises
     ------
@@ -55,7 +57,7 @@ def scheduler_named(name: str) -> Scheduler:
         If no scheduler has that name, or what has it cannot be called as a scheduler.
     """
     if ":" in name:
-        return _own(name)
+        return _own(name, covering)
     if name not in SCHEDULERS:
         raise ScenarioError(
             f"unknown scheduler {name!r}",
@@ -72,6 +74,8 @@ class OwnScheduler:
     """How it was named: ``module:function``."""
     function: Callable[..., object]
     """Takes what `spectra` takes, and returns a `Schedule`."""
+    covering: bool = True
+    """Whether its schedules must cover the demand."""
 
     def __call__(self, demand: ArrayLike, switches: int, delay: float) -> Schedule:
         """Return the function's schedule.
@@ -81,7 +85,8 @@ class OwnScheduler:
         DemandError
             If the demand makes no sense.
         ScenarioError
-            If the function raises, or returns no schedule that covers the demand on these switches.
+            If the function raises, or returns no schedule on these switches or, where it must cover the
+            demand, one that does not.
         """
         matrix = checked_demand(demand, switches, delay)
         try:
@@ -95,25 +100,22 @@ class OwnScheduler:
                 f"the scheduler {self.name!r} returned an object of type {type(plan).__name__}",
                 f"return a Schedule, see {PAGE}",
             )
-        if fault := _fault(plan, matrix, switches, delay):
+        fault = _fault(plan, matrix, switches, delay) or (self.covering and _unserved(plan, matrix))
+        if fault:
             raise ScenarioError(f"the scheduler {self.name!r} returned a schedule {fault}", f"see {PAGE}")
         return plan
 
 
-def _own(name: str) -> Scheduler:
+def _own(name: str, covering: bool) -> Scheduler:
     function = own_object("scheduler", name)
     if not callable(function):
         raise ScenarioError(f"{name!r} is no scheduler", f"give a function of {', '.join(ARGUMENTS)}")
     check_arguments("scheduler", name, function, ARGUMENTS, PAGE)
-    return OwnScheduler(name, function)
+    return OwnScheduler(name, function, covering)
 
 
 def _fault(plan: Schedule, demand: Matrix, switches: int, delay: float) -> str:
-    """Return why a schedule is none of this demand, nothing if it is one.
-
-    It must cover the demand: predictions and bounds assume so, and the clean-up rounds of an
-    execution are for what the network lost.
-    """
+    """Return why a schedule is none on these switches, nothing if it is one."""
     if len(plan.switches) != switches:
         return f"for {len(plan.switches)} switches instead of {switches}"
     if plan.delay != delay:
@@ -123,6 +125,14 @@ def _fault(plan: Schedule, demand: Matrix, switches: int, delay: float) -> str:
         return f"for {ports.pop()} ports instead of {len(demand)}"
     if not math.isfinite(plan.makespan):
         return f"of makespan {plan.makespan}"
+    return ""
+
+
+def _unserved(plan: Schedule, demand: Matrix) -> str:
+    """Return what a schedule leaves over, nothing if it covers the demand.
+
+    Predictions and bounds without packets assume that it does; clean-up rounds are for what the network lost.
+    """
     if not plan.covers(demand):
         short = demand - plan.served(len(demand))
         row, column = np.unravel_index(short.argmax(), short.shape)

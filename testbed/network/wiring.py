@@ -31,6 +31,7 @@ from testbed.network.netem import Netem
 from topologies.addresses import FABRIC_NETWORK, GATEWAY_MAC, gateway_ip, interface, nic_ip, nic_mac, subnet
 from topologies.fabric import Fabric, Nic, Port
 from topologies.light import light_peers
+from topologies.packet_part import on_packet_switch
 
 MTU = 9000
 ETHERNET_HEADER_BYTES = 14
@@ -254,8 +255,8 @@ def _set_up_nic(batch: Batch, wiring: Wiring, nic: Nic, indices: dict[str, int])
     batch.add(f"address {port}", RTM_NEWADDR, local, [("IFA_LOCAL", address), ("IFA_ADDRESS", address)])
     rule = {"family": AF_INET, "src_len": 32, "action": FR_ACT_TO_TBL}
     batch.add(f"rule of {port}", RTM_NEWRULE, rule, [("FRA_SRC", address), ("FRA_TABLE", table)])
-    on_packet_switch = _on_packet_switch(fabric, nic)
-    if on_packet_switch:
+    routed = on_packet_switch(fabric, nic)
+    if routed:
         _add_neighbour(batch, port, index, str(gateway_ip(fabric, nic)), GATEWAY_MAC)
         network, via = FABRIC_NETWORK, [("RTA_GATEWAY", str(gateway_ip(fabric, nic)))]
     else:
@@ -282,8 +283,8 @@ def _set_up_nic(batch: Batch, wiring: Wiring, nic: Nic, indices: dict[str, int])
     timeout = [("RTAX_RTO_MIN", timeout_ms), ("RTAX_LOCK", 1 << RTAX_RTO_MIN)]
     attributes += [("RTA_METRICS", {"attrs": [*windows, *timeout]})]
     batch.add(f"route of {port}", RTM_NEWROUTE, route, [*attributes, ("RTA_TABLE", table)])
-    if nic.nic == 0 or not on_packet_switch:
-        if not on_packet_switch:
+    if nic.nic == 0 or not (routed or _has_earlier(fabric, nic)):
+        if not routed:
             own = subnet(fabric, fabric.peer(port).node)
             route |= {"dst_len": own.prefixlen}
             attributes[0] = ("RTA_DST", str(own.network_address))
@@ -291,13 +292,15 @@ def _set_up_nic(batch: Batch, wiring: Wiring, nic: Nic, indices: dict[str, int])
     _add_qdiscs(batch, wiring, port, indices)
 
 
+def _has_earlier(fabric: Fabric, nic: Nic) -> bool:
+    """Return whether a server's NIC before this one is on the same switch."""
+    switch = fabric.peer(fabric.nic_port(nic)).node
+    return any(fabric.peer(fabric.nic_port(Nic(nic.server, n))).node == switch for n in range(nic.nic))
+
+
 def _add_neighbour(batch: Batch, port: Port, index: int, address: str, mac: str) -> None:
     entry = {"family": AF_INET, "ifindex": index, "state": NUD_PERMANENT}
     batch.add(f"neighbour of {port}", RTM_NEWNEIGH, entry, [("NDA_DST", address), ("NDA_LLADDR", mac)])
-
-
-def _on_packet_switch(fabric: Fabric, nic: Nic) -> bool:
-    return fabric.switches[fabric.switch_index[fabric.peer(fabric.nic_port(nic)).node]].kind == "packet"
 
 
 def _indices() -> dict[str, int]:

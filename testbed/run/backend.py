@@ -116,6 +116,16 @@ class Backend(Protocol):
         """Return how many bytes a message lacks that takes what is lit."""
         ...
 
+    def recall(self, messages: Sequence[int]) -> dict[int, dict[int, int]]:
+        """Take back those of some messages that lack bytes and take what is lit, when nothing is lit.
+
+        Returns
+        -------
+        dict of message to dict of queue pair to bytes
+            What each queue pair carried of each message that was taken back, by number.
+        """
+        ...
+
     def carried(self, number: int) -> set[int]:
         """Return the messages whose bytes a queue pair still carries."""
         ...

@@ -1,8 +1,9 @@
 """The fluid backend: max-min rates over links that go dark, on a clock of its own."""
 
 import heapq
-from collections import defaultdict, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from itertools import chain, count, pairwise
 
@@ -66,8 +67,8 @@ class FluidBackend:
         """The path of each queue pair as it was opened; empty over circuits."""
         self._shared: dict[tuple[int, ...], tuple[int, range]] = {}
         """The pool of messages that may choose from the same queue pairs, and its flows."""
-        self._choosing: dict[int, tuple[tuple[int, ...], NDArray[np.float64], int]] = {}
-        """Queue pairs that each message under way may choose, what these had carried, and its size."""
+        self._choosing: dict[int, _Choosing] = {}
+        """The messages under way that choose."""
         self._gate_of: dict[int, _Gate] = {}
         self._gates: dict[Nic, list[_Gate]] = defaultdict(list)
         """Those of the queue pairs over circuits, by the NIC that sends."""
@@ -109,24 +110,62 @@ class FluidBackend:
         sets = [tuple(sorted(numbers[qp] for qp in qps)) for qps in permitted]
         self._share(sets)
         before = {among: self._network.delivered_bytes(self._shared[among][1]) for among in set(sets)}
+        posted = next(self._tickets)
         for each, among, owed in zip(message.tolist(), sets, size.tolist(), strict=True):
-            self._choosing[each] = among, before[among], owed
+            self._choosing[each] = _Choosing(among, before[among], owed, posted)
         pools = np.array([self._shared[among][0] for among in sets])
         order, parcels = parcels_in_turns(pools, size.astype(float))
         self._network.post(pools[order], parcels, message[order])
 
     def chosen(self, message: int) -> dict[int, int]:
         """Return what each queue pair carried of a message: its part of what they carried meanwhile."""
-        among, before, size = self._choosing.pop(message)
-        carried = self._network.delivered_bytes(self._shared[among][1]) - before
-        edges = np.rint(carried.cumsum() * (size / carried.sum())).astype(np.int64).tolist()
-        parts = zip(among, pairwise([0, *edges]), strict=True)
-        return {number: end - begin for number, (begin, end) in parts if end != begin}
+        return self._parts(message, self._choosing[message].size)
 
     def lacking(self, message: int) -> int:
         """Return how many bytes a message lacks that takes what is lit."""
-        among = self._choosing[message][0]
-        return round(self._network.left(self._shared[among][0]).get(message, 0.0))
+        return self._left(self._choosing[message].among).get(message, 0)
+
+    def recall(self, messages: Sequence[int]) -> dict[int, dict[int, int]]:
+        """Take back what messages lack."""
+        recalled = {}
+        for among in dict.fromkeys(self._choosing[message].among for message in messages):
+            left, pool = self._left(among), self._shared[among][0]
+            for message in sorted(self._network.held(pool) - left.keys()):
+                self._at(self.now_s, partial(Arrived, message, self.now_s))
+            self._network.withdraw(pool)
+            for message, size in left.items():
+                recalled[message] = self._parts(message, self._choosing[message].size - size)
+        return recalled
+
+    def _left(self, among: tuple[int, ...]) -> dict[int, int]:
+        """Return what messages lack that may choose from the same queue pairs, if they lack anything.
+
+        A pool has parcels of turns (`parcels_in_turns`): those posted together and not delivered shared each.
+        """
+        parcels = self._network.left(self._shared[among][0])
+        sharing = Counter(self._choosing[message].posted for message in parcels)
+        so_far: dict[int, float] = defaultdict(float)
+        left = {}
+        for message, size in parcels.items():
+            posted = self._choosing[message].posted
+            so_far[posted] += size / sharing[posted]
+            sharing[posted] -= 1
+            left[message] = max(round(so_far[posted]), 1)
+        return left
+
+    def _parts(self, message: int, delivered: int) -> dict[int, int]:
+        """Return how many bytes of a message, of those delivered, each queue pair carried; forget it."""
+        carried, chosen = self._carried_of(message), self._choosing.pop(message)
+        if not delivered:
+            return {}
+        edges = np.rint(carried.cumsum() * (delivered / carried.sum())).astype(np.int64).tolist()
+        parts = zip(chosen.among, pairwise([0, *edges]), strict=True)
+        return {number: end - begin for number, (begin, end) in parts if end != begin}
+
+    def _carried_of(self, message: int) -> NDArray[np.float64]:
+        """Return what the queue pairs of a message have carried since it was posted [bytes]."""
+        chosen = self._choosing[message]
+        return self._network.delivered_bytes(self._shared[chosen.among][1]) - chosen.before
 
     def carried(self, number: int) -> set[int]:
         """Return the messages whose bytes a queue pair still carries."""
@@ -178,12 +217,14 @@ class FluidBackend:
 
     def _round_off(self) -> None:
         """Deliver what slots left over by rounding only."""
-        largest = max((size for _, _, size in self._choosing.values()), default=0)
-        for pool in {self._shared[among][0] for among, _, _ in self._choosing.values()}:
-            left = self._network.left(pool)
-            if max(left.values(), default=0) <= ROUNDING * largest:
+        largest = max((each.size for each in self._choosing.values()), default=0)
+        for among in dict.fromkeys(each.among for each in self._choosing.values()):
+            pool = self._shared[among][0]
+            held = sorted(self._network.held(pool))
+            left = max(self._network.left(pool).values(), default=0)
+            if left <= ROUNDING * largest and all(self._carried_of(message).any() for message in held):
                 self._network.withdraw(pool)
-                for message in left:
+                for message in held:
                     self._at(self.now_s, partial(Arrived, message, self.now_s))
 
     def _show_slot(self, ocs: str, slots: deque[TimedCircuits], keeps: bool) -> Happening:
@@ -288,6 +329,19 @@ class FluidBackend:
 
     def _at(self, at_s: float, action: Callable[[], Happening]) -> None:
         heapq.heappush(self._to_come, (at_s, next(self._tickets), action))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Choosing:
+    """A message that chooses."""
+
+    among: tuple[int, ...]
+    """The queue pairs that it may use."""
+    before: NDArray[np.float64]
+    """What these had carried before."""
+    size: int
+    posted: int
+    """Equal for messages that were posted together."""
 
 
 class _Gate:

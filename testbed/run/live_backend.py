@@ -258,6 +258,13 @@ class LiveBackend:
         """Return how many bytes a message lacks that takes what is lit."""
         return self.programs.lacking(message)
 
+    def recall(self, messages: Sequence[int]) -> dict[int, dict[int, int]]:
+        """Take back messages that lack bytes and take what is lit; the clock stands if nothing else moves."""
+        recalled = self.programs.recall(messages)
+        if self._quiet and self._stands_at is None:
+            self._stands_at = time.monotonic()
+        return recalled
+
     def _nic_rate_bps(self, nic: Nic) -> float:
         return self._fabric.nic_rate_bps(nic) * self._dilation.rate
 
@@ -345,9 +352,13 @@ class LiveBackend:
 
     def _check_for_light(self) -> None:
         """Raise StuckError if all that is left waits for light, and none is ordered."""
-        waiting = self._engine.waiting
-        if waiting and not (self._ordered or self._draining or self.programs.showing or self._happened):
-            raise StuckError(f"queue pair {waiting} waits for light, and none is to come", "light a circuit")
+        if self._ordered or self._draining or self.programs.showing or self._happened:
+            return
+        waiting = self._engine.waiting and f"queue pair {self._engine.waiting} waits"
+        if self._engine.quiet and self.programs.owes:
+            waiting = "what takes circuits of programs waits"
+        if waiting:
+            raise StuckError(f"{waiting} for light, and none is to come", "light a circuit")
 
     @property
     def _quiet(self) -> bool:

@@ -7,7 +7,7 @@ import contextlib
 import math
 import socket
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -19,12 +19,12 @@ from testbed.run.backend import SlotLit, Switching
 from testbed.run.dilation import Dilation
 from testbed.run.light_news import News, Notice
 from topologies.addresses import nic_ip
-from topologies.errors import StuckError
+from topologies.errors import ScenarioError, StuckError
 from topologies.events import Show, TimedCircuits
-from topologies.fabric import Nic, Port
+from topologies.fabric import Fabric, Nic, Port
 from traffic.spraying.policy import Permitted
 from traffic.transports.circuit_engine import GUARD_S, CircuitEngine, Light, Meeting, bind_udp
-from traffic.transports.datagrams import header_share
+from traffic.transports.datagrams import Ends, header_share
 from traffic.transports.engine import Arrival, Engine
 
 LEAD_S = 0.15
@@ -65,8 +65,8 @@ class LivePrograms:
         rates = [network.fabric.nic_rate_bps(nic) * dilation.rate for nic in ocs_of]
         self._rate_bps = min(rates, default=1.0)
         self.circuits = CircuitEngine(ocs_of, self._rate_bps, meeting)
-        self._numbers: dict[int, dict[Nic, int]] = {}
-        """For each message under way the queue pair that ends at each NIC."""
+        self._numbers: dict[int, dict[Ends, int]] = {}
+        """For each message under way the queue pair between each two NICs."""
         self._sizes: dict[int, int] = {}
         """Their real bytes."""
         self._ends: dict[str, float] = {}
@@ -110,17 +110,35 @@ class LivePrograms:
         emulated = self._dilation.emulated_bytes(np.asarray(sizes)).tolist()
         rows = zip(messages, permitted.of_message, sizes, emulated, strict=True)
         for message, qps, real, small in rows:
-            self._numbers[message] = {permitted.queue_pairs[qp].destination: numbers[qp] for qp in qps}
+            pairs = [permitted.queue_pairs[qp] for qp in qps]
+            ends = [(pair.source, pair.destination) for pair in pairs]
+            self._numbers[message] = {each: numbers[qp] for each, qp in zip(ends, qps, strict=True)}
             self._sizes[message] = real
-            between = permitted.queue_pairs[qps[0]]
-            self.circuits.owe(between.source.server, between.destination.server, [small], [message])
+            self.circuits.owe(message, small, ends)
 
     def carried(self, message: int) -> dict[int, int]:
         """Return how many real bytes each queue pair carried of a message, which has arrived."""
-        numbers, size = self._numbers.pop(message), self._sizes.pop(message)
+        return self._parts(message, self._sizes[message])
+
+    def recall(self, messages: Sequence[int]) -> dict[int, dict[int, int]]:
+        """Take back those of some messages that lack bytes; return the real bytes of their queue pairs."""
+        recalled = {}
+        for message in messages:
+            if lacks := self.circuits.missing(message):
+                arrived = sum(self.circuits.carried(message).values())
+                self.circuits.withdraw(message)
+                recalled[message] = self._parts(message, self._sizes[message] * arrived // (arrived + lacks))
+        return recalled
+
+    def _parts(self, message: int, delivered: int) -> dict[int, int]:
+        """Return how many real bytes of a message, of those delivered, each queue pair carried; forget it."""
+        numbers = self._numbers.pop(message)
+        del self._sizes[message]
         carried = self.circuits.carried(message)
-        parts = {numbers[nic]: round(size * part / sum(carried.values())) for nic, part in carried.items()}
-        parts[max(parts, key=lambda number: parts[number])] += size - sum(parts.values())
+        total = sum(carried.values())
+        parts = {numbers[ends]: delivered * size // total for ends, size in carried.items()}
+        if parts:
+            parts[max(parts, key=lambda number: parts[number])] += delivered - sum(parts.values())
         return dict(sorted(parts.items()))
 
     def lacking(self, message: int) -> int:
@@ -135,6 +153,7 @@ class LivePrograms:
         self.begun_at = self.begun_at or begins_at
         self._heard_at = begins_at
         fabric = self._network.fabric
+        _check_alone(fabric, [ocs for ocs, _ in order.programs])
         for ocs, slots in order.programs:
             self._ends[ocs] = float("inf") if slots else begins_at
             if slots:
@@ -145,6 +164,7 @@ class LivePrograms:
                     self._rate_bps,
                     meeting=self._meeting,
                     partial=order.partial,
+                    exact=order.exact,
                 )
                 self._network.northbound.show(ocs, program, begins_at, news.path)
         return begins_at
@@ -188,6 +208,17 @@ class LivePrograms:
         self.circuits.end()
 
 
+def _check_alone(fabric: Fabric, ocses: Iterable[str]) -> None:
+    """Raise ScenarioError if light crosses one of some OCSes and another switch."""
+    for ocs in ocses:
+        for port in fabric.used_ports(ocs):
+            if (far := fabric.peer(port).node) in fabric.switch_index:
+                raise ScenarioError(
+                    f"OCS {ocs} is linked to {far}, and datagrams over programs cross one OCS only",
+                    "order circuits that stay (Reconfigure), or leave that link out",
+                )
+
+
 def emulated_program(
     slots: Sequence[TimedCircuits],
     ports: int,
@@ -196,6 +227,7 @@ def emulated_program(
     *,
     meeting: Meeting = "drain",
     partial: bool = False,
+    exact: bool = False,
 ) -> Program:
     """Return what an OCS shows for slots.
 
@@ -213,11 +245,13 @@ def emulated_program(
         How senders meet the dark.
     partial
         Whether circuits that two slots share stay lit between them.
+    exact
+        Whether the last slot is lit no longer than it needs.
     """
 
     def lit_s(slot: TimedCircuits) -> float:
         carries_s = dilation.emulated_s(slot.lit_s) * header_share(rate_bps)
-        more_s = carries_s * LAST_SHARE + LAST_S if slot is slots[-1] else 0.0
+        more_s = carries_s * LAST_SHARE + LAST_S if slot is slots[-1] and not exact else 0.0
         return carries_s + (GUARD_S if meeting == "drain" else 0.0) + START_S + more_s
 
     return Program(tuple(Day(Circuits(ports, slot.circuits), lit_s(slot)) for slot in slots), partial)

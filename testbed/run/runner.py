@@ -28,6 +28,7 @@ from topologies.events import (
     NodeStarted,
     Order,
     ProgramsEnded,
+    SendRest,
     SetTimer,
     Show,
     TimerFired,
@@ -39,7 +40,7 @@ from traffic.fluid.nvlink import Nvlink
 from traffic.job import Collective, Compute, Job, Node
 from traffic.messages import Messages, crosses_network
 from traffic.records import COLUMNS, NVLINK, Records
-from traffic.scheme import Choice, Placement, Scheme, WhileLit
+from traffic.scheme import Placement, Scheme, WhileLit
 from traffic.spraying.policy import QueuePair
 
 
@@ -151,6 +152,10 @@ class Runner:
         """The messages under way that choose their queue pairs as they go, or take those that are lit."""
         self._taking_light: set[int] = set()
         """Those of them that take what is lit."""
+        self._has_rest = False
+        """Whether the scheme says how to carry over packets what circuits leave over."""
+        self._light_is_over = False
+        """Whether what circuits leave over goes over packets, and with it all that starts."""
         self._showing: set[str] = set()
         """The OCSes that show programs."""
         self._optics = Optics(fabric, backend, self._carriers)
@@ -262,7 +267,7 @@ class Runner:
         if not crossing.all():
             self._stay_inside(messages.select(~crossing), numbers[~crossing].tolist())
         if crossing.any():
-            self._cross(messages.select(crossing), numbers[crossing])
+            self._cross(self._scheme, messages.select(crossing), numbers[crossing])
 
     def _stay_inside(self, messages: Messages, numbers: list[int]) -> None:
         """Send messages over NVLink."""
@@ -270,19 +275,28 @@ class Runner:
             _lead(self._messages[number], NVLINK, size)
         self._nvlink.post(messages, numbers, self._backend.now_s)
 
-    def _cross(self, messages: Messages, numbers: NDArray[np.int64]) -> None:
-        """Have the scheme place messages that leave their server."""
-        placed = self._scheme.place(self._view(), messages)
+    def _cross(self, scheme: Scheme, messages: Messages, numbers: NDArray[np.int64]) -> None:
+        """Have a scheme place messages that leave their server."""
+        placed = scheme.place(self._view(), messages)
+        if isinstance(placed, WhileLit) and placed.rest:
+            self._has_rest = True
+            lit = np.array([bool(qps) and not self._light_is_over for qps in placed.permitted.of_message])
+            if not lit.all():
+                self._cross(placed.rest, messages.select(~lit), numbers[~lit])
+            if not lit.any():
+                return
+            placed, messages, numbers = placed.select(lit), messages.select(lit), numbers[lit]
         carriers = self._backend.numbers(placed.queue_pairs)
         self._carriers.update(zip(carriers, placed.queue_pairs, strict=True))
-        if isinstance(placed, Choice | WhileLit):
-            self._choosing.update(numbers.tolist())
-            self._taking_light.update(numbers.tolist() if isinstance(placed, WhileLit) else ())
-            for number in numbers.tolist():
-                self._messages[number].pieces += 1
-            self._backend.choose(carriers, placed, messages.bytes, numbers)
-        else:
+        if isinstance(placed, Placement):
             self._post(carriers, placed, numbers[placed.message])
+            return
+        self._choosing.update(numbers.tolist())
+        if isinstance(placed, WhileLit):
+            self._taking_light.update(numbers.tolist())
+        for number in numbers.tolist():
+            self._messages[number].pieces += 1
+        self._backend.choose(carriers, placed, messages.bytes, numbers)
 
     def _post(self, carriers: list[int], placed: Placement, numbers: NDArray[np.int64]) -> None:
         """Put parcels, each of a message of a number, on queue pairs."""
@@ -303,12 +317,16 @@ class Runner:
         if number in self._choosing:
             self._choosing.discard(number)
             self._taking_light.discard(number)
-            for carrier, size in self._backend.chosen(number).items():
-                _carry(message, self._leg_name(self._carriers[carrier]), size)
+            self._carried(message, self._backend.chosen(number))
         for then in message.then:
             self._messages[then].waits -= 1
         self._release(then for then in message.then if not self._messages[then].waits)
         self._piece_done(message.node)
+
+    def _carried(self, message: _Message, sizes: Mapping[int, int]) -> None:
+        """Write down what queue pairs carried of a message."""
+        for carrier, size in sizes.items():
+            _carry(message, self._leg_name(self._carriers[carrier]), size)
 
     # Circuits
 
@@ -359,11 +377,33 @@ class Runner:
             if isinstance(order, SetTimer):
                 fired = partial(self._tell, TimerFired(order.name))
                 self._at(self._backend.now_s + order.after_s, fired)
+            elif isinstance(order, SendRest):
+                self._send_rest()
             elif isinstance(order, Show):
+                self._light_is_over = False
                 self._showing.update(ocs for ocs, _ in order.programs)
                 self._backend.show(order)
             else:
                 self._optics.reconfigure(order.ocs, order.circuits)
+
+    def _send_rest(self) -> None:
+        """Place anew what messages over circuits lack."""
+        if self._showing or (self._taking_light and not self._has_rest):
+            why = "while OCSes show programs" if self._showing else "under a scheme without a rest"
+            raise ScenarioError(
+                f"what circuits leave over was ordered over packets {why}",
+                "order it when programs have ended, and take OverCircuits with a rest",
+            )
+        self._light_is_over, left = True, []
+        for number, sizes in sorted(self._backend.recall(sorted(self._taking_light)).items()):
+            message = self._messages[number]
+            self._carried(message, sizes)
+            message.pieces -= 1
+            self._choosing.discard(number)
+            self._taking_light.discard(number)
+            left.append((number, message.size - sum(message.legs.values())))
+        if left:
+            self._place(left)
 
     def _view(self) -> View:
         return View(self._backend.now_s, self._fabric, self._optics.lit, frozenset(self._failed))

@@ -16,7 +16,7 @@ from traffic.transports.datagrams import (
     payload_bytes,
 )
 
-HERE, THERE = Nic(1, 0), Nic(1, 1)
+HERE, THERE = (Nic(0, 1), Nic(1, 0)), (Nic(0, 0), Nic(1, 1))
 
 
 @given(st.integers(1, 100_000), st.integers(HEADER.size, MAX_PAYLOAD_BYTES), st.randoms())
@@ -27,7 +27,22 @@ def test_whatever_the_order_all_bytes_arrive_once(size: int, payload: int, rng: 
     fresh = [message.arrived(number, rng.choice([HERE, THERE])) for number in (*numbers, *numbers)]
     assert sum(fresh) == size
     assert not any(fresh[len(numbers) :])
-    assert (message.missing_bytes, sum(message.by_nic.values())) == (0, size)
+    assert (message.missing_bytes, sum(message.by_ends.values())) == (0, size)
+
+
+@given(st.integers(1, 100_000), st.integers(HEADER.size, MAX_PAYLOAD_BYTES), st.randoms(), st.data())
+def test_a_message_that_is_cut_keeps_what_arrived_and_counts_nothing_later(
+    size: int, payload: int, rng: random.Random, data: st.DataObject
+) -> None:
+    message = Datagrams(0, size, payload)
+    numbers = list(message.todo)
+    rng.shuffle(numbers)
+    early = data.draw(st.integers(0, len(numbers)))
+    arrived = sum(message.arrived(number, HERE) for number in numbers[:early])
+    message.cut()
+    assert not any(message.arrived(number, THERE) for number in numbers)
+    assert (message.size, message.missing_bytes, len(message.todo)) == (arrived, 0, 0)
+    assert message.by_ends == ({HERE: arrived} if arrived else {})
 
 
 @given(st.integers(1, 100_000), st.integers(HEADER.size, MAX_PAYLOAD_BYTES))

@@ -9,7 +9,7 @@ from the network; when it will go dark comes with it. How senders meet the dark 
 
 A NIC's queue is modelled here (when will what was handed to it have left?), so that it never holds
 more than `AHEAD_S`, and nothing is handed to it that could not leave in time. What was lost is sent
-again in the next slot between the same servers.
+again in the next slot between NICs that the message may use.
 """
 
 import socket
@@ -21,7 +21,7 @@ from functools import partial
 from typing import Literal
 
 from topologies.fabric import Nic
-from traffic.transports.datagrams import HEADER, OVERHEAD_BYTES, Datagrams, payload_bytes
+from traffic.transports.datagrams import HEADER, OVERHEAD_BYTES, Datagrams, Ends, payload_bytes
 from traffic.transports.engine import Arrival, Engine
 
 Meeting = Literal["drain", "pause", "cut"]
@@ -95,9 +95,10 @@ class CircuitEngine:
         self._payload, self._bit_s = payload_bytes(rate_bps), 8 / rate_bps
         self._sockets: dict[Nic, socket.socket] = {}
         self._addresses: dict[Nic, tuple[str, int]] = {}
+        self._nic_at: dict[tuple[str, int], Nic] = {}
         self._messages: dict[int, Datagrams] = {}
-        self._owed: dict[tuple[int, int], list[Datagrams]] = defaultdict(list)
-        """What each server owes each other, in the order in which it was posted."""
+        self._owed: dict[Ends, list[Datagrams]] = defaultdict(list)
+        """What may go from each NIC to each other, in the order in which it was posted."""
         self._senders = {nic: _Sender() for nic in ocs_of}
         self._current: dict[str, Slot] = {}
         self._arrived: list[Arrival] = []
@@ -106,6 +107,7 @@ class CircuitEngine:
     def attach(self, engine: Engine, nic: Nic, endpoint: socket.socket) -> None:
         """Take the UDP socket of a NIC, bound to its address and `PORT`, and read it in an engine's loop."""
         self._sockets[nic], self._addresses[nic] = endpoint, endpoint.getsockname()
+        self._nic_at[endpoint.getsockname()] = nic
         engine.watch(endpoint.fileno(), partial(self._receive, nic))
 
     @property
@@ -128,21 +130,29 @@ class CircuitEngine:
         """Of how many datagrams all messages consist."""
         return sum(-(-each.size // each.payload) for each in self._messages.values())
 
-    def owe(self, source: int, destination: int, sizes: Sequence[int], messages: Sequence[int]) -> None:
-        """Post messages from a server to another."""
-        owed = [datagrams for datagrams in self._owed[source, destination] if datagrams.missing_bytes]
-        new = [Datagrams(message, size, self._payload) for size, message in zip(sizes, messages, strict=True)]
-        self._owed[source, destination] = owed + new
-        self._messages.update((datagrams.message, datagrams) for datagrams in new)
+    def owe(self, message: int, size: int, ends: Sequence[Ends]) -> None:
+        """Post a message, which may go between some NICs."""
+        datagrams = self._messages[message] = Datagrams(message, size, self._payload)
+        for each in ends:
+            owed = [other for other in self._owed[each] if other.missing_bytes]
+            self._owed[each] = [*owed, datagrams]
+
+    def missing(self, message: int) -> int:
+        """Return the bytes of a message that have not arrived."""
+        return self._messages[message].missing_bytes
 
     def lacking(self, message: int) -> int:
         """Return the bytes of a message that have to be sent again, whole datagrams."""
-        missing = self._messages[message].missing_bytes
+        missing = self.missing(message)
         return missing + self._payload if missing else 0
 
-    def carried(self, message: int) -> dict[Nic, int]:
-        """Return how many bytes of a message arrived at each NIC."""
-        return self._messages[message].by_nic
+    def carried(self, message: int) -> dict[Ends, int]:
+        """Return how many bytes of a message arrived from each NIC at each other."""
+        return self._messages[message].by_ends
+
+    def withdraw(self, message: int) -> None:
+        """Send no more of a message; it is then as large as what has arrived."""
+        self._messages[message].cut()
 
     def lit(self, light: Light, now: float) -> None:
         """Point the NICs of an OCS where their light goes."""
@@ -174,7 +184,7 @@ class CircuitEngine:
         now = time.monotonic()
         for nic, sender in self._senders.items():
             if sender.towards is not None and sender.close_s > now:
-                for datagrams in self._owed[nic.server, sender.towards.server]:
+                for datagrams in self._owed[nic, sender.towards]:
                     if datagrams.todo and not self._fill(nic, sender, datagrams, now):
                         break
         arrived, self._arrived = self._arrived, []
@@ -210,14 +220,14 @@ class CircuitEngine:
         """Count what arrived at a NIC."""
         while True:
             try:
-                size = self._sockets[nic].recv_into(self._buffer)
+                size, sender = self._sockets[nic].recvfrom_into(self._buffer)
             except BlockingIOError:
                 return
             if size < HEADER.size:
                 continue
             message, number = HEADER.unpack_from(self._buffer)
             datagrams = self._messages[message]
-            fresh = datagrams.arrived(number, nic)
+            fresh = datagrams.arrived(number, (self._nic_at[sender], nic))
             if self._ocs_of[nic] in self._current:
                 self._current[self._ocs_of[nic]].delivered_bytes += fresh
             if fresh and not datagrams.missing_bytes:

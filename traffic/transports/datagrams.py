@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 
 from topologies.fabric import Nic
 
+Ends = tuple[Nic, Nic]
+"""The NIC that sends, and the NIC that receives."""
 HEADER = struct.Struct("!II")
 """Number of the message, and of the datagram in it."""
 OVERHEAD_BYTES = 14 + 20 + 8
@@ -34,8 +36,8 @@ class Datagrams:
     """Datagrams to send, in order."""
     delivered: set[int] = field(default_factory=set)
     delivered_bytes: int = 0
-    by_nic: dict[Nic, int] = field(default_factory=dict)
-    """Bytes that arrived at each NIC."""
+    by_ends: dict[Ends, int] = field(default_factory=dict)
+    """Bytes that arrived from each NIC at each other."""
 
     def __post_init__(self) -> None:
         """Queue all datagrams."""
@@ -45,15 +47,21 @@ class Datagrams:
         """Return the size of a datagram."""
         return max(min(self.payload, self.size - number * self.payload), HEADER.size)
 
-    def arrived(self, number: int, nic: Nic) -> int:
+    def arrived(self, number: int, ends: Ends) -> int:
         """Take note of a datagram that arrived; return its size if it is the first of its number, else 0."""
         if number in self.delivered:
             return 0
         self.delivered.add(number)
         size = min(self.payload, self.size - number * self.payload)
         self.delivered_bytes += size
-        self.by_nic[nic] = self.by_nic.get(nic, 0) + size
+        self.by_ends[ends] = self.by_ends.get(ends, 0) + size
         return size
+
+    def cut(self) -> None:
+        """Make the message as large as what has arrived; what arrives later counts as there before."""
+        self.delivered.update(range(-(-self.size // self.payload)))
+        self.todo.clear()
+        self.size = self.delivered_bytes
 
     @property
     def missing_bytes(self) -> int:
