@@ -101,10 +101,10 @@ def _bus_bytes(node: Collective) -> float:
 
 def link_bytes(records: Records) -> dict[Port, int]:
     """Return how many bytes each port sent; ports that sent nothing are left out."""
-    sizes = legs_of(records).groupby("way", sort=False)["bytes"].sum()
+    sizes = legs_of(records).groupby("path", sort=False)["bytes"].sum()
     sent: dict[Port, int] = {}
-    for way, size in zip(sizes.index.tolist(), sizes.tolist(), strict=True):
-        for port in path_of(way):
+    for path, size in zip(sizes.index.tolist(), sizes.tolist(), strict=True):
+        for port in path_of(path):
             sent[port] = sent.get(port, 0) + size
     return sent
 

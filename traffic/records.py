@@ -12,7 +12,7 @@ end_s            when its last byte was delivered [s]
 path             over what: see below
 ========== ===== ==================================================================
 
-A path is ``nvlink``, or legs joined by a space, one for each way that some of the message took:
+A path is ``nvlink``, or legs joined by a space, one for each path that some of the message took:
 its bytes, ``@``, and the ports that sent them in order, from the source's NIC to the last switch's
 port: ``8192@h0:1,leaf1:9,spine1:0,leaf0:5``. A message's legs sum to its size.
 
@@ -47,12 +47,12 @@ COLUMNS = {
 
 
 def path_text(path: Path) -> str:
-    """Return a way as a leg writes it: ``h0:1,leaf1:9``."""
+    """Return a path as a leg writes it: ``h0:1,leaf1:9``."""
     return ",".join(map(str, path))
 
 
 def path_of(text: str) -> Path:
-    """Return the way that `path_text` wrote.
+    """Return the path that `path_text` wrote.
 
     Raises
     ------
@@ -66,12 +66,12 @@ def path_of(text: str) -> Path:
     """
     ports = [port.rpartition(":") for port in text.split(",")]
     if not all(node and number.isdecimal() for node, _, number in ports):
-        raise TraceError(f"{text!r} is no way through a fabric", "write it as node:port,node:port")
+        raise TraceError(f"{text!r} is no path through a fabric", "write it as node:port,node:port")
     return tuple(Port(node, int(number)) for node, _, number in ports)
 
 
 def legs_of(records: Records) -> pd.DataFrame:
-    """Return the legs of all paths, a row each: the record's index, the bytes, and the way as text.
+    """Return the legs of all paths, a row each: the record's index, the bytes, and the path as text.
 
     Parameters
     ----------
@@ -81,7 +81,7 @@ def legs_of(records: Records) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        Columns ``bytes`` (int64) and ``way`` (str, read by `path_of`), indexed like the records.
+        Columns ``bytes`` (int64) and ``path`` (str, read by `path_of`), indexed like the records.
 
     Raises
     ------
@@ -91,14 +91,14 @@ def legs_of(records: Records) -> pd.DataFrame:
     crossing = records["path"] != NVLINK
     texts = [path.split(" ") for path in records.loc[crossing, "path"]]
     legs = [leg.partition("@") for path in texts for leg in path]
-    for size, at, way in legs:
-        if not (size.isdecimal() and way) or "@" in way:
+    for size, at, ports in legs:
+        if not (size.isdecimal() and ports) or "@" in ports:
             raise TraceError(
-                f"{size + at + way!r} is no leg of a path", "write it as bytes@node:port,node:port"
+                f"{size + at + ports!r} is no leg of a path", "write it as bytes@node:port,node:port"
             )
     sizes = np.array([int(size) for size, _, _ in legs], dtype=np.int64)
     index = records.index[crossing].repeat([len(path) for path in texts])
-    return pd.DataFrame({"bytes": sizes, "way": [way for _, _, way in legs]}, index)
+    return pd.DataFrame({"bytes": sizes, "path": [ports for _, _, ports in legs]}, index)
 
 
 def write_records(records: Records, file: File) -> None:

@@ -3,7 +3,7 @@
 A packet switch is a router (`topologies.addresses`). To a NIC of its own it has one rule: write
 that NIC's MAC address, out of its port. To every other switch that has NICs it has one rule for
 that switch's prefix, towards the neighbours that are one hop nearer: straight out of a port, or
-through a group when there are several. Packets with no way are dropped and counted by the
+through a group when there are several. Packets with no path are dropped and counted by the
 table-miss rule. Nothing is learned, nothing is flooded, no server forwards.
 """
 
@@ -32,7 +32,7 @@ def forwarding_rules(fabric: Fabric, failed_links: Set[Link] = frozenset()) -> d
     fabric
         What is wired.
     failed_links
-        Links that carry nothing now; ways around them are taken where there are any.
+        Links that carry nothing now; paths around them are taken where there are any.
 
     Returns
     -------
@@ -41,7 +41,7 @@ def forwarding_rules(fabric: Fabric, failed_links: Set[Link] = frozenset()) -> d
 
     Notes
     -----
-    Shortest means the fewest switches. Connections spread over all shortest ways by the hash of
+    Shortest means the fewest switches. Connections spread over all shortest paths by the hash of
     `controller.packet.ecmp_hash`; parallel links count each, and a link of n times the rate counts n times.
     Each switch's groups count from 1 here; `controller.packet.changes.renumbered` fits them to those that
     it holds.
@@ -111,13 +111,13 @@ def _rule_set(
     groups: dict[tuple[int, ...], Group] = {}
     rules = [*nic_rules]
     for destination, ports in next_hops.items():
-        way: Action
+        action: Action
         if len(set(ports)) == 1:
-            way = Output(ports[0])
+            action = Output(ports[0])
         else:
             group = groups.setdefault(ports, Group(len(groups) + 1, forwarding_buckets(ports)))
-            way = ToGroup(group.number)
+            action = ToGroup(group.number)
         match = Match(eth_type=IPV4, ipv4_dst=subnet(fabric, destination))
-        # The MAC address before the way: the group's hash covers it.
-        rules.append(Rule(PREFIX_PRIORITY, match, (SetEthDst(switch_mac(fabric, switch)), way)))
+        # The MAC address before the output: the group's hash covers it.
+        rules.append(Rule(PREFIX_PRIORITY, match, (SetEthDst(switch_mac(fabric, switch)), action)))
     return RuleSet((*rules, TABLE_MISS), tuple(groups.values()))

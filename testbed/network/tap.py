@@ -1,4 +1,4 @@
-"""Which way each connection took, read off the wire: its first packet, seen on every link.
+"""Which path each connection took, read off the wire: its first packet, seen on every link.
 
 A ``select`` group keeps a connection on one way, so the way of its SYN is the way of all its
 data. Nothing is assumed of the switch's hash, its version or its datapath.

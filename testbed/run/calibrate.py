@@ -103,7 +103,7 @@ def measure(datapath: Datapath) -> Calibration:
 def hop_load_bps(records: Records, seconds: float) -> float:
     """Return the payload times switch hops that records carried in a second [bit/s]."""
     legs = legs_of(records[records["path"] != NVLINK])
-    hops = np.array([len(path_of(way)) - 1 for way in legs["way"]])
+    hops = np.array([len(path_of(path)) - 1 for path in legs["path"]])
     return float((legs["bytes"].to_numpy() * hops).sum() * 8 / seconds) if seconds else 0.0
 
 

@@ -69,5 +69,5 @@ def _mean_hops(records: Records) -> float:
     """Return how many links of switches a byte crosses on average."""
     legs = legs_of(records[records["path"] != NVLINK])
     sizes = legs["bytes"].to_numpy(dtype=float)
-    hops = np.array([way.count(",") for way in legs["way"]], dtype=float)
+    hops = np.array([path.count(",") for path in legs["path"]], dtype=float)
     return float((sizes * hops).sum() / sizes.sum()) if len(legs) else 0.0

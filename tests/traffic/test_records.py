@@ -30,7 +30,7 @@ def test_legs_are_the_paths_of_a_message() -> None:
     legs = legs_of(hand_made())
     assert legs.index.tolist() == [1, 1, 2]
     assert legs["bytes"].tolist() == [8, 12, 8]
-    assert [path_of(way) for way in legs["way"]] == [OVER_LEAF, OVER_SPINE, OVER_SPINE]
+    assert [path_of(path) for path in legs["path"]] == [OVER_LEAF, OVER_SPINE, OVER_SPINE]
 
 
 @given(
@@ -45,7 +45,7 @@ def test_a_way_reads_back(ports: list[tuple[str, int]]) -> None:
 
 @pytest.mark.parametrize("text", ["", "h0", "h0:", ":1", "h0:1,", "h0:-1", "h0:x"])
 def test_what_is_no_way_is_refused(text: str) -> None:
-    with pytest.raises(TraceError, match="is no way through a fabric"):
+    with pytest.raises(TraceError, match="is no path through a fabric"):
         path_of(text)
 
 

@@ -27,29 +27,29 @@ SWEEPS = 50
 def settled(permitted: Permitted, paths: Sequence[Path], rate_bps: Mapping[Port, float]) -> NDArray[np.int64]:
     """Return a queue pair for each message such that none gets a larger share by moving alone.
 
-    A message's share is the least, over the ports of its way, of the port's rate divided by how many
+    A message's share is the least, over the ports of its path, of the port's rate divided by how many
     messages cross it. All start on their first queue pair and move in turn, at most `SWEEPS` times.
     """
     number = {port: index for index, port in enumerate(rate_bps)}
-    ways = [[number[port] for port in path] for path in paths]
+    links = [[number[port] for port in path] for path in paths]
     rates, crossing = list(rate_bps.values()), [0] * len(rate_bps)
     chosen = [qps[0] for qps in permitted.of_message]
     for qp in chosen:
-        for port in ways[qp]:
+        for port in links[qp]:
             crossing[port] += 1
 
     def share(qp: int) -> float:
-        return min([rates[port] / (crossing[port] + 1) for port in ways[qp]])
+        return min([rates[port] / (crossing[port] + 1) for port in links[qp]])
 
     for _ in range(SWEEPS):
         moved = False
         for message, qps in enumerate(permitted.of_message):
-            for port in ways[chosen[message]]:
+            for port in links[chosen[message]]:
                 crossing[port] -= 1
             best = max(qps, key=share)
             if share(best) > share(chosen[message]) * (1 + 1e-9):
                 chosen[message], moved = best, True
-            for port in ways[chosen[message]]:
+            for port in links[chosen[message]]:
                 crossing[port] += 1
         if not moved:
             break

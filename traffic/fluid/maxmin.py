@@ -24,7 +24,7 @@ def max_min_rates(
     Parameters
     ----------
     crossings
-        The links that each flow crosses, each once, -1 where its row is longer than its way;
+        The links that each flow crosses, each once, -1 where its row is longer than its path;
         shape (flows, hops).
     rate_bps
         Rate of each link [bit/s], positive, shape (links,).
@@ -81,7 +81,7 @@ def _fill(
     lowest = np.full(len(free), np.inf)
     np.minimum.at(lowest, flat, _repeated(level, hops))
     tight = lowest >= share * (1 - EQUAL)
-    tight[-1] = False  # the link that pads short ways is nobody's bottleneck
+    tight[-1] = False  # the link that pads short paths is nobody's bottleneck
     return level, np.isinf(level) | tight.take(links).any(axis=0)
 
 

@@ -2,7 +2,7 @@
 
 A message is one queue pair, so all its chunks take one way whatever else takes it: two large
 messages whose hashes collide share an uplink while another idles. Between GPUs of one rail the
-way goes through the leaf alone and no hash decides anything.
+path goes through the leaf alone and no hash decides anything.
 """
 
 import numpy as np
