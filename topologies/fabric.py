@@ -123,6 +123,8 @@ class Fabric:
     links: tuple[Link, ...]
     buffer_bytes: int = DEFAULT_BUFFER_BYTES
     """Buffer of each switch port at *emulated* scale [bytes]: what a port may hold before it drops."""
+    servers_forward: bool = False
+    """Whether servers forward between circuits what is for others (`topologies.routes`)."""
 
     def __post_init__(self) -> None:
         """Refuse what cannot be wired."""
@@ -226,6 +228,8 @@ class Fabric:
                 for name in optional:
                     if not data[name]:  # as files were before links and switches had these
                         del data[name]
+        if not self.servers_forward:  # as files were before servers could
+            del document["servers_forward"]
         return json.dumps(document)
 
     @classmethod
@@ -238,13 +242,14 @@ class Fabric:
                 raise ValueError(
                     f"its format is {document.get('format')!r}, this version reads {FORMAT_VERSION}"
                 )
-            data = record(document, "the document", _FIELDS)
+            data = record(document, "the document", _FIELDS, _OPTIONAL)
             return cls(
                 name=data["name"],
                 servers=tuple(Server(**record(server, "a server", _SERVER)) for server in data["servers"]),
                 switches=tuple(map(_switch, data["switches"])),
                 links=tuple(map(_link, data["links"])),
                 buffer_bytes=data["buffer_bytes"],
+                servers_forward=data.get("servers_forward", False),
             )
         except (ValueError, RecursionError) as error:
             hint = "write it with Fabric.to_json of this version"
@@ -254,6 +259,7 @@ class Fabric:
 _FIELDS: dict[str, Kind] = {
     "format": int, "name": str, "servers": list, "switches": list, "links": list, "buffer_bytes": int,
 }  # fmt: skip
+_OPTIONAL: dict[str, Kind] = {"servers_forward": bool}
 _SERVER: dict[str, Kind] = {"name": str, "nics": int, "gpus": int, "nvlink_bps": float}
 _SWITCH: dict[str, Kind] = {"name": str, "ports": int, "kind": str, "tier": int}
 _SWITCH_OPTIONAL: dict[str, Kind] = {"permitted": list}

@@ -3,9 +3,15 @@
 from collections.abc import Mapping
 from typing import Any
 
-Kind = type[str] | type[int] | type[float] | type[list[Any]]
+Kind = type[str] | type[bool] | type[int] | type[float] | type[list[Any]]
 NONE: Mapping[str, Kind] = {}
-WORDS: Mapping[Kind, str] = {str: "a text", int: "an integer", float: "a number", list: "a list"}
+WORDS: Mapping[Kind, str] = {
+    str: "a text",
+    bool: "true or false",
+    int: "an integer",
+    float: "a number",
+    list: "a list",
+}
 
 
 def record(

@@ -14,7 +14,8 @@ path             over what: see below
 
 A path is ``nvlink``, or legs joined by a space, one for each path that some of the message took:
 its bytes, ``@``, and the ports that sent them in order, from the source's NIC to the last switch's
-port: ``8192@h0:1,leaf1:9,spine1:0,leaf0:5``. A message's legs sum to its size.
+port: ``8192@h0:1,leaf1:9,spine1:0,leaf0:5``. Servers that forward are on it by the NIC that sends on:
+``8192@h0:0,ocs0:3,h1:0,ocs0:5``. A message's legs sum to its size.
 
 The engine delivers a byte by counting it at the receiver. All messages of a step start at one instant;
 what the engine computes before the first byte, 1 ms for 600 queue pairs, is part of the step.

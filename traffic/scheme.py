@@ -3,6 +3,8 @@
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cache, partial
+from itertools import product
 from typing import Protocol
 
 import numpy as np
@@ -10,9 +12,10 @@ from numpy.typing import NDArray
 
 from topologies.errors import ScenarioError
 from topologies.events import View
-from topologies.fabric import Fabric
+from topologies.fabric import Fabric, Nic
 from topologies.light import light_peers
 from topologies.packet_part import PacketPart, is_mixed, packet_part
+from topologies.routes import Routes
 from traffic.messages import CHUNK_BYTES, Chunks, Messages, chunks_of
 from traffic.spraying.policy import (
     Assignment,
@@ -133,6 +136,38 @@ class WholeMessages:
         numbers = {queue_pair: number for number, queue_pair in enumerate(dict.fromkeys(chosen))}
         qp = np.array([numbers[queue_pair] for queue_pair in chosen], dtype=np.int64)
         return Placement(tuple(numbers), qp, np.arange(len(messages)), messages.bytes)
+
+
+class Routed:
+    """Each message on one queue pair over circuits, from the NIC from which the shortest route starts.
+
+    Of equally short ones it is that of the lowest source NIC, then of the lowest destination NIC. The route
+    is that over what is lit when the message starts; the queue pair stays the same when circuits change.
+    """
+
+    def place(self, view: View, messages: Messages) -> Placement:
+        """Return one parcel per message; ScenarioError if no route joins its servers."""
+        routes = Routes(view.fabric, view.lit, view.failed)
+        shortest = cache(partial(_shortest, view.fabric, routes))
+        return WholeMessages(lambda _view, near, far: shortest(near, far)).place(view, messages)
+
+
+def _shortest(fabric: Fabric, routes: Routes, near: int, far: int) -> QueuePair:
+    """Return the queue pair between two servers whose route crosses the fewest light paths."""
+    sources, destinations = (
+        [Nic(server, nic) for nic in range(fabric.servers[server].nics)] for server in (near, far)
+    )
+    hops = {
+        QueuePair(source, destination): len(route.light)
+        for source, destination in product(sources, destinations)
+        if (route := routes.sending(source, destination))
+    }
+    if not hops:
+        raise ScenarioError(
+            f"no route over what is lit joins server {near} to server {far}",
+            "light circuits that do before messages start, or have servers forward",
+        )
+    return min(hops, key=hops.__getitem__)
 
 
 class OverCircuits:

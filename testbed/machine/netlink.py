@@ -8,12 +8,15 @@ import os
 import socket
 import struct
 from collections.abc import Mapping, Sequence
+from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
+from socket import AF_INET
 
 from pyroute2 import IPBatch
-from pyroute2.netlink import NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REQUEST, nlmsg
+from pyroute2.netlink import NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE, NLM_F_REQUEST, nlmsg
 from pyroute2.netlink.rtnl import (
     RTM_DELLINK,
+    RTM_DELROUTE,
     RTM_NEWADDR,
     RTM_NEWLINK,
     RTM_NEWNEIGH,
@@ -43,6 +46,11 @@ CERTAIN = (1 << 32) - 1
 ROOT, ROOT_HANDLE = 0xFFFFFFFF, 0x10000
 BELOW_ROOT, CHILD_HANDLE = 0x10001, 0x100000
 """An interface's queueing discipline 1:, and one below it: 10: in its class 1:1 (see tc(8))."""
+ROUTE = struct.Struct("=BBBBBBBBI")
+"""struct rtmsg: family, lengths of destination and source, tos, table, protocol, scope, type, flags."""
+RT_TABLE_UNSPEC, RTPROT_STATIC, RT_SCOPE_UNIVERSE, RTN_UNICAST, RTNH_F_ONLINK = 0, 4, 0, 1, 4
+RTA_DST, RTA_OIF, RTA_GATEWAY, RTA_PREFSRC, RTA_METRICS, RTA_TABLE = 1, 4, 5, 7, 8, 15
+METRICS = {"RTAX_LOCK": 1, "RTAX_INITCWND": 11, "RTAX_RTO_MIN": 13, "RTAX_INITRWND": 14}
 KINDS: dict[int, type[nlmsg]] = {
     RTM_NEWLINK: ifinfmsg,
     RTM_DELLINK: ifinfmsg,
@@ -77,6 +85,10 @@ class Batch:
         stamped = bytearray(request)
         struct.pack_into("=i", stamped, INDEX_OFFSET, index)
         self._requests.append((attempt, bytes(stamped)))
+
+    def add_route(self, attempt: str, request: bytes) -> None:
+        """Add what `route_request` made."""
+        self._requests.append((attempt, request))
 
     def commit(self) -> None:
         """Send all requests in order to the network namespace this thread is in.
@@ -148,6 +160,53 @@ def netem_request(delay_s: float, loss: float, limit_packets: int, *, change: bo
     message["attrs"] = [("TCA_KIND", "netem"), ("TCA_OPTIONS", options)]
     message.encode()
     return bytes(message.data)
+
+
+def route_request(
+    destination: IPv4Network,
+    gateway: IPv4Address,
+    index: int,
+    table: int,
+    *,
+    source: IPv4Address | None = None,
+    metrics: Mapping[str, int] | None = None,
+    delete: bool = False,
+) -> bytes:
+    """Return the request for a route through a neighbour, which replaces the one that is there.
+
+    Encoded here: routes follow circuits while senders wait, and pyroute2 takes 0.4 ms for each.
+
+    Parameters
+    ----------
+    destination, gateway
+        Where it leads, and the neighbour; it need not be in a subnet of the interface.
+    index, table
+        The interface, and the routing table.
+    source
+        The address that packets of the server's own get.
+    metrics
+        What TCP begins with, by the names of `METRICS`.
+    delete
+        Whether to delete the route instead.
+    """
+    flags = NLM_F_REQUEST | NLM_F_ACK | (0 if delete else NLM_F_CREATE | NLM_F_REPLACE)
+    lengths = destination.prefixlen, 0  # of the destination, of the source
+    rest = RT_TABLE_UNSPEC, RTPROT_STATIC, RT_SCOPE_UNIVERSE, RTN_UNICAST, RTNH_F_ONLINK
+    body = ROUTE.pack(AF_INET, *lengths, 0, *rest)
+    body += _attribute(RTA_DST, destination.network_address.packed) + _attribute(RTA_GATEWAY, gateway.packed)
+    body += _attribute(RTA_OIF, struct.pack("=I", index)) + _attribute(RTA_TABLE, struct.pack("=I", table))
+    if source:
+        body += _attribute(RTA_PREFSRC, source.packed)
+    if metrics:
+        nested = (_attribute(METRICS[name], struct.pack("=I", value)) for name, value in metrics.items())
+        body += _attribute(RTA_METRICS, b"".join(nested))
+    kind = RTM_DELROUTE if delete else RTM_NEWROUTE
+    return HEADER.pack(HEADER.size + len(body), kind, flags, 0, 0) + body
+
+
+def _attribute(kind: int, value: bytes) -> bytes:
+    """Return an attribute of a multiple of 4 bytes."""
+    return struct.pack("=HH", 4 + len(value), kind) + value
 
 
 def delete_links(group: int) -> None:

@@ -22,6 +22,7 @@ from testbed.machine.datapath import Datapath, check_datapath, default_datapath
 from testbed.machine.kernel import die_with_parent, inside_namespace
 from testbed.machine.sandbox import RUN_DIRECTORY, inside_sandbox, raise_descriptor_limit
 from testbed.network.bridges import check_names, delete_bridges, make_bridges
+from testbed.network.forwarding import KernelRoutes
 from testbed.network.netem import Netem, check_delays, check_netem, link_netems
 from testbed.network.nodes import LiveIntf, LiveLink, LiveMininet, LiveServer, LiveSwitch
 from testbed.network.openvswitch import MachineOpenVSwitch, PrivateOpenVSwitch
@@ -163,6 +164,7 @@ class Network:
             check_names(self.fabric)
         self.wiring = wire(self.fabric, self.rate_factor, private, self.netems)
         stack.callback(self.wiring.close)
+        self.routes = KernelRoutes(self.wiring) if self.fabric.servers_forward else None
         _wait_for_listener(self._controller)
         if not private:  # a private Open vSwitch ends with all its bridges
             stack.callback(delete_bridges, self.wiring.mark)

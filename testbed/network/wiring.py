@@ -26,7 +26,16 @@ from pyroute2.netlink.rtnl import (
 )
 
 from testbed.machine.kernel import inside_namespace, new_network_namespace
-from testbed.machine.netlink import IFF_UP, Batch, delete_links, shaper_request
+from testbed.machine.netlink import (
+    IFF_UP,
+    RT_SCOPE_UNIVERSE,
+    RTN_UNICAST,
+    RTNH_F_ONLINK,
+    RTPROT_STATIC,
+    Batch,
+    delete_links,
+    shaper_request,
+)
 from testbed.network.netem import Netem
 from topologies.addresses import FABRIC_NETWORK, GATEWAY_MAC, gateway_ip, interface, nic_ip, nic_mac, subnet
 from topologies.fabric import Fabric, Nic, Port
@@ -50,8 +59,7 @@ INITIAL_WINDOW_PACKETS = 100
 """TCP starts with a window that the ideal transport's own stays below: no slow start."""
 LOOPBACK = 1
 UP = {"flags": IFF_UP, "change": IFF_UP}
-RT_TABLE_MAIN, RTN_UNICAST, RTNH_F_ONLINK, RTPROT_STATIC = 254, 1, 4, 4
-RT_SCOPE_UNIVERSE, RT_SCOPE_LINK = 0, 253
+RT_TABLE_MAIN, RT_SCOPE_LINK = 254, 253
 FR_ACT_TO_TBL, NUD_PERMANENT, RTAX_RTO_MIN = 1, 0x80, 13
 OFFLOADS = (
     "tx-checksumming",
@@ -71,6 +79,15 @@ SERVER_SYSCTLS = {
 }
 LOSSY_SYSCTLS = {"net/ipv4/tcp_early_retrans": "3"}
 """Where links lose packets, a probe for a lost tail is worth its packet."""
+
+FORWARDING_SYSCTLS = {
+    "net/ipv4/ip_forward": "1",
+    # What comes over a one-way circuit may leave through the NIC that it came by.
+    "net/ipv4/conf/all/send_redirects": "0",
+    "net/ipv4/conf/default/send_redirects": "0",
+    "net/ipv4/ip_default_ttl": "255",
+}
+"""Where servers forward."""
 
 
 @dataclass(frozen=True)
@@ -140,6 +157,7 @@ def wire(fabric: Fabric, rate_factor: float, private: bool, netems: Mapping[Port
     shapes = {port: _shape(fabric, port, rate_factor) for port in fabric.link_at if port.node not in ocses}
     with ExitStack() as undo:
         sysctls = SERVER_SYSCTLS | (LOSSY_SYSCTLS if fabric.lossy else {})
+        sysctls |= FORWARDING_SYSCTLS if fabric.servers_forward else {}
         namespaces = tuple(_new_namespace(undo, sysctls) for _ in fabric.servers)
         mark = FIRST_MARK + secrets.randbelow(FIRST_MARK)
         wiring = Wiring(fabric, namespaces, shapes, mark, netems)
@@ -157,7 +175,7 @@ def wire(fabric: Fabric, rate_factor: float, private: bool, netems: Mapping[Port
 
 def shape_switch_ports(wiring: Wiring) -> None:
     """Shape the switches' egress, once Open vSwitch has the ports: it clears queues as it takes them."""
-    batch, indices = Batch(), _indices()
+    batch, indices = Batch(), interface_indices()
     for port in wiring.fabric.link_at:
         if port.node in wiring.fabric.switch_index:
             _add_qdiscs(batch, wiring, port, indices)
@@ -235,7 +253,7 @@ def _add_link(batch: Batch, wiring: Wiring, near: Port, far: Port) -> None:
 def _set_up_server(wiring: Wiring, server: int) -> None:
     batch = Batch()
     batch.add("raise lo", RTM_NEWLINK, {**UP, "index": LOOPBACK})
-    indices = _indices()
+    indices = interface_indices()
     for number in range(wiring.fabric.servers[server].nics):
         _set_up_nic(batch, wiring, Nic(server, number), indices)
     batch.commit()
@@ -276,14 +294,10 @@ def _set_up_nic(batch: Batch, wiring: Wiring, nic: Nic, indices: dict[str, int])
         ("RTA_OIF", index),
         ("RTA_PREFSRC", address),
         *via,
+        ("RTA_METRICS", {"attrs": list(route_metrics(fabric).items())}),
     ]
-    windows = [(name, INITIAL_WINDOW_PACKETS) for name in ("RTAX_INITCWND", "RTAX_INITRWND")]
-    # The kernel heeds a least timeout only if it is locked.
-    timeout_ms = LOSSY_TIMEOUT_MS if fabric.lossy else MIN_TIMEOUT_MS
-    timeout = [("RTAX_RTO_MIN", timeout_ms), ("RTAX_LOCK", 1 << RTAX_RTO_MIN)]
-    attributes += [("RTA_METRICS", {"attrs": [*windows, *timeout]})]
     batch.add(f"route of {port}", RTM_NEWROUTE, route, [*attributes, ("RTA_TABLE", table)])
-    if nic.nic == 0 or not (routed or _has_earlier(fabric, nic)):
+    if nic.nic == 0 or (not routed and _is_first_on_switch(fabric, nic)):
         if not routed:
             own = subnet(fabric, fabric.peer(port).node)
             route |= {"dst_len": own.prefixlen}
@@ -292,10 +306,20 @@ def _set_up_nic(batch: Batch, wiring: Wiring, nic: Nic, indices: dict[str, int])
     _add_qdiscs(batch, wiring, port, indices)
 
 
-def _has_earlier(fabric: Fabric, nic: Nic) -> bool:
-    """Return whether a server's NIC before this one is on the same switch."""
-    switch = fabric.peer(fabric.nic_port(nic)).node
-    return any(fabric.peer(fabric.nic_port(Nic(nic.server, n))).node == switch for n in range(nic.nic))
+def route_metrics(fabric: Fabric) -> dict[str, int]:
+    """Return what a route has TCP begin with: windows, and the least timeout."""
+    return {
+        "RTAX_INITCWND": INITIAL_WINDOW_PACKETS,
+        "RTAX_INITRWND": INITIAL_WINDOW_PACKETS,
+        "RTAX_RTO_MIN": LOSSY_TIMEOUT_MS if fabric.lossy else MIN_TIMEOUT_MS,
+        # The kernel heeds a least timeout only if it is locked.
+        "RTAX_LOCK": 1 << RTAX_RTO_MIN,
+    }
+
+
+def interface_indices() -> dict[str, int]:
+    """Return the number of each interface in this thread's namespace by its name."""
+    return {name: index for index, name in socket.if_nameindex()}
 
 
 def _add_neighbour(batch: Batch, port: Port, index: int, address: str, mac: str) -> None:
@@ -303,9 +327,10 @@ def _add_neighbour(batch: Batch, port: Port, index: int, address: str, mac: str)
     batch.add(f"neighbour of {port}", RTM_NEWNEIGH, entry, [("NDA_DST", address), ("NDA_LLADDR", mac)])
 
 
-def _indices() -> dict[str, int]:
-    """Return the number of each interface in this namespace by its name."""
-    return {name: index for index, name in socket.if_nameindex()}
+def _is_first_on_switch(fabric: Fabric, nic: Nic) -> bool:
+    """Return whether no lower NIC of the server is on the same switch."""
+    node = fabric.peer(fabric.nic_port(nic)).node
+    return all(fabric.peer(fabric.nic_port(Nic(nic.server, n))).node != node for n in range(nic.nic))
 
 
 def _add_qdiscs(batch: Batch, wiring: Wiring, port: Port, indices: dict[str, int]) -> None:
@@ -326,7 +351,7 @@ def _request(shape: Shape, below_netem: bool) -> bytes:
 
 def _change_netems(fabric: Fabric, netems: Mapping[Port, Netem]) -> None:
     """Change the netems of ports whose interfaces are in this thread's namespace."""
-    batch, indices = Batch(), _indices()
+    batch, indices = Batch(), interface_indices()
     for port, netem in netems.items():
         request = netem.request(change=True)
         batch.add_qdisc(f"change the netem of {port}", request, indices[interface(fabric, port)])

@@ -3,7 +3,7 @@
 All times are real seconds since the start, all sizes real bytes, whatever the backend's own scale.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -130,6 +130,10 @@ class Backend(Protocol):
         """Return the messages whose bytes a queue pair still carries."""
         ...
 
+    def left(self, number: int) -> dict[int, int]:
+        """Return what a queue pair has yet to deliver of each message [bytes]."""
+        ...
+
     def withdraw(self, number: int) -> list[tuple[int, int]]:
         """Close a queue pair; return what it did not deliver, a message and its bytes each."""
         ...
@@ -152,6 +156,10 @@ class Backend(Protocol):
 
     def fail(self, port: Port) -> None:
         """Cut the link at a port."""
+        ...
+
+    def avoid(self, ports: Collection[Port]) -> None:
+        """Lead traffic over circuits around ports that are known to have failed: these are all of them."""
         ...
 
     def wait(self, until_s: float) -> list[Happening]:

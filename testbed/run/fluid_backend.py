@@ -2,7 +2,7 @@
 
 import heapq
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, count, pairwise
@@ -15,7 +15,8 @@ from testbed.run.packet_paths import computed_paths
 from topologies.errors import StuckError
 from topologies.events import Show, TimedCircuits
 from topologies.fabric import Fabric, Nic, Path, Port
-from topologies.light import Circuit, light_path
+from topologies.light import Circuit
+from topologies.routes import Routes
 from traffic.fluid.choice import parcels_in_turns, settled
 from traffic.fluid.network import FluidNetwork
 from traffic.path_effects import path_effects
@@ -73,6 +74,8 @@ class FluidBackend:
         self._gates: dict[Nic, list[_Gate]] = defaultdict(list)
         """Those of the queue pairs over circuits, by the NIC that sends."""
         self._lit: dict[str, set[Circuit]] = {ocs: set() for ocs in delay_s}
+        self._failed: Collection[Port] = frozenset()
+        self._routes = self._routes_now()
         self._showing = 0
         """How many OCSes show programs."""
         self._to_come: list[tuple[float, int, Callable[[], Happening]]] = []
@@ -171,6 +174,10 @@ class FluidBackend:
         """Return the messages whose bytes a queue pair still carries."""
         return self._network.held(self._pools[number])
 
+    def left(self, number: int) -> dict[int, int]:
+        """Return what a queue pair has yet to deliver of each message."""
+        return {message: round(size) for message, size in self._network.left(self._pools[number]).items()}
+
     def withdraw(self, number: int) -> list[tuple[int, int]]:
         """Return what a queue pair did not deliver."""
         return [(message, round(size)) for message, size in self._network.withdraw(self._pools[number])]
@@ -237,6 +244,12 @@ class FluidBackend:
         """Cut the link at a port."""
         self._network.set_rates([self._ports[port], self._ports[self._fabric.peer(port)]], 0.0)
 
+    def avoid(self, ports: Collection[Port]) -> None:
+        """Lead traffic around failed ports."""
+        self._failed = frozenset(ports)
+        self._routes = self._routes_now()
+        self._lead_light(self._gates)
+
     def wait(self, until_s: float) -> list[Happening]:
         """Let time pass until something happens."""
         at_s = min(until_s, self._to_come[0][0] if self._to_come else float("inf"))
@@ -258,7 +271,7 @@ class FluidBackend:
         effects = path_effects(paths, self._fabric)
         first = len(self._flows)
         for number, queue_pair in enumerate(optical, start=first + len(packet)):
-            gate = _Gate(self._fabric.nic_port(queue_pair.destination), self._network.add_link(0.0))
+            gate = _Gate(queue_pair.destination, self._network.add_link(0.0))
             self._gates[queue_pair.source].append(gate)
             self._gate_of[number] = gate
             links.append([gate.link])
@@ -307,20 +320,27 @@ class FluidBackend:
         """Have an OCS carry circuits from now on."""
         if circuits != self._lit[ocs]:
             self._lit[ocs] = circuits
+            self._routes = self._routes_now()
             self._lead_light(self._gates)
 
-    def _lead_light(self, nics: Iterable[Nic]) -> None:
-        """Open the gates of queue pairs that have light now, and lead them over it; shut the others."""
+    def _routes_now(self) -> Routes:
         lit = {ocs: tuple(sorted(pairs)) for ocs, pairs in self._lit.items()}
+        return Routes(self._fabric, lit, self._failed)
+
+    def _lead_light(self, nics: Iterable[Nic]) -> None:
+        """Open the gates of queue pairs that have a route now, and lead them over it; shut the others."""
         changed: dict[int, float] = {}
         for nic in nics:
-            found = light_path(self._fabric, lit, nic)
+            reached = self._routes.next_nic(nic)
             for gate in self._gates[nic]:
-                opens = found.end == gate.destination
+                # Few of thousands of gates have light: the others are not looked up one by one.
+                may = self._fabric.servers_forward or gate.destination == reached
+                route = self._routes.sending(nic, gate.destination) if may else None
+                opens = route is not None
                 if opens != gate.open:
                     gate.open = opens
                     changed[gate.link] = self._fabric.nic_rate_bps(nic) if opens else 0.0
-                path = [gate.link, *(self._ports[port] for port in found.ports)] if opens else gate.path
+                path = [gate.link, *(self._ports[port] for port in route.ports)] if route else gate.path
                 if path != gate.path:
                     gate.path = path
                     for flow in gate.flows:
@@ -345,9 +365,9 @@ class _Choosing:
 
 
 class _Gate:
-    """A link of its own at the head of a queue pair over circuits, which carries while there is light."""
+    """A link of its own at the head of a queue pair over circuits, which carries while it has a route."""
 
-    def __init__(self, destination: Port, link: int) -> None:
+    def __init__(self, destination: Nic, link: int) -> None:
         self.destination, self.link, self.open = destination, link, False
         self.path = [link]
         self.flows: list[int] = []

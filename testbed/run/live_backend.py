@@ -5,13 +5,14 @@ placing messages is no part of what is emulated. What is decided while bytes mov
 
 A queue pair over packet switches is connected before its first bytes go, and its path read off the wire
 where it can be. One over circuits connects at first light, stands while it is drained, and goes on when
-its light is back: nothing is sent into the dark, so TCP has nothing to repair.
+its light is back: nothing is sent into the dark, so TCP has nothing to repair. Where servers forward, their
+kernels have the routes over what is lit before anything is sent there.
 """
 
 import contextlib
 import socket
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Self
 
 import numpy as np
@@ -32,13 +33,15 @@ from topologies.addresses import interface
 from topologies.errors import StuckError
 from topologies.events import Show
 from topologies.fabric import Nic, Path, Port
-from topologies.light import Circuit, light_path
+from topologies.light import Circuit
+from topologies.routes import Route, Routes
 from traffic.path_effects import path_effects
 from traffic.scheme import Choice, WhileLit
 from traffic.spraying.policy import QueuePair
 from traffic.transports.circuit_engine import TURN_S, Meeting
 from traffic.transports.engine import STUCK_S, Engine, Health
 from traffic.transports.late_binding import ReactiveFeeder
+from traffic.transports.sharing import PACKET_BYTES
 
 LOSSY_WINDOW_PACKETS = 2
 """A queue pair's least window where links lose packets: of one packet alone TCP notices a loss late."""
@@ -102,8 +105,8 @@ class LiveBackend:
         self._ordered: dict[str, tuple[Circuit, ...]] = {}
         nodes = {nic: self._fabric.peer(self._fabric.nic_port(nic)).node for nic in self._fabric.nics}
         self._ocs_of = {nic: node for nic, node in nodes.items() if node in self._lit}
-        self._light_ends: dict[Nic, Port | None] = dict.fromkeys(self._ocs_of)
-        """Where the light of each NIC on an OCS goes."""
+        self._failed: Collection[Port] = frozenset()
+        self._routes = Routes(self._fabric, self._lit)
         self.programs = LivePrograms(network, dilation, self._ocs_of, meeting)
         """What carries messages that take what is lit."""
         self._least_s = 0.0
@@ -148,6 +151,7 @@ class LiveBackend:
                 self.withdraw(self._numbers[queue_pair])
         self._numbers.update((queue_pair, self._engine.add(queue_pair)) for queue_pair in new)
         self._optical.update({self._numbers[pair]: pair for pair in new if self._is_optical(pair)})
+        self._set_routes()
         if packet := [queue_pair for queue_pair in new if not self._is_optical(queue_pair)]:
             self._connect(packet)
         return [self._numbers[queue_pair] for queue_pair in queue_pairs]
@@ -156,12 +160,19 @@ class LiveBackend:
         """Return the messages whose bytes a queue pair still carries."""
         return self._engine.carried(number)
 
+    def left(self, number: int) -> dict[int, int]:
+        """Return what a queue pair has yet to deliver of each message, in real bytes."""
+        return {message: self._real_bytes(size) for message, size in self._engine.left(number).items()}
+
     def withdraw(self, number: int) -> list[tuple[int, int]]:
         """Reset a queue pair; return what it did not deliver, in real bytes."""
         left = self._engine.withdraw(number)
         self._posted.discard(number)
         self._numbers = {qp: each for qp, each in self._numbers.items() if each != number}
-        return [(message, max(round(size / self._dilation.volume), 1)) for message, size in left]
+        return [(message, self._real_bytes(size)) for message, size in left]
+
+    def _real_bytes(self, size: int) -> int:
+        return max(round(size / self._dilation.volume), 1)
 
     def _connect(self, queue_pairs: Sequence[QueuePair]) -> None:
         """Connect queue pairs: before bytes go by themselves, seeing their paths, else beside what goes."""
@@ -190,24 +201,39 @@ class LiveBackend:
         return queue_pair.source in self._ocs_of
 
     def _light_changed(self) -> None:
-        """Have all queue pairs follow what is lit now."""
-        self._light_ends = {nic: light_path(self._fabric, self._lit, nic).end for nic in self._ocs_of}
+        """Have servers and queue pairs follow what is lit now."""
+        self._routes = Routes(self._fabric, self._lit, self._failed)
+        self._set_routes()
         self._follow_light(self._posted)
 
+    def _set_routes(self) -> None:
+        """Have servers that forward do so between the NICs in use."""
+        if self._network.routes:
+            optical = filter(self._is_optical, self._numbers)
+            used = {nic for queue_pair in optical for nic in (queue_pair.source, queue_pair.destination)}
+            self._network.routes.follow(self._routes, used)
+
     def _follow_light(self, numbers: Iterable[int]) -> None:
-        """Let queue pairs over circuits send that have light, and connect them at first light; hold others.
+        """Let queue pairs over circuits send that have a route, and connect them at the first; hold others.
 
         What is sent into the dark, a SYN too, TCP repeats only after a timeout.
         """
         draining = set[int]().union(*self._draining.values())
         for number in numbers:
             queue_pair = self._optical[number]
-            if self._light_ends[queue_pair.source] != self._fabric.nic_port(queue_pair.destination):
+            route = self._routes.sending(queue_pair.source, queue_pair.destination)
+            if not route:
                 self._engine.hold([number])
             elif number not in draining:
+                self._engine.crosses(number, self._forwarding_s(route))
                 if not self._engine.dialled(number):
                     self._engine.dial(number)
                 self._engine.resume([number])
+
+    def _forwarding_s(self, route: Route) -> float:
+        """Return how long servers on a route take to pass a packet on [s, emulated]."""
+        nics = [self._fabric.nic_at(path.ports[0]) for path in route.light[1:]]
+        return sum(8 * PACKET_BYTES / self._nic_rate_bps(nic) for nic in nics)
 
     # Bytes
 
@@ -305,6 +331,11 @@ class LiveBackend:
         index = socket.if_nametoindex(interface(self._fabric, end))
         batch.add(f"take {end} down", RTM_NEWLINK, {"index": index, "flags": 0, "change": IFF_UP})
         batch.commit()
+
+    def avoid(self, ports: Collection[Port]) -> None:
+        """Lead traffic around failed ports."""
+        self._failed = frozenset(ports)
+        self._light_changed()
 
     def _read_news(self) -> None:
         for notice in self._news.read():

@@ -1,11 +1,12 @@
-"""The OCSes of a run: what each has lit, and reconfigurations one after the other: drain, dark, lit."""
+"""The OCSes of a run: what each has lit, reconfigurations one by one (drain, dark, lit), and routes."""
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from testbed.run.backend import Backend
-from topologies.fabric import Fabric
-from topologies.light import Circuit, light_path
+from topologies.fabric import Fabric, Port
+from topologies.light import Circuit
+from topologies.routes import Route, Routes
 from traffic.spraying.policy import QueuePair
 
 
@@ -26,6 +27,8 @@ class Optics:
         self._lit: dict[str, tuple[Circuit, ...]] = dict.fromkeys(ocses, ())
         self._ordered: dict[str, deque[tuple[Circuit, ...]]] = {ocs: deque() for ocs in ocses}
         self._held: dict[str, set[int]] = {}
+        self._failed: set[Port] = set()
+        self._routes = Routes(fabric, self._lit)
 
     @property
     def lit(self) -> dict[str, tuple[Circuit, ...]]:
@@ -45,18 +48,42 @@ class Optics:
 
     def drained(self, ocs: str) -> None:
         """Have the device move: nothing is on its way through circuits that end."""
+        kept = tuple(pair for pair in self._lit[ocs] if pair in self._ordered[ocs][0])
+        self.shows(ocs, kept)
         self._backend.light(ocs, self._ordered[ocs][0])
 
     def now_lit(self, ocs: str) -> None:
         """Take note that an OCS shows what was ordered."""
-        self._lit[ocs] = self._ordered[ocs].popleft()
+        self.shows(ocs, self._ordered[ocs].popleft())
         self._backend.resume(self._held.pop(ocs))
         if self._ordered[ocs]:
             self._drain(ocs)
 
     def shows(self, ocs: str, circuits: tuple[Circuit, ...]) -> None:
-        """Take note of what an OCS carries in its program."""
+        """Take note of what an OCS carries."""
         self._lit[ocs] = circuits
+        self._routes = Routes(self._fabric, self._lit, self._failed)
+
+    def avoid(self, ports: Iterable[Port]) -> None:
+        """Lead routes around failed ports."""
+        self._failed.update(ports)
+        self._routes = Routes(self._fabric, self._lit, self._failed)
+        self._backend.avoid(self._failed)
+
+    def is_routed(self, queue_pair: QueuePair) -> bool:
+        """Return whether a queue pair goes over circuits between which servers forward."""
+        near = self._fabric.peer(self._fabric.nic_port(queue_pair.source))
+        return self._fabric.servers_forward and near.node in self._lit
+
+    def route(self, queue_pair: QueuePair) -> Route | None:
+        """Return the route of a queue pair over circuits; None if it stands."""
+        return self._routes.sending(queue_pair.source, queue_pair.destination)
+
+    def ports(self, queue_pair: QueuePair) -> set[Port]:
+        """Return the ports that send what a queue pair sends, and its acknowledgements."""
+        ends = queue_pair.source, queue_pair.destination
+        found = self._routes.route(*ends), self._routes.route(*reversed(ends))
+        return {port for route in found if route for port in route.ports}
 
     def forget(self, carrier: int) -> None:
         """Do not resume a queue pair that was closed."""
@@ -64,11 +91,11 @@ class Optics:
             held.discard(carrier)
 
     def _drain(self, ocs: str) -> None:
-        """Hold the queue pairs whose light crosses circuits that end."""
+        """Hold the queue pairs whose route crosses circuits that end."""
         ending = {(ocs, pair) for pair in set(self._lit[ocs]) - set(self._ordered[ocs][0])}
         self._held[ocs] = {
             number
             for number, queue_pair in self._carriers.items()
-            if ending & set(light_path(self._fabric, self._lit, queue_pair.source).circuits)
+            if ending & self._routes.circuits(queue_pair.source, queue_pair.destination)
         }
         self._backend.drain(ocs, self._held[ocs])

@@ -39,7 +39,7 @@ from traffic.faults import Fault, Revision
 from traffic.fluid.nvlink import Nvlink
 from traffic.job import Collective, Compute, Job, Node
 from traffic.messages import Messages, crosses_network
-from traffic.records import COLUMNS, NVLINK, Records
+from traffic.records import COLUMNS, NVLINK, Records, path_text
 from traffic.scheme import Placement, Scheme, WhileLit
 from traffic.spraying.policy import QueuePair
 
@@ -111,7 +111,8 @@ class Runner:
     faults, revise
         What fails, and how the job goes on then; by default as it was.
     leg_name
-        How the messages' paths name a queue pair; by default as it is written.
+        How the messages' paths name a queue pair; by default as it is written. Where servers forward, one
+        over circuits is named by its route instead, and a message has a leg for each route that it took.
 
     Raises
     ------
@@ -148,6 +149,8 @@ class Runner:
         self._tickets = count()
         self._nvlink = Nvlink(fabric)
         self._carriers: dict[int, QueuePair] = {}
+        self._legs: dict[int, str] = {}
+        """The name of each carrier's leg now."""
         self._choosing: set[int] = set()
         """The messages under way that choose their queue pairs as they go, or take those that are lit."""
         self._taking_light: set[int] = set()
@@ -278,6 +281,11 @@ class Runner:
     def _cross(self, scheme: Scheme, messages: Messages, numbers: NDArray[np.int64]) -> None:
         """Have a scheme place messages that leave their server."""
         placed = scheme.place(self._view(), messages)
+        if isinstance(placed, WhileLit) and self._fabric.servers_forward:
+            raise ScenarioError(
+                "messages that take whichever circuit is lit go as datagrams, which servers do not forward",
+                "take a scheme that places them on queue pairs, such as Routed",
+            )
         if isinstance(placed, WhileLit) and placed.rest:
             self._has_rest = True
             lit = np.array([bool(qps) and not self._light_is_over for qps in placed.permitted.of_message])
@@ -288,6 +296,7 @@ class Runner:
             placed, messages, numbers = placed.select(lit), messages.select(lit), numbers[lit]
         carriers = self._backend.numbers(placed.queue_pairs)
         self._carriers.update(zip(carriers, placed.queue_pairs, strict=True))
+        self._legs.update((carrier, self._leg_of(carrier)) for carrier in carriers)
         if isinstance(placed, Placement):
             self._post(carriers, placed, numbers[placed.message])
             return
@@ -300,7 +309,7 @@ class Runner:
 
     def _post(self, carriers: list[int], placed: Placement, numbers: NDArray[np.int64]) -> None:
         """Put parcels, each of a message of a number, on queue pairs."""
-        names = [self._leg_name(queue_pair) for queue_pair in placed.queue_pairs]
+        names = [self._legs[carrier] for carrier in carriers]
         leg, of_leg = np.unique(numbers * len(names) + placed.qp, return_inverse=True)
         sizes = np.bincount(of_leg, placed.bytes).astype(np.int64)
         for code, size in zip(leg.tolist(), sizes.tolist(), strict=True):
@@ -326,7 +335,25 @@ class Runner:
     def _carried(self, message: _Message, sizes: Mapping[int, int]) -> None:
         """Write down what queue pairs carried of a message."""
         for carrier, size in sizes.items():
-            _carry(message, self._leg_name(self._carriers[carrier]), size)
+            _carry(message, self._legs[carrier], size)
+
+    def _leg_of(self, carrier: int) -> str:
+        """Return the name of a queue pair's leg; over routes that of the last one while it has none."""
+        queue_pair = self._carriers[carrier]
+        if not self._optics.is_routed(queue_pair):
+            return self._leg_name(queue_pair)
+        route = self._optics.route(queue_pair)
+        return path_text(route.ports) if route else self._legs.get(carrier, str(queue_pair))
+
+    def _rename_legs(self) -> None:
+        """Book what queue pairs have yet to deliver under the routes that they have now."""
+        for carrier, queue_pair in self._carriers.items():
+            before = self._legs[carrier]
+            if self._optics.is_routed(queue_pair) and before != (now := self._leg_of(carrier)):
+                self._legs[carrier] = now
+                for number, size in self._backend.left(carrier).items():
+                    _carry(self._messages[number], before, -size)
+                    _carry(self._messages[number], now, size)
 
     # Circuits
 
@@ -336,8 +363,10 @@ class Runner:
         elif isinstance(happening, Drained):
             self._note(happening.at_s, "drained", happening.ocs)
             self._optics.drained(happening.ocs)
+            self._rename_legs()
         elif isinstance(happening, NowLit):
             self._optics.now_lit(happening.ocs)
+            self._rename_legs()
             self._note_light(happening.at_s, "lit", happening.ocs)
             self._tell(Lit(happening.ocs))
         else:
@@ -435,6 +464,8 @@ class Runner:
             if self._is_cut(carrier) or given_up & self._backend.carried(carrier)
             for parcel in self._withdraw(carrier)
         ]
+        self._optics.avoid(self._failed)
+        self._rename_legs()
         self._cancel(revision.cancel, given_up)
         self._tell(FaultDetected(fault.name))
         if left := [(number, size) for number, size in left if number not in given_up]:
@@ -442,14 +473,17 @@ class Runner:
         self._start_all(self._graph.replace(revision.cancel, revision.add))
 
     def _is_cut(self, carrier: int) -> bool:
+        """Return whether a failed port is at an end of a queue pair, or on its route."""
         queue_pair = self._carriers[carrier]
-        return not self._failed.isdisjoint(
-            map(self._fabric.nic_port, (queue_pair.source, queue_pair.destination))
-        )
+        ports = set(map(self._fabric.nic_port, (queue_pair.source, queue_pair.destination)))
+        if self._optics.is_routed(queue_pair):
+            ports |= self._optics.ports(queue_pair)
+        return not self._failed.isdisjoint(ports)
 
     def _withdraw(self, carrier: int) -> list[tuple[int, int]]:
         """Close a queue pair; return what it did not deliver, a message and its bytes each."""
-        leg, left = self._leg_name(self._carriers.pop(carrier)), self._backend.withdraw(carrier)
+        leg, left = self._legs.pop(carrier), self._backend.withdraw(carrier)
+        del self._carriers[carrier]
         self._optics.forget(carrier)
         for number, size in left:
             self._messages[number].pieces -= 1

@@ -1,15 +1,17 @@
 """Requests in bulk: what is in them, and who is named when one is refused; what they do: tests/emulation."""
 
 import struct
+from ipaddress import IPv4Address, IPv4Network
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pyroute2.netlink import NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REQUEST
-from pyroute2.netlink.rtnl import RTM_DELLINK, RTM_NEWLINK, RTM_NEWQDISC
+from pyroute2.netlink import NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE, NLM_F_REQUEST
+from pyroute2.netlink.rtnl import RTM_DELLINK, RTM_DELROUTE, RTM_NEWLINK, RTM_NEWQDISC, RTM_NEWROUTE
+from pyroute2.netlink.rtnl.rtmsg import rtmsg
 from pyroute2.netlink.rtnl.tcmsg import tcmsg
 
-from testbed.machine.netlink import CERTAIN, Batch, netem_request, shaper_request
+from testbed.machine.netlink import CERTAIN, METRICS, Batch, netem_request, route_request, shaper_request
 from topologies.errors import NetworkError
 
 NOBODY = 2_000_000_000
@@ -95,3 +97,44 @@ def places(request: bytes) -> tuple[int, int]:
     """Return a qdisc's handle and its parent's (struct tcmsg)."""
     handle, parent = struct.unpack_from("=II", request, PLACES)
     return handle, parent
+
+
+@settings(max_examples=25)
+@given(
+    destination=st.ip_addresses(v=4),
+    gateway=st.ip_addresses(v=4),
+    index=st.integers(1, 1 << 20),
+    table=st.integers(1, 1 << 20),
+    source=st.none() | st.ip_addresses(v=4),
+    metrics=st.none() | st.fixed_dictionaries(dict.fromkeys(METRICS, st.integers(1, 1 << 20))),
+    delete=st.booleans(),
+)
+def test_a_route_reads_back_as_what_was_asked_for(
+    destination: IPv4Address,
+    gateway: IPv4Address,
+    index: int,
+    table: int,
+    source: IPv4Address | None,
+    metrics: dict[str, int] | None,
+    delete: bool,
+) -> None:
+    request = route_request(
+        IPv4Network(destination), gateway, index, table, source=source, metrics=metrics, delete=delete
+    )
+    message = rtmsg(request)
+    message.decode()
+    assert message["header"]["length"] == len(request)
+    assert message["header"]["type"] == (RTM_DELROUTE if delete else RTM_NEWROUTE)
+    made = 0 if delete else NLM_F_CREATE | NLM_F_REPLACE
+    assert message["header"]["flags"] == NLM_F_REQUEST | NLM_F_ACK | made
+    expected = {
+        "RTA_DST": str(destination),
+        "RTA_GATEWAY": str(gateway),
+        "RTA_OIF": index,
+        "RTA_TABLE": table,
+        "RTA_PREFSRC": source and str(source),
+    }
+    assert {name: message.get_attr(name) for name in expected} == expected
+    assert (message["dst_len"], message["flags"], message["scope"]) == (32, 4, 0)  # on link, universe
+    found = message.get_attr("RTA_METRICS")
+    assert (dict(found["attrs"]) if found else None) == metrics

@@ -281,3 +281,19 @@ def test_delay_and_loss_of_links_are_read_back(delay_s: float, loss: float) -> N
 def test_a_delay_or_loss_that_makes_no_sense_is_refused(delay_s: float, loss: float, said: str) -> None:
     with pytest.raises(FabricError, match=said):
         rail_fabric(2, 2).with_links(delay_s=delay_s, loss=loss)
+
+
+@pytest.mark.parametrize("servers_forward", [False, True])
+def test_whether_servers_forward_is_read_back_and_left_out_where_they_do_not(servers_forward: bool) -> None:
+    fabric = replace(PAIR, servers_forward=servers_forward)
+    assert Fabric.from_json(fabric.to_json()) == fabric
+    assert ("servers_forward" in fabric.to_json()) == servers_forward
+
+
+@pytest.mark.parametrize("value", [1, "yes", None])
+def test_whether_servers_forward_is_true_or_false(value: object) -> None:
+    text = changed(json.loads(PAIR.to_json()), ("servers_forward",), value)
+    with pytest.raises(
+        FabricError, match=f"'servers_forward' of the document is {value!r}, not true or false"
+    ):
+        Fabric.from_json(text)

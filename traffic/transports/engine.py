@@ -307,6 +307,11 @@ class Engine:
         """Return the messages whose bytes a queue pair still carries."""
         return self._streams[number].backlog.messages
 
+    def left(self, number: int) -> dict[int, int]:
+        """Return how many bytes of each message a queue pair has yet to deliver."""
+        stream = self._streams[number]
+        return {message: int(size) for message, size in stream.backlog.left(stream.counted).items()}
+
     def hold(self, numbers: Iterable[int]) -> None:
         """Let queue pairs send nothing more for now."""
         for number in numbers:

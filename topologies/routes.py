@@ -1,0 +1,134 @@
+"""Routes: where traffic goes over lit circuits, directly or through servers that forward.
+
+A queue pair is pinned to its NICs: its first hop is the light of its source NIC, its last the light that
+ends at its destination NIC. A server that forwards takes the NIC from which the fewest light paths remain,
+of equal ones the lowest, whatever the source: as a kernel's routing table has it.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from topologies.fabric import Fabric, Nic, Path, Port
+from topologies.light import Circuit, LightPath, light_path
+
+
+@dataclass(frozen=True)
+class Route:
+    """The light paths from a source NIC to a destination NIC; between two a server forwards."""
+
+    light: tuple[LightPath, ...]
+
+    @property
+    def ports(self) -> Path:
+        """The ports that send on the way: NICs, and output ports of OCSes."""
+        return tuple(port for path in self.light for port in path.ports)
+
+    @property
+    def circuits(self) -> tuple[tuple[str, Circuit], ...]:
+        """The OCSes on the way and the circuit in each."""
+        return tuple(circuit for path in self.light for circuit in path.circuits)
+
+
+class Routes:
+    """The routes over circuits that do not change, each found when it is first asked for.
+
+    Parameters
+    ----------
+    fabric
+        Says whether servers forward; if not, a route is one light path.
+    lit
+        The circuits of each OCS that carry.
+    failed
+        Ports that are avoided: light that crosses one carries nothing.
+    """
+
+    def __init__(
+        self, fabric: Fabric, lit: Mapping[str, tuple[Circuit, ...]], failed: Collection[Port] = frozenset()
+    ) -> None:
+        self._fabric, self._lit, self._failed = fabric, dict(lit), frozenset(failed)
+        self._light: dict[Nic, LightPath | None] = {}
+        self._forwarding: dict[Nic, dict[int, Nic]] = {}
+
+    def light(self, nic: Nic) -> LightPath | None:
+        """Return where a NIC's light goes if it reaches a NIC, else None."""
+        if nic not in self._light:
+            found = light_path(self._fabric, self._lit, nic)
+            reaches = found.circuits and found.end and found.end.node in self._fabric.server_index
+            works = self._failed.isdisjoint((*found.ports, found.end))
+            self._light[nic] = found if reaches and works else None
+        return self._light[nic]
+
+    def next_nic(self, nic: Nic) -> Nic | None:
+        """Return the NIC that a NIC's light reaches, or None."""
+        light = self.light(nic)
+        return self._fabric.nic_at(light.end) if light and light.end else None
+
+    def forwarding(self, destination: Nic) -> Mapping[int, Nic]:
+        """Return the NIC through which each other server sends on what is for a NIC.
+
+        Servers from which nothing gets there are left out; if servers do not forward, all are.
+        """
+        if destination not in self._forwarding:
+            self._forwarding[destination] = self._towards(destination) if self._fabric.servers_forward else {}
+        return self._forwarding[destination]
+
+    def route(self, source: Nic, destination: Nic) -> Route | None:
+        """Return the route of a queue pair between two NICs, or None.
+
+        None too if the light of its source leads to a server whose route goes back through the
+        source's own server: no kernel accepts packets from its own address.
+        """
+        light, at = [self.light(source)], self.next_nic(source)
+        while at and at != destination:
+            then = self.forwarding(destination).get(at.server)
+            if then is None or then.server in (source.server, destination.server):
+                return None
+            light.append(self.light(then))
+            at = self.next_nic(then)
+        return Route(tuple(filter(None, light))) if at else None
+
+    def sending(self, source: Nic, destination: Nic) -> Route | None:
+        """Return the route of a queue pair if it can send, else None.
+
+        Through servers that forward there must be a route back too, for acknowledgements.
+        """
+        found = self.route(source, destination)
+        if found and len(found.light) > 1 and not self.route(destination, source):
+            return None
+        return found
+
+    def circuits(self, source: Nic, destination: Nic) -> set[tuple[str, Circuit]]:
+        """Return the OCSes and circuits without which a queue pair stands.
+
+        Where servers forward, these are also those of the route back, which may be others.
+        """
+        found = [self.route(source, destination)]
+        if self._fabric.servers_forward:
+            found.append(self.route(destination, source))
+        return {circuit for route in found if route for circuit in route.circuits}
+
+    def _towards(self, destination: Nic) -> dict[int, Nic]:
+        """Return the next NIC of each server, breadth first from the destination."""
+        through: dict[int, Nic] = {}
+        arriving = [
+            nic for nic in self._into.get(destination.server, ()) if self.next_nic(nic) == destination
+        ]
+        while arriving:
+            found: dict[int, Nic] = {}
+            for nic in sorted(arriving):
+                if nic.server != destination.server and nic.server not in through:
+                    found.setdefault(nic.server, nic)
+            through |= found
+            arriving = [nic for server in found for nic in self._into.get(server, ())]
+        return through
+
+    @cached_property
+    def _into(self) -> dict[int, list[Nic]]:
+        """The NICs whose light reaches each server."""
+        into: dict[int, list[Nic]] = defaultdict(list)
+        for nic in self._fabric.nics:
+            if reached := self.next_nic(nic):
+                into[reached.server].append(nic)
+        return into
