@@ -20,6 +20,9 @@ port: ``8192@h0:1,leaf1:9,spine1:0,leaf0:5``. Servers that forward are on it by 
 The engine delivers a byte by counting it at the receiver. All messages of a step start at one instant;
 what the engine computes before the first byte, 1 ms for 600 queue pairs, is part of the step.
 
+Of a ring that the model runs as a coupled flow there is a row per edge, not per step: what the edge
+carried in all steps, from the start of the ring to its end.
+
 Messages inside a server go over NVLink. They are not emulated but modelled (`traffic.fluid.nvlink`).
 """
 

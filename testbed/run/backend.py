@@ -5,7 +5,7 @@ All times are real seconds since the start, all sizes real bytes, whatever the b
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -70,6 +70,15 @@ class Shown:
 
 
 Happening = Arrived | NowLit | Drained | Switching | SlotLit | Shown
+
+
+class Strand(NamedTuple):
+    """What one queue pair, or NVLink, carries of a message that is part of a coupled flow."""
+
+    message: int
+    bytes: int
+    over: int | tuple[int, int]
+    """The number of the queue pair, or the source and destination GPU inside a server."""
 
 
 class Backend(Protocol):
@@ -164,4 +173,18 @@ class Backend(Protocol):
 
     def wait(self, until_s: float) -> list[Happening]:
         """Let time pass until something happens, at most until ``until_s``."""
+        ...
+
+
+@runtime_checkable
+class CouplingBackend(Backend, Protocol):
+    """A backend that can carry coupled flows (`traffic.collectives.exchange`); the live one cannot."""
+
+    @property
+    def couples(self) -> bool:
+        """Whether it does so in this run."""
+        ...
+
+    def couple(self, flows: Sequence[Sequence[Strand]]) -> None:
+        """Move flows that start together, the strands of each in proportion; `Arrived` comes per strand."""
         ...

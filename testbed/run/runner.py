@@ -8,17 +8,28 @@ here for both. All times are real seconds since the start.
 import heapq
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from itertools import count
+from itertools import chain, count
 from typing import Protocol
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from testbed.run.backend import Arrived, Backend, Drained, Happening, NowLit, Shown, SlotLit, Switching
+from testbed.run.backend import (
+    Arrived,
+    Backend,
+    CouplingBackend,
+    Drained,
+    Happening,
+    NowLit,
+    Shown,
+    SlotLit,
+    Switching,
+)
 from testbed.run.optics import Optics
+from testbed.run.strands import strands_of
 from topologies.errors import ScenarioError
 from topologies.events import (
     Event,
@@ -35,6 +46,7 @@ from topologies.events import (
     View,
 )
 from topologies.fabric import Fabric, Port
+from traffic.collectives.exchange import CouplesPattern
 from traffic.faults import Fault, Revision
 from traffic.fluid.nvlink import Nvlink
 from traffic.job import Collective, Compute, Job, Node
@@ -61,7 +73,8 @@ class Run:
 
     messages: pd.DataFrame
     """A row each: node, source and destination (GPUs), bytes, start_s, end_s, path; a message that was
-    given up has no end. A path is ``bytes@queue pair`` per leg."""
+    given up has no end. A path is ``bytes@queue pair`` per leg. Of a ring that ran as a coupled flow
+    there is a row per edge, of all bytes that it carried, from the ring's start to its end."""
     tasks: pd.DataFrame
     """A row per node and GPU that computed, or per collective (gpu -1): node, gpu, start_s, end_s."""
     events: pd.DataFrame
@@ -241,15 +254,52 @@ class Runner:
     # Messages
 
     def _send(self, node: Collective) -> None:
+        if self._send_coupled(node):
+            return
         exchange, first = node.pattern.exchange(), len(self._messages)
-        columns = (exchange.messages.source, exchange.messages.destination, exchange.messages.bytes)
-        rows = zip(*(column.tolist() for column in columns), strict=True)
-        self._messages += [_Message(node.name, *row) for row in rows]
+        self._add_messages(node, exchange.messages)
         for before, then in (exchange.waits + first).tolist():
             self._messages[before].then.append(then)
             self._messages[then].waits += 1
-        self._pieces_of[node.name] = len(exchange.messages)
         self._release(n for n in range(first, len(self._messages)) if not self._messages[n].waits)
+
+    def _add_messages(self, node: Collective, messages: Messages) -> None:
+        columns = (messages.source, messages.destination, messages.bytes)
+        rows = zip(*(column.tolist() for column in columns), strict=True)
+        self._messages += [_Message(node.name, *row) for row in rows]
+        self._pieces_of[node.name] = len(messages)
+
+    def _send_coupled(self, node: Collective) -> bool:
+        """Send a collective as coupled flows; return whether that is possible.
+
+        It is where backend and pattern can, and the scheme places messages before they start. With faults
+        it is not: what a ring has yet to do after one depends on the step in which it came.
+        """
+        backend, pattern = self._backend, node.pattern
+        if self._faults or not (isinstance(backend, CouplingBackend) and backend.couples):
+            return False
+        if not isinstance(pattern, CouplesPattern):
+            return False
+        coupled = pattern.coupled_flows()
+        step = replace(coupled.messages, bytes=coupled.step_bytes)
+        crossing = crosses_network(step, self._fabric)
+        placed, carriers = None, list[int]()
+        if crossing.any():
+            found = self._scheme.place(self._view(), step.select(crossing))
+            if not isinstance(found, Placement):
+                return False
+            placed, carriers = found, self._opened(found.queue_pairs)
+        first = len(self._messages)
+        self._add_messages(node, coupled.messages)
+        for message in self._messages[first:]:
+            message.start_s = backend.now_s
+        flows = strands_of(coupled, crossing, placed, carriers, first)
+        for strand in chain.from_iterable(flows):
+            over = strand.over
+            leg = self._legs[over] if isinstance(over, int) else NVLINK
+            _lead(self._messages[strand.message], leg, strand.bytes)
+        backend.couple(flows)
+        return True
 
     def _release(self, numbers: Iterable[int]) -> None:
         """Start messages that wait for nothing any more."""
@@ -294,9 +344,7 @@ class Runner:
             if not lit.any():
                 return
             placed, messages, numbers = placed.select(lit), messages.select(lit), numbers[lit]
-        carriers = self._backend.numbers(placed.queue_pairs)
-        self._carriers.update(zip(carriers, placed.queue_pairs, strict=True))
-        self._legs.update((carrier, self._leg_of(carrier)) for carrier in carriers)
+        carriers = self._opened(placed.queue_pairs)
         if isinstance(placed, Placement):
             self._post(carriers, placed, numbers[placed.message])
             return
@@ -306,6 +354,13 @@ class Runner:
         for number in numbers.tolist():
             self._messages[number].pieces += 1
         self._backend.choose(carriers, placed, messages.bytes, numbers)
+
+    def _opened(self, queue_pairs: Sequence[QueuePair]) -> list[int]:
+        """Return the numbers of queue pairs, which are opened if they are not."""
+        carriers = self._backend.numbers(queue_pairs)
+        self._carriers.update(zip(carriers, queue_pairs, strict=True))
+        self._legs.update((carrier, self._leg_of(carrier)) for carrier in carriers)
+        return carriers
 
     def _post(self, carriers: list[int], placed: Placement, numbers: NDArray[np.int64]) -> None:
         """Put parcels, each of a message of a number, on queue pairs."""

@@ -51,9 +51,8 @@ def network_of(
 ) -> FluidNetwork:
     """Return a network with flows over paths, shape (flows, hops) with -1 behind shorter ones."""
     network = FluidNetwork(rate_bps, by_bytes=by_bytes)
-    network.add_flows(
-        [[link for link in path if link >= 0] for path in np.asarray(paths).tolist()], **of_flows
-    )
+    used = [[link for link in path if link >= 0] for path in np.asarray(paths).tolist()]
+    network.add_flows(used, **of_flows)  # type: ignore[arg-type]  # coupled_weight is not among them
     return network
 
 
@@ -250,6 +249,64 @@ def test_bytes_weigh_where_the_transport_knows_them() -> None:
     network.post(0, 9.0, 1)
     network.post(1, 3.0, 2)
     assert arrivals(network) == {1: 12.0, 2: 12.0}
+
+
+def coupled_network(
+    rate_bps: ArrayLike, ring: list[list[int]], *others: list[int], by_bytes: bool = False
+) -> FluidNetwork:
+    """Return a network with coupled flows over some paths, and others behind them."""
+    network = FluidNetwork(rate_bps, by_bytes=by_bytes)
+    network.add_flows(ring, coupled_weight=1.0)
+    network.add_flows(others)
+    return network
+
+
+def test_coupled_flows_end_together_when_the_slowest_could() -> None:
+    network = coupled_network([4 * BYTE_PER_S, BYTE_PER_S, 2 * BYTE_PER_S], [[0], [1], [2]])
+    network.post([0, 1, 2], [4.0, 3.0, 12.0], [0, 1, 2])
+    assert arrivals(network) == pytest.approx({0: 6.0, 1: 6.0, 2: 6.0})
+    assert network.delivered_bytes(range(3)).tolist() == pytest.approx([4.0, 3.0, 12.0])
+
+
+def test_coupled_flows_that_cross_a_link_twice_take_twice_their_rate_of_it() -> None:
+    # Three shares of link 0, two of them the ring's; when the other has ended the ring has all of it.
+    network = coupled_network([3 * BYTE_PER_S, 9 * BYTE_PER_S], [[0], [0, 1], [1]], [0])
+    network.post([0, 1, 2, 3], [6.0, 6.0, 6.0, 2.0], [0, 1, 2, 3])
+    assert network.rates_bps().tolist() == pytest.approx([BYTE_PER_S] * 4)
+    assert arrivals(network) == pytest.approx({3: 2.0, **dict.fromkeys(range(3), 2.0 + 8.0 / 3)})
+
+
+def test_rings_share_a_link_and_leave_to_others_what_holds_one_back() -> None:
+    # Link 0 is shared by two rings and a flow; the first ring gets a half only, by its slow link 1.
+    network = FluidNetwork([4.5 * BYTE_PER_S, 0.5 * BYTE_PER_S, 9 * BYTE_PER_S])
+    network.add_flows([[0], [1]], coupled_weight=1.0)
+    network.add_flows([[0], [2]], coupled_weight=1.0)
+    network.add_flows([[0]])
+    network.post(np.arange(5), np.full(5, 4.0), np.arange(5))
+    assert (network.rates_bps() / BYTE_PER_S).tolist() == pytest.approx([0.5, 0.5, 2.0, 2.0, 2.0])
+    assert arrivals(network) == pytest.approx({0: 8.0, 1: 8.0, 2: 2.0, 3: 2.0, 4: 2.0})
+
+
+def test_a_ring_that_weighs_by_its_bytes_ends_with_what_shares_its_link() -> None:
+    network = coupled_network([BYTE_PER_S, 9 * BYTE_PER_S], [[0], [1]], [0], by_bytes=True)
+    network.post([0, 1, 2], [6.0, 6.0, 2.0], [0, 1, 2])
+    assert arrivals(network) == pytest.approx({0: 8.0, 1: 8.0, 2: 8.0})
+
+
+def test_coupled_flows_stand_while_one_of_them_is_in_the_dark() -> None:
+    network = coupled_network([BYTE_PER_S, BYTE_PER_S], [[0], [1]], [1])
+    network.post([0, 1, 2], [4.0, 4.0, 1.0], [0, 1, 2])
+    network.set_rates(0, 0.0)
+    assert arrivals(network, 3.0) == {2: 1.0}
+    network.set_rates(0, BYTE_PER_S)
+    assert arrivals(network) == pytest.approx({0: 7.0, 1: 7.0})
+
+
+def test_coupled_flows_weigh_what_they_are_given() -> None:
+    network = coupled_network([4 * BYTE_PER_S, 9 * BYTE_PER_S], [[0], [1]], [0])
+    network.weigh(0, 3.0)
+    network.post([0, 1, 2], [6.0, 3.0, 2.0], [0, 1, 2])
+    assert (network.rates_bps() / BYTE_PER_S).tolist() == pytest.approx([3.0, 1.5, 1.0])
 
 
 def test_a_path_of_no_link_is_refused() -> None:

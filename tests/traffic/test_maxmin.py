@@ -31,20 +31,26 @@ def assert_max_min(
     rate_bps: NDArray[np.float64],
     got: NDArray[np.float64],
     weights: NDArray[np.float64],
+    coupled: NDArray[np.int64] | None = None,
 ) -> None:
     """Check the definition: no link over its rate, and each flow at a bottleneck of its own.
 
-    A flow's bottleneck is a full link on which nobody has more for their weight.
+    A flow's bottleneck is a full link on which nobody has more for their weight. Flows of equal
+    ``coupled`` have the same for their weight, and one bottleneck among them.
     """
+    group = np.arange(len(got)) if coupled is None else coupled
     over = [set(row[row >= 0].tolist()) for row in crossings]
     used = [sum(got[f] for f in range(len(got)) if link in over[f]) for link in range(len(rate_bps))]
     assert all(total <= rate * (1 + CLOSE) for total, rate in zip(used, rate_bps, strict=True))
-    for mine, way in enumerate(over):
-        level = got[mine] / weights[mine] * (1 + CLOSE)
+    for number in np.unique(group).tolist():
+        mine = np.flatnonzero(group == number)
+        levels = got[mine] / weights[mine]
+        assert levels.max() <= levels.min() * (1 + CLOSE)
+        level = levels.max() * (1 + CLOSE)
         assert any(
             used[link] >= rate_bps[link] * (1 - CLOSE)
             and all(got[f] / weights[f] <= level for f in range(len(got)) if link in over[f])
-            for link in way
+            for link in set().union(*(over[f] for f in mine))
         )
 
 
@@ -57,6 +63,28 @@ def test_rates_are_max_min_fair(
     weights = data.draw(st.just(np.ones(count)) | positive(count))
     got = max_min_rates(crossings, rate_bps, weights=weights)
     assert_max_min(crossings, rate_bps, got, weights)
+
+
+@given(meshes(), st.data())
+def test_rates_of_coupled_flows_are_max_min_fair(
+    mesh: tuple[NDArray[np.int64], NDArray[np.float64]], data: st.DataObject
+) -> None:
+    crossings, rate_bps = mesh
+    count = len(crossings)
+    weights = data.draw(st.just(np.ones(count)) | positive(count))
+    coupled = np.array(data.draw(st.lists(st.integers(0, count - 1), min_size=count, max_size=count)))
+    got = max_min_rates(crossings, rate_bps, weights=weights, coupled=coupled)
+    assert_max_min(crossings, rate_bps, got, weights, coupled)
+
+
+@given(meshes(), st.data())
+def test_flows_that_are_coupled_to_none_get_the_same_bit_by_bit(
+    mesh: tuple[NDArray[np.int64], NDArray[np.float64]], data: st.DataObject
+) -> None:
+    crossings, rate_bps = mesh
+    alone = np.array(data.draw(st.permutations(range(len(crossings)))))
+    got = max_min_rates(crossings, rate_bps, coupled=alone)
+    assert got.tolist() == max_min_rates(crossings, rate_bps).tolist()
 
 
 def test_rates_of_the_parking_lot() -> None:

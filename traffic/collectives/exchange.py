@@ -1,8 +1,12 @@
-"""An exchange: the messages of one collective, and which of them wait for which."""
+"""An exchange: the messages of one collective, and which of them wait for which.
+
+A collective of very many small messages in lock step may also offer itself as a few *coupled flows*: a
+ring whose edges all move at one rate, say. The fluid model then solves it once, not once per step.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, Self
+from typing import Protocol, Self, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +28,18 @@ class Exchange:
     """Pairs of message indices, shape (waits, 2): the second starts when the first has arrived."""
 
 
+@dataclass(frozen=True, eq=False)
+class CoupledFlows:
+    """The same bytes without steps: messages of a flow move in proportion to their sizes and end together."""
+
+    messages: Messages
+    """One per edge, of all bytes that it carries in any step."""
+    flow: NDArray[np.int64]
+    """The coupled flow that each message is part of, counted from 0, shape (messages,)."""
+    step_bytes: NDArray[np.int64]
+    """What of each message starts first, by which a scheme places it, shape (messages,) [bytes]."""
+
+
 class Pattern(Protocol):
     """How a collective moves its bytes; a frozen value."""
 
@@ -43,6 +59,15 @@ class Pattern(Protocol):
 
     def renumbered(self, gpus: Sequence[int]) -> Self:
         """Return the same pattern between other GPUs: ``gpus[k]`` takes the part of GPU k."""
+        ...
+
+
+@runtime_checkable
+class CouplesPattern(Pattern, Protocol):
+    """A pattern that can also move its bytes as coupled flows, in the same time or nearly so."""
+
+    def coupled_flows(self) -> CoupledFlows:
+        """Return the flows that make up the collective."""
         ...
 
 

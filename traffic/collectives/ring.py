@@ -11,6 +11,10 @@ bytes on each rank; reduce-scatter starts with S on each and leaves S / n; all-g
 S / n on each and leaves S. With B bytes per second out of and into each rank, one ring's reduce-scatter
 or all-gather takes (n - 1) / n S / B, its AllReduce twice that; no number of rings takes less.
 
+A slow edge holds back the others after at most a round, since there are no more chunks than ranks. So a
+ring is one coupled flow over all its edges (`Ring.coupled_flows`): it ends when its slowest edge has
+carried what it carries in all steps.
+
 References
 ----------
 P. Patarasuk and X. Yuan, "Bandwidth optimal all-reduce algorithms for clusters of workstations",
@@ -25,7 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topologies.errors import DemandError
-from traffic.collectives.exchange import Exchange
+from traffic.collectives.exchange import CoupledFlows, Exchange
 from traffic.messages import Messages
 
 Operation = Literal["all-reduce", "reduce-scatter", "all-gather"]
@@ -75,8 +79,7 @@ class Ring:
 
     def exchange(self) -> Exchange:
         """Return the messages of all rings, step by step."""
-        ranks = len(self.rings[0])
-        chunk = np.diff(_edges(self.bytes, len(self.rings) * ranks)).reshape(len(self.rings), ranks)
+        ranks, chunk = len(self.rings[0]), self._chunks()
         steps = _chunks_sent(ranks, self.operation)
         source, destination, size = [], [], []
         for step in steps:
@@ -86,6 +89,20 @@ class Ring:
                 size.append(mine[step])
         messages = Messages(*map(np.concatenate, (source, destination, size)))
         return Exchange(messages, _waits(len(steps), len(self.rings), ranks))
+
+    def coupled_flows(self) -> CoupledFlows:
+        """Return a flow per ring: a message per edge, of the bytes of all steps."""
+        rings, chunk = np.array(self.rings), self._chunks()
+        steps = _chunks_sent(rings.shape[1], self.operation)
+        carried = np.sum([chunk[:, step] for step in steps], axis=0)
+        messages = Messages(rings.ravel(), np.roll(rings, -1, axis=1).ravel(), carried.ravel())
+        flow = np.repeat(np.arange(len(rings)), rings.shape[1])
+        return CoupledFlows(messages, flow, chunk[:, steps[0]].ravel())
+
+    def _chunks(self) -> NDArray[np.int64]:
+        """Return the size of each chunk, shape (rings, ranks) [bytes]."""
+        shape = len(self.rings), len(self.rings[0])
+        return np.diff(_edges(self.bytes, shape[0] * shape[1])).reshape(shape)
 
     def renumbered(self, gpus: Sequence[int]) -> "Ring":
         """Return the same collective over rings of other GPUs: ``gpus[k]`` takes the part of GPU k."""

@@ -4,6 +4,10 @@ The textbook raises all rates together and freezes flows link by link, globally 
 Here every link that is the lowest for *all* of its own flows is frozen in the same round: another
 link's fair share only rises when slower flows leave it, so such a link's share is final whatever
 happens elsewhere. Rounds then count the longest chain of dependent links, not the links.
+
+Flows may be *coupled*: what one gets per weight all get, so that the first full link of any of them
+holds all of them back. With weights in proportion to their bytes they end together, as the edges of a
+ring do. On a link that several of them cross, one coupled flow counts as often as its weights sum to there.
 """
 
 import numpy as np
@@ -18,6 +22,7 @@ def max_min_rates(
     rate_bps: NDArray[np.float64],
     *,
     weights: NDArray[np.float64] | None = None,
+    coupled: NDArray[np.int64] | None = None,
 ) -> NDArray[np.float64]:
     """Return the weighted max-min fair rate of each flow [bit/s].
 
@@ -30,6 +35,9 @@ def max_min_rates(
         Rate of each link [bit/s], positive, shape (links,).
     weights
         Flows that share a bottleneck get rates in proportion to these, positive; by default alike.
+    coupled
+        Flows of equal value have the same rate per weight, shape (flows,), from 0 and less than the number
+        of flows; by default none have.
 
     Returns
     -------
@@ -47,6 +55,12 @@ def max_min_rates(
 
     >>> max_min_rates(np.array([[0, 1], [0, -1], [1, -1]]), np.array([1.0, 10.0])).tolist()
     [0.5, 0.5, 9.5]
+
+    Coupled, the first two are one flow that crosses the slow link twice and the fast one once.
+
+    >>> links, rates = np.array([[0, 1], [0, -1], [1, -1]]), np.array([1.0, 10.0])
+    >>> max_min_rates(links, rates, weights=np.array([1.0, 3.0, 1.0]), coupled=np.array([0, 0, 1])).tolist()
+    [0.25, 0.75, 9.75]
     """
     flows, hops = crossings.shape
     nowhere = len(rate_bps)
@@ -56,7 +70,7 @@ def max_min_rates(
     rates = np.zeros(flows)
     filling = np.arange(flows)
     while len(filling):
-        level, frozen = _fill(links, weight, free)
+        level, frozen = _fill(links, weight, free, coupled)
         # `take` with indices: half the time of boolean masks here, as of `numpy.flatnonzero`.
         (ended,), (going,) = frozen.nonzero(), (~frozen).nonzero()
         taken = level.take(ended) * weight.take(ended)
@@ -65,6 +79,7 @@ def max_min_rates(
         free[:nowhere] -= np.bincount(crossed, _repeated(taken, hops), nowhere + 1)[:nowhere]
         np.maximum(free, 0.0, out=free)
         filling, links, weight = filling.take(going), links.take(going, axis=1), weight.take(going)
+        coupled = None if coupled is None else coupled.take(going)
     return rates
 
 
@@ -72,17 +87,25 @@ def _fill(
     links: NDArray[np.int64],
     weight: NDArray[np.float64],
     free: NDArray[np.float64],
+    coupled: NDArray[np.int64] | None,
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     """Return how far each flow can be filled now (rate per weight), and for which that is final."""
     hops, flat = len(links), links.ravel()
     wanted = np.bincount(flat, _repeated(weight, hops), len(free))
     share = np.divide(free, wanted, out=np.full(len(free), np.inf), where=wanted > 0)
     level = share.take(links).min(axis=0, initial=np.inf)
+    if coupled is not None:
+        least = np.full(int(coupled.max()) + 1, np.inf)
+        np.minimum.at(least, coupled, level)
+        level = least.take(coupled)
     lowest = np.full(len(free), np.inf)
     np.minimum.at(lowest, flat, _repeated(level, hops))
     tight = lowest >= share * (1 - EQUAL)
     tight[-1] = False  # the link that pads short paths is nobody's bottleneck
-    return level, np.isinf(level) | tight.take(links).any(axis=0)
+    frozen = np.isinf(level) | tight.take(links).any(axis=0)
+    if coupled is not None:
+        frozen = (np.bincount(coupled, frozen) > 0).take(coupled)
+    return level, frozen
 
 
 def _repeated(values: NDArray[np.float64], times: int) -> NDArray[np.float64]:

@@ -2,8 +2,10 @@
 
 A *flow* takes bytes out of a *pool* over a path. A pool with one flow is a queue pair; with several,
 its bytes leave over several queue pairs or lit circuits at once. Parcels leave a pool first in, first
-out. An event is the end of a message, or what the caller changes (bytes, rates, paths). Between events
-all rates are constant, so nothing is stepped through time. Equal calls give equal results, bit by bit.
+out. *Coupled* flows, each with a pool of its own, flow only all at once, at rates in proportion to what
+their pools hold, so that they end together: the edges of a ring. An event is the end of a message, or
+what the caller changes (bytes, rates, paths). Between events all rates are constant, so nothing is
+stepped through time. Equal calls give equal results, bit by bit.
 
 An event solves only the component of links and flows that it touches (`traffic.fluid.maxmin`).
 """
@@ -47,6 +49,10 @@ class FluidNetwork:
         self._paths = np.zeros((0, 1), dtype=np.int64)
         self._pool, self._part_of = np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
         self._delivered, self._delay_s = np.zeros(0), np.zeros(0)
+        self._coupled = np.zeros(0, dtype=np.int64)
+        """Which coupled flows each flow is one of; -1 for one on its own."""
+        self._coupled_weight = np.zeros(0)
+        """The weight of those coupled flows whose pool holds most."""
         self._flow_bps, self._flow_bytes, self._flow_since_s = np.zeros(0), np.zeros(0), np.zeros(0)
         self._posted, self._left, self._drain_bps = np.zeros(0), np.zeros(0), np.zeros(0)
         self._since_s, self._end_s, self._next_end = np.zeros(0), np.zeros(0), np.zeros(0)
@@ -73,6 +79,7 @@ class FluidNetwork:
         part_of: ArrayLike | None = None,
         delivered: ArrayLike = 1.0,
         delay_s: ArrayLike = 0.0,
+        coupled_weight: float | None = None,
     ) -> range:
         """Return the numbers of new flows over some paths.
 
@@ -85,11 +92,14 @@ class FluidNetwork:
             each flow has a new one of its own.
         part_of
             Flows of equal value share the weight of one queue pair while they flow, shape (flows,); by
-            default each is a queue pair.
+            default each has its own number, and is a queue pair.
         delivered
             The part of each flow's bytes that links do not lose, shape (flows,); by default all.
         delay_s
             How much later each new pool's bytes arrive than they leave, shape (new pools,) [s].
+        coupled_weight
+            If given, these flows are coupled: each weighs in proportion to what its pool holds. Without
+            ``by_bytes`` the one whose pool holds most weighs this much.
 
         Raises
         ------
@@ -105,10 +115,14 @@ class FluidNetwork:
         _check_paths(self._paths[first:], len(self._link_bps))
         number = np.arange(more)
         own = np.asarray(self.pools + number if pool is None else pool, dtype=np.int64)
-        whole = self._part_of.max(initial=-1) + 1 + number if part_of is None else part_of
+        whole = first + number if part_of is None else part_of
         self._pool = np.append(self._pool, own)
         self._part_of = np.append(self._part_of, np.asarray(whole, dtype=np.int64))
         self._delivered = np.append(self._delivered, np.broadcast_to(delivered, more))
+        together = -1 if coupled_weight is None else len(self._coupled_weight)
+        self._coupled = np.append(self._coupled, np.full(more, together))
+        if coupled_weight is not None:
+            self._coupled_weight = np.append(self._coupled_weight, coupled_weight)
         _lengthen(self, _OF_FLOWS, more)
         self._add_pools(int(own.max(initial=-1)) + 1 - self.pools, delay_s)
         self._find_components()
@@ -150,6 +164,11 @@ class FluidNetwork:
             self._posted[number] = backlog.posted
             self._left[number] += backlog.posted - before
             self._next_end[number] = backlog.next_end
+
+    def weigh(self, flow: int, weight: float) -> None:
+        """Give coupled flows, of which ``flow`` is one, another ``coupled_weight``."""
+        self._coupled_weight[self._coupled[flow]] = weight
+        self._touched.add(int(self._component_of_pool[self._pool[flow]]))
 
     def held(self, pool: int) -> set[int]:
         """Return the messages that have bytes in a pool."""
@@ -289,14 +308,40 @@ class FluidNetwork:
         has_bytes = np.flatnonzero(self._left.take(self._pool.take(flows)) > 0)
         paths = self._paths.take(flows.take(has_bytes), axis=0)
         lit = ((self._link_bps[paths] > 0) | (paths < 0)).all(axis=1)
+        together = self._together(flows.take(has_bytes))
+        if together is not None:
+            lit = (np.bincount(together, ~lit) == 0).take(together)
+            together = together[lit]
         can = has_bytes[lit]
         flowing = flows.take(can)
         weights = self._left[self._pool[flowing]] if self._by_bytes else np.ones(len(flowing))
         part_of = self._part_of.take(flowing)
         sharing = np.bincount(part_of, minlength=1)[part_of]
+        weights = weights / sharing
+        if together is not None and not self._by_bytes:
+            self._weigh_coupled(weights, flowing, together)
         rates = np.zeros(len(flows))
-        rates[can] = max_min_rates(paths[lit], self._link_bps, weights=weights / sharing)
+        rates[can] = max_min_rates(paths[lit], self._link_bps, weights=weights, coupled=together)
         return rates
+
+    def _together(self, flows: NDArray[np.int64]) -> NDArray[np.int64] | None:
+        """Return a number for each of some flows that coupled ones share; None if there are none."""
+        if not len(self._coupled_weight):
+            return None
+        coupled = self._coupled.take(flows)
+        own = len(self._coupled_weight) + np.arange(len(flows))
+        return np.unique(np.where(coupled < 0, own, coupled), return_inverse=True)[1]
+
+    def _weigh_coupled(
+        self, weights: NDArray[np.float64], flows: NDArray[np.int64], together: NDArray[np.int64]
+    ) -> None:
+        """Set the weights of the coupled ones of some flows, in proportion to what they have left now."""
+        left = self._left[self._pool[flows]]
+        most = np.zeros(int(together.max(initial=-1)) + 1)
+        np.maximum.at(most, together, left)
+        coupled = self._coupled[flows]
+        mine = np.flatnonzero(coupled >= 0)
+        weights[mine] = self._coupled_weight[coupled[mine]] * (left[mine] / most[together[mine]])
 
     def _time_ends(self, pools: NDArray[np.int64]) -> None:
         """Note when the first parcels of pools will have left at their present rates."""
@@ -316,12 +361,18 @@ class FluidNetwork:
         """Number the links, flows and pools that depend on each other alike."""
         links, flows, pools = len(self._link_bps), len(self._paths), len(self._left)
         parts = int(self._part_of.max(initial=-1)) + 1
+        coupled = np.flatnonzero(self._coupled >= 0)
         flow, hop = np.nonzero(self._paths >= 0)
         nodes = np.concatenate(
-            [self._paths[flow, hop], links + flows + self._pool, links + flows + pools + self._part_of]
+            [
+                self._paths[flow, hop],
+                links + flows + self._pool,
+                links + flows + pools + self._part_of,
+                links + flows + pools + parts + self._coupled[coupled],
+            ]
         )
-        rows = np.concatenate([links + flow, np.tile(links + np.arange(flows), 2)])
-        size = links + flows + pools + parts
+        rows = np.concatenate([links + flow, np.tile(links + np.arange(flows), 2), links + coupled])
+        size = links + flows + pools + parts + len(self._coupled_weight)
         graph = coo_array((np.ones(len(rows)), (rows, nodes)), (size, size))
         number = connected_components(graph, directed=False)[1]
         self._component_of_link = number[:links]
