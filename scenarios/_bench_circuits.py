@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from controller.circuits.devices import Darkness
+from controller.circuits.devices import ReconfigurationDelay
 from scenarios._circuits import Comparison
 from testbed.machine.datapath import default_datapath
 from testbed.network.network import Network
@@ -54,7 +54,7 @@ def executed_over_planned() -> tuple[float, str]:
         schedulers=["spectra"],
         meetings=["drain"],
         rate_bps=RATE_BPS,
-        darkness=Darkness("delay", DELAY_S),
+        delay=ReconfigurationDelay("delay", DELAY_S),
         slot_s=SLOT_S,
         datapath=default_datapath(),
     )

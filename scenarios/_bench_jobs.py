@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from controller.circuits.devices import Darkness
+from controller.circuits.devices import ReconfigurationDelay
 from testbed.network.network import Network
 from testbed.run.dilation import Dilation
 from testbed.run.emulate import emulate
@@ -103,7 +103,7 @@ def resume_p99_s() -> tuple[float, str]:
     job = Job("packets", 4, (Collective("sent", PointToPoint(sent)),))
     scheme = WholeMessages(lambda _view, a, b: QueuePair(Nic(a, 0), Nic(b, 0)))
     with Network(fabric, CIRCUIT_SCALE.rate) as network:
-        network.northbound.set_darkness("ocs0", Darkness("bench", DARK_S))
+        network.northbound.set_delay("ocs0", ReconfigurationDelay("bench", DARK_S))
         with LiveBackend(network, CIRCUIT_SCALE) as backend:
             run = Runner(fabric, job, backend, scheme, circuits=_Alternating()).run()
             resent = backend.health.retransmits

@@ -12,7 +12,7 @@ from typing import cast, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.circuits.devices import Darkness
+from controller.circuits.devices import ReconfigurationDelay
 from controller.schedulers.bounds import makespan_lower_bound
 from controller.schedulers.registry import scheduler_named
 from scenarios._devices import check_delay
@@ -58,7 +58,7 @@ class Comparison:
     """What senders do before a reconfiguration: `Meeting`."""
     rate_bps: float
     """Of a NIC [bit/s]."""
-    darkness: Darkness
+    delay: ReconfigurationDelay
     """The OCSes' reconfiguration delay."""
     slot_s: float
     """How long Spectra's shortest slot is to be lit at emulated scale [s]."""
@@ -102,7 +102,7 @@ class Comparison:
                 name,
                 dilation,
                 seed,
-                ocs=OcsSetup(self.darkness, _meeting(meeting), self.partial),
+                ocs=OcsSetup(self.delay, _meeting(meeting), self.partial),
             )
             for seed, demand in enumerate(self.demands)
             for dilation in [self._dilation(demand, ocses, rate)]
@@ -111,7 +111,7 @@ class Comparison:
         ]
 
     def _dilation(self, demand: Demand, ocses: int, rate: float) -> Dilation:
-        line_s, delay_s = self._line_s(demand), self.darkness.mean_s
+        line_s, delay_s = self._line_s(demand), self.delay.mean_s
         return dilation_for(line_s, ocses, delay_s, rate=rate, slot_s=self.slot_s)
 
     def _line_s(self, demand: Demand) -> NDArray[np.float64]:
@@ -124,12 +124,12 @@ class Comparison:
         lines = [(self._line_s(demand), ocses) for demand in self.demands for ocses in self.ocses]
         bound_s, busiest_s = max(
             (
-                makespan_lower_bound(line_s, ocses, self.darkness.mean_s),
+                makespan_lower_bound(line_s, ocses, self.delay.mean_s),
                 float(max(line_s.sum(axis=0).max(), line_s.sum(axis=1).max())),
             )
             for line_s, ocses in lines
         )
-        check_delay(self.darkness, bound_s, busiest_s)
+        check_delay(self.delay, bound_s, busiest_s)
 
 
 def carry_out(comparison: Comparison, out: Path | None) -> None:

@@ -271,13 +271,13 @@ def scale_of(experiment: Experiment) -> dict[str, object]:
     scale = experiment.dilation
     said: dict[str, object] = {"dilation": {"rate": scale.rate, "volume": scale.volume, "time": scale.time}}
     if experiment.ocs:
-        plan, darkness = experiment.plan, experiment.ocs.darkness
+        plan, delay = experiment.plan, experiment.ocs.delay
         said["ocs"] = {
-            "device": darkness.device,
-            "delay_varies": darkness.varies,
+            "device": delay.device,
+            "delay_varies": delay.varies,
             "partial": experiment.ocs.partial,
             "delay_s": plan.delay_s,
-            "emulated_delay_s": plan.emulated_darkness.mean_s,
+            "emulated_delay_s": plan.emulated_delay.mean_s,
             "emulated_rate_bps": plan.emulated_rate_bps,
         }
     return said

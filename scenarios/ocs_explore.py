@@ -7,7 +7,13 @@ from typing import Annotated
 
 import typer
 
-from controller.circuits.devices import LEAST_DELAY_S, Darkness, darkness_of, device_named, real_darkness
+from controller.circuits.devices import (
+    LEAST_DELAY_S,
+    ReconfigurationDelay,
+    delay_of,
+    device_named,
+    real_delay,
+)
 from scenarios._devices import check_ports
 from scenarios._harness import enter_sandbox, main
 from scenarios._options import DatapathOption, Debug
@@ -55,12 +61,12 @@ def ocs_explore(
     check_ports(device_named(device), servers)
     fabric = parallel_ocs_fabric(servers, ocses, packet_switch=packet_switch)
     rate = _emulated_bps(emulated_rate) / fabric.nic_rate_bps(fabric.nics[0])
-    darkness = _darkness(device, time, rate)
+    delay = _delay(device, time, rate)
     enter_sandbox()
     with Network(fabric, rate, datapath) as network:
         for index in range(ocses):
-            network.northbound.set_darkness(f"ocs{index}", darkness)
-        FabricCLI(network, _jobs(fabric), ocs=OcsSetup(real_darkness(device_named(device))), time=time)
+            network.northbound.set_delay(f"ocs{index}", delay)
+        FabricCLI(network, _jobs(fabric), ocs=OcsSetup(real_delay(device_named(device))), time=time)
 
 
 def _jobs(fabric: Fabric) -> dict[str, Job]:
@@ -81,19 +87,19 @@ def _emulated_bps(rate_mbps: float) -> float:
     return rate_mbps * 1e6
 
 
-def _darkness(device: str, time: float, rate: float) -> Darkness:
+def _delay(device: str, time: float, rate: float) -> ReconfigurationDelay:
     """Return how long the OCSes are dark in emulated time; ScenarioError if no --time or too little."""
     if not 0 < time < math.inf:
         raise ScenarioError(f"emulated time cannot be {time:g} times real time", "give --time above 0")
     delay_s = device_named(device).delay_s
     if delay_s * time < LEAST_DELAY_S:
-        # Said here: darkness_of would advise a volume dilation, which is no option of this scenario.
+        # Said here: delay_of would advise a volume dilation, which is no option of this scenario.
         raise ScenarioError(
             f"with --time {time:g} the delay of {device} would be {delay_s * time:.2g} s, "
             f"and the emulation honours {LEAST_DELAY_S:g} s and more",
             f"give --time {math.ceil(LEAST_DELAY_S / delay_s)} or more",
         )
-    return darkness_of(device_named(device), time, rate)
+    return delay_of(device_named(device), time, rate)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from controller.circuits.devices import Darkness, device_named, real_darkness
+from controller.circuits.devices import ReconfigurationDelay, device_named, real_delay
 from controller.schedulers.registry import SCHEDULERS
 from scenarios._circuits import Comparison, carry_out
 from scenarios._devices import NAMES, check_ports
@@ -118,7 +118,7 @@ def ocs_spectra(
     if plan_only:
         _plan(context, seed_range(PAPER_SEEDS if seeds is None else seeds), out)
         return
-    darkness = _darkness(context, device, varying, delay_ms)
+    delay = _delay(context, device, varying, delay_ms)
     demands = _demands(workload, servers, seed_range(1 if seeds is None else seeds), line_ms / 1e3)
     if device is not None:
         check_ports(device_named(device), demands[0].gpus)
@@ -130,7 +130,7 @@ def ocs_spectra(
         schedulers=listed(schedulers),
         meetings=listed(meetings),
         rate_bps=RATE_BPS,
-        darkness=darkness,
+        delay=delay,
         slot_s=slot_ms / 1e3,
         emulated_rate_bps=None if emulated_rate is None else emulated_rate * 1e6,
         datapath=datapath,
@@ -156,7 +156,9 @@ def _demands(workload: str, servers: int, seeds: range, line_s: float) -> list[D
     return [demand for _ in seeds]
 
 
-def _darkness(context: typer.Context, device: str | None, varying: bool, delay_ms: float) -> Darkness:
+def _delay(
+    context: typer.Context, device: str | None, varying: bool, delay_ms: float
+) -> ReconfigurationDelay:
     """Return the reconfiguration delay: a device's, or so many milliseconds."""
     if device is not None:
         if _given(context, "delay_ms"):
@@ -164,12 +166,12 @@ def _darkness(context: typer.Context, device: str | None, varying: bool, delay_m
                 "--device and --delay-ms both give the reconfiguration delay",
                 "leave out the one or the other",
             )
-        return real_darkness(device_named(device), varying=varying)
+        return real_delay(device_named(device), varying=varying)
     if varying:
         raise ScenarioError("how a --delay-ms varies was never measured", "name a --device for --varying")
     if not 0 < delay_ms < float("inf"):
         raise ScenarioError(f"a delay of {delay_ms:g} ms", "give a number above 0")
-    return Darkness("delay", delay_ms / 1e3)
+    return ReconfigurationDelay("delay", delay_ms / 1e3)
 
 
 def _counts(text: str) -> list[int]:

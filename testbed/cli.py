@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from controller.circuits.devices import DEVICES, Darkness, darkness_of, device_named
+from controller.circuits.devices import DEVICES, ReconfigurationDelay, delay_of, device_named
 from controller.schedulers.registry import scheduler_named
 from testbed.network.link_sample import link_errors, worst_link_error
 from testbed.network.network import Network
@@ -28,7 +28,7 @@ from traffic.job import Job
 from traffic.spraying.registry import policy_named
 
 WAIT_S = 30.0
-IDEAL = Darkness().device
+IDEAL = ReconfigurationDelay().device
 """What an OCS is called that is lit again at once; no device of the table."""
 SLOT_S = 0.1
 """How long Spectra's shortest slot is lit when a schedule is replayed, at emulated scale."""
@@ -95,12 +95,12 @@ class FabricCLI(CLI):  # type: ignore[misc]
         self._command(line, "type device for the list of devices", self._set_device)
 
     def _set_device(self, name: str, device: str) -> object:
-        darkness = (
-            Darkness()
+        delay = (
+            ReconfigurationDelay()
             if device == IDEAL
-            else darkness_of(device_named(device), self._time, self._network.rate_factor)
+            else delay_of(device_named(device), self._time, self._network.rate_factor)
         )
-        return self._network.northbound.set_darkness(name, darkness)
+        return self._network.northbound.set_delay(name, delay)
 
     def _ocses(self) -> list[str]:
         return [switch.name for switch in self._network.fabric.switches if switch.kind == "ocs"]
@@ -152,7 +152,7 @@ class FabricCLI(CLI):  # type: ignore[misc]
             yield
         finally:
             for name, status in before.items():
-                self._network.northbound.set_darkness(name, Darkness(status.device, status.delay_s))
+                self._network.northbound.set_delay(name, ReconfigurationDelay(status.device, status.delay_s))
 
     def _print_rates(self) -> None:
         table = Table("NIC", "nominal Mbit/s", "measured Mbit/s", "off by")
@@ -166,7 +166,7 @@ class FabricCLI(CLI):  # type: ignore[misc]
         fabric, rate = self._network.fabric, self._network.rate_factor
         owed = bytes_between(job.collectives[0].pattern, job.gpus)
         line_s = owed * 8 / fabric.nic_rate_bps(fabric.nics[0])
-        delay_s = ocs.darkness.mean_s
+        delay_s = ocs.delay.mean_s
         return dilation_for(line_s, len(self._ocses()), delay_s, rate=rate, slot_s=SLOT_S)
 
     def _experiment(self, line: str) -> Experiment:

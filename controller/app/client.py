@@ -9,7 +9,7 @@ from pathlib import Path
 from time import monotonic, sleep
 
 from controller.circuits.circuits import Pair
-from controller.circuits.devices import Darkness
+from controller.circuits.devices import ReconfigurationDelay
 from controller.circuits.programs import Program
 from controller.circuits.status import (
     FlowStatus,
@@ -112,17 +112,17 @@ class ControllerClient:
             for entry in json.loads(self._get(f"/ocs/{name}/log"))
         ]
 
-    def set_darkness(self, name: str, darkness: Darkness, seed: int = 0) -> OcsStatus:
+    def set_delay(self, name: str, delay: ReconfigurationDelay, seed: int = 0) -> OcsStatus:
         """Set how long an OCS is dark from its next reconfiguration on.
 
         Parameters
         ----------
-        name, darkness
+        name, delay
             Which OCS, and how long.
         seed
             Of delays that vary: they are drawn anew, equal for equal seeds, different for each OCS.
         """
-        return _ocs_status(self._send("PUT", f"/ocs/{name}/device?seed={seed}", asdict(darkness)))
+        return _ocs_status(self._send("PUT", f"/ocs/{name}/device?seed={seed}", asdict(delay)))
 
     def light(
         self,

@@ -6,8 +6,8 @@
                                refused (`LogEntry`)
 ``PUT /ocs/{name}/circuits``   ``{"circuits": [[0, 3], [3, 0]]}`` or ``{"circuits": "0>3 3>0"}``; also
                                ``partial``, ``bidirectional``, ``busy`` (``queue`` or ``replace``)
-``PUT /ocs/{name}/device``     how long it is dark (`Darkness`); with ``?seed=1`` delays that vary are drawn
-                               from this seed, by default 0
+``PUT /ocs/{name}/device``     how long it is dark (`ReconfigurationDelay`); with ``?seed=1`` delays that
+                               vary are drawn from this seed, by default 0
 ``POST /ocs/{name}/schedule``  ``{"days": [{"circuits": ..., "duration_s": 0.05, "night_s": 0}]}`` or
                                ``{"text": "50ms 0>1,1>0 20ms -"}``; also ``partial``, ``start_s``,
                                ``notify``
@@ -26,7 +26,7 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict
 
 from controller.circuits.circuits import Circuits, Pair, circuits_from_text
-from controller.circuits.devices import Darkness
+from controller.circuits.devices import ReconfigurationDelay
 from controller.circuits.programs import Day, Program, program_from_text
 from controller.circuits.reconfiguration import Command, Entry
 from controller.circuits.status import LogEntry, OcsStatus
@@ -48,7 +48,7 @@ class Ocses(Protocol):
     def log(self, name: str) -> list[Entry]:
         """Return an OCS' reconfigurations."""
 
-    def set_darkness(self, name: str, darkness: Darkness, seed: int) -> None:
+    def set_delay(self, name: str, delay: ReconfigurationDelay, seed: int) -> None:
         """Set how long an OCS is dark, and the seed of delays that vary."""
 
     def command(self, name: str, command: Command) -> None:
@@ -115,8 +115,10 @@ def ocs_routes(ocses: Ocses) -> APIRouter:
         return ocses.status(name)
 
     @routes.put("/{name}/device")
-    def device(name: existing_ocs, darkness: Darkness, seed: Annotated[int, Query(ge=0)] = 0) -> OcsStatus:
-        ocses.set_darkness(name, darkness, seed)
+    def device(
+        name: existing_ocs, delay: ReconfigurationDelay, seed: Annotated[int, Query(ge=0)] = 0
+    ) -> OcsStatus:
+        ocses.set_delay(name, delay, seed)
         return ocses.status(name)
 
     @routes.post("/{name}/schedule")

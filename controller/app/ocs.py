@@ -15,7 +15,7 @@ from controller.app.notices import Listener
 from controller.app.openflow import Datapath, barrier, hub
 from controller.circuits.bundles import coming, committed, discarded, going
 from controller.circuits.circuits import check_permitted
-from controller.circuits.devices import Darkness
+from controller.circuits.devices import ReconfigurationDelay
 from controller.circuits.orders import Darken, Light, Notice, Order, Prepare, Wait
 from controller.circuits.programs import Program
 from controller.circuits.proof import Proof
@@ -102,9 +102,9 @@ class OpticalSwitches:
         """Return an OCS' reconfigurations, also while it is not connected."""
         return self._thread.ask(lambda: list(self._ocses[name].log))
 
-    def set_darkness(self, name: str, darkness: Darkness, seed: int) -> None:
+    def set_delay(self, name: str, delay: ReconfigurationDelay, seed: int) -> None:
         """Set how long an OCS is dark from the next reconfiguration on, and draw anew."""
-        self._thread.ask(lambda: self._connected(name).set_darkness(darkness, seed))
+        self._thread.ask(lambda: self._connected(name).set_delay(delay, seed))
 
     def command(self, name: str, command: Command) -> None:
         """Give an OCS a command; DemandError if it does not permit the circuits."""
@@ -168,7 +168,7 @@ class OpticalSwitches:
             queued=ocs.queued,
             number=ocs.log[-1].number if ocs.log else 0,
             error=ocs.error,
-            **asdict(ocs.darkness),
+            **asdict(ocs.delay),
         )
 
     def _carry_out(self, name: str, orders: Iterable[Order]) -> None:

@@ -61,7 +61,7 @@ DEVICES = {device.name: device for device in _DEVICES}
 
 
 @dataclass(frozen=True)
-class Darkness:
+class ReconfigurationDelay:
     """How long an OCS stays dark when it is reconfigured, in real seconds or in the emulation's.
 
     Raises
@@ -100,10 +100,10 @@ class Darkness:
         """Whether it is drawn anew for each reconfiguration."""
         return self.delay_p99_s is not None or self.nic_p99_s is not None
 
-    def scaled(self, time: float) -> "Darkness":
+    def scaled(self, time: float) -> "ReconfigurationDelay":
         """Return it with all that takes so many times as long."""
         late = [None if p99_s is None else p99_s * time for p99_s in (self.delay_p99_s, self.nic_p99_s)]
-        return Darkness(self.device, self.delay_s * time, late[0], self.nic_s * time, late[1])
+        return ReconfigurationDelay(self.device, self.delay_s * time, late[0], self.nic_s * time, late[1])
 
     def draw_s(self, rng: np.random.Generator) -> float:
         """Return how long one reconfiguration keeps ports dark [s].
@@ -120,7 +120,7 @@ def device_named(name: str) -> Device:
     return DEVICES[name]
 
 
-def real_darkness(device: Device, *, varying: bool = False) -> Darkness:
+def real_delay(device: Device, *, varying: bool = False) -> ReconfigurationDelay:
     """Return how long a device is dark in reality.
 
     Parameters
@@ -142,10 +142,10 @@ def real_darkness(device: Device, *, varying: bool = False) -> Darkness:
             f"leave it at its mean, or take one of {measured}",
         )
     late = (device.delay_p99_s, device.nic_p99_s) if varying else (None, None)
-    return Darkness(device.name, device.delay_s, late[0], device.nic_s, late[1])
+    return ReconfigurationDelay(device.name, device.delay_s, late[0], device.nic_s, late[1])
 
 
-def darkness_of(device: Device, time: float, rate: float) -> Darkness:
+def delay_of(device: Device, time: float, rate: float) -> ReconfigurationDelay:
     """Return how long a device is dark at emulated scale, each time its mean.
 
     Parameters
@@ -170,7 +170,7 @@ def darkness_of(device: Device, time: float, rate: float) -> Darkness:
             f"which honours {LEAST_DELAY_S:g} s and more",
             f"a volume dilation of V = {_rounded_up(volume):.3g} at this rate would do",
         )
-    return real_darkness(device).scaled(time)
+    return real_delay(device).scaled(time)
 
 
 def _drawn(mean: float, p99: float | None, rng: np.random.Generator) -> float:

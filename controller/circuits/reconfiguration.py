@@ -19,7 +19,7 @@ from typing import Literal
 import numpy as np
 
 from controller.circuits.circuits import Circuits, Pair, Transition, transition
-from controller.circuits.devices import Darkness
+from controller.circuits.devices import ReconfigurationDelay
 from controller.circuits.orders import Darken, Light, Notice, Order, Prepare, Wait
 from controller.circuits.programs import Day, Program
 
@@ -61,7 +61,7 @@ class Entry:
     """When the circuits that changed were dark on the wire."""
     lit_s: float | None = None
     """From when on all were lit on the wire, the time of a command that changes nothing; None while they
-    are not, and for darkness."""
+    are not, and where none are to be."""
     replaced: bool = False
     """Whether another command took its place before it was lit."""
     error: str = ""
@@ -81,7 +81,7 @@ class OpticalSwitch:
 
     def __init__(self, ports: int, index: int = 0) -> None:
         self._index = index
-        self.set_darkness(Darkness())
+        self.set_delay(ReconfigurationDelay())
         self.phase: Phase = "lit"
         self.lit = Circuits(ports)
         """What is lit on the wire."""
@@ -104,9 +104,9 @@ class OpticalSwitch:
         self._interrupted = False
         """Whether a program ended with the connection, and its listener has yet to receive that."""
 
-    def set_darkness(self, darkness: Darkness, seed: int = 0) -> None:
+    def set_delay(self, delay: ReconfigurationDelay, seed: int = 0) -> None:
         """Set how long it is dark from the next reconfiguration on; delays that vary are drawn anew."""
-        self.darkness = darkness
+        self.delay = delay
         self._rng = np.random.default_rng([seed, self._index])
 
     @property
@@ -250,7 +250,7 @@ class OpticalSwitch:
         return self.confirmed(self.number, now)
 
     def _entry(self, command: Command, change: Transition, now: float) -> Entry:
-        delay_s = self.darkness.draw_s(self._rng) if change.lit else 0.0
+        delay_s = self.delay.draw_s(self._rng) if change.lit else 0.0
         return Entry(self.number, command.circuits, command.partial, len(change.dark), delay_s, now)
 
     def _darkened(self, now: float) -> list[Order]:

@@ -118,7 +118,7 @@ class LogEntry:
     dark_s: float | None
     """When what changed was dark on the wire."""
     lit_s: float | None
-    """From when on all circuits were lit on the wire; None while they are not, and for darkness."""
+    """From when on all circuits were lit on the wire; None while they are not, and where none are to be."""
     replaced: bool
     """Whether another command took its place before it was lit."""
     error: str = ""

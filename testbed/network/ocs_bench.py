@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from controller.circuits.circuits import Circuits
-from controller.circuits.devices import Darkness
+from controller.circuits.devices import ReconfigurationDelay
 from controller.circuits.programs import Day, Program
 from controller.circuits.status import LogEntry
 from testbed.machine.kernel import inside_namespace
@@ -105,7 +105,7 @@ def ocs_figures(
     fabric = parallel_ocs_fabric(ports, 1)
     with Network(fabric, RATE_FACTOR) as network, LightTap(fabric, OCS) as tap:
         client = network.northbound
-        client.set_darkness(OCS, Darkness("bench", delay_s))
+        client.set_delay(OCS, ReconfigurationDelay("bench", delay_s))
         with _sending(network, traffic):
             program = _program(ports, rounds, np.random.default_rng(seed))
             client.show(OCS, program)
@@ -171,7 +171,7 @@ def _neighbour(network: Network, server: int) -> str:
 
 
 def _probe(network: Network, senders: Sequence[socket.socket]) -> None:
-    """Send probes for ever, in time where the user may ask for that: what is late looks like darkness."""
+    """Send probes for ever, in time where the user may ask for that: what is late looks like the dark."""
     with suppress(PermissionError):
         os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
     often = range(0, len(senders), len(senders) // PROBED)

@@ -8,7 +8,7 @@ import pandas as pd
 from rich.table import Table
 from rich.text import Text
 
-from controller.circuits.devices import DEVICES, Darkness
+from controller.circuits.devices import DEVICES, ReconfigurationDelay
 from testbed.report.claims import Claim
 from testbed.report.collective_report import VERDICTS
 from testbed.report.figures import Plot
@@ -102,18 +102,18 @@ def _sentence(results: Sequence[Outcome]) -> str:
     return (
         f"Demand {job.name.partition(',')[0]} between {job.gpus} servers over "
         f"{' and over '.join(map(str, counts))} parallel OCS{'es' if counts[-1] > 1 else ''} of "
-        f"{plan.rate_bps / 1e9:g} Gbit/s a port, {_darkness(plan.setup.darkness)} whenever they are "
+        f"{plan.rate_bps / 1e9:g} Gbit/s a port, {_delay(plan.setup.delay)} whenever they are "
         f"reconfigured ({_which(plan.setup.partial)}), under {counted(len(schemes), 'scheduler')} "
         f"({', '.join(schemes)}), {counted(seeds, 'seed')}. {_scale(results)}"
     )
 
 
-def _darkness(darkness: Darkness) -> str:
+def _delay(delay: ReconfigurationDelay) -> str:
     """Return how long OCSes are dark, and by whose word: their device's, if they stand for one."""
-    known = DEVICES.get(darkness.device)
+    known = DEVICES.get(delay.device)
     who = f"each standing for {known.name} ({known.what}; {known.source}), " if known else ""
-    nic = f" and {_time(darkness.nic_s, darkness.nic_p99_s)} more for the NICs" if darkness.nic_s else ""
-    return f"{who}dark for {_time(darkness.delay_s, darkness.delay_p99_s)}{nic}"
+    nic = f" and {_time(delay.nic_s, delay.nic_p99_s)} more for the NICs" if delay.nic_s else ""
+    return f"{who}dark for {_time(delay.delay_s, delay.delay_p99_s)}{nic}"
 
 
 def _which(partial: bool) -> str:

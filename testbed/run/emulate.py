@@ -83,7 +83,7 @@ def _prepare_ocses(experiment: Experiment, network: Network) -> dict[str, int]:
     if not experiment.ocs:
         return {}
     for name in experiment.plan.ocses:
-        network.northbound.set_darkness(name, experiment.plan.emulated_darkness, experiment.seed)
+        network.northbound.set_delay(name, experiment.plan.emulated_delay, experiment.seed)
     return {name: network.northbound.ocs(name).number for name in experiment.plan.ocses}
 
 

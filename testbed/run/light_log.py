@@ -98,9 +98,9 @@ class LightLog:
         weights = [slot.weight for slots in plan.schedule.switches for slot in slots]
         return {
             "ocses": len(plan.ocses),
-            "device": setup.darkness.device,
+            "device": setup.delay.device,
             "delay_s": plan.delay_s,
-            "delay_varies": setup.darkness.varies,
+            "delay_varies": setup.delay.varies,
             "partial": setup.partial,
             "makespan_s": plan.schedule.makespan,
             "slots": len(weights),

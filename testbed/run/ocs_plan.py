@@ -6,7 +6,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.circuits.devices import LEAST_DELAY_S, Darkness
+from controller.circuits.devices import LEAST_DELAY_S, ReconfigurationDelay
 from controller.circuits.planned import Planned
 from controller.schedulers.bounds import makespan_lower_bound
 from controller.schedulers.registry import scheduler_named
@@ -28,7 +28,7 @@ LONGEST_S = 5.0
 class OcsSetup:
     """How OCSes are reconfigured, and how senders meet the dark; times are real."""
 
-    darkness: Darkness
+    delay: ReconfigurationDelay
     """How long they are dark when they are reconfigured; what is planned takes the mean."""
     meeting: Meeting = "drain"
     partial: bool = False
@@ -65,9 +65,9 @@ class OcsPlan:
         """The rate of a NIC [bit/s]."""
         self.emulated_rate_bps = self.rate_bps * dilation.rate
         """The same at emulated scale."""
-        self.delay_s = setup.darkness.mean_s
+        self.delay_s = setup.delay.mean_s
         """The OCSes' reconfiguration delay, its mean where it varies [s]."""
-        self.emulated_darkness = setup.darkness.scaled(dilation.time)
+        self.emulated_delay = setup.delay.scaled(dilation.time)
         """How long an OCS is dark at emulated scale."""
         self._check(len(demand), dilation)
         self.line_s: NDArray[np.float64] = off_diagonal(demand) * 8 / self.rate_bps
@@ -104,7 +104,7 @@ class OcsPlan:
                 f"{len(self.ocses)} OCSes",
                 "give a row and a column per server, and at least one OCS",
             )
-        delay_s = self.emulated_darkness.mean_s
+        delay_s = self.emulated_delay.mean_s
         if delay_s < LEAST_DELAY_S:
             volume = LEAST_DELAY_S * dilation.rate / self.delay_s if self.delay_s else float("inf")
             raise ScenarioError(

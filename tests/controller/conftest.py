@@ -3,7 +3,7 @@
 import pytest
 
 from controller.circuits.circuits import Circuits, circuits_from_text
-from controller.circuits.devices import Darkness
+from controller.circuits.devices import ReconfigurationDelay
 from controller.circuits.orders import Light, Notice, Wait
 from controller.circuits.reconfiguration import Command, OpticalSwitch
 
@@ -19,7 +19,7 @@ def lit(text: str) -> Circuits:
 def ocs() -> OpticalSwitch:
     """Return an OCS of 4 ports that needs 10 ms and shows ``0>1 2>3`` since 1 s."""
     made = OpticalSwitch(4)
-    made.set_darkness(Darkness("test", DELAY_S))
+    made.set_delay(ReconfigurationDelay("test", DELAY_S))
     assert made.command(Command(lit("0>1 2>3")), 0.9)[-1] == Wait(1, 0.9 + DELAY_S)
     assert made.woken(1, 0.95) == [Light(1)]
     assert made.confirmed(1, 1.0) == [Notice(lit("0>1 2>3"), 1.0, None)]

@@ -9,10 +9,10 @@ from controller.circuits.circuits import IDLE, Circuits, check_permitted, circui
 from controller.circuits.devices import (
     DEVICES,
     LEAST_DELAY_S,
-    Darkness,
-    darkness_of,
+    ReconfigurationDelay,
+    delay_of,
     device_named,
-    real_darkness,
+    real_delay,
 )
 from controller.circuits.programs import Day, Program, program_from_text
 from topologies.errors import DemandError, ScenarioError
@@ -95,48 +95,44 @@ def test_every_device_has_a_source() -> None:
 
 
 def test_delays_are_dilated_and_too_short_ones_refused_with_what_would_do() -> None:
-    assert darkness_of(device_named("mems-3d"), 2.0, 1e-3) == Darkness("mems-3d", 0.025)
+    assert delay_of(device_named("mems-3d"), 2.0, 1e-3) == ReconfigurationDelay("mems-3d", 0.025)
     with pytest.raises(ScenarioError, match=r"V = 0\.2 at this rate") as refused:
-        darkness_of(device_named("rotornet"), 1.0, 1e-3)
+        delay_of(device_named("rotornet"), 1.0, 1e-3)
     volume = 0.2
-    assert darkness_of(device_named("rotornet"), volume / 1e-3, 1e-3).delay_s >= LEAST_DELAY_S
+    assert delay_of(device_named("rotornet"), volume / 1e-3, 1e-3).delay_s >= LEAST_DELAY_S
     assert refused.value.hint
     with pytest.raises(ScenarioError, match="unknown device 'x'"):
         device_named("x")
 
 
 def test_varying_delays_have_the_mean_and_the_percentile_that_were_measured() -> None:
-    darkness = real_darkness(device_named("polatis-16"), varying=True)
-    draws = [darkness.draw_s(np.random.default_rng(seed)) for seed in range(4000)]
+    delay = real_delay(device_named("polatis-16"), varying=True)
+    draws = [delay.draw_s(np.random.default_rng(seed)) for seed in range(4000)]
     assert np.mean(draws) == pytest.approx(46.75e-3, rel=0.02)
     assert np.percentile(draws, 99) == pytest.approx(68e-3, rel=0.05)
-    assert Darkness("fixed", 0.01).draw_s(np.random.default_rng(0)) == 0.01
+    assert ReconfigurationDelay("fixed", 0.01).draw_s(np.random.default_rng(0)) == 0.01
 
 
 def test_the_time_that_nics_need_is_dark_too_and_all_of_it_is_dilated() -> None:
     device = device_named("polatis-nic")
-    assert (
-        real_darkness(device).draw_s(np.random.default_rng(0))
-        == real_darkness(device).mean_s
-        == 46.75e-3 + 5.67
-    )
-    darkness = real_darkness(device, varying=True).scaled(2.0)
-    assert darkness == Darkness("polatis-nic", 93.5e-3, 0.136, 11.34, 12.66)
-    draws = [darkness.draw_s(np.random.default_rng(seed)) for seed in range(4000)]
-    assert np.mean(draws) == pytest.approx(darkness.mean_s, rel=0.02)
+    assert real_delay(device).draw_s(np.random.default_rng(0)) == real_delay(device).mean_s == 46.75e-3 + 5.67
+    delay = real_delay(device, varying=True).scaled(2.0)
+    assert delay == ReconfigurationDelay("polatis-nic", 93.5e-3, 0.136, 11.34, 12.66)
+    draws = [delay.draw_s(np.random.default_rng(seed)) for seed in range(4000)]
+    assert np.mean(draws) == pytest.approx(delay.mean_s, rel=0.02)
     assert np.percentile(draws, 99) == pytest.approx(12.66 + 93.5e-3, rel=0.02)
 
 
 def test_only_what_was_measured_varies() -> None:
-    assert not real_darkness(device_named("polatis-16")).varies
+    assert not real_delay(device_named("polatis-16")).varies
     measured = {name for name, device in DEVICES.items() if device.delay_p99_s is not None}
     assert measured == {"polatis-1", "polatis-4", "polatis-16", "polatis-nic"}
     for name, device in DEVICES.items():
         if name in measured:
-            assert real_darkness(device, varying=True).varies
+            assert real_delay(device, varying=True).varies
         else:
             with pytest.raises(ScenarioError, match=f"nobody measured how the delay of {name} varies"):
-                real_darkness(device, varying=True)
+                real_delay(device, varying=True)
 
 
 def test_circuits_of_two_paths_at_once_are_not_permitted() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from controller.app.client import ControllerClient
-from controller.circuits.devices import Darkness
+from controller.circuits.devices import ReconfigurationDelay
 from tests.controller.fake_daemon import obliging
 from tests.controller.fake_switch import FakeSwitch
 from tests.controller.played import SECONDS, Controller, eventually, started
@@ -45,7 +45,7 @@ def absent(client: ControllerClient) -> bool:
 
 def reconfiguring(controller: Controller) -> None:
     """Have a reconfiguration of 10 s be under way."""
-    controller.client.set_darkness(OCS, Darkness("slow", DELAY_S))
+    controller.client.set_delay(OCS, ReconfigurationDelay("slow", DELAY_S))
     controller.client.light(OCS, "0>1 1>0")
     eventually(lambda: controller.client.ocs(OCS).phase == "dark")
 
@@ -72,7 +72,7 @@ def test_wait_idle_says_so_too_where_the_switch_is_back_already(
         controller.client.wait_idle(OCS, SECONDS)
     status = controller.client.ocs(OCS)
     assert (status.circuits, status.busy, status.error) == ((), False, LOST)
-    controller.client.set_darkness(OCS, Darkness())
+    controller.client.set_delay(OCS, ReconfigurationDelay())
     controller.client.light(OCS, "0>1")
     assert controller.client.wait_idle(OCS, SECONDS).circuits == ((0, 1),)
 

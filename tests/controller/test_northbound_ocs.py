@@ -10,7 +10,7 @@ from fastapi import FastAPI
 
 from controller.app.northbound_ocs import ocs_routes, refused
 from controller.circuits.circuits import Circuits, circuits_from_text
-from controller.circuits.devices import Darkness
+from controller.circuits.devices import ReconfigurationDelay
 from controller.circuits.programs import Day, Program
 from controller.circuits.reconfiguration import Command, Entry
 from controller.circuits.status import OcsStatus
@@ -37,8 +37,8 @@ class Played:
     def log(self, name: str) -> list[Entry]:
         return [Entry(1, circuits_from_text("0>3", 4), True, 0, 0.01, 1.0, 1.001, 1.012)]
 
-    def set_darkness(self, name: str, darkness: Darkness, seed: int) -> None:
-        self.calls.append((darkness, seed))
+    def set_delay(self, name: str, delay: ReconfigurationDelay, seed: int) -> None:
+        self.calls.append((delay, seed))
 
     def command(self, name: str, command: Command) -> None:
         self.calls.append(command)
@@ -104,7 +104,10 @@ def test_a_device_and_the_seed_of_its_delays(client: Client, played: Played) -> 
     assert client.request("PUT", "/ocs/ocs0/device", body).status_code == 200
     assert client.request("PUT", "/ocs/ocs0/device?seed=7", body).status_code == 200
     assert client.request("PUT", "/ocs/ocs0/device?seed=-7", body).status_code == 422
-    assert played.calls == [(Darkness("polatis", 0.0175), 0), (Darkness("polatis", 0.0175), 7)]
+    assert played.calls == [
+        (ReconfigurationDelay("polatis", 0.0175), 0),
+        (ReconfigurationDelay("polatis", 0.0175), 7),
+    ]
 
 
 def test_a_schedule_as_days_and_as_text(client: Client, played: Played) -> None:

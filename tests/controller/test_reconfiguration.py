@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from controller.circuits.devices import Darkness
+from controller.circuits.devices import ReconfigurationDelay
 from controller.circuits.orders import Darken, Light, Notice, Prepare, Wait
 from controller.circuits.programs import Day, Program, program_from_text
 from controller.circuits.reconfiguration import PREPARED_S, Command, Entry, OpticalSwitch
@@ -73,7 +73,7 @@ def test_a_program_that_comes_while_light_is_on_its_way_begins_in_time(ocs: Opti
 
 
 def test_the_light_of_a_long_night_is_prepared_at_its_end(ocs: OpticalSwitch) -> None:
-    ocs.set_darkness(Darkness("slow", 180.0))
+    ocs.set_delay(ReconfigurationDelay("slow", 180.0))
     ocs.command(Command(lit("0>2 2>3")), 2.0)
     assert ocs.confirmed(2, 2.0) == [Notice(lit("2>3"), 2.0, None), Wait(2, 182.0 - PREPARED_S)]
     assert ocs.woken(2, 180.1) == [Prepare(2, ((0, 2),)), Wait(2, 182.0)]
@@ -85,7 +85,7 @@ def test_the_light_of_a_long_night_is_prepared_at_its_end(ocs: OpticalSwitch) ->
 )
 def test_a_delay_that_no_device_has_is_refused(times: dict[str, float]) -> None:
     with pytest.raises(DemandError, match="a delay of"):
-        Darkness("test", **times)
+        ReconfigurationDelay("test", **times)
 
 
 def test_light_on_its_way_is_not_stopped(ocs: OpticalSwitch) -> None:
@@ -128,7 +128,7 @@ def test_an_unchanged_circuit_goes_dark_between_two_days_unless_reconfigurations
     days = (Day(lit("0>1 2>3"), 1.0), Day(lit("0>1 2>0"), 1.0))
     for partial, dark, comes in ((True, ((2, 3),), ((2, 0),)), (False, ((0, 1), (2, 3)), ((0, 1), (2, 0)))):
         ocs = OpticalSwitch(4)
-        ocs.set_darkness(Darkness("test", DELAY_S))
+        ocs.set_delay(ReconfigurationDelay("test", DELAY_S))
         ocs.run(Program(days, partial), 3.0, 3.0)
         ocs.woken(2, 4.0)
         ocs.confirmed(2, 4.0)

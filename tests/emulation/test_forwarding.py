@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from controller.circuits.devices import Darkness
+from controller.circuits.devices import ReconfigurationDelay
 from testbed.machine.kernel import inside_namespace
 from testbed.network.network import Network
 from testbed.run.dilation import Dilation
@@ -31,7 +31,7 @@ DILATION = Dilation(rate=1e-4, volume=4e-3)
 def live(case: Forwarding) -> tuple[Run, dict[Nic, int]]:
     """Run a case over a network; return what came of it, and the bytes that each NIC sent."""
     with Network(case.fabric, DILATION.rate) as network:
-        network.northbound.set_darkness("ocs0", Darkness("drawn", DILATION.emulated_s(DELAY_S)))
+        network.northbound.set_delay("ocs0", ReconfigurationDelay("drawn", DILATION.emulated_s(DELAY_S)))
         with LiveBackend(network, DILATION) as backend:
             run = case.run(backend)
             assert backend.health.retransmits == 0

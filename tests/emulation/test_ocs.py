@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from mininet.cli import CLI
 
-from controller.circuits.devices import Darkness
+from controller.circuits.devices import ReconfigurationDelay
 from controller.schedulers.registry import SCHEDULERS
 from controller.schedulers.schedule import Schedule
 from controller.schedulers.schedule import Slot as ScheduleSlot
@@ -40,7 +40,7 @@ pytestmark = pytest.mark.emulation
 OCS, DELAY_S, LIT_S = "ocs0", 0.02, 20.0
 HEARD_S = 3.0
 PORT = 9000
-DARKNESS = Darkness("delay", 0.5e-3)
+DELAY = ReconfigurationDelay("delay", 0.5e-3)
 
 
 def light(net: Live, circuits: str, **options: bool) -> None:
@@ -92,7 +92,7 @@ def test_what_cannot_be_lit_is_refused_and_changes_nothing(booted: Booted) -> No
 
 def test_the_log_keeps_the_delay(booted: Booted) -> None:
     with booted(parallel_ocs_fabric(4, 1)) as net:
-        net.network.northbound.set_darkness(OCS, Darkness("test", DELAY_S))
+        net.network.northbound.set_delay(OCS, ReconfigurationDelay("test", DELAY_S))
         light(net, "0>2")
         light(net, "0>1")
         entry = net.network.northbound.ocs_log(OCS)[-1]
@@ -134,7 +134,7 @@ def test_what_open_vswitch_refuses_is_dark_in_the_log_and_on_the_wire(booted: Bo
 
 def test_a_schedule_that_open_vswitch_refuses_ends_in_its_sentence(booted: Booted) -> None:
     fabric, demand = parallel_ocs_fabric(4, 2), np.where(np.eye(4, dtype=bool), 0, 20_000_000)
-    experiment = planned(fabric, Demand("even", demand), "spectra", DARKNESS, Dilation(2e-4, 4e-3))
+    experiment = planned(fabric, Demand("even", demand), "spectra", DELAY, Dilation(2e-4, 4e-3))
     with booted(fabric, experiment.dilation.rate) as net:
         refuse_circuits()
         with pytest.raises(NetworkError, match=re.escape(REFUSAL)):
@@ -155,7 +155,7 @@ def test_a_schedule_delivers_every_byte(booted: Booted, meeting: Meeting) -> Non
     fabric = parallel_ocs_fabric(4, 2)
     demand = np.random.default_rng(0).integers(1, 6, (4, 4)) * 10_000_000
     np.fill_diagonal(demand, 0)
-    experiment = planned(fabric, Demand("random", demand), "spectra", DARKNESS, Dilation(2e-4, 4e-3), meeting)
+    experiment = planned(fabric, Demand("random", demand), "spectra", DELAY, Dilation(2e-4, 4e-3), meeting)
     with booted(fabric, experiment.dilation.rate) as net:
         emulation = emulate(experiment, net.network)
     shown = emulation.light
@@ -170,9 +170,9 @@ def test_a_schedule_delivers_every_byte(booted: Booted, meeting: Meeting) -> Non
 @pytest.mark.real_cpus
 def test_delays_drawn_short_are_predicted_as_drawn_and_no_reason_for_doubt(booted: Booted) -> None:
     fabric, demand = parallel_ocs_fabric(2, 1), np.array([[0, 100_000_000], [100_000_000, 0]])
-    darkness = Darkness("delay", 10e-3, 60e-3)
+    delay = ReconfigurationDelay("delay", 10e-3, 60e-3)
     # 160 times as slow, so that what a busy machine adds is less than what the draw is short by: 0.6 s.
-    experiment = planned(fabric, Demand("one slot", demand), "spectra", darkness, Dilation(2e-4, 3.2e-2))
+    experiment = planned(fabric, Demand("one slot", demand), "spectra", delay, Dilation(2e-4, 3.2e-2))
     with booted(fabric, experiment.dilation.rate) as net:
         outcome = tried(experiment, net.network)
     shown = light_of(outcome)
@@ -186,7 +186,12 @@ def test_delays_drawn_short_are_predicted_as_drawn_and_no_reason_for_doubt(boote
 def test_equal_seeds_draw_equal_delays_whatever_ran_before_in_the_same_boot(booted: Booted) -> None:
     fabric, demand = parallel_ocs_fabric(4, 2), np.where(np.eye(4, dtype=bool), 0, 20_000_000)
     first = planned(
-        fabric, Demand("even", demand), "spectra", Darkness("delay", 1e-3, 2e-3), Dilation(2e-4, 4e-3), seed=1
+        fabric,
+        Demand("even", demand),
+        "spectra",
+        ReconfigurationDelay("delay", 1e-3, 2e-3),
+        Dilation(2e-4, 4e-3),
+        seed=1,
     )
     slots = [len(slots) for slots in first.plan.schedule.switches]
     with booted(fabric, first.dilation.rate) as net:
@@ -205,8 +210,8 @@ def test_a_schedule_keeps_unchanged_circuits_lit_only_with_partial_reconfigurati
     monkeypatch.setitem(SCHEDULERS, "rotor", lambda _line_s, _ocses, delay_s: Schedule((slots,), delay_s))
     line_s = np.array([[0, 17.5e-3, 0], [2e-3, 0, 5e-3], [5e-3, 0, 0]])
     demand = Demand("kept", np.rint(line_s * 100e9 / 8).astype(np.int64))
-    fabric, darkness = parallel_ocs_fabric(3, 1), Darkness("delay", 5e-3)
-    experiment = planned(fabric, demand, "rotor", darkness, Dilation(2e-4, 4e-3))
+    fabric, delay = parallel_ocs_fabric(3, 1), ReconfigurationDelay("delay", 5e-3)
+    experiment = planned(fabric, demand, "rotor", delay, Dilation(2e-4, 4e-3))
     dark, kept = experiment, partially(experiment)
     with booted(fabric, experiment.dilation.rate) as net:
         results = [tried(each, net.network) for each in (dark, kept)]
@@ -222,7 +227,7 @@ def test_a_schedule_keeps_unchanged_circuits_lit_only_with_partial_reconfigurati
 def test_an_ocs_that_loses_its_controller_goes_dark_and_delivers_the_rest_later(booted: Booted) -> None:
     fabric, demand = parallel_ocs_fabric(4, 2), np.where(np.eye(4, dtype=bool), 0, 20_000_000)
     long = Dilation(2e-4, 4e-2)
-    experiment = planned(fabric, Demand("even", demand), "spectra", DARKNESS, long)
+    experiment = planned(fabric, Demand("even", demand), "spectra", DELAY, long)
     with booted(fabric, experiment.dilation.rate) as net, ThreadPoolExecutor() as pool:
 
         def reconnect() -> None:
@@ -248,7 +253,7 @@ def test_an_ocs_that_loses_its_controller_in_a_long_reconfiguration_says_so_and_
     with booted(parallel_ocs_fabric(4, 1)) as net:
         northbound, cli = net.network.northbound, FabricCLI(net.network, {})
         light(net, "1>3")
-        northbound.set_darkness(OCS, Darkness("slow", 10.0))
+        northbound.set_delay(OCS, ReconfigurationDelay("slow", 10.0))
         northbound.light(OCS, "0>2 1>3")
         assert heard(net, 1) == {3}, "what is kept carries on"
         controller = vsctl("get-controller", OCS).strip()
@@ -272,6 +277,6 @@ def test_a_delay_that_the_machine_cannot_honour_is_refused_with_what_would_do() 
             parallel_ocs_fabric(2, 1),
             Demand("small", np.array([[0, 1], [1, 0]])),
             "spectra",
-            Darkness("delay", 1e-5),
+            ReconfigurationDelay("delay", 1e-5),
             Dilation(1e-3, 1e-3),
         )

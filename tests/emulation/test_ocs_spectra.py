@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from controller.circuits.devices import device_named, real_darkness
+from controller.circuits.devices import device_named, real_delay
 from testbed.report.run_json import experiments_of
 from testbed.run.ocs_plan import off_diagonal
 from tests.tools import CHECKOUT, need_sandbox
@@ -79,8 +79,8 @@ def test_a_device_whose_delays_vary_carries_every_byte_and_is_named(tmp_path: Pa
     assert "OCSes as polatis-nic" in done.stdout
     assert "each standing for polatis-nic (" in (out / "report.html").read_text()
     kept = [each for each in experiments_of(out / "run.json") if each.ocs]
-    polatis = real_darkness(device_named("polatis-nic"), varying=True)
-    assert [each.plan.setup.darkness for each in kept] == [polatis]
+    polatis = real_delay(device_named("polatis-nic"), varying=True)
+    assert [each.plan.setup.delay for each in kept] == [polatis]
 
 
 def test_a_matrix_file_decides_the_servers_and_every_byte_of_it_arrives(tmp_path: Path) -> None:

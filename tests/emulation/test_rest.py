@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from controller.circuits.devices import Darkness
+from controller.circuits.devices import ReconfigurationDelay
 from testbed.network.network import Network
 from testbed.run.backend import Backend
 from testbed.run.dilation import Dilation
@@ -30,7 +30,7 @@ def live(case: Rest) -> tuple[Run, int]:
     """Run a case over a network; return also what TCP delivered [bytes, emulated]."""
     with Network(case.fabric, DILATION.rate) as network:
         for ocs in case.delay_s:
-            network.northbound.set_darkness(ocs, Darkness("drawn", DILATION.emulated_s(DELAY_S)))
+            network.northbound.set_delay(ocs, ReconfigurationDelay("drawn", DILATION.emulated_s(DELAY_S)))
         with LiveBackend(network, DILATION) as backend:
             return case.run(backend), backend.health.payload_bytes
 
@@ -98,7 +98,7 @@ def test_several_nics_of_a_server_on_one_ocs_are_told_apart(sandbox: Box | None)
     predicted = run(FluidBackend(fabric, {"ocs0": DELAY_S}))
     scale = Dilation(rate=1e-4, volume=1e-2)
     with Network(fabric, scale.rate) as network:
-        network.northbound.set_darkness("ocs0", Darkness("drawn", scale.emulated_s(DELAY_S)))
+        network.northbound.set_delay("ocs0", ReconfigurationDelay("drawn", scale.emulated_s(DELAY_S)))
         with LiveBackend(network, scale) as backend:
             emulated = run(backend)
     legs, expected = (

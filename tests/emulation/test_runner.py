@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from controller.circuits.devices import Darkness
+from controller.circuits.devices import ReconfigurationDelay
 from testbed.network.network import Network
 from testbed.report.nodes import node_table
 from testbed.run.dilation import Dilation
@@ -32,7 +32,7 @@ def live(case: Case) -> Run:
     """Run a case over a network."""
     with Network(case.fabric, DILATION.rate) as network:
         for ocs in case.delay_s:
-            network.northbound.set_darkness(ocs, Darkness("drawn", DILATION.emulated_s(DELAY_S)))
+            network.northbound.set_delay(ocs, ReconfigurationDelay("drawn", DILATION.emulated_s(DELAY_S)))
         with LiveBackend(network, DILATION) as backend:
             return case.run(backend)
 
@@ -89,7 +89,7 @@ def test_queue_pairs_wait_in_the_dark_and_nothing_is_lost(sandbox: Box | None) -
     scheme = WholeMessages(lambda _view, a, b: QueuePair(Nic(a, 0), Nic(b, 0)))
     scale = Dilation(rate=2e-4, volume=4e-3)
     with Network(fabric, scale.rate) as network:
-        network.northbound.set_darkness("ocs0", Darkness("drawn", 0.1))
+        network.northbound.set_delay("ocs0", ReconfigurationDelay("drawn", 0.1))
         with LiveBackend(network, scale) as backend:
             run = Runner(fabric, job, backend, scheme, circuits=Alternate()).run()
             health = backend.health

@@ -10,7 +10,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from controller.circuits.devices import DEVICES, LEAST_DELAY_S, Darkness, device_named, real_darkness
+from controller.circuits.devices import DEVICES, LEAST_DELAY_S, ReconfigurationDelay, device_named, real_delay
 from scenarios._circuits import Comparison
 from tests.tools import CHECKOUT
 from topologies.errors import ScenarioError
@@ -111,10 +111,10 @@ def test_what_cannot_be_explored_is_told_before_anything_boots(options: str, sai
     assert said in told[0]
 
 
-def compared(workload: str, line_ms: float, darkness: Darkness, ocses: list[int]) -> Comparison:
+def compared(workload: str, line_ms: float, delay: ReconfigurationDelay, ocses: list[int]) -> Comparison:
     """Return a comparison between 8 servers; it refuses what cannot be emulated."""
     demands = [ocs_demand(workload, seed, 8, line_ms / 1e3 * RATE_BPS / 8) for seed in range(2)]
-    return Comparison("short", "", demands, ocses, ["spectra"], ["drain"], RATE_BPS, darkness, 0.1)
+    return Comparison("short", "", demands, ocses, ["spectra"], ["drain"], RATE_BPS, delay, 0.1)
 
 
 @pytest.mark.parametrize("workload", SCALED)
@@ -123,17 +123,17 @@ def compared(workload: str, line_ms: float, darkness: Darkness, ocses: list[int]
 def test_a_delay_too_short_beside_its_demand_is_refused_with_options_that_would_do(
     workload: str, device: str, ocses: list[int]
 ) -> None:
-    darkness = Darkness(device, 1e-8) if device == "delay" else real_darkness(device_named(device))
+    delay = ReconfigurationDelay(device, 1e-8) if device == "delay" else real_delay(device_named(device))
     with pytest.raises(ScenarioError, match=r"a delay of .* ms would be .* ms in the emulation") as refused:
-        compared(workload, 1000.0, darkness, ocses)
+        compared(workload, 1000.0, delay, ocses)
     delay_ms, line_ms = map(float, re.findall(r"([\d.e+-]+) ms or", refused.value.hint))
     for would_do in (
-        compared(workload, line_ms, darkness, ocses),
-        compared(workload, 1000.0, Darkness("delay", delay_ms / 1e3), ocses),
+        compared(workload, line_ms, delay, ocses),
+        compared(workload, 1000.0, ReconfigurationDelay("delay", delay_ms / 1e3), ocses),
     ):
         for count in ocses:
             for experiment in would_do.experiments(count, 2.5e-4):
-                assert experiment.plan.emulated_darkness.mean_s >= LEAST_DELAY_S
+                assert experiment.plan.emulated_delay.mean_s >= LEAST_DELAY_S
 
 
 def test_the_help_names_every_device() -> None:

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from controller.circuits.devices import Darkness
+from controller.circuits.devices import ReconfigurationDelay
 from testbed.run.dilation import Dilation
 from testbed.run.experiment import Experiment
 from testbed.run.ocs_plan import OcsSetup, dilation_for, over_ocses
@@ -13,14 +13,14 @@ from traffic.transports.circuit_engine import Meeting
 from traffic.workloads.ocs_workloads import ocs_demand
 
 SERVERS, OCSES, DELAY_S, LINE_BYTES = 6, 2, 1e-3, 1e9
-DARKNESS = Darkness("delay", DELAY_S)
+DELAY = ReconfigurationDelay("delay", DELAY_S)
 
 
 def planned(
     fabric: Fabric,
     demand: Demand,
     scheduler: str,
-    darkness: Darkness,
+    delay: ReconfigurationDelay,
     dilation: Dilation,
     meeting: Meeting = "drain",
     *,
@@ -29,19 +29,19 @@ def planned(
 ) -> Experiment:
     """Return a demand over all OCSes of a fabric."""
     ocses = sum(switch.kind == "ocs" for switch in fabric.switches)
-    setup = OcsSetup(darkness, meeting, partial)
+    setup = OcsSetup(delay, meeting, partial)
     return Experiment(fabric, over_ocses(demand, ocses), scheduler, dilation, seed, ocs=setup)
 
 
 def experiment_of(
-    scheduler: str, workload: str = "moe", seed: int = 0, darkness: Darkness = DARKNESS
+    scheduler: str, workload: str = "moe", seed: int = 0, delay: ReconfigurationDelay = DELAY
 ) -> Experiment:
     """Return a schedule for a few servers on 2 OCSes."""
     fabric = parallel_ocs_fabric(SERVERS, OCSES)
     demand = ocs_demand(workload, seed, SERVERS, LINE_BYTES)
     line_s = demand.matrix * 8 / fabric.nic_rate_bps(fabric.nics[0])
     dilation = dilation_for(line_s, OCSES, DELAY_S, rate=2.5e-4, slot_s=0.1)
-    return planned(fabric, demand, scheduler, darkness, dilation, seed=seed)
+    return planned(fabric, demand, scheduler, delay, dilation, seed=seed)
 
 
 def partially(experiment: Experiment, partial: bool = True) -> Experiment:

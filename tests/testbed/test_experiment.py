@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.circuits.devices import Darkness
+from controller.circuits.devices import ReconfigurationDelay
 from testbed.run.dilation import Dilation
 from testbed.run.experiment import Experiment
 from testbed.run.ocs_plan import OcsSetup
@@ -67,7 +67,12 @@ def test_a_job_for_more_gpus_than_there_are_is_refused() -> None:
 def test_a_schedule_is_of_one_collective() -> None:
     two = job_of_steps("two", [Step(Demand("d", np.ones((2, 2), dtype=np.int64)))] * 2)
     with pytest.raises(ScenarioError, match="job 'two' has 2 collectives, a schedule is of one"):
-        replace(SMALL, fabric=parallel_ocs_fabric(2, 1), job=two, ocs=OcsSetup(Darkness("delay", 1e-3)))
+        replace(
+            SMALL,
+            fabric=parallel_ocs_fabric(2, 1),
+            job=two,
+            ocs=OcsSetup(ReconfigurationDelay("delay", 1e-3)),
+        )
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"format": 1}', "no experiment"])

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 from mininet.cli import CLI
 
-from controller.circuits.devices import Darkness
+from controller.circuits.devices import ReconfigurationDelay
 from testbed.cli import FabricCLI
 from topologies.errors import NetworkError
 from topologies.parallel_ocs import parallel_ocs_fabric
@@ -45,7 +45,7 @@ class Northbound:
         """Note a program."""
         self.told.append(("show", *command))
 
-    def set_darkness(self, *command: object) -> None:
+    def set_delay(self, *command: object) -> None:
         """Note a device."""
         self.told.append(("device", *command))
 
@@ -103,8 +103,8 @@ def test_a_device_that_is_not_named_lists_all(
         ("light ocs0 0>1 1>0", ("light", "ocs0", "0>1 1>0")),
         ("light ocs1 -", ("light", "ocs1", "-")),
         ("show ocs0 50ms 0>1", ("show", "ocs0", "50ms 0>1")),
-        ("device ocs1 polatis", ("device", "ocs1", Darkness("polatis", 17.5e-3))),
-        ("device ocs1 ideal", ("device", "ocs1", Darkness())),
+        ("device ocs1 polatis", ("device", "ocs1", ReconfigurationDelay("polatis", 17.5e-3))),
+        ("device ocs1 ideal", ("device", "ocs1", ReconfigurationDelay())),
     ],
 )
 def test_an_ocs_is_told_and_shown(

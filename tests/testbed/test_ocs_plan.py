@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.circuits.devices import DEVICES, Darkness, device_named, real_darkness
+from controller.circuits.devices import DEVICES, ReconfigurationDelay, device_named, real_delay
 from controller.schedulers.registry import SCHEDULERS
 from testbed.run.dilation import Dilation
 from testbed.run.experiment import Experiment
@@ -24,13 +24,13 @@ SMALL = planned(
     parallel_ocs_fabric(2, 2),
     Demand("d", np.array([[0, 8], [9, 0]])),
     "spectra",
-    Darkness("delay", 1e-3),
+    ReconfigurationDelay("delay", 1e-3),
     Dilation(1e-3, 1e-2),
 )
 measured = st.sampled_from([name for name, device in DEVICES.items() if device.delay_p99_s])
-darknesses = st.one_of(
-    st.builds(Darkness, st.just("delay"), st.floats(1e-3, 1.0)),
-    st.builds(real_darkness, measured.map(device_named), varying=st.booleans()),
+delays = st.one_of(
+    st.builds(ReconfigurationDelay, st.just("delay"), st.floats(1e-3, 1.0)),
+    st.builds(real_delay, measured.map(device_named), varying=st.booleans()),
 )
 
 
@@ -38,7 +38,7 @@ darknesses = st.one_of(
     servers=st.integers(2, 5),
     ocses=st.integers(1, 3),
     scheduler=st.sampled_from(sorted(SCHEDULERS)),
-    darkness=darknesses,
+    delay=delays,
     rate=st.floats(1e-6, 1),
     time=st.floats(2, 1e3),
     meeting=st.sampled_from(get_args(Meeting)),
@@ -49,7 +49,7 @@ def test_json_gives_back_the_experiment(
     servers: int,
     ocses: int,
     scheduler: str,
-    darkness: Darkness,
+    delay: ReconfigurationDelay,
     rate: float,
     time: float,
     meeting: Meeting,
@@ -61,7 +61,7 @@ def test_json_gives_back_the_experiment(
         parallel_ocs_fabric(servers, ocses),
         Demand("d", matrix, "why"),
         scheduler,
-        darkness,
+        delay,
         Dilation(rate, 1.01 * rate * time),
         meeting,
         seed=seed,
@@ -77,10 +77,10 @@ def test_every_part_has_a_say_in_the_key() -> None:
         replace(SMALL, fabric=parallel_ocs_fabric(2, 1)),
         replace(SMALL, job=over_ocses(Demand("d", np.array([[0, 8], [8, 0]])), 2)),
         replace(SMALL, policy="rotor"),
-        replace(SMALL, ocs=OcsSetup(Darkness("delay", 2e-3))),
-        replace(SMALL, ocs=OcsSetup(Darkness("delay", 1e-3, 2e-3))),
+        replace(SMALL, ocs=OcsSetup(ReconfigurationDelay("delay", 2e-3))),
+        replace(SMALL, ocs=OcsSetup(ReconfigurationDelay("delay", 1e-3, 2e-3))),
         replace(SMALL, dilation=Dilation(1e-3, 2e-2)),
-        replace(SMALL, ocs=OcsSetup(Darkness("delay", 1e-3), "cut")),
+        replace(SMALL, ocs=OcsSetup(ReconfigurationDelay("delay", 1e-3), "cut")),
         replace(SMALL, seed=1),
         partially(SMALL),
     ]
@@ -109,6 +109,6 @@ def test_links_with_delay_or_loss_are_refused() -> None:
 
 
 def test_the_time_that_nics_need_is_planned_as_dark_and_emulated_as_dark() -> None:
-    plan = replace(SMALL, ocs=OcsSetup(real_darkness(device_named("polatis-nic"), varying=True))).plan
+    plan = replace(SMALL, ocs=OcsSetup(real_delay(device_named("polatis-nic"), varying=True))).plan
     assert plan.delay_s == plan.schedule.delay == 46.75e-3 + 5.67
-    assert plan.emulated_darkness.mean_s == pytest.approx(10 * plan.delay_s)
+    assert plan.emulated_delay.mean_s == pytest.approx(10 * plan.delay_s)

@@ -6,14 +6,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from controller.circuits.devices import Darkness
+from controller.circuits.devices import ReconfigurationDelay
 from controller.schedulers.registry import SCHEDULERS
 from controller.schedulers.schedule import Schedule, Slot
 from testbed.run.dilation import Dilation
 from testbed.run.experiment import Experiment
 from testbed.run.ocs_plan import over_ocses
 from testbed.run.predict import predict
-from tests.testbed.ocs_cases import DARKNESS, DELAY_S, OCSES, SERVERS, experiment_of, partially, planned
+from tests.testbed.ocs_cases import DELAY, DELAY_S, OCSES, SERVERS, experiment_of, partially, planned
 from tests.testbed.slot_by_slot import ends_s
 from topologies.parallel_ocs import parallel_ocs_fabric
 from traffic.demand import Demand
@@ -67,7 +67,7 @@ def test_the_prediction_is_what_the_slots_carry_one_by_one(
 def test_the_prediction_of_one_message_over_two_circuits() -> None:
     fabric = parallel_ocs_fabric(2, 2)
     demand = Demand("one", np.array([[0, 1_250_000_000], [0, 0]]))  # 0.1 s alone, half over each OCS
-    experiment = planned(fabric, demand, "spectra", DARKNESS, Dilation(1e-3, 1e-2))
+    experiment = planned(fabric, demand, "spectra", DELAY, Dilation(1e-3, 1e-2))
     (record,) = predicted(experiment).to_dict("records")
     assert record["end_s"] == pytest.approx(experiment.plan.schedule.makespan)
     assert record["path"] == "625000000@h0:0,ocs0:1 625000000@h0:1,ocs1:1"
@@ -92,8 +92,8 @@ def test_an_unchanged_circuit_is_predicted_dark_between_two_slots_unless_reconfi
     monkeypatch.setitem(SCHEDULERS, "rotor", lambda _line_s, _ocses, delay_s: Schedule((slots,), delay_s))
     line_s = np.array([[0, 2.5, 0], [0.5, 0, 0], [0, 0, 0]])
     demand = Demand("kept", np.rint(line_s * 100e9 / 8).astype(np.int64))
-    fabric, darkness = parallel_ocs_fabric(3, 1), Darkness("delay", 0.25)
-    experiment = planned(fabric, demand, "rotor", darkness, Dilation(1e-3, 1e-3))
+    fabric, delay = parallel_ocs_fabric(3, 1), ReconfigurationDelay("delay", 0.25)
+    experiment = planned(fabric, demand, "rotor", delay, Dilation(1e-3, 1e-3))
     for partial, each_s in ((False, [3 * 0.25 + 2.5, 2 * 0.25 + 1.5]), (True, [0.25 + 2.5, 2 * 0.25 + 1.5])):
         records = predicted(partially(experiment, partial))
         assert records["end_s"].tolist() == pytest.approx(each_s)
@@ -120,6 +120,6 @@ def test_what_slots_leave_over_by_rounding_needs_no_clean_up(monkeypatch: pytest
     monkeypatch.setitem(SCHEDULERS, "rotor", lambda _line_s, _ocses, delay_s: Schedule(((slot,),), delay_s))
     demand = Demand("even", np.array([[0, 1_250_000_000], [1_250_000_000, 0]]))
     fabric = parallel_ocs_fabric(2, 1)
-    records = predicted(planned(fabric, demand, "rotor", DARKNESS, Dilation(1e-3, 1e-2)))
+    records = predicted(planned(fabric, demand, "rotor", DELAY, Dilation(1e-3, 1e-2)))
     assert records["end_s"].tolist() == pytest.approx([DELAY_S + 0.1] * 2, rel=1e-8)
     assert records["path"].tolist() == ["1250000000@h0:0,ocs0:1", "1250000000@h1:0,ocs0:0"]

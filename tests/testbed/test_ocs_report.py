@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from controller.circuits.devices import Darkness, device_named, real_darkness
+from controller.circuits.devices import ReconfigurationDelay, device_named, real_delay
 from controller.circuits.orders import Darken, Light, Wait
 from controller.circuits.programs import program_from_text
 from controller.circuits.reconfiguration import OpticalSwitch
@@ -28,7 +28,7 @@ from testbed.run.ocs_plan import dilation_for
 from testbed.run.outcome import Outcome, Verdict
 from testbed.run.predict import predict
 from tests.testbed.cases import VOID, slowed
-from tests.testbed.ocs_cases import DARKNESS, DELAY_S, OCSES, SERVERS, experiment_of
+from tests.testbed.ocs_cases import DELAY, DELAY_S, OCSES, SERVERS, experiment_of
 from topologies.big_switch import big_switch_fabric
 from topologies.errors import ScenarioError
 from traffic.transports.circuit_engine import GUARD_S, Slot
@@ -45,10 +45,10 @@ RUN = Run(
 
 
 def executed_of(
-    scheduler: str, verdict: Verdict = FAITHFUL, slower: float = 1.03, darkness: Darkness = DARKNESS
+    scheduler: str, verdict: Verdict = FAITHFUL, slower: float = 1.03, delay: ReconfigurationDelay = DELAY
 ) -> Outcome:
     """Return an execution that went as planned, but for taking so many times as long."""
-    experiment = experiment_of(scheduler, darkness=darkness)
+    experiment = experiment_of(scheduler, delay=delay)
     predicted = predict(experiment)
     run = slowed(predicted, slower)
     cct_s = run.iteration_s
@@ -66,7 +66,7 @@ def logs_of(experiment: Experiment, slower: float) -> dict[str, list[LogEntry]]:
         for number, slot in enumerate(slots):
             circuits = tuple(enumerate(slot.permutation.tolist()))
             lit_s = now_s + DELAY_S * scale
-            delay_s = experiment.plan.emulated_darkness.mean_s
+            delay_s = experiment.plan.emulated_delay.mean_s
             logs[name].append(LogEntry(number, circuits, True, 0, delay_s, now_s, now_s, lit_s, False))
             now_s = lit_s + slot.weight * scale
     return logs
@@ -135,8 +135,8 @@ def test_all_that_was_run_is_read_back_from_run_json(tmp_path: Path) -> None:
 
 
 def test_a_device_is_named_with_its_source_and_its_delays(tmp_path: Path) -> None:
-    polatis = real_darkness(device_named("polatis-16"), varying=True)
-    result = executed_of("spectra", darkness=polatis)
+    polatis = real_delay(device_named("polatis-16"), varying=True)
+    result = executed_of("spectra", delay=polatis)
     results = results_of([result], tmp_path / "out")
     assert executions_table(results.table).caption == (
         "One seed. OCSes as polatis-16, dark for 46.75 ms on average, drawn anew each time."
@@ -148,7 +148,7 @@ def test_a_device_is_named_with_its_source_and_its_delays(tmp_path: Path) -> Non
     )
     assert pd.read_csv(results.path / "summary.csv")["device"].tolist()[0] == "polatis-16"
     (kept, _) = experiments_of(results.path / "run.json")
-    assert kept.plan.setup.darkness == polatis
+    assert kept.plan.setup.delay == polatis
 
 
 def test_bars_and_bound_can_be_read_where_delays_are_long_and_the_big_switch_much_faster(
