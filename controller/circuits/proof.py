@@ -2,12 +2,12 @@
 
 Open vSwitch forwards from a cache of what its rules made of earlier packets. A barrier reply proves
 that the rules have changed, not that the cache has been revalidated: with 64 ports under traffic
-packets took the old way for up to 13 ms after it (2 kHz probes, Open vSwitch 3.1, userspace
+packets took the old path for up to 13 ms after it (2 kHz probes, Open vSwitch 3.1, userspace
 datapath). In the userspace datapath two commands in one message, 0.5 ms in the median with 64 ports,
 prove it:
 
 * ``revalidator/purge`` deletes what is cached, with its counters, but skips what a revalidator
-  holds at that moment: a packet in 30,000 still took the old way;
+  holds at that moment: a packet in 30,000 still took the old path;
 * ``dpctl/del-flows`` deletes the rest. By itself it would leave the revalidators' own list of what
   is cached, and every packet would ask the rules until they have noticed.
 

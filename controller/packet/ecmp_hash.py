@@ -60,7 +60,7 @@ def forwarding_buckets(ports: Sequence[int]) -> tuple[Bucket, ...]:
     """Return the buckets of a group that spreads connections evenly over ports.
 
     A port with a greater share is listed more than once. The last bucket makes the weights
-    outgrow the datapath's table; it wins one connection in millions, and is a way like any other.
+    outgrow the datapath's table; it wins one connection in millions, and is a path like any other.
     """
     return (*(Bucket(port, PORT_WEIGHT) for port in ports), Bucket(ports[0], 1))
 

@@ -32,13 +32,13 @@ def worst_link_error(network: Network, seed: int) -> float:
 
 
 def link_errors(network: Network, rng: np.random.Generator) -> dict[Nic, float]:
-    """Return how far the senders of `sampled_ways` are from their nominal rate, as a share of it.
+    """Return how far the senders of `sampled_paths` are from their nominal rate, as a share of it.
 
     All send at once, for 0.4 s. The rate counts from when the first quarter of the bytes has arrived; of
     several tries the one counts in which a sender was nearest to its rate.
     """
     fabric = network.fabric
-    queue_pairs = list(sampled_ways(fabric, rng))
+    queue_pairs = list(sampled_paths(fabric, rng))
 
     def rate_bps(nic: Nic) -> float:
         return fabric.nic_rate_bps(nic) * network.rate_factor
@@ -74,47 +74,47 @@ def _settled_rates_bps(
     return np.asarray(8.0 * (counts[count:] - counts[:count]) / (at_s[count:] - at_s[:count]))
 
 
-def sampled_ways(fabric: Fabric, rng: np.random.Generator, most_hops: int = 8) -> dict[QueuePair, Path]:
-    """Return queue pairs that can all send at full rate, and their ways: no two share a link.
+def sampled_paths(fabric: Fabric, rng: np.random.Generator, most_hops: int = 8) -> dict[QueuePair, Path]:
+    """Return queue pairs that can all send at full rate, and their paths: no two share a link.
 
     Parameters
     ----------
     fabric
-        NICs of all its rails are drawn, so that ways over uplinks are among them; no way has a link
+        NICs of all its rails are drawn, so that paths over uplinks are among them; no path has a link
         that is slower than the NIC that sends.
     rng
         Draws them.
     most_hops
-        The ways have together at most so many switch hops, and as many as there are servers: a
-        small part of what the machine carries in a run. The first way may have more.
+        The paths have together at most so many switch hops, and as many as there are servers: a
+        small part of what the machine carries in a run. The first path may have more.
     """
     tables = FlowTables(fabric, forwarding_rules(fabric))
     left = min(most_hops, len(fabric.servers))
-    ways: dict[QueuePair, Path] = {}
+    paths: dict[QueuePair, Path] = {}
     used: set[Port] = set()
     for source in _shuffled(fabric, rng):
         for destination in _shuffled(fabric, rng):
             queue_pair = QueuePair(source, destination)
-            way = _way(queue_pair, fabric, tables)
-            if way and used.isdisjoint(way) and (not ways or len(way) - 1 <= left):
-                ways[queue_pair] = way
-                used.update(way)
-                left -= len(way) - 1
+            path = _path(queue_pair, fabric, tables)
+            if path and used.isdisjoint(path) and (not paths or len(path) - 1 <= left):
+                paths[queue_pair] = path
+                used.update(path)
+                left -= len(path) - 1
                 break
         if left <= 0:
             break
-    return ways
+    return paths
 
 
 def _shuffled(fabric: Fabric, rng: np.random.Generator) -> Iterator[Nic]:
     return (fabric.nics[index] for index in rng.permutation(len(fabric.nics)).tolist())
 
 
-def _way(queue_pair: QueuePair, fabric: Fabric, tables: FlowTables) -> Path:
+def _path(queue_pair: QueuePair, fabric: Fabric, tables: FlowTables) -> Path:
     """Return the way of a queue pair, empty if it has none, or none that is as fast as its NIC."""
     source, destination = queue_pair.source, queue_pair.destination
     if source.server == destination.server:
         return ()
-    way = tables.path(source, destination, source_port(queue_pair), SERVICE_PORT) or ()
-    slowest_bps = min((fabric.link_at[port].rate_bps for port in way), default=0.0)
-    return way if slowest_bps >= fabric.nic_rate_bps(source) else ()
+    path = tables.path(source, destination, source_port(queue_pair), SERVICE_PORT) or ()
+    slowest_bps = min((fabric.link_at[port].rate_bps for port in path), default=0.0)
+    return path if slowest_bps >= fabric.nic_rate_bps(source) else ()

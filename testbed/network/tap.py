@@ -75,7 +75,7 @@ class Tap:
         Raises
         ------
         NetworkError
-            If a connection's way was not seen from end to end.
+            If a connection's path was not seen from end to end.
         """
         self.close()
         return tuple(self._path(queue_pair) for queue_pair in queue_pairs)

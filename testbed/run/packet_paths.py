@@ -59,7 +59,7 @@ class _Paths(dict[QueuePair, Path]):
         path = self._tables.path(*ends, source_port(queue_pair), SERVICE_PORT)
         if path is None:
             raise NetworkError(
-                f"fabric {self._name!r} has no way for the queue pair {queue_pair}",
+                f"fabric {self._name!r} has no path for the queue pair {queue_pair}",
                 "give it spines, or use a scheme that keeps to its rails",
             )
         self[queue_pair] = path

@@ -31,7 +31,7 @@ def switch_graph(fabric: Fabric, failed_links: frozenset[Link] = frozenset()) ->
 
 
 def assert_joined_by_shortest_ways(fabric: Fabric, failed_links: frozenset[Link], source_port: int) -> None:
-    """Compare every pair's way with the distance in the graph; each port must lead to the next."""
+    """Compare every pair's path with the distance in the graph; each port must lead to the next."""
     distances = dict(nx.all_pairs_shortest_path_length(switch_graph(fabric, failed_links)))
     tables = FlowTables(fabric, forwarding_rules(fabric, failed_links), failed_links)
     for source, destination in permutations(fabric.nics, 2):
@@ -116,14 +116,14 @@ def test_the_second_tier_chooses_independently_of_the_first() -> None:
     fabric = fat_tree_fabric(8)
     tables = FlowTables(fabric, forwarding_rules(fabric))
     far = Nic(len(fabric.servers) - 1, 0)
-    ways = Counter(
+    paths = Counter(
         (path[1].number, path[2].number)
         for port in range(1600)
         if (path := tables.path(Nic(0, 0), far, 10000 + port, 5001))
     )
-    assert len(ways) == 16, "four uplinks, and over each of them four more"
-    assert min(ways.values()) > 60
-    assert max(ways.values()) < 145
+    assert len(paths) == 16, "four uplinks, and over each of them four more"
+    assert min(paths.values()) > 60
+    assert max(paths.values()) < 145
 
 
 def test_choices_are_as_even_as_independent_ones() -> None:

@@ -1,4 +1,4 @@
-"""A booted network as a test draws it: who reaches whom, and which way."""
+"""A booted network as a test draws it: who reaches whom, and over which path."""
 
 import contextlib
 import errno
@@ -66,7 +66,7 @@ class Live:
                     poller.unregister(descriptor)
         return answered
 
-    def ways(self, queue_pairs: Sequence[QueuePair]) -> tuple[Path, ...]:
+    def paths(self, queue_pairs: Sequence[QueuePair]) -> tuple[Path, ...]:
         """Return the way that each queue pair's first packet takes, read off the wire."""
         with Tap(self.fabric) as tap:
             for first in range(0, len(queue_pairs), DIALS):

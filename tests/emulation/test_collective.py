@@ -1,4 +1,4 @@
-"""Real collectives: all bytes arrive, over the computed ways, in about the predicted time."""
+"""Real collectives: all bytes arrive, over the computed paths, in about the predicted time."""
 
 import subprocess
 import time
@@ -128,7 +128,7 @@ def test_a_network_of_another_scale_is_refused(booted: Booted) -> None:
 
 
 def test_a_queue_pair_that_finds_no_way_is_named(booted: Booted, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("traffic.transports.connections.CONNECT_S", 3.0)  # for all that do find a way
+    monkeypatch.setattr("traffic.transports.connections.CONNECT_S", 3.0)  # for all that do find a path
     asked = experiment(rail_fabric(2, 2, spines=0), "minrtt")
     with booted(asked.fabric, DILATION.rate) as net, pytest.raises(NetworkError) as caught:
         emulate(asked, net.network)

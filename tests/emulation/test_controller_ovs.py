@@ -46,7 +46,7 @@ def some_queue_pairs(fabric: Fabric, number: int) -> list[QueuePair]:
     return pairs
 
 
-def ways_on_paper(
+def paths_on_paper(
     fabric: Fabric, queue_pairs: Sequence[QueuePair], failed_links: frozenset[Link] = frozenset()
 ) -> tuple[Path | None, ...]:
     """Return where the controller's rules send each queue pair."""
@@ -108,18 +108,18 @@ def test_leaves_choose_spines_as_on_paper(booted: Booted, spines: int) -> None:
     fabric = rail_fabric(4, 2, spines)
     with booted(fabric) as net:
         queue_pairs = some_queue_pairs(fabric, 300)
-        ways = net.ways(queue_pairs)
-        assert ways == ways_on_paper(fabric, queue_pairs)
-        assert len({way[1] for way in ways if len(way) == 4}) == 2 * spines
+        paths = net.paths(queue_pairs)
+        assert paths == paths_on_paper(fabric, queue_pairs)
+        assert len({path[1] for path in paths if len(path) == 4}) == 2 * spines
 
 
 def test_both_tiers_of_a_fat_tree_choose_alike_as_on_paper(booted: Booted) -> None:
     fabric = fat_tree_fabric(8, servers=64, nics=2)
     with booted(fabric) as net:
         queue_pairs = [QueuePair(Nic(0, 0), Nic(63, 1), entropy) for entropy in range(320)]
-        ways = net.ways(queue_pairs)
-        assert ways == ways_on_paper(fabric, queue_pairs)
-        choices = Counter((way[1].number, way[2].number) for way in ways)
+        paths = net.paths(queue_pairs)
+        assert paths == paths_on_paper(fabric, queue_pairs)
+        choices = Counter((path[1].number, path[2].number) for path in paths)
         assert len(choices) == 16
         assert max(choices.values()) < 2.5 * 20, choices
 
@@ -128,7 +128,7 @@ def test_more_ways_than_open_vswitch_hashes_by_default_are_chosen_as_on_paper(bo
     fabric = leaf_spine_fabric(4, 2, 20)
     with booted(fabric) as net:
         queue_pairs = some_queue_pairs(fabric, 300)
-        assert net.ways(queue_pairs) == ways_on_paper(fabric, queue_pairs)
+        assert net.paths(queue_pairs) == paths_on_paper(fabric, queue_pairs)
 
 
 def test_a_link_that_goes_down_and_comes_back_is_gone_around_as_on_paper(booted: Booted) -> None:
@@ -139,7 +139,7 @@ def test_a_link_that_goes_down_and_comes_back_is_gone_around_as_on_paper(booted:
         for state, links in (("down", failed), ("up", frozenset[Link]())):
             subprocess.run(["ip", "link", "set", interface(fabric, link.a), state], check=True)
             net.network.northbound.wait_ready(10, links)
-            assert net.ways(queue_pairs) == ways_on_paper(fabric, queue_pairs, links)
+            assert net.paths(queue_pairs) == paths_on_paper(fabric, queue_pairs, links)
 
 
 def test_switches_have_what_they_were_told(booted: Booted) -> None:
@@ -160,12 +160,12 @@ def test_a_probe_to_a_nic_is_seen_on_its_way_and_nowhere_else(booted: Booted) ->
     with booted(fabric) as net, listening(net) as wire:
         sent = inject(net, source, probe)
         servers = {"h0 h0-nic0", "h2 h2-nic1"}
-        way = servers | {"leaf0-p0", "leaf0-p3", "spine0-p0", "spine0-p1", "leaf1-p3", "leaf1-p2"}
+        path = servers | {"leaf0-p0", "leaf0-p3", "spine0-p0", "spine0-p1", "leaf1-p3", "leaf1-p2"}
         heard: set[str] = set()
 
         def whole() -> bool:
             heard.update(wire.heard(sent))
-            return heard == way
+            return heard == path
 
         assert until(whole, SEEN_S), heard
 

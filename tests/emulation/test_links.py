@@ -13,7 +13,7 @@ import pytest
 
 from testbed.machine.kernel import inside_namespace
 from testbed.network.light_tap import SO_RCVBUFFORCE
-from testbed.network.link_sample import link_errors, sampled_ways
+from testbed.network.link_sample import link_errors, sampled_paths
 from testbed.network.wiring import MTU, SERVER_QUEUE_BYTES, burst_bytes
 from tests.emulation.conftest import Booted
 from tests.emulation.live import Live
@@ -144,10 +144,10 @@ def blast(sender: socket.socket, address: tuple[str, int]) -> None:
 def test_the_sample_finds_an_uplink_that_is_too_slow(booted: Booted) -> None:
     fabric, rate_bps = rail_fabric(4, 2, 2), 10e6
     seed, slow, uplink = next(
-        (seed, queue_pair.source, way[1])
+        (seed, queue_pair.source, path[1])
         for seed in range(20)
-        for queue_pair, way in sampled_ways(fabric, np.random.default_rng(seed)).items()
-        if len(way) > 2
+        for queue_pair, path in sampled_paths(fabric, np.random.default_rng(seed)).items()
+        if len(path) > 2
     )
     with booted(fabric, FACTOR) as net:
         sound = link_errors(net.network, np.random.default_rng(seed))

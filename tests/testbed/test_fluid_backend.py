@@ -8,7 +8,7 @@ from hypothesis import given, settings
 
 from testbed.run.fluid_backend import FluidBackend
 from testbed.run.runner import Run, Runner
-from tests.traffic.cases import Work, assigned, permitted_by, rates, ways, work_of, works
+from tests.traffic.cases import Work, assigned, permitted_by, rail_paths, rates, work_of, works
 from topologies.errors import ScenarioError
 from topologies.fabric import Fabric, Path, Port
 from topologies.rail import rail_fabric
@@ -28,7 +28,7 @@ def run_of(work: Work, name: str) -> Run:
     """Return what comes of a demand under a scheme, over random spines."""
 
     def paths(queue_pairs: Sequence[QueuePair]) -> Sequence[Path]:
-        return ways(work.fabric, tuple(queue_pairs), np.random.default_rng(0))
+        return rail_paths(work.fabric, tuple(queue_pairs), np.random.default_rng(0))
 
     by_bytes = isinstance(policy_named(name), ProactivePolicy)
     backend = FluidBackend(work.fabric, {}, by_bytes=by_bytes, paths=paths)
@@ -89,7 +89,9 @@ def test_weighted_by_its_bytes_rails_ends_with_its_busiest_port(work: Work) -> N
     plan = assigned("rails", work)
     owed = np.bincount(plan.chunk_qp, work.chunks.bytes, len(plan.queue_pairs))
     busiest: dict[Port, float] = dict.fromkeys(rates(work.fabric), 0.0)
-    for path, size in zip(ways(work.fabric, plan.queue_pairs, np.random.default_rng(0)), owed, strict=True):
+    for path, size in zip(
+        rail_paths(work.fabric, plan.queue_pairs, np.random.default_rng(0)), owed, strict=True
+    ):
         for port in path:
             busiest[port] += size
     found = run_of(work, "rails").messages

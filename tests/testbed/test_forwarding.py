@@ -55,8 +55,8 @@ def test_a_permutation_of_a_stride_over_a_ring_takes_its_hops(sizes: tuple[int, 
     messages = tuple((server, (server + stride) % servers, SECOND) for server in range(servers))
     run = fluid(Forwarding(ring_fabric(servers, RATE_BPS), messages, stride_circuits(servers, 1)))
     hops = min(stride, servers - stride)
-    ways = legs_of(run.messages)["path"]
-    assert ways.str.count("h").tolist() == [hops] * servers
+    paths = legs_of(run.messages)["path"]
+    assert paths.str.count("h").tolist() == [hops] * servers
     assert took_s(run) == pytest.approx([float(hops)] * servers)
 
 

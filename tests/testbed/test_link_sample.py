@@ -5,7 +5,7 @@ from itertools import chain
 import numpy as np
 import pytest
 
-from testbed.network.link_sample import sampled_ways
+from testbed.network.link_sample import sampled_paths
 from testbed.run.packet_paths import computed_paths
 from topologies.big_switch import big_switch_fabric
 from topologies.fabric import Fabric
@@ -27,37 +27,37 @@ FABRICS = [
 @pytest.mark.parametrize("fabric", FABRICS, ids=lambda fabric: fabric.name)
 @pytest.mark.parametrize("seed", range(5))
 def test_no_two_meet_and_no_link_is_slower_than_the_nic(fabric: Fabric, seed: int) -> None:
-    ways = sampled_ways(fabric, np.random.default_rng(seed))
-    assert tuple(ways.values()) == computed_paths(fabric, tuple(ways))
-    ports = list(chain.from_iterable(ways.values()))
+    paths = sampled_paths(fabric, np.random.default_rng(seed))
+    assert tuple(paths.values()) == computed_paths(fabric, tuple(paths))
+    ports = list(chain.from_iterable(paths.values()))
     assert len(ports) == len(set(ports))
-    for queue_pair, way in ways.items():
+    for queue_pair, path in paths.items():
         assert queue_pair.source.server != queue_pair.destination.server
-        assert min(fabric.link_at[port].rate_bps for port in way) >= fabric.nic_rate_bps(queue_pair.source)
-    hops = sum(len(way) - 1 for way in ways.values())
-    assert len(ways) == 1 or 1 < hops <= len(fabric.servers)
+        assert min(fabric.link_at[port].rate_bps for port in path) >= fabric.nic_rate_bps(queue_pair.source)
+    hops = sum(len(path) - 1 for path in paths.values())
+    assert len(paths) == 1 or 1 < hops <= len(fabric.servers)
 
 
 def test_every_nic_and_every_leafs_uplinks_have_their_turn() -> None:
     fabric = rail_fabric(8, 4)
-    samples = [sampled_ways(fabric, np.random.default_rng(seed)) for seed in range(30)]
-    assert {queue_pair.source for ways in samples for queue_pair in ways} == set(fabric.nics)
+    samples = [sampled_paths(fabric, np.random.default_rng(seed)) for seed in range(30)]
+    assert {queue_pair.source for paths in samples for queue_pair in paths} == set(fabric.nics)
     tiers = {switch.name: switch.tier for switch in fabric.switches}
     climbs = {
         port.node
-        for ways in samples
-        for way in ways.values()
-        for port in way
+        for paths in samples
+        for path in paths.values()
+        for port in path
         if port.node in tiers and tiers.get(fabric.peer(port).node, 0) > tiers[port.node]
     }
     assert climbs == {f"leaf{rail}" for rail in range(4)}
-    assert all(len({queue_pair.source.nic for queue_pair in ways}) > 1 for ways in samples)
+    assert all(len({queue_pair.source.nic for queue_pair in paths}) > 1 for paths in samples)
 
 
 def test_equal_seeds_draw_equal_samples() -> None:
-    first, again, other = (sampled_ways(FABRICS[0], np.random.default_rng(seed)) for seed in (1, 1, 2))
+    first, again, other = (sampled_paths(FABRICS[0], np.random.default_rng(seed)) for seed in (1, 1, 2))
     assert first == again != other
 
 
 def test_a_server_alone_has_no_sample() -> None:
-    assert sampled_ways(rail_fabric(1, 4), np.random.default_rng(0)) == {}
+    assert sampled_paths(rail_fabric(1, 4), np.random.default_rng(0)) == {}

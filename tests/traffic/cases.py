@@ -1,4 +1,4 @@
-"""What the tests of traffic share: small fabrics and demands, their work, and ways over a rail fabric."""
+"""What the tests of traffic share: small fabrics and demands, their work, and paths over a rail fabric."""
 
 from collections import deque
 from dataclasses import dataclass
@@ -66,13 +66,15 @@ def works(draw: st.DrawFn, largest: int = 1000) -> Work:
     return work_of(fabric, matrix)
 
 
-def ways(fabric: Fabric, queue_pairs: tuple[QueuePair, ...], rng: np.random.Generator) -> tuple[Path, ...]:
-    """Return a way over a rail fabric for each queue pair, over a random spine where it needs one."""
+def rail_paths(
+    fabric: Fabric, queue_pairs: tuple[QueuePair, ...], rng: np.random.Generator
+) -> tuple[Path, ...]:
+    """Return a path over a rail fabric for each queue pair, over a random spine where it needs one."""
     servers, spines = len(fabric.servers), sum(switch.tier == 1 for switch in fabric.switches)
-    return tuple(_way(pair, servers, int(rng.integers(spines))) for pair in queue_pairs)
+    return tuple(_path(pair, servers, int(rng.integers(spines))) for pair in queue_pairs)
 
 
-def _way(pair: QueuePair, servers: int, spine: int) -> Path:
+def _path(pair: QueuePair, servers: int, spine: int) -> Path:
     (source, rail), (destination, to_rail) = pair.source, pair.destination
     up = [Port(f"leaf{rail}", servers + spine), Port(f"spine{spine}", to_rail)] if rail != to_rail else []
     return (Port(f"h{source}", rail), *up, Port(f"leaf{to_rail}", destination))

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from tests.traffic.cases import Work, permitted_by, rates, ways, works
+from tests.traffic.cases import Work, permitted_by, rail_paths, rates, works
 from topologies.fabric import Nic, Port
 from traffic.fluid.choice import parcels_in_turns, settled
 from traffic.spraying.plb import Plb
@@ -36,7 +36,7 @@ def test_messages_settle_apart_where_there_is_space() -> None:
 
 def shares(work: Work, permitted: Permitted, chosen: NDArray[np.int64], message: int, qp: int) -> float:
     """Return the least share of a message if it were on a queue pair, and all others where they are."""
-    paths = ways(work.fabric, permitted.queue_pairs, np.random.default_rng(0))
+    paths = rail_paths(work.fabric, permitted.queue_pairs, np.random.default_rng(0))
     others = [port for m, c in enumerate(chosen.tolist()) if m != message for port in paths[c]]
     return min(rates(work.fabric)[port] / (others.count(port) + 1) for port in paths[qp])
 
@@ -44,7 +44,7 @@ def shares(work: Work, permitted: Permitted, chosen: NDArray[np.int64], message:
 @given(work=works())
 def test_nobody_gains_by_leaving_where_all_have_settled(work: Work) -> None:
     permitted = permitted_by(Plb(), work)
-    paths = ways(work.fabric, permitted.queue_pairs, np.random.default_rng(0))
+    paths = rail_paths(work.fabric, permitted.queue_pairs, np.random.default_rng(0))
     chosen = settled(permitted, paths, rates(work.fabric))
     for message in range(min(8, len(work.crossing))):
         here = shares(work, permitted, chosen, message, int(chosen[message]))

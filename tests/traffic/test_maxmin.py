@@ -14,10 +14,12 @@ CLOSE = 1e-9
 def meshes(draw: st.DrawFn) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """Draw flows that cross one to four of a few links."""
     links = draw(st.integers(1, 8))
-    ways = draw(st.lists(st.sets(st.integers(0, links - 1), min_size=1, max_size=4), min_size=1, max_size=12))
-    crossings = np.full((len(ways), max(map(len, ways))), -1, dtype=np.int64)
-    for row, way in enumerate(ways):
-        crossings[row, : len(way)] = sorted(way)
+    paths = draw(
+        st.lists(st.sets(st.integers(0, links - 1), min_size=1, max_size=4), min_size=1, max_size=12)
+    )
+    crossings = np.full((len(paths), max(map(len, paths))), -1, dtype=np.int64)
+    for row, path in enumerate(paths):
+        crossings[row, : len(path)] = sorted(path)
     rate = st.sampled_from([1.0, 2.0, 3.0, 10.0, 1e11]) | st.floats(0.5, 50)
     return crossings, np.array(draw(st.lists(rate, min_size=links, max_size=links)))
 

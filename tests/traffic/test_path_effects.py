@@ -48,7 +48,7 @@ def test_delay_and_loss_only_ever_add_and_the_bound_stays_below(
     plain = experiment(rail_fabric(3, 2, 2), scheme)
     impaired = replace(plain, fabric=plain.fabric.with_links(delay_s=delay_us * 1e-6, loss=loss))
     before_s, after_s = communication_s(predict(plain).records), communication_s(predict(impaired).records)
-    # Every way has two links or four; each loses its share of what is sent.
+    # Every path has two links or four; each loses its share of what is sent.
     assert before_s * (1 - 1e-9) <= after_s <= before_s / (1 - loss) ** 4 + 4e-6 * delay_us + 1e-12
     assert bound_s(plain) <= bound_s(impaired) <= after_s * (1 + 1e-9)
 
