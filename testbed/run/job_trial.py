@@ -18,6 +18,7 @@ from testbed.run.live_backend import LiveBackend
 from testbed.run.outcome import Measures, Verdict
 from testbed.run.packet_paths import seen_or_computed
 from testbed.run.runner import Run, Runner, records_of_run
+from testbed.run.solved_once import solved_once
 from topologies.fabric import Fabric, Path
 from traffic.collectives.ring import Ring
 from traffic.job import Collective, Job
@@ -62,7 +63,7 @@ def predict_job(
     known = dict(paths or {})
     by_bytes = isinstance(policy_named(scheme), ProactivePolicy)
     backend = FluidBackend(fabric, {}, by_bytes=by_bytes, paths=seen_or_computed(fabric, known))
-    return _run(job, fabric, scheme, seed, backend, known)
+    return solved_once(job, lambda part: _run(part, fabric, scheme, seed, backend, known))
 
 
 def try_job(

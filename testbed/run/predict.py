@@ -12,8 +12,10 @@ from functools import cache
 from testbed.run.experiment import Experiment
 from testbed.run.fluid_backend import FluidBackend
 from testbed.run.packet_paths import optical_path, seen_or_computed
-from testbed.run.runner import Runner, records_of_run
+from testbed.run.runner import Run, Runner, records_of_run
+from testbed.run.solved_once import solved_once
 from topologies.fabric import Path
+from traffic.job import Job
 from traffic.records import Records, path_text
 from traffic.spraying.policy import ProactivePolicy, QueuePair
 from traffic.spraying.registry import policy_named
@@ -48,12 +50,15 @@ def predict(
         by_bytes=not experiment.ocs and isinstance(policy_named(experiment.policy), ProactivePolicy),
         paths=seen_or_computed(fabric, known),
     )
-    runner = Runner(
-        fabric,
-        experiment.job,
-        backend,
-        experiment.scheme,
-        circuits=experiment.circuits,
-        leg_name=cache(lambda pair: path_text(known.get(pair) or optical_path(fabric, pair))),
-    )
-    return records_of_run(runner.run())
+
+    def run(job: Job) -> Run:
+        return Runner(
+            fabric,
+            job,
+            backend,
+            experiment.scheme,
+            circuits=experiment.circuits,
+            leg_name=cache(lambda pair: path_text(known.get(pair) or optical_path(fabric, pair))),
+        ).run()
+
+    return records_of_run(run(experiment.job) if experiment.ocs else solved_once(experiment.job, run))
