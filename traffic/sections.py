@@ -1,7 +1,7 @@
-"""Sections: what lies between the barriers of a job, and the job in which equal ones stand once.
+"""Sections: what lies between the barriers of a job, and which of them are equal.
 
 A *barrier* is a place in a job where all before it has ended and all after it waits for that. Nothing is
-under way at a barrier, so over links that do not change, a section takes as long wherever it stands.
+under way at a barrier.
 
 Nodes S, with all that they wait for, end in a barrier exactly if every node that waits for none but S
 waits, by an arrow, for every node of S that no other of S waits for. S then comes first in every order
@@ -10,7 +10,7 @@ them and the arrows between these are counted for all k at once, in time linear 
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from graphlib import TopologicalSorter
 from hashlib import sha256
 
@@ -20,18 +20,6 @@ from numpy.typing import NDArray
 from traffic.collectives.exchange import Pattern
 from traffic.compose import one_after_another
 from traffic.job import Collective, Compute, Job, Node
-
-
-@dataclass(frozen=True, eq=False)
-class Folded:
-    """A job whose equal sections stand once, and where they stood."""
-
-    job: Job
-    """Each distinct section once, in the order in which they first come, with a barrier after each."""
-    distinct: tuple[tuple[str, ...], ...]
-    """The nodes of each distinct section as `job` names them."""
-    sections: tuple[tuple[int, tuple[str, ...]], ...]
-    """For each section of the whole job, the distinct one that it equals, and what its nodes are named."""
 
 
 def sections(job: Job) -> list[tuple[Node, ...]]:
@@ -60,31 +48,28 @@ def sections(job: Job) -> list[tuple[Node, ...]]:
     return [tuple(nodes[number] for number in group.tolist()) for group in groups]
 
 
-def folded(job: Job) -> Folded | None:
-    """Return a job with each distinct section once; None if no two are equal.
+def contents(found: Sequence[Sequence[Node]]) -> list[int]:
+    """Return a number for each section, the same for equal ones; from 0, as they first come.
 
     Sections are equal if they have equal nodes but for names, in equal order: the GPUs and durations of
     computes, the messages of collectives and what these wait for, and the arrows.
     """
-    found = sections(job)
-    if len(found) == 1:
-        return None
-    patterns = {id(node.pattern): node.pattern for node in job.nodes if isinstance(node, Collective)}
+    patterns = {
+        id(node.pattern): node.pattern for nodes in found for node in nodes if isinstance(node, Collective)
+    }
     exchanged = {identity: _exchanged(pattern) for identity, pattern in patterns.items()}
     numbers: dict[tuple[object, ...], int] = {}
-    of_section = [numbers.setdefault(_content(section, exchanged), len(numbers)) for section in found]
-    if len(numbers) == len(found):
-        return None
-    first = dict(zip(reversed(of_section), reversed(found), strict=True))
-    distinct = [first[number] for number in range(len(numbers))]
-    return Folded(
-        one_after_another(job.name, _parts(distinct, job.gpus)),
-        tuple(tuple(f"{number}/{node.name}" for node in section) for number, section in enumerate(distinct)),
-        tuple(
-            (number, tuple(node.name for node in section))
-            for number, section in zip(of_section, found, strict=True)
-        ),
-    )
+    return [numbers.setdefault(_content(section, exchanged), len(numbers)) for section in found]
+
+
+def in_turn(name: str, gpus: int, parts: Mapping[str, Sequence[Node]]) -> Job:
+    """Return sections as one job, with a barrier after each; the nodes of a part are called ``part/node``."""
+    jobs: list[Job] = []
+    for part, nodes in parts.items():
+        # Without that node each last node of a section would need an arrow to each first of the next.
+        barrier = Job(f"after {part}", gpus, (Compute("barrier", (), 0.0),))
+        jobs += [Job(part, gpus, tuple(nodes)), barrier]
+    return one_after_another(name, jobs)
 
 
 def _arrows(job: Job) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -156,13 +141,3 @@ def _exchanged(pattern: Pattern) -> bytes:
         digest.update(f"{array.dtype}{array.shape}".encode())
         digest.update(array.tobytes())
     return digest.digest()
-
-
-def _parts(distinct: Sequence[tuple[Node, ...]], gpus: int) -> list[Job]:
-    """Return sections as jobs, and after each a node without work that all of the next will wait for."""
-    parts: list[Job] = []
-    for number, section in enumerate(distinct):
-        # Without that node each last node of a section would need an arrow to each first of the next.
-        barrier = Job(f"barrier {number}", gpus, (Compute("barrier", (), 0.0),))
-        parts += [Job(f"{number}", gpus, section), barrier]
-    return parts

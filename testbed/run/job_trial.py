@@ -63,7 +63,7 @@ def predict_job(
     known = dict(paths or {})
     by_bytes = isinstance(policy_named(scheme), ProactivePolicy)
     backend = FluidBackend(fabric, {}, by_bytes=by_bytes, paths=seen_or_computed(fabric, known))
-    return solved_once(job, lambda part: _run(part, fabric, scheme, seed, backend, known))
+    return solved_once(job, backend, lambda part: _run(part, fabric, scheme, seed, backend, known))
 
 
 def try_job(

@@ -61,4 +61,6 @@ def predict(
             leg_name=cache(lambda pair: path_text(known.get(pair) or optical_path(fabric, pair))),
         ).run()
 
-    return records_of_run(run(experiment.job) if experiment.ocs else solved_once(experiment.job, run))
+    return records_of_run(
+        run(experiment.job) if experiment.ocs else solved_once(experiment.job, backend, run)
+    )

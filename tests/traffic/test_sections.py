@@ -15,7 +15,7 @@ from traffic.collectives.ring import Ring
 from traffic.compose import Repeat, one_after_another, side_by_side, unfolded
 from traffic.demand import Demand
 from traffic.job import Collective, Compute, Job, Node, chain
-from traffic.sections import folded, sections
+from traffic.sections import contents, in_turn, sections
 
 sequences = st.lists(jobs(), min_size=1, max_size=3).map(
     lambda parts: one_after_another("whole", [replace(part, name=f"{k}") for k, part in enumerate(parts)])
@@ -66,28 +66,29 @@ def test_sections_hold_every_node_in_job_order_with_the_arrows_inside_them(job: 
 
 
 @given(jobs(name="part"), st.integers(2, 4))
-def test_a_repeated_part_stands_once(part: Job, times: int) -> None:
-    whole = folded(unfolded("whole", 4, [Repeat(part, times)]))
-    assert whole is not None
-    assert len(whole.sections) == times * len(sections(part))
-    assert len(whole.distinct) <= len(sections(part))
-    kept = [node.name for node in whole.job.nodes if not node.name.startswith("barrier")]
-    assert kept == [name for names in whole.distinct for name in names]
+def test_the_sections_of_a_repeated_part_are_equal_each_time(part: Job, times: int) -> None:
+    assert contents(sections(unfolded("whole", 4, [Repeat(part, times)]))) == contents(sections(part)) * times
 
 
-@given(sequences, st.integers(2, 3))
-def test_every_section_equals_the_one_that_stands_for_it_but_for_names(job: Job, times: int) -> None:
-    repeated = unfolded("whole", 4, [Repeat(job, times)])
-    whole = folded(repeated)
-    assert whole is not None
-    was = {node.name: node for section in sections(repeated) for node in section}
-    found = {node.name: node for section in sections(whole.job) for node in section}
-    for number, names in whole.sections:
-        renamed = dict(zip(names, whole.distinct[number], strict=True))
-        for name in names:
-            expected, node = was[name], found[renamed[name]]
-            assert {renamed[each] for each in expected.after} == set(node.after)
-            assert _work(expected) == _work(node)
+@given(sequences, st.integers(1, 3))
+def test_equal_sections_are_equal_but_for_names_and_others_are_not(job: Job, times: int) -> None:
+    found = sections(unfolded("whole", 4, [Repeat(job, times)]))
+    content = contents(found)
+    for one, other in combinations(range(len(found)), 2):
+        assert (content[one] == content[other]) == (nameless(found[one]) == nameless(found[other]))
+
+
+def nameless(section: tuple[Node, ...]) -> object:
+    names = [node.name for node in section]
+    return [(_work(node), {names.index(name) for name in node.after}) for node in section]
+
+
+@given(sequences)
+def test_sections_in_turn_are_the_sections_with_barriers_between(job: Job) -> None:
+    found = sections(job)
+    again = sections(in_turn("whole", 4, {f"{number}": nodes for number, nodes in enumerate(found)}))
+    assert [nameless(section) for section in again[::2]] == [nameless(section) for section in found]
+    assert {section[0].name for section in again[1::2]} == {f"after {k}/barrier" for k in range(len(found))}
 
 
 def _work(node: Node) -> object:
@@ -153,9 +154,7 @@ def one_byte_more() -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:
 )
 def test_sections_that_differ_in_anything_are_kept_apart(nodes: tuple[Node, ...]) -> None:
     parts = [Job("first", 3, NODES), Job("then", 3, nodes), Job("again", 3, NODES)]
-    whole = folded(one_after_another("whole", parts))
-    assert whole is not None
-    assert [number for number, _ in whole.sections] == [0, 1, 0]
+    assert contents(sections(one_after_another("whole", parts))) == [0, 1, 0]
 
 
 def test_equal_messages_are_equal_whatever_demands_are_called_and_however_they_are_made() -> None:
@@ -164,25 +163,17 @@ def test_equal_messages_are_equal_whatever_demands_are_called_and_however_they_a
         replace(node, name=node.name.upper(), after=tuple(map(str.upper, (*node.after, *node.after))))
         for node in nodes
     )
-    whole = folded(one_after_another("whole", [Job("first", 3, NODES), Job("then", 3, named)]))
-    assert whole is not None
-    assert whole.sections == (
-        (0, tuple(f"first/{node.name}" for node in NODES)),
-        (0, tuple(f"then/{node.name}" for node in named)),
-    )
+    assert contents(
+        sections(one_after_another("whole", [Job("first", 3, NODES), Job("then", 3, named)]))
+    ) == [0, 0]
 
 
 def test_parts_side_by_side_have_no_barrier_between_them() -> None:
     part = chain("part", 3, NODES)
     beside = side_by_side("whole", [replace(part, name="left"), replace(part, name="right")])
     assert len(sections(beside)) == 1
-    assert folded(beside) is None
 
 
 def test_wide_parts_stay_within_the_arrows_that_a_job_may_have() -> None:
     one, two = (tuple(Compute(f"{number}", (0,), wide_s) for number in range(4000)) for wide_s in (1.0, 2.0))
-    narrow = (Compute("narrow", (0,), 1.0),)
-    parts = [Job(f"{number}", 1, nodes) for number, nodes in enumerate((narrow, one, narrow, two))]
-    whole = folded(one_after_another("whole", parts))
-    assert whole is not None
-    assert [len(names) for names in whole.distinct] == [1, 4000, 4000]
+    assert len(sections(in_turn("whole", 1, {"one": one, "two": two}))) == 4
