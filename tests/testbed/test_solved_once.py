@@ -123,7 +123,7 @@ def check_same(found: Run, whole: Run) -> None:
 
 
 @pytest.mark.parametrize("scheme", sorted(POLICIES))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(job=composed())
 def test_the_tables_are_those_of_the_whole(scheme: str, job: Job) -> None:
     check_same(Model(scheme).solve(job), Model(scheme).run(job))
@@ -141,10 +141,8 @@ def test_a_section_runs_again_only_until_nothing_new_is_opened() -> None:
     )
     model = Model("rails")
     check_same(model.solve(job), Model("rails").run(job))
-    ran = [
-        node.name.split("/")[1] for part in model.ran for node in part.nodes if isinstance(node, Collective)
-    ]
-    assert ran == ["b[0]", "b[1]", "c[0]", "c[1]", "d[0]"] or len(ran) == 5
+    ran = [node.name for part in model.ran for node in part.nodes if isinstance(node, Collective)]
+    assert ran == ["0/b[0]/a", "1/b[1]/a", "2/c[0]/a", "3/c[1]/a", "4/d[0]/a"]
 
 
 def test_computes_run_once_whatever_is_opened_meanwhile() -> None:
