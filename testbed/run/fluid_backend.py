@@ -106,6 +106,11 @@ class FluidBackend:
         """Time since the start [s]."""
         return self._network.now_s
 
+    @property
+    def opened(self) -> int:
+        """How many queue pairs, and sets of them that messages chose from, were opened; none is closed."""
+        return self._network.pools
+
     def numbers(self, queue_pairs: Sequence[QueuePair]) -> list[int]:
         """Return the number of each queue pair."""
         new = [queue_pair for queue_pair in queue_pairs if queue_pair not in self._numbers]

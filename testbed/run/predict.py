@@ -13,7 +13,9 @@ from testbed.run.experiment import Experiment
 from testbed.run.fluid_backend import FluidBackend
 from testbed.run.packet_paths import optical_path, seen_or_computed
 from testbed.run.runner import Run, Runner
+from testbed.run.solved_once import solved_once
 from topologies.fabric import Path
+from traffic.job import Job
 from traffic.records import path_text
 from traffic.spraying.policy import ProactivePolicy, QueuePair
 from traffic.spraying.registry import policy_named
@@ -56,11 +58,15 @@ def predict(
         paths=seen_or_computed(fabric, known),
         couples=couples,
     )
-    return Runner(
-        fabric,
-        experiment.job,
-        backend,
-        experiment.scheme,
-        circuits=experiment.circuits,
-        leg_name=cache(lambda pair: path_text(known.get(pair) or optical_path(fabric, pair))),
-    ).run()
+
+    def run(job: Job) -> Run:
+        return Runner(
+            fabric,
+            job,
+            backend,
+            experiment.scheme,
+            circuits=experiment.circuits,
+            leg_name=cache(lambda pair: path_text(known.get(pair) or optical_path(fabric, pair))),
+        ).run()
+
+    return run(experiment.job) if experiment.ocs else solved_once(experiment.job, backend, run)
