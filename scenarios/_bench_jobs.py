@@ -31,7 +31,7 @@ from traffic.messages import Messages
 from traffic.scheme import Placement, WholeMessages
 from traffic.spraying.policy import QueuePair
 from traffic.steps import Step, job_of_steps
-from traffic.transports.sharing import PACKET_BYTES
+from traffic.transports.transport import PACKET_BYTES
 from traffic.workloads.synthetic import sparse
 
 SERVERS, RAILS, RATE_BPS = 8, 4, 100e9

@@ -17,7 +17,8 @@ from topologies.fabric import Fabric, Nic, Path, Port
 from traffic.spraying.policy import QueuePair
 from traffic.transports.connections import SERVICE_PORT, source_port
 from traffic.transports.engine import Engine
-from traffic.transports.sharing import PACKET_BYTES
+from traffic.transports.ideal import Ideal
+from traffic.transports.transport import PACKET_BYTES
 
 PAYLOAD_SHARE = PACKET_BYTES / (MTU + ETHERNET_HEADER_BYTES)
 SAMPLE_S = 0.4
@@ -47,7 +48,7 @@ def link_errors(network: Network, rng: np.random.Generator) -> dict[Nic, float]:
     errors = np.full(len(queue_pairs), np.inf)
     with (
         network.unimpaired(),
-        Engine(network.endpoints, nic_rate_bps=rate_bps, check=network.check_alive) as engine,
+        Engine(network.endpoints, transport=Ideal(rate_bps), check=network.check_alive) as engine,
     ):
         numbers = [engine.add(queue_pair) for queue_pair in queue_pairs]
         engine.connect(numbers)

@@ -26,7 +26,7 @@ from topologies.rail import rail_fabric
 from traffic.demand import Demand
 from traffic.records import NVLINK, Records, legs_of, path_of
 from traffic.steps import single
-from traffic.transports.sharing import PACKET_BYTES
+from traffic.transports.transport import PACKET_BYTES
 
 FORMAT_VERSION = 2
 CACHE = "LIGHTRAIL_CACHE"

@@ -19,7 +19,7 @@ from testbed.network.readback import port_settings
 from testbed.run.emulate import Emulation
 from testbed.run.light_log import LightLog
 from testbed.run.outcome import Measures, Verdict, Word
-from traffic.transports.sharing import PACKET_BYTES
+from traffic.transports.transport import PACKET_BYTES
 
 VOID_LINK_ERROR, STRAINED_LINK_ERROR = 0.10, 0.04
 VOID_SOCKET_LOSS, VOID_SWITCH_LOSS = 1e-3, 1e-3

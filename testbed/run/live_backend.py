@@ -40,8 +40,9 @@ from traffic.scheme import Choice, WhileLit
 from traffic.spraying.policy import QueuePair
 from traffic.transports.circuit_engine import TURN_S, Meeting
 from traffic.transports.engine import STUCK_S, Engine, Health
+from traffic.transports.ideal import Ideal
 from traffic.transports.late_binding import ReactiveFeeder
-from traffic.transports.sharing import PACKET_BYTES
+from traffic.transports.transport import PACKET_BYTES
 
 LOSSY_WINDOW_PACKETS = 2
 """A queue pair's least window where links lose packets: of one packet alone TCP notices a loss late."""
@@ -83,11 +84,10 @@ class LiveBackend:
         self._skips = skips
         self._engine = Engine(
             network.endpoints,
-            nic_rate_bps=self._nic_rate_bps,
+            transport=Ideal(self._nic_rate_bps, LOSSY_WINDOW_PACKETS if self._fabric.lossy else 1),
             check=network.check_alive,
             stuck_s=stuck_s,
             excused=lambda: bool(self._ordered),
-            least_packets=LOSSY_WINDOW_PACKETS if self._fabric.lossy else 1,
         )
         self._numbers: dict[QueuePair, int] = {}
         self.paths: dict[QueuePair, Path] = {}

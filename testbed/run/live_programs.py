@@ -62,9 +62,9 @@ class LivePrograms:
     ) -> None:
         self._network, self._dilation, self._ocs_of = network, dilation, ocs_of
         self._meeting = meeting
-        rates = [network.fabric.nic_rate_bps(nic) * dilation.rate for nic in ocs_of]
-        self._rate_bps = min(rates, default=1.0)
-        self.circuits = CircuitEngine(ocs_of, self._rate_bps, meeting)
+        rates = {nic: network.fabric.nic_rate_bps(nic) * dilation.rate for nic in ocs_of}
+        self._slowest_bps = min(rates.values(), default=1.0)
+        self.circuits = CircuitEngine(ocs_of, rates, meeting)
         self._numbers: dict[int, dict[Ends, int]] = {}
         """For each message under way the queue pair between each two NICs."""
         self._sizes: dict[int, int] = {}
@@ -161,7 +161,7 @@ class LivePrograms:
                     slots,
                     fabric.switches[fabric.switch_index[ocs]].ports,
                     self._dilation,
-                    self._rate_bps,
+                    self._slowest_bps,
                     meeting=self._meeting,
                     partial=order.partial,
                     exact=order.exact,
@@ -240,7 +240,7 @@ def emulated_program(
     dilation
         The emulation's scale.
     rate_bps
-        The rate of a NIC there [bit/s].
+        The rate of the slowest NIC, which datagrams suit [bit/s].
     meeting
         How senders meet the dark.
     partial

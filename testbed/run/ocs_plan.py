@@ -1,5 +1,6 @@
 """A collective over parallel OCSes: how these are reconfigured, and what a scheduler makes of the demand."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -61,8 +62,8 @@ class OcsPlan:
         self.fabric, self._scheduler, self.setup = fabric, scheduler_named(scheduler), setup
         self.ocses = tuple(switch.name for switch in fabric.switches if switch.kind == "ocs")
         """The names of the OCSes."""
-        self.rate_bps = fabric.nic_rate_bps(fabric.nics[0])
-        """The rate of a NIC [bit/s]."""
+        self.rate_bps = _rate_bps(fabric, self.ocses)
+        """The rate of a NIC on an OCS [bit/s]."""
         self.emulated_rate_bps = self.rate_bps * dilation.rate
         """The same at emulated scale."""
         self.delay_s = setup.delay.mean_s
@@ -112,6 +113,19 @@ class OcsPlan:
                 f"which honours {LEAST_DELAY_S:g} s and more",
                 f"a volume dilation of V = {volume * 1.01:.3g} at this rate would do",
             )
+
+
+def _rate_bps(fabric: Fabric, ocses: Collection[str]) -> float:
+    """Return the rate of all NICs on OCSes; ScenarioError if there are none or they differ."""
+    nodes = {nic: fabric.peer(fabric.nic_port(nic)).node for nic in fabric.nics}
+    rates = sorted({fabric.nic_rate_bps(nic) for nic, node in nodes.items() if node in ocses})
+    if len(rates) != 1:
+        said = " and ".join(f"{rate / 1e9:g}" for rate in rates)
+        raise ScenarioError(
+            f"NICs of {said} Gbit/s on OCSes" if rates else "no NIC is on an OCS",
+            "schedules are for NICs of one rate on OCSes",
+        )
+    return rates[0]
 
 
 def over_ocses(demand: Demand, ocses: int) -> Job:

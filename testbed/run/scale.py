@@ -12,7 +12,7 @@ from traffic.collectives.ring import Ring
 from traffic.job import Job
 from traffic.metrics import communication_s
 from traffic.records import NVLINK, Records, legs_of
-from traffic.transports.sharing import PACKET_BYTES
+from traffic.transports.transport import PACKET_BYTES
 
 RING_STEP_PACKETS = 20
 """What each step of a ring consists of at least, or the emulation would be of packets and not of bytes."""

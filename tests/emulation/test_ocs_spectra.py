@@ -51,7 +51,7 @@ def test_a_small_run_leaves_a_table_plots_and_a_report(tmp_path: Path) -> None:
     assert (sound["cct_s"] <= 1.15 * sound["predicted_s"]).all()
     assert all(words in done.stdout for words in (*workloads, *SCHEMES, f"results: {out}/report.html"))
     files = {path.name for path in out.iterdir()}
-    tables = {"records.csv", "summary.csv", "run.json", "report.html"}
+    tables = {"nodes.csv", "records.csv", "summary.csv", "run.json", "report.html"}
     assert files == tables | {"timeline_1.png", "timeline_2.png", "plan_against_measurement.png"}
     report = (out / "report.html").read_text()
     assert report.count("data:image/png;base64") == 3
@@ -100,8 +100,8 @@ def test_a_matrix_file_decides_the_servers_and_every_byte_of_it_arrives(tmp_path
         ].to_dict()
     run = json.loads((out / "run.json").read_text())
     assert len(run["experiments"]) == len(set(run["finished"])) == len(SCHEMES)
-    (step,) = run["experiments"][0]["collective"]["steps"]
-    assert step["matrix"] == off_diagonal(matrix).tolist()
+    (step,) = run["experiments"][0]["job"]["nodes"]
+    assert step["matrix_bytes"] == off_diagonal(matrix).tolist()
     again = tmp_path / "again"
     command = [sys.executable, str(CHECKOUT / "scenarios" / "repeat.py"), str(out), "--out", str(again)]
     done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)

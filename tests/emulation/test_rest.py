@@ -85,20 +85,43 @@ def two_each() -> Fabric:
     return Fabric("two each", equal_servers(2, 2, 1, 3.6e12), (Switch("ocs0", 4, "ocs"),), links)
 
 
+def unequal() -> Fabric:
+    """Return two servers on two OCSes, of which one has links at a quarter of the other's rate."""
+    links = tuple(
+        Link(Port(f"h{server}", nic), Port(f"ocs{nic}", server), rate_bps)
+        for server in range(2)
+        for nic, rate_bps in enumerate((100e9, 25e9))
+    )
+    switches = tuple(Switch(f"ocs{nic}", 2, "ocs") for nic in range(2))
+    return Fabric("unequal", equal_servers(2, 2, 1, 3.6e12), switches, links)
+
+
+TWICE = TimedCircuits(((0, 2), (1, 3)), 0.005), TimedCircuits(((0, 3), (1, 2)), 0.005)
+ONCE = (TimedCircuits(((0, 1),), 0.016),)
+
+
 @pytest.mark.real_cpus
-def test_several_nics_of_a_server_on_one_ocs_are_told_apart(sandbox: Box | None) -> None:
-    fabric = two_each()
+@pytest.mark.parametrize(
+    ("fabric", "programs"),
+    [
+        pytest.param(two_each(), (("ocs0", TWICE),), id="two NICs on one OCS"),
+        pytest.param(unequal(), (("ocs0", ONCE), ("ocs1", ONCE)), id="unequal OCSes"),
+    ],
+)
+def test_a_message_takes_all_that_is_lit_at_its_rate(
+    sandbox: Box | None, fabric: Fabric, programs: tuple[tuple[str, tuple[TimedCircuits, ...]], ...]
+) -> None:
     job = Job("one", 2, (Collective("a", PointToPoint(((0, 1, 250_000_000),))),))
-    slots = TimedCircuits(((0, 2), (1, 3)), 0.005), TimedCircuits(((0, 3), (1, 2)), 0.005)
-    circuits = When({NodeStarted("a"): (Show((("ocs0", slots),)),)})
+    circuits = When({NodeStarted("a"): (Show(programs),)})
 
     def run(backend: Backend) -> Run:
         return Runner(fabric, job, backend, OverCircuits(), circuits=circuits).run()
 
-    predicted = run(FluidBackend(fabric, {"ocs0": DELAY_S}))
+    predicted = run(FluidBackend(fabric, {ocs: DELAY_S for ocs, _ in programs}))
     scale = Dilation(rate=1e-4, volume=1e-2)
     with Network(fabric, scale.rate) as network:
-        network.northbound.set_delay("ocs0", ReconfigurationDelay("drawn", scale.emulated_s(DELAY_S)))
+        for ocs, _ in programs:
+            network.northbound.set_delay(ocs, ReconfigurationDelay("drawn", scale.emulated_s(DELAY_S)))
         with LiveBackend(network, scale) as backend:
             emulated = run(backend)
     legs, expected = (

@@ -81,7 +81,7 @@ def test_a_run_on_a_datapath_that_is_none_is_refused(packets: Path, tmp_path: Pa
 
 
 @pytest.mark.parametrize(
-    "name", ["README.md", "ARCHITECTURE.md", "traffic/transports/engine.py", "traffic/transports/sharing.py"]
+    "name", ["README.md", "ARCHITECTURE.md", "traffic/transports/engine.py", "traffic/transports/ideal.py"]
 )
 def test_documents_call_the_transport_ideal_and_not_a_nics_or_tcps_own(name: str) -> None:
     text = " ".join((CHECKOUT / name).read_text().split())

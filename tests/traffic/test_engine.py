@@ -29,6 +29,7 @@ from traffic.transports.connections import (
     source_port,
 )
 from traffic.transports.engine import Engine, Health
+from traffic.transports.ideal import Ideal
 from traffic.transports.late_binding import ReactiveFeeder
 
 PROACTIVE = [name for name in POLICIES if isinstance(policy_named(name), ProactivePolicy)]
@@ -83,7 +84,7 @@ def carry(
     rate: Callable[[Nic], float] = nic_rate_bps,
 ) -> Carried:
     """Carry a message of its own over each queue pair."""
-    with Engine(loopback, nic_rate_bps=rate) as engine:
+    with Engine(loopback, transport=Ideal(rate)) as engine:
         numbers = connect(engine, queue_pairs)
         engine.post(np.array(numbers), np.array(sizes), np.arange(len(sizes)))
         return served(engine, dict(zip(queue_pairs, numbers, strict=True)))
@@ -112,7 +113,7 @@ def served(engine: Engine, numbers: Mapping[QueuePair, int]) -> Carried:
 def test_a_proactive_scheme_moves_all_bytes_where_it_said(loopback: Endpoints, name: str, seed: int) -> None:
     work = some_work(seed)
     plan = assigned(name, work, seed)
-    with Engine(loopback, nic_rate_bps=nic_rate_bps) as engine:
+    with Engine(loopback, transport=Ideal(nic_rate_bps)) as engine:
         numbers = np.array(connect(engine, plan.queue_pairs))
         engine.post(
             numbers[plan.chunk_qp[plan.order]],
@@ -136,7 +137,7 @@ def test_a_reactive_scheme_moves_all_bytes_where_it_may(loopback: Endpoints, nam
     assert isinstance(policy, ReactivePolicy)
     permitted = permitted_by(policy, work)
     names = range(7, 7 + len(work.crossing))
-    with Engine(loopback, nic_rate_bps=nic_rate_bps) as engine:
+    with Engine(loopback, transport=Ideal(nic_rate_bps)) as engine:
         numbers = connect(engine, permitted.queue_pairs)
         feeder = ReactiveFeeder(
             policy, permitted, work.chunks, work.chunks.bytes, nic_rate_bps, numbers=numbers, names=names
@@ -165,7 +166,7 @@ def test_queue_pairs_of_one_nic_share_it_by_what_they_have_left(loopback: Endpoi
 def test_messages_of_one_queue_pair_arrive_in_the_order_in_which_they_were_posted(
     loopback: Endpoints,
 ) -> None:
-    with Engine(loopback, nic_rate_bps=nic_rate_bps) as engine:
+    with Engine(loopback, transport=Ideal(nic_rate_bps)) as engine:
         (number,) = connect(engine, [ONE])
         engine.post(np.full(4, number), np.full(4, 100_000), np.array([3, 1, 3, 2]))
         engine.post(np.array([number]), np.array([100_000]), np.array([9]))
@@ -175,7 +176,7 @@ def test_messages_of_one_queue_pair_arrive_in_the_order_in_which_they_were_poste
 
 
 def test_what_is_posted_later_goes_over_the_same_connection(loopback: Endpoints) -> None:
-    with Engine(loopback, nic_rate_bps=nic_rate_bps) as engine:
+    with Engine(loopback, transport=Ideal(nic_rate_bps)) as engine:
         (number,) = connect(engine, [ONE])
         for message in range(5):
             engine.post(np.array([number]), np.array([50_000]), np.array([message]))
@@ -184,7 +185,7 @@ def test_what_is_posted_later_goes_over_the_same_connection(loopback: Endpoints)
 
 
 def test_a_queue_pair_that_is_held_sends_nothing_more(loopback: Endpoints) -> None:
-    with Engine(loopback, nic_rate_bps=lambda _: 40e6) as engine:
+    with Engine(loopback, transport=Ideal(lambda _: 40e6)) as engine:
         one, other = connect(engine, [ONE, OTHER])
         engine.post(np.array([one, other]), np.array([3_000_000, 500_000]), np.array([0, 1]))
         while not engine.counted(one):
@@ -202,7 +203,7 @@ def test_a_queue_pair_that_is_held_sends_nothing_more(loopback: Endpoints) -> No
 
 
 def test_what_was_not_delivered_is_given_back_and_its_ports_are_free(loopback: Endpoints) -> None:
-    with Engine(loopback, nic_rate_bps=lambda _: 40e6) as engine:
+    with Engine(loopback, transport=Ideal(lambda _: 40e6)) as engine:
         (number,) = connect(engine, [ONE])
         engine.post(np.full(2, number), np.array([400_000, 600_000]), np.array([4, 5]))
         assert engine.carried(number) == {4, 5}
@@ -245,7 +246,7 @@ Cut = Callable[[socket.socket], None]
     ],
 )
 def test_a_connection_that_breaks_is_named(loopback: Endpoints, end: str, cut: Cut) -> None:
-    with Engine(loopback, nic_rate_bps=nic_rate_bps) as engine:
+    with Engine(loopback, transport=Ideal(nic_rate_bps)) as engine:
         numbers = connect(engine, [ONE, OTHER])
         engine.post(np.array(numbers), np.array([1000, 50_000_000]), np.arange(2))
         cut(getattr(engine._streams[numbers[1]], end))
@@ -263,7 +264,7 @@ def deaf(engine: Engine) -> None:
 
 
 def test_a_queue_pair_without_progress_is_named(loopback: Endpoints) -> None:
-    with Engine(loopback, nic_rate_bps=nic_rate_bps, stuck_s=1.0) as engine:
+    with Engine(loopback, transport=Ideal(nic_rate_bps), stuck_s=1.0) as engine:
         deaf(engine)
         with pytest.raises(StuckError) as caught:
             served(engine, {})
@@ -276,7 +277,7 @@ def test_a_network_that_dies_ends_the_run(loopback: Endpoints) -> None:
     def check() -> None:
         raise NetworkError("the controller ended during the run")
 
-    with Engine(loopback, nic_rate_bps=nic_rate_bps, check=check) as engine:
+    with Engine(loopback, transport=Ideal(nic_rate_bps), check=check) as engine:
         deaf(engine)
         with pytest.raises(NetworkError, match="the controller ended"):
             served(engine, {})
@@ -297,7 +298,7 @@ class NeverChooses:
 def test_a_scheme_that_never_chooses_is_told_of(loopback: Endpoints) -> None:
     work, never = some_work(0), NeverChooses()
     permitted = Permitted((ONE,), tuple((0,) for _ in work.crossing.bytes))
-    with Engine(loopback, nic_rate_bps=nic_rate_bps, stuck_s=0.1) as engine:
+    with Engine(loopback, transport=Ideal(nic_rate_bps), stuck_s=0.1) as engine:
         feeder = ReactiveFeeder(
             never,  # type: ignore[arg-type]
             permitted,
@@ -315,8 +316,8 @@ def test_a_scheme_that_never_chooses_is_told_of(loopback: Endpoints) -> None:
 
 def test_a_port_in_use_is_told_of(loopback: Endpoints) -> None:
     with (
-        Engine(loopback, nic_rate_bps=nic_rate_bps) as one,
-        Engine(loopback, nic_rate_bps=nic_rate_bps) as other,
+        Engine(loopback, transport=Ideal(nic_rate_bps)) as one,
+        Engine(loopback, transport=Ideal(nic_rate_bps)) as other,
     ):
         connect(one, [ONE])
         with pytest.raises(NetworkError) as caught:
@@ -326,7 +327,7 @@ def test_a_port_in_use_is_told_of(loopback: Endpoints) -> None:
 
 def test_a_source_that_is_nowhere_is_named(loopback: Endpoints) -> None:
     abroad = Endpoints(loopback.open_socket, lambda _nic: IPv4Address("192.0.2.1"))
-    with Engine(abroad, nic_rate_bps=nic_rate_bps) as engine, pytest.raises(NetworkError) as caught:
+    with Engine(abroad, transport=Ideal(nic_rate_bps)) as engine, pytest.raises(NetworkError) as caught:
         connect(engine, [ONE])
     assert caught.value.sentence == f"connect queue pair {ONE}: Cannot assign requested address"
 
@@ -336,7 +337,7 @@ def test_a_queue_pair_that_nobody_answers_is_named(
 ) -> None:
     monkeypatch.setattr("traffic.transports.connections.CONNECT_S", 0.2)
     monkeypatch.setattr("traffic.transports.connections.accept", lambda *of: (accept(*of)[0], ("", 0, "")))
-    with Engine(loopback, nic_rate_bps=nic_rate_bps) as engine, pytest.raises(NetworkError) as caught:
+    with Engine(loopback, transport=Ideal(nic_rate_bps)) as engine, pytest.raises(NetworkError) as caught:
         connect(engine, [ONE])
     assert caught.value.sentence == f"queue pair {ONE} did not connect within 0.2 s (1 of 1 did not)"
 
@@ -347,7 +348,7 @@ def test_too_many_sockets_are_refused_before_the_first(
     monkeypatch.setattr(resource, "getrlimit", lambda _what: (50, 50))
     queue_pairs = [QueuePair(Nic(1, 0), Nic(0, 0), entropy) for entropy in range(25)]
     with (
-        Engine(loopback, nic_rate_bps=nic_rate_bps) as engine,
+        Engine(loopback, transport=Ideal(nic_rate_bps)) as engine,
         pytest.raises(MachineError, match=r"25 queue pairs need .* may have 50"),
     ):
         connect(engine, queue_pairs)

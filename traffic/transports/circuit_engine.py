@@ -67,6 +67,8 @@ class Slot:
 class _Sender:
     """One NIC's sending side."""
 
+    byte_s: float
+    """How long it takes to send a byte."""
     towards: Nic | None = None
     close_s: float = 0.0
     free_s: float = 0.0
@@ -83,23 +85,24 @@ class CircuitEngine:
     ocs_of
         The OCS that each NIC is on.
     rate_bps
-        The rate of a NIC at emulated scale [bit/s].
+        The rate of each NIC at emulated scale [bit/s]; datagrams suit the slowest.
     meeting
         How senders meet the dark.
     """
 
-    def __init__(self, ocs_of: Mapping[Nic, str], rate_bps: float, meeting: Meeting = "drain") -> None:
+    def __init__(
+        self, ocs_of: Mapping[Nic, str], rate_bps: Mapping[Nic, float], meeting: Meeting = "drain"
+    ) -> None:
         self.slots: list[Slot] = []
         self._ocs_of, self._meeting = ocs_of, meeting
-        self.rate_bps = rate_bps
-        self._payload, self._bit_s = payload_bytes(rate_bps), 8 / rate_bps
+        self._payload = payload_bytes(min(rate_bps.values(), default=1.0))
         self._sockets: dict[Nic, socket.socket] = {}
         self._addresses: dict[Nic, tuple[str, int]] = {}
         self._nic_at: dict[tuple[str, int], Nic] = {}
         self._messages: dict[int, Datagrams] = {}
         self._owed: dict[Ends, list[Datagrams]] = defaultdict(list)
         """What may go from each NIC to each other, in the order in which it was posted."""
-        self._senders = {nic: _Sender() for nic in ocs_of}
+        self._senders = {nic: _Sender(8 / rate_bps[nic]) for nic in ocs_of}
         self._current: dict[str, Slot] = {}
         self._arrived: list[Arrival] = []
         self._buffer = bytearray(9000)
@@ -200,7 +203,7 @@ class CircuitEngine:
         assert sender.towards is not None
         while datagrams.todo:
             start_s, size = max(sender.free_s, now), datagrams.bytes_of(datagrams.todo[0])
-            done_s = start_s + (size + OVERHEAD_BYTES) * self._bit_s
+            done_s = start_s + (size + OVERHEAD_BYTES) * sender.byte_s
             if start_s - now > AHEAD_S or done_s > sender.close_s:
                 return False
             header = HEADER.pack(datagrams.message, datagrams.todo[0])

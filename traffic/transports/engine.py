@@ -4,13 +4,10 @@ One process and one epoll loop hold the sockets of all servers, so that one cloc
 A queue pair carries parcels of messages in the order in which they are posted, or chunks as a feeder
 binds them (`traffic.transports.late_binding`). Bytes are counted at the receiver.
 
-It is the ideal transport: a queue pair has a window, what it may have on its way at once, and a pace,
-by what all senders still owe each destination (`sharing`), which no NIC knows. Queues in the
-fabric therefore stay short, nothing is lost, and queue pairs that meet at a bottleneck share it by what
-they have left, which is what the fluid model computes. A feeder limits its queue pairs by windows of its
-own; they are neither paced nor windowed here. TCP below only carries the bytes, and repairs losses.
-Measured as emulated over predicted time, uniform all-to-all: TCP's own windows behind 2 MiB queues 1.15;
-windows of 50 ms without pace 1.25 at 40 Mbit/s a NIC; both, as here, 1.04.
+A queue pair has a window, what it may have on its way at once, and a pace, as its transport says
+(`traffic.transports.transport`): the ideal transport, by what all senders still owe each destination. A
+feeder limits its queue pairs by windows of its own; they are neither paced nor windowed here. TCP below
+only carries the bytes, and repairs losses.
 
 All times here are those of `time.monotonic`, all sizes those of the emulation.
 """
@@ -30,14 +27,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topologies.errors import NetworkError, StuckError
-from topologies.fabric import Nic
 from traffic.backlog import Backlog
 from traffic.spraying.policy import QueuePair
 from traffic.transports import connections
 from traffic.transports.connections import DIAL_PAUSE_S, DIALS, Endpoints
 from traffic.transports.late_binding import TICK_S as FEED_S
 from traffic.transports.late_binding import ReactiveFeeder
-from traffic.transports.sharing import PACKET_BYTES, NicShares
+from traffic.transports.transport import PACKET_BYTES, Offered, Transport
 
 SHARE_S = 0.02
 PACE_STEP = 0.05
@@ -114,32 +110,27 @@ class Engine:
     ----------
     endpoints
         How sockets are made.
-    nic_rate_bps
-        The rate of a NIC at emulated scale [bit/s].
+    transport
+        Says what queue pairs may have on their way, and how fast they send.
     check
         Called now and then; raises if the network has died.
     stuck_s
         A queue pair with bytes to deliver that makes no progress for so long is an error [s].
     excused
         Whether at present none is: all may wait for light.
-    least_packets
-        What a window holds at least. TCP finds a lost packet by those behind it; with one at a time it
-        would wait for a timeout.
     """
 
     def __init__(
         self,
         endpoints: Endpoints,
         *,
-        nic_rate_bps: Callable[[Nic], float],
+        transport: Transport,
         check: Callable[[], None] = lambda: None,
         stuck_s: float = STUCK_S,
         excused: Callable[[], bool] = lambda: False,
-        least_packets: int = 1,
     ) -> None:
-        self._endpoints, self._nic_rate_bps = endpoints, nic_rate_bps
-        self._check, self._excused = check, excused
-        self._stuck_s, self._least_packets = stuck_s, least_packets
+        self._endpoints, self._transport = endpoints, transport
+        self._check, self._excused, self._stuck_s = check, excused, stuck_s
         self._streams: list[_Stream] = []
         self._feeders: list[ReactiveFeeder] = []
         self._listeners: dict[int, socket.socket] = {}
@@ -151,8 +142,9 @@ class Engine:
         """How many queue pairs have bytes to deliver."""
         self._standing = 0
         """How many queue pairs are connected or about to be."""
-        self._shares: NicShares | None = None
-        self._share_at = self._window_s = 0.0
+        self._known = 0
+        """How many queue pairs the transport knows of."""
+        self._share_at = 0.0
         self._anew = False
         """Whether something was posted since windows were last computed."""
         self._rounds_s: list[float] = []
@@ -207,7 +199,6 @@ class Engine:
     def add(self, queue_pair: QueuePair) -> int:
         """Return the number of a new queue pair, which is not connected yet."""
         self._streams.append(_Stream(len(self._streams), queue_pair))
-        self._shares = None
         return len(self._streams) - 1
 
     def dial(self, number: int) -> None:
@@ -381,22 +372,19 @@ class Engine:
         return arrived
 
     def _share(self) -> None:
-        """Give each queue pair the pace and the window that what is left entitles it to."""
+        """Give each queue pair the pace and the window that its transport has for it."""
         began = time.monotonic()
         left = np.array([0 if s.held or s.feeders else s.left for s in self._streams], dtype=float)
         if not left.any():
             self._share_at = float("inf")
             return
-        if self._shares is None:
-            self._shares = NicShares([stream.queue_pair for stream in self._streams], self._nic_rate_bps)
+        if self._known < len(self._streams):
+            self._transport.know([stream.queue_pair for stream in self._streams])
+            self._known = len(self._streams)
         first, self._anew = self._anew, False
-        if first:
-            self._window_s = self._shares.window_s(left)
         round_trip_s = np.array([stream.round_trip_s for stream in self._streams])
-        paces = self._shares.paces_bytes_s(left).tolist()
-        windows = self._shares.windows_bytes(
-            left, self._window_s + round_trip_s, self._least_packets
-        ).tolist()
+        limits = self._transport.limits(Offered(left, round_trip_s, first))
+        paces, windows = limits.pace_bytes_s.tolist(), limits.window_bytes.tolist()
         for number in np.flatnonzero(left).tolist():
             stream = self._streams[number]
             if stream.sent == stream.posted or not stream.sender:

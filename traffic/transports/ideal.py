@@ -1,13 +1,17 @@
-"""The windows and paces of the ideal transport: NICs share their rates by what is left to deliver.
+"""The ideal transport: NICs share their rates by what is left to deliver, as windows and paces.
 
 It is ideal because it is clairvoyant: shares follow what all senders still owe each destination,
-which no NIC knows.
+which no NIC knows. Queues in the fabric therefore stay short, nothing is lost, and queue pairs that meet
+at a bottleneck share it by what they have left, which is what the fluid model computes.
 
 The pace of a queue pair is its share of the NIC that sends, and a tenth more, so that what one
 cannot use another can. Its window, what it may have on its way at once, is the lesser of its shares
 at both ends times a time: what is on its way to a NIC never makes it wait longer than that
 time, however many send to it. (Windows by the sender's share alone let ten senders overflow a
 port's 2 MiB at 17 Mbit/s, and a loss costs TCP a second.)
+
+Measured as emulated over predicted time, uniform all-to-all: TCP's own windows behind 2 MiB queues 1.15;
+windows of 50 ms without pace 1.25 at 40 Mbit/s a NIC; both, as here, 1.04.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -17,12 +21,42 @@ from numpy.typing import NDArray
 
 from topologies.fabric import Nic
 from traffic.spraying.policy import QueuePair
+from traffic.transports.transport import PACKET_BYTES, Limits, Offered
 
-PACKET_BYTES = 8948
-"""Payload of a packet of MTU 9000: windows are whole packets."""
 HEADROOM = 1.1
 WINDOW_SHARE, LEAST_WINDOW_S, MOST_WINDOW_S = 0.1, 0.02, 0.05
 """A uniform all-to-all took 1.036 times its bound with windows of 0.05 s, 1.058 of 0.1 s, 1.10 of 0.2 s."""
+
+
+class Ideal:
+    """Windows and paces by what is left everywhere.
+
+    Parameters
+    ----------
+    nic_rate_bps
+        The rate of a NIC at emulated scale [bit/s].
+    least_packets
+        What a window holds at least. TCP finds a lost packet by those behind it; with one at a time it
+        would wait for a timeout.
+    """
+
+    def __init__(self, nic_rate_bps: Callable[[Nic], float], least_packets: int = 1) -> None:
+        self._nic_rate_bps, self._least_packets = nic_rate_bps, least_packets
+        self._shares = NicShares((), nic_rate_bps)
+        self._window_s = 0.0
+
+    def know(self, queue_pairs: Sequence[QueuePair]) -> None:
+        """Take note of all queue pairs, by number."""
+        self._shares = NicShares(queue_pairs, self._nic_rate_bps)
+
+    def limits(self, offered: Offered) -> Limits:
+        """Return what the bytes left entitle queue pairs to."""
+        left = offered.left_bytes
+        if offered.anew:  # else as long as before: what is left shrinks, and windows with it
+            self._window_s = self._shares.window_s(left)
+        window_s = self._window_s + offered.round_trip_s
+        windows = self._shares.windows_bytes(left, window_s, self._least_packets)
+        return Limits(windows, self._shares.paces_bytes_s(left))
 
 
 class NicShares:

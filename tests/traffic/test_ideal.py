@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from topologies.fabric import Nic
 from traffic.spraying.policy import QueuePair
-from traffic.transports.sharing import HEADROOM, LEAST_WINDOW_S, MOST_WINDOW_S, PACKET_BYTES, NicShares
+from traffic.transports.ideal import HEADROOM, LEAST_WINDOW_S, MOST_WINDOW_S, NicShares
+from traffic.transports.transport import PACKET_BYTES
 
 RATE_BPS = 80e6
 
