@@ -6,6 +6,7 @@ then one packet switch with as many NICs carries the same demands.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import cast, get_args
 
@@ -29,6 +30,7 @@ from topologies.errors import ScenarioError
 from topologies.fabric import Fabric
 from topologies.parallel_ocs import parallel_ocs_fabric
 from traffic.demand import Demand
+from traffic.spraying.registry import policy_named
 from traffic.transports.circuit_engine import Meeting
 
 FASTEST_BPS = 25e6
@@ -68,11 +70,15 @@ class Comparison:
     """Which of Open vSwitch's forwards."""
     partial: bool = False
     """Whether circuits that two slots share stay lit between them."""
+    rest: str = ""
+    """The spraying scheme that sends what schedules leave over, on one more NIC, over a packet switch."""
 
     def __post_init__(self) -> None:
         """Refuse what makes no sense before anything is booted."""
         for name in self.schedulers:
             scheduler_named(name)
+        if self.rest:
+            policy_named(self.rest)
         for name in self.meetings:
             _meeting(name)
         for ocses in self.ocses:
@@ -83,7 +89,8 @@ class Comparison:
 
     def fabric(self, ocses: int) -> Fabric:
         """Return the servers on some OCSes."""
-        return parallel_ocs_fabric(self.demands[0].gpus, ocses, rate_bps=self.rate_bps)
+        servers = self.demands[0].gpus
+        return parallel_ocs_fabric(servers, ocses, packet_switch=bool(self.rest), rate_bps=self.rate_bps)
 
     def rate(self) -> float:
         """Return emulated over real rate: what was asked for, or what this machine carries safely."""
@@ -102,7 +109,7 @@ class Comparison:
                 name,
                 dilation,
                 seed,
-                ocs=OcsSetup(self.delay, _meeting(meeting), self.partial),
+                ocs=OcsSetup(self.delay, _meeting(meeting), self.partial, self.rest),
             )
             for seed, demand in enumerate(self.demands)
             for dilation in [self._dilation(demand, ocses, rate)]
@@ -141,14 +148,17 @@ def carry_out(comparison: Comparison, out: Path | None) -> None:
     for ocses in comparison.ocses:
         executed = comparison.experiments(ocses, rate)
         experiments += [*executed, *_big_switch(executed)]
-    scenario = Scenario(comparison.name, comparison.title, experiments, circuit_claims, "circuits")
+    claims = partial(circuit_claims, spectras=not comparison.rest)
+    scenario = Scenario(comparison.name, comparison.title, experiments, claims, "circuits")
     go_on(scenario, Options(datapath=comparison.datapath, out=out))
 
 
 def _big_switch(executed: Sequence[Experiment]) -> list[Experiment]:
     """Return the same demands over one packet switch in the place of the OCSes, where all is sent at once."""
     plan = executed[0].plan
-    fabric = big_switch_fabric(len(plan.fabric.servers), nics=len(plan.ocses), gpus=1, rate_bps=plan.rate_bps)
+    fabric = big_switch_fabric(
+        len(plan.fabric.servers), nics=plan.fabric.servers[0].nics, gpus=1, rate_bps=plan.rate_bps
+    )
     first = {experiment.seed: experiment for experiment in executed}
     return [
         replace(each, fabric=fabric, policy="rails", ocs=None, label=BIG_SWITCH) for each in first.values()

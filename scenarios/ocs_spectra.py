@@ -65,6 +65,13 @@ Partial = Annotated[
         "--partial", help="Keep circuits lit that two slots share; in the paper's model all go dark."
     ),
 ]
+Rest = Annotated[
+    str,
+    typer.Option(
+        help="Give each server one more NIC, on a packet switch, and send over it by this spraying scheme"
+        " what a schedule leaves over; a scheduler of your own may then serve a part of the demand."
+    ),
+]
 ShortestSlot = Annotated[float, typer.Option(help="Spectra's shortest slot in the emulation [ms].")]
 Seeds = Annotated[
     int | None, typer.Option(help="Random demands; by default 1, and 50 with --plan-only as in the paper.")
@@ -89,6 +96,7 @@ def ocs_spectra(
     device: Device = None,
     varying: Varying = False,
     partial: Partial = False,
+    rest: Rest = "",
     slot_ms: ShortestSlot = 100.0,
     emulated_rate: EmulatedRate = None,
     seeds: Seeds = None,
@@ -135,6 +143,7 @@ def ocs_spectra(
         emulated_rate_bps=None if emulated_rate is None else emulated_rate * 1e6,
         datapath=datapath,
         partial=partial,
+        rest=rest,
     )
     carry_out(comparison, out)
 

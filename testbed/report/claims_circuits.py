@@ -18,12 +18,13 @@ SPECTRA, LIGHTRAIL = "Spectra, V", "lightrail"
 BYTES = "{:.0f} B"
 
 
-def circuit_claims(table: pd.DataFrame) -> list[Claim]:
-    """Return every claim with its measured value, Spectra's first."""
+def circuit_claims(table: pd.DataFrame, *, spectras: bool = True) -> list[Claim]:
+    """Return every claim with its measured value, Spectra's first: they are of circuits alone."""
     workloads = list(dict.fromkeys(table["workload"]))
-    spectras = [sentence for workload in workloads for sentence in _spectras(table, str(workload))]
+    of_paper = workloads if spectras else []
+    papers = [sentence for workload in of_paper for sentence in _spectras(table, str(workload))]
     ours = [sentence for workload in workloads for sentence in _ours(table, str(workload))]
-    return [judged(sentence, table) for sentence in (*spectras, *ours)]
+    return [judged(sentence, table) for sentence in (*papers, *ours)]
 
 
 def _spectras(table: pd.DataFrame, workload: str) -> Iterator[Sentence]:

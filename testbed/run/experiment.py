@@ -70,9 +70,15 @@ class Experiment:
     @property
     def scheme(self) -> Scheme:
         """What places messages on queue pairs, the same for both backends."""
-        if self.ocs:
+        if self.ocs and not self.ocs.rest:
             return OverCircuits()
-        return Sprayed(lambda: policy_named(self.policy), self.seed, self.chunk_bytes)
+        sprayed = Sprayed(lambda: policy_named(self.spraying), self.seed, self.chunk_bytes)
+        return OverCircuits(sprayed) if self.ocs else sprayed
+
+    @property
+    def spraying(self) -> str:
+        """The name of what sprays over packet switches; empty if nothing does."""
+        return self.ocs.rest if self.ocs else self.policy
 
     @property
     def circuits(self) -> Planned | None:

@@ -7,7 +7,6 @@ from itertools import chain
 import numpy as np
 
 from controller.circuits.status import LogEntry
-from controller.schedulers.bounds import makespan_lower_bound
 from testbed.run.experiment import Experiment
 from traffic.transports.circuit_engine import GUARD_S, Meeting, Slot
 
@@ -82,7 +81,7 @@ class LightLog:
         """What no schedule beats with the delays that were drawn [real s]; they may be under the mean."""
         plan = self.experiment.plan
         delay_s = min(chain.from_iterable(self.delays_s.values()), default=plan.delay_s)
-        return makespan_lower_bound(plan.line_s, len(plan.ocses), delay_s)
+        return plan.lower_bound_with(delay_s)
 
     @property
     def overhead_s(self) -> float:

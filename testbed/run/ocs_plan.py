@@ -34,6 +34,9 @@ class OcsSetup:
     meeting: Meeting = "drain"
     partial: bool = False
     """Whether circuits that two slots share stay lit between them; in Spectra's model all go dark."""
+    rest: str = ""
+    """The spraying scheme that sends over packet switches what a schedule leaves over; where there is none,
+    it goes into clean-up rounds."""
 
 
 class OcsPlan:
@@ -42,7 +45,7 @@ class OcsPlan:
     Parameters
     ----------
     fabric
-        Servers of one GPU, NIC k of each on OCS k.
+        Servers of one GPU, NIC k of each on OCS k, and others on packet switches if something sends there.
     demand
         Bytes between the servers; what they owe themselves is not sent.
     scheduler
@@ -59,7 +62,8 @@ class OcsPlan:
     def __init__(
         self, fabric: Fabric, demand: NDArray[np.int64], scheduler: str, setup: OcsSetup, dilation: Dilation
     ) -> None:
-        self.fabric, self._scheduler, self.setup = fabric, scheduler_named(scheduler), setup
+        self.fabric, self.setup = fabric, setup
+        self._scheduler = scheduler_named(scheduler, covering=not setup.rest)
         self.ocses = tuple(switch.name for switch in fabric.switches if switch.kind == "ocs")
         """The names of the OCSes."""
         self.rate_bps = _rate_bps(fabric, self.ocses)
@@ -81,17 +85,26 @@ class OcsPlan:
 
     @property
     def lower_bound_s(self) -> float:
-        """What no schedule beats."""
-        return makespan_lower_bound(self.line_s, len(self.ocses), self.delay_s)
+        """What no schedule beats, with the OCSes' mean delay."""
+        return self.lower_bound_with(self.delay_s)
+
+    def lower_bound_with(self, delay_s: float) -> float:
+        """Return what no schedule beats on OCSes of a delay; with packets beside circuits, no server [s]."""
+        if self.setup.rest:
+            busiest_s = float(max(self.line_s.sum(axis=0).max(), self.line_s.sum(axis=1).max()))
+            rates = [self.fabric.nic_rate_bps(nic) for nic in self.fabric.nics if nic.server == 0]
+            return busiest_s * self.rate_bps / sum(rates)
+        return makespan_lower_bound(self.line_s, len(self.ocses), delay_s)
 
     @property
     def circuits(self) -> Planned:
-        """The schedule as decisions; what it leaves over goes into clean-up rounds of Spectra's."""
+        """The schedule as decisions; what it leaves over goes over packets or into clean-up rounds."""
 
         def cleanup(missing: NDArray[np.int64]) -> Schedule:
             return spectra(missing * 8 / self.rate_bps, len(self.ocses), self.delay_s)
 
-        return Planned(self.ocses, self.schedule, cleanup, partial=self.setup.partial)
+        rest = bool(self.setup.rest)
+        return Planned(self.ocses, self.schedule, cleanup, partial=self.setup.partial, rest=rest)
 
     def _check(self, servers: int, dilation: Dilation) -> None:
         if self.fabric.impaired:

@@ -49,12 +49,12 @@ def predict(
         all steps alike: RailS within 1 % for rings that leave a server over one NIC at a time, else 4 %.
         ECMP over spines draws a path anew for each step, here one for the whole ring: from 0.6 to 1.8 times.
     """
-    fabric, known = experiment.fabric, dict(paths or {})
+    fabric, known, sprays = experiment.fabric, dict(paths or {}), experiment.spraying
     backend = FluidBackend(
         fabric,
         dict.fromkeys(experiment.plan.ocses, experiment.plan.delay_s) if experiment.ocs else {},
         drawn_s=delays_s,
-        by_bytes=not experiment.ocs and isinstance(policy_named(experiment.policy), ProactivePolicy),
+        by_bytes=bool(sprays) and isinstance(policy_named(sprays), ProactivePolicy),
         paths=seen_or_computed(fabric, known),
         couples=couples,
     )

@@ -111,3 +111,22 @@ def test_a_matrix_file_decides_the_servers_and_every_byte_of_it_arrives(tmp_path
     assert kept
     assert all(each.plan.setup.partial for each in kept)
     assert experiments_of(again / "run.json") == experiments_of(out / "run.json")
+
+
+def test_what_a_users_scheduler_leaves_over_goes_over_packets(tmp_path: Path) -> None:
+    out, own = tmp_path / "out", "tests.testbed.rest_cases:partly"
+    options = ["--workload", "moe", "--servers", "4", "--ocses", "2", "--rest", "ecmp", "--schedulers", own]
+    done = subprocess.run(
+        [*COMMAND, *options, "--slot-ms", "60", "--emulated-rate", "20", "--out", str(out)],
+        cwd=CHECKOUT,
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+    )
+    assert done.returncode == 0, done.stderr
+    table = pd.read_csv(out / "summary.csv")
+    mine = table[table["scheme"] == own]
+    assert (mine["missing_bytes"] == 0).all()
+    assert mine["over_predicted"].between(0.9, 1.2).all()
+    records = pd.read_csv(out / "records.csv").set_index("scheme").loc[own]
+    assert records["path"].str.contains("eps0").any()

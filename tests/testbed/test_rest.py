@@ -9,9 +9,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from controller.circuits.devices import ReconfigurationDelay
 from controller.schedulers.registry import scheduler_named
 from controller.schedulers.schedule import Schedule, Slot
+from testbed.run.dilation import Dilation
+from testbed.run.experiment import Experiment
 from testbed.run.fluid_backend import ROUNDING, FluidBackend
+from testbed.run.ocs_plan import OcsSetup, over_ocses
+from testbed.run.outcome import bound_s
+from testbed.run.predict import predict
 from testbed.run.runner import Run, Runner
 from tests.testbed.rest_cases import (
     DELAY_S,
@@ -29,6 +35,7 @@ from tests.testbed.run_cases import When
 from topologies.big_switch import big_switch_fabric
 from topologies.errors import ScenarioError
 from topologies.events import Event, NodeStarted, Order, ProgramsEnded, SendRest, Show, TimedCircuits
+from topologies.parallel_ocs import parallel_ocs_fabric
 from traffic.collectives.all_to_all import AllToAll
 from traffic.collectives.point_to_point import PointToPoint
 from traffic.demand import Demand
@@ -216,3 +223,20 @@ def test_equal_runs_are_equal_bit_by_bit() -> None:
     one, two = over_fluids(case), over_fluids(case)
     assert one.messages.equals(two.messages)
     assert one.events.equals(two.events)
+
+
+def test_an_experiment_sends_over_packets_what_its_schedule_leaves_over() -> None:
+    fabric = parallel_ocs_fabric(4, 2, packet_switch=True)
+    matrix = np.full((4, 4), SECOND // 10)
+    np.fill_diagonal(matrix, 0)
+    setup = OcsSetup(ReconfigurationDelay("delay", DELAY_S), rest="ecmp")
+    job = over_ocses(Demand("uniform", matrix), 2)
+    asked = Experiment(fabric, job, "tests.testbed.rest_cases:partly", Dilation(1e-4, 2e-3), ocs=setup)
+    assert Experiment.from_json(asked.to_json()) == asked
+    records = predict(asked).records
+    assert records["bytes"].sum() == matrix.sum()
+    assert records["end_s"].max() >= bound_s(asked) == pytest.approx(3 * 0.1 / 3)
+    switches = records["path"].str.findall(r"(?:eps|ocs)\d").explode()
+    assert set(switches) == {"eps0", "ocs0", "ocs1"}
+    with pytest.raises(ScenarioError, match="leaves 0.1 of demand"):
+        replace(asked, ocs=replace(setup, rest="")).plan.schedule  # noqa: B018
