@@ -36,6 +36,7 @@ from scenarios._bench_circuits import (
 )
 from scenarios._bench_jobs import (
     chain_over_predicted,
+    coupled_over_stepwise,
     fluid_released_s,
     rails_model_s,
     resume_p99_s,
@@ -280,6 +281,7 @@ FIGURES = {
     "ocs_strays": Figure(ocs_strays, "probes", "0"),
     "executed_over_planned": Figure(executed_over_planned, "ratio", "<= 1.15"),
     "ring_busbw": Figure(ring_busbw, "ratio", ">= 0.95; over prediction 0.97 .. 1.05"),
+    "coupled_over_stepwise": Figure(coupled_over_stepwise, "ratio", "0.99 .. 1.01", sandbox=False),
     "chain_over_predicted": Figure(chain_over_predicted, "ratio", "0.97 .. 1.05"),
     "resume_p99_s": Figure(resume_p99_s, "s", "<= 0.005 and a packet's 0.004"),
     "fluid_released_s": Figure(fluid_released_s, "s", "< 5", sandbox=False),
