@@ -151,7 +151,8 @@ class Network:
     def _boot(self, stack: ExitStack) -> None:
         private = inside_sandbox()
         # In a sandbox the tools of Open vSwitch look for its sockets here (OVS_RUNDIR).
-        directory = self._directory = RUN_DIRECTORY if private else Path(mkdtemp(prefix="lightrail-"))
+        directory = self.directory = RUN_DIRECTORY if private else Path(mkdtemp(prefix="lightrail-"))
+        """Where its sockets and logs are; it ends with the network."""
         directory.mkdir(exist_ok=True)
         stack.callback(shutil.rmtree, directory)
         self._controller = stack.enter_context(_controller(self.fabric, directory))
@@ -182,7 +183,7 @@ class Network:
 
     def _note_logs(self, error: BaseException) -> None:
         """Attach what the daemons and the controller wrote to an error; a traceback shows it."""
-        for log in sorted(self._directory.glob("*.log")):
+        for log in sorted(self.directory.glob("*.log")):
             if said := log.read_text(errors="replace").splitlines()[-LOG_LINES:]:
                 error.add_note("\n".join([f"{log.name}:", *said]))
 

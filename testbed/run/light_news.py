@@ -3,7 +3,6 @@
 import json
 import socket
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 from controller.app.listeners import bind_privately
@@ -23,12 +22,19 @@ class Notice(NamedTuple):
 
 
 class News:
-    """Where the controller tells what is lit: a unix datagram socket; a context manager."""
+    """Where the controller tells what is lit: a unix datagram socket; a context manager.
+
+    Parameters
+    ----------
+    path
+        Of the socket; in a directory that ends with the run, however it ends.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
 
     def __enter__(self) -> "News":
         """Open the socket."""
-        self._directory = TemporaryDirectory(prefix="lightrail-")
-        self.path = Path(self._directory.name) / "light.sock"
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         bind_privately(self._socket, self.path)
         self._socket.setblocking(False)
@@ -37,7 +43,7 @@ class News:
     def __exit__(self, *_error: object) -> None:
         """Close it."""
         self._socket.close()
-        self._directory.cleanup()
+        self.path.unlink()
 
     def fileno(self) -> int:
         """Return the descriptor to wait on."""

@@ -118,7 +118,7 @@ class LiveBackend:
         """Get ready."""
         with contextlib.ExitStack() as stack:
             stack.enter_context(self._engine)
-            self._news = stack.enter_context(News())
+            self._news = stack.enter_context(News(self._network.directory / "light.sock"))
             self._engine.watch(self._news.fileno(), lambda _event: self._read_news())
             self._stack = stack.pop_all()
         self._start = self._stands_at = time.monotonic()

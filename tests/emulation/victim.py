@@ -5,6 +5,8 @@ import sys
 from itertools import permutations
 
 from testbed.machine.sandbox import inside_sandbox, run_in_sandbox, settle
+from testbed.run.dilation import Dilation
+from testbed.run.live_backend import LiveBackend
 from tests.emulation.live import RATE_FACTOR, Live
 from topologies.rail import rail_fabric
 
@@ -13,8 +15,8 @@ CHECK_S = 0.05
 
 
 def main() -> None:
-    """Boot, say so, and answer until killed."""
-    with Live(rail_fabric(4, 2, 2), RATE_FACTOR) as net:
+    """Boot, stand as a run does between two transfers, say so, and answer until killed."""
+    with Live(rail_fabric(4, 2, 2), RATE_FACTOR) as net, LiveBackend(net.network, Dilation(RATE_FACTOR, 1.0)):
         print("up", flush=True)
         while True:
             net.network.check_alive()

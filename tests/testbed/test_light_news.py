@@ -2,6 +2,7 @@
 
 import json
 import socket
+from pathlib import Path
 
 import pytest
 
@@ -11,8 +12,9 @@ from topologies.errors import NetworkError
 NOTICE = {"ocs": "ocs1", "circuits": [[0, 3]], "until_s": 2.0, "ended": False, "error": "", "missed": 0}
 
 
-def test_news_is_read_as_it_comes() -> None:
-    with News() as news, socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as controller:
+def test_news_is_read_as_it_comes(tmp_path: Path) -> None:
+    controller = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    with News(tmp_path / "light.sock") as news, controller:
         assert news.read() == []
         for notice in (NOTICE, {**NOTICE, "circuits": [], "until_s": None, "ended": True}):
             controller.sendto(json.dumps(notice).encode(), str(news.path))
@@ -23,9 +25,10 @@ def test_news_is_read_as_it_comes() -> None:
     ("notice", "why"), [({"error": "refused"}, "refused"), ({"missed": 3}, "3 notices .* were dropped")]
 )
 def test_light_that_did_not_come_and_notices_that_were_dropped_are_errors(
-    notice: dict[str, object], why: str
+    tmp_path: Path, notice: dict[str, object], why: str
 ) -> None:
-    with News() as news, socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as controller:
+    controller = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    with News(tmp_path / "light.sock") as news, controller:
         controller.sendto(json.dumps({**NOTICE, **notice}).encode(), str(news.path))
         with pytest.raises(NetworkError, match=why):
             news.read()
