@@ -28,7 +28,7 @@ TRIES, SOUND = 3, 0.03
 
 
 def worst_link_error(network: Network, seed: int) -> float:
-    """Return the largest of `link_errors`, with its sign; 0 if no two servers have a way to try."""
+    """Return the largest of `link_errors`, with its sign; 0 if no two servers have a path to try."""
     return max(link_errors(network, np.random.default_rng(seed)).values(), key=abs, default=0.0)
 
 
@@ -112,7 +112,7 @@ def _shuffled(fabric: Fabric, rng: np.random.Generator) -> Iterator[Nic]:
 
 
 def _path(queue_pair: QueuePair, fabric: Fabric, tables: FlowTables) -> Path:
-    """Return the way of a queue pair, empty if it has none, or none that is as fast as its NIC."""
+    """Return the path of a queue pair, empty if it has none, or none that is as fast as its NIC."""
     source, destination = queue_pair.source, queue_pair.destination
     if source.server == destination.server:
         return ()

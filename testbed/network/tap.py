@@ -1,6 +1,6 @@
 """Which path each connection took, read off the wire: its first packet, seen on every link.
 
-A ``select`` group keeps a connection on one way, so the way of its SYN is the way of all its
+A ``select`` group keeps a connection on one path, so that of its SYN is that of all its
 data. Nothing is assumed of the switch's hash, its version or its datapath.
 """
 
@@ -70,7 +70,7 @@ class Tap:
         self._socket.close()
 
     def paths(self, queue_pairs: Sequence[QueuePair]) -> tuple[Path, ...]:
-        """Return the way of each queue pair that was connected while the tap was open, and close it.
+        """Return the path of each queue pair that was connected while the tap was open, and close it.
 
         Raises
         ------

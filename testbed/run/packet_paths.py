@@ -12,7 +12,7 @@ from traffic.transports.connections import SERVICE_PORT, source_port
 
 
 def computed_paths(fabric: Fabric, queue_pairs: Sequence[QueuePair]) -> tuple[Path, ...]:
-    """Return the way of each queue pair as the controller's rules and the switches' hash give it.
+    """Return the path of each queue pair as the controller's rules and the switches' hash give it.
 
     Raises
     ------

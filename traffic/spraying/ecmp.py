@@ -1,6 +1,6 @@
 """ECMP: every message stays on the NICs beside its GPUs, and the fabric hashes it onto one spine.
 
-A message is one queue pair, so all its chunks take one way whatever else takes it: two large
+A message is one queue pair, so all its chunks take one path whatever else takes it: two large
 messages whose hashes collide share an uplink while another idles. Between GPUs of one rail the
 path goes through the leaf alone and no hash decides anything.
 """

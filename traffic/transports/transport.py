@@ -1,8 +1,8 @@
 """A transport: how much a queue pair may have on its way, and how fast it sends.
 
-The engine (`traffic.transports.engine`) moves bytes over TCP connections and asks its transport, several
-times a round trip, what each of them may do. What a transport makes its decisions from is its own affair:
-`ideal` knows what all senders owe.
+The engine (`traffic.transports.engine`) moves bytes over TCP connections and asks its transport, every 20 ms
+and when something was posted, what each of them may do. What a transport decides from is its own
+affair: `ideal` knows what all senders owe.
 """
 
 from collections.abc import Sequence

@@ -42,7 +42,7 @@ def ocs_demand(workload: str, seed: int, servers: int, line_bytes: float) -> Dem
     Raises
     ------
     DemandError
-        If unknown workload, there are fewer than 2 servers, or a line carries nothing.
+        If the workload is unknown, there are fewer than 2 servers, or a line carries nothing.
     """
     if workload not in SCALED:
         raise DemandError(f"unknown workload {workload!r}", f"take {', '.join(SCALED)} or a file")
