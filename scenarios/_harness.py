@@ -24,7 +24,6 @@ import pandas as pd
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
-from rich.table import Table
 
 from scenarios._options import (
     Cli,
@@ -57,7 +56,6 @@ from testbed.run.dilation import Dilation
 from testbed.run.experiment import Experiment
 from testbed.run.outcome import Outcome, bound_s
 from testbed.run.predict import predict
-from testbed.run.runner import Run as JobRun
 from testbed.run.scale import busy_s, job_volume, load_bps, plain
 from testbed.run.trial import tried
 from topologies.errors import LightrailError
@@ -180,8 +178,8 @@ def main(command: Callable[..., None]) -> NoReturn:
 def carry_out(scenario: Scenario, options: Options) -> None:
     """Carry a scenario out, in a sandbox unless told otherwise, and print what came of it."""
     for experiment in scenario.experiments:
-        if not experiment.ocs:
-            policy_named(experiment.policy)
+        if not experiment.ocs or experiment.ocs.rest:
+            policy_named(experiment.spraying)
     if options.model_only:
         _finish(scenario, options, _model)
         return
@@ -210,12 +208,8 @@ def _finish(
 ) -> None:
     results = work(scenario, options)
     if results is not None:
-        print_results([results_table(results), *_judged(results)], results.path)
-
-
-def _judged(results: ResultsDirectory) -> list[Table]:
-    """Return the table of claims, where the scenario has some."""
-    return [claims_table(results.judged)] if results.judged else []
+        judged = [claims_table(results.judged)] if results.judged else []
+        print_results([results_table(results), *judged], results.path)
 
 
 def _model(scenario: Scenario, options: Options) -> ResultsDirectory:
@@ -249,7 +243,7 @@ def _emulate_on(
     first = experiments[0]
     with Network(first.fabric, first.dilation.rate, results.run.datapath) as network:
         found = port_settings(network)
-        broken, settings = unmet(network, found), {**scale_of(first), **effective(network, found)}
+        broken, settings = unmet(network, found), {**_scale_of(first), **effective(network, found)}
         results.describe(settings={**results.run.settings, _where(first): settings})
         worst = math.nan if first.ocs else worst_link_error(network, first.seed)
         for experiment in experiments:
@@ -266,7 +260,7 @@ def _where(experiment: Experiment) -> str:
     return f"{fabric.name}, {len(fabric.servers)} servers x {nics} NICs"
 
 
-def scale_of(experiment: Experiment) -> dict[str, object]:
+def _scale_of(experiment: Experiment) -> dict[str, object]:
     """Return at which scale an experiment is emulated, and what its OCSes stand for."""
     scale = experiment.dilation
     said: dict[str, object] = {"dilation": {"rate": scale.rate, "volume": scale.volume, "time": scale.time}}
@@ -303,22 +297,25 @@ def _scaled(
     experiments = list(scenario.experiments)
     if UNSCALED in {experiment.dilation for experiment in experiments}:
         level = scenario.over(plain(experiments[0].fabric)).experiments
-        predicted = [predict(each) for each in progress.track(level, description="predict")]
-        loads = [load_bps(each, run) for each, run in zip(level, predicted, strict=True)]
+        loads, times_s = [], []
+        for each in progress.track(level, description="predict"):
+            predicted = predict(each)  # not kept: runs of many GPUs would not all fit into memory
+            loads.append(load_bps(each, predicted))
+            times_s.append(busy_s(each.job, predicted))
         rate = rate_factor(level[0].fabric, max(loads), machine, options.emulated_rate_bps)
-        experiments = _dilated(experiments, rate, predicted)
+        experiments = _dilated(experiments, rate, times_s)
     for experiment in experiments:
         check_delays(experiment.fabric, experiment.dilation.time)
     return experiments, asdict(machine)
 
 
-def _dilated(experiments: Sequence[Experiment], rate: float, predicted: Sequence[JobRun]) -> list[Experiment]:
+def _dilated(experiments: Sequence[Experiment], rate: float, times_s: Sequence[float]) -> list[Experiment]:
     """Return experiments at a rate, each workload at a volume of its own."""
     bounds_s, longest_s = defaultdict[str, list[float]](list), defaultdict[str, float](float)
-    for experiment, run in zip(experiments, predicted, strict=True):
+    for experiment, time_s in zip(experiments, times_s, strict=True):
         job = experiment.job
         bounds_s[job.name].append(bound_s(experiment))
-        longest_s[job.name] = max(longest_s[job.name], busy_s(job, run))
+        longest_s[job.name] = max(longest_s[job.name], time_s)
     volumes = {
         job.name: job_volume(job, rate, bounds_s[job.name], longest_s[job.name])
         for job in {experiment.job.name: experiment.job for experiment in experiments}.values()
@@ -333,19 +330,8 @@ def _results(scenario: Scenario, options: Options, planned: list[Experiment]) ->
 
 def new_run(name: str, title: str, datapath: Datapath = "netdev", report: Kind = "schemes") -> Run:
     """Return a run that starts now."""
-    command, started = ["python", *sys.argv], datetime.now()
-    if report != "circuits":
-        return Run(name, title, command, started, report=report, datapath=datapath)
-    return Run(
-        name,
-        title,
-        command,
-        started,
-        report=report,
-        baseline=BIG_SWITCH,
-        transport="datagrams",
-        datapath=datapath,
-    )
+    run = Run(name, title, ["python", *sys.argv], datetime.now(), report=report, datapath=datapath)
+    return replace(run, baseline=BIG_SWITCH, transport="datagrams") if report == "circuits" else run
 
 
 def _progress() -> Progress:

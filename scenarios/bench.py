@@ -49,13 +49,14 @@ from testbed.machine.datapath import default_datapath
 from testbed.machine.residue import MARKER, Host, left_behind
 from testbed.machine.sandbox import inside_sandbox, run_in_sandbox, settle
 from testbed.network.network import Network
-from testbed.run.calibrate import calibration, hop_load_bps, machine_name, rate_factor, volume_factor
+from testbed.run.calibrate import calibration, machine_name, rate_factor, volume_factor
 from testbed.run.dilation import Dilation
 from testbed.run.emulate import emulate
 from testbed.run.experiment import Experiment
 from testbed.run.fidelity import Watch, verdict
 from testbed.run.outcome import Verdict, Word, bound_s
 from testbed.run.predict import predict
+from testbed.run.scale import load_bps
 from topologies.errors import ScenarioError
 from topologies.fabric import Fabric
 from topologies.rail import rail_fabric
@@ -255,10 +256,7 @@ def _own_memory_bytes() -> int:
 def _scaled(fabric: Fabric, job: Job, scheme: str, emulated_cct_s: float | None = None) -> Experiment:
     """Return an experiment at the scale that is chosen automatically, or with a longer CCT."""
     full = Experiment(fabric, job, scheme, Dilation(1.0, 1.0))
-    records = predict(full).records
-    rate = rate_factor(
-        fabric, hop_load_bps(records, communication_s(records)), calibration(default_datapath()), None
-    )
+    rate = rate_factor(fabric, load_bps(full, predict(full)), calibration(default_datapath()), None)
     bound = bound_s(full)
     volume = volume_factor(rate, [bound]) if emulated_cct_s is None else emulated_cct_s * rate / bound
     return Experiment(fabric, job, scheme, Dilation(rate, volume))

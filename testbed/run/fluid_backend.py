@@ -73,7 +73,7 @@ class FluidBackend:
         self._find_paths = paths or partial(computed_paths, fabric)
         self._ports = {port: number for number, port in enumerate(fabric.link_at)}
         rates = [link.rate_bps for link in fabric.link_at.values()]
-        self._by_bytes, self._couples = by_bytes, couples and not fabric.impaired
+        self._couples = couples and not fabric.impaired
         nvlink = [fabric.servers[server].nvlink_bps for server in fabric.gpu_servers] if self._couples else []
         self._first_nvlink = len(rates)
         """The link out of GPU 0, then those of the others, then those into them: for coupled flows."""

@@ -85,7 +85,7 @@ class Outcome:
         """The emulated run, or the predicted one where nothing was emulated."""
         return self.predicted if self.emulated is None else self.emulated
 
-    @cached_property
+    @property
     def records(self) -> Records:
         """The records of `run`."""
         return self.run.records

@@ -2,8 +2,6 @@
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from testbed.run.calibrate import hop_load_bps, volume_factor
 from testbed.run.experiment import Experiment
 from testbed.run.runner import Run
@@ -11,7 +9,7 @@ from topologies.fabric import Fabric
 from traffic.collectives.ring import Ring
 from traffic.job import Job
 from traffic.metrics import communication_s
-from traffic.records import NVLINK, Records, legs_of
+from traffic.records import NVLINK, Records
 from traffic.transports.transport import PACKET_BYTES
 
 RING_STEP_PACKETS = 20
@@ -67,7 +65,6 @@ def plain(fabric: Fabric) -> Fabric:
 
 def _mean_hops(records: Records) -> float:
     """Return how many links of switches a byte crosses on average."""
-    legs = legs_of(records[records["path"] != NVLINK])
-    sizes = legs["bytes"].to_numpy(dtype=float)
-    hops = np.array([path.count(",") for path in legs["path"]], dtype=float)
-    return float((sizes * hops).sum() / sizes.sum()) if len(legs) else 0.0
+    crossing_bytes = float(records.loc[records["path"] != NVLINK, "bytes"].sum())
+    bit_hops = hop_load_bps(records, 1.0)
+    return bit_hops / 8 / crossing_bytes if crossing_bytes else 0.0

@@ -34,6 +34,8 @@ def solved_once(job: Job, backend: FluidBackend, run: Callable[[Job], Run]) -> R
         any time.
     """
     found = sections(job)
+    if len(found) == 1:
+        return run(job)
     content = contents(found)
     if len(set(content)) == len(found):
         return run(job)
