@@ -31,6 +31,7 @@ from topologies.addresses import datapath_id, interface, nic_ip, openflow_port
 from topologies.errors import NetworkError
 from topologies.fabric import Fabric, Nic, Port
 from traffic.transports.connections import Endpoints
+from traffic.transports.host_settings import CARRYING, HostSettings
 
 LISTEN = "127.0.0.1:6653"
 READY_S = 120.0
@@ -52,11 +53,20 @@ class Network:
         Emulated rate over real rate: a link of 100 Gbit/s and 4e-4 is shaped to 40 Mbit/s.
     datapath
         Which of Open vSwitch's forwards; None for `testbed.machine.datapath.default_datapath`.
+    host
+        What the servers' TCP is set to.
     """
 
-    def __init__(self, fabric: Fabric, rate_factor: float, datapath: Datapath | None = None) -> None:
+    def __init__(
+        self,
+        fabric: Fabric,
+        rate_factor: float,
+        datapath: Datapath | None = None,
+        host: HostSettings = CARRYING,
+    ) -> None:
         self.fabric = fabric
         self.rate_factor = rate_factor
+        self.host = host
         self.datapath = datapath or default_datapath()
         self.netems = self._netems(None)
         self._stack = ExitStack()
@@ -107,7 +117,8 @@ class Network:
             with inside_namespace(self.wiring.namespaces[server]):
                 return socket.socket(socket.AF_INET, socket.SOCK_STREAM)
 
-        return Endpoints(open_socket, lambda nic: nic_ip(self.fabric, nic))
+        control = self.host.congestion_control
+        return Endpoints(open_socket, lambda nic: nic_ip(self.fabric, nic), control)
 
     def impair(self, time_factor: float, *, loss: bool = True) -> None:
         """Give links their delay, which is dilated, and their loss, which is not.
@@ -163,7 +174,7 @@ class Network:
         stack.enter_context(self.openvswitch)
         if not private:
             check_names(self.fabric)
-        self.wiring = wire(self.fabric, self.rate_factor, private, self.netems)
+        self.wiring = wire(self.fabric, self.rate_factor, private, self.netems, self.host)
         stack.callback(self.wiring.close)
         self.routes = KernelRoutes(self.wiring) if self.fabric.servers_forward else None
         _wait_for_listener(self._controller)

@@ -41,6 +41,7 @@ from topologies.addresses import FABRIC_NETWORK, GATEWAY_MAC, gateway_ip, interf
 from topologies.fabric import Fabric, Nic, Port
 from topologies.light import light_peers
 from topologies.packet_part import on_packet_switch
+from traffic.transports.host_settings import HostSettings
 
 MTU = 9000
 ETHERNET_HEADER_BYTES = 14
@@ -50,13 +51,8 @@ SERVER_QUEUE_BYTES = 4 << 20
 FIRST_MARK = 1 << 30
 """Far from the groups that people give to links."""
 FIRST_TABLE = 1000
-MIN_TIMEOUT_MS = 1000
-"""TCP's least retransmission timeout: with 28 queue pairs at 10 Mbit/s a packet waits 200 ms for its turn."""
-LOSSY_TIMEOUT_MS = 50
-"""The same where links lose packets: that a queue pair's last one is lost, a timeout alone tells.
-With the longer one all-to-alls of 1.5 s took up to 1.8 times their prediction at 0.1 % of loss, not 1.03."""
-INITIAL_WINDOW_PACKETS = 100
-"""TCP starts with a window that the ideal transport's own stays below: no slow start."""
+RECEIVE_WINDOW_PACKETS = 100
+"""What a receiver lets a connection start with: more than any transport's first window."""
 LOOPBACK = 1
 UP = {"flags": IFF_UP, "change": IFF_UP}
 RT_TABLE_MAIN, RT_SCOPE_LINK = 254, 253
@@ -115,6 +111,8 @@ class Wiring:
     """The group of its links, which no other boot has: under it they are deleted together."""
     netems: Mapping[Port, Netem]
     """The netem of each port that has one, as it began."""
+    host: HostSettings
+    """What the servers' TCP is set to."""
 
     def close(self) -> None:
         """Delete all links at once, and let the servers' namespaces go.
@@ -132,7 +130,9 @@ def burst_bytes(rate_bps: float, mtu: int = MTU) -> int:
     return max(int(rate_bps / 8 * BURST_S), MIN_BURST_PACKETS * (mtu + ETHERNET_HEADER_BYTES))
 
 
-def wire(fabric: Fabric, rate_factor: float, private: bool, netems: Mapping[Port, Netem]) -> Wiring:
+def wire(
+    fabric: Fabric, rate_factor: float, private: bool, netems: Mapping[Port, Netem], host: HostSettings
+) -> Wiring:
     """Make a fabric's servers and links, shaped at ``rate_factor`` times their real rate.
 
     Parameters
@@ -145,6 +145,8 @@ def wire(fabric: Fabric, rate_factor: float, private: bool, netems: Mapping[Port
         Whether this namespace is the run's own, so that its defaults may be changed.
     netems
         The netem of each port that has one; `set_netems` changes them.
+    host
+        What the servers' TCP is set to.
 
     Raises
     ------
@@ -160,7 +162,7 @@ def wire(fabric: Fabric, rate_factor: float, private: bool, netems: Mapping[Port
         sysctls |= FORWARDING_SYSCTLS if fabric.servers_forward else {}
         namespaces = tuple(_new_namespace(undo, sysctls) for _ in fabric.servers)
         mark = FIRST_MARK + secrets.randbelow(FIRST_MARK)
-        wiring = Wiring(fabric, namespaces, shapes, mark, netems)
+        wiring = Wiring(fabric, namespaces, shapes, mark, netems, host)
         undo.callback(delete_links, wiring.mark)
         _make_links(wiring)
         if not private:  # IPv6 would look for neighbours, which Open vSwitch counts as packets without a rule
@@ -294,7 +296,7 @@ def _set_up_nic(batch: Batch, wiring: Wiring, nic: Nic, indices: dict[str, int])
         ("RTA_OIF", index),
         ("RTA_PREFSRC", address),
         *via,
-        ("RTA_METRICS", {"attrs": list(route_metrics(fabric).items())}),
+        ("RTA_METRICS", {"attrs": list(route_metrics(wiring.host).items())}),
     ]
     batch.add(f"route of {port}", RTM_NEWROUTE, route, [*attributes, ("RTA_TABLE", table)])
     if nic.nic == 0 or (not routed and _is_first_on_switch(fabric, nic)):
@@ -306,12 +308,12 @@ def _set_up_nic(batch: Batch, wiring: Wiring, nic: Nic, indices: dict[str, int])
     _add_qdiscs(batch, wiring, port, indices)
 
 
-def route_metrics(fabric: Fabric) -> dict[str, int]:
+def route_metrics(host: HostSettings) -> dict[str, int]:
     """Return what a route has TCP begin with: windows, and the least timeout."""
     return {
-        "RTAX_INITCWND": INITIAL_WINDOW_PACKETS,
-        "RTAX_INITRWND": INITIAL_WINDOW_PACKETS,
-        "RTAX_RTO_MIN": LOSSY_TIMEOUT_MS if fabric.lossy else MIN_TIMEOUT_MS,
+        "RTAX_INITCWND": host.initial_window_packets,
+        "RTAX_INITRWND": RECEIVE_WINDOW_PACKETS,
+        "RTAX_RTO_MIN": round(1000 * host.least_timeout_s),
         # The kernel heeds a least timeout only if it is locked.
         "RTAX_LOCK": 1 << RTAX_RTO_MIN,
     }

@@ -52,17 +52,26 @@ def emulate(
     Raises
     ------
     ScenarioError
-        If the network is another fabric's, or at another rate, or a link's delay cannot be honoured.
+        If the network is another fabric's, or at another rate, or its hosts are set for another transport, or
+        a link's delay cannot be honoured.
     StuckError, NetworkError
         If bytes do not arrive, a switch refuses circuits, or a part of the network died.
     """
-    if (network.fabric, network.rate_factor) != (experiment.fabric, experiment.dilation.rate):
+    booted = network.fabric, network.rate_factor, network.host
+    if booted != (experiment.fabric, experiment.dilation.rate, experiment.host):
         raise ScenarioError("the network was booted for another experiment", "boot one for this")
     fabric, dilation = experiment.fabric, experiment.dilation
     before = _prepare_ocses(experiment, network)
     meeting = experiment.ocs.meeting if experiment.ocs else "drain"
     skips = experiment.job.is_chain if skips is None else skips
-    with LiveBackend(network, dilation, stuck_s=stuck_s, skips=skips, meeting=meeting) as backend:
+    with LiveBackend(
+        network,
+        dilation,
+        transport=experiment.transport.name,
+        stuck_s=stuck_s,
+        skips=skips,
+        meeting=meeting,
+    ) as backend:
         runner = Runner(
             fabric,
             experiment.job,

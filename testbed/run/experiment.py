@@ -15,6 +15,8 @@ from traffic.job import Job
 from traffic.messages import CHUNK_BYTES
 from traffic.scheme import OverCircuits, Scheme, Sprayed
 from traffic.spraying.registry import policy_named
+from traffic.transports.host_settings import IDEAL, HostSettings, TransportSetup, host_settings
+from traffic.transports.registry import DATAGRAMS, transport_named
 
 
 @dataclass(frozen=True)
@@ -24,7 +26,8 @@ class Experiment:
     Raises
     ------
     ScenarioError
-        If the job is for more GPUs than the fabric has, or does not fit its OCSes.
+        If the job is for more GPUs than the fabric has, or does not fit its OCSes, or no transport has the
+        name given.
     """
 
     fabric: Fabric
@@ -41,9 +44,12 @@ class Experiment:
     """How the OCSes are reconfigured by a schedule; None over packet switches."""
     label: str = ""
     """What tables call it instead of its policy."""
+    transport: TransportSetup = IDEAL
+    """What moves bytes over packet switches; over circuits datagrams do."""
 
     def __post_init__(self) -> None:
         """Check that the parts fit."""
+        transport_named(self.transport.name)
         if not any(node.gpus for node in self.job.nodes):
             raise ScenarioError(f"no node of job {self.job.name!r} has a GPU", "give one of them some")
         if self.ocs:
@@ -81,6 +87,18 @@ class Experiment:
         return self.ocs.rest if self.ocs else self.policy
 
     @property
+    def transport_name(self) -> str:
+        """The transport as tables name it."""
+        if not self.ocs:
+            return self.transport.name
+        return f"{DATAGRAMS}, {self.transport.name}" if self.ocs.rest else DATAGRAMS
+
+    @property
+    def host(self) -> HostSettings:
+        """What the hosts' TCP is set to."""
+        return host_settings(self.transport, self.fabric, self.dilation.rate, self.dilation.time)
+
+    @property
     def circuits(self) -> Planned | None:
         """What decides which circuits are lit, if there are any."""
         return self.plan.circuits if self.ocs else None
@@ -113,6 +131,7 @@ class Experiment:
             chunk_bytes=self.chunk_bytes,
             ocs=self.ocs,
             label=self.label,
+            transport=self.transport,
         ).model_dump_json()
 
     @classmethod
@@ -128,4 +147,5 @@ class Experiment:
             record.chunk_bytes,
             record.ocs,
             record.label,
+            record.transport,
         )

@@ -11,6 +11,7 @@ from topologies.errors import FabricError, ScenarioError, TraceError
 from topologies.fabric import Fabric
 from traffic.job import Job
 from traffic.job_file import job_document, job_of_document
+from traffic.transports.host_settings import TransportSetup
 
 
 def _fabric(data: object) -> Fabric:
@@ -36,7 +37,7 @@ class ExperimentRecord(BaseModel):
     """The fields of an experiment (`testbed.run.experiment`)."""
 
     model_config = ConfigDict(extra="forbid", arbitrary_types_allowed=True)
-    format: Literal[3] = 3
+    format: Literal[4] = 4
     fabric: Annotated[Fabric, PlainValidator(_fabric), PlainSerializer(_fabric_data)]
     job: Annotated[Job, PlainValidator(_job), PlainSerializer(job_document)]
     policy: str
@@ -45,6 +46,7 @@ class ExperimentRecord(BaseModel):
     chunk_bytes: int
     ocs: OcsSetup | None
     label: str
+    transport: TransportSetup
 
 
 def experiment_record(text: str) -> ExperimentRecord:

@@ -40,12 +40,10 @@ from traffic.scheme import Choice, WhileLit
 from traffic.spraying.policy import QueuePair
 from traffic.transports.circuit_engine import TURN_S, Meeting
 from traffic.transports.engine import STUCK_S, Engine, Health
-from traffic.transports.ideal import Ideal
 from traffic.transports.late_binding import ReactiveFeeder
+from traffic.transports.registry import transport_named
 from traffic.transports.transport import PACKET_BYTES
 
-LOSSY_WINDOW_PACKETS = 2
-"""A queue pair's least window where links lose packets: of one packet alone TCP notices a loss late."""
 MOST_IDLE = 4096
 """Queue pairs that nobody uses stay connected up to so many."""
 LIT_FOR_S = 1e6
@@ -61,6 +59,8 @@ class LiveBackend:
         Booted at the dilation's rate, its OCSes told how long they are dark.
     dilation
         The scale of bytes and time.
+    transport
+        What moves bytes over packet switches, by name (`traffic.transports.registry`).
     stuck_s
         A queue pair that owes bytes and makes no progress for so long is an error, unless it waits for an
         OCS [s, emulated].
@@ -76,6 +76,7 @@ class LiveBackend:
         network: Network,
         dilation: Dilation,
         *,
+        transport: str = "ideal",
         stuck_s: float = STUCK_S,
         skips: bool = False,
         meeting: Meeting = "drain",
@@ -84,7 +85,7 @@ class LiveBackend:
         self._skips = skips
         self._engine = Engine(
             network.endpoints,
-            transport=Ideal(self._nic_rate_bps, LOSSY_WINDOW_PACKETS if self._fabric.lossy else 1),
+            transport=transport_named(transport)(self._nic_rate_bps),
             check=network.check_alive,
             stuck_s=stuck_s,
             excused=lambda: bool(self._ordered),
@@ -189,13 +190,10 @@ class LiveBackend:
             for number in numbers:
                 self._engine.dial(number)
         self.paths.update(zip(queue_pairs, paths, strict=True))
-        for number, round_trip_s in zip(numbers, self._round_trips_s(queue_pairs).tolist(), strict=True):
-            self._engine.crosses(number, round_trip_s)
-
-    def _round_trips_s(self, queue_pairs: Sequence[QueuePair]) -> NDArray[np.float64]:
-        """Return how long the links of each queue pair's path take there and back [s, emulated]."""
-        paths = [self.paths.get(queue_pair, ()) for queue_pair in queue_pairs]
-        return path_effects(paths, self._fabric).round_trip_s * self._dilation.time
+        effects = path_effects(paths, self._fabric)
+        round_trips_s, lossy = effects.round_trip_s * self._dilation.time, effects.delivered < 1
+        for number, *crossed in zip(numbers, round_trips_s.tolist(), lossy.tolist(), strict=True):
+            self._engine.crosses(number, crossed[0], lossy=crossed[1])
 
     def _is_optical(self, queue_pair: QueuePair) -> bool:
         return queue_pair.source in self._ocs_of
@@ -268,7 +266,6 @@ class LiveBackend:
             numbers=numbers,
             names=message.tolist(),
             began_at=time.monotonic(),
-            round_trip_s=self._round_trips_s(choice.queue_pairs),
         )
         self._choosing.update(dict.fromkeys(message.tolist(), feeder))
         self._go_on()

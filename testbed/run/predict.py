@@ -19,6 +19,7 @@ from traffic.job import Job
 from traffic.records import path_text
 from traffic.spraying.policy import ProactivePolicy, QueuePair
 from traffic.spraying.registry import policy_named
+from traffic.transports.registry import by_bytes
 
 
 def predict(
@@ -30,8 +31,8 @@ def predict(
 ) -> Run:
     """Return the run that max-min fair fluids give, in real seconds.
 
-    A proactive scheme's queue pairs share links in proportion to the bytes of each, so that those
-    which start together at a NIC end together, as the engine has it.
+    Queue pairs that meet share a link as their transport has it: evenly, or in proportion to the bytes that
+    each has left, so that those which start together at a NIC end together.
 
     Parameters
     ----------
@@ -54,7 +55,9 @@ def predict(
         fabric,
         dict.fromkeys(experiment.plan.ocses, experiment.plan.delay_s) if experiment.ocs else {},
         drawn_s=delays_s,
-        by_bytes=bool(sprays) and isinstance(policy_named(sprays), ProactivePolicy),
+        by_bytes=bool(sprays)
+        and by_bytes(experiment.transport.name)
+        and isinstance(policy_named(sprays), ProactivePolicy),
         paths=seen_or_computed(fabric, known),
         couples=couples,
     )

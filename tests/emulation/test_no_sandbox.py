@@ -25,6 +25,7 @@ from topologies.addresses import interface
 from topologies.errors import NetworkError
 from topologies.fabric import Fabric, Link
 from topologies.rail import rail_fabric
+from traffic.transports.host_settings import CARRYING
 
 pytestmark = pytest.mark.emulation
 
@@ -157,10 +158,12 @@ def test_wiring_that_fails_halfway_removes_what_it_made_and_nothing_else(
 ) -> None:
     with machine(monkeypatch):
         before = things()
-        wiring = wire(rail_fabric(2, 2, 1), RATE_FACTOR, private=False, netems={})
+        wiring = wire(rail_fabric(2, 2, 1), RATE_FACTOR, private=False, netems={}, host=CARRYING)
         held = things()
         with pytest.raises(NetworkError, match=r"create the link .*: File exists"):
-            wire(rail_fabric(2, 2, 2), RATE_FACTOR, private=False, netems={})  # the links to spine1 are new
+            wire(
+                rail_fabric(2, 2, 2), RATE_FACTOR, private=False, netems={}, host=CARRYING
+            )  # the links to spine1 are new
         assert things() == held
         wiring.close()
         assert things() == before

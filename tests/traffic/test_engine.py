@@ -20,7 +20,6 @@ from topologies.rail import rail_fabric
 from traffic.spraying.policy import Permitted, ProactivePolicy, QpState, QueuePair, ReactivePolicy
 from traffic.spraying.registry import POLICIES, policy_named
 from traffic.transports.connections import (
-    CONGESTION_CONTROL,
     Endpoints,
     accept,
     dial,
@@ -48,7 +47,7 @@ def loopback(monkeypatch: pytest.MonkeyPatch) -> Endpoints:
     """Make sockets on loopback, with server 0 on a port that nobody uses."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         try:
-            free.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, CONGESTION_CONTROL)
+            free.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, b"cubic")
         except PermissionError:
             pytest.skip(
                 "this machine keeps cubic from ordinary users (net.ipv4.tcp_allowed_congestion_control)"

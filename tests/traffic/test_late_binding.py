@@ -13,7 +13,8 @@ from traffic.spraying.minrtt import MinRtt
 from traffic.spraying.plb import Plb
 from traffic.spraying.policy import Permitted, ReactivePolicy
 from traffic.spraying.reps import Reps
-from traffic.transports.late_binding import DEPTH_PACKETS, MOST_WINDOW, PACKET_BYTES, ReactiveFeeder
+from traffic.transports.late_binding import DEPTH_PACKETS, ReactiveFeeder
+from traffic.transports.transport import PACKET_BYTES
 
 RATE_BPS = 8e6
 POLICIES = [MinRtt, Plb, Reps]
@@ -28,6 +29,11 @@ class Wire:
     waiting: dict[int, list[int]] = field(default_factory=dict)
     """For each queue pair the messages of what is under way."""
     done: list[int] = field(default_factory=list)
+    window: int = 1 << 40
+    """What a queue pair may have under way."""
+
+    def takes(self, number: int) -> bool:
+        return self.under_way(number) < self.window
 
     def put(self, number: int, size: int, message: int) -> None:
         self.totals.setdefault(number, [0, 0])[0] += size
@@ -52,9 +58,7 @@ class Wire:
         self.done += feeder.arrived(self, number, self.waiting.pop(number, ()), now)
 
 
-def feeder_of(
-    policy: ReactivePolicy, work: Work, scale: int = 1, round_trip_s: float = 0.0
-) -> tuple[ReactiveFeeder, Wire]:
+def feeder_of(policy: ReactivePolicy, work: Work, scale: int = 1) -> tuple[ReactiveFeeder, Wire]:
     """Return a feeder that calls queue pairs and messages by numbers of their own, and its wire."""
     permitted = permitted_by(policy, work)
     feeder = ReactiveFeeder(
@@ -65,7 +69,6 @@ def feeder_of(
         lambda _: RATE_BPS,
         numbers=range(10, 10 + len(permitted.queue_pairs)),
         names=range(1000, 1000 + len(work.crossing)),
-        round_trip_s=round_trip_s,
     )
     return feeder, Wire(permitted)
 
@@ -120,15 +123,32 @@ def test_a_nic_is_given_what_it_can_send_soon_and_no_more() -> None:
     assert wire.under_way(qp) == (1 + DEPTH_PACKETS) * PACKET_BYTES
 
 
-@pytest.mark.parametrize("crossing", [0, 7])
-def test_a_queue_pair_whose_bytes_do_not_arrive_gets_a_window_of_them(crossing: int) -> None:
-    round_trip_s = crossing * PACKET_BYTES * 8 / RATE_BPS
-    feeder, wire = feeder_of(Plb(paths=1), one_pair(100), PACKET_BYTES, round_trip_s * 0.999)
-    feeder.turn(wire, 0.0)
-    for step in range(1, 200):
+def test_a_queue_pair_gets_what_it_takes_and_more_once_it_opens() -> None:
+    feeder, wire = feeder_of(Plb(paths=1), one_pair(100), PACKET_BYTES)
+    wire.window = 4 * PACKET_BYTES
+    for step in range(200):
         feeder.turn(wire, 0.1 * step)
     (qp,) = wire.totals
-    assert wire.under_way(qp) == (MOST_WINDOW + crossing) * PACKET_BYTES
+    assert wire.under_way(qp) == 4 * PACKET_BYTES
+    wire.window = 5 * PACKET_BYTES
+    feeder.opened(qp)
+    feeder.turn(wire, 20.001)
+    assert wire.under_way(qp) == 5 * PACKET_BYTES
+
+
+@settings(max_examples=25)
+@given(work=works(largest=50))
+def test_what_waits_is_counted_at_every_queue_pair_that_may_carry_it(work: Work) -> None:
+    feeder, wire = feeder_of(MinRtt(), work, PACKET_BYTES)
+    feeder.turn(wire, 0.0)
+    unbound = work.crossing.bytes * PACKET_BYTES
+    for message, size in enumerate(unbound):
+        unbound[message] = size - PACKET_BYTES * sum(feeder.carried(1000 + message).values())
+    expected = [0] * len(wire.permitted.queue_pairs)
+    for message, qps in enumerate(wire.permitted.of_message):
+        for qp in qps:
+            expected[qp] += unbound[message]
+    assert feeder.waiting_bytes.tolist() == expected
 
 
 def test_chunks_of_one_packet_go_the_same_way() -> None:

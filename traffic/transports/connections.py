@@ -24,9 +24,9 @@ DIALS, DIAL_PAUSE_S = 16, 0.001
 """After so many a pause, for who listens in another thread: of 3,000 without one, some were not heard."""
 SPARE_DESCRIPTORS = 2000
 """For listeners, namespaces, packet sockets and files."""
-CONGESTION_CONTROL = b"cubic"
 NOT_SENT_BYTES = 128 << 10
 TCP_NOTSENT_LOWAT = 25
+"""What a socket holds of a queue pair whose bytes are decided."""
 RESET_ON_CLOSE = b"\x01\x00\x00\x00\x00\x00\x00\x00"
 
 
@@ -38,6 +38,8 @@ class Endpoints:
     """Make a TCP socket in a server's namespace, by the server's index."""
     address: Callable[[Nic], IPv4Address]
     """The address of a NIC."""
+    congestion_control: str = "cubic"
+    """What the kernel's TCP controls congestion by."""
 
 
 def source_port(queue_pair: QueuePair) -> int:
@@ -82,7 +84,7 @@ def dial(stack: contextlib.ExitStack, endpoints: Endpoints, queue_pair: QueuePai
     sender.setblocking(False)
     sender.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     sender.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE)
-    sender.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, CONGESTION_CONTROL)
+    sender.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, endpoints.congestion_control.encode())
     sender.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     sender.setsockopt(socket.IPPROTO_TCP, TCP_NOTSENT_LOWAT, NOT_SENT_BYTES)
     try:
@@ -94,6 +96,11 @@ def dial(stack: contextlib.ExitStack, endpoints: Endpoints, queue_pair: QueuePai
     except OSError as error:
         raise NetworkError(f"connect queue pair {queue_pair}: {error.strerror}") from error
     return sender
+
+
+def keep_none_waiting(sender: socket.socket) -> None:
+    """Have a socket take bytes only when it has sent all others: what it does not take may go elsewhere."""
+    sender.setsockopt(socket.IPPROTO_TCP, TCP_NOTSENT_LOWAT, 1)
 
 
 def accept(

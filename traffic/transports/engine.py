@@ -4,10 +4,9 @@ One process and one epoll loop hold the sockets of all servers, so that one cloc
 A queue pair carries parcels of messages in the order in which they are posted, or chunks as a feeder
 binds them (`traffic.transports.late_binding`). Bytes are counted at the receiver.
 
-A queue pair has a window, what it may have on its way at once, and a pace, as its transport says
-(`traffic.transports.transport`): the ideal transport, by what all senders still owe each destination. A
-feeder limits its queue pairs by windows of its own; they are neither paced nor windowed here. TCP below
-only carries the bytes, and repairs losses.
+A queue pair may send what its transport lets it (`traffic.transports.transport`): by a window, what it may
+have on its way at once, by a pace, or by a count of what it may have sent. Under a transport that sets none
+of them TCP decides; under the others TCP only carries the bytes, and repairs losses.
 
 All times here are those of `time.monotonic`, all sizes those of the emulation.
 """
@@ -17,6 +16,7 @@ import select
 import socket
 import struct
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -31,13 +31,12 @@ from traffic.backlog import Backlog
 from traffic.spraying.policy import QueuePair
 from traffic.transports import connections
 from traffic.transports.connections import DIAL_PAUSE_S, DIALS, Endpoints
+from traffic.transports.counts import Counts
 from traffic.transports.late_binding import TICK_S as FEED_S
 from traffic.transports.late_binding import ReactiveFeeder
-from traffic.transports.transport import PACKET_BYTES, Offered, Transport
+from traffic.transports.transport import PACKET_BYTES, UNLIMITED_BYTES, Limits, Transport
 
-SHARE_S = 0.02
 PACE_STEP = 0.05
-UNLIMITED = 1 << 62
 SO_MAX_PACING_RATE = 47
 MAX_PACE_BYTES_S = (1 << 31) - 1
 STUCK_S = 15.0
@@ -82,15 +81,18 @@ class _Stream:
     sent: int = 0
     counted: int = 0
     window: int = PACKET_BYTES
+    may_send: int = UNLIMITED_BYTES
+    """What it may have sent, of all that it ever sends."""
     pace: float = 0.0
     first_pace: float = 0.0
     blocked: bool = True
     """Whether it waits for room in its socket, or to be connected."""
     moved_at: float = 0.0
-    round_trip_s: float = 0.0
     resent_before: int = 0
     backlog: Backlog = field(default_factory=Backlog)
     feeders: list[ReactiveFeeder] = field(default_factory=list)
+    group: list["_Stream"] = field(default_factory=list)
+    """Those that share what they may send, where bytes choose among them."""
 
     @property
     def posted(self) -> int:
@@ -101,6 +103,11 @@ class _Stream:
     def left(self) -> int:
         """The bytes that have not arrived."""
         return self.posted - self.counted
+
+    @property
+    def room(self) -> int:
+        """How many bytes more it may have been given, so that all of them may leave."""
+        return min(self.counted + self.window, self.may_send) - self.posted
 
 
 class Engine:
@@ -144,9 +151,13 @@ class Engine:
         """How many queue pairs are connected or about to be."""
         self._known = 0
         """How many queue pairs the transport knows of."""
+        self._counts = Counts()
+        """What the transport is told of queue pairs."""
+        self._limits = Limits.none(0)
+        """What the transport said last."""
         self._share_at = 0.0
         self._anew = False
-        """Whether something was posted since windows were last computed."""
+        """Whether something was posted, or resumed, since the transport was last asked."""
         self._rounds_s: list[float] = []
         self._polled_at: float | None = None
         self._resent = 0
@@ -199,6 +210,7 @@ class Engine:
     def add(self, queue_pair: QueuePair) -> int:
         """Return the number of a new queue pair, which is not connected yet."""
         self._streams.append(_Stream(len(self._streams), queue_pair))
+        self._counts.reserve(len(self._streams))
         return len(self._streams) - 1
 
     def dial(self, number: int) -> None:
@@ -243,9 +255,9 @@ class Engine:
         for number in numbers:
             self._streams[number].resent_before += _resent(self._streams[number])
 
-    def crosses(self, number: int, round_trip_s: float) -> None:
-        """Note how long the links of a queue pair's path take there and back: windows hold as much more."""
-        self._streams[number].round_trip_s = round_trip_s
+    def crosses(self, number: int, round_trip_s: float, *, lossy: bool = False) -> None:
+        """Note how long the links of a queue pair's path take there and back, and whether they are lossy."""
+        self._counts.round_trip_s[number], self._counts.lossy[number] = round_trip_s, lossy
 
     def _listen(self, server: int) -> None:
         if server not in self._listeners:
@@ -275,17 +287,26 @@ class Engine:
 
     def feed(self, feeder: ReactiveFeeder) -> None:
         """Have a feeder bind chunks to queue pairs as they go."""
-        for number in feeder.numbers:
+        groups: dict[int, list[_Stream]] = defaultdict(list)
+        for number, group in zip(feeder.numbers, feeder.group.tolist(), strict=True):
             stream = self._streams[number]
             stream.feeders.append(feeder)
-            stream.window = UNLIMITED
+            stream.group = groups[group]
+            stream.group.append(stream)
+            if stream.sender:
+                connections.keep_none_waiting(stream.sender)
         self._feeders.append(feeder)
-        feeder.turn(self, time.monotonic())
+        self._share_at, self._anew = 0.0, True
 
     def put(self, number: int, size: int, message: int) -> None:
         """Put bytes of a message behind what a queue pair carries, and send."""
         stream = self._streams[number]
         self._put(stream, [size], [message])
+        if stream.may_send != UNLIMITED_BYTES:
+            for other in stream.group:
+                if other is not stream:
+                    other.may_send -= size
+                    self._limits.sent_bytes[other.number] -= size
         self._send(stream)
 
     def _put(self, stream: _Stream, sizes: Sequence[int], messages: Sequence[int]) -> None:
@@ -293,6 +314,12 @@ class Engine:
             self._open += 1
             stream.moved_at, stream.first_pace = time.monotonic(), 0.0
         stream.backlog.post(sizes, messages)
+        self._counts.posted[stream.number] = stream.posted
+
+    def takes(self, number: int) -> bool:
+        """Return whether what a feeder puts on a queue pair now would leave, as far as is known."""
+        stream = self._streams[number]
+        return stream.room > 0 and not (stream.blocked or stream.held)
 
     def carried(self, number: int) -> set[int]:
         """Return the messages whose bytes a queue pair still carries."""
@@ -307,12 +334,14 @@ class Engine:
         """Let queue pairs send nothing more for now."""
         for number in numbers:
             self._streams[number].held = True
+            self._counts.held[number] = True
 
     def resume(self, numbers: Iterable[int]) -> None:
         """Let queue pairs send again."""
         for number in numbers:
             self._streams[number].held = False
-        self._share_at = 0.0
+            self._counts.held[number] = False
+        self._share_at, self._anew = 0.0, True
 
     @property
     def waiting(self) -> QueuePair | None:
@@ -337,6 +366,7 @@ class Engine:
         self._resent += _resent(stream)
         left = stream.backlog.withdraw(stream.counted)
         stream.sent = stream.counted
+        self._counts.posted[number] = stream.posted
         for endpoint in filter(None, (stream.sender, stream.receiver)):
             del self._serving[endpoint.fileno()]
             self._poller.unregister(endpoint.fileno())
@@ -372,31 +402,38 @@ class Engine:
         return arrived
 
     def _share(self) -> None:
-        """Give each queue pair the pace and the window that its transport has for it."""
+        """Ask the transport what queue pairs may do, and let them."""
         began = time.monotonic()
-        left = np.array([0 if s.held or s.feeders else s.left for s in self._streams], dtype=float)
-        if not left.any():
+        anew, self._anew = self._anew, False
+        offered = self._counts.offered(self._feeders, began, anew)
+        outstanding = offered.left_bytes + offered.waiting_bytes > 0
+        if not outstanding.any():
             self._share_at = float("inf")
             return
         if self._known < len(self._streams):
             self._transport.know([stream.queue_pair for stream in self._streams])
             self._known = len(self._streams)
-        first, self._anew = self._anew, False
-        round_trip_s = np.array([stream.round_trip_s for stream in self._streams])
-        limits = self._transport.limits(Offered(left, round_trip_s, first))
-        paces, windows = limits.pace_bytes_s.tolist(), limits.window_bytes.tolist()
-        for number in np.flatnonzero(left).tolist():
-            stream = self._streams[number]
-            if stream.sent == stream.posted or not stream.sender:
-                continue
-            if abs(paces[number] - stream.pace) > PACE_STEP * stream.pace:
-                _pace(stream, paces[number])
+        limits = self._transport.limits(offered)
+        took_s = time.monotonic() - began
+        changed = _changed(self._limits, limits) | anew
+        self._limits = limits
+        for number in np.flatnonzero(changed & outstanding).tolist():
+            self._limit(self._streams[number], limits, anew)
+        # With thousands of queue pairs it takes longer: never more than a tenth of the time.
+        self._share_at = began + max(self._transport.period_s, 10 * took_s)
+
+    def _limit(self, stream: _Stream, limits: Limits, anew: bool) -> None:
+        """Let a queue pair do what the transport has said, and send what that makes room for."""
+        number = stream.number
+        stream.window, stream.may_send = int(limits.window_bytes[number]), int(limits.sent_bytes[number])
+        pace = float(limits.pace_bytes_s[number])
+        if stream.sender and (anew or abs(pace - stream.pace) > PACE_STEP * stream.pace):
+            _pace(stream, pace)
+        if anew:
             stream.first_pace = stream.first_pace or stream.pace
-            stream.window = windows[number]
-            self._send(stream)
-        # With thousands of queue pairs it takes longer: never more than a twentieth of the time.
-        now = time.monotonic()
-        self._share_at = now + (SHARE_S if first else max(SHARE_S, 20 * (now - began)))
+        for feeder in stream.feeders:
+            feeder.opened(number)
+        self._send(stream)
 
     def _sendable(self, stream: _Stream, event: int) -> None:
         assert stream.sender is not None
@@ -404,12 +441,16 @@ class Engine:
             error = stream.sender.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
             raise _broken(stream, OSError(error, "the connection is gone"))
         self._send(stream)
+        for feeder in stream.feeders:
+            feeder.opened(stream.number)
 
     def _send(self, stream: _Stream) -> None:
         """Hand a queue pair's socket what its window has room for."""
         if not stream.sender:
             return
-        room = min(stream.posted, stream.counted + stream.window) - stream.sent
+        # What a feeder puts on it was limited before: a part of a chunk would be a small packet.
+        limit = UNLIMITED_BYTES if stream.feeders else min(stream.counted + stream.window, stream.may_send)
+        room = min(stream.posted, limit) - stream.sent
         try:
             while room > 0 and not stream.held:
                 size = stream.sender.send(ZEROS[:room])
@@ -444,6 +485,7 @@ class Engine:
             raise StuckError(f"queue pair {stream.queue_pair} was closed before all had arrived")
         now = stream.moved_at = time.monotonic()
         stream.counted += size
+        self._counts.arrived[stream.number] = stream.counted
         delivered = stream.backlog.deliver(stream.counted)
         if not stream.left:
             self._open -= 1
@@ -486,8 +528,24 @@ class Engine:
 def _pace(stream: _Stream, bytes_s: float) -> None:
     assert stream.sender is not None
     stream.pace = bytes_s
+    if bytes_s == float("inf"):
+        return
     most = min(int(bytes_s), MAX_PACE_BYTES_S)
     stream.sender.setsockopt(socket.SOL_SOCKET, SO_MAX_PACING_RATE, most)
+
+
+def _changed(before: Limits, limits: Limits) -> NDArray[np.bool_]:
+    """Return for which queue pairs the limits differ from those before, paces by more than a step."""
+    known = len(before.window_bytes)
+    changed = np.ones(len(limits.window_bytes), dtype=np.bool_)
+    pace, old = limits.pace_bytes_s[:known], before.pace_bytes_s
+    changed[:known] = (
+        (limits.window_bytes[:known] != before.window_bytes)
+        | (limits.sent_bytes[:known] != before.sent_bytes)
+        | (pace > (1 + PACE_STEP) * old)
+        | (pace < (1 - PACE_STEP) * old)
+    )
+    return changed
 
 
 def _broken(stream: _Stream, error: OSError) -> StuckError:

@@ -14,14 +14,15 @@ Measured as emulated over predicted time, uniform all-to-all: TCP's own windows 
 windows of 50 ms without pace 1.25 at 40 Mbit/s a NIC; both, as here, 1.04.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from topologies.fabric import Nic
 from traffic.spraying.policy import QueuePair
-from traffic.transports.transport import PACKET_BYTES, Limits, Offered
+from traffic.transports.transport import PACKET_BYTES, Limits, NicRate, Offered
 
 HEADROOM = 1.1
 WINDOW_SHARE, LEAST_WINDOW_S, MOST_WINDOW_S = 0.1, 0.02, 0.05
@@ -35,13 +36,13 @@ class Ideal:
     ----------
     nic_rate_bps
         The rate of a NIC at emulated scale [bit/s].
-    least_packets
-        What a window holds at least. TCP finds a lost packet by those behind it; with one at a time it
-        would wait for a timeout.
     """
 
-    def __init__(self, nic_rate_bps: Callable[[Nic], float], least_packets: int = 1) -> None:
-        self._nic_rate_bps, self._least_packets = nic_rate_bps, least_packets
+    period_s = 0.02
+    by_bytes = True
+
+    def __init__(self, nic_rate_bps: NicRate) -> None:
+        self._nic_rate_bps = nic_rate_bps
         self._shares = NicShares((), nic_rate_bps)
         self._window_s = 0.0
 
@@ -51,12 +52,15 @@ class Ideal:
 
     def limits(self, offered: Offered) -> Limits:
         """Return what the bytes left entitle queue pairs to."""
-        left = offered.left_bytes
+        left = offered.left_bytes + offered.waiting_bytes / offered.among
         if offered.anew:  # else as long as before: what is left shrinks, and windows with it
             self._window_s = self._shares.window_s(left)
         window_s = self._window_s + offered.round_trip_s
-        windows = self._shares.windows_bytes(left, window_s, self._least_packets)
-        return Limits(windows, self._shares.paces_bytes_s(left))
+        # TCP finds a lost packet by those behind it; with one at a time it would wait for a timeout.
+        windows = self._shares.windows_bytes(left, window_s, 1 + offered.lossy)
+        # What may choose takes the queue pairs that are quickest, so none has a pace of its own.
+        paces = np.where(offered.among > 1, np.inf, self._shares.paces_bytes_s(left))
+        return replace(Limits.none(len(left)), window_bytes=windows, pace_bytes_s=paces)
 
 
 class NicShares:
@@ -70,7 +74,7 @@ class NicShares:
         The rate of a NIC at emulated scale [bit/s].
     """
 
-    def __init__(self, queue_pairs: Sequence[QueuePair], nic_rate_bps: Callable[[Nic], float]) -> None:
+    def __init__(self, queue_pairs: Sequence[QueuePair], nic_rate_bps: NicRate) -> None:
         self._sending = _End((qp.source for qp in queue_pairs), nic_rate_bps)
         self._receiving = _End((qp.destination for qp in queue_pairs), nic_rate_bps)
 
@@ -87,7 +91,10 @@ class NicShares:
         return np.asarray(np.maximum(HEADROOM * self._sending.rates_bytes_s(left_bytes), PACKET_BYTES))
 
     def windows_bytes(
-        self, left_bytes: NDArray[np.float64], window_s: float | NDArray[np.float64], least_packets: int = 1
+        self,
+        left_bytes: NDArray[np.float64],
+        window_s: float | NDArray[np.float64],
+        least_packets: int | NDArray[np.int64] = 1,
     ) -> NDArray[np.int64]:
         """Return what each queue pair may have on its way [bytes]: whole packets, and so many at least."""
         rates = np.minimum(self._sending.rates_bytes_s(left_bytes), self._receiving.rates_bytes_s(left_bytes))
@@ -98,7 +105,7 @@ class NicShares:
 class _End:
     """The NICs at one end of the queue pairs."""
 
-    def __init__(self, nics: Iterable[Nic], nic_rate_bps: Callable[[Nic], float]) -> None:
+    def __init__(self, nics: Iterable[Nic], nic_rate_bps: NicRate) -> None:
         numbers: dict[Nic, int] = {}
         self._nic = np.array([numbers.setdefault(nic, len(numbers)) for nic in nics], dtype=np.int64)
         self._bytes_s = np.array([nic_rate_bps(nic) / 8 for nic in numbers])

@@ -3,8 +3,8 @@
 As an RDMA NIC pulls work from its queue pairs, a NIC here takes the next chunk when it has sent
 nearly all that it was given; the messages that may use it take turns, and the policy says which of
 its queue pairs each goes to. So a choice is made on what is known then, NICs hold no queue, and
-what waits does so where the fabric is congested: a queue pair takes no more while a window of its
-bytes is on the way. Equal windows share a bottleneck evenly, which is what the fluid limit says.
+what waits does so where the fabric is congested: a queue pair takes no more than its transport lets
+it have on the way.
 
 Where dilation makes chunks smaller than a packet of the emulation, a decision covers the chunks
 that begin within one packet: it is they that meet the same queues, and a packet each would cost the
@@ -20,15 +20,12 @@ from numpy.typing import NDArray
 
 from topologies.fabric import Nic
 from traffic.messages import Chunks
-from traffic.spraying.policy import Permitted, QpState, QueuePair, ReactivePolicy
+from traffic.spraying.policy import Permitted, QpState, ReactivePolicy
+from traffic.transports.transport import PACKET_BYTES
 
-PACKET_BYTES = 8948
-"""Payload of a packet of MTU 9000."""
 TICK_S = 0.001
 DEPTH_PACKETS, DEPTH_S = 2, 0.002
 """A NIC takes more while it holds less than so many packets, or so much of its rate if that is more."""
-WINDOW_S, LEAST_WINDOW, MOST_WINDOW = 0.2, 1, 4
-"""Queue pairs to one NIC may have this much of its rate on the way together; limits of each [packets]."""
 SWEEP_S = 0.1
 """How often messages that wait are asked again though nothing arrived: policies may wait for time."""
 
@@ -44,6 +41,9 @@ class Carrier(Protocol):
 
     def counted(self, number: int) -> int:
         """Return how many bytes of a queue pair were counted at its receiver."""
+
+    def takes(self, number: int) -> bool:
+        """Return whether what is put on a queue pair now may leave."""
 
     def rtt_s(self, number: int) -> float:
         """Return TCP's smoothed round-trip time of a queue pair [s]."""
@@ -70,9 +70,6 @@ class ReactiveFeeder:
         What the carrier calls the messages.
     began_at
         What counts as 0 for the policy, on the carrier's clock [s].
-    round_trip_s
-        How long the links of each queue pair's path take there and back, shape (queue pairs,), or of all
-        alike [s, emulated]: windows hold as much more.
     """
 
     def __init__(
@@ -86,20 +83,34 @@ class ReactiveFeeder:
         numbers: Sequence[int],
         names: Sequence[int],
         began_at: float = 0.0,
-        round_trip_s: NDArray[np.float64] | float = 0.0,
     ) -> None:
         self.numbers, self._names, self.began_at = numbers, names, began_at
+        of_message = permitted.of_message
+        self._choices = np.array([qp for qps in of_message for qp in qps], dtype=np.int64)
+        """The queue pairs that message 0 may use, those of message 1, and so on."""
+        self._choices_of = np.repeat(np.arange(len(of_message)), [len(qps) for qps in of_message])
+        """Whose each of these is."""
+        self.among = _mean_choices(permitted)
+        """Among how many queue pairs the messages of each may choose, in the mean; shape (queue pairs,)."""
+        first: dict[tuple[int, Nic], int] = {}
+        ends = [(qp.source.server, qp.destination) for qp in permitted.queue_pairs]
+        self.group = np.array(
+            [first.setdefault(each, number) for each, number in zip(ends, numbers, strict=True)]
+        )
+        """The carrier's number of the first queue pair from the same server to the same NIC."""
         self._qp_of = {number: qp for qp, number in enumerate(numbers)}
         self._message_of = {name: message for message, name in enumerate(names)}
         self._policy = policy
         self._bursts = _bursts(chunks, chunk_bytes)
         self._to_come = [len(bursts) for bursts in self._bursts]
+        self._unbound = np.array([sum(size for _, size in bursts) for bursts in self._bursts], dtype=np.int64)
+        """What of each message is on no queue pair yet [bytes]."""
         self._carried: list[dict[int, int]] = [{} for _ in names]
         pairs = permitted.queue_pairs
         nics = {nic: _Nic(nic_rate_bps(nic) / 8) for nic in dict.fromkeys(qp.source for qp in pairs)}
         self._nics = list(nics.values())
         self._nic_of = [nics[qp.source] for qp in pairs]
-        self._states = _States(self._nic_of, _windows(pairs, nic_rate_bps, round_trip_s))
+        self._states = _States(self._nic_of, numbers)
         self._sharing: list[list[int]] = [[] for _ in pairs]
         for message in _staggered(permitted):
             for qp in permitted.of_message[message]:
@@ -115,6 +126,12 @@ class ReactiveFeeder:
         """Whether all messages have arrived."""
         return not self._open
 
+    @property
+    def waiting_bytes(self) -> NDArray[np.int64]:
+        """What is on no queue pair yet and may take each of them, shape (queue pairs,) [bytes]."""
+        waiting = self._unbound[self._choices_of]
+        return np.bincount(self._choices, waiting, len(self.numbers)).astype(np.int64)
+
     def carried(self, name: int) -> dict[int, int]:
         """Return how many real bytes of a message each queue pair carried or carries."""
         return self._carried[self._message_of[name]]
@@ -125,6 +142,7 @@ class ReactiveFeeder:
         if now < self._next_s:
             return
         self._next_s = now + TICK_S
+        self._states.carrier = carrier
         if now >= self._sweep_s:
             self._sweep_s = now + SWEEP_S
             for message in list(self._parked):
@@ -162,9 +180,13 @@ class ReactiveFeeder:
             if not self._to_come[message]:
                 done.append(self._names[message])
         self._open -= len(done)
-        for message in self._sharing[qp]:
-            self._wake(message)
+        self.opened(number)
         return done
+
+    def opened(self, number: int) -> None:
+        """Let the messages that may use a queue pair be asked again: it may take more now."""
+        for message in self._sharing[self._qp_of[number]]:
+            self._wake(message)
 
     def _wake(self, message: int) -> None:
         for nic in self._parked.pop(message, ()):
@@ -185,6 +207,7 @@ class ReactiveFeeder:
         number = self.numbers[qp]
         self._nic_of[qp].queue += size
         self._states.backlog[qp] += size
+        self._unbound[message] -= size
         self._carried[message][number] = self._carried[message].get(number, 0) + real
         carrier.put(number, size, self._names[message])
 
@@ -212,10 +235,13 @@ class _Nic:
 class _States(Sequence[QpState]):
     """The states of all queue pairs, each made when the policy looks at it."""
 
-    def __init__(self, nics: list[_Nic], windows: list[int]) -> None:
+    carrier: Carrier
+    """Who carries; known from the first turn on."""
+
+    def __init__(self, nics: list[_Nic], numbers: Sequence[int]) -> None:
         self.backlog = [0] * len(nics)
         self.rtt_s = [0.0] * len(nics)
-        self._nics, self._windows = nics, windows
+        self._nics, self._numbers = nics, numbers
 
     def __len__(self) -> int:
         return len(self.backlog)
@@ -227,8 +253,8 @@ class _States(Sequence[QpState]):
     def __getitem__(self, qp: int | slice) -> QpState | list[QpState]:
         if isinstance(qp, slice):
             return [self[index] for index in range(*qp.indices(len(self)))]
-        backlog = self.backlog[qp]
-        return QpState(backlog, self.rtt_s[qp], backlog < self._windows[qp] and self._nics[qp].room)
+        room = self._nics[qp].room and self.carrier.takes(self._numbers[qp])
+        return QpState(self.backlog[qp], self.rtt_s[qp], room)
 
 
 def _bursts(chunks: Chunks, chunk_bytes: NDArray[np.int64]) -> list[deque[tuple[int, int]]]:
@@ -247,20 +273,13 @@ def _bursts(chunks: Chunks, chunk_bytes: NDArray[np.int64]) -> list[deque[tuple[
     return bursts
 
 
-def _windows(
-    queue_pairs: Sequence[QueuePair],
-    nic_rate_bps: Callable[[Nic], float],
-    round_trip_s: NDArray[np.float64] | float,
-) -> list[int]:
-    """Return how many bytes each queue pair may have on the way: a share of its destination's rate."""
-    into: dict[Nic, int] = {}
-    for qp in queue_pairs:
-        into[qp.destination] = into.get(qp.destination, 0) + 1
-    share = np.array([nic_rate_bps(qp.destination) / 8 / into[qp.destination] for qp in queue_pairs])
-    waiting = np.clip(WINDOW_S * share // PACKET_BYTES, LEAST_WINDOW, MOST_WINDOW)
-    crossing = np.ceil(round_trip_s * share / PACKET_BYTES)
-    windows: list[int] = ((waiting + crossing) * PACKET_BYTES).astype(int).tolist()
-    return windows
+def _mean_choices(permitted: Permitted) -> NDArray[np.float64]:
+    """Return among how many queue pairs the messages of each choose, in the mean; 1 where there are none."""
+    total, messages = np.zeros(len(permitted.queue_pairs)), np.zeros(len(permitted.queue_pairs))
+    for qps in permitted.of_message:
+        total[list(qps)] += len(qps)
+        messages[list(qps)] += 1
+    return np.asarray(np.where(messages, total / np.maximum(messages, 1), 1.0))
 
 
 def _staggered(permitted: Permitted) -> list[int]:

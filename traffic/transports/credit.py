@@ -1,0 +1,235 @@
+"""Receiver credits: every NIC grants what it can take, to the queue pairs that announced bytes to it.
+
+A sender announces what it has for a destination NIC. The NIC grants a packet at a time, round robin over the
+queue pairs that have announced more than they were granted, at its own rate; a sender sends what it was
+granted, in the order in which grants came. Queue pairs from one server to one NIC among which bytes choose
+announce together, and the sender spends a grant on whichever of them its scheme chooses. So an incast's queue
+stands at the senders, and NICs need to know nothing of each other: a receiver knows what was announced to it
+and what arrived, no more.
+
+What a queue pair may have been granted and not yet delivered is limited, since its sender may be busy
+with the grants of others: the queue pairs of a NIC share `QUEUE_S` of its rate evenly, and what links take
+there and back comes on top. Grants that cannot be used are not saved up.
+
+Announcements and grants are headers that wait in no queue, as with priority: each takes half of what
+the links of its path take there and back. They are not packets here: the engine holds both ends, and
+passes them on when that time is over.
+
+References
+----------
+M. Handley et al., "Re-architecting datacenter networks and stacks for low latency and high performance"
+(NDP), SIGCOMM 2017; V. Olteanu et al., "An edge-queued datagram service for all datacenter traffic" (EQDS),
+NSDI 2022; Ultra Ethernet Specification 1.0, section 3.6.14, receiver-credit congestion control (RCCC).
+"""
+
+import heapq
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from itertools import count
+
+import numpy as np
+from numpy.typing import NDArray
+
+from topologies.fabric import Nic
+from traffic.spraying.policy import QueuePair
+from traffic.transports.transport import PACKET_BYTES, Limits, NicRate, Offered
+
+HEADER_BYTES = 66
+"""Of a packet: Ethernet, IP, TCP with its time stamps."""
+QUEUE_S = 0.05
+"""What a NIC's queue pairs may have been granted together and not delivered, in time of its rate [s]."""
+LEAST_PACKETS = 2
+"""What each of them may have at least."""
+SAVED_S = 0.02
+"""What a NIC grants at once at most, in time of its rate: what it could not grant while nobody asked [s]."""
+
+
+class Credit:
+    """Grants from receivers, and nothing else: what a sender may send is what it was granted."""
+
+    period_s = 0.004
+    by_bytes = False
+
+    def __init__(self, nic_rate_bps: NicRate) -> None:
+        self._nic_rate_bps = nic_rate_bps
+        self._queue_pairs: Sequence[QueuePair] = ()
+        self._receivers: dict[Nic, Receiver] = {}
+        self._announced = np.zeros(0, dtype=np.int64)
+        """What each queue pair's sender has announced of all that it ever sends [bytes]."""
+        self._granted = np.zeros(0, dtype=np.int64)
+        """What each sender knows that it was granted, of all that it ever sends [bytes]."""
+        self._news: list[tuple[float, int, _Announcement | _Grant]] = []
+        """What is under way between senders and receivers, by when it comes."""
+        self._tickets = count()
+        self._order = np.zeros(0, dtype=np.int64)
+        """The order in which queue pairs announce."""
+
+    def know(self, queue_pairs: Sequence[QueuePair]) -> None:
+        """Take note of all queue pairs, by number."""
+        for number, queue_pair in enumerate(queue_pairs[len(self._queue_pairs) :], len(self._queue_pairs)):
+            nic = queue_pair.destination
+            if nic not in self._receivers:
+                self._receivers[nic] = Receiver(self._nic_rate_bps(nic) / 8)
+            self._receivers[nic].expect(number)
+        more = len(queue_pairs) - len(self._queue_pairs)
+        self._queue_pairs = list(queue_pairs)
+        self._announced, self._granted = (
+            np.append(array, np.zeros(more, dtype=np.int64)) for array in (self._announced, self._granted)
+        )
+        self._order = _staggered(queue_pairs)
+
+    def limits(self, offered: Offered) -> Limits:
+        """Return what senders were granted until now."""
+        arrived, posted, total = _of_groups(offered)
+        self._granted = np.maximum(self._granted, arrived)
+        self._announce(total, offered)
+        self._pass_on(offered.now_s)
+        for receiver in self._receivers.values():
+            for number, granted in receiver.grants(arrived, offered.now_s):
+                self._send(offered.now_s + offered.round_trip_s[number] / 2, _Grant(number, granted))
+        self._pass_on(offered.now_s)
+        spare = (self._granted - posted)[offered.group]
+        sent_bytes = offered.arrived_bytes + offered.left_bytes + spare
+        return replace(Limits.none(len(spare)), sent_bytes=sent_bytes)
+
+    def _announce(self, total: NDArray[np.int64], offered: Offered) -> None:
+        """Have senders announce what they have now, where it is more, or less than they were granted."""
+        fewer = (total < self._announced) & (total <= self._granted)
+        changed = self._order[(fewer | (total > self._announced))[self._order]]
+        for number in changed.tolist():
+            round_trip_s = float(offered.round_trip_s[number])
+            news = _Announcement(number, int(total[number]), round_trip_s)
+            self._send(offered.now_s + round_trip_s / 2, news)
+        self._announced[changed] = total[changed]
+        self._granted[changed] = np.minimum(self._granted, total)[changed]
+
+    def _send(self, at_s: float, news: "_Announcement | _Grant") -> None:
+        heapq.heappush(self._news, (at_s, next(self._tickets), news))
+
+    def _pass_on(self, now_s: float) -> None:
+        """Hand over what has come by now."""
+        while self._news and self._news[0][0] <= now_s:
+            news = heapq.heappop(self._news)[2]
+            if isinstance(news, _Grant):
+                self._granted[news.number] = news.granted_bytes
+            else:
+                self._receivers[self._queue_pairs[news.number].destination].announced(
+                    news.number, news.total_bytes, news.round_trip_s
+                )
+
+
+class Receiver:
+    """A NIC that grants, and all that it knows.
+
+    Parameters
+    ----------
+    bytes_s
+        Its rate [bytes/s].
+    """
+
+    def __init__(self, bytes_s: float) -> None:
+        self._packets_s = bytes_s / (PACKET_BYTES + HEADER_BYTES)
+        self._sources: dict[int, _Source] = {}
+        self._turns: deque[_Source] = deque()
+        """Those that have announced more than they were granted, in the order of their turns."""
+        self._packets = 0.0
+        """What it may grant now."""
+        self._at_s = 0.0
+
+    def expect(self, number: int) -> None:
+        """Take note of a queue pair that ends here."""
+        self._sources[number] = _Source(number)
+
+    def announced(self, number: int, total_bytes: int, round_trip_s: float) -> None:
+        """Hear what a queue pair has, of all that it ever sends; what it takes back, it was not granted."""
+        source = self._sources[number]
+        source.total, source.round_trip_s = total_bytes, round_trip_s
+        source.granted = min(source.granted, total_bytes)
+        if source.granted < total_bytes and not source.waits:
+            source.waits = True
+            self._turns.append(source)
+
+    def grants(self, arrived_bytes: NDArray[np.int64], now_s: float) -> list[tuple[int, int]]:
+        """Return the queue pairs that are granted more now, and what each may have sent of all it ever sends.
+
+        Parameters
+        ----------
+        arrived_bytes
+            Of all that each queue pair ever sends, by number; those of others are not looked at.
+        now_s
+            When [s].
+        """
+        saved_s = min(now_s - self._at_s, SAVED_S)
+        self._at_s = now_s
+        if not self._turns:
+            self._packets = 0.0
+            return []
+        self._packets = min(self._packets, 1.0) + saved_s * self._packets_s
+        share = QUEUE_S * self._packets_s / len(self._turns)
+        granted, passed = set[_Source](), 0
+        while self._packets >= 1 and passed < len(self._turns):
+            source = self._turns.popleft()
+            source.granted = max(source.granted, int(arrived_bytes[source.number]))
+            most = max(share, LEAST_PACKETS) + source.round_trip_s * self._packets_s
+            if source.granted - int(arrived_bytes[source.number]) >= most * PACKET_BYTES:
+                self._turns.append(source)
+                passed += 1
+                continue
+            passed = 0
+            source.granted = min(source.granted + PACKET_BYTES, source.total)
+            self._packets -= 1
+            granted.add(source)
+            source.waits = source.granted < source.total
+            if source.waits:
+                self._turns.append(source)
+        return [(source.number, source.granted) for source in granted]
+
+
+def _of_groups(offered: Offered) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """Return what arrived, was posted, and is there in all, of each group at its first member's number."""
+    size = len(offered.group)
+    arrived, left = (
+        np.bincount(offered.group, each, size).astype(np.int64)
+        for each in (offered.arrived_bytes, offered.left_bytes)
+    )
+    waiting = np.zeros(size, dtype=np.int64)
+    np.maximum.at(waiting, offered.group, offered.waiting_bytes)  # all of them may have the same bytes
+    return arrived, arrived + left, arrived + left + waiting
+
+
+def _staggered(queue_pairs: Sequence[QueuePair]) -> NDArray[np.int64]:
+    """Return queue pairs in an order in which those to different NICs begin with different servers.
+
+    Else all NICs would grant to the same sender first, and to the same next.
+    """
+    servers = 1 + max(max(qp.source.server, qp.destination.server) for qp in queue_pairs)
+    distance = [(qp.source.server - qp.destination.server) % servers for qp in queue_pairs]
+    nics = [(qp.source.nic - qp.destination.nic, qp.source.nic) for qp in queue_pairs]
+    return np.lexsort((*np.transpose(nics), distance))
+
+
+@dataclass(slots=True, eq=False)
+class _Source:
+    """A queue pair or a group of them, as its receiver knows it."""
+
+    number: int
+    total: int = 0
+    """What was announced, of all that it ever sends."""
+    granted: int = 0
+    round_trip_s: float = 0.0
+    waits: bool = field(default=False)
+    """Whether it has a turn to come."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Announcement:
+    number: int
+    total_bytes: int
+    round_trip_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Grant:
+    number: int
+    granted_bytes: int
