@@ -34,6 +34,7 @@ from scenarios._bench_circuits import (
     ocs_overhead_p99_s,
     ocs_strays,
 )
+from scenarios._bench_honesty import honesty
 from scenarios._bench_jobs import (
     chain_over_predicted,
     coupled_over_stepwise,
@@ -279,6 +280,7 @@ FIGURES = {
     "peak_memory_bytes": Figure(peak_memory_bytes, "bytes", f"< {3 * MIB << 9}"),
     "kill_residue": Figure(kill_residue, "things", "0", sandbox=False),
     "servers128_verdict": Figure(servers128_verdict, "verdict", "1: faithful; 0.5 is strained, 0 is void"),
+    "honesty": Figure(honesty, "share of right verdicts", "1"),
     "ocs_dark_excess_p99_s": Figure(ocs_dark_excess_p99_s, "s", "<= 0.003"),
     "ocs_overhead_p99_s": Figure(ocs_overhead_p99_s, "s", "<= 0.008"),
     "ocs_strays": Figure(ocs_strays, "probes", "0"),
