@@ -76,7 +76,7 @@ class Watch:
         settings, pid = self._settings.values(), self._network.openvswitch.pid
         return {
             "seconds": time.monotonic(),
-            "pressure_s": _cpu_pressure_s(),
+            "pressure_s": cpu_pressure_s(),
             "engine_cpu_s": usage.ru_utime + usage.ru_stime,
             "switch_cpu_s": cpu_s(pid) if pid else math.nan,
             "queue_drops": sum(setting.drops for setting in settings),
@@ -102,7 +102,7 @@ def _of_datagrams(measures: Measures, light: LightLog) -> Measures:
     )
 
 
-def _cpu_pressure_s() -> float:
+def cpu_pressure_s() -> float:
     """Return for how long so far some process waited for a CPU; NaN where the kernel does not say."""
     try:
         text = PRESSURE.read_text()

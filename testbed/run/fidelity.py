@@ -130,6 +130,13 @@ CONTROL = Limit(
     "traffic of a known duration was {:.1%} off it",
     "a control (none was carried out)",
 )
+PRESSED = Limit(
+    lambda seen: seen.cpu_pressure,
+    0.60,
+    0.80,
+    "during a control something waited for a CPU {:.0%} of the time",
+    "CPU pressure (the kernel has no PSI)",
+)
 
 
 def verdict(
@@ -204,8 +211,11 @@ def with_control(outcome: Outcome, control: Control | None) -> Outcome:
     before = outcome.verdict
     if before.word == "model" or outcome.light:
         return outcome
-    seen = Measures(control_error=control.error if control else math.nan)
-    judged = verdict(seen, measured_s=0.0, bound_s=0.0, limits=(CONTROL,))
+    seen, limits = Measures(), [CONTROL]
+    if control:
+        seen = Measures(control_error=control.error, cpu_pressure=control.cpu_pressure)
+        limits = [CONTROL, PRESSED]
+    judged = verdict(seen, measured_s=0.0, bound_s=0.0, limits=limits)
     worse = max(before, judged, key=lambda each: WORST_LAST.index(each.word))
     reasons = tuple(dict.fromkeys((*before.reasons, *judged.reasons)))
     worst = max(outcome.measures.control_error, seen.control_error, key=_size)

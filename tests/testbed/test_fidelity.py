@@ -133,15 +133,22 @@ def test_a_run_too_short_to_be_timed_is_not_advised_to_go_slower(stall_s: float)
 def test_the_worst_control_on_either_side_counts(errors: tuple[float, ...], word: str, kept: float) -> None:
     outcome = outcome_of(experiment_of(small_fabric(), uniform(4), "rails"), Verdict("faithful"))
     for error in errors:
-        outcome = with_control(outcome, Control(1e9, 4, error))
+        outcome = with_control(outcome, Control(1e9, 4, error, 0.1))
     assert (outcome.verdict.word, outcome.measures.control_error) == (word, kept)
     assert set(outcome.verdict.reasons) == {CONTROLLED.format(abs(e)) for e in errors if abs(e) > 0.03}
+
+
+@pytest.mark.parametrize(("pressure", "word"), [(0.1, "faithful"), (0.7, "strained"), (0.9, "void")])
+def test_a_control_on_a_busy_machine_is_no_witness(pressure: float, word: str) -> None:
+    point = experiment_of(small_fabric(), uniform(4), "rails")
+    found = with_control(outcome_of(point, Verdict("faithful")), Control(1e9, 4, 0.0, pressure)).verdict
+    assert found.word == word
 
 
 def test_a_control_never_betters_a_word_and_none_is_unknown() -> None:
     point = experiment_of(small_fabric(), uniform(4), "rails")
     void = outcome_of(point, Verdict("void", ("lost packets",)))
-    assert with_control(void, Control(1e9, 4, 0.0)).verdict == void.verdict
+    assert with_control(void, Control(1e9, 4, 0.0, 0.1)).verdict == void.verdict
     missing = with_control(outcome_of(point, Verdict("faithful")), None).verdict
     assert (missing.word, missing.reasons) == ("strained", ("unknown: a control (none was carried out)",))
     model = outcome_of(point)
