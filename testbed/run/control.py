@@ -42,8 +42,8 @@ class Control:
     error: float
     """The time that senders took on average over the time known, less 1."""
     cpu_pressure: float
-    """Share of it in which something waited for a CPU, 0..1; NaN if unknown. Beside two busy loops the time was
-    0.4 to 1 % off, as without them, and this 0.8 to 1: another run may not be let through as this one was."""
+    """Share of it in which something waited for a CPU, 0..1; NaN if unknown. Beside two busy loops the time
+    was 0.4 to 1 % off, as without them, and this 0.8 to 1: the next run may not be let through as well."""
 
 
 class Controls:
