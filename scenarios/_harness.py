@@ -25,6 +25,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
+from scenarios._controlled import ControlledPoints
 from scenarios._options import (
     Cli,
     DatapathOption,
@@ -246,11 +247,14 @@ def _emulate_on(
         broken, settings = unmet(network, found), {**_scale_of(first), **effective(network, found)}
         results.describe(settings={**results.run.settings, _where(first): settings})
         worst = math.nan if first.ocs else worst_link_error(network, first.seed)
+        points = ControlledPoints(network, results, _where(first))
         for experiment in experiments:
             name = f"{experiment.job.name}, {experiment.scheme_name}"
             progress.update(task, description=f"emulate {name}, seed {experiment.seed}")
-            results.add(tried(experiment, network, worst, broken))
+            points.before(experiment)
+            points.add(tried(experiment, network, worst, broken))
             progress.advance(task)
+        points.end()
 
 
 def _where(experiment: Experiment) -> str:

@@ -34,6 +34,7 @@ from scenarios._bench_circuits import (
     ocs_overhead_p99_s,
     ocs_strays,
 )
+from scenarios._bench_honesty import honesty
 from scenarios._bench_jobs import (
     chain_over_predicted,
     coupled_over_stepwise,
@@ -48,12 +49,15 @@ from scenarios._output import standard_output
 from testbed.machine.datapath import default_datapath
 from testbed.machine.residue import MARKER, Host, left_behind
 from testbed.machine.sandbox import inside_sandbox, run_in_sandbox, settle
+from testbed.network.link_sample import worst_link_error
 from testbed.network.network import Network
+from testbed.run.agreement import agreement_text
 from testbed.run.calibrate import calibration, machine_name, rate_factor, volume_factor
 from testbed.run.dilation import Dilation
 from testbed.run.emulate import emulate
+from testbed.run.evidence import Watch
 from testbed.run.experiment import Experiment
-from testbed.run.fidelity import Watch, verdict
+from testbed.run.fidelity import verdict
 from testbed.run.outcome import Verdict, Word, bound_s
 from testbed.run.predict import predict
 from testbed.run.scale import load_bps
@@ -229,17 +233,19 @@ def servers128_verdict() -> tuple[float, str]:
     booting = time.monotonic()
     with Network(experiment.fabric, experiment.dilation.rate) as network:
         booted_s = time.monotonic() - booting
+        sampled = worst_link_error(network, experiment.seed)
         with Watch(network) as watch:
             emulation = emulate(experiment, network, stuck_s=60.0)
-        measures = watch.measures(emulation, 0.0)
+        measures = watch.measures(emulation, sampled)
     measured, predicted = (
         communication_s(emulation.run.records),
         communication_s(predict(experiment, emulation.paths).records),
     )
-    judged = verdict(measures, measured_s=measured, predicted_s=predicted, bound_s=bound)
+    judged = verdict(measures, measured_s=measured, bound_s=bound, unmet=watch.unmet)
     return judged_figure(
         judged,
         f"boot {booted_s:.1f} s, {len(emulation.paths)} queue pairs, CCT / bound {measured / bound:.2f}, "
+        f"CCT / predicted {agreement_text(measured / predicted)}, "
         f"{time.monotonic() - started:.0f} s in all, {_own_memory_bytes() / MIB:.0f} MiB in this process",
     )
 
@@ -274,6 +280,7 @@ FIGURES = {
     "peak_memory_bytes": Figure(peak_memory_bytes, "bytes", f"< {3 * MIB << 9}"),
     "kill_residue": Figure(kill_residue, "things", "0", sandbox=False),
     "servers128_verdict": Figure(servers128_verdict, "verdict", "1: faithful; 0.5 is strained, 0 is void"),
+    "honesty": Figure(honesty, "share of right verdicts", "1"),
     "ocs_dark_excess_p99_s": Figure(ocs_dark_excess_p99_s, "s", "<= 0.003"),
     "ocs_overhead_p99_s": Figure(ocs_overhead_p99_s, "s", "<= 0.008"),
     "ocs_strays": Figure(ocs_strays, "probes", "0"),

@@ -212,6 +212,7 @@ def _told_of(outcome: Outcome) -> str:
     words = ", ".join(f"{name} {seconds * 1e3:.4g} ms" for name, seconds in times.items())
     lines = [f"{experiment.job.name}, {experiment.scheme_name}: {words} ({judged.word})"]
     lines += [f"  {judged.word}: {why}" for why in (*judged.reasons, judged.advice) if why]
+    lines += [f"  the model disagrees: {why}" for why in outcome.findings]
     return "\n".join(lines)
 
 

@@ -7,6 +7,7 @@
     The kernel's openvswitch module forwards, where the machine has it.
 """
 
+import math
 import os
 import re
 import subprocess
@@ -58,10 +59,13 @@ def delete_kernel_datapath() -> None:
     _dpctl("del-dp", KERNELS)
 
 
-def lost_upcalls() -> int:
-    """Return how many packets so far the kernel dropped because the daemon was too slow to be asked."""
+def lost_upcalls() -> float:
+    """Return how many packets the kernel dropped so far because the daemon was too slow to be asked.
+
+    NaN where it does not say.
+    """
     found = re.search(r"lost:(\d+)", _dpctl("show", KERNELS).stdout)
-    return int(found[1]) if found else 0
+    return float(found[1]) if found else math.nan
 
 
 def _dpctl(*words: str) -> "subprocess.CompletedProcess[str]":

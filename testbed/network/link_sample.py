@@ -4,6 +4,7 @@ Ways are drawn on which no two senders meet, so that each can send at its NIC's 
 falls short of that, a link on its way does.
 """
 
+import math
 from collections.abc import Iterator
 
 import numpy as np
@@ -28,8 +29,8 @@ TRIES, SOUND = 3, 0.03
 
 
 def worst_link_error(network: Network, seed: int) -> float:
-    """Return the largest of `link_errors`, with its sign; 0 if no two servers have a path to try."""
-    return max(link_errors(network, np.random.default_rng(seed)).values(), key=abs, default=0.0)
+    """Return the largest of `link_errors`, with its sign; NaN if no two servers have a path to try."""
+    return max(link_errors(network, np.random.default_rng(seed)).values(), key=abs, default=math.nan)
 
 
 def link_errors(network: Network, rng: np.random.Generator) -> dict[Nic, float]:
@@ -54,14 +55,14 @@ def link_errors(network: Network, rng: np.random.Generator) -> dict[Nic, float]:
         engine.connect(numbers)
         for _ in range(TRIES):
             sizes = [int(rate_bps(queue_pair.source) / 8 * SAMPLE_S) for queue_pair in queue_pairs]
-            found = _settled_rates_bps(engine, np.array(numbers), np.array(sizes)) / nominal_bps - 1
+            found = settled_rates_bps(engine, np.array(numbers), np.array(sizes)) / nominal_bps - 1
             errors = np.where(np.abs(found) < np.abs(errors), found, errors)
             if (np.abs(errors) <= SOUND).all():
                 break
     return dict(zip((queue_pair.source for queue_pair in queue_pairs), errors.tolist(), strict=True))
 
 
-def _settled_rates_bps(
+def settled_rates_bps(
     engine: Engine, numbers: NDArray[np.int64], sizes: NDArray[np.int64]
 ) -> NDArray[np.float64]:
     """Send so many bytes over each queue pair at once; return the rate of each after its first quarter."""

@@ -1,6 +1,7 @@
 """Open vSwitch for one run: a private database and switch daemon, or the machine's own."""
 
 import contextlib
+import math
 import os
 import socket
 import stat
@@ -156,7 +157,7 @@ class PrivateOpenVSwitch:
                 packet_socket.detach()
         return granted
 
-    def packet_drops(self) -> int:
+    def packet_drops(self) -> float:
         """Return how many packets so far the daemon was too slow to take, over all ports."""
         if self._datapath == "kernel":
             return lost_upcalls()
@@ -235,9 +236,9 @@ class MachineOpenVSwitch:
         """Leave the daemon's sockets alone, they are the machine's; return 0 for unknown."""
         return 0
 
-    def packet_drops(self) -> int:
-        """Return what the kernel's datapath counts; the daemon's sockets are the machine's."""
-        return lost_upcalls() if self._datapath == "kernel" else 0
+    def packet_drops(self) -> float:
+        """Return what the kernel's datapath counts; NaN for the daemon's sockets, which are the machine's."""
+        return lost_upcalls() if self._datapath == "kernel" else math.nan
 
 
 def _grow(packet_socket: socket.socket, buffer: int, want_bytes: int) -> int:

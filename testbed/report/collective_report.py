@@ -11,6 +11,7 @@ from testbed.report.means import in_order, points
 from testbed.report.page import Block, Line, Page, Sheet, counted
 from testbed.report.run_json import Run
 from testbed.report.table import bound_cells, caption, point_cells, time_unit
+from testbed.run.agreement import AGREES_FROM, AGREES_TO, MARK
 from testbed.run.experiment import Experiment
 from testbed.run.outcome import Outcome
 from topologies.fabric import Fabric
@@ -119,7 +120,7 @@ def _results(table: pd.DataFrame, baseline: str) -> Sheet:
         blocks.append(Block(lines, workload, mine[0].note))
     numbers = [
         "CCT mean", "CCT p99", "CCT last", f"busbw / {baseline}", "MSE sent", "MSE received",
-        "predicted CCT", "CCT / bound",
+        "CCT / predicted", "CCT / bound", "predicted CCT",
     ]  # fmt: skip
     return Sheet(["scheme", "verdict"], numbers, blocks, f"{caption(rows, baseline)} CCT in {unit}.")
 
@@ -129,10 +130,14 @@ VERDICTS = (
     ("strained", "It may have left one; the reason says where."),
     (
         "void",
-        "The machine could not keep up, or measured and predicted are far apart: the number says more of "
-        "the machine than of the scheme.",
+        "The machine could not keep up: the number says more of the machine than of the scheme.",
     ),
-    ("model", "Nothing was emulated; the number is the prediction."),
+    ("model", "Nothing was emulated, or no byte crossed the network; the number is the model's."),
+    (
+        "CCT / predicted",
+        "How far the emulation and the model agree. It decides no verdict: outside "
+        f"{AGREES_FROM:.2f} .. {AGREES_TO:.2f} it is marked {MARK}, and the report says where the time went.",
+    ),
 )
 """What the words of a verdict mean, in every report."""
 DEFINITIONS = (

@@ -1,5 +1,6 @@
 """The report of a job of many nodes: when each began and ended, as a table and a timeline."""
 
+import math
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -16,6 +17,7 @@ from testbed.report.page import Block, Line, Page, Sheet, counted
 from testbed.report.run_json import Run
 from testbed.report.table import number, significant
 from testbed.report.timeline import timeline
+from testbed.run.agreement import MARK, MARKED, agreement_text
 from testbed.run.outcome import Outcome, Verdict
 from traffic.job_bounds import job_bound_s, node_bounds_s
 
@@ -68,13 +70,14 @@ def node_sheet(outcomes: Sequence[Outcome]) -> Sheet:
             Block(lines, title),
             Block([Line(["all", "job", *_whole(outcome, emulated)], look="bound")]),
         ]
+    marked = any(MARK in cell for block in blocks for line in block.lines for cell in line.cells[2:])
     more = f" {counted(left, 'more node')} in nodes.csv." if left else ""
     how = "; ".join(dict.fromkeys(_how(outcome.verdict) for outcome in outcomes))
     return Sheet(
         ("node", "kind"),
         (*HEADERS, *(("model", "/ model") if emulated else ())),
         blocks,
-        f"Milliseconds since the start, at real scale, {how}.{more}",
+        f"Milliseconds since the start, at real scale, {how}.{more}" + (f" {MARKED}" if marked else ""),
     )
 
 
@@ -104,7 +107,7 @@ def _times(row: Mapping[Hashable, Any], emulated: bool) -> list[str]:
     if emulated:
         cells += [
             significant(1e3 * predicted_s),
-            number(took_s / predicted_s, "{:.2f}") if predicted_s else "-",
+            agreement_text(took_s / predicted_s if predicted_s else math.nan),
         ]
     return cells
 

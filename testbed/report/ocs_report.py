@@ -18,6 +18,7 @@ from testbed.report.page import Block, Line, Page, Sheet, counted
 from testbed.report.run_json import Run
 from testbed.report.table import (
     STYLES,
+    agreement_cell,
     block_table,
     duration_text,
     number,
@@ -25,6 +26,7 @@ from testbed.report.table import (
     spread_text,
     time_unit,
 )
+from testbed.run.agreement import MARK, MARKED
 from testbed.run.outcome import Outcome
 
 WORDS = ("scheduler", "verdict")
@@ -147,6 +149,8 @@ def _caption(table: pd.DataFrame) -> str:
         said.append(f"OCSes as {first['device']}, dark for {duration_text(first['delay_s'])}{drawn}.")
     if first["partial"]:
         said.append("Circuits that two slots share stay lit between them.")
+    if any(MARK in agreement_cell(point) for point in circuit_points(table)):
+        said.append(MARKED)
     if table["verdict"].eq("void").any():
         said.append("void: the machine could not keep up; left out of means where other seeds are not.")
     return " ".join(said)
@@ -171,7 +175,7 @@ def _cells(point: Point, scale: float) -> list[str]:
         point.verdict,
         significant(mean("predicted_s", scale)),
         significant(mean("cct_s", scale)) + spread_text(point["cct_s"]),
-        number(mean("over_predicted"), "{:.2f}"),
+        agreement_cell(point),
         number(mean("over_bound"), "{:.2f}"),
         number(mean("busbw_relative"), "{:.2f}"),
         number(mean("slots"), "{:.0f}"),

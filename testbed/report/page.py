@@ -97,6 +97,7 @@ def report_html(page: Page, images: Mapping[str, bytes], unfinished: int = 0) ->
         unfinished=unfinished,
         counts=_counts(page.table),
         doubts=_doubts(emulated),
+        findings=_findings(emulated),
         claims={
             source: list(map(_claim_row, group)) for source, group in groupby(page.claims, lambda c: c.source)
         },
@@ -181,6 +182,15 @@ def _doubts(emulated: pd.DataFrame) -> list[Row]:
     ]
 
 
+def _findings(emulated: pd.DataFrame) -> list[Row]:
+    """Return where the time went for the points whose prediction disagrees."""
+    found = emulated[emulated.get("findings", pd.Series("", emulated.index)) != ""]
+    return [
+        {"point": f"{row['scheme']}, {row['workload']}, seed {row['seed']}", "said": row["findings"]}
+        for row in found.to_dict("records")
+    ]
+
+
 def _seeds(table: pd.DataFrame) -> str:
     """Return the seeds in words: ``0, 1, 2``, or ``0 to 49``."""
     seeds = sorted({int(seed) for seed in table["seed"]})
@@ -218,29 +228,35 @@ def _fidelity(emulated: pd.DataFrame) -> Sheet:
 
 def _seen(row: Mapping[str, object]) -> list[str]:
     seen = {name: float(str(row[name])) for name in MEASURES}
-    share = f" ({100 * seen['retransmits'] / seen['packets']:.2f} %)" if seen["packets"] else ""
+    share = f" ({100 * seen['retransmits'] / seen['packets']:.2f} %)" if seen["packets"] > 0 else ""
     return [
-        f"{seen['retransmits']:.0f}{share}",
-        " / ".join(f"{seen[name]:.0f}" for name in ("queue_drops", "socket_drops", "switch_drops")),
-        f"{100 * seen['cpu_pressure']:.0f} %",
-        f"{seen['switch_cpu']:.2f} + {seen['engine_cpu']:.2f}",
+        f"{number(seen['retransmits'], '{:.0f}')}{share}",
+        " / ".join(number(seen[name], "{:.0f}") for name in ("queue_drops", "socket_drops", "switch_drops")),
+        number(100 * seen["cpu_pressure"], "{:.0f} %"),
+        f"{number(seen['switch_cpu'], '{:.2f}')} + {number(seen['engine_cpu'], '{:.2f}')}",
         significant(1e3 * seen["lateness_s"]),
+        " / ".join(significant(1e3 * seen[name]) for name in ("stall_s", "switch_stall_s")),
         significant(seen["aggregate_bps"] / 1e9),
         number(100 * seen["worst_link_error"], "{:.1f} %"),
+        number(100 * seen["control_error"], "{:.1f} %"),
     ]
 
 
 MACHINE = [
-    "sent again", "drops", "CPU pressure", "CPUs", "lateness [ms]", "aggregate [Gbit/s]", "link error",
+    "sent again", "drops", "CPU pressure", "CPUs", "lateness [ms]", "stalls [ms]", "aggregate [Gbit/s]",
+    "link error", "control",
 ]  # fmt: skip
 MACHINE_CAPTION = (
     "What was seen of this machine, at emulated scale. Sent again: packets that TCP, or over circuits the "
     "engine, sent once more. Drops: by full port queues, by Open vSwitch's sockets, by Open vSwitch itself. "
     "CPU pressure: share of the run in which something waited for a CPU. CPUs: used by Open vSwitch and by "
-    "the engine. Lateness: how long the engine kept events waiting, 99th percentile. Link error: the worst "
-    "of the links sampled before the run, against its nominal rate; circuits, which go one way, have none."
+    "the engine. Lateness: how long the engine kept events waiting, 99th percentile. Stalls: the "
+    "longest that the engine and Open vSwitch stood still. Link error: the worst of the links sampled before "
+    "the run, against its nominal rate; circuits, which go one way, have none. Control: how far traffic of a "
+    "known duration, at the same packet rate, was off it before or after. A dash is unknown."
 )
 MEASURES = (
     "retransmits", "packets", "queue_drops", "socket_drops", "switch_drops", "cpu_pressure", "switch_cpu",
-    "engine_cpu", "lateness_s", "aggregate_bps", "worst_link_error",
+    "engine_cpu", "lateness_s", "stall_s", "switch_stall_s", "aggregate_bps", "worst_link_error",
+    "control_error",
 )  # fmt: skip

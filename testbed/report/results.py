@@ -191,6 +191,12 @@ class ResultsDirectory(RunDirectory):
         tables = {"records": records_table(outcome), "nodes": _named(nodes, experiment)}
         self.write([summary_row(outcome)], tables=tables, experiment=experiment)
 
+    def judge_again(self, since: int, again: Callable[[Outcome], Outcome]) -> None:
+        """Replace the outcomes from a number on by what is known of them now, and write their rows anew."""
+        self.outcomes[since:] = map(again, self.outcomes[since:])
+        self._rows[since:] = map(summary_row, self.outcomes[since:])
+        self.write([])
+
     def page(self) -> Page:
         """Return the report of the outcomes."""
         self.judged = self._claims(self.table)

@@ -10,10 +10,13 @@ from rich.text import Text
 
 from testbed.report.claims import Claim, Range
 from testbed.report.means import BASELINE, Mean, Point, points
+from testbed.run.agreement import MARK, MARKED, agreement_text
 
 UNITS = (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6))
 DURATIONS = ((60.0, "min"), (1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))
 STYLES = {"faithful": "green", "strained": "yellow", "void": "bold red", "model": "blue"}
+SHOWN = 10
+"""How many cells of a point a terminal has room for."""
 RULING_STYLES = {"holds": "green", "does not hold": "yellow", "not comparable": "dim"}
 
 
@@ -37,16 +40,16 @@ def summary_table(table: pd.DataFrame, baseline: str = BASELINE, note: str = "")
     shown.add_column("\nverdict", min_width=8)  # where a narrow terminal crops, it is not this one
     for header in ("CCT\nmean", f"[{unit}]\np99", "\nlast", f"busbw\n/ {baseline}"):
         shown.add_column(Text(header), justify="right", no_wrap=True)
-    for header in ("load\nsent", "MSE\nrecv", f"model\n[{unit}]", "CCT /\nbound"):
+    for header in ("load\nsent", "MSE\nrecv", "CCT /\nmodel", "CCT /\nbound"):
         shown.add_column(Text(header), justify="right", no_wrap=True)
     for workload, block in groupby(rows, key=lambda point: point.workload):
         mine = list(block)
         shown.add_row(Text(workload, "bold"))
         for point in mine:
-            scheme, verdict, *numbers = point_cells(point, scale)
+            scheme, verdict, *numbers = point_cells(point, scale)[:SHOWN]
             look = "dim" if point.void else ""
             shown.add_row(f"  {scheme}", Text(verdict, STYLES[point.word]), *numbers, style=look)
-        name, *rest = bound_cells(mine, scale)
+        name, *rest = bound_cells(mine, scale)[:SHOWN]
         shown.add_row(f"  {name}", *rest, style="italic", end_section=True)
     return shown
 
@@ -144,10 +147,12 @@ def caption(rows: Sequence[Point], baseline: str) -> str:
     if lacking:
         which = ", ".join(dict.fromkeys(lacking))
         said.append(f"The baseline {baseline} was not run for {which}: no relative busbw there.")
+    if any(MARK in agreement_cell(point) for point in rows):
+        said.append(MARKED)
     if any("void" in point.words for point in rows):
         said.append("void: the machine could not keep up; left out of means where other seeds are not.")
     if any("model" in point.words for point in rows):
-        said.append("model: predicted, nothing was emulated.")
+        said.append("model: predicted, no byte crossed an emulated network.")
     return " ".join(said)
 
 
@@ -162,13 +167,31 @@ def point_cells(point: Point, scale: float) -> list[str]:
         relative_text(point),
         number(point["mse_sent"].value, "{:.3f}"),
         number(point["mse_received"].value, "{:.3f}"),
-        significant(point["predicted_s"].value / scale),
+        agreement_cell(point),
         number(point["over_bound"].value, "{:.2f}"),
+        significant(point["predicted_s"].value / scale),
     ]
+
+
+def agreement_cell(point: Point) -> str:
+    """Return emulated over predicted of a point, a dash where nothing was emulated."""
+    return agreement_text(math.nan if point.word == "model" else point["over_predicted"].value)
 
 
 def bound_cells(block: Sequence[Point], scale: float) -> list[str]:
     """Return the cells of the row that closes a workload's points: what the lower bound would give."""
     limit = block[-1]["busbw_limit"]
     busbw = "void" if limit.void else number(limit.value, "{:.2f}")
-    return ["bound", "", "", "", significant(block[-1]["bound_s"].value / scale), busbw, "", "", "", "1.00"]
+    return [
+        "bound",
+        "",
+        "",
+        "",
+        significant(block[-1]["bound_s"].value / scale),
+        busbw,
+        "",
+        "",
+        "",
+        "1.00",
+        "",
+    ]

@@ -1,11 +1,13 @@
 """What came of an experiment: its run on both backends, the bound, and the verdict."""
 
+import math
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Literal
 
 import pandas as pd
 
+from testbed.run.agreement import findings, nic_busy
 from testbed.run.experiment import Experiment
 from testbed.run.light_log import LightLog
 from testbed.run.runner import Run
@@ -27,11 +29,11 @@ Word = Literal["faithful", "strained", "void", "model"]
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether a result can be believed."""
+    """Whether the machine was able to emulate; whether the model agrees is another question (`agreement`)."""
 
     word: Word
     """``faithful``; ``strained``: look at the reason; ``void``: the machine could not keep up;
-    ``model``: nothing was emulated."""
+    ``model``: nothing was emulated, or no byte crossed the network."""
     reasons: tuple[str, ...] = ()
     """Why it is not faithful, a sentence each."""
     advice: str = ""
@@ -40,30 +42,36 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Measures:
-    """What was seen of the machine during a run, at emulated scale."""
+    """What was seen of the machine during a run, at emulated scale; NaN is unknown, never 0."""
 
-    retransmits: int = 0
+    retransmits: float = math.nan
     """Packets that TCP sent again."""
-    packets: int = 0
+    packets: float = math.nan
     """Packets that the servers' NICs sent."""
-    queue_drops: int = 0
+    queue_drops: float = math.nan
     """Packets that full port queues dropped (qdisc)."""
-    socket_drops: int = 0
+    socket_drops: float = math.nan
     """Packets that Open vSwitch was too slow to take (AF_PACKET)."""
-    switch_drops: int = 0
+    switch_drops: float = math.nan
     """Packets that Open vSwitch counted as dropped or in error, table misses among them."""
-    cpu_pressure: float = 0.0
+    cpu_pressure: float = math.nan
     """Share of the run in which something waited for a CPU (/proc/pressure/cpu, ``some``), 0..1."""
-    switch_cpu: float = 0.0
+    switch_cpu: float = math.nan
     """CPUs that Open vSwitch used."""
-    engine_cpu: float = 0.0
+    engine_cpu: float = math.nan
     """CPUs that the engine used, 0..1."""
-    lateness_s: float = 0.0
+    switch_stall_s: float = math.nan
+    """The longest time in which Open vSwitch could not run though it had to [s]."""
+    stall_s: float = math.nan
+    """The longest that the engine was away from its events [s]."""
+    lateness_s: float = math.nan
     """How long the engine kept events waiting, 99th percentile [s]."""
-    aggregate_bps: float = 0.0
+    aggregate_bps: float = math.nan
     """Payload that arrived at all servers together, over the run [bit/s]."""
-    worst_link_error: float = 0.0
+    worst_link_error: float = math.nan
     """Largest deviation of the sampled links from their nominal rate, before the run."""
+    control_error: float = math.nan
+    """The worst known-answer control before or after the run: its time over the known one, less 1."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,6 +84,7 @@ class Outcome:
     emulated: Run | None = None
     """With real packets; None for a model-only run."""
     verdict: Verdict = Verdict("model")
+    """By the machine's health alone."""
     measures: Measures = field(default_factory=Measures)
     light: LightLog | None = None
     """What circuits did, if they carried it."""
@@ -99,6 +108,25 @@ class Outcome:
     def predicted_s(self) -> float:
         """The same as predicted [s]."""
         return communication_s(self.predicted.records)
+
+    @property
+    def over_predicted(self) -> float:
+        """How long bytes were under way over what was predicted; NaN where nothing was."""
+        return self.cct_s / self.predicted_s if self.predicted_s else math.nan
+
+    @property
+    def findings(self) -> tuple[str, ...]:
+        """Where the time went if emulated and predicted disagree, a sentence each."""
+        if self.emulated is None:
+            return ()
+        seen = self.measures
+        return findings(
+            self.over_predicted,
+            packets=seen.packets,
+            retransmits=seen.retransmits,
+            queue_drops=seen.queue_drops,
+            nic_busy=nic_busy(self.link_bytes, self.experiment.fabric, self.cct_s),
+        )
 
     @cached_property
     def link_bytes(self) -> dict[Port, int]:
@@ -132,7 +160,8 @@ def summary_row(outcome: Outcome) -> dict[str, object]:
         "mse_sent": load_mse(nic_sent_bytes(outcome.link_bytes, fabric)),
         "mse_received": load_mse(nic_received_bytes(outcome.link_bytes, fabric)),
         "predicted_s": predicted,
-        "over_predicted": measured / predicted if predicted else float("nan"),
+        "over_predicted": outcome.over_predicted,
+        "findings": "; ".join(outcome.findings),
         "bound_s": bound_s(experiment),
         "verdict": outcome.verdict.word,
         "reasons": "; ".join(outcome.verdict.reasons),

@@ -1,18 +1,16 @@
 """One experiment tried on a booted network: emulated, predicted over the paths taken, and judged."""
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
 from testbed.network.network import Network
-from testbed.network.readback import port_settings, unmet
 from testbed.run.emulate import emulate
+from testbed.run.evidence import Watch
 from testbed.run.experiment import Experiment
-from testbed.run.fidelity import Watch, verdict, verdict_of_light
+from testbed.run.fidelity import verdict, verdict_of_light
 from testbed.run.outcome import Outcome, bound_s
 from testbed.run.predict import predict
-from topologies.fabric import Fabric, Path
 from traffic.metrics import communication_s
-from traffic.path_effects import path_effects
 
 
 def tried(
@@ -31,29 +29,19 @@ def tried(
     """
     with Watch(network) as watch:
         emulation = emulate(experiment, network)
-    if experiment.fabric.impaired:
-        broken = [*broken, *unmet(network, port_settings(network))]
+    broken = [*broken, *(sentence for sentence in watch.unmet if sentence not in broken)]
     light = emulation.light
     predicted = predict(experiment, emulation.paths, light.delays_s if light else None)
     measures = watch.measures(emulation, link_error)
     measured_s, predicted_s = (communication_s(run.records) for run in (emulation.run, predicted))
     if light:
-        judged = verdict_of_light(
-            measures, light, measured_s=measured_s, predicted_s=predicted_s, unmet=broken
-        )
+        judged = verdict_of_light(measures, light, measured_s=measured_s, unmet=broken)
     else:
         judged = verdict(
             measures,
             measured_s=measured_s,
-            predicted_s=predicted_s,
             bound_s=bound_s(experiment),
             emulated_s=experiment.dilation.emulated_s(predicted_s),
             unmet=broken,
-            loss=worst_loss(experiment.fabric, emulation.paths.values()),
         )
     return Outcome(experiment, predicted, emulation.run, judged, measures, light)
-
-
-def worst_loss(fabric: Fabric, paths: Collection[Path]) -> float:
-    """Return the share of packets that the links of the worst path are expected to lose."""
-    return float(1 - path_effects(tuple(paths), fabric).delivered.min(initial=1))

@@ -1,6 +1,7 @@
 """The bench: a figure's value follows what was measured."""
 
 from contextlib import nullcontext
+from dataclasses import replace
 
 import pytest
 
@@ -11,7 +12,7 @@ from testbed.run.experiment import Experiment
 from testbed.run.outcome import Measures
 from testbed.run.packet_paths import computed_paths
 from testbed.run.predict import predict
-from tests.testbed.cases import queue_pairs_of, slowed
+from tests.testbed.cases import HEALTHY, queue_pairs_of, slowed
 from topologies.rail import rail_fabric
 from traffic.steps import single
 from traffic.transports.engine import Health
@@ -20,11 +21,16 @@ from traffic.workloads.synthetic import uniform
 SMALL = Experiment(rail_fabric(2, 2), single(uniform(4)), "rails", Dilation(1.0, 1.0))
 
 
-class IdleWatch:
-    """A watch that sees a machine with nothing else to do."""
+class SeenWatch:
+    """A watch that sees what a test says."""
+
+    unmet = ()
+
+    def __init__(self, seen: Measures) -> None:
+        self._seen = seen
 
     def measures(self, _emulation: Emulation, _link_error: float) -> Measures:
-        return Measures()
+        return self._seen
 
 
 def emulation(slower: float) -> Emulation:
@@ -36,21 +42,24 @@ def emulation(slower: float) -> Emulation:
 
 
 @pytest.mark.parametrize(
-    ("slower", "value", "words"),
+    ("stall_s", "value", "words"),
     [
-        (1.0, 1.0, "faithful; boot "),
-        (1.2, 0.5, "strained; it took 1.20 times the prediction; boot "),
-        (1.6, 0.0, "void; it took 1.60 times the prediction; boot "),
+        (0.0, 1.0, "faithful; boot "),
+        (0.2, 0.5, "strained; the engine stood still for 0.20 s; boot "),
+        (2.0, 0.0, "void; the engine stood still for 2.00 s; boot "),
     ],
 )
 def test_figure_of_the_128_servers_follows_the_verdict(
-    monkeypatch: pytest.MonkeyPatch, slower: float, value: float, words: str
+    monkeypatch: pytest.MonkeyPatch, stall_s: float, value: float, words: str
 ) -> None:
     """Everything but the boot and the emulation is real, on two servers."""
     monkeypatch.setattr(bench, "_scaled", lambda *_: SMALL)
     monkeypatch.setattr(bench, "Network", lambda *_: nullcontext())
-    monkeypatch.setattr(bench, "Watch", lambda _network: nullcontext(IdleWatch()))
-    monkeypatch.setattr(bench, "emulate", lambda *_, **__: emulation(slower))
+    monkeypatch.setattr(
+        bench, "Watch", lambda _network: nullcontext(SeenWatch(replace(HEALTHY, stall_s=stall_s)))
+    )
+    monkeypatch.setattr(bench, "worst_link_error", lambda *_: 0.0)
+    monkeypatch.setattr(bench, "emulate", lambda *_, **__: emulation(1.6))
     measured, detail = bench.servers128_verdict()
     assert measured == value
     assert detail.startswith(words)

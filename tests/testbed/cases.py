@@ -19,6 +19,22 @@ from traffic.spraying.policy import QueuePair
 from traffic.steps import demands_of, single
 from traffic.workloads.synthetic import sparse, uniform
 
+HEALTHY = Measures(
+    retransmits=3,
+    packets=50_000,
+    queue_drops=0,
+    socket_drops=0,
+    switch_drops=0,
+    cpu_pressure=0.02,
+    switch_cpu=0.5,
+    engine_cpu=0.2,
+    switch_stall_s=0.02,
+    stall_s=0.02,
+    lateness_s=0.001,
+    aggregate_bps=1e9,
+    worst_link_error=0.01,
+)
+"""What a machine shows that has nothing else to do."""
 DILATION = Dilation(rate=1e-3, volume=1e-2)
 VOID = Verdict("void", ("Open vSwitch dropped 120 packets.",), "lower --rate")
 STRAINED = Verdict("strained", ("Something waited for a CPU 31 % of the time.",), "close other programs")
@@ -61,8 +77,7 @@ def outcome_of(
     if verdict is None:
         return Outcome(experiment, model)
     emulated = slowed(model, slower)
-    seen = measures or Measures(retransmits=3, packets=50_000, cpu_pressure=0.02, worst_link_error=0.01)
-    return Outcome(experiment, model, emulated, verdict, seen)
+    return Outcome(experiment, model, emulated, verdict, measures or HEALTHY)
 
 
 def small_outcomes(seeds: int = 2) -> list[Outcome]:

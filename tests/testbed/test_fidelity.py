@@ -1,91 +1,158 @@
-"""Verdicts: what is far from its prediction is not faithful, on either side, whatever else was seen."""
+"""Verdicts: properties of the machine's word, which no prediction enters."""
 
 import math
+from dataclasses import fields, replace
 
 import pytest
 
-from testbed.run.fidelity import SHORT_S, verdict
-from testbed.run.outcome import Measures
-
-
-@pytest.mark.parametrize(
-    ("ratio", "word"),
-    [
-        (0.10, "void"),
-        (0.66, "void"),
-        (0.68, "strained"),
-        (0.89, "strained"),
-        (0.91, "faithful"),
-        (0.98, "faithful"),
-        (1.14, "faithful"),
-        (1.24, "strained"),
-        (1.49, "strained"),
-        (1.51, "void"),
-    ],
+from testbed.run.control import Control
+from testbed.run.fidelity import (
+    ALWAYS,
+    NOTHING_SENT,
+    PACKETS,
+    SHORT_S,
+    WORST_LAST,
+    Limit,
+    verdict,
+    with_control,
 )
-def test_the_distance_from_the_prediction_decides_on_both_sides(ratio: float, word: str) -> None:
-    """The bound lies far below, as under ECMP or receiver skew, so that it says nothing."""
-    judged = verdict(Measures(), measured_s=ratio * 3, predicted_s=3.0, bound_s=0.2)
-    assert judged.word == word
-    assert judged.reasons == (() if word == "faithful" else (f"it took {ratio:.2f} times the prediction",))
+from testbed.run.outcome import Measures, Verdict
+from tests.testbed.cases import HEALTHY, experiment_of, outcome_of, small_fabric
+from traffic.workloads.synthetic import uniform
 
-
-def test_what_beats_its_bound_is_void_though_near_its_prediction() -> None:
-    judged = verdict(Measures(), measured_s=0.97, predicted_s=1.0, bound_s=1.0)
-    assert judged.word == "void"
-    assert judged.reasons == ("it took 0.97 of the least time possible, so something was not measured",)
-    assert verdict(Measures(), measured_s=0.985, predicted_s=1.0, bound_s=1.0).word == "faithful"
-
-
-@pytest.mark.parametrize(
-    ("measured_s", "predicted_s", "bound_s"),
-    [
-        (math.nan, 1.0, 1.0),
-        (math.inf, 1.0, 1.0),
-        (1.0, math.nan, 1.0),
-        (1.0, math.inf, 1.0),
-        (1.0, 1.0, math.nan),
-        (5.0, 0.0, 0.0),
-        (0.0, 0.0, 1.0),
-    ],
+JUDGED = (
+    "socket_drops",
+    "switch_drops",
+    "cpu_pressure",
+    "switch_cpu",
+    "engine_cpu",
+    "switch_stall_s",
+    "stall_s",
+    "lateness_s",
+    "worst_link_error",
 )
-def test_times_that_cannot_be_compared_are_void(
-    measured_s: float, predicted_s: float, bound_s: float
-) -> None:
-    judged = verdict(Measures(), measured_s=measured_s, predicted_s=predicted_s, bound_s=bound_s)
-    assert judged.word == "void"
-    assert (
-        f"it took {measured_s:g} s, the prediction is {predicted_s:g} s and the bound {bound_s:g} s, "
-        "which cannot be compared"
-    ) in judged.reasons
+NOT_JUDGED = ("retransmits", "queue_drops", "aggregate_bps")
+CONTROLLED = "traffic of a known duration was {:.1%} off it"
 
 
-def test_nothing_owed_takes_no_time_faithfully() -> None:
-    assert verdict(Measures(), measured_s=0.0, predicted_s=0.0, bound_s=0.0).word == "faithful"
+def judged(
+    measures: Measures, *, measured_s: float = 1.0, bound_s: float = 1.0, emulated_s: float = math.inf
+) -> Verdict:
+    """Return a verdict of a run that took as long as it had to."""
+    return verdict(measures, measured_s=measured_s, bound_s=bound_s, emulated_s=emulated_s)
 
 
-def test_a_link_that_was_not_sampled_is_not_held_against_a_run() -> None:
-    unsampled = Measures(worst_link_error=math.nan)
-    assert verdict(unsampled, measured_s=1.0, predicted_s=1.0, bound_s=1.0).word == "faithful"
+@pytest.mark.parametrize("name", JUDGED)
+def test_a_worse_measure_never_has_a_better_word_and_the_worst_is_not_faithful(name: str) -> None:
+    values = [0.0, *(10.0**power for power in range(-4, 6))]
+    words = [judged(replace(HEALTHY, **{name: value})).word for value in values]
+    ranks = [WORST_LAST.index(word) for word in words]
+    assert ranks == sorted(ranks)
+    assert (words[0], words[-1] == "faithful") == ("faithful", False)
 
 
-@pytest.mark.parametrize("measured_s", [1.3, 3.0])
-def test_a_run_too_short_to_be_timed_is_not_advised_to_go_slower(measured_s: float) -> None:
+@pytest.mark.parametrize("name", JUDGED)
+def test_what_is_unknown_is_strained_and_named_and_void_stays_void(name: str) -> None:
+    unknown = replace(HEALTHY, **{name: math.nan})
+    found = judged(unknown)
+    assert found.word == "strained"
+    assert [reason.partition(":")[0] for reason in found.reasons] == ["unknown"]
+    other = "lateness_s" if name != "lateness_s" else "stall_s"
+    assert judged(replace(unknown, **{other: 10.0})).word == "void"
+
+
+def test_of_nothing_known_every_unknown_is_named() -> None:
+    nothing = replace(Measures(), packets=1000.0)
+    assert len(judged(nothing).reasons) == len(PACKETS)
+    without_psi = replace(HEALTHY, cpu_pressure=math.nan)
+    assert judged(without_psi).reasons == ("unknown: CPU pressure (the kernel has no PSI)",)
+
+
+@pytest.mark.parametrize("name", NOT_JUDGED)
+def test_what_a_transport_does_is_no_health_of_the_machine(name: str) -> None:
+    assert judged(replace(HEALTHY, **{name: 1e6})) == Verdict("faithful")
+
+
+def test_all_measures_are_either_judged_or_known_not_to_be() -> None:
+    names = {field.name for field in fields(Measures)}
+    assert names == {*JUDGED, *NOT_JUDGED, "packets", "control_error"}
+
+
+@pytest.mark.parametrize("limits", [PACKETS, ALWAYS])
+def test_limits_are_in_order(limits: tuple[Limit, ...]) -> None:
+    assert all(0 <= limit.strained < limit.void for limit in limits)
+
+
+@pytest.mark.parametrize("slower", [0.1, 0.98, 1.0, 1.3, 40.0])
+def test_how_long_it_took_decides_nothing_above_its_bound(slower: float) -> None:
+    assert judged(HEALTHY, measured_s=slower, bound_s=0.1).word == "faithful"
+
+
+def test_what_beats_its_bound_is_void() -> None:
+    found = judged(HEALTHY, measured_s=0.97)
+    assert found.word == "void"
+    assert found.reasons == ("it took 0.97 of the least time possible, so something was not measured",)
+    assert judged(HEALTHY, measured_s=0.985).word == "faithful"
+
+
+def test_no_time_is_void_and_no_bound_is_unknown() -> None:
+    assert [judged(HEALTHY, measured_s=time).word for time in (math.nan, math.inf)] == ["void"] * 2
+    assert judged(HEALTHY, bound_s=math.nan) == Verdict(
+        "strained", ("unknown: the lower bound",), judged(replace(HEALTHY, stall_s=0.2)).advice
+    )
+
+
+def test_a_run_that_sent_nothing_was_not_emulated() -> None:
+    nothing = judged(replace(HEALTHY, packets=0.0, stall_s=9.0), measured_s=0.5)
+    assert nothing == Verdict("model", (NOTHING_SENT,))
+
+
+def test_a_setting_that_did_not_take_effect_is_void_and_named() -> None:
+    found = verdict(HEALTHY, measured_s=1.0, bound_s=1.0, unmet=["port leaf0:1 is not shaped"])
+    assert (found.word, found.reasons) == ("void", ("port leaf0:1 is not shaped",))
+
+
+@pytest.mark.parametrize("stall_s", [0.2, 3.0])
+def test_a_run_too_short_to_be_timed_is_not_advised_to_go_slower(stall_s: float) -> None:
     long, short = (
-        verdict(Measures(), measured_s=measured_s, predicted_s=1.0, bound_s=1.0, emulated_s=emulated_s)
+        judged(replace(HEALTHY, stall_s=stall_s), emulated_s=emulated_s)
         for emulated_s in (2 * SHORT_S, SHORT_S / 1e6)
     )
     assert "--emulated-rate" in long.advice
     assert short.advice == "send more bytes: these take under 0.1 s here, too little to be timed"
 
 
-def test_what_links_lose_is_sent_again_and_no_doubt() -> None:
-    measures = Measures(packets=1000, retransmits=35)
-    clean, lossy = (
-        verdict(measures, measured_s=1.0, predicted_s=1.0, bound_s=1.0, loss=loss) for loss in (0.0, 0.02)
-    )
-    assert clean.reasons == ("TCP sent 3.5% of the packets again",)
-    assert lossy.word == "faithful"
-    slow = verdict(measures, measured_s=1.3, predicted_s=1.0, bound_s=1.0, loss=0.02)
-    assert slow.word == "strained"
-    assert "--loss" in slow.advice
+@pytest.mark.parametrize(
+    ("errors", "word", "kept"),
+    [
+        ((0.01,), "faithful", 0.01),
+        ((0.01, -0.02), "faithful", -0.02),
+        ((0.01, 0.05), "strained", 0.05),
+        ((0.05, 0.01), "strained", 0.05),
+        ((0.2, 0.05), "void", 0.2),
+        ((0.05, -0.2), "void", -0.2),
+    ],
+)
+def test_the_worst_control_on_either_side_counts(errors: tuple[float, ...], word: str, kept: float) -> None:
+    outcome = outcome_of(experiment_of(small_fabric(), uniform(4), "rails"), Verdict("faithful"))
+    for error in errors:
+        outcome = with_control(outcome, Control(1e9, 4, error, 0.1))
+    assert (outcome.verdict.word, outcome.measures.control_error) == (word, kept)
+    assert set(outcome.verdict.reasons) == {CONTROLLED.format(abs(e)) for e in errors if abs(e) > 0.03}
+
+
+@pytest.mark.parametrize(("pressure", "word"), [(0.1, "faithful"), (0.7, "strained"), (0.9, "void")])
+def test_a_control_on_a_busy_machine_is_no_witness(pressure: float, word: str) -> None:
+    point = experiment_of(small_fabric(), uniform(4), "rails")
+    found = with_control(outcome_of(point, Verdict("faithful")), Control(1e9, 4, 0.0, pressure)).verdict
+    assert found.word == word
+
+
+def test_a_control_never_betters_a_word_and_none_is_unknown() -> None:
+    point = experiment_of(small_fabric(), uniform(4), "rails")
+    void = outcome_of(point, Verdict("void", ("lost packets",)))
+    assert with_control(void, Control(1e9, 4, 0.0, 0.1)).verdict == void.verdict
+    missing = with_control(outcome_of(point, Verdict("faithful")), None).verdict
+    assert (missing.word, missing.reasons) == ("strained", ("unknown: a control (none was carried out)",))
+    model = outcome_of(point)
+    assert with_control(model, None) is model

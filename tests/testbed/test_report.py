@@ -11,7 +11,7 @@ from testbed.report.collective_report import collective_page, links_text, senten
 from testbed.report.figures import png_of
 from testbed.report.page import report_html
 from testbed.report.run_json import Run
-from testbed.run.outcome import Outcome, summary
+from testbed.run.outcome import Outcome, Verdict, summary
 from tests.testbed.cases import (
     STRAINED,
     VOID,
@@ -101,7 +101,7 @@ def test_the_banner_names_every_point_that_is_not_faithful_and_what_to_do(html: 
 
 def test_tables_say_void_where_a_number_is(html: str) -> None:
     text = Page(html).text
-    assert "ecmp void 4.19 4.19 4.19 ±47% 1.00 0.000 0.500 4.03 1.56" in text
+    assert "ecmp void 4.19 4.19 4.19 ±47% 1.00 0.000 0.500 1.04 1.56 4.03" in text
     assert "rails faithful 2.75 2.79 2.79 void 0.000" in text
     assert "sparse 0.4 ecmp 1 void 3 (0.01 %) 0 / 0 / 0" in text
     assert "sparse 0.4: RailS has the highest busbw >= 0.98 - not comparable" in text
@@ -159,3 +159,12 @@ def test_the_sentence_says_what_links_do(delay_s: float, loss: float, said: str)
     assert links_text(fabric).startswith(said)
     assert bool(links_text(fabric)) is fabric.impaired
     assert links_text(fabric) in sentence([outcome_of(experiment_of(fabric, uniform(4), "ecmp"))])
+
+
+def test_the_report_says_where_the_time_went_of_what_disagrees() -> None:
+    apart = outcome_of(experiment_of(small_fabric(), uniform(4), "rails"), Verdict("faithful"), slower=1.6)
+    text = Page(html_of([apart])).text
+    assert "rails, uniform, seed 0: it took 1.60 times the prediction; " in text
+    assert "the busiest NIC was idle" in text
+    assert "1.60 !" in text
+    assert "Where the time went" not in Page(html_of(small_outcomes(seeds=1))).text

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import datetime
 from io import StringIO
 from pathlib import Path
@@ -277,3 +278,15 @@ def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
         file.write_text(f'{{"format": {other}}}')
         with pytest.raises(ScenarioError, match=f"has the format {other}, and this version reads 3"):
             experiments_of(file)
+
+
+def test_outcomes_judged_again_replace_their_rows_and_no_others(tmp_path: Path) -> None:
+    outcomes = small_outcomes(seeds=1)
+    with ResultsDirectory(RUN, root=tmp_path) as results:
+        for outcome in outcomes:
+            results.add(outcome)
+        results.judge_again(2, lambda outcome: replace(outcome, verdict=VOID))
+    judged = with_verdict(outcomes, VOID, 2, 3)
+    same_table(results.path / "summary.csv", summary(judged))
+    assert [outcome.verdict.word for outcome in results.outcomes] == ["faithful"] * 2 + ["void"] * 2
+    assert len(experiments_of(results.path / "run.json")) == len(outcomes)

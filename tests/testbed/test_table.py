@@ -5,7 +5,7 @@ from rich.console import Console, RenderableType
 
 from scenarios._rails.claims_rails import rails_claims
 from testbed.report.table import claims_table, summary_table
-from testbed.run.outcome import Outcome, summary
+from testbed.run.outcome import Outcome, Verdict, summary
 from tests.testbed.cases import (
     STRAINED,
     VOID,
@@ -39,8 +39,8 @@ def test_a_block_per_workload_closed_by_its_bound() -> None:
     rows = rows_of(small_outcomes(seeds=1))
     assert rows[2:6] == [
         ["uniform"],
-        ["ecmp", "faithful", "1.4", "1.4", "1.4", "1.00", "0.000", "0.000", "1.34", "1.04"],
-        ["rails", "faithful", "1.27", "1.4", "1.4", "1.00", "0.000", "0.000", "1.34", "1.04"],
+        ["ecmp", "faithful", "1.4", "1.4", "1.4", "1.00", "0.000", "0.000", "1.04", "1.04"],
+        ["rails", "faithful", "1.27", "1.4", "1.4", "1.00", "0.000", "0.000", "1.04", "1.04"],
         ["bound", "1.34", "1.04", "1.00"],
     ]
 
@@ -80,7 +80,7 @@ def test_predictions_say_model_and_synthetic_workloads_are_named() -> None:
     outcome = outcome_of(experiment_of(small_fabric(), uniform(4), "rails"))
     text = words_of(summary_table(summary([outcome]), baseline="rails"))
     assert "rails model" in text
-    assert "model: predicted, nothing was emulated." in text
+    assert "model: predicted, no byte crossed an emulated network." in text
     assert "Synthetic workloads: uniform." in text
     traced = summary([outcome]).assign(workload="trace", note="nccl-tests matrix synthetic.txt")
     assert "Synthetic" not in words_of(summary_table(traced, baseline="rails"))
@@ -95,3 +95,13 @@ def test_claims_stand_with_their_range_their_number_and_the_reason() -> None:
     assert lines[at - 1] == "RailS, VI-B"
     assert lines[at].endswith("1.16 .. 1.42 1.00x does not hold")
     assert "void: ecmp, sparse 0.4, seed 0" in lines
+
+
+def test_a_point_that_disagrees_is_marked_and_the_caption_says_what_the_mark_means() -> None:
+    point = experiment_of(small_fabric(), uniform(4), "rails")
+    apart, near = (outcome_of(point, Verdict("faithful"), slower) for slower in (1.3, 1.1))
+    text = words_of(summary_table(summary([apart]), baseline="rails"))
+    assert "rails faithful" in text
+    assert "1.30 !" in text
+    assert "!: the model disagrees, outside 0.90 .. 1.15." in text
+    assert "!" not in words_of(summary_table(summary([near]), baseline="rails"))

@@ -66,6 +66,8 @@ class Health:
     """How long a round of the loop kept the next events waiting [s], 99th percentile."""
     payload_bytes: int = 0
     """What was counted at the receivers."""
+    stall_s: float = 0.0
+    """The longest that the loop was away: a round of it, or a wait that ended too late [s]."""
 
 
 @dataclass(slots=True, eq=False)
@@ -160,6 +162,7 @@ class Engine:
         """Whether something was posted, or resumed, since the transport was last asked."""
         self._rounds_s: list[float] = []
         self._polled_at: float | None = None
+        self._overslept_s = 0.0
         self._resent = 0
         self._buffer = bytearray(BUFFER_BYTES)
 
@@ -185,7 +188,8 @@ class Engine:
         """How all went until now."""
         late_s = float(np.percentile(self._rounds_s, 99)) if self._rounds_s else 0.0
         resent = self._resent + sum(map(_resent, self._streams))
-        return Health(resent, late_s, sum(stream.counted for stream in self._streams))
+        stall_s = max(self._overslept_s, max(self._rounds_s, default=0.0))
+        return Health(resent, late_s, sum(stream.counted for stream in self._streams), stall_s)
 
     def posted(self, number: int) -> int:
         """Return how many bytes were posted on a queue pair."""
@@ -386,9 +390,12 @@ class Engine:
         if now >= self._share_at:
             self._share()
         tick_s = FEED_S if self._feeders else TICK_S
-        wait_s = min(timeout_s, tick_s, self._share_at - time.monotonic())
-        events = self._poller.poll(max(wait_s, 0.0), EVENTS)
+        now = time.monotonic()
+        wait_s = max(min(timeout_s, tick_s, self._share_at - now), 0.0)
+        events = self._poller.poll(wait_s, EVENTS)
         self._polled_at = time.monotonic()
+        if not self.quiet:
+            self._overslept_s = max(self._overslept_s, self._polled_at - now - wait_s)
         for descriptor, event in events:
             self._serving[descriptor](event)
         now = time.monotonic()

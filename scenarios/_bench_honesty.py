@@ -1,0 +1,205 @@
+"""Whether verdicts are honest: a healthy run, and runs of which each is disturbed in one known respect.
+
+Each returns what came of it, judged as a run of a scenario is: by its own evidence, and by a control
+before and after it. `CASES` says what its word has to be, and its agreement.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from testbed.machine.residue import until
+from testbed.network.link_sample import worst_link_error
+from testbed.network.network import Network
+from testbed.network.wiring import ETHERNET_HEADER_BYTES, MTU
+from testbed.run.agreement import agreement_text, agrees
+from testbed.run.control import control
+from testbed.run.dilation import Dilation
+from testbed.run.experiment import Experiment
+from testbed.run.fidelity import with_control
+from testbed.run.outcome import Outcome, bound_s
+from testbed.run.predict import predict
+from testbed.run.scale import load_bps
+from testbed.run.trial import tried
+from topologies.addresses import interface
+from topologies.fabric import Fabric
+from topologies.rail import rail_fabric
+from traffic.steps import single
+from traffic.workloads.synthetic import uniform
+
+RATE = 2e-4
+"""100 Gbit/s is 20 Mbit/s here."""
+FABRIC = rail_fabric(4, 2, 2)
+LASTS_S = 1.5
+"""How long the undisturbed run takes at emulated scale [s]."""
+BEGUN_BYTES = 500_000
+"""What a port has sent when a run is surely under way, and far from its end."""
+MIDDLE_S = 20.0
+STOPPED_S = 0.5
+THROTTLED = 0.8
+BURNERS = 4
+"""Busy loops that starve two CPUs."""
+REPEATS = 5
+
+
+@dataclass(frozen=True)
+class Case:
+    """A run that is disturbed, and what has to be said of it."""
+
+    disturbed: Callable[[Network], AbstractContextManager[object]]
+    """Disturbs a network while a run is on its way."""
+    words: tuple[str, ...]
+    """The right words."""
+    agrees: bool | None
+    """Whether emulated and predicted agree; None where it does not matter."""
+    said: str = ""
+    """What a reason or a finding has to contain."""
+    scheme: str = "rails"
+    fabric: Fabric = FABRIC
+
+    def outcome(self) -> Outcome:
+        """Return what came of the run, judged by a control before and after it too."""
+        experiment = _experiment(self.fabric, self.scheme)
+        rate = experiment.dilation.rate
+        load = load_bps(experiment, predict(experiment)) * rate
+        with Network(self.fabric, rate) as network:
+            sampled, before = worst_link_error(network, experiment.seed), control(network, load)
+            with self.disturbed(network):
+                outcome = tried(experiment, network, sampled)
+            after = control(network, load)
+        return with_control(with_control(outcome, before), after)
+
+    def right(self, outcome: Outcome) -> bool:
+        """Return whether the right things are said of an outcome."""
+        text = "; ".join((*outcome.verdict.reasons, *outcome.findings))
+        return (
+            outcome.verdict.word in self.words
+            and self.agrees in (None, agrees(outcome.over_predicted))
+            and self.said in text
+        )
+
+
+def honesty() -> tuple[float, str]:
+    """Return the share of runs of which the right things were said, and what was said of each case."""
+    said, right = [], 0
+    for name, case in CASES.items():
+        outcomes = [case.outcome() for _ in range(REPEATS)]
+        mine = sum(map(case.right, outcomes))
+        right += mine
+        found = [f"{o.verdict.word} {agreement_text(o.over_predicted)}" for o in outcomes]
+        said.append(f"{name}: {', '.join(found)}, right {mine} of {REPEATS}")
+    return right / (REPEATS * len(CASES)), "; ".join(said)
+
+
+@contextmanager
+def starved(_network: Network) -> Iterator[None]:
+    """Have busy loops of the same priority use the CPUs all the time."""
+    with ExitStack() as stack:
+        for _ in range(BURNERS):
+            burner = stack.enter_context(subprocess.Popen([sys.executable, "-c", "while True: pass"]))
+            stack.callback(burner.kill)
+        yield
+
+
+@contextmanager
+def stopped(network: Network) -> Iterator[None]:
+    """Stop Open vSwitch for half a second in mid-run."""
+
+    def stop() -> None:
+        os.kill(network.openvswitch.pid, signal.SIGSTOP)
+        time.sleep(STOPPED_S)
+        os.kill(network.openvswitch.pid, signal.SIGCONT)
+
+    with _in_mid_run(network, stop):
+        yield
+
+
+@contextmanager
+def throttled(network: Network) -> Iterator[None]:
+    """Lower the rate of a switch's port by a fifth in mid-run, behind the controller's back."""
+    port = network.fabric.links[0].b
+    shape = network.wiring.shapes[port]
+
+    def throttle() -> None:
+        rate, name = f"{THROTTLED * shape.rate_bps:.0f}bit", interface(network.fabric, port)
+        limits = ["burst", str(shape.burst_bytes), "limit", str(shape.queue_bytes)]
+        command = ["tc", "qdisc", "change", "dev", name, "root", "tbf", "rate", rate, *limits]
+        subprocess.run(command, check=True, capture_output=True)
+
+    with _in_mid_run(network, throttle):
+        yield
+
+
+@contextmanager
+def polarised(network: Network) -> Iterator[None]:
+    """Have every leaf hash all connections to the first of its spines."""
+    leaves = [switch.name for switch in network.fabric.switches if switch.tier == 0]
+    before = {leaf: _groups(leaf) for leaf in leaves}
+    for leaf, groups in before.items():
+        _modify(leaf, [",bucket=".join(group.split(",bucket=")[:2]) for group in groups])
+    try:
+        yield
+    finally:
+        for leaf, groups in before.items():
+            _modify(leaf, groups)
+
+
+CASES = {
+    "healthy": Case(nullcontext, ("faithful",), True),
+    "starved": Case(starved, ("strained", "void"), None),
+    "stopped": Case(stopped, ("strained", "void"), None, "Open vSwitch could not run for"),
+    "throttled": Case(throttled, ("void",), None, f"port {FABRIC.links[0].b} is shaped to"),
+    "shallow": Case(
+        nullcontext,
+        ("faithful",),
+        False,
+        "queues dropped",
+        "ecmp",
+        replace(FABRIC, buffer_bytes=2 * (MTU + ETHERNET_HEADER_BYTES)),
+    ),
+    "polarised": Case(polarised, ("faithful",), True, "", "ecmp"),
+}
+"""Polarised connections take the paths that the prediction then has too: it agrees, and both are slow."""
+
+
+def _experiment(fabric: Fabric, scheme: str) -> Experiment:
+    """Return a uniform all-to-all whose lower bound takes `LASTS_S`."""
+    full = Experiment(fabric, single(uniform(fabric.gpus)), scheme, Dilation(RATE, 1.0))
+    return replace(full, dilation=Dilation(RATE, LASTS_S * RATE / bound_s(full)))
+
+
+@contextmanager
+def _in_mid_run(network: Network, disturb: Callable[[], None]) -> Iterator[None]:
+    """Disturb a network when its first link has carried so much that a run is under way."""
+    device = interface(network.fabric, network.fabric.links[0].b)
+    sent = Path(f"/sys/class/net/{device}/statistics/tx_bytes")
+    before = int(sent.read_text())
+
+    def wait_and_disturb() -> None:
+        if until(lambda: int(sent.read_text()) > before + BEGUN_BYTES, MIDDLE_S):
+            disturb()
+
+    with ThreadPoolExecutor() as pool:
+        done = pool.submit(wait_and_disturb)
+        yield
+        done.result()
+
+
+def _groups(bridge: str) -> list[str]:
+    """Return the groups of a switch, as ``ovs-ofctl`` writes and reads them."""
+    dump = ["ovs-ofctl", "-OOpenFlow13", "dump-groups", bridge]
+    lines = subprocess.run(dump, check=True, capture_output=True, text=True).stdout.splitlines()
+    return [line.strip() for line in lines if "group_id=" in line]
+
+
+def _modify(bridge: str, groups: list[str]) -> None:
+    for group in groups:
+        command = ["ovs-ofctl", "-OOpenFlow13", "mod-group", bridge, group]
+        subprocess.run(command, check=True, capture_output=True)

@@ -1,0 +1,64 @@
+"""The points of one booted network, each judged by the known-answer controls before and after it."""
+
+from testbed.network.network import Network
+from testbed.report.results import ResultsDirectory
+from testbed.run.control import Control, Controls
+from testbed.run.experiment import Experiment
+from testbed.run.fidelity import with_control
+from testbed.run.outcome import Outcome
+from testbed.run.predict import predict
+from testbed.run.scale import load_bps
+
+
+class ControlledPoints:
+    """Adds outcomes to results between controls, and judges them again when the next control is there.
+
+    So a run that is interrupted keeps every point, judged by what was known. Over circuits there is nothing
+    to control: a schedule's evidence is its light (`testbed.run.fidelity.verdict_of_light`).
+
+    Parameters
+    ----------
+    network
+        The network.
+    results
+        What the outcomes are added to.
+    where
+        What the network's settings are listed under there.
+    """
+
+    def __init__(self, network: Network, results: ResultsDirectory, where: str) -> None:
+        self._controls, self._results, self._where = Controls(network), results, where
+        self._known: set[tuple[str, str]] = set()
+        self._since = len(results.outcomes)
+
+    def before(self, experiment: Experiment) -> None:
+        """Carry out a control if an experiment forwards more than was controlled; seeds forward alike."""
+        about = experiment.job.name, experiment.scheme_name
+        if experiment.ocs or about in self._known:
+            return
+        self._known.add(about)
+        load = load_bps(experiment, predict(experiment)) * experiment.dilation.rate
+        if load:
+            self._judge(self._controls.cover(load))
+
+    def add(self, outcome: Outcome) -> None:
+        """Add an outcome, judged by the last control so far."""
+        done = self._controls.done
+        self._results.add(with_control(outcome, done[-1] if done else None))
+
+    def end(self) -> None:
+        """Carry out the last control, if there was a first."""
+        if self._controls.done:
+            self._judge(self._controls.repeat())
+
+    def _judge(self, control: Control | None) -> None:
+        """Judge all outcomes since the last control by this one too."""
+        if control is None:
+            return
+        results = self._results
+        results.judge_again(self._since, lambda outcome: with_control(outcome, control))
+        self._since = len(results.outcomes)
+        about = results.run.settings.get(self._where, {})
+        assert isinstance(about, dict)
+        settings = {**about, "controls": self._controls.settings}
+        results.describe(settings={**results.run.settings, self._where: settings})

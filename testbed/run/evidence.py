@@ -1,0 +1,119 @@
+"""The evidence: what a run did to the machine, from the machine's own counters; what is missing is NaN."""
+
+import math
+import resource
+import time
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+
+from testbed.machine.stalls import StallWatch, cpu_s
+from testbed.network.network import Network
+from testbed.network.readback import PortSetting, port_settings, unmet
+from testbed.run.emulate import Emulation
+from testbed.run.light_log import LightLog
+from testbed.run.outcome import Measures
+from topologies.errors import NetworkError
+from topologies.fabric import Port
+from traffic.transports.transport import PACKET_BYTES
+
+PRESSURE = Path("/proc/pressure/cpu")
+
+
+class Watch:
+    """Counts what happens to the machine between entering and leaving; a context manager."""
+
+    def __init__(self, network: Network) -> None:
+        self._network, self._settings = network, dict[Port, PortSetting]()
+        pid = network.openvswitch.pid
+        self._stalls = StallWatch(pid) if pid else None
+
+    def __enter__(self) -> "Watch":
+        """Note all counters."""
+        self._before = self._counters()
+        with ExitStack() as stack:
+            if self._stalls:
+                stack.enter_context(self._stalls)
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        """Note them again."""
+        self._stack.close()
+        self._after = self._counters()
+
+    @property
+    def unmet(self) -> list[str]:
+        """What the ports' settings no longer are when the run has ended, a sentence each."""
+        return unmet(self._network, self._settings)
+
+    def measures(self, emulation: Emulation, worst_link_error: float) -> Measures:
+        """Return what the run did to the machine."""
+        light = emulation.light
+        change = {name: self._after[name] - self._before[name] for name in self._before}
+        seconds = max(change["seconds"], 1e-9)
+        payload_bytes = light.payload_bytes if light else emulation.health.payload_bytes
+        measures = Measures(
+            retransmits=emulation.health.retransmits,
+            packets=math.ceil(payload_bytes / PACKET_BYTES),
+            queue_drops=change["queue_drops"],
+            socket_drops=change["socket_drops"],
+            switch_drops=change["switch_drops"],
+            cpu_pressure=change["pressure_s"] / seconds,
+            switch_cpu=change["switch_cpu_s"] / seconds,
+            engine_cpu=change["engine_cpu_s"] / seconds,
+            switch_stall_s=self._stalls.longest_s if self._stalls else math.nan,
+            stall_s=emulation.health.stall_s,
+            lateness_s=emulation.health.lateness_s,
+            aggregate_bps=8.0 * payload_bytes / max(emulation.emulated_s, 1e-9),
+            worst_link_error=worst_link_error,
+        )
+        return _of_datagrams(measures, light) if light else measures
+
+    def _counters(self) -> dict[str, float]:
+        usage = resource.getrusage(resource.RUSAGE_SELF)
+        self._settings = port_settings(self._network)
+        settings, pid = self._settings.values(), self._network.openvswitch.pid
+        return {
+            "seconds": time.monotonic(),
+            "pressure_s": cpu_pressure_s(),
+            "engine_cpu_s": usage.ru_utime + usage.ru_stime,
+            "switch_cpu_s": cpu_s(pid) if pid else math.nan,
+            "queue_drops": sum(setting.drops for setting in settings),
+            "socket_drops": self._network.openvswitch.packet_drops() + sum(s.lost for s in settings),
+            "switch_drops": sum(_switch_drops(self._network, s.name) for s in self._network.fabric.switches),
+        }
+
+
+def _of_datagrams(measures: Measures, light: LightLog) -> Measures:
+    """Return measures over circuits, where what was lost is known datagram by datagram.
+
+    Open vSwitch's own count of packets without a rule is of no use there: when rules change it counts
+    what the old ones carried, some hundred packets that all arrived. Nor is there a rate to sample: light
+    does not queue.
+    """
+    return replace(
+        measures,
+        retransmits=-(-light.lost_bytes * light.datagrams // max(light.payload_bytes, 1)),
+        packets=light.datagrams,
+        switch_drops=math.nan,
+        stall_s=math.nan,
+        lateness_s=light.lateness_s,
+    )
+
+
+def cpu_pressure_s() -> float:
+    """Return for how long so far some process waited for a CPU; NaN where the kernel does not say."""
+    try:
+        text = PRESSURE.read_text()
+    except OSError:
+        return math.nan
+    return int(text.split("total=")[1].split()[0]) / 1e6
+
+
+def _switch_drops(network: Network, switch: str) -> float:
+    try:
+        ports = network.northbound.ports(switch)
+    except NetworkError:  # it is not connected
+        return math.nan
+    return ports.table_miss_packets + sum(p.rx_dropped + p.tx_dropped for p in ports.ports)

@@ -1,0 +1,41 @@
+"""Verdicts of disturbed runs: each has the right words, and an undisturbed one is faithful."""
+
+import pytest
+
+from scenarios._bench_honesty import CASES
+from testbed.run.control import Controls
+from tests.emulation.box import Box
+from tests.emulation.conftest import Booted
+from topologies.fabric import Fabric
+from topologies.leaf_spine import leaf_spine_fabric
+from topologies.rail import rail_fabric
+
+pytestmark = pytest.mark.emulation
+
+
+@pytest.mark.real_cpus
+@pytest.mark.parametrize("name", list(CASES))
+def test_the_right_things_are_said(sandbox: Box | None, name: str) -> None:
+    outcome = CASES[name].outcome()
+    said = outcome.verdict, outcome.over_predicted, outcome.findings, outcome.measures
+    assert CASES[name].right(outcome), said
+
+
+@pytest.mark.real_cpus
+@pytest.mark.parametrize("fabric", [rail_fabric(4, 2, 2), leaf_spine_fabric(4, 2, 2)], ids=lambda f: f.name)
+def test_a_control_takes_the_time_that_is_known(booted: Booted, fabric: Fabric) -> None:
+    with booted(fabric, 1e-4) as net:
+        controls = Controls(net.network)
+        first = controls.cover(40e6)
+        assert controls.cover(1.4 * 40e6) is None, "a rate that has grown by less than a half"
+        second = controls.cover(2 * 40e6)
+        last = controls.repeat()
+    assert controls.done == [first, second, last]
+    assert [each.error for each in controls.done] == pytest.approx([0.0] * 3, abs=0.05)
+    rates_bps = [each.hop_bps for each in controls.done]
+    assert rates_bps[0] < rates_bps[1] == rates_bps[2]
+
+
+def test_a_server_alone_has_no_control(booted: Booted) -> None:
+    with booted(rail_fabric(1, 2)) as net:
+        assert Controls(net.network).cover(1e6) is None
