@@ -111,6 +111,8 @@ class LiveBackend:
         """What carries messages that take what is lit."""
         self._least_s = 0.0
         self._start = 0.0
+        self._arrived_at = 0.0
+        """When bytes arrived last [s, monotonic]."""
         self._stands_at: float | None = None
         """Where the clock stands, if it does [s, monotonic]."""
 
@@ -236,6 +238,14 @@ class LiveBackend:
         return sum(8 * PACKET_BYTES / self._nic_rate_bps(nic) for nic in nics)
 
     # Bytes
+
+    def begin(self) -> None:
+        """Wait, if nothing is on its way, until shapers lend all they can, which is what is predicted.
+
+        The clock stands meanwhile. Else what they lend would depend on how long a decision takes here.
+        """
+        if self._quiet and self._stands_at is not None:
+            self._engine.rest(self._arrived_at + self._network.wiring.lent_s - time.monotonic())
 
     def post(self, number: NDArray[np.int64], size: NDArray[np.int64], message: NDArray[np.int64]) -> None:
         """Put parcels behind what queue pairs carry, at emulated scale."""
@@ -373,6 +383,7 @@ class LiveBackend:
                 arrived += landed
                 self._happened += [Shown(ocs, self.now_s) for ocs in ended]
             self._happened += [Arrived(message, self._at_s(at)) for message, at in arrived]
+            self._arrived_at = max([self._arrived_at, *(at for _, at in arrived)])
             self._look_for_drained()
             if until_s == float("inf") and not arrived:
                 self._check_for_light()

@@ -79,6 +79,8 @@ class Outcome:
     measures: Measures = field(default_factory=Measures)
     light: LightLog | None = None
     """What circuits did, if they carried it."""
+    lent_s: float = 0.0
+    """What the emulation's shapers lent after each pause, as prediction and bound have it [s]."""
 
     @property
     def run(self) -> Run:
@@ -101,16 +103,24 @@ class Outcome:
         return communication_s(self.predicted.records)
 
     @cached_property
+    def bound_s(self) -> float:
+        """How long its bytes are under way at least [s]: `bound_s`, with what shapers lent."""
+        return bound_s(self.experiment, self.lent_s)
+
+    @cached_property
     def link_bytes(self) -> dict[Port, int]:
         """How many bytes each port sent: read from the records once, for the summary and the plots."""
         return link_bytes(self.records)
 
 
-def bound_s(experiment: Experiment) -> float:
-    """Return how long the job's bytes are under way at least [s]."""
+def bound_s(experiment: Experiment, lent_s: float = 0.0) -> float:
+    """Return how long the job's bytes are under way at least [s].
+
+    Shapers may lend each collective ``lent_s`` of its time; schedules over circuits are paced without.
+    """
     if experiment.ocs:
         return experiment.plan.lower_bound_s
-    return communication_bound_s(experiment.job, experiment.fabric)
+    return communication_bound_s(experiment.job, experiment.fabric, lent_s)
 
 
 def summary_row(outcome: Outcome) -> dict[str, object]:
@@ -133,7 +143,7 @@ def summary_row(outcome: Outcome) -> dict[str, object]:
         "mse_received": load_mse(nic_received_bytes(outcome.link_bytes, fabric)),
         "predicted_s": predicted,
         "over_predicted": measured / predicted if predicted else float("nan"),
-        "bound_s": bound_s(experiment),
+        "bound_s": outcome.bound_s,
         "verdict": outcome.verdict.word,
         "reasons": "; ".join(outcome.verdict.reasons),
         "advice": outcome.verdict.advice,

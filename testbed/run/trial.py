@@ -34,7 +34,8 @@ def tried(
     if experiment.fabric.impaired:
         broken = [*broken, *unmet(network, port_settings(network))]
     light = emulation.light
-    predicted = predict(experiment, emulation.paths, light.delays_s if light else None)
+    lent_s = lent_real_s(experiment, network)
+    predicted = predict(experiment, emulation.paths, light.delays_s if light else None, lent_s=lent_s)
     measures = watch.measures(emulation, link_error)
     measured_s, predicted_s = (communication_s(run.records) for run in (emulation.run, predicted))
     if light:
@@ -46,12 +47,17 @@ def tried(
             measures,
             measured_s=measured_s,
             predicted_s=predicted_s,
-            bound_s=bound_s(experiment),
+            bound_s=bound_s(experiment, lent_s),
             emulated_s=experiment.dilation.emulated_s(predicted_s),
             unmet=broken,
             loss=worst_loss(experiment.fabric, emulation.paths.values()),
         )
-    return Outcome(experiment, predicted, emulation.run, judged, measures, light)
+    return Outcome(experiment, predicted, emulation.run, judged, measures, light, lent_s)
+
+
+def lent_real_s(experiment: Experiment, network: Network) -> float:
+    """Return what a network's shapers lend after a pause [real s]; datagrams over circuits are paced."""
+    return 0.0 if experiment.ocs else experiment.dilation.real_s(network.wiring.lent_s)
 
 
 def worst_loss(fabric: Fabric, paths: Collection[Path]) -> float:
