@@ -37,11 +37,12 @@ from topologies.light import Circuit
 from topologies.routes import Route, Routes
 from traffic.path_effects import path_effects
 from traffic.scheme import Choice, WhileLit
-from traffic.spraying.policy import QueuePair
+from traffic.spraying.policy import Counts, QueuePair, ReactivePolicy
 from traffic.transports.circuit_engine import TURN_S, Meeting
 from traffic.transports.engine import STUCK_S, Engine, Health
 from traffic.transports.ideal import Ideal
 from traffic.transports.late_binding import ReactiveFeeder
+from traffic.transports.round_trips import Crossing, shares_of
 from traffic.transports.transport import PACKET_BYTES
 
 LOSSY_WINDOW_PACKETS = 2
@@ -97,6 +98,8 @@ class LiveBackend:
         self._posted: set[int] = set()
         """Those of them that TCP carries: which have, or had, bytes of their own."""
         self._choosing: dict[int, ReactiveFeeder] = {}
+        self._policies: list[ReactivePolicy] = []
+        """Those that have chosen."""
         self._happened: list[Happening] = []
         self._draining: dict[str, set[int]] = {}
         self._lit: dict[str, tuple[Circuit, ...]] = {
@@ -279,7 +282,9 @@ class LiveBackend:
             names=message.tolist(),
             began_at=time.monotonic(),
             round_trip_s=self._round_trips_s(choice.queue_pairs),
+            crossings=[self._crossing(queue_pair) for queue_pair in choice.queue_pairs],
         )
+        self._policies.append(choice.policy)
         self._choosing.update(dict.fromkeys(message.tolist(), feeder))
         self._go_on()
         self._engine.feed(feeder)
@@ -300,6 +305,19 @@ class LiveBackend:
         if self._quiet and self._stands_at is None:
             self._stands_at = time.monotonic()
         return recalled
+
+    @property
+    def shares(self) -> dict[str, float]:
+        """What reactive policies counted, as shares (`traffic.spraying.policy.Counts`)."""
+        return shares_of([policy.counts for policy in self._policies if isinstance(policy, Counts)])
+
+    def _crossing(self, queue_pair: QueuePair) -> Crossing:
+        """Return the path of a queue pair; where none was seen, its NIC is the slowest link of it."""
+        links = [self._fabric.link_at[port] for port in self.paths.get(queue_pair, ())]
+        nic_bps = self._nic_rate_bps(queue_pair.source)
+        slowest_bps = min([nic_bps, *(link.rate_bps * self._dilation.rate for link in links)])
+        delay_s = self._dilation.emulated_s(sum(link.delay_s for link in links))
+        return Crossing(queue_pair.source, nic_bps, slowest_bps, 2 * delay_s)
 
     def _nic_rate_bps(self, nic: Nic) -> float:
         return self._fabric.nic_rate_bps(nic) * self._dilation.rate

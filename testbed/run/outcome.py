@@ -1,5 +1,6 @@
 """What came of an experiment: its run on both backends, the bound, and the verdict."""
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Literal
@@ -22,6 +23,9 @@ from traffic.metrics import (
 )
 from traffic.records import Records
 
+SHARES = ("marked", "recycled", "rerouted")
+"""What the summary has of a reactive scheme: chunks that met congestion, chunks whose entropy was used again,
+chunks before which the path was changed."""
 Word = Literal["faithful", "strained", "void", "model"]
 
 
@@ -81,6 +85,8 @@ class Outcome:
     """What circuits did, if they carried it."""
     lent_s: float = 0.0
     """What the emulation's shapers lent after each pause, as prediction and bound have it [s]."""
+    shares: Mapping[str, float] = field(default_factory=dict)
+    """What a reactive scheme counted: the shares of its chunks that were ``SHARES``, as far as it says."""
 
     @property
     def run(self) -> Run:
@@ -148,6 +154,7 @@ def summary_row(outcome: Outcome) -> dict[str, object]:
         "reasons": "; ".join(outcome.verdict.reasons),
         "advice": outcome.verdict.advice,
         **asdict(outcome.measures),
+        **{name: outcome.shares.get(name, float("nan")) for name in SHARES},
         **(outcome.light.columns if outcome.light else {}),
     }
 

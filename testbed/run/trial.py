@@ -52,7 +52,7 @@ def tried(
             unmet=broken,
             loss=worst_loss(experiment.fabric, emulation.paths.values()),
         )
-    return Outcome(experiment, predicted, emulation.run, judged, measures, light, lent_s)
+    return Outcome(experiment, predicted, emulation.run, judged, measures, light, lent_s, emulation.shares)
 
 
 def lent_real_s(experiment: Experiment, network: Network) -> float:

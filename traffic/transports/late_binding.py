@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from topologies.fabric import Nic
 from traffic.messages import Chunks
 from traffic.spraying.policy import Permitted, QpState, QueuePair, ReactivePolicy
+from traffic.transports.round_trips import Crossing, RoundTrips
 
 PACKET_BYTES = 8948
 """Payload of a packet of MTU 9000."""
@@ -73,6 +74,8 @@ class ReactiveFeeder:
     round_trip_s
         How long the links of each queue pair's path take there and back, shape (queue pairs,), or of all
         alike [s, emulated]: windows hold as much more.
+    crossings
+        The path of each queue pair; by default no link is slower than its NIC, or delays.
     """
 
     def __init__(
@@ -87,6 +90,7 @@ class ReactiveFeeder:
         names: Sequence[int],
         began_at: float = 0.0,
         round_trip_s: NDArray[np.float64] | float = 0.0,
+        crossings: Sequence[Crossing] | None = None,
     ) -> None:
         self.numbers, self._names, self.began_at = numbers, names, began_at
         self._qp_of = {number: qp for qp, number in enumerate(numbers)}
@@ -96,6 +100,7 @@ class ReactiveFeeder:
         self._to_come = [len(bursts) for bursts in self._bursts]
         self._carried: list[dict[int, int]] = [{} for _ in names]
         pairs = permitted.queue_pairs
+        self._round_trips = RoundTrips(crossings or _unhindered(permitted, nic_rate_bps))
         nics = {nic: _Nic(nic_rate_bps(nic) / 8) for nic in dict.fromkeys(qp.source for qp in pairs)}
         self._nics = list(nics.values())
         self._nic_of = [nics[qp.source] for qp in pairs]
@@ -155,9 +160,10 @@ class ReactiveFeeder:
         self._states.backlog[qp] = carrier.posted(number) - carrier.counted(number)
         mine = [self._message_of[name] for name in delivered if name in self._message_of]
         if mine:
-            rtt_s = self._states.rtt_s[qp] = carrier.rtt_s(number)
+            self._states.rtt_s[qp] = carrier.rtt_s(number)
         for message in mine:
-            self._policy.acknowledged(message=message, qp=qp, rtt_s=rtt_s, now=at - self.began_at)
+            rtt_s, marked = self._round_trips.arrived(qp, now := at - self.began_at)
+            self._policy.acknowledged(message=message, qp=qp, rtt_s=rtt_s, marked=marked, now=now)
             self._to_come[message] -= 1
             if not self._to_come[message]:
                 done.append(self._names[message])
@@ -186,6 +192,7 @@ class ReactiveFeeder:
         self._nic_of[qp].queue += size
         self._states.backlog[qp] += size
         self._carried[message][number] = self._carried[message].get(number, 0) + real
+        self._round_trips.handed_over(qp, size, now)
         carrier.put(number, size, self._names[message])
 
 
@@ -229,6 +236,12 @@ class _States(Sequence[QpState]):
             return [self[index] for index in range(*qp.indices(len(self)))]
         backlog = self.backlog[qp]
         return QpState(backlog, self.rtt_s[qp], backlog < self._windows[qp] and self._nics[qp].room)
+
+
+def _unhindered(permitted: Permitted, nic_rate_bps: Callable[[Nic], float]) -> list[Crossing]:
+    """Return paths on which no link is slower than the NIC that sends."""
+    rates = [(pair.source, nic_rate_bps(pair.source)) for pair in permitted.queue_pairs]
+    return [Crossing(nic, rate_bps, rate_bps) for nic, rate_bps in rates]
 
 
 def _bursts(chunks: Chunks, chunk_bytes: NDArray[np.int64]) -> list[deque[tuple[int, int]]]:
