@@ -61,6 +61,7 @@ from testbed.run.fidelity import verdict
 from testbed.run.outcome import Verdict, Word, bound_s
 from testbed.run.predict import predict
 from testbed.run.scale import load_bps
+from testbed.run.trial import lent_real_s
 from topologies.errors import ScenarioError
 from topologies.fabric import Fabric
 from topologies.rail import rail_fabric
@@ -229,17 +230,17 @@ def servers128_verdict() -> tuple[float, str]:
     """128 servers x 8 rails boot, answer ready and move one sparse all-to-all: its verdict."""
     started = time.monotonic()
     experiment = _scaled(rail_fabric(128, 8, 8), single(sparse(1024, 0.4, top_k=1)), "rails", LARGE_CCT_S)
-    bound = bound_s(experiment)
     booting = time.monotonic()
     with Network(experiment.fabric, experiment.dilation.rate) as network:
         booted_s = time.monotonic() - booting
         sampled = worst_link_error(network, experiment.seed)
         with Watch(network) as watch:
             emulation = emulate(experiment, network, stuck_s=60.0)
-        measures = watch.measures(emulation, sampled)
+        measures, lent_s = watch.measures(emulation, sampled), lent_real_s(experiment, network)
+    bound = bound_s(experiment, lent_s)
     measured, predicted = (
         communication_s(emulation.run.records),
-        communication_s(predict(experiment, emulation.paths).records),
+        communication_s(predict(experiment, emulation.paths, lent_s=lent_s).records),
     )
     judged = verdict(measures, measured_s=measured, bound_s=bound, unmet=watch.unmet)
     return judged_figure(

@@ -207,7 +207,7 @@ def _told_of(outcome: Outcome) -> str:
     times = {
         "CCT": outcome.cct_s,
         "predicted": outcome.predicted_s,
-        "lower bound": bound_s(experiment),
+        "lower bound": outcome.bound_s,
     }
     words = ", ".join(f"{name} {seconds * 1e3:.4g} ms" for name, seconds in times.items())
     lines = [f"{experiment.job.name}, {experiment.scheme_name}: {words} ({judged.word})"]

@@ -29,12 +29,20 @@ def nic_rates(fabric: Fabric) -> NDArray[np.float64]:
     return rates
 
 
-def lower_bound_s(messages: Messages, fabric: Fabric) -> float:
+def lower_bound_s(messages: Messages, fabric: Fabric, lent_s: float = 0.0) -> float:
     """Return how long the messages take over the fabric at least, with the links' delays [s].
 
     It is `busiest_server_s`, and the least delay of two links on top: a first byte that arrives has
     crossed those of two NICs, and so has a last byte that is sent. That links lose packets can only
-    make it longer. Its parameters are those of `busiest_server_s`.
+    make it longer.
+
+    Parameters
+    ----------
+    messages, fabric
+        As of `busiest_server_s`.
+    lent_s
+        What each NIC may send, and receive, beyond its rate, as time at that rate [s]: the token bucket
+        of an emulation's shaper.
     """
     source, destination = np.nonzero(server_matrix(messages, fabric))
     if not len(source):
@@ -43,7 +51,8 @@ def lower_bound_s(messages: Messages, fabric: Fabric) -> float:
     for nic in fabric.nics:
         link = fabric.link_at[fabric.nic_port(nic)]
         delay_s[nic.server] = min(delay_s[nic.server], link.delay_s)
-    return busiest_server_s(messages, fabric) + float((delay_s[source] + delay_s[destination]).min())
+    busiest_s = max(busiest_server_s(messages, fabric) - lent_s, 0.0)
+    return busiest_s + float((delay_s[source] + delay_s[destination]).min())
 
 
 def busiest_server_s(messages: Messages, fabric: Fabric) -> float:

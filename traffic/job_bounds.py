@@ -10,12 +10,12 @@ from traffic.collectives.exchange import Pattern
 from traffic.job import Compute, Job
 
 
-def node_bounds_s(job: Job, fabric: Fabric) -> dict[str, float]:
+def node_bounds_s(job: Job, fabric: Fabric, lent_s: float = 0.0) -> dict[str, float]:
     """Return how long each node takes at least, by its name [s].
 
     A compute takes as long as its slowest GPU. A collective takes no less than all of its messages at
     once (`traffic.bounds.lower_bound_s`), whatever waits for what among them; one that stays inside
-    servers has the bound 0.
+    servers has the bound 0. Links may have lent each collective ``lent_s`` (`traffic.bounds.lower_bound_s`).
     """
     known: dict[Pattern, float] = {}
     bounds: dict[str, float] = {}
@@ -24,14 +24,14 @@ def node_bounds_s(job: Job, fabric: Fabric) -> dict[str, float]:
             bounds[node.name] = max(map(node.on_gpu_s, node.gpus), default=0.0)
             continue
         if node.pattern not in known:  # repeated nodes have equal patterns
-            known[node.pattern] = lower_bound_s(node.pattern.exchange().messages, fabric)
+            known[node.pattern] = lower_bound_s(node.pattern.exchange().messages, fabric, lent_s)
         bounds[node.name] = known[node.pattern]
     return bounds
 
 
-def communication_bound_s(job: Job, fabric: Fabric) -> float:
+def communication_bound_s(job: Job, fabric: Fabric, lent_s: float = 0.0) -> float:
     """Return how long bytes of a job are under way at least: its collectives' longest path [s]."""
-    bounds_s = node_bounds_s(job, fabric)
+    bounds_s = node_bounds_s(job, fabric, lent_s)
     return max(_ends_s(job, {**bounds_s, **{n.name: 0.0 for n in job.nodes if isinstance(n, Compute)}}))
 
 

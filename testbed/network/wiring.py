@@ -97,6 +97,11 @@ class Shape:
     queue_bytes: int
     """What may wait [bytes]; more is dropped, and counted."""
 
+    @property
+    def lent_s(self) -> float:
+        """How long the rate needs for what the bucket lets through at once [s]."""
+        return 8 * self.burst_bytes / self.rate_bps
+
 
 @dataclass(frozen=True)
 class Wiring:
@@ -113,6 +118,11 @@ class Wiring:
     """The netem of each port that has one, as it began."""
     host: HostSettings
     """What the servers' TCP is set to."""
+
+    @property
+    def lent_s(self) -> float:
+        """What the NICs' token buckets lend after a pause, as time at their rate; the slowest's [s]."""
+        return max(self.shapes[self.fabric.nic_port(nic)].lent_s for nic in self.fabric.nics)
 
     def close(self) -> None:
         """Delete all links at once, and let the servers' namespaces go.

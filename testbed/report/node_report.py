@@ -83,7 +83,7 @@ def node_sheet(outcomes: Sequence[Outcome]) -> Sheet:
 
 def _nodes(outcome: Outcome) -> pd.DataFrame:
     experiment = outcome.experiment
-    return node_table(experiment.job, experiment.fabric, outcome.run, outcome.predicted)
+    return node_table(experiment.job, experiment.fabric, outcome.run, outcome.predicted, outcome.lent_s)
 
 
 def _whole(outcome: Outcome, emulated: bool) -> list[str]:
@@ -93,7 +93,7 @@ def _whole(outcome: Outcome, emulated: bool) -> list[str]:
         "start_s": 0.0,
         "end_s": took_s,
         "took_s": took_s,
-        "bound_s": job_bound_s(job, node_bounds_s(job, fabric)),
+        "bound_s": job_bound_s(job, node_bounds_s(job, fabric, outcome.lent_s)),
         "predicted_s": outcome.predicted.iteration_s,
     }
     return _times(whole, emulated)

@@ -8,7 +8,7 @@ from traffic.job import Compute, Job
 from traffic.job_bounds import node_bounds_s
 
 
-def node_table(job: Job, fabric: Fabric, run: Run, predicted: Run) -> pd.DataFrame:
+def node_table(job: Job, fabric: Fabric, run: Run, predicted: Run, lent_s: float = 0.0) -> pd.DataFrame:
     """Return a row per node that took any part, in the order in which they started.
 
     Parameters
@@ -19,6 +19,8 @@ def node_table(job: Job, fabric: Fabric, run: Run, predicted: Run) -> pd.DataFra
         How it ran; nodes that were added on the way have no bound.
     predicted
         How it runs by the model.
+    lent_s
+        What the emulation's shapers lent each collective [s]: its bound is as much earlier.
 
     Returns
     -------
@@ -27,7 +29,7 @@ def node_table(job: Job, fabric: Fabric, run: Run, predicted: Run) -> pd.DataFra
         is predicted of it, predicted_start_s, predicted_end_s and predicted_s; and over_predicted, how
         long it took over that. All times are real seconds.
     """
-    known, bounds_s = {node.name: node for node in job.nodes}, node_bounds_s(job, fabric)
+    known, bounds_s = {node.name: node for node in job.nodes}, node_bounds_s(job, fabric, lent_s)
     kinds = {
         name: "compute" if isinstance(node, Compute) else node.pattern.name for name, node in known.items()
     }

@@ -165,12 +165,12 @@ def emulated_against_predicted(table: pd.DataFrame, band: tuple[float, float] = 
 def times_over_bound(outcome: Outcome) -> NDArray[np.float64]:
     """Return the completion time of each message that crossed the network over its step's lower bound."""
     records, experiment = outcome.records, outcome.experiment
-    bounds_s = node_bounds_s(experiment.job, experiment.fabric)
+    bounds_s = node_bounds_s(experiment.job, experiment.fabric, outcome.lent_s)
     bounds = np.array([bounds_s[node.name] for node in experiment.job.collectives])
     since = records["end_s"] - records.groupby("step")["start_s"].transform("min")
     crossed = records["path"] != NVLINK
-    times = np.asarray(since[crossed], dtype=np.float64)
-    return np.asarray(times / bounds[records.loc[crossed, "step"].to_numpy(dtype=int)])
+    times, least = since[crossed].to_numpy(float), bounds[records.loc[crossed, "step"].to_numpy(dtype=int)]
+    return np.asarray(times[least > 0] / least[least > 0])  # none has a bound that shapers lent as a whole
 
 
 def _busbw_groups(axes: Axes, rows: Sequence[Point], workloads: Sequence[str], baseline: str) -> None:

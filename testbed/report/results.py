@@ -187,7 +187,7 @@ class ResultsDirectory(RunDirectory):
         """Write an outcome: its records, its nodes, its row of the summary, its experiment."""
         self.outcomes.append(outcome)
         experiment = outcome.experiment
-        nodes = node_table(experiment.job, experiment.fabric, outcome.run, outcome.predicted)
+        nodes = node_table(experiment.job, experiment.fabric, outcome.run, outcome.predicted, outcome.lent_s)
         tables = {"records": records_table(outcome), "nodes": _named(nodes, experiment)}
         self.write([summary_row(outcome)], tables=tables, experiment=experiment)
 

@@ -93,6 +93,10 @@ class Backend(Protocol):
         """Return the number of each queue pair; those that are not open are opened."""
         ...
 
+    def begin(self) -> None:
+        """Get ready for what a collective posts first: shapers lend, if nothing is on its way."""
+        ...
+
     def post(self, number: NDArray[np.int64], size: NDArray[np.int64], message: NDArray[np.int64]) -> None:
         """Put parcels behind what queue pairs carry: the queue pair, size and message of each, in order."""
         ...

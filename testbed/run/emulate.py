@@ -1,7 +1,7 @@
 """The emulation: an experiment through the runner over a booted network."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 
 from testbed.network.network import Network
@@ -32,6 +32,8 @@ class Emulation:
     """How long it took at emulated scale, without compute that was skipped [s]."""
     light: LightLog | None = None
     """What circuits did, if there were any."""
+    shares: Mapping[str, float] = field(default_factory=dict)
+    """What a reactive policy counted, as shares."""
 
 
 def emulate(
@@ -81,10 +83,10 @@ def emulate(
             leg_name=cache(lambda pair: path_text(backend.paths.get(pair) or optical_path(fabric, pair))),
         )
         run = runner.run()
-        health = backend.health
+        health, shares = backend.health, backend.shares
     emulated_s = dilation.emulated_s(communication_s(run.records) if skips else run.iteration_s)
     light = _light_log(experiment, network, backend, before, run) if experiment.ocs else None
-    return Emulation(run, backend.paths, health, emulated_s, light)
+    return Emulation(run, backend.paths, health, emulated_s, light, shares)
 
 
 def _prepare_ocses(experiment: Experiment, network: Network) -> dict[str, int]:

@@ -56,6 +56,25 @@ class FluidBackend:
     couples
         Whether rings, and other patterns that can, run as coupled flows, which is fast and less exact: see
         `couple`. Where links have delay or loss they never do, since each step would pay the delay.
+    lent_s
+        What links let through at once after a pause, as time at their rate [s]: an emulation's shapers are
+        token buckets, which are full whenever a collective begins while nothing is on its way. Steps inside
+        a collective follow too soon for that.
+
+    Notes
+    -----
+    A bucket lends all that it holds, whatever the number of hops: each hop's is as full, and a packet
+    leaves whole as soon as its bucket has the tokens, so that storing and forwarding takes no time.
+    Measured against the wire time of 9014 bytes for 8948 of payload, of one flow over two hops:
+
+    ======  ============  ==============
+    rate    bucket holds  came earlier by
+    ======  ============  ==============
+    3       48.1          47.3 - 47.5
+    10      14.4          13.8 - 14.0
+    40      4.0           3.3 - 3.5
+    Mbit/s  ms            ms
+    ======  ============  ==============
     """
 
     def __init__(
@@ -67,8 +86,11 @@ class FluidBackend:
         by_bytes: bool = True,
         paths: Callable[[Sequence[QueuePair]], Sequence[Path]] | None = None,
         couples: bool = False,
+        lent_s: float = 0.0,
     ) -> None:
-        self._fabric, self._delay_s = fabric, delay_s
+        self._fabric, self._delay_s, self._lent_s = fabric, delay_s, lent_s
+        self._from_rest = False
+        """Whether a collective began while nothing was on its way, and buckets have not lent yet."""
         self._drawn_s = {ocs: deque(times_s) for ocs, times_s in (drawn_s or {}).items()}
         self._find_paths = paths or partial(computed_paths, fabric)
         self._ports = {port: number for number, port in enumerate(fabric.link_at)}
@@ -117,6 +139,10 @@ class FluidBackend:
         if new:
             self._open(new)
         return [self._numbers[queue_pair] for queue_pair in queue_pairs]
+
+    def begin(self) -> None:
+        """Have what is posted next borrow from token buckets, if nothing is on its way."""
+        self._from_rest |= self._lent_s > 0 and self._network.quiet
 
     def post(self, number: NDArray[np.int64], size: NDArray[np.int64], message: NDArray[np.int64]) -> None:
         """Put parcels behind what queue pairs carry."""
@@ -331,6 +357,9 @@ class FluidBackend:
 
     def wait(self, until_s: float) -> list[Happening]:
         """Let time pass until something happens."""
+        if self._from_rest:
+            self._network.lend(self._lent_s)
+            self._from_rest = False
         at_s = min(until_s, self._to_come[0][0] if self._to_come else float("inf"))
         if at_s == float("inf") and self._network.next_s == at_s:
             raise StuckError(NOTHING_COMES, "light a circuit, or add a path")

@@ -37,11 +37,12 @@ from topologies.light import Circuit
 from topologies.routes import Route, Routes
 from traffic.path_effects import path_effects
 from traffic.scheme import Choice, WhileLit
-from traffic.spraying.policy import QueuePair
+from traffic.spraying.policy import Counts, QueuePair, ReactivePolicy
 from traffic.transports.circuit_engine import TURN_S, Meeting
 from traffic.transports.engine import STUCK_S, Engine, Health
 from traffic.transports.late_binding import ReactiveFeeder
 from traffic.transports.registry import transport_named
+from traffic.transports.round_trips import Crossing, shares_of
 from traffic.transports.transport import PACKET_BYTES
 
 MOST_IDLE = 4096
@@ -98,6 +99,8 @@ class LiveBackend:
         self._posted: set[int] = set()
         """Those of them that TCP carries: which have, or had, bytes of their own."""
         self._choosing: dict[int, ReactiveFeeder] = {}
+        self._policies: list[ReactivePolicy] = []
+        """Those that have chosen."""
         self._happened: list[Happening] = []
         self._draining: dict[str, set[int]] = {}
         self._lit: dict[str, tuple[Circuit, ...]] = {
@@ -112,6 +115,8 @@ class LiveBackend:
         """What carries messages that take what is lit."""
         self._least_s = 0.0
         self._start = 0.0
+        self._arrived_at = 0.0
+        """When bytes arrived last [s, monotonic]."""
         self._stands_at: float | None = None
         """Where the clock stands, if it does [s, monotonic]."""
 
@@ -235,6 +240,14 @@ class LiveBackend:
 
     # Bytes
 
+    def begin(self) -> None:
+        """Wait, if nothing is on its way, until shapers lend all they can, which is what is predicted.
+
+        The clock stands meanwhile. Else what they lend would depend on how long a decision takes here.
+        """
+        if self._quiet and self._stands_at is not None:
+            self._engine.rest(self._arrived_at + self._network.wiring.lent_s - time.monotonic())
+
     def post(self, number: NDArray[np.int64], size: NDArray[np.int64], message: NDArray[np.int64]) -> None:
         """Put parcels behind what queue pairs carry, at emulated scale."""
         self._engine.post(number, self._dilation.emulated_bytes(size), message)
@@ -266,7 +279,9 @@ class LiveBackend:
             numbers=numbers,
             names=message.tolist(),
             began_at=time.monotonic(),
+            crossings=[self._crossing(queue_pair) for queue_pair in choice.queue_pairs],
         )
+        self._policies.append(choice.policy)
         self._choosing.update(dict.fromkeys(message.tolist(), feeder))
         self._go_on()
         self._engine.feed(feeder)
@@ -287,6 +302,19 @@ class LiveBackend:
         if self._quiet and self._stands_at is None:
             self._stands_at = time.monotonic()
         return recalled
+
+    @property
+    def shares(self) -> dict[str, float]:
+        """What reactive policies counted, as shares (`traffic.spraying.policy.Counts`)."""
+        return shares_of([policy.counts for policy in self._policies if isinstance(policy, Counts)])
+
+    def _crossing(self, queue_pair: QueuePair) -> Crossing:
+        """Return the path of a queue pair; where none was seen, its NIC is the slowest link of it."""
+        links = [self._fabric.link_at[port] for port in self.paths.get(queue_pair, ())]
+        nic_bps = self._nic_rate_bps(queue_pair.source)
+        slowest_bps = min([nic_bps, *(link.rate_bps * self._dilation.rate for link in links)])
+        delay_s = self._dilation.emulated_s(sum(link.delay_s for link in links))
+        return Crossing(queue_pair.source, nic_bps, slowest_bps, 2 * delay_s)
 
     def _nic_rate_bps(self, nic: Nic) -> float:
         return self._fabric.nic_rate_bps(nic) * self._dilation.rate
@@ -370,6 +398,7 @@ class LiveBackend:
                 arrived += landed
                 self._happened += [Shown(ocs, self.now_s) for ocs in ended]
             self._happened += [Arrived(message, self._at_s(at)) for message, at in arrived]
+            self._arrived_at = max([self._arrived_at, *(at for _, at in arrived)])
             self._look_for_drained()
             if until_s == float("inf") and not arrived:
                 self._check_for_light()

@@ -1,6 +1,7 @@
 """What came of an experiment: its run on both backends, the bound, and the verdict."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Literal
@@ -24,6 +25,9 @@ from traffic.metrics import (
 )
 from traffic.records import Records
 
+SHARES = ("marked", "recycled", "rerouted")
+"""What the summary has of a reactive scheme: chunks that met congestion, chunks whose entropy was used again,
+chunks before which the path was changed."""
 Word = Literal["faithful", "strained", "void", "model"]
 
 
@@ -88,6 +92,10 @@ class Outcome:
     measures: Measures = field(default_factory=Measures)
     light: LightLog | None = None
     """What circuits did, if they carried it."""
+    lent_s: float = 0.0
+    """What the emulation's shapers lent after each pause, as prediction and bound have it [s]."""
+    shares: Mapping[str, float] = field(default_factory=dict)
+    """What a reactive scheme counted: the shares of its chunks that were ``SHARES``, as far as it says."""
 
     @property
     def run(self) -> Run:
@@ -129,16 +137,24 @@ class Outcome:
         )
 
     @cached_property
+    def bound_s(self) -> float:
+        """How long its bytes are under way at least [s]: `bound_s`, with what shapers lent."""
+        return bound_s(self.experiment, self.lent_s)
+
+    @cached_property
     def link_bytes(self) -> dict[Port, int]:
         """How many bytes each port sent: read from the records once, for the summary and the plots."""
         return link_bytes(self.records)
 
 
-def bound_s(experiment: Experiment) -> float:
-    """Return how long the job's bytes are under way at least [s]."""
+def bound_s(experiment: Experiment, lent_s: float = 0.0) -> float:
+    """Return how long the job's bytes are under way at least [s].
+
+    Shapers may lend each collective ``lent_s`` of its time; schedules over circuits are paced without.
+    """
     if experiment.ocs:
         return experiment.plan.lower_bound_s
-    return communication_bound_s(experiment.job, experiment.fabric)
+    return communication_bound_s(experiment.job, experiment.fabric, lent_s)
 
 
 def summary_row(outcome: Outcome) -> dict[str, object]:
@@ -162,11 +178,12 @@ def summary_row(outcome: Outcome) -> dict[str, object]:
         "predicted_s": predicted,
         "over_predicted": outcome.over_predicted,
         "findings": "; ".join(outcome.findings),
-        "bound_s": bound_s(experiment),
+        "bound_s": outcome.bound_s,
         "verdict": outcome.verdict.word,
         "reasons": "; ".join(outcome.verdict.reasons),
         "advice": outcome.verdict.advice,
         **asdict(outcome.measures),
+        **{name: outcome.shares.get(name, float("nan")) for name in SHARES},
         **(outcome.light.columns if outcome.light else {}),
     }
 

@@ -28,6 +28,7 @@ def predict(
     delays_s: Mapping[str, Sequence[float]] | None = None,
     *,
     couples: bool = False,
+    lent_s: float = 0.0,
 ) -> Run:
     """Return the run that max-min fair fluids give, in real seconds.
 
@@ -49,6 +50,9 @@ def predict(
         comes is said at `testbed.run.fluid_backend.FluidBackend.couple`. It is near where a scheme places
         all steps alike: RailS within 1 % for rings that leave a server over one NIC at a time, else 4 %.
         ECMP over spines draws a path anew for each step, here one for the whole ring: from 0.6 to 1.8 times.
+    lent_s
+        What the shapers of an emulation lend after a pause (`testbed.run.fluid_backend.FluidBackend`), in
+        real seconds; nothing where nothing is emulated.
     """
     fabric, known, sprays = experiment.fabric, dict(paths or {}), experiment.spraying
     backend = FluidBackend(
@@ -60,6 +64,7 @@ def predict(
         and isinstance(policy_named(sprays), ProactivePolicy),
         paths=seen_or_computed(fabric, known),
         couples=couples,
+        lent_s=lent_s,
     )
 
     def run(job: Job) -> Run:

@@ -254,6 +254,7 @@ class Runner:
     # Messages
 
     def _send(self, node: Collective) -> None:
+        self._backend.begin()
         if self._send_coupled(node):
             return
         exchange, first = node.pattern.exchange(), len(self._messages)

@@ -31,7 +31,8 @@ def tried(
         emulation = emulate(experiment, network)
     broken = [*broken, *(sentence for sentence in watch.unmet if sentence not in broken)]
     light = emulation.light
-    predicted = predict(experiment, emulation.paths, light.delays_s if light else None)
+    lent_s = lent_real_s(experiment, network)
+    predicted = predict(experiment, emulation.paths, light.delays_s if light else None, lent_s=lent_s)
     measures = watch.measures(emulation, link_error)
     measured_s, predicted_s = (communication_s(run.records) for run in (emulation.run, predicted))
     if light:
@@ -40,8 +41,13 @@ def tried(
         judged = verdict(
             measures,
             measured_s=measured_s,
-            bound_s=bound_s(experiment),
+            bound_s=bound_s(experiment, lent_s),
             emulated_s=experiment.dilation.emulated_s(predicted_s),
             unmet=broken,
         )
-    return Outcome(experiment, predicted, emulation.run, judged, measures, light)
+    return Outcome(experiment, predicted, emulation.run, judged, measures, light, lent_s, emulation.shares)
+
+
+def lent_real_s(experiment: Experiment, network: Network) -> float:
+    """Return what a network's shapers lend after a pause [real s]; datagrams over circuits are paced."""
+    return 0.0 if experiment.ocs else experiment.dilation.real_s(network.wiring.lent_s)

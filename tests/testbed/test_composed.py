@@ -20,10 +20,10 @@ FABRIC = rail_fabric(8, 1, 0, rate_bps=8000.0)
 """Eight servers with a GPU each on one leaf, which never blocks; a NIC carries 1000 bytes in a second."""
 
 
-def run(job: Job) -> Run:
+def run(job: Job, lent_s: float = 0.0) -> Run:
     """Run a job over `FABRIC`."""
     scheme = WholeMessages(lambda _view, a, b: QueuePair(Nic(a, 0), Nic(b, 0)))
-    return Runner(FABRIC, job, FluidBackend(FABRIC, {}, by_bytes=False), scheme).run()
+    return Runner(FABRIC, job, FluidBackend(FABRIC, {}, by_bytes=False, lent_s=lent_s), scheme).run()
 
 
 def took_s(found: Run) -> float:
@@ -70,11 +70,11 @@ def test_tasks_take_what_their_jitter_says(job: Job, seed: int) -> None:
         assert float(row.end_s) - float(row.start_s) == pytest.approx(expected_s)  # type: ignore[arg-type]
 
 
-@given(jobs(8))
+@given(jobs(8), st.floats(0.0, 2.0))
 @settings(max_examples=50)
-def test_no_job_beats_its_bound(job: Job) -> None:
-    found = run(job)
-    bounds_s = node_bounds_s(job, FABRIC)
+def test_no_job_beats_its_bound(job: Job, lent_s: float) -> None:
+    found = run(job, lent_s)
+    bounds_s = node_bounds_s(job, FABRIC, lent_s)
     assert took_s(found) >= job_bound_s(job, bounds_s) * (1 - 1e-9)
     spans = found.tasks.groupby("node").agg(start_s=("start_s", "min"), end_s=("end_s", "max"))
     for node, start_s, end_s in spans.itertuples():

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from testbed.run.fluid_backend import FluidBackend
 from testbed.run.runner import Run, Runner
@@ -24,14 +25,14 @@ from traffic.steps import single
 CHUNK_BYTES = 8
 
 
-def run_of(work: Work, name: str) -> Run:
+def run_of(work: Work, name: str, lent_s: float = 0.0) -> Run:
     """Return what comes of a demand under a scheme, over random spines."""
 
     def paths(queue_pairs: Sequence[QueuePair]) -> Sequence[Path]:
         return rail_paths(work.fabric, tuple(queue_pairs), np.random.default_rng(0))
 
     by_bytes = isinstance(policy_named(name), ProactivePolicy)
-    backend = FluidBackend(work.fabric, {}, by_bytes=by_bytes, paths=paths)
+    backend = FluidBackend(work.fabric, {}, by_bytes=by_bytes, paths=paths, lent_s=lent_s)
     scheme = Sprayed(lambda: policy_named(name), 0, CHUNK_BYTES)
     return Runner(work.fabric, single(work.demand), backend, scheme).run()
 
@@ -46,6 +47,22 @@ def test_all_arrives_and_not_before_it_could(name: str, work: Work) -> None:
     nics = max(server.nics for server in work.fabric.servers)
     assert (crossing["end_s"] >= 8 * crossing["bytes"] / 80.0 / nics * (1 - 1e-6)).all()
     assert found["end_s"].max() >= lower_bound_s(work.messages, work.fabric) * (1 - 1e-6) or not len(found)
+
+
+@pytest.mark.parametrize("name", sorted(POLICIES))
+@settings(max_examples=25)
+@given(work=works().filter(lambda work: len(work.messages)), share=st.floats(0.0, 1.5))
+def test_messages_come_earlier_by_what_is_lent_and_by_no_more_than_the_bound(
+    name: str, work: Work, share: float
+) -> None:
+    before = run_of(work, name).messages
+    crossing = before["path"] != NVLINK
+    lent_s = share * float(before.loc[crossing, "end_s"].max()) if crossing.any() else 1.0
+    after = run_of(work, name, lent_s).messages
+    expected = (before["end_s"] - lent_s * crossing).clip(lower=0.0)
+    np.testing.assert_allclose(after["end_s"], expected, 1e-6, 1e-6 * lent_s + 1e-9)
+    bound_s = lower_bound_s(work.messages, work.fabric, lent_s)
+    assert after["end_s"].max() >= bound_s * (1 - 1e-6)
 
 
 @pytest.mark.parametrize("name", sorted(POLICIES))

@@ -38,9 +38,9 @@ CLOSE = 1e-7
 class Model:
     """The fluid model over `FABRIC` under a scheme, and what it ran."""
 
-    def __init__(self, scheme: str) -> None:
+    def __init__(self, scheme: str, lent_s: float = 0.0) -> None:
         by_bytes = isinstance(policy_named(scheme), ProactivePolicy)
-        self.backend = FluidBackend(FABRIC, {}, by_bytes=by_bytes)
+        self.backend = FluidBackend(FABRIC, {}, by_bytes=by_bytes, lent_s=lent_s)
         self.ran: list[Job] = []
         self._placing = Sprayed(lambda: policy_named(scheme), 0)
 
@@ -185,6 +185,16 @@ def test_sections_of_nothing_take_no_time() -> None:
     found = Model("ecmp").solve(job)
     assert not len(found.tasks)
     assert not len(found.messages)
+
+
+@pytest.mark.parametrize("scheme", ["ecmp", "rails"])
+def test_every_section_is_lent_what_shapers_lend(scheme: str) -> None:
+    demand = Demand("tokens", np.random.default_rng(0).integers(1000, 9000, (8, 8)))
+    job = job_of_steps("steps", [Step(demand, compute_s) for compute_s in (0.5, 0.0, 0.5, 0.0)])
+    lent = Model(scheme, 0.1).solve(job)
+    check_same(lent, Model(scheme, 0.1).run(job))
+    gained_s = Model(scheme).run(job).iteration_s - lent.iteration_s
+    assert gained_s == pytest.approx(4 * 0.1)
 
 
 @pytest.mark.parametrize("scheme", ["ecmp", "rails", "reps"])

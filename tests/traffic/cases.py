@@ -134,6 +134,8 @@ def carried(work: Work, policy: ReactivePolicy, seed: int = 0) -> tuple[Permitte
         states[qp] = QpState(0, float(rng.uniform(ROUND_S, 4 * ROUND_S)), True)
         for chunk in flying[qp]:
             message = int(work.chunks.message[chunk])
-            policy.acknowledged(message=message, qp=qp, rtt_s=states[qp].rtt_s, now=now)
+            policy.acknowledged(
+                message=message, qp=qp, rtt_s=states[qp].rtt_s, marked=bool(rng.integers(2)), now=now
+            )
         flying[qp].clear()
     return permitted, chosen

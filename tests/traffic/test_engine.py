@@ -290,7 +290,7 @@ class NeverChooses:
     def choose(self, *, message: int, states: Sequence[QpState], now: float) -> int | None:
         """Wait."""
 
-    def acknowledged(self, *, message: int, qp: int, rtt_s: float, now: float) -> None:
+    def acknowledged(self, *, message: int, qp: int, rtt_s: float, marked: bool, now: float) -> None:
         """Nothing is ever sent."""
 
 

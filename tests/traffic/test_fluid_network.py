@@ -314,3 +314,34 @@ def test_a_path_of_no_link_is_refused() -> None:
         network_of([1.0], [[-1]])
     with pytest.raises(FabricError, match="does not exist"):
         network_of([1.0], [[1]])
+
+
+@given(size=st.integers(1, 10_000), rate=st.floats(1.0, 1e4), share=st.floats(0.0, 2.0))
+def test_a_message_arrives_earlier_by_what_was_lent(size: int, rate: float, share: float) -> None:
+    network, takes_s = FluidNetwork([rate, 2 * rate]), 8 * size / rate
+    network.add_flows([[0, 1]])
+    network.advance(1.0)
+    network.post(0, size, 7)
+    network.lend(share * takes_s)
+    assert network.now_s == 1.0
+    ((at_s, message),) = network.advance(np.inf)
+    assert message == 7
+    assert at_s == pytest.approx(1.0 + max(1.0 - share, 0.0) * takes_s)
+    assert network.quiet
+
+
+def test_what_leaves_on_credit_still_takes_the_links_delay() -> None:
+    network = FluidNetwork([8.0])
+    network.add_flows([[0]], delay_s=0.5)
+    network.post([0, 0], [10, 10], [1, 2])
+    network.lend(12.0)
+    assert [network.advance(np.inf) for _ in range(2)] == [[(0.5, 1)], [(8.5, 2)]]
+
+
+def test_flows_share_what_is_lent_as_they_share_links() -> None:
+    network = FluidNetwork([8.0])
+    flows = network.add_flows([[0], [0]])
+    network.post([0, 1], [10, 30], [1, 2])
+    network.lend(10.0)
+    assert network.delivered_bytes(flows).tolist() == [5.0, 5.0]
+    assert [network.advance(np.inf) for _ in range(2)] == [[(10.0, 1)], [(30.0, 2)]]

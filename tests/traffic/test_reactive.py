@@ -115,9 +115,9 @@ class Rounds:
     def round(self, *, congested: bool, delayed: float = 1.0) -> None:
         """Acknowledge ten chunks, of which a share is delayed if congested, the last after a whole RTT."""
         for chunk in range(10):
-            rtt_s = 0.03 if congested and chunk < 10 * delayed else 0.01
+            marked = congested and chunk < 10 * delayed
             late = 0.04 if chunk == 9 else 0.0005
-            self.plb.acknowledged(message=0, qp=self.qp, rtt_s=rtt_s, now=self.now + late)
+            self.plb.acknowledged(message=0, qp=self.qp, rtt_s=0.03, marked=marked, now=self.now + late)
         self.now += 0.04
 
 
@@ -175,11 +175,11 @@ class Spray:
 
     def good(self, qp: int, now: float = 0.0) -> None:
         """Acknowledge a chunk without congestion."""
-        self.reps.acknowledged(message=0, qp=qp, rtt_s=0.01, now=now)
+        self.reps.acknowledged(message=0, qp=qp, rtt_s=0.01, marked=False, now=now)
 
     def bad(self, qp: int, now: float = 0.0) -> None:
         """Acknowledge a chunk that met congestion."""
-        self.reps.acknowledged(message=0, qp=qp, rtt_s=0.05, now=now)
+        self.reps.acknowledged(message=0, qp=qp, rtt_s=0.01, marked=True, now=now)
 
     def sent(self, count: int, now: float = 0.0) -> list[int]:
         """Send some chunks and return their queue pairs."""

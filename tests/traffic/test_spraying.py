@@ -269,7 +269,10 @@ def test_a_users_own_function_that_returns_no_assignment_is_refused() -> None:
             r"the arguments fabric, .* rng; write it as: def getcwd\(\*, fabric, .*/own_scheme",
         ),
         ("builtins:max", "does not take the arguments fabric, messages, chunks, rng"),
-        (f"{__name__}:Deaf", r"Deaf.acknowledged' .* message, qp, rtt_s, now; write it as: def acknowl"),
+        (
+            f"{__name__}:Deaf",
+            r"Deaf.acknowledged' .* message, qp, rtt_s, marked, now; write it as: def acknowl",
+        ),
         ("no_such_module:scheme", "cannot be imported"),
         ("traffic.spraying.rails:no_such", "cannot be imported"),
         (":scheme", "cannot be imported"),

@@ -214,12 +214,22 @@ class FluidNetwork:
         self._paths = np.pad(self._paths, ((0, 0), (0, more)), constant_values=-1)
 
     @property
+    def quiet(self) -> bool:
+        """Whether no pool holds bytes, and none are on their way."""
+        return not (self._left.any() or self._arriving)
+
+    @property
     def next_s(self) -> float:
         """When the next parcel leaves or arrives if nothing changes [s]; infinite if none will."""
+        leaves_s = self._next_leaves_s()
+        return min(leaves_s, self._arriving[0][0]) if self._arriving else leaves_s
+
+    def _next_leaves_s(self) -> float:
+        """Return when the next parcel leaves its pool if nothing changes [s]."""
         self._settle()
         if self._first_end_s is None:
             self._first_end_s = float(self._end_s.min(initial=np.inf))
-        return min(self._first_end_s, self._arriving[0][0]) if self._arriving else self._first_end_s
+        return self._first_end_s
 
     def advance(self, until_s: float) -> list[tuple[float, int]]:
         """Let time pass until messages arrive, at most until ``until_s``, which may be infinite.
@@ -233,11 +243,28 @@ class FluidNetwork:
         """
         while (at_s := self.next_s) <= until_s * (1 + SAME_TIME) and at_s < np.inf:
             self.now_s = at_s
-            if arrived := self._leave() + self._arrived():
+            if arrived := self._leave(at_s) + self._arrived():
                 return arrived
         if until_s < np.inf:
             self.now_s = max(self.now_s, until_s)
         return []
+
+    def lend(self, lent_s: float) -> None:
+        """Have everything leave at once that would leave in so much time: full token buckets lend it [s].
+
+        Where every link's bucket holds what the link carries in that time, this is what they let through
+        together: each flow its max-min share of all buckets that it crosses.
+        """
+        began_s, until_s = self.now_s, self.now_s + lent_s
+        while (at_s := self._next_leaves_s()) <= until_s * (1 + SAME_TIME) and at_s < np.inf:
+            self.now_s = at_s
+            for arrives_s, message in self._leave(began_s):
+                heapq.heappush(self._arriving, (arrives_s, next(self._tickets), message))
+        self.now_s = until_s = max(self.now_s, until_s)
+        self._settle()
+        for times_s in (self._since_s, self._end_s, self._flow_since_s):
+            times_s -= until_s - began_s
+        self.now_s, self._first_end_s = began_s, None
 
     def rates_bps(self) -> NDArray[np.float64]:
         """Return the rate of each flow now, shape (flows,) [bit/s]."""
@@ -250,8 +277,11 @@ class FluidNetwork:
         since_s = self.now_s - self._flow_since_s[numbers]
         return np.asarray(self._flow_bytes[numbers] + since_s * self._good_bps(numbers) / 8)
 
-    def _leave(self) -> list[tuple[float, int]]:
-        """Take messages whose last byte leaves its pool now out of it; return those that arrive at once."""
+    def _leave(self, left_s: float) -> list[tuple[float, int]]:
+        """Take messages whose last byte leaves its pool now out of it; return those that arrive at once.
+
+        ``left_s`` is when they count as having left: now, unless buckets lent.
+        """
         ended = np.flatnonzero(self._end_s <= self.now_s * (1 + SAME_TIME))
         self._since_s[ended] = self.now_s
         self._left[ended] = self._posted[ended] - self._next_end[ended]  # exactly, whatever rounding left
@@ -262,9 +292,9 @@ class FluidNetwork:
             self._next_end[pool] = self._backlogs[pool].next_end
             if delay_s:
                 for message in messages:
-                    heapq.heappush(self._arriving, (self.now_s + delay_s, next(self._tickets), message))
+                    heapq.heappush(self._arriving, (left_s + delay_s, next(self._tickets), message))
             else:
-                at_once += [(self.now_s, message) for message in messages]
+                at_once += [(left_s, message) for message in messages]
         self._time_ends(ended)
         empty = ended[self._left[ended] == 0]
         self._touched.update(self._component_of_pool[empty].tolist())

@@ -49,5 +49,5 @@ class MinRtt:
                 best, least = qp, (state.rtt_s, state.backlog_bytes)
         return best
 
-    def acknowledged(self, *, message: int, qp: int, rtt_s: float, now: float) -> None:
+    def acknowledged(self, *, message: int, qp: int, rtt_s: float, marked: bool, now: float) -> None:
         """Learn nothing: the RTT is in the states."""

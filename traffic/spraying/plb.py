@@ -6,8 +6,8 @@ rounds in a row the path is changed as soon as nothing is in flight, after ``rou
 
 What TCP queue pairs change. A connection cannot change what the fabric hashes, so a path is a
 queue pair of its own and ``paths`` of them are opened beforehand. No switch here
-marks, so a chunk counts as marked if its RTT is over ``delayed`` times the least RTT that its
-source server has seen. A path is changed between two chunks, never inside one; what the old queue
+marks, so a chunk counts as marked if it queued for longer than a switch would let pass unmarked
+(`traffic.transports.round_trips`). A path is changed between two chunks, never inside one; what the old queue
 pair still carries arrives behind. Linux' pause after a timeout (suspend_rto_sec) is left out:
 timeouts are TCP's own and not seen here.
 """
@@ -48,8 +48,6 @@ class Plb:
         After how many congested rounds to move once idle (tcp_plb_idle_rehash_rounds).
     rounds
         After how many congested rounds to move at once (tcp_plb_rehash_rounds).
-    delayed
-        A chunk is marked if its RTT is over this many times the least.
 
     References
     ----------
@@ -67,16 +65,14 @@ class Plb:
         congested_share: float = 0.5,
         idle_rounds: int = 3,
         rounds: int = 12,
-        delayed: float = 2.0,
     ) -> None:
         self.paths = paths
         self.congested_share = congested_share
         self.idle_rounds = idle_rounds
         self.rounds = rounds
-        self.delayed = delayed
         self._permitted = Permitted((), ())
         self._path: list[_Path] = []
-        self._least_rtt_s: list[float] = []
+        self._chosen = self._rerouted = self._acknowledged = self._marked = 0
         self._rng = np.random.default_rng(0)
 
     def permit(self, *, fabric: Fabric, messages: Messages, rng: np.random.Generator) -> Permitted:
@@ -97,7 +93,6 @@ class Plb:
         self._rng = rng
         self._permitted = Permitted(tuple(queue_pairs), tuple(of_message))
         self._path = [_Path(qps[int(rng.integers(len(qps)))]) for qps in of_message]
-        self._least_rtt_s = [float("inf")] * len(fabric.servers)
         return self._permitted
 
     def choose(self, *, message: int, states: Sequence[QpState], now: float) -> int | None:
@@ -105,18 +100,22 @@ class Plb:
         path = self._path[message]
         rounds = path.congested_rounds
         if rounds >= self.rounds or (rounds >= self.idle_rounds and not states[path.qp].backlog_bytes):
-            path = self._path[message] = _Path(self._other(message, path.qp))
-        return path.qp if states[path.qp].room else None
+            before, path = path.qp, _Path(self._other(message, path.qp))
+            self._path[message] = path
+            self._rerouted += path.qp != before
+        has_room = states[path.qp].room
+        self._chosen += has_room
+        return path.qp if has_room else None
 
-    def acknowledged(self, *, message: int, qp: int, rtt_s: float, now: float) -> None:
+    def acknowledged(self, *, message: int, qp: int, rtt_s: float, marked: bool, now: float) -> None:
         """Count a chunk into its path's round, and judge the round when it is over."""
-        server = self._permitted.queue_pairs[qp].source.server
-        self._least_rtt_s[server] = min(self._least_rtt_s[server], rtt_s)
+        self._acknowledged += 1
+        self._marked += marked
         path = self._path[message]
         if qp != path.qp:
             return  # a late chunk of the path before says nothing about this one
         path.acknowledged += 1
-        path.marked += rtt_s > self.delayed * self._least_rtt_s[server]
+        path.marked += marked
         if path.round_ends_s is None:
             path.round_ends_s = now + rtt_s
         if now < path.round_ends_s:
@@ -125,6 +124,14 @@ class Plb:
         path.congested_rounds = path.congested_rounds + 1 if congested else 0
         path.acknowledged = path.marked = 0
         path.round_ends_s = now + rtt_s
+
+    @property
+    def counts(self) -> dict[str, tuple[int, int]]:
+        """How many chunks met congestion, and before how many the path was changed."""
+        return {
+            "marked": (self._marked, self._acknowledged),
+            "rerouted": (self._rerouted, self._chosen),
+        }
 
     def _other(self, message: int, qp: int) -> int:
         others = [other for other in self._permitted.of_message[message] if other != qp]

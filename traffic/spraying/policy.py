@@ -4,7 +4,7 @@ A policy sees only the messages that leave their server. Entropy stands for what
 hashes: queue pairs between the same NICs with different entropies may take different spines.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -98,8 +98,22 @@ class ReactivePolicy(Protocol):
         """
         ...
 
-    def acknowledged(self, *, message: int, qp: int, rtt_s: float, now: float) -> None:
-        """Take note that a chunk of ``message`` on ``qp`` was acknowledged."""
+    def acknowledged(self, *, message: int, qp: int, rtt_s: float, marked: bool, now: float) -> None:
+        """Take note that a chunk of ``message`` on ``qp`` was acknowledged.
+
+        ``rtt_s`` is how long this chunk took, unsmoothed [s]; ``marked`` is whether it queued for longer than
+        a switch with ECN would let pass unmarked (`traffic.transports.round_trips`).
+        """
+        ...
+
+
+@runtime_checkable
+class Counts(Protocol):
+    """A scheme that counts what it saw and did; the summary has the shares."""
+
+    @property
+    def counts(self) -> Mapping[str, tuple[int, int]]:
+        """How many chunks were ``marked``, ``recycled`` or ``rerouted``, each of how many."""
         ...
 
 

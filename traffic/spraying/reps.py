@@ -7,10 +7,10 @@ not; then the ring is emptied and ``explore`` random ones come first.
 
 What TCP queue pairs change. An entropy is a connection of its own, so there are ``per_nic`` of them
 from each NIC of the source server (the reference has 64 to 65,536 per connection). A chunk stands
-for a packet. No switch marks: a chunk met congestion if its RTT is over ``delayed`` times the least
-that its source server has seen. REPS has one congestion window per connection and TCP one per queue
-pair, so all messages from a server to a NIC together keep at most ``in_flight`` chunks in flight;
-a queue pair that owes an acknowledgement for longer than the connection's RTT and ``silent_s``
+for a packet. No switch marks: a chunk met congestion if it queued for longer than a switch would let
+pass unmarked (`traffic.transports.round_trips`). REPS has one congestion window per connection and TCP
+one per queue pair, so all messages from a server to a NIC together keep at most ``in_flight`` chunks in
+flight; a queue pair that owes an acknowledgement for longer than the connection's RTT and ``silent_s``
 (TCP's time-out is at least its RTT and 200 ms) counts as failed, and its chunks no longer count as
 in flight. TCP itself delivers them when it can; they are not sent again elsewhere, as REPS'
 transport would.
@@ -38,8 +38,6 @@ class Reps:
         Places of the ring (the reference's 8).
     in_flight
         The most chunks that a connection has in flight.
-    delayed
-        A chunk met congestion if its RTT is over this many times the least.
     silent_s
         How long beyond a round trip a queue pair may owe an acknowledgement before it counts as
         failed [s], emulated.
@@ -63,7 +61,6 @@ class Reps:
         per_nic: int = 2,
         cache: int = 8,
         in_flight: int = 16,
-        delayed: float = 2.0,
         silent_s: float = 0.2,
         freeze_s: float = 0.4,
         explore: int = 16,
@@ -71,13 +68,11 @@ class Reps:
         self.per_nic = per_nic
         self.cache = cache
         self.in_flight = in_flight
-        self.delayed = delayed
         self.silent_s = silent_s
         self.freeze_s = freeze_s
         self.explore = explore
         self._connection: list[_Connection] = []
-        self._server: list[int] = []
-        self._least_rtt_s: list[float] = []
+        self._chosen = self._recycled = self._acknowledged = self._marked = 0
         self._rng = np.random.default_rng(0)
 
     def permit(self, *, fabric: Fabric, messages: Messages, rng: np.random.Generator) -> Permitted:
@@ -85,8 +80,6 @@ class Reps:
         permitted = subflows(fabric, messages, rng, self.per_nic)
         made = {qps: _Connection(qps, _Ring(self.cache)) for qps in dict.fromkeys(permitted.of_message)}
         self._connection = [made[qps] for qps in permitted.of_message]
-        self._server = [pair.source.server for pair in permitted.queue_pairs]
-        self._least_rtt_s = [float("inf")] * len(fabric.servers)
         self._rng = rng
         return permitted
 
@@ -104,18 +97,29 @@ class Reps:
         if not room:
             return None
         qp = connection.recycled(room)
+        self._chosen += 1
+        self._recycled += qp is not None
         qp = room[int(self._rng.integers(len(room)))] if qp is None else qp
         connection.in_flight.setdefault(qp, []).append(now)
         return qp
 
-    def acknowledged(self, *, message: int, qp: int, rtt_s: float, now: float) -> None:
+    def acknowledged(self, *, message: int, qp: int, rtt_s: float, marked: bool, now: float) -> None:
         """Recycle the entropy of a chunk that met no congestion."""
-        connection, server = self._connection[message], self._server[qp]
+        connection = self._connection[message]
         connection.arrived(qp, now)
         connection.rtt_s = rtt_s
-        self._least_rtt_s[server] = min(self._least_rtt_s[server], rtt_s)
-        if rtt_s <= self.delayed * self._least_rtt_s[server]:
+        self._acknowledged += 1
+        self._marked += marked
+        if not marked:
             connection.ring.add(qp)
+
+    @property
+    def counts(self) -> dict[str, tuple[int, int]]:
+        """How many chunks met congestion, and for how many an entropy was used again."""
+        return {
+            "marked": (self._marked, self._acknowledged),
+            "recycled": (self._recycled, self._chosen),
+        }
 
 
 @dataclass(slots=True)

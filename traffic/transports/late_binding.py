@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from topologies.fabric import Nic
 from traffic.messages import Chunks
 from traffic.spraying.policy import Permitted, QpState, ReactivePolicy
+from traffic.transports.round_trips import Crossing, RoundTrips
 from traffic.transports.transport import PACKET_BYTES
 
 TICK_S = 0.001
@@ -70,6 +71,8 @@ class ReactiveFeeder:
         What the carrier calls the messages.
     began_at
         What counts as 0 for the policy, on the carrier's clock [s].
+    crossings
+        The path of each queue pair; by default no link is slower than its NIC, or delays.
     """
 
     def __init__(
@@ -83,6 +86,7 @@ class ReactiveFeeder:
         numbers: Sequence[int],
         names: Sequence[int],
         began_at: float = 0.0,
+        crossings: Sequence[Crossing] | None = None,
     ) -> None:
         self.numbers, self._names, self.began_at = numbers, names, began_at
         of_message = permitted.of_message
@@ -107,6 +111,7 @@ class ReactiveFeeder:
         """What of each message is on no queue pair yet [bytes]."""
         self._carried: list[dict[int, int]] = [{} for _ in names]
         pairs = permitted.queue_pairs
+        self._round_trips = RoundTrips(crossings or _unhindered(permitted, nic_rate_bps))
         nics = {nic: _Nic(nic_rate_bps(nic) / 8) for nic in dict.fromkeys(qp.source for qp in pairs)}
         self._nics = list(nics.values())
         self._nic_of = [nics[qp.source] for qp in pairs]
@@ -173,9 +178,10 @@ class ReactiveFeeder:
         self._states.backlog[qp] = carrier.posted(number) - carrier.counted(number)
         mine = [self._message_of[name] for name in delivered if name in self._message_of]
         if mine:
-            rtt_s = self._states.rtt_s[qp] = carrier.rtt_s(number)
+            self._states.rtt_s[qp] = carrier.rtt_s(number)
         for message in mine:
-            self._policy.acknowledged(message=message, qp=qp, rtt_s=rtt_s, now=at - self.began_at)
+            rtt_s, marked = self._round_trips.arrived(qp, now := at - self.began_at)
+            self._policy.acknowledged(message=message, qp=qp, rtt_s=rtt_s, marked=marked, now=now)
             self._to_come[message] -= 1
             if not self._to_come[message]:
                 done.append(self._names[message])
@@ -209,6 +215,7 @@ class ReactiveFeeder:
         self._states.backlog[qp] += size
         self._unbound[message] -= size
         self._carried[message][number] = self._carried[message].get(number, 0) + real
+        self._round_trips.handed_over(qp, size, now)
         carrier.put(number, size, self._names[message])
 
 
@@ -255,6 +262,12 @@ class _States(Sequence[QpState]):
             return [self[index] for index in range(*qp.indices(len(self)))]
         room = self._nics[qp].room and self.carrier.takes(self._numbers[qp])
         return QpState(self.backlog[qp], self.rtt_s[qp], room)
+
+
+def _unhindered(permitted: Permitted, nic_rate_bps: Callable[[Nic], float]) -> list[Crossing]:
+    """Return paths on which no link is slower than the NIC that sends."""
+    rates = [(pair.source, nic_rate_bps(pair.source)) for pair in permitted.queue_pairs]
+    return [Crossing(nic, rate_bps, rate_bps) for nic, rate_bps in rates]
 
 
 def _bursts(chunks: Chunks, chunk_bytes: NDArray[np.int64]) -> list[deque[tuple[int, int]]]:

@@ -1,0 +1,86 @@
+"""Round trips of chunks, one by one, and which of them met a queue: what an ECN mark would say.
+
+A chunk's round trip counts from when it is handed to its socket until its last byte is counted at the
+receiver, and the links' delay back on top. Its base is what it takes through empty queues: what its NIC
+was given before, its own bytes at the rate of the path's slowest link, and the links' delay both ways. The
+shapers' token buckets are full where nothing queues, so that switches pass packets on at once.
+
+What a chunk takes beyond its base, it queued for. It is marked if that is more than a switch's ECN threshold
+would let wait: `MARK_PACKETS` at the slowest link, and `LATE_S` at least, by which shapers and the loop may
+be late. (DCTCP's threshold is a seventh of the bandwidth-delay product, which is some packets here.)
+"""
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from topologies.fabric import Nic
+from traffic.transports.transport import PACKET_BYTES
+
+MARK_PACKETS = 2
+LATE_S = 0.004
+PAYLOAD_SHARE = PACKET_BYTES / (PACKET_BYTES + 66 + 66)
+"""What a link carries of payload beside headers, and an acknowledgement for each packet of its other
+direction."""
+
+
+@dataclass(frozen=True, slots=True)
+class Crossing:
+    """The path of a queue pair, at emulated scale."""
+
+    nic: Nic
+    """The NIC that sends."""
+    nic_bps: float
+    """Its rate [bit/s]."""
+    slowest_bps: float
+    """The rate of the path's slowest link [bit/s]."""
+    round_trip_s: float = 0.0
+    """How long its links take there and back [s]."""
+
+
+class RoundTrip(NamedTuple):
+    """How a chunk fared."""
+
+    rtt_s: float
+    """How long it and its acknowledgement took [s]."""
+    marked: bool
+    """Whether it queued for longer than a switch lets pass unmarked."""
+
+
+class RoundTrips:
+    """Times the chunks of some queue pairs, each of which delivers them in order."""
+
+    def __init__(self, crossings: Sequence[Crossing]) -> None:
+        self._crossings = crossings
+        self._under_way: list[deque[tuple[float, float]]] = [deque() for _ in crossings]
+        """When each chunk was handed over, and when it would arrive through empty queues [s]."""
+        self._sent_s: dict[Nic, float] = {}
+        """When each NIC will have sent what it was given [s]."""
+
+    def handed_over(self, qp: int, size: int, now: float) -> None:
+        """Note that a queue pair's socket was handed a chunk [bytes]."""
+        crossing = self._crossings[qp]
+        begins_s = max(self._sent_s.get(crossing.nic, now), now)
+        self._sent_s[crossing.nic] = begins_s + 8 * size / crossing.nic_bps / PAYLOAD_SHARE
+        arrives_s = begins_s + 8 * size / crossing.slowest_bps / PAYLOAD_SHARE + crossing.round_trip_s / 2
+        self._under_way[qp].append((now, arrives_s))
+
+    def arrived(self, qp: int, now: float) -> RoundTrip:
+        """Return the round trip of a queue pair's oldest chunk, whose last byte was counted now."""
+        crossing, (began_s, base_s) = self._crossings[qp], self._under_way[qp].popleft()
+        threshold_s = max(8 * MARK_PACKETS * PACKET_BYTES / crossing.slowest_bps, LATE_S)
+        return RoundTrip(now - began_s + crossing.round_trip_s / 2, now - base_s > threshold_s)
+
+
+def shares_of(counted: Sequence[Mapping[str, tuple[int, int]]]) -> dict[str, float]:
+    """Return the share of each kind of event, over all that were counted: how many, of how many.
+
+    Examples
+    --------
+    >>> shares_of([{"marked": (1, 4)}, {"marked": (3, 4), "recycled": (0, 0)}])
+    {'marked': 0.5}
+    """
+    names = dict.fromkeys(name for each in counted for name in each)
+    part, whole = ({n: sum(each.get(n, (0, 0))[i] for each in counted) for n in names} for i in (0, 1))
+    return {name: part[name] / whole[name] for name in names if whole[name]}
