@@ -101,6 +101,6 @@ class KernelRoutes:
             self._indices[server][interface(self._fabric, self._fabric.nic_port(hop.out))],
             key.table,
             source=self._address[hop.out] if own else None,
-            metrics=route_metrics(self._fabric) if own else None,
+            metrics=route_metrics(self._fabric, self._wiring.mtu) if own else None,
             delete=delete,
         )

@@ -41,9 +41,8 @@ from topologies.addresses import FABRIC_NETWORK, GATEWAY_MAC, gateway_ip, interf
 from topologies.fabric import Fabric, Nic, Port
 from topologies.light import light_peers
 from topologies.packet_part import on_packet_switch
+from traffic.packets import DEFAULT_MTU, frame_bytes
 
-MTU = 9000
-ETHERNET_HEADER_BYTES = 14
 BURST_S = 0.004
 MIN_BURST_PACKETS = 2
 SERVER_QUEUE_BYTES = 4 << 20
@@ -55,7 +54,7 @@ MIN_TIMEOUT_MS = 1000
 LOSSY_TIMEOUT_MS = 50
 """The same where links lose packets: that a queue pair's last one is lost, a timeout alone tells.
 With the longer one all-to-alls of 1.5 s took up to 1.8 times their prediction at 0.1 % of loss, not 1.03."""
-INITIAL_WINDOW_PACKETS = 100
+INITIAL_WINDOW_BYTES = 900_000
 """TCP starts with a window that the ideal transport's own stays below: no slow start."""
 LOOPBACK = 1
 UP = {"flags": IFF_UP, "change": IFF_UP}
@@ -115,6 +114,8 @@ class Wiring:
     """The group of its links, which no other boot has: under it they are deleted together."""
     netems: Mapping[Port, Netem]
     """The netem of each port that has one, as it began."""
+    mtu: int
+    """Of every interface, as it was asked for [bytes]."""
 
     def close(self) -> None:
         """Delete all links at once, and let the servers' namespaces go.
@@ -127,12 +128,18 @@ class Wiring:
             os.close(namespace)
 
 
-def burst_bytes(rate_bps: float, mtu: int = MTU) -> int:
+def burst_bytes(rate_bps: float, mtu: int = DEFAULT_MTU) -> int:
     """Return the token bucket for a rate: 4 ms of it, to forgive a late timer, and at least two packets."""
-    return max(int(rate_bps / 8 * BURST_S), MIN_BURST_PACKETS * (mtu + ETHERNET_HEADER_BYTES))
+    return max(int(rate_bps / 8 * BURST_S), MIN_BURST_PACKETS * frame_bytes(mtu))
 
 
-def wire(fabric: Fabric, rate_factor: float, private: bool, netems: Mapping[Port, Netem]) -> Wiring:
+def wire(
+    fabric: Fabric,
+    rate_factor: float,
+    private: bool,
+    netems: Mapping[Port, Netem],
+    mtu: int = DEFAULT_MTU,
+) -> Wiring:
     """Make a fabric's servers and links, shaped at ``rate_factor`` times their real rate.
 
     Parameters
@@ -145,6 +152,8 @@ def wire(fabric: Fabric, rate_factor: float, private: bool, netems: Mapping[Port
         Whether this namespace is the run's own, so that its defaults may be changed.
     netems
         The netem of each port that has one; `set_netems` changes them.
+    mtu
+        Of every interface [bytes].
 
     Raises
     ------
@@ -154,13 +163,15 @@ def wire(fabric: Fabric, rate_factor: float, private: bool, netems: Mapping[Port
     if private:
         _set_sysctls({"net/ipv6/conf/default/disable_ipv6": "1"})
     ocses = {switch.name for switch in fabric.switches if switch.kind == "ocs"}
-    shapes = {port: _shape(fabric, port, rate_factor) for port in fabric.link_at if port.node not in ocses}
+    shapes = {
+        port: _shape(fabric, port, rate_factor, mtu) for port in fabric.link_at if port.node not in ocses
+    }
     with ExitStack() as undo:
         sysctls = SERVER_SYSCTLS | (LOSSY_SYSCTLS if fabric.lossy else {})
         sysctls |= FORWARDING_SYSCTLS if fabric.servers_forward else {}
         namespaces = tuple(_new_namespace(undo, sysctls) for _ in fabric.servers)
         mark = FIRST_MARK + secrets.randbelow(FIRST_MARK)
-        wiring = Wiring(fabric, namespaces, shapes, mark, netems)
+        wiring = Wiring(fabric, namespaces, shapes, mark, netems, mtu)
         undo.callback(delete_links, wiring.mark)
         _make_links(wiring)
         if not private:  # IPv6 would look for neighbours, which Open vSwitch counts as packets without a rule
@@ -211,10 +222,10 @@ def _new_namespace(undo: ExitStack, sysctls: dict[str, str]) -> int:
     return namespace
 
 
-def _shape(fabric: Fabric, port: Port, rate_factor: float) -> Shape:
+def _shape(fabric: Fabric, port: Port, rate_factor: float, mtu: int) -> Shape:
     rate_bps = fabric.link_at[port].rate_bps * rate_factor
     queue = SERVER_QUEUE_BYTES if port.node in fabric.server_index else fabric.buffer_bytes
-    return Shape(rate_bps, burst_bytes(rate_bps), queue)
+    return Shape(rate_bps, burst_bytes(rate_bps, mtu), queue)
 
 
 def _set_sysctls(values: dict[str, str]) -> None:
@@ -235,7 +246,7 @@ def _make_links(wiring: Wiring) -> None:
 def _add_link(batch: Batch, wiring: Wiring, near: Port, far: Port) -> None:
     """Make a veth pair, the far end in its server's namespace if it is a NIC; it cannot be born up."""
     fabric = wiring.fabric
-    peer: list[tuple[str, object]] = [("IFLA_IFNAME", interface(fabric, far)), ("IFLA_MTU", MTU)]
+    peer: list[tuple[str, object]] = [("IFLA_IFNAME", interface(fabric, far)), ("IFLA_MTU", wiring.mtu)]
     if far.node in fabric.server_index:
         server = fabric.server_index[far.node]
         peer += [
@@ -244,7 +255,11 @@ def _add_link(batch: Batch, wiring: Wiring, near: Port, far: Port) -> None:
         ]
     data = {"attrs": [("VETH_INFO_PEER", {"attrs": peer})]}
     info = {"attrs": [("IFLA_INFO_KIND", "veth"), ("IFLA_INFO_DATA", data)]}
-    attributes = [("IFLA_IFNAME", interface(fabric, near)), ("IFLA_MTU", MTU), ("IFLA_GROUP", wiring.mark)]
+    attributes = [
+        ("IFLA_IFNAME", interface(fabric, near)),
+        ("IFLA_MTU", wiring.mtu),
+        ("IFLA_GROUP", wiring.mark),
+    ]
     batch.add(f"create the link {near} - {far}", RTM_NEWLINK, UP, [*attributes, ("IFLA_LINKINFO", info)])
     if far.node in fabric.switch_index:
         batch.add(f"raise {far}", RTM_NEWLINK, {**UP, "index": 0}, [("IFLA_IFNAME", interface(fabric, far))])
@@ -294,7 +309,7 @@ def _set_up_nic(batch: Batch, wiring: Wiring, nic: Nic, indices: dict[str, int])
         ("RTA_OIF", index),
         ("RTA_PREFSRC", address),
         *via,
-        ("RTA_METRICS", {"attrs": list(route_metrics(fabric).items())}),
+        ("RTA_METRICS", {"attrs": list(route_metrics(fabric, wiring.mtu).items())}),
     ]
     batch.add(f"route of {port}", RTM_NEWROUTE, route, [*attributes, ("RTA_TABLE", table)])
     if nic.nic == 0 or (not routed and _is_first_on_switch(fabric, nic)):
@@ -306,11 +321,12 @@ def _set_up_nic(batch: Batch, wiring: Wiring, nic: Nic, indices: dict[str, int])
     _add_qdiscs(batch, wiring, port, indices)
 
 
-def route_metrics(fabric: Fabric) -> dict[str, int]:
-    """Return what a route has TCP begin with: windows, and the least timeout."""
+def route_metrics(fabric: Fabric, mtu: int) -> dict[str, int]:
+    """Return what a route has TCP begin with: windows [packets], and the least timeout [ms]."""
+    window = INITIAL_WINDOW_BYTES // mtu
     return {
-        "RTAX_INITCWND": INITIAL_WINDOW_PACKETS,
-        "RTAX_INITRWND": INITIAL_WINDOW_PACKETS,
+        "RTAX_INITCWND": window,
+        "RTAX_INITRWND": window,
         "RTAX_RTO_MIN": LOSSY_TIMEOUT_MS if fabric.lossy else MIN_TIMEOUT_MS,
         # The kernel heeds a least timeout only if it is locked.
         "RTAX_LOCK": 1 << RTAX_RTO_MIN,

@@ -52,11 +52,12 @@ def emulate(
     Raises
     ------
     ScenarioError
-        If the network is another fabric's, or at another rate, or a link's delay cannot be honoured.
+        If the network is another fabric's, or at another rate or MTU, or a link's delay cannot be honoured.
     StuckError, NetworkError
         If bytes do not arrive, a switch refuses circuits, or a part of the network died.
     """
-    if (network.fabric, network.rate_factor) != (experiment.fabric, experiment.dilation.rate):
+    booted = network.fabric, network.rate_factor, network.mtu
+    if booted != (experiment.fabric, experiment.dilation.rate, experiment.mtu):
         raise ScenarioError("the network was booted for another experiment", "boot one for this")
     fabric, dilation = experiment.fabric, experiment.dilation
     before = _prepare_ocses(experiment, network)

@@ -13,6 +13,7 @@ from topologies.fabric import Fabric
 from traffic.collectives.exchange import bytes_between
 from traffic.job import Job
 from traffic.messages import CHUNK_BYTES
+from traffic.packets import DEFAULT_MTU, check_mtu
 from traffic.scheme import OverCircuits, Scheme, Sprayed
 from traffic.spraying.registry import policy_named
 
@@ -24,7 +25,7 @@ class Experiment:
     Raises
     ------
     ScenarioError
-        If the job is for more GPUs than the fabric has, or does not fit its OCSes.
+        If the job is for more GPUs than the fabric has, or does not fit its OCSes, or there is no such MTU.
     """
 
     fabric: Fabric
@@ -41,9 +42,12 @@ class Experiment:
     """How the OCSes are reconfigured by a schedule; None over packet switches."""
     label: str = ""
     """What tables call it instead of its policy."""
+    mtu: int = DEFAULT_MTU
+    """Of the emulation's links, at no scale [bytes]: packets are not dilated."""
 
     def __post_init__(self) -> None:
         """Check that the parts fit."""
+        check_mtu(self.mtu)
         if not any(node.gpus for node in self.job.nodes):
             raise ScenarioError(f"no node of job {self.job.name!r} has a GPU", "give one of them some")
         if self.ocs:
@@ -113,6 +117,7 @@ class Experiment:
             chunk_bytes=self.chunk_bytes,
             ocs=self.ocs,
             label=self.label,
+            mtu=self.mtu,
         ).model_dump_json()
 
     @classmethod
@@ -128,4 +133,5 @@ class Experiment:
             record.chunk_bytes,
             record.ocs,
             record.label,
+            record.mtu,
         )

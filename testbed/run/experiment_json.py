@@ -11,6 +11,7 @@ from topologies.errors import FabricError, ScenarioError, TraceError
 from topologies.fabric import Fabric
 from traffic.job import Job
 from traffic.job_file import job_document, job_of_document
+from traffic.packets import DEFAULT_MTU
 
 
 def _fabric(data: object) -> Fabric:
@@ -45,6 +46,7 @@ class ExperimentRecord(BaseModel):
     chunk_bytes: int
     ocs: OcsSetup | None
     label: str
+    mtu: int = DEFAULT_MTU
 
 
 def experiment_record(text: str) -> ExperimentRecord:

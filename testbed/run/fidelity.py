@@ -19,7 +19,7 @@ from testbed.network.readback import port_settings
 from testbed.run.emulate import Emulation
 from testbed.run.light_log import LightLog
 from testbed.run.outcome import Measures, Verdict, Word
-from traffic.transports.transport import PACKET_BYTES
+from traffic.packets import packet_bytes
 
 VOID_LINK_ERROR, STRAINED_LINK_ERROR = 0.10, 0.04
 VOID_SOCKET_LOSS, VOID_SWITCH_LOSS = 1e-3, 1e-3
@@ -70,7 +70,7 @@ class Watch:
         payload_bytes = light.payload_bytes if light else emulation.health.payload_bytes
         measures = Measures(
             retransmits=emulation.health.retransmits,
-            packets=int(payload_bytes / PACKET_BYTES) + 1,
+            packets=int(payload_bytes / packet_bytes(self._network.mtu)) + 1,
             queue_drops=int(change["queue_drops"]),
             socket_drops=int(change["socket_drops"]),
             switch_drops=int(change["switch_drops"]),

@@ -35,6 +35,7 @@ from topologies.events import Show
 from topologies.fabric import Nic, Path, Port
 from topologies.light import Circuit
 from topologies.routes import Route, Routes
+from traffic.packets import packet_bytes
 from traffic.path_effects import path_effects
 from traffic.scheme import Choice, WhileLit
 from traffic.spraying.policy import QueuePair
@@ -42,7 +43,6 @@ from traffic.transports.circuit_engine import TURN_S, Meeting
 from traffic.transports.engine import STUCK_S, Engine, Health
 from traffic.transports.ideal import Ideal
 from traffic.transports.late_binding import ReactiveFeeder
-from traffic.transports.transport import PACKET_BYTES
 
 LOSSY_WINDOW_PACKETS = 2
 """A queue pair's least window where links lose packets: of one packet alone TCP notices a loss late."""
@@ -82,9 +82,14 @@ class LiveBackend:
     ) -> None:
         self._network, self._dilation, self._fabric = network, dilation, network.fabric
         self._skips = skips
+        self._packet_bytes = packet_bytes(network.mtu)
         self._engine = Engine(
             network.endpoints,
-            transport=Ideal(self._nic_rate_bps, LOSSY_WINDOW_PACKETS if self._fabric.lossy else 1),
+            transport=Ideal(
+                self._nic_rate_bps,
+                LOSSY_WINDOW_PACKETS if self._fabric.lossy else 1,
+                packet_bytes=self._packet_bytes,
+            ),
             check=network.check_alive,
             stuck_s=stuck_s,
             excused=lambda: bool(self._ordered),
@@ -233,7 +238,7 @@ class LiveBackend:
     def _forwarding_s(self, route: Route) -> float:
         """Return how long servers on a route take to pass a packet on [s, emulated]."""
         nics = [self._fabric.nic_at(path.ports[0]) for path in route.light[1:]]
-        return sum(8 * PACKET_BYTES / self._nic_rate_bps(nic) for nic in nics)
+        return sum(8 * self._packet_bytes / self._nic_rate_bps(nic) for nic in nics)
 
     # Bytes
 
@@ -269,6 +274,7 @@ class LiveBackend:
             names=message.tolist(),
             began_at=time.monotonic(),
             round_trip_s=self._round_trips_s(choice.queue_pairs),
+            packet=self._packet_bytes,
         )
         self._choosing.update(dict.fromkeys(message.tolist(), feeder))
         self._go_on()

@@ -38,16 +38,25 @@ class Ideal:
     least_packets
         What a window holds at least. TCP finds a lost packet by those behind it; with one at a time it
         would wait for a timeout.
+    packet_bytes
+        Payload of a packet [bytes].
     """
 
-    def __init__(self, nic_rate_bps: Callable[[Nic], float], least_packets: int = 1) -> None:
+    def __init__(
+        self,
+        nic_rate_bps: Callable[[Nic], float],
+        least_packets: int = 1,
+        *,
+        packet_bytes: int = PACKET_BYTES,
+    ) -> None:
         self._nic_rate_bps, self._least_packets = nic_rate_bps, least_packets
-        self._shares = NicShares((), nic_rate_bps)
+        self._packet_bytes = packet_bytes
+        self._shares = NicShares((), nic_rate_bps, packet_bytes)
         self._window_s = 0.0
 
     def know(self, queue_pairs: Sequence[QueuePair]) -> None:
         """Take note of all queue pairs, by number."""
-        self._shares = NicShares(queue_pairs, self._nic_rate_bps)
+        self._shares = NicShares(queue_pairs, self._nic_rate_bps, self._packet_bytes)
 
     def limits(self, offered: Offered) -> Limits:
         """Return what the bytes left entitle queue pairs to."""
@@ -68,9 +77,17 @@ class NicShares:
         Who shares.
     nic_rate_bps
         The rate of a NIC at emulated scale [bit/s].
+    packet_bytes
+        Payload of a packet [bytes].
     """
 
-    def __init__(self, queue_pairs: Sequence[QueuePair], nic_rate_bps: Callable[[Nic], float]) -> None:
+    def __init__(
+        self,
+        queue_pairs: Sequence[QueuePair],
+        nic_rate_bps: Callable[[Nic], float],
+        packet_bytes: int = PACKET_BYTES,
+    ) -> None:
+        self._packet_bytes = packet_bytes
         self._sending = _End((qp.source for qp in queue_pairs), nic_rate_bps)
         self._receiving = _End((qp.destination for qp in queue_pairs), nic_rate_bps)
 
@@ -84,15 +101,15 @@ class NicShares:
 
     def paces_bytes_s(self, left_bytes: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return how fast each queue pair may send [bytes/s], at least a packet a second."""
-        return np.asarray(np.maximum(HEADROOM * self._sending.rates_bytes_s(left_bytes), PACKET_BYTES))
+        return np.asarray(np.maximum(HEADROOM * self._sending.rates_bytes_s(left_bytes), self._packet_bytes))
 
     def windows_bytes(
         self, left_bytes: NDArray[np.float64], window_s: float | NDArray[np.float64], least_packets: int = 1
     ) -> NDArray[np.int64]:
         """Return what each queue pair may have on its way [bytes]: whole packets, and so many at least."""
         rates = np.minimum(self._sending.rates_bytes_s(left_bytes), self._receiving.rates_bytes_s(left_bytes))
-        packets = np.maximum(np.rint(rates * window_s / PACKET_BYTES), least_packets)
-        return np.asarray(packets * PACKET_BYTES, dtype=np.int64)
+        packets = np.maximum(np.rint(rates * window_s / self._packet_bytes), least_packets)
+        return np.asarray(packets * self._packet_bytes, dtype=np.int64)
 
 
 class _End:

@@ -20,10 +20,11 @@ from numpy.typing import NDArray
 
 from topologies.fabric import Nic
 from traffic.messages import Chunks
+from traffic.packets import DEFAULT_MTU, packet_bytes
 from traffic.spraying.policy import Permitted, QpState, QueuePair, ReactivePolicy
 
-PACKET_BYTES = 8948
-"""Payload of a packet of MTU 9000."""
+PACKET_BYTES = packet_bytes(DEFAULT_MTU)
+"""Payload of a packet of the default MTU."""
 TICK_S = 0.001
 DEPTH_PACKETS, DEPTH_S = 2, 0.002
 """A NIC takes more while it holds less than so many packets, or so much of its rate if that is more."""
@@ -73,6 +74,8 @@ class ReactiveFeeder:
     round_trip_s
         How long the links of each queue pair's path take there and back, shape (queue pairs,), or of all
         alike [s, emulated]: windows hold as much more.
+    packet
+        Payload of a packet [bytes].
     """
 
     def __init__(
@@ -87,19 +90,20 @@ class ReactiveFeeder:
         names: Sequence[int],
         began_at: float = 0.0,
         round_trip_s: NDArray[np.float64] | float = 0.0,
+        packet: int = PACKET_BYTES,
     ) -> None:
         self.numbers, self._names, self.began_at = numbers, names, began_at
         self._qp_of = {number: qp for qp, number in enumerate(numbers)}
         self._message_of = {name: message for message, name in enumerate(names)}
         self._policy = policy
-        self._bursts = _bursts(chunks, chunk_bytes)
+        self._bursts = _bursts(chunks, chunk_bytes, packet)
         self._to_come = [len(bursts) for bursts in self._bursts]
         self._carried: list[dict[int, int]] = [{} for _ in names]
         pairs = permitted.queue_pairs
-        nics = {nic: _Nic(nic_rate_bps(nic) / 8) for nic in dict.fromkeys(qp.source for qp in pairs)}
+        nics = {nic: _Nic(nic_rate_bps(nic) / 8, packet) for nic in dict.fromkeys(qp.source for qp in pairs)}
         self._nics = list(nics.values())
         self._nic_of = [nics[qp.source] for qp in pairs]
-        self._states = _States(self._nic_of, _windows(pairs, nic_rate_bps, round_trip_s))
+        self._states = _States(self._nic_of, _windows(pairs, nic_rate_bps, round_trip_s, packet))
         self._sharing: list[list[int]] = [[] for _ in pairs]
         for message in _staggered(permitted):
             for qp in permitted.of_message[message]:
@@ -192,9 +196,9 @@ class ReactiveFeeder:
 class _Nic:
     """What a source NIC was given and has not sent, and the messages that could send more by it."""
 
-    def __init__(self, rate_bytes_s: float) -> None:
+    def __init__(self, rate_bytes_s: float, packet: int) -> None:
         self.rate_bytes_s = rate_bytes_s
-        self.depth = max(DEPTH_PACKETS * PACKET_BYTES, DEPTH_S * rate_bytes_s)
+        self.depth = max(DEPTH_PACKETS * packet, DEPTH_S * rate_bytes_s)
         self.queue = self.at = 0.0
         self.ready: deque[int] = deque()
 
@@ -231,7 +235,7 @@ class _States(Sequence[QpState]):
         return QpState(backlog, self.rtt_s[qp], backlog < self._windows[qp] and self._nics[qp].room)
 
 
-def _bursts(chunks: Chunks, chunk_bytes: NDArray[np.int64]) -> list[deque[tuple[int, int]]]:
+def _bursts(chunks: Chunks, chunk_bytes: NDArray[np.int64], packet: int) -> list[deque[tuple[int, int]]]:
     """Return for each message what each decision covers: its real and its emulated bytes."""
     messages = int(chunks.message.max(initial=-1)) + 1
     bursts: list[deque[tuple[int, int]]] = [deque() for _ in range(messages)]
@@ -239,7 +243,7 @@ def _bursts(chunks: Chunks, chunk_bytes: NDArray[np.int64]) -> list[deque[tuple[
         return bursts
     starts = np.cumsum(chunk_bytes) - chunk_bytes
     within = starts - starts[np.searchsorted(chunks.message, chunks.message)]
-    change = (np.diff(chunks.message, prepend=-1) != 0) | (np.diff(within // PACKET_BYTES, prepend=-1) != 0)
+    change = (np.diff(chunks.message, prepend=-1) != 0) | (np.diff(within // packet, prepend=-1) != 0)
     firsts = np.flatnonzero(change)
     real, emulated = (np.add.reduceat(sizes, firsts).tolist() for sizes in (chunks.bytes, chunk_bytes))
     for message, *sizes in zip(chunks.message[firsts].tolist(), real, emulated, strict=True):
@@ -251,15 +255,16 @@ def _windows(
     queue_pairs: Sequence[QueuePair],
     nic_rate_bps: Callable[[Nic], float],
     round_trip_s: NDArray[np.float64] | float,
+    packet: int,
 ) -> list[int]:
     """Return how many bytes each queue pair may have on the way: a share of its destination's rate."""
     into: dict[Nic, int] = {}
     for qp in queue_pairs:
         into[qp.destination] = into.get(qp.destination, 0) + 1
     share = np.array([nic_rate_bps(qp.destination) / 8 / into[qp.destination] for qp in queue_pairs])
-    waiting = np.clip(WINDOW_S * share // PACKET_BYTES, LEAST_WINDOW, MOST_WINDOW)
-    crossing = np.ceil(round_trip_s * share / PACKET_BYTES)
-    windows: list[int] = ((waiting + crossing) * PACKET_BYTES).astype(int).tolist()
+    waiting = np.clip(WINDOW_S * share // packet, LEAST_WINDOW, MOST_WINDOW)
+    crossing = np.ceil(round_trip_s * share / packet)
+    windows: list[int] = ((waiting + crossing) * packet).astype(int).tolist()
     return windows
 
 

@@ -12,10 +12,11 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from traffic.packets import DEFAULT_MTU, packet_bytes
 from traffic.spraying.policy import QueuePair
 
-PACKET_BYTES = 8948
-"""Payload of a packet of MTU 9000: windows are whole packets."""
+PACKET_BYTES = packet_bytes(DEFAULT_MTU)
+"""Payload of a packet of the default MTU: windows are whole packets."""
 
 
 @dataclass(frozen=True, eq=False)
