@@ -327,10 +327,15 @@ def route_metrics(fabric: Fabric, mtu: int) -> dict[str, int]:
     return {
         "RTAX_INITCWND": window,
         "RTAX_INITRWND": window,
-        "RTAX_RTO_MIN": LOSSY_TIMEOUT_MS if fabric.lossy else MIN_TIMEOUT_MS,
+        "RTAX_RTO_MIN": round(1e3 * least_timeout_s(fabric)),
         # The kernel heeds a least timeout only if it is locked.
         "RTAX_LOCK": 1 << RTAX_RTO_MIN,
     }
+
+
+def least_timeout_s(fabric: Fabric) -> float:
+    """Return TCP's least retransmission timeout [s]."""
+    return (LOSSY_TIMEOUT_MS if fabric.lossy else MIN_TIMEOUT_MS) / 1e3
 
 
 def interface_indices() -> dict[str, int]:

@@ -70,12 +70,20 @@ def machine_name(datapath: Datapath) -> str:
     """Return what identifies this machine and a datapath for a calibration."""
     model = [line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")]
     processor = model[0].split(":")[1].strip() if model else platform.machine()
-    switch = subprocess.run(["ovs-vswitchd", "--version"], capture_output=True, text=True, check=False).stdout
-    version = switch.split()[3] if len(switch.split()) > 3 else "unknown"
+    version = _switch_version()
     return (
         f"{os.cpu_count()} x {processor}, Linux {platform.release()}, Open vSwitch {version}, "
         f"datapath {datapath}"
     )
+
+
+def _switch_version() -> str:
+    try:
+        done = subprocess.run(["ovs-vswitchd", "--version"], capture_output=True, text=True, check=False)
+    except OSError:  # a dry run needs none
+        return "unknown"
+    words = done.stdout.split()
+    return words[3] if len(words) > 3 else "unknown"
 
 
 def calibration(datapath: Datapath) -> Calibration:
@@ -86,13 +94,18 @@ def calibration(datapath: Datapath) -> Calibration:
     datapath
         Each is measured by itself; the figures of one never serve another.
     """
-    path = Path(os.environ.get(CACHE, Path.home() / ".cache" / "lightrail")) / "calibration.json"
+    path = _cache()
     kept = _kept(path)
     name = machine_name(datapath)
     if name not in kept:
         kept[name] = measure(datapath)
         _keep(path, kept)
     return kept[name]
+
+
+def is_calibrated(datapath: Datapath) -> bool:
+    """Return whether `calibration` has kept this machine's, and measures nothing."""
+    return machine_name(datapath) in _kept(_cache())
 
 
 def measure(datapath: Datapath) -> Calibration:
@@ -179,6 +192,10 @@ def _rounded(bps: float) -> float:
     """Return a rate rounded down to two digits, so that runs of one machine have the same scale."""
     digit = 10.0 ** (np.floor(np.log10(bps)) - 1)
     return float(np.floor(bps / digit) * digit)
+
+
+def _cache() -> Path:
+    return Path(os.environ.get(CACHE, Path.home() / ".cache" / "lightrail")) / "calibration.json"
 
 
 def _kept(path: Path) -> dict[str, Calibration]:
