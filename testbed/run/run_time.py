@@ -1,7 +1,7 @@
 """How long a run takes: what is emulated, and what a machine needs besides, before anything is booted.
 
-Foreseen over measured on 2 CPUs: 0.95 (sparse all-to-all, 8 x 4, 10 points, 58 s), 0.94 (schedules on
-2 and 4 OCSes, 14 points, 33 s), 0.9 (uniform in packets of 1500 bytes, 16 s), 0.9 (uniform, 4 x 2, 20 s).
+Foreseen over measured, on the 2 CPUs that the constants are of: 0.97 (sparse all-to-all, 8 x 4, 10 points,
+58 s), 0.98 (schedules on 2 and 4 OCSes, 14 points, 33 s), 0.94 and 0.90 (uniform, 16 and 20 s).
 """
 
 from collections.abc import Sequence
