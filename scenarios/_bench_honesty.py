@@ -18,7 +18,6 @@ from pathlib import Path
 from testbed.machine.residue import until
 from testbed.network.link_sample import worst_link_error
 from testbed.network.network import Network
-from testbed.network.wiring import ETHERNET_HEADER_BYTES, MTU
 from testbed.run.agreement import agreement_text, agrees
 from testbed.run.control import control
 from testbed.run.dilation import Dilation
@@ -31,6 +30,7 @@ from testbed.run.trial import tried
 from topologies.addresses import interface
 from topologies.fabric import Fabric
 from topologies.rail import rail_fabric
+from traffic.packets import DEFAULT_MTU, frame_bytes
 from traffic.steps import single
 from traffic.workloads.synthetic import uniform
 
@@ -162,7 +162,7 @@ CASES = {
         False,
         "queues dropped",
         "ecmp",
-        replace(FABRIC, buffer_bytes=2 * (MTU + ETHERNET_HEADER_BYTES)),
+        replace(FABRIC, buffer_bytes=2 * frame_bytes(DEFAULT_MTU)),
     ),
     "polarised": Case(polarised, ("faithful",), True, "", "ecmp"),
 }

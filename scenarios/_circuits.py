@@ -17,7 +17,8 @@ from controller.circuits.devices import ReconfigurationDelay
 from controller.schedulers.bounds import makespan_lower_bound
 from controller.schedulers.registry import scheduler_named
 from scenarios._devices import check_delay
-from scenarios._harness import Options, Scenario, enter_sandbox, go_on
+from scenarios._harness import Options, Scenario, boots_nothing, enter_sandbox, go_on
+from scenarios._options import check_volume
 from testbed.machine.datapath import Datapath, check_datapath
 from testbed.report.claims_circuits import circuit_claims
 from testbed.report.means import BIG_SWITCH
@@ -27,9 +28,10 @@ from testbed.run.experiment import Experiment
 from testbed.run.ocs_plan import OcsSetup, dilation_for, off_diagonal, over_ocses
 from topologies.big_switch import big_switch_fabric
 from topologies.errors import ScenarioError
-from topologies.fabric import Fabric
+from topologies.fabric import DEFAULT_BUFFER_BYTES, Fabric
 from topologies.parallel_ocs import parallel_ocs_fabric
 from traffic.demand import Demand
+from traffic.packets import DEFAULT_MTU, check_mtu
 from traffic.spraying.registry import policy_named
 from traffic.transports.circuit_engine import Meeting
 
@@ -72,9 +74,17 @@ class Comparison:
     """Whether circuits that two slots share stay lit between them."""
     rest: str = ""
     """The spraying scheme that sends what schedules leave over, on one more NIC, over a packet switch."""
+    mtu: int = DEFAULT_MTU
+    """Of the emulation's links [bytes]."""
+    buffer_bytes: int = DEFAULT_BUFFER_BYTES
+    """What a switch port holds in the emulation [bytes]."""
+    volume: float | None = None
+    """Emulated over real bytes; None for what ``slot_s`` makes of it."""
 
     def __post_init__(self) -> None:
         """Refuse what makes no sense before anything is booted."""
+        check_mtu(self.mtu)
+        check_volume(self.volume)
         for name in self.schedulers:
             scheduler_named(name)
         if self.rest:
@@ -90,13 +100,14 @@ class Comparison:
     def fabric(self, ocses: int) -> Fabric:
         """Return the servers on some OCSes."""
         servers = self.demands[0].gpus
-        return parallel_ocs_fabric(servers, ocses, packet_switch=bool(self.rest), rate_bps=self.rate_bps)
+        fabric = parallel_ocs_fabric(servers, ocses, packet_switch=bool(self.rest), rate_bps=self.rate_bps)
+        return fabric.with_buffer(self.buffer_bytes)
 
     def rate(self) -> float:
         """Return emulated over real rate: what was asked for, or what this machine carries safely."""
         fabric = self.fabric(max(self.ocses))
         load_bps = len(fabric.nics) * self.rate_bps
-        factor = rate_factor(fabric, load_bps, calibration(self.datapath), self.emulated_rate_bps)
+        factor = rate_factor(fabric, load_bps, calibration(self.datapath), self.emulated_rate_bps, self.mtu)
         return factor if self.emulated_rate_bps else min(factor, FASTEST_BPS / self.rate_bps)
 
     def experiments(self, ocses: int, rate: float) -> list[Experiment]:
@@ -110,6 +121,7 @@ class Comparison:
                 dilation,
                 seed,
                 ocs=OcsSetup(self.delay, _meeting(meeting), self.partial, self.rest),
+                mtu=self.mtu,
             )
             for seed, demand in enumerate(self.demands)
             for dilation in [self._dilation(demand, ocses, rate)]
@@ -118,6 +130,8 @@ class Comparison:
         ]
 
     def _dilation(self, demand: Demand, ocses: int, rate: float) -> Dilation:
+        if self.volume is not None:
+            return Dilation(rate, self.volume)
         line_s, delay_s = self._line_s(demand), self.delay.mean_s
         return dilation_for(line_s, ocses, delay_s, rate=rate, slot_s=self.slot_s)
 
@@ -139,10 +153,12 @@ class Comparison:
         check_delay(self.delay, bound_s, busiest_s)
 
 
-def carry_out(comparison: Comparison, out: Path | None) -> None:
+def carry_out(comparison: Comparison, out: Path | None, *, dry_run: bool = False) -> None:
     """Carry a comparison out in a sandbox, print what came of it, and leave its results behind."""
-    enter_sandbox()
-    check_datapath(comparison.datapath)
+    options = Options(datapath=comparison.datapath, out=out, dry_run=dry_run)
+    if not boots_nothing(options):
+        enter_sandbox()
+        check_datapath(comparison.datapath)
     rate = comparison.rate()
     experiments: list[Experiment] = []
     for ocses in comparison.ocses:
@@ -150,7 +166,7 @@ def carry_out(comparison: Comparison, out: Path | None) -> None:
         experiments += [*executed, *_big_switch(executed)]
     claims = partial(circuit_claims, spectras=not comparison.rest)
     scenario = Scenario(comparison.name, comparison.title, experiments, claims, "circuits")
-    go_on(scenario, Options(datapath=comparison.datapath, out=out))
+    go_on(scenario, options)
 
 
 def _big_switch(executed: Sequence[Experiment]) -> list[Experiment]:
@@ -160,6 +176,7 @@ def _big_switch(executed: Sequence[Experiment]) -> list[Experiment]:
         len(plan.fabric.servers), nics=plan.fabric.servers[0].nics, gpus=1, rate_bps=plan.rate_bps
     )
     first = {experiment.seed: experiment for experiment in executed}
+    fabric = fabric.with_buffer(plan.fabric.buffer_bytes)
     return [
         replace(each, fabric=fabric, policy="rails", ocs=None, label=BIG_SWITCH) for each in first.values()
     ]

@@ -8,6 +8,7 @@ tables and leaves a results directory behind.
 
 import math
 import sys
+import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
@@ -16,7 +17,6 @@ from datetime import datetime
 from functools import update_wrapper
 from inspect import Signature, signature
 from io import TextIOWrapper
-from itertools import groupby
 from pathlib import Path
 from typing import NoReturn
 
@@ -26,18 +26,25 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from scenarios._controlled import ControlledPoints
+from scenarios._dry_run import foreseen, workload_of
 from scenarios._options import (
+    Buffer,
     Cli,
     DatapathOption,
     Debug,
+    DryRun,
     EmulatedRate,
     LinkDelay,
     Loss,
     ModelOnly,
+    Mtu,
     NoSandbox,
     Out,
+    Volume,
+    buffer_bytes,
+    check_volume,
 )
-from scenarios._output import print_results, results_table
+from scenarios._output import print_results, print_tables, results_table
 from scenarios._rails.claims_rails import rails_claims
 from testbed.cli import FabricCLI
 from testbed.machine.datapath import Datapath, check_datapath
@@ -52,16 +59,21 @@ from testbed.report.means import BIG_SWITCH
 from testbed.report.results import ResultsDirectory
 from testbed.report.run_json import Kind, Run
 from testbed.report.table import claims_table
-from testbed.run.calibrate import calibration, rate_factor
+from testbed.run.calibrate import calibration, is_calibrated, rate_factor
 from testbed.run.dilation import Dilation
 from testbed.run.experiment import Experiment
 from testbed.run.outcome import Outcome, bound_s
 from testbed.run.predict import predict
+from testbed.run.run_time import boots, run_time
+from testbed.run.runner import Run as Predicted
 from testbed.run.scale import busy_s, job_volume, load_bps, plain
+from testbed.run.similitude import Number, similitude
 from testbed.run.trial import tried
-from topologies.errors import LightrailError
+from topologies.errors import LightrailError, ScenarioError
 from topologies.fabric import Fabric
 from traffic.job import Job
+from traffic.packets import DEFAULT_MTU
+from traffic.records import NVLINK
 from traffic.spraying.registry import policy_named
 
 UNSCALED = Dilation(1.0, 1.0)
@@ -83,6 +95,17 @@ class Options:
     """Whether to run in a sandbox of its own."""
     out: Path | None = None
     """The results directory; None for one of its own."""
+    volume: float | None = None
+    """Emulated over real bytes; None for as much as takes long enough."""
+    dry_run: bool = False
+    """Print what the run would be, and boot nothing."""
+
+    def __post_init__(self) -> None:
+        """Refuse what does not go together."""
+        check_volume(self.volume)
+        if self.dry_run and (self.model_only or self.cli):
+            other = "--model-only" if self.model_only else "--cli"
+            raise ScenarioError(f"--dry-run and {other} exclude each other", "leave out the one or the other")
 
 
 PointOf = tuple[Job, str, int]
@@ -116,6 +139,10 @@ class Scenario:
         """The fabrics of its points, each once."""
         return list(dict.fromkeys(experiment.fabric for experiment in self.experiments))
 
+    def in_packets_of(self, mtu: int) -> "Scenario":
+        """Return the same scenario at another MTU [bytes]."""
+        return replace(self, experiments=[replace(each, mtu=mtu) for each in self.experiments])
+
     def over(self, fabric: Fabric) -> "Scenario":
         """Return the same scenario over another fabric of as many GPUs."""
         return replace(self, experiments=[replace(each, fabric=fabric) for each in self.experiments])
@@ -133,7 +160,11 @@ def run(describe: Callable[..., Scenario]) -> NoReturn:
         *,
         link_delay_us: LinkDelay = 0.0,
         loss: Loss = 0.0,
+        mtu: Mtu = DEFAULT_MTU,
+        buffer: Buffer = None,
         emulated_rate: EmulatedRate = None,
+        volume: Volume = None,
+        dry_run: DryRun = False,
         model_only: ModelOnly = False,
         cli: Cli = False,
         datapath: DatapathOption = "netdev",
@@ -143,11 +174,13 @@ def run(describe: Callable[..., Scenario]) -> NoReturn:
         **parameters: object,
     ) -> None:
         rate_bps = emulated_rate * 1e6 if emulated_rate is not None else None
-        options = Options(rate_bps, model_only, cli, datapath, not no_sandbox, out)
-        scenario = describe(**parameters)
+        options = Options(rate_bps, model_only, cli, datapath, not no_sandbox, out, volume, dry_run)
+        scenario = describe(**parameters).in_packets_of(mtu)
         if link_delay_us or loss:
             links = scenario.fabrics[0].with_links(delay_s=link_delay_us / 1e6, loss=loss)
             scenario = scenario.over(links)
+        if buffer is not None:
+            scenario = scenario.over(scenario.fabrics[0].with_buffer(buffer_bytes(buffer, mtu)))
         carry_out(scenario, options)
 
     *shared, _ = signature(command).parameters.values()
@@ -184,13 +217,21 @@ def carry_out(scenario: Scenario, options: Options) -> None:
     if options.model_only:
         _finish(scenario, options, _model)
         return
-    if options.sandbox:
+    if options.sandbox and not boots_nothing(options):
         enter_sandbox()
     go_on(scenario, options)
 
 
+def boots_nothing(options: Options) -> bool:
+    """Return whether a run needs neither network nor sandbox: not even to calibrate the machine."""
+    return options.dry_run and is_calibrated(options.datapath)
+
+
 def go_on(scenario: Scenario, options: Options) -> None:
     """Carry a scenario out where the sandbox has been entered, if there is to be one."""
+    if options.dry_run:
+        _foresee(scenario, options)
+        return
     check_datapath(options.datapath)
     for fabric in scenario.fabrics:
         check_netem(link_netems(fabric, None))
@@ -232,9 +273,36 @@ def _emulate(scenario: Scenario, options: Options) -> ResultsDirectory:
         with _results(scenario, options, experiments) as results:
             results.describe(calibration=kept)
             task = progress.add_task("emulate", total=len(experiments))
-            for _, some in groupby(experiments, key=lambda each: (each.fabric, each.dilation.rate)):
-                _emulate_on(list(some), results, progress, task)
+            for some in boots(experiments):
+                _emulate_on(some, results, progress, task)
     return results
+
+
+def _foresee(scenario: Scenario, options: Options) -> None:
+    """Print what a run would be: all is predicted as it would be, and nothing booted."""
+    began_at = time.monotonic()
+    numbers: dict[str, tuple[Number, ...]] = {}
+    times_s, messages, sent_bytes = [], 0, 0.0
+    with _progress() as progress:
+        experiments, _ = _scaled(scenario, options, progress)
+        for each in progress.track(experiments, description="predict"):
+            predicted = predict(each)
+            numbers.setdefault(workload_of(each), _similitude(each, predicted))
+            times_s.append(busy_s(each.job, predicted))
+            messages += len(predicted.records)
+            sent_bytes += _sent_bytes(predicted) * each.dilation.volume
+    took = run_time(experiments, times_s, messages, time.monotonic() - began_at)
+    print_tables(foreseen(experiments, numbers, sent_bytes, took), "nothing was booted")
+
+
+def _sent_bytes(predicted: Predicted) -> float:
+    """Return what crosses the network, at real scale [bytes]."""
+    records = predicted.records
+    return float(records.loc[records["path"] != NVLINK, "bytes"].sum())
+
+
+def _similitude(experiment: Experiment, predicted: Predicted) -> tuple[Number, ...]:
+    return similitude(experiment, predicted, experiment.host.least_timeout_s)
 
 
 def _emulate_on(
@@ -242,7 +310,7 @@ def _emulate_on(
 ) -> None:
     """Boot the fabric of some experiments, and carry out one after the other."""
     first = experiments[0]
-    with Network(first.fabric, first.dilation.rate, results.run.datapath) as network:
+    with _network_of(first, results.run.datapath) as network:
         found = port_settings(network)
         broken, settings = unmet(network, found), {**_scale_of(first), **effective(network, found)}
         results.describe(settings={**results.run.settings, _where(first): settings})
@@ -252,22 +320,33 @@ def _emulate_on(
             name = f"{experiment.job.name}, {experiment.scheme_name}"
             progress.update(task, description=f"emulate {name}, seed {experiment.seed}")
             points.before(experiment)
-            points.add(tried(experiment, network, worst, broken))
+            outcome = tried(experiment, network, worst, broken)
+            if (workload := workload_of(experiment)) not in results.run.similitude:
+                kept = _similitude(experiment, outcome.predicted)
+                results.describe(similitude={**results.run.similitude, workload: kept})
+            points.add(outcome)
             progress.advance(task)
         points.end()
+
+
+def _network_of(experiment: Experiment, datapath: Datapath) -> Network:
+    """Return a network at an experiment's scale."""
+    rate, host, mtu = experiment.dilation.rate, experiment.host, experiment.mtu
+    return Network(experiment.fabric, rate, datapath, host, mtu=mtu)
 
 
 def _where(experiment: Experiment) -> str:
     """Return what the settings of a fabric are listed under."""
     fabric = experiment.fabric
     nics = len(fabric.nics) // len(fabric.servers)
-    return f"{fabric.name}, {len(fabric.servers)} servers x {nics} NICs"
+    return f"{fabric.name}, {len(fabric.servers)} servers x {nics} NICs, {experiment.transport_name}"
 
 
 def _scale_of(experiment: Experiment) -> dict[str, object]:
     """Return at which scale an experiment is emulated, and what its OCSes stand for."""
     scale = experiment.dilation
     said: dict[str, object] = {"dilation": {"rate": scale.rate, "volume": scale.volume, "time": scale.time}}
+    said |= {"mtu": experiment.mtu, "hosts": asdict(experiment.host)}
     if experiment.ocs:
         plan, delay = experiment.plan, experiment.ocs.delay
         said["ocs"] = {
@@ -286,7 +365,7 @@ def _explore(scenario: Scenario, options: Options) -> None:
         experiments, _ = _scaled(scenario, options, progress)
     first = experiments[0]
     jobs = {experiment.job.name: experiment.job for experiment in experiments}
-    with Network(first.fabric, first.dilation.rate, options.datapath) as network:
+    with _network_of(first, options.datapath) as network:
         rate = first.fabric.nic_rate_bps(first.fabric.nics[0]) * network.rate_factor / 1e6
         network.impair(first.dilation.time)
         _say(f"{scenario.title}: NICs are shaped to {rate:g} Mbit/s; replay knows {', '.join(jobs)}")
@@ -306,22 +385,27 @@ def _scaled(
             predicted = predict(each)  # not kept: runs of many GPUs would not all fit into memory
             loads.append(load_bps(each, predicted))
             times_s.append(busy_s(each.job, predicted))
-        rate = rate_factor(level[0].fabric, max(loads), machine, options.emulated_rate_bps)
-        experiments = _dilated(experiments, rate, times_s)
+        mtu = experiments[0].mtu
+        rate = rate_factor(level[0].fabric, max(loads), machine, options.emulated_rate_bps, mtu)
+        experiments = _dilated(experiments, rate, times_s, options.volume)
     for experiment in experiments:
         check_delays(experiment.fabric, experiment.dilation.time)
     return experiments, asdict(machine)
 
 
-def _dilated(experiments: Sequence[Experiment], rate: float, times_s: Sequence[float]) -> list[Experiment]:
-    """Return experiments at a rate, each workload at a volume of its own."""
+def _dilated(
+    experiments: Sequence[Experiment], rate: float, times_s: Sequence[float], volume: float | None
+) -> list[Experiment]:
+    """Return experiments at a rate, each workload at its own volume, or all at the one asked for."""
+    if volume is not None:
+        return [replace(each, dilation=Dilation(rate, volume)) for each in experiments]
     bounds_s, longest_s = defaultdict[str, list[float]](list), defaultdict[str, float](float)
     for experiment, time_s in zip(experiments, times_s, strict=True):
         job = experiment.job
         bounds_s[job.name].append(bound_s(experiment))
         longest_s[job.name] = max(longest_s[job.name], time_s)
     volumes = {
-        job.name: job_volume(job, rate, bounds_s[job.name], longest_s[job.name])
+        job.name: job_volume(job, rate, bounds_s[job.name], longest_s[job.name], experiments[0].mtu)
         for job in {experiment.job.name: experiment.job for experiment in experiments}.values()
     }
     return [replace(each, dilation=Dilation(rate, volumes[each.job.name])) for each in experiments]

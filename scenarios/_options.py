@@ -1,5 +1,6 @@
 """The options that scenarios share, each with the help that teaches it."""
 
+import math
 from pathlib import Path
 from typing import Annotated
 
@@ -7,6 +8,9 @@ import typer
 
 from testbed.machine.datapath import DEFAULT, Datapath
 from topologies.errors import ScenarioError
+from traffic.packets import frame_bytes
+
+MOST_BUFFER_BYTES = 1 << 30
 
 Servers = Annotated[int, typer.Option(help="Servers, each with as many GPUs and NICs as there are rails.")]
 Rails = Annotated[int, typer.Option(help="Rails; NIC n of every server is on leaf n.")]
@@ -36,6 +40,35 @@ EmulatedRate = Annotated[
         help="What a NIC is shaped to in the emulation [Mbit/s]; by default what this machine carries safely."
     ),
 ]
+Mtu = Annotated[
+    int,
+    typer.Option(
+        help="MTU of the emulation's links, 1500 to 9000 [bytes]. Small packets are more per message, and"
+        " cost the switch as much each: the automatic rate is as much lower."
+    ),
+]
+Buffer = Annotated[
+    int | None,
+    typer.Option(
+        help="What a switch port holds in the emulation before it drops [full packets of --mtu];"
+        " by default 2 MiB."
+    ),
+]
+Volume = Annotated[
+    float | None,
+    typer.Option(
+        help="Emulated over real bytes, which makes times as much longer or shorter; by default as much as"
+        " takes long enough to be timed."
+    ),
+]
+DryRun = Annotated[
+    bool,
+    typer.Option(
+        "--dry-run",
+        help="Print what the emulation would keep of the real network's dimensionless numbers, and how long"
+        " the run would take, and boot nothing; a machine that was never calibrated is first (5 s).",
+    ),
+]
 LinkDelay = Annotated[
     float,
     typer.Option(
@@ -48,7 +81,7 @@ Loss = Annotated[
     typer.Option(
         "--loss",
         help="Share of packets that every link loses at random in each direction, 0.01 for 1 %: of the"
-        " emulation's packets of 9000 bytes, at any scale; needs a kernel with netem.",
+        " emulation's packets (--mtu), at any scale; needs a kernel with netem.",
     ),
 ]
 ModelOnly = Annotated[
@@ -93,6 +126,20 @@ Out = Annotated[
     ),
 ]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
+
+
+def buffer_bytes(packets: int, mtu: int) -> int:
+    """Return what a port holds that has room for so many full packets; ScenarioError for no such buffer."""
+    most = MOST_BUFFER_BYTES // frame_bytes(mtu)
+    if not 1 <= packets <= most:
+        raise ScenarioError(f"port buffers of {packets} packets", f"give --buffer from 1 to {most}")
+    return packets * frame_bytes(mtu)
+
+
+def check_volume(volume: float | None) -> None:
+    """Raise ScenarioError for a volume at which nothing can be emulated."""
+    if volume is not None and not 0 < volume < math.inf:
+        raise ScenarioError(f"{volume:g} times the bytes", "give --volume above 0, or leave it out")
 
 
 def listed(text: str) -> list[str]:

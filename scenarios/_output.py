@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
@@ -27,13 +27,20 @@ def print_results(tables: Sequence[Table], path: Path) -> None:
     MachineError
         If standard output cannot be written; it says that the results are there all the same.
     """
+    hint = f"the results are complete: {path}/report.html"
+    print_tables(tables, hint, last=f"results: {path}/report.html")
+
+
+def print_tables(tables: Sequence[RenderableType], hint: str, last: str = "") -> None:
+    """Print tables, and a line that is not wrapped; MachineError with a hint if that cannot be written."""
     console = Console()
-    with standard_output(f"the results are complete: {path}/report.html"):
+    with standard_output(hint):
         # Captured, because rich ends the program without a word where nobody reads.
         with console.capture() as captured:
             for table in tables:
                 console.print(table)
-            console.print(f"results: {path}/report.html", highlight=False, markup=False, soft_wrap=True)
+            if last:
+                console.print(last, highlight=False, markup=False, soft_wrap=True)
         print(captured.get(), end="", flush=True)
 
 

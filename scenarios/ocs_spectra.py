@@ -13,14 +13,28 @@ from controller.schedulers.registry import SCHEDULERS
 from scenarios._circuits import Comparison, carry_out
 from scenarios._devices import NAMES, check_ports
 from scenarios._harness import main, new_run
-from scenarios._options import DatapathOption, Debug, EmulatedRate, Out, listed, seed_range
+from scenarios._options import (
+    Buffer,
+    DatapathOption,
+    Debug,
+    DryRun,
+    EmulatedRate,
+    Mtu,
+    Out,
+    Volume,
+    buffer_bytes,
+    listed,
+    seed_range,
+)
 from scenarios._output import print_results
 from scenarios._spectra.ocs_sweep import sweep
 from scenarios._spectra.sweep_results import SweepResults
 from testbed.machine.sandbox import inside_sandbox
 from testbed.report.table import claims_table
 from topologies.errors import ScenarioError
+from topologies.fabric import DEFAULT_BUFFER_BYTES
 from traffic.demand import Demand
+from traffic.packets import DEFAULT_MTU
 from traffic.workloads.ocs_workloads import SCALED, demand_of_file, ocs_demand
 
 RATE_BPS = 100e9
@@ -98,7 +112,11 @@ def ocs_spectra(
     partial: Partial = False,
     rest: Rest = "",
     slot_ms: ShortestSlot = 100.0,
+    mtu: Mtu = DEFAULT_MTU,
+    buffer: Buffer = None,
     emulated_rate: EmulatedRate = None,
+    volume: Volume = None,
+    dry_run: DryRun = False,
     seeds: Seeds = None,
     plan_only: PlanOnly = False,
     datapath: DatapathOption = "netdev",
@@ -144,8 +162,11 @@ def ocs_spectra(
         datapath=datapath,
         partial=partial,
         rest=rest,
+        mtu=mtu,
+        buffer_bytes=DEFAULT_BUFFER_BYTES if buffer is None else buffer_bytes(buffer, mtu),
+        volume=volume,
     )
-    carry_out(comparison, out)
+    carry_out(comparison, out, dry_run=dry_run)
 
 
 def _demands(workload: str, servers: int, seeds: range, line_s: float) -> list[Demand]:

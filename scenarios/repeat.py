@@ -10,7 +10,7 @@ import pandas as pd
 import typer
 
 from scenarios._harness import UNSCALED, Options, Scenario, carry_out, main
-from scenarios._options import Debug, NoSandbox, Out
+from scenarios._options import Debug, DryRun, NoSandbox, Out
 from testbed.machine.datapath import Datapath
 from testbed.report.claims_repeat import repeat_claims
 from testbed.report.run_json import datapath_of, experiments_of, kind_of
@@ -28,6 +28,7 @@ RepeatedDatapath = Annotated[
 def repeat(
     results: Results,
     datapath: RepeatedDatapath = None,
+    dry_run: DryRun = False,
     no_sandbox: NoSandbox = False,
     out: Out = None,
     debug: Debug = False,
@@ -48,7 +49,9 @@ def repeat(
         raise ScenarioError("schedules over OCSes run in a sandbox only", "leave out --no-sandbox")
     scenario = Scenario("repeat", TITLE, experiments, claims, kind_of(file))
     model_only = all(each.dilation == UNSCALED for each in experiments)
-    options = Options(model_only=model_only, datapath=datapath, sandbox=not no_sandbox, out=out)
+    options = Options(
+        model_only=model_only, datapath=datapath, sandbox=not no_sandbox, out=out, dry_run=dry_run
+    )
     carry_out(scenario, options)
 
 

@@ -203,6 +203,10 @@ class Fabric:
         """Return the same fabric with all links of a delay [s] and a loss (probability)."""
         return replace(self, links=tuple(replace(link, delay_s=delay_s, loss=loss) for link in self.links))
 
+    def with_buffer(self, buffer_bytes: int) -> "Fabric":
+        """Return the same fabric with switch ports that hold so many bytes at emulated scale."""
+        return replace(self, buffer_bytes=buffer_bytes)
+
     def used_ports(self, node: str) -> Iterator[Port]:
         """Yield a node's linked ports in order."""
         return iter(sorted(port for port in self.link_at if port.node == node))

@@ -13,15 +13,13 @@ from numpy.typing import NDArray
 from controller.packet.flow_table import FlowTables
 from controller.packet.routing import forwarding_rules
 from testbed.network.network import Network
-from testbed.network.wiring import ETHERNET_HEADER_BYTES, MTU
 from topologies.fabric import Fabric, Nic, Path, Port
+from traffic.packets import frame_bytes, packet_bytes
 from traffic.spraying.policy import QueuePair
 from traffic.transports.connections import SERVICE_PORT, source_port
 from traffic.transports.engine import Engine
 from traffic.transports.ideal import Ideal
-from traffic.transports.transport import PACKET_BYTES
 
-PAYLOAD_SHARE = PACKET_BYTES / (MTU + ETHERNET_HEADER_BYTES)
 SAMPLE_S = 0.4
 SETTLED = 0.25
 TRIES, SOUND = 3, 0.03
@@ -45,11 +43,14 @@ def link_errors(network: Network, rng: np.random.Generator) -> dict[Nic, float]:
     def rate_bps(nic: Nic) -> float:
         return fabric.nic_rate_bps(nic) * network.rate_factor
 
-    nominal_bps = np.array([rate_bps(queue_pair.source) * PAYLOAD_SHARE for queue_pair in queue_pairs])
+    packet = packet_bytes(network.mtu)
+    payload_share = packet / frame_bytes(network.mtu)
+    nominal_bps = np.array([rate_bps(queue_pair.source) * payload_share for queue_pair in queue_pairs])
     errors = np.full(len(queue_pairs), np.inf)
+    transport = Ideal(rate_bps, packet_bytes=packet)
     with (
         network.unimpaired(),
-        Engine(network.endpoints, transport=Ideal(rate_bps), check=network.check_alive) as engine,
+        Engine(network.endpoints, transport=transport, check=network.check_alive) as engine,
     ):
         numbers = [engine.add(queue_pair) for queue_pair in queue_pairs]
         engine.connect(numbers)

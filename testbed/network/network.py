@@ -30,12 +30,14 @@ from testbed.network.wiring import Wiring, adopt_taps, set_netems, shape_switch_
 from topologies.addresses import datapath_id, interface, nic_ip, openflow_port
 from topologies.errors import NetworkError
 from topologies.fabric import Fabric, Nic, Port
+from traffic.packets import DEFAULT_MTU
 from traffic.transports.connections import Endpoints
 from traffic.transports.host_settings import CARRYING, HostSettings
 
 LISTEN = "127.0.0.1:6653"
 READY_S = 120.0
-MAX_SEND_BUFFER_BYTES = 1 << 30
+LEAST_SEND_BUFFER_BYTES, MOST_SEND_BUFFER_BYTES = 4 << 20, 1 << 30
+"""The daemon sends 32 packets of a port at once: where queues are short, they decide what is dropped."""
 LOG_LINES = 40
 CHECKOUT = Path(__file__).resolve().parents[2]
 
@@ -55,6 +57,8 @@ class Network:
         Which of Open vSwitch's forwards; None for `testbed.machine.datapath.default_datapath`.
     host
         What the servers' TCP is set to.
+    mtu
+        Of every interface [bytes].
     """
 
     def __init__(
@@ -63,8 +67,11 @@ class Network:
         rate_factor: float,
         datapath: Datapath | None = None,
         host: HostSettings = CARRYING,
+        *,
+        mtu: int = DEFAULT_MTU,
     ) -> None:
         self.fabric = fabric
+        self.mtu = mtu
         self.rate_factor = rate_factor
         self.host = host
         self.datapath = datapath or default_datapath()
@@ -174,7 +181,7 @@ class Network:
         stack.enter_context(self.openvswitch)
         if not private:
             check_names(self.fabric)
-        self.wiring = wire(self.fabric, self.rate_factor, private, self.netems, self.host)
+        self.wiring = wire(self.fabric, self.rate_factor, private, self.netems, self.host, self.mtu)
         stack.callback(self.wiring.close)
         self.routes = KernelRoutes(self.wiring) if self.fabric.servers_forward else None
         _wait_for_listener(self._controller)
@@ -240,7 +247,7 @@ def _wait_for_listener(controller: _Process) -> None:
 def _send_buffer_bytes(fabric: Fabric) -> int:
     """Return what Open vSwitch's one sending socket must hold: all queues, a packet charged up to twice."""
     ports = sum(port.node in fabric.switch_index for port in fabric.link_at)
-    return min(2 * ports * fabric.buffer_bytes, MAX_SEND_BUFFER_BYTES)
+    return min(max(2 * ports * fabric.buffer_bytes, LEAST_SEND_BUFFER_BYTES), MOST_SEND_BUFFER_BYTES)
 
 
 def _mininet(wiring: Wiring) -> LiveMininet:

@@ -8,7 +8,7 @@ from testbed.machine.kernel import inside_namespace
 from testbed.machine.netlink import CERTAIN, TICK_NS
 from testbed.network.netem import Netem
 from testbed.network.network import Network
-from testbed.network.wiring import MTU, Shape
+from testbed.network.wiring import Shape
 from topologies.addresses import interface
 from topologies.fabric import Fabric, Port
 
@@ -50,8 +50,8 @@ def unmet(network: Network, settings: dict[Port, PortSetting]) -> list[str]:
             sentences.append(f"port {port} is not shaped")
         elif not _alike(found.shape, asked):
             sentences.append(f"port {port} is shaped to {found.shape}, not to {asked}")
-        elif found.mtu != MTU:
-            sentences.append(f"port {port} has an MTU of {found.mtu}, not {MTU}")
+        elif found.mtu != network.mtu:
+            sentences.append(f"port {port} has an MTU of {found.mtu}, not {network.mtu}")
     for port, netem in network.netems.items():
         found = settings.get(port)
         if found is None or not _alike(found.netem or Netem(), netem):

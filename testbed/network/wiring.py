@@ -41,10 +41,9 @@ from topologies.addresses import FABRIC_NETWORK, GATEWAY_MAC, gateway_ip, interf
 from topologies.fabric import Fabric, Nic, Port
 from topologies.light import light_peers
 from topologies.packet_part import on_packet_switch
+from traffic.packets import DEFAULT_MTU, frame_bytes
 from traffic.transports.host_settings import HostSettings
 
-MTU = 9000
-ETHERNET_HEADER_BYTES = 14
 BURST_S = 0.004
 MIN_BURST_PACKETS = 2
 SERVER_QUEUE_BYTES = 4 << 20
@@ -118,6 +117,8 @@ class Wiring:
     """The netem of each port that has one, as it began."""
     host: HostSettings
     """What the servers' TCP is set to."""
+    mtu: int
+    """Of every interface, as it was asked for [bytes]."""
 
     @property
     def lent_s(self) -> float:
@@ -135,13 +136,18 @@ class Wiring:
             os.close(namespace)
 
 
-def burst_bytes(rate_bps: float, mtu: int = MTU) -> int:
+def burst_bytes(rate_bps: float, mtu: int = DEFAULT_MTU) -> int:
     """Return the token bucket for a rate: 4 ms of it, to forgive a late timer, and at least two packets."""
-    return max(int(rate_bps / 8 * BURST_S), MIN_BURST_PACKETS * (mtu + ETHERNET_HEADER_BYTES))
+    return max(int(rate_bps / 8 * BURST_S), MIN_BURST_PACKETS * frame_bytes(mtu))
 
 
 def wire(
-    fabric: Fabric, rate_factor: float, private: bool, netems: Mapping[Port, Netem], host: HostSettings
+    fabric: Fabric,
+    rate_factor: float,
+    private: bool,
+    netems: Mapping[Port, Netem],
+    host: HostSettings,
+    mtu: int = DEFAULT_MTU,
 ) -> Wiring:
     """Make a fabric's servers and links, shaped at ``rate_factor`` times their real rate.
 
@@ -157,6 +163,8 @@ def wire(
         The netem of each port that has one; `set_netems` changes them.
     host
         What the servers' TCP is set to.
+    mtu
+        Of every interface [bytes].
 
     Raises
     ------
@@ -166,13 +174,15 @@ def wire(
     if private:
         _set_sysctls({"net/ipv6/conf/default/disable_ipv6": "1"})
     ocses = {switch.name for switch in fabric.switches if switch.kind == "ocs"}
-    shapes = {port: _shape(fabric, port, rate_factor) for port in fabric.link_at if port.node not in ocses}
+    shapes = {
+        port: _shape(fabric, port, rate_factor, mtu) for port in fabric.link_at if port.node not in ocses
+    }
     with ExitStack() as undo:
         sysctls = SERVER_SYSCTLS | (LOSSY_SYSCTLS if fabric.lossy else {})
         sysctls |= FORWARDING_SYSCTLS if fabric.servers_forward else {}
         namespaces = tuple(_new_namespace(undo, sysctls) for _ in fabric.servers)
         mark = FIRST_MARK + secrets.randbelow(FIRST_MARK)
-        wiring = Wiring(fabric, namespaces, shapes, mark, netems, host)
+        wiring = Wiring(fabric, namespaces, shapes, mark, netems, host, mtu)
         undo.callback(delete_links, wiring.mark)
         _make_links(wiring)
         if not private:  # IPv6 would look for neighbours, which Open vSwitch counts as packets without a rule
@@ -223,10 +233,10 @@ def _new_namespace(undo: ExitStack, sysctls: dict[str, str]) -> int:
     return namespace
 
 
-def _shape(fabric: Fabric, port: Port, rate_factor: float) -> Shape:
+def _shape(fabric: Fabric, port: Port, rate_factor: float, mtu: int) -> Shape:
     rate_bps = fabric.link_at[port].rate_bps * rate_factor
     queue = SERVER_QUEUE_BYTES if port.node in fabric.server_index else fabric.buffer_bytes
-    return Shape(rate_bps, burst_bytes(rate_bps), queue)
+    return Shape(rate_bps, burst_bytes(rate_bps, mtu), queue)
 
 
 def _set_sysctls(values: dict[str, str]) -> None:
@@ -247,7 +257,7 @@ def _make_links(wiring: Wiring) -> None:
 def _add_link(batch: Batch, wiring: Wiring, near: Port, far: Port) -> None:
     """Make a veth pair, the far end in its server's namespace if it is a NIC; it cannot be born up."""
     fabric = wiring.fabric
-    peer: list[tuple[str, object]] = [("IFLA_IFNAME", interface(fabric, far)), ("IFLA_MTU", MTU)]
+    peer: list[tuple[str, object]] = [("IFLA_IFNAME", interface(fabric, far)), ("IFLA_MTU", wiring.mtu)]
     if far.node in fabric.server_index:
         server = fabric.server_index[far.node]
         peer += [
@@ -256,7 +266,11 @@ def _add_link(batch: Batch, wiring: Wiring, near: Port, far: Port) -> None:
         ]
     data = {"attrs": [("VETH_INFO_PEER", {"attrs": peer})]}
     info = {"attrs": [("IFLA_INFO_KIND", "veth"), ("IFLA_INFO_DATA", data)]}
-    attributes = [("IFLA_IFNAME", interface(fabric, near)), ("IFLA_MTU", MTU), ("IFLA_GROUP", wiring.mark)]
+    attributes = [
+        ("IFLA_IFNAME", interface(fabric, near)),
+        ("IFLA_MTU", wiring.mtu),
+        ("IFLA_GROUP", wiring.mark),
+    ]
     batch.add(f"create the link {near} - {far}", RTM_NEWLINK, UP, [*attributes, ("IFLA_LINKINFO", info)])
     if far.node in fabric.switch_index:
         batch.add(f"raise {far}", RTM_NEWLINK, {**UP, "index": 0}, [("IFLA_IFNAME", interface(fabric, far))])

@@ -18,6 +18,7 @@ from testbed.report.claims import Claim
 from testbed.report.figures import DOTS_PER_INCH, Plot
 from testbed.report.means import WORDS
 from testbed.report.run_json import Run
+from testbed.report.similitude_table import CAPTION, CHANGES, similitude_rows
 from testbed.report.table import number, range_text, significant
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -103,6 +104,8 @@ def report_html(page: Page, images: Mapping[str, bytes], unfinished: int = 0) ->
         },
         plots=[_image(plot, images[plot.name]) for plot in page.plots],
         fidelity=_fidelity(emulated) if len(emulated) else None,
+        similitude=similitude_rows(run.similitude),
+        similitude_caption=f"{CAPTION} {CHANGES}",
         settings={
             "Settings": flat(together(run.settings)),
             "Calibration": flat(run.calibration),

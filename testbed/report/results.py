@@ -36,6 +36,7 @@ from testbed.report.page import Page, report_html
 from testbed.report.run_json import Run, run_json
 from testbed.run.experiment import Experiment
 from testbed.run.outcome import Outcome, summary_row
+from testbed.run.similitude import Number
 from topologies.errors import ScenarioError
 
 WRITTEN = ("run.json", "nodes.csv", "records.csv", "summary.csv", "report.html", "*.png")
@@ -109,13 +110,19 @@ class RunDirectory(ABC):
                 self.path.rmdir()
 
     def describe(
-        self, *, calibration: Mapping[str, object] | None = None, settings: Mapping[str, object] | None = None
+        self,
+        *,
+        calibration: Mapping[str, object] | None = None,
+        settings: Mapping[str, object] | None = None,
+        similitude: Mapping[str, Sequence[Number]] | None = None,
     ) -> None:
         """Note what is known only once the network stands; None leaves it as it is."""
         if calibration is not None:
             self.run = replace(self.run, calibration=calibration)
         if settings is not None:
             self.run = replace(self.run, settings=settings)
+        if similitude is not None:
+            self.run = replace(self.run, similitude=similitude)
         self._write_run()
 
     def write(

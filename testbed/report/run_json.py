@@ -12,6 +12,7 @@ from testbed.machine.datapath import Datapath, datapath_named
 from testbed.machine.versions import machine, versions
 from testbed.report.means import BASELINE
 from testbed.run.experiment import Experiment
+from testbed.run.similitude import Number
 from topologies.errors import ScenarioError
 
 FORMAT_VERSION = 3
@@ -49,6 +50,8 @@ class Run:
     """What this machine was measured to carry; anything that JSON can hold."""
     settings: Mapping[str, object] = field(default_factory=dict)
     """The effective settings, read back from the machine; anything that JSON can hold."""
+    similitude: Mapping[str, Sequence[Number]] = field(default_factory=dict)
+    """The dimensionless numbers of each workload that was emulated (`testbed.run.similitude`)."""
     versions: Mapping[str, str] = field(default_factory=versions)
     """Of Python, the kernel, Open vSwitch, the checkout and its packages."""
     machine: Mapping[str, str | int] = field(default_factory=machine)

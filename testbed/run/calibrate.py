@@ -24,9 +24,9 @@ from topologies.errors import MachineError
 from topologies.fabric import Fabric
 from topologies.rail import rail_fabric
 from traffic.demand import Demand
+from traffic.packets import DEFAULT_MTU, packet_bytes
 from traffic.records import NVLINK, Records, legs_of, path_of
 from traffic.steps import single
-from traffic.transports.transport import PACKET_BYTES
 
 FORMAT_VERSION = 2
 CACHE = "LIGHTRAIL_CACHE"
@@ -56,19 +56,34 @@ class Calibration:
     hop_bps: float
     """Payload times switch hops that were forwarded in a second [bit/s]."""
     hop_packets_s: float
-    """The same in packets of `PACKET_BYTES` [1/s]."""
+    """The same in packets of the default MTU [1/s]."""
+
+    def most_bps(self, mtu: int) -> float:
+        """Return the payload times switch hops that it forwards in packets of an MTU [bit/s].
+
+        A small packet is taken to cost as much as a large one.
+        """
+        return 8 * packet_bytes(mtu) * self.hop_packets_s
 
 
 def machine_name(datapath: Datapath) -> str:
     """Return what identifies this machine and a datapath for a calibration."""
     model = [line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")]
     processor = model[0].split(":")[1].strip() if model else platform.machine()
-    switch = subprocess.run(["ovs-vswitchd", "--version"], capture_output=True, text=True, check=False).stdout
-    version = switch.split()[3] if len(switch.split()) > 3 else "unknown"
+    version = _switch_version()
     return (
         f"{os.cpu_count()} x {processor}, Linux {platform.release()}, Open vSwitch {version}, "
         f"datapath {datapath}"
     )
+
+
+def _switch_version() -> str:
+    try:
+        done = subprocess.run(["ovs-vswitchd", "--version"], capture_output=True, text=True, check=False)
+    except OSError:  # a dry run needs none
+        return "unknown"
+    words = done.stdout.split()
+    return words[3] if len(words) > 3 else "unknown"
 
 
 def calibration(datapath: Datapath) -> Calibration:
@@ -79,13 +94,18 @@ def calibration(datapath: Datapath) -> Calibration:
     datapath
         Each is measured by itself; the figures of one never serve another.
     """
-    path = Path(os.environ.get(CACHE, Path.home() / ".cache" / "lightrail")) / "calibration.json"
+    path = _cache()
     kept = _kept(path)
     name = machine_name(datapath)
     if name not in kept:
         kept[name] = measure(datapath)
         _keep(path, kept)
     return kept[name]
+
+
+def is_calibrated(datapath: Datapath) -> bool:
+    """Return whether `calibration` has kept this machine's, and measures nothing."""
+    return machine_name(datapath) in _kept(_cache())
 
 
 def measure(datapath: Datapath) -> Calibration:
@@ -97,7 +117,7 @@ def measure(datapath: Datapath) -> Calibration:
         experiment = Experiment(fabric, single(demand), "rails", Dilation(1.0, 1.0))
         runs = [emulate(experiment, network, stuck_s=STUCK_S) for _ in range(TRIALS)]
     best = max(8.0 * run.health.payload_bytes / run.emulated_s for run in runs)
-    return Calibration(machine_name(datapath), best, best / 8 / PACKET_BYTES)
+    return Calibration(machine_name(datapath), best, best / 8 / packet_bytes(DEFAULT_MTU))
 
 
 def hop_load_bps(records: Records, seconds: float) -> float:
@@ -108,7 +128,11 @@ def hop_load_bps(records: Records, seconds: float) -> float:
 
 
 def rate_factor(
-    fabric: Fabric, load_bps: float, machine: Calibration, emulated_rate_bps: float | None
+    fabric: Fabric,
+    load_bps: float,
+    machine: Calibration,
+    emulated_rate_bps: float | None,
+    mtu: int = DEFAULT_MTU,
 ) -> float:
     """Return emulated over real rate: the fastest that the machine carries safely, or the one asked for.
 
@@ -122,6 +146,8 @@ def rate_factor(
         What this machine forwards.
     emulated_rate_bps
         What the user wants a NIC to be shaped to [bit/s]; None for automatic.
+    mtu
+        Of the emulation [bytes].
 
     Raises
     ------
@@ -129,12 +155,12 @@ def rate_factor(
         If the machine cannot forward it; the hint says what it can.
     """
     nic_bps = max(fabric.nic_rate_bps(nic) for nic in fabric.nics)
-    most = machine.hop_bps / load_bps if load_bps else 1.0
+    most = machine.most_bps(mtu) / load_bps if load_bps else 1.0
     safe_bps = _rounded(min(SAFE_SHARE * most * nic_bps, FASTEST_NIC_BPS, nic_bps))
     if safe_bps < SLOWEST_NIC_BPS:
         raise MachineError(
             f"this machine would have to emulate {len(fabric.nics)} NICs at {safe_bps / 1e6:.2f} Mbit/s each",
-            "make the fabric smaller",
+            "make the fabric smaller" if mtu == DEFAULT_MTU else "make the fabric smaller, or --mtu larger",
         )
     if emulated_rate_bps is None:
         return safe_bps / nic_bps
@@ -166,6 +192,10 @@ def _rounded(bps: float) -> float:
     """Return a rate rounded down to two digits, so that runs of one machine have the same scale."""
     digit = 10.0 ** (np.floor(np.log10(bps)) - 1)
     return float(np.floor(bps / digit) * digit)
+
+
+def _cache() -> Path:
+    return Path(os.environ.get(CACHE, Path.home() / ".cache" / "lightrail")) / "calibration.json"
 
 
 def _kept(path: Path) -> dict[str, Calibration]:

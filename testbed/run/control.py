@@ -12,16 +12,16 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 
-from testbed.network.link_sample import PAYLOAD_SHARE, settled_rates_bps
+from testbed.network.link_sample import settled_rates_bps
 from testbed.network.network import Network
 from testbed.run.evidence import cpu_pressure_s
 from testbed.run.packet_paths import computed_paths
 from topologies.errors import NetworkError
 from topologies.fabric import Fabric, Nic, Path, Port
+from traffic.packets import frame_bytes, packet_bytes
 from traffic.spraying.policy import QueuePair
 from traffic.transports.engine import Engine
 from traffic.transports.ideal import Ideal
-from traffic.transports.transport import PACKET_BYTES
 
 CONTROL_S = 0.7
 LEAST_PACKETS = 40
@@ -96,24 +96,25 @@ def control(network: Network, hop_bps: float) -> Control | None:
     hop_bps
         Payload times switch hops to forward in a second, at emulated scale [bit/s].
     """
-    fabric, factor = network.fabric, network.rate_factor
-    paths = shift(fabric, hop_bps / factor / PAYLOAD_SHARE)
+    fabric, factor, packet = network.fabric, network.rate_factor, packet_bytes(network.mtu)
+    payload_share = packet / frame_bytes(network.mtu)
+    paths = shift(fabric, hop_bps / factor / payload_share)
     if not paths:
         return None
 
     def rate_bps(nic: Nic) -> float:
         return fabric.nic_rate_bps(nic) * factor
 
-    payload_bps = np.array([rate_bps(queue_pair.source) * PAYLOAD_SHARE for queue_pair in paths])
-    lasts_s = max(CONTROL_S, LEAST_PACKETS * 8 * PACKET_BYTES / payload_bps.min())
+    payload_bps = np.array([rate_bps(queue_pair.source) * payload_share for queue_pair in paths])
+    lasts_s = max(CONTROL_S, LEAST_PACKETS * 8 * packet / payload_bps.min())
     with (
         network.unimpaired(),
-        Engine(network.endpoints, transport=Ideal(rate_bps), check=network.check_alive) as engine,
+        Engine(network.endpoints, transport=Ideal(rate_bps, packet), check=network.check_alive) as engine,
     ):
         numbers = [engine.add(queue_pair) for queue_pair in paths]
         engine.connect(numbers)
         # Whole packets: the last one, if it were smaller, would wait until all before it are acknowledged.
-        sizes = np.rint(payload_bps / 8 * lasts_s / PACKET_BYTES).astype(np.int64) * PACKET_BYTES
+        sizes = np.rint(payload_bps / 8 * lasts_s / packet).astype(np.int64) * packet
         began, waited_s = time.monotonic(), cpu_pressure_s()
         found_bps = settled_rates_bps(engine, np.array(numbers), sizes)
         pressure = (cpu_pressure_s() - waited_s) / (time.monotonic() - began)

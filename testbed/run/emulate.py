@@ -54,13 +54,13 @@ def emulate(
     Raises
     ------
     ScenarioError
-        If the network is another fabric's, or at another rate, or its hosts are set for another transport, or
-        a link's delay cannot be honoured.
+        If the network is another fabric's, or at another rate or MTU, or its hosts are set for another
+        transport, or a link's delay cannot be honoured.
     StuckError, NetworkError
         If bytes do not arrive, a switch refuses circuits, or a part of the network died.
     """
-    booted = network.fabric, network.rate_factor, network.host
-    if booted != (experiment.fabric, experiment.dilation.rate, experiment.host):
+    booted = network.fabric, network.rate_factor, network.mtu, network.host
+    if booted != (experiment.fabric, experiment.dilation.rate, experiment.mtu, experiment.host):
         raise ScenarioError("the network was booted for another experiment", "boot one for this")
     fabric, dilation = experiment.fabric, experiment.dilation
     before = _prepare_ocses(experiment, network)

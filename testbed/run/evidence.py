@@ -15,7 +15,7 @@ from testbed.run.light_log import LightLog
 from testbed.run.outcome import Measures
 from topologies.errors import NetworkError
 from topologies.fabric import Port
-from traffic.transports.transport import PACKET_BYTES
+from traffic.packets import packet_bytes
 
 PRESSURE = Path("/proc/pressure/cpu")
 
@@ -55,7 +55,7 @@ class Watch:
         payload_bytes = light.payload_bytes if light else emulation.health.payload_bytes
         measures = Measures(
             retransmits=emulation.health.retransmits,
-            packets=math.ceil(payload_bytes / PACKET_BYTES),
+            packets=math.ceil(payload_bytes / packet_bytes(self._network.mtu)),
             queue_drops=change["queue_drops"],
             socket_drops=change["socket_drops"],
             switch_drops=change["switch_drops"],

@@ -13,6 +13,7 @@ from topologies.fabric import Fabric
 from traffic.collectives.exchange import bytes_between
 from traffic.job import Job
 from traffic.messages import CHUNK_BYTES
+from traffic.packets import DEFAULT_MTU, check_mtu
 from traffic.scheme import OverCircuits, Scheme, Sprayed
 from traffic.spraying.registry import policy_named
 from traffic.transports.host_settings import IDEAL, HostSettings, TransportSetup, host_settings
@@ -26,8 +27,8 @@ class Experiment:
     Raises
     ------
     ScenarioError
-        If the job is for more GPUs than the fabric has, or does not fit its OCSes, or no transport has the
-        name given.
+        If the job is for more GPUs than the fabric has, or does not fit its OCSes, or there is no such MTU
+        or transport.
     """
 
     fabric: Fabric
@@ -46,10 +47,13 @@ class Experiment:
     """What tables call it instead of its policy."""
     transport: TransportSetup = IDEAL
     """What moves bytes over packet switches; over circuits datagrams do."""
+    mtu: int = DEFAULT_MTU
+    """Of the emulation's links, at no scale [bytes]: packets are not dilated."""
 
     def __post_init__(self) -> None:
         """Check that the parts fit."""
         transport_named(self.transport.name)
+        check_mtu(self.mtu)
         if not any(node.gpus for node in self.job.nodes):
             raise ScenarioError(f"no node of job {self.job.name!r} has a GPU", "give one of them some")
         if self.ocs:
@@ -96,7 +100,8 @@ class Experiment:
     @property
     def host(self) -> HostSettings:
         """What the hosts' TCP is set to."""
-        return host_settings(self.transport, self.fabric, self.dilation.rate, self.dilation.time)
+        scale = self.dilation
+        return host_settings(self.transport, self.fabric, scale.rate, scale.time, self.mtu)
 
     @property
     def circuits(self) -> Planned | None:
@@ -132,6 +137,7 @@ class Experiment:
             ocs=self.ocs,
             label=self.label,
             transport=self.transport,
+            mtu=self.mtu,
         ).model_dump_json()
 
     @classmethod
@@ -148,4 +154,5 @@ class Experiment:
             record.ocs,
             record.label,
             record.transport,
+            record.mtu,
         )

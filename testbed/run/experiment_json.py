@@ -11,6 +11,7 @@ from topologies.errors import FabricError, ScenarioError, TraceError
 from topologies.fabric import Fabric
 from traffic.job import Job
 from traffic.job_file import job_document, job_of_document
+from traffic.packets import DEFAULT_MTU
 from traffic.transports.host_settings import TransportSetup
 
 
@@ -47,6 +48,7 @@ class ExperimentRecord(BaseModel):
     ocs: OcsSetup | None
     label: str
     transport: TransportSetup
+    mtu: int = DEFAULT_MTU
 
 
 def experiment_record(text: str) -> ExperimentRecord:

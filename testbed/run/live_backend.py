@@ -35,6 +35,7 @@ from topologies.events import Show
 from topologies.fabric import Nic, Path, Port
 from topologies.light import Circuit
 from topologies.routes import Route, Routes
+from traffic.packets import packet_bytes
 from traffic.path_effects import path_effects
 from traffic.scheme import Choice, WhileLit
 from traffic.spraying.policy import Counts, QueuePair, ReactivePolicy
@@ -43,7 +44,6 @@ from traffic.transports.engine import STUCK_S, Engine, Health
 from traffic.transports.late_binding import ReactiveFeeder
 from traffic.transports.registry import transport_named
 from traffic.transports.round_trips import Crossing, shares_of
-from traffic.transports.transport import PACKET_BYTES
 
 MOST_IDLE = 4096
 """Queue pairs that nobody uses stay connected up to so many."""
@@ -84,9 +84,10 @@ class LiveBackend:
     ) -> None:
         self._network, self._dilation, self._fabric = network, dilation, network.fabric
         self._skips = skips
+        self._packet_bytes = packet_bytes(network.mtu)
         self._engine = Engine(
             network.endpoints,
-            transport=transport_named(transport)(self._nic_rate_bps),
+            transport=transport_named(transport)(self._nic_rate_bps, self._packet_bytes),
             check=network.check_alive,
             stuck_s=stuck_s,
             excused=lambda: bool(self._ordered),
@@ -236,7 +237,7 @@ class LiveBackend:
     def _forwarding_s(self, route: Route) -> float:
         """Return how long servers on a route take to pass a packet on [s, emulated]."""
         nics = [self._fabric.nic_at(path.ports[0]) for path in route.light[1:]]
-        return sum(8 * PACKET_BYTES / self._nic_rate_bps(nic) for nic in nics)
+        return sum(8 * self._packet_bytes / self._nic_rate_bps(nic) for nic in nics)
 
     # Bytes
 
@@ -279,6 +280,7 @@ class LiveBackend:
             numbers=numbers,
             names=message.tolist(),
             began_at=time.monotonic(),
+            packet=self._packet_bytes,
             crossings=[self._crossing(queue_pair) for queue_pair in choice.queue_pairs],
         )
         self._policies.append(choice.policy)

@@ -22,6 +22,7 @@ from topologies.addresses import nic_ip
 from topologies.errors import ScenarioError, StuckError
 from topologies.events import Show, TimedCircuits
 from topologies.fabric import Fabric, Nic, Port
+from traffic.packets import DEFAULT_MTU
 from traffic.spraying.policy import Permitted
 from traffic.transports.circuit_engine import GUARD_S, CircuitEngine, Light, Meeting, bind_udp
 from traffic.transports.datagrams import Ends, header_share
@@ -64,7 +65,7 @@ class LivePrograms:
         self._meeting = meeting
         rates = {nic: network.fabric.nic_rate_bps(nic) * dilation.rate for nic in ocs_of}
         self._slowest_bps = min(rates.values(), default=1.0)
-        self.circuits = CircuitEngine(ocs_of, rates, meeting)
+        self.circuits = CircuitEngine(ocs_of, rates, meeting, network.mtu)
         self._numbers: dict[int, dict[Ends, int]] = {}
         """For each message under way the queue pair between each two NICs."""
         self._sizes: dict[int, int] = {}
@@ -165,6 +166,7 @@ class LivePrograms:
                     meeting=self._meeting,
                     partial=order.partial,
                     exact=order.exact,
+                    mtu=self._network.mtu,
                 )
                 self._network.northbound.show(ocs, program, begins_at, news.path)
         return begins_at
@@ -228,6 +230,7 @@ def emulated_program(
     meeting: Meeting = "drain",
     partial: bool = False,
     exact: bool = False,
+    mtu: int = DEFAULT_MTU,
 ) -> Program:
     """Return what an OCS shows for slots.
 
@@ -247,10 +250,12 @@ def emulated_program(
         Whether circuits that two slots share stay lit between them.
     exact
         Whether the last slot is lit no longer than it needs.
+    mtu
+        Largest packet [bytes].
     """
 
     def lit_s(slot: TimedCircuits) -> float:
-        carries_s = dilation.emulated_s(slot.lit_s) * header_share(rate_bps)
+        carries_s = dilation.emulated_s(slot.lit_s) * header_share(rate_bps, mtu)
         more_s = carries_s * LAST_SHARE + LAST_S if slot is slots[-1] and not exact else 0.0
         return carries_s + (GUARD_S if meeting == "drain" else 0.0) + START_S + more_s
 

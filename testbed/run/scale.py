@@ -9,8 +9,8 @@ from topologies.fabric import Fabric
 from traffic.collectives.ring import Ring
 from traffic.job import Job
 from traffic.metrics import communication_s
+from traffic.packets import DEFAULT_MTU, packet_bytes
 from traffic.records import NVLINK, Records
-from traffic.transports.transport import PACKET_BYTES
 
 RING_STEP_PACKETS = 20
 """What each step of a ring consists of at least, or the emulation would be of packets and not of bytes."""
@@ -30,7 +30,9 @@ def load_bps(experiment: Experiment, predicted: Run) -> float:
     return sum(fabric.nic_rate_bps(nic) for nic in fabric.nics) * _mean_hops(records)
 
 
-def job_volume(job: Job, rate: float, bounds_s: Sequence[float], longest_s: float) -> float:
+def job_volume(
+    job: Job, rate: float, bounds_s: Sequence[float], longest_s: float, mtu: int = DEFAULT_MTU
+) -> float:
     """Return emulated over real bytes: enough to be timed and for rings of whole packets, and no more.
 
     Parameters
@@ -43,12 +45,14 @@ def job_volume(job: Job, rate: float, bounds_s: Sequence[float], longest_s: floa
         How long the bytes of each of its points are under way at least [s]; the shortest decides.
     longest_s
         How long the longest of its points takes, as predicted [s].
+    mtu
+        Of the emulation [bytes].
     """
     volumes = [volume_factor(rate, bounds_s, len(job.collectives))]
     for node in job.collectives:
         if isinstance(node.pattern, Ring):
             chunk = float(node.pattern.exchange().messages.bytes.min())
-            volumes.append(RING_STEP_PACKETS * PACKET_BYTES / chunk)
+            volumes.append(RING_STEP_PACKETS * packet_bytes(mtu) / chunk)
     most = LONGEST_S * rate / longest_s if longest_s else 1.0
     return min(max(volumes), most, 1.0)
 

@@ -14,6 +14,7 @@ from tests.emulation.live import RATE_FACTOR, Live
 from tests.second_run import FinalError
 from tests.tools import need_sandbox
 from topologies.fabric import Fabric
+from traffic.packets import DEFAULT_MTU
 
 Booted = Callable[..., Live]
 
@@ -38,8 +39,8 @@ def sandbox(request: pytest.FixtureRequest) -> Iterator[Box | None]:
 def booted(sandbox: Box | None) -> Booted:
     """Boot a fabric: ``with booted(rail_fabric(2, 2)) as net: assert net.reaches(0, 3)``."""
 
-    def boot(fabric: Fabric, rate_factor: float = RATE_FACTOR) -> Live:
-        return Live(fabric, rate_factor)
+    def boot(fabric: Fabric, rate_factor: float = RATE_FACTOR, mtu: int = DEFAULT_MTU) -> Live:
+        return Live(fabric, rate_factor, mtu)
 
     return boot
 

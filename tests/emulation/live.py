@@ -13,6 +13,7 @@ from testbed.network.network import Network
 from testbed.network.tap import Tap
 from topologies.addresses import nic_ip
 from topologies.fabric import Fabric, Path
+from traffic.packets import DEFAULT_MTU
 from traffic.spraying.policy import QueuePair
 from traffic.transports.connections import SERVICE_PORT, source_port
 
@@ -26,8 +27,8 @@ DIALS = 50
 class Live:
     """A network that boots and ends with its block."""
 
-    def __init__(self, fabric: Fabric, rate_factor: float) -> None:
-        self.fabric, self.network = fabric, Network(fabric, rate_factor)
+    def __init__(self, fabric: Fabric, rate_factor: float, mtu: int = DEFAULT_MTU) -> None:
+        self.fabric, self.network = fabric, Network(fabric, rate_factor, mtu=mtu)
 
     def __enter__(self) -> "Live":
         """Boot."""

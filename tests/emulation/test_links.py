@@ -14,12 +14,13 @@ import pytest
 from testbed.machine.kernel import inside_namespace
 from testbed.network.light_tap import SO_RCVBUFFORCE
 from testbed.network.link_sample import link_errors, sampled_paths
-from testbed.network.wiring import MTU, SERVER_QUEUE_BYTES, burst_bytes
+from testbed.network.wiring import SERVER_QUEUE_BYTES, burst_bytes
 from tests.emulation.conftest import Booted
 from tests.emulation.live import Live
 from topologies.addresses import interface, nic_ip
 from topologies.fabric import Nic, Port
 from topologies.rail import rail_fabric
+from traffic.packets import DEFAULT_MTU
 
 pytestmark = pytest.mark.emulation
 
@@ -62,7 +63,7 @@ def test_a_packet_as_large_as_the_mtu_passes_and_a_larger_one_is_cut(booted: Boo
     fabric = rail_fabric(2, 2)
     with booted(fabric) as net:
         h0 = net.network.mininet.get("h0")
-        for payload, passes in ((MTU - ICMP_BYTES, True), (MTU - ICMP_BYTES + 1, False)):
+        for payload, passes in ((DEFAULT_MTU - ICMP_BYTES, True), (DEFAULT_MTU - ICMP_BYTES + 1, False)):
             said = h0.cmd(
                 f"ping -M do -c1 -W3 -s {payload} -I {nic_ip(fabric, Nic(0, 0))} {nic_ip(fabric, Nic(1, 1))}"
             )
@@ -74,7 +75,7 @@ def test_bytes_flow_at_the_rate_of_the_slowest_link(booted: Booted) -> None:
     fabric = rail_fabric(2, 2, 1, uplink_bps=50e9)
     with booted(fabric, FACTOR) as net:
         rates = [goodput_bps(net, Nic(0, 0), destination) for destination in (Nic(1, 0), Nic(1, 1))]
-    payload = (MTU - TCP_BYTES) / (MTU + ETHERNET_BYTES)
+    payload = (DEFAULT_MTU - TCP_BYTES) / (DEFAULT_MTU + ETHERNET_BYTES)
     assert rates == [pytest.approx(rate_bps * payload, rel=0.05) for rate_bps in (20e6, 10e6)]
 
 

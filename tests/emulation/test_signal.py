@@ -5,7 +5,6 @@ import subprocess
 import numpy as np
 import pytest
 
-from testbed.network.wiring import ETHERNET_HEADER_BYTES, MTU
 from testbed.run.dilation import Dilation
 from testbed.run.emulate import Emulation, emulate
 from testbed.run.experiment import Experiment
@@ -13,6 +12,7 @@ from tests.emulation.conftest import Booted
 from topologies.addresses import interface
 from topologies.leaf_spine import leaf_spine_fabric
 from traffic.demand import Demand
+from traffic.packets import DEFAULT_MTU, frame_bytes
 from traffic.records import legs_of
 from traffic.spraying.plb import Plb
 from traffic.spraying.reps import Reps
@@ -56,7 +56,7 @@ def emulated(booted: Booted, scheme: type, seeds: range, throttled: str = "") ->
 
 def throttle(device: str) -> None:
     """Shape a leaf's port to a part of its rate, behind the controller's back."""
-    shaper = f"tbf rate {RATE_BPS / SLOWER:.0f} burst {2 * (MTU + ETHERNET_HEADER_BYTES)} limit 2m"
+    shaper = f"tbf rate {RATE_BPS / SLOWER:.0f} burst {2 * frame_bytes(DEFAULT_MTU)} limit 2m"
     subprocess.run(["tc", "qdisc", "replace", "dev", device, "root", *shaper.split()], check=True)
 
 

@@ -32,14 +32,16 @@ SMALL = Experiment(
     policy=st.sampled_from(["ecmp", "rails", "mine:Scheme"]),
     dilation=st.builds(Dilation, st.floats(1e-6, 1), st.floats(1e-6, 1)),
     label=st.sampled_from(["", "big switch"]),
+    mtu=st.integers(1500, 9000),
 )
 def test_json_gives_back_the_experiment(
-    fabric: Fabric, steps: list[float], seed: int, policy: str, dilation: Dilation, label: str
+    fabric: Fabric, steps: list[float], seed: int, policy: str, dilation: Dilation, label: str, mtu: int
 ) -> None:
     rng = np.random.default_rng(seed)
     demands = [rng.integers(0, 1 << 40, (fabric.gpus, fabric.gpus)) for _ in steps]
     parts = [Step(Demand(f"s{i}", m, "n"), s) for i, (m, s) in enumerate(zip(demands, steps, strict=True))]
-    experiment = Experiment(fabric, job_of_steps("c", parts, "why"), policy, dilation, seed, label=label)
+    job = job_of_steps("c", parts, "why")
+    experiment = Experiment(fabric, job, policy, dilation, seed, label=label, mtu=mtu)
     back = Experiment.from_json(experiment.to_json())
     assert back == experiment
     assert (back.to_json(), back.key) == (experiment.to_json(), experiment.key)
@@ -54,6 +56,7 @@ def test_every_part_has_a_say_in_the_key() -> None:
         replace(SMALL, dilation=Dilation(1e-3, 2e-2)),
         replace(SMALL, seed=4),
         replace(SMALL, chunk_bytes=1 << 10),
+        replace(SMALL, mtu=1500),
     ]
     assert len({SMALL.key, *(other.key for other in others)}) == 1 + len(others)
     assert replace(SMALL).key == SMALL.key
@@ -73,6 +76,18 @@ def test_a_schedule_is_of_one_collective() -> None:
             job=two,
             ocs=OcsSetup(ReconfigurationDelay("delay", 1e-3)),
         )
+
+
+@pytest.mark.parametrize("mtu", [0, 1499, 9001])
+def test_an_mtu_that_is_not_emulated_is_refused(mtu: int) -> None:
+    with pytest.raises(ScenarioError, match=f"an MTU of {mtu} bytes; give --mtu from 1500 to 9000"):
+        replace(SMALL, mtu=mtu)
+
+
+def test_a_file_from_before_there_was_an_mtu_has_the_default() -> None:
+    data = json.loads(SMALL.to_json())
+    del data["mtu"]
+    assert Experiment.from_json(json.dumps(data)) == SMALL
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"format": 1}', "no experiment"])

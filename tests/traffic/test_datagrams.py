@@ -7,15 +7,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from topologies.fabric import Nic
+from traffic.packets import MOST_MTU
 from traffic.transports.datagrams import (
     HEADER,
-    MAX_PAYLOAD_BYTES,
     OVERHEAD_BYTES,
+    UDP_HEADER_BYTES,
     Datagrams,
     header_share,
     payload_bytes,
 )
 
+MAX_PAYLOAD_BYTES = MOST_MTU - UDP_HEADER_BYTES
 HERE, THERE = (Nic(0, 1), Nic(1, 0)), (Nic(0, 0), Nic(1, 1))
 
 

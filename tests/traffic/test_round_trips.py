@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 
 from topologies.fabric import Nic
 from traffic.transports.round_trips import (
+    ACKNOWLEDGED_BYTES,
     LATE_S,
     MARK_PACKETS,
-    PAYLOAD_SHARE,
     Crossing,
     RoundTrips,
     shares_of,
@@ -17,7 +17,7 @@ from traffic.transports.transport import PACKET_BYTES
 
 RATE_BPS = 8e6
 PACKET_S = 8 * PACKET_BYTES / RATE_BPS
-SENT_S = PACKET_S / PAYLOAD_SHARE
+SENT_S = PACKET_S * (1 + ACKNOWLEDGED_BYTES / PACKET_BYTES)
 THRESHOLD_S = MARK_PACKETS * PACKET_S
 A, B = Nic(0, 0), Nic(0, 1)
 

@@ -21,6 +21,7 @@ from functools import partial
 from typing import Literal
 
 from topologies.fabric import Nic
+from traffic.packets import DEFAULT_MTU, MOST_MTU
 from traffic.transports.datagrams import HEADER, OVERHEAD_BYTES, Datagrams, Ends, payload_bytes
 from traffic.transports.engine import Arrival, Engine
 
@@ -33,7 +34,7 @@ AHEAD_S = 0.006
 TURN_S = 0.001
 SOCKET_BUFFER_BYTES = 4 << 20
 FORCE = {socket.SO_SNDBUF: 32, socket.SO_RCVBUF: 33}
-PAYLOAD = bytes(9000)
+PAYLOAD = bytes(MOST_MTU)
 
 
 @dataclass(frozen=True)
@@ -88,14 +89,20 @@ class CircuitEngine:
         The rate of each NIC at emulated scale [bit/s]; datagrams suit the slowest.
     meeting
         How senders meet the dark.
+    mtu
+        Largest packet [bytes].
     """
 
     def __init__(
-        self, ocs_of: Mapping[Nic, str], rate_bps: Mapping[Nic, float], meeting: Meeting = "drain"
+        self,
+        ocs_of: Mapping[Nic, str],
+        rate_bps: Mapping[Nic, float],
+        meeting: Meeting = "drain",
+        mtu: int = DEFAULT_MTU,
     ) -> None:
         self.slots: list[Slot] = []
         self._ocs_of, self._meeting = ocs_of, meeting
-        self._payload = payload_bytes(min(rate_bps.values(), default=1.0))
+        self._payload = payload_bytes(min(rate_bps.values(), default=1.0), mtu)
         self._sockets: dict[Nic, socket.socket] = {}
         self._addresses: dict[Nic, tuple[str, int]] = {}
         self._nic_at: dict[tuple[str, int], Nic] = {}
@@ -105,7 +112,7 @@ class CircuitEngine:
         self._senders = {nic: _Sender(8 / rate_bps[nic]) for nic in ocs_of}
         self._current: dict[str, Slot] = {}
         self._arrived: list[Arrival] = []
-        self._buffer = bytearray(9000)
+        self._buffer = bytearray(MOST_MTU)
 
     def attach(self, engine: Engine, nic: Nic, endpoint: socket.socket) -> None:
         """Take the UDP socket of a NIC, bound to its address and `PORT`, and read it in an engine's loop."""

@@ -51,8 +51,8 @@ class Credit:
     period_s = 0.004
     by_bytes = False
 
-    def __init__(self, nic_rate_bps: NicRate) -> None:
-        self._nic_rate_bps = nic_rate_bps
+    def __init__(self, nic_rate_bps: NicRate, packet_bytes: int = PACKET_BYTES) -> None:
+        self._nic_rate_bps, self._packet_bytes = nic_rate_bps, packet_bytes
         self._queue_pairs: Sequence[QueuePair] = ()
         self._receivers: dict[Nic, Receiver] = {}
         self._announced = np.zeros(0, dtype=np.int64)
@@ -70,7 +70,7 @@ class Credit:
         for number, queue_pair in enumerate(queue_pairs[len(self._queue_pairs) :], len(self._queue_pairs)):
             nic = queue_pair.destination
             if nic not in self._receivers:
-                self._receivers[nic] = Receiver(self._nic_rate_bps(nic) / 8)
+                self._receivers[nic] = Receiver(self._nic_rate_bps(nic) / 8, self._packet_bytes)
             self._receivers[nic].expect(number)
         more = len(queue_pairs) - len(self._queue_pairs)
         self._queue_pairs = list(queue_pairs)
@@ -126,10 +126,13 @@ class Receiver:
     ----------
     bytes_s
         Its rate [bytes/s].
+    packet_bytes
+        Payload of a packet [bytes].
     """
 
-    def __init__(self, bytes_s: float) -> None:
-        self._packets_s = bytes_s / (PACKET_BYTES + HEADER_BYTES)
+    def __init__(self, bytes_s: float, packet_bytes: int = PACKET_BYTES) -> None:
+        self._packet_bytes = packet_bytes
+        self._packets_s = bytes_s / (packet_bytes + HEADER_BYTES)
         self._sources: dict[int, _Source] = {}
         self._turns: deque[_Source] = deque()
         """Those that have announced more than they were granted, in the order of their turns."""
@@ -172,12 +175,12 @@ class Receiver:
             source = self._turns.popleft()
             source.granted = max(source.granted, int(arrived_bytes[source.number]))
             most = max(share, LEAST_PACKETS) + source.round_trip_s * self._packets_s
-            if source.granted - int(arrived_bytes[source.number]) >= most * PACKET_BYTES:
+            if source.granted - int(arrived_bytes[source.number]) >= most * self._packet_bytes:
                 self._turns.append(source)
                 passed += 1
                 continue
             passed = 0
-            source.granted = min(source.granted + PACKET_BYTES, source.total)
+            source.granted = min(source.granted + self._packet_bytes, source.total)
             self._packets -= 1
             granted.add(source)
             source.waits = source.granted < source.total

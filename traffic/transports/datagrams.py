@@ -10,14 +10,16 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from topologies.fabric import Nic
+from traffic.packets import DEFAULT_MTU, ETHERNET_HEADER_BYTES
 
 Ends = tuple[Nic, Nic]
 """The NIC that sends, and the NIC that receives."""
 HEADER = struct.Struct("!II")
 """Number of the message, and of the datagram in it."""
-OVERHEAD_BYTES = 14 + 20 + 8
-"""Ethernet, IP and UDP headers, which the NIC's rate has room for too."""
-MAX_PAYLOAD_BYTES = 9000 - 28
+UDP_HEADER_BYTES = 28
+"""IP and UDP, within the MTU."""
+OVERHEAD_BYTES = ETHERNET_HEADER_BYTES + UDP_HEADER_BYTES
+"""Headers that the NIC's rate has room for too."""
 PACKET_S = 0.002
 """How long a datagram takes at the NIC's rate: short against a slot, long against what it costs to send."""
 
@@ -69,11 +71,11 @@ class Datagrams:
         return self.size - self.delivered_bytes
 
 
-def header_share(rate_bps: float) -> float:
+def header_share(rate_bps: float, mtu: int = DEFAULT_MTU) -> float:
     """Return bytes on the wire over bytes of messages at a NIC's rate [bit/s]."""
-    return 1 + OVERHEAD_BYTES / payload_bytes(rate_bps)
+    return 1 + OVERHEAD_BYTES / payload_bytes(rate_bps, mtu)
 
 
-def payload_bytes(rate_bps: float) -> int:
+def payload_bytes(rate_bps: float, mtu: int = DEFAULT_MTU) -> int:
     """Return what a full datagram carries at a NIC's rate: `PACKET_S` of it, within what a frame can hold."""
-    return int(min(MAX_PAYLOAD_BYTES, max(rate_bps / 8 * PACKET_S - OVERHEAD_BYTES, 256)))
+    return int(min(mtu - UDP_HEADER_BYTES, max(rate_bps / 8 * PACKET_S - OVERHEAD_BYTES, 256)))

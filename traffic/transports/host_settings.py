@@ -18,10 +18,10 @@ Under `tcp` the settings stand to the emulated network as usual ones do to a rea
 from dataclasses import dataclass, replace
 
 from topologies.fabric import Fabric
+from traffic.packets import DEFAULT_MTU, frame_bytes
 from traffic.transports.registry import congestion_control
-from traffic.transports.transport import PACKET_BYTES
 
-CARRYING_WINDOW_PACKETS = 100
+CARRYING_WINDOW_BYTES = 900_000
 CARRYING_TIMEOUT_S = 1.0
 """With 28 queue pairs at 10 Mbit/s a packet waits 200 ms for its turn."""
 LOSSY_TIMEOUT_S = 0.05
@@ -53,7 +53,7 @@ class HostSettings:
     """What the TCP of all servers is set to."""
 
     congestion_control: str = "cubic"
-    initial_window_packets: int = CARRYING_WINDOW_PACKETS
+    initial_window_packets: int = CARRYING_WINDOW_BYTES // DEFAULT_MTU
     least_timeout_s: float = CARRYING_TIMEOUT_S
     """TCP's least retransmission timeout, at emulated scale [s]."""
 
@@ -64,7 +64,7 @@ CARRYING = HostSettings()
 
 
 def host_settings(
-    setup: TransportSetup, fabric: Fabric, rate_factor: float, time_factor: float
+    setup: TransportSetup, fabric: Fabric, rate_factor: float, time_factor: float, mtu: int = DEFAULT_MTU
 ) -> HostSettings:
     """Return what a transport has hosts set to, by the rule or as its user wants it.
 
@@ -76,12 +76,15 @@ def host_settings(
         What is emulated.
     rate_factor, time_factor
         Emulated over real rate, and over real time.
+    mtu
+        Of the emulation's links [bytes].
     """
     controlled = congestion_control(setup.name)
     if controlled is None:
-        settings = HostSettings(least_timeout_s=LOSSY_TIMEOUT_S if fabric.lossy else CARRYING_TIMEOUT_S)
+        timeout_s = LOSSY_TIMEOUT_S if fabric.lossy else CARRYING_TIMEOUT_S
+        settings = HostSettings("cubic", CARRYING_WINDOW_BYTES // mtu, timeout_s)
     else:
-        settings = _of_tcp(controlled, fabric, rate_factor, time_factor)
+        settings = _of_tcp(controlled, fabric, rate_factor, time_factor, mtu)
     return replace(
         settings,
         initial_window_packets=setup.initial_window_packets or settings.initial_window_packets,
@@ -89,13 +92,14 @@ def host_settings(
     )
 
 
-def _of_tcp(controlled: str, fabric: Fabric, rate_factor: float, time_factor: float) -> HostSettings:
+def _of_tcp(
+    controlled: str, fabric: Fabric, rate_factor: float, time_factor: float, mtu: int
+) -> HostSettings:
     slowest_bps = min(link.rate_bps for link in fabric.links) * rate_factor
-    packet_s = 8 * PACKET_BYTES / slowest_bps
-    delay_s = 2 * time_factor * max(link.delay_s for link in fabric.links)
-    """Of a link, there and back."""
-    shortest_s = 2 * packet_s + 2 * delay_s
-    window = round(min(USUAL_WINDOW_PACKETS, max(LEAST_WINDOW_PACKETS, shortest_s / packet_s)))
+    packet_s = 8 * frame_bytes(mtu) / slowest_bps
+    link_s = packet_s + 2 * time_factor * max(link.delay_s for link in fabric.links)
+    """Of a link, there and back: an acknowledgement is short."""
+    window = min(USUAL_WINDOW_PACKETS, max(LEAST_WINDOW_PACKETS, round(2 * link_s / packet_s)))
+    most_links = 2 * (1 + max((switch.tier for switch in fabric.switches), default=0))
     full_s = 8 * fabric.buffer_bytes / slowest_bps
-    most_links = 2 * (1 + max((switch.tier or 0 for switch in fabric.switches), default=0))
-    return HostSettings(controlled, window, 2 * (full_s + most_links * (packet_s + delay_s)))
+    return HostSettings(controlled, window, 2 * (full_s + most_links * link_s))

@@ -36,19 +36,21 @@ class Ideal:
     ----------
     nic_rate_bps
         The rate of a NIC at emulated scale [bit/s].
+    packet_bytes
+        Payload of a packet [bytes].
     """
 
     period_s = 0.02
     by_bytes = True
 
-    def __init__(self, nic_rate_bps: NicRate) -> None:
-        self._nic_rate_bps = nic_rate_bps
-        self._shares = NicShares((), nic_rate_bps)
+    def __init__(self, nic_rate_bps: NicRate, packet_bytes: int = PACKET_BYTES) -> None:
+        self._nic_rate_bps, self._packet_bytes = nic_rate_bps, packet_bytes
+        self._shares = NicShares((), nic_rate_bps, packet_bytes)
         self._window_s = 0.0
 
     def know(self, queue_pairs: Sequence[QueuePair]) -> None:
         """Take note of all queue pairs, by number."""
-        self._shares = NicShares(queue_pairs, self._nic_rate_bps)
+        self._shares = NicShares(queue_pairs, self._nic_rate_bps, self._packet_bytes)
 
     def limits(self, offered: Offered) -> Limits:
         """Return what the bytes left entitle queue pairs to."""
@@ -72,9 +74,14 @@ class NicShares:
         Who shares.
     nic_rate_bps
         The rate of a NIC at emulated scale [bit/s].
+    packet_bytes
+        Payload of a packet [bytes].
     """
 
-    def __init__(self, queue_pairs: Sequence[QueuePair], nic_rate_bps: NicRate) -> None:
+    def __init__(
+        self, queue_pairs: Sequence[QueuePair], nic_rate_bps: NicRate, packet_bytes: int = PACKET_BYTES
+    ) -> None:
+        self._packet_bytes = packet_bytes
         self._sending = _End((qp.source for qp in queue_pairs), nic_rate_bps)
         self._receiving = _End((qp.destination for qp in queue_pairs), nic_rate_bps)
 
@@ -88,7 +95,7 @@ class NicShares:
 
     def paces_bytes_s(self, left_bytes: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return how fast each queue pair may send [bytes/s], at least a packet a second."""
-        return np.asarray(np.maximum(HEADROOM * self._sending.rates_bytes_s(left_bytes), PACKET_BYTES))
+        return np.asarray(np.maximum(HEADROOM * self._sending.rates_bytes_s(left_bytes), self._packet_bytes))
 
     def windows_bytes(
         self,
@@ -98,8 +105,8 @@ class NicShares:
     ) -> NDArray[np.int64]:
         """Return what each queue pair may have on its way [bytes]: whole packets, and so many at least."""
         rates = np.minimum(self._sending.rates_bytes_s(left_bytes), self._receiving.rates_bytes_s(left_bytes))
-        packets = np.maximum(np.rint(rates * window_s / PACKET_BYTES), least_packets)
-        return np.asarray(packets * PACKET_BYTES, dtype=np.int64)
+        packets = np.maximum(np.rint(rates * window_s / self._packet_bytes), least_packets)
+        return np.asarray(packets * self._packet_bytes, dtype=np.int64)
 
 
 class _End:

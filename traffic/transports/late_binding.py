@@ -71,6 +71,8 @@ class ReactiveFeeder:
         What the carrier calls the messages.
     began_at
         What counts as 0 for the policy, on the carrier's clock [s].
+    packet
+        Payload of a packet [bytes].
     crossings
         The path of each queue pair; by default no link is slower than its NIC, or delays.
     """
@@ -86,6 +88,7 @@ class ReactiveFeeder:
         numbers: Sequence[int],
         names: Sequence[int],
         began_at: float = 0.0,
+        packet: int = PACKET_BYTES,
         crossings: Sequence[Crossing] | None = None,
     ) -> None:
         self.numbers, self._names, self.began_at = numbers, names, began_at
@@ -105,14 +108,14 @@ class ReactiveFeeder:
         self._qp_of = {number: qp for qp, number in enumerate(numbers)}
         self._message_of = {name: message for message, name in enumerate(names)}
         self._policy = policy
-        self._bursts = _bursts(chunks, chunk_bytes)
+        self._bursts = _bursts(chunks, chunk_bytes, packet)
         self._to_come = [len(bursts) for bursts in self._bursts]
         self._unbound = np.array([sum(size for _, size in bursts) for bursts in self._bursts], dtype=np.int64)
         """What of each message is on no queue pair yet [bytes]."""
         self._carried: list[dict[int, int]] = [{} for _ in names]
         pairs = permitted.queue_pairs
-        self._round_trips = RoundTrips(crossings or _unhindered(permitted, nic_rate_bps))
-        nics = {nic: _Nic(nic_rate_bps(nic) / 8) for nic in dict.fromkeys(qp.source for qp in pairs)}
+        self._round_trips = RoundTrips(crossings or _unhindered(permitted, nic_rate_bps), packet)
+        nics = {nic: _Nic(nic_rate_bps(nic) / 8, packet) for nic in dict.fromkeys(qp.source for qp in pairs)}
         self._nics = list(nics.values())
         self._nic_of = [nics[qp.source] for qp in pairs]
         self._states = _States(self._nic_of, numbers)
@@ -222,9 +225,9 @@ class ReactiveFeeder:
 class _Nic:
     """What a source NIC was given and has not sent, and the messages that could send more by it."""
 
-    def __init__(self, rate_bytes_s: float) -> None:
+    def __init__(self, rate_bytes_s: float, packet: int) -> None:
         self.rate_bytes_s = rate_bytes_s
-        self.depth = max(DEPTH_PACKETS * PACKET_BYTES, DEPTH_S * rate_bytes_s)
+        self.depth = max(DEPTH_PACKETS * packet, DEPTH_S * rate_bytes_s)
         self.queue = self.at = 0.0
         self.ready: deque[int] = deque()
 
@@ -270,7 +273,7 @@ def _unhindered(permitted: Permitted, nic_rate_bps: Callable[[Nic], float]) -> l
     return [Crossing(nic, rate_bps, rate_bps) for nic, rate_bps in rates]
 
 
-def _bursts(chunks: Chunks, chunk_bytes: NDArray[np.int64]) -> list[deque[tuple[int, int]]]:
+def _bursts(chunks: Chunks, chunk_bytes: NDArray[np.int64], packet: int) -> list[deque[tuple[int, int]]]:
     """Return for each message what each decision covers: its real and its emulated bytes."""
     messages = int(chunks.message.max(initial=-1)) + 1
     bursts: list[deque[tuple[int, int]]] = [deque() for _ in range(messages)]
@@ -278,7 +281,7 @@ def _bursts(chunks: Chunks, chunk_bytes: NDArray[np.int64]) -> list[deque[tuple[
         return bursts
     starts = np.cumsum(chunk_bytes) - chunk_bytes
     within = starts - starts[np.searchsorted(chunks.message, chunks.message)]
-    change = (np.diff(chunks.message, prepend=-1) != 0) | (np.diff(within // PACKET_BYTES, prepend=-1) != 0)
+    change = (np.diff(chunks.message, prepend=-1) != 0) | (np.diff(within // packet, prepend=-1) != 0)
     firsts = np.flatnonzero(change)
     real, emulated = (np.add.reduceat(sizes, firsts).tolist() for sizes in (chunks.bytes, chunk_bytes))
     for message, *sizes in zip(chunks.message[firsts].tolist(), real, emulated, strict=True):

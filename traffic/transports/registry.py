@@ -14,7 +14,9 @@ from traffic.transports.ideal import Ideal
 from traffic.transports.tcp import Tcp
 from traffic.transports.transport import NicRate, Transport
 
-TRANSPORTS: dict[str, Callable[[NicRate], Transport]] = {"credit": Credit, "tcp": Tcp, "ideal": Ideal}
+Maker = Callable[[NicRate, int], Transport]
+"""Makes a transport from the rates of NICs at emulated scale, and the payload of a packet [bytes]."""
+TRANSPORTS: dict[str, Maker] = {"credit": Credit, "tcp": Tcp, "ideal": Ideal}
 """Every transport that comes with lightrail, besides `tcp` with another congestion control."""
 DATAGRAMS = "datagrams"
 """What carries bytes over circuits, whatever the transport: numbered datagrams, since light is one-way."""
@@ -22,8 +24,8 @@ USUAL_CONTROL = "cubic"
 PAGE = "docs/own_transport.md"
 
 
-def transport_named(name: str) -> Callable[[NicRate], Transport]:
-    """Return what makes a transport from the rates of NICs at emulated scale.
+def transport_named(name: str) -> Maker:
+    """Return what makes a transport.
 
     Raises
     ------
@@ -62,7 +64,7 @@ def by_bytes(name: str) -> bool:
     return bool(getattr(own, "by_bytes", False))
 
 
-def _own(name: str) -> Callable[[NicRate], Transport]:
+def _own(name: str) -> Maker:
     own = own_object("transport", name)
     lacking = [part for part in ("period_s", "know", "limits") if not hasattr(own, part)]
     if not isclass(own) or lacking:
@@ -71,13 +73,13 @@ def _own(name: str) -> Callable[[NicRate], Transport]:
             f"give a class with period_s and the methods know and limits, see {PAGE}",
         )
 
-    def made(nic_rate_bps: NicRate) -> Transport:
+    def made(nic_rate_bps: NicRate, packet_bytes: int) -> Transport:
         try:
-            return cast(Callable[[NicRate], Transport], own)(nic_rate_bps)
+            return cast(Maker, own)(nic_rate_bps, packet_bytes)
         except TypeError as error:
             raise ScenarioError(
                 f"the transport {name!r} cannot be made: {error}",
-                f"its class takes one argument, the rate of a NIC, see {PAGE}",
+                f"its class takes the rate of a NIC and the bytes of a packet, see {PAGE}",
             ) from error
 
     return made

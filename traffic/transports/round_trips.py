@@ -20,8 +20,8 @@ from traffic.transports.transport import PACKET_BYTES
 
 MARK_PACKETS = 2
 LATE_S = 0.004
-PAYLOAD_SHARE = PACKET_BYTES / (PACKET_BYTES + 66 + 66)
-"""What a link carries of payload beside headers, and an acknowledgement for each packet of its other
+ACKNOWLEDGED_BYTES = 66 + 66
+"""What a link carries beside each packet's payload: its headers, and an acknowledgement of the other
 direction."""
 
 
@@ -51,8 +51,9 @@ class RoundTrip(NamedTuple):
 class RoundTrips:
     """Times the chunks of some queue pairs, each of which delivers them in order."""
 
-    def __init__(self, crossings: Sequence[Crossing]) -> None:
-        self._crossings = crossings
+    def __init__(self, crossings: Sequence[Crossing], packet_bytes: int = PACKET_BYTES) -> None:
+        self._crossings, self._mark_bytes = crossings, MARK_PACKETS * packet_bytes
+        self._share = packet_bytes / (packet_bytes + ACKNOWLEDGED_BYTES)
         self._under_way: list[deque[tuple[float, float]]] = [deque() for _ in crossings]
         """When each chunk was handed over, and when it would arrive through empty queues [s]."""
         self._sent_s: dict[Nic, float] = {}
@@ -62,14 +63,14 @@ class RoundTrips:
         """Note that a queue pair's socket was handed a chunk [bytes]."""
         crossing = self._crossings[qp]
         begins_s = max(self._sent_s.get(crossing.nic, now), now)
-        self._sent_s[crossing.nic] = begins_s + 8 * size / crossing.nic_bps / PAYLOAD_SHARE
-        arrives_s = begins_s + 8 * size / crossing.slowest_bps / PAYLOAD_SHARE + crossing.round_trip_s / 2
+        self._sent_s[crossing.nic] = begins_s + 8 * size / crossing.nic_bps / self._share
+        arrives_s = begins_s + 8 * size / crossing.slowest_bps / self._share + crossing.round_trip_s / 2
         self._under_way[qp].append((now, arrives_s))
 
     def arrived(self, qp: int, now: float) -> RoundTrip:
         """Return the round trip of a queue pair's oldest chunk, whose last byte was counted now."""
         crossing, (began_s, base_s) = self._crossings[qp], self._under_way[qp].popleft()
-        threshold_s = max(8 * MARK_PACKETS * PACKET_BYTES / crossing.slowest_bps, LATE_S)
+        threshold_s = max(8 * self._mark_bytes / crossing.slowest_bps, LATE_S)
         return RoundTrip(now - began_s + crossing.round_trip_s / 2, now - base_s > threshold_s)
 
 

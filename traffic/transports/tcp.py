@@ -16,8 +16,8 @@ class Tcp:
     period_s = inf
     by_bytes = False
 
-    def __init__(self, nic_rate_bps: NicRate) -> None:
-        """Take the rate of a NIC, which TCP finds out by itself."""
+    def __init__(self, nic_rate_bps: NicRate, packet_bytes: int = 0) -> None:
+        """Take the rate of a NIC and the size of a packet, which TCP finds out by itself."""
 
     def know(self, queue_pairs: Sequence[QueuePair]) -> None:
         """Take note of nothing."""

@@ -14,10 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topologies.fabric import Nic
+from traffic.packets import DEFAULT_MTU, packet_bytes
 from traffic.spraying.policy import QueuePair
 
-PACKET_BYTES = 8948
-"""Payload of a packet of MTU 9000: windows are whole packets."""
+PACKET_BYTES = packet_bytes(DEFAULT_MTU)
+"""Payload of a packet of the default MTU: windows are whole packets."""
 UNLIMITED_BYTES = 1 << 62
 """No limit, where a number of bytes is one."""
 
@@ -69,8 +70,8 @@ class Limits:
 class Transport(Protocol):
     """Limits queue pairs; made for one run.
 
-    A user's own is a class that is made with one argument, the rate of a NIC at emulated scale
-    (`NicRate`), named ``module:Class``.
+    A user's own is a class that is made with two arguments, the rate of a NIC at emulated scale (`NicRate`)
+    and the payload of a packet [bytes]; it is named ``module:Class``.
     """
 
     period_s: float

@@ -1,0 +1,74 @@
+"""The table of dimensionless numbers: for the terminal and for the report, over all workloads of a run."""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from rich.table import Table
+from rich.text import Text
+
+from testbed.report.table import block_table
+from testbed.run.similitude import FOLLOWS, KEPT_WITHIN, Number
+
+CAPTION = (
+    "Systems behave alike where their dimensionless numbers agree (Buckingham). Kept: within a factor of "
+    f"{KEPT_WITHIN:g}. Real is RoCE in packets of 4096 bytes, with a port buffer of 52 µs (Tomahawk 2) and "
+    "NCCL's timeout. A round trip is a packet's and its acknowledgement's, over the longest path with empty "
+    "queues: the delays of links, and sending."
+)
+CHANGES = "--mtu, --buffer, --volume and --emulated-rate change the emulated side."
+
+
+@dataclass(frozen=True)
+class Row:
+    """A number over all workloads."""
+
+    name: str
+    real: str
+    emulated: str
+    kept: bool
+    words: str
+    """Of the workload that is furthest from kept."""
+
+
+def similitude_rows(of_workloads: Mapping[str, Sequence[Number]]) -> list[Row]:
+    """Return a row per number, a range where workloads differ."""
+    by_name: dict[str, list[Number]] = {}
+    for numbers in of_workloads.values():
+        for number in numbers:
+            by_name.setdefault(number.name, []).append(number)
+    return [_row(name, by_name[name]) for name in FOLLOWS if name in by_name]
+
+
+def similitude_table(of_workloads: Mapping[str, Sequence[Number]]) -> Table:
+    """Return the numbers as a table for the terminal."""
+    shown = block_table(f"{CAPTION} {CHANGES}")
+    shown.add_column("dimensionless number")
+    shown.add_column("real", justify="right", no_wrap=True)
+    shown.add_column("emulated", justify="right", no_wrap=True)
+    shown.add_column("", no_wrap=True)
+    for row in similitude_rows(of_workloads):
+        name = Text(row.name) if row.kept else Text.assemble(row.name, "\n", (f"  {row.words}", "dim"))
+        ruling = Text("kept", "green") if row.kept else Text("not kept", "yellow")
+        shown.add_row(name, row.real, row.emulated, ruling)
+    return shown
+
+
+def _row(name: str, numbers: Sequence[Number]) -> Row:
+    worst = max(numbers, key=_apart)
+    differ = len({number.words for number in numbers}) > 1
+    words = f"at most {worst.words}" if differ and not worst.kept else worst.words
+    real, emulated = _span(n.real for n in numbers), _span(n.emulated for n in numbers)
+    return Row(name, real, emulated, worst.kept, words)
+
+
+def _apart(number: Number) -> float:
+    """Return how far apart the scales are: 0 where they are equal."""
+    if number.real and number.emulated:
+        return abs(math.log(number.emulated / number.real))
+    return 0.0 if number.real == number.emulated else math.inf
+
+
+def _span(values: Iterable[float]) -> str:
+    texts = [f"{value:.0f}" if 100 <= value < 1e5 else f"{value:.2g}" for value in sorted(values)]
+    return texts[0] if texts[0] == texts[-1] else f"{texts[0]} .. {texts[-1]}"

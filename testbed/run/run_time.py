@@ -1,0 +1,85 @@
+"""How long a run takes: what is emulated, and what a machine needs besides, before anything is booted.
+
+Foreseen over measured, on the 2 CPUs that the constants are of: 0.97 (sparse all-to-all, 8 x 4, 10 points,
+58 s), 0.98 (schedules on 2 and 4 OCSes, 14 points, 33 s), 0.94 and 0.90 (uniform, 16 and 20 s).
+"""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import astuple, dataclass
+
+from testbed.run.experiment import Experiment
+
+BOOT_S, LINK_S = 0.7, 0.003
+"""To boot and stop a network, and more for each of its links [s]."""
+SAMPLE_S = 0.5
+"""To sample the links of a network [s]."""
+POINT_S, MESSAGE_S = 0.3, 0.0004
+"""To connect, read back and write a point, and more for each of its messages [s]."""
+LONGER = 1.05
+"""What is emulated over what is predicted."""
+SCHEDULE_S = 0.5
+"""To announce a schedule's programs, and until all OCSes have ended them [s]."""
+REPORT_S, WORKLOAD_S = 4.0, 0.8
+"""To start and to write the report, and more for the plots of each workload [s]."""
+
+
+@dataclass(frozen=True)
+class RunTime:
+    """How long the parts of a run take [s]."""
+
+    bytes_s: float
+    """Bytes on their way, at emulated scale."""
+    boots_s: float
+    """Networks boot and stop."""
+    samples_s: float
+    """Links are sampled."""
+    points_s: float
+    """Points are connected, read back and written."""
+    predictions_s: float
+    """All is predicted, for its scale and beside its emulation."""
+    report_s: float
+    """Start, plots and report."""
+
+    @property
+    def total_s(self) -> float:
+        """All together."""
+        total_s: float = sum(astuple(self))
+        return total_s
+
+
+def boots(experiments: Sequence[Experiment]) -> list[list[Experiment]]:
+    """Return the experiments that share a network, one group after the other."""
+    shared: dict[object, list[Experiment]] = defaultdict(list)
+    for each in experiments:
+        shared[each.fabric, each.dilation.rate, each.mtu, each.host].append(each)
+    return list(shared.values())
+
+
+def run_time(
+    experiments: Sequence[Experiment], busy_s: Sequence[float], messages: int, predictions_s: float
+) -> RunTime:
+    """Return how long a run takes.
+
+    Parameters
+    ----------
+    experiments
+        At the scale at which they are emulated.
+    busy_s
+        How long each keeps the emulation busy, as predicted [real s].
+    messages
+        Of all of them.
+    predictions_s
+        How long it takes to predict them [s].
+    """
+    networks = boots(experiments)
+    return RunTime(
+        bytes_s=LONGER * sum(e.dilation.emulated_s(s) for e, s in zip(experiments, busy_s, strict=True)),
+        boots_s=sum(BOOT_S + LINK_S * len(group[0].fabric.links) for group in networks),
+        samples_s=SAMPLE_S * sum(not group[0].ocs for group in networks),
+        points_s=POINT_S * len(experiments)
+        + MESSAGE_S * messages
+        + SCHEDULE_S * sum(bool(each.ocs) for each in experiments),
+        predictions_s=predictions_s,
+        report_s=REPORT_S + WORKLOAD_S * len({each.job.name for each in experiments}),
+    )

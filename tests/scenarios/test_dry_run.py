@@ -1,0 +1,130 @@
+"""A dry run prints what a run would be, and boots nothing: it needs no rights, and no Open vSwitch."""
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+
+from testbed.run.calibrate import CACHE, FORMAT_VERSION, Calibration, machine_name
+from tests.tools import CHECKOUT
+
+JOB = {
+    "format": "lightrail job 1",
+    "name": "small step",
+    "gpus": 4,
+    "nodes": [{"kind": "all_to_all", "name": "tokens", "uniform_bytes": 4_000_000}],
+}
+NAMES = [
+    "(BDP)",
+    "port buffer / BDP",
+    "message, median",
+    "message, least",
+    "round trip / CCT",
+    "timeout / round",
+]
+
+
+@pytest.fixture
+def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Have no tool on the PATH, and a machine that is calibrated; return a directory to run in."""
+    monkeypatch.setenv("PATH", str(tmp_path / "no tools"))
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv(CACHE, str(tmp_path / "cache"))
+    kept = asdict(Calibration(machine_name("netdev"), 3.6e9, 5e4))
+    (tmp_path / "cache").mkdir()
+    text = json.dumps({"format": FORMAT_VERSION, "calibrations": [kept]})
+    (tmp_path / "cache" / "calibration.json").write_text(text)
+    (tmp_path / "job.json").write_text(json.dumps(JOB))
+    return tmp_path
+
+
+def dry(directory: Path, name: str, *options: str) -> subprocess.CompletedProcess[str]:
+    """Run a scenario dry."""
+    command = [
+        sys.executable,
+        str(CHECKOUT / "scenarios" / f"{name}.py"),
+        "--dry-run",
+        "--out",
+        "out",
+        *options,
+    ]
+    return subprocess.run(command, cwd=directory, capture_output=True, text=True, env=dict(os.environ))
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "points"),
+    [
+        ("rails_uniform", ["--servers", "4", "--rails", "2", "--seeds", "2", "--schemes", "rails,reps"], 4),
+        ("job", ["--job", "job.json", "--servers", "2", "--rails", "2"], 1),
+        ("ocs_spectra", ["--servers", "4", "--ocses", "2", "--schedulers", "spectra,less"], 3),
+    ],
+)
+def test_the_table_and_the_time_are_printed_and_nothing_is_booted(
+    bare: Path, name: str, options: list[str], points: int
+) -> None:
+    done = dry(bare, name, *options)
+    assert done.returncode == 0, done.stderr
+    assert [each for each in NAMES if each not in done.stdout] == []
+    assert f"\n{points} point" in done.stdout
+    assert max(map(len, done.stdout.splitlines())) <= 80
+    assert done.stdout.replace("\n", " ").rstrip().endswith("Nothing was booted.")
+    assert sorted(path.name for path in bare.iterdir()) == ["cache", "job.json"]
+
+
+def test_what_the_options_change_is_in_the_table(bare: Path) -> None:
+    small = ["--servers", "2", "--rails", "2", "--seeds", "1", "--schemes", "rails"]
+    done = dry(bare, "rails_uniform", *small, "--mtu", "1500", "--buffer", "10", "--volume", "0.01")
+    said = " ".join(done.stdout.split())
+    assert "bytes x 0.01," in said
+    assert "MTU 1500 bytes, port buffers of 15140 bytes." in said
+    halved = dry(bare, "rails_uniform", *small, "--volume", "0.005").stdout
+    assert "bytes x 0.005," in " ".join(halved.split())
+
+
+def test_a_run_with_an_empty_path_does_boot_something(bare: Path) -> None:
+    """The tests above can fail: without --dry-run the same command needs tools."""
+    command = [
+        sys.executable,
+        str(CHECKOUT / "scenarios" / "rails_uniform.py"),
+        "--servers",
+        "2",
+        "--rails",
+        "1",
+    ]
+    done = subprocess.run(command, cwd=bare, capture_output=True, text=True)
+    assert done.returncode != 0
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--mtu", "1400"], "an MTU of 1400 bytes; give --mtu from 1500 to 9000"),
+        (["--mtu", "9001"], "an MTU of 9001 bytes"),
+        (["--buffer", "0"], "port buffers of 0 packets; give --buffer from 1 to 119119"),
+        (["--buffer", "1000000"], "port buffers of 1000000 packets"),
+        (["--volume", "0"], "0 times the bytes; give --volume above 0"),
+        (["--volume", "nan"], "nan times the bytes"),
+        (["--model-only"], "--dry-run and --model-only exclude each other"),
+        (["--cli"], "--dry-run and --cli exclude each other"),
+    ],
+)
+def test_values_that_make_no_sense_are_refused_in_a_sentence(
+    bare: Path, options: list[str], said: str
+) -> None:
+    done = dry(bare, "rails_uniform", "--seeds", "1", *options)
+    assert done.returncode == 2
+    [told] = done.stderr.strip().splitlines()
+    assert said in told
+
+
+@pytest.mark.parametrize(
+    "options", [["--mtu", "1400"], ["--buffer", "0"], ["--volume", "-1"], ["--volume", "1e-9"]]
+)
+def test_circuits_refuse_them_too(bare: Path, options: list[str]) -> None:
+    done = dry(bare, "ocs_spectra", *options)
+    assert done.returncode == 2
+    assert len(done.stderr.strip().splitlines()) == 1

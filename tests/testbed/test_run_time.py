@@ -1,0 +1,33 @@
+"""How long a run takes: more of anything takes longer, and points that share a network boot it once."""
+
+from dataclasses import astuple, replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from testbed.run.dilation import Dilation
+from testbed.run.experiment import Experiment
+from testbed.run.run_time import LONGER, boots, run_time
+from topologies.rail import rail_fabric
+from traffic.demand import Demand
+from traffic.steps import single
+
+POINT = Experiment(rail_fabric(2, 2), single(Demand("d", np.full((4, 4), 8))), "rails", Dilation(1e-3, 1e-2))
+
+
+@given(st.lists(st.floats(0, 10), min_size=1, max_size=5), st.floats(0, 10))
+def test_bytes_take_their_dilated_time_and_parts_add_up(busy_s: list[float], predictions_s: float) -> None:
+    found = run_time([POINT] * len(busy_s), busy_s, 12, predictions_s)
+    assert found.bytes_s == pytest.approx(LONGER * 10 * sum(busy_s))
+    assert found.total_s == pytest.approx(sum(astuple(found)))
+    assert found.total_s < run_time([POINT] * (len(busy_s) + 1), [*busy_s, 0], 24, predictions_s).total_s
+
+
+def test_points_share_a_network_whose_fabric_rate_and_mtu_are_equal() -> None:
+    other = [replace(POINT, mtu=1500), replace(POINT, dilation=Dilation(2e-3, 1e-2)), replace(POINT, seed=1)]
+    groups = boots([POINT, replace(POINT, dilation=Dilation(1e-3, 1e-3)), *other])
+    assert [len(group) for group in groups] == [2, 1, 1, 1]
+    once, twice = run_time([POINT] * 2, [0, 0], 0, 0), run_time([POINT, other[0]], [0, 0], 0, 0)
+    assert (twice.boots_s, twice.samples_s) == (2 * once.boots_s, 2 * once.samples_s)

@@ -1,0 +1,165 @@
+"""Dimensionless numbers: what dilation keeps is equal at both scales, and a case computed by hand."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from controller.circuits.devices import ReconfigurationDelay
+from testbed.report.similitude_table import similitude_rows
+from testbed.run.dilation import Dilation
+from testbed.run.experiment import Experiment
+from testbed.run.ocs_plan import OcsSetup, over_ocses
+from testbed.run.predict import predict
+from testbed.run.similitude import (
+    KEPT_WITHIN,
+    REAL_TIMEOUT_S,
+    UNSCALED,
+    Facts,
+    Medium,
+    Number,
+    compared,
+    emulated_medium,
+    facts_of,
+    numbers,
+    similitude,
+)
+from topologies.parallel_ocs import parallel_ocs_fabric
+from topologies.rail import rail_fabric
+from traffic.demand import Demand
+from traffic.steps import single
+
+BDP, BUFFER = "bandwidth-delay product (BDP) [packets]", "port buffer / BDP"
+MEDIAN, LEAST = "packets per message, median", "packets per message, least"
+TRIP, TIMEOUT, DARK = "round trip / CCT", "least timeout / round trip", "reconfiguration delay / CCT"
+RATE_BPS, TIMEOUT_S = 100e9, 1.0
+
+positive = st.floats(1e-6, 1e6)
+factors = st.floats(1e-4, 1.0)
+media = st.builds(
+    Medium,
+    payload_bytes=st.floats(100, 9000),
+    frame_bytes=st.floats(100, 9000),
+    ack_bytes=st.floats(10, 100),
+    buffer_bytes=st.floats(1e3, 1e8),
+    least_timeout_s=st.floats(1e-3, 10),
+)
+facts = st.builds(
+    Facts,
+    sizes=st.lists(st.integers(1, 1 << 40), min_size=1, max_size=5).map(np.array),
+    cct_s=positive,
+    rates_bps=st.lists(st.floats(1e9, 1e12), min_size=1, max_size=6).map(tuple),
+    delay_s=st.floats(0, 1e-3),
+    reconfiguration_s=st.floats(1e-6, 1),
+)
+
+
+@given(facts, media)
+def test_without_a_scale_both_sides_are_equal(facts: Facts, medium: Medium) -> None:
+    found = compared(facts, UNSCALED, medium, medium)
+    assert [number.name for number in found] == [BDP, BUFFER, MEDIAN, LEAST, TRIP, TIMEOUT, DARK]
+    assert all(number.real == number.emulated and number.words == "kept" for number in found)
+
+
+@given(facts, media, factors, factors)
+def test_dilation_scales_each_number_as_it_scales_its_parts(
+    facts: Facts, medium: Medium, rate: float, volume: float
+) -> None:
+    # Packets, buffers and timeouts that dilate as bytes and times do keep every number of the large messages.
+    scale = Dilation(rate, volume)
+    small = replace(
+        medium,
+        payload_bytes=medium.payload_bytes * volume,
+        frame_bytes=medium.frame_bytes * volume,
+        ack_bytes=medium.ack_bytes * volume,
+        buffer_bytes=medium.buffer_bytes * volume,
+        least_timeout_s=medium.least_timeout_s * scale.time,
+    )
+    here, there = numbers(facts, scale, small), numbers(facts, UNSCALED, medium)
+    for name in (BDP, BUFFER, TRIP, TIMEOUT, DARK):
+        assert here[name] == pytest.approx(there[name], rel=1e-6), name
+    assert facts.reconfiguration_s is not None
+    assert here[DARK] == pytest.approx(facts.reconfiguration_s / facts.cct_s)
+
+
+@given(facts, media, factors, factors)
+def test_the_cct_and_the_round_trip_cancel(facts: Facts, medium: Medium, rate: float, volume: float) -> None:
+    found = numbers(facts, Dilation(rate, volume), medium)
+    timeout_over_cct = medium.least_timeout_s / (facts.cct_s * volume / rate)
+    assert found[TRIP] * found[TIMEOUT] == pytest.approx(timeout_over_cct)
+    assert found[BDP] * found[BUFFER] == pytest.approx(medium.buffer_bytes / medium.frame_bytes)
+
+
+@given(facts, media, factors)
+def test_less_volume_is_fewer_packets_and_never_none(facts: Facts, medium: Medium, volume: float) -> None:
+    few, many = numbers(facts, Dilation(1.0, volume), medium), numbers(facts, UNSCALED, medium)
+    assert 1 <= few[LEAST] <= few[MEDIAN] <= many[MEDIAN]
+
+
+@given(facts, media, media, factors, factors)
+def test_kept_is_within_the_factor_and_words_say_by_how_much_it_is_not(
+    facts: Facts, real: Medium, emulated: Medium, rate: float, volume: float
+) -> None:
+    for number in compared(facts, Dilation(rate, volume), real, emulated):
+        apart = number.emulated / number.real
+        assert number.kept == (1 / KEPT_WITHIN <= apart <= KEPT_WITHIN) == (number.words == "kept")
+        if not number.kept:
+            assert ("larger than real: " if apart > 1 else "smaller than real: ") in number.words
+
+
+def experiment_of(delay_s: float = 0.0) -> Experiment:
+    """Return an all-to-all of 1 MB a message between two servers on two rails, ten times as slow."""
+    fabric = rail_fabric(2, 2, 0, rate_bps=RATE_BPS).with_links(delay_s=delay_s, loss=0.0)
+    demand = Demand("tokens", np.full((4, 4), 1_000_000))
+    return Experiment(fabric, single(demand), "rails", Dilation(1e-3, 1e-2), mtu=1500)
+
+
+@pytest.mark.parametrize("delay_s", [0.0, 1e-6])
+def test_an_example_computed_by_hand(delay_s: float) -> None:
+    experiment = experiment_of(delay_s)
+    experiment = replace(experiment, fabric=experiment.fabric.with_buffer(15_140))
+    predicted = predict(experiment)
+    found = {n.name: n for n in similitude(experiment, predicted, TIMEOUT_S)}
+    # A rail without spines: from a NIC over a leaf to a NIC is two links, a packet and an ACK sent onto each.
+    real_s = 2 * 2 * delay_s + 2 * 8 * (4154 + 62) / RATE_BPS
+    emulated_s = 2 * 2 * delay_s * 10 + 2 * 8 * (1514 + 66) / (RATE_BPS * 1e-3)
+    longest = {TIMEOUT: REAL_TIMEOUT_S / real_s, BDP: RATE_BPS / 8 * real_s / 4154}
+    assert {name: found[name].real for name in longest} == pytest.approx(longest)
+    assert found[TIMEOUT].emulated == pytest.approx(TIMEOUT_S / emulated_s)
+    assert found[BDP].emulated == pytest.approx(1e8 / 8 * emulated_s / 1514)
+    assert found[BUFFER].emulated == pytest.approx(15_140 / (1e8 / 8 * emulated_s))
+    assert (found[MEDIAN].real, found[MEDIAN].emulated) == (math.ceil(1e6 / 4096), math.ceil(1e4 / 1448))
+    assert found[TRIP].emulated / found[TRIP].real == pytest.approx(emulated_s / real_s / 10)
+
+
+def test_a_job_that_stays_within_a_server_has_no_numbers() -> None:
+    demand = Demand("near", np.kron(np.eye(2, dtype=np.int64), np.full((2, 2), 1000)))
+    experiment = replace(experiment_of(), job=single(demand))
+    assert similitude(experiment, predict(experiment), TIMEOUT_S) == ()
+
+
+def test_circuits_go_one_way_and_have_no_round_trip() -> None:
+    demand = Demand("d", np.array([[0, 5, 1], [1, 0, 5], [5, 1, 0]]) * 10_000_000)
+    setup = OcsSetup(ReconfigurationDelay("delay", 1e-3))
+    fabric = parallel_ocs_fabric(3, 2, rate_bps=RATE_BPS)
+    experiment = Experiment(fabric, over_ocses(demand, 2), "spectra", Dilation(1e-3, 1e-2), ocs=setup)
+    predicted = predict(experiment)
+    found = {n.name: n for n in similitude(experiment, predicted, TIMEOUT_S)}
+    assert found.keys() == {MEDIAN, LEAST, DARK}
+    assert found[DARK].kept
+    assert found[DARK].real == pytest.approx(1e-3 / facts_of(experiment, predicted).cct_s)
+    assert emulated_medium(experiment, TIMEOUT_S).payload_bytes == 9000 - 28
+
+
+def test_the_table_has_ranges_where_workloads_differ_and_the_worst_words() -> None:
+    near = Number(MEDIAN, 100, 60, True, "kept")
+    far = Number(MEDIAN, 2000, 20, False, "100 times smaller than real: x")
+    one = Number(DARK, 0.01, 0.01, True, "kept")
+    rows = similitude_rows({"a": (one, near), "b": (far,)})
+    assert [(row.name, row.real, row.emulated, row.kept, row.words) for row in rows] == [
+        (MEDIAN, "100 .. 2000", "20 .. 60", False, "at most 100 times smaller than real: x"),
+        (DARK, "0.01", "0.01", True, "kept"),
+    ]

@@ -1,0 +1,27 @@
+"""How large packets are: the emulation's MTU, and what a packet of it carries."""
+
+from topologies.errors import ScenarioError
+
+DEFAULT_MTU = 9000
+"""Few packets are cheap: forwarding one costs the daemon much the same at any size."""
+LEAST_MTU, MOST_MTU = 1500, 9000
+"""From Ethernet's to that of jumbo frames, which buffers of sockets and datagrams are made for [bytes]."""
+ETHERNET_HEADER_BYTES = 14
+TCP_HEADER_BYTES = 52
+"""IP, TCP and its timestamps, within the MTU."""
+
+
+def packet_bytes(mtu: int) -> int:
+    """Return the payload of a full TCP packet [bytes]: windows are whole packets."""
+    return mtu - TCP_HEADER_BYTES
+
+
+def frame_bytes(mtu: int) -> int:
+    """Return what a full packet takes of a link's rate and of a queue [bytes]."""
+    return mtu + ETHERNET_HEADER_BYTES
+
+
+def check_mtu(mtu: int) -> None:
+    """Raise ScenarioError for an MTU that is not emulated."""
+    if not LEAST_MTU <= mtu <= MOST_MTU:
+        raise ScenarioError(f"an MTU of {mtu} bytes", f"give --mtu from {LEAST_MTU} to {MOST_MTU}")
