@@ -34,6 +34,7 @@ from traffic.demand import Demand
 from traffic.packets import DEFAULT_MTU, check_mtu
 from traffic.spraying.registry import policy_named
 from traffic.transports.circuit_engine import Meeting
+from traffic.transports.host_settings import TransportSetup
 
 FASTEST_BPS = 25e6
 """What a NIC is shaped to where the machine would carry more: slots are as long as asked anyway."""
@@ -153,7 +154,9 @@ class Comparison:
         check_delay(self.delay, bound_s, busiest_s)
 
 
-def carry_out(comparison: Comparison, out: Path | None, *, dry_run: bool = False) -> None:
+def carry_out(
+    comparison: Comparison, out: Path | None, transports: Sequence[TransportSetup], *, dry_run: bool = False
+) -> None:
     """Carry a comparison out in a sandbox, print what came of it, and leave its results behind."""
     options = Options(datapath=comparison.datapath, out=out, dry_run=dry_run)
     if not boots_nothing(options):
@@ -166,7 +169,7 @@ def carry_out(comparison: Comparison, out: Path | None, *, dry_run: bool = False
         experiments += [*executed, *_big_switch(executed)]
     claims = partial(circuit_claims, spectras=not comparison.rest)
     scenario = Scenario(comparison.name, comparison.title, experiments, claims, "circuits")
-    go_on(scenario, options)
+    go_on(scenario.under(transports), options)
 
 
 def _big_switch(executed: Sequence[Experiment]) -> list[Experiment]:

@@ -28,25 +28,31 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from scenarios._controlled import ControlledPoints
 from scenarios._dry_run import foreseen, workload_of
 from scenarios._options import (
+    DEFAULT_TRANSPORTS,
     Buffer,
     Cli,
     DatapathOption,
     Debug,
     DryRun,
     EmulatedRate,
+    InitialWindow,
+    LeastTimeout,
     LinkDelay,
     Loss,
     ModelOnly,
     Mtu,
     NoSandbox,
     Out,
+    Transports,
     Volume,
     buffer_bytes,
     check_volume,
+    transports,
 )
 from scenarios._output import print_results, print_tables, results_table
 from scenarios._rails.claims_rails import rails_claims
 from testbed.cli import FabricCLI
+from testbed.machine.congestion import check_congestion_control
 from testbed.machine.datapath import Datapath, check_datapath
 from testbed.machine.processes import in_processes
 from testbed.machine.sandbox import inside_sandbox, run_in_sandbox, settle
@@ -75,6 +81,8 @@ from traffic.job import Job
 from traffic.packets import DEFAULT_MTU
 from traffic.records import NVLINK
 from traffic.spraying.registry import policy_named
+from traffic.transports.host_settings import TransportSetup
+from traffic.transports.registry import by_bytes, congestion_control
 
 UNSCALED = Dilation(1.0, 1.0)
 
@@ -122,7 +130,7 @@ class Scenario:
     """What its report is called."""
     experiments: Sequence[Experiment]
     """Its points: at real scale over one fabric, for this machine to choose one, or all at a scale of their
-    own. Those over equal fabrics at equal rates that follow each other share a network."""
+    own. Those over equal fabrics at equal rates, whose hosts are set alike, share a network."""
     claims: Callable[[pd.DataFrame], list[Claim]] = rails_claims
     """What its summary is held against."""
     report: Kind = "schemes"
@@ -138,6 +146,15 @@ class Scenario:
     def fabrics(self) -> list[Fabric]:
         """The fabrics of its points, each once."""
         return list(dict.fromkeys(experiment.fabric for experiment in self.experiments))
+
+    def under(self, transports: Sequence[TransportSetup]) -> "Scenario":
+        """Return the same points, each under each transport that moves bytes over its packet switches."""
+        experiments = [
+            replace(each, transport=transport)
+            for each in self.experiments
+            for transport in (transports if each.spraying else transports[:1])
+        ]
+        return replace(self, experiments=experiments)
 
     def in_packets_of(self, mtu: int) -> "Scenario":
         """Return the same scenario at another MTU [bytes]."""
@@ -160,6 +177,9 @@ def run(describe: Callable[..., Scenario]) -> NoReturn:
         *,
         link_delay_us: LinkDelay = 0.0,
         loss: Loss = 0.0,
+        transport: Transports = DEFAULT_TRANSPORTS,
+        initial_window: InitialWindow = None,
+        least_rto_ms: LeastTimeout = None,
         mtu: Mtu = DEFAULT_MTU,
         buffer: Buffer = None,
         emulated_rate: EmulatedRate = None,
@@ -175,7 +195,8 @@ def run(describe: Callable[..., Scenario]) -> NoReturn:
     ) -> None:
         rate_bps = emulated_rate * 1e6 if emulated_rate is not None else None
         options = Options(rate_bps, model_only, cli, datapath, not no_sandbox, out, volume, dry_run)
-        scenario = describe(**parameters).in_packets_of(mtu)
+        setups = transports(transport, initial_window, least_rto_ms)
+        scenario = describe(**parameters).under(setups).in_packets_of(mtu)
         if link_delay_us or loss:
             links = scenario.fabrics[0].with_links(delay_s=link_delay_us / 1e6, loss=loss)
             scenario = scenario.over(links)
@@ -235,6 +256,8 @@ def go_on(scenario: Scenario, options: Options) -> None:
     check_datapath(options.datapath)
     for fabric in scenario.fabrics:
         check_netem(link_netems(fabric, None))
+    for name in {each.transport.name for each in scenario.experiments}:
+        check_congestion_control(congestion_control(name))
     _finish(scenario, options, _explore if options.cli else _emulate)
 
 
@@ -255,7 +278,8 @@ def _finish(
 
 
 def _model(scenario: Scenario, options: Options) -> ResultsDirectory:
-    experiments = list(scenario.experiments)
+    # Transports that share alike are predicted alike: one of them is enough.
+    experiments = list({_predicted_by(each): each for each in reversed(scenario.experiments)}.values())[::-1]
     with _results(scenario, options, experiments) as results, ExitStack() as stack:
         predictions = stack.enter_context(in_processes(predict, experiments))
         progress = stack.enter_context(_progress())
@@ -276,6 +300,18 @@ def _emulate(scenario: Scenario, options: Options) -> ResultsDirectory:
             for some in boots(experiments):
                 _emulate_on(some, results, progress, task)
     return results
+
+
+def _predicted_by(experiment: Experiment) -> tuple[object, ...]:
+    """Return what a prediction follows from."""
+    return (
+        experiment.fabric,
+        id(experiment.job),
+        experiment.scheme_name,
+        experiment.seed,
+        by_bytes(experiment.transport.name),
+        experiment.ocs,
+    )
 
 
 def _foresee(scenario: Scenario, options: Options) -> None:
@@ -317,7 +353,7 @@ def _emulate_on(
         worst = math.nan if first.ocs else worst_link_error(network, first.seed)
         points = ControlledPoints(network, results, _where(first))
         for experiment in experiments:
-            name = f"{experiment.job.name}, {experiment.scheme_name}"
+            name = f"{experiment.job.name}, {experiment.scheme_name}, {experiment.transport_name}"
             progress.update(task, description=f"emulate {name}, seed {experiment.seed}")
             points.before(experiment)
             outcome = tried(experiment, network, worst, broken)
@@ -368,8 +404,11 @@ def _explore(scenario: Scenario, options: Options) -> None:
     with _network_of(first, options.datapath) as network:
         rate = first.fabric.nic_rate_bps(first.fabric.nics[0]) * network.rate_factor / 1e6
         network.impair(first.dilation.time)
-        _say(f"{scenario.title}: NICs are shaped to {rate:g} Mbit/s; replay knows {', '.join(jobs)}")
-        FabricCLI(network, jobs)
+        _say(
+            f"{scenario.title}: NICs are shaped to {rate:g} Mbit/s, the transport is {first.transport_name}; "
+            f"replay knows {', '.join(jobs)}"
+        )
+        FabricCLI(network, jobs, transport=first.transport)
 
 
 def _scaled(
@@ -380,13 +419,14 @@ def _scaled(
     experiments = list(scenario.experiments)
     if UNSCALED in {experiment.dilation for experiment in experiments}:
         level = scenario.over(plain(experiments[0].fabric)).experiments
-        loads, times_s = [], []
+        found: dict[tuple[object, ...], tuple[float, float]] = {}
         for each in progress.track(level, description="predict"):
-            predicted = predict(each)  # not kept: runs of many GPUs would not all fit into memory
-            loads.append(load_bps(each, predicted))
-            times_s.append(busy_s(each.job, predicted))
-        mtu = experiments[0].mtu
-        rate = rate_factor(level[0].fabric, max(loads), machine, options.emulated_rate_bps, mtu)
+            if _predicted_by(each) not in found:
+                predicted = predict(each)  # not kept: runs of many GPUs would not all fit into memory
+                found[_predicted_by(each)] = load_bps(each, predicted), busy_s(each.job, predicted)
+        most_bps, mtu = max(load for load, _ in found.values()), experiments[0].mtu
+        rate = rate_factor(level[0].fabric, most_bps, machine, options.emulated_rate_bps, mtu)
+        times_s = [found[_predicted_by(each)][1] for each in level]
         experiments = _dilated(experiments, rate, times_s, options.volume)
     for experiment in experiments:
         check_delays(experiment.fabric, experiment.dilation.time)
@@ -419,7 +459,7 @@ def _results(scenario: Scenario, options: Options, planned: list[Experiment]) ->
 def new_run(name: str, title: str, datapath: Datapath = "netdev", report: Kind = "schemes") -> Run:
     """Return a run that starts now."""
     run = Run(name, title, ["python", *sys.argv], datetime.now(), report=report, datapath=datapath)
-    return replace(run, baseline=BIG_SWITCH, transport="datagrams") if report == "circuits" else run
+    return replace(run, baseline=BIG_SWITCH) if report == "circuits" else run
 
 
 def _progress() -> Progress:

@@ -9,6 +9,13 @@ import typer
 from testbed.machine.datapath import DEFAULT, Datapath
 from topologies.errors import ScenarioError
 from traffic.packets import frame_bytes
+from traffic.transports.host_settings import TransportSetup
+
+DEFAULT_TRANSPORTS = "credit,tcp"
+"""Two that exist: a conclusion that holds under one of them alone is one about the transport."""
+MOST_WINDOW_PACKETS = 1000
+MOST_TIMEOUT_MS = 100_000.0
+"""The kernel's own longest is 120 s."""
 
 MOST_BUFFER_BYTES = 1 << 30
 
@@ -84,6 +91,30 @@ Loss = Annotated[
         " emulation's packets (--mtu), at any scale; needs a kernel with netem.",
     ),
 ]
+Transports = Annotated[
+    str,
+    typer.Option(
+        "--transport",
+        help="What moves bytes between NICs, comma-separated: credit (receivers grant), tcp (the kernel's;"
+        " also tcp:bbr, tcp:reno ...), ideal (clairvoyant), or your own as module:Class"
+        " (docs/own_transport.md).",
+    ),
+]
+InitialWindow = Annotated[
+    int | None,
+    typer.Option(
+        "--initial-window",
+        help="TCP's initial window [packets]; by default as the transport needs it, see run.json.",
+    ),
+]
+LeastTimeout = Annotated[
+    float | None,
+    typer.Option(
+        "--least-rto-ms",
+        help="TCP's least retransmission timeout in the emulation [ms]; under tcp by default twice the round"
+        " trip through a full port.",
+    ),
+]
 ModelOnly = Annotated[
     bool,
     typer.Option("--model-only", help="Predict by the fluid model and emulate nothing; needs no rights."),
@@ -148,6 +179,18 @@ def listed(text: str) -> list[str]:
     if not words:
         raise ScenarioError(f"the list {text!r} is empty", "separate its words by commas")
     return words
+
+
+def transports(text: str, initial_window: int | None, least_timeout_ms: float | None) -> list[TransportSetup]:
+    """Return the transports of a list by commas, each once, with what the hosts' TCP is to be set to."""
+    if initial_window is not None and not 1 <= initial_window <= MOST_WINDOW_PACKETS:
+        raise ScenarioError(
+            f"an initial window of {initial_window} packets", f"give 1 to {MOST_WINDOW_PACKETS}"
+        )
+    if least_timeout_ms is not None and not 1 <= least_timeout_ms <= MOST_TIMEOUT_MS:
+        raise ScenarioError(f"a least timeout of {least_timeout_ms:g} ms", f"give 1 to {MOST_TIMEOUT_MS:g}")
+    timeout_s = None if least_timeout_ms is None else least_timeout_ms / 1e3
+    return [TransportSetup(name, initial_window, timeout_s) for name in dict.fromkeys(listed(text))]
 
 
 def shares(text: str) -> list[float]:

@@ -19,12 +19,16 @@ from scenarios._options import (
     Debug,
     DryRun,
     EmulatedRate,
+    InitialWindow,
+    LeastTimeout,
     Mtu,
     Out,
+    Transports,
     Volume,
     buffer_bytes,
     listed,
     seed_range,
+    transports,
 )
 from scenarios._output import print_results
 from scenarios._spectra.ocs_sweep import sweep
@@ -111,6 +115,9 @@ def ocs_spectra(
     varying: Varying = False,
     partial: Partial = False,
     rest: Rest = "",
+    transport: Transports = "ideal",
+    initial_window: InitialWindow = None,
+    least_rto_ms: LeastTimeout = None,
     slot_ms: ShortestSlot = 100.0,
     mtu: Mtu = DEFAULT_MTU,
     buffer: Buffer = None,
@@ -166,7 +173,7 @@ def ocs_spectra(
         buffer_bytes=DEFAULT_BUFFER_BYTES if buffer is None else buffer_bytes(buffer, mtu),
         volume=volume,
     )
-    carry_out(comparison, out, dry_run=dry_run)
+    carry_out(comparison, out, transports(transport, initial_window, least_rto_ms), dry_run=dry_run)
 
 
 def _demands(workload: str, servers: int, seeds: range, line_s: float) -> list[Demand]:

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 
 import numpy as np
 from mininet.cli import CLI
@@ -26,6 +27,8 @@ from topologies.errors import LightrailError, NetworkError, ScenarioError
 from traffic.collectives.exchange import bytes_between
 from traffic.job import Job
 from traffic.spraying.registry import policy_named
+from traffic.transports.host_settings import IDEAL as IDEAL_TRANSPORT
+from traffic.transports.host_settings import TransportSetup
 
 WAIT_S = 30.0
 IDEAL = ReconfigurationDelay().device
@@ -48,6 +51,8 @@ class FabricCLI(CLI):  # type: ignore[misc]
         How OCSes are reconfigured when a schedule is replayed; None where packet switches carry all.
     time
         Emulated time over real time, for the devices' delays when circuits are lit by hand.
+    transport
+        What moves bytes over packet switches when a workload is replayed; the network was booted for it.
     """
 
     prompt = "lightrail> "
@@ -59,7 +64,9 @@ class FabricCLI(CLI):  # type: ignore[misc]
         *,
         ocs: OcsSetup | None = None,
         time: float = 1.0,
+        transport: TransportSetup = IDEAL_TRANSPORT,
     ) -> None:
+        self._transport = transport
         self._network, self._jobs, self._ocs, self._time = network, jobs, ocs, time
         self._console = Console(highlight=False)
         super().__init__(network.mininet)
@@ -182,9 +189,17 @@ class FabricCLI(CLI):  # type: ignore[misc]
         if self._ocs:
             dilation = self._dilation_of(job, self._ocs)
             return Experiment(fabric, job, scheme, dilation, int(seed), ocs=self._ocs)
-        full = Experiment(fabric, job, scheme, Dilation(rate, 1.0), int(seed))
+        full = Experiment(
+            fabric,
+            job,
+            scheme,
+            Dilation(rate, 1.0),
+            int(seed),
+            transport=self._transport,
+            mtu=self._network.mtu,
+        )
         volume = volume_factor(rate, [bound_s(full)], len(job.collectives))
-        return Experiment(fabric, job, scheme, Dilation(rate, volume), int(seed))
+        return replace(full, dilation=Dilation(rate, volume))
 
     def _print_circuits(self) -> None:
         table = Table("OCS", "circuits", "phase", "device", "delay", "dark for", box=None)

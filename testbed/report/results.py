@@ -3,8 +3,8 @@
 ============ ====================================================================================
 file         what it holds
 ============ ====================================================================================
-records.csv  a row per message and backend: workload, scheme, seed, backend, then `traffic.records`
-nodes.csv    a row per node of a point's job: workload, scheme, seed, then `testbed.report.nodes`
+records.csv  a row per message and backend: workload, scheme, transport, seed, backend, then `traffic.records`
+nodes.csv    a row per node of a point's job: workload, scheme, transport, seed, then `testbed.report.nodes`
 summary.csv  a row per point: `testbed.run.outcome.summary`, and what its kind of run has besides
 run.json     all that is needed to run it again: `testbed.report.run_json`
 report.html  the report; it and the plots (``*.png``) are written when the run ends, however it ends
@@ -222,7 +222,8 @@ def _named(rows: pd.DataFrame, experiment: Experiment) -> pd.DataFrame:
     """Return rows that say whose they are."""
     rows.insert(0, "workload", experiment.job.name)
     rows.insert(1, "scheme", experiment.scheme_name)
-    rows.insert(2, "seed", experiment.seed)
+    rows.insert(2, "transport", experiment.transport_name)
+    rows.insert(3, "seed", experiment.seed)
     return rows
 
 

@@ -15,12 +15,8 @@ from testbed.run.experiment import Experiment
 from testbed.run.similitude import Number
 from topologies.errors import ScenarioError
 
-FORMAT_VERSION = 3
+FORMAT_VERSION = 4
 HINT = "give the run.json of a results directory"
-
-Transport = Literal["ideal", "datagrams"]
-"""What carries the bytes: the ideal transport (`traffic.transports`), or numbered datagrams over circuits."""
-
 
 Kind = Literal["schemes", "circuits", "nodes"]
 """What a report compares: schemes over the same packet switches, schedules over OCSes, or a job's nodes."""
@@ -42,8 +38,6 @@ class Run:
     """What its report and its table are about."""
     baseline: str = BASELINE
     """The scheme that busbw is relative to."""
-    transport: Transport = "ideal"
-    """What carries the bytes, or would in a run that was only predicted or planned."""
     datapath: Datapath = "netdev"
     """Which of Open vSwitch's forwards them, or would."""
     calibration: Mapping[str, object] = field(default_factory=dict)
@@ -79,6 +73,7 @@ def run_json(run: Run, experiments: Sequence[Experiment], finished: Sequence[str
         "format": FORMAT_VERSION,
         **asdict(run),
         "started": run.started.isoformat(timespec="seconds"),
+        "transports": list(dict.fromkeys(experiment.transport_name for experiment in experiments)),
         "seeds": sorted({experiment.seed for experiment in experiments}),
         "dilations": [asdict(dilation) for dilation in dict.fromkeys(e.dilation for e in experiments)],
         "finished": list(finished),

@@ -165,6 +165,7 @@ def summary_row(outcome: Outcome) -> dict[str, object]:
         "workload": experiment.job.name,
         "note": experiment.job.note,
         "scheme": experiment.scheme_name,
+        "transport": experiment.transport_name,
         "seed": experiment.seed,
         "cct_s": measured,
         "iteration_s": outcome.run.iteration_s,
