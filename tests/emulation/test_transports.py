@@ -1,4 +1,4 @@
-"""Transports on a live network: hosts are set as asked, all bytes arrive, and incasts queue where they should."""
+"""Transports on a live network: hosts are set as asked, all bytes arrive, incasts queue where they should."""
 
 import socket
 import struct
@@ -34,7 +34,7 @@ from traffic.transports.host_settings import TransportSetup
 from traffic.transports.tcp import Tcp
 from traffic.workloads.synthetic import uniform
 
-pytestmark = pytest.mark.emulation
+pytestmark = [pytest.mark.emulation, pytest.mark.real_cpus]
 
 FABRIC = rail_fabric(4, 2)
 RATE = 2e-4
@@ -115,7 +115,6 @@ def test_hosts_are_set_as_the_transport_has_it(sandbox: Box | None, setup: Trans
     assert least_ms * 1000 <= found["rto_us"] <= least_ms * 1000 + 100_000
 
 
-@pytest.mark.real_cpus
 @pytest.mark.parametrize("transport", ["credit", "tcp"])
 def test_every_scheme_moves_all_bytes_under_each_transport(sandbox: Box | None, transport: str) -> None:
     experiments = [asked(scheme, TransportSetup(transport)) for scheme in [*SCHEMES, STICKY]]
