@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from math import inf
 
 import numpy as np
@@ -17,6 +18,7 @@ from traffic.transports.credit import Credit
 from traffic.transports.ideal import Ideal
 from traffic.transports.registry import (
     TRANSPORTS,
+    OwnTransport,
     by_bytes,
     congestion_control,
     transport_named,
@@ -53,6 +55,30 @@ class OfOneArgument(Halves):
         """Take one argument."""
 
 
+class ReturnsNothing(Halves):
+    """A user's own that forgets to return."""
+
+    def limits(self, offered: Offered) -> Limits:
+        """Return nothing."""
+        return None  # type: ignore[return-value]  # what a user's own does
+
+
+class TooFew(Halves):
+    """A user's own that forgets a queue pair."""
+
+    def limits(self, offered: Offered) -> Limits:
+        """Return limits of all but one."""
+        return Limits.none(len(offered.left_bytes) - 1)
+
+
+class Stands(Halves):
+    """A user's own whose paces are 0."""
+
+    def limits(self, offered: Offered) -> Limits:
+        """Return paces of 0."""
+        return replace(super().limits(offered), pace_bytes_s=np.zeros(len(offered.left_bytes)))
+
+
 class WithoutLimits:
     """A user's own that lacks a method."""
 
@@ -75,7 +101,13 @@ def a_function(_rate: NicRate, _packet_bytes: int) -> Halves:
 
 @pytest.mark.parametrize(
     ("name", "made"),
-    [("credit", Credit), ("tcp", Tcp), ("ideal", Ideal), ("tcp:bbr", Tcp), (f"{__name__}:Halves", Halves)],
+    [
+        ("credit", Credit),
+        ("tcp", Tcp),
+        ("ideal", Ideal),
+        ("tcp:bbr", Tcp),
+        (f"{__name__}:Halves", OwnTransport),
+    ],
 )
 def test_a_transport_is_made_by_its_name(name: str, made: type) -> None:
     assert isinstance(transport_named(name)(lambda _nic: 8e6, 1000), made)
@@ -137,9 +169,25 @@ def test_a_transport_says_whether_it_shares_by_bytes(name: str, shares: bool) ->
 )
 def test_what_is_no_transport_is_refused_in_a_sentence(name: str, sentence: str) -> None:
     with pytest.raises(ScenarioError, match=re.escape(sentence)) as caught:
-        transport_named(name)(lambda _nic: 8e6, 1000)
+        transport_named(name)
     assert "\n" not in str(caught.value)
     assert caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("own", "what"),
+    [
+        ("ReturnsNothing", "an object of type NoneType"),
+        ("TooFew", "window_bytes of shape (2,), not (3,)"),
+        ("Stands", "a pace that is not positive"),
+    ],
+)
+def test_limits_that_are_none_are_refused_in_a_sentence(own: str, what: str) -> None:
+    transport, counts = transport_named(f"{__name__}:{own}")(lambda _nic: 8e6, 1000), Counts()
+    transport.know(PAIRS)
+    counts.reserve(3)
+    with pytest.raises(ScenarioError, match=re.escape(f"the transport '{__name__}:{own}' returned {what}")):
+        transport.limits(counts.offered((), 5.0, True))
 
 
 @given(st.integers(0, 50))
