@@ -350,7 +350,7 @@ def test_a_chunk_that_its_transport_never_lets_go_is_an_error(loopback: Endpoint
     permitted = permitted_by(policy, work)
     with Engine(loopback, transport=made(f"{__name__}:NothingGoes"), stuck_s=0.2) as engine:
         engine.feed(feeder_of(engine, policy, permitted, work, range(len(work.crossing))))
-        with pytest.raises(StuckError, match=r"left chunks waiting for 0\.2 s while nothing was on its way"):
+        with pytest.raises(StuckError, match=r"chunks waited for 0\.2 s while nothing was on its way"):
             served(engine, {})
 
 
@@ -422,7 +422,7 @@ def test_a_scheme_that_never_chooses_is_told_of(loopback: Endpoints) -> None:
             began_at=time.monotonic(),
         )
         engine.feed(feeder)
-        with pytest.raises(StuckError, match=r"left chunks waiting for 0\.1 s"):
+        with pytest.raises(StuckError, match=r"chunks waited for 0\.1 s"):
             served(engine, {})
 
 

@@ -27,6 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topologies.errors import NetworkError, StuckError
+from topologies.fabric import Nic
 from traffic.backlog import Backlog
 from traffic.spraying.policy import QueuePair
 from traffic.transports import connections
@@ -154,6 +155,8 @@ class Engine:
         """How many queue pairs have bytes to deliver."""
         self._standing = 0
         """How many queue pairs are connected or about to be."""
+        self._groups: dict[tuple[int, Nic], list[_Stream]] = defaultdict(list)
+        """The queue pairs from a server to a NIC among which bytes choose, or chose."""
         self._known = 0
         """How many queue pairs the transport knows of."""
         self._counts = Counts()
@@ -305,12 +308,12 @@ class Engine:
 
     def feed(self, feeder: ReactiveFeeder) -> None:
         """Have a feeder bind chunks to queue pairs as they go."""
-        groups: dict[int, list[_Stream]] = defaultdict(list)
-        for number, group in zip(feeder.numbers, feeder.group.tolist(), strict=True):
+        for number in feeder.numbers:
             stream = self._streams[number]
             stream.feeders.append(feeder)
-            stream.group = groups[group]
-            stream.group.append(stream)
+            stream.group = self._groups[stream.queue_pair.source.server, stream.queue_pair.destination]
+            if stream not in stream.group:
+                stream.group.append(stream)
             if stream.sender:
                 connections.keep_none_waiting(stream.sender)
         self._feeders.append(feeder)
@@ -542,8 +545,8 @@ class Engine:
             moved_at = max(stream.moved_at for stream in self._streams)
             if now - max(moved_at, *(feeder.began_at for feeder in self._feeders)) > self._stuck_s:
                 raise StuckError(
-                    f"the scheme left chunks waiting for {self._stuck_s:g} s while nothing was on its way",
-                    "its choose must return a queue pair when one has room",
+                    f"chunks waited for {self._stuck_s:g} s while nothing was on its way",
+                    "a scheme must choose a queue pair that has room, and a transport make room",
                 )
         stuck = [s for s in self._streams if s.left and not s.held and now - s.moved_at > self._stuck_s]
         if stuck:
