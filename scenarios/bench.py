@@ -44,6 +44,14 @@ from scenarios._bench_jobs import (
     ring_busbw,
 )
 from scenarios._bench_mininet import SHAPED_BPS, boot_stop_speedup_vs_mininet
+from scenarios._bench_transports import (
+    credit_random,
+    credit_sparse,
+    credit_uniform,
+    known_answer,
+    tcp_sparse,
+    tcp_uniform,
+)
 from scenarios._harness import main
 from scenarios._output import standard_output
 from testbed.machine.datapath import default_datapath
@@ -273,6 +281,12 @@ FIGURES = {
     "uniform_cct_over_bound": Figure(
         uniform_cct_over_bound, "ratio", "<= 1.06 at 1 Gbit/s aggregate or more"
     ),
+    "credit_uniform": Figure(credit_uniform, "ratio", "<= 1.05 at 1 Gbit/s aggregate or more"),
+    "credit_sparse": Figure(credit_sparse, "ratio", "<= 1.05"),
+    "credit_random": Figure(credit_random, "ratio", "<= 1.05, the worst <= 1.15"),
+    "tcp_uniform": Figure(tcp_uniform, "ratio", "<= 1.15, less than 1 % sent again"),
+    "tcp_sparse": Figure(tcp_sparse, "ratio", "<= 1.06"),
+    "known_answer": Figure(known_answer, "share", "<= 0.03"),
     "emulated_over_predicted_worst": Figure(
         emulated_over_predicted_worst, "ratio", "0.90 .. 1.15", sandbox=False
     ),

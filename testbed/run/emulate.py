@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 
+from testbed.machine.garbage import no_garbage_collection
 from testbed.network.network import Network
 from testbed.run.experiment import Experiment
 from testbed.run.light_log import LightLog
@@ -82,7 +83,8 @@ def emulate(
             circuits=experiment.circuits,
             leg_name=cache(lambda pair: path_text(backend.paths.get(pair) or optical_path(fabric, pair))),
         )
-        run = runner.run()
+        with no_garbage_collection():
+            run = runner.run()
         health, shares = backend.health, backend.shares
     emulated_s = dilation.emulated_s(communication_s(run.records) if skips else run.iteration_s)
     light = _light_log(experiment, network, backend, before, run) if experiment.ocs else None

@@ -8,6 +8,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from scenarios._options import DEFAULT_TRANSPORTS
 from tests.tools import CHECKOUT, need_sandbox
 
 pytestmark = pytest.mark.emulation
@@ -31,13 +32,15 @@ def test_a_job_is_emulated_beside_its_prediction(tmp_path: Path) -> None:
     command = [sys.executable, str(CHECKOUT / "scenarios" / "job.py"), *words]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, stdin=subprocess.DEVNULL)
     assert done.returncode == 0, done.stderr
-    nodes = pd.read_csv(tmp_path / "out" / "nodes.csv").set_index("node")
-    assert nodes.index.tolist() == ["forward", "tokens", "gradients"]
-    assert nodes.loc["forward", "took_s"] == pytest.approx(0.001)
-    assert (nodes["start_s"].iloc[1:].to_numpy() >= nodes["end_s"].iloc[:-1].to_numpy()).all()
-    assert (nodes["took_s"] >= 0.98 * nodes["bound_s"]).all()
+    both = pd.read_csv(tmp_path / "out" / "nodes.csv").set_index("node")
+    assert set(both["transport"]) == set(DEFAULT_TRANSPORTS.split(","))
+    for _, nodes in both.groupby("transport"):
+        assert nodes.index.tolist() == ["forward", "tokens", "gradients"]
+        assert nodes.loc["forward", "took_s"] == pytest.approx(0.001)
+        assert (nodes["start_s"].iloc[1:].to_numpy() >= nodes["end_s"].iloc[:-1].to_numpy()).all()
+        assert (nodes["took_s"] >= 0.98 * nodes["bound_s"]).all()
     records = pd.read_csv(tmp_path / "out" / "records.csv")
-    sums = records.groupby("backend")["bytes"].sum()
-    assert sums["emulated"] == sums["predicted"]
+    sums = records.groupby(["transport", "backend"])["bytes"].sum().unstack()
+    assert sums["emulated"].tolist() == sums["predicted"].tolist()
     assert "emulated" in done.stdout
     assert (tmp_path / "out" / "timeline.png").stat().st_size > 1000

@@ -53,7 +53,19 @@ def test_the_kernel_has_the_mtu_and_the_buffer_and_another_mtu_is_noticed(booted
 def test_a_scenario_runs_in_small_packets_and_says_what_it_kept(tmp_path: Path) -> None:
     need_sandbox()
     small = ["--servers", "2", "--rails", "2", "--seeds", "1", "--schemes", "rails,reps"]
-    words = [*small, "--mtu", str(MTU), "--buffer", str(PACKETS), "--emulated-rate", "10", "--out", "out"]
+    words = [
+        *small,
+        "--transport",
+        "credit",
+        "--mtu",
+        str(MTU),
+        "--buffer",
+        str(PACKETS),
+        "--emulated-rate",
+        "10",
+        "--out",
+        "out",
+    ]
     command = [sys.executable, str(CHECKOUT / "scenarios" / "rails_uniform.py"), *words]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, stdin=subprocess.DEVNULL)
     assert done.returncode == 0, done.stderr

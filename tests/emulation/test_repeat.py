@@ -25,7 +25,7 @@ def ran(name: str, *options: str | Path) -> str:
 def test_a_run_again_is_emulated_at_the_scale_of_the_first(tmp_path: Path) -> None:
     first, again = tmp_path / "first", tmp_path / "again"
     small = ["--servers", "2", "--rails", "2", "--seeds", "1", "--emulated-rate", "30"]
-    ran("rails_uniform", "--schemes", "ecmp,rails", *small, "--out", first)
+    ran("rails_uniform", "--transport", "credit", "--schemes", "ecmp,rails", *small, "--out", first)
     said = ran("repeat", first, "--out", again)
     assert experiments_of(again / "run.json") == experiments_of(first / "run.json")
     assert said.count("as long as before") == 2

@@ -13,6 +13,7 @@ from testbed.run.outcome import Outcome, Verdict
 from tests.testbed.cases import VOID, outcome_of, small_fabric
 from topologies.errors import StuckError
 from topologies.fabric import Nic
+from traffic.packets import DEFAULT_MTU
 from traffic.steps import single
 from traffic.workloads.synthetic import sparse, uniform
 
@@ -62,7 +63,7 @@ def cli(trials: Trials, monkeypatch: pytest.MonkeyPatch) -> FabricCLI:
     # Mininet's starts to read lines where it is made.
     monkeypatch.setattr(CLI, "__init__", lambda self, mininet: None)
     monkeypatch.setenv("COLUMNS", "200")
-    network = SimpleNamespace(fabric=small_fabric(), mininet=None, rate_factor=1e-3)
+    network = SimpleNamespace(fabric=small_fabric(), mininet=None, rate_factor=1e-3, mtu=DEFAULT_MTU)
     return FabricCLI(network, {load.name: single(load) for load in LOADS})  # type: ignore[arg-type]
 
 

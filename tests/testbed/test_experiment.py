@@ -19,6 +19,7 @@ from topologies.parallel_ocs import parallel_ocs_fabric
 from topologies.rail import rail_fabric
 from traffic.demand import Demand
 from traffic.steps import Step, job_of_steps, single
+from traffic.transports.host_settings import TransportSetup
 
 SMALL = Experiment(
     rail_fabric(2, 2), single(Demand("d", np.full((4, 4), 8))), "rails", Dilation(1e-3, 1e-2), seed=3
@@ -33,15 +34,28 @@ SMALL = Experiment(
     dilation=st.builds(Dilation, st.floats(1e-6, 1), st.floats(1e-6, 1)),
     label=st.sampled_from(["", "big switch"]),
     mtu=st.integers(1500, 9000),
+    transport=st.builds(
+        TransportSetup,
+        st.sampled_from(["ideal", "credit", "tcp", "tcp:bbr"]),
+        st.none() | st.integers(1, 1000),
+        st.none() | st.floats(1e-3, 100),
+    ),
 )
 def test_json_gives_back_the_experiment(
-    fabric: Fabric, steps: list[float], seed: int, policy: str, dilation: Dilation, label: str, mtu: int
+    fabric: Fabric,
+    steps: list[float],
+    seed: int,
+    policy: str,
+    dilation: Dilation,
+    label: str,
+    mtu: int,
+    transport: TransportSetup,
 ) -> None:
     rng = np.random.default_rng(seed)
     demands = [rng.integers(0, 1 << 40, (fabric.gpus, fabric.gpus)) for _ in steps]
     parts = [Step(Demand(f"s{i}", m, "n"), s) for i, (m, s) in enumerate(zip(demands, steps, strict=True))]
     job = job_of_steps("c", parts, "why")
-    experiment = Experiment(fabric, job, policy, dilation, seed, label=label, mtu=mtu)
+    experiment = Experiment(fabric, job, policy, dilation, seed, label=label, transport=transport, mtu=mtu)
     back = Experiment.from_json(experiment.to_json())
     assert back == experiment
     assert (back.to_json(), back.key) == (experiment.to_json(), experiment.key)
@@ -57,6 +71,10 @@ def test_every_part_has_a_say_in_the_key() -> None:
         replace(SMALL, seed=4),
         replace(SMALL, chunk_bytes=1 << 10),
         replace(SMALL, mtu=1500),
+        replace(SMALL, transport=TransportSetup("tcp")),
+        replace(SMALL, transport=TransportSetup("tcp:reno")),
+        replace(SMALL, transport=TransportSetup("tcp", initial_window_packets=10)),
+        replace(SMALL, transport=TransportSetup("tcp", least_timeout_s=1.0)),
     ]
     assert len({SMALL.key, *(other.key for other in others)}) == 1 + len(others)
     assert replace(SMALL).key == SMALL.key
@@ -82,6 +100,31 @@ def test_a_schedule_is_of_one_collective() -> None:
 def test_an_mtu_that_is_not_emulated_is_refused(mtu: int) -> None:
     with pytest.raises(ScenarioError, match=f"an MTU of {mtu} bytes; give --mtu from 1500 to 9000"):
         replace(SMALL, mtu=mtu)
+
+
+@pytest.mark.parametrize("name", ["udp", "", "nowhere:Own", "os:getcwd"])
+def test_an_unknown_transport_is_refused(name: str) -> None:
+    with pytest.raises(ScenarioError, match="transport"):
+        replace(SMALL, transport=TransportSetup(name))
+
+
+def test_a_text_of_an_unknown_transport_is_refused() -> None:
+    data = json.loads(SMALL.to_json())
+    data["transport"]["name"] = "udp"
+    with pytest.raises(ScenarioError, match="there is no transport named 'udp'"):
+        Experiment.from_json(json.dumps(data))
+
+
+@pytest.mark.parametrize(
+    ("name", "rest", "shown"), [("credit", "", "datagrams"), ("tcp", "rails", "datagrams, tcp")]
+)
+def test_over_circuits_datagrams_go_whatever_the_transport(name: str, rest: str, shown: str) -> None:
+    ocs = OcsSetup(ReconfigurationDelay("delay", 1e-3), rest=rest)
+    fabric, job = parallel_ocs_fabric(2, 1), single(Demand("d", np.full((2, 2), 8)))
+    experiment = replace(
+        SMALL, fabric=fabric, job=job, policy="spectra", ocs=ocs, transport=TransportSetup(name)
+    )
+    assert experiment.transport_name == shown
 
 
 def test_a_file_from_before_there_was_an_mtu_has_the_default() -> None:

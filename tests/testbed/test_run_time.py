@@ -13,6 +13,7 @@ from testbed.run.run_time import LONGER, boots, run_time
 from topologies.rail import rail_fabric
 from traffic.demand import Demand
 from traffic.steps import single
+from traffic.transports.host_settings import TransportSetup
 
 POINT = Experiment(rail_fabric(2, 2), single(Demand("d", np.full((4, 4), 8))), "rails", Dilation(1e-3, 1e-2))
 
@@ -25,9 +26,18 @@ def test_bytes_take_their_dilated_time_and_parts_add_up(busy_s: list[float], pre
     assert found.total_s < run_time([POINT] * (len(busy_s) + 1), [*busy_s, 0], 24, predictions_s).total_s
 
 
-def test_points_share_a_network_whose_fabric_rate_and_mtu_are_equal() -> None:
-    other = [replace(POINT, mtu=1500), replace(POINT, dilation=Dilation(2e-3, 1e-2)), replace(POINT, seed=1)]
-    groups = boots([POINT, replace(POINT, dilation=Dilation(1e-3, 1e-3)), *other])
-    assert [len(group) for group in groups] == [2, 1, 1, 1]
+def test_points_share_a_network_whose_fabric_rate_mtu_and_hosts_are_equal() -> None:
+    alike = [
+        replace(POINT, dilation=Dilation(1e-3, 1e-3)),
+        replace(POINT, seed=1),
+        replace(POINT, transport=TransportSetup("credit")),
+    ]
+    other = [
+        replace(POINT, mtu=1500),
+        replace(POINT, dilation=Dilation(2e-3, 1e-2)),
+        replace(POINT, transport=TransportSetup("tcp")),
+        replace(POINT, transport=TransportSetup("tcp", initial_window_packets=3)),
+    ]
+    assert boots([POINT, *alike, *other]) == [[POINT, *alike], *([each] for each in other)]
     once, twice = run_time([POINT] * 2, [0, 0], 0, 0), run_time([POINT, other[0]], [0, 0], 0, 0)
     assert (twice.boots_s, twice.samples_s) == (2 * once.boots_s, 2 * once.samples_s)

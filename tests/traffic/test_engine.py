@@ -7,8 +7,9 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from ipaddress import IPv4Address
+from math import inf
 
 import numpy as np
 import pytest
@@ -30,16 +31,56 @@ from traffic.transports.connections import (
 from traffic.transports.engine import Engine, Health
 from traffic.transports.ideal import Ideal
 from traffic.transports.late_binding import ReactiveFeeder
+from traffic.transports.registry import TRANSPORTS, congestion_control, transport_named
+from traffic.transports.transport import PACKET_BYTES, Limits, NicRate, Offered, Transport
 
 PROACTIVE = [name for name in POLICIES if isinstance(policy_named(name), ProactivePolicy)]
 REACTIVE = [name for name in POLICIES if isinstance(policy_named(name), ReactivePolicy)]
 FABRIC = rail_fabric(3, 2, 2)
+MOVERS = [*TRANSPORTS, f"{__name__}:EvenWindows"]
+LIMITING = [name for name in MOVERS if congestion_control(name) is None]
+"""Those under which bytes are on their way for a while, also on loopback."""
 ONE, OTHER = QueuePair(Nic(1, 0), Nic(0, 0), 1), QueuePair(Nic(2, 1), Nic(0, 1), 2)
 
 
 def nic_rate_bps(_nic: Nic) -> float:
     """Return the rate of every NIC: what follows takes some milliseconds."""
     return 400e6
+
+
+class EvenWindows:
+    """A user's own transport: a tenth of a second of an even share of a NIC as window, and as pace."""
+
+    period_s = inf
+    by_bytes = False
+
+    def __init__(self, nic_rate_bps: NicRate, packet_bytes: int) -> None:
+        """Take note of the rates."""
+        self.rate, self.packet = nic_rate_bps, packet_bytes
+
+    def know(self, queue_pairs: Sequence[QueuePair]) -> None:
+        """Take note of the queue pairs."""
+        self.share = np.array([self.rate(pair.source) / 8 / len(queue_pairs) for pair in queue_pairs])
+
+    def limits(self, offered: Offered) -> Limits:
+        """Return the same for all."""
+        windows = np.maximum(self.share * 0.1, self.packet).astype(np.int64)
+        return replace(Limits.none(len(windows)), window_bytes=windows, pace_bytes_s=self.share)
+
+
+class NothingGoes(EvenWindows):
+    """One that never lets anything go."""
+
+    def limits(self, offered: Offered) -> Limits:
+        """Return that nothing may be sent."""
+        none = Limits.none(len(offered.left_bytes))
+        return replace(none, sent_bytes=np.zeros(len(offered.left_bytes), dtype=np.int64))
+
+
+def made(transport: str, rate_bps: float | None = None) -> Transport:
+    """Return a transport by its name."""
+    rate = nic_rate_bps if rate_bps is None else lambda _nic: rate_bps
+    return transport_named(transport)(rate, PACKET_BYTES)
 
 
 @pytest.fixture
@@ -107,12 +148,15 @@ def served(engine: Engine, numbers: Mapping[QueuePair, int]) -> Carried:
     return Carried(engine.health, at_s, {qp: engine.counted(number) for qp, number in numbers.items()})
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("transport", MOVERS)
 @pytest.mark.parametrize("name", PROACTIVE)
-def test_a_proactive_scheme_moves_all_bytes_where_it_said(loopback: Endpoints, name: str, seed: int) -> None:
+def test_a_proactive_scheme_moves_all_bytes_where_it_said(
+    loopback: Endpoints, name: str, transport: str, seed: int
+) -> None:
     work = some_work(seed)
     plan = assigned(name, work, seed)
-    with Engine(loopback, transport=Ideal(nic_rate_bps)) as engine:
+    with Engine(loopback, transport=made(transport)) as engine:
         numbers = np.array(connect(engine, plan.queue_pairs))
         engine.post(
             numbers[plan.chunk_qp[plan.order]],
@@ -129,14 +173,17 @@ def test_a_proactive_scheme_moves_all_bytes_where_it_said(loopback: Endpoints, n
     assert seen == Counter(message for message, _ in set(on)), "once for each queue pair that carries of it"
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("transport", MOVERS)
 @pytest.mark.parametrize("name", REACTIVE)
-def test_a_reactive_scheme_moves_all_bytes_where_it_may(loopback: Endpoints, name: str, seed: int) -> None:
+def test_a_reactive_scheme_moves_all_bytes_where_it_may(
+    loopback: Endpoints, name: str, transport: str, seed: int
+) -> None:
     work, policy = some_work(seed), policy_named(name)
     assert isinstance(policy, ReactivePolicy)
     permitted = permitted_by(policy, work)
     names = range(7, 7 + len(work.crossing))
-    with Engine(loopback, transport=Ideal(nic_rate_bps)) as engine:
+    with Engine(loopback, transport=made(transport)) as engine:
         numbers = connect(engine, permitted.queue_pairs)
         feeder = ReactiveFeeder(
             policy, permitted, work.chunks, work.chunks.bytes, nic_rate_bps, numbers=numbers, names=names
@@ -174,8 +221,9 @@ def test_messages_of_one_queue_pair_arrive_in_the_order_in_which_they_were_poste
     assert list(seen.at_s.values()) == sorted(seen.at_s.values())
 
 
-def test_what_is_posted_later_goes_over_the_same_connection(loopback: Endpoints) -> None:
-    with Engine(loopback, transport=Ideal(nic_rate_bps)) as engine:
+@pytest.mark.parametrize("transport", MOVERS)
+def test_what_is_posted_later_goes_over_the_same_connection(loopback: Endpoints, transport: str) -> None:
+    with Engine(loopback, transport=made(transport)) as engine:
         (number,) = connect(engine, [ONE])
         for message in range(5):
             engine.post(np.array([number]), np.array([50_000]), np.array([message]))
@@ -183,8 +231,9 @@ def test_what_is_posted_later_goes_over_the_same_connection(loopback: Endpoints)
         assert engine.counted(number) == 250_000
 
 
-def test_a_queue_pair_that_is_held_sends_nothing_more(loopback: Endpoints) -> None:
-    with Engine(loopback, transport=Ideal(lambda _: 40e6)) as engine:
+@pytest.mark.parametrize("transport", LIMITING)
+def test_a_queue_pair_that_is_held_sends_nothing_more(loopback: Endpoints, transport: str) -> None:
+    with Engine(loopback, transport=made(transport, 40e6)) as engine:
         one, other = connect(engine, [ONE, OTHER])
         engine.post(np.array([one, other]), np.array([3_000_000, 500_000]), np.array([0, 1]))
         while not engine.counted(one):
@@ -201,8 +250,11 @@ def test_a_queue_pair_that_is_held_sends_nothing_more(loopback: Endpoints) -> No
         assert list(served(engine, {ONE: one}).at_s) == [0]
 
 
-def test_what_was_not_delivered_is_given_back_and_its_ports_are_free(loopback: Endpoints) -> None:
-    with Engine(loopback, transport=Ideal(lambda _: 40e6)) as engine:
+@pytest.mark.parametrize("transport", LIMITING)
+def test_what_was_not_delivered_is_given_back_and_its_ports_are_free(
+    loopback: Endpoints, transport: str
+) -> None:
+    with Engine(loopback, transport=made(transport, 40e6)) as engine:
         (number,) = connect(engine, [ONE])
         engine.post(np.full(2, number), np.array([400_000, 600_000]), np.array([4, 5]))
         assert engine.carried(number) == {4, 5}
@@ -280,6 +332,67 @@ def test_a_network_that_dies_ends_the_run(loopback: Endpoints) -> None:
         deaf(engine)
         with pytest.raises(NetworkError, match="the controller ended"):
             served(engine, {})
+
+
+def test_a_transport_that_never_lets_anything_go_is_an_error_that_names_a_queue_pair(
+    loopback: Endpoints,
+) -> None:
+    with Engine(loopback, transport=made(f"{__name__}:NothingGoes"), stuck_s=0.2) as engine:
+        (number,) = connect(engine, [ONE])
+        engine.post(np.array([number]), np.array([1000]), np.array([0]))
+        with pytest.raises(StuckError, match=rf"queue pair {ONE} made no progress for 0\.2 s"):
+            served(engine, {})
+
+
+def test_a_chunk_that_its_transport_never_lets_go_is_an_error(loopback: Endpoints) -> None:
+    work, policy = some_work(0), policy_named("minrtt")
+    assert isinstance(policy, ReactivePolicy)
+    permitted = permitted_by(policy, work)
+    with Engine(loopback, transport=made(f"{__name__}:NothingGoes"), stuck_s=0.2) as engine:
+        engine.feed(feeder_of(engine, policy, permitted, work, range(len(work.crossing))))
+        with pytest.raises(StuckError, match=r"left chunks waiting for 0\.2 s while nothing was on its way"):
+            served(engine, {})
+
+
+@pytest.mark.parametrize("transport", MOVERS)
+def test_two_collectives_share_queue_pairs_and_one_ends_first(loopback: Endpoints, transport: str) -> None:
+    with Engine(loopback, transport=made(transport, 80e6)) as engine:
+        names, numbers = dict[QueuePair, int](), dict[int, int]()
+        for seed in (0, 1):
+            work, policy = some_work(seed), policy_named("reps")
+            assert isinstance(policy, ReactivePolicy)
+            permitted = permitted_by(policy, work)
+            new = [pair for pair in permitted.queue_pairs if pair not in names]
+            names |= dict(zip(new, connect(engine, new), strict=True))
+            own = range(100 * seed, 100 * seed + len(work.crossing))
+            of_pairs = [names[pair] for pair in permitted.queue_pairs]
+            engine.feed(feeder_of(engine, policy, permitted, work, own, of_pairs))
+            numbers |= dict(zip(own, work.crossing.bytes.tolist(), strict=True))
+        seen = served(engine, names)
+        assert sorted(seen.at_s) == sorted(numbers)
+        assert sum(seen.counted.values()) == sum(numbers.values())
+
+
+def feeder_of(
+    engine: Engine,
+    policy: ReactivePolicy,
+    permitted: Permitted,
+    work: Work,
+    names: Sequence[int],
+    numbers: Sequence[int] | None = None,
+) -> ReactiveFeeder:
+    """Return what feeds a work's chunks; its queue pairs are connected, unless they are."""
+    numbers = connect(engine, permitted.queue_pairs) if numbers is None else numbers
+    return ReactiveFeeder(
+        policy,
+        permitted,
+        work.chunks,
+        work.chunks.bytes,
+        nic_rate_bps,
+        numbers=numbers,
+        names=names,
+        began_at=time.monotonic(),
+    )
 
 
 class NeverChooses:

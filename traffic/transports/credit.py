@@ -64,6 +64,8 @@ class Credit:
         self._tickets = count()
         self._order = np.zeros(0, dtype=np.int64)
         """The order in which queue pairs announce."""
+        self._group = np.zeros(0, dtype=np.int64)
+        """`Offered.group` of the last time."""
 
     def know(self, queue_pairs: Sequence[QueuePair]) -> None:
         """Take note of all queue pairs, by number."""
@@ -72,7 +74,8 @@ class Credit:
             if nic not in self._receivers:
                 self._receivers[nic] = Receiver(self._nic_rate_bps(nic) / 8, self._packet_bytes)
             self._receivers[nic].expect(number)
-        more = len(queue_pairs) - len(self._queue_pairs)
+        known, more = len(self._queue_pairs), len(queue_pairs) - len(self._queue_pairs)
+        self._group = np.append(self._group, np.arange(known, known + more))
         self._queue_pairs = list(queue_pairs)
         self._announced, self._granted = (
             np.append(array, np.zeros(more, dtype=np.int64)) for array in (self._announced, self._granted)
@@ -83,6 +86,7 @@ class Credit:
         """Return what senders were granted until now."""
         arrived, posted, total = _of_groups(offered)
         self._granted = np.maximum(self._granted, arrived)
+        self._regroup(arrived, offered)
         self._announce(total, offered)
         self._pass_on(offered.now_s)
         for receiver in self._receivers.values():
@@ -92,6 +96,23 @@ class Credit:
         spare = (self._granted - posted)[offered.group]
         sent_bytes = offered.arrived_bytes + offered.left_bytes + spare
         return replace(Limits.none(len(spare)), sent_bytes=sent_bytes)
+
+    def _regroup(self, arrived: NDArray[np.int64], offered: Offered) -> None:
+        """Have those whose group is another now take back what the group before was granted and has not used.
+
+        Else one that goes on alone would take for its own grants all that the others ever carried.
+        """
+        changed = offered.group != self._group
+        firsts = np.unique(np.append(offered.group[changed], self._group[changed]))
+        for number in firsts.tolist():
+            self._take_back(number, int(arrived[number]), offered)
+        self._group = offered.group
+
+    def _take_back(self, number: int, total_bytes: int, offered: Offered) -> None:
+        round_trip_s = float(offered.round_trip_s[number])
+        self._send(offered.now_s + round_trip_s / 2, _Announcement(number, total_bytes, round_trip_s))
+        self._announced[number] = total_bytes
+        self._granted[number] = min(int(self._granted[number]), total_bytes)
 
     def _announce(self, total: NDArray[np.int64], offered: Offered) -> None:
         """Have senders announce what they have now, where it is more, or less than they were granted."""
@@ -112,7 +133,8 @@ class Credit:
         while self._news and self._news[0][0] <= now_s:
             news = heapq.heappop(self._news)[2]
             if isinstance(news, _Grant):
-                self._granted[news.number] = news.granted_bytes
+                # What was taken back meanwhile, the receiver does not count as granted.
+                self._granted[news.number] = min(news.granted_bytes, int(self._announced[news.number]))
             else:
                 self._receivers[self._queue_pairs[news.number].destination].announced(
                     news.number, news.total_bytes, news.round_trip_s
@@ -149,9 +171,11 @@ class Receiver:
         source = self._sources[number]
         source.total, source.round_trip_s = total_bytes, round_trip_s
         source.granted = min(source.granted, total_bytes)
-        if source.granted < total_bytes and not source.waits:
-            source.waits = True
+        waited, source.waits = source.waits, source.granted < total_bytes
+        if source.waits and not waited:
             self._turns.append(source)
+        elif waited and not source.waits:
+            self._turns.remove(source)
 
     def grants(self, arrived_bytes: NDArray[np.int64], now_s: float) -> list[tuple[int, int]]:
         """Return the queue pairs that are granted more now, and what each may have sent of all it ever sends.
@@ -174,6 +198,9 @@ class Receiver:
         while self._packets >= 1 and passed < len(self._turns):
             source = self._turns.popleft()
             source.granted = max(source.granted, int(arrived_bytes[source.number]))
+            source.waits = source.granted < source.total
+            if not source.waits:  # others of its group had been granted what arrived
+                continue
             most = max(share, LEAST_PACKETS) + source.round_trip_s * self._packets_s
             if source.granted - int(arrived_bytes[source.number]) >= most * self._packet_bytes:
                 self._turns.append(source)

@@ -3,16 +3,20 @@
 ``tcp`` is the kernel's TCP with cubic; ``tcp:bbr``, ``tcp:reno`` and so on name what controls its congestion.
 """
 
-from collections.abc import Callable
-from inspect import isclass
+from collections.abc import Callable, Sequence
+from dataclasses import fields
+from inspect import isclass, signature
 from typing import cast
+
+import numpy as np
 
 from topologies.errors import ScenarioError
 from topologies.own import own_object
+from traffic.spraying.policy import QueuePair
 from traffic.transports.credit import Credit
 from traffic.transports.ideal import Ideal
 from traffic.transports.tcp import Tcp
-from traffic.transports.transport import NicRate, Transport
+from traffic.transports.transport import Limits, NicRate, Offered, Transport
 
 Maker = Callable[[NicRate, int], Transport]
 """Makes a transport from the rates of NICs at emulated scale, and the payload of a packet [bytes]."""
@@ -64,6 +68,41 @@ def by_bytes(name: str) -> bool:
     return bool(getattr(own, "by_bytes", False))
 
 
+class OwnTransport:
+    """A user's own, whose limits are looked at before they are used.
+
+    Parameters
+    ----------
+    name
+        How it was named: ``module:Class``.
+    own
+        The transport.
+    """
+
+    def __init__(self, name: str, own: Transport) -> None:
+        self.period_s, self.by_bytes = own.period_s, by_bytes(name)
+        self._name, self._own = name, own
+
+    def know(self, queue_pairs: Sequence[QueuePair]) -> None:
+        """Have it take note of all queue pairs."""
+        self._own.know(queue_pairs)
+
+    def limits(self, offered: Offered) -> Limits:
+        """Return what it returns; ScenarioError if that limits nobody or somebody else."""
+        limits, size = self._own.limits(offered), len(offered.left_bytes)
+        if not isinstance(limits, Limits):
+            raise self._refused(f"an object of type {type(limits).__name__}")
+        for name in (field.name for field in fields(Limits)):
+            if np.shape(getattr(limits, name)) != (size,):
+                raise self._refused(f"{name} of shape {np.shape(getattr(limits, name))}, not ({size},)")
+        if not (limits.pace_bytes_s > 0).all():
+            raise self._refused("a pace that is not positive")
+        return limits
+
+    def _refused(self, what: str) -> ScenarioError:
+        return ScenarioError(f"the transport {self._name!r} returned {what}", f"see {PAGE}")
+
+
 def _own(name: str) -> Maker:
     own = own_object("transport", name)
     lacking = [part for part in ("period_s", "know", "limits") if not hasattr(own, part)]
@@ -72,14 +111,12 @@ def _own(name: str) -> Maker:
             f"{name!r} is no transport",
             f"give a class with period_s and the methods know and limits, see {PAGE}",
         )
-
-    def made(nic_rate_bps: NicRate, packet_bytes: int) -> Transport:
-        try:
-            return cast(Maker, own)(nic_rate_bps, packet_bytes)
-        except TypeError as error:
-            raise ScenarioError(
-                f"the transport {name!r} cannot be made: {error}",
-                f"its class takes the rate of a NIC and the bytes of a packet, see {PAGE}",
-            ) from error
-
-    return made
+    try:
+        signature(own).bind(None, 0)
+    except (TypeError, ValueError) as error:
+        raise ScenarioError(
+            f"the transport {name!r} cannot be made: {error}",
+            f"its class takes the rate of a NIC and the bytes of a packet, see {PAGE}",
+        ) from error
+    make = cast(Maker, own)
+    return lambda nic_rate_bps, packet_bytes: OwnTransport(name, make(nic_rate_bps, packet_bytes))

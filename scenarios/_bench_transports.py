@@ -1,0 +1,155 @@
+"""How near transports come to what they could: RailS over 8 servers x 4 rails, at the rate that is chosen."""
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from testbed.machine.datapath import default_datapath
+from testbed.network.network import Network
+from testbed.run.calibrate import calibration, rate_factor, volume_factor
+from testbed.run.control import control
+from testbed.run.dilation import Dilation
+from testbed.run.emulate import Emulation, emulate
+from testbed.run.experiment import Experiment
+from testbed.run.outcome import bound_s
+from testbed.run.predict import predict
+from testbed.run.scale import load_bps
+from testbed.run.trial import lent_real_s
+from topologies.fabric import Fabric
+from topologies.rail import rail_fabric
+from traffic.demand import Demand
+from traffic.metrics import communication_s
+from traffic.steps import single
+from traffic.transports.host_settings import TransportSetup
+from traffic.transports.transport import PACKET_BYTES
+from traffic.workloads.synthetic import sparse, uniform
+
+FABRIC = rail_fabric(8, 4)
+SPARSITIES = (0.6, 0.4, 0.2, 0.0)
+RUNS = 5
+RANDOM_DEMANDS, RANDOM_S = 50, 1.0
+"""How many, and how long the bound of each takes at emulated scale [s]."""
+CONTROLS = 10
+
+
+class Ratios(NamedTuple):
+    """What came of an experiment."""
+
+    over_bound: float
+    over_predicted: float
+    resent: float
+    """Share of the packets that TCP sent again."""
+    aggregate_bps: float
+    """Payload that arrived at all servers together [bit/s]."""
+
+
+def credit_uniform() -> tuple[float, str]:
+    """Uniform all-to-all under receiver credits: CCT over bound, median of 5."""
+    return _uniform("credit")
+
+
+def tcp_uniform() -> tuple[float, str]:
+    """Uniform all-to-all under the kernel's TCP: CCT over bound, median of 5."""
+    return _uniform("tcp")
+
+
+def credit_sparse() -> tuple[float, str]:
+    """Sparse all-to-alls under receiver credits: CCT over bound, the worst of four medians of 5."""
+    points = _sparse("credit")
+    return max(points), _listed(points)
+
+
+def tcp_sparse() -> tuple[float, str]:
+    """Sparse all-to-alls under the kernel's TCP: CCT over bound, the median of four medians of 5."""
+    points = _sparse("tcp")
+    return statistics.median(points), _listed(points)
+
+
+def credit_random() -> tuple[float, str]:
+    """Random demands under receiver credits: CCT over prediction, median of 50, with the worst."""
+    experiments = [_scaled(_random_demand(seed), "credit", RANDOM_S) for seed in range(RANDOM_DEMANDS)]
+    ratios = [each.over_predicted for each in _run(experiments)]
+    return statistics.median(ratios), f"{min(ratios):.3f} to {max(ratios):.3f} (bar of the worst: 1.15)"
+
+
+def known_answer() -> tuple[float, str]:
+    """Known-answer controls at the packet rate of a uniform all-to-all: the worst of 10, off by."""
+    experiment = _scaled(uniform(FABRIC.gpus), "credit")
+    hop_bps = load_bps(experiment, predict(experiment)) * experiment.dilation.rate
+    with Network(FABRIC, experiment.dilation.rate, host=experiment.host) as network:
+        done = [control(network, hop_bps) for _ in range(CONTROLS)]
+    errors = [abs(each.error) for each in done if each]
+    return max(errors), f"{len(errors)} controls, {_listed(errors)}"
+
+
+def _uniform(transport: str) -> tuple[float, str]:
+    runs = _run([_scaled(uniform(FABRIC.gpus), transport)] * RUNS)
+    ratios = [run.over_bound for run in runs]
+    aggregate_bps = statistics.median(run.aggregate_bps for run in runs)
+    return (
+        statistics.median(ratios),
+        f"{aggregate_bps / 1e9:.2f} Gbit/s aggregate, {_listed(ratios)}, "
+        f"{max(run.resent for run in runs):.2%} sent again at most",
+    )
+
+
+def _sparse(transport: str) -> list[float]:
+    """Return the median of each point."""
+    experiments = [
+        _scaled(sparse(FABRIC.gpus, sparsity, top_k=2, seed=0), transport) for sparsity in SPARSITIES
+    ]
+    runs = _run([each for each in experiments for _ in range(RUNS)])
+    ratios = np.array([run.over_bound for run in runs]).reshape(len(SPARSITIES), RUNS)
+    return [float(value) for value in np.median(ratios, axis=1)]
+
+
+def _run(experiments: Sequence[Experiment]) -> list[Ratios]:
+    """Return what came of experiments at one rate under one transport."""
+    first = experiments[0]
+    with Network(first.fabric, first.dilation.rate, host=first.host) as network:
+        return [_ratios(each, emulate(each, network), lent_real_s(each, network)) for each in experiments]
+
+
+def _ratios(experiment: Experiment, emulation: Emulation, lent_s: float) -> Ratios:
+    measured_s, predicted_s = (
+        communication_s(run.records)
+        for run in (emulation.run, predict(experiment, emulation.paths, lent_s=lent_s))
+    )
+    health = emulation.health
+    return Ratios(
+        measured_s / bound_s(experiment, lent_s),
+        measured_s / predicted_s,
+        health.retransmits * PACKET_BYTES / health.payload_bytes,
+        8 * health.payload_bytes / emulation.emulated_s,
+    )
+
+
+def _scaled(demand: Demand, transport: str, lasts_s: float | None = None) -> Experiment:
+    """Return an experiment at the rate of a uniform all-to-all, and as long as usual or as wanted [s]."""
+    rate, job = _rate(FABRIC), single(demand)
+    full = Experiment(FABRIC, job, "rails", Dilation(rate, 1.0), transport=TransportSetup(transport))
+    least_s = bound_s(full)
+    volume = volume_factor(rate, [least_s]) if lasts_s is None else min(lasts_s * rate / least_s, 1.0)
+    return replace(full, dilation=Dilation(rate, volume))
+
+
+def _rate(fabric: Fabric) -> float:
+    full = Experiment(fabric, single(uniform(fabric.gpus)), "rails", Dilation(1.0, 1.0))
+    return rate_factor(fabric, load_bps(full, predict(full)), calibration(default_datapath()), None)
+
+
+def _random_demand(seed: int) -> Demand:
+    """Return a demand of random density and spread: from a few large messages to many equal ones."""
+    rng = np.random.default_rng(seed)
+    shape = (FABRIC.gpus, FABRIC.gpus)
+    there = rng.random(shape) < rng.uniform(0.05, 1.0)
+    return Demand(
+        f"random {seed}", (there * rng.lognormal(16.0, rng.uniform(0.0, 2.0), shape)).astype(np.int64)
+    )
+
+
+def _listed(values: Sequence[float]) -> str:
+    return ", ".join(f"{value:.3f}" for value in values)

@@ -1,0 +1,70 @@
+"""The options that choose transports: what they give, and what is refused in a sentence."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from scenarios._options import DEFAULT_TRANSPORTS, MOST_WINDOW_PACKETS, transports
+from tests.tools import CHECKOUT
+from topologies.errors import ScenarioError
+from traffic.transports.host_settings import TransportSetup
+from traffic.transports.registry import TRANSPORTS
+
+SCENARIO = CHECKOUT / "scenarios" / "rails_uniform.py"
+SMALL = ["--servers", "2", "--rails", "2", "--seeds", "1", "--schemes", "rails", "--model-only"]
+
+
+def ran(out: Path, *options: str) -> "subprocess.CompletedProcess[str]":
+    """Run a small scenario with some options."""
+    command = [sys.executable, str(SCENARIO), *SMALL, "--out", str(out), *options]
+    return subprocess.run(command, capture_output=True, text=True)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--transport", "udp"], "there is no transport named 'udp'; choose among credit, tcp, ideal"),
+        (["--transport", ","], "the list ',' is empty"),
+        (["--transport", "nowhere:Own"], "the transport 'nowhere:Own' cannot be imported"),
+        (["--transport", "os:getcwd"], "'os:getcwd' is no transport"),
+        (["--initial-window", "0"], "an initial window of 0 packets"),
+        (["--least-rto-ms", "nan"], "a least timeout of nan ms"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_in_a_sentence(tmp_path: Path, options: list[str], said: str) -> None:
+    done = ran(tmp_path / "out", *options)
+    assert done.returncode == 2
+    [sentence] = done.stderr.strip().splitlines()
+    assert said in sentence
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("window", "timeout_ms"),
+    [(-1, None), (0, None), (MOST_WINDOW_PACKETS + 1, None), (None, 0.0), (None, -5.0), (None, float("inf"))],
+)
+def test_windows_and_timeouts_have_limits(window: int | None, timeout_ms: float | None) -> None:
+    with pytest.raises(ScenarioError, match=r"an initial window of|a least timeout of"):
+        transports("tcp", window, timeout_ms)
+
+
+def test_each_transport_of_a_list_is_taken_once_and_with_what_hosts_are_set_to() -> None:
+    assert transports("tcp, credit,tcp", 4, 250.0) == [
+        TransportSetup("tcp", 4, 0.25),
+        TransportSetup("credit", 4, 0.25),
+    ]
+
+
+def test_the_default_is_two_transports_that_exist() -> None:
+    names = [setup.name for setup in transports(DEFAULT_TRANSPORTS, None, None)]
+    assert len(names) == 2
+    assert set(names) <= set(TRANSPORTS) - {"ideal"}
+
+
+def test_transports_that_are_predicted_alike_are_predicted_once(tmp_path: Path) -> None:
+    done = ran(tmp_path / "out", "--transport", "credit,tcp,tcp:reno,ideal")
+    assert done.returncode == 0, done.stderr
+    assert pd.read_csv(tmp_path / "out" / "summary.csv")["transport"].tolist() == ["credit", "ideal"]

@@ -1,0 +1,227 @@
+"""The transports by name, a user's own among them, and what an engine tells them."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from math import inf
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from topologies.errors import ScenarioError
+from topologies.fabric import Nic
+from traffic.spraying.policy import QueuePair
+from traffic.transports.counts import Counts
+from traffic.transports.credit import Credit
+from traffic.transports.ideal import Ideal
+from traffic.transports.registry import (
+    TRANSPORTS,
+    OwnTransport,
+    by_bytes,
+    congestion_control,
+    transport_named,
+)
+from traffic.transports.tcp import Tcp
+from traffic.transports.transport import UNLIMITED_BYTES, Limits, NicRate, Offered
+
+PAIRS = [QueuePair(Nic(0, 0), Nic(1, 0)), QueuePair(Nic(0, 0), Nic(2, 0)), QueuePair(Nic(3, 0), Nic(1, 0))]
+NAMES = [*TRANSPORTS, "tcp:reno", f"{__name__}:Halves"]
+
+
+class Halves:
+    """A user's own: half a megabyte each."""
+
+    period_s = inf
+    by_bytes = True
+
+    def __init__(self, nic_rate_bps: NicRate, packet_bytes: int) -> None:
+        """Take note of nothing."""
+
+    def know(self, queue_pairs: Sequence[QueuePair]) -> None:
+        """Take note of nothing."""
+
+    def limits(self, offered: Offered) -> Limits:
+        """Return windows of half a megabyte."""
+        none = Limits.none(len(offered.left_bytes))
+        return Limits(np.full(len(offered.left_bytes), 500_000), none.pace_bytes_s, none.sent_bytes)
+
+
+class OfOneArgument(Halves):
+    """A user's own that is made otherwise."""
+
+    def __init__(self, nic_rate_bps: NicRate) -> None:  # too few arguments: that is the test
+        """Take one argument."""
+
+
+class ReturnsNothing(Halves):
+    """A user's own that forgets to return."""
+
+    def limits(self, offered: Offered) -> Limits:
+        """Return nothing."""
+        return None  # type: ignore[return-value]  # what a user's own does
+
+
+class TooFew(Halves):
+    """A user's own that forgets a queue pair."""
+
+    def limits(self, offered: Offered) -> Limits:
+        """Return limits of all but one."""
+        return Limits.none(len(offered.left_bytes) - 1)
+
+
+class Stands(Halves):
+    """A user's own whose paces are 0."""
+
+    def limits(self, offered: Offered) -> Limits:
+        """Return paces of 0."""
+        return replace(super().limits(offered), pace_bytes_s=np.zeros(len(offered.left_bytes)))
+
+
+class WithoutLimits:
+    """A user's own that lacks a method."""
+
+    period_s = 1.0
+
+    def know(self, queue_pairs: Sequence[QueuePair]) -> None:
+        """Take note of nothing."""
+
+
+class WithoutPeriod:
+    """A user's own that lacks its period."""
+
+    know, limits = Halves.know, Halves.limits
+
+
+def a_function(_rate: NicRate, _packet_bytes: int) -> Halves:
+    """Return a transport, and be none."""
+    return Halves(_rate, _packet_bytes)
+
+
+@pytest.mark.parametrize(
+    ("name", "made"),
+    [
+        ("credit", Credit),
+        ("tcp", Tcp),
+        ("ideal", Ideal),
+        ("tcp:bbr", Tcp),
+        (f"{__name__}:Halves", OwnTransport),
+    ],
+)
+def test_a_transport_is_made_by_its_name(name: str, made: type) -> None:
+    assert isinstance(transport_named(name)(lambda _nic: 8e6, 1000), made)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@given(left=st.lists(st.integers(0, 10**9), min_size=3, max_size=3).filter(any))
+def test_every_transport_limits_what_it_is_offered(name: str, left: list[int]) -> None:
+    transport = transport_named(name)(lambda _nic: 8e6, 1000)
+    assert transport.period_s > 0
+    transport.know(PAIRS)
+    counts = Counts()
+    counts.reserve(3)
+    counts.posted[:3] = left
+    limits = transport.limits(counts.offered((), 5.0, True))
+    for array in (limits.window_bytes, limits.pace_bytes_s, limits.sent_bytes):
+        assert array.shape == (3,)
+    assert (limits.pace_bytes_s > 0).all()
+    assert (limits.window_bytes >= 0).all()
+    assert (limits.sent_bytes >= 0).all()
+
+
+@pytest.mark.parametrize(
+    ("name", "control"),
+    [("tcp", "cubic"), ("tcp:cubic", "cubic"), ("tcp:dctcp", "dctcp"), ("credit", None), ("mine:Tcp", None)],
+)
+def test_the_name_says_what_controls_congestion(name: str, control: str | None) -> None:
+    assert congestion_control(name) == control
+
+
+@pytest.mark.parametrize(
+    ("name", "shares"),
+    [
+        ("ideal", True),
+        ("credit", False),
+        ("tcp", False),
+        ("tcp:bbr", False),
+        (f"{__name__}:Halves", True),
+        (f"{__name__}:WithoutLimits", False),
+    ],
+)
+def test_a_transport_says_whether_it_shares_by_bytes(name: str, shares: bool) -> None:
+    assert by_bytes(name) is shares
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        ("udp", "there is no transport named 'udp'"),
+        ("", "there is no transport named ''"),
+        ("TCP", "there is no transport named 'TCP'"),
+        ("nowhere:Transport", "the transport 'nowhere:Transport' cannot be imported"),
+        (f"{__name__}:Nothing", "cannot be imported: AttributeError"),
+        (f"{__name__}:WithoutLimits", f"'{__name__}:WithoutLimits' is no transport"),
+        (f"{__name__}:WithoutPeriod", f"'{__name__}:WithoutPeriod' is no transport"),
+        (f"{__name__}:a_function", f"'{__name__}:a_function' is no transport"),
+        (f"{__name__}:OfOneArgument", "cannot be made: "),
+    ],
+)
+def test_what_is_no_transport_is_refused_in_a_sentence(name: str, sentence: str) -> None:
+    with pytest.raises(ScenarioError, match=re.escape(sentence)) as caught:
+        transport_named(name)
+    assert "\n" not in str(caught.value)
+    assert caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("own", "what"),
+    [
+        ("ReturnsNothing", "an object of type NoneType"),
+        ("TooFew", "window_bytes of shape (2,), not (3,)"),
+        ("Stands", "a pace that is not positive"),
+    ],
+)
+def test_limits_that_are_none_are_refused_in_a_sentence(own: str, what: str) -> None:
+    transport, counts = transport_named(f"{__name__}:{own}")(lambda _nic: 8e6, 1000), Counts()
+    transport.know(PAIRS)
+    counts.reserve(3)
+    with pytest.raises(ScenarioError, match=re.escape(f"the transport '{__name__}:{own}' returned {what}")):
+        transport.limits(counts.offered((), 5.0, True))
+
+
+@given(st.integers(0, 50))
+def test_no_limits_limit_nothing(queue_pairs: int) -> None:
+    limits = Limits.none(queue_pairs)
+    assert limits.window_bytes.tolist() == limits.sent_bytes.tolist() == [UNLIMITED_BYTES] * queue_pairs
+    assert limits.pace_bytes_s.tolist() == [inf] * queue_pairs
+    limits.sent_bytes[:1] = 7
+    assert (limits.window_bytes == UNLIMITED_BYTES).all(), "the arrays are each others'"
+
+
+@given(sizes=st.lists(st.integers(0, 100), min_size=1, max_size=5), data=st.data())
+def test_counts_offer_what_has_not_arrived_and_nothing_of_what_is_held(
+    sizes: list[int], data: st.DataObject
+) -> None:
+    counts, total = Counts(), sum(sizes)
+    posted = data.draw(st.lists(st.integers(0, 10**12), min_size=total, max_size=total))
+    held = data.draw(st.lists(st.booleans(), min_size=total, max_size=total))
+    size = 0
+    for more in sizes:  # as queue pairs come, what was counted of those before stays
+        counts.reserve(size + more)
+        counts.posted[size : size + more] = posted[size : size + more]
+        counts.held[size : size + more] = held[size : size + more]
+        counts.round_trip_s[size : size + more] = 0.5
+        size += more
+    counts.arrived[:size] = np.array(posted[:size], dtype=np.int64) // 3
+    offered = counts.offered((), 7.0, True)
+    left = [0 if still else each - each // 3 for each, still in zip(posted, held, strict=True)]
+    assert offered.left_bytes.tolist() == left
+    assert offered.arrived_bytes.tolist() == [each // 3 for each in posted]
+    assert offered.waiting_bytes.tolist() == [0] * size
+    assert offered.group.tolist() == list(range(size))
+    assert offered.among.tolist() == [1.0] * size
+    assert offered.round_trip_s.tolist() == [0.5] * size
+    assert (offered.now_s, offered.anew) == (7.0, True)
+    counts.arrived[:size] = 0
+    assert offered.arrived_bytes.tolist() == [each // 3 for each in posted], "what was offered stays so"
