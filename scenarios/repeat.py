@@ -17,7 +17,7 @@ from testbed.report.run_json import datapath_of, experiments_of, kind_of
 from topologies.errors import ScenarioError
 
 TITLE = "A run again"
-NEEDED = {"workload", "scheme", "seed", "cct_s", "verdict"}
+NEEDED = {"workload", "scheme", "transport", "seed", "cct_s", "verdict"}
 Results = Annotated[Path, typer.Argument(help="The results directory of the run, or its run.json.")]
 
 RepeatedDatapath = Annotated[

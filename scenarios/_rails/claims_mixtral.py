@@ -43,8 +43,8 @@ def _cut(workload: str, least: float, most: float, table: pd.DataFrame) -> Sente
     low, high = 1 - most / 100, 1 - least / 100
     fastest = min(rivals, key=lambda name: mean(table, workload, name, "cct_s"))
     return Sentence(
-        f"{workload}: RailS improves CCT over every other scheme by {least:g} to {most:g} %",
-        MIXTRAL,
+        f"RailS cuts others' CCT by {least:g} to {most:g} %",
+        f"{MIXTRAL}, {workload}",
         (low, high),
         [(workload, name) for name in (*rivals, "rails")],
         lambda table: max(
@@ -61,8 +61,8 @@ def _iteration(placement: str, workloads: list[str], table: pd.DataFrame) -> Sen
     rivals = rivals_of(table, workloads[0])
     extreme = min if placement == "dense" else max
     return Sentence(
-        f"{placement}: RailS shortens the iteration {words}",
-        MIXTRAL,
+        f"RailS cuts the iteration {words}",
+        f"{MIXTRAL}, mixtral {placement}",
         expected,
         [(workload, name) for workload in workloads for name in (*rivals, "rails")],
         lambda table: extreme(

@@ -87,7 +87,7 @@ def sparse_sentences(table: pd.DataFrame) -> list[Sentence]:
     return [
         *(sentence for name in names if name in run for sentence in _at_sparsity(name, table)),
         Sentence(
-            "RailS' gain in busbw over ECMP grows with sparsity",
+            "RailS' gain on ECMP grows with sparsity",
             SPARSE,
             MORE,
             [(name, scheme) for name in trend for scheme in ("rails", "ecmp")],
@@ -100,18 +100,19 @@ def _at_sparsity(workload: str, table: pd.DataFrame) -> list[Sentence]:
     """Return what is claimed at one sparsity: the best busbw and times, and by how much."""
     rivals = [name for name in _schemes(table, workload, ("ecmp",)) if name != "rails"]
     everyone = [(workload, name) for name in (*rivals, "rails")]
+    source = f"{SPARSE}, {workload}"
     gain, times_more, cut, less = SPARSEST if workload == "sparse 0.6" else LESS_SPARSE
     return [
         Sentence(
-            f"{workload}: RailS has the highest busbw",
-            SPARSE,
+            "RailS has the highest busbw",
+            source,
             AT_LEAST_AS_GOOD,
             everyone,
             lambda table: min(ratio(table, workload, "rails", name, "busbw_gbytes_s") for name in rivals),
         ),
         ratio_sentence(
-            f"{workload}: RailS has {times_more} the busbw of ECMP",
-            SPARSE,
+            f"RailS has {times_more} ECMP's busbw",
+            source,
             gain,
             workload,
             ("rails", "ecmp"),
@@ -119,16 +120,16 @@ def _at_sparsity(workload: str, table: pd.DataFrame) -> list[Sentence]:
             gain=True,
         ),
         ratio_sentence(
-            f"{workload}: RailS improves CCT over ECMP by {less}",
-            SPARSE,
+            f"RailS cuts ECMP's CCT by {less}",
+            source,
             cut,
             workload,
             ("rails", "ecmp"),
             "cct_s",
         ),
         Sentence(
-            f"{workload}: RailS has the best mean and percentiles of CCT",
-            SPARSE,
+            "RailS has the best mean and percentiles",
+            source,
             AT_LEAST_AS_GOOD,
             everyone,
             lambda table: min(

@@ -4,19 +4,21 @@ A claim is a sentence of a paper with the range in which lightrail takes it to h
 paper gives one number the range is 10 % to each side, but stays on the number's side of 1: which
 scheme wins is part of the claim. Schemes within 2 % of each other are as good as each other: both
 may be called the best, and neither ends later than the other.
-What is measured comes from the summary alone; a void point makes a claim not comparable.
+What is measured comes from the summary alone; a void point makes a claim not comparable. Each claim is
+judged under each transport of a run, as if there were no other: a conclusion about schemes that only one
+transport bears out is one about the transport.
 """
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from testbed.report.means import WORDS
+from testbed.report.means import WORDS, transports_of
 
 TOLERANCE = 0.10
 SAME = 0.02
@@ -45,9 +47,13 @@ class Claim:
     """What this run gives for the same quantity; NaN if not comparable."""
     verdict: Ruling = "not comparable"
     reason: str = ""
-    """Why, in a sentence."""
+    """Why, in a sentence; nothing is to be said of what holds."""
     pattern: str = TIMES
     """How ``measured`` is written."""
+    transport: str = ""
+    """Under which it was judged; empty where nothing was sent."""
+    basis: str = ""
+    """What ``measured`` rests on: seeds, and verdicts other than faithful."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +73,33 @@ class Sentence:
     """How the quantity is written."""
 
 
+def under_each_transport(
+    judge: Callable[[pd.DataFrame], Sequence[Claim]], table: pd.DataFrame
+) -> list[Claim]:
+    """Return what a summary says of claims under each of its transports, one transport after the other.
+
+    Parameters
+    ----------
+    judge
+        What judges claims by the summary of one transport.
+    table
+        From `testbed.run.outcome.summary`.
+    """
+    return [
+        replace(claim, transport=transport)
+        for transport in transports_of(table)
+        for claim in judge(table[table["transport"] == transport])
+    ]
+
+
+def side_by_side(claims: Sequence[Claim]) -> list[dict[str, Claim]]:
+    """Return a row per claim, in the order of their sources: what was ruled, by transport."""
+    rows: dict[str, dict[str, dict[str, Claim]]] = {}
+    for claim in claims:
+        rows.setdefault(claim.source, {}).setdefault(claim.text, {})[claim.transport] = claim
+    return [row for group in rows.values() for row in group.values()]
+
+
 def judged(sentence: Sentence, table: pd.DataFrame) -> Claim:
     """Return what a summary (`testbed.run.outcome.summary`) says of a sentence."""
     about = sentence.text, sentence.source, sentence.expected
@@ -79,9 +112,9 @@ def judged(sentence: Sentence, table: pd.DataFrame) -> Claim:
     low, high = sentence.expected
     basis = _basis(sentence.needs, table)
     if low <= measured <= high:
-        return Claim(*about, measured, "holds", basis, sentence.pattern)
-    reason = f"{_miss(sentence, measured, table)}; {basis}"
-    return Claim(*about, measured, "does not hold", reason, sentence.pattern)
+        return Claim(*about, measured, "holds", pattern=sentence.pattern, basis=basis)
+    reason = _miss(sentence, measured, table)
+    return Claim(*about, measured, "does not hold", reason, sentence.pattern, basis=basis)
 
 
 def ratio_sentence(

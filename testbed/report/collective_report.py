@@ -7,12 +7,12 @@ import pandas as pd
 
 from testbed.report.claims import Claim
 from testbed.report.figures import figures
-from testbed.report.means import in_order, points
+from testbed.report.means import in_order, points, transports_of
 from testbed.report.page import Block, Line, Page, Sheet, counted
 from testbed.report.run_json import Run
-from testbed.report.table import bound_cells, caption, point_cells, time_unit
+from testbed.report.table import block_rows, caption, has_several_transports, time_unit
+from testbed.report.transports import shares_text, transports_text
 from testbed.run.agreement import AGREES_FROM, AGREES_TO, MARK
-from testbed.run.experiment import Experiment
 from testbed.run.outcome import Outcome
 from topologies.fabric import Fabric
 
@@ -38,7 +38,7 @@ def collective_page(
         results=_results(table, run.baseline),
         claims=claims,
         plots=figures(outcomes, table, run.baseline),
-        definitions=DEFINITIONS,
+        definitions=definitions(transports_of(table)),
         files="The experiments themselves, demand matrices included, are in run.json beside this file; all "
         "messages are in records.csv, all points in summary.csv.",
     )
@@ -57,8 +57,7 @@ def sentence(outcomes: Sequence[Outcome]) -> str:
         f"{counted(len(schemes), 'scheme')} ({', '.join(schemes)}), {counted(seeds, 'seed')}, over "
         f"{' and '.join(map(fabric_text, fabrics))}." + (f" {links}" if links else "")
     )
-    emulated = [outcome.experiment for outcome in outcomes if outcome.emulated]
-    return f"{text} {scale_text(emulated)}"
+    return f"{text} {scale_text(outcomes)}"
 
 
 def fabric_text(fabric: Fabric) -> str:
@@ -84,24 +83,19 @@ def links_text(fabric: Fabric) -> str:
     return f"Each link has {' and '.join(said)}." if said else ""
 
 
-TRANSPORT = (
-    "Transport: ideal. TCP carries the bytes; windows and paces follow what all senders still owe each "
-    "destination, which no NIC knows. Reactive schemes ride windows of their own."
-)
-
-
-def scale_text(emulated: Sequence[Experiment]) -> str:
-    """Return at which scale experiments were emulated, and over which transport."""
-    if not emulated:
-        return "Nothing was emulated: all numbers are the fluid model's."
-    scales = {experiment.dilation for experiment in emulated}
+def scale_text(outcomes: Sequence[Outcome]) -> str:
+    """Return at which scale experiments were emulated, and over which transports."""
+    said = transports_text(outcome.experiment.transport_name for outcome in outcomes)
+    scales = {outcome.experiment.dilation for outcome in outcomes if outcome.emulated}
+    if not scales:
+        return f"Nothing was emulated: all numbers are the fluid model's. {said}"
     rates, volumes, times = (
         _span(sorted({float(f"{getattr(scale, name):.3g}") for scale in scales}))
         for name in ("rate", "volume", "time")
     )
     return (
         f"Emulated with real packets: rates × {rates}, bytes × {volumes}, so times × {times}. "
-        f"All numbers below are at real scale. {TRANSPORT}"
+        f"All numbers below are at real scale. {said}"
     )
 
 
@@ -112,17 +106,21 @@ def _span(numbers: Sequence[float]) -> str:
 def _results(table: pd.DataFrame, baseline: str) -> Sheet:
     unit, scale = time_unit(table)
     rows = points(table, baseline)
+    several = has_several_transports(rows)
     blocks = []
     for workload, group in groupby(rows, lambda point: point.workload):
         mine = list(group)
-        lines = [Line(point_cells(p, scale), p.word, "void" if p.void else "") for p in mine]
-        lines.append(Line(bound_cells(mine, scale), look="bound"))
+        lines = [
+            Line(cells, look="bound") if p is None else Line(cells, p.word, "void" if p.void else "")
+            for cells, p in block_rows(mine, scale, several=several)
+        ]
         blocks.append(Block(lines, workload, mine[0].note))
     numbers = [
         "CCT mean", "CCT p99", "CCT last", f"busbw / {baseline}", "MSE sent", "MSE received",
         "CCT / predicted", "CCT / bound", "predicted CCT",
     ]  # fmt: skip
-    return Sheet(["scheme", "verdict"], numbers, blocks, f"{caption(rows, baseline)} CCT in {unit}.")
+    words = ["scheme", "transport", "verdict"] if several else ["scheme", "verdict"]
+    return Sheet(words, numbers, blocks, f"{caption(rows, baseline)} CCT in {unit}.")
 
 
 VERDICTS = (
@@ -162,11 +160,13 @@ DEFINITIONS = (
         "What a server sends or receives over the sum of its NICs' rates, for the slowest server, and the "
         "least delay of two links: no scheme and no fabric beats it.",
     ),
-    (
-        "predicted",
-        "By max-min fair fluids over the paths really taken, without headers or slow start. Link delays make "
-        "deliveries later; what links lose is sent again at once, and lowers no window. Under a scheme that "
-        "decides before the start, a queue pair's share is weighted by its bytes.",
-    ),
-    *VERDICTS,
 )
+
+
+def definitions(transports: Sequence[str]) -> list[tuple[str, str]]:
+    """Return what the words of a report mean, whose run has these transports."""
+    predicted = (
+        "By max-min fair fluids over the paths really taken, without headers or slow start. Link delays make "
+        "deliveries later; what links lose is sent again at once, and lowers no window."
+    )
+    return [*DEFINITIONS, ("predicted", f"{predicted} {shares_text(transports)}"), *VERDICTS]

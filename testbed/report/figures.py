@@ -10,9 +10,16 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from testbed.report.heat_maps import has_uplinks, nic_heat_map, uplink_heat_map
-from testbed.report.means import BASELINE
+from testbed.report.means import BASELINE, transports_of
 from testbed.report.palette import styled
-from testbed.report.plots import BAND, busbw_bars, cct_cdf, cct_percentiles, emulated_against_predicted
+from testbed.report.plots import (
+    BAND,
+    busbw_bars,
+    cct_cdf,
+    cct_over_transports,
+    cct_percentiles,
+    emulated_against_predicted,
+)
 from testbed.report.training_plots import phase_bars, phased
 from testbed.run.outcome import Outcome
 
@@ -32,7 +39,7 @@ class Plot:
 
 
 def figures(outcomes: Sequence[Outcome], table: pd.DataFrame, baseline: str = BASELINE) -> list[Plot]:
-    """Return the plots that a run has data for.
+    """Return the plots that a run has data for, those of each transport by themselves.
 
     Parameters
     ----------
@@ -43,6 +50,23 @@ def figures(outcomes: Sequence[Outcome], table: pd.DataFrame, baseline: str = BA
     baseline
         What busbw is relative to; without it in the run there is no plot of busbw.
     """
+    transports = transports_of(table)
+    if len(transports) == 1:
+        return _figures(outcomes, table, baseline)
+    plots = [
+        Plot("cct_over_transports", partial(cct_over_transports, table), OVER_TRANSPORTS_CAPTION),
+    ]
+    for transport in transports:
+        mine = [outcome for outcome in outcomes if outcome.experiment.transport_name == transport]
+        plots += [
+            Plot(f"{plot.name}_{_slug(transport)}", plot.draw, f"Over {transport}. {plot.caption}")
+            for plot in _figures(mine, table[table["transport"] == transport], baseline)
+        ]
+    return plots
+
+
+def _figures(outcomes: Sequence[Outcome], table: pd.DataFrame, baseline: str) -> list[Plot]:
+    """Return the plots of what one transport carried."""
     plots = []
     if (table["scheme"] == baseline).any():
         plots.append(Plot("busbw", partial(busbw_bars, table, baseline), BUSBW_CAPTION.format(baseline)))
@@ -72,6 +96,11 @@ def png_of(figure: Figure) -> bytes:
     return file.getvalue()
 
 
+OVER_TRANSPORTS_CAPTION = (
+    "CCT over the lower bound under each transport. Where the order of the schemes changes from one group to "
+    "the next, it is the transport's, not the schemes'. Means over the seeds, whiskers are the standard "
+    "deviation."
+)
 BUSBW_CAPTION = (
     "Bus bandwidth as nccl-tests defines it, over that of {} with the same demand. Means over the seeds, "
     "whiskers are the standard deviation. The red line is what the lower bound would give."

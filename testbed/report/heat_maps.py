@@ -17,7 +17,7 @@ from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
 from testbed.report.means import in_order
-from testbed.report.palette import HEAT, INK, NO_CELL, fixed_canvas, named, styled
+from testbed.report.palette import HEAT, INK, NO_CELL, fixed_canvas, named, over, styled
 from testbed.run.outcome import Outcome
 from traffic.metrics import load_mse, nic_received_bytes, nic_sent_bytes, uplink_bytes
 
@@ -79,10 +79,11 @@ def has_uplinks(outcomes: Sequence[Outcome]) -> bool:
 
 def _lines(shown: Sequence[Outcome], what: str, count: int) -> tuple[Figure, list[Axes]]:
     """Return a figure, and axes for so many lines of maps, a map per outcome."""
-    across, down = APART * max(len(shown), 2), ABOVE + HEIGHT + BELOW  # the title takes the width of two
+    across, down = APART * max(len(shown), 3), ABOVE + HEIGHT + BELOW  # the title takes the width of three
     width, height = LEFT + across + RIGHT, TITLE + count * down + LABELS
     job = shown[0].experiment.job
-    figure = fixed_canvas(width, height, f"{named(job.name, job.note)}: {what}")
+    transports = (outcome.experiment.transport_name for outcome in shown)
+    figure = fixed_canvas(width, height, over(f"{named(job.name, job.note)}: {what}", transports))
     size = APART * len(shown) / width, HEIGHT / height
     bottoms = [LABELS + BELOW + line * down for line in reversed(range(count))]
     return figure, [figure.add_axes((LEFT / width, bottom / height, *size)) for bottom in bottoms]

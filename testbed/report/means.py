@@ -1,16 +1,19 @@
 """Means over seeds: the numbers that the table, the plots, the claims and the report share.
 
-A point is a workload under a scheme, over its seeds. A void seed never hides in a mean: it is left
-out where there are others, and where all are void the mean says that it is.
+A point is a workload under a scheme and a transport, over its seeds. A void seed never hides in a mean: it
+is left out where there are others, and where all are void the mean says that it is.
 """
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+
+from traffic.transports.registry import DATAGRAMS
 
 BASELINE = "ecmp"
 """What busbw is relative to, unless said otherwise."""
@@ -36,10 +39,11 @@ class Mean:
 
 @dataclass(frozen=True)
 class Point:
-    """A workload under a scheme, over its seeds."""
+    """A workload under a scheme and a transport, over its seeds."""
 
     workload: str
     scheme: str
+    transport: str
     note: str
     """Where the workload comes from."""
     words: dict[str, int]
@@ -78,17 +82,19 @@ def with_ratios(table: pd.DataFrame, baseline: str = BASELINE) -> pd.DataFrame:
     table
         From `testbed.run.outcome.summary`.
     baseline
-        A scheme; points whose workload and seed it did not run have NaN.
+        A scheme; points have NaN if it did not run their workload and seed under their transport. Bytes
+        over circuits are compared with the baseline of the transport beside them, or the first there is.
 
     Returns
     -------
     DataFrame
         The table with four columns more: ``busbw_relative``, busbw over the baseline's with the same
-        workload and seed; ``busbw_limit``, what that would be at the lower bound, whatever the scheme;
-        ``over_bound``, CCT over the lower bound; ``baseline_void``, whether the baseline is void.
+        workload, seed and transport; ``busbw_limit``, what that would be at the lower bound, whatever the
+        scheme; ``over_bound``, CCT over the lower bound; ``baseline_void``, whether the baseline is void.
     """
-    keys = ["workload", "seed"]
-    base = table[table["scheme"] == baseline]
+    keys = ["workload", "seed", "against"]
+    base = table[table["scheme"] == baseline].assign(against=lambda rows: rows["transport"])
+    table = table.assign(against=_against(table, base))
     base_busbw = base.groupby(keys)["busbw_gbytes_s"].mean().rename("base_busbw")
     base_void = base["verdict"].eq("void").groupby([base[key] for key in keys]).any().rename("baseline_void")
     ratios = table.join(base_busbw, on=keys).join(base_void, on=keys)
@@ -96,21 +102,52 @@ def with_ratios(table: pd.DataFrame, baseline: str = BASELINE) -> pd.DataFrame:
     ratios["busbw_relative"] = ratios["busbw_gbytes_s"] / ratios["base_busbw"]
     ratios["busbw_limit"] = ratios["busbw_relative"] * ratios["over_bound"]
     ratios["baseline_void"] = ratios["baseline_void"].eq(True)
-    return ratios.drop(columns="base_busbw")
+    return ratios.drop(columns=["base_busbw", "against"])
+
+
+def _against(table: pd.DataFrame, base: pd.DataFrame) -> list[str]:
+    """Return the transport under which each row's baseline ran."""
+    ran: dict[tuple[str, int], list[str]] = {}
+    for workload, seed, transport in zip(base["workload"], base["seed"], base["transport"], strict=True):
+        ran.setdefault((workload, seed), []).append(transport)
+    found = []
+    for workload, seed, transport in zip(table["workload"], table["seed"], table["transport"], strict=True):
+        beside = beside_circuits(transport)
+        there = ran.get((workload, seed), [])
+        found.append(there[0] if beside != transport and there and beside not in there else beside)
+    return found
+
+
+def beside_circuits(transport: str) -> str:
+    """Return what moves bytes over packet switches under a transport that tables name, "" if nothing does.
+
+    Examples
+    --------
+    >>> beside_circuits("datagrams, tcp"), beside_circuits("datagrams"), beside_circuits("credit")
+    ('tcp', '', 'credit')
+    """
+    return transport.removeprefix(DATAGRAMS).removeprefix(", ")
+
+
+def transports_of(table: pd.DataFrame) -> list[str]:
+    """Return the transports of a summary, each once, as they come."""
+    return list(dict.fromkeys(map(str, table["transport"])))
 
 
 def points(table: pd.DataFrame, baseline: str = BASELINE) -> list[Point]:
-    """Return the points of a summary, workloads as they come, schemes in the order of `SCHEMES`."""
+    """Return the points of a summary: schemes as in `SCHEMES`, workloads and transports as they come."""
     ratios = with_ratios(table, baseline)
     numbers = [str(column) for column in ratios.select_dtypes("number")]
     rows = {
-        (str(workload), str(scheme)): mine
-        for (workload, scheme), mine in ratios.groupby(["workload", "scheme"])
+        (str(workload), str(scheme), str(transport)): mine
+        for (workload, scheme, transport), mine in ratios.groupby(["workload", "scheme", "transport"])
     }
     return [
-        _point(workload, scheme, rows[workload, scheme], numbers)
+        _point(workload, scheme, transport, rows[workload, scheme, transport], numbers)
         for workload in dict.fromkeys(map(str, table["workload"]))
-        for scheme in in_order(scheme for name, scheme in rows if name == workload)
+        for scheme in in_order(scheme for name, scheme, _ in rows if name == workload)
+        for transport in transports_of(table)
+        if (workload, scheme, transport) in rows
     ]
 
 
@@ -120,7 +157,7 @@ def in_order(schemes: Iterable[str]) -> list[str]:
     return sorted({str(scheme) for scheme in schemes}, key=lambda name: (rank.get(name, len(rank)), name))
 
 
-def _point(workload: str, scheme: str, rows: pd.DataFrame, numbers: Sequence[str]) -> Point:
+def _point(workload: str, scheme: str, transport: str, rows: pd.DataFrame, numbers: Sequence[str]) -> Point:
     verdicts = rows["verdict"].tolist()
     void, baseline_void = np.array([word == "void" for word in verdicts]), rows["baseline_void"].to_numpy()
     unsound = {
@@ -135,7 +172,7 @@ def _point(workload: str, scheme: str, rows: pd.DataFrame, numbers: Sequence[str
     words = {word: verdicts.count(word) for word in WORDS if word in verdicts}
     notes = list(dict.fromkeys(rows["note"]))
     note = notes[0] if len(notes) == 1 else f"{notes[0]} (the other seeds alike)"
-    return Point(workload, scheme, note, words, means)
+    return Point(workload, scheme, transport, note, words, means)
 
 
 def _mean(values: NDArray[np.float64], unsound: NDArray[np.bool_]) -> Mean:
@@ -146,6 +183,17 @@ def _mean(values: NDArray[np.float64], unsound: NDArray[np.bool_]) -> Mean:
         return Mean(math.nan)
     spread = float(taken.std(ddof=1)) if len(taken) > 1 else 0.0
     return Mean(float(taken.mean()), spread, void=not len(sound))
+
+
+def scheme_labels(rows: Sequence[Point]) -> list[str]:
+    """Return what each point of circuits is called: its scheme, and its transport where that has several."""
+    under = Counter((point.workload, point.scheme) for point in rows)
+    return [
+        point.scheme
+        if under[point.workload, point.scheme] == 1
+        else f"{point.scheme}, {beside_circuits(point.transport) or point.transport}"
+        for point in rows
+    ]
 
 
 def circuit_points(table: pd.DataFrame) -> list[Point]:

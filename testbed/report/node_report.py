@@ -40,7 +40,7 @@ def node_page(run: Run, outcomes: Sequence[Outcome], table: pd.DataFrame, claims
     """
     return Page(
         run=run,
-        sentence=" ".join(map(_sentence, outcomes)),
+        sentence=_sentence(outcomes),
         table=table,
         results=node_sheet(outcomes),
         claims=claims,
@@ -58,14 +58,13 @@ def node_sheet(outcomes: Sequence[Outcome]) -> Sheet:
     """Return the first nodes of each outcome in the order in which they started, and its whole job."""
     emulated = any(outcome.emulated for outcome in outcomes)
     blocks, left = [], 0
+    transports = list(dict.fromkeys(outcome.experiment.transport_name for outcome in outcomes))
     for outcome in outcomes:
         nodes = _nodes(outcome)
         left += max(len(nodes) - MOST_SHOWN, 0)
         rows = nodes.head(MOST_SHOWN).to_dict("records")
         lines = [Line([str(row["node"]), str(row["kind"]), *_times(row, emulated)]) for row in rows]
-        title = (
-            f"{outcome.experiment.job.name}, {outcome.experiment.scheme_name}" if len(outcomes) > 1 else ""
-        )
+        title = _title(outcome, outcomes)
         blocks += [
             Block(lines, title),
             Block([Line(["all", "job", *_whole(outcome, emulated)], look="bound")]),
@@ -73,11 +72,12 @@ def node_sheet(outcomes: Sequence[Outcome]) -> Sheet:
     marked = any(MARK in cell for block in blocks for line in block.lines for cell in line.cells[2:])
     more = f" {counted(left, 'more node')} in nodes.csv." if left else ""
     how = "; ".join(dict.fromkeys(_how(outcome.verdict) for outcome in outcomes))
+    over = f" Transport: {transports[0]}." if len(transports) == 1 else ""
     return Sheet(
         ("node", "kind"),
         (*HEADERS, *(("model", "/ model") if emulated else ())),
         blocks,
-        f"Milliseconds since the start, at real scale, {how}.{more}" + (f" {MARKED}" if marked else ""),
+        f"Milliseconds since the start, at real scale, {how}.{over}{more}" + (f" {MARKED}" if marked else ""),
     )
 
 
@@ -119,20 +119,37 @@ def _how(verdict: Verdict) -> str:
     return "; ".join((f"emulated ({verdict.word})", *verdict.reasons, *filter(None, [verdict.advice])))
 
 
-def _sentence(outcome: Outcome) -> str:
+def _title(outcome: Outcome, outcomes: Sequence[Outcome]) -> str:
+    """Return what tells an outcome's block from those of others; nothing where it is alone."""
+    over = f"over {outcome.experiment.transport_name}"
+    if len(set(map(_run_text, outcomes))) > 1:
+        return f"{_run_text(outcome)} {over}"
+    return over if len(outcomes) > 1 else ""
+
+
+def _run_text(outcome: Outcome) -> str:
+    return f"{outcome.experiment.job.name}, {outcome.experiment.scheme_name}"
+
+
+def _sentence(outcomes: Sequence[Outcome]) -> str:
+    """Return what was run, each job once, and then over which transports."""
+    jobs = dict.fromkeys(map(_job_text, outcomes))
+    return f"{' '.join(jobs)} {scale_text(outcomes)}"
+
+
+def _job_text(outcome: Outcome) -> str:
     experiment, job = outcome.experiment, outcome.experiment.job
-    emulated = [experiment] if outcome.emulated else []
     note = f" ({job.note})" if job.note else ""
     return (
         f"Job {job.name}{note}, {counted(len(job.nodes), 'node')} on {counted(job.gpus, 'GPU')}, under "
-        f"{experiment.scheme_name} over {fabric_text(experiment.fabric)}. {scale_text(emulated)}"
+        f"{experiment.scheme_name} over {fabric_text(experiment.fabric)}."
     )
 
 
 def _caption(outcome: Outcome) -> str:
     nodes = len(_nodes(outcome))
     first = f" The first {MOST_SHOWN} of {nodes} nodes." if nodes > MOST_SHOWN else ""
-    return f"{TIMELINE_CAPTION}{first}"
+    return f"{_run_text(outcome)} over {outcome.experiment.transport_name}. {TIMELINE_CAPTION}{first}"
 
 
 def _drawn(outcome: Outcome) -> Figure:
@@ -144,7 +161,8 @@ def _drawn(outcome: Outcome) -> Figure:
             name: replace(run, tasks=run.tasks[run.tasks["node"].isin(first)])
             for name, run in runs.items()
             if run is not None
-        }
+        },
+        outcome.experiment.transport_name,
     )
 
 

@@ -10,8 +10,8 @@ from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
 from controller.circuits.status import LogEntry
-from testbed.report.means import BIG_SWITCH, Point, circuit_points
-from testbed.report.palette import BOUND, INK, VOID_HATCH, canvas, horizontal_grid, styled
+from testbed.report.means import BIG_SWITCH, Point, circuit_points, scheme_labels, transports_of
+from testbed.report.palette import BOUND, INK, VOID_HATCH, canvas, horizontal_grid, over, styled
 from testbed.report.table import significant, time_unit
 from testbed.run.light_log import LightLog
 from testbed.run.outcome import Outcome
@@ -49,11 +49,9 @@ def timelines(results: Sequence[Outcome], table: pd.DataFrame) -> Figure:
     """
     lights = [light_of(result) for result in results]
     heights = [len(light.logs) for light in lights]
-    figure = canvas(
-        8.5,
-        0.8 + 0.27 * sum(heights) + 0.6 * len(results),
-        "What was lit when: a colour per permutation, dark is black",
-    )
+    transports = (result.experiment.transport_name for result in results)
+    title = over("What was lit when: a colour per permutation, dark is black", transports)
+    figure = canvas(8.5, 0.8 + 0.27 * sum(heights) + 0.6 * len(results), title)
     panels = figure.subplots(len(results), squeeze=False, sharex=True, height_ratios=heights)[:, 0]
     unit, scale = time_unit(table)
     times = [light.cct_s / scale for light in lights]
@@ -123,7 +121,7 @@ def plan_against_measurement(table: pd.DataFrame) -> Figure:
     figure = canvas(
         max(6.5, sum(0.45 * len(rows) + 0.9 for rows in panels)),
         3.4,
-        "Predicted (pale) and measured CCT, and their ratio; the lower bound in red",
+        over("Predicted (pale) and measured CCT", transports_of(table)),
     )
     widths = [len(rows) for rows in panels]
     every = figure.subplots(1, len(panels), squeeze=False, width_ratios=widths)[0]
@@ -151,7 +149,9 @@ def _bars(axes: Axes, rows: Sequence[Point], scale: float) -> None:
             "\n".join(said), at, (0, 3), textcoords="offset points", ha="center", fontsize=7, bbox=box
         )
     axes.axhline(rows[0]["bound_s"].value / scale, color=BOUND, linewidth=1.4)
-    axes.set_xticks(range(len(rows)), [_name(point.scheme) for point in rows], rotation=30, ha="right")
+    axes.set_xticks(
+        range(len(rows)), [_name(label) for label in scheme_labels(rows)], rotation=30, ha="right"
+    )
     axes.set_ylim(0, 1.25 * end)
     horizontal_grid(axes)
 

@@ -12,7 +12,7 @@ from controller.circuits.devices import DEVICES, ReconfigurationDelay
 from testbed.report.claims import Claim
 from testbed.report.collective_report import VERDICTS
 from testbed.report.figures import Plot
-from testbed.report.means import BIG_SWITCH, Point, circuit_points
+from testbed.report.means import BIG_SWITCH, Point, circuit_points, scheme_labels, transports_of
 from testbed.report.ocs_plots import plan_against_measurement, timelines
 from testbed.report.page import Block, Line, Page, Sheet, counted
 from testbed.report.run_json import Run
@@ -26,6 +26,7 @@ from testbed.report.table import (
     spread_text,
     time_unit,
 )
+from testbed.report.transports import transports_text
 from testbed.run.agreement import MARK, MARKED
 from testbed.run.outcome import Outcome
 
@@ -64,7 +65,7 @@ def circuit_page(run: Run, outcomes: Sequence[Outcome], table: pd.DataFrame, cla
     results = [outcome for outcome in outcomes if outcome.light]
     return Page(
         run=run,
-        sentence=_sentence(results),
+        sentence=f"{_sentence(results)} {transports_text(transports_of(table))}",
         table=table,
         results=Sheet(WORDS, NUMBERS, _blocks(table, scale), f"{_caption(table)} Times in {unit}."),
         claims=claims,
@@ -135,13 +136,12 @@ def _scale(results: Sequence[Outcome]) -> str:
     )
     return (
         f"Emulated with real packets, rates × {scales[0].rate:.3g}, times × {' to '.join(times)}; "
-        "all numbers below are at real scale. Transport: numbered datagrams over UDP; only the big switch's "
-        "packets ride the ideal transport."
+        "all numbers below are at real scale."
     )
 
 
 def _caption(table: pd.DataFrame) -> str:
-    seeds = table["seed"].nunique()
+    seeds, rows = table["seed"].nunique(), circuit_points(table)
     said = [f"Means over {seeds} seeds ± standard deviation." if seeds > 1 else "One seed."]
     first = table.iloc[0]
     if first["device"] in DEVICES:
@@ -149,18 +149,28 @@ def _caption(table: pd.DataFrame) -> str:
         said.append(f"OCSes as {first['device']}, dark for {duration_text(first['delay_s'])}{drawn}.")
     if first["partial"]:
         said.append("Circuits that two slots share stay lit between them.")
-    if any(MARK in agreement_cell(point) for point in circuit_points(table)):
+    if any(MARK in agreement_cell(point) for point in rows):
         said.append(MARKED)
+    over = dict.fromkeys(point.transport for point in rows if point.scheme != BIG_SWITCH)
+    said.append(f"Transport: {' and '.join(over)}{_big_switch_text(rows)}.")
     if table["verdict"].eq("void").any():
         said.append("void: the machine could not keep up; left out of means where other seeds are not.")
     return " ".join(said)
+
+
+def _big_switch_text(rows: Sequence[Point]) -> str:
+    over = dict.fromkeys(point.transport for point in rows if point.scheme == BIG_SWITCH)
+    return f", under the {BIG_SWITCH} {' and '.join(over)}" if over else ""
 
 
 def _blocks(table: pd.DataFrame, scale: float) -> list[Block]:
     blocks = []
     for workload, group in groupby(circuit_points(table), lambda point: point.workload):
         mine = list(group)
-        lines = [Line(_cells(p, scale), p.word, "void" if p.void else "") for p in mine]
+        lines = [
+            Line([label, *_cells(p, scale)], p.word, "void" if p.void else "")
+            for p, label in zip(mine, scheme_labels(mine), strict=True)
+        ]
         bound = ["bound", "", "", significant(mine[0]["bound_s"].value / scale), "", "1.00"]
         blocks.append(Block([*lines, Line([*bound, *[""] * 6], look="bound")], workload, mine[0].note))
     return blocks
@@ -171,7 +181,6 @@ def _cells(point: Point, scale: float) -> list[str]:
         return point[column].value / unit
 
     return [
-        point.scheme,
         point.verdict,
         significant(mean("predicted_s", scale)),
         significant(mean("cct_s", scale)) + spread_text(point["cct_s"]),
@@ -210,8 +219,8 @@ TIMELINE = (
 BARS = (
     "Pale: when the plan would have brought the last byte. Full: when it came, with the ratio of the two on "
     "top: less than 1 where an OCS' last slot, which is lit until nothing is left, carried what another was "
-    "planned for. No schedule gets under the red line, but by luck where delays vary; the big switch, which "
-    "is never dark, may."
+    "planned for. No schedule gets under the lower bound, the red line, but by luck where delays vary; the "
+    "big switch, which is never dark, may."
 )
 FILES = (
     "The experiments themselves, demand matrices included, are in run.json beside this file; all messages "

@@ -7,24 +7,27 @@ A `Page` is what any run has to say; who knows the run fills it (`testbed.report
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 from pathlib import Path
 from typing import Literal
 
 import pandas as pd
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from testbed.report.claims import Claim
+from testbed.report.claims import Claim, side_by_side
 from testbed.report.figures import DOTS_PER_INCH, Plot
 from testbed.report.means import WORDS
 from testbed.report.run_json import Run
 from testbed.report.similitude_table import CAPTION, CHANGES, similitude_rows
-from testbed.report.table import number, range_text, significant
+from testbed.report.table import held_text, number, range_text, significant
 
 TEMPLATES = Path(__file__).parent / "templates"
 PIXELS_PER_INCH = 95
 """Of a browser, at which the plots' letters are a little smaller than the text's."""
 Row = Mapping[str, object]
+POINT = ("verdict", "scheme", "transport", "workload", "reasons", "advice")
+"""What the banner says of points that are not faithful; seeds with all of it in common stand together."""
+RUN_OF = ("workload", "scheme", "transport", "seed", "verdict")
+"""What names a row of the machine's table."""
 
 
 @dataclass(frozen=True)
@@ -99,9 +102,9 @@ def report_html(page: Page, images: Mapping[str, bytes], unfinished: int = 0) ->
         counts=_counts(page.table),
         doubts=_doubts(emulated),
         findings=_findings(emulated),
-        claims={
-            source: list(map(_claim_row, group)) for source, group in groupby(page.claims, lambda c: c.source)
-        },
+        claims=_claims(page.claims),
+        transports=list(dict.fromkeys(claim.transport or "measured" for claim in page.claims)),
+        claims_count=held_text(page.claims),
         plots=[_image(plot, images[plot.name]) for plot in page.plots],
         fidelity=_fidelity(emulated) if len(emulated) else None,
         similitude=similitude_rows(run.similitude),
@@ -172,16 +175,16 @@ def _doubts(emulated: pd.DataFrame) -> list[Row]:
     seeds: dict[tuple[str, ...], list[str]] = {}
     for word in ("void", "strained"):
         for row in emulated[emulated["verdict"] == word].to_dict("records"):
-            about = tuple(str(row[name]) for name in ("verdict", "scheme", "workload", "reasons", "advice"))
+            about = tuple(str(row[name]) for name in POINT)
             seeds.setdefault(about, []).append(str(row["seed"]))
     return [
         {
             "word": word,
-            "point": f"{scheme}, {workload}, seed {', '.join(mine)}",
+            "point": f"{scheme} over {transport}, {workload}, seed {', '.join(mine)}",
             "reasons": reasons or "No reason was given.",
             "advice": advice.rstrip("."),
         }
-        for (word, scheme, workload, reasons, advice), mine in seeds.items()
+        for (word, scheme, transport, workload, reasons, advice), mine in seeds.items()
     ]
 
 
@@ -189,7 +192,10 @@ def _findings(emulated: pd.DataFrame) -> list[Row]:
     """Return where the time went for the points whose prediction disagrees."""
     found = emulated[emulated.get("findings", pd.Series("", emulated.index)) != ""]
     return [
-        {"point": f"{row['scheme']}, {row['workload']}, seed {row['seed']}", "said": row["findings"]}
+        {
+            "point": f"{row['scheme']} over {row['transport']}, {row['workload']}, seed {row['seed']}",
+            "said": row["findings"],
+        }
         for row in found.to_dict("records")
     ]
 
@@ -208,25 +214,53 @@ def _image(plot: Plot, png: bytes) -> Row:
     return {"caption": plot.caption, "image": b64encode(png).decode(), "width": width}
 
 
-def _claim_row(claim: Claim) -> Row:
+def _claims(claims: Sequence[Claim]) -> dict[str, list[Row]]:
+    """Return the claims of each source, and what each transport gives."""
+    transports = list(dict.fromkeys(claim.transport for claim in claims))
+    groups: dict[str, list[Row]] = {}
+    for row in side_by_side(claims):
+        first = next(iter(row.values()))
+        groups.setdefault(first.source, []).append(
+            {
+                "text": first.text,
+                "expected": range_text(first.expected),
+                "rulings": [_ruling(row.get(transport)) for transport in transports],
+                "reasons": _bases(row),
+            }
+        )
+    return groups
+
+
+def _ruling(claim: Claim | None) -> Row:
+    """Return what was measured of a claim and its ruling, nothing where it was not judged."""
+    if claim is None:
+        return {"measured": "", "ruling": ""}
     return {
-        "text": claim.text,
-        "expected": range_text(claim.expected),
         "measured": number(claim.measured, claim.pattern.replace("x", "×")),
         "ruling": claim.verdict,
-        "reason": claim.reason,
     }
+
+
+def _bases(row: Mapping[str, Claim]) -> list[str]:
+    """Return what the rulings rest on, and why they are as they are: once where it is the same."""
+    under: dict[str, list[str]] = {}
+    for transport, claim in row.items():
+        why = "; ".join(filter(None, [claim.reason, claim.basis]))
+        under.setdefault(why, []).append(transport)
+    if len(under) == 1:
+        return list(under)
+    return [f"{', '.join(transports)}: {reason}" for reason, transports in under.items()]
 
 
 def _fidelity(emulated: pd.DataFrame) -> Sheet:
     """Return what was seen of the machine in each emulation, workload by workload."""
     lines = [
-        Line([*(str(row[name]) for name in ("workload", "scheme", "seed", "verdict")), *_seen(row)], word)
+        Line([*(str(row[name]) for name in RUN_OF), *_seen(row)], word)
         for workload in dict.fromkeys(emulated["workload"])
         for row in emulated[emulated["workload"] == workload].to_dict("records")
         if (word := str(row["verdict"]))
     ]
-    return Sheet(["workload", "scheme", "seed", "verdict"], MACHINE, [Block(lines)], MACHINE_CAPTION)
+    return Sheet(RUN_OF, MACHINE, [Block(lines)], MACHINE_CAPTION)
 
 
 def _seen(row: Mapping[str, object]) -> list[str]:

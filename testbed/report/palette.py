@@ -66,6 +66,17 @@ def colours(schemes: Iterable[str]) -> dict[str, str]:
     return {name: known[name] for name in names}
 
 
+def over(title: str, transports: Iterable[str]) -> str:
+    """Return the title of a figure with the transports that it is about.
+
+    Examples
+    --------
+    >>> over("Bytes per NIC", ["credit"])
+    'Bytes per NIC (over credit)'
+    """
+    return f"{title} (over {', '.join(dict.fromkeys(transports))})"
+
+
 def canvas(width: float, height: float, title: str) -> Figure:
     """Return an empty figure with a title; sizes in inches."""
     figure = Figure(figsize=(width, height), layout="constrained")

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, NullFormatter, StrMethodFormatter
 from numpy.typing import NDArray
 
-from testbed.report.means import BASELINE, Mean, Point, in_order, points
+from testbed.report.means import BASELINE, Mean, Point, in_order, points, transports_of
 from testbed.report.palette import (
     BOUND,
     INK,
@@ -25,16 +25,18 @@ from testbed.report.palette import (
     legend,
     mark_of,
     named,
+    over,
     styled,
     write_mark,
 )
 from testbed.report.table import time_unit
+from testbed.run.agreement import AGREES_FROM, AGREES_TO
 from testbed.run.outcome import Outcome
 from traffic.job_bounds import node_bounds_s
 from traffic.records import NVLINK
 
 PERCENTILES = {"mean": "cct_mean_s", "p80": "cct_p80_s", "p95": "cct_p95_s", "p99": "cct_p99_s"}
-BAND = (0.85, 1.20)
+BAND = (AGREES_FROM, AGREES_TO)
 """Emulated over predicted, where the two agree."""
 GROUP = 0.8
 """Width of a group of bars; groups are 1 apart."""
@@ -60,7 +62,7 @@ def busbw_bars(table: pd.DataFrame, baseline: str = BASELINE) -> Figure:
     workloads = list(dict.fromkeys(point.workload for point in rows))
     lines = -(-len(workloads) // GROUPS_ACROSS)
     across = -(-len(workloads) // lines)
-    title = f"Bus bandwidth relative to {baseline}: higher is better"
+    title = over(f"Bus bandwidth relative to {baseline}: higher is better", transports_of(table))
     figure = canvas(max(6.5, 1.3 * across + 1), 2.5 * lines + 0.9, title)
     for line, axes in enumerate(figure.subplots(lines, sharey=True, squeeze=False).ravel()):
         _busbw_groups(axes, rows, workloads[line * across :][:across], baseline)
@@ -82,7 +84,9 @@ def cct_percentiles(outcomes: Sequence[Outcome], table: pd.DataFrame) -> Figure:
     unit, scale = time_unit(table)
     steps = {o.experiment.job.name: len(o.experiment.job.collectives) for o in outcomes}
     notes = {point.workload: point.note for point in rows}
-    figure, panels = _panels(notes, "Completion times of messages: lower is better")
+    figure, panels = _panels(
+        notes, over("Completion times of messages: lower is better", transports_of(table))
+    )
     for workload, axes in panels.items():
         mine = [point for point in rows if point.workload == workload]
         for group, column in enumerate(PERCENTILES.values()):
@@ -114,7 +118,8 @@ def cct_cdf(outcomes: Sequence[Outcome]) -> Figure:
     """
     notes = {o.experiment.job.name: o.experiment.job.note for o in outcomes}
     schemes = in_order(o.experiment.policy for o in outcomes)
-    figure, panels = _panels(notes, "Share of the messages done: further left is better")
+    transports = (o.experiment.transport_name for o in outcomes)
+    figure, panels = _panels(notes, over("Share of the messages done: further left is better", transports))
     for workload, axes in panels.items():
         for scheme in schemes:
             _cdf(axes, workload, scheme, outcomes, colours(schemes)[scheme])
@@ -135,8 +140,8 @@ def emulated_against_predicted(table: pd.DataFrame, band: tuple[float, float] = 
     """
     emulated = table[(table["verdict"] != "model") & (table["cct_s"] > 0) & (table["predicted_s"] > 0)]
     unit, scale = time_unit(table)
-    title = f"Emulation against the fluid model: within {band[0]:.2f} to {band[1]:.2f} they agree"
-    figure = canvas(6.5, 3.4, title)
+    title = f"Emulated over predicted: {band[0]:.2f} to {band[1]:.2f} agree"
+    figure = canvas(6.5, 3.4, over(title, transports_of(table)))
     axes = figure.subplots()
     axes.axhspan(*band, color="#e3eef6", zorder=0)
     axes.axhline(1.0, color=INK, linewidth=0.8)
@@ -159,6 +164,27 @@ def emulated_against_predicted(table: pd.DataFrame, band: tuple[float, float] = 
     axes.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
     axes.xaxis.set_minor_formatter(StrMethodFormatter("{x:g}"))
     legend(figure, in_order(emulated["scheme"]), words=emulated["verdict"], kind="dots")
+    return figure
+
+
+@styled
+def cct_over_transports(table: pd.DataFrame) -> Figure:
+    """Return CCT over the lower bound: a panel per workload, in it a group of bars per transport."""
+    rows = points(table)
+    transports = transports_of(table)
+    notes = {point.workload: point.note for point in rows}
+    figure, panels = _panels(notes, over("CCT / lower bound: lower is better", transports))
+    for workload, axes in panels.items():
+        mine = [point for point in rows if point.workload == workload]
+        for group, transport in enumerate(transports):
+            for bar in beside([point for point in mine if point.transport == transport], rows, group):
+                draw(axes, bar, bar.point["over_bound"])
+        axes.axhline(1.0, color=BOUND, linewidth=1.4)
+        axes.set_xticks(range(len(transports)), transports)
+        axes.set_ylabel("CCT / lower bound")
+        axes.set_ymargin(HEADROOM)
+        horizontal_grid(axes)
+    legend(figure, schemes_of(rows), bound="lower bound", words=[point.word for point in rows])
     return figure
 
 

@@ -26,7 +26,7 @@ import pandas as pd
 
 from testbed.machine.files import append_whole, make_directory, write_whole
 from testbed.machine.processes import in_processes
-from testbed.report.claims import Claim
+from testbed.report.claims import Claim, under_each_transport
 from testbed.report.collective_report import collective_page
 from testbed.report.figures import Plot, png_of
 from testbed.report.node_report import node_page
@@ -165,7 +165,8 @@ class ResultsDirectory(RunDirectory):
     run, planned, out, root
         As of `RunDirectory`.
     claims
-        What finds the claims that a summary can be held against; by default there are none.
+        What judges the claims that the summary of one transport can be held against; by default there
+        are none.
 
     Examples
     --------
@@ -187,7 +188,7 @@ class ResultsDirectory(RunDirectory):
         self.outcomes: list[Outcome] = []
         """What was added."""
         self.judged: list[Claim] = []
-        """What the summary says of claims; none before the report is written."""
+        """What the summary says of claims under each transport; none before the report is written."""
         self._claims = claims
 
     def add(self, outcome: Outcome) -> None:
@@ -206,7 +207,7 @@ class ResultsDirectory(RunDirectory):
 
     def page(self) -> Page:
         """Return the report of the outcomes."""
-        self.judged = self._claims(self.table)
+        self.judged = under_each_transport(self._claims, self.table)
         return PAGES[self.run.report](self.run, self.outcomes, self.table, self.judged)
 
 

@@ -1,14 +1,15 @@
 """The tables that a run prints, and a reader can quote."""
 
 import math
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from itertools import groupby
 
 import pandas as pd
 from rich.table import Table
 from rich.text import Text
 
-from testbed.report.claims import Claim, Range
+from testbed.report.claims import Claim, Range, side_by_side
 from testbed.report.means import BASELINE, Mean, Point, points
 from testbed.run.agreement import MARK, MARKED, agreement_text
 
@@ -17,6 +18,8 @@ DURATIONS = ((60.0, "min"), (1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns")
 STYLES = {"faithful": "green", "strained": "yellow", "void": "bold red", "model": "blue"}
 SHOWN = 10
 """How many cells of a point a terminal has room for."""
+NOT = " no"
+"""Stands behind what was measured of a claim that does not hold."""
 RULING_STYLES = {"holds": "green", "does not hold": "yellow", "not comparable": "dim"}
 
 
@@ -34,23 +37,26 @@ def summary_table(table: pd.DataFrame, baseline: str = BASELINE, note: str = "")
     """
     rows = points(table, baseline)
     unit, scale = time_unit(table)
+    several = has_several_transports(rows)
     shown = block_table(" ".join(filter(None, [note, caption(rows, baseline)])))
     # A long workload takes two lines, so that no column is lost.
     shown.add_column(min_width=2 + max((len(point.scheme) for point in rows), default=0))
+    if several:
+        shown.add_column("trans-\nport", min_width=5)
     shown.add_column("\nverdict", min_width=8)  # where a narrow terminal crops, it is not this one
     for header in ("CCT\nmean", f"[{unit}]\np99", "\nlast", f"busbw\n/ {baseline}"):
         shown.add_column(Text(header), justify="right", no_wrap=True)
     for header in ("load\nsent", "MSE\nrecv", "CCT /\nmodel", "CCT /\nbound"):
         shown.add_column(Text(header), justify="right", no_wrap=True)
     for workload, block in groupby(rows, key=lambda point: point.workload):
-        mine = list(block)
-        shown.add_row(Text(workload, "bold"))
-        for point in mine:
-            scheme, verdict, *numbers = point_cells(point, scale)[:SHOWN]
-            look = "dim" if point.void else ""
-            shown.add_row(f"  {scheme}", Text(verdict, STYLES[point.word]), *numbers, style=look)
-        name, *rest = bound_cells(mine, scale)[:SHOWN]
-        shown.add_row(f"  {name}", *rest, style="italic", end_section=True)
+        shown.add_row(Text(workload, "bold", overflow="fold"))
+        for cells, point in block_rows(list(block), scale, several=several):
+            name, *words = cells[: 2 + several]
+            verdict = Text(words[-1], STYLES[point.word] if point else "")
+            look = "italic" if point is None else "dim" if point.void else ""
+            numbers = cells[2 + several : SHOWN + several]
+            shown.add_row(f"  {name}", *words[:-1], verdict, *numbers, style=look)
+        shown.add_section()
     return shown
 
 
@@ -66,20 +72,98 @@ def block_table(caption: str) -> Table:
     )
 
 
+def block_rows(mine: Sequence[Point], scale: float, *, several: bool) -> list[tuple[list[str], Point | None]]:
+    """Return the rows of a workload, each with its point, and last what the lower bound would give.
+
+    Where a run has several transports each row has its own behind the scheme, which is said once. So has the
+    bound where it differs, since busbw is relative to the baseline under the same.
+    """
+    rows: list[tuple[list[str], Point | None]] = [(point_cells(point, scale), point) for point in mine]
+    transports = list(dict.fromkeys(point.transport for point in mine))
+    bounds = [bound_cells([p for p in mine if p.transport == transport], scale) for transport in transports]
+    if all(cells == bounds[0] for cells in bounds):
+        bounds, transports = bounds[:1], [""]
+    rows += [(cells, None) for cells in bounds]
+    if not several:
+        return rows
+    names = ["", *(cells[0] for cells, _ in rows[:-1])]
+    over = [*(point.transport for point in mine), *transports]
+    return [
+        ([cells[0] if cells[0] != above else "", transport, *cells[1:]], point)
+        for (cells, point), above, transport in zip(rows, names, over, strict=True)
+    ]
+
+
+def has_several_transports(rows: Sequence[Point]) -> bool:
+    """Return whether points are under more than one transport, so that each row has to say under which."""
+    return len({point.transport for point in rows}) > 1
+
+
 def claims_table(claims: Sequence[Claim]) -> Table:
-    """Return claims as a table for the terminal: what the paper says, what was measured, and the ruling."""
-    shown = Table(box=None, padding=(0, 1))
-    shown.add_column("the claim, and why it holds or not")
+    """Return claims as a table for the terminal: what the paper says, and what each transport gives.
+
+    A claim is one line where it holds; where it does not, or cannot be compared, the reason is below.
+    """
+    rows = side_by_side(claims)
+    transports = list(dict.fromkeys(claim.transport for claim in claims))
+    shown = block_table(claims_caption(claims))
+    shown.add_column("claim")
     shown.add_column("expected", justify="right", no_wrap=True)
-    shown.add_column("measured", justify="right", no_wrap=True)
-    shown.add_column("ruling", no_wrap=True)
-    for source, group in groupby(claims, key=lambda claim: claim.source):
+    for transport in transports:
+        shown.add_column(Text(transport or "measured"), justify="right", min_width=8)
+    for source, group in groupby(rows, key=lambda row: next(iter(row.values())).source):
         shown.add_row(Text(source, "bold"))
-        for claim in group:
-            sentence = Text.assemble(claim.text, "\n", (f"  {claim.reason}", "dim"))
-            ruling = Text(claim.verdict, RULING_STYLES[claim.verdict])
-            shown.add_row(sentence, range_text(claim.expected), number(claim.measured, claim.pattern), ruling)
+        for row in group:
+            first = next(iter(row.values()))
+            sentence = Text("\n").join([Text(first.text), *(Text(f"  {r}", "dim") for r in reasons(row))])
+            shown.add_row(sentence, range_text(first.expected), *(claim_cell(row.get(t)) for t in transports))
     return shown
+
+
+def claim_cell(claim: Claim | None) -> Text:
+    """Return what was measured of a claim, marked unless it holds; nothing where it was not judged."""
+    if claim is None:
+        return Text("")
+    mark = NOT if claim.verdict == "does not hold" else ""
+    return Text(number(claim.measured, claim.pattern) + mark, RULING_STYLES[claim.verdict])
+
+
+def reasons(row: Mapping[str, Claim]) -> list[str]:
+    """Return why a claim does not hold or cannot be compared, with the transports where not under all."""
+    under: dict[str, list[str]] = {}
+    for transport, claim in row.items():
+        if claim.verdict != "holds":
+            under.setdefault(claim.reason, []).append(transport)
+    alike = len(under) == 1 and len(next(iter(under.values()))) == len(row)
+    return [reason if alike else f"{', '.join(names)}: {reason}" for reason, names in under.items() if reason]
+
+
+def claims_caption(claims: Sequence[Claim]) -> str:
+    """Return what the marks mean, what all claims rest on, and how many hold."""
+    rulings = {claim.verdict for claim in claims}
+    marks = ["no: does not hold."] if "does not hold" in rulings else []
+    marks += ["-: not comparable."] if "not comparable" in rulings else []
+    return "\n".join(filter(None, [" ".join([*marks, *_basis_text(claims)]), held_text(claims)]))
+
+
+def held_text(claims: Sequence[Claim]) -> str:
+    """Return how many claims hold under each transport, and under all of them."""
+    rows = side_by_side(claims)
+    held = Counter(claim.transport for claim in claims if claim.verdict == "holds")
+    counts = [f"{name} {held[name]}".strip() for name in dict.fromkeys(claim.transport for claim in claims)]
+    if not counts:
+        return ""
+    counts[0] += f" of {len(rows)}"
+    if len(counts) == 1:
+        return f"holds: {counts[0]}"
+    every = sum(all(claim.verdict == "holds" for claim in row.values()) for row in rows)
+    return f"holds: {', '.join(counts)}; under {'both' if len(counts) == 2 else 'all'}: {every}"
+
+
+def _basis_text(claims: Sequence[Claim]) -> list[str]:
+    """Return what all claims rest on that were compared, where it is the same."""
+    bases = {claim.basis for claim in claims if claim.basis}
+    return [f"Rests on {basis}." for basis in bases if len(bases) == 1]
 
 
 def time_unit(table: pd.DataFrame) -> tuple[str, float]:
@@ -139,6 +223,8 @@ def caption(rows: Sequence[Point], baseline: str) -> str:
     """Return what a reader of the table must know: the seeds, the baseline, what void means."""
     seeds = max((sum(point.words.values()) for point in rows), default=0)
     said = [f"Means over {seeds} seeds ± standard deviation." if seeds > 1 else "One seed."]
+    if not has_several_transports(rows):
+        said += [f"Transport: {point.transport}." for point in rows[:1]]
     said.append("CCT at real scale; the bound is what no scheme can beat.")
     synthetic = dict.fromkeys(point.workload for point in rows if point.note.startswith("synthetic"))
     if synthetic:

@@ -6,7 +6,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from testbed.report.palette import BOUND, INK, canvas, styled
+from testbed.report.palette import BOUND, INK, canvas, over, styled
 from testbed.run.runner import Run
 
 COMPUTE, COLLECTIVE, LIT, DARK = "#9a9a9a", "#0072b2", "#e69f00", "#2b2b2b"
@@ -14,16 +14,19 @@ ROW_HEIGHT = 0.7
 
 
 @styled
-def timeline(runs: Mapping[str, Run]) -> Figure:
+def timeline(runs: Mapping[str, Run], transport: str) -> Figure:
     """Return runs of one job below each other: their nodes and OCSes over time, faults as red lines.
 
     Parameters
     ----------
     runs
         By what they are called: emulated, predicted.
+    transport
+        Over which.
     """
     rows = max(len(_spans(run)) + len(_ocses(run)) for run in runs.values())
-    figure = canvas(8.0, (0.3 * rows + 0.6) * len(runs) + 0.6, "A job over time: compute grey, bytes blue")
+    title = over("A job over time: compute grey, bytes blue", [transport])
+    figure = canvas(8.0, (0.3 * rows + 0.6) * len(runs) + 0.6, title)
     panels = figure.subplots(len(runs), 1, sharex=True, squeeze=False)[:, 0]
     for axes, (name, run) in zip(panels, runs.items(), strict=True):
         _draw(axes, run)

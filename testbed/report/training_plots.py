@@ -6,8 +6,8 @@ from collections.abc import Sequence
 import pandas as pd
 from matplotlib.figure import Figure
 
-from testbed.report.means import Mean, Point, points
-from testbed.report.palette import BOUND, canvas, horizontal_grid, legend, styled
+from testbed.report.means import Mean, Point, points, transports_of
+from testbed.report.palette import BOUND, canvas, horizontal_grid, legend, over, styled
 from testbed.report.plots import GROUP, HEADROOM, beside, draw, schemes_of
 from testbed.report.table import time_unit
 
@@ -36,7 +36,8 @@ def phase_bars(table: pd.DataFrame, model: str) -> Figure:
     rows = [point for point in points(table) if _is_of(point, model)]
     phases = list(dict.fromkeys(point.workload for point in rows))
     unit, scale = time_unit(table)
-    figure = canvas(9.0, 3.4, f"{model} (synthetic): time by phase of training, lower is better")
+    title = f"{model} (synthetic): time by phase of training, lower is better"
+    figure = canvas(9.0, 3.4, over(title, transports_of(table)))
     for axes, (column, what) in zip(figure.subplots(1, 2), PANELS.items(), strict=True):
         for group, phase in enumerate(phases):
             mine = [point for point in rows if point.workload == phase]

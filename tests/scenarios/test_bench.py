@@ -2,6 +2,7 @@
 
 from contextlib import nullcontext
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -19,6 +20,8 @@ from traffic.transports.engine import Health
 from traffic.workloads.synthetic import uniform
 
 SMALL = Experiment(rail_fabric(2, 2), single(uniform(4)), "rails", Dilation(1.0, 1.0))
+LENDS_NOTHING = SimpleNamespace(wiring=SimpleNamespace(lent_s=0.0))
+"""What the bench asks a network."""
 
 
 class SeenWatch:
@@ -54,7 +57,7 @@ def test_figure_of_the_128_servers_follows_the_verdict(
 ) -> None:
     """Everything but the boot and the emulation is real, on two servers."""
     monkeypatch.setattr(bench, "_scaled", lambda *_: SMALL)
-    monkeypatch.setattr(bench, "Network", lambda *_: nullcontext())
+    monkeypatch.setattr(bench, "Network", lambda *_: nullcontext(LENDS_NOTHING))
     monkeypatch.setattr(
         bench, "Watch", lambda _network: nullcontext(SeenWatch(replace(HEALTHY, stall_s=stall_s)))
     )

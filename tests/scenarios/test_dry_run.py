@@ -58,8 +58,8 @@ def dry(directory: Path, name: str, *options: str) -> subprocess.CompletedProces
 @pytest.mark.parametrize(
     ("name", "options", "points"),
     [
-        ("rails_uniform", ["--servers", "4", "--rails", "2", "--seeds", "2", "--schemes", "rails,reps"], 4),
-        ("job", ["--job", "job.json", "--servers", "2", "--rails", "2"], 1),
+        ("rails_uniform", ["--servers", "4", "--rails", "2", "--seeds", "2", "--schemes", "rails,reps"], 8),
+        ("job", ["--job", "job.json", "--servers", "2", "--rails", "2"], 2),
         ("ocs_spectra", ["--servers", "4", "--ocses", "2", "--schedulers", "spectra,less"], 3),
     ],
 )

@@ -20,7 +20,8 @@ SPARSE = [f"sparse {sparsity}" for sparsity in ("0.6", "0.4", "0.2", "0")]
 SKEWED = ["sender skew", "receiver skew"]
 OWN = ["--servers", "--rails", "--spines", "--rate", "--sparsity", "--schemes", "--seeds"]
 OWN += ["--trace", "--experts", "--token-bytes", "--all-to-alls"]
-SHARED = ["--link-delay-us", "--loss", "--mtu", "--buffer", "--emulated-rate", "--volume", "--dry-run"]
+SHARED = ["--link-delay-us", "--loss", "--transport", "--initial-window", "--least-rto-ms"]
+SHARED += ["--mtu", "--buffer", "--emulated-rate", "--volume", "--dry-run"]
 SHARED += ["--model-only", "--cli", "--datapath", "--no-sandbox", "--out", "--debug", "--help"]
 
 

@@ -17,6 +17,7 @@ from traffic.demand import Demand
 from traffic.messages import crosses_network, messages_of
 from traffic.spraying.policy import QueuePair
 from traffic.steps import demands_of, single
+from traffic.transports.host_settings import TransportSetup
 from traffic.workloads.synthetic import sparse, uniform
 
 HEALTHY = Measures(
@@ -88,6 +89,16 @@ def small_outcomes(seeds: int = 2) -> list[Outcome]:
         outcome_of(experiment_of(fabric, demand, policy, index // 2), Verdict("faithful"))
         for index, demand in enumerate(demands)
         for policy in ("ecmp", "rails")
+    ]
+
+
+def under_credit_and_tcp(seeds: int = 2) -> list[Outcome]:
+    """Return `small_outcomes` under two transports; under tcp ecmp takes longer."""
+    return [
+        outcome_of(replace(outcome.experiment, transport=TransportSetup(name)), Verdict("faithful"), slower)
+        for outcome in small_outcomes(seeds)
+        for name in ("credit", "tcp")
+        for slower in [1.3 if (name, outcome.experiment.policy) == ("tcp", "ecmp") else 1.04]
     ]
 
 

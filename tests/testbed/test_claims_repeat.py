@@ -5,12 +5,14 @@ import pytest
 
 from testbed.report.claims_repeat import repeat_claims
 
-COLUMNS = ["workload", "scheme", "seed", "cct_s", "verdict"]
+COLUMNS = ["workload", "scheme", "transport", "seed", "cct_s", "verdict"]
 
 
-def summary(*times_s: float, verdict: str = "faithful", scheme: str = "plb") -> pd.DataFrame:
+def summary(
+    *times_s: float, verdict: str = "faithful", scheme: str = "plb", transport: str = "tcp"
+) -> pd.DataFrame:
     """Return a summary of one workload and scheme, a time per seed."""
-    rows = [("uniform", scheme, seed, time_s, verdict) for seed, time_s in enumerate(times_s)]
+    rows = [("uniform", scheme, transport, seed, time_s, verdict) for seed, time_s in enumerate(times_s)]
     return pd.DataFrame(rows, columns=COLUMNS)
 
 

@@ -8,12 +8,18 @@ from testbed.report.means import Mean, in_order, points, with_ratios
 
 
 def row(
-    scheme: str, seed: int, cct_s: float, verdict: str = "faithful", workload: str = "uniform"
+    scheme: str,
+    seed: int,
+    cct_s: float,
+    verdict: str = "faithful",
+    workload: str = "uniform",
+    transport: str = "credit",
 ) -> dict[str, object]:
     return {
         "workload": workload,
         "note": "",
         "scheme": scheme,
+        "transport": transport,
         "seed": seed,
         "cct_s": cct_s,
         "busbw_gbytes_s": 12.0 / cct_s,

@@ -87,7 +87,7 @@ def test_records_hold_both_backends_of_every_outcome(tmp_path: Path) -> None:
         for outcome in outcomes:
             results.add(outcome)
     table = pd.read_csv(results.path / "records.csv", dtype={"path": str})
-    assert list(table.columns[:5]) == ["workload", "scheme", "seed", "backend", "step"]
+    assert list(table.columns[:6]) == ["workload", "scheme", "transport", "seed", "backend", "step"]
     rows = table.groupby(["workload", "scheme", "backend"], sort=False)
     assert list(rows.groups) == [
         ("uniform", "ecmp", "predicted"),
@@ -109,8 +109,9 @@ def test_run_json_says_all_that_is_needed_to_run_it_again(tmp_path: Path) -> Non
         results.describe(settings={"mtu": 9000})
         results.add(outcomes[0])
         data = json.loads((results.path / "run.json").read_text())
-    assert data["format"] == 3
+    assert data["format"] == 4
     assert data["command"] == ["rails_sparse.py"]
+    assert data["transports"] == ["ideal"]
     assert data["seeds"] == [0, 1]
     assert data["dilations"] == [{"rate": 1e-3, "volume": 1e-2}]
     assert (data["calibration"], data["settings"]) == ({"aggregate_bps": 1.2e9}, {"mtu": 9000})
@@ -276,7 +277,7 @@ def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
         experiments_of(file)
     for other in (1, 2, 99):
         file.write_text(f'{{"format": {other}}}')
-        with pytest.raises(ScenarioError, match=f"has the format {other}, and this version reads 3"):
+        with pytest.raises(ScenarioError, match=f"has the format {other}, and this version reads 4"):
             experiments_of(file)
 
 

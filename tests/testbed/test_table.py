@@ -93,7 +93,7 @@ def test_claims_stand_with_their_range_their_number_and_the_reason() -> None:
     ]
     at = next(index for index, line in enumerate(lines) if line.startswith("RailS has 1.29x"))
     assert lines[at - 1] == "RailS, VI-B"
-    assert lines[at].endswith("1.16 .. 1.42 1.00x does not hold")
+    assert lines[at].endswith("1.16 .. 1.42 1.00x no")
     assert "void: ecmp, sparse 0.4, seed 0" in lines
 
 

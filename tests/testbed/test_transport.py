@@ -1,6 +1,7 @@
 """Run.json, the reports and the documents name transport and datapath, and claim no more than they are."""
 
 import json
+import re
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -10,13 +11,15 @@ import pytest
 from scenarios._harness import new_run
 from testbed.machine.datapath import Datapath
 from testbed.report.claims_circuits import circuit_claims
-from testbed.report.collective_report import TRANSPORT, sentence
+from testbed.report.collective_report import sentence
 from testbed.report.results import ResultsDirectory
 from testbed.report.run_json import Run, datapath_of
+from testbed.report.transports import WHAT, shares_text, transports_text
 from tests.testbed.cases import small_outcomes
 from tests.testbed.test_ocs_report import big_switch, executed_of
 from tests.tools import CHECKOUT
 from topologies.errors import ScenarioError
+from traffic.transports.registry import DATAGRAMS, TRANSPORTS, congestion_control
 
 RUN = Run("rails_sparse", "RailS", ["rails_sparse.py"], datetime(2026, 1, 2))
 
@@ -41,25 +44,41 @@ def circuits(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_run_json_of_a_packet_run_names_the_ideal_transport(packets: Path) -> None:
-    assert json.loads((packets / "run.json").read_text())["transport"] == "ideal"
+    assert json.loads((packets / "run.json").read_text())["transports"] == ["ideal"]
 
 
 def test_run_json_of_a_circuits_run_says_datagrams(circuits: Path) -> None:
-    assert json.loads((circuits / "run.json").read_text())["transport"] == "datagrams"
+    assert json.loads((circuits / "run.json").read_text())["transports"] == ["datagrams", "ideal"]
 
 
 def test_the_report_of_a_packet_run_names_the_ideal_transport(packets: Path) -> None:
-    assert TRANSPORT.startswith("Transport: ideal.")
-    assert f"All numbers below are at real scale. {TRANSPORT}</p>" in (packets / "report.html").read_text()
+    said = transports_text(["ideal"])
+    assert said.startswith("Transport ideal: clairvoyant")
+    assert f"All numbers below are at real scale. {said}</p>" in (packets / "report.html").read_text()
 
 
 def test_the_report_of_a_circuits_run_says_datagrams(circuits: Path) -> None:
-    assert "Transport: numbered datagrams over UDP" in (circuits / "report.html").read_text()
+    assert "Transport datagrams: numbered packets over UDP" in (circuits / "report.html").read_text()
 
 
-def test_a_report_of_predictions_names_no_transport() -> None:
+def test_every_transport_is_described_and_the_user_s_own_is_said_to_be_so() -> None:
+    assert {name for name in (*TRANSPORTS, DATAGRAMS) if not congestion_control(name)} == set(WHAT)
+    said = transports_text(["datagrams, tcp:bbr", "mine:Own", "tcp:bbr"])
+    assert re.findall(r"Transport ([a-zA-Z:]+):", said) == ["datagrams", "tcp:bbr", "mine:Own"]
+    assert "TCP with bbr" in said
+    assert "mine:Own: the user's own." in said
+
+
+def test_a_report_says_how_the_queue_pairs_of_its_transports_share_and_of_no_other() -> None:
+    assert shares_text(["credit", "tcp"]) == "Queue pairs that meet share evenly under credit and tcp."
+    assert "under ideal by their bytes" in shares_text(["datagrams", "ideal"])
+    assert "evenly under" not in shares_text(["ideal"])
+    assert shares_text(["datagrams"]) == ""
+
+
+def test_a_report_of_predictions_says_that_they_are_and_names_the_transport() -> None:
     predicted = [replace(outcome, emulated=None) for outcome in small_outcomes(seeds=1)]
-    assert "Transport" not in sentence(predicted)
+    assert "Nothing was emulated: all numbers are the fluid model's. Transport ideal:" in sentence(predicted)
 
 
 @pytest.mark.parametrize("datapath", ["netdev", "kernel"])
@@ -80,9 +99,7 @@ def test_a_run_on_a_datapath_that_is_none_is_refused(packets: Path, tmp_path: Pa
         datapath_of(tmp_path / "run.json")
 
 
-@pytest.mark.parametrize(
-    "name", ["README.md", "ARCHITECTURE.md", "traffic/transports/engine.py", "traffic/transports/ideal.py"]
-)
+@pytest.mark.parametrize("name", ["README.md", "ARCHITECTURE.md", "traffic/transports/ideal.py"])
 def test_documents_call_the_transport_ideal_and_not_a_nics_or_tcps_own(name: str) -> None:
     text = " ".join((CHECKOUT / name).read_text().split())
     assert "ideal transport" in text.lower()
