@@ -19,7 +19,7 @@ from testbed.run.outcome import Measures, Outcome, Verdict, Word
 
 BELOW_BOUND = 0.98
 FULL_CORE = 0.97
-"""Of one thread's CPU. Open vSwitch polls all ports for each packet, so at a third of what it forwards at
+"""Of one thread's CPU. Open vSwitch polls all ports for each packet, so at two fifths of what it forwards at
 most it used 0.75 to 0.91 in runs within 3 % of their prediction."""
 SHORT_S = 0.1
 """What takes less at emulated scale shows how a run starts, and little else [s]."""

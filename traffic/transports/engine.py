@@ -308,6 +308,8 @@ class Engine:
 
     def feed(self, feeder: ReactiveFeeder) -> None:
         """Have a feeder bind chunks to queue pairs as they go."""
+        if self.quiet:
+            self._polled_at = None  # nothing waited for what was decided before
         for number in feeder.numbers:
             stream = self._streams[number]
             stream.feeders.append(feeder)
