@@ -77,6 +77,19 @@ class NothingGoes(EvenWindows):
         return replace(none, sent_bytes=np.zeros(len(offered.left_bytes), dtype=np.int64))
 
 
+class Drifting(EvenWindows):
+    """One that raises its pace by 3 % each millisecond, from next to nothing."""
+
+    period_s = 0.001
+    bytes_s = 20e3
+
+    def limits(self, offered: Offered) -> Limits:
+        """Return a pace that is hardly another than before."""
+        self.bytes_s *= 1.03
+        none = Limits.none(len(offered.left_bytes))
+        return replace(none, pace_bytes_s=np.full(len(offered.left_bytes), self.bytes_s))
+
+
 def made(transport: str, rate_bps: float | None = None) -> Transport:
     """Return a transport by its name."""
     rate = nic_rate_bps if rate_bps is None else lambda _nic: rate_bps
@@ -342,6 +355,15 @@ def test_a_transport_that_never_lets_anything_go_is_an_error_that_names_a_queue_
         engine.post(np.array([number]), np.array([1000]), np.array([0]))
         with pytest.raises(StuckError, match=rf"queue pair {ONE} made no progress for 0\.2 s"):
             served(engine, {})
+
+
+def test_small_steps_of_a_pace_add_up(loopback: Endpoints) -> None:
+    transport = Drifting(nic_rate_bps, PACKET_BYTES)
+    with Engine(loopback, transport=transport) as engine:
+        (number,) = connect(engine, [ONE])
+        engine.post(np.array([number]), np.array([2_000_000]), np.array([0]))
+        carried = served(engine, {ONE: number})
+    assert carried.at_s[0] < 20, "at the first pace it would take 100 s"
 
 
 def test_a_chunk_that_its_transport_never_lets_go_is_an_error(loopback: Endpoints) -> None:

@@ -18,7 +18,7 @@ import struct
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise
 from typing import NamedTuple, Self
@@ -445,7 +445,8 @@ class Engine:
         took_s = time.monotonic() - began
         changed = _changed(self._limits, limits) | anew
         changed[self._to_limit] = True  # of those before they have not heard
-        self._limits, self._first = limits, anew or (self._first and bool(self._to_limit))
+        self._first = anew or (self._first and bool(self._to_limit))
+        self._limits = _kept(self._limits, limits, changed)
         self._to_limit = np.flatnonzero(changed & outstanding).tolist()
         # With thousands of queue pairs it takes longer: never more than a tenth of the time.
         self._share_at = began + max(self._transport.period_s, 10 * took_s)
@@ -580,6 +581,14 @@ def _changed(before: Limits, limits: Limits) -> NDArray[np.bool_]:
         | (pace < (1 - PACE_STEP) * old)
     )
     return changed
+
+
+def _kept(before: Limits, limits: Limits, changed: NDArray[np.bool_]) -> Limits:
+    """Return limits with the paces before where nothing changed: small steps add up until they are one."""
+    paces, known = limits.pace_bytes_s.copy(), len(before.pace_bytes_s)
+    same = ~changed[:known]
+    paces[:known][same] = before.pace_bytes_s[same]
+    return replace(limits, pace_bytes_s=paces)
 
 
 def _broken(stream: _Stream, error: OSError) -> StuckError:
