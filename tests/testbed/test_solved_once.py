@@ -124,7 +124,7 @@ def check_same(found: Run, whole: Run) -> None:
 
 
 @pytest.mark.parametrize("scheme", sorted(POLICIES))
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(job=composed())
 def test_the_tables_are_those_of_the_whole(scheme: str, job: Job) -> None:
     whole = Model(scheme).run(job)

@@ -24,9 +24,9 @@ def test_covers_and_is_no_shorter_than_the_bound(
 
 @pytest.mark.slow
 @each_scheduler
-@settings(max_examples=1000, deadline=None)
+@settings(max_examples=400, deadline=None)
 @given(demand=DEMANDS, switches=SWITCHES, delay=DELAYS)
-def test_covers_a_thousand_random_matrices(
+def test_covers_hundreds_of_random_matrices(
     scheduler: Scheduler, demand: Matrix, switches: int, delay: float
 ) -> None:
     check(scheduler, demand, switches, delay)
