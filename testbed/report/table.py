@@ -190,15 +190,11 @@ def range_text(expected: Range) -> str:
     --------
     >>> range_text((1.2, 1.78)), range_text((0.98, math.inf)), range_text((0.0, 0.67))
     ('1.20 .. 1.78', '>= 0.98', '<= 0.67')
-    >>> range_text((0.027, 0.033))
-    '0.027 .. 0.033'
     """
     low, high = expected
     if math.isinf(high):
         return f">= {low:.2f}"
-    if low <= 0:
-        return f"<= {high:.2f}"
-    return f"{low:.3f} .. {high:.3f}" if high < 0.1 else f"{low:.2f} .. {high:.2f}"
+    return f"<= {high:.2f}" if low <= 0 else f"{low:.2f} .. {high:.2f}"
 
 
 def significant(value: float) -> str:
