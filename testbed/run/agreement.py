@@ -20,7 +20,7 @@ MARKED = f"{MARK}: the model disagrees, outside {AGREES_FROM:.2f} .. {AGREES_TO:
 
 
 def agrees(over_predicted: float) -> bool:
-    """Return whether emulated and predicted agree; what cannot be compared does not disagree."""
+    """Return whether emulated and predicted agree, or cannot be compared."""
     return math.isnan(over_predicted) or AGREES_FROM <= over_predicted <= AGREES_TO
 
 

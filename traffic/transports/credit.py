@@ -32,11 +32,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topologies.fabric import Nic
+from traffic.packets import ETHERNET_HEADER_BYTES, TCP_HEADER_BYTES
 from traffic.spraying.policy import QueuePair
 from traffic.transports.transport import PACKET_BYTES, Limits, NicRate, Offered
 
-HEADER_BYTES = 66
-"""Of a packet: Ethernet, IP, TCP with its time stamps."""
+HEADER_BYTES = ETHERNET_HEADER_BYTES + TCP_HEADER_BYTES
+"""Of a packet."""
 QUEUE_S = 0.05
 """What a NIC's queue pairs may have been granted together and not delivered, in time of its rate [s]."""
 LEAST_PACKETS = 2

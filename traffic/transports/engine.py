@@ -160,7 +160,7 @@ class Engine:
         self._known = 0
         """How many queue pairs the transport knows of."""
         self._counts = Counts()
-        """What the transport is told of queue pairs."""
+        """What the transport decides from."""
         self._limits = Limits.none(0)
         """What the transport said last."""
         self._to_limit: list[int] = []

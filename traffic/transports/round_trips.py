@@ -16,11 +16,12 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from topologies.fabric import Nic
+from traffic.packets import ETHERNET_HEADER_BYTES, TCP_HEADER_BYTES
 from traffic.transports.transport import PACKET_BYTES
 
 MARK_PACKETS = 2
 LATE_S = 0.004
-ACKNOWLEDGED_BYTES = 66 + 66
+ACKNOWLEDGED_BYTES = 2 * (ETHERNET_HEADER_BYTES + TCP_HEADER_BYTES)
 """What a link carries beside each packet's payload: its headers, and an acknowledgement of the other
 direction."""
 
