@@ -90,6 +90,24 @@ class Drifting(EvenWindows):
         return replace(none, pace_bytes_s=np.full(len(offered.left_bytes), self.bytes_s))
 
 
+UNPACED_BYTES = 2_000_000
+"""After so many bytes TCP heeds a pace: it sends its first packets without one."""
+
+
+class Dwindling(Drifting):
+    """One that has a pace fall to next to nothing, as a share by what is left does."""
+
+    bytes_s = 2e6
+
+    def limits(self, offered: Offered) -> Limits:
+        """Return a pace that is half of that before."""
+        none = Limits.none(len(offered.left_bytes))
+        if offered.arrived_bytes.max() < UNPACED_BYTES:
+            return none
+        self.bytes_s = max(self.bytes_s / 2, 1000.0)
+        return replace(none, pace_bytes_s=np.full(len(offered.left_bytes), self.bytes_s))
+
+
 def made(transport: str, rate_bps: float | None = None) -> Transport:
     """Return a transport by its name."""
     rate = nic_rate_bps if rate_bps is None else lambda _nic: rate_bps
@@ -364,6 +382,19 @@ def test_small_steps_of_a_pace_add_up(loopback: Endpoints) -> None:
         engine.post(np.array([number]), np.array([2_000_000]), np.array([0]))
         carried = served(engine, {ONE: number})
     assert carried.at_s[0] < 20, "at the first pace it would take 100 s"
+
+
+def test_what_was_handed_over_whole_keeps_its_pace(
+    loopback: Endpoints, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Loopback's packets are large, and TCP heeds a pace between them only.
+    monkeypatch.setattr("traffic.transports.connections.NOT_SENT_BYTES", 1 << 20)
+    with Engine(loopback, transport=Dwindling(nic_rate_bps, PACKET_BYTES)) as engine:
+        (number,) = connect(engine, [ONE])
+        for message, size in enumerate((UNPACED_BYTES, 500_000)):
+            engine.post(np.array([number]), np.array([size]), np.array([message]))
+            carried = served(engine, {ONE: number})
+    assert carried.at_s[1] < 10, "at the last pace it would take a minute"
 
 
 def test_a_chunk_that_its_transport_never_lets_go_is_an_error(loopback: Endpoints) -> None:

@@ -462,7 +462,9 @@ class Engine:
         number = stream.number
         stream.window, stream.may_send = int(limits.window_bytes[number]), int(limits.sent_bytes[number])
         pace = float(limits.pace_bytes_s[number])
-        if stream.sender and (anew or abs(pace - stream.pace) > PACE_STEP * stream.pace):
+        # What TCP was handed whole keeps the pace that it was left with; see `_send`.
+        waits = stream.sent < stream.posted or bool(stream.feeders)
+        if stream.sender and waits and (anew or abs(pace - stream.pace) > PACE_STEP * stream.pace):
             _pace(stream, pace)
         if anew:
             stream.first_pace = stream.first_pace or stream.pace
