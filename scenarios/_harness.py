@@ -52,7 +52,7 @@ from scenarios._options import (
 from scenarios._output import print_results, print_tables, results_table
 from scenarios._rails.claims_rails import rails_claims
 from testbed.cli import FabricCLI
-from testbed.machine.congestion import check_congestion_control
+from testbed.machine.congestion import check_congestion_control, check_marks
 from testbed.machine.datapath import Datapath, check_datapath
 from testbed.machine.processes import in_processes
 from testbed.machine.sandbox import inside_sandbox, run_in_sandbox, settle
@@ -256,8 +256,10 @@ def go_on(scenario: Scenario, options: Options) -> None:
     check_datapath(options.datapath)
     for fabric in scenario.fabrics:
         check_netem(link_netems(fabric, None))
-    for name in {each.transport.name for each in scenario.experiments}:
-        check_congestion_control(congestion_control(name))
+    for name, mtu in {(each.transport.name, each.mtu) for each in scenario.experiments}:
+        control = congestion_control(name)
+        check_congestion_control(control)
+        check_marks(control, options.datapath, mtu)
     _finish(scenario, options, _explore if options.cli else _emulate)
 
 

@@ -1,22 +1,24 @@
-"""Whether this kernel's TCP can control congestion as a transport wants it."""
+"""Whether TCP can control congestion here as a transport wants it, and ports mark packets for it."""
 
 import socket
+from functools import cache
 
+from testbed.machine.datapath import Datapath
+from testbed.machine.netlink import kernel_takes, marker_request, shaper_request
 from topologies.errors import MachineError
+from traffic.packets import frame_bytes
+from traffic.transports.host_settings import NEED_MARKS
 
-MARKED = ("dctcp",)
-"""What needs switches that mark packets: none of these here does."""
+MOST_MARKED_BYTES = 3800
+"""The largest packet of Open vSwitch's daemon that the kernel marks: of larger ones it keeps the IP header in
+another page, where it does not look (INET_ECN_set_ce in include/net/inet_ecn.h, packet_alloc_skb in
+net/packet/af_packet.c)."""
 
 
 def check_congestion_control(name: str | None) -> None:
     """Raise MachineError if this kernel, or this user, cannot have TCP control congestion by a name."""
     if name is None:
         return
-    if name in MARKED:
-        raise MachineError(
-            f"tcp:{name} needs ports that mark packets (ECN), and emulated ports drop them only",
-            "take tcp, tcp:bbr or credit",
-        )
     try:
         with socket.socket() as probe:
             probe.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, name.encode())
@@ -27,3 +29,35 @@ def check_congestion_control(name: str | None) -> None:
             f"this kernel's TCP cannot be set to {name!r}: {error.strerror}",
             f"take one of {known}, or load the module tcp_{name}",
         ) from error
+
+
+def check_marks(congestion_control: str | None, datapath: Datapath, mtu: int) -> None:
+    """Raise MachineError if a congestion control needs marks (ECN) that ports cannot give packets.
+
+    Parameters
+    ----------
+    congestion_control
+        What controls the hosts' congestion; None where TCP does not.
+    datapath
+        What forwards.
+    mtu
+        Of the emulation's links [bytes].
+    """
+    if congestion_control not in NEED_MARKS:
+        return
+    if not kernel_has_red():
+        raise MachineError(
+            f"this kernel has no RED, which marks packets (ECN) for tcp:{congestion_control}",
+            "load or install its module sch_red, or take tcp, tcp:bbr or credit",
+        )
+    if datapath == "netdev" and frame_bytes(mtu) > MOST_MARKED_BYTES:
+        raise MachineError(
+            f"the kernel cannot mark packets of --mtu {mtu} (ECN), as tcp:{congestion_control} needs it",
+            "give --mtu 3000, or --datapath kernel",
+        )
+
+
+@cache
+def kernel_has_red() -> bool:
+    """Return whether RED can be put below a shaper; the kernel loads its module for that if it has one."""
+    return kernel_takes(shaper_request(1 << 20, 1 << 20, 1 << 20), marker_request(1 << 19, 1 << 20))

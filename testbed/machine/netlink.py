@@ -31,10 +31,12 @@ from pyroute2.netlink.rtnl.ndmsg import ndmsg
 from pyroute2.netlink.rtnl.rtmsg import rtmsg
 from pyroute2.netlink.rtnl.tcmsg import tcmsg
 
+from testbed.machine.kernel import inside_namespace, new_network_namespace
 from topologies.errors import NetworkError
 
 Attributes = Sequence[tuple[str, object]]
 IFF_UP = 1
+LOOPBACK = 1
 HEADER = struct.Struct("=IHHII")
 NLMSG_ERROR = 2
 INDEX_OFFSET = 20
@@ -46,6 +48,20 @@ CERTAIN = (1 << 32) - 1
 ROOT, ROOT_HANDLE = 0xFFFFFFFF, 0x10000
 BELOW_ROOT, CHILD_HANDLE = 0x10001, 0x100000
 """An interface's queueing discipline 1:, and one below it: 10: in its class 1:1 (see tc(8))."""
+BELOW_CHILD, MARKER_HANDLE = 0x100001, 0x200000
+TC_MESSAGE = struct.Struct("=4xiIII")
+"""struct tcmsg: interface, handle, parent, info."""
+TCA_KIND, TCA_OPTIONS = 1, 2
+RED = struct.Struct("=IIIBBBB")
+"""struct tc_red_qopt: limit, least and most threshold [bytes], three logarithms, flags."""
+RED_COUNTS = struct.Struct("=4I")
+"""struct tc_red_xstats: packets dropped early, dropped for room, dropped otherwise, marked."""
+ATTRIBUTE_BYTES = 4
+"""Of an attribute, before its value."""
+TCA_RED_PARMS, TCA_RED_STAB, TCA_RED_FLAGS = 1, 2, 4
+TC_RED_ECN, TC_RED_NODROP = 2**0, 2**3
+FORGOTTEN_AT_ONCE = bytes([31] * 256)
+"""By which powers of 2 RED divides what it remembers of a queue that has been empty for so long."""
 ROUTE = struct.Struct("=BBBBBBBBI")
 """struct rtmsg: family, lengths of destination and source, tos, table, protocol, scope, type, flags."""
 RT_TABLE_UNSPEC, RTPROT_STATIC, RT_SCOPE_UNIVERSE, RTN_UNICAST, RTNH_F_ONLINK = 0, 4, 0, 1, 4
@@ -81,7 +97,7 @@ class Batch:
         self._requests.append((attempt, bytes(message.data)))
 
     def add_qdisc(self, attempt: str, request: bytes, index: int) -> None:
-        """Add what `shaper_request` or `netem_request` made, for an interface."""
+        """Add what `shaper_request`, `marker_request` or `netem_request` made, for an interface."""
         stamped = bytearray(request)
         struct.pack_into("=i", stamped, INDEX_OFFSET, index)
         self._requests.append((attempt, bytes(stamped)))
@@ -109,6 +125,21 @@ class Batch:
                 _check_answers(channel, requests, len(burst))
 
 
+def kernel_takes(*qdiscs: bytes) -> bool:
+    """Return whether the kernel has queueing disciplines; they are tried in a new namespace."""
+    namespace, batch = new_network_namespace(), Batch()
+    for request in qdiscs:
+        batch.add_qdisc("try it", request, LOOPBACK)
+    try:
+        with inside_namespace(namespace):
+            batch.commit()
+    except NetworkError:
+        return False
+    finally:
+        os.close(namespace)
+    return True
+
+
 def shaper_request(
     rate_bytes_s: int, burst_bytes: int, queue_bytes: int, *, below_netem: bool = False
 ) -> bytes:
@@ -129,6 +160,31 @@ def shaper_request(
     )
     encoder.close()  # it holds an event loop
     return bytes(encoder.batch)
+
+
+def marker_request(mark_bytes: int, queue_bytes: int, *, below_netem: bool = False) -> bytes:
+    """Return the request for what marks packets (ECN) in a shaper's queue, its interface yet to be filled in.
+
+    A RED (tc-red(8)) whose average is the queue as it is and whose thresholds are one: each packet that finds
+    more waiting is marked, and none is dropped while there is room. Encoded here: pyroute2 knows no RED.
+
+    Parameters
+    ----------
+    mark_bytes
+        Behind how much packets are marked [bytes].
+    queue_bytes
+        What may wait [bytes].
+    below_netem
+        Whether the shaper is below a netem.
+    """
+    parameters = RED.pack(queue_bytes, mark_bytes, mark_bytes, 0, 0, 0, 0)
+    flags = struct.pack("=II", *[TC_RED_ECN | TC_RED_NODROP] * 2)  # a struct nla_bitfield32: values, which
+    options = _attribute(TCA_RED_PARMS, parameters) + _attribute(TCA_RED_STAB, FORGOTTEN_AT_ONCE)
+    options += _attribute(TCA_RED_FLAGS, flags)
+    body = TC_MESSAGE.pack(1, MARKER_HANDLE, BELOW_CHILD if below_netem else BELOW_ROOT, 0)
+    body += _attribute(TCA_KIND, b"red\0") + _attribute(TCA_OPTIONS, options)
+    flags_of_request = NLM_F_REQUEST | NLM_F_ACK | NLM_F_CREATE | NLM_F_REPLACE
+    return HEADER.pack(HEADER.size + len(body), RTM_NEWQDISC, flags_of_request, 0, 0) + body
 
 
 def netem_request(delay_s: float, loss: float, limit_packets: int, *, change: bool = False) -> bytes:

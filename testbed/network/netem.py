@@ -3,14 +3,12 @@
 Not every kernel has netem. Where a fabric asks for delay or loss and there is none, nothing is booted.
 """
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 
-from testbed.machine.kernel import inside_namespace, new_network_namespace
-from testbed.machine.netlink import TICK_NS, Batch, netem_request
-from topologies.errors import MachineError, NetworkError, ScenarioError
+from testbed.machine.netlink import TICK_NS, kernel_takes, netem_request
+from topologies.errors import MachineError, ScenarioError
 from topologies.fabric import Fabric, Port
 
 LIMIT_PACKETS = 1 << 20
@@ -20,7 +18,6 @@ ORPHAN_DELAY_S = TICK_NS * 1e-9
 LEAST_DELAY_S, MOST_DELAY_S = 50e-6, 1.0
 """What is honoured of a link's delay at emulated scale [s]: timers are late by up to 50 us, and queue pairs
 that make no progress for some seconds are given up."""
-LOOPBACK = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,13 +95,4 @@ def check_delays(fabric: Fabric, time_factor: float) -> None:
 @cache
 def kernel_has_netem() -> bool:
     """Return whether netem can be put on an interface; the kernel loads its module for that if it has one."""
-    namespace, batch = new_network_namespace(), Batch()
-    batch.add_qdisc("try netem", Netem().request(), LOOPBACK)
-    try:
-        with inside_namespace(namespace):
-            batch.commit()
-    except NetworkError:
-        return False
-    finally:
-        os.close(namespace)
-    return True
+    return kernel_takes(Netem().request())

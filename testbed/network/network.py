@@ -18,6 +18,7 @@ from types import TracebackType
 from mininet.net import Mininet
 
 from controller.app.client import ControllerClient
+from testbed.machine.congestion import check_marks
 from testbed.machine.datapath import Datapath, check_datapath, default_datapath
 from testbed.machine.kernel import die_with_parent, inside_namespace
 from testbed.machine.sandbox import RUN_DIRECTORY, inside_sandbox, raise_descriptor_limit
@@ -56,7 +57,7 @@ class Network:
     datapath
         Which of Open vSwitch's forwards; None for `testbed.machine.datapath.default_datapath`.
     host
-        What the servers' TCP is set to.
+        What the servers' TCP is set to, and what it needs of switches.
     mtu
         Of every interface [bytes].
     """
@@ -86,6 +87,7 @@ class Network:
         self._entered = True
         check_datapath(self.datapath)
         check_netem(self.netems)
+        check_marks(self.host.congestion_control, self.datapath, self.mtu)
         raise_descriptor_limit()  # outside of a sandbox nobody has
         with self._stack as stack:
             try:

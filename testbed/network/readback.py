@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from pyroute2 import IPRoute
 
 from testbed.machine.kernel import inside_namespace
-from testbed.machine.netlink import CERTAIN, TICK_NS
+from testbed.machine.netlink import ATTRIBUTE_BYTES, CERTAIN, RED, RED_COUNTS, TICK_NS
 from testbed.network.netem import Netem
 from testbed.network.network import Network
 from testbed.network.wiring import Shape
@@ -29,6 +29,8 @@ class PortSetting:
     """Packets that its full queue dropped, which a netem's loss is none of."""
     lost: int
     """Packets that left a server and that the kernel was too slow to hand to the switch."""
+    marked: int
+    """Packets that it marked (ECN) so far."""
 
 
 def port_settings(network: Network) -> dict[Port, PortSetting]:
@@ -81,22 +83,39 @@ def _settings_here(fabric: Fabric, nodes: set[str]) -> dict[Port, PortSetting]:
     for index, link in links.items():
         port = names.get(link.get_attr("IFLA_IFNAME"))
         if port is not None:
-            shaper, netem = qdiscs.get((index, "tbf")), qdiscs.get((index, "netem"))
+            shaper, netem, marker = (qdiscs.get((index, kind)) for kind in ("tbf", "netem", "red"))
             settings[port] = PortSetting(
-                _shape(shaper) if shaper else None,
+                _shape(shaper, marker) if shaper else None,
                 _netem(netem) if netem else None,
                 link.get_attr("IFLA_MTU"),
                 shaper.get_attr("TCA_STATS2").get_attr("TCA_STATS_QUEUE")["drops"] if shaper else 0,
                 # What a switch's port lost is in Open vSwitch's own counters.
                 link.get_attr("IFLA_STATS64")["tx_dropped"] if port.node in fabric.server_index else 0,
+                _marked(marker) if marker else 0,
             )
     return settings
 
 
-def _shape(shaper: "dict[str, object]") -> Shape:
+def _shape(shaper: "dict[str, object]", marker: "dict[str, object] | None") -> Shape:
     parameters = shaper.get_attr("TCA_OPTIONS").get_attr("TCA_TBF_PARMS")  # type: ignore[attr-defined]
     burst_s = parameters["buffer"] * TICK_NS / 1e9
-    return Shape(8.0 * parameters["rate"], round(burst_s * parameters["rate"]), parameters["limit"])
+    rate_bytes_s, queue_bytes = parameters["rate"], parameters["limit"]
+    marks = _mark_bytes(marker) if marker else 0
+    return Shape(8.0 * rate_bytes_s, round(burst_s * rate_bytes_s), queue_bytes, marks)
+
+
+def _mark_bytes(marker: "dict[str, object]") -> int:
+    """Return behind how much a RED marks packets; pyroute2 knows none, and gives bytes as they are."""
+    first = bytes.fromhex(marker.get_attr("TCA_OPTIONS").replace(":", ""))  # type: ignore[attr-defined]
+    least_bytes: int = RED.unpack_from(first, ATTRIBUTE_BYTES)[1]
+    return least_bytes
+
+
+def _marked(marker: "dict[str, object]") -> int:
+    """Return how many packets a RED has marked."""
+    counts = bytes.fromhex(marker.get_attr("TCA_XSTATS").replace(":", ""))  # type: ignore[attr-defined]
+    marked: int = RED_COUNTS.unpack(counts)[3]
+    return marked
 
 
 def _netem(netem: "dict[str, object]") -> Netem:

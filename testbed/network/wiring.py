@@ -28,12 +28,14 @@ from pyroute2.netlink.rtnl import (
 from testbed.machine.kernel import inside_namespace, new_network_namespace
 from testbed.machine.netlink import (
     IFF_UP,
+    LOOPBACK,
     RT_SCOPE_UNIVERSE,
     RTN_UNICAST,
     RTNH_F_ONLINK,
     RTPROT_STATIC,
     Batch,
     delete_links,
+    marker_request,
     shaper_request,
 )
 from testbed.network.netem import Netem
@@ -52,7 +54,6 @@ FIRST_MARK = 1 << 30
 FIRST_TABLE = 1000
 RECEIVE_WINDOW_PACKETS = 100
 """What a receiver lets a connection start with: more than any transport's first window."""
-LOOPBACK = 1
 UP = {"flags": IFF_UP, "change": IFF_UP}
 RT_TABLE_MAIN, RT_SCOPE_LINK = 254, 253
 FR_ACT_TO_TBL, NUD_PERMANENT, RTAX_RTO_MIN = 1, 0x80, 13
@@ -95,6 +96,8 @@ class Shape:
     """Token bucket [bytes]: what may leave at once after a pause."""
     queue_bytes: int
     """What may wait [bytes]; more is dropped, and counted."""
+    mark_bytes: int = 0
+    """Behind how much that waits packets are marked (ECN) [bytes]; 0 for none."""
 
     @property
     def lent_s(self) -> float:
@@ -116,7 +119,7 @@ class Wiring:
     netems: Mapping[Port, Netem]
     """The netem of each port that has one, as it began."""
     host: HostSettings
-    """What the servers' TCP is set to."""
+    """What the servers' TCP is set to, and what it needs of switches."""
     mtu: int
     """Of every interface, as it was asked for [bytes]."""
 
@@ -162,7 +165,7 @@ def wire(
     netems
         The netem of each port that has one; `set_netems` changes them.
     host
-        What the servers' TCP is set to.
+        What the servers' TCP is set to, and what it needs of switches.
     mtu
         Of every interface [bytes].
 
@@ -175,7 +178,9 @@ def wire(
         _set_sysctls({"net/ipv6/conf/default/disable_ipv6": "1"})
     ocses = {switch.name for switch in fabric.switches if switch.kind == "ocs"}
     shapes = {
-        port: _shape(fabric, port, rate_factor, mtu) for port in fabric.link_at if port.node not in ocses
+        port: _shape(fabric, port, rate_factor, mtu, host)
+        for port in fabric.link_at
+        if port.node not in ocses
     }
     with ExitStack() as undo:
         sysctls = SERVER_SYSCTLS | (LOSSY_SYSCTLS if fabric.lossy else {})
@@ -233,10 +238,12 @@ def _new_namespace(undo: ExitStack, sysctls: dict[str, str]) -> int:
     return namespace
 
 
-def _shape(fabric: Fabric, port: Port, rate_factor: float, mtu: int) -> Shape:
+def _shape(fabric: Fabric, port: Port, rate_factor: float, mtu: int, host: HostSettings) -> Shape:
     rate_bps = fabric.link_at[port].rate_bps * rate_factor
-    queue = SERVER_QUEUE_BYTES if port.node in fabric.server_index else fabric.buffer_bytes
-    return Shape(rate_bps, burst_bytes(rate_bps, mtu), queue)
+    burst = burst_bytes(rate_bps, mtu)
+    if port.node in fabric.server_index:
+        return Shape(rate_bps, burst, SERVER_QUEUE_BYTES)
+    return Shape(rate_bps, burst, fabric.buffer_bytes, host.mark_bytes)
 
 
 def _set_sysctls(values: dict[str, str]) -> None:
@@ -360,19 +367,26 @@ def _is_first_on_switch(fabric: Fabric, nic: Nic) -> bool:
 
 
 def _add_qdiscs(batch: Batch, wiring: Wiring, port: Port, indices: dict[str, int]) -> None:
-    """Shape a port's egress, behind its netem if it has one."""
+    """Shape a port's egress, behind its netem if it has one; what marks packets comes last."""
     shape, netem = wiring.shapes.get(port), wiring.netems.get(port)
     index = indices[interface(wiring.fabric, port)]
     if netem:
         batch.add_qdisc(f"put a netem on {port}", netem.request(), index)
     if shape:
-        batch.add_qdisc(f"shape {port}", _request(shape, netem is not None), index)
+        batch.add_qdisc(f"shape {port}", _shaper(shape, netem is not None), index)
+    if shape and shape.mark_bytes:
+        batch.add_qdisc(f"mark packets at {port}", _marker(shape, netem is not None), index)
 
 
 @lru_cache
-def _request(shape: Shape, below_netem: bool) -> bytes:
+def _shaper(shape: Shape, below_netem: bool) -> bytes:
     rate_bytes_s = round(shape.rate_bps / 8)
     return shaper_request(rate_bytes_s, shape.burst_bytes, shape.queue_bytes, below_netem=below_netem)
+
+
+@lru_cache
+def _marker(shape: Shape, below_netem: bool) -> bytes:
+    return marker_request(shape.mark_bytes, shape.queue_bytes, below_netem=below_netem)
 
 
 def _change_netems(fabric: Fabric, netems: Mapping[Port, Netem]) -> None:

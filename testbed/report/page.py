@@ -268,6 +268,7 @@ def _seen(row: Mapping[str, object]) -> list[str]:
     share = f" ({100 * seen['retransmits'] / seen['packets']:.2f} %)" if seen["packets"] > 0 else ""
     return [
         f"{number(seen['retransmits'], '{:.0f}')}{share}",
+        number(seen["queue_marks"], "{:.0f}"),
         " / ".join(number(seen[name], "{:.0f}") for name in ("queue_drops", "socket_drops", "switch_drops")),
         number(100 * seen["cpu_pressure"], "{:.0f} %"),
         f"{number(seen['switch_cpu'], '{:.2f}')} + {number(seen['engine_cpu'], '{:.2f}')}",
@@ -280,20 +281,21 @@ def _seen(row: Mapping[str, object]) -> list[str]:
 
 
 MACHINE = [
-    "sent again", "drops", "CPU pressure", "CPUs", "lateness [ms]", "stalls [ms]", "aggregate [Gbit/s]",
-    "link error", "control",
+    "sent again", "marked", "drops", "CPU pressure", "CPUs", "lateness [ms]", "stalls [ms]",
+    "aggregate [Gbit/s]", "link error", "control",
 ]  # fmt: skip
 MACHINE_CAPTION = (
     "What was seen of this machine, at emulated scale. Sent again: packets that TCP, or over circuits the "
-    "engine, sent once more. Drops: by full port queues, by Open vSwitch's sockets, by Open vSwitch itself. "
-    "CPU pressure: share of the run in which something waited for a CPU. CPUs: used by Open vSwitch and by "
-    "the engine. Lateness: how long the engine kept events waiting, 99th percentile. Stalls: the "
-    "longest that the engine and Open vSwitch stood still. Link error: the worst of the links sampled before "
-    "the run, against its nominal rate; circuits, which go one way, have none. Control: how far traffic of a "
-    "known duration, at the same packet rate, was off it before or after. A dash is unknown."
+    "engine, sent once more. Marked: packets that port queues marked (ECN), for tcp:dctcp. Drops: by full "
+    "port queues, by Open vSwitch's sockets, by Open vSwitch itself. CPU pressure: share of the run in "
+    "which something waited for a CPU. CPUs: used by Open vSwitch and by the engine. Lateness: how long "
+    "the engine kept events waiting, 99th percentile. Stalls: the longest that the engine and Open vSwitch "
+    "stood still. Link error: the worst of the links sampled before the run, against its nominal rate; "
+    "circuits, which go one way, have none. Control: how far traffic of a known duration, at the same "
+    "packet rate, was off it before or after. A dash is unknown."
 )
 MEASURES = (
-    "retransmits", "packets", "queue_drops", "socket_drops", "switch_drops", "cpu_pressure", "switch_cpu",
-    "engine_cpu", "lateness_s", "stall_s", "switch_stall_s", "aggregate_bps", "worst_link_error",
-    "control_error",
+    "retransmits", "packets", "queue_marks", "queue_drops", "socket_drops", "switch_drops", "cpu_pressure",
+    "switch_cpu", "engine_cpu", "lateness_s", "stall_s", "switch_stall_s", "aggregate_bps",
+    "worst_link_error", "control_error",
 )  # fmt: skip

@@ -57,6 +57,7 @@ class Watch:
             retransmits=emulation.health.retransmits,
             packets=math.ceil(payload_bytes / packet_bytes(self._network.mtu)),
             queue_drops=change["queue_drops"],
+            queue_marks=change["queue_marks"],
             socket_drops=change["socket_drops"],
             switch_drops=change["switch_drops"],
             cpu_pressure=change["pressure_s"] / seconds,
@@ -80,6 +81,7 @@ class Watch:
             "engine_cpu_s": usage.ru_utime + usage.ru_stime,
             "switch_cpu_s": cpu_s(pid) if pid else math.nan,
             "queue_drops": sum(setting.drops for setting in settings),
+            "queue_marks": sum(setting.marked for setting in settings),
             "socket_drops": self._network.openvswitch.packet_drops() + sum(s.lost for s in settings),
             "switch_drops": sum(_switch_drops(self._network, s.name) for s in self._network.fabric.switches),
         }

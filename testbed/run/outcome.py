@@ -54,6 +54,8 @@ class Measures:
     """Packets that the servers' NICs sent."""
     queue_drops: float = math.nan
     """Packets that full port queues dropped (qdisc)."""
+    queue_marks: float = math.nan
+    """Packets that port queues marked (ECN), for a congestion control that needs it."""
     socket_drops: float = math.nan
     """Packets that Open vSwitch was too slow to take (AF_PACKET)."""
     switch_drops: float = math.nan

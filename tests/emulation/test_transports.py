@@ -12,9 +12,11 @@ import numpy as np
 import pytest
 from pyroute2 import IPRoute
 
-from testbed.machine.congestion import check_congestion_control
+from testbed.machine.congestion import check_congestion_control, check_marks
+from testbed.machine.datapath import default_datapath
 from testbed.machine.kernel import inside_namespace
 from testbed.network.network import Network
+from testbed.network.readback import port_settings
 from testbed.network.wiring import RTAX_RTO_MIN
 from testbed.run.dilation import Dilation
 from testbed.run.experiment import Experiment
@@ -56,7 +58,8 @@ def asked(
 @contextmanager
 def booted(experiment: Experiment) -> Iterator[Network]:
     """Boot an experiment's network."""
-    with Network(experiment.fabric, experiment.dilation.rate, host=experiment.host) as network:
+    scale = experiment.dilation.rate
+    with Network(experiment.fabric, scale, host=experiment.host, mtu=experiment.mtu) as network:
         yield network
 
 
@@ -161,6 +164,24 @@ def test_other_congestion_controls_run_where_the_kernel_has_them(sandbox: Box | 
     experiment = asked("rails", TransportSetup(f"tcp:{control}"))
     with booted(experiment) as network:
         assert_all_arrived(tried(experiment, network))
+
+
+def test_marks_of_switches_keep_an_incast_of_dctcp_out_of_full_queues(sandbox: Box | None) -> None:
+    experiment = replace(incast(7, "tcp:dctcp"), mtu=3000)
+    try:
+        check_congestion_control("dctcp")
+        check_marks("dctcp", default_datapath(), experiment.mtu)
+    except MachineError as error:
+        pytest.skip(str(error))
+    with booted(experiment) as network:
+        outcome = tried(experiment, network)
+        shapes = {port: setting.shape for port, setting in port_settings(network).items()}
+    assert_all_arrived(outcome)
+    assert outcome.measures.queue_marks > 0
+    assert outcome.measures.queue_drops == 0
+    for port, shape in shapes.items():
+        assert shape
+        assert shape.mark_bytes == (experiment.host.mark_bytes if port.node == "leaf0" else 0)
 
 
 def test_the_pages_own_transport_moves_all_bytes_as_fast_as_it_says(

@@ -23,6 +23,7 @@ from traffic.workloads.synthetic import sparse, uniform
 HEALTHY = Measures(
     retransmits=3,
     packets=50_000,
+    queue_marks=0,
     queue_drops=0,
     socket_drops=0,
     switch_drops=0,

@@ -1,9 +1,14 @@
 """What controls congestion: refused in a sentence where the kernel, or the emulated network, cannot do it."""
 
+from typing import get_args
+
 import pytest
 
-from testbed.machine.congestion import check_congestion_control
+from testbed.machine import congestion
+from testbed.machine.congestion import check_congestion_control, check_marks
+from testbed.machine.datapath import Datapath
 from topologies.errors import MachineError
+from traffic.packets import LEAST_MTU, MOST_MTU
 
 
 def available() -> list[str]:
@@ -14,8 +19,7 @@ def available() -> list[str]:
 
 def test_what_the_kernel_has_is_accepted_and_so_is_no_tcp() -> None:
     for name in available():
-        if name != "dctcp":
-            check_congestion_control(name)
+        check_congestion_control(name)
     check_congestion_control(None)
 
 
@@ -28,6 +32,26 @@ def test_what_no_kernel_has_is_refused_with_what_there_is(name: str) -> None:
     assert "reno" in caught.value.hint
 
 
-def test_dctcp_is_refused_as_no_port_marks_packets() -> None:
-    with pytest.raises(MachineError, match="tcp:dctcp needs ports that mark packets"):
-        check_congestion_control("dctcp")
+@pytest.fixture
+def red(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
+    """Have the kernel have RED, or not."""
+    monkeypatch.setattr(congestion, "kernel_has_red", lambda: request.param)
+
+
+@pytest.mark.parametrize("red", [False], indirect=True)
+@pytest.mark.parametrize("datapath", get_args(Datapath))
+def test_without_red_dctcp_is_refused_and_nothing_else(red: None, datapath: Datapath) -> None:
+    with pytest.raises(MachineError, match=r"this kernel has no RED, .* for tcp:dctcp"):
+        check_marks("dctcp", datapath, 1500)
+    for other in (None, "cubic", "bbr"):
+        check_marks(other, datapath, MOST_MTU)
+
+
+@pytest.mark.parametrize("red", [True], indirect=True)
+def test_the_daemons_packets_are_marked_where_they_fit_a_page(red: None) -> None:
+    for mtu in (LEAST_MTU, 3000):
+        check_marks("dctcp", "netdev", mtu)
+    with pytest.raises(MachineError, match="cannot mark packets of --mtu 9000") as caught:
+        check_marks("dctcp", "netdev", 9000)
+    assert caught.value.hint == "give --mtu 3000, or --datapath kernel"
+    check_marks("dctcp", "kernel", MOST_MTU)

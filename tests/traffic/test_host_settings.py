@@ -88,6 +88,22 @@ def test_the_least_timeout_is_twice_the_round_trip_through_one_full_port() -> No
     assert asked_s == pytest.approx(0.948, abs=0.001)
 
 
+@pytest.mark.parametrize("fabric", FABRICS, ids=lambda fabric: fabric.name)
+@given(rate=RATES, delay_s=DELAYS_S, mtu=MTUS, buffer_bytes=st.integers(1_000, 1 << 24))
+def test_marks_leave_room_for_what_a_path_holds_and_for_what_comes_after_them(
+    fabric: Fabric, rate: float, delay_s: float, mtu: int, buffer_bytes: int
+) -> None:
+    fabric = replace(fabric.with_links(delay_s=delay_s, loss=0.0), buffer_bytes=buffer_bytes)
+    marked = dilated(fabric, rate, mtu, TransportSetup("tcp:dctcp"))
+    assert replace(marked, congestion_control="cubic", mark_bytes=0) == dilated(fabric, rate, mtu)
+    assert marked.mark_bytes <= buffer_bytes / 2
+    if marked.mark_bytes < buffer_bytes // 2:
+        hops = 2 * (1 + max(switch.tier for switch in fabric.switches))
+        slowest_bps = rate * min(link.rate_bps for link in fabric.links)
+        held_bytes = (2 * hops * delay_s / rate) * slowest_bps / 8
+        assert marked.mark_bytes >= max(held_bytes, USUAL_WINDOW_PACKETS * frame_bytes(mtu))
+
+
 @given(window=st.integers(1, 1000), timeout_s=st.floats(1e-3, 100), name=st.sampled_from(["tcp", "credit"]))
 def test_what_the_user_wants_comes_before_the_rule(window: int, timeout_s: float, name: str) -> None:
     setup = TransportSetup(name, window, timeout_s)

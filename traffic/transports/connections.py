@@ -67,6 +67,7 @@ def listening(stack: contextlib.ExitStack, endpoints: Endpoints, server: int) ->
     """Return a server's listening socket, which ``stack`` closes; NetworkError if its port is in use."""
     listener = stack.enter_context(endpoints.open_socket(server))
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    _control_congestion(listener, endpoints)  # DCTCP's receivers say what was marked packet by packet
     try:
         listener.bind(("", SERVICE_PORT))
     except OSError as error:
@@ -84,7 +85,7 @@ def dial(stack: contextlib.ExitStack, endpoints: Endpoints, queue_pair: QueuePai
     sender.setblocking(False)
     sender.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     sender.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE)
-    sender.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, endpoints.congestion_control.encode())
+    _control_congestion(sender, endpoints)
     sender.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     sender.setsockopt(socket.IPPROTO_TCP, TCP_NOTSENT_LOWAT, NOT_SENT_BYTES)
     try:
@@ -96,6 +97,10 @@ def dial(stack: contextlib.ExitStack, endpoints: Endpoints, queue_pair: QueuePai
     except OSError as error:
         raise NetworkError(f"connect queue pair {queue_pair}: {error.strerror}") from error
     return sender
+
+
+def _control_congestion(connection: socket.socket, endpoints: Endpoints) -> None:
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, endpoints.congestion_control.encode())
 
 
 def keep_none_waiting(sender: socket.socket) -> None:

@@ -13,9 +13,13 @@ Under `tcp` the settings stand to the emulated network as usual ones do to a rea
   2 MiB takes 0.46 s at 36 Mbit/s, and with 0.05 s TCP sent up to 25 % again although nothing was lost.
 - *Port buffers*: a fabric's own (`Fabric.buffer_bytes`), which hold as many packets as the real ones would,
   as packets are real.
+- *Marks* (ECN), for what controls congestion by them: behind as much as the longest path holds unloaded, and
+  no less than ten packets, which may come at once from one sender; but half a buffer at most. DCTCP's
+  authors mark behind 20 packets at 1 Gbit/s and 65 at 10, about what their paths hold (SIGCOMM 2010, 3.5).
 """
 
 from dataclasses import dataclass, replace
+from math import ceil
 
 from topologies.fabric import Fabric
 from traffic.packets import DEFAULT_MTU, frame_bytes
@@ -28,6 +32,8 @@ LOSSY_TIMEOUT_S = 0.05
 """The same where links lose packets: that a queue pair's last one is lost, a timeout alone tells.
 With the longer one all-to-alls of 1.5 s took up to 1.8 times their prediction at 0.1 % of loss, not 1.03."""
 USUAL_WINDOW_PACKETS, LEAST_WINDOW_PACKETS = 10, 2
+NEED_MARKS = ("dctcp",)
+"""What controls congestion by marks."""
 
 
 @dataclass(frozen=True)
@@ -50,12 +56,14 @@ class TransportSetup:
 
 @dataclass(frozen=True)
 class HostSettings:
-    """What the TCP of all servers is set to."""
+    """What the TCP of all servers is set to, and what it needs of switches."""
 
     congestion_control: str = "cubic"
     initial_window_packets: int = CARRYING_WINDOW_BYTES // DEFAULT_MTU
     least_timeout_s: float = CARRYING_TIMEOUT_S
     """TCP's least retransmission timeout, at emulated scale [s]."""
+    mark_bytes: int = 0
+    """Behind how much that waits a switch's ports mark packets (ECN) [bytes]; 0 for none."""
 
 
 IDEAL = TransportSetup()
@@ -102,4 +110,9 @@ def _of_tcp(
     window = min(USUAL_WINDOW_PACKETS, max(LEAST_WINDOW_PACKETS, round(2 * link_s / packet_s)))
     most_links = 2 * (1 + max((switch.tier for switch in fabric.switches), default=0))
     full_s = 8 * fabric.buffer_bytes / slowest_bps
-    return HostSettings(controlled, window, 2 * (full_s + most_links * link_s))
+    timeout_s = 2 * (full_s + most_links * link_s)
+    if controlled not in NEED_MARKS:
+        return HostSettings(controlled, window, timeout_s)
+    held_packets = max(USUAL_WINDOW_PACKETS, ceil(most_links * link_s / packet_s))
+    mark_bytes = min(held_packets * frame_bytes(mtu), fabric.buffer_bytes // 2)
+    return HostSettings(controlled, window, timeout_s, mark_bytes)
