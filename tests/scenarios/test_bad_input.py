@@ -6,7 +6,10 @@ from pathlib import Path
 
 import pytest
 
-SCENARIO = Path(__file__).parents[2] / "scenarios" / "rails_sparse.py"
+from tests.scenarios.command import ran
+from tests.tools import CHECKOUT
+
+SCENARIO = CHECKOUT / "scenarios" / "rails_sparse.py"
 MATRIX_OF_64 = "\n".join([" ".join(["1000"] * 64)] * 64)
 
 
@@ -28,8 +31,7 @@ def test_bad_input_is_told_in_a_sentence(tmp_path: Path, options: list[str], tex
     file, out = tmp_path / "trace.txt", tmp_path / "out"
     file.write_text(text)
     words = [option.format(file=file) for option in options]
-    command = [sys.executable, str(SCENARIO), "--model-only", "--seeds", "1", "--out", str(out), *words]
-    done = subprocess.run(command, capture_output=True, text=True)
+    done = ran("rails_sparse", "--model-only", "--seeds", "1", "--out", out, *words)
     told = [line for line in done.stderr.strip().splitlines() if "going on without it" not in line]
     assert done.returncode == 2
     assert len(told) == 1

@@ -1,16 +1,14 @@
 """A dry run prints what a run would be, and boots nothing: it needs no rights, and no Open vSwitch."""
 
 import json
-import os
-import subprocess
-import sys
 from dataclasses import asdict
 from pathlib import Path
+from subprocess import CompletedProcess
 
 import pytest
 
 from testbed.run.calibrate import CACHE, FORMAT_VERSION, Calibration, machine_name
-from tests.tools import CHECKOUT
+from tests.scenarios.command import ran
 
 JOB = {
     "format": "lightrail job 1",
@@ -42,17 +40,9 @@ def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def dry(directory: Path, name: str, *options: str) -> subprocess.CompletedProcess[str]:
+def dry(directory: Path, name: str, *options: str) -> "CompletedProcess[str]":
     """Run a scenario dry."""
-    command = [
-        sys.executable,
-        str(CHECKOUT / "scenarios" / f"{name}.py"),
-        "--dry-run",
-        "--out",
-        "out",
-        *options,
-    ]
-    return subprocess.run(command, cwd=directory, capture_output=True, text=True, env=dict(os.environ))
+    return ran(name, "--dry-run", "--out", "out", *options, cwd=directory)
 
 
 @pytest.mark.parametrize(
@@ -87,15 +77,7 @@ def test_what_the_options_change_is_in_the_table(bare: Path) -> None:
 
 def test_a_run_with_an_empty_path_does_boot_something(bare: Path) -> None:
     """The tests above can fail: without --dry-run the same command needs tools."""
-    command = [
-        sys.executable,
-        str(CHECKOUT / "scenarios" / "rails_uniform.py"),
-        "--servers",
-        "2",
-        "--rails",
-        "1",
-    ]
-    done = subprocess.run(command, cwd=bare, capture_output=True, text=True)
+    done = ran("rails_uniform", "--servers", "2", "--rails", "1", cwd=bare)
     assert done.returncode != 0
 
 

@@ -2,12 +2,11 @@
 
 import json
 import math
-import subprocess
-import sys
 from dataclasses import replace
 from datetime import datetime
 from io import StringIO
 from pathlib import Path
+from subprocess import CompletedProcess
 
 import numpy as np
 import pandas as pd
@@ -20,19 +19,18 @@ from scenarios._infinitehbd.report import FaultResults, sheets
 from scenarios._infinitehbd.study import GPUS, JOB_SHARES, NODES, TP_GPUS, Study, fault_study, table_7
 from scenarios._output import sheet_table
 from testbed.report.run_json import Run
-from tests.tools import CHECKOUT
+from tests.scenarios.command import ran
 from topologies.errors import TraceError
 from topologies.hbd import ARCHITECTURES
 from traffic.fault_trace import half_nodes, stand_in_trace, timeline
 from traffic.readers.infinitehbd import read_fault_trace
 from traffic.workloads.datasets import FAULT_TRACE, dataset_path
 
-SCENARIO = CHECKOUT / "scenarios" / "infinitehbd_faults.py"
 SEEDS = 2
 
 
-def ran(*options: str) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run([sys.executable, str(SCENARIO), *options], capture_output=True, text=True)
+def studied(*options: str | Path) -> "CompletedProcess[str]":
+    return ran("infinitehbd_faults", *options)
 
 
 def trace_text(faults: int = 60) -> str:
@@ -62,7 +60,7 @@ def test_bad_input_is_one_sentence(tmp_path: Path, options: list[str], text: str
     file, out = tmp_path / "trace.json", tmp_path / "out"
     file.write_text(text)
     words = [option.format(file=file, folder=tmp_path) for option in options]
-    done = ran("--out", str(out), *words)
+    done = studied("--out", out, *words)
     lines = done.stderr.strip().splitlines()
     assert done.returncode == 2
     assert len(lines) == 1
@@ -71,7 +69,7 @@ def test_bad_input_is_one_sentence(tmp_path: Path, options: list[str], text: str
 
 
 def test_help_is_the_docstring() -> None:
-    done = ran("--help")
+    done = studied("--help")
     words = " ".join(done.stdout.split())
     assert done.returncode == 0
     assert "nearly all of it the remainder that one big switch has too" in words
@@ -239,7 +237,7 @@ def test_waste_on_the_real_trace_is_within_the_bars() -> None:
 def test_a_run_prints_tables_and_leaves_results(tmp_path: Path) -> None:
     file, out = tmp_path / "faults.json", tmp_path / "out"
     file.write_text(trace_text())
-    done = ran("--trace", str(file), "--seeds", "1", "--out", str(out))
+    done = studied("--trace", file, "--seeds", "1", "--out", out)
     assert done.returncode == 0, done.stderr
     assert f"results: {out}/report.html" in done.stdout
     assert "Trace faults.json, 1 seed." in done.stdout

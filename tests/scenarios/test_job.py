@@ -1,14 +1,13 @@
 """The scenario that predicts a user's own job: bad input, jitter, and jobs of many nodes."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
+from subprocess import CompletedProcess
 
 import pandas as pd
 import pytest
 
-from tests.tools import CHECKOUT
+from tests.scenarios.command import ran
 
 JOB = {
     "format": "lightrail job 1",
@@ -22,17 +21,16 @@ JOB = {
 SMALL = ["--servers", "2", "--rails", "2", "--scheme", "rails", "--model-only"]
 
 
-def ran(*options: str) -> subprocess.CompletedProcess[str]:
+def predicted(*options: str | Path) -> "CompletedProcess[str]":
     """Run the scenario."""
-    command = [sys.executable, "scenarios/job.py", *options]
-    return subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True)
+    return ran("job", *options)
 
 
 def summary(tmp_path: Path, *options: str, job: object = JOB) -> pd.DataFrame:
     """Run the scenario with a job on a small fabric, and return its summary."""
     (tmp_path / "job.json").write_text(json.dumps(job))
     out = tmp_path / f"out{len(list(tmp_path.iterdir()))}"
-    done = ran("--job", str(tmp_path / "job.json"), *SMALL, "--out", str(out), *options)
+    done = predicted("--job", tmp_path / "job.json", *SMALL, "--out", out, *options)
     assert done.returncode == 0, done.stderr
     assert f"results: {out}/report.html" in done.stdout
     return pd.read_csv(out / "nodes.csv")
@@ -65,7 +63,7 @@ def test_bad_input_is_one_sentence(tmp_path: Path, options: list[str], text: str
     file, out = tmp_path / "job.json", tmp_path / "out"
     file.write_text(text)
     words = [option.format(folder=tmp_path) for option in options]
-    done = ran("--job", str(file), "--out", str(out), *words)
+    done = predicted("--job", file, "--out", out, *words)
     lines = done.stderr.strip().splitlines()
     assert done.returncode == 2
     assert len(lines) == 1
@@ -74,7 +72,7 @@ def test_bad_input_is_one_sentence(tmp_path: Path, options: list[str], text: str
 
 
 def test_help_is_the_docstring() -> None:
-    words = " ".join(ran("--help").stdout.split())
+    words = " ".join(predicted("--help").stdout.split())
     assert "Compute and collectives of a training step" in words
     assert all(option in words for option in ("--job", "--scheme", "--jitter", "--seed", "--model-only"))
 
@@ -94,7 +92,7 @@ def test_jitter_is_of_its_seed_and_the_slowest_gpu_decides(tmp_path: Path) -> No
 def test_the_first_of_many_nodes_are_shown(tmp_path: Path) -> None:
     many = {**JOB, "nodes": [{**JOB["nodes"][0], "repeat": 100}]}  # type: ignore[index]
     assert len(summary(tmp_path, job=many)) == 100
-    done = ran("--job", str(tmp_path / "job.json"), *SMALL, "--out", str(tmp_path / "again"))
+    done = predicted("--job", tmp_path / "job.json", *SMALL, "--out", tmp_path / "again")
     assert "a[59]" in done.stdout
     assert "a[60]" not in done.stdout
     assert "all job 0 50000 50000 50000 1.00" in " ".join(done.stdout.split())
@@ -104,8 +102,7 @@ def test_the_first_of_many_nodes_are_shown(tmp_path: Path) -> None:
 def test_a_job_can_be_repeated(tmp_path: Path) -> None:
     first = summary(tmp_path, "--jitter", "0.2", "--seed", "3")
     (out,) = tmp_path.glob("out*")
-    words = [sys.executable, "scenarios/repeat.py", str(out), "--out", str(tmp_path / "again")]
-    done = subprocess.run(words, cwd=CHECKOUT, capture_output=True, text=True)
+    done = ran("repeat", out, "--out", tmp_path / "again")
     assert done.returncode == 0, done.stderr
     assert "drawn: rails takes as long as before" in " ".join(done.stdout.split())
     assert pd.read_csv(tmp_path / "again" / "nodes.csv").equals(first)

@@ -3,33 +3,24 @@
 import json
 import os
 import re
-import subprocess
-import sys
 from pathlib import Path
+from subprocess import CompletedProcess
 
 import pandas as pd
 import pytest
 
 from controller.circuits.devices import DEVICES, LEAST_DELAY_S, ReconfigurationDelay, device_named, real_delay
 from scenarios._circuits import Comparison
-from tests.tools import CHECKOUT
+from tests.scenarios.command import ran
 from topologies.errors import ScenarioError
 from traffic.workloads.ocs_workloads import SCALED, ocs_demand
 
-SCENARIO = CHECKOUT / "scenarios" / "ocs_spectra.py"
 RATE_BPS = 100e9
-EXPLORE = CHECKOUT / "scenarios" / "ocs_explore.py"
 
 
-def ran(out: Path, *options: str) -> "subprocess.CompletedProcess[str]":
-    command = [sys.executable, str(SCENARIO), "--out", str(out), *options]
-    return subprocess.run(command, capture_output=True, text=True)
-
-
-def explored(options: str) -> "subprocess.CompletedProcess[str]":
+def explored(options: str) -> "CompletedProcess[str]":
     """Return what comes of the scenario to explore where no sandbox can be had: no PATH, no tool."""
-    command = [sys.executable, str(EXPLORE), *options.split()]
-    return subprocess.run(command, capture_output=True, text=True, env={"PATH": ""})
+    return ran("ocs_explore", *options.split(), env={"PATH": ""})
 
 
 @pytest.mark.parametrize(
@@ -73,7 +64,8 @@ def explored(options: str) -> "subprocess.CompletedProcess[str]":
 def test_bad_input_is_told_in_a_sentence(tmp_path: Path, options: list[str], said: str) -> None:
     file, out = tmp_path / "matrix.txt", tmp_path / "out"
     file.write_text("0 1\n1\n")
-    done = ran(out, *(option.format(file=file, folder=tmp_path) for option in options))
+    words = [option.format(file=file, folder=tmp_path) for option in options]
+    done = ran("ocs_spectra", "--out", out, *words)
     told = done.stderr.strip().splitlines()
     assert done.returncode == 2
     assert len(told) == 1
@@ -137,20 +129,14 @@ def test_a_delay_too_short_beside_its_demand_is_refused_with_options_that_would_
 
 
 def test_the_help_names_every_device() -> None:
-    told = subprocess.run(
-        [sys.executable, str(SCENARIO), "--help"],
-        capture_output=True,
-        text=True,
-        check=True,
-        env={**os.environ, "COLUMNS": "400"},
-    )
+    told = ran("ocs_spectra", "--help", env={**os.environ, "COLUMNS": "400"})
     assert ", ".join(DEVICES) in told.stdout
 
 
 @pytest.mark.slow
 def test_the_papers_figures_are_planned_and_reported(tmp_path: Path) -> None:
     out = tmp_path / "out"
-    done = ran(out, "--plan-only", "--seeds", "1")
+    done = ran("ocs_spectra", "--out", out, "--plan-only", "--seeds", "1")
     assert done.returncode == 0, done.stderr
     assert f"results: {out}/report.html" in done.stdout
     table = pd.read_csv(out / "summary.csv")

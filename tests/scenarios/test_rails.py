@@ -1,8 +1,6 @@
 """The scenarios of RailS' evaluation, by the model: what they run, and what they leave behind."""
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +9,7 @@ import pytest
 
 from scenarios._rails.claims_rails import rails_claims
 from testbed.report.run_json import experiments_of
-from tests.tools import CHECKOUT
+from tests.scenarios.command import ran
 
 SCHEMES = ["ecmp", "plb", "minrtt", "reps", "rails", "optimal"]
 PHASES = ["start", "early", "mid", "stable"]
@@ -28,8 +26,8 @@ SHARED += ["--model-only", "--cli", "--datapath", "--no-sandbox", "--out", "--de
 def modelled(name: str, out: Path, *options: str) -> pd.DataFrame:
     """Run a scenario by the model on 4 servers of 2 rails, and return its summary."""
     small = ["--model-only", "--servers", "4", "--rails", "2", "--seeds", "1", "--out", str(out)]
-    command = [sys.executable, f"scenarios/{name}.py", *small, *options]
-    done = subprocess.run(command, cwd=CHECKOUT, check=True, capture_output=True, text=True)
+    done = ran(name, *small, *options)
+    assert done.returncode == 0, done.stderr
     assert f"results: {out}/report.html" in done.stdout
     return pd.read_csv(out / "summary.csv")
 
@@ -60,8 +58,7 @@ def test_every_workload_runs_under_every_scheme_and_rails_is_near_the_bound(
 
 
 def test_the_help_is_the_docstring_and_all_options_the_scenario_s_own_first() -> None:
-    command = [sys.executable, "scenarios/rails_sparse.py", "--help"]
-    told = subprocess.run(command, cwd=CHECKOUT, check=True, capture_output=True, text=True).stdout
+    told = ran("rails_sparse", "--help").stdout
     assert "how far RailS beats ECMP" in told
     assert re.findall(r"^\W*(--[a-z-]+)", told, re.MULTILINE) == [*OWN, *SHARED]
 

@@ -1,21 +1,12 @@
 """A run again, by the model; and what is said where there is no run."""
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
-from tests.tools import CHECKOUT
-
-
-def ran(name: str, *options: str | Path) -> "subprocess.CompletedProcess[str]":
-    """Run a scenario."""
-    words = [str(option) for option in options]
-    command = [sys.executable, f"scenarios/{name}.py", *words]
-    return subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True)
+from tests.scenarios.command import ran
 
 
 @pytest.fixture(scope="module")

@@ -1,26 +1,23 @@
 """The options that choose transports: what they give, and what is refused in a sentence."""
 
-import subprocess
-import sys
 from pathlib import Path
+from subprocess import CompletedProcess
 
 import pandas as pd
 import pytest
 
 from scenarios._options import DEFAULT_TRANSPORTS, MOST_WINDOW_PACKETS, transports
-from tests.tools import CHECKOUT
+from tests.scenarios.command import ran
 from topologies.errors import ScenarioError
 from traffic.transports.host_settings import TransportSetup
 from traffic.transports.registry import TRANSPORTS
 
-SCENARIO = CHECKOUT / "scenarios" / "rails_uniform.py"
 SMALL = ["--servers", "2", "--rails", "2", "--seeds", "1", "--schemes", "rails", "--model-only"]
 
 
-def ran(out: Path, *options: str) -> "subprocess.CompletedProcess[str]":
+def small(out: Path, *options: str) -> "CompletedProcess[str]":
     """Run a small scenario with some options."""
-    command = [sys.executable, str(SCENARIO), *SMALL, "--out", str(out), *options]
-    return subprocess.run(command, capture_output=True, text=True)
+    return ran("rails_uniform", *SMALL, "--out", out, *options)
 
 
 @pytest.mark.parametrize(
@@ -35,7 +32,7 @@ def ran(out: Path, *options: str) -> "subprocess.CompletedProcess[str]":
     ],
 )
 def test_what_makes_no_sense_is_refused_in_a_sentence(tmp_path: Path, options: list[str], said: str) -> None:
-    done = ran(tmp_path / "out", *options)
+    done = small(tmp_path / "out", *options)
     assert done.returncode == 2
     [sentence] = done.stderr.strip().splitlines()
     assert said in sentence
@@ -65,6 +62,6 @@ def test_the_default_is_two_transports_that_exist() -> None:
 
 
 def test_transports_that_are_predicted_alike_are_predicted_once(tmp_path: Path) -> None:
-    done = ran(tmp_path / "out", "--transport", "credit,tcp,tcp:reno,ideal")
+    done = small(tmp_path / "out", "--transport", "credit,tcp,tcp:reno,ideal")
     assert done.returncode == 0, done.stderr
     assert pd.read_csv(tmp_path / "out" / "summary.csv")["transport"].tolist() == ["credit", "ideal"]
