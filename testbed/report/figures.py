@@ -9,7 +9,7 @@ import pandas as pd
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from testbed.report.heat_maps import has_uplinks, nic_heat_map, uplink_heat_map
+from testbed.report.heat_maps import has_uplinks, nic_heat_map, one_per_scheme, uplink_heat_map
 from testbed.report.means import BASELINE, transports_of
 from testbed.report.palette import styled
 from testbed.report.plots import (
@@ -20,6 +20,7 @@ from testbed.report.plots import (
     cct_percentiles,
     emulated_against_predicted,
 )
+from testbed.report.timeline import timeline_of
 from testbed.report.training_plots import phase_bars, phased
 from testbed.run.outcome import Outcome
 
@@ -83,6 +84,9 @@ def _figures(outcomes: Sequence[Outcome], table: pd.DataFrame, baseline: str) ->
         )
     for workload in dict.fromkeys(table["workload"]):
         plots += _heat_maps(outcomes, str(workload))
+        shown = one_per_scheme(outcomes, str(workload))
+        caption = f"{workload}. {TIMELINE_CAPTION}"
+        plots.append(Plot(f"timeline_{_slug(str(workload))}", partial(timeline_of, shown), caption))
     return plots
 
 
@@ -124,6 +128,11 @@ PHASES_CAPTION = (
 NIC_CAPTION = (
     "Bytes that each NIC of each server sent and received, one seed, a scale for each. MSE is the normalised "
     "load MSE: 0 is even within each server, 1 is all on one NIC."
+)
+TIMELINE_CAPTION = (
+    "What each server did when: computed (grey), sent (above), and received (paler, below); a colour for "
+    "each collective, light grey for nothing. A message counts from when nothing held it back to its last "
+    "byte, so the last bar to end is who the others wait for."
 )
 UPLINK_CAPTION = (
     "Bytes from each leaf to each spine, one seed, one scale. A scheme that keeps to its rails needs no "

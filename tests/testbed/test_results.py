@@ -28,6 +28,8 @@ from traffic.workloads.synthetic import uniform
 RUN = Run("rails_sparse", "RailS under sparse load", ["rails_sparse.py"], datetime(2026, 1, 2, 3, 4, 5))
 TABLES = {"nodes.csv", "records.csv", "summary.csv"}
 PLOTS = {
+    "timeline_uniform.png",
+    "timeline_sparse_0.4.png",
     "busbw.png",
     "cct_percentiles.png",
     "cct_cdf.png",
