@@ -11,7 +11,7 @@ from testbed.report.claims import Claim
 from testbed.report.collective_report import VERDICTS, fabric_text, scale_text
 from testbed.report.figures import TIMELINE_CAPTION, Plot
 from testbed.report.nodes import node_table
-from testbed.report.page import Block, Line, Page, Sheet, counted
+from testbed.report.page import TRACES, Block, Line, Page, Sheet, counted
 from testbed.report.run_json import Run
 from testbed.report.table import number, significant
 from testbed.report.timeline import timeline_of
@@ -45,7 +45,7 @@ def node_page(run: Run, outcomes: Sequence[Outcome], table: pd.DataFrame, claims
         plots=list(map(_timeline, range(len(outcomes)), outcomes)),
         definitions=DEFINITIONS,
         files="The jobs themselves are in run.json beside this file; all nodes are in nodes.csv, all "
-        "messages in records.csv, all points in summary.csv.",
+        f"messages in records.csv, all points in summary.csv. {TRACES}",
     )
 
 

@@ -14,7 +14,7 @@ from testbed.report.collective_report import VERDICTS
 from testbed.report.figures import TIMELINE_CAPTION, Plot
 from testbed.report.means import BIG_SWITCH, Point, circuit_points, scheme_labels, transports_of
 from testbed.report.ocs_plots import plan_against_measurement
-from testbed.report.page import Block, Line, Page, Sheet, counted
+from testbed.report.page import TRACES, Block, Line, Page, Sheet, counted
 from testbed.report.run_json import Run
 from testbed.report.table import (
     STYLES,
@@ -223,7 +223,7 @@ BARS = (
 )
 FILES = (
     "The experiments themselves, demand matrices included, are in run.json beside this file; all messages "
-    "are in records.csv, all points in summary.csv."
+    f"are in records.csv, all points in summary.csv. {TRACES}"
 )
 DEFINITIONS = (
     ("CCT", "Collective completion time: from the first night, when all OCSes go dark, to the last byte."),

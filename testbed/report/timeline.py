@@ -111,10 +111,8 @@ def column_of(outcome: Outcome, name: str) -> Column:
     """Return the column of an outcome, in which a run that is not faithful says so."""
     word = outcome.verdict.word
     emulated = "emulated" if word == "faithful" else f"emulated ({word})"
-    runs = {emulated: outcome.emulated, "predicted": outcome.predicted}
-    return Column(
-        name, outcome.experiment.fabric, {name: run for name, run in runs.items() if run is not None}
-    )
+    runs = {emulated if label == "emulated" else label: run for label, run in outcome.runs.items()}
+    return Column(name, outcome.experiment.fabric, runs)
 
 
 @styled

@@ -72,6 +72,7 @@ def test_all_files_are_there_and_read_back(tmp_path: Path) -> None:
             results.add(outcome)
     assert results.path == tmp_path / "rails_sparse" / "2026-01-02T03-04-05"
     assert names(results.path) == PLOTS | {
+        "traces",
         "nodes.csv",
         "records.csv",
         "summary.csv",
@@ -127,7 +128,7 @@ def test_after_every_point_the_files_are_whole(tmp_path: Path) -> None:
     with ResultsDirectory(RUN, root=tmp_path) as results:
         for count, outcome in enumerate(outcomes, 1):
             results.add(outcome)
-            assert names(results.path) == TABLES | {"run.json"}
+            assert names(results.path) == TABLES | {"run.json", "traces"}
             same_table(results.path / "summary.csv", summary(outcomes[:count]))
             assert len(pd.read_csv(results.path / "records.csv").groupby(["workload", "scheme"])) == count
 
