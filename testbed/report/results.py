@@ -16,6 +16,7 @@ report.html  the report; it and the plots (``*.png``) are written when the run e
 rows and records are, and what the report tells.
 """
 
+import gzip
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -42,7 +43,7 @@ from testbed.run.outcome import Outcome, summary_row
 from testbed.run.similitude import Number
 from topologies.errors import ScenarioError
 
-WRITTEN = ("run.json", "nodes.csv", "records.csv", "summary.csv", "report.html", "*.png", "traces/*.json")
+WRITTEN = ("run.json", "nodes.csv", "records.csv", "summary.csv", "report.html", "*.png", "traces/*")
 """What is written, as in the table above: nothing of it may be there before."""
 PAGES = {"schemes": collective_page, "circuits": circuit_page, "nodes": node_page}
 """What makes the report of each kind (`testbed.report.run_json.Kind`)."""
@@ -209,10 +210,11 @@ class ResultsDirectory(RunDirectory):
         """Write what happened when, unless another seed's is there: all seeds' would be too much to keep."""
         experiment = outcome.experiment
         words = experiment.job.name, experiment.scheme_name, experiment.transport_name
-        file = self.path / "traces" / f"{slug('_'.join(words))[:LONGEST_NAME]}.json"
+        file = self.path / "traces" / f"{slug('_'.join(words))[:LONGEST_NAME]}.json.gz"
         if not file.exists():
             make_directory(file.parent)
-            write_whole(file, chrome_trace(outcome.runs, experiment.fabric))
+            text = chrome_trace(outcome.runs, experiment.fabric)
+            write_whole(file, gzip.compress(text.encode(), mtime=0))  # a tenth; viewers open it as it is
 
     def judge_again(self, since: int, again: Callable[[Outcome], Outcome]) -> None:
         """Replace the outcomes from a number on by what is known of them now, and write their rows anew."""

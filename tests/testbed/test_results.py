@@ -1,5 +1,6 @@
 """What a run leaves behind: whole files after every point, killed or not, and whose they are."""
 
+import gzip
 import json
 import os
 import signal
@@ -16,6 +17,7 @@ import pandas as pd
 import pytest
 
 from testbed.machine.files import append_whole, make_directory, write_whole
+from testbed.report.chrome_trace import chrome_trace
 from testbed.report.results import ResultsDirectory
 from testbed.report.run_json import Run, experiments_of
 from testbed.run.outcome import Outcome, summary
@@ -121,6 +123,19 @@ def test_run_json_says_all_that_is_needed_to_run_it_again(tmp_path: Path) -> Non
     assert data["finished"] == [outcomes[0].experiment.key]
     assert len(data["experiments"]) == len(outcomes)
     assert {"python", "kernel", "openvswitch", "commit", "numpy", "os-ken"} <= data["versions"].keys()
+
+
+def test_the_first_seed_of_each_scheme_leaves_a_trace(tmp_path: Path) -> None:
+    outcomes = small_outcomes(seeds=2)
+    with ResultsDirectory(RUN, root=tmp_path) as results:
+        for outcome in outcomes:
+            results.add(outcome)
+    names = ["sparse_0.4_ecmp_ideal", "sparse_0.4_rails_ideal", "uniform_ecmp_ideal", "uniform_rails_ideal"]
+    files = sorted((results.path / "traces").iterdir())
+    assert [file.name for file in files] == [f"{name}.json.gz" for name in names]
+    assert gzip.decompress(files[2].read_bytes()).decode() == chrome_trace(
+        outcomes[0].runs, outcomes[0].experiment.fabric
+    )
 
 
 def test_after_every_point_the_files_are_whole(tmp_path: Path) -> None:
