@@ -138,7 +138,7 @@ class Scenario:
     def of(cls, name: str, title: str, fabric: Fabric, points: Iterable[PointOf]) -> "Scenario":
         """Return a scenario of points at real scale."""
         experiments = [Experiment(fabric, job, scheme, UNSCALED, seed) for job, scheme, seed in points]
-        return cls(name, title, experiments)
+        return cls(name, title, experiments, rails_claims if fabric.name == "rail" else no_claims)
 
     @property
     def fabrics(self) -> list[Fabric]:
