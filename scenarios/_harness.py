@@ -66,7 +66,7 @@ from testbed.report.results import ResultsDirectory
 from testbed.report.run_json import Kind, Run
 from testbed.report.table import claims_table
 from testbed.run.calibrate import calibration, is_calibrated, rate_factor
-from testbed.run.dilation import Dilation
+from testbed.run.dilation import UNSCALED, Dilation
 from testbed.run.experiment import Experiment
 from testbed.run.outcome import Outcome, bound_s
 from testbed.run.predict import predict
@@ -83,8 +83,6 @@ from traffic.records import NVLINK
 from traffic.spraying.registry import policy_named
 from traffic.transports.host_settings import TransportSetup
 from traffic.transports.registry import by_bytes, congestion_control
-
-UNSCALED = Dilation(1.0, 1.0)
 
 
 @dataclass(frozen=True)
@@ -140,7 +138,7 @@ class Scenario:
     def of(cls, name: str, title: str, fabric: Fabric, points: Iterable[PointOf]) -> "Scenario":
         """Return a scenario of points at real scale."""
         experiments = [Experiment(fabric, job, scheme, UNSCALED, seed) for job, scheme, seed in points]
-        return cls(name, title, experiments)
+        return cls(name, title, experiments, rails_claims if fabric.name == "rail" else no_claims)
 
     @property
     def fabrics(self) -> list[Fabric]:
@@ -230,17 +228,16 @@ def main(command: Callable[..., None]) -> NoReturn:
     sys.exit(0)
 
 
-def carry_out(scenario: Scenario, options: Options) -> None:
-    """Carry a scenario out, in a sandbox unless told otherwise, and print what came of it."""
+def carry_out(scenario: Scenario, options: Options) -> ResultsDirectory | None:
+    """Carry a scenario out, in a sandbox unless told otherwise; print and return what came of it."""
     for experiment in scenario.experiments:
         if not experiment.ocs or experiment.ocs.rest:
             policy_named(experiment.spraying)
     if options.model_only:
-        _finish(scenario, options, _model)
-        return
+        return _finish(scenario, options, _model)
     if options.sandbox and not boots_nothing(options):
         enter_sandbox()
-    go_on(scenario, options)
+    return go_on(scenario, options)
 
 
 def boots_nothing(options: Options) -> bool:
@@ -248,11 +245,11 @@ def boots_nothing(options: Options) -> bool:
     return options.dry_run and is_calibrated(options.datapath)
 
 
-def go_on(scenario: Scenario, options: Options) -> None:
+def go_on(scenario: Scenario, options: Options) -> ResultsDirectory | None:
     """Carry a scenario out where the sandbox has been entered, if there is to be one."""
     if options.dry_run:
         _foresee(scenario, options)
-        return
+        return None
     check_datapath(options.datapath)
     for fabric in scenario.fabrics:
         check_netem(link_netems(fabric, None))
@@ -260,7 +257,7 @@ def go_on(scenario: Scenario, options: Options) -> None:
         control = congestion_control(name)
         check_congestion_control(control)
         check_marks(control, options.datapath, mtu)
-    _finish(scenario, options, _explore if options.cli else _emulate)
+    return _finish(scenario, options, _explore if options.cli else _emulate)
 
 
 def enter_sandbox() -> None:
@@ -272,11 +269,12 @@ def enter_sandbox() -> None:
 
 def _finish(
     scenario: Scenario, options: Options, work: Callable[[Scenario, Options], ResultsDirectory | None]
-) -> None:
+) -> ResultsDirectory | None:
     results = work(scenario, options)
     if results is not None:
         judged = [claims_table(results.judged)] if results.judged else []
         print_results([results_table(results), *judged], results.path)
+    return results
 
 
 def _model(scenario: Scenario, options: Options) -> ResultsDirectory:

@@ -8,6 +8,9 @@ import typer
 
 from testbed.machine.datapath import DEFAULT, Datapath
 from topologies.errors import ScenarioError
+from topologies.fabric import Fabric
+from topologies.own import own_fabric
+from topologies.rail import rail_fabric
 from traffic.packets import frame_bytes
 from traffic.transports.host_settings import TransportSetup
 
@@ -18,6 +21,8 @@ MOST_TIMEOUT_MS = 100_000.0
 """The kernel's own longest is 120 s."""
 
 MOST_BUFFER_BYTES = 1 << 30
+RAIL_DEFAULTS = (8, 4, None, 100.0)
+"""Servers, rails, spines and rate of scenarios over a rail fabric, by default."""
 
 Servers = Annotated[int, typer.Option(help="Servers, each with as many GPUs and NICs as there are rails.")]
 Rails = Annotated[int, typer.Option(help="Rails; NIC n of every server is on leaf n.")]
@@ -28,6 +33,15 @@ Spines = Annotated[
     ),
 ]
 Rate = Annotated[float, typer.Option(help="Rate of a NIC and of a leaf-spine link, at real scale [Gbit/s].")]
+OwnFabric = Annotated[
+    str | None,
+    typer.Option(
+        "--fabric",
+        metavar="FABRIC",
+        help="A fabric of your own, as module:function or a JSON file (docs/own_fabric.md), in place of"
+        " --servers, --rails, --spines and --rate.",
+    ),
+]
 Schemes = Annotated[
     str,
     typer.Option(
@@ -157,6 +171,16 @@ Out = Annotated[
     ),
 ]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
+
+
+def fabric_of(own: str | None, servers: int, rails: int, spines: int | None, rate_gbps: float) -> Fabric:
+    """Return the user's own fabric, or else a rail fabric; ScenarioError if both were asked for."""
+    if own is None:
+        return rail_fabric(servers, rails, spines, rate_bps=rate_gbps * 1e9)
+    if (servers, rails, spines, rate_gbps) != RAIL_DEFAULTS:
+        both = "--fabric says what --servers, --rails, --spines and --rate say too"
+        raise ScenarioError(both, "leave out the one or the others")
+    return own_fabric(own)
 
 
 def buffer_bytes(packets: int, mtu: int) -> int:

@@ -9,8 +9,7 @@ from typing import Annotated
 import typer
 
 from scenarios._harness import Scenario, no_claims, run
-from scenarios._options import Rails, Rate, Servers, Spines
-from topologies.rail import rail_fabric
+from scenarios._options import OwnFabric, Rails, Rate, Servers, Spines, fabric_of
 from traffic.jitter import jittered
 from traffic.job_file import read_job
 
@@ -34,6 +33,7 @@ def job(
     rails: Rails = 4,
     spines: Spines = None,
     rate: Rate = 100.0,
+    fabric: OwnFabric = None,
     scheme: Scheme = "ecmp",
     jitter: Jitter = 0.0,
     seed: Seed = 0,
@@ -47,9 +47,10 @@ def job(
     The whole is emulated, compute too: with real packets over a network that is booted for it, at a scale
     that makes it last some seconds, and beside its prediction. With --model-only it is predicted alone.
     """
-    fabric = rail_fabric(servers, rails, spines, rate_bps=rate * 1e9)
+    wired = fabric_of(fabric, servers, rails, spines, rate)
     planned = jittered(read_job(job_file), seed, jitter)
-    scenario = Scenario.of("job", f"Job {planned.name} over a rail fabric", fabric, [(planned, scheme, seed)])
+    title = f"Job {planned.name} over a {wired.name} fabric"
+    scenario = Scenario.of("job", title, wired, [(planned, scheme, seed)])
     return replace(scenario, claims=no_claims, report="nodes")
 
 

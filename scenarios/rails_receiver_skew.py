@@ -3,9 +3,20 @@
 import _checkout  # first: runs this file under the checkout's Python
 
 from scenarios._harness import PointOf, Scenario, run
-from scenarios._options import Exponent, Rails, Rate, Schemes, Seeds, Servers, Spines, listed, seed_range
+from scenarios._options import (
+    Exponent,
+    OwnFabric,
+    Rails,
+    Rate,
+    Schemes,
+    Seeds,
+    Servers,
+    Spines,
+    fabric_of,
+    listed,
+    seed_range,
+)
 from topologies.fabric import Fabric
-from topologies.rail import rail_fabric
 from traffic.steps import single
 from traffic.workloads.synthetic import SKEW_ZIPF, receiver_skew
 
@@ -15,6 +26,7 @@ def rails_receiver_skew(
     rails: Rails = 4,
     spines: Spines = None,
     rate: Rate = 100.0,
+    fabric: OwnFabric = None,
     exponent: Exponent = SKEW_ZIPF,
     schemes: Schemes = "ecmp,plb,minrtt,reps,rails,optimal",
     seeds: Seeds = 3,
@@ -28,10 +40,10 @@ def rails_receiver_skew(
 
     All numbers are at real scale; the machine emulates them slower and smaller (see run.json).
     """
-    fabric = rail_fabric(servers, rails, spines, rate_bps=rate * 1e9)
-    points = receiver_skew_points(fabric, listed(schemes), seed_range(seeds), exponent)
-    title = "Receiver-skewed all-to-all over a rail fabric"
-    return Scenario.of("rails_receiver_skew", title, fabric, points)
+    wired = fabric_of(fabric, servers, rails, spines, rate)
+    points = receiver_skew_points(wired, listed(schemes), seed_range(seeds), exponent)
+    title = f"Receiver-skewed all-to-all over a {wired.name} fabric"
+    return Scenario.of("rails_receiver_skew", title, wired, points)
 
 
 def receiver_skew_points(

@@ -10,11 +10,22 @@ from typing import Annotated
 import typer
 
 from scenarios._harness import PointOf, Scenario, run
-from scenarios._options import Rails, Rate, Schemes, Seeds, Servers, Spines, listed, seed_range, shares
+from scenarios._options import (
+    OwnFabric,
+    Rails,
+    Rate,
+    Schemes,
+    Seeds,
+    Servers,
+    Spines,
+    fabric_of,
+    listed,
+    seed_range,
+    shares,
+)
 from testbed.machine.sandbox import inside_sandbox
 from topologies.errors import TraceError
 from topologies.fabric import Fabric
-from topologies.rail import rail_fabric
 from traffic.job import Job
 from traffic.readers.detect import read_trace
 from traffic.steps import single
@@ -31,6 +42,7 @@ def rails_sparse(
     rails: Rails = 4,
     spines: Spines = None,
     rate: Rate = 100.0,
+    fabric: OwnFabric = None,
     sparsity: Annotated[str, typer.Option(help="Shares of inactive experts, comma-separated.")] = SPARSITIES,
     schemes: Schemes = "rails,ecmp",
     seeds: Seeds = 2,
@@ -60,21 +72,21 @@ def rails_sparse(
 
     All numbers are at real scale; the machine emulates them slower and smaller (see run.json).
     """
-    fabric = rail_fabric(servers, rails, spines, rate_bps=rate * 1e9)
-    points = sparse_points(fabric, listed(schemes), seed_range(seeds), shares(sparsity))
+    wired = fabric_of(fabric, servers, rails, spines, rate)
+    points = sparse_points(wired, listed(schemes), seed_range(seeds), shares(sparsity))
     read = partial(
         read_trace,
-        gpus=fabric.gpus,
+        gpus=wired.gpus,
         experts=experts,
         bytes_per_token=token_bytes,
         all_to_alls=all_to_alls,
     )
     points += [
         (step, scheme, 0)  # once: at ten seconds a point seeds would cost more than they tell
-        for step in _replayed(trace, read, fabric)
+        for step in _replayed(trace, read, wired)
         for scheme in listed(schemes)
     ]
-    return Scenario.of("rails_sparse", "Sparse MoE all-to-all over a rail fabric", fabric, points)
+    return Scenario.of("rails_sparse", f"Sparse MoE all-to-all over a {wired.name} fabric", wired, points)
 
 
 def sparse_points(

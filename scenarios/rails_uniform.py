@@ -3,9 +3,19 @@
 import _checkout  # first: runs this file under the checkout's Python
 
 from scenarios._harness import PointOf, Scenario, run
-from scenarios._options import Rails, Rate, Schemes, Seeds, Servers, Spines, listed, seed_range
+from scenarios._options import (
+    OwnFabric,
+    Rails,
+    Rate,
+    Schemes,
+    Seeds,
+    Servers,
+    Spines,
+    fabric_of,
+    listed,
+    seed_range,
+)
 from topologies.fabric import Fabric
-from topologies.rail import rail_fabric
 from traffic.steps import single
 from traffic.workloads.synthetic import uniform
 
@@ -15,6 +25,7 @@ def rails_uniform(
     rails: Rails = 4,
     spines: Spines = None,
     rate: Rate = 100.0,
+    fabric: OwnFabric = None,
     schemes: Schemes = "ecmp,plb,minrtt,reps,rails,optimal",
     seeds: Seeds = 3,
 ) -> Scenario:
@@ -26,9 +37,9 @@ def rails_uniform(
 
     All numbers are at real scale; the machine emulates them slower and smaller (see run.json).
     """
-    fabric = rail_fabric(servers, rails, spines, rate_bps=rate * 1e9)
-    points = uniform_points(fabric, listed(schemes), seed_range(seeds))
-    return Scenario.of("rails_uniform", "Uniform all-to-all over a rail fabric", fabric, points)
+    wired = fabric_of(fabric, servers, rails, spines, rate)
+    points = uniform_points(wired, listed(schemes), seed_range(seeds))
+    return Scenario.of("rails_uniform", f"Uniform all-to-all over a {wired.name} fabric", wired, points)
 
 
 def uniform_points(fabric: Fabric, schemes: list[str], seeds: range) -> list[PointOf]:

@@ -9,11 +9,12 @@ from typing import Annotated
 import pandas as pd
 import typer
 
-from scenarios._harness import UNSCALED, Options, Scenario, carry_out, main
+from scenarios._harness import Options, Scenario, carry_out, main
 from scenarios._options import Debug, DryRun, NoSandbox, Out
 from testbed.machine.datapath import Datapath
 from testbed.report.claims_repeat import repeat_claims
 from testbed.report.run_json import datapath_of, experiments_of, kind_of
+from testbed.run.dilation import UNSCALED
 from topologies.errors import ScenarioError
 
 TITLE = "A run again"

@@ -42,7 +42,8 @@ def test_its_command_prints_what_it_says(in_folder: Path) -> None:
     printed = [line.rstrip() for line in done.stdout.splitlines()]
     assert printed[: len(table)] == table
     names = {path.name for path in (in_folder / "out").iterdir()}
-    assert names == {"run.json", "nodes.csv", "summary.csv", "records.csv", "report.html", "timeline.png"}
+    tables = {"nodes.csv", "summary.csv", "records.csv"}
+    assert names == tables | {"run.json", "report.html", "timeline.png", "traces"}
     (ran,) = experiments_of(in_folder / "out" / "run.json")
     assert ran.job == read_job(in_folder / "moe_step.json")
     nodes = pd.read_csv(in_folder / "out" / "nodes.csv")["node"].tolist()

@@ -1,4 +1,4 @@
-"""A user's own scheme or scheduler, named ``module:function``: how it is found, and what it must take."""
+"""A user's own scheme, scheduler or fabric, named ``module:function``: how it is found, what it must take."""
 
 import importlib
 import os
@@ -7,8 +7,12 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from inspect import signature
+from pathlib import Path
 
-from topologies.errors import ScenarioError
+from topologies.errors import FabricError, LightrailError, ScenarioError
+from topologies.fabric import Fabric
+
+FABRIC_PAGE = "docs/own_fabric.md"
 
 
 def own_object(kind: str, name: str) -> object:
@@ -65,6 +69,58 @@ def check_arguments(
         raise ScenarioError(
             f"the {kind} {name!r} does not take the arguments {listed}",
             f"write it as: def {re.split('[:.]', name)[-1]}(*, {listed}), see {page}",
+        ) from error
+
+
+def own_fabric(name: str) -> Fabric:
+    """Return a user's own fabric.
+
+    Parameters
+    ----------
+    name
+        ``module:function`` of a function without arguments, or a JSON file that `Fabric.to_json` wrote.
+
+    Raises
+    ------
+    LightrailError
+        If there is no such function or file, it gives no fabric, or one that cannot be wired.
+    """
+    if ":" not in name or os.path.exists(name):
+        return _fabric_of_file(name)
+    made = _made(name, own_object("fabric", name))
+    if not isinstance(made, Fabric):
+        raise ScenarioError(
+            f"the fabric {name!r} is of the type {type(made).__name__}, and not a Fabric",
+            f"name a function that returns one, see {FABRIC_PAGE}",
+        )
+    return made
+
+
+def _made(name: str, own: object) -> object:
+    """Return what a user's function returns; anything else as it is."""
+    if not callable(own):
+        return own
+    try:
+        return own()
+    except LightrailError:
+        raise
+    except Exception as error:  # the function is a user's: it may raise anything
+        raise ScenarioError(
+            f"the fabric {name!r} cannot be made: {type(error).__name__}: {error}",
+            f"name a function without arguments, see {FABRIC_PAGE}",
+        ) from error
+
+
+def _fabric_of_file(name: str) -> Fabric:
+    try:
+        return Fabric.from_json(Path(name).read_text(encoding="utf-8"))
+    except FabricError as error:
+        raise FabricError(f"in {name!r} {error.sentence}", error.hint) from error
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is no text"
+        raise FabricError(
+            f"the fabric {name!r} cannot be read: {why}",
+            f"give module:function, or a JSON file that Fabric.to_json wrote, see {FABRIC_PAGE}",
         ) from error
 
 

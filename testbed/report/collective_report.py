@@ -8,7 +8,7 @@ import pandas as pd
 from testbed.report.claims import Claim
 from testbed.report.figures import figures
 from testbed.report.means import in_order, points, transports_of
-from testbed.report.page import Block, Line, Page, Sheet, counted
+from testbed.report.page import TRACES, Block, Line, Page, Sheet, counted
 from testbed.report.run_json import Run
 from testbed.report.table import block_rows, caption, has_several_transports, time_unit
 from testbed.report.transports import shares_text, transports_text
@@ -40,7 +40,7 @@ def collective_page(
         plots=figures(outcomes, table, run.baseline),
         definitions=definitions(transports_of(table)),
         files="The experiments themselves, demand matrices included, are in run.json beside this file; all "
-        "messages are in records.csv, all points in summary.csv.",
+        f"messages are in records.csv, all points in summary.csv. {TRACES}",
     )
 
 

@@ -9,7 +9,7 @@ import pandas as pd
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from testbed.report.heat_maps import has_uplinks, nic_heat_map, uplink_heat_map
+from testbed.report.heat_maps import has_uplinks, nic_heat_map, one_per_scheme, uplink_heat_map
 from testbed.report.means import BASELINE, transports_of
 from testbed.report.palette import styled
 from testbed.report.plots import (
@@ -20,6 +20,7 @@ from testbed.report.plots import (
     cct_percentiles,
     emulated_against_predicted,
 )
+from testbed.report.timeline import timeline_of
 from testbed.report.training_plots import phase_bars, phased
 from testbed.run.outcome import Outcome
 
@@ -59,7 +60,7 @@ def figures(outcomes: Sequence[Outcome], table: pd.DataFrame, baseline: str = BA
     for transport in transports:
         mine = [outcome for outcome in outcomes if outcome.experiment.transport_name == transport]
         plots += [
-            Plot(f"{plot.name}_{_slug(transport)}", plot.draw, f"Over {transport}. {plot.caption}")
+            Plot(f"{plot.name}_{slug(transport)}", plot.draw, f"Over {transport}. {plot.caption}")
             for plot in _figures(mine, table[table["transport"] == transport], baseline)
         ]
     return plots
@@ -79,10 +80,13 @@ def _figures(outcomes: Sequence[Outcome], table: pd.DataFrame, baseline: str) ->
         plots.append(Plot("emulated_against_predicted", partial(emulated_against_predicted, table), caption))
     for model in phased(table):
         plots.append(
-            Plot(f"phases_{_slug(model)}", partial(phase_bars, table, model), f"{model}. {PHASES_CAPTION}")
+            Plot(f"phases_{slug(model)}", partial(phase_bars, table, model), f"{model}. {PHASES_CAPTION}")
         )
     for workload in dict.fromkeys(table["workload"]):
         plots += _heat_maps(outcomes, str(workload))
+        shown = one_per_scheme(outcomes, str(workload))
+        caption = f"{workload}. {TIMELINE_CAPTION}"
+        plots.append(Plot(f"timeline_{slug(str(workload))}", partial(timeline_of, shown), caption))
     return plots
 
 
@@ -125,6 +129,11 @@ NIC_CAPTION = (
     "Bytes that each NIC of each server sent and received, one seed, a scale for each. MSE is the normalised "
     "load MSE: 0 is even within each server, 1 is all on one NIC."
 )
+TIMELINE_CAPTION = (
+    "What each server did when: computed (grey), sent (above), and received (paler, below); a colour for "
+    "each collective, light grey for nothing. A message counts from when nothing held it back to its last "
+    "byte, so the last bar to end is who the others wait for."
+)
 UPLINK_CAPTION = (
     "Bytes from each leaf to each spine, one seed, one scale. A scheme that keeps to its rails needs no "
     "spine; under hashing, a dark cell beside light ones is a collision."
@@ -132,13 +141,14 @@ UPLINK_CAPTION = (
 
 
 def _heat_maps(outcomes: Sequence[Outcome], workload: str) -> list[Plot]:
-    slug = _slug(workload)
-    maps = [Plot(f"nic_load_{slug}", partial(nic_heat_map, outcomes, workload), f"{workload}. {NIC_CAPTION}")]
+    name = slug(workload)
+    maps = [Plot(f"nic_load_{name}", partial(nic_heat_map, outcomes, workload), f"{workload}. {NIC_CAPTION}")]
     if has_uplinks(outcomes):
         figure = partial(uplink_heat_map, outcomes, workload)
-        maps.append(Plot(f"uplink_load_{slug}", figure, f"{workload}. {UPLINK_CAPTION}"))
+        maps.append(Plot(f"uplink_load_{name}", figure, f"{workload}. {UPLINK_CAPTION}"))
     return maps
 
 
-def _slug(name: str) -> str:
+def slug(name: str) -> str:
+    """Return a name as a file's may have it."""
     return "".join(letter if letter.isalnum() or letter == "." else "_" for letter in name)

@@ -2,27 +2,25 @@
 
 import math
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import pandas as pd
-from matplotlib.figure import Figure
 
 from testbed.report.claims import Claim
 from testbed.report.collective_report import VERDICTS, fabric_text, scale_text
-from testbed.report.figures import Plot
+from testbed.report.figures import TIMELINE_CAPTION, Plot
 from testbed.report.nodes import node_table
-from testbed.report.page import Block, Line, Page, Sheet, counted
+from testbed.report.page import TRACES, Block, Line, Page, Sheet, counted
 from testbed.report.run_json import Run
 from testbed.report.table import number, significant
-from testbed.report.timeline import timeline
+from testbed.report.timeline import timeline_of
 from testbed.run.agreement import MARK, MARKED, agreement_text
 from testbed.run.outcome import Outcome, Verdict
 from traffic.job_bounds import job_bound_s, node_bounds_s
 
 MOST_SHOWN = 60
-"""Most nodes that the table and the timeline show of a point; nodes.csv has all."""
+"""Most nodes that the table shows of a point; nodes.csv has all."""
 HEADERS = ("start", "end", "took", "bound", "/ bound")
 
 
@@ -44,13 +42,10 @@ def node_page(run: Run, outcomes: Sequence[Outcome], table: pd.DataFrame, claims
         table=table,
         results=node_sheet(outcomes),
         claims=claims,
-        plots=[
-            Plot(f"timeline_{index}" if index else "timeline", partial(_drawn, outcome), _caption(outcome))
-            for index, outcome in enumerate(outcomes)
-        ],
+        plots=list(map(_timeline, range(len(outcomes)), outcomes)),
         definitions=DEFINITIONS,
         files="The jobs themselves are in run.json beside this file; all nodes are in nodes.csv, all "
-        "messages in records.csv, all points in summary.csv.",
+        f"messages in records.csv, all points in summary.csv. {TRACES}",
     )
 
 
@@ -146,30 +141,11 @@ def _job_text(outcome: Outcome) -> str:
     )
 
 
-def _caption(outcome: Outcome) -> str:
-    nodes = len(_nodes(outcome))
-    first = f" The first {MOST_SHOWN} of {nodes} nodes." if nodes > MOST_SHOWN else ""
-    return f"{_run_text(outcome)} over {outcome.experiment.transport_name}. {TIMELINE_CAPTION}{first}"
+def _timeline(index: int, outcome: Outcome) -> Plot:
+    caption = f"{_run_text(outcome)} over {outcome.experiment.transport_name}. {TIMELINE_CAPTION}"
+    return Plot(f"timeline_{index}" if index else "timeline", partial(timeline_of, [outcome]), caption)
 
 
-def _drawn(outcome: Outcome) -> Figure:
-    """Return the timeline of the first nodes that started, the emulated one above the predicted one."""
-    first = _nodes(outcome)["node"].head(MOST_SHOWN)
-    runs = {"emulated": outcome.emulated, "predicted": outcome.predicted}
-    return timeline(
-        {
-            name: replace(run, tasks=run.tasks[run.tasks["node"].isin(first)])
-            for name, run in runs.items()
-            if run is not None
-        },
-        outcome.experiment.transport_name,
-    )
-
-
-TIMELINE_CAPTION = (
-    "When each node of the job ran: compute grey, bytes blue. A compute's bar reaches from its first GPU's "
-    "start to its last GPU's end."
-)
 DEFINITIONS = (
     ("took", "From when a node started, on its first GPU, to its end on its last."),
     (

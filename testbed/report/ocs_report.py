@@ -11,10 +11,10 @@ from rich.text import Text
 from controller.circuits.devices import DEVICES, ReconfigurationDelay
 from testbed.report.claims import Claim
 from testbed.report.collective_report import VERDICTS
-from testbed.report.figures import Plot
+from testbed.report.figures import TIMELINE_CAPTION, Plot
 from testbed.report.means import BIG_SWITCH, Point, circuit_points, scheme_labels, transports_of
-from testbed.report.ocs_plots import plan_against_measurement, timelines
-from testbed.report.page import Block, Line, Page, Sheet, counted
+from testbed.report.ocs_plots import plan_against_measurement
+from testbed.report.page import TRACES, Block, Line, Page, Sheet, counted
 from testbed.report.run_json import Run
 from testbed.report.table import (
     STYLES,
@@ -26,6 +26,7 @@ from testbed.report.table import (
     spread_text,
     time_unit,
 )
+from testbed.report.timeline import timeline_of
 from testbed.report.transports import transports_text
 from testbed.run.agreement import MARK, MARKED
 from testbed.run.outcome import Outcome
@@ -70,7 +71,7 @@ def circuit_page(run: Run, outcomes: Sequence[Outcome], table: pd.DataFrame, cla
         results=Sheet(WORDS, NUMBERS, _blocks(table, scale), f"{_caption(table)} Times in {unit}."),
         claims=claims,
         plots=[
-            *_timelines(results, table),
+            *_timelines(outcomes),
             Plot("plan_against_measurement", partial(plan_against_measurement, table), BARS),
         ],
         definitions=DEFINITIONS,
@@ -195,26 +196,24 @@ def _cells(point: Point, scale: float) -> list[str]:
     ]
 
 
-def _timelines(results: Sequence[Outcome], table: pd.DataFrame) -> list[Plot]:
-    """Return a timeline per number of OCSes, of the first seed."""
+def _timelines(outcomes: Sequence[Outcome]) -> list[Plot]:
+    """Return a timeline per number of OCSes, of the first seed; the big switch stands in it too."""
+    of_job: dict[str, list[Outcome]] = {}
+    for outcome in outcomes:
+        mine = of_job.setdefault(outcome.experiment.job.name, [])
+        if outcome.experiment.seed == outcomes[0].experiment.seed:
+            mine.append(outcome)
     plots = []
-    for ocses, group in groupby(results, lambda result: len(result.experiment.plan.ocses)):
-        mine = list(group)
-        seed = mine[0].experiment.seed
-        shown = [result for result in mine if result.experiment.seed == seed]
-        plots.append(
-            Plot(
-                f"timeline_{ocses}",
-                partial(timelines, shown, table),
-                f"{mine[0].experiment.job.name}, seed {seed}. {TIMELINE}",
-            )
-        )
+    for job, mine in of_job.items():
+        ocses = max((len(outcome.experiment.plan.ocses) for outcome in mine if outcome.light), default=0)
+        caption = f"{job}, seed {outcomes[0].experiment.seed}. {TIMELINE_CAPTION} {LIGHT}"
+        plots.append(Plot(f"timeline_{ocses}", partial(timeline_of, mine), caption))
     return plots
 
 
-TIMELINE = (
-    "What each OCS had lit, from its own log; equal colours in a panel are equal permutations. The dashed "
-    "line is when the plan, gone exactly so, would have brought the last byte; the other when it came."
+LIGHT = (
+    "Below them what each OCS had lit, from when the engine heard of it: equal colours are equal "
+    "permutations, black is dark."
 )
 BARS = (
     "Pale: when the plan would have brought the last byte. Full: when it came, with the ratio of the two on "
@@ -224,7 +223,7 @@ BARS = (
 )
 FILES = (
     "The experiments themselves, demand matrices included, are in run.json beside this file; all messages "
-    "are in records.csv, all points in summary.csv."
+    f"are in records.csv, all points in summary.csv. {TRACES}"
 )
 DEFINITIONS = (
     ("CCT", "Collective completion time: from the first night, when all OCSes go dark, to the last byte."),

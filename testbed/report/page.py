@@ -23,6 +23,7 @@ from testbed.report.table import held_text, number, range_text, significant
 TEMPLATES = Path(__file__).parent / "templates"
 PIXELS_PER_INCH = 95
 """Of a browser, at which the plots' letters are a little smaller than the text's."""
+TRACES = "traces/ has what happened when, of the first seed, for ui.perfetto.dev or chrome://tracing."
 Row = Mapping[str, object]
 POINT = ("verdict", "scheme", "transport", "workload", "reasons", "advice")
 """What the banner says of points that are not faithful; seeds with all of it in common stand together."""

@@ -80,14 +80,14 @@ def over(title: str, transports: Iterable[str]) -> str:
 def canvas(width: float, height: float, title: str) -> Figure:
     """Return an empty figure with a title; sizes in inches."""
     figure = Figure(figsize=(width, height), layout="constrained")
-    figure.suptitle(title, x=0.012, ha="left")
+    figure.suptitle(title, x=0.012, ha="left", parse_math=False)  # a name may hold a dollar
     return figure
 
 
 def fixed_canvas(width: float, height: float, title: str) -> Figure:
     """Return the same for axes that are placed by hand: nothing has to be measured to lay them out."""
     figure = Figure(figsize=(width, height))
-    figure.suptitle(title, x=0.012, y=1 - 0.05 / height, ha="left")
+    figure.suptitle(title, x=0.012, y=1 - 0.05 / height, ha="left", parse_math=False)
     return figure
 
 

@@ -7,6 +7,8 @@ records.csv  a row per message and backend: workload, scheme, transport, seed, b
 nodes.csv    a row per node of a point's job: workload, scheme, transport, seed, then `testbed.report.nodes`
 summary.csv  a row per point: `testbed.run.outcome.summary`, and what its kind of run has besides
 run.json     all that is needed to run it again: `testbed.report.run_json`
+traces/*     what happened when, for Perfetto, of the first point of each workload, scheme and transport:
+             `testbed.report.chrome_trace`
 report.html  the report; it and the plots (``*.png``) are written when the run ends, however it ends
 ============ ====================================================================================
 
@@ -14,6 +16,7 @@ report.html  the report; it and the plots (``*.png``) are written when the run e
 rows and records are, and what the report tells.
 """
 
+import gzip
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -26,9 +29,10 @@ import pandas as pd
 
 from testbed.machine.files import append_whole, make_directory, write_whole
 from testbed.machine.processes import in_processes
+from testbed.report.chrome_trace import chrome_trace
 from testbed.report.claims import Claim, under_each_transport
 from testbed.report.collective_report import collective_page
-from testbed.report.figures import Plot, png_of
+from testbed.report.figures import Plot, png_of, slug
 from testbed.report.node_report import node_page
 from testbed.report.nodes import node_table
 from testbed.report.ocs_report import circuit_page
@@ -39,12 +43,14 @@ from testbed.run.outcome import Outcome, summary_row
 from testbed.run.similitude import Number
 from topologies.errors import ScenarioError
 
-WRITTEN = ("run.json", "nodes.csv", "records.csv", "summary.csv", "report.html", "*.png")
+WRITTEN = ("run.json", "nodes.csv", "records.csv", "summary.csv", "report.html", "*.png", "traces/*")
 """What is written, as in the table above: nothing of it may be there before."""
 PAGES = {"schemes": collective_page, "circuits": circuit_page, "nodes": node_page}
 """What makes the report of each kind (`testbed.report.run_json.Kind`)."""
 RESULTS = Path(__file__).parents[2] / "results"
 """Where results go unless told otherwise: beside the rooms."""
+LONGEST_NAME = 150
+"""Most characters of a trace's name, where workloads or schemes have long ones."""
 
 
 class RunDirectory(ABC):
@@ -197,7 +203,18 @@ class ResultsDirectory(RunDirectory):
         experiment = outcome.experiment
         nodes = node_table(experiment.job, experiment.fabric, outcome.run, outcome.predicted, outcome.lent_s)
         tables = {"records": records_table(outcome), "nodes": _named(nodes, experiment)}
+        self._write_trace(outcome)
         self.write([summary_row(outcome)], tables=tables, experiment=experiment)
+
+    def _write_trace(self, outcome: Outcome) -> None:
+        """Write what happened when, unless another seed's is there: all seeds' would be too much to keep."""
+        experiment = outcome.experiment
+        words = experiment.job.name, experiment.scheme_name, experiment.transport_name
+        file = self.path / "traces" / f"{slug('_'.join(words))[:LONGEST_NAME]}.json.gz"
+        if not file.exists():
+            make_directory(file.parent)
+            text = chrome_trace(outcome.runs, experiment.fabric)
+            write_whole(file, gzip.compress(text.encode(), mtime=0))  # a tenth; viewers open it as it is
 
     def judge_again(self, since: int, again: Callable[[Outcome], Outcome]) -> None:
         """Replace the outcomes from a number on by what is known of them now, and write their rows anew."""
@@ -213,8 +230,7 @@ class ResultsDirectory(RunDirectory):
 
 def records_table(outcome: Outcome) -> pd.DataFrame:
     """Return the records of both backends, with columns that say whose they are."""
-    backends = {"emulated": outcome.emulated, "predicted": outcome.predicted}
-    tables = {name: run.records for name, run in backends.items() if run is not None}
+    tables = {name: run.records for name, run in outcome.runs.items()}
     rows = pd.concat(tables, names=["backend"]).reset_index(level="backend")
     return _named(rows, outcome.experiment)
 

@@ -58,3 +58,7 @@ class Dilation:
     def real_s(self, emulated_s: float) -> float:
         """Return how long something emulated would take in reality [s]."""
         return emulated_s / self.time
+
+
+UNSCALED = Dilation(1.0, 1.0)
+"""Reality; an experiment at this scale is emulated at one that the machine carries."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from controller.circuits.planned import Planned
-from testbed.run.dilation import Dilation
+from testbed.run.dilation import UNSCALED, Dilation
 from testbed.run.experiment_json import ExperimentRecord, experiment_record
 from testbed.run.ocs_plan import OcsPlan, OcsSetup
 from topologies.errors import ScenarioError
@@ -36,7 +36,8 @@ class Experiment:
     policy: str
     """A scheme's name (`traffic.spraying.registry`); over OCSes a scheduler's
     (`controller.schedulers.registry`)."""
-    dilation: Dilation
+    dilation: Dilation = UNSCALED
+    """Its scale; by default it is emulated at one that the machine carries."""
     seed: int = 0
     """Decides all that is random in the policy and in varying delays; the job has its own."""
     chunk_bytes: int = CHUNK_BYTES

@@ -105,6 +105,12 @@ class Outcome:
         return self.predicted if self.emulated is None else self.emulated
 
     @property
+    def runs(self) -> dict[str, Run]:
+        """The run on each backend that there was, by its name: ``emulated``, ``predicted``."""
+        runs = {"emulated": self.emulated, "predicted": self.predicted}
+        return {name: run for name, run in runs.items() if run is not None}
+
+    @property
     def records(self) -> Records:
         """The records of `run`."""
         return self.run.records

@@ -20,14 +20,13 @@ from testbed.machine.residue import until
 from testbed.network.network import READY_S
 from testbed.network.ocs_bench import ocs_figures
 from testbed.network.openvswitch import vsctl
-from testbed.report.ocs_plots import light_of
 from testbed.run.dilation import Dilation
 from testbed.run.emulate import emulate
 from testbed.run.trial import tried
 from tests.emulation.box import Box
 from tests.emulation.conftest import Booted
 from tests.emulation.live import Live
-from tests.testbed.ocs_cases import partially, planned
+from tests.testbed.ocs_cases import light_of, partially, planned
 from topologies.addresses import nic_ip
 from topologies.errors import DemandError, NetworkError, ScenarioError
 from topologies.fabric import Nic

@@ -5,7 +5,9 @@ from dataclasses import replace
 from controller.circuits.devices import ReconfigurationDelay
 from testbed.run.dilation import Dilation
 from testbed.run.experiment import Experiment
+from testbed.run.light_log import LightLog
 from testbed.run.ocs_plan import OcsSetup, dilation_for, over_ocses
+from testbed.run.outcome import Outcome
 from topologies.fabric import Fabric
 from topologies.parallel_ocs import parallel_ocs_fabric
 from traffic.demand import Demand
@@ -47,3 +49,9 @@ def experiment_of(
 def partially(experiment: Experiment, partial: bool = True) -> Experiment:
     """Return an experiment whose reconfigurations keep what two slots share, or do not."""
     return replace(experiment, ocs=replace(experiment.plan.setup, partial=partial))
+
+
+def light_of(outcome: Outcome) -> LightLog:
+    """Return what circuits did, which carried it."""
+    assert outcome.light is not None
+    return outcome.light

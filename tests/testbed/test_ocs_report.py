@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
-from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -11,13 +10,10 @@ import pandas as pd
 import pytest
 
 from controller.circuits.devices import ReconfigurationDelay, device_named, real_delay
-from controller.circuits.orders import Darken, Light, Wait
-from controller.circuits.programs import program_from_text
-from controller.circuits.reconfiguration import OpticalSwitch
 from controller.circuits.status import LogEntry
 from testbed.report.claims_circuits import circuit_claims
 from testbed.report.means import BIG_SWITCH
-from testbed.report.ocs_plots import light_of, plan_against_measurement, timelines
+from testbed.report.ocs_plots import plan_against_measurement
 from testbed.report.ocs_report import executions_table
 from testbed.report.results import ResultsDirectory
 from testbed.report.run_json import Run, experiments_of
@@ -28,7 +24,7 @@ from testbed.run.ocs_plan import dilation_for
 from testbed.run.outcome import Outcome, Verdict
 from testbed.run.predict import predict
 from tests.testbed.cases import VOID, slowed
-from tests.testbed.ocs_cases import DELAY, DELAY_S, OCSES, SERVERS, experiment_of
+from tests.testbed.ocs_cases import DELAY, DELAY_S, OCSES, SERVERS, experiment_of, light_of
 from topologies.big_switch import big_switch_fabric
 from topologies.errors import ScenarioError
 from traffic.transports.circuit_engine import GUARD_S, Slot
@@ -182,36 +178,6 @@ def test_what_takes_longer_than_planned_does_not_hold(tmp_path: Path) -> None:
     slowest = claims["the slowest, bvn, takes no longer than predicted"]
     assert slowest.verdict == "does not hold"
     assert slowest.measured == pytest.approx(1.3)
-
-
-def shown(text: str) -> list[LogEntry]:
-    """Return what an ideal OCS of as many ports as there are servers logs of a program that begins at 0."""
-    ocs, now = OpticalSwitch(SERVERS), 0.0
-    orders = ocs.run(program_from_text(text, SERVERS), 0.0, 0.0)
-    while orders:
-        order = orders.pop(0)
-        if isinstance(order, Wait):
-            now = max(now, order.until_s)
-            orders += ocs.woken(order.number, now)
-        elif isinstance(order, Darken | Light):
-            orders += ocs.confirmed(order.number, now)
-    return [LogEntry(**{**vars(entry), "circuits": entry.circuits.pairs}) for entry in ocs.log]
-
-
-def test_a_timeline_has_no_gap_where_days_follow_that_light_nothing_new(tmp_path: Path) -> None:
-    result = executed_of("spectra")
-    light = light_of(result)
-    length_s = result.experiment.dilation.emulated_s(light.cct_s)
-    day = f"{length_s / 4:.6f}s"
-    log = shown(f"{day} 0>1,1>0 {day} 0>1,1>0 {day} 0>1 {day} 2>3")
-    result = replace(result, light=replace(light, logs={"ocs0": log}))
-    table = results_of([result], tmp_path / "out").table
-    (axes,) = timelines([result], table).axes
-    bars = [box.get_datalim(axes.transData) for box in axes.collections]
-    spans = sorted((bar.x0, bar.x1) for bar in bars if bar.width)
-    assert len(spans) == 4
-    for (_, until), (start, _) in pairwise(spans):
-        assert start == pytest.approx(until)
 
 
 def test_the_guard_counts_where_dark_follows_and_not_after_the_last_byte() -> None:

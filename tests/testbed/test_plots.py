@@ -186,8 +186,10 @@ def test_all_plots_of_a_run_are_drawn_without_a_warning(verdict: object) -> None
         "emulated_against_predicted",
         "nic_load_uniform",
         "uplink_load_uniform",
+        "timeline_uniform",
         "nic_load_sparse_0.4",
         "uplink_load_sparse_0.4",
+        "timeline_sparse_0.4",
     ]
     assert all(png_of(plot.draw()).startswith(b"\x89PNG") for plot in plots)
 
@@ -195,4 +197,4 @@ def test_all_plots_of_a_run_are_drawn_without_a_warning(verdict: object) -> None
 def test_plots_without_data_are_left_out() -> None:
     outcomes: list[Outcome] = [outcome_of(experiment_of(rail_fabric(2, 2, 0), uniform(4), "rails"))]
     names = [plot.name for plot in figures(outcomes, summary(outcomes))]
-    assert names == ["cct_percentiles", "cct_cdf", "nic_load_uniform"]
+    assert names == ["cct_percentiles", "cct_cdf", "nic_load_uniform", "timeline_uniform"]

@@ -83,7 +83,7 @@ def html() -> str:
 
 def test_the_page_nests_and_refers_to_nothing_outside(html: str) -> None:
     page = Page(html)
-    assert len(page.references) == 8
+    assert len(page.references) == 10
     for reference in page.references:
         kind, _, image = reference.partition(",")
         assert kind == "data:image/png;base64"

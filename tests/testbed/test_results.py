@@ -1,5 +1,6 @@
 """What a run leaves behind: whole files after every point, killed or not, and whose they are."""
 
+import gzip
 import json
 import os
 import signal
@@ -16,6 +17,7 @@ import pandas as pd
 import pytest
 
 from testbed.machine.files import append_whole, make_directory, write_whole
+from testbed.report.chrome_trace import chrome_trace
 from testbed.report.results import ResultsDirectory
 from testbed.report.run_json import Run, experiments_of
 from testbed.run.outcome import Outcome, summary
@@ -28,6 +30,8 @@ from traffic.workloads.synthetic import uniform
 RUN = Run("rails_sparse", "RailS under sparse load", ["rails_sparse.py"], datetime(2026, 1, 2, 3, 4, 5))
 TABLES = {"nodes.csv", "records.csv", "summary.csv"}
 PLOTS = {
+    "timeline_uniform.png",
+    "timeline_sparse_0.4.png",
     "busbw.png",
     "cct_percentiles.png",
     "cct_cdf.png",
@@ -70,6 +74,7 @@ def test_all_files_are_there_and_read_back(tmp_path: Path) -> None:
             results.add(outcome)
     assert results.path == tmp_path / "rails_sparse" / "2026-01-02T03-04-05"
     assert names(results.path) == PLOTS | {
+        "traces",
         "nodes.csv",
         "records.csv",
         "summary.csv",
@@ -120,12 +125,25 @@ def test_run_json_says_all_that_is_needed_to_run_it_again(tmp_path: Path) -> Non
     assert {"python", "kernel", "openvswitch", "commit", "numpy", "os-ken"} <= data["versions"].keys()
 
 
+def test_the_first_seed_of_each_scheme_leaves_a_trace(tmp_path: Path) -> None:
+    outcomes = small_outcomes(seeds=2)
+    with ResultsDirectory(RUN, root=tmp_path) as results:
+        for outcome in outcomes:
+            results.add(outcome)
+    names = ["sparse_0.4_ecmp_ideal", "sparse_0.4_rails_ideal", "uniform_ecmp_ideal", "uniform_rails_ideal"]
+    files = sorted((results.path / "traces").iterdir())
+    assert [file.name for file in files] == [f"{name}.json.gz" for name in names]
+    assert gzip.decompress(files[2].read_bytes()).decode() == chrome_trace(
+        outcomes[0].runs, outcomes[0].experiment.fabric
+    )
+
+
 def test_after_every_point_the_files_are_whole(tmp_path: Path) -> None:
     outcomes = small_outcomes(seeds=1)
     with ResultsDirectory(RUN, root=tmp_path) as results:
         for count, outcome in enumerate(outcomes, 1):
             results.add(outcome)
-            assert names(results.path) == TABLES | {"run.json"}
+            assert names(results.path) == TABLES | {"run.json", "traces"}
             same_table(results.path / "summary.csv", summary(outcomes[:count]))
             assert len(pd.read_csv(results.path / "records.csv").groupby(["workload", "scheme"])) == count
 

@@ -1,0 +1,43 @@
+"""Experiments from a Python script of one's own, carried out as a scenario's are (docs/python_api.md)."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from scenarios._harness import Options, Scenario, carry_out, no_claims
+from testbed.report.results import ResultsDirectory
+from testbed.report.run_json import Kind
+from testbed.run.experiment import Experiment
+
+
+def run(
+    experiments: Sequence[Experiment],
+    out: str | Path | None = None,
+    *,
+    emulate: bool = False,
+    title: str = "Experiments from Python",
+) -> ResultsDirectory:
+    """Carry experiments out, print their table, write their report, and return their results.
+
+    Parameters
+    ----------
+    experiments
+        At least one; all at real scale over one fabric, or each at a scale of its own.
+    out
+        The results directory; by default ``results/python/TIME``.
+    emulate
+        Whether to move real packets, beside the prediction. Outside of a sandbox the script that calls this
+        is then started once more inside of one, and ends here.
+    title
+        What the report is called.
+
+    Raises
+    ------
+    LightrailError
+        If they do not go together, or the machine cannot emulate them.
+    """
+    # What circuits did is known of an emulation only; predictions of schedules are told as schemes are.
+    report: Kind = "circuits" if emulate and all(each.ocs for each in experiments) else "schemes"
+    scenario = Scenario("python", title, list(experiments), no_claims, report)
+    results = carry_out(scenario, Options(model_only=not emulate, out=None if out is None else Path(out)))
+    assert results is not None  # only --cli and --dry-run leave none
+    return results

@@ -1,0 +1,134 @@
+"""What each server and each OCS did when, as spans that are read off a run: for pictures and for traces."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from testbed.run.runner import Run
+from topologies.fabric import Fabric
+
+LANES = ("computes", "sends", "receives")
+"""What a server does at the same time as something else."""
+SPANS = ["server", "lane", "node", "start_s", "end_s"]
+
+
+def server_spans(run: Run, fabric: Fabric) -> pd.DataFrame:
+    """Return when each server worked on each node of the job.
+
+    Parameters
+    ----------
+    run
+        How the job ran.
+    fabric
+        Which server each GPU is in.
+
+    Returns
+    -------
+    DataFrame
+        A row per stretch of time: server (index), lane (of `LANES`), node, start_s and end_s [real s].
+        Rows of a server, a lane and a node do not touch: what several GPUs or messages did meanwhile is one.
+        A message inside a server is sent and received there.
+    """
+    servers = np.asarray(fabric.gpu_servers)
+    messages, tasks = timed_messages(run), run.tasks[run.tasks["gpu"] >= 0]
+    parts = [
+        tasks.assign(server=servers[tasks["gpu"].to_numpy(int)], lane="computes"),
+        messages.assign(server=servers[messages["source"].to_numpy(int)], lane="sends"),
+        messages.assign(server=servers[messages["destination"].to_numpy(int)], lane="receives"),
+    ]
+    filled = [part[SPANS] for part in parts if len(part)] or [parts[0][SPANS]]
+    return merged(pd.concat(filled), SPANS[:3])
+
+
+def timed_messages(run: Run) -> pd.DataFrame:
+    """Return the messages that started; one that was given up ends when its collective did."""
+    messages = run.messages[run.messages["start_s"].notna()]
+    if messages["end_s"].notna().all():
+        return messages
+    given_up_s = run.tasks.groupby("node")["end_s"].max()
+    return messages.assign(end_s=messages["end_s"].fillna(messages["node"].map(given_up_s)))
+
+
+def light_spans(run: Run) -> pd.DataFrame:
+    """Return when each OCS was lit, and when dark; before its first reconfiguration nothing is known.
+
+    Returns
+    -------
+    DataFrame
+        A row per stretch of time, those of an OCS one after the other: ocs; circuits, the pairs of ports
+        that were lit in order, empty while all or some were dark; start_s and end_s [real s].
+    """
+    events = run.events[run.events["what"].isin(["drained", "switching", "lit", "shown"])]
+    words = [which.split(" ") for which in events["which"]]
+    lit = [
+        " ".join(sorted(pairs)) if what == "lit" else ""
+        for what, (_, *pairs) in zip(events["what"], words, strict=True)
+    ]
+    ocs = [name for name, *_ in words]
+    spans = pd.DataFrame({"ocs": ocs, "circuits": lit, "start_s": events["at_s"].to_numpy(float)})
+    spans["end_s"] = spans.groupby("ocs")["start_s"].shift(-1).fillna(run.iteration_s)
+    # An OCS may go dark after the last byte has arrived.
+    return spans[spans["end_s"] > spans["start_s"]].reset_index(drop=True)
+
+
+def merged(spans: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
+    """Return spans of which those that are equal in some columns, and overlap or touch, are one.
+
+    Parameters
+    ----------
+    spans
+        The columns of ``by``, start_s and end_s; others are left out.
+    by
+        What tells spans apart.
+    """
+    start_s, end_s = (spans[name].to_numpy(float) for name in ("start_s", "end_s"))
+    codes = [pd.factorize(spans[name])[0].astype(np.int32) for name in by]
+    order = np.arange(len(spans))
+    for key in (start_s, *reversed(codes)):  # each is nearly sorted as runs have it: faster than lexsort
+        order = order[np.argsort(key[order], kind="stable")]
+    start_s, end_s = start_s[order], end_s[order]
+    new = np.ones(len(order), dtype=bool)
+    new[1:] = np.any([code[order][1:] != code[order][:-1] for code in codes], axis=0)
+    later_s = np.cumsum(new) * 1.1 * end_s.max(initial=0.0)  # so that one maximum runs over all of them
+    until_s = np.maximum.accumulate(end_s + later_s)
+    new[1:] |= (start_s + later_s)[1:] > until_s[:-1]
+    first = np.flatnonzero(new)
+    kept: pd.DataFrame = spans[[*by]].iloc[order[first]].reset_index(drop=True)
+    return kept.assign(start_s=start_s[first], end_s=np.maximum.reduceat(end_s, first))
+
+
+def shares(
+    spans: pd.DataFrame,
+    row: NDArray[np.int64],
+    name: NDArray[np.int64],
+    shape: tuple[int, int, int],
+    end_s: float,
+) -> NDArray[np.float64]:
+    """Return which share of each of many equal bins of time is covered by spans.
+
+    Parameters
+    ----------
+    spans
+        With start_s and end_s.
+    row, name
+        Where each span counts.
+    shape
+        How many rows, names and bins.
+    end_s
+        Where the last bin ends [s]; what lies behind it is left out.
+
+    Returns
+    -------
+    ndarray
+        Of the shape; spans that overlap count more than once.
+    """
+    rows, names, bins = shape
+    change = np.zeros((rows, names, bins + 2))
+    for column, sign in (("start_s", 1.0), ("end_s", -1.0)):
+        at = np.clip(spans[column].to_numpy(float) / end_s, 0.0, 1.0) * bins
+        number = at.astype(int)
+        np.add.at(change, (row, name, number), sign * (1 - (at - number)))
+        np.add.at(change, (row, name, number + 1), sign * (at - number))
+    return np.asarray(change.cumsum(axis=2)[..., :bins])

@@ -1,0 +1,26 @@
+"""The page that teaches Python scripts: they move real packets once they are asked to."""
+
+import re
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from tests.test_python_api import BLOCKS, ran
+from tests.tools import need_sandbox
+
+pytestmark = pytest.mark.emulation
+
+
+@pytest.mark.parametrize("block", BLOCKS, ids=["packets", "circuits"])
+def test_a_script_that_emulates_has_every_number_beside_its_prediction(block: str, tmp_path: Path) -> None:
+    need_sandbox()
+    live, calls = re.subn(r'(= run\(.*), "\w+"\)\n', r'\1, "live", emulate=True)\n', block)
+    assert calls == 1
+    done = ran(live, tmp_path)
+    assert done.returncode == 0, done.stderr
+    table = pd.read_csv(tmp_path / "live" / "summary.csv")
+    assert len(table) == 2
+    assert (table["verdict"] != "model").all()
+    assert (table["cct_s"] >= 0.98 * table["bound_s"]).all()
+    assert table["over_predicted"].notna().all()

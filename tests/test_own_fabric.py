@@ -1,0 +1,118 @@
+"""The page that teaches a user's own fabric: its code runs, as printed there, and what is wrong is said."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from testbed.report.run_json import experiments_of
+from tests.tools import CHECKOUT
+from topologies.errors import LightrailError
+from topologies.fabric import Fabric, Link, Port, Server, Switch
+from topologies.own import own_fabric
+from topologies.rail import rail_fabric
+
+PAGE = (CHECKOUT / "docs" / "own_fabric.md").read_text()
+LINES = 25
+JOB = """{"format": "lightrail job 1", "name": "large", "gpus": 9,
+          "nodes": [{"kind": "all_to_all", "name": "a", "uniform_bytes": 1000}]}"""
+
+
+def block(language: str) -> str:
+    """Return the page's one block of a language."""
+    (found,) = re.findall(rf"```{language}\n(.*?)```", PAGE, re.DOTALL)
+    return str(found)
+
+
+@pytest.fixture
+def in_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Stand in a folder with the page's fabric in it, as a module and as a file."""
+    (tmp_path / "own_fabric.py").write_text(block("python"))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delitem(sys.modules, "own_fabric", raising=False)
+    (tmp_path / "two_pods.json").write_text(own_fabric("own_fabric:two_pods").to_json())
+    return tmp_path
+
+
+def ran(scenario: str, *options: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, str(CHECKOUT / scenario), *options]
+    return subprocess.run(command, capture_output=True, text=True)
+
+
+def test_it_is_25_lines() -> None:
+    assert len([line for line in block("python").splitlines() if line.strip()]) <= LINES
+
+
+def test_its_command_predicts_over_it(in_folder: Path) -> None:
+    scenario, *options = block("console").removeprefix("$ python ").split()
+    done = ran(scenario, *options, "--out", "out")
+    assert done.returncode == 0, done.stderr
+    made = own_fabric("own_fabric:two_pods")
+    assert {each.fabric for each in experiments_of(in_folder / "out" / "run.json")} == {made}
+    table = pd.read_csv(in_folder / "out" / "summary.csv")
+    assert set(table["scheme"]) == {"ecmp", "reps"}
+    assert (table["cct_s"] > 1.5 * table["bound_s"]).all()  # thin spines
+    assert "RailS" not in done.stdout
+
+
+def test_a_file_is_the_same_fabric(in_folder: Path) -> None:
+    assert own_fabric("two_pods.json") == own_fabric(str(in_folder / "two_pods.json"))
+    assert own_fabric("two_pods.json") == own_fabric("own_fabric:two_pods")
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("nowhere.json", "the fabric 'nowhere.json' cannot be read: No such file or directory"),
+        (".", "the fabric '.' cannot be read: Is a directory"),
+        ("bytes.json", "the fabric 'bytes.json' cannot be read: it is no text"),
+        ("bad.json", "in 'bad.json' the text is no fabric: Expecting value"),
+        ("wrong.json", "in 'wrong.json' two links share the port"),
+        ("nowhere:f", "the fabric 'nowhere:f' cannot be imported: ModuleNotFoundError"),
+        ("own_fabric:nothing", "the fabric 'own_fabric:nothing' cannot be imported: AttributeError"),
+        ("own_fabric:NIC_BPS", "the fabric 'own_fabric:NIC_BPS' is of the type float, and not a Fabric"),
+        ("os:getcwd", "the fabric 'os:getcwd' is of the type str, and not a Fabric"),
+        ("os:chdir", "the fabric 'os:chdir' cannot be made: TypeError"),
+    ],
+)
+def test_what_is_no_fabric_is_said_in_a_sentence(in_folder: Path, name: str, said: str) -> None:
+    (in_folder / "bytes.json").write_bytes(b"\xff\xfe")
+    (in_folder / "bad.json").write_text("hello")
+    wired, twice = '["h1", 0], "b": ["leaf0", 1]', '["h1", 0], "b": ["leaf0", 0]'
+    (in_folder / "wrong.json").write_text(rail_fabric(2, 1).to_json().replace(wired, twice))
+    with pytest.raises(LightrailError) as error:
+        own_fabric(name)
+    assert str(error.value).startswith(said)
+    assert error.value.hint
+    assert "\n" not in str(error.value)
+
+
+def test_a_scheme_that_needs_rails_says_so(in_folder: Path) -> None:
+    uneven = Server("a", 2, 2, 1e12), Server("b", 1, 2, 1e12)
+    ports = Port("a", 0), Port("a", 1), Port("b", 0)
+    links = tuple(Link(port, Port("s", number), 100e9) for number, port in enumerate(ports))
+    (in_folder / "uneven.json").write_text(Fabric("uneven", uneven, (Switch("s", 3),), links).to_json())
+    check_refused("rails_uniform.py", ["--fabric", "uneven.json", "--schemes", "rails"], "so it has no rails")
+
+
+@pytest.mark.usefixtures("in_folder")
+def test_a_fabric_and_the_size_of_another_exclude_each_other() -> None:
+    options = ["--fabric", "two_pods.json", "--rails", "2"]
+    check_refused("rails_uniform.py", options, "--fabric says what --servers, --rails,")
+
+
+def test_a_job_for_more_gpus_is_refused(in_folder: Path) -> None:
+    (in_folder / "job.json").write_text(JOB)
+    options = ["--fabric", "own_fabric:two_pods", "--job", "job.json"]
+    check_refused("job.py", options, "the job is for 9 GPUs, the fabric has 8")
+
+
+def check_refused(scenario: str, options: list[str], said: str) -> None:
+    """Check that a scenario ends with one sentence."""
+    done = ran(f"scenarios/{scenario}", "--model-only", "--out", "out", *options)
+    assert done.returncode == 2
+    (line,) = done.stderr.strip().splitlines()
+    assert said in line
