@@ -153,4 +153,9 @@ DEFINITIONS = (
         "The busbw of rings that have their links to themselves: the rates of the slowest NIC, or NVLink, of "
         "each, together. Collectives that share links are below it.",
     ),
+    (
+        "over NVLink",
+        "Bytes inside a server are modelled in the emulation too: where steps are short its times are those "
+        "of the engine's clock.",
+    ),
 )
