@@ -75,7 +75,8 @@ def ring_trace(
     closed form, that of rings that have their links to themselves. Expect rings over rails to meet it,
     and ECMP's collisions to keep those over a fat tree's uplinks below.
 
-    Equal layers are replayed a few times only; the table says what was left out.
+    Equal layers are replayed a few times only; the table says what was left out. Where the emulation's steps
+    are of some 20 packets, what a step costs beyond its bytes shows; a larger --volume makes them longer.
     """
     wired = _fabric(fabric, servers, rails, rate * 1e9)
     if layers < 1 or not 0 <= least_mb < 1e6:
