@@ -33,7 +33,7 @@ Trace = Annotated[
 Synthetic = Annotated[
     bool, typer.Option("--synthetic", help="Make up a GPT's step, though the data set is here.")
 ]
-Kind = Annotated[FabricKind, typer.Option("--fabric", help="What joins the servers.")]
+Kind = Annotated[FabricKind, typer.Option("--fabric-kind", help="What joins the servers.")]
 Rings = Annotated[
     HowMany, typer.Option(help="One ring per group, or one for each of the group's GPUs in a server.")
 ]
@@ -56,7 +56,7 @@ Seed = Annotated[int, typer.Option(help="Of what the scheme draws.")]
 def ring_trace(
     trace: Trace = None,
     synthetic: Synthetic = False,
-    fabric: Kind = "rail",
+    fabric_kind: Kind = "rail",
     servers: Servers = 4,
     rails: Rails = 8,
     rate: Rate = 100.0,
@@ -78,7 +78,7 @@ def ring_trace(
     Equal layers are replayed a few times only; the table says what was left out. Where the emulation's steps
     are of some 20 packets, what a step costs beyond its bytes shows; a larger --volume makes them longer.
     """
-    wired = _fabric(fabric, servers, rails, rate * 1e9)
+    wired = _fabric(fabric_kind, servers, rails, rate * 1e9)
     if layers < 1 or not 0 <= least_mb < 1e6:
         raise ScenarioError(
             f"{layers} layers, of {least_mb:g} MB or more", "take a layer at least, and 0 MB or more"
@@ -87,7 +87,7 @@ def ring_trace(
     if step is None:
         step = _made_up(wired, layers, rails if tp is None else tp)
     step = with_rings(step, wired, rings)
-    title = f"Ring collectives of a training step over a {fabric} fabric"
+    title = f"Ring collectives of a training step over a {fabric_kind} fabric"
     scenario = Scenario.of("ring_trace", title, wired, [(step, scheme, seed)])
     return replace(scenario, claims=no_claims, report="rings")
 

@@ -34,7 +34,7 @@ def words(out: Path, *options: str) -> str:
 @pytest.mark.parametrize("kind", ["rail", "fat-tree"])
 def test_a_step_is_replayed_over_either_fabric(tmp_path: Path, kind: str) -> None:
     trace = simai(tmp_path, GRADIENTS, LAYER, LAYER, LAYER)
-    said = words(tmp_path / "out", "--trace", str(trace), "--fabric", kind, *SMALL)
+    said = words(tmp_path / "out", "--trace", str(trace), "--fabric-kind", kind, *SMALL)
     assert "3 of 4 layers" in said, "two of three that are equal"
     assert "ring all-reduce NVLink 2 1 4" in said
     assert "ring reduce-scatter network 2 1 2 0.004" in said
@@ -87,7 +87,7 @@ def test_rings_per_rail_are_as_much_faster_as_there_are_rails(tmp_path: Path) ->
         (["--synthetic", "--least-mb", "-1"], "", "-1 MB"),
         (["--synthetic", "--scheme", "nobody"], "", "no scheme named 'nobody'"),
         (["--servers", "0"], "", "0 servers"),
-        (["--servers", "0", "--fabric", "fat-tree"], "", "has no server"),
+        (["--servers", "0", "--fabric-kind", "fat-tree"], "", "has no server"),
     ],
 )
 def test_bad_input_is_one_sentence(tmp_path: Path, options: list[str], text: str, said: str) -> None:
