@@ -15,6 +15,7 @@ from testbed.report.node_report import node_sheet
 from testbed.report.ocs_report import executions_table
 from testbed.report.page import Sheet
 from testbed.report.results import ResultsDirectory
+from testbed.report.ring_report import ring_sheet
 from testbed.report.table import block_table, summary_table
 from topologies.errors import MachineError
 
@@ -48,6 +49,8 @@ def results_table(results: ResultsDirectory) -> Table:
     """Return the table of a run's results for the terminal, as its kind has it."""
     if results.run.report == "nodes":
         return sheet_table(node_sheet(results.outcomes))
+    if results.run.report == "rings":
+        return sheet_table(ring_sheet(results.outcomes))
     if results.run.report == "circuits":
         return executions_table(results.table)
     return summary_table(results.table, note=links_text(results.outcomes[0].experiment.fabric))

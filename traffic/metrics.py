@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from topologies.fabric import Fabric, Port
 from traffic.collectives.all_to_all import AllToAll
-from traffic.job import Collective, Job
+from traffic.collectives.exchange import Pattern
+from traffic.job import Job
 from traffic.records import NVLINK, Records, legs_of, path_of
 
 GB = 1e9
@@ -87,14 +88,15 @@ def busbw_gbytes_s(job: Job, seconds: float) -> float:
     ----------
     NVIDIA/nccl-tests, src/alltoallv.cu, AlltoAllvGetBw and AlltoAllvComputeMaxCounts.
     """
-    return sum(map(_bus_bytes, job.collectives)) / GB / seconds if seconds else 0.0
+    return sum(bus_bytes(node.pattern) for node in job.collectives) / GB / seconds if seconds else 0.0
 
 
-def _bus_bytes(node: Collective) -> float:
-    if isinstance(node.pattern, AllToAll):
-        owed, n = node.pattern.demand.matrix, len(node.pattern.ranks)
+def bus_bytes(pattern: Pattern) -> float:
+    """Return what nccl-tests' busbw counts of a collective, as `busbw_gbytes_s` says [bytes]."""
+    if isinstance(pattern, AllToAll):
+        owed, n = pattern.demand.matrix, len(pattern.ranks)
         return max(int(owed.sum(axis=0).max()), int(owed.sum(axis=1).max())) * (n - 1) / n
-    messages = node.pattern.exchange().messages
+    messages = pattern.exchange().messages
     ends = (messages.source, messages.destination)
     return max((float(np.bincount(end, messages.bytes).max()) for end in ends if len(end)), default=0.0)
 

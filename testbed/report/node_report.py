@@ -59,14 +59,14 @@ def node_sheet(outcomes: Sequence[Outcome]) -> Sheet:
         left += max(len(nodes) - MOST_SHOWN, 0)
         rows = nodes.head(MOST_SHOWN).to_dict("records")
         lines = [Line([str(row["node"]), str(row["kind"]), *_times(row, emulated)]) for row in rows]
-        title = _title(outcome, outcomes)
+        title = titled(outcome, outcomes)
         blocks += [
             Block(lines, title),
-            Block([Line(["all", "job", *_whole(outcome, emulated)], look="bound")]),
+            Block([Line(["all", "job", *whole(outcome, emulated)], look="bound")]),
         ]
     marked = any(MARK in cell for block in blocks for line in block.lines for cell in line.cells[2:])
     more = f" {counted(left, 'more node')} in nodes.csv." if left else ""
-    how = "; ".join(dict.fromkeys(_how(outcome.verdict) for outcome in outcomes))
+    how = "; ".join(dict.fromkeys(how_text(outcome.verdict) for outcome in outcomes))
     over = f" Transport: {transports[0]}." if len(transports) == 1 else ""
     return Sheet(
         ("node", "kind"),
@@ -81,7 +81,8 @@ def _nodes(outcome: Outcome) -> pd.DataFrame:
     return node_table(experiment.job, experiment.fabric, outcome.run, outcome.predicted, outcome.lent_s)
 
 
-def _whole(outcome: Outcome, emulated: bool) -> list[str]:
+def whole(outcome: Outcome, emulated: bool) -> list[str]:
+    """Return the cells of the whole job, as `HEADERS` has them, and of its prediction."""
     job, fabric = outcome.experiment.job, outcome.experiment.fabric
     took_s = outcome.run.iteration_s
     whole: Mapping[Hashable, float] = {
@@ -107,14 +108,14 @@ def _times(row: Mapping[Hashable, Any], emulated: bool) -> list[str]:
     return cells
 
 
-def _how(verdict: Verdict) -> str:
+def how_text(verdict: Verdict) -> str:
     """Return how the numbers came about, and whether to believe them."""
     if verdict.word == "model":
         return "predicted by the fluid model"
     return "; ".join((f"emulated ({verdict.word})", *verdict.reasons, *filter(None, [verdict.advice])))
 
 
-def _title(outcome: Outcome, outcomes: Sequence[Outcome]) -> str:
+def titled(outcome: Outcome, outcomes: Sequence[Outcome]) -> str:
     """Return what tells an outcome's block from those of others; nothing where it is alone."""
     over = f"over {outcome.experiment.transport_name}"
     if len(set(map(_run_text, outcomes))) > 1:

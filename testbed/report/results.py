@@ -37,6 +37,7 @@ from testbed.report.node_report import node_page
 from testbed.report.nodes import node_table
 from testbed.report.ocs_report import circuit_page
 from testbed.report.page import Page, report_html
+from testbed.report.ring_report import ring_page
 from testbed.report.run_json import Run, run_json
 from testbed.run.experiment import Experiment
 from testbed.run.outcome import Outcome, summary_row
@@ -45,7 +46,7 @@ from topologies.errors import ScenarioError
 
 WRITTEN = ("run.json", "nodes.csv", "records.csv", "summary.csv", "report.html", "*.png", "traces/*")
 """What is written, as in the table above: nothing of it may be there before."""
-PAGES = {"schemes": collective_page, "circuits": circuit_page, "nodes": node_page}
+PAGES = {"schemes": collective_page, "circuits": circuit_page, "nodes": node_page, "rings": ring_page}
 """What makes the report of each kind (`testbed.report.run_json.Kind`)."""
 RESULTS = Path(__file__).parents[2] / "results"
 """Where results go unless told otherwise: beside the rooms."""

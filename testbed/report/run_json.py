@@ -18,8 +18,9 @@ from topologies.errors import ScenarioError
 FORMAT_VERSION = 4
 HINT = "give the run.json of a results directory"
 
-Kind = Literal["schemes", "circuits", "nodes"]
-"""What a report compares: schemes over the same packet switches, schedules over OCSes, or a job's nodes."""
+Kind = Literal["schemes", "circuits", "nodes", "rings"]
+"""What a report compares: schemes over the same packet switches, schedules over OCSes, a job's nodes, or
+its collectives."""
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from testbed.run.experiment import Experiment
 from testbed.run.runner import Run
 from topologies.fabric import Fabric
 from traffic.collectives.ring import Ring
-from traffic.job import Job
+from traffic.job import Collective, Job
 from traffic.metrics import communication_s
 from traffic.packets import DEFAULT_MTU, packet_bytes
 from traffic.records import NVLINK, Records
@@ -31,14 +31,21 @@ def load_bps(experiment: Experiment, predicted: Run) -> float:
 
 
 def job_volume(
-    job: Job, rate: float, bounds_s: Sequence[float], longest_s: float, mtu: int = DEFAULT_MTU
+    job: Job,
+    fabric: Fabric,
+    rate: float,
+    bounds_s: Sequence[float],
+    longest_s: float,
+    mtu: int = DEFAULT_MTU,
 ) -> float:
     """Return emulated over real bytes: enough to be timed and for rings of whole packets, and no more.
 
+    Collectives inside servers are of no packets, and do not count.
+
     Parameters
     ----------
-    job
-        What runs.
+    job, fabric
+        What runs, and where.
     rate
         Emulated over real rate.
     bounds_s
@@ -48,11 +55,11 @@ def job_volume(
     mtu
         Of the emulation [bytes].
     """
-    volumes = [volume_factor(rate, bounds_s, len(job.collectives))]
-    for node in job.collectives:
-        if isinstance(node.pattern, Ring):
-            chunk = float(node.pattern.exchange().messages.bytes.min())
-            volumes.append(RING_STEP_PACKETS * packet_bytes(mtu) / chunk)
+    crossing = [node.pattern for node in job.collectives if _crosses(node, fabric)]
+    volumes = [volume_factor(rate, bounds_s, len(crossing))]
+    for ring in {pattern for pattern in crossing if isinstance(pattern, Ring)}:
+        chunk = float(ring.exchange().messages.bytes.min())
+        volumes.append(RING_STEP_PACKETS * packet_bytes(mtu) / chunk)
     most = LONGEST_S * rate / longest_s if longest_s else 1.0
     return min(max(volumes), most, 1.0)
 
@@ -65,6 +72,10 @@ def busy_s(job: Job, predicted: Run) -> float:
 def plain(fabric: Fabric) -> Fabric:
     """Return a fabric without delay and loss: these lower the load on the mean and not at its peak."""
     return fabric.with_links(delay_s=0.0, loss=0.0)
+
+
+def _crosses(node: Collective, fabric: Fabric) -> bool:
+    return len({fabric.gpu_servers[gpu] for gpu in node.gpus}) > 1
 
 
 def _mean_hops(records: Records) -> float:

@@ -11,12 +11,13 @@ from hypothesis.extra import numpy as hnp
 from tests.traffic.trace_files import AICB_LOG, HTSIM, OLD_HEADER, TRIGGERED, aicb_row, written
 from traffic.demand import Demand
 from traffic.job import Job
-from traffic.readers.aicb import Layout, read_aicb
+from traffic.readers.aicb import read_aicb
 from traffic.readers.detect import read_trace
 from traffic.readers.htsim import read_htsim
 from traffic.readers.mixnet import read_mixnet
 from traffic.readers.nccl import read_nccl, write_nccl
 from traffic.steps import demands_of
+from traffic.training import Layout
 
 matrices = st.integers(1, 12).flatmap(
     lambda n: hnp.arrays(np.int64, (n, n), elements=st.integers(0, 1 << 53))

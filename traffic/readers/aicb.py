@@ -1,8 +1,9 @@
 """AICB's CSV: the collectives of one rank of a training, in order, with results or without.
 
 Sizes (``msg_size``) are bytes, times (``_elapsed_time``) **milliseconds**; ``epoch_end`` rows
-separate the training steps. What is replayed are the expert all-to-alls of one step: the rows
+separate the training steps. `read_aicb` replays the expert all-to-alls of one step: the rows
 ``all_to_all`` of ``ep_group``, or of ``dp_group`` in a micro-benchmark that has no other.
+`read_aicb_step` replays all collectives of a step, one after another.
 
 The log is one rank's. All groups of the kind are taken to do the same at the same time, as they
 do in training, with Megatron's order of ranks: tensor-parallel ranks are neighbours, and
@@ -19,7 +20,7 @@ aliyun/aicb, log_analyzer/log.py; Megatron-LM, core/parallel_state.py.
 
 import math
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 
@@ -30,37 +31,26 @@ from traffic.demand import Demand
 from traffic.job import Job
 from traffic.readers.text import MAX_GPUS, bad_line, count_of, text_of, trace_name
 from traffic.steps import Step, job_of_steps
+from traffic.training import Call, GroupKind, Layout, Phase, first_alike, job_of_phases
 from traffic.workloads.gating import apportioned
 
 COLUMNS = ("comm_type", "comm_group", "msg_size")
 """The columns without which a CSV is not AICB's."""
 EXPERT_GROUPS = ("ep_group", "dp_group")
-
-
-@dataclass(frozen=True, slots=True)
-class Layout:
-    """How the ranks of one pipeline stage are numbered into groups, Megatron's way."""
-
-    tp: int
-    """Tensor-parallel ranks, neighbours."""
-    dp: int
-    """Data-parallel ranks."""
-    ep: int
-    """Expert-parallel ranks of a group; they are data-parallel ranks."""
-
-    @property
-    def gpus(self) -> int:
-        """How many GPUs."""
-        return self.tp * self.dp
-
-    def expert_groups(self) -> list[range]:
-        """Return the ranks of each expert-parallel group."""
-        stride = self.tp * self.ep
-        return [
-            range(block + lane, block + lane + stride, self.tp)
-            for block in range(0, self.gpus, stride)
-            for lane in range(self.tp)
-        ]
+CALLS: dict[str, Call] = {
+    "all_reduce": "all-reduce",
+    "all_gather": "all-gather",
+    "reduce_scatter": "reduce-scatter",
+    "all_to_all": "all-to-all",
+}
+GROUPS: dict[str, GroupKind] = {
+    "tp_group": "tp",
+    "dp_group": "dp",
+    "ep_group": "ep",
+    "ep_dp_group": "dp_ep",
+    "pp_group": "pp",
+    "all": "all",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +119,66 @@ def read_aicb(
     return job_of_steps(trace_name(path), [Step(demands[row.size_bytes]) for row in taken], note)
 
 
+def read_aicb_step(
+    path: Path,
+    *,
+    gpus: int | None = None,
+    step: int = 0,
+    alike: int | None = None,
+    least_bytes: int = 0,
+) -> Job:
+    """Return all collectives of one training step, one after another without compute.
+
+    Parameters
+    ----------
+    path
+        The file.
+    gpus
+        How many GPUs, where the file does not say the sizes of its groups.
+    step
+        Which training step, counted from 0 over those that hold a collective of ``least_bytes``.
+    alike
+        Of equal collectives of a group at most so many, the first ones; by default all.
+    least_bytes
+        Collectives of less than that are left out [bytes].
+
+    Returns
+    -------
+    Job
+        Between the GPUs of all groups. Its note says what was left out, as are rows of other kinds, such as
+        broadcasts and what pipeline stages send each other.
+
+    Raises
+    ------
+    TraceError
+        As of `read_aicb`.
+    """
+    rows = _rows(path)
+    least = max(least_bytes, 1)
+    steps = [epoch for epoch in _epochs(rows) if any(_call(row) and row.size_bytes >= least for row in epoch)]
+    if not 0 <= step < len(steps):
+        raise TraceError(
+            f"{path} holds {len(steps)} steps with collectives of {least:g} bytes or more, not step {step}"
+        )
+    pp = _group_size(path, rows, "pp_group") or 1
+    stage = _layout(path, rows, "ep_group", gpus=gpus and gpus // pp, tp=None, ep=None)
+    layout = replace(stage, pp=pp)
+    counted = [row for row in steps[step] if _call(row) is not None]
+    taken = first_alike([(row.operation, row.group, row.size_bytes) for row in counted], alike)
+    phases = [
+        Phase(f"{number} {group}", 0.0, CALLS[operation], GROUPS[group], size_bytes)
+        for number, (operation, group, size_bytes) in enumerate(taken)
+    ]
+    others = Counter(f"{row.operation} {row.group}" for row in steps[step] if _call(row) is None)
+    note = (
+        f"AICB log {path.name}, step {step} of {len(steps)}: {len(taken)} of {len(counted)} collectives, "
+        f"tp {layout.tp} dp {layout.dp} ep {layout.ep} pp {layout.pp}"
+    )
+    left = ", ".join(f"{what} ({count})" for what, count in others.items())
+    note += f"; left out: {left}" if left else ""
+    return job_of_phases(trace_name(path), layout, phases, note, least_bytes=least_bytes)
+
+
 def is_aicb(first_line: str) -> bool:
     """Return whether a file's first line is the header of AICB's CSV."""
     return set(COLUMNS) <= set(first_line.strip().split(","))
@@ -173,14 +223,26 @@ def _exchanges(row: _Row) -> bool:
     return row.operation == "all_to_all"
 
 
+def _call(row: _Row) -> Call | None:
+    """Return what a row's group does; None for a row that is not replayed."""
+    return CALLS.get(row.operation) if row.group in GROUPS else None
+
+
 def _training_steps(rows: list[_Row], group: str) -> list[list[_Row]]:
+    """Return the expert all-to-alls of each step that has some."""
+    steps = [[row for row in step if _exchanges(row) and row.group == group] for step in _epochs(rows)]
+    return [step for step in steps if step]
+
+
+def _epochs(rows: list[_Row]) -> list[list[_Row]]:
+    """Return the rows between those that end a step."""
     steps: list[list[_Row]] = [[]]
     for row in rows:
         if row.operation == "epoch_end":
             steps.append([])
-        elif _exchanges(row) and row.group == group:
+        else:
             steps[-1].append(row)
-    return [step for step in steps if step]
+    return steps
 
 
 def _layout(

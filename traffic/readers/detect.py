@@ -5,21 +5,24 @@ from pathlib import Path
 from topologies.errors import TraceError
 from traffic.job import Job
 from traffic.readers import flame, vllm
-from traffic.readers.aicb import is_aicb, read_aicb
+from traffic.readers.aicb import is_aicb, read_aicb, read_aicb_step
 from traffic.readers.flame import read_flame
 from traffic.readers.htsim import HEADERS, read_htsim
 from traffic.readers.megatron import read_megatron
 from traffic.readers.mixnet import read_mixnet
 from traffic.readers.nccl import read_nccl
 from traffic.readers.routing import Hosting
+from traffic.readers.simai import is_simai, read_simai
 from traffic.readers.text import bad_line, files_of, first_bytes, text_of
 from traffic.readers.vllm import read_vllm
 from traffic.steps import single
 from traffic.workloads.synthetic import HIDDEN, NUMBER_BYTES
 
 KNOWN = (
-    "the start of an nccl-tests matrix, MixNet's list of lists, htsim's .cm, AICB's CSV or a routing trace"
+    "the start of an nccl-tests matrix, MixNet's list of lists, htsim's .cm, AICB's CSV, a SimAI workload or"
+    " a routing trace"
 )
+STEPS = "AICB's CSV or a SimAI workload"
 
 
 def read_trace(
@@ -35,18 +38,18 @@ def read_trace(
     Parameters
     ----------
     path
-        An nccl-tests matrix, MixNet's list of lists, htsim's connection matrix, AICB's CSV, or
-        a routing trace: FLAME-MoE's parquet, vLLM's ``.npy``, Megatron's JSON lines, which may be a
-        directory of files, one per rank.
+        An nccl-tests matrix, MixNet's list of lists, htsim's connection matrix, AICB's CSV, a SimAI
+        workload, or a routing trace: FLAME-MoE's parquet, vLLM's ``.npy``, Megatron's JSON lines, which
+        may be a directory of files, one per rank.
     gpus
-        How many GPUs, used only where the format leaves it open: AICB without group sizes, and
+        How many GPUs, used only where the format leaves it open: AICB without group sizes, SimAI, and
         routing traces.
     experts
         How many routed experts the model has, used only for routing traces; FLAME-MoE has 64.
     bytes_per_token
         Size of a token, used only where the format counts tokens: MixNet and routing traces [bytes].
     all_to_alls
-        At most so many steps, the first ones; by default all.
+        At most so many steps, the first ones; by default all. A SimAI workload is one step as a whole.
 
     Returns
     -------
@@ -80,6 +83,29 @@ def read_trace(
     return _read_text(path, gpus, bytes_per_token, all_to_alls)
 
 
+def read_step(path: Path, *, gpus: int | None = None, alike: int | None = None, least_bytes: int = 0) -> Job:
+    """Return a training step with all of its collectives, rings among them.
+
+    Parameters
+    ----------
+    path
+        AICB's CSV or a SimAI workload.
+    gpus, alike, least_bytes
+        As of `traffic.readers.aicb.read_aicb_step` and `traffic.readers.simai.read_simai`.
+
+    Raises
+    ------
+    TraceError
+        If the file cannot be read as either.
+    """
+    first = next(line for line in text_of(path).splitlines() if line.strip())
+    if is_aicb(first):
+        return read_aicb_step(path, gpus=gpus, alike=alike, least_bytes=least_bytes)
+    if is_simai(first):
+        return read_simai(path, gpus=gpus, alike=alike, least_bytes=least_bytes)
+    raise bad_line(path, 1, first, f"the start of {STEPS}")
+
+
 def _hosting(
     path: Path, start: bytes, gpus: int | None, experts: int | None, bytes_per_token: int
 ) -> Hosting:
@@ -96,6 +122,8 @@ def _read_text(path: Path, gpus: int | None, bytes_per_token: int, all_to_alls: 
     first = next(line for line in text_of(path).splitlines() if line.strip())
     if is_aicb(first):
         return read_aicb(path, gpus=gpus, all_to_alls=all_to_alls)
+    if is_simai(first):
+        return read_simai(path, gpus=gpus)
     if first.lstrip().startswith("["):
         return single(read_mixnet(path, bytes_per_token=bytes_per_token))
     if first.split()[0] in HEADERS or first.startswith("#"):

@@ -25,6 +25,8 @@ ORIGINS = {
 """The public repository of each data set, by its folder."""
 A100_LOG = "aicb/A100_example.csv"
 """A measured MoE training on 8 A100s: tp 2, ep 4, dp 4."""
+GPT_STEP = "aicb/G13B-M1-C01_GPT13B_megatron_tp8_pp1_mbs1_A100.txt"
+"""A training step of a GPT of 13 billion weights, tp 8, with compute times of A100s."""
 FAULT_TRACE = "infinitehbd-trace/fault_trace.json"
 """Node faults of 400 servers of 8 GPUs over 348 days."""
 

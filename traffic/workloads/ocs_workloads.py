@@ -71,7 +71,10 @@ def demand_of_file(path: Path, servers: int) -> Demand:
         If the file cannot be read, or nobody in it owes anybody else anything.
     """
     job = read_trace(path, gpus=servers)
-    steps, demand = len(job.collectives), demands_of(job)[0]
+    demands = demands_of(job)
+    if not demands:
+        raise TraceError(f"{path} holds no all-to-all", "give a file with a demand")
+    steps, demand = len(demands), demands[0]
     if not np.where(np.eye(demand.gpus, dtype=bool), 0, demand.matrix).any():
         raise TraceError(f"{path} holds nothing that one server owes another", "give a file with a demand")
     note = demand.note if steps == 1 else f"{demand.note}, the first of {steps} all-to-alls"

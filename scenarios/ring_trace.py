@@ -1,0 +1,128 @@
+"""Ring collectives of a training step, from a trace, over a rail fabric or a fat tree."""
+
+import _checkout  # first: runs this file under the checkout's Python
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from scenarios._harness import Scenario, no_claims, run
+from scenarios._options import Rails, Rate, Servers
+from testbed.machine.sandbox import inside_sandbox
+from topologies.errors import ScenarioError, TraceError
+from topologies.fabric import Fabric
+from topologies.fat_tree import fat_tree_fabric
+from topologies.rail import rail_fabric
+from traffic.job import Job
+from traffic.readers.detect import read_step
+from traffic.rings_over import HowMany, with_rings
+from traffic.training import Layout
+from traffic.workloads.datasets import GPT_STEP, dataset_path
+from traffic.workloads.gpt import gpt_step
+from traffic.workloads.placement import placed
+
+FabricKind = Literal["rail", "fat-tree"]
+Trace = Annotated[
+    Path | None,
+    typer.Option(
+        help="The step: a SimAI workload (.txt) or AICB's CSV. By default SimAI's GPT 13B, or made up."
+    ),
+]
+Synthetic = Annotated[
+    bool, typer.Option("--synthetic", help="Make up a GPT's step, though the data set is here.")
+]
+Kind = Annotated[FabricKind, typer.Option("--fabric-kind", help="What joins the servers.")]
+Rings = Annotated[
+    HowMany, typer.Option(help="One ring per group, or one for each of the group's GPUs in a server.")
+]
+Layers = Annotated[
+    int, typer.Option(help="Of layers of a trace that are equal so many are replayed, the first; or made up.")
+]
+LeastMb = Annotated[
+    float,
+    typer.Option("--least-mb", help="Collectives of less are left out: latency decides them [1e6 bytes]."),
+]
+Tp = Annotated[
+    int | None, typer.Option(help="Tensor-parallel ranks of the made-up step; by default a server's.")
+]
+Scheme = Annotated[
+    str, typer.Option(help="Spraying scheme: ecmp keeps a ring's edge on the NICs of its GPUs.")
+]
+Seed = Annotated[int, typer.Option(help="Of what the scheme draws.")]
+
+
+def ring_trace(
+    trace: Trace = None,
+    synthetic: Synthetic = False,
+    fabric_kind: Kind = "rail",
+    servers: Servers = 4,
+    rails: Rails = 8,
+    rate: Rate = 100.0,
+    rings: Rings = "per-rail",
+    layers: Layers = 2,
+    least_mb: LeastMb = 1.0,
+    tp: Tp = None,
+    scheme: Scheme = "ecmp",
+    seed: Seed = 0,
+) -> Scenario:
+    """Ring collectives of a training step, replayed from a trace over a rail fabric or a fat tree.
+
+    AllReduce, AllGather and ReduceScatter run as rings over their groups (Megatron's order of ranks), step
+    by step as NCCL does, with the trace's sizes and compute between them; groups inside a server
+    stay on NVLink. The table has a line per kind and size: busbw as nccl-tests defines it beside the
+    closed form, that of rings that have their links to themselves. Expect rings over rails to meet it,
+    and ECMP's collisions to keep those over a fat tree's uplinks below.
+
+    Equal layers are replayed a few times only; the table says what was left out. Where the emulation's steps
+    are of some 20 packets, what a step costs beyond its bytes shows; a larger --volume makes them longer.
+    """
+    wired = _fabric(fabric_kind, servers, rails, rate * 1e9)
+    if layers < 1 or not 0 <= least_mb < 1e6:
+        raise ScenarioError(
+            f"{layers} layers, of {least_mb:g} MB or more", "take a layer at least, and 0 MB or more"
+        )
+    step = None if synthetic else _replayed(trace, wired, layers, round(least_mb * 1e6))
+    if step is None:
+        step = _made_up(wired, layers, rails if tp is None else tp)
+    step = with_rings(step, wired, rings)
+    title = f"Ring collectives of a training step over a {fabric_kind} fabric"
+    scenario = Scenario.of("ring_trace", title, wired, [(step, scheme, seed)])
+    return replace(scenario, claims=no_claims, report="rings")
+
+
+def _fabric(kind: FabricKind, servers: int, rails: int, rate_bps: float) -> Fabric:
+    """Return a fabric of so many servers and NICs; the fat tree is the smallest that holds them."""
+    if kind == "rail":
+        return rail_fabric(servers, rails, rate_bps=rate_bps)
+    k = 2
+    while k**3 // 4 < servers * rails:
+        k += 2
+    return fat_tree_fabric(k, servers=servers, nics=rails, rate_bps=rate_bps)
+
+
+def _replayed(trace: Path | None, fabric: Fabric, layers: int, least_bytes: int) -> Job | None:
+    """Return the user's trace, else the data set where it is found."""
+    try:
+        path = dataset_path(GPT_STEP, trace)
+    except TraceError as error:
+        if trace is not None:
+            raise
+        if not inside_sandbox():
+            typer.echo(f"{error}; going on with a synthetic step", err=True)
+        return None
+    return placed(read_step(path, gpus=fabric.gpus, alike=layers, least_bytes=least_bytes), fabric)
+
+
+def _made_up(fabric: Fabric, layers: int, tp: int) -> Job:
+    """Return a GPT's step on all GPUs."""
+    if tp < 1 or fabric.gpus % tp:
+        raise ScenarioError(
+            f"{tp} tensor-parallel ranks on {fabric.gpus} GPUs", "take a number that divides them"
+        )
+    return gpt_step(Layout(tp, fabric.gpus // tp), layers=layers)
+
+
+if __name__ == "__main__":
+    run(ring_trace)

@@ -1,0 +1,200 @@
+"""SimAI's workload, a ``.txt`` of AICB: what a training step computes and exchanges, layer by layer.
+
+The first line has the parallelism, the second the number of layers; then each layer has 12 fields: its
+name, a dependency that is not used, and for its forward pass (fwd), input gradient (ig) and weight
+gradient (wg) a compute time in **nanoseconds**, a collective and its size in **bytes**; last the time of
+the weight update, which SimAI counts per KB and is left out here.
+
+A step is replayed in SimAI's order. All layers run forward, one after another; then from the last layer to
+the first the input gradient and the weight gradient. The next compute waits for collectives of fwd and ig,
+and not for those of wg, which go one after another beside it. A collective is between the tensor-parallel
+ranks in fwd and ig and the data-parallel ones in wg, unless its name ends in ``_EP`` (expert-parallel ranks)
+or ``_DP_EP`` (those that hold the same experts). Of a ``MICRO`` file the collectives of wg are replayed, one
+after another between all GPUs.
+
+Sizes are S of nccl-tests, the whole array; of ``ALLTOALL`` a GPU's buffer, of which its own part stays.
+BROADCAST is left out, and the note says so. One pipeline stage is replayed, without what it passes on.
+
+References
+----------
+aliyun/SimAI, astra-sim/workload/Workload.cc (iterate_hybrid_parallel_Transformer_fwd_in_bckwd).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from topologies.errors import TraceError
+from traffic.job import Job
+from traffic.readers.text import MAX_GPUS, bad_line, count_of, text_of, trace_name
+from traffic.training import Call, GroupKind, Layout, Phase, first_alike, job_of_phases
+
+MICRO = "MICRO"
+POLICIES = (MICRO, "HYBRID_TRANSFORMER", "HYBRID_TRANSFORMER_FWD_IN_BCKWD")
+"""The first words of the files that are read."""
+CALLS: dict[str, Call] = {
+    "ALLREDUCE": "all-reduce",
+    "ALLGATHER": "all-gather",
+    "REDUCESCATTER": "reduce-scatter",
+    "ALLTOALL": "all-to-all",
+}
+SUFFIXES: dict[str, GroupKind] = {"_DP_EP": "dp_ep", "_EP": "ep"}
+LEFT_OUT = "BROADCAST"
+FIELDS = 12
+
+
+@dataclass(frozen=True, slots=True)
+class _Pass:
+    """What a layer does in one of its passes."""
+
+    compute_ns: int
+    call: Call | None
+    kind: GroupKind
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Layer:
+    name: str
+    forward: _Pass
+    input_gradient: _Pass
+    weight_gradient: _Pass
+
+
+def read_simai(path: Path, *, gpus: int | None = None, alike: int | None = None, least_bytes: int = 0) -> Job:
+    """Return a training step.
+
+    Parameters
+    ----------
+    path
+        The file.
+    gpus
+        How many GPUs there are, where the file does not say.
+    alike
+        Of layers that are equal at most so many, the first ones; by default all.
+    least_bytes
+        Collectives of less than that are left out [bytes].
+
+    Returns
+    -------
+    Job
+        Between all GPUs of a pipeline stage; its note says what was left out.
+
+    Raises
+    ------
+    TraceError
+        If the file cannot be read, a line is malformed, it recomputes activations (checkpoints), or the
+        GPUs are no multiple of its groups.
+    """
+    header, *lines = text_of(path).splitlines()
+    layout, stages = _layout(path, header, gpus)
+    every = _layers(path, lines, micro=header.split()[0] == MICRO)
+    taken = first_alike(every, alike)
+    phases = _micro(taken) if header.split()[0] == MICRO else _phases(taken)
+    broadcasts = sum(line.split().count(LEFT_OUT) for line in lines)
+    note = (
+        f"SimAI workload {path.name}, {len(taken)} of {len(every)} layers, tp {layout.tp} dp {layout.dp}",
+        f"ep {layout.ep}" if layout.ep > 1 else "",
+        f"one of {stages} pipeline stages" if stages > 1 else "",
+        f"left out: {LEFT_OUT} ({broadcasts})" if broadcasts else "",
+    )
+    if not any(phase.compute_s or phase.size_bytes >= max(least_bytes, 1) for phase in phases):
+        raise TraceError(f"{path} has nothing to do", "take smaller collectives too")
+    return job_of_phases(
+        trace_name(path), layout, phases, "; ".join(filter(None, note)), least_bytes=least_bytes
+    )
+
+
+def is_simai(first_line: str) -> bool:
+    """Return whether a file's first line is that of a SimAI workload."""
+    words = first_line.split()
+    return bool(words) and words[0] in POLICIES
+
+
+def _layout(path: Path, header: str, gpus: int | None) -> tuple[Layout, int]:
+    """Return the ranks of a pipeline stage, and how many stages there are."""
+    if not is_simai(header):
+        raise bad_line(path, 1, header, f"a policy, one of {', '.join(POLICIES)}")
+    words = header.split()
+    for key in ("checkpoints:", "checkpoint_initiates:"):
+        if _told(path, words, key, 0):
+            raise TraceError(f"{path} recomputes activations ({key[:-1]})", "give one that does not")
+    tp = 1 if words[0] == MICRO else _told(path, words, "model_parallel_NPU_group:", None)
+    ep, stages = _told(path, words, "ep:", 1), _told(path, words, "pp:", 1)
+    every = _told(path, words, "all_gpus:", 0) or gpus
+    if every is None:
+        raise TraceError(f"{path} does not tell how many GPUs there are", "say it")
+    if min(tp, ep, stages) < 1 or every % (tp * ep * stages) or every < 1:
+        raise TraceError(
+            f"{path} has groups of tp {tp}, ep {ep} and pp {stages}, and there are {every} GPUs",
+            "take a multiple of their product",
+        )
+    if every // stages > MAX_GPUS:
+        raise TraceError(f"{path} has {every // stages} GPUs a stage", f"give at most {MAX_GPUS}")
+    return Layout(tp, every // stages // tp, ep), stages
+
+
+def _told(path: Path, words: Sequence[str], key: str, default: int | None) -> int:
+    """Return the number after a key of the header."""
+    if key not in words:
+        if default is None:
+            raise bad_line(path, 1, " ".join(words), f"{key} and a number")
+        return default
+    after = words[words.index(key) + 1 :] or [""]
+    return count_of(path, 1, after[0], expected=f"a number after {key}")
+
+
+def _layers(path: Path, lines: Sequence[str], *, micro: bool) -> list[_Layer]:
+    rows = [(number, line.split()) for number, line in enumerate(lines, 2) if line.strip()]
+    if not rows or len(rows[0][1]) != 1:
+        raise bad_line(path, 2, " ".join(rows[0][1]) if rows else "", "how many layers there are")
+    count = count_of(path, rows[0][0], rows[0][1][0], expected="how many layers there are", least=1)
+    if len(rows) - 1 != count:
+        raise TraceError(f"{path} has {len(rows) - 1} layers, and its second line says {count}")
+    return [_layer(path, number, fields, "all" if micro else "dp") for number, fields in rows[1:]]
+
+
+def _layer(path: Path, number: int, fields: Sequence[str], last: GroupKind) -> _Layer:
+    if len(fields) != FIELDS:
+        raise bad_line(path, number, f"{len(fields)} fields", f"{FIELDS}")
+    kinds: tuple[GroupKind, ...] = ("tp", "tp", last)
+    forward, input_gradient, weight_gradient = (
+        _pass(path, number, fields[at : at + 3], kind) for at, kind in zip((2, 5, 8), kinds, strict=True)
+    )
+    return _Layer(fields[0], forward, input_gradient, weight_gradient)
+
+
+def _pass(path: Path, number: int, fields: Sequence[str], kind: GroupKind) -> _Pass:
+    compute_ns = count_of(path, number, fields[0], expected="a time in ns")
+    size_bytes = count_of(path, number, fields[2], expected="bytes")
+    word = fields[1]
+    for suffix, other in SUFFIXES.items():
+        if word.endswith(suffix):
+            word, kind = word.removesuffix(suffix), other
+            break
+    if word in ("NONE", LEFT_OUT):
+        return _Pass(compute_ns, None, kind, 0)
+    if word not in CALLS:
+        raise bad_line(path, number, fields[1], f"NONE, {LEFT_OUT} or one of {', '.join(CALLS)}")
+    return _Pass(compute_ns, CALLS[word], kind, size_bytes)
+
+
+def _micro(layers: Sequence[_Layer]) -> list[Phase]:
+    """Return the collectives of a micro-benchmark."""
+    return [
+        _phase(f"{number} {layer.name}", replace(layer.weight_gradient, compute_ns=0))
+        for number, layer in enumerate(layers)
+    ]
+
+
+def _phases(layers: Sequence[_Layer]) -> list[Phase]:
+    """Return the passes in the order of a step."""
+    phases = [_phase(f"{n} {layer.name} fwd", layer.forward) for n, layer in enumerate(layers)]
+    for number, layer in reversed(list(enumerate(layers))):
+        phases.append(_phase(f"{number} {layer.name} ig", layer.input_gradient))
+        phases.append(_phase(f"{number} {layer.name} wg", layer.weight_gradient, blocks=False))
+    return phases
+
+
+def _phase(name: str, one: _Pass, *, blocks: bool = True) -> Phase:
+    return Phase(name, one.compute_ns * 1e-9, one.call, one.kind, one.size_bytes, blocks)
