@@ -38,8 +38,8 @@ OwnFabric = Annotated[
     typer.Option(
         "--fabric",
         metavar="FABRIC",
-        help="A fabric of your own, as module:function or a JSON file (docs/own_fabric.md), in place of"
-        " --servers, --rails, --spines and --rate.",
+        help="A fabric of your own, as module:function or a JSON file (docs/own_fabric.md), in place of a"
+        " rail fabric of the size and the rate above.",
     ),
 ]
 Schemes = Annotated[

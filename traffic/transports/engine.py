@@ -163,6 +163,8 @@ class Engine:
         """What the transport decides from."""
         self._limits = Limits.none(0)
         """What the transport said last."""
+        self._waiting = np.zeros(0, dtype=np.bool_)
+        """Which queue pairs chunks may choose that are on none yet."""
         self._to_limit: list[int] = []
         """The queue pairs that have not heard of it."""
         self._first = False
@@ -313,6 +315,7 @@ class Engine:
         for number in feeder.numbers:
             stream = self._streams[number]
             stream.feeders.append(feeder)
+            stream.first_pace = 0.0
             stream.group = self._groups[stream.queue_pair.source.server, stream.queue_pair.destination]
             if stream not in stream.group:
                 stream.group.append(stream)
@@ -335,7 +338,9 @@ class Engine:
     def _put(self, stream: _Stream, sizes: Sequence[int], messages: Sequence[int]) -> None:
         if not stream.left:
             self._open += 1
-            stream.moved_at, stream.first_pace = time.monotonic(), 0.0
+            stream.moved_at = time.monotonic()
+            if not stream.feeders:
+                stream.first_pace = 0.0
         stream.backlog.post(sizes, messages)
         self._counts.posted[stream.number] = stream.posted
 
@@ -442,6 +447,7 @@ class Engine:
             self._transport.know([stream.queue_pair for stream in self._streams])
             self._known = len(self._streams)
         limits = self._transport.limits(offered)
+        self._waiting = offered.waiting_bytes > 0
         took_s = time.monotonic() - began
         changed = _changed(self._limits, limits) | anew
         changed[self._to_limit] = True  # of those before they have not heard
@@ -463,8 +469,8 @@ class Engine:
         stream.window, stream.may_send = int(limits.window_bytes[number]), int(limits.sent_bytes[number])
         pace = float(limits.pace_bytes_s[number])
         # What TCP was handed whole keeps the pace that it was left with; see `_send`.
-        waits = stream.sent < stream.posted or bool(stream.feeders)
-        if stream.sender and waits and (anew or abs(pace - stream.pace) > PACE_STEP * stream.pace):
+        more = stream.sent < stream.posted or self._waiting[number]
+        if stream.sender and more and (anew or abs(pace - stream.pace) > PACE_STEP * stream.pace):
             _pace(stream, pace)
         if anew:
             stream.first_pace = stream.first_pace or stream.pace

@@ -94,8 +94,13 @@ class NicShares:
         return float(np.clip(WINDOW_SHARE * longest_s, LEAST_WINDOW_S, MOST_WINDOW_S))
 
     def paces_bytes_s(self, left_bytes: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return how fast each queue pair may send [bytes/s], at least a packet a second."""
-        return np.asarray(np.maximum(HEADROOM * self._sending.rates_bytes_s(left_bytes), self._packet_bytes))
+        """Return how fast each queue pair may send [bytes/s].
+
+        At least a packet in the longest time that a packet may wait: TCP paces what it sends next by what was
+        said before, so that a last packet at a pace of next to nothing would come a second late.
+        """
+        least = self._packet_bytes / MOST_WINDOW_S
+        return np.asarray(np.maximum(HEADROOM * self._sending.rates_bytes_s(left_bytes), least))
 
     def windows_bytes(
         self,
