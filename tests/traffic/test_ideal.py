@@ -35,7 +35,10 @@ def test_no_nic_is_promised_more_than_it_has(pairs: list[tuple[int, int]], data:
             spare = mine.sum() * PACKET_BYTES
             assert windows[mine].sum() <= RATE_BPS / 8 * 0.1 + spare
             if end == 0:
-                assert paces[mine].sum() <= HEADROOM * RATE_BPS / 8 + spare
+                assert paces[mine].sum() <= 2 * HEADROOM * RATE_BPS / 8 + mine.sum()
+                owing = mine & (left > 0)
+                even = HEADROOM * RATE_BPS / 8 / max(owing.sum(), 1)
+                assert (paces[owing] >= min(even, PACKET_BYTES / MOST_WINDOW_S) * (1 - 1e-9)).all()
 
 
 def test_what_is_left_decides() -> None:

@@ -96,10 +96,12 @@ class NicShares:
     def paces_bytes_s(self, left_bytes: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return how fast each queue pair may send [bytes/s].
 
-        At least a packet in the longest time that a packet may wait: TCP paces what it sends next by what was
-        said before, so that a last packet at a pace of next to nothing would come a second late.
+        At least its even part of its NIC, or a packet in the longest time that a packet may wait if that is
+        less: TCP paces what it sends next by what was said before, so that a last packet at a pace of next to
+        nothing would come a second late.
         """
-        least = self._packet_bytes / MOST_WINDOW_S
+        even = self._sending.rates_bytes_s((left_bytes > 0).astype(np.float64))
+        least = np.clip(HEADROOM * even, 1.0, self._packet_bytes / MOST_WINDOW_S)
         return np.asarray(np.maximum(HEADROOM * self._sending.rates_bytes_s(left_bytes), least))
 
     def windows_bytes(
