@@ -35,7 +35,7 @@ def run(
     LightrailError
         If they do not go together, or the machine cannot emulate them.
     """
-    # What circuits did is known of an emulation only; predictions of schedules are told as schemes are.
+    # Only an emulation knows what circuits did: schedules that are predicted get the report of schemes.
     report: Kind = "circuits" if emulate and all(each.ocs for each in experiments) else "schemes"
     scenario = Scenario("python", title, list(experiments), no_claims, report)
     results = carry_out(scenario, Options(model_only=not emulate, out=None if out is None else Path(out)))

@@ -178,7 +178,8 @@ def marker_request(mark_bytes: int, queue_bytes: int, *, below_netem: bool = Fal
         Whether the shaper is below a netem.
     """
     parameters = RED.pack(queue_bytes, mark_bytes, mark_bytes, 0, 0, 0, 0)
-    flags = struct.pack("=II", *[TC_RED_ECN | TC_RED_NODROP] * 2)  # a struct nla_bitfield32: values, which
+    # A struct nla_bitfield32: the values of flags, and which flags are given.
+    flags = struct.pack("=II", *[TC_RED_ECN | TC_RED_NODROP] * 2)
     options = _attribute(TCA_RED_PARMS, parameters) + _attribute(TCA_RED_STAB, FORGOTTEN_AT_ONCE)
     options += _attribute(TCA_RED_FLAGS, flags)
     body = TC_MESSAGE.pack(1, MARKER_HANDLE, BELOW_CHILD if below_netem else BELOW_ROOT, 0)

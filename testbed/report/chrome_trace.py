@@ -80,7 +80,7 @@ def chrome_trace(runs: Mapping[str, Run], fabric: Fabric) -> str:
 
 
 def _kinds(run: Run, fabric: Fabric) -> dict[str, pd.DataFrame]:
-    """Return what a trace may hold of a run, what is told first before what is told in more detail."""
+    """Return the tables that a trace may hold of a run, from the coarsest to the finest."""
     nodes = run.tasks.groupby("node", sort=False).agg(start_s=("start_s", "min"), end_s=("end_s", "max"))
     spans = server_spans(run, fabric)
     return {
