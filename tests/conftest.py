@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
+from xdist.remote import Producer
 
+from tests.parallel import EmulationAlone, in_order
 from tests.second_run import NOTES_VARIABLE, Recorder
 from tests.tools import CHECKOUT
 
@@ -25,16 +27,26 @@ def pytest_configure(config: pytest.Config) -> None:
     Some of the tests cannot cover all of the rooms.
     """
     # Taken out, because sessions in sandboxes would write their notes over these.
-    if notes := os.environ.pop(NOTES_VARIABLE, ""):
-        config.pluginmanager.register(Recorder(Path(notes)))
+    notes = os.environ.pop(NOTES_VARIABLE, "")
+    config.pluginmanager.register(Recorder(Path(notes) if notes else None))
     picked = [config.getoption(name, None) for name in ("keyword", "markexpr", "deselect", "lf")]
     coverage = config.pluginmanager.get_plugin("_cov")
     if coverage and (any(picked) or config.args_source is not pytest.Config.ArgsSource.TESTPATHS):
         coverage.options.cov_fail_under = 0
 
 
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> EmulationAlone:
+    """Have emulation tests run alone under ``pytest -n``."""
+    return EmulationAlone(config, log)
+
+
+@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Trace the tests of a measured room alone: a traced property takes half as long again."""
+    """Put emulation tests last, and trace the tests of a measured room alone.
+
+    A traced property takes half as long again.
+    """
+    items[:] = in_order(items)
     if config.getoption("no_cov", True):  # then the marker fails: there is nothing to pause
         return
     for item in items:
@@ -42,9 +54,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker("no_cover")
 
 
-def pytest_unconfigure() -> None:
+def pytest_unconfigure(config: pytest.Config) -> None:
     """Hand the caches back, or the same user's next run without sudo could not write them."""
-    if os.geteuid() != 0 or "SUDO_UID" not in os.environ:
+    if hasattr(config, "workerinput") or os.geteuid() != 0 or "SUDO_UID" not in os.environ:
         return
     owner = int(os.environ["SUDO_UID"]), int(os.environ.get("SUDO_GID", -1))
     for cache in CACHES:

@@ -36,7 +36,7 @@ class Failure:
     node: str
     """The test's node id."""
     phase: str
-    """``setup``, ``call`` or ``teardown``."""
+    """``setup``, ``call`` or ``teardown``; ``collection``; ``???`` where a worker died."""
     emulation: bool
     """Whether the test has the marker ``emulation``."""
     final: bool
@@ -51,13 +51,16 @@ class Failure:
 class Recorder:
     """A plugin that notes a session's failures.
 
+    Reports are made where the tests run, which is in workers under ``pytest -n``, and all reach the
+    session that writes the notes; so each takes along what is to be noted of it.
+
     Parameters
     ----------
     notes
-        The file for the notes, written when the session ends.
+        The file for the notes, written when the session ends; None writes none, as in a worker.
     """
 
-    def __init__(self, notes: Path) -> None:
+    def __init__(self, notes: Path | None) -> None:
         self._notes = notes
         self._failures: list[Failure] = []
 
@@ -65,18 +68,30 @@ class Recorder:
     def pytest_runtest_makereport(
         self, item: pytest.Item, call: pytest.CallInfo[None]
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-        """Note a phase that failed, as all other plugins have left its report."""
+        """Put on a report what a second run asks of its test."""
         report = yield
-        if report.failed:
-            # Not the report's keywords: every test in the folder tests/emulation has that word.
-            emulation = item.get_closest_marker("emulation") is not None
-            final = call.excinfo is not None and call.excinfo.errisinstance(FinalError)
-            self._failures.append(Failure(report.nodeid, call.when, emulation, final))
+        # Not the report's keywords: every test in the folder tests/emulation has that word.
+        emulation = item.get_closest_marker("emulation") is not None
+        final = call.excinfo is not None and call.excinfo.errisinstance(FinalError)
+        report.user_properties += [("emulation", emulation), ("final", final)]
         return report
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Note a phase that failed, as all other plugins have left its report."""
+        if report.failed:
+            said = dict(report.user_properties)  # empty where a worker died: that report is not made above
+            emulation, final = bool(said.get("emulation", False)), bool(said.get("final", True))
+            self._failures.append(Failure(report.nodeid, str(report.when), emulation, final))
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        """Note what could not be collected: with workers the exit code does not say so."""
+        if report.failed:
+            self._failures.append(Failure(report.nodeid, "collection", emulation=False, final=True))
 
     def pytest_sessionfinish(self) -> None:
         """Write the notes."""
-        self._notes.write_text(json.dumps([asdict(failure) for failure in self._failures]))
+        if self._notes:
+            self._notes.write_text(json.dumps([asdict(failure) for failure in self._failures]))
 
 
 class Passed:

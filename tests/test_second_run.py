@@ -42,19 +42,22 @@ TESTS = {
     "residue": "@pytest.mark.emulation\ndef test_residue(): raise FinalError('left on the host')\n",
     "passes": "def test_passes(): pass\n",
 }
+WORKERS = ("-n", "2", "--max-worker-restart=0")
 HEADER = "[pytest]\nmarkers = emulation\n"
 ONCE_MORE = "second run of"
 
 
-def first_run(pytester: pytest.Pytester, *names: str, text: str = "") -> tuple[int, Path]:
-    """Run some of the tests as `.ci/run` does, with coverage; return the exit code and the notes."""
+def first_run(
+    pytester: pytest.Pytester, *names: str, text: str = "", options: tuple[str, ...] = ()
+) -> tuple[int, Path]:
+    """Run some of the tests as `.ci/run` does, after coverage; return the exit code and the notes."""
     pytester.makepyfile(measured="x = 1\nif not x:\n    x = 2\n")  # two lines of three are run
     run(pytester, {}, "coverage", "run", "measured.py")
     pytester.makeconftest("from tests.conftest import pytest_configure")
     pytester.makeini(HEADER)
     pytester.makepyfile(test_it=BEGIN + "".join(TESTS[name] for name in names) + text)
     notes = pytester.path / "notes"
-    ran = run(pytester, {NOTES_VARIABLE: str(notes)}, "pytest", "-p", "no:randomly")
+    ran = run(pytester, {NOTES_VARIABLE: str(notes)}, "pytest", "-p", "no:randomly", *options)
     return ran.returncode, notes
 
 
@@ -98,6 +101,17 @@ def test_an_emulation_test_that_is_skipped_the_second_time_has_not_passed(pytest
     assert (code, "FAILED AGAIN test_it.py::test_skipped" in said) == (1, True)
 
 
+def test_what_workers_saw_fail_is_noted_as_without_workers(pytester: pytest.Pytester) -> None:
+    code, notes = first_run(pytester, "flaky", "unit", "tear-down", "residue", options=WORKERS)
+    expected = {
+        Failure("test_it.py::test_flaky", "call", emulation=True, final=False),
+        Failure("test_it.py::test_unit", "call", emulation=False, final=False),
+        Failure("test_it.py::test_tear_down", "teardown", emulation=True, final=False),
+        Failure("test_it.py::test_residue", "call", emulation=True, final=True),
+    }
+    assert (code, set(noted(notes))) == (1, expected)
+
+
 @pytest.mark.parametrize("name", ["unit", "set-up", "tear-down", "residue"])
 def test_what_is_no_emulation_tests_own_call_gets_no_second_run(pytester: pytest.Pytester, name: str) -> None:
     code, said = second_run(pytester, *first_run(pytester, "flaky", name))
@@ -117,6 +131,20 @@ def test_a_session_that_dies_gets_no_second_run(pytester: pytest.Pytester) -> No
         1,
         "result: failed, without a second run (pytest failed, and not because of a test)\n",
     )
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["import os\ndef test_dies(): os._exit(1)\n", "import nothing_of_that_name\n"],
+    ids=["died", "collection"],
+)
+def test_a_worker_that_dies_or_cannot_collect_gets_no_second_run(
+    pytester: pytest.Pytester, text: str
+) -> None:
+    pytester.makepyfile(test_other=text)
+    code, said = second_run(pytester, *first_run(pytester, "flaky", options=WORKERS))
+    assert (code != 0, ONCE_MORE in said) == (True, False)
+    assert said.startswith("result: failed, without a second run (")
 
 
 def test_a_coverage_below_its_floor_is_not_excused(pytester: pytest.Pytester) -> None:
@@ -173,5 +201,9 @@ def test_ci_hands_pytests_exit_code_and_notes_on_and_ends_with_the_decision(tmp_
         path.chmod(0o755)
     assert subprocess.run([tmp_path / ".ci" / "run"]).returncode == 7
     said = (tmp_path / "said").read_text().splitlines()
-    assert [line.strip() for line in said] == ["provision.sh", "pytest", "python -m tests.second_run 1"]
+    assert [line.strip() for line in said] == [
+        "provision.sh",
+        "pytest -n auto",
+        "python -m tests.second_run 1",
+    ]
     assert not (tmp_path / "notes").exists()

@@ -41,7 +41,7 @@ prove() { # options of the scenario
     timed "bash vagrant/provision.sh" bash vagrant/provision.sh || exit 1
     timed "python scenarios/rails_sparse.py $*" python scenarios/rails_sparse.py "$@" || failed=1
     timed "bash vagrant/provision.sh (again)" bash vagrant/provision.sh || failed=1
-    timed ".venv/bin/pytest" .venv/bin/pytest || failed=1
+    timed ".venv/bin/pytest -n auto" .venv/bin/pytest -n auto || failed=1
     printf '\n%s' "$summary"
     exit "$failed"
 }
