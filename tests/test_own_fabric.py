@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 from testbed.report.run_json import experiments_of
+from tests.scenarios.command import ran
 from tests.tools import CHECKOUT
 from topologies.errors import LightrailError
 from topologies.fabric import Fabric, Link, Port, Server, Switch
@@ -37,18 +38,14 @@ def in_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def ran(scenario: str, *options: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, str(CHECKOUT / scenario), *options]
-    return subprocess.run(command, capture_output=True, text=True)
-
-
 def test_it_is_25_lines() -> None:
     assert len([line for line in block("python").splitlines() if line.strip()]) <= LINES
 
 
 def test_its_command_predicts_over_it(in_folder: Path) -> None:
     scenario, *options = block("console").removeprefix("$ python ").split()
-    done = ran(scenario, *options, "--out", "out")
+    command = [sys.executable, str(CHECKOUT / scenario), *options, "--out", "out"]
+    done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     made = own_fabric("own_fabric:two_pods")
     assert {each.fabric for each in experiments_of(in_folder / "out" / "run.json")} == {made}
@@ -95,24 +92,24 @@ def test_a_scheme_that_needs_rails_says_so(in_folder: Path) -> None:
     ports = Port("a", 0), Port("a", 1), Port("b", 0)
     links = tuple(Link(port, Port("s", number), 100e9) for number, port in enumerate(ports))
     (in_folder / "uneven.json").write_text(Fabric("uneven", uneven, (Switch("s", 3),), links).to_json())
-    check_refused("rails_uniform.py", ["--fabric", "uneven.json", "--schemes", "rails"], "so it has no rails")
+    check_refused("rails_uniform", ["--fabric", "uneven.json", "--schemes", "rails"], "so it has no rails")
 
 
 @pytest.mark.usefixtures("in_folder")
 def test_a_fabric_and_the_size_of_another_exclude_each_other() -> None:
     options = ["--fabric", "two_pods.json", "--rails", "2"]
-    check_refused("rails_uniform.py", options, "--fabric says what --servers, --rails,")
+    check_refused("rails_uniform", options, "--fabric says what --servers, --rails,")
 
 
 def test_a_job_for_more_gpus_is_refused(in_folder: Path) -> None:
     (in_folder / "job.json").write_text(JOB)
     options = ["--fabric", "own_fabric:two_pods", "--job", "job.json"]
-    check_refused("job.py", options, "the job is for 9 GPUs, the fabric has 8")
+    check_refused("job", options, "the job is for 9 GPUs, the fabric has 8")
 
 
 def check_refused(scenario: str, options: list[str], said: str) -> None:
     """Check that a scenario ends with one sentence."""
-    done = ran(f"scenarios/{scenario}", "--model-only", "--out", "out", *options)
+    done = ran(scenario, "--model-only", "--out", "out", *options, cwd=Path.cwd())
     assert done.returncode == 2
     (line,) = done.stderr.strip().splitlines()
     assert said in line

@@ -2,14 +2,13 @@
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
+from subprocess import CompletedProcess
 
 import pandas as pd
 import pytest
 
-from tests.tools import CHECKOUT
+from tests.scenarios import command
 from tests.traffic.test_readers_simai import GRADIENTS, LAYER, simai
 from tests.traffic.trace_files import AICB_LOG, written
 
@@ -17,11 +16,9 @@ SMALL = ["--servers", "2", "--rails", "2", "--least-mb", "0"]
 MADE_UP = ["--synthetic", "--servers", "2", "--rails", "2", "--tp", "1", "--layers", "1"]
 
 
-def ran(*options: str) -> subprocess.CompletedProcess[str]:
+def ran(*options: str) -> "CompletedProcess[str]":
     """Run the scenario without an emulation."""
-    command = [sys.executable, "scenarios/ring_trace.py", "--model-only", *options]
-    wide = {**os.environ, "COLUMNS": "150"}
-    return subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, env=wide)
+    return command.ran("ring_trace", "--model-only", *options, env=os.environ | {"COLUMNS": "150"})
 
 
 def words(out: Path, *options: str) -> str:

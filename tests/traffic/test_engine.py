@@ -81,7 +81,7 @@ class Drifting(EvenWindows):
     """One that raises its pace by 3 % each millisecond, from next to nothing."""
 
     period_s = 0.001
-    bytes_s = 20e3
+    bytes_s = 200e3
 
     def limits(self, offered: Offered) -> Limits:
         """Return a pace that is hardly another than before."""
@@ -379,7 +379,7 @@ def test_small_steps_of_a_pace_add_up(loopback: Endpoints) -> None:
     transport = Drifting(nic_rate_bps, PACKET_BYTES)
     with Engine(loopback, transport=transport) as engine:
         (number,) = connect(engine, [ONE])
-        engine.post(np.array([number]), np.array([2_000_000]), np.array([0]))
+        engine.post(np.array([number]), np.array([20_000_000]), np.array([0]))
         carried = served(engine, {ONE: number})
     assert carried.at_s[0] < 20, "at the first pace it would take 100 s"
 
