@@ -42,15 +42,16 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Emulati
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Put emulation tests last, and trace the tests of a measured room alone.
+    """Put emulation tests last, and trace the quick tests of a measured room alone.
 
-    A traced property takes half as long again.
+    A traced property takes half as long again, and a slow one covers what a quick one does.
     """
     items[:] = in_order(items)
     if config.getoption("no_cov", True):  # then the marker fails: there is nothing to pause
         return
     for item in items:
-        if not any(item.path.is_relative_to(room) for room in MEASURED):
+        measured = any(item.path.is_relative_to(room) for room in MEASURED)
+        if not measured or item.get_closest_marker("slow"):
             item.add_marker("no_cover")
 
 
