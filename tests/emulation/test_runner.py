@@ -1,6 +1,7 @@
 """The runner over a booted network: the same decisions as over fluids, and times near theirs."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -17,8 +18,10 @@ from topologies.errors import StuckError
 from topologies.events import Event, Lit, NodeStarted, Order, Reconfigure, SetTimer, TimerFired, View
 from topologies.fabric import Nic
 from topologies.parallel_ocs import parallel_ocs_fabric
+from topologies.rail import rail_fabric
 from traffic.collectives.point_to_point import PointToPoint
-from traffic.job import Collective, Job
+from traffic.collectives.ring import Ring
+from traffic.job import Collective, Compute, Job
 from traffic.scheme import WholeMessages
 from traffic.spraying.policy import QueuePair
 
@@ -65,6 +68,22 @@ def test_a_job_runs_as_its_fluids_do(sandbox: Box | None, case: Case) -> None:
     assert same[fluid.messages["end_s"].notna()].mean() > 0.9  # what a fault catches is a matter of moments
     done = [run.messages["end_s"].notna() for run in (emulated, fluid)]
     assert (done[0] == done[1]).all()
+
+
+def test_compute_and_what_stays_inside_servers_take_their_time_to_the_moment(sandbox: Box | None) -> None:
+    fabric = rail_fabric(2, 4)
+    inside = [
+        Collective(f"ring {first}", Ring((tuple(range(first, first + 4)),), 1_000_003)) for first in (0, 4)
+    ]
+    compute = Compute("compute", tuple(range(8)), 1e-6, after=("ring 0",))
+    job = Job("drawn", 8, (*inside, compute, replace(inside[0], name="last", after=("compute",))))
+    scheme = WholeMessages(lambda _view, a, b: QueuePair(Nic(a, 0), Nic(b, 0)))
+    fluid = Runner(fabric, job, FluidBackend(fabric, {}), scheme).run()
+    with Network(fabric, DILATION.rate) as network, LiveBackend(network, DILATION) as backend:
+        emulated = Runner(fabric, job, backend, scheme).run()
+    assert DILATION.emulated_s(fluid.iteration_s) < 0.001  # less than the kernel waits, and it is exact
+    for column in ("start_s", "end_s"):
+        assert emulated.tasks[column].tolist() == pytest.approx(fluid.tasks[column].tolist(), rel=1e-6)
 
 
 class Alternate:
