@@ -75,8 +75,9 @@ def ring_trace(
     closed form, that of rings that have their links to themselves. Expect rings over rails to meet it,
     and ECMP's collisions to keep those over a fat tree's uplinks below.
 
-    Equal layers are replayed a few times only; the table says what was left out. Where the emulation's steps
-    are of some 20 packets, what a step costs beyond its bytes shows; a larger --volume makes them longer.
+    Equal layers are replayed a few times only; the table says what was left out. Emulated steps are of 80
+    packets where that takes less than 25 s, else of 20 at least; with fewer, what a step costs beyond its
+    bytes shows, and a larger --volume makes them longer.
     """
     wired = _fabric(fabric_kind, servers, rails, rate * 1e9)
     if layers < 1 or not 0 <= least_mb < 1e6:

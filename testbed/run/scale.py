@@ -14,6 +14,11 @@ from traffic.records import NVLINK, Records
 
 RING_STEP_PACKETS = 20
 """What each step of a ring consists of at least, or the emulation would be of packets and not of bytes."""
+EXACT_STEP_PACKETS = 80
+"""The same where a job then takes no longer than `RINGS_S`: what a step costs beyond its bytes, its first
+packet over three links and a grant, is some two packets."""
+RINGS_S = 25.0
+"""How long a job may take at emulated scale for its rings' steps to be of so many packets [s]."""
 LONGEST_S = 120.0
 """How long a job takes at most at emulated scale, whatever that does to its smallest messages."""
 
@@ -56,12 +61,14 @@ def job_volume(
         Of the emulation [bytes].
     """
     crossing = [node.pattern for node in job.collectives if _crosses(node, fabric)]
-    volumes = [volume_factor(rate, bounds_s, len(crossing))]
-    for ring in {pattern for pattern in crossing if isinstance(pattern, Ring)}:
-        chunk = float(ring.exchange().messages.bytes.min())
-        volumes.append(RING_STEP_PACKETS * packet_bytes(mtu) / chunk)
-    most = LONGEST_S * rate / longest_s if longest_s else 1.0
-    return min(max(volumes), most, 1.0)
+    timed = volume_factor(rate, bounds_s, len(crossing))
+    rings = {pattern for pattern in crossing if isinstance(pattern, Ring)}
+    step = min((float(ring.exchange().messages.bytes.min()) for ring in rings), default=float("inf"))
+    coarse, exact = (
+        packets * packet_bytes(mtu) / step for packets in (RING_STEP_PACKETS, EXACT_STEP_PACKETS)
+    )
+    soon, most = (span_s * rate / longest_s if longest_s else 1.0 for span_s in (RINGS_S, LONGEST_S))
+    return min(max(timed, coarse, min(exact, soon)), most, 1.0)
 
 
 def busy_s(job: Job, predicted: Run) -> float:

@@ -11,6 +11,7 @@ from testbed.run.scale import job_volume
 from topologies.rail import rail_fabric
 from traffic.collectives.ring import Ring
 from traffic.job import Collective, Job
+from traffic.packets import packet_bytes
 from traffic.training import Layout, Phase, job_of_phases
 from traffic.transports.host_settings import TransportSetup
 
@@ -49,3 +50,15 @@ def test_small_rings_inside_servers_do_not_set_the_scale() -> None:
         for nodes in ((across,), (across, inside), (across, Collective("small", Ring(((0, 2),), 1_000_000))))
     ]
     assert volumes[0] == volumes[1] < volumes[2]
+
+
+@pytest.mark.parametrize(
+    ("longest_s", "packets"),
+    [(0.01, 80.0), (1.0, 25.0), (2.0, 20.0), (8.0, 15.0)],
+    ids=["short", "as many as take 25 s", "at least", "as many as take 120 s"],
+)
+def test_steps_of_rings_are_of_as_many_packets_as_there_is_time_for(longest_s: float, packets: float) -> None:
+    ring = Ring(((0, 2, 1, 3),), 4 * 1000 * packet_bytes(9000))  # 1,000 packets a step with all bytes
+    job = Job("drawn", 4, (Collective("across", ring),))
+    volume = job_volume(job, FABRIC, 1e-3, [1.0], longest_s, 9000)
+    assert 1000 * volume == pytest.approx(packets)
