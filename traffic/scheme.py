@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from itertools import product
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -114,6 +114,16 @@ class Scheme(Protocol):
         ...
 
 
+@runtime_checkable
+class KeepsConnections(Scheme, Protocol):
+    """A scheme that may have messages go the way of an earlier one (`Exchange.connection`)."""
+
+    @property
+    def keeps_connections(self) -> bool:
+        """Whether it does, where it places a message whole on one queue pair."""
+        ...
+
+
 class WholeMessages:
     """Each message on one queue pair, by the servers of its two GPUs.
 
@@ -215,6 +225,11 @@ class Sprayed:
 
     def __init__(self, policy: Callable[[], Policy], seed: int = 0, chunk_bytes: int = CHUNK_BYTES) -> None:
         self._policy, self._seed, self._chunk_bytes = policy, seed, chunk_bytes
+
+    @property
+    def keeps_connections(self) -> bool:
+        """Whether the policy says so."""
+        return bool(getattr(self._policy(), "keeps_connections", False))
 
     def place(self, view: View, messages: Messages) -> Placement | Choice:
         """Return a proactive policy's chunks in order, or what a reactive one may choose from."""

@@ -137,7 +137,8 @@ def _exchanged(pattern: Pattern) -> bytes:
     exchange = pattern.exchange()
     messages = exchange.messages
     digest = sha256()
-    for array in (messages.source, messages.destination, messages.bytes, exchange.waits):
+    columns = messages.source, messages.destination, messages.bytes
+    for array in (*columns, exchange.waits, exchange.connection):
         digest.update(f"{array.dtype}{array.shape}".encode())
         digest.update(array.tobytes())
     return digest.digest()

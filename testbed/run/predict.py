@@ -48,8 +48,8 @@ def predict(
     couples
         Whether rings run as coupled flows, for jobs whose rings would be too many messages. How near that
         comes is said at `testbed.run.fluid_backend.FluidBackend.couple`. It is near where a scheme places
-        all steps alike: RailS within 1 % for rings that leave a server over one NIC at a time, else 4 %.
-        ECMP over spines draws a path anew for each step, here one for the whole ring: from 0.6 to 1.8 times.
+        all steps alike: ECMP does, RailS is within 1 % for rings that leave a server over one NIC at a time,
+        else 4 %.
     lent_s
         What the shapers of an emulation lend after a pause (`testbed.run.fluid_backend.FluidBackend`), in
         real seconds; nothing where nothing is emulated.

@@ -52,7 +52,7 @@ from traffic.fluid.nvlink import Nvlink
 from traffic.job import Collective, Compute, Job, Node
 from traffic.messages import Messages, crosses_network
 from traffic.records import COLUMNS, NVLINK, Records, path_text
-from traffic.scheme import Placement, Scheme, WhileLit
+from traffic.scheme import KeepsConnections, Placement, Scheme, WhileLit
 from traffic.spraying.policy import QueuePair
 
 
@@ -108,6 +108,8 @@ class _Message:
     start_s: float = float("nan")
     end_s: float = float("nan")
     legs: dict[str, int] = field(default_factory=dict)
+    connection: int = -1
+    """That of its collective by which it goes, if several messages go by it."""
 
 
 class Runner:
@@ -164,6 +166,9 @@ class Runner:
         self._carriers: dict[int, QueuePair] = {}
         self._legs: dict[int, str] = {}
         """The name of each carrier's leg now."""
+        self._kept: dict[str, dict[int, QueuePair]] = defaultdict(dict)
+        """The queue pair of each connection that a collective under way keeps."""
+        self._keeps = isinstance(scheme, KeepsConnections) and scheme.keeps_connections
         self._choosing: set[int] = set()
         """The messages under way that choose their queue pairs as they go, or take those that are lit."""
         self._taking_light: set[int] = set()
@@ -232,6 +237,7 @@ class Runner:
     def _end(self, name: str) -> None:
         if isinstance(self._graph.nodes[name], Collective):
             self._tasks.append((name, -1, self._began_s[name], self._backend.now_s))
+            self._kept.pop(name, None)
         self._tell(NodeDone(name))
         self._start_all(self._graph.done(name))
 
@@ -259,6 +265,9 @@ class Runner:
             return
         exchange, first = node.pattern.exchange(), len(self._messages)
         self._add_messages(node, exchange.messages)
+        if self._keeps:
+            for number, connection in enumerate(exchange.connection.tolist(), start=first):
+                self._messages[number].connection = connection
         for before, then in (exchange.waits + first).tolist():
             self._messages[before].then.append(then)
             self._messages[then].waits += 1
@@ -321,13 +330,40 @@ class Runner:
         if not crossing.all():
             self._stay_inside(messages.select(~crossing), numbers[~crossing].tolist())
         if crossing.any():
-            self._cross(self._scheme, messages.select(crossing), numbers[crossing])
+            self._leave(messages.select(crossing), numbers[crossing])
 
     def _stay_inside(self, messages: Messages, numbers: list[int]) -> None:
         """Send messages over NVLink."""
         for number, size in zip(numbers, messages.bytes.tolist(), strict=True):
             _lead(self._messages[number], NVLINK, size)
         self._nvlink.post(messages, numbers, self._backend.now_s)
+
+    def _leave(self, messages: Messages, numbers: NDArray[np.int64]) -> None:
+        """Send messages that leave their server by kept connections, or as the scheme places them."""
+        found = [self._kept_for(self._messages[number]) for number in numbers.tolist()]
+        queue_pairs = tuple(dict.fromkeys(filter(None, found)))
+        kept = np.array([queue_pair is not None for queue_pair in found])
+        if queue_pairs:
+            index = {queue_pair: number for number, queue_pair in enumerate(queue_pairs)}
+            qp = np.array([index[queue_pair] for queue_pair in found if queue_pair])
+            going = messages.select(kept)
+            placed = Placement(queue_pairs, qp, np.arange(len(going)), going.bytes)
+            self._post(self._opened(queue_pairs), placed, numbers[kept])
+        if not kept.all():
+            self._cross(self._scheme, messages.select(~kept), numbers[~kept])
+
+    def _kept_for(self, message: _Message) -> QueuePair | None:
+        return self._kept[message.node].get(message.connection) if message.connection >= 0 else None
+
+    def _keep(self, placed: Placement, numbers: NDArray[np.int64]) -> None:
+        """Remember the queue pairs of connections that are kept: of messages that go whole on one."""
+        carrying = defaultdict[int, set[int]](set)
+        for qp, number in zip(placed.qp.tolist(), numbers[placed.message].tolist(), strict=True):
+            carrying[number].add(qp)
+        for number, qps in carrying.items():
+            message = self._messages[number]
+            if message.connection >= 0 and len(qps) == 1:
+                self._kept[message.node][message.connection] = placed.queue_pairs[qps.pop()]
 
     def _cross(self, scheme: Scheme, messages: Messages, numbers: NDArray[np.int64]) -> None:
         """Have a scheme place messages that leave their server."""
@@ -347,6 +383,7 @@ class Runner:
             placed, messages, numbers = placed.select(lit), messages.select(lit), numbers[lit]
         carriers = self._opened(placed.queue_pairs)
         if isinstance(placed, Placement):
+            self._keep(placed, numbers)
             self._post(carriers, placed, numbers[placed.message])
             return
         self._choosing.update(numbers.tolist())
@@ -520,6 +557,7 @@ class Runner:
             if self._is_cut(carrier) or given_up & self._backend.carried(carrier)
             for parcel in self._withdraw(carrier)
         ]
+        self._kept.clear()
         self._optics.avoid(self._failed)
         self._rename_legs()
         self._cancel(revision.cancel, given_up)

@@ -17,6 +17,7 @@ from tests.testbed.run_cases import ring
 from tests.testbed.test_runner import same_rail
 from tests.traffic.job_cases import OPERATIONS
 from topologies.fabric import Fabric
+from topologies.fat_tree import fat_tree_fabric
 from topologies.rail import rail_fabric
 from traffic.collectives.all_to_all import AllToAll
 from traffic.collectives.point_to_point import PointToPoint
@@ -211,3 +212,18 @@ def test_edges_inside_servers_are_held_back_by_nvlink(nvlink_bps: float) -> None
     fabric = rail_fabric(2, 2, 0, rate_bps=8.0 * 5, nvlink_bps=nvlink_bps)
     found = run(fabric, Collective("ring", Ring(((0, 1, 2, 3),), 400)), couples=True)
     assert took_s(found, "ring") == pytest.approx(600 / min(nvlink_bps / 8, 5.0))
+
+
+@settings(max_examples=10, deadline=None)
+@given(st.integers(0, 99))
+def test_ecmp_keeps_the_path_of_a_rings_edge_for_all_steps(seed: int) -> None:
+    """In a fat tree an entropy drawn anew is of another path mostly."""
+    fabric = fat_tree_fabric(4, servers=4, nics=4)
+    order = tuple(range(fabric.gpus))
+    job = Job("drawn", fabric.gpus, (Collective("ring", Ring((order, order[::-1]), SIZE)),))
+    asked = Experiment(fabric, job, "ecmp", Dilation(1.0, 1.0), seed)
+    exact, coupled = (predict(asked, couples=couples) for couples in (False, True))
+    messages = exact.messages
+    ways = messages["path"].str.replace(r"^\d+@", "", regex=True)
+    assert ways.groupby([messages["source"], messages["destination"]]).nunique().eq(1).all()
+    assert coupled.iteration_s == pytest.approx(exact.iteration_s, rel=0.01)

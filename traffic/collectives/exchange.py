@@ -14,8 +14,12 @@ from numpy.typing import NDArray
 from traffic.messages import Messages
 
 
-def _none() -> NDArray[np.int64]:
+def _no_waits() -> NDArray[np.int64]:
     return np.zeros((0, 2), dtype=np.int64)
+
+
+def _no_connections() -> NDArray[np.int64]:
+    return np.zeros(0, dtype=np.int64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,8 +28,11 @@ class Exchange:
 
     messages: Messages
     """In the order in which a sender sends those that may go at the same time."""
-    waits: NDArray[np.int64] = field(default_factory=_none)
+    waits: NDArray[np.int64] = field(default_factory=_no_waits)
     """Pairs of message indices, shape (waits, 2): the second starts when the first has arrived."""
+    connection: NDArray[np.int64] = field(default_factory=_no_connections)
+    """The connection that each message goes by, shape (messages,), where several share one: schemes that keep
+    connections place its first message, and the others go the same way. Else empty."""
 
 
 @dataclass(frozen=True, eq=False)

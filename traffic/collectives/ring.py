@@ -88,7 +88,8 @@ class Ring:
                 destination.append(np.roll(ring, -1))
                 size.append(mine[step])
         messages = Messages(*map(np.concatenate, (source, destination, size)))
-        return Exchange(messages, _waits(len(steps), len(self.rings), ranks))
+        edge = np.tile(np.arange(len(self.rings) * ranks), len(steps))  # NCCL connects each once
+        return Exchange(messages, _waits(len(steps), len(self.rings), ranks), edge)
 
     def coupled_flows(self) -> CoupledFlows:
         """Return a flow per ring: a message per edge, of the bytes of all steps."""

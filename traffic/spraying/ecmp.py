@@ -3,6 +3,8 @@
 A message is one queue pair, so all its chunks take one path whatever else takes it: two large
 messages whose hashes collide share an uplink while another idles. Between GPUs of one rail the
 path goes through the leaf alone and no hash decides anything.
+
+All steps of a ring go by one connection per edge, as in NCCL, so each edge keeps its path.
 """
 
 import numpy as np
@@ -25,6 +27,7 @@ class Ecmp:
     """
 
     name = "ecmp"
+    keeps_connections = True
 
     def assign(
         self, *, fabric: Fabric, messages: Messages, chunks: Chunks, rng: np.random.Generator

@@ -66,7 +66,11 @@ class QpState:
 
 @runtime_checkable
 class ProactivePolicy(Protocol):
-    """A scheme that assigns all chunks before the first is sent."""
+    """A scheme that assigns all chunks before the first is sent.
+
+    One that has a connection for each two GPUs of a ring, on which all steps go, says so by an attribute
+    ``keeps_connections = True``; else each step is assigned when it starts.
+    """
 
     name: str
 
