@@ -313,47 +313,48 @@ class Runner:
 
     def _release(self, numbers: Iterable[int]) -> None:
         """Start messages that wait for nothing any more."""
-        released = []
+        servers = self._fabric.gpu_servers
+        inside, leaving = list[int](), list[int]()
         for number in numbers:
-            self._messages[number].start_s = self._backend.now_s
-            released.append((number, self._messages[number].size))
-        if released:
-            self._place(released)
+            message = self._messages[number]
+            message.start_s = self._backend.now_s
+            stays = servers[message.source] == servers[message.destination]
+            (inside if stays else leaving).append(number)
+        if inside:
+            self._stay_inside(inside)
+        if leaving:
+            self._place([(number, self._messages[number].size) for number in leaving])
+
+    def _stay_inside(self, numbers: Sequence[int]) -> None:
+        """Send messages over NVLink."""
+        messages = [self._messages[number] for number in numbers]
+        for message in messages:
+            _lead(message, NVLINK, message.size)
+        ends = [(message.source, message.destination, message.size) for message in messages]
+        self._nvlink.post(ends, numbers, self._backend.now_s)
 
     def _place(self, parcels: Sequence[tuple[int, int]]) -> None:
-        """Give bytes of messages to NVLink or to queue pairs."""
-        numbers, sizes = np.array(parcels, dtype=np.int64).T
-        ends = [(self._messages[n].source, self._messages[n].destination) for n in numbers.tolist()]
-        source, destination = np.array(ends, dtype=np.int64).T
-        messages = Messages(source, destination, sizes)
-        crossing = crosses_network(messages, self._fabric)
-        if not crossing.all():
-            self._stay_inside(messages.select(~crossing), numbers[~crossing].tolist())
-        if crossing.any():
-            self._leave(messages.select(crossing), numbers[crossing])
+        """Give bytes of messages that leave their server to queue pairs: kept ones, or as the scheme says."""
+        kept = [(number, size, qp) for number, size in parcels if (qp := self._kept_for(number))]
+        if kept:
+            self._post_kept(kept)
+        if new := [parcel for parcel in parcels if not self._kept_for(parcel[0])]:
+            numbers, sizes = np.array(new, dtype=np.int64).T
+            ends = [(self._messages[n].source, self._messages[n].destination) for n in numbers.tolist()]
+            source, destination = np.array(ends, dtype=np.int64).T
+            self._cross(self._scheme, Messages(source, destination, sizes), numbers)
 
-    def _stay_inside(self, messages: Messages, numbers: list[int]) -> None:
-        """Send messages over NVLink."""
-        for number, size in zip(numbers, messages.bytes.tolist(), strict=True):
-            _lead(self._messages[number], NVLINK, size)
-        self._nvlink.post(messages, numbers, self._backend.now_s)
-
-    def _leave(self, messages: Messages, numbers: NDArray[np.int64]) -> None:
-        """Send messages that leave their server by kept connections, or as the scheme places them."""
-        found = [self._kept_for(self._messages[number]) for number in numbers.tolist()]
-        queue_pairs = tuple(dict.fromkeys(filter(None, found)))
-        kept = np.array([queue_pair is not None for queue_pair in found])
-        if queue_pairs:
-            index = {queue_pair: number for number, queue_pair in enumerate(queue_pairs)}
-            qp = np.array([index[queue_pair] for queue_pair in found if queue_pair])
-            going = messages.select(kept)
-            placed = Placement(queue_pairs, qp, np.arange(len(going)), going.bytes)
-            self._post(self._opened(queue_pairs), placed, numbers[kept])
-        if not kept.all():
-            self._cross(self._scheme, messages.select(~kept), numbers[~kept])
-
-    def _kept_for(self, message: _Message) -> QueuePair | None:
+    def _kept_for(self, number: int) -> QueuePair | None:
+        message = self._messages[number]
         return self._kept[message.node].get(message.connection) if message.connection >= 0 else None
+
+    def _post_kept(self, parcels: Sequence[tuple[int, int, QueuePair]]) -> None:
+        """Put bytes of messages on the queue pairs of their connections."""
+        carriers = self._opened([queue_pair for *_, queue_pair in parcels])
+        for (number, size, _), carrier in zip(parcels, carriers, strict=True):
+            _lead(self._messages[number], self._legs[carrier], size)
+        numbers, sizes = (np.array([parcel[column] for parcel in parcels]) for column in (0, 1))
+        self._backend.post(np.array(carriers), sizes, numbers)
 
     def _keep(self, placed: Placement, numbers: NDArray[np.int64]) -> None:
         """Remember the queue pairs of connections that are kept: of messages that go whole on one."""

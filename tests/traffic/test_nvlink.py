@@ -9,7 +9,6 @@ from topologies.fabric import Fabric
 from topologies.rail import rail_fabric
 from traffic.fluid.network import FluidNetwork
 from traffic.fluid.nvlink import Nvlink
-from traffic.messages import Messages
 
 FABRIC = rail_fabric(2, 4, nvlink_bps=80.0)
 BYTES_S = 10.0
@@ -26,10 +25,9 @@ batches = st.lists(
 )
 
 
-def messages_of(rows: list[tuple[int, int, int]]) -> Messages:
-    """Return messages between GPUs of the first server: source, distance to the destination and bytes."""
-    source, distance, size = np.array(rows, dtype=np.int64).T
-    return Messages(source, (source + distance) % 4, size)
+def messages_of(rows: list[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
+    """Return messages between GPUs of the first server, of source, distance to the destination and bytes."""
+    return [(source, (source + distance) % 4, size) for source, distance, size in rows]
 
 
 def ends_s(fabric: Fabric, posted: list[Batch]) -> dict[int, float]:
@@ -60,9 +58,8 @@ def fluid_ends_s(posted: list[Batch]) -> dict[int, float]:
     for at_s, rows in posted:
         advance(at_s)
         messages = messages_of(rows)
-        pairs = zip(messages.source.tolist(), messages.destination.tolist(), strict=True)
         numbers = range(first, first + len(rows))
-        network.post([flows[pair] for pair in pairs], messages.bytes, list(numbers))
+        network.post([flows[a, b] for a, b, _ in messages], [size for *_, size in messages], list(numbers))
         first += len(rows)
     advance(np.inf)
     return ends

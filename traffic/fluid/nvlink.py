@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from topologies.fabric import Fabric
 from traffic.fluid.network import FluidNetwork
-from traffic.messages import Messages
 
 
 @dataclass(slots=True, eq=False)
@@ -60,14 +59,14 @@ class Nvlink:
         first_s = self._ends[0][0] if self._ends else float("inf")
         return min(first_s, self._network.next_s) if self._pair_of else first_s
 
-    def post(self, messages: Messages, numbers: Sequence[int], now_s: float) -> None:
-        """Send messages between GPUs of one server; `advance` calls each by its number."""
+    def post(self, messages: Sequence[tuple[int, int, int]], numbers: Sequence[int], now_s: float) -> None:
+        """Send messages between GPUs of one server: source, destination and bytes of each.
+
+        `advance` calls each by its number.
+        """
         self._early += self._past(now_s)
         sharing: list[tuple[tuple[int, int], int, float]] = []
-        rows = zip(
-            messages.source.tolist(), messages.destination.tolist(), messages.bytes.tolist(), strict=True
-        )
-        for (source, destination, size), number in zip(rows, numbers, strict=True):
+        for (source, destination, size), number in zip(messages, numbers, strict=True):
             pair = source, destination
             met = [self._alone[link] for link in self._links(pair) if link in self._alone]
             if met or any(self._sharing[link] for link in self._links(pair)):
