@@ -11,6 +11,8 @@ def fat_tree_fabric(
     servers: int | None = None,
     nics: int = 1,
     gpus: int | None = None,
+    edge_nics: int | None = None,
+    rail_optimised: bool = False,
     rate_bps: float = 100e9,
     nvlink_bps: float = NVLINK_BPS,
     buffer_bytes: int = DEFAULT_BUFFER_BYTES,
@@ -20,7 +22,8 @@ def fat_tree_fabric(
     Parameters
     ----------
     k
-        Ports of every switch, even. There is room for k³/4 NICs, k/2 on each edge switch.
+        Ports of every switch, even. There is room for k³/4 NICs, k/2 on each edge switch, or for
+        ``edge_nics`` on each.
     oversubscription
         What the NICs of an edge switch send at most over what its uplinks carry, at least 1,
         which is non-blocking. The links between switches have the NICs' rate divided by it,
@@ -31,6 +34,12 @@ def fat_tree_fabric(
         NICs of each server, side by side on its edge switch where they fit.
     gpus
         GPUs of each server, by default as many as NICs.
+    edge_nics
+        NICs on each edge switch, by default k/2. With o k/2 edge switches are oversubscribed o to 1, have
+        that many ports more, and all links have the NICs' rate; the tiers above do not block.
+    rail_optimised
+        Whether NIC n of as many servers as an edge switch has room for is on one edge switch, and not all
+        NICs of a server.
     rate_bps
         Rate of a NIC's link [bit/s].
     nvlink_bps
@@ -42,40 +51,61 @@ def fat_tree_fabric(
     ------
     FabricError
         If k is odd or under 2, the oversubscription is under 1, the servers do not fit, there
-        is none, or a rate is not positive.
+        is none, an edge switch has no NIC, or a rate is not positive.
 
     References
     ----------
     Al-Fares, Loukissas, Vahdat: A Scalable, Commodity Data Center Network Architecture,
-    SIGCOMM 2008, section 2.2 and Figure 3.
+    SIGCOMM 2008, section 2.2 and Figure 3; mFabric, section 7.1, for an edge oversubscribed 3 to 1.
     """
-    servers = _checked_servers(k, oversubscription, servers, nics)
+    _check_tree(k, oversubscription)
+    edge_nics = k // 2 if edge_nics is None else edge_nics
+    servers = _checked_servers(k * k // 2, edge_nics, servers, nics, rail_optimised)
+    places = [
+        (server, nic, _rail_place(server, nic, nics, edge_nics) if rail_optimised else server * nics + nic)
+        for server in range(servers)
+        for nic in range(nics)
+    ]
     down = [
-        Link(Port(f"h{nic // nics}", nic % nics), Port(f"edge{nic // (k // 2)}", nic % (k // 2)), rate_bps)
-        for nic in range(servers * nics)
+        Link(Port(f"h{server}", nic), Port(f"edge{place // edge_nics}", place % edge_nics), rate_bps)
+        for server, nic, place in places
     ]
     return Fabric(
         name="fat_tree",
         servers=equal_servers(servers, nics, gpus, nvlink_bps),
         switches=(
-            *(Switch(f"edge{index}", k) for index in range(k * k // 2)),
+            *(Switch(f"edge{index}", edge_nics + k // 2) for index in range(k * k // 2)),
             *(Switch(f"agg{index}", k, tier=1) for index in range(k * k // 2)),
             *(Switch(f"core{index}", k, tier=2) for index in range(k * k // 4)),
         ),
-        links=(*down, *_uplinks(k, rate_bps / oversubscription)),
+        links=(*down, *_uplinks(k, edge_nics, rate_bps / oversubscription)),
         buffer_bytes=buffer_bytes,
     )
 
 
-def _checked_servers(k: int, oversubscription: float, servers: int | None, nics: int) -> int:
-    """Return how many servers, or the error that they do not fit."""
+def least_k(nics: int) -> int:
+    """Return the fewest ports of a fat tree's switches, even, so that it has room for so many NICs."""
+    k = 2
+    while k**3 // 4 < nics:
+        k += 2
+    return k
+
+
+def _check_tree(k: int, oversubscription: float) -> None:
     if k < 2 or k % 2:
         raise FabricError(f"a fat tree of {k}-port switches", "give an even number of ports, at least 2")
     if not oversubscription >= 1:
         raise FabricError(f"an oversubscription of {oversubscription:g}", "give 1 (non-blocking) or more")
-    room = k**3 // 4
-    servers = room // max(nics, 1) if servers is None else servers
-    if servers * nics > room:
+
+
+def _checked_servers(edges: int, edge_nics: int, servers: int | None, nics: int, rail_optimised: bool) -> int:
+    """Return how many servers, or the error that they do not fit."""
+    if edge_nics < 1:
+        raise FabricError(f"{edge_nics} NICs on an edge switch", "give it at least one")
+    room = edges * edge_nics
+    most = edges // max(nics, 1) * edge_nics if rail_optimised else room // max(nics, 1)
+    servers = most if servers is None else servers
+    if nics and servers > most:
         raise FabricError(
             f"{servers} servers of {nics} NICs on a fat tree with room for {room} NICs",
             "ask for fewer servers or a larger k",
@@ -83,11 +113,19 @@ def _checked_servers(k: int, oversubscription: float, servers: int | None, nics:
     return servers
 
 
-def _uplinks(k: int, rate_bps: float) -> list[Link]:
+def _rail_place(server: int, nic: int, nics: int, edge_nics: int) -> int:
+    """Return the place of a NIC on the edge switches, counted through, where each of these is one rail's."""
+    group, place = divmod(server, edge_nics)
+    return (group * nics + nic) * edge_nics + place
+
+
+def _uplinks(k: int, edge_nics: int, rate_bps: float) -> list[Link]:
     """Return the links between switches: a pod is a mesh, its j-th upper switch is on the j-th core group."""
     half = k // 2
     pods = [
-        Link(Port(f"edge{pod * half + edge}", half + agg), Port(f"agg{pod * half + agg}", edge), rate_bps)
+        Link(
+            Port(f"edge{pod * half + edge}", edge_nics + agg), Port(f"agg{pod * half + agg}", edge), rate_bps
+        )
         for pod in range(k)
         for edge in range(half)
         for agg in range(half)

@@ -15,7 +15,9 @@ from topologies.errors import FabricError
 from topologies.fabric import Fabric, Nic, Port
 from topologies.fat_tree import fat_tree_fabric
 from topologies.leaf_spine import leaf_spine_fabric
+from topologies.mfabric import mfabric_fabric
 from topologies.parallel_ocs import parallel_ocs_fabric
+from topologies.patch_panel import patch_panel_fabric
 from topologies.rail import rail_fabric
 
 
@@ -88,6 +90,27 @@ def test_leaf_spine_is_as_wide_as_its_uplinks(blocks: int, leaves: int, nics: in
         assert bisection_bps(fabric) == pytest.approx(blocks * leaves / 2 * nics * rate_bps / ratio)
 
 
+def test_fat_tree_is_oversubscribed_at_the_edge_by_fewer_uplinks() -> None:
+    fabric = fat_tree_fabric(4, edge_nics=6, nics=6)
+    assert len(fabric.servers) == 8
+    assert {link.rate_bps for link in fabric.links} == {100e9}
+    assert ports_in_use(fabric, 0) == {6 + 2}
+    assert ports_in_use(fabric, 1) == ports_in_use(fabric, 2) == {4}
+    assert bisection_bps(fabric) == pytest.approx(4 * 6 * 100e9 / 3)
+
+
+@given(st.sampled_from([4, 6]), st.integers(1, 4), st.integers(1, 4))
+def test_rail_optimised_fat_tree_has_one_rail_on_an_edge_switch(k: int, nics: int, edge_nics: int) -> None:
+    fabric = fat_tree_fabric(k, nics=nics, edge_nics=edge_nics, rail_optimised=True)
+    homes: dict[str, set[Nic]] = {}
+    for nic in fabric.nics:
+        homes.setdefault(fabric.peer(fabric.nic_port(nic)).node, set()).add(nic)
+    for members in homes.values():
+        assert len(members) == edge_nics
+        assert len({nic.nic for nic in members}) == 1
+        assert len({nic.server // edge_nics for nic in members}) == 1
+
+
 def test_leaf_spine_spreads_what_does_not_divide() -> None:
     fabric = leaf_spine_fabric(5, 3)
     homes = Counter(fabric.peer(fabric.nic_port(nic)).node for nic in fabric.nics)
@@ -129,6 +152,8 @@ BUILDS: list[Callable[[], Fabric]] = [
     lambda: leaf_spine_fabric(4, 2, nics=2),
     lambda: big_switch_fabric(4, nics=2, gpus=3),
     lambda: parallel_ocs_fabric(4, 2, packet_switch=True),
+    lambda: mfabric_fabric(4, 2),
+    lambda: patch_panel_fabric(4, nics=2),
 ]
 
 
@@ -155,6 +180,8 @@ def test_equal_inputs_give_equal_values(build: Callable[[], Fabric]) -> None:
         (lambda: fat_tree_fabric(4, nics=0), "0 NICs"),
         (lambda: fat_tree_fabric(4, gpus=0), "0 GPUs"),
         (lambda: fat_tree_fabric(4, rate_bps=-1), "rate of -1"),
+        (lambda: fat_tree_fabric(4, edge_nics=0), "0 NICs on an edge switch"),
+        (lambda: fat_tree_fabric(4, servers=5, nics=8, rail_optimised=True), "5 servers of 8 NICs"),
         (lambda: leaf_spine_fabric(0, 1), "0 servers"),
         (lambda: leaf_spine_fabric(2, 3), "3 leaves"),
         (lambda: leaf_spine_fabric(2, 2, 0), "0 spines over 2 leaves"),
@@ -168,6 +195,13 @@ def test_equal_inputs_give_equal_values(build: Callable[[], Fabric]) -> None:
             lambda: parallel_ocs_fabric(2, 1, packet_switch=True, packet_bps=0),
             "h0:1 - eps0:0 has a rate of 0",
         ),
+        (lambda: mfabric_fabric(0), "0 servers"),
+        (lambda: mfabric_fabric(6, 4), "6 servers in regions of 4"),
+        (lambda: mfabric_fabric(4, packet_nics=0), "0 packet NICs of 8"),
+        (lambda: mfabric_fabric(4, nics=4, packet_nics=4), "4 packet NICs of 4"),
+        (lambda: mfabric_fabric(4, rate_bps=0, packet_bps=1e9), "h0:1 - ocs0:0 has a rate of 0"),
+        (lambda: patch_panel_fabric(4, nics=0), "0 NICs"),
+        (lambda: patch_panel_fabric(0), "no server"),
     ],
 )
 def test_what_cannot_be_built_is_named(build: Callable[[], Fabric], culprit: str) -> None:

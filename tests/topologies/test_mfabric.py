@@ -1,0 +1,118 @@
+"""mFabric: packet NICs on one fat-tree, circuit NICs on the OCS of their region, no light between regions."""
+
+import networkx as nx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from topologies.fabric import Fabric, Nic, Server
+from topologies.light import light_peers
+from topologies.mfabric import (
+    NUMA_NODES,
+    delegation_gpu,
+    mfabric_fabric,
+    numa_node,
+    packet_nic_numbers,
+    regions,
+)
+from topologies.packet_part import on_packet_switch, packet_part
+from topologies.patch_panel import patch_panel_fabric
+
+
+@st.composite
+def mfabrics(draw: st.DrawFn) -> tuple[Fabric, int, int, int]:
+    """Return a fabric, and its servers of a region, NICs and packet NICs of a server."""
+    members, count = draw(st.integers(1, 4)), draw(st.integers(1, 3))
+    nics = draw(st.integers(2, 8))
+    packet_nics = draw(st.integers(1, nics - 1))
+    fabric = mfabric_fabric(
+        members * count, members, nics=nics, packet_nics=packet_nics, one_packet_switch=draw(st.booleans())
+    )
+    return fabric, members, nics, packet_nics
+
+
+@given(mfabrics())
+def test_light_joins_the_circuit_nics_of_a_region_and_no_others(
+    drawn: tuple[Fabric, int, int, int],
+) -> None:
+    fabric, members, nics, packet_nics = drawn
+    on_packets = packet_nic_numbers(nics, packet_nics)
+    for nic in fabric.nics:
+        assert on_packet_switch(fabric, nic) == (nic.nic in on_packets)
+        region = nic.server // members
+        expected = {
+            Nic(server, other)
+            for server in range(region * members, (region + 1) * members)
+            for other in range(nics)
+            if other not in on_packets
+        }
+        assert set(light_peers(fabric, nic)) == (set() if nic.nic in on_packets else expected - {nic})
+
+
+@given(mfabrics())
+def test_every_server_reaches_every_other_over_packets(drawn: tuple[Fabric, int, int, int]) -> None:
+    part = packet_part(drawn[0]).fabric
+    assert len(part.servers) == len(drawn[0].servers)
+    assert nx.is_connected(part.graph())
+
+
+@given(mfabrics())
+def test_regions_say_which_port_each_circuit_nic_is_on(drawn: tuple[Fabric, int, int, int]) -> None:
+    fabric, members, nics, packet_nics = drawn
+    found = regions(fabric)
+    assert [server for region in found for server in region.servers] == list(range(len(fabric.servers)))
+    for region in found:
+        assert len(region.servers) == members
+        ports = [port for own in region.ports for port in own]
+        assert ports == list(range(members * (nics - packet_nics)))
+        for server, own_nics, own_ports in zip(region.servers, region.nics, region.ports, strict=True):
+            for nic, port in zip(own_nics, own_ports, strict=True):
+                assert fabric.peer(fabric.nic_port(Nic(server, nic))) == (region.ocs, port)
+
+
+def test_papers_servers_have_the_nics_that_the_spec_says() -> None:
+    """8 NICs of which 2 are on packets (section 7.1), and the prototype's 4 with 1 (section 6)."""
+    server, prototype = Server("h0", 8, 8, 1e12), Server("h0", 4, 8, 1e12)
+    assert packet_nic_numbers(8, 2) == (0, 4)
+    assert packet_nic_numbers(4, 1) == (0,)
+    assert [numa_node(server, nic) for nic in range(8)] == [0, 0, 0, 0, 1, 1, 1, 1]
+    assert [numa_node(prototype, nic) for nic in range(4)] == [0, 0, 1, 1]
+    assert [delegation_gpu(server, nic) for nic in range(8)] == list(range(8))
+    assert [delegation_gpu(prototype, nic) for nic in range(4)] == [0, 2, 4, 6]
+    assert [region.ports[0] for region in regions(mfabric_fabric(128, 8))] == [tuple(range(6))] * 16
+    assert {switch.ports for switch in mfabric_fabric(128, 8).switches if switch.kind == "ocs"} == {48}
+
+
+@given(st.integers(1, 16), st.data())
+def test_numa_nodes_share_the_packet_nics(nics: int, data: st.DataObject) -> None:
+    count = data.draw(st.integers(1, nics))
+    numbers = packet_nic_numbers(nics, count)
+    assert len(set(numbers)) == count
+    if nics % NUMA_NODES == 0:
+        on_node = [
+            sum(numa_node(Server("h0", nics, 1, 1e12), number) == node for number in numbers)
+            for node in range(NUMA_NODES)
+        ]
+        assert max(on_node) - min(on_node) <= 1
+
+
+def test_packet_side_is_the_smallest_fat_tree_that_has_room() -> None:
+    fabric = mfabric_fabric(128, 8, rate_bps=400e9, packet_bps=100e9)
+    assert sum(switch.name.startswith("core") for switch in fabric.switches) == 12 * 12 // 4
+    assert fabric.nic_rate_bps(Nic(0, 0)) == 100e9
+    assert fabric.nic_rate_bps(Nic(0, 1)) == 400e9
+
+
+def test_patch_panel_joins_any_nics_and_servers_forward() -> None:
+    fabric = patch_panel_fabric(3, nics=2)
+    assert fabric.servers_forward
+    assert len(light_peers(fabric, Nic(0, 0))) == 5
+    assert [region.ports for region in regions(fabric)] == [((0, 1), (2, 3), (4, 5))]
+
+
+@pytest.mark.parametrize("one_packet_switch", [False, True])
+def test_prototype_has_a_packet_nic_and_three_circuit_nics(one_packet_switch: bool) -> None:
+    fabric = mfabric_fabric(4, nics=4, packet_nics=1, one_packet_switch=one_packet_switch)
+    (region,) = regions(fabric)
+    assert region.nics == ((1, 2, 3),) * 4
+    assert fabric.gpus == 32

@@ -1,0 +1,175 @@
+"""mFabric (published as MixNet): an OCS per region of servers, beside one fat-tree of packet switches.
+
+A server has G GPUs and several NICs: n_e of them on the packet side, which joins all servers, and alpha on
+the OCS of its region. A region is the servers of one expert-parallel group; no light goes between
+regions. NIC k belongs to GPU floor(k G / NICs), its *delegation GPU*, and to a NUMA node, half the NICs each.
+The m-th circuit NIC of the i-th server of a region is on port i alpha + m of the OCS, for transmitting and
+receiving together: a circuit between two servers is duplex.
+
+The paper does not say which NICs are packet NICs, nor on which NUMA nodes they are: here they are spread
+evenly, 0 and 4 of 8 and NIC 0 of the prototype's 4, so that each NUMA node has its share.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from topologies.big_switch import big_switch_fabric
+from topologies.errors import FabricError
+from topologies.fabric import (
+    DEFAULT_BUFFER_BYTES,
+    NVLINK_BPS,
+    Fabric,
+    Link,
+    Nic,
+    Port,
+    Server,
+    Switch,
+    equal_servers,
+)
+from topologies.fat_tree import fat_tree_fabric, least_k
+
+NUMA_NODES = 2
+
+
+@dataclass(frozen=True)
+class Region:
+    """The servers that one OCS joins."""
+
+    ocs: str
+    """The name of the OCS."""
+    servers: tuple[int, ...]
+    """The servers, by their index in the fabric."""
+    nics: tuple[tuple[int, ...], ...]
+    """The circuit NICs of each."""
+    ports: tuple[tuple[int, ...], ...]
+    """The port of the OCS that each of these NICs is on."""
+
+
+def mfabric_fabric(
+    servers: int,
+    region_servers: int | None = None,
+    *,
+    gpus: int = 8,
+    nics: int = 8,
+    packet_nics: int = 2,
+    one_packet_switch: bool = False,
+    rate_bps: float = 100e9,
+    packet_bps: float | None = None,
+    nvlink_bps: float = NVLINK_BPS,
+    buffer_bytes: int = DEFAULT_BUFFER_BYTES,
+) -> Fabric:
+    """Return servers whose NICs are partly on a non-blocking fat-tree, and partly on the OCS of their region.
+
+    Parameters
+    ----------
+    servers
+        How many servers.
+    region_servers
+        How many servers follow each other in a region; by default all are one region.
+    gpus, nics
+        GPUs and NICs of each server. The prototype has 8 and 4.
+    packet_nics
+        n_e, how many of the NICs are on the packet side.
+    one_packet_switch
+        Whether the packet side is one switch, as the prototype's; else it is the smallest fat-tree.
+    rate_bps
+        Rate of a link to an OCS [bit/s].
+    packet_bps
+        Rate of the links of the packet side [bit/s], by default that to an OCS.
+    nvlink_bps
+        Rate between two GPUs of a server [bit/s].
+    buffer_bytes
+        Buffer of a packet switch's port at emulated scale [bytes].
+
+    Raises
+    ------
+    FabricError
+        If there is no server, the regions do not fill the servers, no NIC is left for one of the sides, or a
+        rate is not positive.
+
+    References
+    ----------
+    mFabric, sections 4.2, 6 (the prototype: 4 servers of 4 NICs, one on packets) and 7.1 (2 of 8).
+    """
+    region_servers = servers if region_servers is None else region_servers
+    if servers < 1 or region_servers < 1 or servers % region_servers:
+        raise FabricError(
+            f"{servers} servers in regions of {region_servers}", "let a region's servers divide all servers"
+        )
+    if not 0 < packet_nics < nics:
+        raise FabricError(
+            f"{packet_nics} packet NICs of {nics}", "leave a server at least one packet and one circuit NIC"
+        )
+    packet_bps = rate_bps if packet_bps is None else packet_bps
+    if one_packet_switch:
+        packets = big_switch_fabric(servers, nics=packet_nics, rate_bps=packet_bps)
+    else:
+        k = least_k(servers * packet_nics)
+        packets = fat_tree_fabric(k, servers=servers, nics=packet_nics, rate_bps=packet_bps)
+    numbers = packet_nic_numbers(nics, packet_nics)
+    circuit_nics = [nic for nic in range(nics) if nic not in numbers]
+    ocses = [
+        Switch(f"ocs{region}", region_servers * len(circuit_nics), "ocs")
+        for region in range(servers // region_servers)
+    ]
+    light = [
+        Link(
+            Port(f"h{server}", nic),
+            Port(f"ocs{server // region_servers}", server % region_servers * len(circuit_nics) + place),
+            rate_bps,
+        )
+        for server in range(servers)
+        for place, nic in enumerate(circuit_nics)
+    ]
+    # Switches that have servers stand first.
+    first = sum(switch.tier == 0 for switch in packets.switches)
+    return Fabric(
+        name="mfabric",
+        servers=equal_servers(servers, nics, gpus, nvlink_bps),
+        switches=(*packets.switches[:first], *ocses, *packets.switches[first:]),
+        links=(*_renumbered(packets, numbers), *light),
+        buffer_bytes=buffer_bytes,
+    )
+
+
+def packet_nic_numbers(nics: int, packet_nics: int) -> tuple[int, ...]:
+    """Return which NICs of a server are packet NICs: spread evenly, so that NUMA nodes share them."""
+    return tuple(index * nics // packet_nics for index in range(packet_nics))
+
+
+def delegation_gpu(server: Server, nic: int) -> int:
+    """Return the GPU of a server that a NIC belongs to: what crosses that NIC is gathered there."""
+    return nic * server.gpus // server.nics
+
+
+def numa_node(server: Server, nic: int) -> int:
+    """Return the NUMA node of a server that a NIC is on: 0 has the first half."""
+    return nic * NUMA_NODES // server.nics
+
+
+def regions(fabric: Fabric) -> tuple[Region, ...]:
+    """Return the region of each OCS that has servers on it, in the order of the switches."""
+    ports: dict[str, dict[Nic, int]] = {switch.name: {} for switch in fabric.switches if switch.kind == "ocs"}
+    for nic in fabric.nics:
+        port = fabric.peer(fabric.nic_port(nic))
+        if port.node in ports:
+            ports[port.node][nic] = port.number
+    return tuple(_region(ocs, port_of) for ocs, port_of in ports.items() if port_of)
+
+
+def _region(ocs: str, port_of: Mapping[Nic, int]) -> Region:
+    servers = sorted({nic.server for nic in port_of})
+    nics = [[nic for nic in port_of if nic.server == server] for server in servers]
+    return Region(
+        ocs,
+        tuple(servers),
+        tuple(tuple(nic.nic for nic in own) for own in nics),
+        tuple(tuple(port_of[nic] for nic in own) for own in nics),
+    )
+
+
+def _renumbered(packets: Fabric, numbers: Sequence[int]) -> Iterator[Link]:
+    """Yield the links of the packet side, its NICs by their numbers among all of a server's."""
+    for link in packets.links:
+        server = link.a.node in packets.server_index
+        yield replace(link, a=Port(link.a.node, numbers[link.a.number])) if server else link
