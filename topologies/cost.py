@@ -5,6 +5,7 @@ NICs, ports and fibres by price only. A part whose power no source states makes 
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Decimal
 
@@ -139,6 +140,54 @@ def aggregate_usd_per_gpu(
             "give shares of all GPUs, together at most 1",
         )
     return gpu_usd * (waste_ratio + fault_ratio) + bill.usd_per_gbyte_s * gpu_bps / GBYTE_BPS
+
+
+def performance_per_dollar(usd: float, iteration_s: float, *, base_usd: float, base_s: float) -> float:
+    """Return 1 / (cost x iteration time) over the same of a base, which has 1.
+
+    Parameters
+    ----------
+    usd, iteration_s
+        What the interconnect costs, and how long a training iteration takes over it [s].
+    base_usd, base_s
+        The same of the base; mFabric takes the fat-tree.
+
+    Raises
+    ------
+    FabricError
+        If a number is not positive.
+
+    References
+    ----------
+    mFabric, section 7.4 and Figure 13.
+    """
+    if not all(0 < number < math.inf for number in (usd, iteration_s, base_usd, base_s)):
+        raise FabricError(
+            f"performance per dollar of {iteration_s:g} s at ${usd:g}, over {base_s:g} s at ${base_usd:g}",
+            "give costs and times above 0",
+        )
+    return base_usd * base_s / (usd * iteration_s)
+
+
+def pareto_front(points: Mapping[str, tuple[float, float]]) -> tuple[str, ...]:
+    """Return what no other is better than in one of two numbers and at least as good in both, by the first.
+
+    Parameters
+    ----------
+    points
+        By name two numbers of which less is better: cost and iteration time.
+
+    Examples
+    --------
+    >>> pareto_front({"dear": (3, 1), "cheap": (1, 3), "slow": (3, 2), "both": (2, 2)})
+    ('cheap', 'both', 'dear')
+    """
+    front = [
+        name
+        for name, (cost, time) in points.items()
+        if not any(a <= cost and b <= time and (a, b) != (cost, time) for a, b in points.values())
+    ]
+    return tuple(sorted(front, key=points.__getitem__))
 
 
 def as_printed(value: float, places: int = 2) -> str:
