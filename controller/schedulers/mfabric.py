@@ -63,7 +63,7 @@ class NicCircuit(NamedTuple):
     b: Nic
 
 
-Mapping = tuple[NicCircuit, ...]
+NicMapping = tuple[NicCircuit, ...]
 """The circuits of a region."""
 PUBLISHED = Variant()
 
@@ -73,10 +73,10 @@ def reconfigure_ocs(
     region: Region,
     gpu_demand: ArrayLike,
     *,
-    last: Mapping = (),
+    last: NicMapping = (),
     failed: AbstractSet[Nic] = frozenset(),
     variant: Variant = PUBLISHED,
-) -> Mapping:
+) -> NicMapping:
     """Return the circuits of a region for a demand: Algorithm 1 from the gate's matrix to NICs.
 
     Parameters
@@ -200,9 +200,9 @@ def nic_mapping(
     counts: Counts,
     demand: ArrayLike,
     *,
-    last: Mapping = (),
+    last: NicMapping = (),
     failed: AbstractSet[Nic] = frozenset(),
-) -> Mapping:
+) -> NicMapping:
     """Return on which NICs the circuits of a region are.
 
     A circuit of the last mapping stays if its pair still has one. Then come the pairs by U, greatest first;
@@ -242,7 +242,7 @@ def nic_mapping(
             mapping.append(circuit)
             places.take((i, j), circuit)
             left[i, j] = left[j, i] = left[i, j] - 1
-    for i, j in pairs_by_demand(demand):
+    for i, j in _by_demand(left, demand):
         for _ in range(left[i, j]):
             circuit = places.best((i, j))
             mapping.append(circuit)
@@ -250,15 +250,7 @@ def nic_mapping(
     return tuple(mapping)
 
 
-def pairs_by_demand(demand: ArrayLike) -> list[Pair]:
-    """Return all pairs, those of greatest U first, equal ones by their servers."""
-    matrix = np.asarray(demand, dtype=float)
-    both = matrix + matrix.T
-    pairs = zip(*np.triu_indices(len(both), 1), strict=True)
-    return sorted(((int(i), int(j)) for i, j in pairs), key=lambda pair: (-both[pair], pair))
-
-
-def circuits_of(fabric: Fabric, region: Region, mapping: Mapping) -> Circuits:
+def circuits_of(fabric: Fabric, region: Region, mapping: NicMapping) -> Circuits:
     """Return a region's circuits as those of its OCS, both directions of each."""
     port_of = {
         Nic(server, nic): port
@@ -314,6 +306,14 @@ def _times_without_circuit(owed: Matrix, eps_nics: int, variant: Variant) -> Mat
     else:
         start = np.full(len(owed), np.inf)
     return np.where(owed > 0, start, -np.inf)
+
+
+def _by_demand(counts: Counts, demand: ArrayLike) -> list[Pair]:
+    """Return the pairs that have circuits, those of greatest U first, equal ones by their servers."""
+    matrix = np.asarray(demand, dtype=float)
+    rows, columns = np.nonzero(np.triu(counts))
+    order = np.lexsort((columns, rows, -(matrix + matrix.T)[rows, columns]))
+    return list(zip(rows[order].tolist(), columns[order].tolist(), strict=True))
 
 
 def _free_nics(region: Region, failed: Collection[Nic]) -> list[set[int]]:
