@@ -49,7 +49,7 @@ def fabric_bill(
     ports_per_circuit_link: int = 1,
     server_cable_usd: float | None = None,
 ) -> Bill:
-    """Return the bill of a fabric, GPUs and switches' light paths as the fabric has them.
+    """Return the bill of a fabric: NICs, transceivers, used ports, fibres.
 
     Parameters
     ----------

@@ -70,7 +70,7 @@ def test_regions_say_which_port_each_circuit_nic_is_on(drawn: tuple[Fabric, int,
                 assert fabric.peer(fabric.nic_port(Nic(server, nic))) == (region.ocs, port)
 
 
-def test_papers_servers_have_the_nics_that_the_spec_says() -> None:
+def test_servers_have_two_packet_nics_of_8_and_the_prototypes_one_of_4() -> None:
     """8 NICs of which 2 are on packets (section 7.1), and the prototype's 4 with 1 (section 6)."""
     server, prototype = Server("h0", 8, 8, 1e12), Server("h0", 4, 8, 1e12)
     assert packet_nic_numbers(8, 2) == (0, 4)

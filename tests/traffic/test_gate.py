@@ -127,7 +127,7 @@ def test_demand_goes_between_equal_gpus_of_ranks(
             assert (whole[source, :, rank] == owed * np.eye(tp)).all()
 
 
-def test_one_all_to_all_of_8x7b_has_the_specs_bytes() -> None:
+def test_one_all_to_all_of_8x7b_has_537_mb_of_each_rank() -> None:
     """N k h 2 bytes out of a rank, N = 8 sequences of 4,096: 536.9 MB."""
     tokens = gate_tokens(gate_loads(["early"], 1), 8, 8 * 4096 * 2)[0, 0]
     demand = gate_demand(tokens, 4096 * 2, 4, note="early")

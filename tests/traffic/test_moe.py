@@ -38,7 +38,7 @@ def test_mixtrals_parameters_are_exact() -> None:
     ],
     ids=MODELS,
 )
-def test_micro_batch_sends_what_the_spec_says(
+def test_micro_batch_sends_these_bytes(
     model: MoeModel, all_to_all_mb: float, pipeline_mb: float, replica_gpus: int, servers: int
 ) -> None:
     assert round(model.all_to_all_bytes / 1e6, 1) == all_to_all_mb
@@ -57,9 +57,7 @@ def test_micro_batch_sends_what_the_spec_says(
     ],
     ids=MODELS,
 )
-def test_gpu_computes_what_the_spec_says(
-    model: MoeModel, attention: float, experts: float, shared: float
-) -> None:
+def test_gpu_does_this_work(model: MoeModel, attention: float, experts: float, shared: float) -> None:
     """Teraflop of a forward pass, per GPU, layer and micro-batch."""
     found = [
         work / model.tp / 1e12 for work in (model.attention_flop, model.expert_flop(), model.shared_flop)

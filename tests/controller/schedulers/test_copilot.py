@@ -26,7 +26,7 @@ from traffic.workloads.gate import gate_loads
 
 
 def objective(matrix: Matrix, x: Matrix, y: Matrix, last: Matrix) -> float:
-    """Return equation 1 and what makes its minimum unique, as the spec has them."""
+    """Return equation 1, and what makes its minimum unique, term by term."""
     misses = window_weights(len(x)) @ ((y - x @ matrix.T) ** 2).sum(axis=1)
     return float(misses + RIDGE * ((matrix - last) ** 2).sum())
 
