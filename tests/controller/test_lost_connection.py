@@ -67,6 +67,7 @@ def test_wait_idle_says_so_too_where_the_switch_is_back_already(
 ) -> None:
     reconfiguring(controller)
     controller.switch(OCS)  # the new connection comes before the old one's end
+    eventually(lambda: [entry.error for entry in controller.client.ocs_log(OCS)] == [LOST])
     eventually(lambda: controller.client.status().ready and not absent(controller.client))
     with pytest.raises(NetworkError, match=re.escape(LOST)):
         controller.client.wait_idle(OCS, SECONDS)
