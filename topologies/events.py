@@ -37,6 +37,14 @@ class FaultDetected:
 
 
 @dataclass(frozen=True)
+class FaultOver:
+    """What had failed is known to be back."""
+
+    fault: str
+    """Its name."""
+
+
+@dataclass(frozen=True)
 class TimerFired:
     """A timer that was set ran out."""
 
@@ -51,7 +59,7 @@ class ProgramsEnded:
     """What messages over circuits lack: source and destination GPU, and bytes."""
 
 
-Event = NodeStarted | NodeDone | Lit | FaultDetected | TimerFired | ProgramsEnded
+Event = NodeStarted | NodeDone | Lit | FaultDetected | FaultOver | TimerFired | ProgramsEnded
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ A GPU has one number over the whole fabric: server 0's GPUs first, then server 1
 import json
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from itertools import accumulate
@@ -61,6 +61,8 @@ class Server:
     """How many GPUs, joined to each other by NVLink."""
     nvlink_bps: float
     """Rate from one GPU to another inside the server [bit/s]."""
+    slots: tuple[int, ...] = ()
+    """The NIC in each slot, -1 where there is none, as after a failure; empty where NIC n is in slot n."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,9 +149,22 @@ class Fabric:
         return tuple(index for index, server in enumerate(self.servers) for _ in range(server.gpus))
 
     def pinned_nic(self, gpu: int) -> Nic:
-        """Return the NIC that sits beside a GPU: GPU i of a server uses NIC i modulo its NICs."""
+        """Return the NIC that sits beside a GPU: GPU i of a server uses slot i modulo its slots.
+
+        Where that slot is empty it uses another NIC; GPUs without one of their own take turns.
+        """
         server = self.gpu_servers[gpu]
-        return Nic(server, (gpu - self.gpu_offsets[server]) % self.servers[server].nics)
+        index, nics, slots = gpu - self.gpu_offsets[server], *self._nics_of(server)
+        return Nic(server, nic if (nic := slots[index % len(slots)]) != -1 else index % nics)
+
+    def rails(self, server: int) -> dict[int, int]:
+        """Return the NIC of a server on each of its rails: rail n joins the NICs in slots n."""
+        return {rail: nic for rail, nic in enumerate(self._nics_of(server)[1]) if nic != -1}
+
+    def _nics_of(self, server: int) -> tuple[int, Sequence[int]]:
+        """Return how many NICs a server has, and that in each slot."""
+        nics = self.servers[server].nics
+        return nics, self.servers[server].slots or range(nics)
 
     @cached_property
     def nics(self) -> tuple[Nic, ...]:
@@ -227,10 +242,10 @@ class Fabric:
     @cached_property
     def _json(self) -> str:
         document = {"format": FORMAT_VERSION, **asdict(self)}
-        for nodes, optional in (("links", _LINK_OPTIONAL), ("switches", _SWITCH_OPTIONAL)):
+        for nodes, optional in _OPTIONAL_OF.items():
             for data in document[nodes]:
                 for name in optional:
-                    if not data[name]:  # as files were before links and switches had these
+                    if not data[name]:  # as files were before links, switches and servers had these
                         del data[name]
         if not self.servers_forward:  # as files were before servers could
             del document["servers_forward"]
@@ -249,7 +264,7 @@ class Fabric:
             data = record(document, "the document", _FIELDS, _OPTIONAL)
             return cls(
                 name=data["name"],
-                servers=tuple(Server(**record(server, "a server", _SERVER)) for server in data["servers"]),
+                servers=tuple(map(_server, data["servers"])),
                 switches=tuple(map(_switch, data["switches"])),
                 links=tuple(map(_link, data["links"])),
                 buffer_bytes=data["buffer_bytes"],
@@ -265,10 +280,17 @@ _FIELDS: dict[str, Kind] = {
 }  # fmt: skip
 _OPTIONAL: dict[str, Kind] = {"servers_forward": bool}
 _SERVER: dict[str, Kind] = {"name": str, "nics": int, "gpus": int, "nvlink_bps": float}
+_SERVER_OPTIONAL: dict[str, Kind] = {"slots": list}
 _SWITCH: dict[str, Kind] = {"name": str, "ports": int, "kind": str, "tier": int}
 _SWITCH_OPTIONAL: dict[str, Kind] = {"permitted": list}
 _LINK: dict[str, Kind] = {"a": list, "b": list, "rate_bps": float}
 _LINK_OPTIONAL: dict[str, Kind] = {"delay_s": float, "loss": float}
+_OPTIONAL_OF = {"servers": _SERVER_OPTIONAL, "switches": _SWITCH_OPTIONAL, "links": _LINK_OPTIONAL}
+
+
+def _server(data: object) -> Server:
+    fields = record(data, "a server", _SERVER, _SERVER_OPTIONAL)
+    return Server(**{**fields, "slots": integers(fields.get("slots", []), "the slots of a server")})
 
 
 def _switch(data: object) -> Switch:
@@ -309,6 +331,11 @@ def _check_nodes(fabric: Fabric) -> None:
                 "give it at least one of each",
             )
         _check_rate(server.nvlink_bps, f"the NVLink of server {server.name}")
+        if server.slots and sorted(nic for nic in server.slots if nic != -1) != list(range(server.nics)):
+            raise FabricError(
+                f"server {server.name} of {server.nics} NICs has them in slots {server.slots}",
+                "name each NIC once, and -1 for an empty slot",
+            )
     for switch in fabric.switches:
         _check_permitted(switch)
     if fabric.buffer_bytes < 1:

@@ -1,5 +1,6 @@
-"""The packet part of a fabric: its packet switches and the NICs on them, for schemes that know no OCS."""
+"""The packet part of a fabric: packet switches and what works on them, for schemes that see no more."""
 
+from collections import defaultdict
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 
@@ -10,7 +11,11 @@ from topologies.fabric import Fabric, Nic, Port
 
 @dataclass(frozen=True, eq=False)
 class PacketPart:
-    """A fabric without its OCSes; servers, GPUs and NICs that are left are numbered anew, in their order."""
+    """A fabric without its OCSes, and without what has failed.
+
+    Servers, GPUs and NICs that are left are numbered anew, in their order; a NIC that failed leaves its slot
+    empty.
+    """
 
     fabric: Fabric
     """The packet switches, and the servers that have NICs on them, with these NICs only."""
@@ -33,11 +38,23 @@ def on_packet_switch(fabric: Fabric, nic: Nic) -> bool:
 
 
 @lru_cache(maxsize=4)
-def packet_part(fabric: Fabric) -> PacketPart:
-    """Return the packet part of a fabric; FabricError if no NIC is on a packet switch."""
-    servers: dict[int, list[Nic]] = {}
+def packet_part(fabric: Fabric, failed: frozenset[Port] = frozenset()) -> PacketPart:
+    """Return the packet part of a fabric; FabricError if no NIC is on a packet switch.
+
+    Parameters
+    ----------
+    fabric
+        The whole.
+    failed
+        Ports that have failed, and their links with them.
+    """
+    dead = failed | {fabric.peer(port) for port in failed}
+    servers, slots = dict[int, list[Nic]](), defaultdict[int, list[int]](list)
     for nic in filter(partial(on_packet_switch, fabric), fabric.nics):
-        servers.setdefault(nic.server, []).append(nic)
+        works = fabric.nic_port(nic) not in dead
+        slots[nic.server].append(len(servers.get(nic.server, ())) if works else -1)
+        if works:
+            servers.setdefault(nic.server, []).append(nic)
     part_of = {
         nic: Nic(server, number)
         for server, own in enumerate(servers.values())
@@ -47,12 +64,20 @@ def packet_part(fabric: Fabric) -> PacketPart:
     switches = {switch.name: switch for switch in fabric.switches if switch.kind == "packet"}
     part = Fabric(
         fabric.name,
-        tuple(replace(fabric.servers[server], nics=len(own)) for server, own in servers.items()),
+        tuple(
+            replace(
+                fabric.servers[server],
+                nics=len(own),
+                slots=tuple(slots[server]) if -1 in slots[server] else (),
+            )
+            for server, own in servers.items()
+        ),
         tuple(switches.values()),
         tuple(
             replace(link, a=ports.get(link.a, link.a), b=ports.get(link.b, link.b))
             for link in fabric.links
             if {port for port in (link.a, link.b) if port.node not in switches} <= ports.keys()
+            and link.a not in dead
         ),
         fabric.buffer_bytes,
     )

@@ -1,7 +1,7 @@
 """A backlog: parcels of messages that one queue pair, or several together, have yet to deliver, in order."""
 
-from collections import deque
-from collections.abc import Sequence
+from collections import defaultdict, deque
+from collections.abc import Iterator, Sequence
 from itertools import accumulate
 
 
@@ -58,9 +58,53 @@ class Backlog:
         return left
 
     def withdraw(self, count: float) -> list[tuple[int, float]]:
-        """Take back all but the first ``count`` bytes; return how many of each message that was."""
-        left = self.left(count)
+        """Take back all but the first ``count`` bytes.
+
+        Returns
+        -------
+        list of tuples of message and bytes
+            One for all parcels of a message that were posted together, unless they were delivered; 0 bytes if
+            that is still to be said.
+        """
+        left = dict.fromkeys(self._marks, 0.0)
+        for mark, end, size in self._undelivered(count):
+            left[mark] += min(size, end - count)
         self._parcels.clear()
         self._marks.clear()
         self.posted = count
-        return list(left.items())
+        return [(message, size) for (_, message), size in left.items()]
+
+    def retract(self, count: float, delivered: float) -> list[tuple[int, float, bool]]:
+        """Take back all but the first ``count`` bytes, of which those that are not delivered still will be.
+
+        Returns
+        -------
+        list of tuples of message, bytes and whether none stays
+            One for all parcels of a message that were posted together, if bytes of them are taken back.
+        """
+        back, stays = dict.fromkeys(self._marks, 0.0), dict[tuple[float, int], float]()
+        for mark, end, size in self._undelivered(delivered):
+            back[mark] += max(min(size, end - count), 0.0)
+            if max(end - size, delivered) < count:
+                stays[mark] = min(end, count)
+        self._parcels = deque(
+            (min(end, count), size - max(end - count, 0.0), message)
+            for end, size, message in self._parcels
+            if end - size < count
+        )
+        kept = [mark for mark in self._marks if mark[0] <= count]
+        kept += [(stays[mark], mark[1]) for mark in stays if mark[0] > count]
+        self._marks = deque(sorted(kept))
+        self.posted = count
+        return [(mark[1], size, mark not in stays) for mark, size in back.items() if size]
+
+    def _undelivered(self, count: float) -> Iterator[tuple[tuple[float, int], float, float]]:
+        """Yield the parcels that the first ``count`` bytes do not deliver: mark, count at the end, size."""
+        ends: dict[int, deque[float]] = defaultdict(deque)
+        for end, message in self._marks:
+            ends[message].append(end)
+        for end, size, message in self._parcels:
+            if end > count:
+                while ends[message][0] < end:
+                    ends[message].popleft()
+                yield (ends[message][0], message), end, size

@@ -103,12 +103,12 @@ def optimal_split(matrix: NDArray[np.int64], rate_bps: NDArray[np.float64]) -> S
     matrix
         D, bytes from server k to server f, shape (servers, servers); the diagonal is not sent.
     rate_bps
-        Rate of NIC n of server k [bit/s], positive, shape (servers, rails).
+        Rate of NIC n of server k [bit/s], shape (servers, rails); 0 where it has none.
 
     Raises
     ------
     DemandError
-        If the shapes do not fit each other, or a rate is not positive.
+        If the shapes do not fit each other, or servers that owe each other bytes have no rail in common.
 
     References
     ----------
@@ -116,15 +116,18 @@ def optimal_split(matrix: NDArray[np.int64], rate_bps: NDArray[np.float64]) -> S
     Q. Huangfu and J. Hall, Math. Prog. Comp. 10 (2018).
     """
     servers, rails = rate_bps.shape
-    if matrix.shape != (servers, servers) or not (rate_bps > 0).all():
+    if matrix.shape != (servers, servers):
         raise DemandError(
-            f"a matrix of shape {matrix.shape}, and rates of shape {rate_bps.shape} from {rate_bps.min():g}",
-            "give a square matrix and a row of positive rates per server",
+            f"a matrix of shape {matrix.shape}, and rates of shape {rate_bps.shape}",
+            "give a square matrix and a row of rates per server",
         )
     share = np.full((servers, servers, rails), 1.0 / rails)
     source, destination = np.nonzero(matrix * ~np.eye(servers, dtype=bool))
     if not len(source):
         return Split(share, 0.0)
+    usable = (np.minimum(rate_bps[source], rate_bps[destination]) > 0).ravel()
+    if not usable.reshape(-1, rails).any(axis=1).all():
+        raise DemandError("two servers have no rail in common that works", "take a scheme that uses spines")
     seconds = _seconds(source, destination, (8.0 * matrix[source, destination]).astype(float), rate_bps)
     scale = float(seconds.sum(axis=1).max())  # HiGHS' tolerances are absolute; bring t near 1
     busy = hstack([seconds / scale, csr_array(-np.ones((seconds.shape[0], 1)))], format="csr")
@@ -137,6 +140,7 @@ def optimal_split(matrix: NDArray[np.int64], rate_bps: NDArray[np.float64]) -> S
         b_ub=np.zeros(busy.shape[0]),
         A_eq=whole.tocsr(),
         b_eq=np.ones(len(source)),
+        bounds=np.stack([np.zeros(variables + 1), np.append(np.where(usable, np.inf, 0.0), np.inf)], axis=1),
         method="highs",
     )
     share[source, destination] = solution.x[:-1].reshape(-1, rails)
@@ -149,11 +153,16 @@ def _seconds(
     bits: NDArray[np.float64],
     rate_bps: NDArray[np.float64],
 ) -> csr_array:
-    """Return how long each NIC would send (first rows) and receive, each pair (column) on each rail."""
+    """Return how long each NIC would send (first rows) and receive, each pair (column) on each rail.
+
+    On rails that one of a pair does not have that is 0.
+    """
     servers, rails = rate_bps.shape
     pair, rail = (index.ravel() for index in np.indices((len(source), rails)))
     rows = [end[pair] * rails + rail for end in (source, destination + servers)]
-    values = [bits[pair] / rate_bps[end[pair], rail] for end in (source, destination)]
+    usable = np.minimum(rate_bps[source[pair], rail], rate_bps[destination[pair], rail]) > 0
+    rates = [np.where(usable, rate_bps[end[pair], rail], np.inf) for end in (source, destination)]
+    values = [bits[pair] / rate for rate in rates]
     columns = np.tile(np.arange(len(pair)), 2)
     shape = 2 * servers * rails, len(pair)
     return coo_array((np.concatenate(values), (np.concatenate(rows), columns)), shape).tocsr()

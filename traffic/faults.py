@@ -1,24 +1,58 @@
-"""Faults: what fails in a run, and what becomes of the job then."""
+"""Faults: what fails in a run and when it is back, and what becomes of the job then."""
 
 from dataclasses import dataclass
+from math import inf
+from typing import Literal
 
+from topologies.errors import ScenarioError
 from topologies.fabric import Port
 from traffic.job import Node
+
+Daemon = Literal["controller", "switches"]
+"""The controller's process, or the one that forwards in all switches."""
 
 
 @dataclass(frozen=True)
 class Fault:
-    """Links that fail together, some time after a node of the job has started."""
+    """What fails at once, some time after a node of the job has started, and may be back later.
+
+    Raises
+    ------
+    ScenarioError
+        If a time is negative, or it is back before it fails.
+    """
 
     name: str
-    ports: tuple[Port, ...]
-    """One end of each link."""
-    node: str
-    """The node from whose start the time counts."""
-    after_s: float
+    """What tables call it."""
+    ports: tuple[Port, ...] = ()
+    """One end of each link that fails."""
+    node: str = ""
+    """The node from whose start the time counts; empty for the start of the job."""
+    after_s: float = 0.0
     """How long after it the links fail [s]."""
-    detect_s: float
-    """How long after that everybody knows [s]."""
+    detect_s: float = 0.0
+    """How long after that everybody knows, and as long after it is back [s]."""
+    lasts_s: float | None = None
+    """How long until it is back [s]; None if it stays away."""
+    gpus: tuple[int, ...] = ()
+    """The GPUs that are gone, for good: what they owe or are owed is not delivered."""
+    daemon: Daemon | None = None
+    """The process that is killed, and started again."""
+
+    def __post_init__(self) -> None:
+        """Check the times, and that GPUs stay away."""
+        times_s = (self.after_s, self.detect_s, self.lasts_s or 0.0)
+        if not all(0 <= time_s < inf for time_s in times_s) or self.lasts_s == 0:
+            raise ScenarioError(
+                f"fault {self.name!r} comes after {self.after_s:g} s, lasts {self.lasts_s} s and is known "
+                f"{self.detect_s:g} s later",
+                "give times of 0 or more, and let it last",
+            )
+        if self.gpus and self.lasts_s:
+            raise ScenarioError(
+                f"fault {self.name!r} takes GPUs along, and is over after {self.lasts_s:g} s",
+                "a job does not get GPUs back: let it stay, or let their NICs fail",
+            )
 
 
 @dataclass(frozen=True)

@@ -4,19 +4,25 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping
 from graphlib import TopologicalSorter
 
+import numpy as np
+
 from topologies.fabric import Fabric
 from traffic.bounds import lower_bound_s
 from traffic.collectives.exchange import Pattern
 from traffic.job import Compute, Job
 
 
-def node_bounds_s(job: Job, fabric: Fabric, lent_s: float = 0.0) -> dict[str, float]:
+def node_bounds_s(
+    job: Job, fabric: Fabric, lent_s: float = 0.0, gone: Collection[int] = ()
+) -> dict[str, float]:
     """Return how long each node takes at least, by its name [s].
 
     A compute takes as long as its slowest GPU. A collective takes no less than all of its messages at
     once (`traffic.bounds.lower_bound_s`), whatever waits for what among them; one that stays inside
     servers has the bound 0. Links may have lent each collective ``lent_s`` (`traffic.bounds.lower_bound_s`).
+    What is from or to GPUs that are ``gone`` does not count.
     """
+    absent = list(gone)
     known: dict[Pattern, float] = {}
     bounds: dict[str, float] = {}
     for node in job.nodes:
@@ -24,14 +30,21 @@ def node_bounds_s(job: Job, fabric: Fabric, lent_s: float = 0.0) -> dict[str, fl
             bounds[node.name] = max(map(node.on_gpu_s, node.gpus), default=0.0)
             continue
         if node.pattern not in known:  # repeated nodes have equal patterns
-            known[node.pattern] = lower_bound_s(node.pattern.exchange().messages, fabric, lent_s)
+            messages = node.pattern.exchange().messages
+            if absent:
+                ends = np.stack([messages.source, messages.destination])
+                messages = messages.select(np.logical_not(np.isin(ends, absent).any(axis=0)))
+            known[node.pattern] = lower_bound_s(messages, fabric, lent_s)
         bounds[node.name] = known[node.pattern]
     return bounds
 
 
-def communication_bound_s(job: Job, fabric: Fabric, lent_s: float = 0.0) -> float:
-    """Return how long bytes of a job are under way at least: its collectives' longest path [s]."""
-    bounds_s = node_bounds_s(job, fabric, lent_s)
+def communication_bound_s(job: Job, fabric: Fabric, lent_s: float = 0.0, gone: Collection[int] = ()) -> float:
+    """Return how long bytes of a job are under way at least: its collectives' longest path [s].
+
+    Those from and to GPUs that are ``gone`` do not count, as if none had been sent before.
+    """
+    bounds_s = node_bounds_s(job, fabric, lent_s, gone)
     return max(_ends_s(job, {**bounds_s, **{n.name: 0.0 for n in job.nodes if isinstance(n, Compute)}}))
 
 

@@ -212,6 +212,8 @@ class OverCircuits:
 class Sprayed:
     """The chunks of messages as a spraying policy has them carried, over packets where a fabric has both.
 
+    A policy sees a fabric without what is known to have failed.
+
     Parameters
     ----------
     policy
@@ -233,8 +235,8 @@ class Sprayed:
 
     def place(self, view: View, messages: Messages) -> Placement | Choice:
         """Return a proactive policy's chunks in order, or what a reactive one may choose from."""
-        if is_mixed(view.fabric):
-            return self._place_in(packet_part(view.fabric), messages)
+        if view.failed or is_mixed(view.fabric):
+            return self._place_in(packet_part(view.fabric, view.failed), messages)
         return self._place(view.fabric, messages)
 
     def _place(self, fabric: Fabric, messages: Messages) -> Placement | Choice:
@@ -245,12 +247,12 @@ class Sprayed:
         return Choice(policy, policy.permit(fabric=fabric, messages=messages, rng=rng), chunks)
 
     def _place_in(self, part: PacketPart, messages: Messages) -> Placement | Choice:
-        """Place messages as the policy does that sees the packet part only."""
+        """Place messages as the policy does that sees a packet part only."""
         gpus = np.asarray(part.gpus)
         source, destination = gpus[messages.source], gpus[messages.destination]
         if min(source.min(initial=0), destination.min(initial=0)) < 0:
             raise ScenarioError(
-                "a message that no circuit carries is of a server without a NIC on a packet switch",
+                "a message that no circuit carries is of a server without a working NIC on a packet switch",
                 "give the server one, or its demand circuits",
             )
         placed = self._place(part.fabric, Messages(source, destination, messages.bytes))

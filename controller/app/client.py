@@ -66,7 +66,7 @@ class ControllerClient:
     def wait_ready(
         self,
         timeout_s: float,
-        failed_links: Set[Link] = frozenset(),
+        failed_links: Set[Link] | None = frozenset(),
         check: Callable[[], None] = lambda: None,
     ) -> None:
         """Return when all switches have confirmed all rules.
@@ -76,7 +76,7 @@ class ControllerClient:
         timeout_s
             How long to wait [s].
         failed_links
-            Exactly the links that are down; the rules go around these.
+            Exactly the links that are down; the rules go around these. None for whichever are.
         check
             Called meanwhile; raises if there is nothing to wait for.
 
@@ -87,9 +87,10 @@ class ControllerClient:
             down that should be up: it names them.
         """
         deadline = monotonic() + timeout_s
-        expected = {link_name(link) for link in failed_links}
+        named = None if failed_links is None else {link_name(link) for link in failed_links}
         while True:
             status = self.status()
+            expected = set(status.failed_links) if named is None else named
             if status.errors:
                 raise NetworkError(status.errors[0])
             if status.ready and set(status.failed_links) == expected:

@@ -4,15 +4,16 @@ It goes over packets if that is asked for and packet switches join all pairs of 
 into clean-up rounds.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from controller.circuits.circuits import Circuits
-from controller.schedulers.schedule import Schedule
+from controller.schedulers.schedule import Schedule, Slot
 from topologies.errors import StuckError
 from topologies.events import Event, NodeStarted, Order, ProgramsEnded, SendRest, Show, TimedCircuits, View
+from topologies.fabric import Port
 from topologies.packet_part import packets_join
 
 CLEANUP_ROUNDS = 5
@@ -28,7 +29,8 @@ class Planned:
     schedule
         What they show [s].
     cleanup
-        Returns a schedule for what is missing between servers, shape (servers, servers) [bytes].
+        Returns a schedule over so many OCSes for what is missing between servers, shape (servers, servers)
+        [bytes].
     partial
         Whether circuits that two slots share stay lit between them.
     rest
@@ -39,7 +41,7 @@ class Planned:
         self,
         ocses: Sequence[str],
         schedule: Schedule,
-        cleanup: Callable[[NDArray[np.int64]], Schedule],
+        cleanup: Callable[[NDArray[np.int64], int], Schedule],
         *,
         partial: bool = False,
         rest: bool = False,
@@ -53,11 +55,11 @@ class Planned:
         Raises
         ------
         StuckError
-            If bytes are missing after several clean-up rounds.
+            If bytes are missing after several clean-up rounds, or between servers that no OCS joins any more.
         """
         rounds = state if isinstance(state, int) else 0
         if isinstance(event, NodeStarted) and not rounds:
-            return 1, [self._shown(self._schedule, exact=self._rest)]
+            return 1, [self._shown(self._ocses, self._schedule, exact=self._rest)]
         if not isinstance(event, ProgramsEnded):
             return rounds, []
         servers = view.fabric.gpu_servers
@@ -75,9 +77,29 @@ class Planned:
         owed = np.zeros((len(view.fabric.servers),) * 2, dtype=np.int64)
         for near, far, size in left:
             owed[near, far] += size
-        return rounds + 1, [self._shown(self._cleanup(owed))]
+        return rounds + 1, [self._round(owed, view.failed)]
 
-    def _shown(self, schedule: Schedule, *, exact: bool = False) -> Show:
+    def _round(self, owed: NDArray[np.int64], failed: Collection[Port]) -> Show:
+        """Return a clean-up round over the OCSes that work; if none does, over what works of each."""
+        broken = [{port.number for port in failed if port.node == ocs} for ocs in self._ocses]
+        whole = [ocs for ocs, ports in zip(self._ocses, broken, strict=True) if not ports]
+        if whole:
+            return self._shown(whole, self._cleanup(owed, len(whole)))
+        left, switches = owed.copy(), list[tuple[Slot, ...]]()
+        for ports in broken:
+            part = left.copy()
+            part[list(ports)] = part[:, list(ports)] = 0
+            left -= part
+            switches += self._cleanup(part, 1).switches if part.any() else [()]
+        if left.any():
+            near, far = np.argwhere(left)[0]
+            raise StuckError(
+                f"no OCS joins servers {near} and {far} any more, which lack {left.sum():,} bytes or more",
+                "take more OCSes, or a rest over packets (--rest)",
+            )
+        return self._shown(self._ocses, Schedule(tuple(switches), self._schedule.delay))
+
+    def _shown(self, ocses: Sequence[str], schedule: Schedule, *, exact: bool = False) -> Show:
         programs = tuple(
             (
                 ocs,
@@ -86,6 +108,6 @@ class Planned:
                     for slot in slots
                 ),
             )
-            for ocs, slots in zip(self._ocses, schedule.switches, strict=True)
+            for ocs, slots in zip(ocses, schedule.switches, strict=True)
         )
         return Show(programs, self._partial, exact)

@@ -9,7 +9,7 @@ import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from tempfile import mkdtemp
@@ -30,7 +30,8 @@ from testbed.network.openvswitch import MachineOpenVSwitch, PrivateOpenVSwitch
 from testbed.network.wiring import Wiring, adopt_taps, set_netems, shape_switch_ports, wire
 from topologies.addresses import datapath_id, interface, nic_ip, openflow_port
 from topologies.errors import NetworkError
-from topologies.fabric import Fabric, Nic, Port
+from topologies.fabric import Fabric, Link, Nic, Port
+from traffic.faults import Daemon
 from traffic.packets import DEFAULT_MTU
 from traffic.transports.connections import Endpoints
 from traffic.transports.host_settings import CARRYING, HostSettings
@@ -78,7 +79,11 @@ class Network:
         self.datapath = datapath or default_datapath()
         self.netems = self._netems(None)
         self._stack = ExitStack()
-        self._entered = False
+        self._entered = self._without_controller = self._without_switches = False
+        self._is_new = True
+        """Whether the controller has yet to say that it listens."""
+        self._followed: frozenset[Link] = frozenset()
+        """The failed links that switches have rules around."""
 
     def __enter__(self) -> "Network":
         """Boot, or leave nothing behind and raise NetworkError or MachineError."""
@@ -110,13 +115,58 @@ class Network:
         self._stack.close()
 
     def check_alive(self) -> None:
-        """Raise NetworkError if a daemon or the controller has ended."""
-        self.openvswitch.check_alive()
-        if self._controller.poll() is not None:
+        """Raise NetworkError if a daemon or the controller has ended that is to be there."""
+        if not self._without_switches:
+            self.openvswitch.check_alive()
+        if not self._without_controller and self._controller.poll() is not None:
             raise NetworkError(
                 f"the controller ended during the run (exit code {self._controller.returncode})",
                 "run it again",
             )
+
+    def kill(self, daemon: Daemon, *, for_good: bool) -> None:
+        """Kill the controller, without which switches forward on, or the daemon that forwards in them.
+
+        Without that, for good, there is no network any more: `check_alive` says so.
+        """
+        if daemon == "controller":
+            self._without_controller = True
+            self._controller.kill()
+        else:
+            self._without_switches = not for_good
+            self.openvswitch.kill()
+
+    def revive(self, daemon: Daemon) -> None:
+        """Start again what was killed; switches forward when this returns."""
+        if daemon == "controller":
+            self._controller = self._stack.enter_context(_controller(self.fabric, self.directory))
+            self._without_controller, self._is_new = False, True
+            return
+        self.openvswitch.revive()
+        self._without_switches = False
+        if not self._without_controller:
+            self.northbound.wait_ready(READY_S, None, check=self.check_alive)
+            self._grow_send_buffer()
+
+    def follow(self, failed: Collection[Port]) -> None:
+        """Wait until packet switches have rules around failed ports; without a controller they get none."""
+        links = frozenset(self.fabric.link_at[port] for port in failed)
+        if links != self._followed and not self._without_controller:
+            self._wait_ready(links)
+
+    def mend(self) -> None:
+        """Start the controller again if it was killed, and wait until all is as it was at first."""
+        if self._without_controller:
+            self.revive("controller")
+        if self._is_new or self._followed:
+            self._wait_ready(frozenset())
+
+    def _wait_ready(self, failed: frozenset[Link]) -> None:
+        if self._is_new:
+            _wait_for_listener(self._controller)
+            self._is_new = False
+        self.northbound.wait_ready(READY_S, failed, check=self.check_alive)
+        self._followed = failed
 
     @property
     def endpoints(self) -> Endpoints:
@@ -187,19 +237,22 @@ class Network:
         stack.callback(self.wiring.close)
         self.routes = KernelRoutes(self.wiring) if self.fabric.servers_forward else None
         _wait_for_listener(self._controller)
+        self._is_new = False
         if not private:  # a private Open vSwitch ends with all its bridges
             stack.callback(delete_bridges, self.wiring.mark)
         make_bridges(self.fabric, LISTEN, self.wiring.mark, self.datapath, self.check_alive)
         if private and self.datapath == "netdev":
             adopt_taps(self.wiring)
         shape_switch_ports(self.wiring)
-        self.send_buffer_bytes = self.openvswitch.set_send_buffer(
-            _send_buffer_bytes(self.fabric), self.fabric.switches[0].name
-        )
+        self._grow_send_buffer()
         self.mininet = _mininet(self.wiring)
         stack.callback(_end_shells, self.mininet)
         self.northbound = ControllerClient(directory / "northbound.sock")
         self.northbound.wait_ready(READY_S, check=self.check_alive)
+
+    def _grow_send_buffer(self) -> None:
+        want_bytes, bridge = _send_buffer_bytes(self.fabric), self.fabric.switches[0].name
+        self.send_buffer_bytes = self.openvswitch.set_send_buffer(want_bytes, bridge)
 
     def _note_logs(self, error: BaseException) -> None:
         """Attach what the daemons and the controller wrote to an error; a traceback shows it."""

@@ -93,6 +93,7 @@ class PrivateOpenVSwitch:
         _wait_for(remote)
         vsctl("--no-wait", "init")
         self._spawn("ovs-vswitchd", f"unix:{remote}")
+        self._remote = remote
         return self
 
     def __exit__(
@@ -111,9 +112,7 @@ class PrivateOpenVSwitch:
             daemon.kill()
         for daemon in self._daemons:
             daemon.wait()
-        with ThreadPoolExecutor(64) as pool:
-            list(pool.map(os.close, self._packet_sockets))
-        self._packet_sockets.clear()
+        self._close_packet_sockets()
         if self._datapath == "kernel":
             delete_kernel_datapath()
 
@@ -130,6 +129,17 @@ class PrivateOpenVSwitch:
                 raise NetworkError(
                     f"{name} ended during the run (exit code {daemon.returncode})", "run it again"
                 )
+
+    def kill(self) -> None:
+        """Kill ``ovs-vswitchd``."""
+        self._daemons[-1].kill()
+        self._daemons[-1].wait()
+
+    def revive(self) -> None:
+        """Start ``ovs-vswitchd`` again, which makes its bridges anew as the database has them."""
+        self._close_packet_sockets()
+        self._daemons.pop()
+        self._spawn("ovs-vswitchd", f"unix:{self._remote}")
 
     def set_send_buffer(self, want_bytes: int, bridge: str) -> int:
         """Give the socket that the daemon sends all packets by a buffer; return what was granted [bytes].
@@ -167,6 +177,11 @@ class PrivateOpenVSwitch:
                 self._dropped += struct.unpack("=II", statistics)[1]  # the kernel counts from 0 again
                 packet_socket.detach()
         return self._dropped
+
+    def _close_packet_sockets(self) -> None:
+        with ThreadPoolExecutor(64) as pool:
+            list(pool.map(os.close, self._packet_sockets))
+        self._packet_sockets.clear()
 
     def _take_packet_sockets(self) -> list[int]:
         """Copy the daemon's packet sockets here, and return the copies."""
@@ -231,6 +246,12 @@ class MachineOpenVSwitch:
 
     def check_alive(self) -> None:
         """Nothing to check: the daemon is the machine's."""
+
+    def kill(self) -> None:
+        """Raise MachineError, as `revive` does: the daemon is the machine's."""
+        raise MachineError("the machine's own Open vSwitch is not killed", "leave --no-sandbox out")
+
+    revive = kill
 
     def set_send_buffer(self, want_bytes: int, bridge: str) -> int:
         """Leave the daemon's sockets alone, they are the machine's; return 0 for unknown."""

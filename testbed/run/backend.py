@@ -13,10 +13,16 @@ from numpy.typing import NDArray
 from topologies.events import Show
 from topologies.fabric import Port
 from topologies.light import Circuit
+from traffic.faults import Daemon
 from traffic.scheme import Choice, WhileLit
 from traffic.spraying.policy import QueuePair
 
 NOTHING_COMES = "nothing is on its way, and the job has not ended"
+NOT_CONTROLLED = (
+    "the controller was killed, and OCSes wait for its commands",
+    "let it fail where nothing is switched, or over packets",
+)
+"""A sentence and a hint."""
 
 
 @dataclass(frozen=True)
@@ -130,12 +136,22 @@ class Backend(Protocol):
         ...
 
     def recall(self, messages: Sequence[int]) -> dict[int, dict[int, int]]:
-        """Take back those of some messages that lack bytes and take what is lit, when nothing is lit.
+        """Take back those of some messages that lack bytes and choose as they go, or take what is lit.
+
+        With those that choose, all that choose from queue pairs of theirs. Those that take what is lit are
+        taken back when nothing is lit.
 
         Returns
         -------
         dict of message to dict of queue pair to bytes
             What each queue pair carried of each message that was taken back, by number.
+        """
+        ...
+
+    def crosses(self, number: int) -> Collection[Port]:
+        """Return ports at the links that a queue pair's bytes and acknowledgements cross, as far as is known.
+
+        Of one over circuits these are its ends.
         """
         ...
 
@@ -148,7 +164,17 @@ class Backend(Protocol):
         ...
 
     def withdraw(self, number: int) -> list[tuple[int, int]]:
-        """Close a queue pair; return what it did not deliver, a message and its bytes each."""
+        """Close a queue pair; return what it did not deliver, message and bytes of what was posted together.
+
+        Of 0 bytes is what has arrived and was not reported.
+        """
+        ...
+
+    def retract(self, number: int) -> list[tuple[int, int, bool]]:
+        """Take back what a queue pair has not sent; return that, message, bytes and whether none stays.
+
+        One for each message and what was posted of it together.
+        """
         ...
 
     def drain(self, ocs: str, numbers: Iterable[int]) -> None:
@@ -171,8 +197,20 @@ class Backend(Protocol):
         """Cut the link at a port."""
         ...
 
+    def restore(self, port: Port) -> None:
+        """Mend the link at a port."""
+        ...
+
+    def kill(self, daemon: Daemon, *, for_good: bool) -> None:
+        """Kill a process of the network, which will be back unless it is for good."""
+        ...
+
+    def revive(self, daemon: Daemon) -> None:
+        """Start it again."""
+        ...
+
     def avoid(self, ports: Collection[Port]) -> None:
-        """Lead traffic over circuits around ports that are known to have failed: these are all of them."""
+        """Lead traffic around ports that are known to have failed: these are all of them."""
         ...
 
     def wait(self, until_s: float) -> list[Happening]:

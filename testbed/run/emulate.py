@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cache
 
 from testbed.machine.garbage import no_garbage_collection
 from testbed.network.network import Network
@@ -74,6 +73,7 @@ def emulate(
         stuck_s=stuck_s,
         skips=skips,
         meeting=meeting,
+        faults=experiment.faults,
     ) as backend:
         runner = Runner(
             fabric,
@@ -81,7 +81,8 @@ def emulate(
             backend,
             experiment.scheme,
             circuits=experiment.circuits,
-            leg_name=cache(lambda pair: path_text(backend.paths.get(pair) or optical_path(fabric, pair))),
+            faults=experiment.faults,
+            leg_name=lambda pair: path_text(backend.path(pair) or optical_path(fabric, pair)),
         )
         with no_garbage_collection():
             run = runner.run()

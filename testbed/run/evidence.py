@@ -3,6 +3,7 @@
 import math
 import resource
 import time
+from collections.abc import Collection
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -21,11 +22,24 @@ PRESSURE = Path("/proc/pressure/cpu")
 
 
 class Watch:
-    """Counts what happens to the machine between entering and leaving; a context manager."""
+    """Counts what happens to the machine between entering and leaving; a context manager.
 
-    def __init__(self, network: Network) -> None:
+    Parameters
+    ----------
+    network
+        What runs.
+    failing
+        The ports of links that are to fail. What is lost there is the fault's, not the machine's, and so is
+        what meets a switch without a rule.
+    restarts
+        Whether the switches' daemon is to be killed: what it counts begins anew then, and is not known.
+    """
+
+    def __init__(self, network: Network, failing: Collection[Port] = (), *, restarts: bool = False) -> None:
         self._network, self._settings = network, dict[Port, PortSetting]()
-        pid = network.openvswitch.pid
+        self._failing = frozenset(failing)
+        self._restarts = restarts
+        pid = self._pid
         self._stalls = StallWatch(pid) if pid else None
 
     def __enter__(self) -> "Watch":
@@ -37,10 +51,11 @@ class Watch:
             self._stack = stack.pop_all()
         return self
 
-    def __exit__(self, *_error: object) -> None:
-        """Note them again."""
+    def __exit__(self, kind: object, *_error: object) -> None:
+        """Note them again, unless the run failed, and perhaps what counts with it."""
         self._stack.close()
-        self._after = self._counters()
+        if kind is None:
+            self._after = self._counters()
 
     @property
     def unmet(self) -> list[str]:
@@ -71,10 +86,16 @@ class Watch:
         )
         return _of_datagrams(measures, light) if light else measures
 
+    @property
+    def _pid(self) -> int:
+        """The switches' daemon; 0 if it is not to be watched."""
+        return 0 if self._restarts else self._network.openvswitch.pid
+
     def _counters(self) -> dict[str, float]:
         usage = resource.getrusage(resource.RUSAGE_SELF)
         self._settings = port_settings(self._network)
-        settings, pid = self._settings.values(), self._network.openvswitch.pid
+        settings = [setting for port, setting in self._settings.items() if port not in self._failing]
+        switches, pid = self._network.fabric.switches, self._pid
         return {
             "seconds": time.monotonic(),
             "pressure_s": cpu_pressure_s(),
@@ -83,8 +104,19 @@ class Watch:
             "queue_drops": sum(setting.drops for setting in settings),
             "queue_marks": sum(setting.marked for setting in settings),
             "socket_drops": self._network.openvswitch.packet_drops() + sum(s.lost for s in settings),
-            "switch_drops": sum(_switch_drops(self._network, s.name) for s in self._network.fabric.switches),
+            "switch_drops": sum(self._switch_drops(switch.name) for switch in switches),
         }
+
+    def _switch_drops(self, switch: str) -> float:
+        if self._restarts:
+            return math.nan
+        try:
+            status = self._network.northbound.ports(switch)
+        except NetworkError:  # it is not connected
+            return math.nan
+        works = [port for port in status.ports if Port(switch, port.port) not in self._failing]
+        missed = 0 if self._failing else status.table_miss_packets
+        return missed + sum(port.rx_dropped + port.tx_dropped for port in works)
 
 
 def _of_datagrams(measures: Measures, light: LightLog) -> Measures:
@@ -111,11 +143,3 @@ def cpu_pressure_s() -> float:
     except OSError:
         return math.nan
     return int(text.split("total=")[1].split()[0]) / 1e6
-
-
-def _switch_drops(network: Network, switch: str) -> float:
-    try:
-        ports = network.northbound.ports(switch)
-    except NetworkError:  # it is not connected
-        return math.nan
-    return ports.table_miss_packets + sum(p.rx_dropped + p.tx_dropped for p in ports.ports)

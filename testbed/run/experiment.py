@@ -9,8 +9,9 @@ from testbed.run.dilation import UNSCALED, Dilation
 from testbed.run.experiment_json import ExperimentRecord, experiment_record
 from testbed.run.ocs_plan import OcsPlan, OcsSetup
 from topologies.errors import ScenarioError
-from topologies.fabric import Fabric
+from topologies.fabric import Fabric, Port
 from traffic.collectives.exchange import bytes_between
+from traffic.faults import Fault
 from traffic.job import Job
 from traffic.messages import CHUNK_BYTES
 from traffic.packets import DEFAULT_MTU, check_mtu
@@ -50,6 +51,8 @@ class Experiment:
     """What moves bytes over packet switches; over circuits datagrams do."""
     mtu: int = DEFAULT_MTU
     """Of the emulation's links, at no scale [bytes]: packets are not dilated."""
+    faults: tuple[Fault, ...] = ()
+    """What fails."""
 
     def __post_init__(self) -> None:
         """Check that the parts fit."""
@@ -111,11 +114,24 @@ class Experiment:
 
     @property
     def scheme_name(self) -> str:
-        """The policy as tables name it, with how senders meet the dark unless they drain; or its label."""
-        if self.label:
-            return self.label
-        drains = self.ocs is None or self.ocs.meeting == "drain"
-        return self.policy if drains or self.ocs is None else f"{self.policy}, {self.ocs.meeting}"
+        """The policy as tables name it, with what is not as usual: how senders meet the dark, and faults.
+
+        Or its label, with faults.
+        """
+        meets = [self.ocs.meeting] if self.ocs and self.ocs.meeting != "drain" else []
+        words = [self.label] if self.label else [self.policy, *meets]
+        return ", ".join([*words, *(fault.name for fault in self.faults)])
+
+    @property
+    def failing(self) -> frozenset[Port]:
+        """The ports at both ends of the links that fail."""
+        ports = [port for fault in self.faults for port in fault.ports]
+        return frozenset((*ports, *map(self.fabric.peer, ports)))
+
+    @property
+    def gone(self) -> frozenset[int]:
+        """The GPUs that faults take along."""
+        return frozenset(gpu for fault in self.faults for gpu in fault.gpus)
 
     @property
     def key(self) -> str:
@@ -139,6 +155,7 @@ class Experiment:
             label=self.label,
             transport=self.transport,
             mtu=self.mtu,
+            faults=self.faults,
         ).model_dump_json()
 
     @classmethod
@@ -156,4 +173,5 @@ class Experiment:
             record.label,
             record.transport,
             record.mtu,
+            record.faults,
         )

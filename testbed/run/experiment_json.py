@@ -9,6 +9,7 @@ from testbed.run.dilation import Dilation
 from testbed.run.ocs_plan import OcsSetup
 from topologies.errors import FabricError, ScenarioError, TraceError
 from topologies.fabric import Fabric
+from traffic.faults import Fault
 from traffic.job import Job
 from traffic.job_file import job_document, job_of_document
 from traffic.packets import DEFAULT_MTU
@@ -49,6 +50,7 @@ class ExperimentRecord(BaseModel):
     label: str
     transport: TransportSetup
     mtu: int = DEFAULT_MTU
+    faults: tuple[Fault, ...] = ()
 
 
 def experiment_record(text: str) -> ExperimentRecord:

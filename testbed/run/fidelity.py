@@ -189,10 +189,11 @@ def verdict_of_light(
 
     There is neither a rate to sample nor a control: how late the engine heard of light, and what was lost,
     are the evidence. It is void where a reconfiguration failed or a connection was lost, also if all bytes
-    came later. Parameters are those of `verdict`.
+    came later. What is sent into a port that has failed is lost. Parameters are those of `verdict`.
     """
     failed = [entry.error for log in light.logs.values() for entry in log if entry.error]
-    drains = light.experiment.plan.setup.meeting == "drain"
+    experiment = light.experiment
+    drains = experiment.plan.setup.meeting == "drain" and not experiment.failing
     judged = verdict(
         measures,
         measured_s=measured_s,

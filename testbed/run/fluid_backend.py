@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from testbed.run.backend import (
+    NOT_CONTROLLED,
     NOTHING_COMES,
     Arrived,
     Drained,
@@ -21,12 +22,13 @@ from testbed.run.backend import (
     Strand,
     Switching,
 )
-from testbed.run.packet_paths import computed_paths
+from testbed.run.packet_paths import Paths, computed_paths, paths_over
 from topologies.errors import StuckError
 from topologies.events import Show, TimedCircuits
 from topologies.fabric import Fabric, Nic, Path, Port
 from topologies.light import Circuit
 from topologies.routes import Routes
+from traffic.faults import Daemon
 from traffic.fluid.choice import parcels_in_turns, settled
 from traffic.fluid.network import FluidNetwork
 from traffic.path_effects import path_effects
@@ -103,6 +105,7 @@ class FluidBackend:
         self._coupled: dict[tuple[int | tuple[int, int], ...], list[tuple[range, range]]] = defaultdict(list)
         """Coupled flows and their pools, by what they go over; several if more were under way at once."""
         self._numbers: dict[QueuePair, int] = {}
+        self._pairs: list[QueuePair] = []
         self._flows: list[int] = []
         """The flow of each queue pair; its pool is the queue pair's own."""
         self._pools: list[int] = []
@@ -116,10 +119,17 @@ class FluidBackend:
         self._gates: dict[Nic, list[_Gate]] = defaultdict(list)
         """Those of the queue pairs over circuits, by the NIC that sends."""
         self._lit: dict[str, set[Circuit]] = {ocs: set() for ocs in delay_s}
-        self._failed: Collection[Port] = frozenset()
+        self._failed: frozenset[Port] = frozenset()
+        """The ports that are known to have failed."""
+        self._around: Paths | None = None
+        """The paths around these, once they were asked for."""
+        self._cut: set[Port] = set()
+        """Those that have."""
+        self._forwards = self._controlled = True
+        """Whether switches do, and whether there is a controller."""
         self._routes = self._routes_now()
-        self._showing = 0
-        """How many OCSes show programs."""
+        self._showing = self._switching = 0
+        """How many OCSes show programs, and how many are being switched to circuits that stay."""
         self._to_come: list[tuple[float, int, Callable[[], Happening]]] = []
         self._tickets = count()
 
@@ -287,6 +297,10 @@ class FluidBackend:
         """Return what a queue pair did not deliver."""
         return [(message, round(size)) for message, size in self._network.withdraw(self._pools[number])]
 
+    def retract(self, number: int) -> list[tuple[int, int, bool]]:
+        """Return what a queue pair did not deliver: nothing is ever on its way."""
+        return [(message, size, True) for message, size in self.withdraw(number)]
+
     def drain(self, ocs: str, numbers: Iterable[int]) -> None:
         """Report `Drained`: nothing is ever on its way."""
         self._at(self.now_s, partial(Drained, ocs, self.now_s))
@@ -296,10 +310,13 @@ class FluidBackend:
 
     def light(self, ocs: str, circuits: Sequence[Circuit]) -> None:
         """Darken the circuits that end, and light the new ones when the OCS is done."""
+        self._check_controlled()
+        self._switching += 1
         self._shine(ocs, self._lit[ocs] & set(circuits))
         at_s = self.now_s + self._delay_s[ocs]
 
         def done() -> Happening:
+            self._switching -= 1
             self._shine(ocs, set(circuits))
             return NowLit(ocs, at_s)
 
@@ -307,6 +324,7 @@ class FluidBackend:
 
     def show(self, order: Show) -> None:
         """Have OCSes show programs, each slot as long as it says."""
+        self._check_controlled()
         for ocs, slots in order.programs:
             self._showing += 1
             self._at(self.now_s, partial(self._switch, ocs, deque(slots), order.partial))
@@ -347,13 +365,70 @@ class FluidBackend:
 
     def fail(self, port: Port) -> None:
         """Cut the link at a port."""
-        self._network.set_rates([self._ports[port], self._ports[self._fabric.peer(port)]], 0.0)
+        self._cut |= {port, self._fabric.peer(port)}
+        self._set_links()
+
+    def restore(self, port: Port) -> None:
+        """Mend the link at a port."""
+        self._cut -= {port, self._fabric.peer(port)}
+        self._set_links()
+
+    def kill(self, daemon: Daemon, *, for_good: bool) -> None:
+        """Have switches forward nothing without their daemon; without the controller they forward on."""
+        self._forwards &= daemon != "switches"
+        self._controlled &= daemon != "controller"
+        if self._showing or self._switching:
+            self._check_controlled()
+        self._set_links()
+
+    def revive(self, daemon: Daemon) -> None:
+        """Have switches forward again."""
+        self._forwards |= daemon == "switches"
+        self._controlled |= daemon == "controller"
+        self._set_links()
+
+    def _check_controlled(self) -> None:
+        if not self._controlled:
+            raise StuckError(*NOT_CONTROLLED)
+
+    def _set_links(self) -> None:
+        """Have links carry that are neither cut nor at a switch that forwards nothing."""
+        works = [self._forwards and port not in self._cut for port in self._ports]
+        rates = [link.rate_bps for link in self._fabric.link_at.values()]
+        self._network.set_rates(range(len(rates)), np.where(works, rates, 0.0))
 
     def avoid(self, ports: Collection[Port]) -> None:
-        """Lead traffic around failed ports."""
+        """Lead traffic around failed ports; over packets as the switches' new rules do."""
         self._failed = frozenset(ports)
+        self._around = paths_over(self._fabric, self._failed)
         self._routes = self._routes_now()
         self._lead_light(self._gates)
+        packet = {pair: number for pair, number in self._numbers.items() if number not in self._gate_of}
+        paths = map(self._around.find, packet) if ports else self._find_paths(list(packet))
+        for number, path in zip(packet.values(), paths, strict=True):
+            if path:
+                self._lead(number, path)
+
+    def _lead(self, number: int, path: Path) -> None:
+        """Have a queue pair over packets take a path."""
+        if path != self._paths[number]:
+            self._paths[number] = path
+            links = [self._ports[port] for port in path]
+            self._network.set_path(self._flows[number], links)
+            for among, (_, flows) in self._shared.items():
+                if number in among:
+                    self._network.set_path(flows[among.index(number)], links)
+
+    def path(self, queue_pair: QueuePair) -> Path:
+        """Return the path that a queue pair takes now; empty over circuits."""
+        return self._paths[self._numbers[queue_pair]]
+
+    def crosses(self, number: int) -> Collection[Port]:
+        """Return the ports that send a queue pair's bytes and acknowledgements over packets."""
+        if number in self._gate_of:
+            return ()
+        self._around = self._around or paths_over(self._fabric)
+        return {*self._paths[number], *self._around.crossed(self._pairs[number])}
 
     def wait(self, until_s: float) -> list[Happening]:
         """Let time pass until something happens."""
@@ -374,7 +449,11 @@ class FluidBackend:
     def _open(self, queue_pairs: Sequence[QueuePair]) -> None:
         optical = [qp for qp in queue_pairs if self._is_optical(qp)]
         packet = [qp for qp in queue_pairs if not self._is_optical(qp)]
-        paths = self._find_paths(packet)
+        paths = (
+            self._find_paths(packet)
+            if not self._failed
+            else computed_paths(self._fabric, packet, self._failed)
+        )
         links = [[self._ports[port] for port in path] for path in paths]
         effects = path_effects(paths, self._fabric)
         first = len(self._flows)
@@ -384,6 +463,7 @@ class FluidBackend:
             self._gate_of[number] = gate
             links.append([gate.link])
         self._numbers.update(zip([*packet, *optical], range(first, first + len(links)), strict=True))
+        self._pairs += [*packet, *optical]
         self._paths += [*paths, *[()] * len(optical)]
         self._pools += range(self._network.pools, self._network.pools + len(links))
         self._flows += self._network.add_flows(

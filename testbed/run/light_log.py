@@ -8,6 +8,7 @@ import numpy as np
 
 from controller.circuits.status import LogEntry
 from testbed.run.experiment import Experiment
+from traffic.job_bounds import communication_bound_s
 from traffic.transports.circuit_engine import GUARD_S, Meeting, Slot
 
 
@@ -78,8 +79,13 @@ class LightLog:
 
     @property
     def lower_bound_s(self) -> float:
-        """What no schedule beats with the delays that were drawn [real s]; they may be under the mean."""
-        plan = self.experiment.plan
+        """What no schedule beats with the delays that were drawn [real s]; they may be under the mean.
+
+        Where GPUs are gone, only what is between the others counts.
+        """
+        plan, gone = self.experiment.plan, self.experiment.gone
+        if gone:
+            return communication_bound_s(self.experiment.job, self.experiment.fabric, gone=gone)
         delay_s = min(chain.from_iterable(self.delays_s.values()), default=plan.delay_s)
         return plan.lower_bound_with(delay_s)
 

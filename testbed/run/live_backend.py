@@ -12,6 +12,7 @@ kernels have the routes over what is lit before anything is sent there.
 import contextlib
 import socket
 import time
+from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from typing import Self
 
@@ -24,17 +25,18 @@ from controller.circuits.programs import Day, Program
 from testbed.machine.netlink import IFF_UP, Batch
 from testbed.network.network import Network
 from testbed.network.tap import Tap
-from testbed.run.backend import NOTHING_COMES, Arrived, Drained, Happening, NowLit, Shown
+from testbed.run.backend import NOT_CONTROLLED, NOTHING_COMES, Arrived, Drained, Happening, NowLit, Shown
 from testbed.run.dilation import Dilation
 from testbed.run.light_news import News
 from testbed.run.live_programs import LivePrograms
-from testbed.run.packet_paths import computed_paths
+from testbed.run.packet_paths import Paths, computed_paths, paths_over
 from topologies.addresses import interface
 from topologies.errors import StuckError
 from topologies.events import Show
-from topologies.fabric import Nic, Path, Port
+from topologies.fabric import Fabric, Nic, Path, Port
 from topologies.light import Circuit
 from topologies.routes import Route, Routes
+from traffic.faults import Daemon, Fault
 from traffic.packets import packet_bytes
 from traffic.path_effects import path_effects
 from traffic.scheme import Choice, WhileLit
@@ -70,6 +72,8 @@ class LiveBackend:
         that it has passed at once.
     meeting
         How senders meet the dark in programs.
+    faults
+        What is to fail: the paths around it are computed while the clock stands.
     """
 
     def __init__(
@@ -81,7 +85,10 @@ class LiveBackend:
         stuck_s: float = STUCK_S,
         skips: bool = False,
         meeting: Meeting = "drain",
+        faults: Sequence[Fault] = (),
     ) -> None:
+        self._foreseen = _foreseen(network.fabric, faults)
+        """The ports that will have failed, one fault after the other."""
         self._network, self._dilation, self._fabric = network, dilation, network.fabric
         self._skips = skips
         self._packet_bytes = packet_bytes(network.mtu)
@@ -94,7 +101,9 @@ class LiveBackend:
         )
         self._numbers: dict[QueuePair, int] = {}
         self.paths: dict[QueuePair, Path] = {}
-        """The path of each queue pair over packet switches that was connected."""
+        """The path of each queue pair over packet switches that was connected while nothing had failed."""
+        self._paths_now: dict[QueuePair, Path] = {}
+        """The path that each takes now."""
         self._optical: dict[int, QueuePair] = {}
         """The queue pairs over circuits."""
         self._posted: set[int] = set()
@@ -108,11 +117,17 @@ class LiveBackend:
             s.name: () for s in self._fabric.switches if s.kind == "ocs"
         }
         self._ordered: dict[str, tuple[Circuit, ...]] = {}
+        self._controlled = True
+        """Whether there is a controller."""
         nodes = {nic: self._fabric.peer(self._fabric.nic_port(nic)).node for nic in self._fabric.nics}
         self._ocs_of = {nic: node for nic, node in nodes.items() if node in self._lit}
-        self._failed: Collection[Port] = frozenset()
+        self._failed: frozenset[Port] = frozenset()
+        self._cut: set[Port] = set()
+        """Where links are down."""
+        self._around: Paths | None = None
+        """The paths around failed ports, once they were asked for."""
         self._routes = Routes(self._fabric, self._lit)
-        self.programs = LivePrograms(network, dilation, self._ocs_of, meeting)
+        self.programs = LivePrograms(network, dilation, self._ocs_of, meeting, exact=bool(faults))
         """What carries messages that take what is lit."""
         self._least_s = 0.0
         self._start = 0.0
@@ -132,9 +147,12 @@ class LiveBackend:
         return self
 
     def __exit__(self, kind: object, *_error: object) -> None:
-        """Close everything, and end what is left of programs."""
+        """Close everything, mend what was broken, and end what is left of programs."""
         with self._stack:
+            for port in sorted(self._cut):
+                self.restore(port)
             if kind is None:
+                self._network.mend()
                 self.programs.darken()
 
     @property
@@ -174,9 +192,18 @@ class LiveBackend:
     def withdraw(self, number: int) -> list[tuple[int, int]]:
         """Reset a queue pair; return what it did not deliver, in real bytes."""
         left = self._engine.withdraw(number)
+        self._forget(number)
+        return [(message, self._real_bytes(size) if size else 0) for message, size in left]
+
+    def retract(self, number: int) -> list[tuple[int, int, bool]]:
+        """Take back what a queue pair has not sent, in real bytes."""
+        back = self._engine.retract(number)
+        return [(message, self._real_bytes(size), whole) for message, size, whole in back]
+
+    def _forget(self, number: int) -> None:
+        """Open a queue pair of these ends anew when there is one again."""
         self._posted.discard(number)
-        self._numbers = {qp: each for qp, each in self._numbers.items() if each != number}
-        return [(message, self._real_bytes(size)) for message, size in left]
+        self._numbers.pop(self._engine.queue_pair(number), None)
 
     def _real_bytes(self, size: int) -> int:
         return max(round(size / self._dilation.volume), 1)
@@ -192,14 +219,20 @@ class LiveBackend:
                 paths = tap.paths(queue_pairs)
             self._network.impair(self._dilation.time)
         else:
-            paths = computed_paths(self._fabric, queue_pairs)
+            paths = computed_paths(self._fabric, queue_pairs, self._failed)
             for number in numbers:
                 self._engine.dial(number)
-        self.paths.update(zip(queue_pairs, paths, strict=True))
+        for failed in self._foreseen:
+            around = paths_over(self._fabric, failed)
+            for queue_pair in queue_pairs:
+                around.crossed(queue_pair)
+        self._paths_now.update(zip(queue_pairs, paths, strict=True))
+        if not self._failed:
+            self.paths.update(zip(queue_pairs, paths, strict=True))
         effects = path_effects(paths, self._fabric)
         round_trips_s, lossy = effects.round_trip_s * self._dilation.time, effects.delivered < 1
-        for number, *crossed in zip(numbers, round_trips_s.tolist(), lossy.tolist(), strict=True):
-            self._engine.crosses(number, crossed[0], lossy=crossed[1])
+        for number, round_trip_s, loses in zip(numbers, round_trips_s.tolist(), lossy.tolist(), strict=True):
+            self._engine.crosses(number, round_trip_s, lossy=loses)
 
     def _is_optical(self, queue_pair: QueuePair) -> bool:
         return queue_pair.source in self._ocs_of
@@ -299,11 +332,31 @@ class LiveBackend:
         return self.programs.lacking(message)
 
     def recall(self, messages: Sequence[int]) -> dict[int, dict[int, int]]:
-        """Take back messages that lack bytes and take what is lit; the clock stands if nothing else moves."""
-        recalled = self.programs.recall(messages)
+        """Take back messages that lack bytes; the clock stands if nothing else moves."""
+        recalled = self.programs.recall([message for message in messages if message not in self._choosing])
+        recalled |= self._take_back([message for message in messages if message in self._choosing])
         if self._quiet and self._stands_at is None:
             self._stands_at = time.monotonic()
         return recalled
+
+    def _take_back(self, messages: Sequence[int]) -> dict[int, dict[int, int]]:
+        """Take back messages that choose, with those that may use the same queue pairs, which are reset."""
+        back: dict[int, dict[int, int]] = {}
+        for feeder in dict.fromkeys(self._choosing[message] for message in messages):
+            names, numbers = feeder.sharing(messages)
+            lacking: Counter[tuple[int, int]] = Counter()
+            for number in numbers:
+                for name, size in self._engine.withdraw(number):
+                    lacking[name, number] += size
+                self._forget(number)
+            for name in names:
+                back[name] = {
+                    number: max(size - round(lacking[name, number] / self._dilation.volume), 0)
+                    for number, size in feeder.carried(name).items()
+                }
+                del self._choosing[name]
+            self._engine.forget(feeder, names)
+        return back
 
     @property
     def shares(self) -> dict[str, float]:
@@ -335,6 +388,7 @@ class LiveBackend:
 
     def light(self, ocs: str, circuits: Sequence[Circuit]) -> None:
         """Have an OCS light circuits until it is told otherwise."""
+        self._check_controlled()
         self._go_on()
         ports = self._fabric.switches[self._fabric.switch_index[ocs]].ports
         self._ordered[ocs] = tuple(sorted(circuits))
@@ -345,24 +399,70 @@ class LiveBackend:
 
     def show(self, order: Show) -> None:
         """Have the controller step OCSes through programs; the clock stands until they begin."""
+        self._check_controlled()
         begins_at = self.programs.show(order, self._news)
         if self._stands_at is not None:
             self._least_s = self.now_s
             self._start += begins_at - self._stands_at
             self._stands_at = None
 
+    def _check_controlled(self) -> None:
+        if not self._controlled:
+            raise StuckError(*NOT_CONTROLLED)
+
     def fail(self, port: Port) -> None:
         """Take the link at a port down, from the switch's side."""
+        self._cut.add(port)
+        self._turn(port, 0)
+
+    def restore(self, port: Port) -> None:
+        """Take it up again."""
+        self._cut.discard(port)
+        self._turn(port, IFF_UP)
+
+    def _turn(self, port: Port, flags: int) -> None:
         end = port if port.node in self._fabric.switch_index else self._fabric.peer(port)
         batch = Batch()
         index = socket.if_nametoindex(interface(self._fabric, end))
-        batch.add(f"take {end} down", RTM_NEWLINK, {"index": index, "flags": 0, "change": IFF_UP})
+        batch.add(f"turn {end}", RTM_NEWLINK, {"index": index, "flags": flags, "change": IFF_UP})
         batch.commit()
 
+    def kill(self, daemon: Daemon, *, for_good: bool) -> None:
+        """Kill a process of the network."""
+        self._network.kill(daemon, for_good=for_good)
+        self._controlled &= daemon != "controller"
+        if self._ordered or self.programs.showing:
+            self._check_controlled()
+
+    def revive(self, daemon: Daemon) -> None:
+        """Start it again; the clock stands until switches forward, since nothing moves before."""
+        began_at = time.monotonic()
+        self._network.revive(daemon)
+        if daemon == "switches":
+            self._start += time.monotonic() - began_at
+        self._controlled = True
+
     def avoid(self, ports: Collection[Port]) -> None:
-        """Lead traffic around failed ports."""
+        """Lead traffic around failed ports, once the switches have their rules for it."""
         self._failed = frozenset(ports)
+        self.programs.avoid(self._failed)
         self._light_changed()
+        self._network.follow(self._failed)
+        self._around = paths_over(self._fabric, self._failed)
+        packet = [pair for pair in self._numbers if not self._is_optical(pair)]
+        self._paths_now.update({pair: path for pair in packet if (path := self._around.find(pair))})
+
+    def path(self, queue_pair: QueuePair) -> Path:
+        """Return the path that a queue pair takes now; empty over circuits."""
+        return self._paths_now.get(queue_pair, ())
+
+    def crosses(self, number: int) -> Collection[Port]:
+        """Return the ports that send a queue pair's bytes and acknowledgements over packets."""
+        if number in self._optical:
+            return ()
+        queue_pair = self._engine.queue_pair(number)
+        self._around = self._around or paths_over(self._fabric)
+        return {*self.path(queue_pair), *self._around.crossed(queue_pair)}
 
     def _read_news(self) -> None:
         for notice in self._news.read():
@@ -437,3 +537,10 @@ class LiveBackend:
 
     def _at_s(self, at: float) -> float:
         return self._dilation.real_s(at - self._start)
+
+
+def _foreseen(fabric: Fabric, faults: Sequence[Fault]) -> list[frozenset[Port]]:
+    """Return what will have failed at either end of links of links: nothing, by one fault, by all of them."""
+    alone = [frozenset((*fault.ports, *map(fabric.peer, fault.ports))) for fault in faults]
+    together = frozenset[Port]().union(*alone)
+    return list(dict.fromkeys([frozenset(), *alone, together])) if together else []

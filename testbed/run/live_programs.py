@@ -56,13 +56,22 @@ class LivePrograms:
         The OCS that each NIC is on.
     meeting
         How senders meet the dark.
+    exact
+        Whether the first programs' last slots are lit no longer than they need: what a fault leaves over
+        needs slots of its own anyway.
     """
 
     def __init__(
-        self, network: Network, dilation: Dilation, ocs_of: Mapping[Nic, str], meeting: Meeting
+        self,
+        network: Network,
+        dilation: Dilation,
+        ocs_of: Mapping[Nic, str],
+        meeting: Meeting,
+        *,
+        exact: bool = False,
     ) -> None:
         self._network, self._dilation, self._ocs_of = network, dilation, ocs_of
-        self._meeting = meeting
+        self._meeting, self._exact = meeting, exact
         rates = {nic: network.fabric.nic_rate_bps(nic) * dilation.rate for nic in ocs_of}
         self._slowest_bps = min(rates.values(), default=1.0)
         self.circuits = CircuitEngine(ocs_of, rates, meeting, network.mtu)
@@ -76,6 +85,7 @@ class LivePrograms:
         """When the first program began."""
         self.left_over: list[int] = []
         """What each round of programs left over, if it did [bytes, emulated]."""
+        self._failed: frozenset[Port] = frozenset()
         self._heard_at = 0.0
 
     @property
@@ -149,7 +159,8 @@ class LivePrograms:
     def show(self, order: Show, news: News) -> float:
         """Have the controller step OCSes through programs; return when they begin."""
         if self.begun_at is not None:
-            self._network.northbound.wait_ready(BACK_S, check=self._network.check_alive)
+            self._network.northbound.wait_ready(BACK_S, None, check=self._network.check_alive)
+        exact = order.exact or (self._exact and self.begun_at is None)
         begins_at = time.monotonic() + (LEAD_S if self.begun_at is None else 0.0)
         self.begun_at = self.begun_at or begins_at
         self._heard_at = begins_at
@@ -165,7 +176,7 @@ class LivePrograms:
                     self._slowest_bps,
                     meeting=self._meeting,
                     partial=order.partial,
-                    exact=order.exact,
+                    exact=exact,
                     mtu=self._network.mtu,
                 )
                 self._network.northbound.show(ocs, program, begins_at, news.path)
@@ -179,7 +190,11 @@ class LivePrograms:
         """Point senders where light goes now; return what to report, at the run's time."""
         now, fabric, ocs = time.monotonic(), self._network.fabric, notice.ocs
         self._heard_at = max(now, notice.until_s or 0.0)
-        ends = [(fabric.peer(Port(ocs, a)), fabric.peer(Port(ocs, b))) for a, b in notice.circuits]
+        ends = [
+            (fabric.peer(Port(ocs, a)), fabric.peer(Port(ocs, b)))
+            for a, b in notice.circuits
+            if self._failed.isdisjoint((Port(ocs, a), Port(ocs, b)))
+        ]
         outputs = {fabric.nic_at(near): fabric.nic_at(far) for near, far in ends}
         self.circuits.lit(Light(ocs, outputs, notice.until_s, notice.ended), now)
         if notice.ended:
@@ -187,6 +202,10 @@ class LivePrograms:
             return []
         kind = Switching if notice.until_s is None else SlotLit
         return [kind(ocs, notice.circuits, now_s)]
+
+    def avoid(self, failed: frozenset[Port]) -> None:
+        """Send nothing over failed ports in slots to come."""
+        self._failed = failed
 
     def turn(self) -> tuple[list[Arrival], list[str]]:
         """Send what can be sent; return what arrived and, once all programs have ended, their OCSes."""

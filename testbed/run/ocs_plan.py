@@ -100,8 +100,8 @@ class OcsPlan:
     def circuits(self) -> Planned:
         """The schedule as decisions; what it leaves over goes over packets or into clean-up rounds."""
 
-        def cleanup(missing: NDArray[np.int64]) -> Schedule:
-            return spectra(missing * 8 / self.rate_bps, len(self.ocses), self.delay_s)
+        def cleanup(missing: NDArray[np.int64], ocses: int) -> Schedule:
+            return spectra(missing * 8 / self.rate_bps, ocses, self.delay_s)
 
         rest = bool(self.setup.rest)
         return Planned(self.ocses, self.schedule, cleanup, partial=self.setup.partial, rest=rest)

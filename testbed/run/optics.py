@@ -27,7 +27,7 @@ class Optics:
         self._lit: dict[str, tuple[Circuit, ...]] = dict.fromkeys(ocses, ())
         self._ordered: dict[str, deque[tuple[Circuit, ...]]] = {ocs: deque() for ocs in ocses}
         self._held: dict[str, set[int]] = {}
-        self._failed: set[Port] = set()
+        self._failed: frozenset[Port] = frozenset()
         self._routes = Routes(fabric, self._lit)
 
     @property
@@ -65,8 +65,8 @@ class Optics:
         self._routes = Routes(self._fabric, self._lit, self._failed)
 
     def avoid(self, ports: Iterable[Port]) -> None:
-        """Lead routes around failed ports."""
-        self._failed.update(ports)
+        """Lead routes around failed ports: these are all of them."""
+        self._failed = frozenset(ports)
         self._routes = Routes(self._fabric, self._lit, self._failed)
         self._backend.avoid(self._failed)
 

@@ -158,11 +158,12 @@ class Outcome:
 def bound_s(experiment: Experiment, lent_s: float = 0.0) -> float:
     """Return how long the job's bytes are under way at least [s].
 
-    Shapers may lend each collective ``lent_s`` of its time; schedules over circuits are paced without.
+    Shapers may lend each collective ``lent_s`` of its time; schedules over circuits are paced without. What
+    GPUs that a fault takes along send and receive does not count.
     """
-    if experiment.ocs:
+    if experiment.ocs and not experiment.gone:
         return experiment.plan.lower_bound_s
-    return communication_bound_s(experiment.job, experiment.fabric, lent_s)
+    return communication_bound_s(experiment.job, experiment.fabric, lent_s, experiment.gone)
 
 
 def summary_row(outcome: Outcome) -> dict[str, object]:
@@ -181,7 +182,7 @@ def summary_row(outcome: Outcome) -> dict[str, object]:
         "cct_p80_s": times.p80_s,
         "cct_p95_s": times.p95_s,
         "cct_p99_s": times.p99_s,
-        "busbw_gbytes_s": busbw_gbytes_s(experiment.job, measured),
+        "busbw_gbytes_s": math.nan if experiment.gone else busbw_gbytes_s(experiment.job, measured),
         "mse_sent": load_mse(nic_sent_bytes(outcome.link_bytes, fabric)),
         "mse_received": load_mse(nic_received_bytes(outcome.link_bytes, fabric)),
         "predicted_s": predicted,

@@ -6,20 +6,29 @@ from functools import lru_cache
 from controller.packet.flow_table import FlowTables
 from controller.packet.routing import forwarding_rules
 from topologies.errors import NetworkError
-from topologies.fabric import Fabric, Path
+from topologies.fabric import Fabric, Link, Path, Port
 from traffic.spraying.policy import QueuePair
 from traffic.transports.connections import SERVICE_PORT, source_port
 
 
-def computed_paths(fabric: Fabric, queue_pairs: Sequence[QueuePair]) -> tuple[Path, ...]:
+def computed_paths(
+    fabric: Fabric, queue_pairs: Sequence[QueuePair], failed: frozenset[Port] = frozenset()
+) -> tuple[Path, ...]:
     """Return the path of each queue pair as the controller's rules and the switches' hash give it.
+
+    Parameters
+    ----------
+    fabric, queue_pairs
+        Whose.
+    failed
+        Ports that have failed, which the rules lead around.
 
     Raises
     ------
     NetworkError
         If the rules lead a queue pair nowhere.
     """
-    known = _paths_over(fabric)
+    known = paths_over(fabric, failed)
     return tuple(known[queue_pair] for queue_pair in queue_pairs)
 
 
@@ -42,21 +51,38 @@ def optical_path(fabric: Fabric, queue_pair: QueuePair) -> Path:
     return near, fabric.peer(fabric.nic_port(queue_pair.destination))
 
 
-@lru_cache(maxsize=2)
-def _paths_over(fabric: Fabric) -> "_Paths":
-    """Return the paths over a fabric: the points of a scenario share most of their queue pairs."""
-    return _Paths(fabric)
+@lru_cache(maxsize=16)
+def paths_over(fabric: Fabric, failed: frozenset[Port] = frozenset()) -> "Paths":
+    """Return the paths over a fabric around failed ports: points of a scenario share most queue pairs."""
+    return Paths(fabric, frozenset(fabric.link_at[port] for port in failed))
 
 
-class _Paths(dict[QueuePair, Path]):
-    """The path of each queue pair, computed when it is first asked for."""
+class Paths(dict[QueuePair, Path]):
+    """The path of each queue pair, computed when it is first asked for, as is all that it is asked."""
 
-    def __init__(self, fabric: Fabric) -> None:
-        self._name, self._tables = fabric.name, FlowTables(fabric, forwarding_rules(fabric))
+    def __init__(self, fabric: Fabric, failed: frozenset[Link]) -> None:
+        self._name = fabric.name
+        self._tables = FlowTables(fabric, forwarding_rules(fabric, failed), failed)
+        self._found: dict[QueuePair, Path | None] = {}
+        self._crossed: dict[QueuePair, frozenset[Port]] = {}
+
+    def find(self, queue_pair: QueuePair) -> Path | None:
+        """Return the path of a queue pair; None if there is none."""
+        if queue_pair not in self._found:
+            ends = queue_pair.source, queue_pair.destination
+            self._found[queue_pair] = self._tables.path(*ends, source_port(queue_pair), SERVICE_PORT)
+        return self._found[queue_pair]
+
+    def crossed(self, queue_pair: QueuePair) -> frozenset[Port]:
+        """Return the ports that send a queue pair's bytes and acknowledgements."""
+        if queue_pair not in self._crossed:
+            ends = queue_pair.destination, queue_pair.source
+            back = self._tables.path(*ends, SERVICE_PORT, source_port(queue_pair))
+            self._crossed[queue_pair] = frozenset((*(self.find(queue_pair) or ()), *(back or ())))
+        return self._crossed[queue_pair]
 
     def __missing__(self, queue_pair: QueuePair) -> Path:
-        ends = queue_pair.source, queue_pair.destination
-        path = self._tables.path(*ends, source_port(queue_pair), SERVICE_PORT)
+        path = self.find(queue_pair)
         if path is None:
             raise NetworkError(
                 f"fabric {self._name!r} has no path for the queue pair {queue_pair}",

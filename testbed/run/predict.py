@@ -7,7 +7,6 @@ the emulation costs.
 """
 
 from collections.abc import Mapping, Sequence
-from functools import cache
 
 from testbed.run.experiment import Experiment
 from testbed.run.fluid_backend import FluidBackend
@@ -74,7 +73,10 @@ def predict(
             backend,
             experiment.scheme,
             circuits=experiment.circuits,
-            leg_name=cache(lambda pair: path_text(known.get(pair) or optical_path(fabric, pair))),
+            faults=experiment.faults,
+            leg_name=lambda pair: path_text(backend.path(pair) or optical_path(fabric, pair)),
         ).run()
 
-    return run(experiment.job) if experiment.ocs else solved_once(experiment.job, backend, run)
+    if experiment.ocs or experiment.faults:
+        return run(experiment.job)
+    return solved_once(experiment.job, backend, run)

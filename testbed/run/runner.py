@@ -6,11 +6,12 @@ here for both. All times are real seconds since the start.
 """
 
 import heapq
-from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import chain, count
+from math import isnan
 from typing import Protocol
 
 import numpy as np
@@ -30,10 +31,11 @@ from testbed.run.backend import (
 )
 from testbed.run.optics import Optics
 from testbed.run.strands import strands_of
-from topologies.errors import ScenarioError
+from topologies.errors import ScenarioError, StuckError
 from topologies.events import (
     Event,
     FaultDetected,
+    FaultOver,
     Lit,
     NodeDone,
     NodeStarted,
@@ -87,10 +89,11 @@ class Run:
 
     @cached_property
     def records(self) -> Records:
-        """Its messages as records, the collectives among its nodes counted from 0."""
+        """Its messages that arrived as records, the collectives among its nodes counted from 0."""
         steps = {node: step for step, node in enumerate(dict.fromkeys(self.messages["node"]))}
-        step = self.messages["node"].map(steps)
-        return self.messages.drop(columns="node").assign(step=step)[list(COLUMNS)].astype(COLUMNS)
+        arrived = self.messages[self.messages["end_s"].notna()]
+        step = arrived["node"].map(steps)
+        return arrived.drop(columns="node").assign(step=step)[list(COLUMNS)].astype(COLUMNS)
 
 
 @dataclass(slots=True)
@@ -157,7 +160,6 @@ class Runner:
         """The nodes that are being started."""
         self._pieces_of: dict[str, int] = {}
         """What each node that has started has yet to do: GPUs that compute, messages that arrive."""
-        self._busy: set[int] = set()
         self._queued: dict[int, deque[Compute]] = defaultdict(deque)
         self._messages: list[_Message] = []
         self._timers: list[tuple[float, int, Callable[[], None]]] = []
@@ -169,8 +171,9 @@ class Runner:
         self._kept: dict[str, dict[int, QueuePair]] = defaultdict(dict)
         """The queue pair of each connection that a collective under way keeps."""
         self._keeps = isinstance(scheme, KeepsConnections) and scheme.keeps_connections
-        self._choosing: set[int] = set()
-        """The messages under way that choose their queue pairs as they go, or take those that are lit."""
+        self._choosing: dict[int, tuple[int, ...]] = {}
+        """The messages under way that choose their queue pairs as they go, or take those that are lit; and
+        which these are."""
         self._taking_light: set[int] = set()
         """Those of them that take what is lit."""
         self._has_rest = False
@@ -180,17 +183,29 @@ class Runner:
         self._showing: set[str] = set()
         """The OCSes that show programs."""
         self._optics = Optics(fabric, backend, self._carriers)
-        self._failed: set[Port] = set()
+        self._down: Counter[Port] = Counter()
+        """By how many faults each port does not work now."""
+        self._standing: list[Fault] = []
+        """The faults that are not over."""
+        self._known: dict[Fault, set[int]] = {}
+        """The faults that are known and not over, and the messages that had to go elsewhere."""
+        self._gone: set[int] = set()
+        """The GPUs that are known to be gone."""
+        self._lost: set[int] = set()
+        """The messages that are given up, because a GPU is gone or their collective is."""
+        self._computing: dict[int, str] = {}
+        """What each GPU that is not idle computes."""
         self._tasks: list[tuple[str, int, float, float]] = []
         self._began_s: dict[str, float] = {}
         self._events: list[tuple[float, str, str]] = []
 
     def run(self) -> Run:
         """Run the job to its end."""
+        self._await_faults("")
         self._start_all(self._graph.sources())
         while self._graph.open:
             next_timer_s = self._timers[0][0] if self._timers else float("inf")
-            for happening in self._backend.wait(min(next_timer_s, self._nvlink.next_s)):
+            for happening in self._wait(min(next_timer_s, self._nvlink.next_s)):
                 self._happened(happening)
             now_s = self._backend.now_s
             for number in self._nvlink.advance(now_s):
@@ -198,6 +213,18 @@ class Runner:
             while self._timers and self._timers[0][0] <= now_s:
                 heapq.heappop(self._timers)[2]()
         return self._result()
+
+    def _wait(self, until_s: float) -> list[Happening]:
+        """Let time pass until something happens; if nothing can any more, say which faults stand."""
+        try:
+            return self._backend.wait(until_s)
+        except StuckError as stuck:
+            if standing := [fault.name for fault in self._standing]:
+                what = f"nothing more can arrive after {', '.join(standing)}, and the job has not ended"
+                raise StuckError(
+                    what, "let it be back, as in @40%-70%, or take a fabric with a way around"
+                ) from stuck
+            raise
 
     # Nodes
 
@@ -215,8 +242,9 @@ class Runner:
             self._begin(node.name)
             self._send(node)
         else:
-            self._pieces_of[node.name] = len(node.gpus)
-            for gpu in node.gpus:
+            left = [gpu for gpu in node.gpus if gpu not in self._gone]
+            self._pieces_of[node.name] = len(left)
+            for gpu in left:
                 self._queued[gpu].append(node)
                 self._compute(gpu)
         if not self._pieces_of[node.name]:
@@ -225,9 +253,7 @@ class Runner:
     def _begin(self, name: str) -> None:
         self._began_s[name] = self._backend.now_s
         self._tell(NodeStarted(name))
-        for fault in self._faults:
-            if fault.node == name:
-                self._at(self._backend.now_s + fault.after_s, partial(self._fail, fault))
+        self._await_faults(name)
 
     def _piece_done(self, name: str) -> None:
         self._pieces_of[name] -= 1
@@ -243,17 +269,19 @@ class Runner:
 
     def _compute(self, gpu: int) -> None:
         """Start a GPU's next task if it is idle."""
-        if gpu in self._busy or not self._queued[gpu]:
+        if gpu in self._computing or not self._queued[gpu]:
             return
         node, start_s = self._queued[gpu].popleft(), self._backend.now_s
-        self._busy.add(gpu)
+        self._computing[gpu] = node.name
         if node.name not in self._began_s:
             self._begin(node.name)
         self._at(start_s + node.on_gpu_s(gpu), partial(self._computed, node, gpu, start_s))
 
     def _computed(self, node: Compute, gpu: int, start_s: float) -> None:
+        if gpu in self._gone:
+            return
         self._tasks.append((node.name, gpu, start_s, start_s + node.on_gpu_s(gpu)))
-        self._busy.discard(gpu)
+        del self._computing[gpu]
         self._piece_done(node.name)
         self._compute(gpu)
 
@@ -271,7 +299,9 @@ class Runner:
         for before, then in (exchange.waits + first).tolist():
             self._messages[before].then.append(then)
             self._messages[then].waits += 1
-        self._release(n for n in range(first, len(self._messages)) if not self._messages[n].waits)
+        lost = self._lose(range(first, len(self._messages)))
+        self._pieces_of[node.name] -= len(lost)
+        self._release(n for n in range(first, len(self._messages)) if self._is_ready(n))
 
     def _add_messages(self, node: Collective, messages: Messages) -> None:
         columns = (messages.source, messages.destination, messages.bytes)
@@ -387,7 +417,8 @@ class Runner:
             self._keep(placed, numbers)
             self._post(carriers, placed, numbers[placed.message])
             return
-        self._choosing.update(numbers.tolist())
+        for number, qps in zip(numbers.tolist(), placed.permitted.of_message, strict=True):
+            self._choosing[number] = tuple(carriers[qp] for qp in qps)
         if isinstance(placed, WhileLit):
             self._taking_light.update(numbers.tolist())
         for number in numbers.tolist():
@@ -412,18 +443,20 @@ class Runner:
         self._backend.post(np.array(carriers)[placed.qp], placed.bytes, numbers)
 
     def _arrived(self, number: int, at_s: float) -> None:
+        if number in self._lost:
+            return  # over NVLink, which nothing stops
         message = self._messages[number]
         message.pieces -= 1
         if message.pieces:
             return
         message.end_s = at_s
         if number in self._choosing:
-            self._choosing.discard(number)
+            del self._choosing[number]
             self._taking_light.discard(number)
             self._carried(message, self._backend.chosen(number))
         for then in message.then:
             self._messages[then].waits -= 1
-        self._release(then for then in message.then if not self._messages[then].waits)
+        self._release(then for then in message.then if self._is_ready(then))
         self._piece_done(message.node)
 
     def _carried(self, message: _Message, sizes: Mapping[int, int]) -> None:
@@ -439,13 +472,22 @@ class Runner:
         route = self._optics.route(queue_pair)
         return path_text(route.ports) if route else self._legs.get(carrier, str(queue_pair))
 
-    def _rename_legs(self) -> None:
-        """Book what queue pairs have yet to deliver under the routes that they have now."""
+    def _is_ready(self, number: int) -> bool:
+        return not self._messages[number].waits and number not in self._lost
+
+    def _rename_legs(self, *, all_of_them: bool = False) -> None:
+        """Book what queue pairs have yet to deliver under the paths that they have now.
+
+        By default those over circuits that servers forward between: others change only by faults.
+        """
         for carrier, queue_pair in self._carriers.items():
             before = self._legs[carrier]
-            if self._optics.is_routed(queue_pair) and before != (now := self._leg_of(carrier)):
+            changes = all_of_them or self._optics.is_routed(queue_pair)
+            if changes and before != (now := self._leg_of(carrier)):
                 self._legs[carrier] = now
-                for number, size in self._backend.left(carrier).items():
+                for number, left in self._backend.left(carrier).items():
+                    legs = self._messages[number].legs
+                    size = min(left, legs[before])  # at emulated scale bytes are rounded
                     _carry(self._messages[number], before, -size)
                     _carry(self._messages[number], now, size)
 
@@ -519,70 +561,207 @@ class Runner:
             )
         self._light_is_over, left = True, []
         for number, sizes in sorted(self._backend.recall(sorted(self._taking_light)).items()):
-            message = self._messages[number]
-            self._carried(message, sizes)
-            message.pieces -= 1
-            self._choosing.discard(number)
-            self._taking_light.discard(number)
-            left.append((number, message.size - sum(message.legs.values())))
+            left.append(self._recalled(number, sizes))
         if left:
             self._place(left)
 
+    def _recalled(self, number: int, sizes: Mapping[int, int]) -> tuple[int, int]:
+        """Take note of what was carried of a message that was taken back; return it and what it lacks."""
+        message = self._messages[number]
+        self._carried(message, sizes)
+        message.pieces -= 1
+        del self._choosing[number]
+        self._taking_light.discard(number)
+        return number, message.size - sum(message.legs.values())
+
     def _view(self) -> View:
-        return View(self._backend.now_s, self._fabric, self._optics.lit, frozenset(self._failed))
+        return View(self._backend.now_s, self._fabric, self._optics.lit, self._failed)
 
     # Faults
+
+    def _await_faults(self, node: str) -> None:
+        """Have the faults happen that count from the start of a node, or of the job."""
+        for fault in self._faults:
+            if fault.node == node:
+                self._at(self._backend.now_s + fault.after_s, partial(self._fail, fault))
+
+    @property
+    def _failed(self) -> frozenset[Port]:
+        """The ports that are known to have failed, at both ends of links."""
+        ports = [port for fault in self._known for port in fault.ports]
+        return frozenset((*ports, *map(self._fabric.peer, ports)))
 
     def _fail(self, fault: Fault) -> None:
         now_s = self._backend.now_s
         self._note(now_s, "failed", fault.name)
+        self._standing.append(fault)
+        self._down.update(fault.ports)
         for port in fault.ports:
             self._backend.fail(port)
-        self._at(now_s + fault.detect_s, partial(self._detected, fault))
+        if fault.daemon:
+            self._backend.kill(fault.daemon, for_good=fault.lasts_s is None)
+        if fault.lasts_s is None or fault.detect_s < fault.lasts_s:
+            self._at(now_s + fault.detect_s, partial(self._detected, fault))
+        if fault.lasts_s is not None:
+            self._at(now_s + fault.lasts_s, partial(self._is_back, fault))
+
+    def _is_back(self, fault: Fault) -> None:
+        now_s = self._backend.now_s
+        self._note(now_s, "back", fault.name)
+        self._standing.remove(fault)
+        self._down.subtract(fault.ports)
+        for port in fault.ports:
+            if not self._down[port]:
+                self._backend.restore(port)
+        if fault.daemon:
+            self._backend.revive(fault.daemon)
+        if fault in self._known:
+            self._at(now_s + fault.detect_s, partial(self._over, fault))
 
     def _detected(self, fault: Fault) -> None:
         """Close what crosses the failed links, revise the job, and send elsewhere what was not delivered."""
         self._note(self._backend.now_s, "detected", fault.name)
-        self._failed.update(*((port, self._fabric.peer(port)) for port in fault.ports))
+        self._known[fault] = set()
         revision = self._revise(self._view(), fault)
         self._check_running(revision.cancel)
-        if self._choosing:
-            raise ScenarioError(
-                f"{fault.name} fails under a scheme that chooses as it goes, which is not supported",
-                "take a scheme that decides when a message starts",
-            )
-        given_up = {n for n, message in enumerate(self._messages) if message.node in revision.cancel}
-        left = [
-            parcel
-            for carrier in list(self._carriers)
-            if self._is_cut(carrier) or given_up & self._backend.carried(carrier)
-            for parcel in self._withdraw(carrier)
-        ]
+        self._gone.update(fault.gpus)
+        cancelled = {n for n, message in enumerate(self._messages) if message.node in revision.cancel}
+        self._lost |= cancelled
+        ended = self._lose(self._under_way())
+        left = self._take_back(self._is_cut)
+        self._known[fault] |= {number for number, _ in left}
+        self._go_around()
+        self._note(self._backend.now_s, "gone around", fault.name)
+        self._cancel(revision.cancel, cancelled)
+        self._tell(FaultDetected(fault.name))
+        self._place_left(left)
+        self._start_all(self._graph.replace(revision.cancel, revision.add))
+        for node in [*ended, *self._idled(fault.gpus)]:
+            self._piece_done(node)
+
+    def _over(self, fault: Fault) -> None:
+        """Send what had to go elsewhere as if it had never failed; and all, if nothing was forwarded."""
+        moved = self._known.pop(fault)
+        if fault.daemon == "switches":  # connections would wait for their timeouts
+            left = self._take_back(lambda _carrier: True, self._under_way())
+        else:
+            left = self._take_back(lambda _carrier: False, moved)
+            for carrier in list(self._carriers):
+                if moved & self._backend.carried(carrier):
+                    left += self._retract(carrier)
+        self._go_around()
+        self._note(self._backend.now_s, "in use again", fault.name)
+        self._tell(FaultOver(fault.name))
+        self._place_left(left)
+
+    def _go_around(self) -> None:
         self._kept.clear()
         self._optics.avoid(self._failed)
-        self._rename_legs()
-        self._cancel(revision.cancel, given_up)
-        self._tell(FaultDetected(fault.name))
-        if left := [(number, size) for number, size in left if number not in given_up]:
+        self._rename_legs(all_of_them=True)
+
+    def _under_way(self) -> list[int]:
+        """Return the messages that have not arrived."""
+        return [n for n, message in enumerate(self._messages) if isnan(message.end_s)]
+
+    def _lose(self, messages: Iterable[int]) -> list[str]:
+        """Give up messages from or to GPUs that are gone; return the node of each.
+
+        Raises
+        ------
+        ScenarioError
+            If others wait for them that could still be sent, as in a ring.
+        """
+        if not self._gone:
+            return []
+        ends = {n: {self._messages[n].source, self._messages[n].destination} for n in messages}
+        lost = [n for n in ends if n not in self._lost and ends[n] & self._gone]
+        self._lost.update(lost)
+        for number in lost:
+            message = self._messages[number]
+            if not self._lost.issuperset(message.then):
+                gone = min(ends[number] & self._gone)
+                raise ScenarioError(
+                    f"{message.node!r} cannot go on without GPU {gone}, which is gone",
+                    "let `revise` put another collective in its place, or let a NIC or a link fail",
+                )
+        return [self._messages[number].node for number in lost]
+
+    def _idled(self, gpus: Iterable[int]) -> list[str]:
+        """Return what GPUs that are gone had yet to compute."""
+        return [
+            node
+            for gpu in gpus
+            for node in (
+                *filter(None, [self._computing.pop(gpu, None)]),
+                *(node.name for node in self._queued.pop(gpu, ())),
+            )
+        ]
+
+    def _take_back(
+        self, is_closed: Callable[[int], bool], messages: Collection[int] = ()
+    ) -> list[tuple[int, int]]:
+        """Close queue pairs; return what is left of messages on them, and of those that may choose them.
+
+        Closed are those that are said to be, and those that carry what is lost. Messages that choose are
+        taken back if they may use a closed one, are lost, or are named. Those that take what is lit keep
+        theirs, and lack what these do not carry, unless they are lost.
+        """
+        lit = {carrier for number in self._taking_light for carrier in self._choosing[number]}
+        closed = {carrier for carrier in self._carriers if carrier not in lit and is_closed(carrier)}
+        recalled = [
+            number
+            for number, among in self._choosing.items()
+            if number in self._lost
+            or (number not in self._taking_light and (number in messages or not closed.isdisjoint(among)))
+        ]
+        back = self._backend.recall(sorted(recalled))
+        left = [self._recalled(number, sizes) for number, sizes in sorted(back.items())]
+        for carrier in list(self._carriers):
+            if carrier in closed or not self._lost.isdisjoint(self._backend.carried(carrier)):
+                left += self._withdraw(carrier)
+        return left
+
+    def _place_left(self, left: Sequence[tuple[int, int]]) -> None:
+        """Place what is left of messages, but of those that are lost."""
+        if left := [(number, size) for number, size in left if number not in self._lost]:
             self._place(left)
-        self._start_all(self._graph.replace(revision.cancel, revision.add))
 
     def _is_cut(self, carrier: int) -> bool:
-        """Return whether a failed port is at an end of a queue pair, or on its route."""
+        """Return whether a failed port is at an end of a queue pair, or on its path."""
         queue_pair = self._carriers[carrier]
         ports = set(map(self._fabric.nic_port, (queue_pair.source, queue_pair.destination)))
         if self._optics.is_routed(queue_pair):
             ports |= self._optics.ports(queue_pair)
-        return not self._failed.isdisjoint(ports)
+        return not self._failed.isdisjoint(ports.union(self._backend.crosses(carrier)))
 
     def _withdraw(self, carrier: int) -> list[tuple[int, int]]:
         """Close a queue pair; return what it did not deliver, a message and its bytes each."""
-        leg, left = self._legs.pop(carrier), self._backend.withdraw(carrier)
+        back = [(number, size, True) for number, size in self._backend.withdraw(carrier)]
+        left = self._returned(self._legs.pop(carrier), back)
         del self._carriers[carrier]
         self._optics.forget(carrier)
-        for number, size in left:
-            self._messages[number].pieces -= 1
-            self._messages[number].legs[leg] -= size
+        return left
+
+    def _retract(self, carrier: int) -> list[tuple[int, int]]:
+        """Return what a queue pair has not sent, a message and its bytes each; it delivers the rest."""
+        return self._returned(self._legs[carrier], self._backend.retract(carrier))
+
+    def _returned(self, leg: str, back: Iterable[tuple[int, int, bool]]) -> list[tuple[int, int]]:
+        """Take note of what a queue pair gives back: message, bytes, whether none stays; return what lacks.
+
+        What was rounded away at emulated scale counts as arrived.
+        """
+        left = []
+        for number, size, whole in back:
+            message = self._messages[number]
+            lacks = min(size, message.legs[leg])
+            if lacks:
+                message.pieces -= whole
+                message.legs[leg] -= lacks
+                left.append((number, lacks))
+            elif whole:
+                now_s = self._backend.now_s
+                self._at(now_s, partial(self._arrived, number, now_s))
         return left
 
     def _check_running(self, names: Iterable[str]) -> None:
@@ -688,8 +867,10 @@ def _check(fabric: Fabric, job: Job, faults: Sequence[Fault]) -> None:
         )
     names = {node.name for node in job.nodes}
     for fault in faults:
-        if fault.node not in names:
+        if fault.node and fault.node not in names:
             raise ScenarioError(
                 f"fault {fault.name!r} counts from node {fault.node!r}, which job {job.name!r} has not",
                 f"name one of {', '.join(sorted(names))}",
             )
+        if missing := [port for port in fault.ports if port not in fabric.link_at]:
+            raise ScenarioError(f"fault {fault.name!r} is of port {missing[0]}, which has no link")

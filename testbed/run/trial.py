@@ -27,7 +27,8 @@ def tried(
     broken
         Settings that did not take effect, a sentence each.
     """
-    with Watch(network) as watch:
+    restarts = any(fault.daemon == "switches" for fault in experiment.faults)
+    with Watch(network, experiment.failing, restarts=restarts) as watch:
         emulation = emulate(experiment, network)
     broken = [*broken, *(sentence for sentence in watch.unmet if sentence not in broken)]
     light = emulation.light

@@ -24,9 +24,9 @@ def view(fabric: Fabric) -> View:
 def planned(asked: list[NDArray[np.int64]], *, rest: bool) -> Planned:
     """Return a plan that writes down what its clean-up rounds are asked for."""
 
-    def cleanup(missing: NDArray[np.int64]) -> Schedule:
+    def cleanup(missing: NDArray[np.int64], ocses: int) -> Schedule:
         asked.append(missing)
-        return ROUND
+        return Schedule(ROUND.switches[-ocses:], ROUND.delay)
 
     return Planned(("ocs0", "ocs1"), PLAN, cleanup, rest=rest)
 
@@ -88,3 +88,28 @@ def test_else_it_goes_into_clean_up_rounds_until_there_were_too_many(fabric: Fab
 def test_where_nothing_is_left_over_and_no_packets_are_asked_for_nothing_is_ordered() -> None:
     mixed = view(parallel_ocs_fabric(4, 2, packet_switch=True, gpus=2))
     assert planned([], rest=False).decide(1, mixed, ProgramsEnded(())) == (1, [])
+
+
+def test_clean_up_rounds_are_over_ocses_that_work() -> None:
+    asked: list[NDArray[np.int64]] = []
+    fabric = parallel_ocs_fabric(4, 2, gpus=2)
+    for broken, works in (("ocs0", "ocs1"), ("ocs1", "ocs0")):
+        lost = View(0.0, fabric, {}, frozenset({Port(broken, 0)}))
+        _, (order,) = planned(asked, rest=False).decide(1, lost, LEFT)
+        assert isinstance(order, Show)
+        assert order.programs == ((works, (TimedCircuits(((2, 3), (3, 2)), 0.25),)),)
+        assert asked.pop()[0, 2] == 30
+
+
+def test_where_each_ocs_has_lost_a_port_each_cleans_up_what_it_can() -> None:
+    asked: list[NDArray[np.int64]] = []
+    fabric = parallel_ocs_fabric(4, 2)
+    left = ProgramsEnded(((0, 2, 10), (1, 3, 20)))
+    lost = View(0.0, fabric, {}, frozenset({Port("ocs0", 0), Port("ocs1", 1)}))
+    _, (order,) = planned(asked, rest=False).decide(1, lost, left)
+    assert isinstance(order, Show)
+    assert [ocs for ocs, _ in order.programs] == ["ocs0", "ocs1"]
+    assert [np.argwhere(part).tolist() for part in asked] == [[[1, 3]], [[0, 2]]]
+    apart = View(0.0, fabric, {}, frozenset({Port("ocs0", 0), Port("ocs1", 2)}))
+    with pytest.raises(StuckError, match="no OCS joins servers 0 and 2 any more"):
+        planned([], rest=False).decide(1, apart, left)

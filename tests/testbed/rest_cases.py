@@ -77,7 +77,7 @@ class Rest:
         return Planned(
             OCSES,
             self.schedule,
-            lambda missing: spectra(missing * 8 / CIRCUIT_BPS, len(OCSES), self.schedule.delay),
+            lambda missing, ocses: spectra(missing * 8 / CIRCUIT_BPS, ocses, self.schedule.delay),
             rest=self.policy is not None,
         )
 

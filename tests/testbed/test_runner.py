@@ -151,6 +151,7 @@ def test_what_a_failed_link_did_not_deliver_goes_elsewhere() -> None:
     assert rows(found.events, "at_s", "what", "which") == [
         (0.25, "failed", "cable"),
         (1.25, "detected", "cable"),
+        (1.25, "gone around", "cable"),
     ]
 
 
@@ -200,6 +201,7 @@ def test_moe_over_packets_and_circuits_survives_a_nic() -> None:
         ("lit", "ocs0 0>3 3>0 1>2 2>1"),
         ("failed", "h0:0"),
         ("detected", "h0:0"),
+        ("gone around", "h0:0"),
     ]
     assert found.messages["end_s"].notna().all()
     moved = found.messages["path"].str.findall(r"(\d+)@").map(lambda sizes: sum(map(int, sizes)))
@@ -223,6 +225,7 @@ def test_a_ring_in_series_goes_on_without_its_dead_gpu() -> None:
     assert rows(found.events, "at_s", "what", "which")[4:] == [
         (0.033, "failed", "h1"),
         (0.034, "detected", "h1"),
+        (0.034, "gone around", "h1"),
         (0.034, "given up", "gradients"),
         (0.034, "drained", "b"),
         (0.044, "lit", "b 3>2 2>3 5>0 0>5"),

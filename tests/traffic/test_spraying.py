@@ -20,7 +20,7 @@ from traffic.messages import Chunks, Messages
 from traffic.spraying.ecmp import distinct_entropies
 from traffic.spraying.minrtt import MinRtt
 from traffic.spraying.policy import ENTROPIES, Assignment, ProactivePolicy, QueuePair
-from traffic.spraying.rails import Rails, lpt
+from traffic.spraying.rails import Rails, lpt, lpt_among
 from traffic.spraying.registry import POLICIES, policy_named
 
 PROACTIVE = [name for name in POLICIES if isinstance(policy_named(name), ProactivePolicy)]
@@ -144,6 +144,30 @@ def test_lpt_is_within_its_bound_of_the_best(sizes: list[int], bins: int) -> Non
 @given(sizes=st.lists(st.integers(1, 1000), min_size=1, max_size=200), bins=st.integers(1, 8))
 def test_lpt_mse_is_at_most_the_largest_weight_squared(sizes: list[int], bins: int) -> None:
     assert np.var(loads(sizes, lpt(np.array(sizes), bins), bins)) <= max(sizes) ** 2
+
+
+@given(sizes=st.lists(st.integers(0, 1000), max_size=100), bins=st.integers(1, 8))
+def test_lpt_among_all_bins_is_lpt(sizes: list[int], bins: int) -> None:
+    weights = np.array(sizes, dtype=np.int64)
+    assert lpt_among(weights, np.ones((len(sizes), bins), dtype=np.bool_)).tolist() == heap_lpt(sizes, bins)
+
+
+@given(st.lists(st.tuples(st.integers(0, 99), st.sets(st.integers(0, 3), min_size=1)), max_size=40))
+def test_lpt_among_some_bins_keeps_to_them_and_takes_the_least_loaded(
+    flows: list[tuple[int, set[int]]],
+) -> None:
+    weights = np.array([weight for weight, _ in flows], dtype=np.int64)
+    usable = np.array([[index in bins for index in range(4)] for _, bins in flows]).reshape(-1, 4)
+    chosen, load = lpt_among(weights, usable), np.zeros(4)
+    for flow in np.argsort(-weights, kind="stable").tolist():
+        assert usable[flow, chosen[flow]]
+        assert load[chosen[flow]] == load[usable[flow]].min()
+        load[chosen[flow]] += weights[flow]
+
+
+def test_a_flow_that_may_use_no_bin_is_refused() -> None:
+    with pytest.raises(ScenarioError, match="no rail in common"):
+        lpt_among(np.array([1]), np.zeros((1, 2), dtype=np.bool_))
 
 
 @given(work=works())

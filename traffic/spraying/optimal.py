@@ -13,13 +13,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topologies.fabric import Fabric
-from traffic.bounds import busiest_server_s, nic_rates, optimal_split, server_matrix
+from traffic.bounds import busiest_server_s, optimal_split, server_matrix
 from traffic.messages import Chunks, Messages
 from traffic.spraying.policy import Assignment
-from traffic.spraying.rails import lpt, rails_of, same_rail
+from traffic.spraying.rails import lpt, rail_rates, rails_between, same_rail
 
 EXACT = 1e-9
 """Times closer than this part of each other are the same time."""
+NEVER = 1 << 62
+"""What is on a rail that two servers do not have in common, so that nothing more goes there [bytes]."""
 
 
 class Optimal:
@@ -42,7 +44,8 @@ class Optimal:
         ScenarioError
             If the servers do not all have the same number of NICs.
         """
-        rails = rails_of(fabric)
+        usable = rails_between(fabric)
+        rails = usable.shape[2]
         target = server_matrix(messages, fabric)[:, :, None] * optimal_share(messages, fabric)
         servers = np.asarray(fabric.gpu_servers)
         pair = (servers[messages.source] * len(fabric.servers) + servers[messages.destination])[
@@ -57,6 +60,7 @@ class Optimal:
             source, destination = divmod(int(pair[mine[0]]), len(fabric.servers))
             wanted = target[source, destination] - sent[source] - received[destination]
             start = np.rint(wanted.max() - wanted).astype(np.int64)
+            start[~usable[source, destination]] = NEVER
             rail[mine] = lpt(chunks.bytes[mine], rails, start)
             carried = np.bincount(rail[mine], chunks.bytes[mine], rails)
             sent[source] += carried - target[source, destination]
@@ -66,9 +70,10 @@ class Optimal:
 
 def optimal_share(messages: Messages, fabric: Fabric) -> NDArray[np.float64]:
     """Return P*: the part of each pair on each rail, shape (servers, servers, rails)."""
-    matrix, rate_bps = server_matrix(messages, fabric), nic_rates(fabric)
+    matrix, rate_bps = server_matrix(messages, fabric), rail_rates(fabric)
     load = np.maximum(matrix.sum(axis=1), matrix.sum(axis=0)) / rate_bps.shape[1]
-    even_s = float((8.0 * load[:, None] / rate_bps).max())
-    if even_s <= busiest_server_s(messages, fabric) * (1 + EXACT):
-        return np.full((*matrix.shape, rate_bps.shape[1]), 1.0 / rate_bps.shape[1])
+    if rate_bps.all():
+        even_s = float((8.0 * load[:, None] / rate_bps).max())
+        if even_s <= busiest_server_s(messages, fabric) * (1 + EXACT):
+            return np.full((*matrix.shape, rate_bps.shape[1]), 1.0 / rate_bps.shape[1])
     return optimal_split(matrix, rate_bps).share

@@ -50,17 +50,26 @@ class Rails:
         Raises
         ------
         ScenarioError
-            If the servers do not all have the same number of NICs.
+            If the servers do not all have the same number of slots for NICs, or two that have chunks for each
+            other have no rail in common.
+
+        Notes
+        -----
+        Where NICs have failed, a chunk has the rails that work at both its ends; the paper is silent on that.
         """
-        rails = rails_of(fabric)
+        usable = rails_between(fabric)
+        rails = usable.shape[2]
         gpu_servers = np.asarray(fabric.gpu_servers)
-        gpu = messages.source[chunks.message]
+        gpu, towards = messages.source[chunks.message], gpu_servers[messages.destination[chunks.message]]
         rail = np.zeros(len(chunks), dtype=np.int64)
         self.load_state = np.zeros((len(fabric.servers), rails), dtype=np.int64)
         for server in range(len(fabric.servers)):
             mine = np.flatnonzero(gpu_servers[gpu] == server)
             mine = mine[np.argsort(gpu[mine], kind="stable")]  # LPT's own sort keeps this order among equals
-            rail[mine] = lpt(chunks.bytes[mine], rails)
+            if usable[server].all():
+                rail[mine] = lpt(chunks.bytes[mine], rails)
+            else:
+                rail[mine] = lpt_among(chunks.bytes[mine], usable[server, towards[mine]])
             self.load_state[server] = np.bincount(rail[mine], chunks.bytes[mine], rails)
         return same_rail(fabric, messages, chunks, rail)
 
@@ -70,9 +79,24 @@ class Rails:
         return np.asarray(np.var(self.load_state, axis=1))
 
 
+def rails_between(fabric: Fabric) -> NDArray[np.bool_]:
+    """Return which rails join which servers, shape (servers, servers, rails)."""
+    works = rail_rates(fabric) > 0
+    return np.asarray(works[:, None] & works[None])
+
+
+def rail_rates(fabric: Fabric) -> NDArray[np.float64]:
+    """Return the rate of each server's NIC on each rail [bit/s], shape (servers, rails); 0 without one."""
+    rates = np.zeros((len(fabric.servers), rails_of(fabric)))
+    for server in range(len(fabric.servers)):
+        for rail, nic in fabric.rails(server).items():
+            rates[server, rail] = fabric.nic_rate_bps(Nic(server, nic))
+    return rates
+
+
 def rails_of(fabric: Fabric) -> int:
     """Return how many rails a fabric has; ScenarioError if its servers differ in that."""
-    nics = {server.nics for server in fabric.servers}
+    nics = {len(server.slots) or server.nics for server in fabric.servers}
     if len(nics) != 1:
         raise ScenarioError(
             f"the servers of {fabric.name!r} have {min(nics)} to {max(nics)} NICs, so it has no rails",
@@ -89,7 +113,7 @@ def same_rail(fabric: Fabric, messages: Messages, chunks: Chunks, rail: NDArray[
     fabric, messages, chunks
         As in `ProactivePolicy.assign`.
     rail
-        The NIC of each chunk, the same at both ends, shape (chunks,).
+        The rail of each chunk, shape (chunks,).
     """
     servers = np.asarray(fabric.gpu_servers)
     shape = len(fabric.servers), len(fabric.servers), rails_of(fabric)
@@ -97,7 +121,8 @@ def same_rail(fabric: Fabric, messages: Messages, chunks: Chunks, rail: NDArray[
     code = np.ravel_multi_index((source[chunks.message], destination[chunks.message], rail), shape)
     used, chunk_qp = np.unique(code, return_inverse=True)
     ends = zip(*(index.tolist() for index in np.unravel_index(used, shape)), strict=True)
-    queue_pairs = tuple(QueuePair(Nic(a, nic), Nic(b, nic)) for a, b, nic in ends)
+    nics = [fabric.rails(server) for server in range(len(fabric.servers))]
+    queue_pairs = tuple(QueuePair(Nic(a, nics[a][rail]), Nic(b, nics[b][rail])) for a, b, rail in ends)
     return Assignment(queue_pairs, chunk_qp.astype(np.int64), taking_turns(chunks))
 
 
@@ -140,6 +165,36 @@ def lpt(weights: NDArray[np.int64], bins: int, start: NDArray[np.int64] | None =
             chosen[run] = [_into_least(heap, weight) for _ in range(len(run))]
         else:
             chosen[run] = _run_into_least(heap, weight, len(run))
+    return chosen
+
+
+def lpt_among(weights: NDArray[np.int64], usable: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """Return the bin of each weight: longest first, each into the bin of least load that it may use.
+
+    Parameters
+    ----------
+    weights
+        Not negative, shape (flows,).
+    usable
+        Which bins each may use, shape (flows, bins).
+
+    Raises
+    ------
+    ScenarioError
+        If one may use none.
+
+    Examples
+    --------
+    >>> lpt_among(np.array([2, 3, 2]), np.array([[True, True], [True, True], [True, False]])).tolist()
+    [1, 0, 0]
+    """
+    if not usable.any(axis=1).all():
+        raise ScenarioError("two servers have no rail in common that works", "take a scheme that uses spines")
+    chosen, loads = np.zeros(len(weights), dtype=np.int64), np.zeros(usable.shape[1], dtype=np.int64)
+    never = np.iinfo(np.int64).max
+    for flow in np.argsort(-weights, kind="stable").tolist():
+        chosen[flow] = np.where(usable[flow], loads, never).argmin()
+        loads[chosen[flow]] += weights[flow]
     return chosen
 
 

@@ -38,6 +38,8 @@ from traffic.transports.late_binding import ReactiveFeeder
 from traffic.transports.transport import PACKET_BYTES, UNLIMITED_BYTES, Limits, Transport
 
 PACE_STEP = 0.05
+LONGEST_PERIODS = 4
+"""A transport is asked again after so many of its periods at most, however long it takes."""
 SLICE = 256
 """As many queue pairs hear at once what their transport lets them do."""
 SO_MAX_PACING_RATE = 47
@@ -245,6 +247,10 @@ class Engine:
         self._serving[sender.fileno()] = partial(self._sendable, stream)
         self._poller.register(sender.fileno(), select.EPOLLOUT)
 
+    def queue_pair(self, number: int) -> QueuePair:
+        """Return what a number stands for."""
+        return self._streams[number].queue_pair
+
     def dialled(self, number: int) -> bool:
         """Return whether a queue pair is connected or about to be."""
         return self._streams[number].sender is not None
@@ -323,6 +329,12 @@ class Engine:
                 connections.keep_none_waiting(stream.sender)
         self._feeders.append(feeder)
         self._share_at, self._anew = 0.0, True
+
+    def forget(self, feeder: ReactiveFeeder, messages: Iterable[int]) -> None:
+        """Have a feeder bind no more of some messages; it ends if it has no others."""
+        feeder.forget(messages)
+        if feeder.done:
+            self._end(feeder)
 
     def put(self, number: int, size: int, message: int) -> None:
         """Put bytes of a message behind what a queue pair carries, and send."""
@@ -404,6 +416,22 @@ class Engine:
         stream.sender = stream.receiver = None
         return [(message, int(size)) for message, size in left]
 
+    def retract(self, number: int) -> list[tuple[int, int, bool]]:
+        """Take back what a queue pair has not handed to TCP, which delivers the rest.
+
+        Returns
+        -------
+        list of tuples of message, bytes and whether none stays
+            As of `Backlog.retract`.
+        """
+        stream = self._streams[number]
+        was_open = bool(stream.left)
+        back = stream.backlog.retract(stream.sent, stream.counted)
+        self._open -= was_open and not stream.left
+        self._counts.posted[number] = stream.posted
+        self._share_at, self._anew = 0.0, True
+        return [(message, int(size), whole) for message, size, whole in back]
+
     # The loop
 
     def serve(self, timeout_s: float) -> list[Arrival]:
@@ -454,9 +482,10 @@ class Engine:
         self._first = anew or (self._first and bool(self._to_limit))
         self._limits = _kept(self._limits, limits, changed)
         self._to_limit = np.flatnonzero(changed & outstanding).tolist()
-        # With thousands of queue pairs it takes longer: never more than a tenth of the time. What it waited
-        # for a CPU does not count: receivers that grant save up 20 ms, and lost a third of theirs.
-        self._share_at = began + max(self._transport.period_s, 10 * worked_s)
+        # With thousands of queue pairs it takes longer: a tenth of the time, but a few periods apart at most,
+        # as receivers that grant save up 20 ms. What it waited for a CPU does not count.
+        period_s = self._transport.period_s
+        self._share_at = began + max(period_s, min(10 * worked_s, LONGEST_PERIODS * period_s))
 
     def _limit_some(self) -> None:
         """Let some queue pairs do what the transport has said: events must not wait for thousands."""
@@ -546,9 +575,12 @@ class Engine:
             done = feeder.arrived(self, stream.number, delivered, now)
             self._arrived += [Arrival(message, now) for message in done]
             if feeder.done:
-                self._feeders.remove(feeder)
-                for each in feeder.numbers:
-                    self._streams[each].feeders.remove(feeder)
+                self._end(feeder)
+
+    def _end(self, feeder: ReactiveFeeder) -> None:
+        self._feeders.remove(feeder)
+        for number in feeder.numbers:
+            self._streams[number].feeders.remove(feeder)
 
     def _check_progress(self, now: float) -> None:
         if self._excused():

@@ -92,7 +92,7 @@ class ReactiveFeeder:
         crossings: Sequence[Crossing] | None = None,
     ) -> None:
         self.numbers, self._names, self.began_at = numbers, names, began_at
-        of_message = permitted.of_message
+        of_message = self._of_message = permitted.of_message
         self._choices = np.array([qp for qps in of_message for qp in qps], dtype=np.int64)
         """The queue pairs that message 0 may use, those of message 1, and so on."""
         self._choices_of = np.repeat(np.arange(len(of_message)), [len(qps) for qps in of_message])
@@ -143,6 +143,25 @@ class ReactiveFeeder:
     def carried(self, name: int) -> dict[int, int]:
         """Return how many real bytes of a message each queue pair carried or carries."""
         return self._carried[self._message_of[name]]
+
+    def sharing(self, names: Iterable[int]) -> tuple[list[int], list[int]]:
+        """Return the messages under way that may use the queue pairs of some, and these queue pairs' numbers.
+
+        Those that they may use besides are counted in, and so on.
+        """
+        messages, qps = {self._message_of[name] for name in names if name in self._message_of}, set[int]()
+        while more := {qp for message in messages for qp in self._of_message[message]} - qps:
+            qps |= more
+            messages |= {message for qp in more for message in self._sharing[qp]}
+        left = sorted(message for message in messages if self._to_come[message])
+        return [self._names[message] for message in left], [self.numbers[qp] for qp in sorted(qps)]
+
+    def forget(self, names: Iterable[int]) -> None:
+        """Bind no more of some messages that are under way."""
+        for message in (self._message_of[name] for name in names):
+            self._bursts[message].clear()
+            self._to_come[message] = self._unbound[message] = 0
+            self._open -= 1
 
     def turn(self, carrier: Carrier, at: float) -> None:
         """Give the NICs that have sent nearly all of theirs what messages are ready to send."""

@@ -1,0 +1,193 @@
+"""Faults in predicted runs: what survives arrives, around what failed, and takes what the rest can carry."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from testbed.run.dilation import UNSCALED
+from testbed.run.experiment import Experiment
+from testbed.run.predict import predict
+from testbed.run.runner import Run
+from tests.testbed.ocs_cases import experiment_of
+from topologies.errors import ScenarioError, StuckError
+from topologies.fabric import Fabric, Nic, Port
+from topologies.fat_tree import fat_tree_fabric
+from topologies.leaf_spine import leaf_spine_fabric
+from topologies.rail import rail_fabric
+from traffic.collectives.ring import Ring
+from traffic.demand import Demand
+from traffic.faults import Fault
+from traffic.job import Collective, Compute, Job
+from traffic.records import NVLINK
+from traffic.steps import single
+from traffic.transports.host_settings import TransportSetup
+from traffic.workloads.synthetic import uniform
+
+RAIL = rail_fabric(4, 3, 2)
+FABRICS = [RAIL, leaf_spine_fabric(4, 2, 2, gpus=2, nics=2), fat_tree_fabric(4, gpus=1, servers=6)]
+SCHEMES = ["ecmp", "rails", "reps", "minrtt", "plb"]
+CREDIT = TransportSetup("credit")
+
+
+def asked(fabric: Fabric, scheme: str, seed: int, *faults: Fault) -> Experiment:
+    """Return an all-to-all of random sizes."""
+    matrix = np.random.default_rng(seed).integers(0, 400_000, (fabric.gpus, fabric.gpus))
+    job = single(Demand("drawn", matrix))
+    return Experiment(fabric, job, scheme, UNSCALED, seed, transport=CREDIT, faults=faults)
+
+
+def carried(run: Run) -> list[list[tuple[int, str]]]:
+    """Return the legs of each message: bytes and path."""
+    legs = [[word.partition("@") for word in path.split(" ")] for path in run.messages["path"]]
+    return [[(int(size), path) for size, _, path in each if size != NVLINK] for each in legs]
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> tuple[Experiment, Experiment]:
+    """Draw an experiment, and the same with a NIC or a link between switches that fails, and may be back."""
+    fabric = draw(st.sampled_from(FABRICS))
+    scheme = draw(st.sampled_from(SCHEMES if fabric is RAIL else SCHEMES[:1] + SCHEMES[2:]))
+    several = [nic for nic in fabric.nics if fabric.servers[nic.server].nics > 1]
+    nics = [fabric.nic_port(nic) for nic in several]
+    trunks = [link.a for link in fabric.links if {link.a.node, link.b.node} <= fabric.switch_index.keys()]
+    healthy = asked(fabric, scheme, draw(st.integers(0, 9)))
+    took_s = predict(healthy).iteration_s
+    share, lasts = draw(st.floats(0, 1.1)), draw(st.none() | st.floats(0.01, 0.5))
+    fault = Fault(
+        "cut",
+        (draw(st.sampled_from([*nics, *trunks])),),
+        after_s=share * took_s,
+        detect_s=draw(st.sampled_from([0.0, 0.02, 0.2])) * took_s,
+        lasts_s=lasts and lasts * took_s,
+    )
+    return healthy, replace(healthy, faults=(fault,))
+
+
+@given(cases())
+@settings(max_examples=60, deadline=None)
+def test_all_bytes_arrive_around_what_failed(case: tuple[Experiment, Experiment]) -> None:
+    healthy, faulty = (predict(each) for each in case)
+    (fault,) = case[1].faults
+    assert faulty.messages["end_s"].notna().all()
+    columns = ["source", "destination", "bytes"]
+    assert faulty.messages[columns].equals(healthy.messages[columns])
+    legs = carried(faulty)
+    crossing = [n for n, each in enumerate(legs) if each]
+    assert [sum(size for size, _ in legs[n]) for n in crossing] == faulty.messages["bytes"][crossing].tolist()
+    known = faulty.events.loc[faulty.events["what"] == "detected", "at_s"]
+    if fault.lasts_s is None and len(known):
+        fabric = case[0].fabric
+        dead = {str(end) for port in fault.ports for end in (port, fabric.peer(port))}
+        later = (faulty.messages["start_s"] > known.iloc[0]).to_numpy()
+        assert not any(dead & set(path.split(",")) for n in np.flatnonzero(later) for _, path in legs[n])
+
+
+@given(st.integers(0, 2), st.floats(0, 0.9), st.sampled_from([0.0, 0.05]))
+@settings(max_examples=20, deadline=None)
+def test_rails_without_a_nic_has_the_others_of_its_server(nic: int, share: float, detect: float) -> None:
+    healthy = Experiment(RAIL, single(uniform(RAIL.gpus)), "rails", UNSCALED, transport=CREDIT)
+    took_s = predict(healthy).iteration_s
+    fault = Fault("nic", (RAIL.nic_port(Nic(2, nic)),), after_s=share * took_s, detect_s=detect * took_s)
+    expected = share + detect + (1 - share - detect * 2 / 3) * 3 / 2
+    found = predict(replace(healthy, faults=(fault,))).iteration_s / took_s
+    assert found == pytest.approx(max(expected, 1.0), rel=0.03)
+
+
+def test_a_server_that_is_gone_is_owed_nothing_and_the_others_get_all() -> None:
+    healthy = asked(RAIL, "rails", 0)
+    took_s = predict(healthy).iteration_s
+    gone = tuple(range(*RAIL.gpu_offsets[1:3]))
+    fault = Fault(
+        "server", tuple(RAIL.used_ports("h1")), after_s=0.3 * took_s, detect_s=0.01 * took_s, gpus=gone
+    )
+    run = predict(replace(healthy, faults=(fault,)))
+    touched = run.messages["source"].isin(gone) | run.messages["destination"].isin(gone)
+    assert run.messages.loc[~touched, "end_s"].notna().all()
+    ended = run.messages.loc[touched, "end_s"].dropna()
+    assert len(ended) < touched.sum()
+    assert ended.empty or ended.max() <= 0.31 * took_s
+
+
+def test_what_waits_for_a_gpu_that_is_gone_is_an_error_unless_it_is_its_own() -> None:
+    ring = Collective("ring", Ring(((0, 3, 6),), 3_000_000), ("warm up",))
+    job = Job("drawn", RAIL.gpus, (Compute("warm up", (0, 3, 6), 1e-4), ring))
+    fault = Fault("gpu", gpus=(3,), node="ring", after_s=1e-5)
+    experiment = Experiment(RAIL, job, "rails", UNSCALED, transport=CREDIT, faults=(fault,))
+    with pytest.raises(ScenarioError, match="'ring' cannot go on without GPU 3, which is gone"):
+        predict(experiment)
+    alone = Job("drawn", RAIL.gpus, (Compute("long", (2, 3), 1.0), Compute("then", (2,), 1.0, ("long",))))
+    early = Fault("gpu", gpus=(3,), after_s=0.5)
+    run = predict(replace(experiment, job=alone, faults=(early,)))
+    assert run.tasks[["node", "gpu", "end_s"]].to_numpy().tolist() == [["long", 2, 1.0], ["then", 2, 2.0]]
+
+
+def test_switches_forward_on_without_the_controller_and_not_without_their_daemon() -> None:
+    healthy = asked(RAIL, "ecmp", 0)
+    took_s = predict(healthy).iteration_s
+    without = Fault("controller", after_s=0.4 * took_s, daemon="controller")
+    assert predict(replace(healthy, faults=(without,))).iteration_s == took_s
+    stopped = Fault("switches", after_s=0.4 * took_s, daemon="switches", lasts_s=0.5 * took_s)
+    stood = predict(replace(healthy, faults=(stopped,))).iteration_s
+    assert stood == pytest.approx(1.5 * took_s, rel=0.05)  # what is left is sent over paths drawn anew
+    with pytest.raises(StuckError, match="nothing more can arrive after switches, and the job has not ended"):
+        predict(replace(healthy, faults=(replace(stopped, lasts_s=None),)))
+
+
+@given(st.integers(0, 5), st.integers(0, 1), st.floats(0, 1), st.sampled_from(["spectra", "rotor"]))
+@settings(max_examples=15, deadline=None)
+def test_what_a_lost_port_of_an_ocs_leaves_over_goes_over_others(
+    port: int, ocs: int, share: float, scheduler: str
+) -> None:
+    healthy = experiment_of(scheduler)
+    before = predict(healthy)
+    took_s = before.iteration_s
+    lost = Fault("port", (Port(f"ocs{ocs}", port),), after_s=share * took_s, detect_s=0.02 * took_s)
+    after = predict(replace(healthy, faults=(lost,)))
+    assert after.messages["end_s"].notna().all()
+    assert after.messages[["source", "destination", "bytes"]].equals(
+        before.messages[["source", "destination", "bytes"]]
+    )
+    assert after.iteration_s >= took_s * (1 - 1e-9)
+
+
+def test_over_circuits_a_server_that_is_gone_is_owed_nothing() -> None:
+    healthy = experiment_of("spectra")
+    took_s = predict(healthy).iteration_s
+    ports = tuple(healthy.fabric.used_ports("h2"))
+    run = predict(replace(healthy, faults=(Fault("server", ports, after_s=0.3 * took_s, gpus=(2,)),)))
+    touched = run.messages["source"].eq(2) | run.messages["destination"].eq(2)
+    assert run.messages.loc[~touched, "end_s"].notna().all()
+    assert run.messages.loc[touched, "end_s"].isna().any()
+
+
+def test_ocses_are_not_stepped_without_a_controller() -> None:
+    healthy = experiment_of("spectra")
+    killed = Fault("controller", after_s=0.4 * predict(healthy).iteration_s, daemon="controller")
+    with pytest.raises(StuckError, match="the controller was killed, and OCSes wait for its commands"):
+        predict(replace(healthy, faults=(killed,)))
+
+
+def test_an_experiment_with_faults_is_read_back() -> None:
+    fault = Fault("cut", (Port("h0", 1),), "step 0", 1e-3, 1e-4, 0.5, (), "controller")
+    experiment = asked(RAIL, "rails", 0, fault)
+    assert Experiment.from_json(experiment.to_json()) == experiment
+    assert experiment.scheme_name == "rails, cut"
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        partial(Fault, after_s=-1.0),
+        partial(Fault, detect_s=float("nan")),
+        partial(Fault, lasts_s=0.0),
+        partial(Fault, gpus=(1,), lasts_s=1.0),
+    ],
+)
+def test_a_fault_that_cannot_be_is_refused(wrong: Callable[[str], Fault]) -> None:
+    with pytest.raises(ScenarioError, match="fault 'cut'"):
+        wrong("cut")

@@ -1,0 +1,80 @@
+"""Faults as people write them: what is written happens, and what is no fault is refused in a sentence."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from topologies.errors import ScenarioError
+from topologies.fabric import Nic, Port
+from topologies.rail import rail_fabric
+from traffic.fault_text import UNITS_S, WrittenFault
+
+FABRIC = rail_fabric(4, 3, 2)
+PREDICTED_S = 0.02
+
+
+@given(server=st.integers(0, 3), nic=st.integers(0, 2), begin=st.integers(0, 200), more=st.integers(1, 200))
+def test_shares_are_of_the_prediction(server: int, nic: int, begin: int, more: int) -> None:
+    found = WrittenFault(f"nic:{server}:{nic}@{begin}%-{begin + more}%").over(FABRIC, PREDICTED_S)
+    assert found.ports == (FABRIC.nic_port(Nic(server, nic)),)
+    assert found.after_s == pytest.approx(begin * PREDICTED_S / 100)
+    assert found.lasts_s == pytest.approx(more * PREDICTED_S / 100)
+
+
+@given(value=st.floats(0, 1e3, allow_subnormal=False), unit=st.sampled_from(sorted(UNITS_S)))
+def test_times_have_units_and_need_no_prediction(value: float, unit: str) -> None:
+    found = WrittenFault(f"gpu:5@{value:f}{unit}").over(FABRIC, float("nan"))
+    assert found.after_s == pytest.approx(float(f"{value:f}") * UNITS_S[unit])
+    assert (found.gpus, found.ports, found.lasts_s) == ((5,), (), None)
+
+
+def test_a_server_takes_its_gpus_along_unless_it_is_back() -> None:
+    gone, back = (WrittenFault(f"server:2@{times}").over(FABRIC, PREDICTED_S) for times in ("1%", "1%-2%"))
+    assert gone.ports == back.ports == tuple(Port("h2", nic) for nic in range(3))
+    assert (gone.gpus, back.gpus) == ((6, 7, 8), ())
+
+
+@pytest.mark.parametrize("text", ["link:leaf1-spine0@5%", "link:spine0-leaf1@5%", "port:leaf1:4@5%"])
+def test_links_are_named_by_their_nodes_or_a_port(text: str) -> None:
+    (port,) = WrittenFault(text).over(FABRIC, PREDICTED_S).ports
+    assert {port, FABRIC.peer(port)} == {Port("leaf1", 4), Port("spine0", 1)}
+
+
+@pytest.mark.parametrize("daemon", ["controller", "switches"])
+def test_daemons_are_killed_by_name(daemon: str) -> None:
+    assert WrittenFault(f"{daemon}@40%").over(FABRIC, PREDICTED_S).daemon == daemon
+
+
+@pytest.mark.parametrize(
+    "text", ["", "@", "nic:3:1", "nic:3:1@40", "nic:3:1@4 0%", "moon:1@3%", "nic@3%-", "nic:1:1@-3%"]
+)
+def test_what_is_no_fault_is_refused(text: str) -> None:
+    with pytest.raises(ScenarioError, match="is no fault") as caught:
+        WrittenFault(text)
+    assert "WHAT@TIME" in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize(
+    "what",
+    [
+        "nic:4:0",
+        "nic:0:3",
+        "nic:0",
+        "nic:0:0:0",
+        "server:4",
+        "server:x",
+        "gpu:12",
+        "link:leaf0-leaf1",
+        "port:leaf0:99",
+        "port:h0",
+        "controller:1",
+    ],
+)
+def test_what_the_fabric_has_not_is_refused(what: str) -> None:
+    with pytest.raises(ScenarioError, match="has not what fails by"):
+        WrittenFault(f"{what}@3%").over(FABRIC, PREDICTED_S)
+
+
+def test_what_is_back_before_it_fails_is_refused() -> None:
+    with pytest.raises(ScenarioError, match="is back before it fails"):
+        WrittenFault("nic:0:0@3%-2%").over(FABRIC, PREDICTED_S)

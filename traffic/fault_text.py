@@ -1,0 +1,162 @@
+"""Faults as people write them: what fails, when, and when it is back.
+
+``nic:3:1@40%-70%`` is NIC 1 of server 3, from 40 % to 70 % of the time that was predicted without faults;
+``link:leaf0-spine1@2ms`` all links between two nodes, from 2 ms on.
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from topologies.errors import ScenarioError
+from topologies.fabric import Fabric, Nic, Port
+from traffic.faults import Daemon, Fault
+
+DETECT_S = 1e-3
+"""How long until a fault is known, unless something else is asked for [real s]: three lost hellos of BFD that
+are 0.3 ms apart."""
+KINDS = "nic:SERVER:NIC, link:NODE-NODE, port:NODE:PORT, server:SERVER, gpu:GPU, controller or switches"
+UNITS_S = {"s": 1.0, "ms": 1e-3, "us": 1e-6}
+HINT = f"write WHAT@TIME or WHAT@TIME-TIME; what: {KINDS}; times like 40% of the prediction, 2ms or 0.5s"
+_TEXT = re.compile(r"(?P<kind>[a-z]+)(?::(?P<where>[^@]+))?@(?P<begin>[^-]+)(?:-(?P<end>.+))?")
+_TIME = re.compile(r"(?P<number>\d+(?:\.\d*)?(?:e-?\d+)?)(?P<unit>%|s|ms|us)")
+
+
+@dataclass(frozen=True)
+class _When:
+    """A time, or a share of the prediction."""
+
+    value: float
+    is_share: bool
+
+    def seconds(self, predicted_s: float) -> float:
+        """Return it as time since the start [s]."""
+        return self.value * predicted_s if self.is_share else self.value
+
+
+@dataclass(frozen=True)
+class WrittenFault:
+    """A fault as it was written; it becomes one once fabric and prediction are known.
+
+    Raises
+    ------
+    ScenarioError
+        If the text is none.
+    """
+
+    text: str
+
+    def __post_init__(self) -> None:
+        """Read the text once."""
+        _ = self._parts
+
+    @property
+    def _parts(self) -> tuple[str, str, _When, _When | None]:
+        found = _TEXT.fullmatch(self.text.strip())
+        if not found or found["kind"] not in _MAKERS:
+            raise _refused(self.text)
+        end = None if found["end"] is None else _when(self.text, found["end"])
+        return found["kind"], found["where"] or "", _when(self.text, found["begin"]), end
+
+    def over(self, fabric: Fabric, predicted_s: float, detect_s: float = DETECT_S) -> Fault:
+        """Return the fault.
+
+        Parameters
+        ----------
+        fabric
+            What it is a part of.
+        predicted_s
+            How long the job takes without it [s].
+        detect_s
+            How long until it is known [s].
+
+        Raises
+        ------
+        ScenarioError
+            If the fabric has no such part, or it would be back before it fails.
+        """
+        kind, where, begin, end = self._parts
+        after_s = begin.seconds(predicted_s)
+        lasts_s = None if end is None else end.seconds(predicted_s) - after_s
+        if lasts_s is not None and lasts_s <= 0:
+            raise ScenarioError(f"{self.text!r} is back before it fails", HINT)
+        found = _MAKERS[kind](fabric, where)
+        if found is None:
+            raise ScenarioError(f"fabric {fabric.name!r} has not what fails by {self.text!r}", HINT)
+        gpus = found.gpus if lasts_s is None else ()
+        return Fault(self.text, found.ports, "", after_s, detect_s, lasts_s, gpus, found.daemon)
+
+
+def _when(text: str, time: str) -> _When:
+    found = _TIME.fullmatch(time.strip())
+    if not found:
+        raise _refused(text)
+    is_share = found["unit"] == "%"
+    return _When(float(found["number"]) * (0.01 if is_share else UNITS_S[found["unit"]]), is_share)
+
+
+def _refused(text: str) -> ScenarioError:
+    return ScenarioError(f"{text!r} is no fault", HINT)
+
+
+@dataclass(frozen=True)
+class _Part:
+    """What fails together."""
+
+    ports: tuple[Port, ...] = ()
+    gpus: tuple[int, ...] = ()
+    """The GPUs that go with it, if it stays away."""
+    daemon: Daemon | None = None
+
+
+def _nic(fabric: Fabric, where: str) -> _Part | None:
+    numbers = _numbers(where, 2)
+    return _Part((fabric.nic_port(nic),)) if numbers and (nic := Nic(*numbers)) in fabric.nics else None
+
+
+def _link(fabric: Fabric, where: str) -> _Part | None:
+    ends = set(where.split("-"))
+    ports = tuple(link.a for link in fabric.links if {link.a.node, link.b.node} == ends)
+    return _Part(ports) if ports else None
+
+
+def _port(fabric: Fabric, where: str) -> _Part | None:
+    node, _, number = where.rpartition(":")
+    port = Port(node, int(number)) if number.isdecimal() else None
+    return _Part((port,)) if port and port in fabric.link_at else None
+
+
+def _server(fabric: Fabric, where: str) -> _Part | None:
+    numbers = _numbers(where, 1)
+    if not numbers or numbers[0] >= len(fabric.servers):
+        return None
+    ports = tuple(fabric.used_ports(fabric.servers[numbers[0]].name))
+    return _Part(ports, tuple(range(*fabric.gpu_offsets[numbers[0] : numbers[0] + 2])))
+
+
+def _gpu(fabric: Fabric, where: str) -> _Part | None:
+    numbers = _numbers(where, 1)
+    return _Part(gpus=tuple(numbers)) if numbers and numbers[0] < fabric.gpus else None
+
+
+def _daemon(daemon: Daemon, _fabric: Fabric, where: str) -> _Part | None:
+    return None if where else _Part(daemon=daemon)
+
+
+def _numbers(where: str, count: int) -> list[int]:
+    """Return the numbers of a place; none if they are not so many."""
+    words = where.split(":")
+    return [int(word) for word in words] if len(words) == count and all(map(str.isdecimal, words)) else []
+
+
+_MAKERS: dict[str, Callable[[Fabric, str], _Part | None]] = {
+    "nic": _nic,
+    "link": _link,
+    "port": _port,
+    "server": _server,
+    "gpu": _gpu,
+    "controller": partial(_daemon, "controller"),
+    "switches": partial(_daemon, "switches"),
+}
+"""What finds in a fabric what is written after a kind; None if it is not there."""
