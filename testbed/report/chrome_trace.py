@@ -26,7 +26,7 @@ from traffic.records import NVLINK
 
 MOST_EVENTS = 50_000
 """Most slices of a run, some 5 MB."""
-INSTANTS = ("failed", "detected", "given up")
+INSTANTS = ("failed", "detected", "gone around", "back", "in use again", "given up")
 """What of a run's events happens to links and nodes, and not to circuits."""
 COLUMNS = {
     "nodes": ["node"],

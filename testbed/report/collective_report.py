@@ -57,7 +57,9 @@ def sentence(outcomes: Sequence[Outcome]) -> str:
         f"{counted(len(schemes), 'scheme')} ({', '.join(schemes)}), {counted(seeds, 'seed')}, over "
         f"{' and '.join(map(fabric_text, fabrics))}." + (f" {links}" if links else "")
     )
-    return f"{text} {scale_text(outcomes)}"
+    failing = dict.fromkeys(fault.name for experiment in experiments for fault in experiment.faults)
+    fails = f" Each also with what fails: {', '.join(failing)}." if failing else ""
+    return f"{text}{fails} {scale_text(outcomes)}"
 
 
 def fabric_text(fabric: Fabric) -> str:

@@ -84,7 +84,7 @@ def _figures(outcomes: Sequence[Outcome], table: pd.DataFrame, baseline: str) ->
         )
     for workload in dict.fromkeys(table["workload"]):
         plots += _heat_maps(outcomes, str(workload))
-        shown = one_per_scheme(outcomes, str(workload))
+        shown = one_per_scheme(outcomes, str(workload), faults=True)
         caption = f"{workload}. {TIMELINE_CAPTION}"
         plots.append(Plot(f"timeline_{slug(str(workload))}", partial(timeline_of, shown), caption))
     return plots

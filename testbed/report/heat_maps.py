@@ -35,12 +35,16 @@ TITLE, LABELS = 0.22, 0.38
 Loads = NDArray[np.float64]
 
 
-def one_per_scheme(outcomes: Sequence[Outcome], workload: str) -> list[Outcome]:
-    """Return an outcome of each scheme that ran a workload: the first seed's that is not void, if any is."""
+def one_per_scheme(outcomes: Sequence[Outcome], workload: str, *, faults: bool = False) -> list[Outcome]:
+    """Return an outcome of each scheme that ran a workload: the first seed's that is not void, if any is.
+
+    A scheme with faults is one of its own if that is asked for.
+    """
     chosen: dict[str, Outcome] = {}
     for outcome in sorted(outcomes, key=lambda outcome: outcome.verdict.word == "void"):
         if outcome.experiment.job.name == workload:
-            chosen.setdefault(outcome.experiment.policy, outcome)
+            experiment = outcome.experiment
+            chosen.setdefault(experiment.scheme_name if faults else experiment.policy, outcome)
     return [chosen[scheme] for scheme in in_order(chosen)]
 
 

@@ -154,7 +154,11 @@ def points(table: pd.DataFrame, baseline: str = BASELINE) -> list[Point]:
 def in_order(schemes: Iterable[str]) -> list[str]:
     """Return schemes, each once, in the order in which they are shown."""
     rank = {scheme: index for index, scheme in enumerate(SCHEMES)}
-    return sorted({str(scheme) for scheme in schemes}, key=lambda name: (rank.get(name, len(rank)), name))
+    # Of one that is not as usual, with faults for instance, the name begins with that of the usual one.
+    return sorted(
+        {str(scheme) for scheme in schemes},
+        key=lambda name: (rank.get(name, rank.get(name.split(", ")[0], len(rank))), name),
+    )
 
 
 def _point(workload: str, scheme: str, transport: str, rows: pd.DataFrame, numbers: Sequence[str]) -> Point:

@@ -95,7 +95,7 @@ def cct_percentiles(outcomes: Sequence[Outcome], table: pd.DataFrame) -> Figure:
                 scaled = Mean(mean.value / scale, mean.spread / scale, mean.void)
                 draw(axes, bar, scaled, say=bar.point.void or column == "cct_p99_s")
         if steps[workload] == 1:
-            axes.axhline(mine[-1]["bound_s"].value / scale, color=BOUND, linewidth=1.4)
+            axes.axhline(mine[0]["bound_s"].value / scale, color=BOUND, linewidth=1.4)
         axes.set_xticks(range(len(PERCENTILES)), list(PERCENTILES))
         axes.set_ylabel(f"time [{unit}]")
         axes.set_ymargin(HEADROOM)
@@ -117,7 +117,7 @@ def cct_cdf(outcomes: Sequence[Outcome]) -> Figure:
     step's lower bound. All seeds together; void ones only where there are no others.
     """
     notes = {o.experiment.job.name: o.experiment.job.note for o in outcomes}
-    schemes = in_order(o.experiment.policy for o in outcomes)
+    schemes = in_order(o.experiment.scheme_name for o in outcomes)
     transports = (o.experiment.transport_name for o in outcomes)
     figure, panels = _panels(notes, over("Share of the messages done: further left is better", transports))
     for workload, axes in panels.items():
@@ -218,7 +218,7 @@ def _busbw_groups(axes: Axes, rows: Sequence[Point], workloads: Sequence[str], b
 def _cdf(axes: Axes, workload: str, scheme: str, outcomes: Sequence[Outcome], colour: str) -> None:
     """Draw the line of a point; a dotted one if it is void."""
     about = workload, scheme
-    here = [o for o in outcomes if (o.experiment.job.name, o.experiment.policy) == about]
+    here = [o for o in outcomes if (o.experiment.job.name, o.experiment.scheme_name) == about]
     sound = [o for o in here if o.verdict.word != "void"]
     times = np.concatenate([np.empty(0), *(times_over_bound(o) for o in sound or here)])
     if not len(times):

@@ -3,6 +3,7 @@
 ============ ====================================================================================
 file         what it holds
 ============ ====================================================================================
+faults.csv   a row per outcome and fault, if something failed: `testbed.report.faults.fault_table`
 records.csv  a row per message and backend: workload, scheme, transport, seed, backend, then `traffic.records`
 nodes.csv    a row per node of a point's job: workload, scheme, transport, seed, then `testbed.report.nodes`
 summary.csv  a row per point: `testbed.run.outcome.summary`, and what its kind of run has besides
@@ -32,6 +33,7 @@ from testbed.machine.processes import in_processes
 from testbed.report.chrome_trace import chrome_trace
 from testbed.report.claims import Claim, under_each_transport
 from testbed.report.collective_report import collective_page
+from testbed.report.faults import fault_sheets, fault_table
 from testbed.report.figures import Plot, png_of, slug
 from testbed.report.node_report import node_page
 from testbed.report.nodes import node_table
@@ -44,7 +46,16 @@ from testbed.run.outcome import Outcome, summary_row
 from testbed.run.similitude import Number
 from topologies.errors import ScenarioError
 
-WRITTEN = ("run.json", "nodes.csv", "records.csv", "summary.csv", "report.html", "*.png", "traces/*")
+WRITTEN = (
+    "run.json",
+    "faults.csv",
+    "nodes.csv",
+    "records.csv",
+    "summary.csv",
+    "report.html",
+    "*.png",
+    "traces/*",
+)
 """What is written, as in the table above: nothing of it may be there before."""
 PAGES = {"schemes": collective_page, "circuits": circuit_page, "nodes": node_page, "rings": ring_page}
 """What makes the report of each kind (`testbed.report.run_json.Kind`)."""
@@ -217,6 +228,11 @@ class ResultsDirectory(RunDirectory):
             text = chrome_trace(outcome.runs, experiment.fabric)
             write_whole(file, gzip.compress(text.encode(), mtime=0))  # a tenth; viewers open it as it is
 
+    def _close(self) -> None:
+        if not (faults := fault_table(self.outcomes)).empty:
+            write_whole(self.path / "faults.csv", faults.to_csv(index=False))
+        super()._close()
+
     def judge_again(self, since: int, again: Callable[[Outcome], Outcome]) -> None:
         """Replace the outcomes from a number on by what is known of them now, and write their rows anew."""
         self.outcomes[since:] = map(again, self.outcomes[since:])
@@ -226,7 +242,8 @@ class ResultsDirectory(RunDirectory):
     def page(self) -> Page:
         """Return the report of the outcomes."""
         self.judged = under_each_transport(self._claims, self.table)
-        return PAGES[self.run.report](self.run, self.outcomes, self.table, self.judged)
+        page = PAGES[self.run.report](self.run, self.outcomes, self.table, self.judged)
+        return replace(page, more=[*page.more, *fault_sheets(self.outcomes)])
 
 
 def records_table(outcome: Outcome) -> pd.DataFrame:

@@ -273,7 +273,7 @@ def bound_cells(block: Sequence[Point], scale: float) -> list[str]:
         "",
         "",
         "",
-        significant(block[-1]["bound_s"].value / scale),
+        significant(block[0]["bound_s"].value / scale),
         busbw,
         "",
         "",

@@ -38,6 +38,8 @@ LIGHT = [
     to_hex(colormaps["tab20"](index)) for index in (*range(1, 20, 2), *range(0, 20, 2)) if index not in REDS
 ]
 """For permutations that are lit, in the order in which they come, over and over."""
+FAULT_LINES = {"failed": "-", "detected": ":", "back": "--"}
+"""How the lines look at which something fails, is known to, and is back."""
 IDLE, PALE = "#f3f3f3", 0.5
 """The colour of doing nothing, and how pale bytes are that are received."""
 SHOWN = 2.5
@@ -50,6 +52,8 @@ a line of the key."""
 ROW, HIGHEST, LEAST_LABEL = 0.17, 3.2, 0.12
 """Sizes [inches]: of a row, of a panel at most, and of a row's name at least."""
 KEYS_IN_LINE, LONGEST_NAME = 4, 30
+LONGEST_OF_THREE, LONGEST_OF_TWO = 20, 40
+"""Characters of a name for which there is room above a panel, with so many beside each other."""
 Pixels = NDArray[np.float64]
 
 
@@ -122,12 +126,14 @@ def timeline(columns: Sequence[Column], title: str, transports: Sequence[str]) -
     Parameters
     ----------
     columns
-        At least one, three beside each other.
+        At least one, three beside each other, or two where names are long: with faults, for instance, each
+        beside the same without.
     title, transports
         What the figure says above, and over what all ran.
     """
     key = _Key(columns)
-    across = len(columns) if len(columns) < 3 else 2 if len(columns) == 4 else 3
+    is_long = any(len(column.name) > LONGEST_OF_THREE for column in columns)
+    across = min(len(columns), 2 if len(columns) == 4 or is_long else 3)
     lines = [columns[first : first + across] for first in range(0, len(columns), across)]
     heights = [max(map(_height, line)) for line in lines]
     below = KEY * (-(-len(key.handles) // KEYS_IN_LINE) + 0.5)
@@ -165,7 +171,7 @@ def _draw_column(
         top -= PANEL_TITLE + tall
         axes = figure.add_axes(((left + LEFT) / WIDTH, top / total, wide, tall / total))
         _draw_run(axes, column, number, key, end_s, round(wide * BINS), scale)
-        whose = f"{column.name}, {name}" if column.name else name
+        whose = f"{_short(column.name, LONGEST_OF_TWO)}, {name}" if column.name else name
         more = ", goes on" if run.iteration_s > 1.0001 * end_s else ""
         axes.set_title(f"{whose}: {significant(run.iteration_s / scale)} {unit}{more}", parse_math=False)
         _label_rows(axes, column.rows, tall)
@@ -191,7 +197,7 @@ def _draw_run(
     ocses = _ocs_pixels(column.light[number], column.ocses, key, end_s, idle)
     pixels = np.concatenate([servers, ocses]).reshape(-1, bins, 3)
     axes.imshow(pixels, extent=(0, end_s / scale, rows, 0), aspect="auto")
-    for what, style in (("failed", "-"), ("detected", ":")):
+    for what, style in FAULT_LINES.items():
         for at_s in run.events.loc[run.events["what"] == what, "at_s"]:
             axes.axvline(at_s / scale, color=BOUND, linewidth=1.2, linestyle=style)
     axes.set(xlim=(0, end_s / scale), ylim=(rows, 0))
@@ -318,7 +324,9 @@ class _Key:
                 Patch(facecolor=DARK, label="dark"),
             ]
         if any((run.events["what"] == "failed").any() for run in self._runs):
-            handles.append(Line2D([], [], color=BOUND, linewidth=1.2, label="links fail, are found (dots)"))
+            handles.append(
+                Line2D([], [], color=BOUND, linewidth=1.2, label="fails; known (dots); back (dashes)")
+            )
         return handles
 
     def write(self, figure: Figure, corner: tuple[float, float]) -> None:
@@ -330,8 +338,8 @@ class _Key:
             text.set_parse_math(False)  # a name may hold a dollar
 
 
-def _short(name: str) -> str:
-    return name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 3]}..."
+def _short(name: str, longest: int = LONGEST_NAME) -> str:
+    return name if len(name) <= longest else f"{name[: longest - 3]}..."
 
 
 def _names(spans: pd.DataFrame) -> dict[str, str]:

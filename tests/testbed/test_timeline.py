@@ -84,7 +84,7 @@ def test_the_key_names_computes_collectives_light_and_faults_and_no_more() -> No
         "paler: received",
         "lit, a colour for each permutation",
         "dark",
-        "links fail, are found (dots)",
+        "fails; known (dots); back (dashes)",
     ]
     fabric = rail_fabric(2, 1)
     run = exchanges(fabric, {"all": 1.0}, 2)

@@ -1,0 +1,73 @@
+"""What reports say of faults: when they were known, what they added, what they cost."""
+
+from dataclasses import replace
+from math import isnan
+
+import pytest
+
+from testbed.report.faults import fault_sheets, fault_table
+from testbed.run.dilation import UNSCALED
+from testbed.run.experiment import Experiment
+from testbed.run.outcome import Outcome
+from testbed.run.predict import predict
+from topologies.rail import rail_fabric
+from traffic.fault_text import WrittenFault
+from traffic.steps import single
+from traffic.workloads.synthetic import uniform
+
+HEALTHY = Experiment(rail_fabric(3, 2), single(uniform(6)), "rails", UNSCALED)
+
+
+def outcome(*texts: str, seed: int = 0) -> Outcome:
+    """Return what is predicted with faults that are known after a twentieth of the time."""
+    took_s = predict(HEALTHY).iteration_s
+    faults = tuple(WrittenFault(text).over(HEALTHY.fabric, took_s, took_s / 20) for text in texts)
+    experiment = replace(HEALTHY, faults=faults, seed=seed)
+    return Outcome(experiment, predict(experiment))
+
+
+def test_each_fault_has_a_row_with_its_times_and_what_was_added() -> None:
+    before, after = outcome(), outcome("nic:1:0@20%-60%", "controller@10%")
+    table = fault_table([before, after])
+    took_s = before.predicted_s
+    nic, controller = table.to_dict("records")
+    assert (nic["scheme"], nic["fault"], controller["fault"]) == (
+        "rails",
+        "nic:1:0@20%-60%",
+        "controller@10%",
+    )
+    stages = [nic[name] / took_s for name in ("failed_s", "detected_s", "gone_around_s")]
+    assert stages == pytest.approx([0.2, 0.25, 0.25])
+    assert [nic[name] / took_s for name in ("back_s", "in_use_again_s")] == pytest.approx([0.6, 0.65])
+    assert isnan(controller["back_s"])
+    assert nic["added_s"] == pytest.approx(after.cct_s - took_s)
+    assert nic["added_s"] == controller["added_s"] > 0
+    assert nic["given_up"] == 0
+
+
+def test_what_is_given_up_is_counted_and_is_part_of_no_number() -> None:
+    before, after = outcome(), outcome("server:1@30%")
+    (row,) = fault_table([before, after]).to_dict("records")
+    lost = after.run.messages["end_s"].isna()
+    assert row["given_up"] == lost.sum() > 0
+    assert row["given_up_bytes"] == after.run.messages.loc[lost, "bytes"].sum()
+    assert len(after.records) == (~lost).sum()
+    assert after.bound_s < before.bound_s
+    assert after.bound_s <= after.cct_s
+
+
+def test_without_the_point_as_it_was_nothing_is_said_to_be_added() -> None:
+    (row,) = fault_table([outcome("nic:1:0@20%", seed=1)]).to_dict("records")
+    assert isnan(row["added_s"])
+
+
+def test_the_sheet_has_a_line_per_scheme_and_is_not_there_without_faults() -> None:
+    assert fault_sheets([outcome()]) == []
+    (sheet,) = fault_sheets(
+        [outcome(), outcome("nic:1:0@20%"), outcome(seed=1), outcome("nic:1:0@20%", seed=1)]
+    )
+    (block,) = sheet.blocks
+    assert block.title == "nic:1:0@20%, uniform"
+    (line,) = block.lines
+    assert line.cells[0] == "rails"
+    assert len(line.cells) == len(sheet.words) + len(sheet.numbers)
