@@ -33,8 +33,10 @@ from scenarios._options import (
     Cli,
     DatapathOption,
     Debug,
+    DetectAfter,
     DryRun,
     EmulatedRate,
+    Fail,
     InitialWindow,
     LeastTimeout,
     LinkDelay,
@@ -47,9 +49,11 @@ from scenarios._options import (
     Volume,
     buffer_bytes,
     check_volume,
+    faults,
+    known_after_s,
     transports,
 )
-from scenarios._output import print_results, print_tables, results_table
+from scenarios._output import print_results, print_tables, results_table, sheet_table
 from scenarios._rails.claims_rails import rails_claims
 from testbed.cli import FabricCLI
 from testbed.machine.congestion import check_congestion_control, check_marks
@@ -61,6 +65,7 @@ from testbed.network.netem import check_delays, check_netem, link_netems
 from testbed.network.network import Network
 from testbed.network.readback import effective, port_settings, unmet
 from testbed.report.claims import Claim
+from testbed.report.faults import fault_sheets
 from testbed.report.means import BIG_SWITCH
 from testbed.report.results import ResultsDirectory
 from testbed.report.run_json import Kind, Run
@@ -77,6 +82,7 @@ from testbed.run.similitude import Number, similitude
 from testbed.run.trial import tried
 from topologies.errors import LightrailError, ScenarioError
 from topologies.fabric import Fabric
+from traffic.fault_text import DETECT_S, WrittenFault
 from traffic.job import Job
 from traffic.packets import DEFAULT_MTU
 from traffic.records import NVLINK
@@ -158,6 +164,18 @@ class Scenario:
         """Return the same scenario at another MTU [bytes]."""
         return replace(self, experiments=[replace(each, mtu=mtu) for each in self.experiments])
 
+    def failing(self, faults: Sequence[WrittenFault], detect_s: float) -> "Scenario":
+        """Return each point as it was, and with faults.
+
+        Parameters
+        ----------
+        faults
+            What fails; shares are of a point's prediction without them.
+        detect_s
+            How long until it is known [real s].
+        """
+        return replace(self, experiments=without_and_with(faults, self.experiments, detect_s))
+
     def over(self, fabric: Fabric) -> "Scenario":
         """Return the same scenario over another fabric of as many GPUs."""
         return replace(self, experiments=[replace(each, fabric=fabric) for each in self.experiments])
@@ -166,6 +184,18 @@ class Scenario:
 def no_claims(_table: pd.DataFrame) -> list[Claim]:
     """Return no claim: there is nothing to hold the summary against."""
     return []
+
+
+def without_and_with(
+    faults: Sequence[WrittenFault], experiments: Sequence[Experiment], detect_s: float
+) -> list[Experiment]:
+    """Return each experiment as it is, and with faults: parameters are those of `Scenario.failing`."""
+    both = []
+    for each in experiments:
+        predicted_s = predict(each).iteration_s
+        found = tuple(fault.over(each.fabric, predicted_s, detect_s) for fault in faults)
+        both += [each, replace(each, faults=found)]
+    return both
 
 
 def run(describe: Callable[..., Scenario]) -> NoReturn:
@@ -180,6 +210,8 @@ def run(describe: Callable[..., Scenario]) -> NoReturn:
         least_rto_ms: LeastTimeout = None,
         mtu: Mtu = DEFAULT_MTU,
         buffer: Buffer = None,
+        fail: Fail = None,
+        detect_us: DetectAfter = DETECT_S * 1e6,
         emulated_rate: EmulatedRate = None,
         volume: Volume = None,
         dry_run: DryRun = False,
@@ -200,6 +232,8 @@ def run(describe: Callable[..., Scenario]) -> NoReturn:
             scenario = scenario.over(links)
         if buffer is not None:
             scenario = scenario.over(scenario.fabrics[0].with_buffer(buffer_bytes(buffer, mtu)))
+        if fail is not None:
+            scenario = scenario.failing(faults(fail), known_after_s(detect_us))
         carry_out(scenario, options)
 
     *shared, _ = signature(command).parameters.values()
@@ -273,7 +307,8 @@ def _finish(
     results = work(scenario, options)
     if results is not None:
         judged = [claims_table(results.judged)] if results.judged else []
-        print_results([results_table(results), *judged], results.path)
+        failed = [sheet_table(sheet) for sheet in fault_sheets(results.outcomes)]
+        print_results([results_table(results), *failed, *judged], results.path)
     return results
 
 

@@ -11,6 +11,7 @@ from topologies.errors import ScenarioError
 from topologies.fabric import Fabric
 from topologies.own import own_fabric
 from topologies.rail import rail_fabric
+from traffic.fault_text import WrittenFault
 from traffic.packets import frame_bytes
 from traffic.transports.host_settings import TransportSetup
 
@@ -129,6 +130,21 @@ LeastTimeout = Annotated[
         " trip through a full port.",
     ),
 ]
+Fail = Annotated[
+    str | None,
+    typer.Option(
+        "--fail",
+        help="What fails, comma-separated, such as nic:3:1@40%-70%: NIC 1 of server 3, from 40 to 70 % of the"
+        " prediction. Also link:leaf0-spine1@2ms, server:2@40%, gpu:5@40%, port:ocs0:3@40%, controller@40%,"
+        " switches@40%. Every point runs without and with it.",
+    ),
+]
+DetectAfter = Annotated[
+    float,
+    typer.Option(
+        "--detect-us", help="How long after a fault, and after its end, everybody knows, at real scale [us]."
+    ),
+]
 ModelOnly = Annotated[
     bool,
     typer.Option("--model-only", help="Predict by the fluid model and emulate nothing; needs no rights."),
@@ -215,6 +231,18 @@ def transports(text: str, initial_window: int | None, least_timeout_ms: float | 
         raise ScenarioError(f"a least timeout of {least_timeout_ms:g} ms", f"give 1 to {MOST_TIMEOUT_MS:g}")
     timeout_s = None if least_timeout_ms is None else least_timeout_ms / 1e3
     return [TransportSetup(name, initial_window, timeout_s) for name in dict.fromkeys(listed(text))]
+
+
+def faults(text: str) -> list[WrittenFault]:
+    """Return the faults of a list by commas."""
+    return [WrittenFault(word) for word in listed(text)]
+
+
+def known_after_s(detect_us: float) -> float:
+    """Return how long until faults are known [s]; ScenarioError if it is no time."""
+    if not 0 <= detect_us < math.inf:
+        raise ScenarioError(f"faults that are known after {detect_us:g} us", "give --detect-us of 0 or more")
+    return detect_us / 1e6
 
 
 def shares(text: str) -> list[float]:

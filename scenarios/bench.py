@@ -34,6 +34,7 @@ from scenarios._bench_circuits import (
     ocs_overhead_p99_s,
     ocs_strays,
 )
+from scenarios._bench_faults import fault_added
 from scenarios._bench_honesty import honesty
 from scenarios._bench_jobs import (
     chain_over_predicted,
@@ -286,6 +287,7 @@ FIGURES = {
     "credit_random": Figure(credit_random, "ratio", "<= 1.05, the worst <= 1.15"),
     "tcp_uniform": Figure(tcp_uniform, "ratio", "<= 1.15, less than 1 % sent again"),
     "tcp_sparse": Figure(tcp_sparse, "ratio", "<= 1.06"),
+    "fault_added": Figure(fault_added, "ratio", "0.85 .. 1.20"),
     "known_answer": Figure(known_answer, "share", "<= 0.03"),
     "emulated_over_predicted_worst": Figure(
         emulated_over_predicted_worst, "ratio", "0.90 .. 1.15", sandbox=False

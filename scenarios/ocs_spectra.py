@@ -17,8 +17,10 @@ from scenarios._options import (
     Buffer,
     DatapathOption,
     Debug,
+    DetectAfter,
     DryRun,
     EmulatedRate,
+    Fail,
     InitialWindow,
     LeastTimeout,
     Mtu,
@@ -26,6 +28,8 @@ from scenarios._options import (
     Transports,
     Volume,
     buffer_bytes,
+    faults,
+    known_after_s,
     listed,
     seed_range,
     transports,
@@ -38,6 +42,7 @@ from testbed.report.table import claims_table
 from topologies.errors import ScenarioError
 from topologies.fabric import DEFAULT_BUFFER_BYTES
 from traffic.demand import Demand
+from traffic.fault_text import DETECT_S
 from traffic.packets import DEFAULT_MTU
 from traffic.workloads.ocs_workloads import SCALED, demand_of_file, ocs_demand
 
@@ -123,6 +128,8 @@ def ocs_spectra(
     buffer: Buffer = None,
     emulated_rate: EmulatedRate = None,
     volume: Volume = None,
+    fail: Fail = None,
+    detect_us: DetectAfter = DETECT_S * 1e6,
     dry_run: DryRun = False,
     seeds: Seeds = None,
     plan_only: PlanOnly = False,
@@ -172,6 +179,8 @@ def ocs_spectra(
         mtu=mtu,
         buffer_bytes=DEFAULT_BUFFER_BYTES if buffer is None else buffer_bytes(buffer, mtu),
         volume=volume,
+        faults=() if fail is None else faults(fail),
+        detect_s=known_after_s(detect_us),
     )
     carry_out(comparison, out, transports(transport, initial_window, least_rto_ms), dry_run=dry_run)
 

@@ -19,7 +19,7 @@ SKEWED = ["sender skew", "receiver skew"]
 OWN = ["--servers", "--rails", "--spines", "--rate", "--fabric", "--sparsity", "--schemes", "--seeds"]
 OWN += ["--trace", "--experts", "--token-bytes", "--all-to-alls"]
 SHARED = ["--link-delay-us", "--loss", "--transport", "--initial-window", "--least-rto-ms"]
-SHARED += ["--mtu", "--buffer", "--emulated-rate", "--volume", "--dry-run"]
+SHARED += ["--mtu", "--buffer", "--fail", "--detect-us", "--emulated-rate", "--volume", "--dry-run"]
 SHARED += ["--model-only", "--cli", "--datapath", "--no-sandbox", "--out", "--debug", "--help"]
 
 
@@ -105,3 +105,33 @@ def test_a_routing_trace_is_replayed(tmp_path: Path) -> None:
     table = modelled("rails_sparse", tmp_path / "out", "--schemes", "rails", "--sparsity", "0", *options)
     assert table["workload"].tolist() == ["sparse 0", "trace routed.npy"]
     assert "vLLM routing trace routed.npy: 16 experts on 8" in table["note"].iloc[-1]
+
+
+def test_what_fails_is_run_beside_the_same_without_and_told_in_a_table(tmp_path: Path) -> None:
+    faults = "nic:3:1@10%-50%,link:leaf0-spine1@40%"
+    table = modelled("rails_uniform", tmp_path / "out", "--fail", faults, "--detect-us", "20")
+    cct_s = table.set_index("scheme")["cct_s"]
+    for scheme in ("ecmp", "rails"):
+        assert cct_s[f"{scheme}, nic:3:1@10%-50%, link:leaf0-spine1@40%"] >= cct_s[scheme]
+    found = pd.read_csv(tmp_path / "out" / "faults.csv")
+    assert set(found["fault"]) == set(faults.split(","))
+    assert (found["detected_s"] - found["failed_s"]).round(9).eq(20e-6).all()
+    assert "What failed: means over seeds" in (tmp_path / "out" / "report.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("nic:9:1@40%", "fabric 'rail' has not what fails by 'nic:9:1@40%'"),
+        ("nic:1:1", "'nic:1:1' is no fault"),
+        ("nic:1:1@70%-40%", "is back before it fails"),
+        ("", "the list '' is empty"),
+        ("switches@40%", "nothing more can arrive after switches@40%, and the job has not ended"),
+    ],
+)
+def test_a_fault_that_cannot_be_is_a_sentence(text: str, sentence: str, tmp_path: Path) -> None:
+    small = ["--servers", "4", "--rails", "2", "--out", str(tmp_path / "out")]
+    done = ran("rails_uniform", "--model-only", *small, "--fail", text)
+    assert done.returncode == 2
+    assert sentence in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1

@@ -1,0 +1,1 @@
+"""What scripts of one's own import (docs/python_api.md)."""
