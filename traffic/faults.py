@@ -1,11 +1,12 @@
 """Faults: what fails in a run and when it is back, and what becomes of the job then."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
 from typing import Literal
 
 from topologies.errors import ScenarioError
-from topologies.fabric import Port
+from topologies.fabric import Fabric, Port
 from traffic.job import Node
 
 Daemon = Literal["controller", "switches"]
@@ -19,7 +20,7 @@ class Fault:
     Raises
     ------
     ScenarioError
-        If a time is negative, or it is back before it fails.
+        If nothing fails, a time is negative, or it is back before it fails.
     """
 
     name: str
@@ -41,6 +42,10 @@ class Fault:
 
     def __post_init__(self) -> None:
         """Check the times, and that GPUs stay away."""
+        if not (self.ports or self.gpus or self.daemon):
+            raise ScenarioError(
+                f"nothing fails by fault {self.name!r}", "name ports, GPUs (these for good) or a daemon"
+            )
         times_s = (self.after_s, self.detect_s, self.lasts_s or 0.0)
         if not all(0 <= time_s < inf for time_s in times_s) or self.lasts_s == 0:
             raise ScenarioError(
@@ -53,6 +58,31 @@ class Fault:
                 f"fault {self.name!r} takes GPUs along, and is over after {self.lasts_s:g} s",
                 "a job does not get GPUs back: let it stay, or let their NICs fail",
             )
+
+
+def check_faults(faults: Sequence[Fault], fabric: Fabric) -> None:
+    """Check that faults go together and with a fabric.
+
+    Raises
+    ------
+    ScenarioError
+        If one is of a port or a GPU that is not there, two have one name, or the controller fails in a run
+        in which switches would need it.
+    """
+    for fault in faults:
+        if missing := [port for port in fault.ports if port not in fabric.link_at]:
+            raise ScenarioError(f"fault {fault.name!r} is of port {missing[0]}, which has no link")
+        if missing_gpus := [gpu for gpu in fault.gpus if not 0 <= gpu < fabric.gpus]:
+            raise ScenarioError(f"fault {fault.name!r} is of GPU {missing_gpus[0]}, of {fabric.gpus}")
+    names = [fault.name for fault in faults]
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise ScenarioError(f"fault {twice[0]!r} is there twice", "give each a name of its own")
+    needed = any(fault.ports or fault.daemon == "switches" for fault in faults)
+    if needed and any(fault.daemon == "controller" for fault in faults):
+        raise ScenarioError(
+            "the controller fails in a run in which switches need it, to lead around other faults",
+            "let it fail in a run of its own",
+        )
 
 
 @dataclass(frozen=True)

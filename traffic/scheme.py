@@ -253,7 +253,8 @@ class Sprayed:
         if min(source.min(initial=0), destination.min(initial=0)) < 0:
             raise ScenarioError(
                 "a message that no circuit carries is of a server without a working NIC on a packet switch",
-                "give the server one, or its demand circuits",
+                "give the server one, or its demand circuits; if all have failed, let its GPUs go for good,"
+                " as by --fail server:1@40%, or be back before it is known",
             )
         placed = self._place(part.fabric, Messages(source, destination, messages.bytes))
         queue_pairs = tuple(

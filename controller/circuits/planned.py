@@ -12,7 +12,17 @@ from numpy.typing import NDArray
 from controller.circuits.circuits import Circuits
 from controller.schedulers.schedule import Schedule, Slot
 from topologies.errors import StuckError
-from topologies.events import Event, NodeStarted, Order, ProgramsEnded, SendRest, Show, TimedCircuits, View
+from topologies.events import (
+    Event,
+    FaultDetected,
+    NodeStarted,
+    Order,
+    ProgramsEnded,
+    SendRest,
+    Show,
+    TimedCircuits,
+    View,
+)
 from topologies.fabric import Port
 from topologies.packet_part import packets_join
 
@@ -60,6 +70,8 @@ class Planned:
         rounds = state if isinstance(state, int) else 0
         if isinstance(event, NodeStarted) and not rounds:
             return 1, [self._shown(self._ocses, self._schedule, exact=self._rest)]
+        if isinstance(event, FaultDetected):
+            return min(rounds, 1), []  # rounds from before it was known could not do better
         if not isinstance(event, ProgramsEnded):
             return rounds, []
         servers = view.fabric.gpu_servers

@@ -144,9 +144,8 @@ class Network:
             return
         self.openvswitch.revive()
         self._without_switches = False
-        if not self._without_controller:
-            self.northbound.wait_ready(READY_S, None, check=self.check_alive)
-            self._grow_send_buffer()
+        self._wait_ready(None)
+        self._grow_send_buffer()
 
     def follow(self, failed: Collection[Port]) -> None:
         """Wait until packet switches have rules around failed ports; without a controller they get none."""
@@ -155,18 +154,20 @@ class Network:
             self._wait_ready(links)
 
     def mend(self) -> None:
-        """Start the controller again if it was killed, and wait until all is as it was at first."""
+        """Start again what was killed, and wait until all is as it was at first."""
         if self._without_controller:
             self.revive("controller")
-        if self._is_new or self._followed:
-            self._wait_ready(frozenset())
+        if self._without_switches:
+            self.revive("switches")
+        self._wait_ready(frozenset())
 
-    def _wait_ready(self, failed: frozenset[Link]) -> None:
+    def _wait_ready(self, failed: frozenset[Link] | None) -> None:
         if self._is_new:
             _wait_for_listener(self._controller)
             self._is_new = False
         self.northbound.wait_ready(READY_S, failed, check=self.check_alive)
-        self._followed = failed
+        if failed is not None:
+            self._followed = failed
 
     @property
     def endpoints(self) -> Endpoints:

@@ -11,7 +11,7 @@ from testbed.run.ocs_plan import OcsPlan, OcsSetup
 from topologies.errors import ScenarioError
 from topologies.fabric import Fabric, Port
 from traffic.collectives.exchange import bytes_between
-from traffic.faults import Fault
+from traffic.faults import Fault, check_faults
 from traffic.job import Job
 from traffic.messages import CHUNK_BYTES
 from traffic.packets import DEFAULT_MTU, check_mtu
@@ -56,6 +56,7 @@ class Experiment:
 
     def __post_init__(self) -> None:
         """Check that the parts fit."""
+        check_faults(self.faults, self.fabric)
         transport_named(self.transport.name)
         check_mtu(self.mtu)
         if not any(node.gpus for node in self.job.nodes):

@@ -87,6 +87,7 @@ class LiveBackend:
         meeting: Meeting = "drain",
         faults: Sequence[Fault] = (),
     ) -> None:
+        self._faults = tuple(faults)
         self._foreseen = _foreseen(network.fabric, faults)
         """The ports that will have failed, one fault after the other."""
         self._network, self._dilation, self._fabric = network, dilation, network.fabric
@@ -97,7 +98,7 @@ class LiveBackend:
             transport=transport_named(transport)(self._nic_rate_bps, self._packet_bytes),
             check=network.check_alive,
             stuck_s=stuck_s,
-            excused=lambda: bool(self._ordered),
+            excused=lambda: bool(self._ordered or self._away),
         )
         self._numbers: dict[QueuePair, int] = {}
         self.paths: dict[QueuePair, Path] = {}
@@ -124,6 +125,8 @@ class LiveBackend:
         self._failed: frozenset[Port] = frozenset()
         self._cut: set[Port] = set()
         """Where links are down."""
+        self._away = set[object]()
+        """What has failed and will be back: ports, and the switches' daemon."""
         self._around: Paths | None = None
         """The paths around failed ports, once they were asked for."""
         self._routes = Routes(self._fabric, self._lit)
@@ -151,8 +154,9 @@ class LiveBackend:
         with self._stack:
             for port in sorted(self._cut):
                 self.restore(port)
-            if kind is None:
+            if kind is None and self._faults:
                 self._network.mend()
+            if kind is None:
                 self.programs.darken()
 
     @property
@@ -203,7 +207,9 @@ class LiveBackend:
     def _forget(self, number: int) -> None:
         """Open a queue pair of these ends anew when there is one again."""
         self._posted.discard(number)
-        self._numbers.pop(self._engine.queue_pair(number), None)
+        queue_pair = self._engine.queue_pair(number)
+        if self._numbers.get(queue_pair) == number:
+            del self._numbers[queue_pair]
 
     def _real_bytes(self, size: int) -> int:
         return max(round(size / self._dilation.volume), 1)
@@ -351,8 +357,9 @@ class LiveBackend:
                 self._forget(number)
             for name in names:
                 back[name] = {
-                    number: max(size - round(lacking[name, number] / self._dilation.volume), 0)
+                    number: max(size - (lacks and self._real_bytes(lacks)), 0)
                     for number, size in feeder.carried(name).items()
+                    for lacks in [lacking[name, number]]
                 }
                 del self._choosing[name]
             self._engine.forget(feeder, names)
@@ -413,11 +420,14 @@ class LiveBackend:
     def fail(self, port: Port) -> None:
         """Take the link at a port down, from the switch's side."""
         self._cut.add(port)
+        self._away |= {port for fault in self._faults if fault.lasts_s and port in fault.ports}
         self._turn(port, 0)
 
     def restore(self, port: Port) -> None:
         """Take it up again."""
-        self._cut.discard(port)
+        self._cut -= {port, self._fabric.peer(port)}
+        self._away -= {port, self._fabric.peer(port)}
+        self._engine.excuse()
         self._turn(port, IFF_UP)
 
     def _turn(self, port: Port, flags: int) -> None:
@@ -430,6 +440,8 @@ class LiveBackend:
     def kill(self, daemon: Daemon, *, for_good: bool) -> None:
         """Kill a process of the network."""
         self._network.kill(daemon, for_good=for_good)
+        if daemon == "switches" and not for_good:
+            self._away.add(daemon)
         self._controlled &= daemon != "controller"
         if self._ordered or self.programs.showing:
             self._check_controlled()
@@ -440,14 +452,16 @@ class LiveBackend:
         self._network.revive(daemon)
         if daemon == "switches":
             self._start += time.monotonic() - began_at
-        self._controlled = True
+            self._away.discard(daemon)
+            self._engine.excuse()
+        self._controlled |= daemon == "controller"
 
     def avoid(self, ports: Collection[Port]) -> None:
         """Lead traffic around failed ports, once the switches have their rules for it."""
         self._failed = frozenset(ports)
         self.programs.avoid(self._failed)
         self._light_changed()
-        self._network.follow(self._failed)
+        self._network.follow(self._cut)  # also what nobody knows of yet: switches go around it
         self._around = paths_over(self._fabric, self._failed)
         packet = [pair for pair in self._numbers if not self._is_optical(pair)]
         self._paths_now.update({pair: path for pair in packet if (path := self._around.find(pair))})
@@ -540,7 +554,7 @@ class LiveBackend:
 
 
 def _foreseen(fabric: Fabric, faults: Sequence[Fault]) -> list[frozenset[Port]]:
-    """Return what will have failed at either end of links of links: nothing, by one fault, by all of them."""
+    """Return what will have failed, at both ends of links: nothing, by one fault, by all of them."""
     alone = [frozenset((*fault.ports, *map(fabric.peer, fault.ports))) for fault in faults]
     together = frozenset[Port]().union(*alone)
     return list(dict.fromkeys([frozenset(), *alone, together])) if together else []

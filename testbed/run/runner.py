@@ -47,9 +47,9 @@ from topologies.events import (
     TimerFired,
     View,
 )
-from topologies.fabric import Fabric, Port
+from topologies.fabric import Fabric, Link, Port
 from traffic.collectives.exchange import CouplesPattern
-from traffic.faults import Fault, Revision
+from traffic.faults import Daemon, Fault, Revision, check_faults
 from traffic.fluid.nvlink import Nvlink
 from traffic.job import Collective, Compute, Job, Node
 from traffic.messages import Messages, crosses_network
@@ -183,8 +183,10 @@ class Runner:
         self._showing: set[str] = set()
         """The OCSes that show programs."""
         self._optics = Optics(fabric, backend, self._carriers)
-        self._down: Counter[Port] = Counter()
-        """By how many faults each port does not work now."""
+        self._down: Counter[Link] = Counter()
+        """By how many faults each link does not work now."""
+        self._dead: Counter[Daemon] = Counter()
+        """By how many each process is gone."""
         self._standing: list[Fault] = []
         """The faults that are not over."""
         self._known: dict[Fault, set[int]] = {}
@@ -486,6 +488,8 @@ class Runner:
             if changes and before != (now := self._leg_of(carrier)):
                 self._legs[carrier] = now
                 for number, left in self._backend.left(carrier).items():
+                    if number in self._choosing:
+                        continue  # it has no legs before it has arrived
                     legs = self._messages[number].legs
                     size = min(left, legs[before])  # at emulated scale bytes are rounded
                     _carry(self._messages[number], before, -size)
@@ -595,11 +599,13 @@ class Runner:
         now_s = self._backend.now_s
         self._note(now_s, "failed", fault.name)
         self._standing.append(fault)
-        self._down.update(fault.ports)
         for port in fault.ports:
+            self._down[self._fabric.link_at[port]] += 1
             self._backend.fail(port)
         if fault.daemon:
-            self._backend.kill(fault.daemon, for_good=fault.lasts_s is None)
+            self._dead[fault.daemon] += 1
+            if self._dead[fault.daemon] == 1:
+                self._backend.kill(fault.daemon, for_good=fault.lasts_s is None)
         if fault.lasts_s is None or fault.detect_s < fault.lasts_s:
             self._at(now_s + fault.detect_s, partial(self._detected, fault))
         if fault.lasts_s is not None:
@@ -609,13 +615,15 @@ class Runner:
         now_s = self._backend.now_s
         self._note(now_s, "back", fault.name)
         self._standing.remove(fault)
-        self._down.subtract(fault.ports)
         for port in fault.ports:
-            if not self._down[port]:
+            self._down[self._fabric.link_at[port]] -= 1
+            if not self._down[self._fabric.link_at[port]]:
                 self._backend.restore(port)
         if fault.daemon:
-            self._backend.revive(fault.daemon)
-        if fault in self._known:
+            self._dead[fault.daemon] -= 1
+            if not self._dead[fault.daemon]:
+                self._backend.revive(fault.daemon)
+        if fault in self._known or fault.daemon == "switches":
             self._at(now_s + fault.detect_s, partial(self._over, fault))
 
     def _detected(self, fault: Fault) -> None:
@@ -641,11 +649,11 @@ class Runner:
 
     def _over(self, fault: Fault) -> None:
         """Send what had to go elsewhere as if it had never failed; and all, if nothing was forwarded."""
-        moved = self._known.pop(fault)
+        moved = self._known.pop(fault, set())
         if fault.daemon == "switches":  # connections would wait for their timeouts
-            left = self._take_back(lambda _carrier: True, self._under_way())
+            left = self._take_back(lambda _carrier: True, set(self._under_way()))
         else:
-            left = self._take_back(lambda _carrier: False, moved)
+            left = self._take_back(lambda _carrier: False, self._choosing.keys())
             for carrier in list(self._carriers):
                 if moved & self._backend.carried(carrier):
                     left += self._retract(carrier)
@@ -865,6 +873,7 @@ def _check(fabric: Fabric, job: Job, faults: Sequence[Fault]) -> None:
             f"job {job.name!r} is for {job.gpus} GPUs, and the fabric has {fabric.gpus}",
             "take a larger fabric, or a smaller job",
         )
+    check_faults(faults, fabric)
     names = {node.name for node in job.nodes}
     for fault in faults:
         if fault.node and fault.node not in names:
@@ -872,5 +881,3 @@ def _check(fabric: Fabric, job: Job, faults: Sequence[Fault]) -> None:
                 f"fault {fault.name!r} counts from node {fault.node!r}, which job {job.name!r} has not",
                 f"name one of {', '.join(sorted(names))}",
             )
-        if missing := [port for port in fault.ports if port not in fabric.link_at]:
-            raise ScenarioError(f"fault {fault.name!r} is of port {missing[0]}, which has no link")

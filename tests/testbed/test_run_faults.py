@@ -172,8 +172,47 @@ def test_ocses_are_not_stepped_without_a_controller() -> None:
         predict(replace(healthy, faults=(killed,)))
 
 
+@pytest.mark.parametrize(
+    ("faults", "sentence"),
+    [
+        ([Fault("cut", (Port("h9", 1),))], "of port h9:1, which has no link"),
+        ([Fault("gone", gpus=(99,))], "of GPU 99, of 12"),
+        ([Fault("cut", (Port("h0", 1),))] * 2, "'cut' is there twice"),
+        (
+            [Fault("cut", (Port("h0", 1),)), Fault("away", daemon="controller")],
+            "the controller fails in a run in which switches need it",
+        ),
+    ],
+)
+def test_faults_that_do_not_go_together_or_with_the_fabric_are_refused(
+    faults: list[Fault], sentence: str
+) -> None:
+    with pytest.raises(ScenarioError, match=sentence):
+        asked(RAIL, "rails", 0, *faults)
+
+
+def test_a_link_that_failed_from_both_ends_is_back_when_both_faults_are_over() -> None:
+    healthy = asked(RAIL, "rails", 0)
+    took_s = predict(healthy).iteration_s
+    port = RAIL.nic_port(Nic(2, 1))
+    late = partial(Fault, after_s=0.1 * took_s, detect_s=4 * took_s)
+    alone = replace(healthy, faults=(late("one", (port,)),))
+    both = (late("one", (port,)), late("two", (RAIL.peer(port),), lasts_s=0.1 * took_s))
+    assert predict(replace(healthy, faults=both)).iteration_s == predict(alone).iteration_s > 4 * took_s
+
+
+def test_switches_forward_again_when_all_that_stopped_them_is_over() -> None:
+    healthy = asked(RAIL, "rails", 0)
+    took_s = predict(healthy).iteration_s
+    stops = [
+        Fault(name, daemon="switches", after_s=after * took_s, lasts_s=0.4 * took_s)
+        for name, after in (("one", 0.2), ("two", 0.4))
+    ]
+    assert predict(replace(healthy, faults=tuple(stops))).iteration_s == pytest.approx(1.6 * took_s, rel=0.05)
+
+
 def test_an_experiment_with_faults_is_read_back() -> None:
-    fault = Fault("cut", (Port("h0", 1),), "step 0", 1e-3, 1e-4, 0.5, (), "controller")
+    fault = Fault("cut", (Port("h0", 1),), "step 0", 1e-3, 1e-4, 0.5, (), "switches")
     experiment = asked(RAIL, "rails", 0, fault)
     assert Experiment.from_json(experiment.to_json()) == experiment
     assert experiment.scheme_name == "rails, cut"
@@ -182,9 +221,10 @@ def test_an_experiment_with_faults_is_read_back() -> None:
 @pytest.mark.parametrize(
     "wrong",
     [
-        partial(Fault, after_s=-1.0),
-        partial(Fault, detect_s=float("nan")),
-        partial(Fault, lasts_s=0.0),
+        Fault,
+        partial(Fault, daemon="switches", after_s=-1.0),
+        partial(Fault, daemon="switches", detect_s=float("nan")),
+        partial(Fault, daemon="switches", lasts_s=0.0),
         partial(Fault, gpus=(1,), lasts_s=1.0),
     ],
 )

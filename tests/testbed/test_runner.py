@@ -250,7 +250,7 @@ def test_what_does_not_fit_is_refused() -> None:
     with pytest.raises(ScenarioError, match="is for 5 GPUs, and the fabric has 4"):
         run(Job("drawn", 5, (sends("a"),)))
     with pytest.raises(ScenarioError, match="counts from node 'b', which job 'drawn' has not"):
-        run(Job("drawn", 4, (sends("a"),)), Fault("cable", (), "b", 0.0, 0.0))
+        run(Job("drawn", 4, (sends("a"),)), Fault("cable", node="b", daemon="switches"))
 
 
 def test_only_a_collective_that_runs_can_be_given_up() -> None:
