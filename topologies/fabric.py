@@ -190,6 +190,10 @@ class Fabric:
         """Return the port at the other end of a used port's link."""
         return self.link_at[port].far_end(port.node)
 
+    def both_ends(self, ports: Iterable[Port]) -> frozenset[Port]:
+        """Return used ports and their peers."""
+        return frozenset(end for port in ports for end in (port, self.peer(port)))
+
     def nic_rate_bps(self, nic: Nic) -> float:
         """Return the rate of a NIC's link [bit/s]."""
         return self.link_at[self.nic_port(nic)].rate_bps

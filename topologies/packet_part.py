@@ -48,7 +48,7 @@ def packet_part(fabric: Fabric, failed: frozenset[Port] = frozenset()) -> Packet
     failed
         Ports that have failed, and their links with them.
     """
-    dead = failed | {fabric.peer(port) for port in failed}
+    dead = fabric.both_ends(failed)
     servers, slots = dict[int, list[Nic]](), defaultdict[int, list[int]](list)
     for nic in filter(partial(on_packet_switch, fabric), fabric.nics):
         works = fabric.nic_port(nic) not in dead

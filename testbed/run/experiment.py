@@ -126,8 +126,7 @@ class Experiment:
     @property
     def failing(self) -> frozenset[Port]:
         """The ports at both ends of the links that fail."""
-        ports = [port for fault in self.faults for port in fault.ports]
-        return frozenset((*ports, *map(self.fabric.peer, ports)))
+        return self.fabric.both_ends(port for fault in self.faults for port in fault.ports)
 
     @property
     def gone(self) -> frozenset[int]:

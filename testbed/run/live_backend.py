@@ -461,7 +461,7 @@ class LiveBackend:
         self._failed = frozenset(ports)
         self.programs.avoid(self._failed)
         self._light_changed()
-        self._network.follow(self._cut)  # also what nobody knows of yet: switches go around it
+        self._network.follow(self._cut)  # switches go around a cut that nobody has been told of, too
         self._around = paths_over(self._fabric, self._failed)
         packet = [pair for pair in self._numbers if not self._is_optical(pair)]
         self._paths_now.update({pair: path for pair in packet if (path := self._around.find(pair))})
@@ -555,6 +555,6 @@ class LiveBackend:
 
 def _foreseen(fabric: Fabric, faults: Sequence[Fault]) -> list[frozenset[Port]]:
     """Return what will have failed, at both ends of links: nothing, by one fault, by all of them."""
-    alone = [frozenset((*fault.ports, *map(fabric.peer, fault.ports))) for fault in faults]
+    alone = [fabric.both_ends(fault.ports) for fault in faults]
     together = frozenset[Port]().union(*alone)
     return list(dict.fromkeys([frozenset(), *alone, together])) if together else []

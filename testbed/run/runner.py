@@ -592,8 +592,7 @@ class Runner:
     @property
     def _failed(self) -> frozenset[Port]:
         """The ports that are known to have failed, at both ends of links."""
-        ports = [port for fault in self._known for port in fault.ports]
-        return frozenset((*ports, *map(self._fabric.peer, ports)))
+        return self._fabric.both_ends(port for fault in self._known for port in fault.ports)
 
     def _fail(self, fault: Fault) -> None:
         now_s = self._backend.now_s
