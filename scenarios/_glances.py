@@ -109,6 +109,7 @@ def predicted_by(experiment: Experiment) -> tuple[object, ...]:
         by_bytes(experiment.transport.name),
         experiment.ocs,
         experiment.faults,
+        experiment.foreseen,
     )
 
 

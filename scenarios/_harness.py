@@ -67,6 +67,7 @@ from testbed.network.readback import effective, port_settings, unmet
 from testbed.report.claims import Claim
 from testbed.report.faults import fault_sheets
 from testbed.report.means import BIG_SWITCH
+from testbed.report.page import Findings
 from testbed.report.results import ResultsDirectory
 from testbed.report.run_json import Kind, Run
 from testbed.report.table import claims_table
@@ -76,7 +77,7 @@ from testbed.run.experiment import Experiment
 from testbed.run.outcome import Outcome, bound_s
 from testbed.run.predict import predict
 from testbed.run.run_time import boots
-from testbed.run.scale import job_volume, plain
+from testbed.run.scale import RINGS_S, job_volume, plain
 from testbed.run.similitude import Number, facts_of, similitude
 from testbed.run.trial import tried
 from topologies.errors import LightrailError, ScenarioError
@@ -120,6 +121,18 @@ class Options:
 
 LOOK_S = 0.3
 """How long a dry run predicts [s]: with what a start takes it is to be there within two seconds."""
+
+
+def no_claims(_table: pd.DataFrame) -> list[Claim]:
+    """Return no claim: there is nothing to hold the summary against."""
+    return []
+
+
+def no_findings(_outcomes: Sequence[Outcome]) -> Findings:
+    """Return nothing: the report of its kind says all."""
+    return Findings()
+
+
 PointOf = tuple[Job, str, int]
 """A point: job, scheme and seed."""
 
@@ -141,6 +154,13 @@ class Scenario:
     """What its report and its table are about."""
     failures: Failures | None = None
     """What fails: each point runs without, and then with it."""
+    findings: Callable[[Sequence[Outcome]], Findings] = no_findings
+    """What it has to say of its outcomes itself."""
+    rings_s: float = RINGS_S
+    """How long a point may take at emulated scale so that the steps of its rings are long [s]."""
+    most_nic_bps: float = math.inf
+    """What NICs are shaped to at most, if the user does not say to what [bit/s]: for fabrics of so many ports
+    that a packet costs the switch more than it does where the machine was calibrated."""
 
     @classmethod
     def of(cls, name: str, title: str, fabric: Fabric, points: Iterable[PointOf]) -> "Scenario":
@@ -166,14 +186,25 @@ class Scenario:
         """Return the same scenario at another MTU [bytes]."""
         return replace(self, experiments=[replace(each, mtu=mtu) for each in self.experiments])
 
-    def over(self, fabric: Fabric) -> "Scenario":
-        """Return the same scenario over another fabric of as many GPUs."""
-        return replace(self, experiments=[replace(each, fabric=fabric) for each in self.experiments])
+    def failing(self, failures: Failures) -> "Scenario":
+        """Return each point as it is, and with what fails.
 
+        Raises
+        ------
+        ScenarioError
+            If circuits are foreseen for the faults of its own, and for no others.
+        """
+        if any(each.foreseen for each in self.experiments):
+            raise ScenarioError(
+                f"{self.name} foresees what fails in it, and --fail would come on top", "leave out --fail"
+            )
+        return replace(self, failures=failures)
 
-def no_claims(_table: pd.DataFrame) -> list[Claim]:
-    """Return no claim: there is nothing to hold the summary against."""
-    return []
+    def over(self, changed: Callable[[Fabric], Fabric]) -> "Scenario":
+        """Return the same scenario over fabrics that are changed, each of as many GPUs as it was."""
+        fabrics = {fabric: changed(fabric) for fabric in self.fabrics}
+        experiments = [replace(each, fabric=fabrics[each.fabric]) for each in self.experiments]
+        return replace(self, experiments=experiments)
 
 
 def run(describe: Callable[..., Scenario]) -> NoReturn:
@@ -206,12 +237,12 @@ def run(describe: Callable[..., Scenario]) -> NoReturn:
         setups = transports(transport, initial_window, least_rto_ms)
         scenario = describe(**parameters).under(setups).in_packets_of(mtu)
         if link_delay_us or loss:
-            links = scenario.fabrics[0].with_links(delay_s=link_delay_us / 1e6, loss=loss)
-            scenario = scenario.over(links)
+            scenario = scenario.over(lambda fabric: fabric.with_links(delay_s=link_delay_us / 1e6, loss=loss))
         if buffer is not None:
-            scenario = scenario.over(scenario.fabrics[0].with_buffer(buffer_bytes(buffer, mtu)))
+            held_bytes = buffer_bytes(buffer, mtu)
+            scenario = scenario.over(lambda fabric: fabric.with_buffer(held_bytes))
         if fail is not None:
-            scenario = replace(scenario, failures=Failures(tuple(faults(fail)), known_after_s(detect_us)))
+            scenario = scenario.failing(Failures(tuple(faults(fail)), known_after_s(detect_us)))
         carry_out(scenario, options)
 
     *shared, _ = signature(command).parameters.values()
@@ -243,7 +274,7 @@ def main(command: Callable[..., None]) -> NoReturn:
 def carry_out(scenario: Scenario, options: Options) -> ResultsDirectory | None:
     """Carry a scenario out, in a sandbox unless told otherwise; print and return what came of it."""
     for experiment in scenario.experiments:
-        if not experiment.ocs or experiment.ocs.rest:
+        if experiment.spraying:
             policy_named(experiment.spraying)
     if options.model_only:
         return _finish(scenario, options, _model)
@@ -288,8 +319,8 @@ def _finish(
         from scenarios._results_table import results_table
 
         judged = [claims_table(results.judged)] if results.judged else []
-        failed = [sheet_table(sheet) for sheet in fault_sheets(results.outcomes)]
-        print_results([results_table(results), *failed, *judged], results.path)
+        sheets = [*results.found.sheets, *fault_sheets(results.outcomes)]
+        print_results([results_table(results), *map(sheet_table, sheets), *judged], results.path)
     return results
 
 
@@ -326,7 +357,7 @@ def _foresee(scenario: Scenario, options: Options) -> None:
     """Print what a run would be; what a moment does not suffice to predict is taken to be alike."""
     with _progress() as progress:
         looked = glances(scenario.experiments, scenario.failures, progress, LOOK_S)
-    experiments, _ = _scaled(looked, options)
+    experiments, _ = _scaled(scenario, looked, options)
     numbers: dict[str, tuple[Number, ...]] = {}
     for each, (_, glance) in zip(experiments, looked, strict=True):
         if (workload := workload_of(each)) not in numbers:
@@ -343,7 +374,7 @@ def _emulate_on(
         found = port_settings(network)
         broken, settings = unmet(network, found), {**_scale_of(first), **effective(network, found)}
         results.describe(settings={**results.run.settings, _where(first): settings})
-        worst = math.nan if first.ocs else worst_link_error(network, first.seed)
+        worst = math.nan if first.ocs_delay else worst_link_error(network, first.seed)
         points = ControlledPoints(network, results, _where(first))
         for experiment in experiments:
             name = f"{experiment.job.name}, {experiment.scheme_name}, {experiment.transport_name}"
@@ -387,6 +418,13 @@ def _scale_of(experiment: Experiment) -> dict[str, object]:
             "emulated_delay_s": plan.emulated_delay.mean_s,
             "emulated_rate_bps": plan.emulated_rate_bps,
         }
+    elif experiment.foreseen:
+        delay = experiment.foreseen.delay
+        said["ocs"] = {
+            "device": delay.device,
+            "delay_s": delay.mean_s,
+            "emulated_delay_s": scale.emulated_s(delay.mean_s),
+        }
     return said
 
 
@@ -394,7 +432,9 @@ def _explore(scenario: Scenario, options: Options) -> None:
     with _progress() as progress:
         experiments, _ = _prepared(scenario, options, progress)
     first = experiments[0]
-    jobs = {experiment.job.name: experiment.job for experiment in experiments}
+    # What is foreseen belongs to one experiment, whose job alone can be replayed.
+    shown = [first] if first.foreseen else experiments
+    jobs = {experiment.job.name: experiment.job for experiment in shown}
     with _network_of(first, options.datapath) as network:
         rate = first.fabric.nic_rate_bps(first.fabric.nics[0]) * network.rate_factor / 1e6
         network.impair(first.dilation.time)
@@ -402,7 +442,8 @@ def _explore(scenario: Scenario, options: Options) -> None:
             f"{scenario.title}: NICs are shaped to {rate:g} Mbit/s, the transport is {first.transport_name}; "
             f"replay knows {', '.join(jobs)}"
         )
-        FabricCLI(network, jobs, transport=first.transport)
+        foreseen = first if first.foreseen else None
+        FabricCLI(network, jobs, transport=first.transport, foreseen=foreseen)
 
 
 def _prepared(
@@ -412,11 +453,12 @@ def _prepared(
     own_scale = UNSCALED not in {each.dilation for each in scenario.experiments}
     if own_scale and scenario.failures is None:
         return list(scenario.experiments), asdict(calibration(options.datapath))
-    return _scaled(glances(scenario.experiments, scenario.failures, progress), options)
+    looked = glances(scenario.experiments, scenario.failures, progress)
+    return _scaled(scenario, looked, options)
 
 
 def _scaled(
-    looked: Sequence[tuple[Experiment, Glance]], options: Options
+    scenario: Scenario, looked: Sequence[tuple[Experiment, Glance]], options: Options
 ) -> tuple[list[Experiment], dict[str, object]]:
     """Return the experiments at the scale that this machine carries, or their own, and its calibration."""
     machine = calibration(options.datapath)
@@ -425,14 +467,22 @@ def _scaled(
         fabric, mtu = experiments[0].fabric, experiments[0].mtu
         most_bps = max(glance.load_bps for glance in seen)
         rate = rate_factor(plain(fabric), most_bps, machine, options.emulated_rate_bps, mtu)
-        experiments = _dilated(experiments, rate, [glance.level_s for glance in seen], options.volume)
+        if options.emulated_rate_bps is None:
+            rate = min(rate, scenario.most_nic_bps / max(map(fabric.nic_rate_bps, fabric.nics)))
+        experiments = _dilated(
+            experiments, rate, [glance.level_s for glance in seen], options.volume, scenario.rings_s
+        )
     for experiment in experiments:
         check_delays(experiment.fabric, experiment.dilation.time)
     return experiments, asdict(machine)
 
 
 def _dilated(
-    experiments: Sequence[Experiment], rate: float, times_s: Sequence[float], volume: float | None
+    experiments: Sequence[Experiment],
+    rate: float,
+    times_s: Sequence[float],
+    volume: float | None,
+    rings_s: float,
 ) -> list[Experiment]:
     """Return experiments at a rate, each workload at its own volume, or all at the one asked for."""
     if volume is not None:
@@ -444,7 +494,7 @@ def _dilated(
         bounds_s[job.name].append(bound_s(experiment))
         longest_s[job.name] = max(longest_s[job.name], time_s)
     volumes = {
-        job.name: job_volume(job, fabric, rate, bounds_s[job.name], longest_s[job.name], mtu)
+        job.name: job_volume(job, fabric, rate, bounds_s[job.name], longest_s[job.name], mtu, rings_s)
         for job in {experiment.job.name: experiment.job for experiment in experiments}.values()
     }
     return [replace(each, dilation=Dilation(rate, volumes[each.job.name])) for each in experiments]
@@ -452,7 +502,9 @@ def _dilated(
 
 def _results(scenario: Scenario, options: Options, planned: list[Experiment]) -> ResultsDirectory:
     run = new_run(scenario.name, scenario.title, options.datapath, scenario.report)
-    return ResultsDirectory(run, planned=planned, out=options.out, claims=scenario.claims)
+    return ResultsDirectory(
+        run, planned=planned, out=options.out, claims=scenario.claims, findings=scenario.findings
+    )
 
 
 def new_run(name: str, title: str, datapath: Datapath = "netdev", report: Kind = "schemes") -> Run:
