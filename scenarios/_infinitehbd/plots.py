@@ -9,6 +9,7 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from scenarios._infinitehbd.costs import BILLS, aggregate_costs
 from scenarios._infinitehbd.study import FITTED, JOB_SHARES, MAIN_TP, TP_GPUS, Study
 from testbed.report.figures import Plot
 from testbed.report.palette import BOUND, canvas, horizontal_grid, styled
@@ -39,6 +40,7 @@ def fault_plots(study: Study) -> list[Plot]:
         Plot("waste_by_faults", partial(_by_faults, study), f"Paper, figures 14 and 22. {FAULTS}"),
         Plot("largest_job", partial(_largest_job, study, mark), f"Paper, figure 15. {about} {JOB}"),
         Plot("waiting", partial(_waiting, study, mark), f"Paper, figures 16 and 23. {about} {WAITING}"),
+        Plot("aggregate_cost", partial(_aggregate_cost, study), f"Paper, figure 17d. {COST}"),
     ]
 
 
@@ -50,6 +52,10 @@ FAULTS = (
 )
 JOB = "The largest job that never pauses within the trace's window, means over the seeds."
 WAITING = "Share of the time in which a job of that size waits for repairs; every fault lasts the mean time."
+COST = (
+    "Idle and faulty GPUs and the interconnect, for each GPU, under the fault model. The price of a GPU and "
+    "interconnects at equal bandwidth are fitted to the paper."
+)
 
 
 @styled
@@ -125,6 +131,19 @@ def _waiting(study: Study, mark: str) -> Figure:
         axes.set_xticks(JOB_SHARES)
 
     return _panels(f"Waiting for repairs{mark}", draw)
+
+
+@styled
+def _aggregate_cost(study: Study) -> Figure:
+    costs = aggregate_costs(study.curves, MAIN_TP) / 1000
+    figure = canvas(7.2, 3.8, f"Aggregate cost, TP-{MAIN_TP} (fitted to the paper)")
+    axes = figure.subplots()
+    for name in BILLS:
+        _line(axes, name, [100 * share for share in costs.index], costs[name])
+    axes.set(xlabel="faulty nodes [%]", ylabel="1,000 $ per GPU", xlim=(0, 15), ylim=(0, None))
+    horizontal_grid(axes)
+    _legend(figure)
+    return figure
 
 
 def _panels(title: str, draw: Draw) -> Figure:
