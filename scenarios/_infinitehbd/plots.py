@@ -1,6 +1,6 @@
 """The plots of InfiniteHBD's fault study: waste over time and against faults, jobs, waiting."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TypeAlias
 
@@ -26,6 +26,8 @@ COLOURS = {
 }
 """What is drawn; K = 4 would lie on the big switch, and SiP-Ring on TPUv4's blocks."""
 LABELS = {"TPUv4 blocks": "TPUv4 blocks (fitted), SiP-Ring"}
+PARTS_LABELS = {"TPUv4 blocks": "TPUv4 blocks (fitted)"}
+"""Where there are parts: SiP-Ring's are not published."""
 Draw = Callable[[Axes, int], None]
 Points: TypeAlias = "Sequence[float] | pd.Series[float]"
 
@@ -139,7 +141,7 @@ def _aggregate_cost(study: Study) -> Figure:
     figure = canvas(7.2, 3.8, f"Aggregate cost, TP-{MAIN_TP} (fitted to the paper)")
     axes = figure.subplots()
     for name in BILLS:
-        _line(axes, name, [100 * share for share in costs.index], costs[name])
+        _line(axes, name, [100 * share for share in costs.index], costs[name], labels=PARTS_LABELS)
     axes.set(xlabel="faulty nodes [%]", ylabel="1,000 $ per GPU", xlim=(0, 15), ylim=(0, None))
     horizontal_grid(axes)
     _legend(figure)
@@ -162,10 +164,12 @@ def _drawn(curves: pd.DataFrame, tp_gpus: int) -> list[tuple[str, pd.DataFrame]]
     return [(name, here[here["architecture"] == name]) for name in COLOURS]
 
 
-def _line(axes: Axes, name: str, x: Points, y: Points, marker: str = "") -> None:
+def _line(
+    axes: Axes, name: str, x: Points, y: Points, marker: str = "", labels: Mapping[str, str] = LABELS
+) -> None:
     dashed = name == "big switch"
     axes.plot(
-        x, y, color=COLOURS[name], label=LABELS.get(name, name), marker=marker, markersize=3,
+        x, y, color=COLOURS[name], label=labels.get(name, name), marker=marker, markersize=3,
         linestyle="--" if dashed else "-", zorder=3 if dashed else 2,
     )  # fmt: skip
 
