@@ -82,6 +82,8 @@ def emulate(
             experiment.scheme,
             circuits=experiment.circuits,
             faults=experiment.faults,
+            revise=experiment.revisions,
+            lit=dict(experiment.foreseen.first) if experiment.foreseen else None,
             leg_name=lambda pair: path_text(backend.path(pair) or optical_path(fabric, pair)),
         )
         with no_garbage_collection():
@@ -94,11 +96,12 @@ def emulate(
 
 def _prepare_ocses(experiment: Experiment, network: Network) -> dict[str, int]:
     """Tell OCSes how long they are dark; return the number of each one's newest reconfiguration."""
-    if not experiment.ocs:
+    if experiment.ocs_delay is None:
         return {}
-    for name in experiment.plan.ocses:
-        network.northbound.set_delay(name, experiment.plan.emulated_delay, experiment.seed)
-    return {name: network.northbound.ocs(name).number for name in experiment.plan.ocses}
+    delay = experiment.ocs_delay.scaled(experiment.dilation.time)
+    for name in experiment.ocs_names:
+        network.northbound.set_delay(name, delay, experiment.seed)
+    return {name: network.northbound.ocs(name).number for name in experiment.ocs_names}
 
 
 def _light_log(

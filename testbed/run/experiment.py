@@ -1,9 +1,11 @@
 """An experiment: all that decides a result, as one frozen value."""
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
+from controller.circuits.devices import ReconfigurationDelay
+from controller.circuits.foreseen import Foreseen
 from controller.circuits.planned import Planned
 from testbed.run.dilation import UNSCALED, Dilation
 from testbed.run.experiment_json import ExperimentRecord, experiment_record
@@ -11,11 +13,11 @@ from testbed.run.ocs_plan import OcsPlan, OcsSetup
 from topologies.errors import ScenarioError
 from topologies.fabric import Fabric, Port
 from traffic.collectives.exchange import bytes_between
-from traffic.faults import Fault, check_faults
+from traffic.faults import AS_IT_WAS, Fault, Revisions, check_faults
 from traffic.job import Job
 from traffic.messages import CHUNK_BYTES
 from traffic.packets import DEFAULT_MTU, check_mtu
-from traffic.scheme import OverCircuits, Scheme, Sprayed
+from traffic.scheme import OnceLit, OverCircuits, Scheme, Sprayed
 from traffic.spraying.registry import policy_named
 from traffic.transports.host_settings import IDEAL, HostSettings, TransportSetup, host_settings
 from traffic.transports.registry import DATAGRAMS, transport_named
@@ -29,14 +31,14 @@ class Experiment:
     ------
     ScenarioError
         If the job is for more GPUs than the fabric has, or does not fit its OCSes, or there is no such MTU
-        or transport.
+        or transport, or circuits or revisions are foreseen for what is not there.
     """
 
     fabric: Fabric
     job: Job
     policy: str
     """A scheme's name (`traffic.spraying.registry`); over OCSes a scheduler's
-    (`controller.schedulers.registry`)."""
+    (`controller.schedulers.registry`), and what foreseen circuits are called."""
     dilation: Dilation = UNSCALED
     """Its scale; by default it is emulated at one that the machine carries."""
     seed: int = 0
@@ -53,6 +55,11 @@ class Experiment:
     """Of the emulation's links, at no scale [bytes]: packets are not dilated."""
     faults: tuple[Fault, ...] = ()
     """What fails."""
+    foreseen: Foreseen | None = None
+    """Circuits that are lit from the start, over which messages go directly, and what faults change of them;
+    None where a schedule lights them, and over packet switches."""
+    revisions: Revisions = AS_IT_WAS
+    """What becomes of the job once a fault is known."""
 
     def __post_init__(self) -> None:
         """Check that the parts fit."""
@@ -61,6 +68,7 @@ class Experiment:
         check_mtu(self.mtu)
         if not any(node.gpus for node in self.job.nodes):
             raise ScenarioError(f"no node of job {self.job.name!r} has a GPU", "give one of them some")
+        self._check_foreseen()
         if self.ocs:
             self.plan  # noqa: B018  # checks what it is made of
         elif self.job.gpus > self.fabric.gpus:
@@ -68,6 +76,18 @@ class Experiment:
                 f"the job is for {self.job.gpus} GPUs, the fabric has {self.fabric.gpus}",
                 "take a larger fabric, or a smaller job",
             )
+
+    def _check_foreseen(self) -> None:
+        names = {fault.name for fault in self.faults}
+        if unknown := [each.fault for each in self.revisions.known if each.fault not in names]:
+            raise ScenarioError(f"the job is revised by fault {unknown[0]!r}, which is not there")
+        if self.foreseen is None:
+            return
+        if self.ocs:
+            raise ScenarioError("circuits are planned by a schedule, and foreseen", "leave out the one")
+        self.foreseen.check(self.fabric)
+        if self.dilation != UNSCALED:
+            self.foreseen.check_scale(self.dilation.time)
 
     @cached_property
     def plan(self) -> OcsPlan:
@@ -85,6 +105,8 @@ class Experiment:
     @property
     def scheme(self) -> Scheme:
         """What places messages on queue pairs, the same for both backends."""
+        if self.foreseen:
+            return OnceLit()
         if self.ocs and not self.ocs.rest:
             return OverCircuits()
         sprayed = Sprayed(lambda: policy_named(self.spraying), self.seed, self.chunk_bytes)
@@ -93,6 +115,8 @@ class Experiment:
     @property
     def spraying(self) -> str:
         """The name of what sprays over packet switches; empty if nothing does."""
+        if self.foreseen:
+            return ""
         return self.ocs.rest if self.ocs else self.policy
 
     @property
@@ -109,9 +133,26 @@ class Experiment:
         return host_settings(self.transport, self.fabric, scale.rate, scale.time, self.mtu)
 
     @property
-    def circuits(self) -> Planned | None:
+    def circuits(self) -> Planned | Foreseen | None:
         """What decides which circuits are lit, if there are any."""
-        return self.plan.circuits if self.ocs else None
+        return self.plan.circuits if self.ocs else self.foreseen
+
+    @property
+    def ocs_delay(self) -> ReconfigurationDelay | None:
+        """How long OCSes are dark when they are reconfigured [real s]; None if they never are."""
+        lit_by = self.ocs or self.foreseen
+        return lit_by.delay if lit_by else None
+
+    @property
+    def ocs_names(self) -> tuple[str, ...]:
+        """The OCSes that are reconfigured, or might be."""
+        names = tuple(switch.name for switch in self.fabric.switches if switch.kind == "ocs")
+        return names if self.ocs_delay else ()
+
+    @cached_property
+    def whole_job(self) -> Job:
+        """The job with all nodes that revisions may add."""
+        return replace(self.job, nodes=self.job.nodes + self.revisions.nodes)
 
     @property
     def scheme_name(self) -> str:
@@ -156,6 +197,8 @@ class Experiment:
             transport=self.transport,
             mtu=self.mtu,
             faults=self.faults,
+            foreseen=self.foreseen,
+            revisions=self.revisions,
         ).model_dump_json()
 
     @classmethod
@@ -174,4 +217,6 @@ class Experiment:
             record.transport,
             record.mtu,
             record.faults,
+            record.foreseen,
+            record.revisions,
         )

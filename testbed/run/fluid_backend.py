@@ -150,6 +150,11 @@ class FluidBackend:
             self._open(new)
         return [self._numbers[queue_pair] for queue_pair in queue_pairs]
 
+    def begin_lit(self, circuits: Mapping[str, Sequence[Circuit]]) -> None:
+        """Light circuits at once."""
+        for ocs, pairs in circuits.items():
+            self._shine(ocs, set(pairs))
+
     def begin(self) -> None:
         """Have what is posted next borrow from token buckets, if nothing is on its way."""
         self._from_rest |= self._lent_s > 0 and self._network.quiet

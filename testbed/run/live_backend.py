@@ -13,7 +13,7 @@ import contextlib
 import socket
 import time
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Self
 
 import numpy as np
@@ -49,6 +49,8 @@ from traffic.transports.round_trips import Crossing, shares_of
 
 MOST_IDLE = 4096
 """Queue pairs that nobody uses stay connected up to so many."""
+FIRST_LIGHT_S = 20.0
+"""Within so long OCSes light their first circuits, beside their delay [s]."""
 LIT_FOR_S = 1e6
 """How long a program's day lasts: until the next is ordered."""
 
@@ -277,6 +279,22 @@ class LiveBackend:
         """Return how long servers on a route take to pass a packet on [s, emulated]."""
         nics = [self._fabric.nic_at(path.ports[0]) for path in route.light[1:]]
         return sum(8 * self._packet_bytes / self._nic_rate_bps(nic) for nic in nics)
+
+    def begin_lit(self, circuits: Mapping[str, Sequence[Circuit]]) -> None:
+        """Have OCSes light circuits, and wait for it while the clock stands."""
+        for ocs, pairs in circuits.items():
+            self.light(ocs, pairs)
+        deadline = time.monotonic() + FIRST_LIGHT_S + self._longest_dark_s(circuits)
+        while self._ordered and time.monotonic() < deadline:
+            self._engine.serve(TURN_S)
+        if self._ordered:
+            raise StuckError(f"OCS {min(self._ordered)} does not light its first circuits", "repeat the run")
+        self._happened.clear()
+        self._start = self._stands_at = time.monotonic()
+
+    def _longest_dark_s(self, ocses: Iterable[str]) -> float:
+        """Return how long the slowest of some OCSes is dark at least when it is reconfigured [s]."""
+        return max((self._network.northbound.ocs(ocs).delay_s for ocs in ocses), default=0.0)
 
     # Bytes
 

@@ -56,7 +56,7 @@ def predict(
     fabric, known, sprays = experiment.fabric, dict(paths or {}), experiment.spraying
     backend = FluidBackend(
         fabric,
-        dict.fromkeys(experiment.plan.ocses, experiment.plan.delay_s) if experiment.ocs else {},
+        dict.fromkeys(experiment.ocs_names, experiment.ocs_delay.mean_s) if experiment.ocs_delay else {},
         drawn_s=delays_s,
         by_bytes=bool(sprays)
         and by_bytes(experiment.transport.name)
@@ -74,9 +74,11 @@ def predict(
             experiment.scheme,
             circuits=experiment.circuits,
             faults=experiment.faults,
+            revise=experiment.revisions,
+            lit=dict(experiment.foreseen.first) if experiment.foreseen else None,
             leg_name=lambda pair: path_text(backend.path(pair) or optical_path(fabric, pair)),
         ).run()
 
-    if experiment.ocs or experiment.faults:
+    if experiment.ocs_delay or experiment.faults:
         return run(experiment.job)
     return solved_once(experiment.job, backend, run)

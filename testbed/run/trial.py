@@ -7,7 +7,7 @@ from testbed.network.network import Network
 from testbed.run.emulate import emulate
 from testbed.run.evidence import Watch
 from testbed.run.experiment import Experiment
-from testbed.run.fidelity import verdict, verdict_of_light
+from testbed.run.fidelity import LIT, PACKETS, verdict, verdict_of_light
 from testbed.run.outcome import Outcome, bound_s
 from testbed.run.predict import predict
 from traffic.metrics import communication_s
@@ -45,6 +45,7 @@ def tried(
             bound_s=bound_s(experiment, lent_s),
             emulated_s=experiment.dilation.emulated_s(predicted_s),
             unmet=broken,
+            limits=LIT if experiment.foreseen else PACKETS,
         )
     return Outcome(experiment, predicted, emulation.run, judged, measures, light, lent_s, emulation.shares)
 
