@@ -9,9 +9,10 @@ NVLink between the bundles of a node, take no part.
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 
+from controller.circuits.devices import ReconfigurationDelay
+from controller.circuits.foreseen import Foreseen, OcsCircuits
 from controller.circuits.ring_circuits import Paths, ring_circuits
 from topologies.errors import DemandError
-from topologies.events import Event, NodeDone, NodeStarted, Order, Reconfigure, View
 from topologies.khop_ring import Bundle, KHopRing
 
 
@@ -69,35 +70,29 @@ def link_paths(ring: KHopRing, pairs: Iterable[tuple[int, int]]) -> dict[Bundle,
     return paths
 
 
-class InRounds:
-    """Lights what each round needs; pure, its state says whether the job has begun.
+def foreseen_rounds(
+    ring: KHopRing, rounds: Sequence[tuple[str, Paths]], delay: ReconfigurationDelay
+) -> Foreseen:
+    """Return circuits that change between the rounds of a job.
 
     Parameters
     ----------
     ring
         What is wired.
     rounds
-        The job's nodes that send, in order, and the paths that each needs lit.
+        The nodes of the job that send, one after the other, and the paths that each needs lit.
+    delay
+        Of an OCSTrx [real s].
     """
-
-    def __init__(self, ring: KHopRing, rounds: Sequence[tuple[str, Paths]]) -> None:
-        needs = [needed for _, needed in rounds]
-        first: dict[Bundle, int] = {}
-        for needed in needs:
-            first |= {bundle: path for bundle, path in needed.items() if bundle not in first}
-        self._first = _orders(ring, first)
-        self._after = {
-            name: _orders(ring, _next_paths(needed, needs[number + 1 :]))
-            for number, (name, needed) in enumerate(rounds)
-        }
-
-    def decide(self, state: object, view: View, event: Event) -> tuple[object, Sequence[Order]]:
-        """Return the orders of an event: all bundles as the job begins, then those that a round leaves."""
-        if isinstance(event, NodeStarted) and state is None:
-            return True, self._first
-        if isinstance(event, NodeDone):
-            return state, self._after.get(event.node, ())
-        return state, ()
+    needs = [needed for _, needed in rounds]
+    first: dict[Bundle, int] = {}
+    for needed in needs:
+        first |= {bundle: path for bundle, path in needed.items() if bundle not in first}
+    after = tuple(
+        (name, _shown(ring, _next_paths(needed, needs[number + 1 :])))
+        for number, (name, needed) in enumerate(rounds)
+    )
+    return Foreseen(_shown(ring, first), (), delay, tuple(each for each in after if each[1]))
 
 
 def rounds_that_wait(rounds: Sequence[Paths]) -> list[int]:
@@ -121,7 +116,7 @@ def _next_paths(used: Paths, later: Sequence[Paths]) -> dict[Bundle, int]:
     return {bundle: path for bundle, path in following.items() if path != used[bundle]}
 
 
-def _orders(ring: KHopRing, paths: Mapping[Bundle, int]) -> list[Reconfigure]:
-    """Return the orders that have bundles light paths."""
+def _shown(ring: KHopRing, paths: Mapping[Bundle, int]) -> tuple[OcsCircuits, ...]:
+    """Return the circuits of the OCSes of bundles that light paths."""
     circuits = ring_circuits(ring, paths)
-    return [Reconfigure(str(bundle), circuits[str(bundle)].pairs) for bundle in sorted(paths)]
+    return tuple((str(bundle), circuits[str(bundle)].pairs) for bundle in sorted(paths))

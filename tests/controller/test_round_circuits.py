@@ -2,21 +2,21 @@
 
 import pytest
 
+from controller.circuits.devices import ReconfigurationDelay
 from controller.circuits.ring_circuits import ring_circuits
 from controller.circuits.round_circuits import (
-    InRounds,
     exchange_paths,
+    foreseen_rounds,
     link_paths,
     node_ring_paths,
     rounds_that_wait,
 )
 from topologies.errors import DemandError
-from topologies.events import NodeDone, NodeStarted, Reconfigure, View
+from topologies.events import NodeDone, Reconfigure, View
 from topologies.khop_ring import PATHS, Bundle, KHopRing, khop_ring_fabric
 from topologies.light import light_path
 
 FOUR = KHopRing(4, 4, 2, doubling=True)
-VIEW = View(0.0, khop_ring_fabric(FOUR), {}, frozenset())
 
 
 def doubling(bundles: int, by_distance: bool = False) -> KHopRing:
@@ -76,19 +76,19 @@ def test_what_no_link_joins_is_refused() -> None:
 
 def test_bundles_change_when_the_round_that_used_them_last_has_ended() -> None:
     rounds = exchange_paths(FOUR)
-    circuits = InRounds(FOUR, [("first", rounds[0]), ("second", rounds[1])])
-    state, orders = circuits.decide(None, VIEW, NodeStarted("light"))
-    lit = {order.ocs: order.circuits for order in orders if isinstance(order, Reconfigure)}
+    delay = ReconfigurationDelay("ocstrx", 70e-6)
+    foreseen = foreseen_rounds(FOUR, [("first", rounds[0]), ("second", rounds[1])], delay)
     path = {number: tuple((a, b) for a, b in enumerate(PATHS[number - 1]) if b >= 0) for number in (1, 2)}
-    assert lit == {
+    assert dict(foreseen.first) == {
         "n0b1": path[2], "n1b1": path[2], "n2b0": path[2], "n3b0": path[2],
         "n1b0": path[1], "n2b1": path[1],
     }  # fmt: skip
-    assert circuits.decide(state, VIEW, NodeStarted("first")) == (state, ())
-    state, orders = circuits.decide(state, VIEW, NodeDone("first"))
-    assert [(order.ocs, order.circuits) for order in orders if isinstance(order, Reconfigure)] == [
-        ("n0b1", path[1]),
-        ("n3b0", path[1]),
-    ]
-    assert list(circuits.decide(state, VIEW, NodeDone("second"))[1]) == []
-    assert list(circuits.decide(state, VIEW, NodeDone("other"))[1]) == []
+    assert foreseen.after == (("first", (("n0b1", path[1]), ("n3b0", path[1]))),)
+    foreseen.check(khop_ring_fabric(FOUR))
+    view = View(0.0, khop_ring_fabric(FOUR), {}, frozenset())
+    orders = {name: foreseen.decide(None, view, NodeDone(name))[1] for name in ("first", "second", "other")}
+    assert orders == {
+        "first": [Reconfigure("n0b1", path[1]), Reconfigure("n3b0", path[1])],
+        "second": [],
+        "other": [],
+    }

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from topologies.errors import DemandError, FabricError, ScenarioError
-from topologies.events import View
+from tests.topologies.khop_rings import khop_rings
+from topologies.errors import DemandError, FabricError
 from topologies.khop_ring import KHopRing, khop_ring_fabric
 from traffic.collectives.exchange import bytes_between
 from traffic.collectives.node_all_to_all import (
@@ -19,8 +19,7 @@ from traffic.collectives.node_all_to_all import (
     ring_all_to_all_s,
     ring_steps,
 )
-from traffic.job import Collective, Compute
-from traffic.workloads.khop_all_to_all import exchange_job, over_lanes, ring_job
+from traffic.workloads.khop_all_to_all import exchange_job, ring_job
 
 POWERS = st.integers(1, 6).map(lambda log: 1 << log)
 RATE_BPS = 6.4e12
@@ -116,40 +115,43 @@ def test_what_cannot_be_shared_is_refused() -> None:
         with pytest.raises(DemandError):
             RingAllToAll(rings, size, back)
     with pytest.raises(DemandError, match="multiple of 4"):
-        exchange_job(KHopRing(4, 4, 2, doubling=True), 6, 0.0)
+        exchange_job(KHopRing(4, 4, 2, doubling=True), 6)
     with pytest.raises(DemandError):
         ring_steps(1, both_ways=False)
 
 
 @pytest.mark.parametrize("bundles", [2, 3, 4])
-def test_messages_of_a_job_go_between_the_halves_that_cables_join(bundles: int) -> None:
+def test_messages_of_a_job_go_over_the_lanes_of_links_and_share_them_evenly(bundles: int) -> None:
     ring = KHopRing(1 << bundles, 4, bundles, doubling=True)
-    fabric = khop_ring_fabric(ring)
-    view = View(0.0, fabric, {}, frozenset())
-    jobs = [exchange_job(ring, 400, 0.0), *(ring_job(ring, 400, 0.0, both_ways=way) for way in (False, True))]
-    for job in jobs:
-        light, *sending = job.nodes
-        assert isinstance(light, Compute)
-        for node in sending:
-            assert isinstance(node, Collective)
+    lanes = {
+        (near.server, far.server): {a, b}
+        for a, b, _ in ring.links
+        for pair in ((a, b), (b, a))
+        for near, far in ring.lanes(*pair)
+    }
+    assert len(lanes) == 4 * len(ring.links), "two lanes, both ways"
+    for job in (exchange_job(ring, 400), *(ring_job(ring, 400, both_ways=way) for way in (False, True))):
+        for node in job.collectives:
             messages = node.pattern.exchange().messages
-            placed = over_lanes(ring).place(view, messages)
-            for parcel, (source, destination) in enumerate(
-                zip(messages.source.tolist(), messages.destination.tolist(), strict=True)
-            ):
-                pair = placed.queue_pairs[placed.qp[parcel]]
-                assert (pair.source.server, pair.destination.server) == (source, destination)
-                near, far = (fabric.peer(fabric.nic_port(nic)) for nic in (pair.source, pair.destination))
-                assert near.number == far.number, "upper halves meet upper ones"
-                ends = {name.split("b")[0] for name in (near.node, far.node)}
-                assert len(ends) == 2, "bytes leave their node"
+            sent = Counter[frozenset[int]]()
+            ends = zip(messages.source.tolist(), messages.destination.tolist(), strict=True)
+            for pair, size in zip(ends, messages.bytes.tolist(), strict=True):
+                assert pair in lanes
+                sent[frozenset(pair)] += size
+            assert len(set(sent.values())) == 1
+
+
+@given(khop_rings())
+def test_cables_join_the_nics_of_lanes_half_by_half(ring: KHopRing) -> None:
+    fabric = khop_ring_fabric(ring)
+    for a, b, _ in ring.links:
+        for half, (near, far) in enumerate(ring.lanes(a, b)):
+            ends = [fabric.peer(fabric.nic_port(nic)) for nic in (near, far)]
+            assert [end.number for end in ends] == [half, half]
+            assert [end.node.split("b")[0] for end in ends] == [f"n{a}", f"n{b}"]
+            assert any({link.a.node, link.b.node} == {end.node for end in ends} for link in fabric.links)
 
 
 def test_nodes_without_a_link_are_named() -> None:
-    ring = KHopRing(8, 4, 3, doubling=True)
     with pytest.raises(FabricError, match="nodes 0 and 3"):
-        ring.lanes(0, 3)
-    fabric = khop_ring_fabric(ring)
-    stray = RingAllToAll((((0, 12), (12, 0)),), 4).exchange().messages
-    with pytest.raises(ScenarioError, match="GPUs 0 and 12"):
-        over_lanes(ring).place(View(0.0, fabric, {}, frozenset()), stray)
+        KHopRing(8, 4, 3, doubling=True).lanes(0, 3)
