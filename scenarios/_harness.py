@@ -67,6 +67,7 @@ from testbed.network.readback import effective, port_settings, unmet
 from testbed.report.claims import Claim
 from testbed.report.faults import fault_sheets
 from testbed.report.means import BIG_SWITCH
+from testbed.report.page import Findings
 from testbed.report.results import ResultsDirectory
 from testbed.report.run_json import Kind, Run
 from testbed.report.table import claims_table
@@ -77,7 +78,7 @@ from testbed.run.outcome import Outcome, bound_s
 from testbed.run.predict import predict
 from testbed.run.run_time import boots, run_time
 from testbed.run.runner import Run as Predicted
-from testbed.run.scale import busy_s, job_volume, load_bps, plain
+from testbed.run.scale import RINGS_S, busy_s, job_volume, load_bps, plain
 from testbed.run.similitude import Number, similitude
 from testbed.run.trial import tried
 from topologies.errors import LightrailError, ScenarioError
@@ -120,6 +121,16 @@ class Options:
             raise ScenarioError(f"--dry-run and {other} exclude each other", "leave out the one or the other")
 
 
+def no_claims(_table: pd.DataFrame) -> list[Claim]:
+    """Return no claim: there is nothing to hold the summary against."""
+    return []
+
+
+def no_findings(_outcomes: Sequence[Outcome]) -> Findings:
+    """Return nothing: the report of its kind says all."""
+    return Findings()
+
+
 PointOf = tuple[Job, str, int]
 """A point: job, scheme and seed."""
 
@@ -139,6 +150,13 @@ class Scenario:
     """What its summary is held against."""
     report: Kind = "schemes"
     """What its report and its table are about."""
+    findings: Callable[[Sequence[Outcome]], Findings] = no_findings
+    """What it has to say of its outcomes itself."""
+    rings_s: float = RINGS_S
+    """How long a point may take at emulated scale so that the steps of its rings are long [s]."""
+    most_nic_bps: float = math.inf
+    """What NICs are shaped to at most, if the user does not say to what [bit/s]: for fabrics of so many ports
+    that a packet costs the switch more than it does where the machine was calibrated."""
 
     @classmethod
     def of(cls, name: str, title: str, fabric: Fabric, points: Iterable[PointOf]) -> "Scenario":
@@ -173,17 +191,23 @@ class Scenario:
             What fails; shares are of a point's prediction without them.
         detect_s
             How long until it is known [real s].
+
+        Raises
+        ------
+        ScenarioError
+            If circuits are foreseen for the faults of its own, and for no others.
         """
+        if any(each.foreseen for each in self.experiments):
+            raise ScenarioError(
+                f"{self.name} foresees what fails in it, and --fail would come on top", "leave out --fail"
+            )
         return replace(self, experiments=without_and_with(faults, self.experiments, detect_s))
 
-    def over(self, fabric: Fabric) -> "Scenario":
-        """Return the same scenario over another fabric of as many GPUs."""
-        return replace(self, experiments=[replace(each, fabric=fabric) for each in self.experiments])
-
-
-def no_claims(_table: pd.DataFrame) -> list[Claim]:
-    """Return no claim: there is nothing to hold the summary against."""
-    return []
+    def over(self, changed: Callable[[Fabric], Fabric]) -> "Scenario":
+        """Return the same scenario over fabrics that are changed, each of as many GPUs as it was."""
+        fabrics = {fabric: changed(fabric) for fabric in self.fabrics}
+        experiments = [replace(each, fabric=fabrics[each.fabric]) for each in self.experiments]
+        return replace(self, experiments=experiments)
 
 
 def without_and_with(
@@ -228,10 +252,10 @@ def run(describe: Callable[..., Scenario]) -> NoReturn:
         setups = transports(transport, initial_window, least_rto_ms)
         scenario = describe(**parameters).under(setups).in_packets_of(mtu)
         if link_delay_us or loss:
-            links = scenario.fabrics[0].with_links(delay_s=link_delay_us / 1e6, loss=loss)
-            scenario = scenario.over(links)
+            scenario = scenario.over(lambda fabric: fabric.with_links(delay_s=link_delay_us / 1e6, loss=loss))
         if buffer is not None:
-            scenario = scenario.over(scenario.fabrics[0].with_buffer(buffer_bytes(buffer, mtu)))
+            held_bytes = buffer_bytes(buffer, mtu)
+            scenario = scenario.over(lambda fabric: fabric.with_buffer(held_bytes))
         if fail is not None:
             scenario = scenario.failing(faults(fail), known_after_s(detect_us))
         carry_out(scenario, options)
@@ -265,7 +289,7 @@ def main(command: Callable[..., None]) -> NoReturn:
 def carry_out(scenario: Scenario, options: Options) -> ResultsDirectory | None:
     """Carry a scenario out, in a sandbox unless told otherwise; print and return what came of it."""
     for experiment in scenario.experiments:
-        if not experiment.ocs or experiment.ocs.rest:
+        if experiment.spraying:
             policy_named(experiment.spraying)
     if options.model_only:
         return _finish(scenario, options, _model)
@@ -307,8 +331,8 @@ def _finish(
     results = work(scenario, options)
     if results is not None:
         judged = [claims_table(results.judged)] if results.judged else []
-        failed = [sheet_table(sheet) for sheet in fault_sheets(results.outcomes)]
-        print_results([results_table(results), *failed, *judged], results.path)
+        sheets = [*results.found.sheets, *fault_sheets(results.outcomes)]
+        print_results([results_table(results), *map(sheet_table, sheets), *judged], results.path)
     return results
 
 
@@ -346,6 +370,7 @@ def _predicted_by(experiment: Experiment) -> tuple[object, ...]:
         experiment.seed,
         by_bytes(experiment.transport.name),
         experiment.ocs,
+        experiment.foreseen,
     )
 
 
@@ -385,7 +410,7 @@ def _emulate_on(
         found = port_settings(network)
         broken, settings = unmet(network, found), {**_scale_of(first), **effective(network, found)}
         results.describe(settings={**results.run.settings, _where(first): settings})
-        worst = math.nan if first.ocs else worst_link_error(network, first.seed)
+        worst = math.nan if first.ocs_delay else worst_link_error(network, first.seed)
         points = ControlledPoints(network, results, _where(first))
         for experiment in experiments:
             name = f"{experiment.job.name}, {experiment.scheme_name}, {experiment.transport_name}"
@@ -428,6 +453,13 @@ def _scale_of(experiment: Experiment) -> dict[str, object]:
             "emulated_delay_s": plan.emulated_delay.mean_s,
             "emulated_rate_bps": plan.emulated_rate_bps,
         }
+    elif experiment.foreseen:
+        delay = experiment.foreseen.delay
+        said["ocs"] = {
+            "device": delay.device,
+            "delay_s": delay.mean_s,
+            "emulated_delay_s": scale.emulated_s(delay.mean_s),
+        }
     return said
 
 
@@ -453,7 +485,7 @@ def _scaled(
     machine = calibration(options.datapath)
     experiments = list(scenario.experiments)
     if UNSCALED in {experiment.dilation for experiment in experiments}:
-        level = scenario.over(plain(experiments[0].fabric)).experiments
+        level = scenario.over(plain).experiments
         found: dict[tuple[object, ...], tuple[float, float]] = {}
         for each in progress.track(level, description="predict"):
             if _predicted_by(each) not in found:
@@ -461,15 +493,23 @@ def _scaled(
                 found[_predicted_by(each)] = load_bps(each, predicted), busy_s(each.job, predicted)
         most_bps, mtu = max(load for load, _ in found.values()), experiments[0].mtu
         rate = rate_factor(level[0].fabric, most_bps, machine, options.emulated_rate_bps, mtu)
+        if options.emulated_rate_bps is None:
+            rate = min(
+                rate, scenario.most_nic_bps / max(map(level[0].fabric.nic_rate_bps, level[0].fabric.nics))
+            )
         times_s = [found[_predicted_by(each)][1] for each in level]
-        experiments = _dilated(experiments, rate, times_s, options.volume)
+        experiments = _dilated(experiments, rate, times_s, options.volume, scenario.rings_s)
     for experiment in experiments:
         check_delays(experiment.fabric, experiment.dilation.time)
     return experiments, asdict(machine)
 
 
 def _dilated(
-    experiments: Sequence[Experiment], rate: float, times_s: Sequence[float], volume: float | None
+    experiments: Sequence[Experiment],
+    rate: float,
+    times_s: Sequence[float],
+    volume: float | None,
+    rings_s: float,
 ) -> list[Experiment]:
     """Return experiments at a rate, each workload at its own volume, or all at the one asked for."""
     if volume is not None:
@@ -481,7 +521,7 @@ def _dilated(
         bounds_s[job.name].append(bound_s(experiment))
         longest_s[job.name] = max(longest_s[job.name], time_s)
     volumes = {
-        job.name: job_volume(job, fabric, rate, bounds_s[job.name], longest_s[job.name], mtu)
+        job.name: job_volume(job, fabric, rate, bounds_s[job.name], longest_s[job.name], mtu, rings_s)
         for job in {experiment.job.name: experiment.job for experiment in experiments}.values()
     }
     return [replace(each, dilation=Dilation(rate, volumes[each.job.name])) for each in experiments]
@@ -489,7 +529,9 @@ def _dilated(
 
 def _results(scenario: Scenario, options: Options, planned: list[Experiment]) -> ResultsDirectory:
     run = new_run(scenario.name, scenario.title, options.datapath, scenario.report)
-    return ResultsDirectory(run, planned=planned, out=options.out, claims=scenario.claims)
+    return ResultsDirectory(
+        run, planned=planned, out=options.out, claims=scenario.claims, findings=scenario.findings
+    )
 
 
 def new_run(name: str, title: str, datapath: Datapath = "netdev", report: Kind = "schemes") -> Run:

@@ -78,7 +78,7 @@ def node_sheet(outcomes: Sequence[Outcome]) -> Sheet:
 
 def _nodes(outcome: Outcome) -> pd.DataFrame:
     experiment = outcome.experiment
-    return node_table(experiment.job, experiment.fabric, outcome.run, outcome.predicted, outcome.lent_s)
+    return node_table(experiment.whole_job, experiment.fabric, outcome.run, outcome.predicted, outcome.lent_s)
 
 
 def whole(outcome: Outcome, emulated: bool) -> list[str]:

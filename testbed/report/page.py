@@ -64,6 +64,15 @@ class Sheet:
 
 
 @dataclass(frozen=True)
+class Findings:
+    """What a scenario has to say of its outcomes itself, beside what its kind of run has."""
+
+    sheets: Sequence[Sheet] = ()
+    plots: Sequence[Plot] = ()
+    claims: Sequence[Claim] = ()
+
+
+@dataclass(frozen=True)
 class Page:
     """What a report says."""
 

@@ -38,7 +38,7 @@ from testbed.report.figures import Plot, png_of, slug
 from testbed.report.node_report import node_page
 from testbed.report.nodes import node_table
 from testbed.report.ocs_report import circuit_page
-from testbed.report.page import Page, report_html
+from testbed.report.page import Findings, Page, report_html
 from testbed.report.ring_report import ring_page
 from testbed.report.run_json import Run, run_json
 from testbed.run.experiment import Experiment
@@ -185,6 +185,8 @@ class ResultsDirectory(RunDirectory):
     claims
         What judges the claims that the summary of one transport can be held against; by default there
         are none.
+    findings
+        What the scenario has to say of the outcomes itself; by default nothing.
 
     Examples
     --------
@@ -201,19 +203,24 @@ class ResultsDirectory(RunDirectory):
         out: Path | None = None,
         root: Path = RESULTS,
         claims: Callable[[pd.DataFrame], list[Claim]] = lambda _table: [],
+        findings: Callable[[Sequence[Outcome]], Findings] = lambda _outcomes: Findings(),
     ) -> None:
         super().__init__(run, planned=planned, out=out, root=root)
         self.outcomes: list[Outcome] = []
         """What was added."""
         self.judged: list[Claim] = []
         """What the summary says of claims under each transport; none before the report is written."""
-        self._claims = claims
+        self.found = Findings()
+        """What the scenario says itself; nothing before the report is written."""
+        self._claims, self._findings = claims, findings
 
     def add(self, outcome: Outcome) -> None:
         """Write an outcome: its records, its nodes, its row of the summary, its experiment."""
         self.outcomes.append(outcome)
         experiment = outcome.experiment
-        nodes = node_table(experiment.job, experiment.fabric, outcome.run, outcome.predicted, outcome.lent_s)
+        nodes = node_table(
+            experiment.whole_job, experiment.fabric, outcome.run, outcome.predicted, outcome.lent_s
+        )
         tables = {"records": records_table(outcome), "nodes": _named(nodes, experiment)}
         self._write_trace(outcome)
         self.write([summary_row(outcome)], tables=tables, experiment=experiment)
@@ -241,9 +248,11 @@ class ResultsDirectory(RunDirectory):
 
     def page(self) -> Page:
         """Return the report of the outcomes."""
-        self.judged = under_each_transport(self._claims, self.table)
+        found = self.found = self._findings(self.outcomes)
+        self.judged = [*under_each_transport(self._claims, self.table), *found.claims]
         page = PAGES[self.run.report](self.run, self.outcomes, self.table, self.judged)
-        return replace(page, more=[*page.more, *fault_sheets(self.outcomes)])
+        more = [*found.sheets, *page.more, *fault_sheets(self.outcomes)]
+        return replace(page, more=more, plots=[*found.plots, *page.plots])
 
 
 def records_table(outcome: Outcome) -> pd.DataFrame:
