@@ -514,15 +514,14 @@ def _dilated(
     """Return experiments at a rate, each workload at its own volume, or all at the one asked for."""
     if volume is not None:
         return [replace(each, dilation=Dilation(rate, volume)) for each in experiments]
-    fabric, mtu = experiments[0].fabric, experiments[0].mtu
     bounds_s, longest_s = defaultdict[str, list[float]](list), defaultdict[str, float](float)
     for experiment, time_s in zip(experiments, times_s, strict=True):
         job = experiment.job
         bounds_s[job.name].append(bound_s(experiment))
         longest_s[job.name] = max(longest_s[job.name], time_s)
     volumes = {
-        job.name: job_volume(job, fabric, rate, bounds_s[job.name], longest_s[job.name], mtu, rings_s)
-        for job in {experiment.job.name: experiment.job for experiment in experiments}.values()
+        name: job_volume(each.job, each.fabric, rate, bounds_s[name], longest_s[name], each.mtu, rings_s)
+        for name, each in {experiment.job.name: experiment for experiment in experiments}.items()
     }
     return [replace(each, dilation=Dilation(rate, volumes[each.job.name])) for each in experiments]
 

@@ -23,7 +23,8 @@ from traffic.workloads.khop_all_to_all import exchange_job, ring_job
 
 DELAY = real_delay(device_named("ocstrx"))
 EXCHANGE, ONE_WAY, TWO_WAY = "binary exchange", "ring, one way", "ring, both ways"
-BY_DISTANCE = "binary exchange, bundles by distance"
+BY_DISTANCE = "exchange, by distance"
+"""Between nodes with a bundle per distance."""
 
 
 @dataclass(frozen=True)

@@ -50,6 +50,7 @@ def dry(directory: Path, name: str, *options: str) -> "CompletedProcess[str]":
     [
         ("rails_uniform", ["--servers", "4", "--rails", "2", "--seeds", "2", "--schemes", "rails,reps"], 8),
         ("job", ["--job", "job.json", "--servers", "2", "--rails", "2"], 2),
+        ("infinitehbd_alltoall", ["--bundles", "2,3", "--mb", "80"], 6),
         ("ocs_spectra", ["--servers", "4", "--ocses", "2", "--schedulers", "spectra,less"], 3),
     ],
 )

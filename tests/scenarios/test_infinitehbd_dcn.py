@@ -1,5 +1,7 @@
 """Cross-ToR traffic of orchestrated jobs: what predictions send over ToR uplinks is X_mate and X_rank."""
 
+from pathlib import Path
+
 import pytest
 
 from controller.schedulers.infinitehbd import FatTree
@@ -13,6 +15,7 @@ from scenarios._infinitehbd.crossing import (
     drawn_faults,
 )
 from testbed.run.predict import predict
+from tests.scenarios.command import ran
 from topologies.errors import ScenarioError
 
 TREE = FatTree(32, 2, 16)
@@ -45,3 +48,29 @@ def test_a_job_that_does_not_fit_is_named(faulty: int, share: float) -> None:
     setting = Setting(TREE, drawn_faults(32, faulty, 0), hops=3, gpus_per_node=8, tp_gpus=16, share=share)
     with pytest.raises(ScenarioError, match="does not fit"):
         crossings(setting, 0)
+
+
+def test_a_table_has_predicted_bytes_beside_the_orchestrator_s_figures(tmp_path: Path) -> None:
+    done = ran("infinitehbd_dcn", "--model-only", "--transport", "tcp", "--out", tmp_path / "out")
+    assert done.returncode == 0, done.stderr
+    lines = [" ".join(line.split()) for line in done.stdout.splitlines()]
+    assert "optimised tcp model 0.00 0.00 -" in lines
+    assert "unconstrained tcp model 25.00 25.00 -" in lines
+    assert "shuffled tcp model 100.00 100.00 -" in lines
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--faulty", "32"], "32 faulty nodes of 32; leave some that work"),
+        (["--faulty", "20"], "does not fit around 20 of 32 nodes"),
+        (["--job", "0"], "a job of 0 % of the GPUs"),
+        (["--tor-nodes", "3"], "under ToRs of 3"),
+        (["--tp", "12"], "TP groups of 12 GPUs on nodes of 8"),
+    ],
+)
+def test_bad_input_is_one_sentence(options: list[str], said: str) -> None:
+    done = ran("infinitehbd_dcn", "--model-only", *options)
+    assert done.returncode == 2
+    (line,) = done.stderr.strip().splitlines()
+    assert said in line
