@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 from scenarios._infinitehbd.costs import BILLS, aggregate_costs
 from scenarios._infinitehbd.study import FITTED, JOB_SHARES, MAIN_TP, TP_GPUS, Study
-from testbed.report.figures import Plot
+from testbed.report.page import Plot
 from testbed.report.palette import BOUND, canvas, horizontal_grid, styled
 
 COLOURS = {
