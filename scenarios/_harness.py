@@ -430,7 +430,9 @@ def _explore(scenario: Scenario, options: Options) -> None:
     with _progress() as progress:
         experiments, _ = _prepared(scenario, options, progress)
     first = experiments[0]
-    jobs = {experiment.job.name: experiment.job for experiment in experiments}
+    # What is foreseen belongs to one experiment, whose job alone can be replayed.
+    shown = [first] if first.foreseen else experiments
+    jobs = {experiment.job.name: experiment.job for experiment in shown}
     with _network_of(first, options.datapath) as network:
         rate = first.fabric.nic_rate_bps(first.fabric.nics[0]) * network.rate_factor / 1e6
         network.impair(first.dilation.time)
@@ -438,7 +440,8 @@ def _explore(scenario: Scenario, options: Options) -> None:
             f"{scenario.title}: NICs are shaped to {rate:g} Mbit/s, the transport is {first.transport_name}; "
             f"replay knows {', '.join(jobs)}"
         )
-        FabricCLI(network, jobs, transport=first.transport)
+        foreseen = first if first.foreseen else None
+        FabricCLI(network, jobs, transport=first.transport, foreseen=foreseen)
 
 
 def _prepared(
