@@ -172,7 +172,7 @@ def carry_out(
         experiments += [*executed, *_big_switch(executed)]
     claims = partial(circuit_claims, spectras=not comparison.rest)
     scenario = Scenario(
-        comparison.name, comparison.title, experiments, claims, "circuits", comparison.failures
+        comparison.name, comparison.title, experiments, claims, "circuits", failures=comparison.failures
     )
     go_on(scenario.under(transports), options)
 

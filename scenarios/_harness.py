@@ -119,10 +119,6 @@ class Options:
             raise ScenarioError(f"--dry-run and {other} exclude each other", "leave out the one or the other")
 
 
-LOOK_S = 0.3
-"""How long a dry run predicts [s]: with what a start takes it is to be there within two seconds."""
-
-
 def no_claims(_table: pd.DataFrame) -> list[Claim]:
     """Return no claim: there is nothing to hold the summary against."""
     return []
@@ -133,6 +129,8 @@ def no_findings(_outcomes: Sequence[Outcome]) -> Findings:
     return Findings()
 
 
+LOOK_S = 0.3
+"""How long a dry run predicts [s]: with what a start takes it is to be there within two seconds."""
 PointOf = tuple[Job, str, int]
 """A point: job, scheme and seed."""
 
@@ -152,8 +150,6 @@ class Scenario:
     """What its summary is held against."""
     report: Kind = "schemes"
     """What its report and its table are about."""
-    failures: Failures | None = None
-    """What fails: each point runs without, and then with it."""
     findings: Callable[[Sequence[Outcome]], Findings] = no_findings
     """What it has to say of its outcomes itself."""
     rings_s: float = RINGS_S
@@ -161,6 +157,8 @@ class Scenario:
     most_nic_bps: float = math.inf
     """What NICs are shaped to at most, if the user does not say to what [bit/s]: for fabrics of so many ports
     that a packet costs the switch more than it does where the machine was calibrated."""
+    failures: Failures | None = None
+    """What fails: each point runs without, and then with it."""
 
     @classmethod
     def of(cls, name: str, title: str, fabric: Fabric, points: Iterable[PointOf]) -> "Scenario":
@@ -187,7 +185,7 @@ class Scenario:
         return replace(self, experiments=[replace(each, mtu=mtu) for each in self.experiments])
 
     def failing(self, failures: Failures) -> "Scenario":
-        """Return each point as it is, and with what fails.
+        """Return the same points, each without and then with what fails.
 
         Raises
         ------
@@ -453,8 +451,7 @@ def _prepared(
     own_scale = UNSCALED not in {each.dilation for each in scenario.experiments}
     if own_scale and scenario.failures is None:
         return list(scenario.experiments), asdict(calibration(options.datapath))
-    looked = glances(scenario.experiments, scenario.failures, progress)
-    return _scaled(scenario, looked, options)
+    return _scaled(scenario, glances(scenario.experiments, scenario.failures, progress), options)
 
 
 def _scaled(
@@ -469,9 +466,8 @@ def _scaled(
         rate = rate_factor(plain(fabric), most_bps, machine, options.emulated_rate_bps, mtu)
         if options.emulated_rate_bps is None:
             rate = min(rate, scenario.most_nic_bps / max(map(fabric.nic_rate_bps, fabric.nics)))
-        experiments = _dilated(
-            experiments, rate, [glance.level_s for glance in seen], options.volume, scenario.rings_s
-        )
+        times_s = [glance.level_s for glance in seen]
+        experiments = _dilated(experiments, rate, times_s, options.volume, scenario.rings_s)
     for experiment in experiments:
         check_delays(experiment.fabric, experiment.dilation.time)
     return experiments, asdict(machine)
@@ -487,15 +483,14 @@ def _dilated(
     """Return experiments at a rate, each workload at its own volume, or all at the one asked for."""
     if volume is not None:
         return [replace(each, dilation=Dilation(rate, volume)) for each in experiments]
-    fabric, mtu = experiments[0].fabric, experiments[0].mtu
     bounds_s, longest_s = defaultdict[str, list[float]](list), defaultdict[str, float](float)
     for experiment, time_s in zip(experiments, times_s, strict=True):
         job = experiment.job
         bounds_s[job.name].append(bound_s(experiment))
         longest_s[job.name] = max(longest_s[job.name], time_s)
     volumes = {
-        job.name: job_volume(job, fabric, rate, bounds_s[job.name], longest_s[job.name], mtu, rings_s)
-        for job in {experiment.job.name: experiment.job for experiment in experiments}.values()
+        name: job_volume(each.job, each.fabric, rate, bounds_s[name], longest_s[name], each.mtu, rings_s)
+        for name, each in {experiment.job.name: experiment for experiment in experiments}.items()
     }
     return [replace(each, dilation=Dilation(rate, volumes[each.job.name])) for each in experiments]
 

@@ -57,6 +57,12 @@ def dry(directory: Path, name: str, *options: str) -> "CompletedProcess[str]":
         ),
         ("job", ["--job", "job.json", "--servers", "2", "--rails", "2"], 2, "4 NICs on 4 packet switches"),
         (
+            "infinitehbd_alltoall",
+            ["--bundles", "2,3", "--mb", "80"],
+            6,
+            "32 NICs on 16 OCSes; 64 NICs on 32 OCSes",
+        ),
+        (
             "ocs_spectra",
             ["--servers", "4", "--ocses", "2", "--schedulers", "spectra,less"],
             3,
