@@ -1,12 +1,16 @@
-"""Circuits that are foreseen: what is lit from the start, and what changes once faults are known."""
+"""Circuits that are foreseen: what is lit from the start, and what changes later.
+
+That is when nodes of the job have ended, or once faults are known.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from controller.circuits.circuits import Circuits, Pair
 from controller.circuits.devices import LEAST_DELAY_S, ReconfigurationDelay
 from topologies.errors import ScenarioError
-from topologies.events import Event, FaultDetected, FaultOver, Order, Reconfigure, View
+from topologies.events import Event, FaultDetected, FaultOver, NodeDone, Order, Reconfigure, View
 from topologies.fabric import Fabric
 
 OcsCircuits = tuple[str, tuple[Pair, ...]]
@@ -39,6 +43,8 @@ class Foreseen:
     """One for each set of faults that may be known together."""
     delay: ReconfigurationDelay
     """How long an OCS is dark when it is reconfigured [real s]."""
+    after: tuple[tuple[str, tuple[OcsCircuits, ...]], ...] = ()
+    """What is reconfigured when a node of the job has ended: its name, and what OCSes show from then on."""
 
     def __post_init__(self) -> None:
         """Refuse changes that contradict each other."""
@@ -55,6 +61,9 @@ class Foreseen:
             If no change is foreseen for these faults together.
         """
         known = state if isinstance(state, frozenset) else frozenset[str]()
+        if isinstance(event, NodeDone):
+            ended = [shown for name, circuits in self.after if name == event.node for shown in circuits]
+            return known, [Reconfigure(ocs, pairs) for ocs, pairs in ended]
         if isinstance(event, FaultOver):
             return known - {event.fault}, []
         if not isinstance(event, FaultDetected):
@@ -71,7 +80,8 @@ class Foreseen:
     def check(self, fabric: Fabric) -> None:
         """Raise ScenarioError for an OCS that is not there, or circuits that it does not permit."""
         ocses = {switch.name: switch for switch in fabric.switches if switch.kind == "ocs"}
-        for ocs, pairs in (*self.first, *(shown for change in self.changes for shown in change.circuits)):
+        later = [*(change.circuits for change in self.changes), *(circuits for _, circuits in self.after)]
+        for ocs, pairs in (*self.first, *chain.from_iterable(later)):
             if ocs not in ocses:
                 raise ScenarioError(f"circuits are foreseen for {ocs!r}, which is no OCS of {fabric.name!r}")
             shown = Circuits(ocses[ocs].ports, pairs)

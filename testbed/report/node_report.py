@@ -9,9 +9,9 @@ import pandas as pd
 
 from testbed.report.claims import Claim
 from testbed.report.collective_report import VERDICTS, fabric_text, scale_text
-from testbed.report.figures import TIMELINE_CAPTION, Plot
+from testbed.report.figures import TIMELINE_CAPTION
 from testbed.report.nodes import node_table
-from testbed.report.page import TRACES, Block, Line, Page, Sheet, counted
+from testbed.report.page import TRACES, Block, Line, Page, Plot, Sheet, counted
 from testbed.report.run_json import Run
 from testbed.report.table import number, significant
 from testbed.report.timeline import timeline_of
