@@ -46,6 +46,10 @@ class Optics:
         if len(self._ordered[ocs]) == 1:
             self._drain(ocs)
 
+    def is_ordered(self, ocs: str) -> bool:
+        """Return whether an OCS does not yet show what was ordered."""
+        return bool(self._ordered[ocs])
+
     def drained(self, ocs: str) -> None:
         """Have the device move: nothing is on its way through circuits that end."""
         kept = tuple(pair for pair in self._lit[ocs] if pair in self._ordered[ocs][0])
@@ -72,8 +76,11 @@ class Optics:
 
     def is_routed(self, queue_pair: QueuePair) -> bool:
         """Return whether a queue pair goes over circuits between which servers forward."""
-        near = self._fabric.peer(self._fabric.nic_port(queue_pair.source))
-        return self._fabric.servers_forward and near.node in self._lit
+        return self._fabric.servers_forward and self.carries(queue_pair)
+
+    def carries(self, queue_pair: QueuePair) -> bool:
+        """Return whether a queue pair goes over circuits."""
+        return self._fabric.peer(self._fabric.nic_port(queue_pair.source)).node in self._lit
 
     def route(self, queue_pair: QueuePair) -> Route | None:
         """Return the route of a queue pair over circuits; None if it stands."""
