@@ -4,13 +4,17 @@ import hashlib
 from dataclasses import dataclass
 from functools import cached_property
 
+from controller.circuits.devices import ReconfigurationDelay
 from controller.circuits.planned import Planned
+from controller.circuits.regional import Regional
 from testbed.run.dilation import UNSCALED, Dilation
 from testbed.run.experiment_json import ExperimentRecord, experiment_record
 from testbed.run.ocs_plan import OcsPlan, OcsSetup
+from testbed.run.region_plan import DelegatedSetup, RegionalSetup, RegionPlan
 from topologies.errors import ScenarioError
 from topologies.fabric import Fabric, Port
 from traffic.collectives.exchange import bytes_between
+from traffic.delegation import Delegated
 from traffic.faults import Fault, check_faults
 from traffic.job import Job
 from traffic.messages import CHUNK_BYTES
@@ -53,6 +57,10 @@ class Experiment:
     """Of the emulation's links, at no scale [bytes]: packets are not dilated."""
     faults: tuple[Fault, ...] = ()
     """What fails."""
+    delegated: DelegatedSetup | None = None
+    """How all-to-alls go over the lanes of server pairs; None as any message goes."""
+    regional: RegionalSetup | None = None
+    """When the circuits of regions change; None if they have none, or a schedule has them."""
 
     def __post_init__(self) -> None:
         """Check that the parts fit."""
@@ -61,13 +69,35 @@ class Experiment:
         check_mtu(self.mtu)
         if not any(node.gpus for node in self.job.nodes):
             raise ScenarioError(f"no node of job {self.job.name!r} has a GPU", "give one of them some")
+        if self.ocs and (self.delegated or self.regional):
+            raise ScenarioError(
+                "a schedule of circuits, and all-to-alls over lanes or circuits that follow the job",
+                "give one of the two",
+            )
         if self.ocs:
             self.plan  # noqa: B018  # checks what it is made of
-        elif self.job.gpus > self.fabric.gpus:
+            return
+        if self.job.gpus > self.fabric.gpus:
             raise ScenarioError(
                 f"the job is for {self.job.gpus} GPUs, the fabric has {self.fabric.gpus}",
                 "take a larger fabric, or a smaller job",
             )
+        if self.regional:
+            self.regions  # noqa: B018  # checks what it is made of
+
+    @cached_property
+    def regions(self) -> RegionPlan:
+        """When the circuits of regions change; ScenarioError if nothing says so."""
+        if self.regional is None:
+            raise ScenarioError(f"{self.scheme_name} has no circuits that follow the job")
+        return RegionPlan(self.fabric, self.job, self.regional, self.dilation, self.seed)
+
+    @property
+    def ocs_delays(self) -> dict[str, ReconfigurationDelay]:
+        """How long each OCS that is reconfigured is dark."""
+        if self.ocs:
+            return dict.fromkeys(self.plan.ocses, self.ocs.delay)
+        return dict.fromkeys(self.regions.turns, self.regional.delay) if self.regional else {}
 
     @cached_property
     def plan(self) -> OcsPlan:
@@ -88,12 +118,20 @@ class Experiment:
         if self.ocs and not self.ocs.rest:
             return OverCircuits()
         sprayed = Sprayed(lambda: policy_named(self.spraying), self.seed, self.chunk_bytes)
+        if setup := self.delegated:
+            return Delegated(
+                sprayed if setup.rest else None,
+                pipelined=setup.pipelined,
+                spill=setup.spill,
+                two_hops=setup.two_hops,
+            )
         return OverCircuits(sprayed) if self.ocs else sprayed
 
     @property
     def spraying(self) -> str:
         """The name of what sprays over packet switches; empty if nothing does."""
-        return self.ocs.rest if self.ocs else self.policy
+        setup = self.ocs or self.delegated
+        return setup.rest if setup else self.policy
 
     @property
     def transport_name(self) -> str:
@@ -109,9 +147,11 @@ class Experiment:
         return host_settings(self.transport, self.fabric, scale.rate, scale.time, self.mtu)
 
     @property
-    def circuits(self) -> Planned | None:
+    def circuits(self) -> Planned | Regional | None:
         """What decides which circuits are lit, if there are any."""
-        return self.plan.circuits if self.ocs else None
+        if self.ocs:
+            return self.plan.circuits
+        return self.regions.circuits if self.regional else None
 
     @property
     def scheme_name(self) -> str:
@@ -156,6 +196,8 @@ class Experiment:
             transport=self.transport,
             mtu=self.mtu,
             faults=self.faults,
+            delegated=self.delegated,
+            regional=self.regional,
         ).model_dump_json()
 
     @classmethod
@@ -174,4 +216,6 @@ class Experiment:
             record.transport,
             record.mtu,
             record.faults,
+            record.delegated,
+            record.regional,
         )

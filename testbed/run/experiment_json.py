@@ -7,6 +7,7 @@ from pydantic import BaseModel, ConfigDict, PlainSerializer, PlainValidator, Val
 
 from testbed.run.dilation import Dilation
 from testbed.run.ocs_plan import OcsSetup
+from testbed.run.region_plan import DelegatedSetup, RegionalSetup
 from topologies.errors import FabricError, ScenarioError, TraceError
 from topologies.fabric import Fabric
 from traffic.faults import Fault
@@ -51,6 +52,8 @@ class ExperimentRecord(BaseModel):
     transport: TransportSetup
     mtu: int = DEFAULT_MTU
     faults: tuple[Fault, ...] = ()
+    delegated: DelegatedSetup | None = None
+    regional: RegionalSetup | None = None
 
 
 def experiment_record(text: str) -> ExperimentRecord:

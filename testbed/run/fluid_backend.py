@@ -313,7 +313,8 @@ class FluidBackend:
         self._check_controlled()
         self._switching += 1
         self._shine(ocs, self._lit[ocs] & set(circuits))
-        at_s = self.now_s + self._delay_s[ocs]
+        drawn_s = self._drawn_s.get(ocs)
+        at_s = self.now_s + (drawn_s.popleft() if drawn_s else self._delay_s[ocs])
 
         def done() -> Happening:
             self._switching -= 1
