@@ -18,12 +18,12 @@ number, is ours.
 """
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import pairwise
-from typing import NamedTuple, Protocol, runtime_checkable
+from itertools import accumulate
+from typing import NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +31,7 @@ from numpy.typing import NDArray
 from topologies.errors import ScenarioError
 from topologies.events import View
 from topologies.fabric import Fabric, Nic, Port
+from topologies.light import Circuit
 from topologies.mfabric import delegation_gpu
 from topologies.packet_part import on_packet_switch
 from topologies.routes import Routes
@@ -42,6 +43,9 @@ BISECTIONS = 60
 """Halvings of a time span: what is left of it is less than a float can tell."""
 MOST_KNOWN = 4096
 """So many delegations are remembered: a training step repeats the same few hundred."""
+
+
+Known = TypeVar("Known")
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,35 +123,58 @@ class Lanes:
 
     def __init__(self, *, light: bool = True, spill: bool = False, two_hops: bool = False) -> None:
         self._light, self._spill, self._two_hops = light, spill, two_hops
+        self._placed: dict[object, Placement] = {}
+        self._found: dict[object, dict[tuple[int, int], list[QueuePair]]] = {}
+        """What was placed, and the lanes of pairs of servers, by all that they depend on."""
 
     def place(self, view: View, messages: Messages) -> Placement:
-        """Return a parcel for each message and lane.
+        """Return a parcel for each message and lane; equal messages over equal circuits are placed once.
 
         Raises
         ------
         ScenarioError
             If no lane joins the servers of a message, or servers should forward and do not.
         """
+        key = _decides(view, messages, light=self._light)
+        if key not in self._placed:
+            _make_room(self._placed)
+            self._placed[key] = self._place(view, messages)
+        return self._placed[key]
+
+    def _place(self, view: View, messages: Messages) -> Placement:
         servers = np.asarray(view.fabric.gpu_servers)
         ends = list(
             zip(servers[messages.source].tolist(), servers[messages.destination].tolist(), strict=True)
         )
-        lanes = self._lanes(view, list(dict.fromkeys(ends)))
+        lanes = self._lanes(view, tuple(dict.fromkeys(ends)))
         shares = self._shares(view, messages, ends, lanes)
         numbers: dict[QueuePair, int] = {}
         parcels: list[tuple[int, int, int]] = []
         for message, (pair, size) in enumerate(zip(ends, messages.bytes.tolist(), strict=True)):
-            edges = np.rint(np.cumsum(shares[pair]) * size).astype(np.int64).tolist()
-            for lane, (begin, end) in zip(lanes[pair], pairwise([0, *edges]), strict=True):
+            begin = 0
+            for lane, share in zip(lanes[pair], accumulate(shares[pair]), strict=True):
+                end = round(share * size)
                 if end > begin:
                     parcels.append((numbers.setdefault(lane, len(numbers)), message, end - begin))
+                    begin = end
         qp, message_of, sizes = np.array(parcels, dtype=np.int64).reshape(-1, 3).T
         return Placement(tuple(numbers), qp, message_of, sizes)
 
-    def _lanes(self, view: View, pairs: Sequence[tuple[int, int]]) -> dict[tuple[int, int], list[QueuePair]]:
+    def _lanes(
+        self, view: View, pairs: tuple[tuple[int, int], ...]
+    ) -> dict[tuple[int, int], list[QueuePair]]:
         """Return the lanes of pairs of servers: circuits first, then, where they are used, packet NICs."""
-        routes = Routes(view.fabric, view.lit, view.failed)
         servers = dict.fromkeys(server for pair in pairs for server in pair)
+        key = pairs, view.failed, _light(view, servers) if self._light else ()
+        if key not in self._found:
+            _make_room(self._found)
+            self._found[key] = self._find_lanes(view, pairs, servers)
+        return self._found[key]
+
+    def _find_lanes(
+        self, view: View, pairs: Sequence[tuple[int, int]], servers: Iterable[int]
+    ) -> dict[tuple[int, int], list[QueuePair]]:
+        routes = Routes(view.fabric, view.lit, view.failed)
         lit = defaultdict[tuple[int, int], list[QueuePair]](list)
         for nic in (nic for server in servers for nic in _nics_on_light(view.fabric)[server]):
             if self._light and (far := routes.next_nic(nic)):
@@ -173,11 +200,11 @@ class Lanes:
         messages: Messages,
         ends: Sequence[tuple[int, int]],
         lanes: dict[tuple[int, int], list[QueuePair]],
-    ) -> dict[tuple[int, int], NDArray[np.float64]]:
+    ) -> Mapping[tuple[int, int], Sequence[float]]:
         """Return which share of a pair's bytes each of its lanes carries."""
-        shares = {pair: np.full(len(own), 1 / len(own)) for pair, own in lanes.items()}
         if not self._spill:
-            return shares
+            return {pair: [1 / len(own)] * len(own) for pair, own in lanes.items()}
+        shares = {pair: np.full(len(own), 1 / len(own)) for pair, own in lanes.items()}
         owed = defaultdict[tuple[int, int], int](int)
         for pair, size in zip(ends, messages.bytes.tolist(), strict=True):
             owed[pair] += size
@@ -196,7 +223,7 @@ class Lanes:
             for part, of_lanes in ((over_light, ~capable[pair]), (1 - over_light, capable[pair])):
                 if of_lanes.any():
                     shares[pair][of_lanes] = part * rates[pair][of_lanes] / rates[pair][of_lanes].sum()
-        return shares
+        return {pair: own.tolist() for pair, own in shares.items()}
 
 
 class Delegated:
@@ -243,18 +270,9 @@ class Delegated:
         ScenarioError
             If no lane joins two servers.
         """
-        columns = (messages.source, messages.destination, messages.bytes)
-        light = _light_of(view.fabric)
-        servers = np.unique(np.asarray(view.fabric.gpu_servers)[np.concatenate(columns[:2])])
-        ocses = frozenset[str]().union(*(light[server] for server in servers.tolist()))
-        key = (
-            *(column.tobytes() for column in columns),
-            view.failed,
-            *(view.lit[ocs] for ocs in sorted(ocses)),
-        )
+        key = _decides(view, messages)
         if key not in self._known:
-            if len(self._known) >= MOST_KNOWN:
-                self._known.clear()
+            _make_room(self._known)
             self._known[key] = delegation(view, messages, self.lanes)
         return self._known[key]
 
@@ -326,6 +344,26 @@ def nvlink_s(fabric: Fabric, messages: Messages) -> float:
         np.bincount(ends, messages.bytes, fabric.gpus) for ends in (messages.source, messages.destination)
     )
     return float(max((8 * load / rates).max() for load in loads))
+
+
+def _decides(view: View, messages: Messages, *, light: bool = True) -> object:
+    """Return all that decides over which lanes messages go, in a value that can be looked up."""
+    columns = (messages.source, messages.destination, messages.bytes)
+    gpus = np.concatenate(columns[:2])
+    servers = np.unique(np.asarray(view.fabric.gpu_servers)[gpus]).tolist() if light else ()
+    return *(column.tobytes() for column in columns), view.failed, _light(view, servers)
+
+
+def _light(view: View, servers: Iterable[int]) -> tuple[tuple[Circuit, ...], ...]:
+    """Return the circuits of all OCSes that the lanes of some servers depend on."""
+    ocses = frozenset[str]().union(*(_light_of(view.fabric)[server] for server in servers))
+    return tuple(view.lit[ocs] for ocs in sorted(ocses))
+
+
+def _make_room(known: dict[object, Known]) -> None:
+    """Forget all if it is too much."""
+    if len(known) >= MOST_KNOWN:
+        known.clear()
 
 
 def _least_spilling_s(

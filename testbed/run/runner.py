@@ -179,6 +179,8 @@ class Runner:
         """The name of each carrier's leg now."""
         self._kept: dict[str, dict[int, QueuePair]] = defaultdict(dict)
         """The queue pair of each connection that a collective under way keeps."""
+        self._delegates = scheme if isinstance(scheme, Delegates) else None
+        self._coupling = self._coupling_backend()
         self._keeps = isinstance(scheme, KeepsConnections) and scheme.keeps_connections
         self._choosing: dict[int, tuple[int, ...]] = {}
         """The messages under way that choose their queue pairs as they go, or take those that are lit; and
@@ -191,7 +193,7 @@ class Runner:
         """Whether what circuits leave over goes over packets, and with it all that starts."""
         self._showing: set[str] = set()
         """The OCSes that show programs."""
-        self._optics = Optics(fabric, backend, self._carriers)
+        self._optics = Optics(fabric, backend)
         self._down: Counter[Link] = Counter()
         """By how many faults each link does not work now."""
         self._dead: Counter[Daemon] = Counter()
@@ -335,8 +337,8 @@ class Runner:
 
     def _send_delegated(self, node: Collective) -> bool:
         """Send an all-to-all leg by leg; return whether the scheme has it so."""
-        scheme = self._scheme
-        if not (isinstance(scheme, Delegates) and isinstance(node.pattern, AllToAll)):
+        scheme = self._delegates
+        if scheme is None or not isinstance(node.pattern, AllToAll):
             return False
         messages = node.pattern.exchange().messages
         legs = legs_of(scheme.delegate(self._view(), messages), pipelined=scheme.pipelined)
@@ -384,8 +386,7 @@ class Runner:
             leg = self._legs[over] if isinstance(over, int) else NVLINK
             _lead(self._messages[strand.message], leg, strand.bytes)
 
-    @property
-    def _coupling(self) -> CouplingBackend | None:
+    def _coupling_backend(self) -> CouplingBackend | None:
         """The backend if it couples flows in this run, else None; with faults it never does."""
         backend = self._backend
         return (
@@ -424,8 +425,8 @@ class Runner:
         if kept:
             self._post_kept(kept)
         schemes = [(self._scheme, False)]
-        if isinstance(self._scheme, Delegates):
-            schemes.append((self._scheme.lanes, True))
+        if self._delegates:
+            schemes.append((self._delegates.lanes, True))
         for scheme, of_legs in schemes:
             new = [
                 parcel
@@ -499,8 +500,12 @@ class Runner:
     def _opened(self, queue_pairs: Sequence[QueuePair]) -> list[int]:
         """Return the numbers of queue pairs, which are opened if they are not."""
         carriers = self._backend.numbers(queue_pairs)
-        self._carriers.update(zip(carriers, queue_pairs, strict=True))
-        self._legs.update((carrier, self._leg_of(carrier)) for carrier in carriers)
+        for carrier, queue_pair in zip(carriers, queue_pairs, strict=True):
+            if carrier not in self._carriers:
+                self._carriers[carrier] = queue_pair
+                self._optics.use(carrier, queue_pair)
+            if carrier not in self._legs or self._optics.is_routed(queue_pair):
+                self._legs[carrier] = self._leg_of(carrier)
         return carriers
 
     def _post(self, carriers: list[int], placed: Placement, numbers: NDArray[np.int64]) -> None:
@@ -551,6 +556,8 @@ class Runner:
 
         By default those over circuits that servers forward between: others change only by faults.
         """
+        if not (all_of_them or self._fabric.servers_forward):
+            return
         for carrier, queue_pair in self._carriers.items():
             before = self._legs[carrier]
             changes = all_of_them or self._optics.is_routed(queue_pair)
@@ -838,8 +845,8 @@ class Runner:
         """Close a queue pair; return what it did not deliver, a message and its bytes each."""
         back = [(number, size, True) for number, size in self._backend.withdraw(carrier)]
         left = self._returned(self._legs.pop(carrier), back)
-        del self._carriers[carrier]
-        self._optics.forget(carrier)
+        queue_pair = self._carriers.pop(carrier)
+        self._optics.forget(carrier, queue_pair)
         return left
 
     def _retract(self, carrier: int) -> list[tuple[int, int]]:

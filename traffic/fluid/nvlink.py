@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from topologies.fabric import Fabric
 from traffic.fluid.network import FluidNetwork
 from traffic.messages import Messages
@@ -21,7 +23,7 @@ class _Alone:
     """A message, or several that move in proportion, whose links carry nothing else."""
 
     number: int
-    sizes: Sizes
+    sizes: Sizes | Messages
     links: set[int]
     began_s: float
     end_s: float
@@ -87,10 +89,8 @@ class Nvlink:
         With their links to themselves the busiest is always busy. `advance` calls them by one number.
         """
         self._early += self._past(now_s)
-        columns = (messages.source.tolist(), messages.destination.tolist(), messages.bytes.tolist())
-        sizes = {(source, to): float(size) for source, to, size in zip(*columns, strict=True)}
         sharing: list[tuple[int, Sizes]] = []
-        self._start(number, sizes, now_s, sharing)
+        self._start(number, messages, now_s, sharing)
         self._share(sharing, now_s)
 
     def advance(self, now_s: float) -> list[int]:
@@ -101,32 +101,31 @@ class Nvlink:
     def _links(self, pair: Pair) -> tuple[int, int]:
         return pair[0], self._gpus + pair[1]
 
-    def _loads(self, sizes: Mapping[Pair, float]) -> dict[int, float]:
+    def _loads(self, sizes: Sizes | Messages) -> dict[int, float]:
         """Return what each link carries [bytes]."""
-        loads: dict[int, float] = {}
-        for pair, size in sizes.items():
-            for link in self._links(pair):
-                loads[link] = loads.get(link, 0.0) + size
-        return loads
+        if isinstance(sizes, Messages):
+            ends = np.concatenate([sizes.source, self._gpus + sizes.destination])
+            carried = np.bincount(ends, np.concatenate([sizes.bytes, sizes.bytes]), 2 * self._gpus)
+            (links,) = carried.nonzero()
+            return dict(zip(links.tolist(), carried[links].tolist(), strict=True))
+        return {link: size for pair, size in sizes.items() for link in self._links(pair)}
 
     def _start(
-        self,
-        number: int,
-        sizes: Sizes,
-        now_s: float,
-        sharing: list[tuple[int, Sizes]],
+        self, number: int, sizes: Sizes | Messages, now_s: float, sharing: list[tuple[int, Sizes]]
     ) -> None:
         """Send what is called by one number alone or, with those it meets, among those that share."""
         loads = self._loads(sizes)
         met = dict.fromkeys(self._alone[link] for link in loads if link in self._alone)
         if met or any(self._sharing[link] for link in loads):
             sharing += [self._joins(other, now_s) for other in met]
-            sharing.append((number, sizes))
-            self._count(number, sizes)
+            sharing.append((number, _by_pair(sizes)))
+            self._count(*sharing[-1])
         else:
             self._goes_alone(number, sizes, loads, now_s)
 
-    def _goes_alone(self, number: int, sizes: Sizes, loads: Mapping[int, float], now_s: float) -> None:
+    def _goes_alone(
+        self, number: int, sizes: Sizes | Messages, loads: Mapping[int, float], now_s: float
+    ) -> None:
         lasts_s = max(load * 8 / self._rate_bps[link % self._gpus] for link, load in loads.items())
         alone = _Alone(number, sizes, set(loads), now_s, now_s + lasts_s)
         self._alone.update(dict.fromkeys(loads, alone))
@@ -135,9 +134,10 @@ class Nvlink:
     def _joins(self, alone: _Alone, now_s: float) -> tuple[int, Sizes]:
         """Take messages off their links; return what they have left, which shares these from now on."""
         self._frees(alone)
-        self._count(alone.number, alone.sizes)
+        sizes = _by_pair(alone.sizes)
+        self._count(alone.number, sizes)
         left = min((alone.end_s - now_s) / (alone.end_s - alone.began_s), 1.0)
-        return alone.number, {pair: size * left for pair, size in alone.sizes.items()}
+        return alone.number, {pair: size * left for pair, size in sizes.items()}
 
     def _frees(self, alone: _Alone) -> None:
         alone.over = True
@@ -192,3 +192,14 @@ class Nvlink:
                     self._sharing.subtract(link for pair in pairs for link in self._links(pair))
                     arrived.append((at_s, number))
         return [number for _, number in sorted(arrived, key=lambda each: each[0])]
+
+
+def _by_pair(sizes: Sizes | Messages) -> Sizes:
+    """Return what is sent between which GPUs, each two of them once."""
+    if not isinstance(sizes, Messages):
+        return sizes
+    found: Sizes = {}
+    columns = (sizes.source.tolist(), sizes.destination.tolist(), sizes.bytes.tolist())
+    for source, destination, size in zip(*columns, strict=True):
+        found[source, destination] = found.get((source, destination), 0.0) + size
+    return found
