@@ -75,6 +75,7 @@ from testbed.run.dilation import UNSCALED, Dilation
 from testbed.run.experiment import Experiment
 from testbed.run.outcome import Outcome, bound_s
 from testbed.run.predict import predict
+from testbed.run.region_plan import TIMED_DELAY_S
 from testbed.run.run_time import boots, run_time
 from testbed.run.runner import Run as Predicted
 from testbed.run.scale import busy_s, job_volume, load_bps, plain
@@ -156,7 +157,7 @@ class Scenario:
         experiments = [
             replace(each, transport=transport)
             for each in self.experiments
-            for transport in (transports if each.spraying else transports[:1])
+            for transport in (transports if each.spraying or each.delegated else transports[:1])
         ]
         return replace(self, experiments=experiments)
 
@@ -265,7 +266,7 @@ def main(command: Callable[..., None]) -> NoReturn:
 def carry_out(scenario: Scenario, options: Options) -> ResultsDirectory | None:
     """Carry a scenario out, in a sandbox unless told otherwise; print and return what came of it."""
     for experiment in scenario.experiments:
-        if not experiment.ocs or experiment.ocs.rest:
+        if experiment.spraying:
             policy_named(experiment.spraying)
     if options.model_only:
         return _finish(scenario, options, _model)
@@ -346,6 +347,8 @@ def _predicted_by(experiment: Experiment) -> tuple[object, ...]:
         experiment.seed,
         by_bytes(experiment.transport.name),
         experiment.ocs,
+        experiment.delegated,
+        experiment.regional,
     )
 
 
@@ -476,12 +479,17 @@ def _dilated(
         return [replace(each, dilation=Dilation(rate, volume)) for each in experiments]
     fabric, mtu = experiments[0].fabric, experiments[0].mtu
     bounds_s, longest_s = defaultdict[str, list[float]](list), defaultdict[str, float](float)
+    least = defaultdict[str, float](float)
     for experiment, time_s in zip(experiments, times_s, strict=True):
         job = experiment.job
         bounds_s[job.name].append(bound_s(experiment))
         longest_s[job.name] = max(longest_s[job.name], time_s)
+        if experiment.regional:
+            least[job.name] = max(least[job.name], experiment.regional.volume_for(rate, TIMED_DELAY_S))
     volumes = {
-        job.name: job_volume(job, fabric, rate, bounds_s[job.name], longest_s[job.name], mtu)
+        job.name: max(
+            job_volume(job, fabric, rate, bounds_s[job.name], longest_s[job.name], mtu), least[job.name]
+        )
         for job in {experiment.job.name: experiment.job for experiment in experiments}.values()
     }
     return [replace(each, dilation=Dilation(rate, volumes[each.job.name])) for each in experiments]

@@ -155,12 +155,14 @@ class Experiment:
 
     @property
     def scheme_name(self) -> str:
-        """The policy as tables name it, with what is not as usual: how senders meet the dark, and faults.
+        """The policy as tables name it, with what is not as usual: how senders meet the dark, say.
 
         Or its label, with faults.
         """
         meets = [self.ocs.meeting] if self.ocs and self.ocs.meeting != "drain" else []
-        words = [self.label] if self.label else [self.policy, *meets]
+        follows = [self.regional.first] if self.regional else []
+        legs = self.delegated.words if self.delegated else []
+        words = [self.label] if self.label else [self.policy, *meets, *legs, *follows]
         return ", ".join([*words, *(fault.name for fault in self.faults)])
 
     @property

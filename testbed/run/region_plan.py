@@ -17,6 +17,8 @@ from topologies.mfabric import regions
 from traffic.collectives.all_to_all import AllToAll
 from traffic.job import Collective, Job
 
+TIMED_DELAY_S = 10 * LEAST_DELAY_S
+"""A delay in the emulation beside which the time that switches take is small [s]."""
 First = Literal["block", "reuse", "copilot"]
 """What an all-to-all does whose demand is known only when it starts."""
 
@@ -33,6 +35,12 @@ class DelegatedSetup:
     """Whether pairs without a circuit go through a server that forwards."""
     rest: str = ""
     """The spraying scheme of other collectives, over packets; by default evenly on packet NICs."""
+
+    @property
+    def words(self) -> list[str]:
+        """What of it is not as usual, as tables name it."""
+        named = {"pipelined": self.pipelined, "spill": self.spill, "two hops": self.two_hops}
+        return [word for word, is_so in named.items() if is_so] + [self.rest] * bool(self.rest)
 
 
 @dataclass(frozen=True)
@@ -59,6 +67,10 @@ class RegionalSetup:
     """Of those of them that have one."""
     variant: Variant = PUBLISHED
     """How Algorithm 1 is read."""
+
+    def volume_for(self, rate: float, delay_s: float) -> float:
+        """Return the volume dilation at which the delay is so long in an emulation at a rate dilation."""
+        return delay_s * rate / self.delay.mean_s if self.delay.mean_s else 0.0
 
 
 class RegionPlan:
@@ -127,12 +139,11 @@ class RegionPlan:
                 "circuits of regions, and no all-to-all or no OCS",
                 "take an mFabric, and a job of all-to-alls",
             )
-        real_s = self._setup.delay.mean_s
-        delay_s = dilation.emulated_s(real_s)
+        delay_s = dilation.emulated_s(self._setup.delay.mean_s)
         if 0 < delay_s < LEAST_DELAY_S and dilation != UNSCALED:
-            volume = LEAST_DELAY_S * dilation.rate / real_s
+            volume = self._setup.volume_for(dilation.rate, LEAST_DELAY_S)
             raise ScenarioError(
-                f"a delay of {real_s:g} s would be {delay_s:.2g} s in the emulation, which honours "
-                f"{LEAST_DELAY_S:g} s and more",
-                f"a volume dilation of V = {volume * 1.01:.3g} at this rate would do",
+                f"a delay of {self._setup.delay.mean_s:g} s would be {delay_s:.2g} s in the emulation, which "
+                f"honours {LEAST_DELAY_S:g} s and more",
+                f"a volume dilation of V = {1.01 * volume:.3g} at this rate would do",
             )

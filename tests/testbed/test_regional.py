@@ -8,10 +8,14 @@ import numpy as np
 import pytest
 
 from controller.schedulers.mfabric import region_circuits
+from testbed.report.activity import light_spans
+from testbed.run.dilation import Dilation
 from testbed.run.experiment import Experiment
+from testbed.run.outcome import Outcome, summary_row
 from testbed.run.predict import predict
 from testbed.run.region_plan import DelegatedSetup, Prediction
 from testbed.run.runner import Run
+from testbed.run.similitude import facts_of
 from tests.testbed.region_cases import DELAY, MACHINES, MODEL, toy_experiment, toy_step
 from topologies.errors import ScenarioError
 from topologies.mfabric import mfabric_fabric, regions
@@ -134,6 +138,39 @@ def test_spans_of_dark_and_held_are_events() -> None:
     happened = run.events["what"].tolist()
     assert happened == ["drained", "lit", "held", "drained", "lit", "released"]
     assert all(a <= b for a, b in pairwise(run.events["at_s"]))
+
+
+def test_activity_has_the_dark_of_each_reconfiguration() -> None:
+    run = predict(toy_experiment(toy_step(layers=2)), couples=True)
+    spans = light_spans(run)
+    dark = spans[spans["circuits"] == ""]
+    assert len(dark) == changes(run)["ocs0"] > 1
+    assert (dark["end_s"] - dark["start_s"]).to_numpy() == pytest.approx(DELAY.mean_s)
+
+
+def test_outcomes_name_regions_and_lanes_and_keep_their_bounds() -> None:
+    experiment = replace(toy_experiment(toy_step()), delegated=DelegatedSetup(spill=True))
+    outcome = Outcome(experiment, predict(experiment))
+    assert summary_row(outcome)["scheme"] == "delegated, spill, block"
+    assert 0 < outcome.bound_s <= outcome.cct_s
+    delay_over_cct = facts_of(experiment, predict(experiment)).reconfiguration_s
+    assert delay_over_cct == DELAY.mean_s
+
+
+def test_drawn_delays_are_replayed() -> None:
+    experiment = toy_experiment(toy_step(layers=1))
+    drawn = predict(experiment, delays_s={"ocs0": (0.01, 0.07)})
+    events = drawn.events.set_index("what")["at_s"]
+    took_s = events["lit"].to_numpy() - events["drained"].to_numpy()
+    assert took_s == pytest.approx([0.01, 0.07])
+
+
+def test_a_delay_that_cannot_be_emulated_names_the_volume_that_would_do() -> None:
+    experiment = toy_experiment(toy_step())
+    with pytest.raises(ScenarioError, match="would be") as refused:
+        replace(experiment, dilation=Dilation(1e-3, 1e-6))
+    volume = float(str(refused.value).split("V = ")[1].split()[0])
+    assert replace(experiment, dilation=Dilation(1e-3, volume)).regions
 
 
 def test_what_is_refused() -> None:
