@@ -110,6 +110,8 @@ def predicted_by(experiment: Experiment) -> tuple[object, ...]:
         experiment.ocs,
         experiment.faults,
         experiment.foreseen,
+        experiment.delegated,
+        experiment.regional,
     )
 
 

@@ -76,6 +76,7 @@ from testbed.run.dilation import UNSCALED, Dilation
 from testbed.run.experiment import Experiment
 from testbed.run.outcome import Outcome, bound_s
 from testbed.run.predict import predict
+from testbed.run.region_plan import TIMED_DELAY_S
 from testbed.run.run_time import boots
 from testbed.run.scale import RINGS_S, job_volume, plain
 from testbed.run.similitude import Number, facts_of, similitude
@@ -176,7 +177,7 @@ class Scenario:
         experiments = [
             replace(each, transport=transport)
             for each in self.experiments
-            for transport in (transports if each.spraying else transports[:1])
+            for transport in (transports if each.spraying or each.delegated else transports[:1])
         ]
         return replace(self, experiments=experiments)
 
@@ -372,7 +373,7 @@ def _emulate_on(
         found = port_settings(network)
         broken, settings = unmet(network, found), {**_scale_of(first), **effective(network, found)}
         results.describe(settings={**results.run.settings, _where(first): settings})
-        worst = math.nan if first.ocs_delay else worst_link_error(network, first.seed)
+        worst = math.nan if first.over_circuits else worst_link_error(network, first.seed)
         points = ControlledPoints(network, results, _where(first))
         for experiment in experiments:
             name = f"{experiment.job.name}, {experiment.scheme_name}, {experiment.transport_name}"
@@ -484,12 +485,18 @@ def _dilated(
     if volume is not None:
         return [replace(each, dilation=Dilation(rate, volume)) for each in experiments]
     bounds_s, longest_s = defaultdict[str, list[float]](list), defaultdict[str, float](float)
+    least = defaultdict[str, float](float)
     for experiment, time_s in zip(experiments, times_s, strict=True):
         job = experiment.job
         bounds_s[job.name].append(bound_s(experiment))
         longest_s[job.name] = max(longest_s[job.name], time_s)
+        if experiment.regional:
+            least[job.name] = max(least[job.name], experiment.regional.volume_for(rate, TIMED_DELAY_S))
     volumes = {
-        name: job_volume(each.job, each.fabric, rate, bounds_s[name], longest_s[name], each.mtu, rings_s)
+        name: max(
+            job_volume(each.job, each.fabric, rate, bounds_s[name], longest_s[name], each.mtu, rings_s),
+            least[name],
+        )
         for name, each in {experiment.job.name: experiment for experiment in experiments}.items()
     }
     return [replace(each, dilation=Dilation(rate, volumes[each.job.name])) for each in experiments]

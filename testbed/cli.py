@@ -181,7 +181,7 @@ class FabricCLI(CLI):  # type: ignore[misc]
         """Try and judge a workload as a run would, on the network as it is now."""
         experiment = self._experiment(line)
         broken = unmet(self._network, port_settings(self._network))
-        worst = math.nan if experiment.ocs_delay else worst_link_error(self._network, experiment.seed)
+        worst = math.nan if experiment.over_circuits else worst_link_error(self._network, experiment.seed)
         with self._devices_kept():
             outcome = tried(experiment, self._network, worst, broken)
         if self._by_hand:

@@ -111,7 +111,15 @@ class SendRest:
     """Send over packets what messages over circuits lack, and those that start until the next `Show`."""
 
 
-Order = Reconfigure | Show | SetTimer | SendRest
+@dataclass(frozen=True)
+class Hold:
+    """Have a collective that begins now send only once an OCS shows all that it was ordered."""
+
+    node: str
+    ocs: str
+
+
+Order = Reconfigure | Show | SetTimer | SendRest | Hold
 
 
 @dataclass(frozen=True)

@@ -133,6 +133,16 @@ class Fabric:
         _check_nodes(self)
         _check_links(self)
 
+    def __hash__(self) -> int:
+        """Return a number that equal fabrics share; found once, since thousands of links make one."""
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash(
+            (self.name, self.servers, self.switches, self.links, self.buffer_bytes, self.servers_forward)
+        )
+
     @cached_property
     def gpu_offsets(self) -> tuple[int, ...]:
         """The number of each server's first GPU, and at the end the number of GPUs."""

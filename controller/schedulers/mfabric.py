@@ -98,6 +98,19 @@ def reconfigure_ocs(
         If the demand is no matrix of the region's GPUs, or makes no sense.
     """
     demand = server_demand(gpu_demand, [fabric.servers[server].gpus for server in region.servers])
+    return region_circuits(fabric, region, demand, last=last, failed=failed, variant=variant)
+
+
+def region_circuits(
+    fabric: Fabric,
+    region: Region,
+    demand: ArrayLike,
+    *,
+    last: NicMapping = (),
+    failed: AbstractSet[Nic] = frozenset(),
+    variant: Variant = PUBLISHED,
+) -> NicMapping:
+    """Return the circuits of a region for a demand between its servers, else as `reconfigure_ocs`."""
     alpha = [len(nics) for nics in _free_nics(region, failed)]
     eps_nics = min(
         fabric.servers[server].nics - len(nics)

@@ -169,8 +169,9 @@ def _faults_sheet(outcomes: Sequence[Outcome]) -> Sheet:
                 ]
                 lines.append(Line(cells))
         blocks.append(Block(lines, _title(outcome)))
-    delay = outcomes[0].experiment.ocs_delay
-    assert delay is not None
+    foreseen = outcomes[0].experiment.foreseen
+    assert foreseen is not None
+    delay = foreseen.delay
     emulated_s = [delay.mean_s * o.experiment.dilation.time for o in outcomes if o.emulated]
     times = " to ".join(dict.fromkeys(f"{limit(emulated_s):.2g}" for limit in (min, max) if emulated_s))
     emulated = f"; {times} s in the emulation" if emulated_s else ""

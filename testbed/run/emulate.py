@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from controller.circuits.status import LogEntry
 from testbed.machine.garbage import no_garbage_collection
 from testbed.network.network import Network
 from testbed.run.experiment import Experiment
@@ -34,6 +35,8 @@ class Emulation:
     """What circuits did, if there were any."""
     shares: Mapping[str, float] = field(default_factory=dict)
     """What a reactive policy counted, as shares."""
+    logs: Mapping[str, list[LogEntry]] = field(default_factory=dict)
+    """What each OCS that is reconfigured did [emulated seconds]."""
 
 
 def emulate(
@@ -90,25 +93,30 @@ def emulate(
             run = runner.run()
         health, shares = backend.health, backend.shares
     emulated_s = dilation.emulated_s(communication_s(run.records) if skips else run.iteration_s)
-    light = _light_log(experiment, network, backend, before, run) if experiment.ocs else None
-    return Emulation(run, backend.paths, health, emulated_s, light, shares)
+    logs = _logs(network, before)
+    light = _light_log(experiment, backend, logs, run) if experiment.ocs else None
+    return Emulation(run, backend.paths, health, emulated_s, light, shares, logs)
 
 
 def _prepare_ocses(experiment: Experiment, network: Network) -> dict[str, int]:
     """Tell OCSes how long they are dark; return the number of each one's newest reconfiguration."""
-    if experiment.ocs_delay is None:
-        return {}
-    delay = experiment.ocs_delay.scaled(experiment.dilation.time)
-    for name in experiment.ocs_names:
-        network.northbound.set_delay(name, delay, experiment.seed)
-    return {name: network.northbound.ocs(name).number for name in experiment.ocs_names}
+    for name, delay in experiment.ocs_delays.items():
+        network.northbound.set_delay(name, delay.scaled(experiment.dilation.time), experiment.seed)
+    return {name: network.northbound.ocs(name).number for name in experiment.ocs_delays}
+
+
+def _logs(network: Network, before: Mapping[str, int]) -> dict[str, list[LogEntry]]:
+    """Return what each OCS did since its reconfiguration of a number."""
+    return {
+        name: [entry for entry in network.northbound.ocs_log(name) if entry.number > number]
+        for name, number in before.items()
+    }
 
 
 def _light_log(
     experiment: Experiment,
-    network: Network,
     backend: LiveBackend,
-    before: Mapping[str, int],
+    logs: dict[str, list[LogEntry]],
     run: Run,
 ) -> LightLog:
     programs, circuits = backend.programs, backend.programs.circuits
@@ -117,10 +125,7 @@ def _light_log(
         cct_s=float(run.messages["end_s"].max()),
         undelivered_bytes=(*programs.left_over, 0),
         slots=tuple(circuits.slots),
-        logs={
-            name: [entry for entry in network.northbound.ocs_log(name) if entry.number > number]
-            for name, number in before.items()
-        },
+        logs=logs,
         start_s=programs.begun_at or 0.0,
         datagrams=circuits.datagrams,
         payload_bytes=circuits.size_bytes,

@@ -7,12 +7,15 @@ from functools import cached_property
 from controller.circuits.devices import ReconfigurationDelay
 from controller.circuits.foreseen import Foreseen
 from controller.circuits.planned import Planned
+from controller.circuits.regional import Regional
 from testbed.run.dilation import UNSCALED, Dilation
 from testbed.run.experiment_json import ExperimentRecord, experiment_record
 from testbed.run.ocs_plan import OcsPlan, OcsSetup
+from testbed.run.region_plan import DelegatedSetup, RegionalSetup, RegionPlan
 from topologies.errors import ScenarioError
 from topologies.fabric import Fabric, Port
 from traffic.collectives.exchange import bytes_between
+from traffic.delegation import Delegated
 from traffic.faults import AS_IT_WAS, Fault, Revisions, check_faults
 from traffic.job import Job
 from traffic.messages import CHUNK_BYTES
@@ -60,6 +63,10 @@ class Experiment:
     None where a schedule lights them, and over packet switches."""
     revisions: Revisions = AS_IT_WAS
     """What becomes of the job once a fault is known."""
+    delegated: DelegatedSetup | None = None
+    """How all-to-alls go over the lanes of server pairs; None as any message goes."""
+    regional: RegionalSetup | None = None
+    """When the circuits of regions change; None if they have none, or a schedule has them."""
 
     def __post_init__(self) -> None:
         """Check that the parts fit."""
@@ -69,13 +76,43 @@ class Experiment:
         if not any(node.gpus for node in self.job.nodes):
             raise ScenarioError(f"no node of job {self.job.name!r} has a GPU", "give one of them some")
         self._check_foreseen()
+        if (self.ocs or self.foreseen) and (self.delegated or self.regional):
+            raise ScenarioError(
+                "a schedule of circuits, and all-to-alls over lanes or circuits that follow the job",
+                "give one of the two",
+            )
         if self.ocs:
             self.plan  # noqa: B018  # checks what it is made of
-        elif self.job.gpus > self.fabric.gpus:
+            return
+        if self.job.gpus > self.fabric.gpus:
             raise ScenarioError(
                 f"the job is for {self.job.gpus} GPUs, the fabric has {self.fabric.gpus}",
                 "take a larger fabric, or a smaller job",
             )
+        if self.regional:
+            self.regions  # noqa: B018  # checks what it is made of
+
+    @cached_property
+    def regions(self) -> RegionPlan:
+        """When the circuits of regions change; ScenarioError if nothing says so."""
+        if self.regional is None:
+            raise ScenarioError(f"{self.scheme_name} has no circuits that follow the job")
+        return RegionPlan(self.fabric, self.job, self.regional, self.dilation, self.seed)
+
+    @property
+    def over_circuits(self) -> bool:
+        """Whether circuits that were decided before carry it, so that there are no links to sample."""
+        return bool(self.ocs or self.foreseen)
+
+    @property
+    def ocs_delays(self) -> dict[str, ReconfigurationDelay]:
+        """How long each OCS that is reconfigured is dark."""
+        if self.ocs:
+            return dict.fromkeys(self.plan.ocses, self.ocs.delay)
+        if self.foreseen:
+            names = [switch.name for switch in self.fabric.switches if switch.kind == "ocs"]
+            return dict.fromkeys(names, self.foreseen.delay)
+        return dict.fromkeys(self.regions.turns, self.regional.delay) if self.regional else {}
 
     def _check_foreseen(self) -> None:
         names = {fault.name for fault in self.faults}
@@ -110,6 +147,13 @@ class Experiment:
         if self.ocs and not self.ocs.rest:
             return OverCircuits()
         sprayed = Sprayed(lambda: policy_named(self.spraying), self.seed, self.chunk_bytes)
+        if setup := self.delegated:
+            return Delegated(
+                sprayed if setup.rest else None,
+                pipelined=setup.pipelined,
+                spill=setup.spill,
+                two_hops=setup.two_hops,
+            )
         return OverCircuits(sprayed) if self.ocs else sprayed
 
     @property
@@ -117,7 +161,8 @@ class Experiment:
         """The name of what sprays over packet switches; empty if nothing does."""
         if self.foreseen:
             return ""
-        return self.ocs.rest if self.ocs else self.policy
+        setup = self.ocs or self.delegated
+        return setup.rest if setup else self.policy
 
     @property
     def transport_name(self) -> str:
@@ -133,21 +178,11 @@ class Experiment:
         return host_settings(self.transport, self.fabric, scale.rate, scale.time, self.mtu)
 
     @property
-    def circuits(self) -> Planned | Foreseen | None:
+    def circuits(self) -> Planned | Foreseen | Regional | None:
         """What decides which circuits are lit, if there are any."""
-        return self.plan.circuits if self.ocs else self.foreseen
-
-    @property
-    def ocs_delay(self) -> ReconfigurationDelay | None:
-        """How long OCSes are dark when they are reconfigured [real s]; None if they never are."""
-        lit_by = self.ocs or self.foreseen
-        return lit_by.delay if lit_by else None
-
-    @property
-    def ocs_names(self) -> tuple[str, ...]:
-        """The OCSes that are reconfigured, or might be."""
-        names = tuple(switch.name for switch in self.fabric.switches if switch.kind == "ocs")
-        return names if self.ocs_delay else ()
+        if self.ocs:
+            return self.plan.circuits
+        return self.regions.circuits if self.regional else self.foreseen
 
     @cached_property
     def whole_job(self) -> Job:
@@ -156,12 +191,14 @@ class Experiment:
 
     @property
     def scheme_name(self) -> str:
-        """The policy as tables name it, with what is not as usual: how senders meet the dark, and faults.
+        """The policy as tables name it, with what is not as usual: how senders meet the dark, say.
 
         Or its label, with faults.
         """
         meets = [self.ocs.meeting] if self.ocs and self.ocs.meeting != "drain" else []
-        words = [self.label] if self.label else [self.policy, *meets]
+        follows = [self.regional.first] if self.regional else []
+        legs = self.delegated.words if self.delegated else []
+        words = [self.label] if self.label else [self.policy, *meets, *legs, *follows]
         return ", ".join([*words, *(fault.name for fault in self.faults)])
 
     @property
@@ -199,6 +236,8 @@ class Experiment:
             faults=self.faults,
             foreseen=self.foreseen,
             revisions=self.revisions,
+            delegated=self.delegated,
+            regional=self.regional,
         ).model_dump_json()
 
     @classmethod
@@ -219,4 +258,6 @@ class Experiment:
             record.faults,
             record.foreseen,
             record.revisions,
+            record.delegated,
+            record.regional,
         )

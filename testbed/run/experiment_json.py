@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, PlainSerializer, PlainValidator, Typ
 from controller.circuits.foreseen import Foreseen
 from testbed.run.dilation import Dilation
 from testbed.run.ocs_plan import OcsSetup
+from testbed.run.region_plan import DelegatedSetup, RegionalSetup
 from topologies.errors import FabricError, ScenarioError, TraceError
 from topologies.fabric import Fabric
 from traffic.faults import AS_IT_WAS, Fault, KnownRevision, Revisions
@@ -79,6 +80,8 @@ class ExperimentRecord(BaseModel):
     faults: tuple[Fault, ...] = ()
     foreseen: Foreseen | None = None
     revisions: Annotated[Revisions, PlainValidator(_revisions), PlainSerializer(_revisions_data)] = AS_IT_WAS
+    delegated: DelegatedSetup | None = None
+    regional: RegionalSetup | None = None
 
 
 def experiment_record(text: str) -> ExperimentRecord:

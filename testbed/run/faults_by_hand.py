@@ -45,9 +45,9 @@ class FaultsByHand:
         for name in self.failed:
             self._turn(name, works=True)
         self.failed.clear()
-        delay = self._foreseen.delay.scaled(self._experiment.dilation.time)
-        for ocs in self._experiment.ocs_names:
-            self._network.northbound.set_delay(ocs, delay, self._experiment.seed)
+        for ocs, delay in self._experiment.ocs_delays.items():
+            emulated = delay.scaled(self._experiment.dilation.time)
+            self._network.northbound.set_delay(ocs, emulated, self._experiment.seed)
         self._light(Reconfigure(ocs, pairs) for ocs, pairs in self._foreseen.first)
 
     def fail(self, name: str) -> list[str]:

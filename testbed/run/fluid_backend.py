@@ -10,6 +10,7 @@ from itertools import chain, count, pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from testbed.run.alone import Alone
 from testbed.run.backend import (
     NOT_CONTROLLED,
     NOTHING_COMES,
@@ -104,6 +105,11 @@ class FluidBackend:
         self._network = FluidNetwork(rates + nvlink * 2, by_bytes=by_bytes)
         self._coupled: dict[tuple[int | tuple[int, int], ...], list[tuple[range, range]]] = defaultdict(list)
         """Coupled flows and their pools, by what they go over; several if more were under way at once."""
+        in_series = any({link.a.node, link.b.node} <= delay_s.keys() for link in fabric.links)
+        self._is_simple = not (fabric.servers_forward or in_series)
+        """Whether light crosses one OCS, and is nobody's route but of the NICs at its ends."""
+        self._alone = Alone()
+        """Coupled flows whose links carry nothing else."""
         self._numbers: dict[QueuePair, int] = {}
         self._pairs: list[QueuePair] = []
         self._flows: list[int] = []
@@ -118,6 +124,10 @@ class FluidBackend:
         self._gate_of: dict[int, _Gate] = {}
         self._gates: dict[Nic, list[_Gate]] = defaultdict(list)
         """Those of the queue pairs over circuits, by the NIC that sends."""
+        self._gates_to: dict[tuple[Nic, Nic], list[_Gate]] = defaultdict(list)
+        """The same, by both NICs."""
+        self._open: dict[Nic, list[_Gate]] = defaultdict(list)
+        """Those that are open, by the NIC that sends."""
         self._lit: dict[str, set[Circuit]] = {ocs: set() for ocs in delay_s}
         self._failed: frozenset[Port] = frozenset()
         """The ports that are known to have failed."""
@@ -143,13 +153,13 @@ class FluidBackend:
     @property
     def opened(self) -> int:
         """How many queue pairs, and sets of them that messages chose from, were opened; none is closed."""
-        return self._network.pools
+        return self._network.pools + len(self._numbers)
 
     def numbers(self, queue_pairs: Sequence[QueuePair]) -> list[int]:
         """Return the number of each queue pair."""
         new = [queue_pair for queue_pair in queue_pairs if queue_pair not in self._numbers]
         if new:
-            self._open(new)
+            self._add(new)
         return [self._numbers[queue_pair] for queue_pair in queue_pairs]
 
     def begin_lit(self, circuits: Mapping[str, Sequence[Circuit]]) -> None:
@@ -159,10 +169,11 @@ class FluidBackend:
 
     def begin(self) -> None:
         """Have what is posted next borrow from token buckets, if nothing is on its way."""
-        self._from_rest |= self._lent_s > 0 and self._network.quiet
+        self._from_rest |= self._lent_s > 0 and self._network.quiet and not self._alone
 
     def post(self, number: NDArray[np.int64], size: NDArray[np.int64], message: NDArray[np.int64]) -> None:
         """Put parcels behind what queue pairs carry."""
+        self._enter(number.tolist())
         self._network.post([self._pools[each] for each in number.tolist()], size, message)
 
     def choose(
@@ -179,6 +190,7 @@ class FluidBackend:
             settled_on = settled(choice.permitted, [self._paths[number] for number in numbers], rates)
             permitted = tuple((qp,) for qp in settled_on.tolist())
         sets = [tuple(sorted(numbers[qp] for qp in qps)) for qps in permitted]
+        self._enter(list(chain.from_iterable(sets)))
         self._share(sets)
         before = {among: self._network.delivered_bytes(self._shared[among][1]) for among in set(sets)}
         posted = next(self._tickets)
@@ -269,21 +281,54 @@ class FluidBackend:
         """
         using = Counter(strand.over for strand in chain.from_iterable(flows))
         for flow in flows:
-            over, size = tuple(strand.over for strand in flow), [strand.bytes for strand in flow]
-            first, pools = self._coupled_flow(over)
-            self._network.weigh(first, sum(1 / using[each] for each in over) * max(size) / sum(size))
-            self._network.post(pools, size, [strand.message for strand in flow])
+            weight = sum(1 / using[strand.over] for strand in flow)
+            if not self._goes_alone(flow, weight):
+                self._join(flow, weight)
+
+    def _goes_alone(self, flow: Sequence[Strand], weight: float) -> bool:
+        """Time a coupled flow whose links carry nothing else; return whether it is one.
+
+        It needs no rates: it ends when its busiest link has carried its part, unless another comes.
+        """
+        if self._lent_s or not all(self._carries_alone(strand.over) for strand in flow):
+            return False
+        loads: dict[int, float] = defaultdict(float)
+        for strand in flow:
+            for link in self._links_over(strand.over):
+                loads[link] += strand.bytes
+        links = list(loads)
+        rates = self._network.link_bps[links]
+        if not rates.all() or self._alone.on(links) or self._network.uses(links):
+            self._meet(links)
+            return False
+        lasts_s = float((8 * np.array(list(loads.values())) / rates).max())
+        self._alone.add(flow, weight, links, self.now_s, self.now_s + lasts_s)
+        return True
+
+    def _carries_alone(self, over: int | tuple[int, int]) -> bool:
+        """Return whether what a strand goes over may carry a flow alone: not in the dark, nor routed."""
+        gate = None if isinstance(over, tuple) else self._gate_of.get(over)
+        return gate is None or (self._is_simple and gate.open)
+
+    def _meet(self, links: Sequence[int]) -> None:
+        """Have flows that were alone on some links share them from now on."""
+        for left in self._alone.leave(links, self.now_s):
+            self._join(*left)
+
+    def _join(self, flow: Sequence[Strand], weight: float, share: float = 1.0) -> None:
+        """Put a coupled flow into the network, or what it has left."""
+        over, size = tuple(strand.over for strand in flow), [strand.bytes * share for strand in flow]
+        first, pools = self._coupled_flow(over)
+        self._network.weigh(first, weight * max(size) / sum(size))
+        self._network.post(pools, size, [strand.message for strand in flow])
 
     def _coupled_flow(self, over: tuple[int | tuple[int, int], ...]) -> tuple[int, range]:
         """Return the first of idle coupled flows over queue pairs and NVLink, and their pools."""
         for flows, pools in self._coupled[over]:
             if not any(map(self._network.held, pools)):
                 return flows[0], pools
-        out, into = self._first_nvlink, self._first_nvlink + self._fabric.gpus
-        links = [
-            [out + each[0], into + each[1]] if isinstance(each, tuple) else self._links_of(each)
-            for each in over
-        ]
+        self._make_gates(each for each in over if isinstance(each, int))
+        links = [self._links_over(each, gated=True) for each in over]
         first = self._network.pools
         flows = self._network.add_flows(links, coupled_weight=1.0)
         pools = range(first, self._network.pools)
@@ -293,16 +338,28 @@ class FluidBackend:
                 self._gate_of[each].flows.append(flow)
         return flows[0], pools
 
+    def _links_over(self, over: int | tuple[int, int], *, gated: bool = False) -> list[int]:
+        """Return the links that a strand crosses, with that of its gate or without."""
+        if isinstance(over, tuple):
+            return [self._first_nvlink + over[0], self._first_nvlink + self._fabric.gpus + over[1]]
+        if over in self._gate_of:
+            gate = self._gate_of[over]
+            return gate.path if gated else gate.ports
+        return self._links_of(over)
+
     def carried(self, number: int) -> set[int]:
-        """Return the messages whose bytes a queue pair still carries."""
+        """Return the messages whose bytes a queue pair still carries, but for coupled flows."""
+        self._make_flows([number])
         return self._network.held(self._pools[number])
 
     def left(self, number: int) -> dict[int, int]:
         """Return what a queue pair has yet to deliver of each message."""
+        self._make_flows([number])
         return {message: round(size) for message, size in self._network.left(self._pools[number]).items()}
 
     def withdraw(self, number: int) -> list[tuple[int, int]]:
         """Return what a queue pair did not deliver."""
+        self._make_flows([number])
         self._speak([self._flows[number]])
         return [(message, round(size)) for message, size in self._network.withdraw(self._pools[number])]
 
@@ -322,7 +379,8 @@ class FluidBackend:
         self._check_controlled()
         self._switching += 1
         self._shine(ocs, self._lit[ocs] & set(circuits))
-        at_s = self.now_s + self._delay_s[ocs]
+        drawn_s = self._drawn_s.get(ocs)
+        at_s = self.now_s + (drawn_s.popleft() if drawn_s else self._delay_s[ocs])
 
         def done() -> Happening:
             self._switching -= 1
@@ -407,6 +465,7 @@ class FluidBackend:
         pairs = [
             ((number,), pool, [flow])
             for number, (pool, flow) in enumerate(zip(self._pools, self._flows, strict=True))
+            if flow >= 0
         ]
         for among, pool, flows in [*pairs, *((among, *shared) for among, shared in self._shared.items())]:
             for number, flow in zip(among, flows, strict=True):
@@ -449,7 +508,7 @@ class FluidBackend:
             shared = [
                 flows[among.index(number)] for among, (_, flows) in self._shared.items() if number in among
             ]
-            for flow in {self._flows[number], *shared} - self._silent.keys():
+            for flow in {self._flows[number], *shared} - self._silent.keys() - {-1}:
                 self._network.set_path(flow, links)
 
     def path(self, queue_pair: QueuePair) -> Path:
@@ -468,18 +527,20 @@ class FluidBackend:
         if self._from_rest:
             self._network.lend(self._lent_s)
             self._from_rest = False
-        at_s = min(until_s, self._to_come[0][0] if self._to_come else float("inf"))
+        next_s = self._to_come[0][0] if self._to_come else float("inf")
+        at_s = min(until_s, next_s, self._alone.next_s)
         if at_s == float("inf") and self._network.next_s == at_s:
             raise StuckError(NOTHING_COMES, "light a circuit, or add a path")
         arrived = self._network.advance(at_s)
         if arrived:
             return [Arrived(message, at) for at, message in arrived]
-        happened = []
+        happened: list[Happening] = [Arrived(message, at) for at, message in self._alone.ended(self.now_s)]
         while self._to_come and self._to_come[0][0] <= self.now_s:
             happened.append(heapq.heappop(self._to_come)[2]())
         return happened
 
-    def _open(self, queue_pairs: Sequence[QueuePair]) -> None:
+    def _add(self, queue_pairs: Sequence[QueuePair]) -> None:
+        """Number queue pairs; where flows are coupled, those of their own are made when they are used."""
         optical = [qp for qp in queue_pairs if self._is_optical(qp)]
         packet = [qp for qp in queue_pairs if not self._is_optical(qp)]
         paths = (
@@ -487,26 +548,50 @@ class FluidBackend:
             if not self._failed
             else computed_paths(self._fabric, packet, self._failed)
         )
-        links = [[self._ports[port] for port in path] for path in paths]
-        effects = path_effects(paths, self._fabric)
-        first = len(self._flows)
-        for number, queue_pair in enumerate(optical, start=first + len(packet)):
-            gate = _Gate(queue_pair.destination, self._network.add_link(0.0))
-            self._gates[queue_pair.source].append(gate)
-            self._gate_of[number] = gate
-            links.append([gate.link])
-        self._numbers.update(zip([*packet, *optical], range(first, first + len(links)), strict=True))
-        self._pairs += [*packet, *optical]
+        first, new = len(self._flows), [*packet, *optical]
+        self._numbers.update(zip(new, range(first, first + len(new)), strict=True))
+        self._pairs += new
         self._paths += [*paths, *[()] * len(optical)]
-        self._pools += range(self._network.pools, self._network.pools + len(links))
-        self._flows += self._network.add_flows(
-            links,
-            delivered=np.append(effects.delivered, np.ones(len(optical))),
-            delay_s=np.append(effects.delay_s, np.zeros(len(optical))),
-        )
-        for number in range(first + len(packet), first + len(links)):
-            self._gate_of[number].flows.append(self._flows[number])
+        self._pools += [-1] * len(new)
+        self._flows += [-1] * len(new)
+        for number, queue_pair in enumerate(optical, start=first + len(packet)):
+            gate = _Gate(queue_pair.destination)
+            self._gates[queue_pair.source].append(gate)
+            self._gates_to[queue_pair.source, queue_pair.destination].append(gate)
+            self._gate_of[number] = gate
+        if not self._couples:
+            self._make_flows(range(first, first + len(new)))
         self._lead_light({queue_pair.source for queue_pair in optical})
+
+    def _make_gates(self, numbers: Iterable[int]) -> None:
+        """Give queue pairs over circuits that have none the link that opens and shuts."""
+        for number in numbers:
+            gate = self._gate_of.get(number)
+            if gate and gate.link < 0:
+                rate_bps = self._fabric.nic_rate_bps(self._pairs[number].source) if gate.open else 0.0
+                gate.link = self._network.add_link(rate_bps)
+
+    def _make_flows(self, numbers: Iterable[int]) -> None:
+        """Give queue pairs that have none a flow and a pool of their own."""
+        new = [number for number in dict.fromkeys(numbers) if self._flows[number] < 0]
+        if not new:
+            return
+        self._make_gates(new)
+        effects = path_effects([self._paths[number] for number in new], self._fabric)
+        pools = self._network.pools
+        flows = self._network.add_flows(
+            list(map(self._links_of, new)), delivered=effects.delivered, delay_s=effects.delay_s
+        )
+        for place, number in enumerate(new):
+            self._flows[number], self._pools[number] = flows[place], pools + place
+            if number in self._gate_of:
+                self._gate_of[number].flows.append(flows[place])
+
+    def _enter(self, numbers: Sequence[int]) -> None:
+        """Get ready for bytes on queue pairs: they have flows, and meet what was alone on their links."""
+        self._make_flows(numbers)
+        if self._alone:
+            self._meet(list(chain.from_iterable(map(self._links_of, dict.fromkeys(numbers)))))
 
     def _share(self, sets: Sequence[tuple[int, ...]]) -> None:
         """Make a pool for each set of queue pairs that has none."""
@@ -541,33 +626,46 @@ class FluidBackend:
 
     def _shine(self, ocs: str, circuits: set[Circuit]) -> None:
         """Have an OCS carry circuits from now on."""
-        if circuits != self._lit[ocs]:
-            self._lit[ocs] = circuits
-            self._routes = self._routes_now()
+        if circuits == self._lit[ocs]:
+            return
+        moved = self._lit[ocs] ^ circuits
+        self._lit[ocs] = circuits
+        self._routes = self._routes_now()
+        if not self._is_simple:
             self._lead_light(self._gates)
+            return
+        ports = [port for a, _ in sorted(moved) if (port := Port(ocs, a)) in self._fabric.link_at]
+        ends = dict.fromkeys(map(self._fabric.peer, ports))
+        if self._alone:
+            self._meet([self._ports[end] for end in ends])
+        self._lead_light(map(self._fabric.nic_at, ends))
 
     def _routes_now(self) -> Routes:
-        lit = {ocs: tuple(sorted(pairs)) for ocs, pairs in self._lit.items()}
+        lit = {ocs: tuple(pairs) for ocs, pairs in self._lit.items()}
         return Routes(self._fabric, lit, self._failed)
 
     def _lead_light(self, nics: Iterable[Nic]) -> None:
         """Open the gates of queue pairs that have a route now, and lead them over it; shut the others."""
         changed: dict[int, float] = {}
         for nic in nics:
-            reached = self._routes.next_nic(nic)
-            for gate in self._gates[nic]:
-                # Few of thousands of gates have light: the others are not looked up one by one.
-                may = self._fabric.servers_forward or gate.destination == reached
-                route = self._routes.sending(nic, gate.destination) if may else None
+            gates = self._gates[nic]
+            if self._is_simple:  # few of thousands have light, or had it: the others are not looked up
+                reached = self._routes.next_nic(nic)
+                lit = self._gates_to[nic, reached] if reached else []
+                gates = [*self._open[nic], *(gate for gate in lit if not gate.open)]
+            for gate in gates:
+                route = self._routes.sending(nic, gate.destination)
                 opens = route is not None
                 if opens != gate.open:
                     gate.open = opens
                     changed[gate.link] = self._fabric.nic_rate_bps(nic) if opens else 0.0
-                path = [gate.link, *(self._ports[port] for port in route.ports)] if route else gate.path
-                if path != gate.path:
-                    gate.path = path
+                ports = [self._ports[port] for port in route.ports] if route else gate.ports
+                if ports != gate.ports:
+                    gate.ports = ports
                     for flow in gate.flows:
-                        self._network.set_path(flow, path)
+                        self._network.set_path(flow, gate.path)
+            self._open[nic] = [gate for gate in gates if gate.open]
+        changed.pop(-1, None)  # of gates that no flow has crossed
         self._network.set_rates(list(changed), list(changed.values()))
 
     def _at(self, at_s: float, action: Callable[[], Happening]) -> None:
@@ -590,7 +688,13 @@ class _Choosing:
 class _Gate:
     """A link of its own at the head of a queue pair over circuits, which carries while it has a route."""
 
-    def __init__(self, destination: Nic, link: int) -> None:
-        self.destination, self.link, self.open = destination, link, False
-        self.path = [link]
+    def __init__(self, destination: Nic) -> None:
+        self.destination, self.link, self.open = destination, -1, False
+        self.ports: list[int] = []
+        """The links of the route that it has, or had last."""
         self.flows: list[int] = []
+
+    @property
+    def path(self) -> list[int]:
+        """All links."""
+        return [self.link, *self.ports]

@@ -7,6 +7,7 @@ from itertools import chain
 import numpy as np
 
 from controller.circuits.status import LogEntry
+from testbed.run.dilation import Dilation
 from testbed.run.experiment import Experiment
 from traffic.job_bounds import communication_bound_s
 from traffic.transports.circuit_engine import GUARD_S, Meeting, Slot
@@ -72,10 +73,7 @@ class LightLog:
     @property
     def delays_s(self) -> dict[str, tuple[float, ...]]:
         """How long each OCS was dark before each of its slots, as its device had it that time [real s]."""
-        return {
-            ocs: tuple(self.experiment.dilation.real_s(entry.delay_s) for entry in log if entry.circuits)
-            for ocs, log in self.logs.items()
-        }
+        return drawn_s(self.logs, self.experiment.dilation)
 
     @property
     def lower_bound_s(self) -> float:
@@ -117,3 +115,11 @@ class LightLog:
             "guard": self.guard_loss,
             "overhead_p99_s": self.overhead_s,
         }
+
+
+def drawn_s(logs: Mapping[str, list[LogEntry]], dilation: Dilation) -> dict[str, tuple[float, ...]]:
+    """Return how long each OCS was dark before each of its circuits, as its device had it [real s]."""
+    return {
+        ocs: tuple(dilation.real_s(entry.delay_s) for entry in log if entry.circuits)
+        for ocs, log in logs.items()
+    }

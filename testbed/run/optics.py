@@ -1,10 +1,10 @@
 """The OCSes of a run: what each has lit, reconfigurations one by one (drain, dark, lit), and routes."""
 
-from collections import deque
-from collections.abc import Iterable, Mapping
+from collections import defaultdict, deque
+from collections.abc import Iterable
 
 from testbed.run.backend import Backend
-from topologies.fabric import Fabric, Port
+from topologies.fabric import Fabric, Nic, Port
 from topologies.light import Circuit
 from topologies.routes import Route, Routes
 from traffic.spraying.policy import QueuePair
@@ -17,34 +17,41 @@ class Optics:
     ----------
     fabric, backend
         Of the run.
-    carriers
-        The queue pairs in use by their numbers; the runner adds and removes some.
     """
 
-    def __init__(self, fabric: Fabric, backend: Backend, carriers: Mapping[int, QueuePair]) -> None:
-        self._fabric, self._backend, self._carriers = fabric, backend, carriers
+    def __init__(self, fabric: Fabric, backend: Backend) -> None:
+        self._fabric, self._backend = fabric, backend
+        self._carriers: dict[Nic, dict[int, QueuePair]] = defaultdict(dict)
+        """The queue pairs in use by their numbers, for each NIC that sends."""
         ocses = [switch.name for switch in fabric.switches if switch.kind == "ocs"]
         self._lit: dict[str, tuple[Circuit, ...]] = dict.fromkeys(ocses, ())
         self._ordered: dict[str, deque[tuple[Circuit, ...]]] = {ocs: deque() for ocs in ocses}
         self._held: dict[str, set[int]] = {}
         self._failed: frozenset[Port] = frozenset()
+        in_series = any({link.a.node, link.b.node} <= self._lit.keys() for link in fabric.links)
+        self._is_simple = not (fabric.servers_forward or in_series)
+        """Whether a circuit carries the queue pairs of the NIC at its input only."""
         self._routes = Routes(fabric, self._lit)
 
     @property
     def lit(self) -> dict[str, tuple[Circuit, ...]]:
         """The circuits of each OCS that carry: under a reconfiguration those that it keeps."""
-        return {
-            ocs: tuple(pair for pair in pairs if pair in self._ordered[ocs][0])
-            if self._ordered[ocs]
-            else pairs
-            for ocs, pairs in self._lit.items()
-        }
+        lit = dict(self._lit)
+        for ocs, ordered in self._ordered.items():
+            if ordered:
+                stay = set(ordered[0])
+                lit[ocs] = tuple(pair for pair in lit[ocs] if pair in stay)
+        return lit
 
     def reconfigure(self, ocs: str, circuits: tuple[Circuit, ...]) -> None:
         """Have an OCS show circuits, once it shows what was ordered before."""
         self._ordered[ocs].append(circuits)
         if len(self._ordered[ocs]) == 1:
             self._drain(ocs)
+
+    def is_ordered(self, ocs: str) -> bool:
+        """Return whether an OCS does not yet show what was ordered."""
+        return bool(self._ordered[ocs])
 
     def drained(self, ocs: str) -> None:
         """Have the device move: nothing is on its way through circuits that end."""
@@ -72,8 +79,11 @@ class Optics:
 
     def is_routed(self, queue_pair: QueuePair) -> bool:
         """Return whether a queue pair goes over circuits between which servers forward."""
-        near = self._fabric.peer(self._fabric.nic_port(queue_pair.source))
-        return self._fabric.servers_forward and near.node in self._lit
+        return self._fabric.servers_forward and self.carries(queue_pair)
+
+    def carries(self, queue_pair: QueuePair) -> bool:
+        """Return whether a queue pair goes over circuits."""
+        return self._fabric.peer(self._fabric.nic_port(queue_pair.source)).node in self._lit
 
     def route(self, queue_pair: QueuePair) -> Route | None:
         """Return the route of a queue pair over circuits; None if it stands."""
@@ -85,17 +95,27 @@ class Optics:
         found = self._routes.route(*ends), self._routes.route(*reversed(ends))
         return {port for route in found if route for port in route.ports}
 
-    def forget(self, carrier: int) -> None:
-        """Do not resume a queue pair that was closed."""
+    def use(self, carrier: int, queue_pair: QueuePair) -> None:
+        """Take note of a queue pair in use."""
+        self._carriers[queue_pair.source][carrier] = queue_pair
+
+    def forget(self, carrier: int, queue_pair: QueuePair) -> None:
+        """Do not hold or resume a queue pair that was closed."""
+        self._carriers[queue_pair.source].pop(carrier, None)
         for held in self._held.values():
             held.discard(carrier)
 
     def _drain(self, ocs: str) -> None:
         """Hold the queue pairs whose route crosses circuits that end."""
         ending = {(ocs, pair) for pair in set(self._lit[ocs]) - set(self._ordered[ocs][0])}
+        nics: Iterable[Nic] = self._carriers
+        if self._is_simple:
+            ports = [port for _, (a, _) in ending if (port := Port(ocs, a)) in self._fabric.link_at]
+            nics = [self._fabric.nic_at(self._fabric.peer(port)) for port in ports]
         self._held[ocs] = {
             number
-            for number, queue_pair in self._carriers.items()
+            for nic in list(nics)
+            for number, queue_pair in self._carriers[nic].items()
             if ending & self._routes.circuits(queue_pair.source, queue_pair.destination)
         }
         self._backend.drain(ocs, self._held[ocs])

@@ -56,11 +56,10 @@ def predict(
     fabric, known, sprays = experiment.fabric, dict(paths or {}), experiment.spraying
     backend = FluidBackend(
         fabric,
-        dict.fromkeys(experiment.ocs_names, experiment.ocs_delay.mean_s) if experiment.ocs_delay else {},
+        {name: delay.mean_s for name, delay in experiment.ocs_delays.items()},
         drawn_s=delays_s,
-        by_bytes=bool(sprays)
-        and by_bytes(experiment.transport.name)
-        and isinstance(policy_named(sprays), ProactivePolicy),
+        by_bytes=by_bytes(experiment.transport.name)
+        and (isinstance(policy_named(sprays), ProactivePolicy) if sprays else bool(experiment.delegated)),
         paths=seen_or_computed(fabric, known),
         couples=couples,
         lent_s=lent_s,
@@ -79,6 +78,6 @@ def predict(
             leg_name=lambda pair: path_text(backend.path(pair) or optical_path(fabric, pair)),
         ).run()
 
-    if experiment.ocs_delay or experiment.faults:
+    if experiment.circuits or experiment.faults:
         return run(experiment.job)
     return solved_once(experiment.job, backend, run)

@@ -81,7 +81,7 @@ def run_time(
     return RunTime(
         bytes_s=LONGER * sum(e.dilation.emulated_s(s) for e, s in zip(experiments, busy_s, strict=True)),
         boots_s=sum(BOOT_S + LINK_S * len(group[0].fabric.links) for group in networks),
-        samples_s=SAMPLE_S * sum(not group[0].ocs_delay for group in networks),
+        samples_s=SAMPLE_S * sum(not group[0].over_circuits for group in networks),
         points_s=POINT_S * len(experiments)
         + MESSAGE_S * messages
         + SCHEDULE_S * sum(bool(each.ocs) for each in experiments),

@@ -7,7 +7,7 @@ here for both. All times are real seconds since the start.
 
 import heapq
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import chain, count
@@ -27,8 +27,10 @@ from testbed.run.backend import (
     NowLit,
     Shown,
     SlotLit,
+    Strand,
     Switching,
 )
+from testbed.run.delegated import Leg, Legs, Row, lane_flows, legs_of, rows_of
 from testbed.run.optics import Optics
 from testbed.run.strands import strands_of
 from topologies.errors import ScenarioError, StuckError
@@ -36,6 +38,7 @@ from topologies.events import (
     Event,
     FaultDetected,
     FaultOver,
+    Hold,
     Lit,
     NodeDone,
     NodeStarted,
@@ -49,7 +52,9 @@ from topologies.events import (
 )
 from topologies.fabric import Fabric, Link, Port
 from topologies.light import Circuit
+from traffic.collectives.all_to_all import AllToAll
 from traffic.collectives.exchange import CouplesPattern
+from traffic.delegation import Delegates
 from traffic.faults import Daemon, Fault, Revision, Revisions, check_faults
 from traffic.fluid.nvlink import Nvlink
 from traffic.job import Collective, Compute, Job, Node
@@ -77,7 +82,9 @@ class Run:
     messages: pd.DataFrame
     """A row each: node, source and destination (GPUs), bytes, start_s, end_s, path; a message that was
     given up has no end. A path is ``bytes@queue pair`` per leg. Of a ring that ran as a coupled flow
-    there is a row per edge, of all bytes that it carried, from the ring's start to its end."""
+    there is a row per edge, of all bytes that it carried, from the ring's start to its end. The messages of a
+    delegated all-to-all last from its start to the end of their last leg; where it ran as coupled flows there
+    is a row per pair of servers, between the first GPUs of both."""
     tasks: pd.DataFrame
     """A row per node and GPU that computed, or per collective (gpu -1): node, gpu, start_s, end_s."""
     events: pd.DataFrame
@@ -114,6 +121,8 @@ class _Message:
     legs: dict[str, int] = field(default_factory=dict)
     connection: int = -1
     """That of its collective by which it goes, if several messages go by it."""
+    leg: Leg | None = None
+    """What it is of a delegated all-to-all."""
 
 
 class Runner:
@@ -175,6 +184,8 @@ class Runner:
         """The name of each carrier's leg now."""
         self._kept: dict[str, dict[int, QueuePair]] = defaultdict(dict)
         """The queue pair of each connection that a collective under way keeps."""
+        self._delegates = scheme if isinstance(scheme, Delegates) else None
+        self._coupling = self._coupling_backend()
         self._keeps = isinstance(scheme, KeepsConnections) and scheme.keeps_connections
         self._choosing: dict[int, tuple[int, ...]] = {}
         """The messages under way that choose their queue pairs as they go, or take those that are lit; and
@@ -189,7 +200,7 @@ class Runner:
         """What waits until its scheme sees light: a message and bytes each."""
         self._showing: set[str] = set()
         """The OCSes that show programs."""
-        self._optics = Optics(fabric, backend, self._carriers)
+        self._optics = Optics(fabric, backend)
         self._down: Counter[Link] = Counter()
         """By how many faults each link does not work now."""
         self._dead: Counter[Daemon] = Counter()
@@ -204,6 +215,10 @@ class Runner:
         """The messages that are given up, because a GPU is gone or their collective is."""
         self._computing: dict[int, str] = {}
         """What each GPU that is not idle computes."""
+        self._delegated: dict[str, tuple[int, Legs]] = {}
+        """The first message of each delegated all-to-all, and what it consists of."""
+        self._held: dict[str, str] = {}
+        """The OCS that a collective waits for."""
         self._tasks: list[tuple[str, int, float, float]] = []
         self._began_s: dict[str, float] = {}
         self._events: list[tuple[float, str, str]] = []
@@ -251,15 +266,24 @@ class Runner:
         self._pieces_of[node.name] = 0
         if isinstance(node, Collective):
             self._begin(node.name)
-            self._send(node)
-        else:
-            left = [gpu for gpu in node.gpus if gpu not in self._gone]
-            self._pieces_of[node.name] = len(left)
-            for gpu in left:
-                self._queued[gpu].append(node)
-                self._compute(gpu)
+            if node.name not in self._held:
+                self._go(node.name)
+            return
+        left = [gpu for gpu in node.gpus if gpu not in self._gone]
+        self._pieces_of[node.name] = len(left)
+        for gpu in left:
+            self._queued[gpu].append(node)
+            self._compute(gpu)
         if not self._pieces_of[node.name]:
             self._end(node.name)
+
+    def _go(self, name: str) -> None:
+        """Send a collective that has begun."""
+        node = self._graph.nodes[name]
+        if isinstance(node, Collective):
+            self._send(node)
+        if not self._pieces_of[name]:
+            self._end(name)
 
     def _begin(self, name: str) -> None:
         self._began_s[name] = self._backend.now_s
@@ -300,7 +324,7 @@ class Runner:
 
     def _send(self, node: Collective) -> None:
         self._backend.begin()
-        if self._send_coupled(node):
+        if self._send_delegated(node) or self._send_coupled(node):
             return
         exchange, first = node.pattern.exchange(), len(self._messages)
         self._add_messages(node, exchange.messages)
@@ -320,16 +344,32 @@ class Runner:
         self._messages += [_Message(node.name, *row) for row in rows]
         self._pieces_of[node.name] = len(messages)
 
+    def _send_delegated(self, node: Collective) -> bool:
+        """Send an all-to-all leg by leg; return whether the scheme has it so."""
+        scheme = self._delegates
+        if scheme is None or not isinstance(node.pattern, AllToAll):
+            return False
+        messages = node.pattern.exchange().messages
+        legs = legs_of(scheme.delegate(self._view(), messages), pipelined=scheme.pipelined)
+        first = len(self._messages)
+        self._delegated[node.name] = first, legs
+        for leg, waits in zip(legs.legs, legs.waits, strict=True):
+            then = [first + number for number in leg.then]
+            self._messages.append(
+                _Message(node.name, leg.source, leg.destination, leg.size, waits, then, leg=leg)
+            )
+        self._pieces_of[node.name] = len(legs.legs)
+        self._release(number for number in range(first, len(self._messages)) if self._is_ready(number))
+        return True
+
     def _send_coupled(self, node: Collective) -> bool:
         """Send a collective as coupled flows; return whether that is possible.
 
         It is where backend and pattern can, and the scheme places messages before they start. With faults
         it is not: what a ring has yet to do after one depends on the step in which it came.
         """
-        backend, pattern = self._backend, node.pattern
-        if self._faults or not (isinstance(backend, CouplingBackend) and backend.couples):
-            return False
-        if not isinstance(pattern, CouplesPattern):
+        backend, pattern = self._coupling, node.pattern
+        if backend is None or not isinstance(pattern, CouplesPattern):
             return False
         coupled = pattern.coupled_flows()
         step = replace(coupled.messages, bytes=coupled.step_bytes)
@@ -345,12 +385,22 @@ class Runner:
         for message in self._messages[first:]:
             message.start_s = backend.now_s
         flows = strands_of(coupled, crossing, placed, carriers, first)
+        self._lead_strands(flows)
+        backend.couple(flows)
+        return True
+
+    def _lead_strands(self, flows: Iterable[Iterable[Strand]]) -> None:
         for strand in chain.from_iterable(flows):
             over = strand.over
             leg = self._legs[over] if isinstance(over, int) else NVLINK
             _lead(self._messages[strand.message], leg, strand.bytes)
-        backend.couple(flows)
-        return True
+
+    def _coupling_backend(self) -> CouplingBackend | None:
+        """The backend if it couples flows in this run, else None; with faults it never does."""
+        backend = self._backend
+        return (
+            backend if isinstance(backend, CouplingBackend) and backend.couples and not self._faults else None
+        )
 
     def _release(self, numbers: Iterable[int]) -> None:
         """Start messages that wait for nothing any more."""
@@ -359,6 +409,10 @@ class Runner:
         for number in numbers:
             message = self._messages[number]
             message.start_s = self._backend.now_s
+            if message.leg and message.leg.inside:
+                _lead(message, NVLINK, message.size)
+                self._nvlink.couple(message.leg.inside, number, message.start_s)
+                continue
             stays = servers[message.source] == servers[message.destination]
             (inside if stays else leaving).append(number)
         if inside:
@@ -379,22 +433,32 @@ class Runner:
         kept = [(number, size, qp) for number, size in parcels if (qp := self._kept_for(number))]
         if kept:
             self._post_kept(kept)
-        if new := [parcel for parcel in parcels if not self._kept_for(parcel[0])]:
+        schemes = [(self._scheme, False)]
+        if self._delegates:
+            schemes.append((self._delegates.lanes, True))
+        for scheme, of_legs in schemes:
+            new = [
+                parcel
+                for parcel in parcels
+                if (self._messages[parcel[0]].leg is not None) == of_legs and not self._kept_for(parcel[0])
+            ]
+            if not new:
+                continue
             numbers, sizes = np.array(new, dtype=np.int64).T
             ends = [(self._messages[n].source, self._messages[n].destination) for n in numbers.tolist()]
             source, destination = np.array(ends, dtype=np.int64).T
             messages = Messages(source, destination, sizes)
-            lit = self._lit_of(messages)
+            lit = self._lit_of(scheme, messages)
             self._in_the_dark += [
                 parcel for parcel, is_lit in zip(new, lit.tolist(), strict=True) if not is_lit
             ]
             if lit.any():
-                self._cross(self._scheme, messages.select(lit), numbers[lit])
+                self._cross(scheme, messages.select(lit), numbers[lit])
 
-    def _lit_of(self, messages: Messages) -> NDArray[np.bool_]:
-        """Return which messages the scheme can place now: all, unless it waits for light."""
-        if isinstance(self._scheme, WaitsForLight):
-            return self._scheme.is_lit(self._view(), messages)
+    def _lit_of(self, scheme: Scheme, messages: Messages) -> NDArray[np.bool_]:
+        """Return which messages a scheme can place now: all, unless it waits for light."""
+        if isinstance(scheme, WaitsForLight):
+            return scheme.is_lit(self._view(), messages)
         return np.ones(len(messages), dtype=bool)
 
     def _kept_for(self, number: int) -> QueuePair | None:
@@ -438,6 +502,12 @@ class Runner:
         carriers = self._opened(placed.queue_pairs)
         if isinstance(placed, Placement):
             self._keep(placed, numbers)
+            if (coupling := self._coupling) and self._messages[int(numbers[0])].leg:
+                is_light = [self._optics.carries(queue_pair) for queue_pair in placed.queue_pairs]
+                flows = lane_flows(placed, carriers, numbers.tolist(), is_light)
+                self._lead_strands(flows)
+                coupling.couple(flows)
+                return
             self._post(carriers, placed, numbers[placed.message])
             return
         for number, qps in zip(numbers.tolist(), placed.permitted.of_message, strict=True):
@@ -451,8 +521,12 @@ class Runner:
     def _opened(self, queue_pairs: Sequence[QueuePair]) -> list[int]:
         """Return the numbers of queue pairs, which are opened if they are not."""
         carriers = self._backend.numbers(queue_pairs)
-        self._carriers.update(zip(carriers, queue_pairs, strict=True))
-        self._legs.update((carrier, self._leg_of(carrier)) for carrier in carriers)
+        for carrier, queue_pair in zip(carriers, queue_pairs, strict=True):
+            if carrier not in self._carriers:
+                self._carriers[carrier] = queue_pair
+                self._optics.use(carrier, queue_pair)
+            if carrier not in self._legs or self._optics.is_routed(queue_pair):
+                self._legs[carrier] = self._leg_of(carrier)
         return carriers
 
     def _post(self, carriers: list[int], placed: Placement, numbers: NDArray[np.int64]) -> None:
@@ -503,6 +577,8 @@ class Runner:
 
         By default those over circuits that servers forward between: others change only by faults.
         """
+        if not (all_of_them or self._fabric.servers_forward):
+            return
         for carrier, queue_pair in self._carriers.items():
             before = self._legs[carrier]
             changes = all_of_them or self._optics.is_routed(queue_pair)
@@ -539,8 +615,18 @@ class Runner:
             self._tell(Lit(happening.ocs))
             waiting, self._in_the_dark = self._in_the_dark, []
             self._place_left(waiting)
+            self._send_held(happening.ocs)
         else:
             self._program_goes_on(happening)
+
+    def _send_held(self, ocs: str) -> None:
+        """Send what waits for an OCS, unless more was ordered of it."""
+        if self._optics.is_ordered(ocs):
+            return
+        for name in [name for name, awaited in self._held.items() if awaited == ocs]:
+            del self._held[name]
+            self._note(self._backend.now_s, "released", name)
+            self._go(name)
 
     def _program_goes_on(self, happening: Switching | SlotLit | Shown) -> None:
         """Take note of what an OCS shows in its program, and decide what follows when all have ended."""
@@ -578,12 +664,26 @@ class Runner:
                 self._at(self._backend.now_s + order.after_s, fired)
             elif isinstance(order, SendRest):
                 self._send_rest()
+            elif isinstance(order, Hold):
+                self._hold(order)
             elif isinstance(order, Show):
                 self._light_is_over = False
                 self._showing.update(ocs for ocs, _ in order.programs)
                 self._backend.show(order)
             else:
                 self._optics.reconfigure(order.ocs, order.circuits)
+
+    def _hold(self, order: Hold) -> None:
+        """Have a collective that begins now wait for an OCS, if that has been ordered anything."""
+        begins = isinstance(self._graph.nodes[order.node], Collective) and self._ready
+        if not begins or self._ready[0].name != order.node:
+            raise ScenarioError(
+                f"{order.node!r} was to be held, and is no collective that begins now",
+                "order it when the collective starts (NodeStarted)",
+            )
+        if self._optics.is_ordered(order.ocs):
+            self._note(self._backend.now_s, "held", order.node)
+            self._held[order.node] = order.ocs
 
     def _send_rest(self) -> None:
         """Place anew what messages over circuits lack."""
@@ -775,8 +875,8 @@ class Runner:
         """Close a queue pair; return what it did not deliver, a message and its bytes each."""
         back = [(number, size, True) for number, size in self._backend.withdraw(carrier)]
         left = self._returned(self._legs.pop(carrier), back)
-        del self._carriers[carrier]
-        self._optics.forget(carrier)
+        queue_pair = self._carriers.pop(carrier)
+        self._optics.forget(carrier, queue_pair)
         return left
 
     def _retract(self, carrier: int) -> list[tuple[int, int]]:
@@ -823,16 +923,33 @@ class Runner:
         self._events.append((at_s, what, which))
 
     def _result(self) -> Run:
-        rows = [
-            (m.node, m.source, m.destination, m.size, m.start_s, m.end_s, _path(m.legs))
-            for m in self._messages
-        ]
+        rows = list(self._rows())
         columns = ["node", "source", "destination", "bytes", "start_s", "end_s", "path"]
         return Run(
             pd.DataFrame(rows, columns=columns),
             pd.DataFrame(self._tasks, columns=["node", "gpu", "start_s", "end_s"]),
             pd.DataFrame(self._events, columns=["at_s", "what", "which"]),
         )
+
+    def _rows(self) -> Iterator[Row]:
+        """Yield a row per message, or what stands for those that ran as coupled flows."""
+        per_pair = self._coupling is not None
+        for number, message in enumerate(self._messages):
+            if message.leg is None:
+                path = _path(message.legs)
+                ends = message.source, message.destination
+                yield message.node, *ends, message.size, message.start_s, message.end_s, path
+            elif number == self._delegated[message.node][0]:
+                legs = self._delegated[message.node][1]
+                sent = self._messages[number : number + len(legs.legs)]
+                yield from rows_of(
+                    legs,
+                    message.node,
+                    message.start_s,
+                    [each.end_s for each in sent],
+                    [each.legs for each in sent],
+                    per_pair=per_pair,
+                )
 
 
 class _Graph:

@@ -178,7 +178,7 @@ def facts_of(experiment: Experiment, predicted: Run) -> Facts:
         cct_s=communication_s(records),
         rates_bps=tuple(fabric.link_at[port].rate_bps for port in longest if port.node in stored),
         delay_s=sum(fabric.link_at[port].delay_s for port in longest),
-        reconfiguration_s=experiment.ocs_delay.mean_s if experiment.ocs_delay else None,
+        reconfiguration_s=next((delay.mean_s for delay in experiment.ocs_delays.values()), None),
     )
 
 

@@ -8,6 +8,7 @@ from testbed.run.emulate import emulate
 from testbed.run.evidence import Watch
 from testbed.run.experiment import Experiment
 from testbed.run.fidelity import LIT, PACKETS, verdict, verdict_of_light
+from testbed.run.light_log import drawn_s
 from testbed.run.outcome import Outcome, bound_s
 from testbed.run.predict import predict
 from traffic.metrics import communication_s
@@ -33,7 +34,9 @@ def tried(
     broken = [*broken, *(sentence for sentence in watch.unmet if sentence not in broken)]
     light = emulation.light
     lent_s = lent_real_s(experiment, network)
-    predicted = predict(experiment, emulation.paths, light.delays_s if light else None, lent_s=lent_s)
+    # What is lit from the start is switched before the clock runs, and foreseen delays do not vary.
+    delays_s = None if experiment.foreseen else drawn_s(emulation.logs, experiment.dilation)
+    predicted = predict(experiment, emulation.paths, delays_s, lent_s=lent_s)
     measures = watch.measures(emulation, link_error)
     measured_s, predicted_s = (communication_s(run.records) for run in (emulation.run, predicted))
     if light:

@@ -59,16 +59,18 @@ class FluidNetwork:
         self._backlogs: list[Backlog] = []
         self._arriving: list[tuple[float, int, int]] = []
         self._tickets = itertools.count()
-        self._touched: set[int] = set()
+        self._touched_links: set[int] = set()
+        self._touched_pools: set[int] = set()
+        """Links and pools of components that have to be solved again."""
+        self._regrouped = True
+        """Whether components have to be found again."""
         self._first_end_s: float | None = np.inf
         """The least of the pools' ends; None after a change, until it is asked for."""
-        self._find_components()
 
     def add_link(self, rate_bps: float) -> int:
         """Return the number of a new link of a rate [bit/s]."""
-        self._settle()
         self._link_bps = np.append(self._link_bps, rate_bps)
-        self._find_components()
+        self._regrouped = True
         return len(self._link_bps) - 1
 
     def add_flows(
@@ -106,7 +108,6 @@ class FluidNetwork:
         FabricError
             If a flow crosses no link, or one that does not exist.
         """
-        self._settle()
         first, more = len(self._paths), len(paths)
         self._widen(max(map(len, paths), default=0))
         self._paths = np.pad(self._paths, ((0, more), (0, 0)), constant_values=-1)
@@ -125,7 +126,7 @@ class FluidNetwork:
             self._coupled_weight = np.append(self._coupled_weight, coupled_weight)
         _lengthen(self, _OF_FLOWS, more)
         self._add_pools(int(own.max(initial=-1)) + 1 - self.pools, delay_s)
-        self._find_components()
+        self._regrouped = True
         return range(first, first + more)
 
     @property
@@ -155,7 +156,7 @@ class FluidNetwork:
         edges = [*first.tolist(), len(pools)]
         self._bring_up(used)
         changed = used if self._by_bytes else used[self._left[used] == 0]
-        self._touched.update(self._component_of_pool[changed].tolist())
+        self._touched_pools.update(changed.tolist())
         ordered_sizes, ordered_messages = sizes[by_pool].tolist(), messages[by_pool].tolist()
         for number, (begin, end) in zip(used.tolist(), pairwise(edges), strict=True):
             backlog = self._backlogs[number]
@@ -168,7 +169,7 @@ class FluidNetwork:
     def weigh(self, flow: int, weight: float) -> None:
         """Give coupled flows, of which ``flow`` is one, another ``coupled_weight``."""
         self._coupled_weight[self._coupled[flow]] = weight
-        self._touched.add(int(self._component_of_pool[self._pool[flow]]))
+        self._touched_pools.add(int(self._pool[flow]))
 
     def held(self, pool: int) -> set[int]:
         """Return the messages that have bytes in a pool."""
@@ -187,14 +188,14 @@ class FluidNetwork:
         self._posted[pool], self._left[pool] = gone, 0.0
         self._end_s[pool] = self._next_end[pool] = np.inf
         self._first_end_s = None
-        self._touched.add(int(self._component_of_pool[pool]))
+        self._touched_pools.add(pool)
         return parcels
 
     def set_rates(self, links: ArrayLike, rate_bps: ArrayLike) -> None:
         """Give links another rate [bit/s]; 0 makes them dark."""
         numbers = np.atleast_1d(np.asarray(links, dtype=np.int64))
         self._link_bps[numbers] = rate_bps
-        self._touched.update(self._component_of_link[numbers].tolist())
+        self._touched_links.update(numbers.tolist())
 
     def set_path(self, flow: int, links: ArrayLike) -> None:
         """Lead a flow over other links; what it sent stays sent."""
@@ -202,11 +203,9 @@ class FluidNetwork:
         row = np.full(self._paths.shape[1], -1, dtype=np.int64)
         row[: np.size(links)] = links
         _check_paths(row[None], len(self._link_bps))
-        self._settle()
         old, self._paths[flow] = self._paths[flow].copy(), row
-        self._find_components()
-        links_of_both = np.concatenate([old, row])
-        self._touched.update(self._component_of_link[links_of_both[links_of_both >= 0]].tolist())
+        self._regrouped = True
+        self._touched_links.update(link for link in (*old.tolist(), *row.tolist()) if link >= 0)
 
     def _widen(self, hops: int) -> None:
         """Make room for paths of so many hops."""
@@ -266,6 +265,16 @@ class FluidNetwork:
             times_s -= until_s - began_s
         self.now_s, self._first_end_s = began_s, None
 
+    @property
+    def link_bps(self) -> NDArray[np.float64]:
+        """The rate of each link now, shape (links,) [bit/s]."""
+        return self._link_bps
+
+    def uses(self, links: ArrayLike) -> bool:
+        """Return whether a flow that has bytes crosses one of some links."""
+        flowing = self._paths[self._left[self._pool] > 0]
+        return bool(np.isin(flowing, links).any())
+
     def rates_bps(self) -> NDArray[np.float64]:
         """Return the rate of each flow now, shape (flows,) [bit/s]."""
         self._settle()
@@ -296,8 +305,7 @@ class FluidNetwork:
             else:
                 at_once += [(left_s, message) for message in messages]
         self._time_ends(ended)
-        empty = ended[self._left[ended] == 0]
-        self._touched.update(self._component_of_pool[empty].tolist())
+        self._touched_pools.update(ended[self._left[ended] == 0].tolist())
         return at_once
 
     def _arrived(self) -> list[tuple[float, int]]:
@@ -316,11 +324,16 @@ class FluidNetwork:
         self._since_s[pools] = self.now_s
 
     def _settle(self) -> None:
-        """Solve the components that were touched."""
-        if not self._touched:
+        """Solve the components that were touched, as they are now: until now time stood."""
+        if not (self._touched_links or self._touched_pools):
             return
-        parts = [self._flows_of[number] for number in sorted(self._touched) if number in self._flows_of]
-        self._touched.clear()
+        if self._regrouped:
+            self._find_components()
+        touched = {int(self._component_of_link[link]) for link in self._touched_links}
+        touched.update(int(self._component_of_pool[pool]) for pool in self._touched_pools)
+        self._touched_links.clear()
+        self._touched_pools.clear()
+        parts = [self._flows_of[number] for number in sorted(touched) if number in self._flows_of]
         if not parts:
             return
         flows = np.concatenate(parts) if len(parts) > 1 else parts[0]
@@ -389,6 +402,7 @@ class FluidNetwork:
 
     def _find_components(self) -> None:
         """Number the links, flows and pools that depend on each other alike."""
+        self._regrouped = False
         links, flows, pools = len(self._link_bps), len(self._paths), len(self._left)
         parts = int(self._part_of.max(initial=-1)) + 1
         coupled = np.flatnonzero(self._coupled >= 0)

@@ -3,20 +3,29 @@
 import heapq
 import itertools
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+
+import numpy as np
 
 from topologies.fabric import Fabric
 from traffic.fluid.network import FluidNetwork
+from traffic.messages import Messages
+
+Pair = tuple[int, int]
+"""A source and a destination GPU of one server."""
+Sizes = dict[Pair, float]
+"""What is sent between which GPUs [bytes]."""
 
 
 @dataclass(slots=True, eq=False)
 class _Alone:
-    """A message whose two links carry nothing else."""
+    """A message, or several that move in proportion, whose links carry nothing else."""
 
-    pair: tuple[int, int]
     number: int
-    size: int
+    sizes: Sizes | Messages
+    links: set[int]
+    began_s: float
     end_s: float
     over: bool = False
     """Whether it has arrived, or shares its links by now."""
@@ -38,11 +47,15 @@ class Nvlink:
         self._rate_bps = [fabric.servers[server].nvlink_bps for server in fabric.gpu_servers]
         self._network = FluidNetwork(self._rate_bps * 2)
         self._gpus = fabric.gpus
-        self._flows: dict[tuple[int, int], int] = {}
+        self._flows: dict[Pair, int] = {}
+        self._coupled: dict[tuple[Pair, ...], range] = {}
+        """The flows, and pools, of messages that move in proportion."""
         self._sharing: Counter[int] = Counter()
         """How many messages in the network cross each link; those out of GPUs, then those into them."""
-        self._pair_of: dict[int, tuple[int, int]] = {}
+        self._pairs_of: dict[int, tuple[Pair, ...]] = {}
         """The GPUs of each message in the network."""
+        self._parts: Counter[int] = Counter()
+        """How many parts of it have not arrived."""
         self._alone: dict[int, _Alone] = {}
         """The message that has a link for itself."""
         self._ends: list[tuple[float, int, _Alone]] = []
@@ -57,7 +70,7 @@ class Nvlink:
         while self._ends and self._ends[0][2].over:
             heapq.heappop(self._ends)
         first_s = self._ends[0][0] if self._ends else float("inf")
-        return min(first_s, self._network.next_s) if self._pair_of else first_s
+        return min(first_s, self._network.next_s) if self._pairs_of else first_s
 
     def post(self, messages: Sequence[tuple[int, int, int]], numbers: Sequence[int], now_s: float) -> None:
         """Send messages between GPUs of one server: source, destination and bytes of each.
@@ -65,16 +78,19 @@ class Nvlink:
         `advance` calls each by its number.
         """
         self._early += self._past(now_s)
-        sharing: list[tuple[tuple[int, int], int, float]] = []
+        sharing: list[tuple[int, Sizes]] = []
         for (source, destination, size), number in zip(messages, numbers, strict=True):
-            pair = source, destination
-            met = [self._alone[link] for link in self._links(pair) if link in self._alone]
-            if met or any(self._sharing[link] for link in self._links(pair)):
-                sharing += [self._joins(other, now_s) for other in dict.fromkeys(met)]
-                sharing.append((pair, number, size))
-                self._count(pair, number)
-            else:
-                self._goes_alone(pair, number, size, now_s)
+            self._start(number, {(source, destination): float(size)}, now_s, sharing)
+        self._share(sharing, now_s)
+
+    def couple(self, messages: Messages, number: int, now_s: float) -> None:
+        """Send messages inside servers that move in proportion to their sizes, and end together.
+
+        With their links to themselves the busiest is always busy. `advance` calls them by one number.
+        """
+        self._early += self._past(now_s)
+        sharing: list[tuple[int, Sizes]] = []
+        self._start(number, messages, now_s, sharing)
         self._share(sharing, now_s)
 
     def advance(self, now_s: float) -> list[int]:
@@ -82,41 +98,83 @@ class Nvlink:
         early, self._early = self._early, []
         return early + self._past(now_s)
 
-    def _links(self, pair: tuple[int, int]) -> tuple[int, int]:
+    def _links(self, pair: Pair) -> tuple[int, int]:
         return pair[0], self._gpus + pair[1]
 
-    def _goes_alone(self, pair: tuple[int, int], number: int, size: int, now_s: float) -> None:
-        alone = _Alone(pair, number, size, now_s + size * 8 / self._rate_bps[pair[0]])
-        self._alone.update(dict.fromkeys(self._links(pair), alone))
+    def _loads(self, sizes: Sizes | Messages) -> dict[int, float]:
+        """Return what each link carries [bytes]."""
+        if isinstance(sizes, Messages):
+            ends = np.concatenate([sizes.source, self._gpus + sizes.destination])
+            carried = np.bincount(ends, np.concatenate([sizes.bytes, sizes.bytes]), 2 * self._gpus)
+            (links,) = carried.nonzero()
+            return dict(zip(links.tolist(), carried[links].tolist(), strict=True))
+        return {link: size for pair, size in sizes.items() for link in self._links(pair)}
+
+    def _start(
+        self, number: int, sizes: Sizes | Messages, now_s: float, sharing: list[tuple[int, Sizes]]
+    ) -> None:
+        """Send what is called by one number alone or, with those it meets, among those that share."""
+        loads = self._loads(sizes)
+        met = dict.fromkeys(self._alone[link] for link in loads if link in self._alone)
+        if met or any(self._sharing[link] for link in loads):
+            sharing += [self._joins(other, now_s) for other in met]
+            sharing.append((number, _by_pair(sizes)))
+            self._count(*sharing[-1])
+        else:
+            self._goes_alone(number, sizes, loads, now_s)
+
+    def _goes_alone(
+        self, number: int, sizes: Sizes | Messages, loads: Mapping[int, float], now_s: float
+    ) -> None:
+        lasts_s = max(load * 8 / self._rate_bps[link % self._gpus] for link, load in loads.items())
+        alone = _Alone(number, sizes, set(loads), now_s, now_s + lasts_s)
+        self._alone.update(dict.fromkeys(loads, alone))
         heapq.heappush(self._ends, (alone.end_s, next(self._tickets), alone))
 
-    def _joins(self, alone: _Alone, now_s: float) -> tuple[tuple[int, int], int, float]:
-        """Take a message off its links; return what it has left, which shares them from now on."""
+    def _joins(self, alone: _Alone, now_s: float) -> tuple[int, Sizes]:
+        """Take messages off their links; return what they have left, which shares these from now on."""
         self._frees(alone)
-        self._count(alone.pair, alone.number)
-        left = (alone.end_s - now_s) * self._rate_bps[alone.pair[0]] / 8
-        return alone.pair, alone.number, min(left, float(alone.size))
+        sizes = _by_pair(alone.sizes)
+        self._count(alone.number, sizes)
+        left = min((alone.end_s - now_s) / (alone.end_s - alone.began_s), 1.0)
+        return alone.number, {pair: size * left for pair, size in sizes.items()}
 
     def _frees(self, alone: _Alone) -> None:
         alone.over = True
-        for link in self._links(alone.pair):
+        for link in alone.links:
             del self._alone[link]
 
-    def _count(self, pair: tuple[int, int], number: int) -> None:
-        self._pair_of[number] = pair
-        self._sharing.update(self._links(pair))
+    def _count(self, number: int, sizes: Mapping[Pair, float]) -> None:
+        self._pairs_of[number] = tuple(sizes)
+        self._parts[number] = len(sizes)
+        self._sharing.update(link for pair in sizes for link in self._links(pair))
 
-    def _share(self, sharing: Sequence[tuple[tuple[int, int], int, float]], now_s: float) -> None:
+    def _share(self, sharing: Sequence[tuple[int, Sizes]], now_s: float) -> None:
         """Put messages into the network of fluids."""
         if not sharing:
             return
         self._network.advance(now_s)
-        pairs = [pair for pair, _, _ in sharing]
+        pairs = [pair for _, sizes in sharing if len(sizes) == 1 for pair in sizes]
         new = [pair for pair in dict.fromkeys(pairs) if pair not in self._flows]
         if new:
-            self._flows.update(zip(new, self._network.add_flows(list(map(self._links, new))), strict=True))
-        flows = [self._flows[pair] for pair in pairs]
-        self._network.post(flows, [size for _, _, size in sharing], [number for _, number, _ in sharing])
+            first = self._network.pools
+            self._network.add_flows(list(map(self._links, new)))
+            self._flows.update(zip(new, range(first, first + len(new)), strict=True))
+        for _, sizes in sharing:
+            together = tuple(sizes)
+            if len(sizes) > 1 and together not in self._coupled:
+                first = self._network.pools
+                self._network.add_flows(list(map(self._links, sizes)), coupled_weight=1.0)
+                self._coupled[together] = range(first, first + len(sizes))
+        pools = [
+            pool
+            for _, sizes in sharing
+            for pool in (
+                self._coupled[tuple(sizes)] if len(sizes) > 1 else map(self._flows.__getitem__, sizes)
+            )
+        ]
+        left = [size for _, sizes in sharing for size in sizes.values()]
+        self._network.post(pools, left, [number for number, sizes in sharing for _ in sizes])
 
     def _past(self, now_s: float) -> list[int]:
         arrived: list[tuple[float, int]] = []
@@ -125,8 +183,23 @@ class Nvlink:
             if not alone.over:
                 self._frees(alone)
                 arrived.append((alone.end_s, alone.number))
-        while self._pair_of and (tags := self._network.advance(now_s)):
+        while self._pairs_of and (tags := self._network.advance(now_s)):
             for at_s, number in tags:
-                self._sharing.subtract(self._links(self._pair_of.pop(number)))
-                arrived.append((at_s, number))
+                self._parts[number] -= 1
+                if not self._parts[number]:
+                    del self._parts[number]
+                    pairs = self._pairs_of.pop(number)
+                    self._sharing.subtract(link for pair in pairs for link in self._links(pair))
+                    arrived.append((at_s, number))
         return [number for _, number in sorted(arrived, key=lambda each: each[0])]
+
+
+def _by_pair(sizes: Sizes | Messages) -> Sizes:
+    """Return what is sent between which GPUs, each two of them once."""
+    if not isinstance(sizes, Messages):
+        return sizes
+    found: Sizes = {}
+    columns = (sizes.source.tolist(), sizes.destination.tolist(), sizes.bytes.tolist())
+    for source, destination, size in zip(*columns, strict=True):
+        found[source, destination] = found.get((source, destination), 0.0) + size
+    return found

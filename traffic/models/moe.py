@@ -151,17 +151,17 @@ class MoeModel:
         """Weights of one routed expert."""
         return 3 * self.hidden * self.ffn
 
+    def layer_weights(self, layer: int) -> int:
+        """Return the weights of a layer but those of routed experts."""
+        attention = self.attention.weights(self.hidden) + 2 * self.hidden  # two norms
+        if layer < self.dense_layers:
+            return attention + self.extra_layer_weights + 3 * self.hidden * self.dense_ffn
+        return attention + self.extra_layer_weights + self.hidden * (self.experts + 3 * self.shared_ffn)
+
     @property
     def dense_weights(self) -> int:
         """All weights but those of routed experts."""
-        attention = self.attention.weights(self.hidden) + 2 * self.hidden  # two norms
-        beside_experts = self.hidden * (self.experts + 3 * self.shared_ffn)
-        return (
-            self.layers * (attention + self.extra_layer_weights)
-            + self.moe_layers * beside_experts
-            + self.dense_layers * 3 * self.hidden * self.dense_ffn
-            + (2 * self.vocabulary + 1) * self.hidden
-        )
+        return sum(map(self.layer_weights, range(self.layers))) + (2 * self.vocabulary + 1) * self.hidden
 
     @property
     def weights(self) -> int:

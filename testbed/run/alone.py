@@ -1,0 +1,87 @@
+"""Coupled flows whose links carry nothing else: each ends when its busiest link does, without any rates."""
+
+import heapq
+import itertools
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from testbed.run.backend import Strand
+from traffic.fluid.network import SAME_TIME
+
+
+class Left(NamedTuple):
+    """A coupled flow that is alone no more."""
+
+    flow: Sequence[Strand]
+    weight: float
+    share: float
+    """Which part of its bytes it has yet to carry."""
+
+
+@dataclass(slots=True, eq=False)
+class _Alone:
+    flow: Sequence[Strand]
+    weight: float
+    links: Sequence[int]
+    began_s: float
+    end_s: float
+    over: bool = False
+    """Whether it shares links by now."""
+
+
+class Alone:
+    """The coupled flows that are alone; no link carries two of them."""
+
+    def __init__(self) -> None:
+        self._on: dict[int, _Alone] = {}
+        self._ends: list[tuple[float, int, _Alone]] = []
+        self._tickets = itertools.count()
+
+    def __bool__(self) -> bool:
+        """Whether there are any."""
+        return bool(self._on)
+
+    def on(self, links: Iterable[int]) -> bool:
+        """Return whether one crosses some links."""
+        return any(link in self._on for link in links)
+
+    def add(
+        self, flow: Sequence[Strand], weight: float, links: Sequence[int], began_s: float, end_s: float
+    ) -> None:
+        """Take a flow with its links to itself, from when it begins to when it will end."""
+        alone = _Alone(flow, weight, links, began_s, end_s)
+        self._on.update(dict.fromkeys(links, alone))
+        heapq.heappush(self._ends, (end_s, next(self._tickets), alone))
+
+    def leave(self, links: Iterable[int], now_s: float) -> list[Left]:
+        """Give up the flows on some links, but for those that end now; return what they have left."""
+        met = dict.fromkeys(alone for link in links if (alone := self._on.get(link)))
+        left = []
+        for alone in met:
+            if alone.end_s > now_s * (1 + SAME_TIME):
+                alone.over = True
+                self._free(alone)
+                share = (alone.end_s - now_s) / (alone.end_s - alone.began_s)
+                left.append(Left(alone.flow, alone.weight, share))
+        return left
+
+    @property
+    def next_s(self) -> float:
+        """When the next one ends if nothing changes [s]; infinite if there is none."""
+        while self._ends and self._ends[0][2].over:
+            heapq.heappop(self._ends)
+        return self._ends[0][0] if self._ends else float("inf")
+
+    def ended(self, now_s: float) -> list[tuple[float, int]]:
+        """Return the messages of those that have ended, one per strand, and when."""
+        found = []
+        while self.next_s <= now_s:
+            end_s, _, alone = heapq.heappop(self._ends)
+            self._free(alone)
+            found += [(end_s, strand.message) for strand in alone.flow]
+        return found
+
+    def _free(self, alone: _Alone) -> None:
+        for link in alone.links:
+            del self._on[link]

@@ -1,0 +1,149 @@
+"""Regions of circuits that follow a job: how all-to-alls use their lanes, and when their circuits change."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from controller.circuits.devices import LEAST_DELAY_S, ReconfigurationDelay
+from controller.circuits.regional import Known, Regional, Turn
+from controller.schedulers.demand import Matrix
+from controller.schedulers.mfabric import PUBLISHED, Variant
+from testbed.run.dilation import UNSCALED, Dilation
+from topologies.errors import ScenarioError
+from topologies.fabric import Fabric
+from topologies.mfabric import regions
+from traffic.collectives.all_to_all import AllToAll
+from traffic.job import Collective, Job
+
+TIMED_DELAY_S = 10 * LEAST_DELAY_S
+"""A delay in the emulation beside which the time that switches take is small [s]."""
+First = Literal["block", "reuse", "copilot"]
+"""What an all-to-all does whose demand is known only when it starts."""
+
+
+@dataclass(frozen=True)
+class DelegatedSetup:
+    """How all-to-alls go over the lanes of server pairs (`traffic.delegation`)."""
+
+    pipelined: bool = False
+    """Whether gather, transfer and scatter go at once."""
+    spill: bool = False
+    """Whether pairs put what their circuits cannot carry in time on packet NICs."""
+    two_hops: bool = False
+    """Whether pairs without a circuit go through a server that forwards."""
+    rest: str = ""
+    """The spraying scheme of other collectives, over packets; by default evenly on packet NICs."""
+
+    @property
+    def words(self) -> list[str]:
+        """What of it is not as usual, as tables name it."""
+        named = {"pipelined": self.pipelined, "spill": self.spill, "two hops": self.two_hops}
+        return [word for word, is_so in named.items() if is_so] + [self.rest] * bool(self.rest)
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What is predicted of an all-to-all before it starts."""
+
+    node: str
+    demand: tuple[tuple[float, ...], ...]
+    """Between the servers of its region, a row per source; in any unit."""
+
+
+@dataclass(frozen=True)
+class RegionalSetup:
+    """When the circuits of regions change; times are real."""
+
+    delay: ReconfigurationDelay
+    """How long ports that change are dark; what is predicted takes the mean."""
+    first: First = "block"
+    """Whether such an all-to-all waits for circuits of its own, takes those that are lit, or has those of a
+    prediction; without a prediction it waits."""
+    dispatches: tuple[str, ...] = ()
+    """These all-to-alls; the demand of all others is known when the one before them has ended."""
+    predictions: tuple[Prediction, ...] = ()
+    """Of those of them that have one."""
+    variant: Variant = PUBLISHED
+    """How Algorithm 1 is read."""
+
+    def volume_for(self, rate: float, delay_s: float) -> float:
+        """Return the volume dilation at which the delay is so long in an emulation at a rate dilation."""
+        return delay_s * rate / self.delay.mean_s if self.delay.mean_s else 0.0
+
+
+class RegionPlan:
+    """The turns of each region's OCS.
+
+    Raises
+    ------
+    ScenarioError
+        If the job has no all-to-all, one crosses regions, a name is none of one, or the delay is too short
+        to be emulated.
+    """
+
+    def __init__(self, fabric: Fabric, job: Job, setup: RegionalSetup, dilation: Dilation, seed: int) -> None:
+        self._fabric, self._setup, self._seed = fabric, setup, seed
+        self._region_of = {server: region for region in regions(fabric) for server in region.servers}
+        self._predicted = {each.node: np.array(each.demand, dtype=float) for each in setup.predictions}
+        self._demands: dict[tuple[int, int], Matrix] = {}
+        self.turns: dict[str, list[Turn]] = {region.ocs: [] for region in regions(fabric)}
+        """The turns of each OCS, in job order."""
+        for ocs, turn in self._all_turns(job):
+            self.turns[ocs].append(turn)
+        self._check(dilation)
+
+    @property
+    def circuits(self) -> Regional:
+        """What decides which circuits are lit."""
+        return Regional(self._fabric, self.turns, variant=self._setup.variant, seed=self._seed)
+
+    def _all_turns(self, job: Job) -> Iterator[tuple[str, Turn]]:
+        late = set(self._setup.dispatches)
+        for node in job.collectives:
+            if not isinstance(node.pattern, AllToAll):
+                continue
+            ocs, demand = self._between_servers(node, node.pattern)
+            known: Known = "before"
+            if node.name in late:
+                late.discard(node.name)
+                known = "never" if self._setup.first == "reuse" else "start"
+                if self._setup.first == "copilot" and node.name in self._predicted:
+                    known, demand = "before", self._predicted[node.name]
+            yield ocs, Turn(node.name, demand, known)
+        if late:
+            raise ScenarioError(f"{min(late)!r} is no all-to-all of the job {job.name!r}", "name its nodes")
+
+    def _between_servers(self, node: Collective, pattern: AllToAll) -> tuple[str, Matrix]:
+        """Return the OCS of an all-to-all's region, and its demand between the region's servers."""
+        region = self._region_of.get(self._fabric.gpu_servers[pattern.ranks[0]])
+        servers = {self._fabric.gpu_servers[gpu] for gpu in pattern.ranks}
+        if region is None or not servers <= set(region.servers):
+            raise ScenarioError(
+                f"all-to-all {node.name!r} is between {len(servers)} servers that are not of one region",
+                "let a region's servers be those of an expert-parallel group",
+            )
+        key = id(pattern.demand), pattern.ranks[0]
+        if key not in self._demands:
+            place = np.searchsorted(region.servers, [self._fabric.gpu_servers[gpu] for gpu in pattern.ranks])
+            demand = np.zeros((len(region.servers),) * 2)
+            np.add.at(demand, (place[:, None], place[None, :]), pattern.demand.matrix)
+            np.fill_diagonal(demand, 0.0)
+            self._demands[key] = demand
+        return region.ocs, self._demands[key]
+
+    def _check(self, dilation: Dilation) -> None:
+        if not any(self.turns.values()):
+            raise ScenarioError(
+                "circuits of regions, and no all-to-all or no OCS",
+                "take an mFabric, and a job of all-to-alls",
+            )
+        delay_s = dilation.emulated_s(self._setup.delay.mean_s)
+        if 0 < delay_s < LEAST_DELAY_S and dilation != UNSCALED:
+            volume = self._setup.volume_for(dilation.rate, LEAST_DELAY_S)
+            raise ScenarioError(
+                f"a delay of {self._setup.delay.mean_s:g} s would be {delay_s:.2g} s in the emulation, which "
+                f"honours {LEAST_DELAY_S:g} s and more",
+                f"a volume dilation of V = {1.01 * volume:.3g} at this rate would do",
+            )

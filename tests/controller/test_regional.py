@@ -1,0 +1,99 @@
+"""Controllers of regions, event by event."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pytest
+
+from controller.circuits.regional import Regional, Turn
+from controller.schedulers.mfabric import circuits_of, region_circuits
+from topologies.errors import DemandError
+from topologies.events import Event, Hold, NodeDone, NodeStarted, Order, Reconfigure, View
+from topologies.fabric import Port
+from topologies.light import Circuit
+from topologies.mfabric import mfabric_fabric, regions
+
+FABRIC = mfabric_fabric(8, 4, gpus=1, nics=3, packet_nics=1)
+"""Two regions of four servers, two circuit NICs each."""
+REGION = regions(FABRIC)[0]
+HEAVY = np.array([[0, 9, 0, 0], [5, 0, 0, 0], [0, 0, 0, 4], [0, 0, 8, 0]], dtype=float)
+LIGHT = HEAVY[[0, 2, 1, 3]][:, [0, 2, 1, 3]]
+
+
+def shown(demand: np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> tuple[Circuit, ...]:
+    """Return the circuits of the first region for a demand, nothing being lit."""
+    return circuits_of(FABRIC, REGION, region_circuits(FABRIC, REGION, demand)).pairs
+
+
+def played(
+    turns: Mapping[str, Sequence[Turn]], events: Sequence[Event], failed: frozenset[Port] = frozenset()
+) -> list[Sequence[Order]]:
+    """Return the orders of each event."""
+    controllers, state, found = Regional(FABRIC, turns), None, []
+    for event in events:
+        state, orders = controllers.decide(state, View(0.0, FABRIC, {}, failed), event)
+        found.append(orders)
+    return found
+
+
+def test_known_demands_are_lit_when_the_turn_before_has_ended() -> None:
+    turns = {"ocs0": [Turn("a", HEAVY), Turn("b", LIGHT), Turn("c", LIGHT.T)]}
+    events: list[Event] = [
+        NodeStarted("warm up"),
+        NodeStarted("a"),
+        NodeDone("a"),
+        NodeStarted("b"),
+        NodeDone("b"),
+    ]
+    first, *orders = played(turns, events)
+    assert first == [Reconfigure("ocs0", shown(HEAVY))]
+    assert orders[0] == [Hold("a", "ocs0")]
+    (change,) = orders[1]
+    assert isinstance(change, Reconfigure)
+    assert set(change.circuits) != set(shown(HEAVY))
+    assert orders[2:] == [[Hold("b", "ocs0")], []]  # the transpose has the same circuits
+
+
+def test_what_is_known_at_its_start_is_held_behind_its_own_circuits() -> None:
+    turns = {"ocs0": [Turn("a", HEAVY), Turn("b", LIGHT, "start"), Turn("c", HEAVY, "never")]}
+    events: list[Event] = [NodeStarted("a"), NodeDone("a"), NodeStarted("b"), NodeDone("b"), NodeStarted("c")]
+    orders = played(turns, events)
+    assert orders[1] == []
+    assert [type(order) for order in orders[2]] == [Reconfigure, Hold]
+    assert orders[3:] == [[], [Hold("c", "ocs0")]]
+
+
+def test_circuits_stay_while_a_turn_is_under_way() -> None:
+    turns = {"ocs0": [Turn("a", HEAVY), Turn("b", LIGHT, "start"), Turn("c", LIGHT)]}
+    events: list[Event] = [NodeStarted("a"), NodeStarted("b"), NodeDone("a"), NodeDone("b")]
+    orders = played(turns, events)
+    assert orders[1:3] == [[Hold("b", "ocs0")], []]
+    assert [type(order) for order in orders[3]] == [Reconfigure]
+
+
+def test_regions_are_apart_and_other_nodes_change_nothing() -> None:
+    turns = {"ocs0": [Turn("a", HEAVY), Turn("b", LIGHT)], "ocs1": [Turn("x", HEAVY), Turn("y", HEAVY)]}
+    events: list[Event] = [NodeStarted("a"), NodeDone("x"), NodeDone("nothing"), NodeDone("a")]
+    first, starts, *orders = played(turns, [NodeStarted("x"), *events])
+    assert starts == [Hold("a", "ocs0")]
+    assert first[2] == Hold("x", "ocs1")
+    assert [order.ocs for order in first[:2] if isinstance(order, Reconfigure)] == ["ocs0", "ocs1"]
+    assert orders[:2] == [[], []]
+    assert [order.ocs for order in orders[2] if isinstance(order, Reconfigure)] == ["ocs0"]
+
+
+def test_what_failed_gets_no_circuit() -> None:
+    nic = Port("h0", REGION.nics[0][0])
+    orders = played({"ocs0": [Turn("a", HEAVY)]}, [NodeStarted("warm up")], frozenset({nic}))
+    (change,) = orders[0]
+    assert isinstance(change, Reconfigure)
+    port = FABRIC.peer(nic).number
+    assert port not in {end for circuit in change.circuits for end in circuit}
+    assert len(change.circuits) < len(shown(HEAVY))
+
+
+def test_what_is_refused() -> None:
+    with pytest.raises(DemandError, match="no region"):
+        Regional(FABRIC, {"ocs9": []})
+    with pytest.raises(DemandError, match="a demand of shape"):
+        Regional(FABRIC, {"ocs0": [Turn("a", HEAVY[:3, :3])]})

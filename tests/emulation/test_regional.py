@@ -1,0 +1,66 @@
+"""Circuits that follow a training step, over a booted network: as planned, as logged, as predicted."""
+
+from dataclasses import replace
+
+import pytest
+
+from testbed.network.network import Network
+from testbed.run.dilation import Dilation
+from testbed.run.emulate import Emulation, emulate
+from testbed.run.experiment import Experiment
+from testbed.run.predict import predict
+from testbed.run.runner import Run
+from tests.emulation.box import Box
+from tests.testbed.region_cases import DELAY, toy_experiment, toy_step
+from topologies.light import Circuit
+from traffic.transports.host_settings import TransportSetup
+
+pytestmark = pytest.mark.emulation
+
+DILATION = Dilation(rate=1e-3, volume=1.0)
+"""10 Mbit/s; 50 us of an OCS are 50 ms."""
+
+
+def live(experiment: Experiment) -> Emulation:
+    host = experiment.host
+    with Network(experiment.fabric, DILATION.rate, host=host, mtu=experiment.mtu) as network:
+        return emulate(experiment, network)
+
+
+def lit(run: Run) -> dict[str, list[set[Circuit]]]:
+    """Return what each OCS showed, one after the other."""
+    shown: dict[str, list[set[Circuit]]] = {}
+    for which in run.events[run.events["what"] == "lit"]["which"]:
+        ocs, *circuits = which.split()
+        ends = [circuit.split(">") for circuit in circuits if circuit != "-"]
+        shown.setdefault(ocs, []).append({(int(a), int(b)) for a, b in ends})
+    return shown
+
+
+def communication_s(run: Run) -> float:
+    """Return how long all collectives take, one after the other."""
+    collectives = run.tasks[run.tasks["gpu"] == -1]
+    return float((collectives["end_s"] - collectives["start_s"]).sum())
+
+
+@pytest.mark.real_cpus
+@pytest.mark.parametrize(("servers", "alpha", "layers", "transport"), [(8, 3, 1, "credit"), (4, 2, 2, "tcp")])
+def test_circuits_change_as_planned(
+    sandbox: Box | None, servers: int, alpha: int, layers: int, transport: str
+) -> None:
+    step = toy_step(servers=servers, layers=layers, sparsity=0.4)
+    experiment = toy_experiment(step, servers=servers, alpha=alpha)
+    assert experiment.regional
+    regional = replace(experiment.regional, delay=replace(DELAY, delay_s=50e-6))
+    experiment = replace(
+        experiment, regional=regional, dilation=DILATION, transport=TransportSetup(transport)
+    )
+    found = live(experiment)
+    predicted = predict(experiment)
+    assert found.run.messages["end_s"].notna().all()
+    assert lit(found.run) == lit(predicted)
+    logged = {ocs: [set(entry.circuits) for entry in log] for ocs, log in found.logs.items()}
+    assert logged == lit(found.run)
+    assert len(logged["ocs0"]) > 1
+    assert all(entry.partial and not entry.error for log in found.logs.values() for entry in log)
+    assert 0.9 < communication_s(found.run) / communication_s(predicted) < 1.2

@@ -1,0 +1,489 @@
+"""Topology-aware all-to-all: bytes between servers go over delegation GPUs, and their NICs.
+
+The *lanes* of a pair of servers are its lit circuits or, if it has none, packet NICs, NIC m to NIC m. Bytes
+are split evenly over the lanes of their pair. Each NIC belongs to a GPU, its delegation GPU, so there are
+
+    gather      over NVLink: each GPU's share of a lane to the delegation GPU of the lane's source NIC
+    transfer    over the lanes
+    inside      over NVLink: what stays in its server
+    scatter     over NVLink: from the delegation GPU of the lane's destination NIC to the GPUs it is for
+
+Transfer and inside start when all servers have gathered, and scatter when both have ended: the paper's text
+has no more overlap. ``pipelined`` is the other extreme, in which chunks flow on and all four go at once.
+
+References
+----------
+mFabric, section 5.3. That NIC k belongs to GPU floor(k GPUs / NICs), and packet lanes join NICs of equal
+number, is ours.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import accumulate
+from typing import NamedTuple, Protocol, TypeVar, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from topologies.errors import ScenarioError
+from topologies.events import View
+from topologies.fabric import Fabric, Nic, Port
+from topologies.light import Circuit
+from topologies.mfabric import delegation_gpu
+from topologies.packet_part import on_packet_switch
+from topologies.routes import Routes
+from traffic.messages import Messages
+from traffic.scheme import Choice, KeepsConnections, Placement, Scheme, WhileLit
+from traffic.spraying.policy import QueuePair
+
+BISECTIONS = 60
+"""Halvings of a time span: what is left of it is less than a float can tell."""
+MOST_KNOWN = 4096
+"""So many delegations are remembered: a training step repeats the same few hundred."""
+
+
+Known = TypeVar("Known")
+
+
+@dataclass(frozen=True, eq=False)
+class Delegation:
+    """What an all-to-all sends in each of its legs."""
+
+    messages: Messages
+    """The messages of the all-to-all."""
+    pair: NDArray[np.int64]
+    """Index of each message's pair of servers in `between`; -1 if it stays inside, shape (messages,)."""
+    between: Messages
+    """All that one server sends to another, from the first GPU of the one to the first of the other."""
+    lanes: Placement
+    """`between` on the queue pairs of its lanes."""
+    gather: Messages
+    """What GPUs send to delegation GPUs of their server."""
+    inside: Messages
+    """The messages that stay inside."""
+    scatter: Messages
+    """What delegation GPUs send on."""
+
+
+class Bounds(NamedTuple):
+    """What each leg of an all-to-all takes when its busiest link is always busy [s]."""
+
+    gather_s: float
+    transfer_s: float
+    inside_s: float
+    scatter_s: float
+
+    @property
+    def in_turn_s(self) -> float:
+        """CCT of legs that do not overlap but for transfer and inside."""
+        return self.gather_s + max(self.transfer_s, self.inside_s) + self.scatter_s
+
+    @property
+    def pipelined_s(self) -> float:
+        """CCT of chunks that flow on at once; no less, since NVLink carries three of the legs."""
+        return max(self)
+
+
+@runtime_checkable
+class Delegates(Scheme, Protocol):
+    """A scheme that has all-to-alls gathered and scattered."""
+
+    @property
+    def pipelined(self) -> bool:
+        """Whether all legs go at once."""
+        ...
+
+    @property
+    def lanes(self) -> Scheme:
+        """Places what goes between delegation GPUs."""
+        ...
+
+    def delegate(self, view: View, messages: Messages) -> Delegation:
+        """Return the legs of an all-to-all."""
+        ...
+
+
+class Lanes:
+    """Each message split over the lanes of its two servers.
+
+    Parameters
+    ----------
+    light
+        Whether circuits are lanes; else packet NICs carry all.
+    spill
+        Whether pairs that have circuits put what these cannot carry in the least possible time on
+        packet NICs; else circuits carry all of it.
+    two_hops
+        Whether a pair without a circuit goes through a server that has circuits to both, where there is one,
+        and not over packet NICs. Servers have to forward.
+    """
+
+    def __init__(self, *, light: bool = True, spill: bool = False, two_hops: bool = False) -> None:
+        self._light, self._spill, self._two_hops = light, spill, two_hops
+        self._placed: dict[object, Placement] = {}
+        self._found: dict[object, dict[tuple[int, int], list[QueuePair]]] = {}
+        """What was placed, and the lanes of pairs of servers, by all that they depend on."""
+
+    def place(self, view: View, messages: Messages) -> Placement:
+        """Return a parcel for each message and lane; equal messages over equal circuits are placed once.
+
+        Raises
+        ------
+        ScenarioError
+            If no lane joins the servers of a message, or servers should forward and do not.
+        """
+        key = _decides(view, messages, light=self._light)
+        if key not in self._placed:
+            _make_room(self._placed)
+            self._placed[key] = self._place(view, messages)
+        return self._placed[key]
+
+    def _place(self, view: View, messages: Messages) -> Placement:
+        servers = np.asarray(view.fabric.gpu_servers)
+        ends = list(
+            zip(servers[messages.source].tolist(), servers[messages.destination].tolist(), strict=True)
+        )
+        lanes = self._lanes(view, tuple(dict.fromkeys(ends)))
+        shares = self._shares(view, messages, ends, lanes)
+        numbers: dict[QueuePair, int] = {}
+        parcels: list[tuple[int, int, int]] = []
+        for message, (pair, size) in enumerate(zip(ends, messages.bytes.tolist(), strict=True)):
+            begin = 0
+            for lane, share in zip(lanes[pair], accumulate(shares[pair]), strict=True):
+                end = round(share * size)
+                if end > begin:
+                    parcels.append((numbers.setdefault(lane, len(numbers)), message, end - begin))
+                    begin = end
+        qp, message_of, sizes = np.array(parcels, dtype=np.int64).reshape(-1, 3).T
+        return Placement(tuple(numbers), qp, message_of, sizes)
+
+    def _lanes(
+        self, view: View, pairs: tuple[tuple[int, int], ...]
+    ) -> dict[tuple[int, int], list[QueuePair]]:
+        """Return the lanes of pairs of servers: circuits first, then, where they are used, packet NICs."""
+        servers = dict.fromkeys(server for pair in pairs for server in pair)
+        key = pairs, view.failed, _light(view, servers) if self._light else ()
+        if key not in self._found:
+            _make_room(self._found)
+            self._found[key] = self._find_lanes(view, pairs, servers)
+        return self._found[key]
+
+    def _find_lanes(
+        self, view: View, pairs: Sequence[tuple[int, int]], servers: Iterable[int]
+    ) -> dict[tuple[int, int], list[QueuePair]]:
+        routes = Routes(view.fabric, view.lit, view.failed)
+        lit = defaultdict[tuple[int, int], list[QueuePair]](list)
+        for nic in (nic for server in servers for nic in _nics_on_light(view.fabric)[server]):
+            if self._light and (far := routes.next_nic(nic)):
+                lit[nic.server, far.server].append(QueuePair(nic, far))
+        found = {}
+        for pair in pairs:
+            lanes = lit.get(pair, [])
+            if not lanes and self._two_hops:
+                lanes = _over_two_hops(view.fabric, routes, *pair)
+            if self._spill or not lanes:
+                lanes = [*lanes, *_packet_lanes(view.fabric, view.failed, *pair)]
+            if not lanes:
+                raise ScenarioError(
+                    f"neither circuits nor packet NICs that work join server {pair[0]} to server {pair[1]}",
+                    "light a circuit between them, give both a packet NIC, or let servers forward (two hops)",
+                )
+            found[pair] = lanes
+        return found
+
+    def _shares(
+        self,
+        view: View,
+        messages: Messages,
+        ends: Sequence[tuple[int, int]],
+        lanes: dict[tuple[int, int], list[QueuePair]],
+    ) -> Mapping[tuple[int, int], Sequence[float]]:
+        """Return which share of a pair's bytes each of its lanes carries."""
+        if not self._spill:
+            return {pair: [1 / len(own)] * len(own) for pair, own in lanes.items()}
+        shares = {pair: np.full(len(own), 1 / len(own)) for pair, own in lanes.items()}
+        owed = defaultdict[tuple[int, int], int](int)
+        for pair, size in zip(ends, messages.bytes.tolist(), strict=True):
+            owed[pair] += size
+        capable = {
+            pair: np.array([on_packet_switch(view.fabric, lane.source) for lane in own])
+            for pair, own in lanes.items()
+        }
+        rates = {
+            pair: np.array([view.fabric.nic_rate_bps(lane.source) for lane in own])
+            for pair, own in lanes.items()
+        }
+        light_bps = {pair: float(rates[pair][~capable[pair]].sum()) for pair in lanes}
+        least_s = _least_spilling_s(view, owed, light_bps)
+        for pair, size in owed.items():
+            over_light = min(light_bps[pair] * least_s / 8 / size, 1.0) if capable[pair].any() else 1.0
+            for part, of_lanes in ((over_light, ~capable[pair]), (1 - over_light, capable[pair])):
+                if of_lanes.any():
+                    shares[pair][of_lanes] = part * rates[pair][of_lanes] / rates[pair][of_lanes].sum()
+        return {pair: own.tolist() for pair, own in shares.items()}
+
+
+class Delegated:
+    """All-to-alls over lanes, gathered and scattered; all else over packets.
+
+    Parameters
+    ----------
+    rest
+        Places the messages of other collectives, those of pipelines and of data-parallel rings; by default
+        evenly on the packet NICs of their servers, NIC m to NIC m.
+    pipelined
+        Whether all legs of an all-to-all go at once.
+    spill, two_hops
+        As of `Lanes`.
+    """
+
+    def __init__(
+        self,
+        rest: Scheme | None = None,
+        *,
+        pipelined: bool = False,
+        spill: bool = False,
+        two_hops: bool = False,
+    ) -> None:
+        self._rest: Scheme = rest or Lanes(light=False)
+        self.pipelined = pipelined
+        self.lanes = Lanes(spill=spill, two_hops=two_hops)
+        self._known: dict[object, Delegation] = {}
+
+    @property
+    def keeps_connections(self) -> bool:
+        """Whether the scheme of other collectives does."""
+        return isinstance(self._rest, KeepsConnections) and self._rest.keeps_connections
+
+    def place(self, view: View, messages: Messages) -> Placement | Choice | WhileLit:
+        """Return what the other scheme makes of messages of other collectives."""
+        return self._rest.place(view, messages)
+
+    def delegate(self, view: View, messages: Messages) -> Delegation:
+        """Return the legs of an all-to-all; equal ones over equal circuits are equal objects.
+
+        Raises
+        ------
+        ScenarioError
+            If no lane joins two servers.
+        """
+        key = _decides(view, messages)
+        if key not in self._known:
+            _make_room(self._known)
+            self._known[key] = delegation(view, messages, self.lanes)
+        return self._known[key]
+
+
+def delegation(view: View, messages: Messages, lanes: Lanes) -> Delegation:
+    """Return the legs of an all-to-all over lanes."""
+    fabric = view.fabric
+    servers, offsets = np.asarray(fabric.gpu_servers), np.asarray(fabric.gpu_offsets)
+    near, far = servers[messages.source], servers[messages.destination]
+    crosses, count = near != far, len(fabric.servers)
+    codes, of_crossing = np.unique((near * count + far)[crosses], return_inverse=True)
+    pair = np.full(len(messages), -1, dtype=np.int64)
+    pair[crosses] = of_crossing
+    sizes = np.bincount(of_crossing, messages.bytes[crosses], len(codes)).astype(np.int64)
+    between = Messages(offsets[codes // count], offsets[codes % count], sizes)
+    placed = lanes.place(view, between)
+    sources = np.array([_delegate(fabric, pair.source) for pair in placed.queue_pairs], dtype=np.int64)
+    ends = np.array([_delegate(fabric, pair.destination) for pair in placed.queue_pairs], dtype=np.int64)
+    message, parcel = _joined(np.flatnonzero(crosses), of_crossing, placed.message)
+    moved = messages.bytes[message] * (placed.bytes[parcel] / sizes[placed.message[parcel]])
+    return Delegation(
+        messages,
+        pair,
+        between,
+        placed,
+        _hops(messages.source[message], sources[placed.qp[parcel]], moved, fabric.gpus),
+        messages.select(~crosses),
+        _hops(ends[placed.qp[parcel]], messages.destination[message], moved, fabric.gpus),
+    )
+
+
+def bounds(view: View, found: Delegation) -> Bounds:
+    """Return what the legs of an all-to-all take at best, none of their links beside another's traffic.
+
+    A transfer's links are those of NICs: packet switches are taken for non-blocking.
+
+    References
+    ----------
+    mFabric, section 5.3.
+    """
+    fabric = view.fabric
+    routes = Routes(fabric, view.lit, view.failed)
+    load = defaultdict[Port, float](float)
+    lanes = found.lanes
+    for qp, size in zip(lanes.qp.tolist(), lanes.bytes.tolist(), strict=True):
+        for port in _sending_ports(fabric, routes, lanes.queue_pairs[qp]):
+            load[port] += size
+    transfer_s = max((8 * size / fabric.link_at[port].rate_bps for port, size in load.items()), default=0.0)
+    inside_s = [nvlink_s(fabric, leg) for leg in (found.gather, found.inside, found.scatter)]
+    return Bounds(inside_s[0], transfer_s, *inside_s[1:])
+
+
+def lower_bound_s(fabric: Fabric, messages: Messages) -> float:
+    """Return what the busiest server takes over all its NICs, whatever the circuits and lanes [s]."""
+    servers = np.asarray(fabric.gpu_servers)
+    near, far = servers[messages.source], servers[messages.destination]
+    sizes = np.where(near != far, messages.bytes, 0)
+    rates = np.zeros(len(fabric.servers))
+    for nic in fabric.nics:
+        rates[nic.server] += fabric.nic_rate_bps(nic)
+    loads = (np.bincount(ends, sizes, len(rates)) for ends in (near, far))
+    return float(max((8 * load / rates).max() for load in loads))
+
+
+def nvlink_s(fabric: Fabric, messages: Messages) -> float:
+    """Return what messages inside servers take over NVLink: the busiest GPU, sending or receiving [s]."""
+    rates = np.array([fabric.servers[server].nvlink_bps for server in fabric.gpu_servers])
+    loads = (
+        np.bincount(ends, messages.bytes, fabric.gpus) for ends in (messages.source, messages.destination)
+    )
+    return float(max((8 * load / rates).max() for load in loads))
+
+
+def _decides(view: View, messages: Messages, *, light: bool = True) -> object:
+    """Return all that decides over which lanes messages go, in a value that can be looked up."""
+    columns = (messages.source, messages.destination, messages.bytes)
+    gpus = np.concatenate(columns[:2])
+    servers = np.unique(np.asarray(view.fabric.gpu_servers)[gpus]).tolist() if light else ()
+    return *(column.tobytes() for column in columns), view.failed, _light(view, servers)
+
+
+def _light(view: View, servers: Iterable[int]) -> tuple[tuple[Circuit, ...], ...]:
+    """Return the circuits of all OCSes that the lanes of some servers depend on."""
+    ocses = frozenset[str]().union(*(_light_of(view.fabric)[server] for server in servers))
+    return tuple(view.lit[ocs] for ocs in sorted(ocses))
+
+
+def _make_room(known: dict[object, Known]) -> None:
+    """Forget all if it is too much."""
+    if len(known) >= MOST_KNOWN:
+        known.clear()
+
+
+def _least_spilling_s(
+    view: View, owed: dict[tuple[int, int], int], light_bps: dict[tuple[int, int], float]
+) -> float:
+    """Return the least time in which packet NICs carry what circuits of a pair cannot, by bisection [s]."""
+    rows, columns = np.array(list(owed), dtype=np.int64).T
+    size, light = np.array(list(owed.values()), dtype=float), np.array([light_bps[pair] for pair in owed])
+    count = len(view.fabric.servers)
+    packet_bps = np.array(
+        [
+            sum(view.fabric.nic_rate_bps(nic) for nic in _working(view.fabric, view.failed, server))
+            for server in range(count)
+        ]
+    )
+
+    def is_enough(time_s: float) -> bool:
+        surplus = np.maximum(size - light * time_s / 8, 0.0)
+        return all(
+            (np.bincount(ends, surplus, count) <= packet_bps * time_s / 8).all() for ends in (rows, columns)
+        )
+
+    low, high = 0.0, 1e-9
+    while not is_enough(high):
+        low, high = high, 2 * high
+    for _ in range(BISECTIONS):
+        middle = (low + high) / 2
+        low, high = (low, middle) if is_enough(middle) else (middle, high)
+    return high
+
+
+def _packet_lanes(fabric: Fabric, failed: AbstractSet[Port], near: int, far: int) -> list[QueuePair]:
+    """Return queue pairs between packet NICs, NIC m to NIC m; what one has more of goes round the other's."""
+    own, other = (_working(fabric, failed, server) for server in (near, far))
+    lanes = max(len(own), len(other)) if own and other else 0
+    return [QueuePair(own[lane % len(own)], other[lane % len(other)]) for lane in range(lanes)]
+
+
+def _over_two_hops(fabric: Fabric, routes: Routes, near: int, far: int) -> list[QueuePair]:
+    """Return queue pairs whose route goes through one other server, each NIC in one of them."""
+    if not fabric.servers_forward:
+        raise ScenarioError(
+            "two hops over circuits, and the servers do not forward", "take a fabric whose servers forward"
+        )
+    sources, destinations = (list(_nics_on_light(fabric)[server]) for server in (near, far))
+    found = []
+    for source in sources:
+        for destination in destinations:
+            route = routes.sending(source, destination)
+            if route and len(route.light) == 2:
+                found.append(QueuePair(source, destination))
+                destinations.remove(destination)
+                break
+    return found
+
+
+def _sending_ports(fabric: Fabric, routes: Routes, lane: QueuePair) -> Sequence[Port]:
+    """Return the ports at NICs that send what goes over a lane."""
+    if not on_packet_switch(fabric, lane.source) and (route := routes.sending(lane.source, lane.destination)):
+        return route.ports
+    return fabric.nic_port(lane.source), fabric.peer(fabric.nic_port(lane.destination))
+
+
+def _working(fabric: Fabric, failed: AbstractSet[Port], server: int) -> list[Nic]:
+    """Return the packet NICs of a server that have not failed."""
+    return [nic for nic in _packet_nics(fabric)[server] if fabric.nic_port(nic) not in failed]
+
+
+@lru_cache(maxsize=4)
+def _packet_nics(fabric: Fabric) -> tuple[tuple[Nic, ...], ...]:
+    return _by_server(fabric, on_packets=True)
+
+
+@lru_cache(maxsize=4)
+def _nics_on_light(fabric: Fabric) -> tuple[tuple[Nic, ...], ...]:
+    return _by_server(fabric, on_packets=False)
+
+
+@lru_cache(maxsize=4)
+def _light_of(fabric: Fabric) -> tuple[frozenset[str], ...]:
+    """Return the OCSes that each server's lanes depend on: its own, or all where light crosses several."""
+    ocses = {switch.name for switch in fabric.switches if switch.kind == "ocs"}
+    in_series = any({link.a.node, link.b.node} <= ocses for link in fabric.links)
+    if in_series or fabric.servers_forward:
+        return (frozenset(ocses),) * len(fabric.servers)
+    return tuple(
+        frozenset(fabric.peer(fabric.nic_port(nic)).node for nic in nics) for nics in _nics_on_light(fabric)
+    )
+
+
+def _by_server(fabric: Fabric, *, on_packets: bool) -> tuple[tuple[Nic, ...], ...]:
+    found: list[list[Nic]] = [[] for _ in fabric.servers]
+    for nic in fabric.nics:
+        if on_packet_switch(fabric, nic) == on_packets:
+            found[nic.server].append(nic)
+    return tuple(map(tuple, found))
+
+
+def _delegate(fabric: Fabric, nic: Nic) -> int:
+    """Return the delegation GPU of a NIC, by its number in the fabric."""
+    return fabric.gpu_offsets[nic.server] + delegation_gpu(fabric.servers[nic.server], nic.nic)
+
+
+def _joined(
+    messages: NDArray[np.int64], pair: NDArray[np.int64], parcels: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return each message with each parcel of its pair; parcels stand in the order of their pairs."""
+    lanes = np.bincount(parcels, minlength=int(pair.max(initial=-1)) + 1)
+    first = np.cumsum(lanes) - lanes
+    rows = lanes[pair]
+    behind = np.arange(rows.sum()) - np.repeat(np.cumsum(rows) - rows, rows)
+    return np.repeat(messages, rows), np.repeat(first[pair], rows) + behind
+
+
+def _hops(
+    source: NDArray[np.int64], destination: NDArray[np.int64], moved: NDArray[np.float64], gpus: int
+) -> Messages:
+    """Return what GPUs send to each other in all, but for what is where it should be."""
+    hops = source != destination
+    codes, of_hop = np.unique((source * gpus + destination)[hops], return_inverse=True)
+    sizes = np.rint(np.bincount(of_hop, moved[hops], len(codes))).astype(np.int64)
+    sent = sizes > 0
+    return Messages(codes[sent] // gpus, codes[sent] % gpus, sizes[sent])
