@@ -1,5 +1,8 @@
 """A ring AllReduce whose nodes die, over foreseen circuits: whole tables, computed by hand."""
 
+from collections.abc import Callable
+from dataclasses import replace
+
 import pandas as pd
 import pytest
 
@@ -8,13 +11,14 @@ from controller.circuits.foreseen import Foreseen
 from controller.circuits.ring_faults import Mode, foreseen_rings, node_fault, surviving_groups
 from testbed.run.dilation import Dilation
 from testbed.run.experiment import Experiment
+from testbed.run.ocs_plan import OcsSetup
 from testbed.run.predict import predict
 from topologies.errors import ScenarioError, StuckError
 from topologies.fabric import Port
 from topologies.khop_ring import KHopRing, khop_ring_fabric
 from topologies.light import light_rings
 from traffic.collectives.ring import Ring
-from traffic.faults import Fault, KnownRevision, Revisions
+from traffic.faults import AS_IT_WAS, Fault, KnownRevision, Revisions
 from traffic.job import Collective, Job, chain
 from traffic.transports.host_settings import TransportSetup
 
@@ -138,43 +142,32 @@ def test_an_experiment_with_foreseen_circuits_and_revisions_survives_json() -> N
     assert predict(after).tasks.equals(predict(before).tasks)
 
 
-def test_a_fault_that_nothing_was_foreseen_for_leaves_its_messages_without_light() -> None:
+def test_a_fault_that_nothing_was_foreseen_for_is_named_and_light_that_never_comes_too() -> None:
     asked = experiment(KHopRing(5, 2, 2), 1)
     assert asked.foreseen is not None
-    none = Foreseen(asked.foreseen.first, (), DELAY)
     with pytest.raises(ScenarioError, match="no circuits are foreseen for node 1 together"):
-        predict(_with(asked, foreseen=none))
+        predict(replace(asked, foreseen=Foreseen(asked.foreseen.first, (), DELAY)))
     dark = Foreseen((), asked.foreseen.changes, DELAY)
     with pytest.raises(StuckError, match="nothing is on its way"):
-        predict(_with(asked, foreseen=dark, faults=(), revisions=Revisions()))
+        predict(replace(asked, foreseen=dark, faults=(), revisions=AS_IT_WAS))
 
 
 @pytest.mark.parametrize(
     ("changed", "why"),
     [
-        ({"faults": ()}, "the job is revised by fault 'node 1', which is not there"),
-        ({"foreseen": Foreseen((("n9b0", ()),), (), DELAY)}, "'n9b0', which is no OCS"),
-        ({"foreseen": Foreseen((("n0b0", ((0, 1),)),), (), DELAY)}, ""),
-        ({"dilation": Dilation(1e-3, 1e-5)}, "a delay of 0.07 s would be 0.0007 s"),
+        (lambda e: replace(e, faults=()), "the job is revised by fault 'node 1', which is not there"),
+        (lambda e: replace(e, foreseen=Foreseen((("n9b0", ()),), (), DELAY)), "'n9b0', which is no OCS"),
+        (lambda e: replace(e, dilation=Dilation(1e-3, 1e-5)), "a delay of 0.07 s would be 0.0007 s"),
+        (lambda e: replace(e, ocs=OcsSetup(DELAY)), "circuits are planned by a schedule, and foreseen"),
     ],
 )
-def test_what_does_not_fit_together_is_refused(changed: dict[str, object], why: str) -> None:
-    asked = experiment(KHopRing(5, 2, 2), 1)
-    if why:
-        with pytest.raises(ScenarioError, match=why):
-            _with(asked, **changed)
-    else:
-        _with(asked, **changed)  # part of what an OCS permits
+def test_what_does_not_fit_together_is_refused(changed: Callable[[Experiment], Experiment], why: str) -> None:
+    with pytest.raises(ScenarioError, match=why):
+        changed(experiment(KHopRing(5, 2, 2), 1))
 
 
 def test_a_fault_may_count_from_a_node_that_a_revision_adds_and_from_no_other() -> None:
     asked = experiment(KHopRing(5, 2, 2), 1)
     late = Fault("late", (Port("h0", 0),), "hit 9")
     with pytest.raises(ScenarioError, match="counts from node 'hit 9', which job"):
-        predict(_with(asked, faults=(*asked.faults, late)))
-
-
-def _with(asked: Experiment, **changed: object) -> Experiment:
-    """Return an experiment with some fields changed."""
-    fields = {name: getattr(asked, name) for name in asked.__dataclass_fields__}
-    return Experiment(**{**fields, **changed})
+        predict(replace(asked, faults=(*asked.faults, late)))
