@@ -108,8 +108,8 @@ def predicted_by(experiment: Experiment) -> tuple[object, ...]:
         experiment.seed,
         by_bytes(experiment.transport.name),
         experiment.ocs,
-        experiment.foreseen,
         experiment.faults,
+        experiment.foreseen,
     )
 
 
