@@ -82,14 +82,18 @@ def _nodes(outcome: Outcome) -> pd.DataFrame:
 
 
 def whole(outcome: Outcome, emulated: bool) -> list[str]:
-    """Return the cells of the whole job, as `HEADERS` has them, and of its prediction."""
+    """Return the cells of the whole job, as `HEADERS` has them, and of its prediction.
+
+    A job that is revised on the way has no bound.
+    """
     job, fabric = outcome.experiment.job, outcome.experiment.fabric
+    bound_s = job_bound_s(job, node_bounds_s(job, fabric, outcome.lent_s))
     took_s = outcome.run.iteration_s
     whole: Mapping[Hashable, float] = {
         "start_s": 0.0,
         "end_s": took_s,
         "took_s": took_s,
-        "bound_s": job_bound_s(job, node_bounds_s(job, fabric, outcome.lent_s)),
+        "bound_s": math.nan if outcome.experiment.revisions.known else bound_s,
         "predicted_s": outcome.predicted.iteration_s,
     }
     return _times(whole, emulated)

@@ -174,11 +174,6 @@ def test_a_fault_may_count_from_a_node_that_a_revision_adds_and_from_no_other() 
         predict(_with(asked, faults=(*asked.faults, late)))
 
 
-def test_a_fault_revises_a_job_once() -> None:
-    with pytest.raises(ScenarioError, match="fault 'a' revises the job twice"):
-        Revisions((KnownRevision("a"), KnownRevision("a")))
-
-
 def _with(asked: Experiment, **changed: object) -> Experiment:
     """Return an experiment with some fields changed."""
     fields = {name: getattr(asked, name) for name in asked.__dataclass_fields__}
