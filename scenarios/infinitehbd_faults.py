@@ -41,7 +41,8 @@ def infinitehbd_faults(trace: Trace = None, seeds: Seeds = 20, out: Out = None, 
     with K=3 at 0.5 % for TP-32, nearly all of it the remainder that one big switch has too; NVL-72
     at 10 %; TPUv4 at 5 to 8 %, by how the paper is read. How the trace is read, and TPUv4's blocks, are
     fitted to the paper, and labelled so. Without the trace a synthetic stand-in of the same statistics
-    is studied, and named so everywhere.
+    is studied, and named so everywhere. What idle and faulty GPUs and the interconnect cost together is
+    printed by faulty nodes (figure 17d), at a price of a GPU that is fitted to the paper.
     """
     drawn = seed_range(seeds)
     faults = fault_trace(trace)

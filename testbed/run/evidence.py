@@ -33,12 +33,22 @@ class Watch:
         what meets a switch without a rule.
     restarts
         Whether the switches' daemon is to be killed: what it counts begins anew then, and is not known.
+    relit
+        Whether circuits change: what meets a switch without a rule is then mostly what the old rules
+        carried (`_of_datagrams`). What is lost in the dark is sent again, which is counted.
     """
 
-    def __init__(self, network: Network, failing: Collection[Port] = (), *, restarts: bool = False) -> None:
+    def __init__(
+        self,
+        network: Network,
+        failing: Collection[Port] = (),
+        *,
+        restarts: bool = False,
+        relit: bool = False,
+    ) -> None:
         self._network, self._settings = network, dict[Port, PortSetting]()
         self._failing = frozenset(failing)
-        self._restarts = restarts
+        self._restarts, self._relit = restarts, relit
         pid = self._pid
         self._stalls = StallWatch(pid) if pid else None
 
@@ -115,7 +125,7 @@ class Watch:
         except NetworkError:  # it is not connected
             return math.nan
         works = [port for port in status.ports if Port(switch, port.port) not in self._failing]
-        missed = 0 if self._failing else status.table_miss_packets
+        missed = 0 if self._failing or self._relit else status.table_miss_packets
         return missed + sum(port.rx_dropped + port.tx_dropped for port in works)
 
 

@@ -29,7 +29,8 @@ def tried(
         Settings that did not take effect, a sentence each.
     """
     restarts = any(fault.daemon == "switches" for fault in experiment.faults)
-    with Watch(network, experiment.failing, restarts=restarts) as watch:
+    relit = experiment.foreseen is not None
+    with Watch(network, experiment.failing, restarts=restarts, relit=relit) as watch:
         emulation = emulate(experiment, network)
     broken = [*broken, *(sentence for sentence in watch.unmet if sentence not in broken)]
     light = emulation.light

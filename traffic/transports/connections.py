@@ -114,5 +114,7 @@ def accept(
     """Return the receiving end of a connection that was made, and its `ends`; ``stack`` closes it."""
     receiver, (host, port) = listener.accept()
     stack.enter_context(receiver)
+    # Over a circuit that is gone a sender's reset does not arrive, and a FIN would be sent for minutes.
+    receiver.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE)
     receiver.setblocking(False)
     return receiver, (host, port, receiver.getsockname()[0])
