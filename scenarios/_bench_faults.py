@@ -24,6 +24,7 @@ from traffic.workloads.synthetic import uniform
 CASES = (
     ("rails", "nic:3:1@40%"),
     ("rails", "nic:3:1@40%-70%"),
+    ("rails", "switches@40%-70%"),
     ("reps", "nic:3:1@40%"),
     ("ecmp", "link:leaf0-spine1@40%"),
     ("spectra", "port:ocs0:3@40%"),

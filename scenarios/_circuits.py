@@ -17,7 +17,8 @@ from controller.circuits.devices import ReconfigurationDelay
 from controller.schedulers.bounds import makespan_lower_bound
 from controller.schedulers.registry import scheduler_named
 from scenarios._devices import check_delay
-from scenarios._harness import Options, Scenario, boots_nothing, enter_sandbox, go_on, without_and_with
+from scenarios._glances import Failures
+from scenarios._harness import Options, Scenario, boots_nothing, enter_sandbox, go_on
 from scenarios._options import check_volume
 from testbed.machine.datapath import Datapath, check_datapath
 from testbed.report.claims_circuits import circuit_claims
@@ -31,7 +32,6 @@ from topologies.errors import ScenarioError
 from topologies.fabric import DEFAULT_BUFFER_BYTES, Fabric
 from topologies.parallel_ocs import parallel_ocs_fabric
 from traffic.demand import Demand
-from traffic.fault_text import DETECT_S, WrittenFault
 from traffic.packets import DEFAULT_MTU, check_mtu
 from traffic.spraying.registry import policy_named
 from traffic.transports.circuit_engine import Meeting
@@ -82,10 +82,8 @@ class Comparison:
     """What a switch port holds in the emulation [bytes]."""
     volume: float | None = None
     """Emulated over real bytes; None for what ``slot_s`` makes of it."""
-    faults: Sequence[WrittenFault] = ()
+    failures: Failures | None = None
     """What fails: every schedule runs without and with it."""
-    detect_s: float = DETECT_S
-    """How long until it is known [s]."""
 
     def __post_init__(self) -> None:
         """Refuse what makes no sense before anything is booted."""
@@ -171,11 +169,11 @@ def carry_out(
     experiments: list[Experiment] = []
     for ocses in comparison.ocses:
         executed = comparison.experiments(ocses, rate)
-        if comparison.faults:
-            executed = without_and_with(comparison.faults, executed, comparison.detect_s)
         experiments += [*executed, *_big_switch(executed)]
     claims = partial(circuit_claims, spectras=not comparison.rest)
-    scenario = Scenario(comparison.name, comparison.title, experiments, claims, "circuits")
+    scenario = Scenario(
+        comparison.name, comparison.title, experiments, claims, "circuits", failures=comparison.failures
+    )
     go_on(scenario.under(transports), options)
 
 
@@ -188,8 +186,7 @@ def _big_switch(executed: Sequence[Experiment]) -> list[Experiment]:
     first = {experiment.seed: experiment for experiment in executed}
     fabric = fabric.with_buffer(plan.fabric.buffer_bytes)
     return [
-        replace(each, fabric=fabric, policy="rails", ocs=None, label=BIG_SWITCH, faults=())
-        for each in first.values()
+        replace(each, fabric=fabric, policy="rails", ocs=None, label=BIG_SWITCH) for each in first.values()
     ]
 
 

@@ -34,7 +34,7 @@ class ControlledPoints:
     def before(self, experiment: Experiment) -> None:
         """Carry out a control if an experiment forwards more than was controlled; seeds forward alike."""
         about = experiment.job.name, experiment.scheme_name
-        if experiment.ocs or about in self._known:
+        if experiment.over_circuits or about in self._known:
             return
         self._known.add(about)
         load = load_bps(experiment, predict(experiment)) * experiment.dilation.rate

@@ -1,20 +1,26 @@
 """What a run would be, printed before anything is booted: dimensionless numbers, and how long it takes."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from rich.console import RenderableType
 from rich.text import Text
 
+from scenarios._glances import Glance
+from testbed.machine.processes import PROCESSES
+from testbed.report.page import counted
 from testbed.report.similitude_table import similitude_table
 from testbed.run.experiment import Experiment
-from testbed.run.run_time import RunTime, boots
+from testbed.run.run_time import boots, memory_bytes, run_time
 from testbed.run.similitude import Number
+from topologies.fabric import Fabric
 
 PARTS = (
     ("bytes", "bytes_s"), ("boots", "boots_s"), ("samples of links", "samples_s"), ("points", "points_s"),
     ("predictions", "predictions_s"), ("report", "report_s"),
 )  # fmt: skip
 GOOD_WITHIN = "30 %"
+SWITCHES = {"packet": ("packet switch", "packet switches"), "ocs": ("OCS", "OCSes")}
 
 
 def workload_of(experiment: Experiment) -> str:
@@ -28,8 +34,7 @@ def workload_of(experiment: Experiment) -> str:
 def foreseen(
     experiments: Sequence[Experiment],
     numbers: Mapping[str, Sequence[Number]],
-    sent_bytes: float,
-    time: RunTime,
+    looked: Sequence[Glance],
 ) -> list[RenderableType]:
     """Return what a dry run prints.
 
@@ -39,31 +44,59 @@ def foreseen(
         At the scale at which they would be emulated.
     numbers
         The dimensionless numbers by workload.
-    sent_bytes
-        What crosses the network in all of them, at emulated scale [bytes].
-    time
-        How long the run would take.
+    looked
+        What their predictions say.
     """
-    return [similitude_table(numbers), _scales(experiments), _time(experiments, sent_bytes, time)]
+    return [
+        similitude_table(numbers),
+        _scales(experiments),
+        _points(experiments, looked),
+        _takes(experiments, looked),
+    ]
 
 
 def _scales(experiments: Sequence[Experiment]) -> Text:
-    fabric, scales = experiments[0].fabric, [experiment.dilation for experiment in experiments]
-    rates = [each.rate * max(map(fabric.nic_rate_bps, fabric.nics)) / 1e6 for each in scales]
-    volumes, times = [each.volume for each in scales], [each.time for each in scales]
+    fabrics = dict.fromkeys(each.fabric for each in experiments)
+    rates = [
+        each.dilation.rate * max(map(each.fabric.nic_rate_bps, each.fabric.nics)) / 1e6
+        for each in experiments
+    ]
+    volumes, times = zip(*((each.dilation.volume, each.dilation.time) for each in experiments), strict=True)
     return Text(
-        f"NICs at {_span(rates)} Mbit/s, bytes x {_span(volumes)}, times x {_span(times)}, "
-        f"MTU {experiments[0].mtu} bytes, port buffers of {fabric.buffer_bytes} bytes."
+        f"{'; '.join(dict.fromkeys(map(_wired, fabrics)))}. NICs at {_span(rates)} "
+        f"Mbit/s, bytes x {_span(volumes)}, times x {_span(times)}, "
+        f"MTU {experiments[0].mtu} bytes, port buffers of {experiments[0].fabric.buffer_bytes} bytes."
     )
 
 
-def _time(experiments: Sequence[Experiment], sent_bytes: float, time: RunTime) -> Text:
+def _wired(fabric: Fabric) -> str:
+    """Return how many NICs and switches a fabric has."""
+    kinds = Counter(switch.kind for switch in fabric.switches)
+    switches = [f"{count} {SWITCHES[kind][count > 1]}" for kind, count in kinds.items()]
+    return f"{len(fabric.nics)} NICs on {' and '.join(switches)}"
+
+
+def _points(experiments: Sequence[Experiment], looked: Sequence[Glance]) -> Text:
+    """Return what there is to do: points, networks, bytes."""
     networks, points = len(boots(experiments)), len(experiments)
+    seen = [glance.predicted for glance in looked].count(True)
+    likely = f" ({seen} predicted, the others taken to be like them)" * (seen < points)
+    volumes = [each.dilation.volume for each in experiments]
+    sent_bytes = sum(v * glance.sent_bytes for v, glance in zip(volumes, looked, strict=True))
+    there = f"{counted(points, 'point')}{likely} on {counted(networks, 'network')}"
+    return Text(f"{there}, {sent_bytes / 1e6:.3g} MB to send.")
+
+
+def _takes(experiments: Sequence[Experiment], looked: Sequence[Glance]) -> Text:
+    """Return how long it takes, and how much memory."""
+    messages = [glance.messages for glance in looked]
+    # Once by two processes for the scale, and once beside each emulation.
+    predictions_s = (1 + 1 / PROCESSES) * sum(glance.took_s for glance in looked)
+    time = run_time(experiments, [glance.busy_s for glance in looked], round(sum(messages)), predictions_s)
     parts = ", ".join(f"{name} {getattr(time, field):.0f} s" for name, field in PARTS)
     return Text(
-        f"{points} point{'s' * (points > 1)} on {networks} network{'s' * (networks > 1)}, "
-        f"{sent_bytes / 1e6:.3g} MB to send: about {_minutes(time.total_s)}, within {GOOD_WITHIN} "
-        f"on an idle machine ({parts}). Nothing was booted."
+        f"About {_minutes(time.total_s)}, within {GOOD_WITHIN} on an idle machine ({parts}), and "
+        f"{memory_bytes(messages) / 1e9:.1f} GB of memory. Nothing was booted."
     )
 
 

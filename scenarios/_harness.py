@@ -8,7 +8,6 @@ tables and leaves a results directory behind.
 
 import math
 import sys
-import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
@@ -27,6 +26,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 
 from scenarios._controlled import ControlledPoints
 from scenarios._dry_run import foreseen, workload_of
+from scenarios._glances import Failures, Glance, glances, predicted_by
 from scenarios._options import (
     DEFAULT_TRANSPORTS,
     Buffer,
@@ -53,7 +53,7 @@ from scenarios._options import (
     known_after_s,
     transports,
 )
-from scenarios._output import print_results, print_tables, results_table, sheet_table
+from scenarios._output import print_results, print_tables, sheet_table
 from scenarios._rails.claims_rails import rails_claims
 from testbed.cli import FabricCLI
 from testbed.machine.congestion import check_congestion_control, check_marks
@@ -67,6 +67,7 @@ from testbed.network.readback import effective, port_settings, unmet
 from testbed.report.claims import Claim
 from testbed.report.faults import fault_sheets
 from testbed.report.means import BIG_SWITCH
+from testbed.report.page import Findings
 from testbed.report.results import ResultsDirectory
 from testbed.report.run_json import Kind, Run
 from testbed.report.table import claims_table
@@ -76,20 +77,18 @@ from testbed.run.experiment import Experiment
 from testbed.run.outcome import Outcome, bound_s
 from testbed.run.predict import predict
 from testbed.run.region_plan import TIMED_DELAY_S
-from testbed.run.run_time import boots, run_time
-from testbed.run.runner import Run as Predicted
-from testbed.run.scale import busy_s, job_volume, load_bps, plain
-from testbed.run.similitude import Number, similitude
+from testbed.run.run_time import boots
+from testbed.run.scale import RINGS_S, job_volume, plain
+from testbed.run.similitude import Number, facts_of, similitude
 from testbed.run.trial import tried
 from topologies.errors import LightrailError, ScenarioError
 from topologies.fabric import Fabric
-from traffic.fault_text import DETECT_S, WrittenFault
+from traffic.fault_text import DETECT_S
 from traffic.job import Job
 from traffic.packets import DEFAULT_MTU
-from traffic.records import NVLINK
 from traffic.spraying.registry import policy_named
 from traffic.transports.host_settings import TransportSetup
-from traffic.transports.registry import by_bytes, congestion_control
+from traffic.transports.registry import congestion_control
 
 
 @dataclass(frozen=True)
@@ -121,6 +120,18 @@ class Options:
             raise ScenarioError(f"--dry-run and {other} exclude each other", "leave out the one or the other")
 
 
+def no_claims(_table: pd.DataFrame) -> list[Claim]:
+    """Return no claim: there is nothing to hold the summary against."""
+    return []
+
+
+def no_findings(_outcomes: Sequence[Outcome]) -> Findings:
+    """Return nothing: the report of its kind says all."""
+    return Findings()
+
+
+LOOK_S = 0.3
+"""How long a dry run predicts [s]: with what a start takes it is to be there within two seconds."""
 PointOf = tuple[Job, str, int]
 """A point: job, scheme and seed."""
 
@@ -140,6 +151,15 @@ class Scenario:
     """What its summary is held against."""
     report: Kind = "schemes"
     """What its report and its table are about."""
+    findings: Callable[[Sequence[Outcome]], Findings] = no_findings
+    """What it has to say of its outcomes itself."""
+    rings_s: float = RINGS_S
+    """How long a point may take at emulated scale so that the steps of its rings are long [s]."""
+    most_nic_bps: float = math.inf
+    """What NICs are shaped to at most, if the user does not say to what [bit/s]: for fabrics of so many ports
+    that a packet costs the switch more than it does where the machine was calibrated."""
+    failures: Failures | None = None
+    """What fails: each point runs without, and then with it."""
 
     @classmethod
     def of(cls, name: str, title: str, fabric: Fabric, points: Iterable[PointOf]) -> "Scenario":
@@ -165,38 +185,25 @@ class Scenario:
         """Return the same scenario at another MTU [bytes]."""
         return replace(self, experiments=[replace(each, mtu=mtu) for each in self.experiments])
 
-    def failing(self, faults: Sequence[WrittenFault], detect_s: float) -> "Scenario":
-        """Return each point as it was, and with faults.
+    def failing(self, failures: Failures) -> "Scenario":
+        """Return the same points, each without and then with what fails.
 
-        Parameters
-        ----------
-        faults
-            What fails; shares are of a point's prediction without them.
-        detect_s
-            How long until it is known [real s].
+        Raises
+        ------
+        ScenarioError
+            If circuits are foreseen for the faults of its own, and for no others.
         """
-        return replace(self, experiments=without_and_with(faults, self.experiments, detect_s))
+        if any(each.foreseen for each in self.experiments):
+            raise ScenarioError(
+                f"{self.name} foresees what fails in it, and --fail would come on top", "leave out --fail"
+            )
+        return replace(self, failures=failures)
 
-    def over(self, fabric: Fabric) -> "Scenario":
-        """Return the same scenario over another fabric of as many GPUs."""
-        return replace(self, experiments=[replace(each, fabric=fabric) for each in self.experiments])
-
-
-def no_claims(_table: pd.DataFrame) -> list[Claim]:
-    """Return no claim: there is nothing to hold the summary against."""
-    return []
-
-
-def without_and_with(
-    faults: Sequence[WrittenFault], experiments: Sequence[Experiment], detect_s: float
-) -> list[Experiment]:
-    """Return each experiment as it is, and with faults: parameters are those of `Scenario.failing`."""
-    both = []
-    for each in experiments:
-        predicted_s = predict(each).iteration_s
-        found = tuple(fault.over(each.fabric, predicted_s, detect_s) for fault in faults)
-        both += [each, replace(each, faults=found)]
-    return both
+    def over(self, changed: Callable[[Fabric], Fabric]) -> "Scenario":
+        """Return the same scenario over fabrics that are changed, each of as many GPUs as it was."""
+        fabrics = {fabric: changed(fabric) for fabric in self.fabrics}
+        experiments = [replace(each, fabric=fabrics[each.fabric]) for each in self.experiments]
+        return replace(self, experiments=experiments)
 
 
 def run(describe: Callable[..., Scenario]) -> NoReturn:
@@ -229,12 +236,12 @@ def run(describe: Callable[..., Scenario]) -> NoReturn:
         setups = transports(transport, initial_window, least_rto_ms)
         scenario = describe(**parameters).under(setups).in_packets_of(mtu)
         if link_delay_us or loss:
-            links = scenario.fabrics[0].with_links(delay_s=link_delay_us / 1e6, loss=loss)
-            scenario = scenario.over(links)
+            scenario = scenario.over(lambda fabric: fabric.with_links(delay_s=link_delay_us / 1e6, loss=loss))
         if buffer is not None:
-            scenario = scenario.over(scenario.fabrics[0].with_buffer(buffer_bytes(buffer, mtu)))
+            held_bytes = buffer_bytes(buffer, mtu)
+            scenario = scenario.over(lambda fabric: fabric.with_buffer(held_bytes))
         if fail is not None:
-            scenario = scenario.failing(faults(fail), known_after_s(detect_us))
+            scenario = scenario.failing(Failures(tuple(faults(fail)), known_after_s(detect_us)))
         carry_out(scenario, options)
 
     *shared, _ = signature(command).parameters.values()
@@ -307,15 +314,22 @@ def _finish(
 ) -> ResultsDirectory | None:
     results = work(scenario, options)
     if results is not None:
+        # Here: a table stands beside plots, and matplotlib takes longer to import than a dry run takes.
+        from scenarios._results_table import results_table
+
         judged = [claims_table(results.judged)] if results.judged else []
-        failed = [sheet_table(sheet) for sheet in fault_sheets(results.outcomes)]
-        print_results([results_table(results), *failed, *judged], results.path)
+        sheets = [*results.found.sheets, *fault_sheets(results.outcomes)]
+        print_results([results_table(results), *map(sheet_table, sheets), *judged], results.path)
     return results
 
 
 def _model(scenario: Scenario, options: Options) -> ResultsDirectory:
+    experiments = list(scenario.experiments)
+    if scenario.failures:
+        with _progress() as progress:
+            experiments = [each for each, _ in glances(experiments, scenario.failures, progress)]
     # Transports that share alike are predicted alike: one of them is enough.
-    experiments = list({_predicted_by(each): each for each in reversed(scenario.experiments)}.values())[::-1]
+    experiments = list({predicted_by(each): each for each in reversed(experiments)}.values())[::-1]
     with _results(scenario, options, experiments) as results, ExitStack() as stack:
         predictions = stack.enter_context(in_processes(predict, experiments))
         progress = stack.enter_context(_progress())
@@ -326,7 +340,7 @@ def _model(scenario: Scenario, options: Options) -> ResultsDirectory:
 
 def _emulate(scenario: Scenario, options: Options) -> ResultsDirectory:
     with _progress() as progress:
-        experiments, kept = _scaled(scenario, options, progress)
+        experiments, kept = _prepared(scenario, options, progress)
         for experiment in experiments:
             if experiment.ocs:
                 _ = experiment.plan.schedule  # here: a user's own scheduler fails before anything boots
@@ -338,45 +352,16 @@ def _emulate(scenario: Scenario, options: Options) -> ResultsDirectory:
     return results
 
 
-def _predicted_by(experiment: Experiment) -> tuple[object, ...]:
-    """Return what a prediction follows from."""
-    return (
-        experiment.fabric,
-        id(experiment.job),
-        experiment.scheme_name,
-        experiment.seed,
-        by_bytes(experiment.transport.name),
-        experiment.ocs,
-        experiment.delegated,
-        experiment.regional,
-    )
-
-
 def _foresee(scenario: Scenario, options: Options) -> None:
-    """Print what a run would be: all is predicted as it would be, and nothing booted."""
-    began_at = time.monotonic()
-    numbers: dict[str, tuple[Number, ...]] = {}
-    times_s, messages, sent_bytes = [], 0, 0.0
+    """Print what a run would be; what a moment does not suffice to predict is taken to be alike."""
     with _progress() as progress:
-        experiments, _ = _scaled(scenario, options, progress)
-        for each in progress.track(experiments, description="predict"):
-            predicted = predict(each)
-            numbers.setdefault(workload_of(each), _similitude(each, predicted))
-            times_s.append(busy_s(each.job, predicted))
-            messages += len(predicted.records)
-            sent_bytes += _sent_bytes(predicted) * each.dilation.volume
-    took = run_time(experiments, times_s, messages, time.monotonic() - began_at)
-    print_tables(foreseen(experiments, numbers, sent_bytes, took), "nothing was booted")
-
-
-def _sent_bytes(predicted: Predicted) -> float:
-    """Return what crosses the network, at real scale [bytes]."""
-    records = predicted.records
-    return float(records.loc[records["path"] != NVLINK, "bytes"].sum())
-
-
-def _similitude(experiment: Experiment, predicted: Predicted) -> tuple[Number, ...]:
-    return similitude(experiment, predicted, experiment.host.least_timeout_s)
+        looked = glances(scenario.experiments, scenario.failures, progress, LOOK_S)
+    experiments, _ = _scaled(scenario, looked, options)
+    numbers: dict[str, tuple[Number, ...]] = {}
+    for each, (_, glance) in zip(experiments, looked, strict=True):
+        if (workload := workload_of(each)) not in numbers:
+            numbers[workload] = similitude(each, glance.facts, each.host.least_timeout_s)
+    print_tables(foreseen(experiments, numbers, [glance for _, glance in looked]), "nothing was booted")
 
 
 def _emulate_on(
@@ -388,7 +373,7 @@ def _emulate_on(
         found = port_settings(network)
         broken, settings = unmet(network, found), {**_scale_of(first), **effective(network, found)}
         results.describe(settings={**results.run.settings, _where(first): settings})
-        worst = math.nan if first.ocs else worst_link_error(network, first.seed)
+        worst = math.nan if first.over_circuits else worst_link_error(network, first.seed)
         points = ControlledPoints(network, results, _where(first))
         for experiment in experiments:
             name = f"{experiment.job.name}, {experiment.scheme_name}, {experiment.transport_name}"
@@ -396,7 +381,8 @@ def _emulate_on(
             points.before(experiment)
             outcome = tried(experiment, network, worst, broken)
             if (workload := workload_of(experiment)) not in results.run.similitude:
-                kept = _similitude(experiment, outcome.predicted)
+                facts = facts_of(experiment, outcome.predicted)
+                kept = similitude(experiment, facts, experiment.host.least_timeout_s)
                 results.describe(similitude={**results.run.similitude, workload: kept})
             points.add(outcome)
             progress.advance(task)
@@ -431,14 +417,23 @@ def _scale_of(experiment: Experiment) -> dict[str, object]:
             "emulated_delay_s": plan.emulated_delay.mean_s,
             "emulated_rate_bps": plan.emulated_rate_bps,
         }
+    elif experiment.foreseen:
+        delay = experiment.foreseen.delay
+        said["ocs"] = {
+            "device": delay.device,
+            "delay_s": delay.mean_s,
+            "emulated_delay_s": scale.emulated_s(delay.mean_s),
+        }
     return said
 
 
 def _explore(scenario: Scenario, options: Options) -> None:
     with _progress() as progress:
-        experiments, _ = _scaled(scenario, options, progress)
+        experiments, _ = _prepared(scenario, options, progress)
     first = experiments[0]
-    jobs = {experiment.job.name: experiment.job for experiment in experiments}
+    # What is foreseen belongs to one experiment, whose job alone can be replayed.
+    shown = [first] if first.foreseen else experiments
+    jobs = {experiment.job.name: experiment.job for experiment in shown}
     with _network_of(first, options.datapath) as network:
         rate = first.fabric.nic_rate_bps(first.fabric.nics[0]) * network.rate_factor / 1e6
         network.impair(first.dilation.time)
@@ -446,38 +441,49 @@ def _explore(scenario: Scenario, options: Options) -> None:
             f"{scenario.title}: NICs are shaped to {rate:g} Mbit/s, the transport is {first.transport_name}; "
             f"replay knows {', '.join(jobs)}"
         )
-        FabricCLI(network, jobs, transport=first.transport)
+        foreseen = first if first.foreseen else None
+        FabricCLI(network, jobs, transport=first.transport, foreseen=foreseen)
+
+
+def _prepared(
+    scenario: Scenario, options: Options, progress: Progress
+) -> tuple[list[Experiment], dict[str, object]]:
+    """Return the experiments with what fails, at their scale, and the machine's calibration."""
+    own_scale = UNSCALED not in {each.dilation for each in scenario.experiments}
+    if own_scale and scenario.failures is None:
+        return list(scenario.experiments), asdict(calibration(options.datapath))
+    return _scaled(scenario, glances(scenario.experiments, scenario.failures, progress), options)
 
 
 def _scaled(
-    scenario: Scenario, options: Options, progress: Progress
+    scenario: Scenario, looked: Sequence[tuple[Experiment, Glance]], options: Options
 ) -> tuple[list[Experiment], dict[str, object]]:
     """Return the experiments at the scale that this machine carries, or their own, and its calibration."""
     machine = calibration(options.datapath)
-    experiments = list(scenario.experiments)
-    if UNSCALED in {experiment.dilation for experiment in experiments}:
-        level = scenario.over(plain(experiments[0].fabric)).experiments
-        found: dict[tuple[object, ...], tuple[float, float]] = {}
-        for each in progress.track(level, description="predict"):
-            if _predicted_by(each) not in found:
-                predicted = predict(each)  # not kept: runs of many GPUs would not all fit into memory
-                found[_predicted_by(each)] = load_bps(each, predicted), busy_s(each.job, predicted)
-        most_bps, mtu = max(load for load, _ in found.values()), experiments[0].mtu
-        rate = rate_factor(level[0].fabric, most_bps, machine, options.emulated_rate_bps, mtu)
-        times_s = [found[_predicted_by(each)][1] for each in level]
-        experiments = _dilated(experiments, rate, times_s, options.volume)
+    experiments, seen = [each for each, _ in looked], [glance for _, glance in looked]
+    if UNSCALED in {each.dilation for each in experiments}:
+        fabric, mtu = experiments[0].fabric, experiments[0].mtu
+        most_bps = max(glance.load_bps for glance in seen)
+        rate = rate_factor(plain(fabric), most_bps, machine, options.emulated_rate_bps, mtu)
+        if options.emulated_rate_bps is None:
+            rate = min(rate, scenario.most_nic_bps / max(map(fabric.nic_rate_bps, fabric.nics)))
+        times_s = [glance.level_s for glance in seen]
+        experiments = _dilated(experiments, rate, times_s, options.volume, scenario.rings_s)
     for experiment in experiments:
         check_delays(experiment.fabric, experiment.dilation.time)
     return experiments, asdict(machine)
 
 
 def _dilated(
-    experiments: Sequence[Experiment], rate: float, times_s: Sequence[float], volume: float | None
+    experiments: Sequence[Experiment],
+    rate: float,
+    times_s: Sequence[float],
+    volume: float | None,
+    rings_s: float,
 ) -> list[Experiment]:
     """Return experiments at a rate, each workload at its own volume, or all at the one asked for."""
     if volume is not None:
         return [replace(each, dilation=Dilation(rate, volume)) for each in experiments]
-    fabric, mtu = experiments[0].fabric, experiments[0].mtu
     bounds_s, longest_s = defaultdict[str, list[float]](list), defaultdict[str, float](float)
     least = defaultdict[str, float](float)
     for experiment, time_s in zip(experiments, times_s, strict=True):
@@ -487,17 +493,20 @@ def _dilated(
         if experiment.regional:
             least[job.name] = max(least[job.name], experiment.regional.volume_for(rate, TIMED_DELAY_S))
     volumes = {
-        job.name: max(
-            job_volume(job, fabric, rate, bounds_s[job.name], longest_s[job.name], mtu), least[job.name]
+        name: max(
+            job_volume(each.job, each.fabric, rate, bounds_s[name], longest_s[name], each.mtu, rings_s),
+            least[name],
         )
-        for job in {experiment.job.name: experiment.job for experiment in experiments}.values()
+        for name, each in {experiment.job.name: experiment for experiment in experiments}.items()
     }
     return [replace(each, dilation=Dilation(rate, volumes[each.job.name])) for each in experiments]
 
 
 def _results(scenario: Scenario, options: Options, planned: list[Experiment]) -> ResultsDirectory:
     run = new_run(scenario.name, scenario.title, options.datapath, scenario.report)
-    return ResultsDirectory(run, planned=planned, out=options.out, claims=scenario.claims)
+    return ResultsDirectory(
+        run, planned=planned, out=options.out, claims=scenario.claims, findings=scenario.findings
+    )
 
 
 def new_run(name: str, title: str, datapath: Datapath = "netdev", report: Kind = "schemes") -> Run:

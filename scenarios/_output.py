@@ -10,13 +10,8 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from testbed.report.collective_report import links_text
-from testbed.report.node_report import node_sheet
-from testbed.report.ocs_report import executions_table
 from testbed.report.page import Sheet
-from testbed.report.results import ResultsDirectory
-from testbed.report.ring_report import ring_sheet
-from testbed.report.table import block_table, summary_table
+from testbed.report.table import block_table
 from topologies.errors import MachineError
 
 
@@ -43,17 +38,6 @@ def print_tables(tables: Sequence[RenderableType], hint: str, last: str = "") ->
             if last:
                 console.print(last, highlight=False, markup=False, soft_wrap=True)
         print(captured.get(), end="", flush=True)
-
-
-def results_table(results: ResultsDirectory) -> Table:
-    """Return the table of a run's results for the terminal, as its kind has it."""
-    if results.run.report == "nodes":
-        return sheet_table(node_sheet(results.outcomes))
-    if results.run.report == "rings":
-        return sheet_table(ring_sheet(results.outcomes))
-    if results.run.report == "circuits":
-        return executions_table(results.table)
-    return summary_table(results.table, note=links_text(results.outcomes[0].experiment.fabric))
 
 
 def sheet_table(sheet: Sheet) -> Table:

@@ -12,6 +12,7 @@ from controller.circuits.devices import ReconfigurationDelay, device_named, real
 from controller.schedulers.registry import SCHEDULERS
 from scenarios._circuits import Comparison, carry_out
 from scenarios._devices import NAMES, check_ports
+from scenarios._glances import Failures
 from scenarios._harness import main, new_run
 from scenarios._options import (
     Buffer,
@@ -179,8 +180,7 @@ def ocs_spectra(
         mtu=mtu,
         buffer_bytes=DEFAULT_BUFFER_BYTES if buffer is None else buffer_bytes(buffer, mtu),
         volume=volume,
-        faults=() if fail is None else faults(fail),
-        detect_s=known_after_s(detect_us),
+        failures=None if fail is None else Failures(tuple(faults(fail)), known_after_s(detect_us)),
     )
     carry_out(comparison, out, transports(transport, initial_window, least_rto_ms), dry_run=dry_run)
 

@@ -1,7 +1,7 @@
 """Mininet's CLI on a live fabric, with ``replay``, ``rates``, and commands for circuits by hand."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -20,6 +20,7 @@ from testbed.report.table import duration_text
 from testbed.run.calibrate import volume_factor
 from testbed.run.dilation import Dilation
 from testbed.run.experiment import Experiment
+from testbed.run.faults_by_hand import FaultsByHand
 from testbed.run.ocs_plan import OcsSetup, dilation_for
 from testbed.run.outcome import Outcome, bound_s
 from testbed.run.trial import tried
@@ -53,6 +54,9 @@ class FabricCLI(CLI):  # type: ignore[misc]
         Emulated time over real time, for the devices' delays when circuits are lit by hand.
     transport
         What moves bytes over packet switches when a workload is replayed; the network was booted for it.
+    foreseen
+        An experiment whose circuits are foreseen: what is lit first is, its faults happen when they are asked
+        for, and its job is replayed with them.
     """
 
     prompt = "lightrail> "
@@ -65,10 +69,15 @@ class FabricCLI(CLI):  # type: ignore[misc]
         ocs: OcsSetup | None = None,
         time: float = 1.0,
         transport: TransportSetup = IDEAL_TRANSPORT,
+        foreseen: Experiment | None = None,
     ) -> None:
         self._transport = transport
         self._network, self._jobs, self._ocs, self._time = network, jobs, ocs, time
         self._console = Console(highlight=False)
+        self._foreseen = foreseen
+        self._by_hand = FaultsByHand(network, foreseen) if foreseen else None
+        if self._by_hand:
+            self._by_hand.begin()
         super().__init__(network.mininet)
 
     def do_replay(self, line: str) -> None:
@@ -100,6 +109,32 @@ class FabricCLI(CLI):  # type: ignore[misc]
             self._console.print(devices_table())
             return
         self._command(line, "type device for the list of devices", self._set_device)
+
+    def do_fail(self, line: str) -> None:
+        """Have something fail and light what is foreseen for it, or list what can: fail node 2 (fail)."""
+        self._told(lambda: self._fail(line.strip()))
+
+    def do_mend(self, _line: str) -> None:
+        """Have all that failed work again, and light what was lit first: mend."""
+        self._told(lambda: self._faults_by_hand.begin())
+
+    @property
+    def _faults_by_hand(self) -> FaultsByHand:
+        if self._by_hand is None:
+            raise ScenarioError(
+                "no faults are foreseen on this fabric",
+                "have links fail by Mininet's link, like link h0 leaf0 down",
+            )
+        return self._by_hand
+
+    def _fail(self, name: str) -> None:
+        """Have a fault happen, and show what changed; without a name, what can fail."""
+        faults = self._faults_by_hand
+        if not name:
+            self._console.print(f"{', '.join(faults.names)}; failed: {', '.join(faults.failed) or 'nothing'}")
+            return
+        changed = faults.fail(name)
+        self._print_circuits(changed)
 
     def _set_device(self, name: str, device: str) -> object:
         delay = (
@@ -146,9 +181,11 @@ class FabricCLI(CLI):  # type: ignore[misc]
         """Try and judge a workload as a run would, on the network as it is now."""
         experiment = self._experiment(line)
         broken = unmet(self._network, port_settings(self._network))
-        worst = math.nan if experiment.ocs else worst_link_error(self._network, experiment.seed)
+        worst = math.nan if experiment.over_circuits else worst_link_error(self._network, experiment.seed)
         with self._devices_kept():
             outcome = tried(experiment, self._network, worst, broken)
+        if self._by_hand:
+            self._by_hand.begin()
         self._console.print(_told_of(outcome), markup=False, soft_wrap=True)
 
     @contextmanager
@@ -179,6 +216,13 @@ class FabricCLI(CLI):  # type: ignore[misc]
     def _experiment(self, line: str) -> Experiment:
         """Return what a line asks for, at a scale that its workload can be measured at."""
         name, words = _workload(line, self._jobs)
+        if self._foreseen and self._by_hand:
+            if words or self._by_hand.failed:
+                raise ScenarioError(
+                    f"{self._foreseen.scheme_name} is replayed from its start, without other words",
+                    f"type {'mend, and then ' if self._by_hand.failed else ''}replay {name}",
+                )
+            return self._foreseen
         if len(words) > 2:
             raise ScenarioError(f"unknown words {' '.join(words[2:])!r}", USAGE)
         scheme, seed = [*words, *("spectra" if self._ocs else "rails", "0")[len(words) :]]
@@ -201,9 +245,10 @@ class FabricCLI(CLI):  # type: ignore[misc]
         volume = volume_factor(rate, [bound_s(full)], len(job.collectives))
         return replace(full, dilation=Dilation(rate, volume))
 
-    def _print_circuits(self) -> None:
+    def _print_circuits(self, ocses: Sequence[str] | None = None) -> None:
+        """Show what some OCSes light, by default all."""
         table = Table("OCS", "circuits", "phase", "device", "delay", "dark for", box=None)
-        for name in self._ocses():
+        for name in self._ocses() if ocses is None else ocses:
             try:
                 status = self._network.northbound.ocs(name)
             except NetworkError as error:

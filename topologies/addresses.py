@@ -1,7 +1,8 @@
 """Addresses, names and numbers that a fabric's parts have on the wire, all derived from the fabric.
 
 A NIC's subnet is its switch's: NIC address ``10.<switch>.<port>`` (the port in two bytes), so
-that a remote leaf is one prefix in a routing table. A packet switch is a router: a NIC sends
+that a remote leaf is one prefix in a routing table. Of more than 256 switches each subnet is as much
+smaller as it takes for all to have one. A packet switch is a router: a NIC sends
 everything to its switch's gateway, and the last switch writes the destination's MAC address.
 An OCS touches nothing, so NICs on an OCS know each other's MAC addresses instead.
 """
@@ -14,24 +15,36 @@ from topologies.fabric import Fabric, Nic, Port
 FABRIC_NETWORK = IPv4Network("10.0.0.0/8")
 GATEWAY_MAC = "02:00:00:00:00:01"
 """The MAC address to which NICs on packet switches send: every packet switch's."""
-SUBNETS = 256
+LEAST_SWITCH_BITS = 8
+"""Bits of an address that say which switch; more of more than 256 switches."""
 
 
 def subnet(fabric: Fabric, switch: str) -> IPv4Network:
     """Return the network of the NICs on a switch."""
-    index = fabric.switch_index[switch]
-    if index >= SUBNETS:
-        raise FabricError(
-            f"switch {switch} is number {index}, and addresses reach up to {SUBNETS - 1}",
-            "list the switches that have servers first",
-        )
-    return IPv4Network((int(FABRIC_NETWORK.network_address) + (index << 16), 16))
+    bits = max(LEAST_SWITCH_BITS, (len(fabric.switches) - 1).bit_length())
+    length = FABRIC_NETWORK.prefixlen + bits
+    first = int(FABRIC_NETWORK.network_address) + (fabric.switch_index[switch] << (32 - length))
+    return IPv4Network((first, length))
 
 
 def nic_ip(fabric: Fabric, nic: Nic) -> IPv4Address:
-    """Return the address of a NIC."""
+    """Return the address of a NIC.
+
+    Raises
+    ------
+    FabricError
+        If its switch has more ports than the switch's subnet has addresses.
+    """
     port = fabric.peer(fabric.nic_port(nic))
-    return subnet(fabric, port.node).network_address + port.number + 1
+    network = subnet(fabric, port.node)
+    address = network.network_address + port.number + 1
+    if address >= network.broadcast_address - 1:
+        raise FabricError(
+            f"port {port} has no address: of {len(fabric.switches)} switches each has "
+            f"{network.num_addresses - 3}",
+            "take fewer switches, or smaller ones",
+        )
+    return address
 
 
 def gateway_ip(fabric: Fabric, nic: Nic) -> IPv4Address:

@@ -22,7 +22,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from topologies.errors import FabricError
-from topologies.fabric import DEFAULT_BUFFER_BYTES, NVLINK_BPS, Fabric, Link, Port, Switch, equal_servers
+from topologies.fabric import DEFAULT_BUFFER_BYTES, NVLINK_BPS, Fabric, Link, Nic, Port, Switch, equal_servers
 
 GPU_BPS = 6.4e12
 """InfiniteHBD's rate of a GPU, and of a bundle: 8 transceivers of 800 Gbit/s [bit/s]."""
@@ -74,6 +74,9 @@ class KHopRing:
     """Whether the last nodes are joined to the first: a ring, else a line."""
     doubling: bool = False
     """Whether links span 1, 2, 4, ... 2^(K-1) nodes instead of 1, 2, 3, ... K."""
+    by_distance: bool = False
+    """Whether a bundle has both directions of one distance, -e on path 1 and +e on path 2: then all
+    distances can be lit at once, each one way, and none both ways."""
 
     def __post_init__(self) -> None:
         """Refuse what cannot be wired."""
@@ -103,6 +106,9 @@ class KHopRing:
         """The path on which the link of each signed distance leaves a node."""
         found = {}
         for index, distance in enumerate(self.distances):
+            if self.by_distance:
+                found[-distance], found[distance] = Exit(index, 1), Exit(index, 2)
+                continue
             pair, path = 2 * (index // 2), 1 + index % 2
             mixed = index == self.bundles - 1 and index % 2 == 0
             found[-distance] = Exit(pair, path)
@@ -159,6 +165,24 @@ class KHopRing:
         if len(parts) > 1 and self.closed and self.ends(healthy[-1], healthy[0]) is not None:
             parts[-1] += parts.pop(0)
         return [tuple(part) for part in parts]
+
+    def lanes(self, a: int, b: int) -> tuple[tuple[Nic, Nic], ...]:
+        """Return the NICs that the link between two nodes joins, upper halves first: a's and b's of each.
+
+        Raises
+        ------
+        FabricError
+            If no link joins them.
+        """
+        ends = self.ends(a, b)
+        if ends is None:
+            raise FabricError(f"no link joins the nodes {a} and {b}", "ask for nodes that are joined")
+        bundles = [(node, self.exits[distance].bundle) for node, distance in zip((a, b), ends, strict=True)]
+        near, far = (
+            [Nic(node * self.gpus_per_node + (bundle + half) % self.gpus_per_node, half) for half in range(2)]
+            for node, bundle in bundles
+        )
+        return tuple(zip(near, far, strict=True))
 
 
 def khop_ring_fabric(

@@ -51,3 +51,30 @@ def light_peers(fabric: Fabric, nic: Nic) -> list[Nic]:
     return [
         other for other in fabric.nics if other != nic and fabric.peer(fabric.nic_port(other)).node in reached
     ]
+
+
+def light_rings(fabric: Fabric, lit: Mapping[str, tuple[Circuit, ...]]) -> list[tuple[int, ...]]:
+    """Return the rings that light forms of servers with two NICs, into each by one and out by the other.
+
+    Each begins at its first server, goes on from NIC 0 of that, and is lit all the way round; of one through
+    which light goes both ways, that is one of the two directions.
+    """
+    rings: list[tuple[int, ...]] = []
+    seen = set[int]()
+    for first, server in enumerate(fabric.servers):
+        if first in seen or server.nics != 2:
+            continue
+        ring, at = [first], _far_nic(fabric, lit, Nic(first, 0))
+        while at and at.server not in ring and fabric.servers[at.server].nics == 2:
+            ring.append(at.server)
+            at = _far_nic(fabric, lit, Nic(at.server, 1 - at.nic))
+        if at == Nic(first, 1):
+            rings.append(tuple(ring))
+            seen.update(ring)
+    return rings
+
+
+def _far_nic(fabric: Fabric, lit: Mapping[str, tuple[Circuit, ...]], nic: Nic) -> Nic | None:
+    """Return the NIC that a NIC's light reaches; None if it ends in the dark."""
+    end = light_path(fabric, lit, nic).end
+    return fabric.nic_at(end) if end else None

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 import numpy as np
+import scipy  # loads its parts when they are used
 from numpy.typing import NDArray
-from scipy.optimize import linprog
 from scipy.sparse import coo_array, csr_array, hstack
 
 from topologies.errors import DemandError
@@ -134,7 +134,7 @@ def optimal_split(matrix: NDArray[np.int64], rate_bps: NDArray[np.float64]) -> S
     variables = len(source) * rails
     pair = np.repeat(np.arange(len(source)), rails)
     whole = coo_array((np.ones(variables), (pair, np.arange(variables))), (len(source), variables + 1))
-    solution = linprog(  # type: ignore[call-overload]  # takes sparse matrices, its stubs do not know
+    solution = scipy.optimize.linprog(  # type: ignore[call-overload]  # takes sparse matrices, its stubs do not know
         np.append(np.zeros(variables), 1.0),
         A_ub=busy,
         b_ub=np.zeros(busy.shape[0]),

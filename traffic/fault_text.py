@@ -19,7 +19,7 @@ are 0.3 ms apart."""
 KINDS = "nic:SERVER:NIC, link:NODE-NODE, port:NODE:PORT, server:SERVER, gpu:GPU, controller or switches"
 UNITS_S = {"s": 1.0, "ms": 1e-3, "us": 1e-6}
 HINT = f"write WHAT@TIME or WHAT@TIME-TIME; what: {KINDS}; times like 40% of the prediction, 2ms or 0.5s"
-_TEXT = re.compile(r"(?P<kind>[a-z]+)(?::(?P<where>[^@]+))?@(?P<begin>[^-]+)(?:-(?P<end>.+))?")
+_TEXT = re.compile(r"(?P<kind>[a-z]+)(?::(?P<where>[^@]+))?@(?P<begin>(?:e-|[^-])+)(?:-(?P<end>.+))?")
 _TIME = re.compile(r"(?P<number>\d+(?:\.\d*)?(?:e-?\d+)?)(?P<unit>%|s|ms|us)")
 
 
@@ -116,8 +116,11 @@ def _nic(fabric: Fabric, where: str) -> _Part | None:
 
 
 def _link(fabric: Fabric, where: str) -> _Part | None:
-    ends = set(where.split("-"))
-    ports = tuple(link.a for link in fabric.links if {link.a.node, link.b.node} == ends)
+    ports = tuple(
+        link.a
+        for link in fabric.links
+        if where in (f"{link.a.node}-{link.b.node}", f"{link.b.node}-{link.a.node}")
+    )
     return _Part(ports) if ports else None
 
 

@@ -6,8 +6,9 @@ from math import inf
 from typing import Literal
 
 from topologies.errors import ScenarioError
+from topologies.events import View
 from topologies.fabric import Fabric, Port
-from traffic.job import Node
+from traffic.job import Job, Node
 
 Daemon = Literal["controller", "switches"]
 """The controller's process, or the one that forwards in all switches."""
@@ -93,3 +94,55 @@ class Revision:
     """Collectives that are given up; what they still owe is not sent."""
     add: tuple[Node, ...] = ()
     """Nodes that take their place: what waited for those given up waits for the last of these."""
+
+
+@dataclass(frozen=True)
+class KnownRevision:
+    """What changes in a job by a fault, where that is known before the run."""
+
+    fault: str
+    """The fault's name."""
+    cancel: tuple[str, ...] = ()
+    """As of `Revision`."""
+    add: Job | None = None
+    """The nodes that it adds, as a job; None if there are none."""
+
+    @property
+    def nodes(self) -> tuple[Node, ...]:
+        """The nodes that it adds."""
+        return self.add.nodes if self.add else ()
+
+
+@dataclass(frozen=True)
+class Revisions:
+    """What becomes of a job by each of some faults; by others it goes on as it was.
+
+    Raises
+    ------
+    ScenarioError
+        If there are two for one fault.
+    """
+
+    known: tuple[KnownRevision, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Refuse two for one fault."""
+        names = [each.fault for each in self.known]
+        if twice := [name for name in names if names.count(name) > 1]:
+            raise ScenarioError(f"fault {twice[0]!r} revises the job twice", "keep one of the revisions")
+
+    def __call__(self, _view: View, fault: Fault) -> Revision:
+        """Return what changes in the job by a fault."""
+        for each in self.known:
+            if each.fault == fault.name:
+                return Revision(each.cancel, each.nodes)
+        return Revision()
+
+    @property
+    def nodes(self) -> tuple[Node, ...]:
+        """All nodes that may be added."""
+        return tuple(node for each in self.known for node in each.nodes)
+
+
+AS_IT_WAS = Revisions()
+"""A job that goes on as it was, whatever fails."""

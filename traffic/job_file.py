@@ -19,6 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from topologies.errors import DemandError, MachineError, TraceError
 from traffic.collectives.all_to_all import AllToAll
 from traffic.collectives.exchange import Pattern
+from traffic.collectives.node_all_to_all import RingAllToAll
 from traffic.collectives.point_to_point import PointToPoint
 from traffic.collectives.ring import Operation, Ring
 from traffic.compose import MOST_NODES, Repeat, unfolded
@@ -36,6 +37,7 @@ LONGEST_S = 1e9
 Bytes = Annotated[int, Field(ge=0, le=MAX_BYTES)]
 Seconds = Annotated[float, Field(ge=0, le=LONGEST_S)]
 Gpus = Annotated[list[Annotated[int, Field(ge=0, lt=MOST_GPUS)]], Field(max_length=MOST_GPUS)]
+_Hop = Annotated[Gpus, Field(min_length=2, max_length=2)]
 Name = Annotated[str, Field(min_length=1)]
 
 
@@ -98,6 +100,19 @@ class _Ring(_Waiting):
         return Collective(self.name, Ring(tuple(rings), self.bytes, OPERATIONS[self.kind]))
 
 
+class _RingAllToAll(_Waiting):
+    kind: Literal["ring_all_to_all"]
+    hops: list[list[_Hop]]
+    hops_back: list[list[_Hop]] = Field(default_factory=list)
+    node_bytes: Bytes
+
+    def node(self, gpus: int) -> Node:
+        rings, back = (
+            tuple(tuple((a, b) for a, b in ring) for ring in some) for some in (self.hops, self.hops_back)
+        )
+        return Collective(self.name, RingAllToAll(rings, self.node_bytes, back))
+
+
 class _Message(_Strict):
     source: Annotated[int, Field(ge=0, lt=MOST_GPUS)]
     destination: Annotated[int, Field(ge=0, lt=MOST_GPUS)]
@@ -118,7 +133,7 @@ class _Part(_Waiting):
     nodes: "_Nodes"
 
 
-AnyNode = _Compute | _AllToAll | _Ring | _PointToPoint | _Part
+AnyNode = _Compute | _AllToAll | _Ring | _RingAllToAll | _PointToPoint | _Part
 _Nodes = Annotated[
     list[Annotated[AnyNode, Field(discriminator="kind")]], Field(min_length=1, max_length=MOST_NODES)
 ]
@@ -382,6 +397,10 @@ def _words_of_pattern(name: str, pattern: Pattern) -> dict[str, object]:
         kinds = {operation: kind for kind, operation in OPERATIONS.items()}
         rings = [[*ring] for ring in pattern.rings]
         return {"kind": kinds[pattern.operation], "rings": rings, "bytes": pattern.bytes}
+    if isinstance(pattern, RingAllToAll):
+        hops, back = ([[[*hop] for hop in ring] for ring in some] for some in (pattern.rings, pattern.back))
+        kind = {"kind": "ring_all_to_all", "hops": hops, **_given(hops_back=back)}
+        return {**kind, "node_bytes": pattern.node_bytes}
     if isinstance(pattern, PointToPoint):
         columns = ("source", "destination", "bytes")
         messages = [dict(zip(columns, each, strict=True)) for each in pattern.messages]

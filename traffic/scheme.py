@@ -124,6 +124,15 @@ class KeepsConnections(Scheme, Protocol):
         ...
 
 
+@runtime_checkable
+class WaitsForLight(Scheme, Protocol):
+    """A scheme that places messages over circuits only once these are lit."""
+
+    def is_lit(self, view: View, messages: Messages) -> NDArray[np.bool_]:
+        """Return which messages it can place now; the others wait until more is lit."""
+        ...
+
+
 class WholeMessages:
     """Each message on one queue pair, by the servers of its two GPUs.
 
@@ -178,6 +187,56 @@ def _shortest(fabric: Fabric, routes: Routes, near: int, far: int) -> QueuePair:
             "light circuits that do before messages start, or have servers forward",
         )
     return min(hops, key=hops.__getitem__)
+
+
+class OnceLit:
+    """Each message over the light paths that join its two servers, in equal parts, once there is one.
+
+    A light path counts that is lit both ways, so that acknowledgements come back. Which ones carry a message
+    is decided when it starts.
+    """
+
+    def is_lit(self, view: View, messages: Messages) -> NDArray[np.bool_]:
+        """Return between the servers of which messages there is light."""
+        return np.array([bool(paths) for paths in _direct(view, messages)], dtype=bool)
+
+    def place(self, view: View, messages: Messages) -> Placement:
+        """Return a parcel per message and light path; ScenarioError for a message without one."""
+        numbers: dict[QueuePair, int] = {}
+        parcels = list[tuple[int, int, int]]()
+        for message, (size, paths) in enumerate(
+            zip(messages.bytes.tolist(), _direct(view, messages), strict=True)
+        ):
+            if not paths:
+                raise ScenarioError(
+                    f"no light joins the servers of GPUs {messages.source[message]} and "
+                    f"{messages.destination[message]}",
+                    "light circuits between them, or have the message wait for light",
+                )
+            for part, queue_pair in enumerate(paths):
+                sent = size * (part + 1) // len(paths) - size * part // len(paths)
+                if sent:
+                    parcels.append((numbers.setdefault(queue_pair, len(numbers)), message, sent))
+        qp, message_of, sizes = np.array(parcels, dtype=np.int64).reshape(-1, 3).T
+        return Placement(tuple(numbers), qp, message_of, sizes)
+
+
+def _direct(view: View, messages: Messages) -> list[list[QueuePair]]:
+    """Return the queue pairs of each message whose light joins its servers directly, both ways."""
+    servers, routes = view.fabric.gpu_servers, Routes(view.fabric, view.lit, view.failed)
+    found = []
+    for source, destination in zip(messages.source.tolist(), messages.destination.tolist(), strict=True):
+        near, far = servers[source], servers[destination]
+        nics = [Nic(near, nic) for nic in range(view.fabric.servers[near].nics)]
+        reached = [(nic, routes.next_nic(nic)) for nic in nics]
+        found.append(
+            [
+                QueuePair(nic, to)
+                for nic, to in reached
+                if to and to.server == far and routes.next_nic(to) == nic
+            ]
+        )
+    return found
 
 
 class OverCircuits:

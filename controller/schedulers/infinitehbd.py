@@ -19,7 +19,7 @@ Algorithm 4 is n p / d, not n d / p, and its faults start anew in every call; th
 last placement that fitted, not the last that it tried.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from itertools import chain, count
@@ -190,7 +190,8 @@ def line_groups(line: Sequence[int], faulty: AbstractSet[int], hops: int, group_
     """Return groups cut one after the other off the connected parts of a line.
 
     Two healthy nodes are connected if they stand at most ``hops`` apart; what is left of a part, less
-    than a group, is idle.
+    than a group, is idle. No group goes on through a node that `cut_nodes` names: the one that reaches it is
+    given up, and the next starts there, which loses the fewest.
 
     References
     ----------
@@ -201,11 +202,34 @@ def line_groups(line: Sequence[int], faulty: AbstractSet[int], hops: int, group_
     >>> line_groups(range(8), {2}, 2, 3)
     [(0, 1, 3), (4, 5, 6)]
     """
-    return [
-        tuple(part[start : start + group_nodes])
-        for part in _connected_parts(line, faulty, hops)
-        for start in range(0, len(part) - group_nodes + 1, group_nodes)
-    ]
+    groups: list[Group] = []
+    group: list[int] = []
+    for position in _healthy(line, faulty):
+        if group and position - group[-1] > hops:
+            group = []
+        elif len(group) > 1 and _clash(hops, group[-2], group[-1], position):
+            group = group[-1:]
+        group.append(position)
+        if len(group) == group_nodes:
+            groups.append(tuple(line[each] for each in group))
+            group = []
+    return groups
+
+
+def cut_nodes(line: Sequence[int], faulty: AbstractSet[int], hops: int) -> list[int]:
+    """Return the nodes of a line through which no group can pass: one bundle would light both its paths.
+
+    With an odd number of hops, three or more, the paths over the most hops either way are in one bundle.
+    A node needs both between two runs of K - 1 faulty nodes. The paper's graph model ignores that.
+
+    Examples
+    --------
+    >>> cut_nodes(range(7), {1, 2, 4, 5}, 3)
+    [3]
+    """
+    at = _healthy(line, faulty)
+    around = zip(at, at[1:], at[2:], strict=False)
+    return [line[node] for before, node, after in around if _clash(hops, before, node, after)]
 
 
 def deployment_line(tree: FatTree) -> list[int]:
@@ -333,31 +357,57 @@ def rank_crossing_share(tree: FatTree, job: Sequence[CpGroup]) -> float:
     tree, job
         As of `mate_crossing_share`.
     """
-    edges = [
-        (a // tree.tor_nodes, b // tree.tor_nodes)
+    return crossing_share(tree, rank_pairs(job))
+
+
+def mate_pairs(tree: FatTree, job: Sequence[CpGroup]) -> list[tuple[int, int]]:
+    """Return which node sends to which if each has p - 1 peers, under its own ToR as far as the job has some.
+
+    The others are the job's next nodes under other ToRs. As much to each peer is the traffic of which
+    `mate_crossing_share` leaves its ToR.
+
+    Raises
+    ------
+    DemandError
+        If the job has no p - 1 other nodes for each.
+    """
+    p = tree.tor_nodes
+    nodes = sorted(node for cp in job for group in cp for node in group)
+    pairs = []
+    for at, node in enumerate(nodes):
+        mates = [other for other in nodes if other // p == node // p and other != node]
+        away = [other for other in (*nodes[at:], *nodes[:at]) if other // p != node // p]
+        if len(away) < p - 1 - len(mates):
+            raise DemandError(f"{p - 1} peers for each of {len(nodes)} nodes", "take a larger job")
+        pairs += [(node, other) for other in (*mates, *away[: p - 1 - len(mates)])]
+    return pairs
+
+
+def rank_pairs(job: Sequence[CpGroup]) -> list[tuple[int, int]]:
+    """Return which node sends to which in the CP rings: rank k of a TP group to rank k of the next."""
+    return [
+        pair
         for cp in job
         if len(cp) > 1
         for group, following in zip(cp, (*cp[1:], cp[0]), strict=True)
-        for a, b in zip(group, following, strict=True)
+        for pair in zip(group, following, strict=True)
     ]
-    return sum(a != b for a, b in edges) / len(edges) if edges else 0.0
 
 
-def _connected_parts(line: Sequence[int], faulty: AbstractSet[int], hops: int) -> Iterator[list[int]]:
-    """Yield the healthy nodes between runs of ``hops`` or more faulty ones, in the line's order."""
-    part: list[int] = []
-    run = 0
-    for node in line:
-        if node in faulty:
-            run += 1
-            continue
-        if run >= hops and part:
-            yield part
-            part = []
-        part.append(node)
-        run = 0
-    if part:
-        yield part
+def crossing_share(tree: FatTree, pairs: Sequence[tuple[int, int]]) -> float:
+    """Return the share of pairs of nodes that are under different ToRs; 0 of none."""
+    crossing = sum(a // tree.tor_nodes != b // tree.tor_nodes for a, b in pairs)
+    return crossing / len(pairs) if pairs else 0.0
+
+
+def _healthy(line: Sequence[int], faulty: AbstractSet[int]) -> list[int]:
+    """Return the positions of the healthy nodes of a line."""
+    return [position for position, node in enumerate(line) if node not in faulty]
+
+
+def _clash(hops: int, before: int, position: int, after: int) -> bool:
+    """Return whether a node would light the paths over the most hops both ways, and they share a bundle."""
+    return hops % 2 == 1 and hops > 1 and position - before == after - position == hops
 
 
 def _tor_mates(tree: FatTree, faulty: AbstractSet[int], below: int) -> set[int]:

@@ -1,7 +1,7 @@
 """The one call to the assignment solver: the permutation of most weight."""
 
 import numpy as np
-from scipy.optimize import linear_sum_assignment
+import scipy  # loads its parts when they are used
 
 from controller.schedulers.demand import Matrix
 from controller.schedulers.schedule import Permutation
@@ -20,5 +20,5 @@ def heaviest_permutation(weights: Matrix) -> Permutation:
     D. F. Crouse, "On implementing 2D rectangular assignment algorithms", IEEE Transactions on
     Aerospace and Electronic Systems 52, 2016 (scipy's solver).
     """
-    columns = linear_sum_assignment(weights.max(axis=0) - weights)[1]
+    columns = scipy.optimize.linear_sum_assignment(weights.max(axis=0) - weights)[1]
     return np.asarray(columns, dtype=np.intp)

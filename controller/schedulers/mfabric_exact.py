@@ -10,8 +10,8 @@ from itertools import combinations
 from typing import NamedTuple
 
 import numpy as np
+import scipy  # loads its parts when they are used
 from numpy.typing import ArrayLike
-from scipy.optimize import Bounds, LinearConstraint, milp
 
 from controller.schedulers.demand import Matrix, checked_matrix
 from controller.schedulers.mfabric import Counts
@@ -105,13 +105,13 @@ def _circuits_within(time: float, matrix: Matrix, alpha: int, eps_nics: int) -> 
     sent, received = np.zeros_like(ends), np.zeros_like(ends)
     sent[rows, np.arange(len(rows))] = received[columns, np.arange(len(rows))] = matrix[rows, columns]
     sent[columns, np.arange(len(rows))] = received[rows, np.arange(len(rows))] = matrix[columns, rows]
-    found = milp(
+    found = scipy.optimize.milp(
         np.zeros(len(rows)),
         integrality=np.ones(len(rows), dtype=np.intp),
-        bounds=Bounds(np.where(need > alpha, 1, 0), np.ones(len(rows))),
+        bounds=scipy.optimize.Bounds(np.where(need > alpha, 1, 0), np.ones(len(rows))),
         constraints=[
-            LinearConstraint(-ends * need, ub=alpha - (ends * need).sum(axis=1)),
-            LinearConstraint(np.vstack([sent, received]) / time, ub=eps_nics),
+            scipy.optimize.LinearConstraint(-ends * need, ub=alpha - (ends * need).sum(axis=1)),
+            scipy.optimize.LinearConstraint(np.vstack([sent, received]) / time, ub=eps_nics),
         ],
     )
     if found.x is None:

@@ -21,8 +21,8 @@ out be related).
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
+import scipy  # loads its parts when they are used
 from numpy.typing import ArrayLike, NDArray
-from scipy.optimize import linprog
 
 from controller.schedulers.bounds import split_lower_bound
 from controller.schedulers.demand import Matrix, checked_demand
@@ -227,7 +227,7 @@ def reweighed(demand: Matrix, plan: Schedule) -> Schedule:
     on_switch = np.arange(len(plan.switches))[:, None] == homes
     switch_rows = np.hstack([on_switch, np.full((len(on_switch), 1), -1.0)])
     coverage = _coverage(demand, slots)
-    solution = linprog(
+    solution = scipy.optimize.linprog(
         [0.0] * len(slots) + [1.0],
         A_ub=np.vstack([np.hstack([-coverage, np.zeros((len(coverage), 1))]), switch_rows]),
         b_ub=np.concatenate([-demand[demand > 0], -on_switch.sum(axis=1) * plan.delay]) / unit,

@@ -12,6 +12,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
+from scenarios._infinitehbd.costs import K2, K3, aggregate_costs, cheaper_below, lead
 from scenarios._infinitehbd.study import FITTED, JOB_SHARES, MAIN_TP, TP_GPUS, Cell, Study
 from testbed.report.claims import LESS, TIMES, Claim, Range, Ruling, around
 from traffic.fault_trace import HALF_IF_SERVER, READINGS, timeline, weighted_quantile
@@ -19,7 +20,7 @@ from traffic.fault_trace import HALF_IF_SERVER, READINGS, timeline, weighted_qua
 PERCENT, POINTS = "{:.2f} %", "{:.2f} points"
 WASTE, MODEL = "InfiniteHBD, 1 and 6.2 (trace)", "InfiniteHBD, 6.2 (fault model)"
 JOBS, TRACE, BOUND = "InfiniteHBD, 6.2 (jobs)", "InfiniteHBD, appendix A", "InfiniteHBD, appendix C"
-K2, K3 = "InfiniteHBD K=2", "InfiniteHBD K=3"
+COST = "InfiniteHBD, 6.5 (aggregate cost)"
 LEADING = (K2, K3, "NVL-576")
 BEHIND = ("NVL-36", "NVL-72", "TPUv4 mod", "TPUv4 blocks", "SiP-Ring")
 ALMOST = 0.1
@@ -27,6 +28,7 @@ ALMOST = 0.1
 TO_FAULTY = 0.07
 """Up to which share of faulty nodes K = 3 is held to be near zero."""
 BLOCKS_FITTED = "the blocks are fitted to the paper"
+COST_FITTED = "the price of a GPU and equal bandwidth are fitted to the paper"
 
 Measure = Callable[[pd.DataFrame], float]
 
@@ -37,7 +39,8 @@ def fault_claims(study: Study) -> list[Claim]:
     if study.trace.synthetic:
         why = "the trace is a synthetic stand-in"
         on_trace = [replace(claim, verdict="not comparable", reason=why) for claim in on_trace]
-    return sorted([*on_trace, *_model_claims(study), _table_7(study.table_7)], key=lambda claim: claim.source)
+    found = [*on_trace, *_model_claims(study), *_cost_claims(study), _table_7(study.table_7)]
+    return sorted(found, key=lambda claim: claim.source)
 
 
 def _waste_claims(summary: pd.DataFrame) -> list[Claim]:
@@ -77,7 +80,7 @@ def _by_reading(
     """Return a claim about TP-32, measured in the fitted reading and ruled over all readings."""
     at_main = summary[summary["tp_gpus"] == MAIN_TP]
     values = {reading: measure(at_main[at_main["reading"] == reading]) for reading in READINGS}
-    rulings = {_ruling(value, expected) for value in values.values()}
+    rulings = {ruling(value, expected) for value in values.values()}
     each = ", ".join(f"{reading} {pattern.format(value)}" for reading, value in values.items())
     spread = at_main[at_main["reading"] == FITTED].groupby("seed").apply(measure).std()
     reason = each if math.isnan(spread) else f"{each}; ±{spread:.2f} over seeds"
@@ -96,7 +99,7 @@ def _about_eleven(summary: pd.DataFrame, name: str) -> Claim:
     unfit = [f"TP-{tp}" for tp in wasted if tp > int(name.partition("-")[2])]
     reason = f"{each}{''.join(f'; no {tp} group fits into {name}' for tp in unfit)}"
     text = f"{name} wastes about 11 % for TP >= 16"
-    return Claim(text, WASTE, expected, measured, _ruling(measured, expected), reason, PERCENT)
+    return Claim(text, WASTE, expected, measured, ruling(measured, expected), reason, PERCENT)
 
 
 def _job_claims(summary: pd.DataFrame) -> list[Claim]:
@@ -111,11 +114,11 @@ def _job_claims(summary: pd.DataFrame) -> list[Claim]:
     return [
         Claim(
             "K=2, K=3 and NVL-576 support the largest jobs", JOBS, (1.0, math.inf), measured,
-            _ruling(measured, (1.0, math.inf)), f"least of them over the largest other: {each}",
+            ruling(measured, (1.0, math.inf)), f"least of them over the largest other: {each}",
         ),
         Claim(
             "SiP-Ring's largest job shrinks with the TP size", JOBS, LESS, decline,
-            _ruling(decline, LESS) if sip.is_monotonic_decreasing else "does not hold", falling,
+            ruling(decline, LESS) if sip.is_monotonic_decreasing else "does not hold", falling,
         ),
         _longest_waits("TP-8, TP-16: jobs wait longest on NVL-36 and NVL-72", fitted, (8, 16), BEHIND[:2]),
         _longest_waits("TP-32, TP-64: jobs wait longest on SiP-Ring and TPUv4", fitted, (32, 64), BEHIND[2:]),
@@ -135,7 +138,7 @@ def _longest_waits(text: str, fitted: pd.DataFrame, sizes: Sequence[int], worst:
     expected = (1.0, math.inf)
     against = ", ".join(name for name, holds in said.items() if not holds)
     reason = f"of {len(said)} job sizes where any job waits" + (f", not {against}" if against else "")
-    return Claim(text, JOBS, expected, measured, _ruling(measured, expected), reason, "{:.0%}")
+    return Claim(text, JOBS, expected, measured, ruling(measured, expected), reason, "{:.0%}")
 
 
 def _trace_claims(study: Study) -> list[Claim]:
@@ -155,7 +158,7 @@ def _trace_claims(study: Study) -> list[Claim]:
          "from the rounded shares, 1.17 over 2.33"),
     ]  # fmt: skip
     return [
-        Claim(text, TRACE, expected, measured, _ruling(measured, expected), reason, PERCENT)
+        Claim(text, TRACE, expected, measured, ruling(measured, expected), reason, PERCENT)
         for text, expected, measured, reason in found
     ]
 
@@ -174,11 +177,29 @@ def _model_claims(study: Study) -> list[Claim]:
     return [
         Claim(
             text, MODEL, (-math.inf, ALMOST), near,
-            _ruling(near, (-math.inf, ALMOST)), "above the remainder, which the big switch has too", POINTS,
+            ruling(near, (-math.inf, ALMOST)), "above the remainder, which the big switch has too", POINTS,
         ),
         Claim(
             "TP-32: K=3 best at every fault ratio", MODEL, (-math.inf, 0.0), ahead,
-            _ruling(ahead, (-math.inf, 0.0)), where, POINTS,
+            ruling(ahead, (-math.inf, 0.0)), where, POINTS,
+        ),
+    ]  # fmt: skip
+
+
+def _cost_claims(study: Study) -> list[Claim]:
+    """Return what the paper says of its figure 17d; both sentences went into the fit."""
+    costs = aggregate_costs(study.curves, MAIN_TP)
+    ahead = lead(costs)
+    at = 100 * costs.index[int(ahead.argmin())]
+    nearest = f"{COST_FITTED}; the cheapest other over it is least at {at:.1f} % of faulty nodes"
+    return [
+        Claim(
+            "InfiniteHBD costs the least at every fault ratio", COST, (1.0, math.inf), float(ahead.min()),
+            "not comparable", nearest,
+        ),
+        Claim(
+            "K=2 costs less than K=3 below 12.1 % of faulty nodes", COST, around_percent(12.1),
+            100 * cheaper_below(costs), "not comparable", COST_FITTED, PERCENT,
         ),
     ]  # fmt: skip
 
@@ -189,14 +210,14 @@ def _table_7(cells: Sequence[Cell]) -> Claim:
     reason = f"the exact values are {min(loose):.0f} to {max(loose):.0f} times below the bound"
     expected = (len(cells), len(cells))
     text = "table 7: the upper bound of the waste ratio, every printed digit"
-    return Claim(text, BOUND, expected, same, _ruling(same, expected), reason, f"{{:.0f}} of {len(cells)}")
+    return Claim(text, BOUND, expected, same, ruling(same, expected), reason, f"{{:.0f}} of {len(cells)}")
 
 
 def _waste(table: pd.DataFrame, name: str) -> float:
     return float(table.loc[table["architecture"] == name, "waste_mean"].mean())
 
 
-def _ruling(measured: float, expected: Range) -> Ruling:
+def ruling(measured: float, expected: Range) -> Ruling:
     if math.isnan(measured):
         return "not comparable"
     return "holds" if expected[0] <= measured <= expected[1] else "does not hold"

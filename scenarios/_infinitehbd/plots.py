@@ -1,6 +1,6 @@
 """The plots of InfiniteHBD's fault study: waste over time and against faults, jobs, waiting."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TypeAlias
 
@@ -9,8 +9,9 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from scenarios._infinitehbd.costs import BILLS, aggregate_costs
 from scenarios._infinitehbd.study import FITTED, JOB_SHARES, MAIN_TP, TP_GPUS, Study
-from testbed.report.figures import Plot
+from testbed.report.page import Plot
 from testbed.report.palette import BOUND, canvas, horizontal_grid, styled
 
 COLOURS = {
@@ -25,6 +26,8 @@ COLOURS = {
 }
 """What is drawn; K = 4 would lie on the big switch, and SiP-Ring on TPUv4's blocks."""
 LABELS = {"TPUv4 blocks": "TPUv4 blocks (fitted), SiP-Ring"}
+PARTS_LABELS = {"TPUv4 blocks": "TPUv4 blocks (fitted)"}
+"""Where there are parts: SiP-Ring's are not published."""
 Draw = Callable[[Axes, int], None]
 Points: TypeAlias = "Sequence[float] | pd.Series[float]"
 
@@ -39,6 +42,7 @@ def fault_plots(study: Study) -> list[Plot]:
         Plot("waste_by_faults", partial(_by_faults, study), f"Paper, figures 14 and 22. {FAULTS}"),
         Plot("largest_job", partial(_largest_job, study, mark), f"Paper, figure 15. {about} {JOB}"),
         Plot("waiting", partial(_waiting, study, mark), f"Paper, figures 16 and 23. {about} {WAITING}"),
+        Plot("aggregate_cost", partial(_aggregate_cost, study), f"Paper, figure 17d. {COST}"),
     ]
 
 
@@ -50,6 +54,10 @@ FAULTS = (
 )
 JOB = "The largest job that never pauses within the trace's window, means over the seeds."
 WAITING = "Share of the time in which a job of that size waits for repairs; every fault lasts the mean time."
+COST = (
+    "Idle and faulty GPUs and the interconnect, for each GPU, under the fault model. The price of a GPU and "
+    "interconnects at equal bandwidth are fitted to the paper."
+)
 
 
 @styled
@@ -127,6 +135,19 @@ def _waiting(study: Study, mark: str) -> Figure:
     return _panels(f"Waiting for repairs{mark}", draw)
 
 
+@styled
+def _aggregate_cost(study: Study) -> Figure:
+    costs = aggregate_costs(study.curves, MAIN_TP) / 1000
+    figure = canvas(7.2, 3.8, f"Aggregate cost, TP-{MAIN_TP} (fitted to the paper)")
+    axes = figure.subplots()
+    for name in BILLS:
+        _line(axes, name, [100 * share for share in costs.index], costs[name], labels=PARTS_LABELS)
+    axes.set(xlabel="faulty nodes [%]", ylabel="1,000 $ per GPU", xlim=(0, 15), ylim=(0, None))
+    horizontal_grid(axes)
+    _legend(figure)
+    return figure
+
+
 def _panels(title: str, draw: Draw) -> Figure:
     """Return a panel for each TP size, two side by side."""
     figure = canvas(8.5, 6.2, title)
@@ -143,10 +164,12 @@ def _drawn(curves: pd.DataFrame, tp_gpus: int) -> list[tuple[str, pd.DataFrame]]
     return [(name, here[here["architecture"] == name]) for name in COLOURS]
 
 
-def _line(axes: Axes, name: str, x: Points, y: Points, marker: str = "") -> None:
+def _line(
+    axes: Axes, name: str, x: Points, y: Points, marker: str = "", labels: Mapping[str, str] = LABELS
+) -> None:
     dashed = name == "big switch"
     axes.plot(
-        x, y, color=COLOURS[name], label=LABELS.get(name, name), marker=marker, markersize=3,
+        x, y, color=COLOURS[name], label=labels.get(name, name), marker=marker, markersize=3,
         linestyle="--" if dashed else "-", zorder=3 if dashed else 2,
     )  # fmt: skip
 

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 import pandas as pd
 
 from scenarios._infinitehbd.claims import fault_claims
+from scenarios._infinitehbd.costs import BILLS, aggregate_costs
 from scenarios._infinitehbd.plots import fault_plots
 from scenarios._infinitehbd.study import (
     BOUND,
@@ -24,6 +25,7 @@ from scenarios._infinitehbd.study import (
 from testbed.report.page import Block, Line, Page, Sheet, counted
 from testbed.report.results import RunDirectory
 from testbed.report.table import number
+from topologies.cost import GPU_USD
 from topologies.errors import ScenarioError
 from topologies.hbd import ARCHITECTURES
 from traffic.fault_trace import READINGS
@@ -40,7 +42,7 @@ TP_HEADERS = tuple(f"TP-{tp}" for tp in TP_GPUS)
 
 
 class FaultResults(RunDirectory):
-    """The directory of a fault study; ``records.csv`` holds the points of all curves."""
+    """The directory of a fault study; ``records.csv`` and ``costs.csv`` hold the points of all curves."""
 
     study: Study | None = None
     """What was added."""
@@ -49,7 +51,8 @@ class FaultResults(RunDirectory):
         """Write a study."""
         self.study = study
         rows = [{str(name): value for name, value in row.items()} for row in study.summary.to_dict("records")]
-        self.write(rows, tables={"records": study.curves})
+        costs = aggregate_costs(study.curves, MAIN_TP).rename_axis("faulty").reset_index()
+        self.write(rows, tables={"records": study.curves, "costs": costs})
 
     def page(self) -> Page:
         """Return the report of the study."""
@@ -67,7 +70,7 @@ class FaultResults(RunDirectory):
             plots=fault_plots(study),
             definitions=DEFINITIONS,
             files="Every architecture, TP size, reading and seed is a row of summary.csv, every point of a "
-            "curve one of records.csv, beside this file.",
+            "curve one of records.csv, of costs one of costs.csv, beside this file.",
             more=more,
         )
 
@@ -81,6 +84,7 @@ def sheets(study: Study) -> list[Sheet]:
         _table_7_sheet(study.table_7),
         _jobs_sheet(study),
         _waiting_sheet(study),
+        _cost_sheet(study),
     ]
 
 
@@ -214,6 +218,21 @@ def _waiting_sheet(study: Study) -> Sheet:
         f"every fault lasts {study.trace.mean_repair_days:.3f} days; {FITTED} reading (fitted to the paper). "
         f"The paper's job sizes are lost; {', '.join(map(str, JOB_SHARES))} % are in summary.csv. From TP-16 "
         "on NVL-36 and NVL-72 have no more than 88.9 % to offer even without faults.",
+    )
+
+
+def _cost_sheet(study: Study) -> Sheet:
+    """Return the aggregate cost by faulty nodes."""
+    costs = aggregate_costs(study.curves, MAIN_TP)
+    shown = [costs.index[round(share * NODES)] for share in (0.0, *FAULTY_SHOWN)]
+    lines = [Line([_label(name), *(f"{costs.loc[share, name]:,.0f}" for share in shown)]) for name in BILLS]
+    return Sheet(
+        ("$ per GPU (fitted), TP-32",),
+        [f"{share:.0%}" for share in (0.0, *FAULTY_SHOWN)],
+        [Block(lines)],
+        "Aggregate cost (figure 17d) by faulty nodes: idle and faulty GPUs, and the interconnect at equal "
+        f"bandwidth. A GPU at {GPU_USD:,.0f} $ and equal bandwidth are fitted to the paper, which states "
+        f"neither; means over {MODEL_SEEDS} seeds of the fault model. SiP-Ring's parts are not published.",
     )
 
 

@@ -10,8 +10,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from scenarios._spectra.ocs_sweep import FLOWS_DELAY, LARGE_NOISE, PLUS_SWITCHES
-from testbed.report.figures import Plot
 from testbed.report.ocs_plots import COLOURS, NAMES
+from testbed.report.page import Plot
 from testbed.report.palette import BOUND, canvas, horizontal_grid, styled
 
 

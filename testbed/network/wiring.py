@@ -230,6 +230,15 @@ def adopt_taps(wiring: Wiring) -> None:
     batch.commit()
 
 
+def turn_link(fabric: Fabric, port: Port, *, works: bool) -> None:
+    """Take the link at a port down, or up again, from the switch's side."""
+    end = port if port.node in fabric.switch_index else fabric.peer(port)
+    batch = Batch()
+    index, flags = socket.if_nametoindex(interface(fabric, end)), IFF_UP * works
+    batch.add(f"turn {end}", RTM_NEWLINK, {"index": index, "flags": flags, "change": IFF_UP})
+    batch.commit()
+
+
 def _new_namespace(undo: ExitStack, sysctls: dict[str, str]) -> int:
     namespace = new_network_namespace()
     undo.callback(os.close, namespace)

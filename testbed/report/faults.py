@@ -10,6 +10,7 @@ from testbed.report.page import Block, Line, Sheet
 from testbed.report.table import number, significant
 from testbed.run.experiment import Experiment
 from testbed.run.outcome import Outcome
+from traffic.faults import AS_IT_WAS
 
 POINT = ["workload", "transport", "scheme"]
 STAGES = ("failed", "detected", "gone around", "back", "in use again")
@@ -101,5 +102,5 @@ def _cells(alike: pd.DataFrame, emulated: bool) -> list[str]:
 
 def _point(experiment: Experiment) -> tuple[str, str, str, int]:
     """Return what names an experiment but for its faults."""
-    scheme = replace(experiment, faults=()).scheme_name
+    scheme = replace(experiment, faults=(), revisions=AS_IT_WAS).scheme_name
     return experiment.job.name, experiment.transport_name, scheme, experiment.seed

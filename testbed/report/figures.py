@@ -1,7 +1,6 @@
 """All plots of a run, each with the sentence that says what to see in it."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from functools import partial
 from io import BytesIO
 
@@ -11,6 +10,7 @@ from matplotlib.figure import Figure
 
 from testbed.report.heat_maps import has_uplinks, nic_heat_map, one_per_scheme, uplink_heat_map
 from testbed.report.means import BASELINE, transports_of
+from testbed.report.page import Plot, slug
 from testbed.report.palette import styled
 from testbed.report.plots import (
     BAND,
@@ -25,18 +25,6 @@ from testbed.report.training_plots import phase_bars, phased
 from testbed.run.outcome import Outcome
 
 DOTS_PER_INCH = 160
-
-
-@dataclass(frozen=True, eq=False)
-class Plot:
-    """A figure to draw, and what goes with it."""
-
-    name: str
-    """Of its file, without the ending."""
-    draw: Callable[[], Figure]
-    """Return its figure: called where it becomes an image, which may be another process."""
-    caption: str
-    """What it shows."""
 
 
 def figures(outcomes: Sequence[Outcome], table: pd.DataFrame, baseline: str = BASELINE) -> list[Plot]:
@@ -147,8 +135,3 @@ def _heat_maps(outcomes: Sequence[Outcome], workload: str) -> list[Plot]:
         figure = partial(uplink_heat_map, outcomes, workload)
         maps.append(Plot(f"uplink_load_{name}", figure, f"{workload}. {UPLINK_CAPTION}"))
     return maps
-
-
-def slug(name: str) -> str:
-    """Return a name as a file's may have it."""
-    return "".join(letter if letter.isalnum() or letter == "." else "_" for letter in name)

@@ -9,9 +9,9 @@ import pandas as pd
 
 from testbed.report.claims import Claim
 from testbed.report.collective_report import VERDICTS, fabric_text, scale_text
-from testbed.report.figures import TIMELINE_CAPTION, Plot
+from testbed.report.figures import TIMELINE_CAPTION
 from testbed.report.nodes import node_table
-from testbed.report.page import TRACES, Block, Line, Page, Sheet, counted
+from testbed.report.page import TRACES, Block, Line, Page, Plot, Sheet, counted
 from testbed.report.run_json import Run
 from testbed.report.table import number, significant
 from testbed.report.timeline import timeline_of
@@ -78,18 +78,22 @@ def node_sheet(outcomes: Sequence[Outcome]) -> Sheet:
 
 def _nodes(outcome: Outcome) -> pd.DataFrame:
     experiment = outcome.experiment
-    return node_table(experiment.job, experiment.fabric, outcome.run, outcome.predicted, outcome.lent_s)
+    return node_table(experiment.whole_job, experiment.fabric, outcome.run, outcome.predicted, outcome.lent_s)
 
 
 def whole(outcome: Outcome, emulated: bool) -> list[str]:
-    """Return the cells of the whole job, as `HEADERS` has them, and of its prediction."""
+    """Return the cells of the whole job, as `HEADERS` has them, and of its prediction.
+
+    A job that is revised on the way has no bound.
+    """
     job, fabric = outcome.experiment.job, outcome.experiment.fabric
+    bound_s = job_bound_s(job, node_bounds_s(job, fabric, outcome.lent_s))
     took_s = outcome.run.iteration_s
     whole: Mapping[Hashable, float] = {
         "start_s": 0.0,
         "end_s": took_s,
         "took_s": took_s,
-        "bound_s": job_bound_s(job, node_bounds_s(job, fabric, outcome.lent_s)),
+        "bound_s": math.nan if outcome.experiment.revisions.known else bound_s,
         "predicted_s": outcome.predicted.iteration_s,
     }
     return _times(whole, emulated)

@@ -11,10 +11,10 @@ from rich.text import Text
 from controller.circuits.devices import DEVICES, ReconfigurationDelay
 from testbed.report.claims import Claim
 from testbed.report.collective_report import VERDICTS
-from testbed.report.figures import TIMELINE_CAPTION, Plot
+from testbed.report.figures import TIMELINE_CAPTION
 from testbed.report.means import BIG_SWITCH, Point, circuit_points, scheme_labels, transports_of
 from testbed.report.ocs_plots import plan_against_measurement
-from testbed.report.page import TRACES, Block, Line, Page, Sheet, counted
+from testbed.report.page import TRACES, Block, Line, Page, Plot, Sheet, counted
 from testbed.report.run_json import Run
 from testbed.report.table import (
     STYLES,

@@ -29,17 +29,11 @@ from typing import Self
 import pandas as pd
 
 from testbed.machine.files import append_whole, make_directory, write_whole
-from testbed.machine.processes import in_processes
 from testbed.report.chrome_trace import chrome_trace
 from testbed.report.claims import Claim, under_each_transport
-from testbed.report.collective_report import collective_page
 from testbed.report.faults import fault_sheets, fault_table
-from testbed.report.figures import Plot, png_of, slug
-from testbed.report.node_report import node_page
 from testbed.report.nodes import node_table
-from testbed.report.ocs_report import circuit_page
-from testbed.report.page import Page, report_html
-from testbed.report.ring_report import ring_page
+from testbed.report.page import Findings, Page, slug
 from testbed.report.run_json import Run, run_json
 from testbed.run.experiment import Experiment
 from testbed.run.outcome import Outcome, summary_row
@@ -57,8 +51,6 @@ WRITTEN = (
     "traces/*",
 )
 """What is written, as in the table above: nothing of it may be there before."""
-PAGES = {"schemes": collective_page, "circuits": circuit_page, "nodes": node_page, "rings": ring_page}
-"""What makes the report of each kind (`testbed.report.run_json.Kind`)."""
 RESULTS = Path(__file__).parents[2] / "results"
 """Where results go unless told otherwise: beside the rooms."""
 LONGEST_NAME = 150
@@ -166,9 +158,12 @@ class RunDirectory(ABC):
         write_whole(self.path / "run.json", text)
 
     def _close(self) -> None:
+        # Here: matplotlib takes longer to import than a dry run takes.
+        from testbed.report.pages import drawn
+        from testbed.report.report_html import report_html
+
         page = self.page()
-        with in_processes(_drawn, page.plots) as drawn:
-            images = {plot.name: image for plot, image in zip(page.plots, drawn, strict=True)}
+        images = drawn(page)
         for name, image in images.items():
             write_whole(self.path / f"{name}.png", image)
         unfinished = len(self._experiments) - len(set(self._finished))
@@ -185,6 +180,8 @@ class ResultsDirectory(RunDirectory):
     claims
         What judges the claims that the summary of one transport can be held against; by default there
         are none.
+    findings
+        What the scenario has to say of the outcomes itself; by default nothing.
 
     Examples
     --------
@@ -201,19 +198,24 @@ class ResultsDirectory(RunDirectory):
         out: Path | None = None,
         root: Path = RESULTS,
         claims: Callable[[pd.DataFrame], list[Claim]] = lambda _table: [],
+        findings: Callable[[Sequence[Outcome]], Findings] = lambda _outcomes: Findings(),
     ) -> None:
         super().__init__(run, planned=planned, out=out, root=root)
         self.outcomes: list[Outcome] = []
         """What was added."""
         self.judged: list[Claim] = []
         """What the summary says of claims under each transport; none before the report is written."""
-        self._claims = claims
+        self.found = Findings()
+        """What the scenario says itself; nothing before the report is written."""
+        self._claims, self._findings = claims, findings
 
     def add(self, outcome: Outcome) -> None:
         """Write an outcome: its records, its nodes, its row of the summary, its experiment."""
         self.outcomes.append(outcome)
         experiment = outcome.experiment
-        nodes = node_table(experiment.job, experiment.fabric, outcome.run, outcome.predicted, outcome.lent_s)
+        nodes = node_table(
+            experiment.whole_job, experiment.fabric, outcome.run, outcome.predicted, outcome.lent_s
+        )
         tables = {"records": records_table(outcome), "nodes": _named(nodes, experiment)}
         self._write_trace(outcome)
         self.write([summary_row(outcome)], tables=tables, experiment=experiment)
@@ -241,9 +243,13 @@ class ResultsDirectory(RunDirectory):
 
     def page(self) -> Page:
         """Return the report of the outcomes."""
-        self.judged = under_each_transport(self._claims, self.table)
-        page = PAGES[self.run.report](self.run, self.outcomes, self.table, self.judged)
-        return replace(page, more=[*page.more, *fault_sheets(self.outcomes)])
+        from testbed.report.pages import page_of  # here as in `_close`
+
+        found = self.found = self._findings(self.outcomes)
+        self.judged = [*under_each_transport(self._claims, self.table), *found.claims]
+        page = page_of(self.run, self.outcomes, self.table, self.judged)
+        more = [*found.sheets, *page.more, *fault_sheets(self.outcomes)]
+        return replace(page, more=more, plots=[*found.plots, *page.plots])
 
 
 def records_table(outcome: Outcome) -> pd.DataFrame:
@@ -260,10 +266,6 @@ def _named(rows: pd.DataFrame, experiment: Experiment) -> pd.DataFrame:
     rows.insert(2, "transport", experiment.transport_name)
     rows.insert(3, "seed", experiment.seed)
     return rows
-
-
-def _drawn(plot: Plot) -> bytes:
-    return png_of(plot.draw())
 
 
 def _made(run: Run, root: Path) -> Path:

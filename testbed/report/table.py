@@ -202,10 +202,10 @@ def significant(value: float) -> str:
 
     Examples
     --------
-    >>> significant(1234.5), significant(0.01234), significant(math.nan)
-    ('1234', '0.0123', '-')
+    >>> significant(1234.5), significant(999.9), significant(0.01234), significant(math.nan)
+    ('1234', '1000', '0.0123', '-')
     """
-    return number(value, "{:.0f}" if abs(value) >= 1000 else "{:.3g}")
+    return number(value, "{:.0f}" if abs(value) >= 999.5 else "{:.3g}")
 
 
 def spread_text(mean: Mean) -> str:

@@ -3,7 +3,7 @@
 All times are real seconds since the start, all sizes real bytes, whatever the backend's own scale.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, runtime_checkable
 
@@ -97,6 +97,10 @@ class Backend(Protocol):
 
     def numbers(self, queue_pairs: Sequence[QueuePair]) -> list[int]:
         """Return the number of each queue pair; those that are not open are opened."""
+        ...
+
+    def begin_lit(self, circuits: Mapping[str, Sequence[Circuit]]) -> None:
+        """Have OCSes carry circuits before anything else is done; the clock stands meanwhile."""
         ...
 
     def begin(self) -> None:

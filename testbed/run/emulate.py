@@ -85,6 +85,8 @@ def emulate(
             experiment.scheme,
             circuits=experiment.circuits,
             faults=experiment.faults,
+            revise=experiment.revisions,
+            lit=dict(experiment.foreseen.first) if experiment.foreseen else None,
             leg_name=lambda pair: path_text(backend.path(pair) or optical_path(fabric, pair)),
         )
         with no_garbage_collection():

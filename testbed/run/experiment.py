@@ -1,10 +1,11 @@
 """An experiment: all that decides a result, as one frozen value."""
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from controller.circuits.devices import ReconfigurationDelay
+from controller.circuits.foreseen import Foreseen
 from controller.circuits.planned import Planned
 from controller.circuits.regional import Regional
 from testbed.run.dilation import UNSCALED, Dilation
@@ -15,11 +16,11 @@ from topologies.errors import ScenarioError
 from topologies.fabric import Fabric, Port
 from traffic.collectives.exchange import bytes_between
 from traffic.delegation import Delegated
-from traffic.faults import Fault, check_faults
+from traffic.faults import AS_IT_WAS, Fault, Revisions, check_faults
 from traffic.job import Job
 from traffic.messages import CHUNK_BYTES
 from traffic.packets import DEFAULT_MTU, check_mtu
-from traffic.scheme import OverCircuits, Scheme, Sprayed
+from traffic.scheme import OnceLit, OverCircuits, Scheme, Sprayed
 from traffic.spraying.registry import policy_named
 from traffic.transports.host_settings import IDEAL, HostSettings, TransportSetup, host_settings
 from traffic.transports.registry import DATAGRAMS, transport_named
@@ -33,14 +34,14 @@ class Experiment:
     ------
     ScenarioError
         If the job is for more GPUs than the fabric has, or does not fit its OCSes, or there is no such MTU
-        or transport.
+        or transport, or circuits or revisions are foreseen for what is not there.
     """
 
     fabric: Fabric
     job: Job
     policy: str
     """A scheme's name (`traffic.spraying.registry`); over OCSes a scheduler's
-    (`controller.schedulers.registry`)."""
+    (`controller.schedulers.registry`), and what foreseen circuits are called."""
     dilation: Dilation = UNSCALED
     """Its scale; by default it is emulated at one that the machine carries."""
     seed: int = 0
@@ -57,6 +58,11 @@ class Experiment:
     """Of the emulation's links, at no scale [bytes]: packets are not dilated."""
     faults: tuple[Fault, ...] = ()
     """What fails."""
+    foreseen: Foreseen | None = None
+    """Circuits that are lit from the start, over which messages go directly, and what faults change of them;
+    None where a schedule lights them, and over packet switches."""
+    revisions: Revisions = AS_IT_WAS
+    """What becomes of the job once a fault is known."""
     delegated: DelegatedSetup | None = None
     """How all-to-alls go over the lanes of server pairs; None as any message goes."""
     regional: RegionalSetup | None = None
@@ -69,7 +75,8 @@ class Experiment:
         check_mtu(self.mtu)
         if not any(node.gpus for node in self.job.nodes):
             raise ScenarioError(f"no node of job {self.job.name!r} has a GPU", "give one of them some")
-        if self.ocs and (self.delegated or self.regional):
+        self._check_foreseen()
+        if (self.ocs or self.foreseen) and (self.delegated or self.regional):
             raise ScenarioError(
                 "a schedule of circuits, and all-to-alls over lanes or circuits that follow the job",
                 "give one of the two",
@@ -93,11 +100,31 @@ class Experiment:
         return RegionPlan(self.fabric, self.job, self.regional, self.dilation, self.seed)
 
     @property
+    def over_circuits(self) -> bool:
+        """Whether circuits that were decided before carry it, so that there are no links to sample."""
+        return bool(self.ocs or self.foreseen)
+
+    @property
     def ocs_delays(self) -> dict[str, ReconfigurationDelay]:
         """How long each OCS that is reconfigured is dark."""
         if self.ocs:
             return dict.fromkeys(self.plan.ocses, self.ocs.delay)
+        if self.foreseen:
+            names = [switch.name for switch in self.fabric.switches if switch.kind == "ocs"]
+            return dict.fromkeys(names, self.foreseen.delay)
         return dict.fromkeys(self.regions.turns, self.regional.delay) if self.regional else {}
+
+    def _check_foreseen(self) -> None:
+        names = {fault.name for fault in self.faults}
+        if unknown := [each.fault for each in self.revisions.known if each.fault not in names]:
+            raise ScenarioError(f"the job is revised by fault {unknown[0]!r}, which is not there")
+        if self.foreseen is None:
+            return
+        if self.ocs:
+            raise ScenarioError("circuits are planned by a schedule, and foreseen", "leave out the one")
+        self.foreseen.check(self.fabric)
+        if self.dilation != UNSCALED:
+            self.foreseen.check_scale(self.dilation.time)
 
     @cached_property
     def plan(self) -> OcsPlan:
@@ -115,6 +142,8 @@ class Experiment:
     @property
     def scheme(self) -> Scheme:
         """What places messages on queue pairs, the same for both backends."""
+        if self.foreseen:
+            return OnceLit()
         if self.ocs and not self.ocs.rest:
             return OverCircuits()
         sprayed = Sprayed(lambda: policy_named(self.spraying), self.seed, self.chunk_bytes)
@@ -130,6 +159,8 @@ class Experiment:
     @property
     def spraying(self) -> str:
         """The name of what sprays over packet switches; empty if nothing does."""
+        if self.foreseen:
+            return ""
         setup = self.ocs or self.delegated
         return setup.rest if setup else self.policy
 
@@ -147,11 +178,16 @@ class Experiment:
         return host_settings(self.transport, self.fabric, scale.rate, scale.time, self.mtu)
 
     @property
-    def circuits(self) -> Planned | Regional | None:
+    def circuits(self) -> Planned | Foreseen | Regional | None:
         """What decides which circuits are lit, if there are any."""
         if self.ocs:
             return self.plan.circuits
-        return self.regions.circuits if self.regional else None
+        return self.regions.circuits if self.regional else self.foreseen
+
+    @cached_property
+    def whole_job(self) -> Job:
+        """The job with all nodes that revisions may add."""
+        return replace(self.job, nodes=self.job.nodes + self.revisions.nodes)
 
     @property
     def scheme_name(self) -> str:
@@ -198,6 +234,8 @@ class Experiment:
             transport=self.transport,
             mtu=self.mtu,
             faults=self.faults,
+            foreseen=self.foreseen,
+            revisions=self.revisions,
             delegated=self.delegated,
             regional=self.regional,
         ).model_dump_json()
@@ -218,6 +256,8 @@ class Experiment:
             record.transport,
             record.mtu,
             record.faults,
+            record.foreseen,
+            record.revisions,
             record.delegated,
             record.regional,
         )

@@ -3,14 +3,15 @@
 import json
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, PlainSerializer, PlainValidator, ValidationError
+from pydantic import BaseModel, ConfigDict, PlainSerializer, PlainValidator, TypeAdapter, ValidationError
 
+from controller.circuits.foreseen import Foreseen
 from testbed.run.dilation import Dilation
 from testbed.run.ocs_plan import OcsSetup
 from testbed.run.region_plan import DelegatedSetup, RegionalSetup
 from topologies.errors import FabricError, ScenarioError, TraceError
 from topologies.fabric import Fabric
-from traffic.faults import Fault
+from traffic.faults import AS_IT_WAS, Fault, KnownRevision, Revisions
 from traffic.job import Job
 from traffic.job_file import job_document, job_of_document
 from traffic.packets import DEFAULT_MTU
@@ -36,6 +37,31 @@ def _job(data: object) -> Job:
         raise ValueError(str(error)) from error
 
 
+class _RevisionRecord(BaseModel):
+    """The fields of `traffic.faults.KnownRevision`; what it adds is a job, or nothing."""
+
+    model_config = ConfigDict(extra="forbid")
+    fault: str
+    cancel: tuple[str, ...]
+    add: object
+
+
+def _revisions(data: object) -> Revisions:
+    if isinstance(data, Revisions):
+        return data
+    records = TypeAdapter(list[_RevisionRecord]).validate_python(data)
+    return Revisions(
+        tuple(KnownRevision(r.fault, r.cancel, None if r.add is None else _job(r.add)) for r in records)
+    )
+
+
+def _revisions_data(revisions: Revisions) -> object:
+    return [
+        {"fault": each.fault, "cancel": each.cancel, "add": each.add and job_document(each.add)}
+        for each in revisions.known
+    ]
+
+
 class ExperimentRecord(BaseModel):
     """The fields of an experiment (`testbed.run.experiment`)."""
 
@@ -52,6 +78,8 @@ class ExperimentRecord(BaseModel):
     transport: TransportSetup
     mtu: int = DEFAULT_MTU
     faults: tuple[Fault, ...] = ()
+    foreseen: Foreseen | None = None
+    revisions: Annotated[Revisions, PlainValidator(_revisions), PlainSerializer(_revisions_data)] = AS_IT_WAS
     delegated: DelegatedSetup | None = None
     regional: RegionalSetup | None = None
 

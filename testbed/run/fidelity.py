@@ -116,6 +116,8 @@ PACKETS = (
     *ALWAYS,
 )
 """Over packet switches."""
+LIT = PACKETS[1:]
+"""The same over circuits that stay lit, of which no link is sampled: light does not queue."""
 DRAINED = Limit(
     lambda seen: _share(seen.retransmits, seen.packets),
     0.02,
@@ -210,7 +212,7 @@ def with_control(outcome: Outcome, control: Control | None) -> Outcome:
     Over circuits, and where nothing was sent, a control says nothing.
     """
     before = outcome.verdict
-    if before.word == "model" or outcome.light:
+    if before.word == "model" or outcome.light or outcome.experiment.foreseen:
         return outcome
     seen, limits = Measures(), [CONTROL]
     if control:

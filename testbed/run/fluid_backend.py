@@ -137,6 +137,8 @@ class FluidBackend:
         """Those that have."""
         self._forwards = self._controlled = True
         """Whether switches do, and whether there is a controller."""
+        self._silent: dict[int, int] = {}
+        """The queue pairs of flows that wait until these are closed: switches dropped what was on its way."""
         self._routes = self._routes_now()
         self._showing = self._switching = 0
         """How many OCSes show programs, and how many are being switched to circuits that stay."""
@@ -159,6 +161,11 @@ class FluidBackend:
         if new:
             self._add(new)
         return [self._numbers[queue_pair] for queue_pair in queue_pairs]
+
+    def begin_lit(self, circuits: Mapping[str, Sequence[Circuit]]) -> None:
+        """Light circuits at once."""
+        for ocs, pairs in circuits.items():
+            self._shine(ocs, set(pairs))
 
     def begin(self) -> None:
         """Have what is posted next borrow from token buckets, if nothing is on its way."""
@@ -209,6 +216,7 @@ class FluidBackend:
             for message in sorted(self._network.held(pool) - left.keys()):
                 self._at(self.now_s, partial(Arrived, message, self.now_s))
             self._network.withdraw(pool)
+            self._speak(self._shared[among][1])
             for message, size in left.items():
                 recalled[message] = self._parts(message, self._choosing[message].size - size)
         return recalled
@@ -352,6 +360,7 @@ class FluidBackend:
     def withdraw(self, number: int) -> list[tuple[int, int]]:
         """Return what a queue pair did not deliver."""
         self._make_flows([number])
+        self._speak([self._flows[number]])
         return [(message, round(size)) for message, size in self._network.withdraw(self._pools[number])]
 
     def retract(self, number: int) -> list[tuple[int, int, bool]]:
@@ -435,6 +444,8 @@ class FluidBackend:
         """Have switches forward nothing without their daemon; without the controller they forward on."""
         self._forwards &= daemon != "switches"
         self._controlled &= daemon != "controller"
+        if daemon == "switches":
+            self._silence()
         if self._showing or self._switching:
             self._check_controlled()
         self._set_links()
@@ -444,6 +455,28 @@ class FluidBackend:
         self._forwards |= daemon == "switches"
         self._controlled |= daemon == "controller"
         self._set_links()
+
+    def _silence(self) -> None:
+        """Have what carries something over packet switches wait until it is closed.
+
+        TCP repeats only after timeouts what switches dropped that stopped forwarding.
+        """
+        dead = self._network.add_link(0.0)
+        pairs = [
+            ((number,), pool, [flow])
+            for number, (pool, flow) in enumerate(zip(self._pools, self._flows, strict=True))
+            if flow >= 0
+        ]
+        for among, pool, flows in [*pairs, *((among, *shared) for among, shared in self._shared.items())]:
+            for number, flow in zip(among, flows, strict=True):
+                if number not in self._gate_of and self._network.held(pool):
+                    self._silent[flow] = number
+                    self._network.set_path(flow, [*self._links_of(number), dead])
+
+    def _speak(self, flows: Iterable[int]) -> None:
+        """Have flows go on whose queue pairs are opened anew."""
+        for flow in self._silent.keys() & set(flows):
+            self._network.set_path(flow, self._links_of(self._silent.pop(flow)))
 
     def _check_controlled(self) -> None:
         if not self._controlled:
@@ -472,11 +505,11 @@ class FluidBackend:
         if path != self._paths[number]:
             self._paths[number] = path
             links = [self._ports[port] for port in path]
-            if self._flows[number] >= 0:
-                self._network.set_path(self._flows[number], links)
-            for among, (_, flows) in self._shared.items():
-                if number in among:
-                    self._network.set_path(flows[among.index(number)], links)
+            shared = [
+                flows[among.index(number)] for among, (_, flows) in self._shared.items() if number in among
+            ]
+            for flow in {self._flows[number], *shared} - self._silent.keys() - {-1}:
+                self._network.set_path(flow, links)
 
     def path(self, queue_pair: QueuePair) -> Path:
         """Return the path that a queue pair takes now; empty over circuits."""

@@ -10,27 +10,24 @@ kernels have the routes over what is lit before anything is sent there.
 """
 
 import contextlib
-import socket
 import time
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
-from pyroute2.netlink.rtnl import RTM_NEWLINK
 
 from controller.circuits.circuits import Circuits
 from controller.circuits.programs import Day, Program
-from testbed.machine.netlink import IFF_UP, Batch
 from testbed.network.network import Network
 from testbed.network.tap import Tap
+from testbed.network.wiring import turn_link
 from testbed.run.backend import NOT_CONTROLLED, NOTHING_COMES, Arrived, Drained, Happening, NowLit, Shown
 from testbed.run.dilation import Dilation
 from testbed.run.light_news import News
 from testbed.run.live_programs import LivePrograms
 from testbed.run.packet_paths import Paths, computed_paths, paths_over
-from topologies.addresses import interface
 from topologies.errors import StuckError
 from topologies.events import Show
 from topologies.fabric import Fabric, Nic, Path, Port
@@ -49,6 +46,8 @@ from traffic.transports.round_trips import Crossing, shares_of
 
 MOST_IDLE = 4096
 """Queue pairs that nobody uses stay connected up to so many."""
+FIRST_LIGHT_S = 20.0
+"""Within so long OCSes light their first circuits, beside their delay [s]."""
 LIT_FOR_S = 1e6
 """How long a program's day lasts: until the next is ordered."""
 
@@ -278,6 +277,22 @@ class LiveBackend:
         nics = [self._fabric.nic_at(path.ports[0]) for path in route.light[1:]]
         return sum(8 * self._packet_bytes / self._nic_rate_bps(nic) for nic in nics)
 
+    def begin_lit(self, circuits: Mapping[str, Sequence[Circuit]]) -> None:
+        """Have OCSes light circuits, and wait for it while the clock stands."""
+        for ocs, pairs in circuits.items():
+            self.light(ocs, pairs)
+        deadline = time.monotonic() + FIRST_LIGHT_S + self._longest_dark_s(circuits)
+        while self._ordered and time.monotonic() < deadline:
+            self._engine.serve(TURN_S)
+        if self._ordered:
+            raise StuckError(f"OCS {min(self._ordered)} does not light its first circuits", "repeat the run")
+        self._happened.clear()
+        self._start = self._stands_at = time.monotonic()
+
+    def _longest_dark_s(self, ocses: Iterable[str]) -> float:
+        """Return how long the slowest of some OCSes is dark at least when it is reconfigured [s]."""
+        return max((self._network.northbound.ocs(ocs).delay_s for ocs in ocses), default=0.0)
+
     # Bytes
 
     def begin(self) -> None:
@@ -421,21 +436,14 @@ class LiveBackend:
         """Take the link at a port down, from the switch's side."""
         self._cut.add(port)
         self._away |= {port for fault in self._faults if fault.lasts_s and port in fault.ports}
-        self._turn(port, 0)
+        turn_link(self._fabric, port, works=False)
 
     def restore(self, port: Port) -> None:
         """Take it up again."""
         self._cut -= {port, self._fabric.peer(port)}
         self._away -= {port, self._fabric.peer(port)}
         self._engine.excuse()
-        self._turn(port, IFF_UP)
-
-    def _turn(self, port: Port, flags: int) -> None:
-        end = port if port.node in self._fabric.switch_index else self._fabric.peer(port)
-        batch = Batch()
-        index = socket.if_nametoindex(interface(self._fabric, end))
-        batch.add(f"turn {end}", RTM_NEWLINK, {"index": index, "flags": flags, "change": IFF_UP})
-        batch.commit()
+        turn_link(self._fabric, port, works=True)
 
     def kill(self, daemon: Daemon, *, for_good: bool) -> None:
         """Kill a process of the network."""

@@ -73,6 +73,8 @@ def predict(
             experiment.scheme,
             circuits=experiment.circuits,
             faults=experiment.faults,
+            revise=experiment.revisions,
+            lit=dict(experiment.foreseen.first) if experiment.foreseen else None,
             leg_name=lambda pair: path_text(backend.path(pair) or optical_path(fabric, pair)),
         ).run()
 

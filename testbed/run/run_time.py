@@ -1,7 +1,8 @@
-"""How long a run takes: what is emulated, and what a machine needs besides, before anything is booted.
+"""How long a run takes, and how much memory, before anything is booted.
 
 Foreseen over measured, on the 2 CPUs that the constants are of: 0.97 (sparse all-to-all, 8 x 4, 10 points,
-58 s), 0.98 (schedules on 2 and 4 OCSes, 14 points, 33 s), 0.94 and 0.90 (uniform, 16 and 20 s).
+58 s), 0.98 (schedules on 2 and 4 OCSes, 14 points, 33 s), 0.94 and 0.90 (uniform, 16 and 20 s). Memory, at
+its peak, of all processes: 0.93 (uniform, 8 x 4), 1.00 (16 x 8), 1.18 (rings, 4 x 4), 0.79 (schedules).
 """
 
 from collections import defaultdict
@@ -22,6 +23,10 @@ SCHEDULE_S = 0.5
 """To announce a schedule's programs, and until all OCSes have ended them [s]."""
 REPORT_S, WORKLOAD_S = 4.0, 0.8
 """To start and to write the report, and more for the plots of each workload [s]."""
+START_BYTES = 380e6
+"""Of Python with its libraries, twice: the plots are drawn by processes of their own [bytes]."""
+SENT_BYTES, KEPT_BYTES = 15e3, 1e3
+"""Of a message: its connection, its place in a run, its rows; and while later points run [bytes]."""
 
 
 @dataclass(frozen=True)
@@ -76,10 +81,15 @@ def run_time(
     return RunTime(
         bytes_s=LONGER * sum(e.dilation.emulated_s(s) for e, s in zip(experiments, busy_s, strict=True)),
         boots_s=sum(BOOT_S + LINK_S * len(group[0].fabric.links) for group in networks),
-        samples_s=SAMPLE_S * sum(not group[0].ocs for group in networks),
+        samples_s=SAMPLE_S * sum(not group[0].over_circuits for group in networks),
         points_s=POINT_S * len(experiments)
         + MESSAGE_S * messages
         + SCHEDULE_S * sum(bool(each.ocs) for each in experiments),
         predictions_s=predictions_s,
         report_s=REPORT_S + WORKLOAD_S * len({each.job.name for each in experiments}),
     )
+
+
+def memory_bytes(messages: Sequence[float]) -> float:
+    """Return how much memory a run takes at its peak, from the number of each point's messages [bytes]."""
+    return START_BYTES + SENT_BYTES * max(messages) + KEPT_BYTES * sum(messages)

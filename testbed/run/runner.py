@@ -51,15 +51,16 @@ from topologies.events import (
     View,
 )
 from topologies.fabric import Fabric, Link, Port
+from topologies.light import Circuit
 from traffic.collectives.all_to_all import AllToAll
 from traffic.collectives.exchange import CouplesPattern
 from traffic.delegation import Delegates
-from traffic.faults import Daemon, Fault, Revision, check_faults
+from traffic.faults import Daemon, Fault, Revision, Revisions, check_faults
 from traffic.fluid.nvlink import Nvlink
 from traffic.job import Collective, Compute, Job, Node
 from traffic.messages import Messages, crosses_network
 from traffic.records import COLUMNS, NVLINK, Records, path_text
-from traffic.scheme import KeepsConnections, Placement, Scheme, WhileLit
+from traffic.scheme import KeepsConnections, Placement, Scheme, WaitsForLight, WhileLit
 from traffic.spraying.policy import QueuePair
 
 
@@ -140,6 +141,8 @@ class Runner:
     leg_name
         How the messages' paths name a queue pair; by default as it is written. Where servers forward, one
         over circuits is named by its route instead, and a message has a leg for each route that it took.
+    lit
+        What OCSes carry from the start; by default nothing.
 
     Raises
     ------
@@ -158,12 +161,14 @@ class Runner:
         faults: Sequence[Fault] = (),
         revise: Revise = lambda _view, _fault: Revision(),
         leg_name: Callable[[QueuePair], str] = str,
+        lit: Mapping[str, tuple[Circuit, ...]] | None = None,
     ) -> None:
-        _check(fabric, job, faults)
+        _check(fabric, job, faults, revise.nodes if isinstance(revise, Revisions) else ())
         self._fabric, self._job, self._backend, self._scheme = fabric, job, backend, scheme
         self._circuits = circuits
         self._state: object = None
         self._faults, self._revise, self._leg_name = faults, revise, leg_name
+        self._first_lit = lit or {}
         self._graph = _Graph(job)
         self._ready: deque[Node] = deque()
         """The nodes that are being started."""
@@ -191,6 +196,8 @@ class Runner:
         """Whether the scheme says how to carry over packets what circuits leave over."""
         self._light_is_over = False
         """Whether what circuits leave over goes over packets, and with it all that starts."""
+        self._in_the_dark: list[tuple[int, int]] = []
+        """What waits until its scheme sees light: a message and bytes each."""
         self._showing: set[str] = set()
         """The OCSes that show programs."""
         self._optics = Optics(fabric, backend)
@@ -218,6 +225,8 @@ class Runner:
 
     def run(self) -> Run:
         """Run the job to its end."""
+        if self._first_lit:
+            self._begin_lit()
         self._await_faults("")
         self._start_all(self._graph.sources())
         while self._graph.open:
@@ -438,7 +447,19 @@ class Runner:
             numbers, sizes = np.array(new, dtype=np.int64).T
             ends = [(self._messages[n].source, self._messages[n].destination) for n in numbers.tolist()]
             source, destination = np.array(ends, dtype=np.int64).T
-            self._cross(scheme, Messages(source, destination, sizes), numbers)
+            messages = Messages(source, destination, sizes)
+            lit = self._lit_of(scheme, messages)
+            self._in_the_dark += [
+                parcel for parcel, is_lit in zip(new, lit.tolist(), strict=True) if not is_lit
+            ]
+            if lit.any():
+                self._cross(scheme, messages.select(lit), numbers[lit])
+
+    def _lit_of(self, scheme: Scheme, messages: Messages) -> NDArray[np.bool_]:
+        """Return which messages a scheme can place now: all, unless it waits for light."""
+        if isinstance(scheme, WaitsForLight):
+            return scheme.is_lit(self._view(), messages)
+        return np.ones(len(messages), dtype=bool)
 
     def _kept_for(self, number: int) -> QueuePair | None:
         message = self._messages[number]
@@ -573,6 +594,13 @@ class Runner:
 
     # Circuits
 
+    def _begin_lit(self) -> None:
+        """Have OCSes carry what is lit from the start."""
+        self._backend.begin_lit(self._first_lit)
+        for ocs, circuits in self._first_lit.items():
+            self._optics.shows(ocs, circuits)
+            self._note_light(self._backend.now_s, "lit", ocs)
+
     def _happened(self, happening: Happening) -> None:
         if isinstance(happening, Arrived):
             self._arrived(happening.message, happening.at_s)
@@ -585,6 +613,8 @@ class Runner:
             self._rename_legs()
             self._note_light(happening.at_s, "lit", happening.ocs)
             self._tell(Lit(happening.ocs))
+            waiting, self._in_the_dark = self._in_the_dark, []
+            self._place_left(waiting)
             self._send_held(happening.ocs)
         else:
             self._program_goes_on(happening)
@@ -983,14 +1013,15 @@ def _path(legs: Mapping[str, int]) -> str:
     return " ".join(leg if leg == NVLINK else f"{size}@{leg}" for leg, size in legs.items() if size)
 
 
-def _check(fabric: Fabric, job: Job, faults: Sequence[Fault]) -> None:
+def _check(fabric: Fabric, job: Job, faults: Sequence[Fault], later: Sequence[Node]) -> None:
+    """Refuse what does not go together; ``later`` are the nodes that revisions may add."""
     if job.gpus > fabric.gpus:
         raise ScenarioError(
             f"job {job.name!r} is for {job.gpus} GPUs, and the fabric has {fabric.gpus}",
             "take a larger fabric, or a smaller job",
         )
     check_faults(faults, fabric)
-    names = {node.name for node in job.nodes}
+    names = {node.name for node in (*job.nodes, *later)}
     for fault in faults:
         if fault.node and fault.node not in names:
             raise ScenarioError(

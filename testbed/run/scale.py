@@ -42,6 +42,7 @@ def job_volume(
     bounds_s: Sequence[float],
     longest_s: float,
     mtu: int = DEFAULT_MTU,
+    rings_s: float = RINGS_S,
 ) -> float:
     """Return emulated over real bytes: enough to be timed and for rings of whole packets, and no more.
 
@@ -59,6 +60,9 @@ def job_volume(
         How long the longest of its points takes, as predicted [s].
     mtu
         Of the emulation [bytes].
+    rings_s
+        How long it may take at emulated scale for rings' steps to be of so many packets that they show no
+        more of packets than they must [s].
     """
     crossing = [node.pattern for node in job.collectives if _crosses(node, fabric)]
     timed = volume_factor(rate, bounds_s, len(crossing))
@@ -67,7 +71,7 @@ def job_volume(
     coarse, exact = (
         packets * packet_bytes(mtu) / step for packets in (RING_STEP_PACKETS, EXACT_STEP_PACKETS)
     )
-    soon, most = (span_s * rate / longest_s if longest_s else 1.0 for span_s in (RINGS_S, LONGEST_S))
+    soon, most = (span_s * rate / longest_s if longest_s else 1.0 for span_s in (rings_s, LONGEST_S))
     return min(max(timed, coarse, min(exact, soon)), most, 1.0)
 
 

@@ -117,19 +117,18 @@ FOLLOWS = {
 """The numbers by name, and what follows where the emulation's is larger, and where it is smaller."""
 
 
-def similitude(experiment: Experiment, predicted: Run, least_timeout_s: float) -> tuple[Number, ...]:
+def similitude(experiment: Experiment, facts: Facts, least_timeout_s: float) -> tuple[Number, ...]:
     """Return the numbers of an experiment; none where no byte crosses the network.
 
     Parameters
     ----------
     experiment
         At the scale at which it is emulated.
-    predicted
-        Its run as predicted: its messages, its paths, its CCT.
+    facts
+        What they are made of: `facts_of` its run as predicted.
     least_timeout_s
         Of the emulation's senders [s].
     """
-    facts = facts_of(experiment, predicted)
     if not len(facts.sizes):
         return ()
     rate_bps = min(facts.rates_bps, default=1.0)

@@ -7,7 +7,7 @@ from testbed.network.network import Network
 from testbed.run.emulate import emulate
 from testbed.run.evidence import Watch
 from testbed.run.experiment import Experiment
-from testbed.run.fidelity import verdict, verdict_of_light
+from testbed.run.fidelity import LIT, PACKETS, verdict, verdict_of_light
 from testbed.run.light_log import drawn_s
 from testbed.run.outcome import Outcome, bound_s
 from testbed.run.predict import predict
@@ -34,7 +34,8 @@ def tried(
     broken = [*broken, *(sentence for sentence in watch.unmet if sentence not in broken)]
     light = emulation.light
     lent_s = lent_real_s(experiment, network)
-    delays_s = drawn_s(emulation.logs, experiment.dilation)
+    # What is lit from the start is switched before the clock runs, and foreseen delays do not vary.
+    delays_s = None if experiment.foreseen else drawn_s(emulation.logs, experiment.dilation)
     predicted = predict(experiment, emulation.paths, delays_s, lent_s=lent_s)
     measures = watch.measures(emulation, link_error)
     measured_s, predicted_s = (communication_s(run.records) for run in (emulation.run, predicted))
@@ -47,6 +48,7 @@ def tried(
             bound_s=bound_s(experiment, lent_s),
             emulated_s=experiment.dilation.emulated_s(predicted_s),
             unmet=broken,
+            limits=LIT if experiment.foreseen else PACKETS,
         )
     return Outcome(experiment, predicted, emulation.run, judged, measures, light, lent_s, emulation.shares)
 

@@ -1,6 +1,7 @@
 """A dry run prints what a run would be, and boots nothing: it needs no rights, and no Open vSwitch."""
 
 import json
+import re
 from dataclasses import asdict
 from pathlib import Path
 from subprocess import CompletedProcess
@@ -46,20 +47,45 @@ def dry(directory: Path, name: str, *options: str) -> "CompletedProcess[str]":
 
 
 @pytest.mark.parametrize(
-    ("name", "options", "points"),
+    ("name", "options", "points", "wired"),
     [
-        ("rails_uniform", ["--servers", "4", "--rails", "2", "--seeds", "2", "--schemes", "rails,reps"], 8),
-        ("job", ["--job", "job.json", "--servers", "2", "--rails", "2"], 2),
-        ("ocs_spectra", ["--servers", "4", "--ocses", "2", "--schedulers", "spectra,less"], 3),
+        (
+            "rails_uniform",
+            ["--servers", "4", "--rails", "2", "--seeds", "2", "--schemes", "rails,reps"],
+            8,
+            "8 NICs on 6 packet switches",
+        ),
+        ("job", ["--job", "job.json", "--servers", "2", "--rails", "2"], 2, "4 NICs on 4 packet switches"),
+        (
+            "infinitehbd_alltoall",
+            ["--bundles", "2,3", "--mb", "80"],
+            6,
+            "32 NICs on 16 OCSes; 64 NICs on 32 OCSes",
+        ),
+        (
+            "infinitehbd_ring",
+            ["--nodes", "5", "--gpus", "2", "--tp", "6", "--dying", "1", "--hops", "2"],
+            2,
+            "20 NICs on 10 OCSes",
+        ),
+        (
+            "ocs_spectra",
+            ["--servers", "4", "--ocses", "2", "--schedulers", "spectra,less"],
+            3,
+            "8 NICs on 2 OCSes; 8 NICs on 1 packet switch",
+        ),
     ],
 )
 def test_the_table_and_the_time_are_printed_and_nothing_is_booted(
-    bare: Path, name: str, options: list[str], points: int
+    bare: Path, name: str, options: list[str], points: int, wired: str
 ) -> None:
     done = dry(bare, name, *options)
     assert done.returncode == 0, done.stderr
     assert [each for each in NAMES if each not in done.stdout] == []
     assert f"\n{points} point" in done.stdout
+    said = " ".join(done.stdout.split())
+    assert re.search(rf" {wired}\. NICs at [\d.]{{1,4}} Mbit/s", said)
+    assert re.search(r"About [\d.]+ (s|min), within 30 % on an idle machine .*, and 0\.\d GB of memory", said)
     assert max(map(len, done.stdout.splitlines())) <= 80
     assert done.stdout.replace("\n", " ").rstrip().endswith("Nothing was booted.")
     assert sorted(path.name for path in bare.iterdir()) == ["cache", "job.json"]
@@ -110,3 +136,16 @@ def test_circuits_refuse_them_too(bare: Path, options: list[str]) -> None:
     done = dry(bare, "ocs_spectra", *options)
     assert done.returncode == 2
     assert len(done.stderr.strip().splitlines()) == 1
+
+
+def test_rings_of_light_are_shaped_to_what_many_ports_allow_unless_a_rate_is_asked_for(bare: Path) -> None:
+    small = ["--nodes", "7", "--gpus", "3", "--tp", "9", "--dying", "1", "--hops", "2,3", "--mb", "500"]
+    assert "NICs at 20 Mbit/s" in dry(bare, "infinitehbd_ring", *small).stdout
+    assert "NICs at 12 Mbit/s" in dry(bare, "infinitehbd_ring", *small, "--emulated-rate", "12").stdout
+
+
+def test_a_buffer_is_that_of_all_fabrics(bare: Path) -> None:
+    small = ["--nodes", "7", "--gpus", "3", "--tp", "9", "--dying", "1", "--hops", "2,3", "--mb", "500"]
+    said = " ".join(dry(bare, "infinitehbd_ring", *small, "--buffer", "10", "--mtu", "1500").stdout.split())
+    assert "port buffers of 15140 bytes" in said
+    assert "2 points on 2 networks" in said

@@ -5,6 +5,7 @@ import math
 from dataclasses import replace
 from datetime import datetime
 from io import StringIO
+from itertools import pairwise
 from pathlib import Path
 from subprocess import CompletedProcess
 
@@ -15,6 +16,7 @@ from rich.console import Console
 
 from scenarios import infinitehbd_faults
 from scenarios._infinitehbd.claims import fault_claims
+from scenarios._infinitehbd.costs import aggregate_costs
 from scenarios._infinitehbd.report import FaultResults, sheets
 from scenarios._infinitehbd.study import GPUS, JOB_SHARES, NODES, TP_GPUS, Study, fault_study, table_7
 from scenarios._output import sheet_table
@@ -168,12 +170,12 @@ def test_a_synthetic_trace_confirms_nothing_and_is_named_everywhere(tmp_path: Pa
         results.add(study)
     report = (results.path / "report.html").read_text()
     assert "SYNTHETIC stand-in for the fault trace" in report
-    assert report.count("data:image/png;base64") == 5
+    assert report.count("data:image/png;base64") == 6
     assert len(pd.read_csv(results.path / "summary.csv")) == len(study.summary)
     assert len(pd.read_csv(results.path / "records.csv")) == len(study.curves)
     for plot in results.page().plots:
         titled = "SYNTHETIC" in plot.draw().get_suptitle()
-        assert titled or plot.name == "waste_by_faults"  # the fault model needs no trace
+        assert titled or plot.name in ("waste_by_faults", "aggregate_cost")  # the fault model needs no trace
     rulings = {claim.source: claim.verdict for claim in fault_claims(study)}
     assert rulings["InfiniteHBD, 1 and 6.2 (trace)"] == "not comparable"
     assert rulings["InfiniteHBD, appendix C"] == "holds"
@@ -188,6 +190,31 @@ def test_what_is_fitted_to_the_paper_is_labelled(study: Study) -> None:
     fitted = [claim for claim in fault_claims(study) if "blocks" in claim.text]
     assert len(fitted) == 2
     assert {claim.verdict for claim in fitted} == {"not comparable"}
+
+
+def test_costs_add_what_the_curves_waste_and_confirm_nothing(study: Study) -> None:
+    costs = aggregate_costs(study.curves, 32)
+    assert costs.index.tolist() == [count / NODES for count in range(109)]
+    assert [round(costs[name].iloc[0]) for name in costs] == [2627, 3741, 4179, 11612, 11612, 27038]
+    curves = study.curves
+    wasted = {
+        name: curves.loc[
+            (curves["kind"] == "faulty nodes") & (curves["tp_gpus"] == 32) & (curves["architecture"] == name),
+            "waste",
+        ].to_numpy()
+        for name in costs
+    }
+    for a, b in pairwise(costs):  # what differs beside the interconnect is idle GPUs
+        grows = (costs[a] - costs[b]).to_numpy() - (costs[a] - costs[b]).iloc[0]
+        idle = (wasted[a] - wasted[b]) - (wasted[a] - wasted[b])[0]
+        assert np.allclose(grows, 28_000 * idle)
+    said = {claim.text: claim for claim in fault_claims(study) if "aggregate cost" in claim.source}
+    assert {claim.verdict for claim in said.values()} == {"not comparable"}
+    assert all("fitted to the paper" in claim.reason for claim in said.values())
+    crossing = said["K=2 costs less than K=3 below 12.1 % of faulty nodes"].measured
+    at = costs.index.get_loc(crossing / 100)
+    assert (costs["InfiniteHBD K=2"] <= costs["InfiniteHBD K=3"]).iloc[:at].all()
+    assert (costs["InfiniteHBD K=2"] > costs["InfiniteHBD K=3"]).iloc[at]
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 from scenarios._rails.claims_rails import rails_claims
 from testbed.report.collective_report import collective_page, links_text, sentence
 from testbed.report.figures import png_of
-from testbed.report.page import report_html
+from testbed.report.report_html import report_html
 from testbed.report.run_json import Run
 from testbed.run.outcome import Outcome, Verdict, summary
 from tests.testbed.cases import (

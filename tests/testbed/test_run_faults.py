@@ -138,6 +138,21 @@ def test_switches_forward_on_without_the_controller_and_not_without_their_daemon
         predict(replace(healthy, faults=(replace(stopped, lasts_s=None),)))
 
 
+@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("detect", [0.05, 0.3])
+def test_connections_wait_until_switches_that_were_away_are_known_to_be_back(
+    scheme: str, detect: float
+) -> None:
+    healthy = asked(RAIL, scheme, 0)
+    took_s = predict(healthy).iteration_s
+    away = Fault("switches", (), "", 0.4 * took_s, detect * took_s, 0.2 * took_s, daemon="switches")
+    stood = predict(replace(healthy, faults=(away,)))
+    assert stood.iteration_s == pytest.approx((1.2 + detect) * took_s, rel=0.06)
+    ends_s = stood.messages["end_s"]
+    assert not ((ends_s > 0.4 * took_s) & (ends_s < (0.6 + detect) * took_s)).any()
+    assert stood.messages["end_s"].notna().all()
+
+
 @given(st.integers(0, 5), st.integers(0, 1), st.floats(0, 1), st.sampled_from(["spectra", "rotor"]))
 @settings(max_examples=15, deadline=None)
 def test_what_a_lost_port_of_an_ocs_leaves_over_goes_over_others(

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from testbed.run.dilation import Dilation
 from testbed.run.experiment import Experiment
-from testbed.run.run_time import LONGER, boots, run_time
+from testbed.run.run_time import LONGER, START_BYTES, boots, memory_bytes, run_time
 from topologies.rail import rail_fabric
 from traffic.demand import Demand
 from traffic.steps import single
@@ -41,3 +41,10 @@ def test_points_share_a_network_whose_fabric_rate_mtu_and_hosts_are_equal() -> N
     assert boots([POINT, *alike, *other]) == [[POINT, *alike], *([each] for each in other)]
     once, twice = run_time([POINT] * 2, [0, 0], 0, 0), run_time([POINT, other[0]], [0, 0], 0, 0)
     assert (twice.boots_s, twice.samples_s) == (2 * once.boots_s, 2 * once.samples_s)
+
+
+@given(st.lists(st.floats(1, 1e6), min_size=1, max_size=5), st.floats(1, 1e6))
+def test_memory_grows_with_points_and_most_with_the_largest(messages: list[float], more: float) -> None:
+    before = memory_bytes(messages)
+    assert START_BYTES < before < memory_bytes([*messages, more])
+    assert memory_bytes([*messages, max(messages)]) < 2 * before

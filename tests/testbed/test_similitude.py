@@ -122,7 +122,7 @@ def test_an_example_computed_by_hand(delay_s: float) -> None:
     experiment = experiment_of(delay_s)
     experiment = replace(experiment, fabric=experiment.fabric.with_buffer(15_140))
     predicted = predict(experiment)
-    found = {n.name: n for n in similitude(experiment, predicted, TIMEOUT_S)}
+    found = {n.name: n for n in similitude(experiment, facts_of(experiment, predicted), TIMEOUT_S)}
     # A rail without spines: from a NIC over a leaf to a NIC is two links, a packet and an ACK sent onto each.
     real_s = 2 * 2 * delay_s + 2 * 8 * (4154 + 62) / RATE_BPS
     emulated_s = 2 * 2 * delay_s * 10 + 2 * 8 * (1514 + 66) / (RATE_BPS * 1e-3)
@@ -138,7 +138,7 @@ def test_an_example_computed_by_hand(delay_s: float) -> None:
 def test_a_job_that_stays_within_a_server_has_no_numbers() -> None:
     demand = Demand("near", np.kron(np.eye(2, dtype=np.int64), np.full((2, 2), 1000)))
     experiment = replace(experiment_of(), job=single(demand))
-    assert similitude(experiment, predict(experiment), TIMEOUT_S) == ()
+    assert similitude(experiment, facts_of(experiment, predict(experiment)), TIMEOUT_S) == ()
 
 
 def test_circuits_go_one_way_and_have_no_round_trip() -> None:
@@ -147,7 +147,7 @@ def test_circuits_go_one_way_and_have_no_round_trip() -> None:
     fabric = parallel_ocs_fabric(3, 2, rate_bps=RATE_BPS)
     experiment = Experiment(fabric, over_ocses(demand, 2), "spectra", Dilation(1e-3, 1e-2), ocs=setup)
     predicted = predict(experiment)
-    found = {n.name: n for n in similitude(experiment, predicted, TIMEOUT_S)}
+    found = {n.name: n for n in similitude(experiment, facts_of(experiment, predicted), TIMEOUT_S)}
     assert found.keys() == {MEDIAN, LEAST, DARK}
     assert found[DARK].kept
     assert found[DARK].real == pytest.approx(1e-3 / facts_of(experiment, predicted).cct_s)

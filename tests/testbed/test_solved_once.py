@@ -17,6 +17,7 @@ from tests.testbed.cases import DILATION
 from tests.traffic.job_cases import jobs
 from topologies.rail import rail_fabric
 from traffic.collectives.all_to_all import AllToAll
+from traffic.collectives.node_all_to_all import RingAllToAll
 from traffic.collectives.point_to_point import PointToPoint
 from traffic.collectives.ring import Ring
 from traffic.compose import Repeat, one_after_another, placed, side_by_side, unfolded
@@ -82,6 +83,8 @@ def sturdy(node: Node) -> Node:
             node,
             pattern=replace(pattern, bytes=pattern.bytes + 1000 * len(pattern.gpus) * len(pattern.rings)),
         )
+    if isinstance(pattern, RingAllToAll):
+        return replace(node, pattern=replace(pattern, node_bytes=pattern.node_bytes + 2000))
     if isinstance(pattern, PointToPoint):
         return replace(
             node, pattern=PointToPoint(tuple((a, b, size + 1000) for a, b, size in pattern.messages))

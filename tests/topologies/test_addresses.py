@@ -1,10 +1,13 @@
 """Addresses: no two alike, each in its switch's subnet, and an error where they end."""
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 
 from tests.topologies.strategies import fabrics
 from topologies.addresses import (
+    FABRIC_NETWORK,
     GATEWAY_MAC,
     datapath_id,
     gateway_ip,
@@ -15,8 +18,9 @@ from topologies.addresses import (
     subnet,
 )
 from topologies.errors import FabricError
-from topologies.fabric import Fabric, Nic, Port
+from topologies.fabric import Fabric, Link, Nic, Port, Switch, equal_servers
 from topologies.fat_tree import fat_tree_fabric
+from topologies.khop_ring import KHopRing, khop_ring_fabric
 from topologies.rail import rail_fabric
 
 
@@ -54,7 +58,27 @@ def test_addresses_read_as_the_docstring_says() -> None:
     assert (openflow_port(Port("leaf0", 3)), datapath_id(fabric, "leaf1")) == (4, 2)
 
 
-def test_more_switches_than_subnets_is_told() -> None:
-    fabric = fat_tree_fabric(24)  # 288 edge switches
-    with pytest.raises(FabricError, match="switch edge256 is number 256, and addresses reach up to 255"):
-        nic_ip(fabric, Nic(256 * 12, 0))
+@pytest.mark.parametrize(("k", "length"), [(4, 16), (14, 16), (16, 17), (24, 18)])
+def test_more_switches_have_smaller_subnets_of_their_own(k: int, length: int) -> None:
+    fabric = fat_tree_fabric(k, servers=k)  # 5/4 k^2 switches
+    networks = [subnet(fabric, switch.name) for switch in fabric.switches]
+    assert {network.prefixlen for network in networks} == {length}
+    assert all(a.broadcast_address < b.network_address for a, b in pairwise(networks))
+    assert all(network.subnet_of(FABRIC_NETWORK) for network in networks)
+
+
+def test_gpus_of_more_than_256_ocses_have_addresses() -> None:
+    fabric = khop_ring_fabric(KHopRing(720, 4, 3))
+    assert len({nic_ip(fabric, nic) for nic in fabric.nics}) == 2 * fabric.gpus == 5760
+
+
+def test_a_port_beyond_its_subnet_is_told() -> None:
+    ports = 1 << 16
+    for number, fits in ((ports - 4, True), (ports - 3, False)):
+        links = (Link(Port("h0", 0), Port("leaf", number), 1e9),)
+        fabric = Fabric("one", equal_servers(1, 1, 1, 1e12), (Switch("leaf", ports),), links)
+        if fits:
+            assert nic_ip(fabric, Nic(0, 0)) < gateway_ip(fabric, Nic(0, 0))
+            continue
+        with pytest.raises(FabricError, match=f"port leaf:{number} has no address"):
+            nic_ip(fabric, Nic(0, 0))

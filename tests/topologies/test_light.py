@@ -1,7 +1,7 @@
 """Light paths: over one OCS, over two in series, into the dark, and round in a circle."""
 
 from topologies.fabric import Fabric, Link, Nic, Port, Switch, equal_servers
-from topologies.light import light_path, light_peers
+from topologies.light import light_path, light_peers, light_rings
 
 SERIES = Fabric(
     "series",
@@ -42,3 +42,21 @@ def test_light_that_goes_round_ends_in_the_dark() -> None:
 def test_peers_are_those_that_some_circuits_reach() -> None:
     assert light_peers(SERIES, Nic(0, 0)) == [Nic(1, 0)]
     assert light_peers(SERIES, Nic(2, 0)) == []
+
+
+def test_rings_of_light_go_in_by_one_nic_and_out_by_the_other() -> None:
+    links = tuple(
+        Link(Port(f"h{server}", nic), Port("o", 2 * server + nic), 1e9)
+        for server in range(3)
+        for nic in range(2)
+    )
+    fabric = Fabric("six", equal_servers(3, 2, 1, 1e12), (Switch("o", 6, "ocs"),), links)
+
+    def rings(*pairs: tuple[int, int]) -> list[tuple[int, ...]]:
+        return light_rings(fabric, {"o": tuple(c for a, b in pairs for c in ((a, b), (b, a)))})
+
+    assert rings((0, 5), (4, 2), (3, 1)) == [(0, 2, 1)]
+    assert rings((0, 3), (2, 1), (4, 5)) == [(0, 1), (2,)]
+    assert rings((0, 3), (2, 5)) == []
+    assert light_rings(fabric, {"o": ((0, 3), (2, 1))}) == [(0, 1)], "one direction is a ring"
+    assert light_rings(SERIES, {"a": ((0, 1), (1, 0)), "b": ((0, 1), (1, 0)), "c": ()}) == []

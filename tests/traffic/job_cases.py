@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 
 from traffic.collectives.all_to_all import AllToAll
 from traffic.collectives.exchange import Pattern
+from traffic.collectives.node_all_to_all import RingAllToAll
 from traffic.collectives.point_to_point import PointToPoint
 from traffic.collectives.ring import Operation, Ring
 from traffic.demand import Demand
@@ -16,7 +17,7 @@ OPERATIONS: tuple[Operation, ...] = ("all-reduce", "reduce-scatter", "all-gather
 @st.composite
 def patterns(draw: st.DrawFn, gpus: int, largest: int = 1000) -> Pattern:
     """Draw a pattern between some of two or more GPUs, of messages up to about ``largest`` bytes."""
-    kind = draw(st.sampled_from(["all-to-all", "ring", "point to point"]))
+    kind = draw(st.sampled_from(["all-to-all", "ring", "ring all-to-all", "point to point"]))
     if kind == "point to point":
         return PointToPoint(tuple(draw(st.lists(_messages(gpus, largest), max_size=4))))
     members = draw(st.permutations(range(gpus)))[: draw(st.integers(2, gpus))]
@@ -24,6 +25,10 @@ def patterns(draw: st.DrawFn, gpus: int, largest: int = 1000) -> Pattern:
         rings = draw(st.lists(st.permutations(members), min_size=1, max_size=2))
         size = draw(st.integers(len(rings) * len(members), len(rings) * len(members) * largest))
         return Ring(tuple(map(tuple, rings)), size, draw(st.sampled_from(OPERATIONS)))
+    if kind == "ring all-to-all":
+        hops = tuple(zip(members, members[1:] + members[:1], strict=True))
+        back = ((tuple((b, a) for a, b in reversed(hops)),),) if draw(st.booleans()) else ()
+        return RingAllToAll((hops,), 2 * draw(st.integers(1, largest)), *back)
     cells = draw(st.lists(st.integers(0, largest), min_size=len(members) ** 2, max_size=len(members) ** 2))
     matrix = np.array(cells).reshape(len(members), len(members))
     return AllToAll(Demand(draw(st.sampled_from(["tokens", "results"])), matrix), tuple(members))

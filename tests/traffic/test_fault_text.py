@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from topologies.errors import ScenarioError
-from topologies.fabric import Nic, Port
+from topologies.fabric import Fabric, Link, Nic, Port, Server, Switch
 from topologies.rail import rail_fabric
 from traffic.fault_text import UNITS_S, WrittenFault
 
@@ -38,6 +38,18 @@ def test_a_server_takes_its_gpus_along_unless_it_is_back() -> None:
 def test_links_are_named_by_their_nodes_or_a_port(text: str) -> None:
     (port,) = WrittenFault(text).over(FABRIC, PREDICTED_S).ports
     assert {port, FABRIC.peer(port)} == {Port("leaf1", 4), Port("spine0", 1)}
+
+
+def test_nodes_of_links_may_have_hyphens_in_their_names() -> None:
+    ends = [(Port("h0", 0), Port("tor-a", 0)), (Port("tor-a", 1), Port("tor-a-b", 1))]
+    links = tuple(Link(a, b, 1e9) for a, b in ends)
+    fabric = Fabric("hyphens", (Server("h0", 1, 1, 1e9),), (Switch("tor-a", 2), Switch("tor-a-b", 2)), links)
+    assert WrittenFault("link:tor-a-b-tor-a@5%").over(fabric, 1.0).ports == (Port("tor-a", 1),)
+
+
+def test_times_may_have_exponents() -> None:
+    found = WrittenFault("nic:0:0@1e-3s-2e-3s").over(FABRIC, PREDICTED_S)
+    assert (found.after_s, found.lasts_s) == (1e-3, 1e-3)
 
 
 @pytest.mark.parametrize("daemon", ["controller", "switches"])

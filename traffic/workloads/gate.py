@@ -23,8 +23,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import scipy  # loads its parts when they are used
 from numpy.typing import NDArray
-from scipy.optimize import brentq
 
 from topologies.errors import DemandError
 from traffic.demand import Demand
@@ -267,7 +267,7 @@ def _mean_loads(phase: str, experts: int) -> NDArray[np.float64]:
         (np.arange(experts) + 0.5) / experts, (np.arange(len(public)) + 0.5) / len(public), public
     )
     shape -= shape.max()
-    flatness = brentq(lambda power: gini(np.exp(power * shape)) - target, 0.0, 100.0)
+    flatness = scipy.optimize.brentq(lambda power: gini(np.exp(power * shape)) - target, 0.0, 100.0)
     return _normalised(np.exp(flatness * shape))
 
 

@@ -18,13 +18,17 @@ from controller.schedulers.infinitehbd import (
     Group,
     Placement,
     cp_groups,
+    crossing_share,
+    cut_nodes,
     deployment_line,
     fat_tree_groups,
     line_groups,
     line_positions,
     mate_crossing_share,
+    mate_pairs,
     orchestrate,
     rank_crossing_share,
+    rank_pairs,
     shuffled_cp_groups,
     unconstrained,
     whole_tp_groups,
@@ -57,12 +61,29 @@ def position_graph(line: Sequence[int], faulty: set[int], hops: int) -> "nx.Grap
     return graph
 
 
+def can_be_lit(positions: Sequence[int], hops: int) -> bool:
+    """Return whether links join nodes one after the other, and no bundle lights both its paths."""
+    gaps = [b - a for a, b in pairwise(positions)]
+    mixed = hops % 2 == 1 and hops > 1
+    return max(gaps, default=0) <= hops and not (mixed and (hops, hops) in pairwise(gaps))
+
+
+def most_groups(line: Sequence[int], faulty: set[int], hops: int, size: int) -> int:
+    """Return how many groups of consecutive healthy nodes a line has room for, by dynamic programming."""
+    at = [position for position, node in enumerate(line) if node not in faulty]
+    most = [0] * (len(at) + 1)
+    for end in range(1, len(at) + 1):
+        window = at[end - size : end] if end >= size else []
+        fits = bool(window) and can_be_lit(window, hops)
+        most[end] = max(most[end - 1], most[end - size] + 1 if fits else 0)
+    return most[-1]
+
+
 def most_confined(tree: FatTree, faulty: set[int], hops: int, size: int, domain: int) -> int:
     """Return how many groups fit into a domain's sub-lines."""
     start, end = domain * tree.domain_nodes, (domain + 1) * tree.domain_nodes
     sublines = [range(start + index, end, tree.tor_nodes) for index in range(tree.tor_nodes)]
-    graphs = [position_graph(subline, faulty, hops) for subline in sublines]
-    return sum(len(part) // size for graph in graphs for part in nx.connected_components(graph))
+    return sum(most_groups(subline, faulty, hops, size) for subline in sublines)
 
 
 def placed(job_gpus: int) -> Placement | None:
@@ -118,7 +139,30 @@ def test_groups_on_a_line_are_connected_healthy_and_as_many_as_fit(
     for group in groups:
         assert len(group) == size
         assert nx.is_path(graph, group)
-    assert len(groups) == sum(len(part) // size for part in nx.connected_components(graph))
+        assert can_be_lit([line.index(node) for node in group], hops)
+    assert len(groups) == most_groups(line, faulty, hops, size)
+    joined = sum(len(part) // size for part in nx.connected_components(graph))
+    assert len(groups) <= joined
+    assert len(groups) == joined or cut_nodes(line, faulty, hops)
+
+
+@pytest.mark.parametrize(
+    ("hops", "groups", "cuts"), [(3, [(3, 6, 7)], [3]), (2, [], []), (4, [(0, 3, 6)], [])]
+)
+def test_no_group_passes_a_node_that_would_light_both_paths_of_a_bundle(
+    hops: int, groups: list[Group], cuts: list[int]
+) -> None:
+    assert line_groups(range(8), {1, 2, 4, 5}, hops, 3) == groups
+    assert cut_nodes(range(8), {1, 2, 4, 5}, hops) == cuts
+
+
+@given(st.sets(st.integers(0, 23)), st.integers(0, 20))
+def test_what_three_hops_place_can_be_lit(faulty: set[int], constraints: int) -> None:
+    tree = FatTree(24, 2, 6)
+    positions = line_positions(tree)
+    placed = fat_tree_groups(tree, faulty, 3, 3, min(constraints, tree.all_constraints))
+    for group in placed:
+        assert can_be_lit([positions[node] for node in group], 3)
 
 
 def test_domains_are_aligned_one_after_the_other() -> None:
@@ -203,6 +247,27 @@ def test_crossing_of_drawn_cp_groups() -> None:
     assert rank_crossing_share(tree, [aligned, crossed]) == 0.5
     assert (mate_crossing_share(tree, [alone]), rank_crossing_share(tree, [alone])) == (1, 0)
     assert rank_crossing_share(tree, [((0, 2), (1, 5))]) == 0.5
+
+
+@given(clusters(), st.integers(1, 20))
+def test_peers_cross_as_often_as_the_share_says(
+    cluster: tuple[FatTree, set[int], int, int], wanted: int
+) -> None:
+    tree, faulty, hops, size = cluster
+    placement = unconstrained(tree, faulty, hops, size)
+    job = cp_groups(tree, placement, wanted) if len(placement.groups) >= wanted else []
+    nodes = {node for cp in job for group in cp for node in group}
+    if job and len(nodes) < tree.tor_nodes:
+        with pytest.raises(DemandError, match="peers for each of"):
+            mate_pairs(tree, job)
+        return
+    pairs = mate_pairs(tree, job)
+    assert len(set(pairs)) == len(pairs) == len(nodes) * (tree.tor_nodes - 1)
+    assert all(a != b and {a, b} <= nodes for a, b in pairs)
+    assert crossing_share(tree, pairs) == pytest.approx(mate_crossing_share(tree, job))
+    ranks = rank_pairs(job)
+    assert all({a, b} <= nodes for a, b in ranks)
+    assert len(ranks) == size * sum(len(cp) for cp in job if len(cp) > 1)
 
 
 def test_job_takes_aligned_cp_groups_first_and_pairs_the_rest_by_tor() -> None:

@@ -1,0 +1,99 @@
+"""Circuits that are foreseen: what is lit from the start, and what changes later.
+
+That is when nodes of the job have ended, or once faults are known.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+from controller.circuits.circuits import Circuits, Pair
+from controller.circuits.devices import LEAST_DELAY_S, ReconfigurationDelay
+from topologies.errors import ScenarioError
+from topologies.events import Event, FaultDetected, FaultOver, NodeDone, Order, Reconfigure, View
+from topologies.fabric import Fabric
+
+OcsCircuits = tuple[str, tuple[Pair, ...]]
+"""An OCS, and all circuits that it shows."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """What is reconfigured once some faults are known."""
+
+    faults: tuple[str, ...]
+    """The names of all faults that are known then, in any order."""
+    circuits: tuple[OcsCircuits, ...]
+    """The OCSes that change, and what each shows from then on."""
+
+
+@dataclass(frozen=True)
+class Foreseen:
+    """Circuits that were computed before a run; as decisions they reconfigure what a known fault changes.
+
+    Raises
+    ------
+    ScenarioError
+        If two changes are for the same faults.
+    """
+
+    first: tuple[OcsCircuits, ...]
+    """What OCSes show from the start; those that are not named are dark."""
+    changes: tuple[Change, ...]
+    """One for each set of faults that may be known together."""
+    delay: ReconfigurationDelay
+    """How long an OCS is dark when it is reconfigured [real s]."""
+    after: tuple[tuple[str, tuple[OcsCircuits, ...]], ...] = ()
+    """What is reconfigured when a node of the job has ended: its name, and what OCSes show from then on."""
+
+    def __post_init__(self) -> None:
+        """Refuse changes that contradict each other."""
+        known = [frozenset(change.faults) for change in self.changes]
+        if len(set(known)) < len(known):
+            raise ScenarioError("two changes of circuits are foreseen for the same faults", "keep one")
+
+    def decide(self, state: object, view: View, event: Event) -> tuple[object, Sequence[Order]]:
+        """Return the orders of an event; the state is the set of faults that are known.
+
+        Raises
+        ------
+        ScenarioError
+            If no change is foreseen for these faults together.
+        """
+        known = state if isinstance(state, frozenset) else frozenset[str]()
+        if isinstance(event, NodeDone):
+            ended = [shown for name, circuits in self.after if name == event.node for shown in circuits]
+            return known, [Reconfigure(ocs, pairs) for ocs, pairs in ended]
+        if isinstance(event, FaultOver):
+            return known - {event.fault}, []
+        if not isinstance(event, FaultDetected):
+            return known, []
+        known |= {event.fault}
+        for change in self.changes:
+            if frozenset(change.faults) == known:
+                return known, [Reconfigure(ocs, pairs) for ocs, pairs in change.circuits]
+        raise ScenarioError(
+            f"no circuits are foreseen for {' and '.join(sorted(known))} together",
+            "foresee a change for every set of faults that becomes known",
+        )
+
+    def check(self, fabric: Fabric) -> None:
+        """Raise ScenarioError for an OCS that is not there, or circuits that it does not permit."""
+        ocses = {switch.name: switch for switch in fabric.switches if switch.kind == "ocs"}
+        later = [*(change.circuits for change in self.changes), *(circuits for _, circuits in self.after)]
+        for ocs, pairs in (*self.first, *chain.from_iterable(later)):
+            if ocs not in ocses:
+                raise ScenarioError(f"circuits are foreseen for {ocs!r}, which is no OCS of {fabric.name!r}")
+            shown = Circuits(ocses[ocs].ports, pairs)
+            if not ocses[ocs].permits(shown.pairs):
+                raise ScenarioError(f"OCS {ocs} does not permit the circuits {shown} that are foreseen")
+
+    def check_scale(self, time: float) -> None:
+        """Raise ScenarioError if times that are so many times as long make too short a delay."""
+        delay_s = self.delay.mean_s * time
+        if delay_s < LEAST_DELAY_S:
+            raise ScenarioError(
+                f"a delay of {self.delay.mean_s:g} s would be {delay_s:.2g} s in the emulation, "
+                f"which honours {LEAST_DELAY_S:g} s and more",
+                "raise --volume, or lower --emulated-rate",
+            )

@@ -1,0 +1,216 @@
+"""What predictions say of points before any is emulated: their load, how long they take, when shares fail.
+
+Each point is predicted once, by two processes; points that are predicted alike share a prediction. A dry
+run has a moment only: it predicts some points, of all workloads and schemes evenly, and takes the others to
+be like them, relative to their bounds.
+"""
+
+import math
+import time
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from statistics import fmean
+
+from rich.progress import Progress
+
+from testbed.machine.processes import in_processes
+from testbed.report.means import BIG_SWITCH
+from testbed.run.experiment import Experiment
+from testbed.run.predict import predict
+from testbed.run.scale import busy_s, load_bps, plain
+from testbed.run.similitude import Facts, facts_of
+from topologies.fabric import Fabric
+from traffic.fault_text import WrittenFault
+from traffic.faults import Fault
+from traffic.records import NVLINK
+from traffic.transports.registry import by_bytes
+
+
+@dataclass(frozen=True)
+class Failures:
+    """What fails in points that are run without and with it."""
+
+    faults: tuple[WrittenFault, ...]
+    """As users write them; shares are of a point's prediction without them."""
+    detect_s: float
+    """How long until each is known [real s]."""
+
+    def in_run(self, experiment: Experiment, iteration_s: float) -> tuple[Fault, ...]:
+        """Return what fails in a point that takes so long without; nothing in the baseline of circuits."""
+        if experiment.label == BIG_SWITCH:
+            return ()
+        return tuple(fault.over(experiment.fabric, iteration_s, self.detect_s) for fault in self.faults)
+
+
+@dataclass(frozen=True, eq=False)
+class Glance:
+    """What the prediction of a point says, at real scale."""
+
+    faults: tuple[Fault, ...]
+    """What fails in it."""
+    iteration_s: float
+    """How long its job takes [s]."""
+    busy_s: float
+    """How long it keeps an emulation busy [s]."""
+    level_s: float
+    """The same over links without delay and loss, which decides its scale [s]."""
+    load_bps: float
+    """What switches forward over such links (`testbed.run.scale.load_bps`) [bit/s]."""
+    messages: float
+    """How many it has."""
+    sent_bytes: float
+    """What crosses the network [bytes]."""
+    took_s: float
+    """How long it takes to predict [s]."""
+    facts: Facts
+    """What its dimensionless numbers are made of."""
+    predicted: bool = True
+    """Whether it was predicted, and is not taken to be like others."""
+
+
+def glances(
+    experiments: Sequence[Experiment],
+    failures: Failures | None,
+    progress: Progress,
+    within_s: float = math.inf,
+) -> list[tuple[Experiment, Glance]]:
+    """Return each point with what its prediction says, and after it the same with what fails.
+
+    Parameters
+    ----------
+    experiments
+        The points, without faults of ``failures``.
+    failures
+        What fails, if something does.
+    progress
+        Where a bar is shown.
+    within_s
+        No prediction is begun later than this, but for the first of each workload [s].
+    """
+    alike = {predicted_by(each): each for each in reversed(experiments)}
+    seen = _seen(list(alike.values())[::-1], failures, progress, within_s)
+    found = {key: seen.get(key) or _like(each, failures, alike, seen) for key, each in alike.items()}
+    return [
+        (replace(each, faults=glance.faults), glance)
+        for each in experiments
+        for glance in found[predicted_by(each)]
+    ]
+
+
+def predicted_by(experiment: Experiment) -> tuple[object, ...]:
+    """Return what a prediction follows from."""
+    return (
+        experiment.fabric,
+        id(experiment.job),
+        experiment.scheme_name,
+        experiment.seed,
+        by_bytes(experiment.transport.name),
+        experiment.ocs,
+        experiment.faults,
+        experiment.foreseen,
+        experiment.delegated,
+        experiment.regional,
+    )
+
+
+def _seen(
+    experiments: Sequence[Experiment], failures: Failures | None, progress: Progress, within_s: float
+) -> dict[tuple[object, ...], list[Glance]]:
+    """Return what predictions say of points, as far as there is time."""
+    until = time.monotonic() + within_s
+    first, order = len({_workload(each) for each in experiments}), _in_turn(experiments)
+    found = {}
+    with in_processes(partial(_glances, failures, first, until), list(enumerate(order))) as results:
+        for each in progress.track(order, description="predict"):
+            if (glance := next(results)) is None:
+                break
+            found[predicted_by(each)] = glance
+    return found
+
+
+def _in_turn(experiments: Sequence[Experiment]) -> list[Experiment]:
+    """Return points of each workload in turn, first each one's first; under another scheme each time."""
+    workloads = defaultdict[object, list[Experiment]](list)
+    # Ordered so that neighbours differ in scheme.
+    for each in sorted(experiments, key=lambda each: each.transport_name):
+        workloads[_workload(each)].append(each)
+    return [
+        points[(turn + number) % len(points)]
+        for turn in range(len(experiments))
+        for number, points in enumerate(workloads.values())
+        if turn < len(points)
+    ]
+
+
+def _glances(
+    failures: Failures | None, first: int, until: float, item: tuple[int, Experiment]
+) -> list[Glance] | None:
+    """Return what is said of a point, and of the same with what fails; None where it is too late."""
+    number, experiment = item
+    if number >= first and time.monotonic() > until:
+        return None
+    healthy = _glance(experiment)
+    faults = failures.in_run(experiment, healthy.iteration_s) if failures else ()
+    return [healthy, _glance(replace(experiment, faults=faults))] if faults else [healthy]
+
+
+def _glance(experiment: Experiment) -> Glance:
+    began_at = time.monotonic()
+    predicted = predict(experiment)
+    took_s = time.monotonic() - began_at
+    even = replace(experiment, fabric=plain(experiment.fabric))
+    level = predicted if even.fabric == experiment.fabric else predict(even)
+    records = predicted.records
+    return Glance(
+        faults=experiment.faults,
+        iteration_s=predicted.iteration_s,
+        busy_s=busy_s(experiment.job, predicted),
+        level_s=busy_s(even.job, level),
+        load_bps=load_bps(even, level),
+        messages=len(records),
+        sent_bytes=float(records.loc[records["path"] != NVLINK, "bytes"].sum()),
+        took_s=took_s,
+        facts=facts_of(experiment, predicted),
+    )
+
+
+def _like(
+    experiment: Experiment,
+    failures: Failures | None,
+    experiments: Mapping[tuple[object, ...], Experiment],
+    seen: Mapping[tuple[object, ...], list[Glance]],
+) -> list[Glance]:
+    """Return what is likely of a point: the mean of those of its workload, of its scheme if there are."""
+    workload = {key: seen[key] for key in seen if _workload(experiments[key]) == _workload(experiment)}
+    scheme = [workload[key] for key in workload if experiments[key].policy == experiment.policy]
+    healthy, *failed = zip(*(scheme or workload.values()), strict=True)
+    faults = failures.in_run(experiment, _mean(healthy).iteration_s) if failures else ()
+    return [
+        replace(_mean(healthy), faults=experiment.faults),
+        *(replace(_mean(each), faults=faults) for each in failed),
+    ]
+
+
+def _mean(looked: Sequence[Glance]) -> Glance:
+    """Return the mean of what was said of points, with the facts of the first."""
+
+    def mean(value: Callable[[Glance], float]) -> float:
+        return fmean(map(value, looked))
+
+    return replace(
+        looked[0],
+        iteration_s=mean(lambda each: each.iteration_s),
+        busy_s=mean(lambda each: each.busy_s),
+        level_s=mean(lambda each: each.level_s),
+        load_bps=mean(lambda each: each.load_bps),
+        messages=mean(lambda each: each.messages),
+        sent_bytes=mean(lambda each: each.sent_bytes),
+        took_s=mean(lambda each: each.took_s),
+        predicted=False,
+    )
+
+
+def _workload(experiment: Experiment) -> tuple[str, Fabric]:
+    return experiment.job.name, experiment.fabric

@@ -1,0 +1,77 @@
+"""InfiniteHBD's all-to-all (section 7): binary exchange over circuits that change by rounds, and rings."""
+
+import _checkout  # first: runs this file under the checkout's Python
+
+from typing import Annotated
+
+import typer
+
+from scenarios._harness import Scenario, no_claims, run
+from scenarios._infinitehbd.all_to_all import all_to_alls
+from scenarios._infinitehbd.all_to_all_report import all_to_all_findings
+from scenarios._options import listed, shares
+from topologies.errors import ScenarioError
+
+MOST_BUNDLES = 8
+"""K of nodes of 8 GPUs: a binary exchange between 256 nodes."""
+
+Bundles = Annotated[
+    str, typer.Option(help="K, comma-separated: bundles that leave a node, and 2^K nodes; at most --gpus.")
+]
+Gpus = Annotated[int, typer.Option(help="R, GPUs and bundles of a node; each GPU is an endpoint.")]
+Sizes = Annotated[
+    str, typer.Option("--mb", help="Bytes from every node to every node, comma-separated [MB].")
+]
+ByDistance = Annotated[
+    bool,
+    typer.Option(
+        "--by-distance",
+        help="Add nodes with a bundle per distance: all rounds are lit at once, and no ring of nodes can be.",
+    ),
+]
+
+
+def infinitehbd_alltoall(
+    bundles: Bundles = "2,3", gpus: Gpus = 4, mb: Sizes = "40,80", by_distance: ByDistance = False
+) -> Scenario:
+    """All-to-all between nodes over OCS transceivers: binary exchange, and rings one way and both ways.
+
+    Nodes are wired at distances 1, 2, 4, ... (InfiniteHBD, section 7 and appendix G). In each round of the
+    binary exchange a node swaps half of all that it holds with another, and bundles light another
+    path for the next round, 70 us later; a ring passes on what is for nodes farther along. Each is
+    emulated beside its closed form. Expect the exchange to beat a ring that goes one way round, by more with
+    more nodes, and a ring that uses both its bundles to beat the exchange up to 16 nodes: the paper does not
+    say which of the two it means.
+    """
+    sizes_mb = shares(mb)
+    if not all(0 < size_mb < 1e6 and (size_mb * 1e6) % 4 == 0 for size_mb in sizes_mb):
+        raise ScenarioError(f"{mb} MB to each node", "give sizes above 0, of a multiple of 4 bytes")
+    points = [
+        point
+        for count in _counts(bundles, gpus)
+        for size_mb in dict.fromkeys(sizes_mb)
+        for point in all_to_alls(count, round(size_mb * 1e6), gpus, by_distance=by_distance)
+    ]
+    return Scenario(
+        "infinitehbd_alltoall",
+        "InfiniteHBD: all-to-all between nodes",
+        [point.experiment for point in points],
+        no_claims,
+        "nodes",
+        findings=all_to_all_findings(points),
+    )
+
+
+def _counts(text: str, gpus: int) -> list[int]:
+    """Return numbers of bundles that leave a node."""
+    words = list(dict.fromkeys(listed(text)))
+    if not all(word.isdecimal() and 2 <= int(word) <= min(gpus, MOST_BUNDLES) for word in words):
+        raise ScenarioError(
+            f"--bundles {text} on nodes of {gpus} GPUs",
+            f"give numbers from 2 to {min(gpus, MOST_BUNDLES)}, one bundle per GPU at most",
+        )
+    return [int(word) for word in words]
+
+
+if __name__ == "__main__":
+    run(infinitehbd_alltoall)

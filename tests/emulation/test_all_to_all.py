@@ -1,0 +1,37 @@
+"""An all-to-all between nodes whose OCSTrx switch between rounds: packets take the closed form's time."""
+
+from dataclasses import replace
+
+import pytest
+
+from scenarios._infinitehbd.all_to_all import DELAY, EXCHANGE, TWO_WAY, all_to_alls
+from testbed.network.network import Network
+from testbed.run.dilation import Dilation
+from testbed.run.emulate import emulate
+from tests.emulation.box import Box
+from traffic.metrics import communication_s
+
+pytestmark = pytest.mark.emulation
+
+DILATION = Dilation(rate=1e-5, volume=0.03)
+"""32 Mbit/s a lane; 70 us of an OCSTrx are 0.21 s."""
+
+
+@pytest.mark.real_cpus
+def test_rounds_wait_for_their_circuits_and_take_their_closed_form(sandbox: Box | None) -> None:
+    points = {point.scheme: point for point in all_to_alls(2, 32_000_000, 4, by_distance=False)}
+    runs = {}
+    first = points[EXCHANGE].experiment
+    with Network(first.fabric, DILATION.rate, host=replace(first, dilation=DILATION).host) as network:
+        for scheme in (EXCHANGE, TWO_WAY):
+            runs[scheme] = emulate(replace(points[scheme].experiment, dilation=DILATION), network).run
+    for scheme, run in runs.items():
+        assert run.messages["end_s"].notna().all()
+        assert 0.9 < communication_s(run.records) / points[scheme].closed_form_s < 1.2
+    run = runs[EXCHANGE]
+    first_s, second_s = run.tasks.sort_values("start_s")["end_s"]
+    lit = run.events[(run.events["what"] == "lit") & run.events["at_s"].between(first_s, second_s)]
+    assert sorted(lit["which"].str.split(n=1).str[0]) == ["n0b1", "n3b0"]
+    assert lit["at_s"].min() - first_s >= 0.98 * DELAY.mean_s
+    later = run.messages[run.messages["node"] == "round 2"]
+    assert later["end_s"].min() > lit["at_s"].max(), "every pair waits for one of the two"

@@ -1,0 +1,137 @@
+"""Faults by hand on a network that is not there: what is cut, what is lit, and what is said to a slip."""
+
+from types import SimpleNamespace
+
+import pytest
+from mininet.cli import CLI
+
+import testbed.run.faults_by_hand
+from controller.circuits.foreseen import Foreseen
+from controller.circuits.ring_faults import Mode
+from scenarios._infinitehbd.dying_ring import Dying, dying_ring
+from testbed.cli import FabricCLI
+from testbed.run.experiment import Experiment
+from testbed.run.faults_by_hand import FaultsByHand
+from topologies.errors import ScenarioError
+from topologies.fabric import Fabric, Port
+from topologies.khop_ring import KHopRing
+from traffic.steps import single
+from traffic.workloads.synthetic import uniform
+
+
+def asked(*nodes: int, mode: Mode = "shrink") -> Experiment:
+    """Return AllReduces over the nodes 0 to 2 of two GPUs, some of which die."""
+    return dying_ring(KHopRing(5, 2, 2), 6, 10_000, Dying(nodes, mode, 0.4, 1e-5), gpu_bps=6.4e12)
+
+
+class Network:
+    """Stands for a network: notes what OCSes light, and which links work."""
+
+    def __init__(self, fabric: Fabric) -> None:
+        self.fabric, self.northbound, self.mininet = fabric, self, None
+        self.lit: dict[str, tuple[tuple[int, int], ...]] = {}
+        self.down: set[Port] = set()
+        self.waited_for: list[str] = []
+
+    def set_delay(self, name: str, _delay: object, _seed: int) -> None:
+        """Note nothing: a delay lights nothing."""
+        assert name.startswith("n")
+
+    def light(self, name: str, circuits: tuple[tuple[int, int], ...]) -> None:
+        """Note circuits."""
+        self.lit[name] = circuits
+
+    def wait_idle(self, name: str, _timeout_s: float) -> None:
+        """Note who was waited for."""
+        self.waited_for.append(name)
+
+    def ocs(self, name: str) -> SimpleNamespace:
+        """Return what an OCS shows."""
+        return SimpleNamespace(circuits=self.lit[name], phase="lit", device="ocstrx", delay_s=0.1)
+
+    def ocs_log(self, _name: str) -> list[object]:
+        """Return no reconfigurations."""
+        return []
+
+
+@pytest.fixture
+def network(monkeypatch: pytest.MonkeyPatch) -> Network:
+    found = Network(asked(1).fabric)
+
+    def turn(_fabric: Fabric, port: Port, *, works: bool) -> None:
+        (found.down.discard if works else found.down.add)(port)
+
+    monkeypatch.setattr(testbed.run.faults_by_hand, "turn_link", turn)
+    monkeypatch.setattr(CLI, "__init__", lambda *_: None)  # it would read lines where it is made
+    return found
+
+
+def foreseen_of(experiment: Experiment) -> Foreseen:
+    assert experiment.foreseen is not None
+    return experiment.foreseen
+
+
+def test_a_node_fails_and_all_is_mended(network: Network) -> None:
+    experiment = asked(1, 0)
+    by_hand = FaultsByHand(network, experiment)  # type: ignore[arg-type]
+    by_hand.begin()
+    first = dict(foreseen_of(experiment).first)
+    assert (network.lit, network.down, by_hand.failed) == (first, set(), [])
+    assert by_hand.fail("node 1") == ["n0b1", "n2b0"]
+    assert network.lit == first | dict(foreseen_of(experiment).changes[0].circuits)
+    assert network.waited_for[-2:] == ["n0b1", "n2b0"]
+    assert network.down == {*experiment.faults[0].ports}
+    by_hand.fail("node 0")
+    assert network.down == {*experiment.faults[0].ports, *experiment.faults[1].ports}
+    by_hand.begin()
+    assert (network.lit, network.down, by_hand.failed) == (first, set(), [])
+    assert by_hand.fail("node 1") == ["n0b1", "n2b0"], "as if nothing had failed before"
+
+
+def test_what_cannot_fail_now_changes_nothing(network: Network) -> None:
+    by_hand = FaultsByHand(network, asked(1, 0))  # type: ignore[arg-type]
+    by_hand.begin()
+    before = dict(network.lit)
+    with pytest.raises(ScenarioError, match="there is no fault 'node 3'; take node 1, node 0"):
+        by_hand.fail("node 3")
+    with pytest.raises(ScenarioError, match="no circuits are foreseen for node 0 together"):
+        by_hand.fail("node 0")  # node 1 is to fail first
+    assert (network.lit, network.down, by_hand.failed) == (before, set(), [])
+    by_hand.fail("node 1")
+    with pytest.raises(ScenarioError, match="node 1 has failed already"):
+        by_hand.fail("node 1")
+
+
+def test_an_experiment_without_foreseen_circuits_has_no_faults_by_hand(network: Network) -> None:
+    experiment = Experiment(network.fabric, single(uniform(network.fabric.gpus)), "rails")
+    with pytest.raises(ScenarioError, match="the circuits of rails are not foreseen"):
+        FaultsByHand(network, experiment)  # type: ignore[arg-type]
+
+
+def test_cli_lists_faults_has_one_happen_and_shows_what_changed(
+    network: Network, capsys: pytest.CaptureFixture[str]
+) -> None:
+    experiment = asked(1)
+    cli = FabricCLI(network, {experiment.job.name: experiment.job}, foreseen=experiment)  # type: ignore[arg-type]
+
+    def said(line: str) -> str:
+        cli.onecmd(line)
+        return " ".join(capsys.readouterr().out.split())
+
+    assert said("fail") == "node 1; failed: nothing"
+    table = said("fail node 1")
+    assert "n0b1 0>4 1>5 4>0 5>1 lit ocstrx" in table
+    assert "n0b0" not in table, "only what changed"
+    assert said("fail") == "node 1; failed: node 1"
+    assert "type mend, and then replay" in said(f"replay {experiment.job.name}")
+    assert said("mend") == ""
+    assert said("fail") == "node 1; failed: nothing"
+    assert "without other words" in said(f"replay {experiment.job.name} rails")
+    assert "there is no fault 'node 2'" in said("fail node 2")
+
+
+def test_cli_without_foreseen_faults_says_so(network: Network, capsys: pytest.CaptureFixture[str]) -> None:
+    cli = FabricCLI(network, {})  # type: ignore[arg-type]
+    for line in ("fail node 1", "fail", "mend"):
+        cli.onecmd(line)
+        assert "no faults are foreseen on this fabric" in capsys.readouterr().out
