@@ -55,5 +55,5 @@ def toy_experiment(
         step.job,
         "delegated",
         delegated=DelegatedSetup(),
-        regional=RegionalSetup(DELAY, first, step.dispatches),
+        regional=RegionalSetup(DELAY, first, tuple(each.node for each in step.dispatches)),
     )

@@ -65,7 +65,7 @@ def test_reuse_waits_for_nothing_in_the_forward_pass() -> None:
     assert changes(run) == {"ocs0": 2}
     assert "held" not in run.events["what"].tolist()
     lit_s = run.events[run.events["what"] == "lit"]["at_s"].tolist()
-    (dispatch,) = step.dispatches
+    (dispatch,) = (each.node for each in step.dispatches)
     assert lit_s[1] == pytest.approx(tasks.loc[dispatch]["end_s"] + DELAY.mean_s)
     assert lit_s[1] < tasks.loc["F0 0.0 l0 combine"]["start_s"]
 
@@ -76,7 +76,7 @@ def test_copilot_with_the_right_prediction_hides_the_delay_behind_attention() ->
     assert block.regional
     exact = {turn.node: turn.demand for turn in block.regions.turns["ocs0"]}
     predictions = tuple(
-        Prediction(node, tuple(map(tuple, exact[node].tolist()))) for node in step.dispatches[1:]
+        Prediction(each.node, tuple(map(tuple, exact[each.node].tolist()))) for each in step.dispatches[1:]
     )
     setup = replace(block.regional, first="copilot", predictions=predictions)
     copilot = replace(block, regional=setup)
@@ -102,7 +102,7 @@ def test_circuits_change_as_often_as_algorithm_1_says(alpha: int) -> None:
     assert changes(run) == planned
     between = run.tasks.set_index("node")["start_s"]
     drained_s = run.events[run.events["what"] == "drained"]["at_s"].to_numpy()
-    for dispatch in step.dispatches:  # the same circuits serve the combine
+    for dispatch in (each.node for each in step.dispatches):  # the same circuits serve the combine
         combine = dispatch.replace("dispatch", "combine")
         after = (drained_s > between[dispatch] + DELAY.mean_s) & (drained_s < between[combine])
         own = run.events[run.events["what"] == "drained"][after]["which"]

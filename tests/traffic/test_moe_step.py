@@ -73,9 +73,12 @@ def test_the_four_all_to_alls_of_a_layer_are_the_dispatch_and_its_transpose_twic
     assert (matrices[1] == matrices[0].T).all()
     of_ranks = matrices[0].reshape(4, 4, 4, 4).sum(axis=(1, 3))
     assert (of_ranks == tokens * SMALL.hidden * 2).all()
-    assert step.dispatches == tuple(
+    assert tuple(each.node for each in step.dispatches) == tuple(
         node.name for node in step.job.collectives if node.name.startswith("F") and "dispatch" in node.name
     )
+    assert {(each.replica, each.micro_batch, each.layer) for each in step.dispatches} == {
+        (0, micro_batch, layer) for micro_batch in range(2) for layer in range(4)
+    }
 
 
 @pytest.mark.parametrize(("model", "replicas", "all_to_alls", "regions"), [("mixtral-8x22b", 2, 3584, 16)])

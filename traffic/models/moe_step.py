@@ -80,12 +80,24 @@ class Machines:
 
 
 @dataclass(frozen=True)
+class Dispatch:
+    """The first all-to-all of a layer's forward pass, whose demand is known only after the gate."""
+
+    node: str
+    """Of the job."""
+    replica: int
+    micro_batch: int
+    layer: int
+    """Among those that have experts."""
+
+
+@dataclass(frozen=True)
 class MoeStep:
     """A training step."""
 
     job: Job
-    dispatches: tuple[str, ...]
-    """The first all-to-alls of forward passes, whose demand is known only after the gate, in job order."""
+    dispatches: tuple[Dispatch, ...]
+    """In job order."""
 
 
 def moe_step(
@@ -198,7 +210,7 @@ class _Step:
     machines: Machines
     tp_shards_tokens: bool
     nodes: list[Node] = field(default_factory=list)
-    dispatches: list[str] = field(default_factory=list)
+    dispatches: list[Dispatch] = field(default_factory=list)
     _demands: dict[bytes, tuple[Demand, Demand]] = field(default_factory=dict)
     _patterns: dict[tuple[int, int], AllToAll] = field(default_factory=dict)
 
@@ -258,7 +270,8 @@ class _Step:
             return
         tokens = self._tokens(stage, micro_batch, layer)
         dispatch = Collective(f"{name} dispatch", self._pattern(stage, tokens, 0), (attention.name,))
-        self.dispatches.append(dispatch.name)
+        place = stage.replica, micro_batch, layer - self.model.dense_layers
+        self.dispatches.append(Dispatch(dispatch.name, *place))
         yield dispatch
         experts = self._experts(f"{name} experts", stage, tokens, 1, (dispatch.name,))
         yield experts

@@ -1,0 +1,1 @@
+"""mFabric's training step over circuits that follow it, for its scenarios."""
