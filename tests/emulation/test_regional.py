@@ -44,12 +44,15 @@ def communication_s(run: Run) -> float:
 
 
 @pytest.mark.real_cpus
-@pytest.mark.parametrize(("servers", "alpha", "layers", "transport"), [(8, 3, 1, "credit"), (4, 2, 2, "tcp")])
+@pytest.mark.parametrize(
+    ("servers", "gpus", "alpha", "layers", "transport"),
+    [(8, 1, 3, 1, "credit"), (4, 1, 2, 2, "tcp"), (4, 2, 2, 1, "credit")],
+)
 def test_circuits_change_as_planned(
-    sandbox: Box | None, servers: int, alpha: int, layers: int, transport: str
+    sandbox: Box | None, servers: int, gpus: int, alpha: int, layers: int, transport: str
 ) -> None:
-    step = toy_step(servers=servers, layers=layers, sparsity=0.4)
-    experiment = toy_experiment(step, servers=servers, alpha=alpha)
+    step = toy_step(ranks=servers * gpus, layers=layers, sparsity=0.4)
+    experiment = toy_experiment(step, servers=servers, gpus=gpus, alpha=alpha)
     assert experiment.regional
     regional = replace(experiment.regional, delay=replace(DELAY, delay_s=50e-6))
     experiment = replace(
@@ -57,7 +60,10 @@ def test_circuits_change_as_planned(
     )
     found = live(experiment)
     predicted = predict(experiment)
-    assert found.run.messages["end_s"].notna().all()
+    sent = [found.run.messages, predicted.messages]
+    assert sent[0]["bytes"].tolist() == sent[1]["bytes"].tolist()
+    assert (sent[0]["path"] == sent[1]["path"]).all()
+    assert sent[0]["end_s"].notna().all()
     assert lit(found.run) == lit(predicted)
     logged = {ocs: [set(entry.circuits) for entry in log] for ocs, log in found.logs.items()}
     assert logged == lit(found.run)

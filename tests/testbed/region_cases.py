@@ -30,21 +30,27 @@ def varied_gate(model: MoeModel, micro_batches: int, *, sparsity: float = 0.0) -
 
 
 def toy_step(
-    *, servers: int = 8, pp: int = 1, layers: int = 2, micro_batches: int = 1, sparsity: float = 0.0
+    *, ranks: int = 8, pp: int = 1, layers: int = 2, micro_batches: int = 1, sparsity: float = 0.0
 ) -> MoeStep:
-    model = replace(MODEL, layers=layers, pp=pp, ep=servers, experts=servers)
+    model = replace(MODEL, layers=layers, pp=pp, ep=ranks, experts=ranks)
     gate = varied_gate(model, micro_batches, sparsity=sparsity)
     return moe_step(model, gate, micro_batches=micro_batches, machines=MACHINES)
 
 
 def toy_experiment(
-    step: MoeStep, first: First = "block", *, servers: int = 8, alpha: int = 3, pp: int = 1
+    step: MoeStep,
+    first: First = "block",
+    *,
+    servers: int = 8,
+    gpus: int = 1,
+    alpha: int = 3,
+    pp: int = 1,
 ) -> Experiment:
-    """Return a step over regions of servers, each of so many circuit NICs and a packet NIC."""
+    """Return a step over regions of servers, each of some GPUs, so many circuit NICs and a packet NIC."""
     fabric = mfabric_fabric(
         servers * pp,
         servers,
-        gpus=1,
+        gpus=gpus,
         nics=alpha + 1,
         packet_nics=1,
         rate_bps=10e9,

@@ -9,6 +9,7 @@ from topologies.fabric import Fabric
 from topologies.rail import rail_fabric
 from traffic.fluid.network import FluidNetwork
 from traffic.fluid.nvlink import Nvlink
+from traffic.messages import Messages
 
 FABRIC = rail_fabric(2, 4, nvlink_bps=80.0)
 BYTES_S = 10.0
@@ -73,3 +74,34 @@ def test_messages_take_the_time_of_fluids(drawn: list[Batch]) -> None:
     assert ours.keys() == fluids.keys()
     for number, end_s in fluids.items():
         assert ours[number] == pytest.approx(end_s, rel=1e-9, abs=1e-9)
+
+
+def coupled(rows: list[tuple[int, int, int]]) -> Messages:
+    source, destination, size = np.array(messages_of(rows), dtype=np.int64).T
+    return Messages(source, destination, size)
+
+
+def busiest_s(*parts: Messages) -> float:
+    """Return what the busiest GPU takes, out or in."""
+    size = np.concatenate([part.bytes for part in parts])
+    ends = ([part.source for part in parts], [part.destination for part in parts])
+    return float(max(np.bincount(np.concatenate(end), size).max() for end in ends) / BYTES_S)
+
+
+@given(batches.filter(lambda drawn: len(drawn) > 1))
+def test_coupled_messages_end_together_when_their_busiest_gpu_does_and_share_when_they_meet(
+    drawn: list[Batch],
+) -> None:
+    first, second = (coupled(rows) for _, rows in drawn[:2])
+    nvlink, ends = Nvlink(FABRIC), dict[int, float]()
+    nvlink.couple(first, 0, 0.0)
+    assert nvlink.next_s == pytest.approx(busiest_s(first))
+    nvlink.couple(second, 1, 0.0)
+    while (at_s := nvlink.next_s) < np.inf:
+        for number in nvlink.advance(at_s):
+            assert number not in ends
+            ends[number] = at_s
+    assert ends.keys() == {0, 1}
+    for number, part in enumerate((first, second)):
+        assert ends[number] >= busiest_s(part) * (1 - 1e-9)
+    assert max(ends.values()) <= (busiest_s(first) + busiest_s(second)) * (1 + 1e-9)
