@@ -1,0 +1,1 @@
+"""mFabric's study without a network, for its scenario: one file per section."""
