@@ -79,20 +79,20 @@ def window_weights(iterations: int) -> NDArray[np.float64]:
     return shares
 
 
-def predicted_loads(loads: ArrayLike, window: int = WINDOW) -> Matrix:
-    """Return what each layer but the first is predicted to see in each iteration but the first.
+def transitions(loads: ArrayLike, window: int = WINDOW) -> Matrix:
+    """Return P of each layer but the first before each iteration but the first.
 
     Parameters
     ----------
     loads
         Shares per expert, shape (iterations, layers, experts).
     window
-        Iterations that a prediction looks back on; the first have fewer.
+        Iterations that P looks back on; the first have fewer.
 
     Returns
     -------
     numpy.ndarray
-        Shape (iterations - 1, layers - 1, experts), beside ``loads[1:, 1:]``.
+        Shape (iterations - 1, layers - 1, experts, experts), beside ``loads[1:, 1:]``.
 
     Raises
     ------
@@ -106,13 +106,23 @@ def predicted_loads(loads: ArrayLike, window: int = WINDOW) -> Matrix:
             "give iterations, layers and experts, and a window of one or more",
         )
     iterations, layers, experts = shares.shape
-    found = np.empty((max(iterations - 1, 0), layers - 1, experts))
+    found = np.empty((max(iterations - 1, 0), layers - 1, experts, experts))
     for layer in range(1, layers):
         matrix = _uniform(experts)
         for now in range(1, iterations):
             seen = slice(max(now - window, 0), now)
             matrix = transition(shares[seen, layer - 1], shares[seen, layer], matrix)
-            found[now - 1, layer - 1] = matrix @ shares[now, layer - 1]
+            found[now - 1, layer - 1] = matrix
+    return found
+
+
+def predicted_loads(loads: ArrayLike, window: int = WINDOW) -> Matrix:
+    """Return what each layer but the first is predicted to see in each iteration but the first.
+
+    Parameters and errors are those of `transitions`; the shape is (iterations - 1, layers - 1, experts).
+    """
+    matrices = transitions(loads, window)
+    found: Matrix = np.einsum("tlab,tlb->tla", matrices, np.asarray(loads, dtype=float)[1:, :-1])
     return found
 
 

@@ -14,7 +14,8 @@ import pandas as pd
 
 from scenarios._infinitehbd.costs import K2, K3, aggregate_costs, cheaper_below, lead
 from scenarios._infinitehbd.study import FITTED, JOB_SHARES, MAIN_TP, TP_GPUS, Cell, Study
-from testbed.report.claims import LESS, TIMES, Claim, Range, Ruling, around
+from testbed.report.claims import LESS, TIMES, Claim, Range, around
+from testbed.report.claims import ruling as ruling
 from traffic.fault_trace import HALF_IF_SERVER, READINGS, timeline, weighted_quantile
 
 PERCENT, POINTS = "{:.2f} %", "{:.2f} points"
@@ -215,9 +216,3 @@ def _table_7(cells: Sequence[Cell]) -> Claim:
 
 def _waste(table: pd.DataFrame, name: str) -> float:
     return float(table.loc[table["architecture"] == name, "waste_mean"].mean())
-
-
-def ruling(measured: float, expected: Range) -> Ruling:
-    if math.isnan(measured):
-        return "not comparable"
-    return "holds" if expected[0] <= measured <= expected[1] else "does not hold"

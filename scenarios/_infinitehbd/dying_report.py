@@ -6,10 +6,9 @@ from functools import partial
 
 import pandas as pd
 
-from scenarios._infinitehbd.claims import ruling
 from scenarios._infinitehbd.dying_plots import drawn_rings
 from scenarios._infinitehbd.dying_ring import DEVICE, Stage, again, stages_of, steady
-from testbed.report.claims import Claim, Range
+from testbed.report.claims import Claim, Range, ruling
 from testbed.report.page import Block, Findings, Line, Plot, Sheet, slug
 from testbed.report.table import significant
 from testbed.run.experiment import Experiment

@@ -148,6 +148,13 @@ def around(value: float) -> Range:
     return (max(low, MORE[0]), high) if value > 1 else (low, min(high, LESS[1]))
 
 
+def ruling(measured: float, expected: Range) -> Ruling:
+    """Return whether a claim holds by what was measured; NaN is not comparable."""
+    if math.isnan(measured):
+        return "not comparable"
+    return "holds" if expected[0] <= measured <= expected[1] else "does not hold"
+
+
 def ratio(table: pd.DataFrame, workload: str, scheme: str, other: str, column: str) -> float:
     """Return a column of one scheme over that of another, the mean over the seeds that both ran."""
     above, below = (_by_seed(table, workload, name, column) for name in (scheme, other))

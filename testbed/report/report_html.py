@@ -136,8 +136,8 @@ def _findings(emulated: pd.DataFrame) -> list[Row]:
 
 
 def _seeds(table: pd.DataFrame) -> str:
-    """Return the seeds in words: ``0, 1, 2``, or ``0 to 49``."""
-    seeds = sorted({int(seed) for seed in table["seed"]})
+    """Return the seeds in words: ``0, 1, 2``, or ``0 to 49``; rows that draw nothing have none."""
+    seeds = sorted({int(seed) for seed in table["seed"].dropna()})
     if len(seeds) > 8 and seeds == list(range(seeds[0], seeds[-1] + 1)):
         return f"{seeds[0]} to {seeds[-1]}"
     return ", ".join(map(str, seeds))

@@ -1,0 +1,122 @@
+"""The fabrics that mFabric's paper compares: what is wired, what it costs, how it is drawn."""
+
+from collections.abc import Callable, Sequence
+
+from testbed.report.palette import COLOURS as SCHEMES
+from topologies.cost import Bill
+from topologies.errors import ScenarioError
+from topologies.fabric import Fabric
+from topologies.fabric_bill import PRICES, CircuitPort, fabric_bill
+from topologies.fat_tree import fat_tree_fabric, least_k
+from topologies.mfabric import mfabric_fabric
+from topologies.patch_panel import patch_panel_fabric
+
+GPUS, NICS, PACKET_NICS = 8, 8, 2
+"""Of a server (mFabric, 7.1)."""
+REGION_SERVERS = 8
+"""Of mFabric's regions, as with Mixtral 8x22B and DeepSeek-R1; what it costs does not depend on it."""
+OVERSUBSCRIPTION = 3
+FAT_TREE, RAIL, OVERSUBSCRIBED = "fat-tree", "rail-optimised", "fat-tree 3:1"
+MFABRIC, TOPOOPT = "mFabric", "TopoOpt"
+COLOURS = {
+    FAT_TREE: SCHEMES["ecmp"],
+    RAIL: SCHEMES["plb"],
+    OVERSUBSCRIBED: SCHEMES["minrtt"],
+    MFABRIC: SCHEMES["rails"],
+    TOPOOPT: SCHEMES["reps"],
+}
+"""By the fabrics' names, in the order in which they are shown."""
+ALL_RATES = tuple(sorted(PRICES))
+"""Rates of a NIC that parts have prices for [bit/s]."""
+
+
+def bill_of(name: str, servers: int, rate_bps: float) -> Bill:
+    """Return what a fabric costs, by its name.
+
+    Parameters
+    ----------
+    name
+        A key of `COLOURS`.
+    servers
+        Of 8 GPUs and 8 NICs each; whole regions.
+    rate_bps
+        Rate of a NIC [bit/s].
+    """
+    return fabric_bill(_BUILD[name](servers, rate_bps), circuit_port=_circuit_port(name))
+
+
+def bills_with_cables(
+    name: str, servers: int, rate_bps: float, prices_usd: Sequence[float | None]
+) -> list[Bill]:
+    """Return the same with cables between servers and packet switches, at several prices; None has fibres."""
+    fabric = _BUILD[name](servers, rate_bps)
+    return [
+        fabric_bill(fabric, circuit_port=_circuit_port(name), server_cable_usd=price_usd)
+        for price_usd in prices_usd
+    ]
+
+
+def servers_of(gpus: int) -> int:
+    """Return the servers of a cluster; ScenarioError if they are no whole regions."""
+    region = REGION_SERVERS * GPUS
+    if gpus < region or gpus % region:
+        raise ScenarioError(f"a cluster of {gpus} GPUs", f"give multiples of {region}, a region's")
+    return gpus // GPUS
+
+
+def checked_rate(gbps: float) -> float:
+    """Return a rate [bit/s]; ScenarioError if parts of it have no price."""
+    if gbps * 1e9 not in PRICES:
+        known = ", ".join(f"{rate_bps / 1e9:g}" for rate_bps in ALL_RATES)
+        raise ScenarioError(f"no prices for {gbps:g} Gbit/s", f"choose from {known}")
+    return gbps * 1e9
+
+
+def gbit(rate_bps: float) -> str:
+    """Return a rate in words.
+
+    Examples
+    --------
+    >>> gbit(400e9)
+    '400 Gbit/s'
+    """
+    return f"{rate_bps / 1e9:g} Gbit/s"
+
+
+def _circuit_port(name: str) -> CircuitPort:
+    return "patch-panel port" if name == TOPOOPT else "OCS port"
+
+
+def _fat_tree(servers: int, rate_bps: float) -> Fabric:
+    return fat_tree_fabric(least_k(servers * NICS), servers=servers, nics=NICS, rate_bps=rate_bps)
+
+
+def _rail(servers: int, rate_bps: float) -> Fabric:
+    k = least_k(servers * NICS)
+    return fat_tree_fabric(k, servers=servers, nics=NICS, rate_bps=rate_bps, rail_optimised=True)
+
+
+def _oversubscribed(servers: int, rate_bps: float) -> Fabric:
+    """Return a fat-tree that is oversubscribed at its edge switches; the tiers above do not block."""
+    k = least_k(-(-servers * NICS // OVERSUBSCRIPTION))
+    edge_nics = OVERSUBSCRIPTION * k // 2
+    return fat_tree_fabric(k, servers=servers, nics=NICS, edge_nics=edge_nics, rate_bps=rate_bps)
+
+
+def _mfabric(servers: int, rate_bps: float) -> Fabric:
+    return mfabric_fabric(
+        servers, REGION_SERVERS, gpus=GPUS, nics=NICS, packet_nics=PACKET_NICS, rate_bps=rate_bps
+    )
+
+
+def _patch_panel(servers: int, rate_bps: float) -> Fabric:
+    return patch_panel_fabric(servers, nics=NICS, rate_bps=rate_bps)
+
+
+_BUILD: dict[str, Callable[[int, float], Fabric]] = {
+    FAT_TREE: _fat_tree,
+    RAIL: _rail,
+    OVERSUBSCRIBED: _oversubscribed,
+    MFABRIC: _mfabric,
+    TOPOOPT: _patch_panel,
+}

@@ -1,0 +1,306 @@
+"""mFabric's study without a network: worked numbers, sections, bad input, what is public or synthetic."""
+
+import json
+import math
+from collections import Counter
+from dataclasses import replace
+from datetime import datetime
+from io import StringIO
+from itertools import pairwise
+from pathlib import Path
+from subprocess import CompletedProcess
+
+import numpy as np
+import pandas as pd
+import pytest
+from rich.console import Console
+
+from scenarios._mfabric import circuits as circuit_section
+from scenarios._mfabric import copilot as copilot_section
+from scenarios._mfabric import gates as gate_section
+from scenarios._mfabric.circuits import READINGS, circuits, public_table, ratio_table, worked_table
+from scenarios._mfabric.copilot import copilot
+from scenarios._mfabric.costs import cable_table, cost_table, costs
+from scenarios._mfabric.efficiency import efficiency, efficiency_rows
+from scenarios._mfabric.fabrics import (
+    ALL_RATES,
+    COLOURS,
+    FAT_TREE,
+    MFABRIC,
+    OVERSUBSCRIBED,
+    RAIL,
+    TOPOOPT,
+    bill_of,
+)
+from scenarios._mfabric.gates import cluster_traffic, gates
+from scenarios._mfabric.public_times import FABRICS, NORMALISED
+from scenarios._mfabric.section import ScaleResults, Section, printed
+from scenarios._output import sheet_table
+from testbed.report.claims import Claim
+from testbed.report.page import Findings
+from testbed.report.run_json import Run
+from tests.scenarios.command import ran
+from topologies.cost import as_printed
+from topologies.errors import ScenarioError
+from traffic.models.moe import MODELS
+
+NO_SHEET = Section("empty", "nothing", "computed", Findings(), {"nothing": pd.DataFrame({"x": [1]})})
+
+
+def studied(*options: str | Path) -> "CompletedProcess[str]":
+    return ran("mfabric_scale", *options)
+
+
+def by_text(claims: list[Claim] | tuple[Claim, ...]) -> dict[str, Claim]:
+    return {claim.text: claim for claim in claims}
+
+
+@pytest.fixture(scope="module")
+def sections() -> list[Section]:
+    """Return all sections, small ones: one seed, two sizes, fewer iterations."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(copilot_section, "ITERATIONS", 6)
+        patch.setattr(copilot_section, "LAYERS", 3)
+        patch.setattr(gate_section, "ITERATIONS", 4)
+        patch.setattr(circuit_section, "SERVERS", (3, 4))
+        seeds = range(1)
+        return [
+            costs((512, 1024), ALL_RATES),
+            efficiency(ALL_RATES),
+            circuits(seeds),
+            gates(seeds),
+            copilot(seeds),
+        ]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--seeds", "0"], "0 seeds; take at least one"),
+        (["--gpus", "100"], "a cluster of 100 GPUs; give multiples of 64"),
+        (["--gpus", "0"], "a cluster of 0 GPUs"),
+        (["--gpus", "64.5"], "a cluster of 64.5 GPUs; give whole numbers"),
+        (["--gpus", "inf"], "a cluster of inf GPUs"),
+        (["--gpus", ""], "is empty"),
+        (["--rates", "300"], "no prices for 300 Gbit/s; choose from 100, 200, 400, 800"),
+        (["--rates", "fast"], "'fast' is no list of numbers"),
+    ],
+)
+def test_bad_input_is_one_sentence(tmp_path: Path, options: list[str], said: str) -> None:
+    done = studied("--out", tmp_path / "out", *options)
+    lines = done.stderr.strip().splitlines()
+    assert done.returncode == 2
+    assert len(lines) == 1
+    assert said in lines[0]
+    assert not (tmp_path / "out").exists()
+
+
+def test_costs_are_the_worked_ones_and_grow_with_the_gpus() -> None:
+    usd = {name: bill_of(name, 128, 400e9).usd for name in COLOURS}
+    assert usd[FAT_TREE] == usd[RAIL] == 11_625_472
+    assert usd[MFABRIC] == 5_078_272
+    assert usd[TOPOOPT] == 2_465_792
+    # 1 + 4 / 3 ports per NIC, each count rounded up: 1,024 + 4 x 342 ports, and as many transceivers more.
+    ports = 1024 + 4 * 342
+    fibres = 1024 + 2 * 342
+    assert usd[OVERSUBSCRIBED] == 1024 * (1499 + 659) + ports * (1090 + 659) + fibres * 150
+    table = cost_table((64, 128), (100e9, 400e9))
+    assert len(table) == 2 * 2 * len(COLOURS)
+    parts = [str(column) for column in table if str(column).endswith("_usd")]
+    assert np.allclose(table[parts].sum(axis=1), table["usd"])
+    both = table.pivot_table(index=["fabric", "rate_gbps"], columns="gpus", values="usd").drop(OVERSUBSCRIBED)
+    assert np.allclose(both[128], 2 * both[64])
+
+
+def test_claims_about_cost_are_ruled_by_the_bills(sections: list[Section]) -> None:
+    claims = by_text(list(sections[0].findings.claims))
+    measured = {text: (as_printed(claim.measured), claim.verdict) for text, claim in claims.items()}
+    assert measured == {
+        "2.0x cheaper than fat-tree, mean of the rates": ("1.98", "holds"),
+        "2.0x cheaper than rail-optimised, mean of the rates": ("1.98", "holds"),
+        "2.3x cheaper than fat-tree at 400 Gbit/s": ("2.29", "holds"),
+        "slightly dearer than TopoOpt at 1,024 GPUs": ("2.06", "does not hold"),
+        "4,096 GPUs, 400 Gbit/s, cables: 2.2x cheaper than fat-tree": ("2.16", "holds"),
+        "cables cost either fabric less than fibres": ("0.94", "holds"),
+    }
+
+
+def test_cables_touch_links_of_servers_to_packet_switches_only() -> None:
+    usd = cable_table().assign(cable_usd=lambda table: table["cable_usd"].fillna(0))
+    wide = usd.pivot_table(index="fabric", columns="cable_usd", values="usd")
+    saved_per_link = 2 * 659 + 150 - 300
+    saved = wide[0] - wide[300]
+    assert saved.to_dict() == {
+        FAT_TREE: 4096 * saved_per_link, RAIL: 4096 * saved_per_link, OVERSUBSCRIBED: 4096 * saved_per_link,
+        MFABRIC: 1024 * saved_per_link, TOPOOPT: 0,
+    }  # fmt: skip
+
+
+def test_what_was_not_studied_is_not_comparable() -> None:
+    few = by_text(list(costs((64,), (100e9,)).findings.claims))
+    assert few["2.0x cheaper than fat-tree, mean of the rates"].verdict == "not comparable"
+    assert few["2.3x cheaper than fat-tree at 400 Gbit/s"].reason == "400 Gbit/s was not studied"
+    assert few["slightly dearer than TopoOpt at 1,024 GPUs"].reason == "1,024 GPUs were not studied"
+    worth = by_text(list(efficiency((400e9,)).findings.claims))
+    assert worth["100 Gbit/s: 1.2 to 1.5 over fat-tree"].reason == "the rate was not studied"
+    assert worth["100 Gbit/s: mixtral-8x7b gains the most over fat-tree"].verdict == "not comparable"
+    assert worth["400 Gbit/s, mixtral-8x7b: 2.3 over fat-tree"].verdict == "holds"
+
+
+def test_public_times_are_normalised_and_give_the_papers_mean_gains_over_topoopt() -> None:
+    gains = {}
+    for model, by_rate in NORMALISED.items():
+        assert set(by_rate) == set(ALL_RATES)
+        times = np.array([by_rate[rate] for rate in ALL_RATES])
+        assert times.min() == pytest.approx(1)
+        assert all((faster <= slower).all() for slower, faster in pairwise(times))
+        gains[model] = (times[:, FABRICS.index(TOPOOPT)] / times[:, FABRICS.index(MFABRIC)]).mean()
+    # Figure 12's text: 1.5, 1.4 and 1.5.
+    printed_gains = [as_printed(gains[model], 1) for model in ("mixtral-8x22b", "mixtral-8x7b", "qwen-moe")]
+    assert printed_gains == ["1.5", "1.4", "1.5"]
+
+
+def test_performance_per_dollar_is_the_worked_one_and_ruled(sections: list[Section]) -> None:
+    claims = by_text(list(sections[1].findings.claims))
+    assert {claim.verdict for claim in claims.values() if "over fat-tree" in claim.text} == {
+        "holds", "not comparable",
+    }  # fmt: skip
+    assert as_printed(claims["400 Gbit/s, mixtral-8x22b: 2.2 over fat-tree"].measured) == "2.22"
+    deepseek = claims["400 Gbit/s, deepseek-r1: 2.1 over fat-tree"]
+    assert (deepseek.verdict, deepseek.reason) == ("not comparable", "no public iteration times")
+    rulings = Counter(
+        claim.verdict for claim in claims.values() if claim.text.endswith("over rail-optimised")
+    )
+    assert rulings == {"holds": 2, "does not hold": 2}
+    assert claims["on the Pareto front of every model and rate"].verdict == "holds"
+    assert all("public times" in claim.source for claim in claims.values())
+
+
+def test_a_fabric_that_another_beats_in_both_is_off_the_front() -> None:
+    times = {FAT_TREE: 1.0, MFABRIC: 2.0, RAIL: 1.5, TOPOOPT: 2.0}
+    usd = {FAT_TREE: 3.0, MFABRIC: 2.0, RAIL: 3.0, TOPOOPT: 1.0}
+    rows = {row["fabric"]: row for row in efficiency_rows("m", 100e9, times, usd)}
+    assert {name for name, row in rows.items() if row["on_front"]} == {FAT_TREE, TOPOOPT}
+    assert rows[MFABRIC]["over_fat_tree"] == 0.75
+    assert rows[TOPOOPT]["over_rail"] == 1.5 * 3 / 2
+
+
+def test_worked_example_of_algorithm_1_is_exact() -> None:
+    table = worked_table()
+    times = [[float(f"{1e3 * value:.3g}") for value in row] for row in table.iloc[:, 2:].to_numpy()]
+    assert times == [[7.2, 3.6, 2.8], [3.6, 2.4, 1.87], [2.4, 1.8, 1.4]]
+
+
+def test_public_matrix_gets_the_papers_24_circuits_and_6_by_the_printed_end() -> None:
+    table = public_table().set_index("reading")
+    assert table["circuits"].to_dict() == {
+        "Algorithm 1": 24, "printed end": 6, "artifact's rule": 24, "first over packets": 24,
+    }  # fmt: skip
+    assert (table["over_bound"] >= 1).all()
+
+
+def test_nothing_beats_the_best_circuits_and_these_not_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(circuit_section, "SERVERS", (3, 4))
+    table = ratio_table(range(2))
+    assert len(table) == 2 * 2 * 3 * 2 * 2  # sizes, alphas, gates, layers, seeds
+    assert (table[list(READINGS)] >= 1 - 1e-6).all(axis=None)
+    assert (table["bound"] <= 1 + 1e-6).all()
+
+
+def test_traffic_of_the_cluster_stays_in_stages_and_is_what_the_model_sends() -> None:
+    model = MODELS["mixtral-8x7b"]
+    traffic = cluster_traffic(3)
+    stage = np.arange(128) // 32
+    assert not traffic[stage[:, None] != stage].any()
+    # GPU t of a rank sends to GPU t of another.
+    shard = np.arange(128) % 4
+    assert not traffic[shard[:, None] != shard].any()
+    # Sent in dispatch and combine, less what stays on the own rank: an eighth if experts are even.
+    sent = traffic.sum() / (2 * model.layers * model.ep * model.all_to_all_bytes)
+    assert sent == pytest.approx(7 / 8, abs=0.02)
+
+
+def test_synthetic_gates_confirm_nothing(sections: list[Section]) -> None:
+    claims = [claim for section in sections[3:] for claim in section.findings.claims]
+    assert len(claims) == 4
+    assert {claim.verdict for claim in claims} == {"not comparable"}
+    assert all("synthetic" in claim.reason and not math.isnan(claim.measured) for claim in claims)
+    for section in sections[2:]:
+        for plot in section.findings.plots:
+            assert "SYNTHETIC" in plot.draw().get_suptitle() or plot.name == "gate_matrices"
+
+
+def test_public_gate_has_its_own_statistics_in_the_table(sections: list[Section]) -> None:
+    (sheet,) = sections[3].findings.sheets
+    (public,) = sheet.blocks[0].lines
+    assert public.cells[:4] == ["public matrix", "0.352", "2.371", "0.221"]
+    assert public.cells[-1] == "48%"
+
+
+def test_copilots_table_has_every_guess(sections: list[Section]) -> None:
+    table = sections[4].tables["copilot"]
+    assert len(table) == 4 * 3
+    accuracies = table[[f"top_{k}" for k in (1, 2, 3, 4)]].to_numpy()
+    assert ((accuracies >= 0) & (accuracies <= 1)).all()
+    means = table.groupby("guess")["top_1"].mean()
+    assert means["Copilot"] > means["uniform"]
+
+
+def test_any_section_can_be_added(tmp_path: Path, sections: list[Section]) -> None:
+    run = Run("mfabric_scale", "scale", ["python"], datetime(2026, 1, 2))
+    more = replace(
+        sections[0],
+        name="iterations",
+        tables={"times": pd.DataFrame({"x": [1]})},
+        seeds=(4,),
+        settings={"a": 1},
+    )
+    with ScaleResults(run, out=tmp_path / "out") as results:
+        for section in (*sections[1:], more):
+            results.add(section)
+    summary = pd.read_csv(results.path / "summary.csv")
+    assert summary["section"].to_list() == ["efficiency", "circuits", "gates", "copilot", "iterations"]
+    assert summary["seed"].fillna(-1).to_list() == [-1, 0, 0, 0, 4]
+    assert (results.path / "times.csv").read_text() == "x\n1\n"
+    assert json.loads((results.path / "run.json").read_text())["settings"]["iterations"] == {"a": 1}
+    report = (results.path / "report.html").read_text()
+    assert "Seeds: 0, 4." in report
+    assert "PUBLIC iteration times" in report
+    plots = sum(len(section.findings.plots) for section in (*sections[1:], more))
+    assert report.count("data:image/png;base64") == plots
+
+
+def test_a_report_needs_a_table(tmp_path: Path) -> None:
+    results = ScaleResults(
+        Run("mfabric_scale", "scale", ["python"], datetime(2026, 1, 2)), out=tmp_path / "out"
+    )
+    with pytest.raises(ScenarioError, match="without a table"), results:
+        results.add(NO_SHEET)
+
+
+def test_tables_fit_a_terminal_of_80_columns_whole(sections: list[Section]) -> None:
+    for sheet in (sheet for section in sections for sheet in section.findings.sheets):
+        console = Console(width=80, record=True, file=StringIO())
+        console.print(sheet_table(sheet))
+        lines = console.export_text().splitlines()
+        assert max(map(len, lines)) <= 80
+        for cells in (line.cells for block in sheet.blocks for line in block.lines):
+            assert any(line.split() == " ".join(cells).split() for line in lines), cells
+
+
+def test_a_printed_number_stands_for_what_rounds_to_it() -> None:
+    assert printed(2.3) == (2.25, 2.35)
+    assert printed(1.2, 1.5) == (1.15, 1.55)
+
+
+@pytest.mark.slow
+def test_a_run_prints_tables_and_leaves_results(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    done = studied("--gpus", "64", "--rates", "400", "--seeds", "1", "--out", out)
+    assert done.returncode == 0, done.stderr
+    assert f"results: {out}/report.html" in done.stdout
+    assert all(len(line) <= 80 for line in done.stdout.splitlines()[:-1])
+    assert {path.suffix for path in out.iterdir()} == {".png", ".csv", ".json", ".html"}
+    settings = json.loads((out / "run.json").read_text())["settings"]
+    assert settings["costs"]["gpus"] == [64]
+    assert settings["efficiency"]["iteration_times"].startswith("public")
