@@ -31,6 +31,7 @@ from testbed.run.backend import (
     Switching,
 )
 from testbed.run.delegated import Leg, Legs, Row, lane_flows, legs_of, rows_of
+from testbed.run.job_graph import JobGraph
 from testbed.run.optics import Optics
 from testbed.run.strands import strands_of
 from topologies.errors import ScenarioError, StuckError
@@ -169,7 +170,7 @@ class Runner:
         self._state: object = None
         self._faults, self._revise, self._leg_name = faults, revise, leg_name
         self._first_lit = lit or {}
-        self._graph = _Graph(job)
+        self._graph = JobGraph(job)
         self._ready: deque[Node] = deque()
         """The nodes that are being started."""
         self._pieces_of: dict[str, int] = {}
@@ -950,54 +951,6 @@ class Runner:
                     [each.legs for each in sent],
                     per_pair=per_pair,
                 )
-
-
-class _Graph:
-    """The nodes of a job, and which of them wait for how many others."""
-
-    def __init__(self, job: Job) -> None:
-        self.nodes: dict[str, Node] = {}
-        self._order: dict[str, int] = {}
-        self._waits: dict[str, int] = {}
-        self._then: dict[str, list[str]] = defaultdict(list)
-        self.open = 0
-        """How many nodes have not ended."""
-        for node in job.nodes:
-            self._add(node)
-
-    def sources(self) -> list[Node]:
-        """Return the nodes that wait for nothing."""
-        return [node for name, node in self.nodes.items() if not self._waits[name]]
-
-    def done(self, name: str) -> list[Node]:
-        """Take note that a node has ended; return those that are ready now, in job order."""
-        self.open -= 1
-        after = self._then.pop(name, [])
-        for then in after:
-            self._waits[then] -= 1
-        ready = sorted((then for then in after if not self._waits[then]), key=self._order.__getitem__)
-        return [self.nodes[then] for then in ready]
-
-    def replace(self, names: Sequence[str], nodes: Sequence[Node]) -> list[Node]:
-        """Put nodes in the place of some that have not ended; return those that are ready now."""
-        waiting = [then for name in names for then in self._then.pop(name, [])]
-        self.open -= len(names)
-        for node in nodes:
-            self._add(node)
-        last = [node.name for node in nodes if node.name not in self._then]
-        for name in last:
-            self._then[name] += waiting
-        for then in waiting:
-            self._waits[then] += len(last) - 1
-        return [node for node in nodes if not self._waits[node.name]]
-
-    def _add(self, node: Node) -> None:
-        self._order[node.name] = len(self._order)
-        self.nodes[node.name] = node
-        self._waits[node.name] = len(set(node.after))
-        self.open += 1
-        for name in dict.fromkeys(node.after):
-            self._then[name].append(node.name)
 
 
 def _lead(message: _Message, leg: str, size: int) -> None:
