@@ -64,10 +64,10 @@ class ScaleResults(RunDirectory):
         sheets = [sheet for section in self.sections for sheet in section.findings.sheets]
         if not sheets:
             raise ScenarioError("a report without a table", "add a section")
+        about = "; ".join(f"{section.about} ({section.basis})" for section in self.sections)
         return Page(
             run=self.run,
-            sentence=f"{'; '.join(f'{section.about} ({section.basis})' for section in self.sections)}. "
-            "Nothing was sent.",
+            sentence=f"{about[0].upper()}{about[1:]}. Nothing was sent.",
             table=self.table,
             results=sheets[0],
             claims=self.claims,
