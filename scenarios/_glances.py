@@ -2,7 +2,7 @@
 
 Each point is predicted once, by two processes; points that are predicted alike share a prediction. A dry
 run has a moment only: it predicts some points, of all workloads and schemes evenly, and takes the others to
-be like them, relative to their bounds.
+be like them.
 """
 
 import math
@@ -110,6 +110,7 @@ def predicted_by(experiment: Experiment) -> tuple[object, ...]:
         experiment.ocs,
         experiment.faults,
         experiment.foreseen,
+        id(experiment.revisions),
         experiment.delegated,
         experiment.regional,
     )

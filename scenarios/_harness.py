@@ -118,6 +118,8 @@ class Options:
         if self.dry_run and (self.model_only or self.cli):
             other = "--model-only" if self.model_only else "--cli"
             raise ScenarioError(f"--dry-run and {other} exclude each other", "leave out the one or the other")
+        if self.model_only and self.cli:
+            raise ScenarioError("--model-only and --cli exclude each other", "leave out the one or the other")
 
 
 def no_claims(_table: pd.DataFrame) -> list[Claim]:
@@ -417,8 +419,8 @@ def _scale_of(experiment: Experiment) -> dict[str, object]:
             "emulated_delay_s": plan.emulated_delay.mean_s,
             "emulated_rate_bps": plan.emulated_rate_bps,
         }
-    elif experiment.foreseen:
-        delay = experiment.foreseen.delay
+    elif setup := experiment.foreseen or experiment.regional:
+        delay = setup.delay
         said["ocs"] = {
             "device": delay.device,
             "delay_s": delay.mean_s,
@@ -490,8 +492,9 @@ def _dilated(
         job = experiment.job
         bounds_s[job.name].append(bound_s(experiment))
         longest_s[job.name] = max(longest_s[job.name], time_s)
-        if experiment.regional:
-            least[job.name] = max(least[job.name], experiment.regional.volume_for(rate, TIMED_DELAY_S))
+        if setup := experiment.regional or experiment.foreseen:
+            timed = setup.delay.volume_for(rate, TIMED_DELAY_S)
+            least[job.name] = max(least[job.name], timed)
     volumes = {
         name: max(
             job_volume(each.job, each.fabric, rate, bounds_s[name], longest_s[name], each.mtu, rings_s),

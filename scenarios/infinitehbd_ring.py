@@ -73,11 +73,12 @@ def infinitehbd_ring(
     With --cli 'fail' lists what can fail and 'fail node 2' has it fail: what is foreseen is lit,
     and 'circuits' shows it.
     """
-    if not (0 < rate < math.inf and 0 <= known_us < math.inf and 0 <= at < 100):
-        raise ScenarioError(
-            f"a GPU's rate of {rate:g} Gbit/s, and a node that dies at {at:g} %, known {known_us:g} us later",
-            "give a rate above 0, a share from 0 to below 100, and a time of 0 or more",
-        )
+    if not 0 < rate < math.inf:
+        raise ScenarioError(f"a GPU's rate of {rate:g} Gbit/s", "give --rate above 0")
+    if not 0 <= at < 100:
+        raise ScenarioError(f"a node that dies at {at:g} %", "give --at from 0 to below 100")
+    if not 0 <= known_us < math.inf:
+        raise ScenarioError(f"a fault that is known {known_us:g} us later", "give --known-us of 0 or more")
     experiments = [
         dying_ring(
             KHopRing(nodes, gpus, bundles),
@@ -119,7 +120,7 @@ def _sizes(text: str) -> list[int]:
     """Return the sizes of AllReduces [bytes]."""
     sizes_mb = shares(text)
     if not all(0 < size_mb < 1e9 for size_mb in sizes_mb):
-        raise ScenarioError(f"an AllReduce of {text} MB", "give sizes above 0")
+        raise ScenarioError(f"an AllReduce of {text} MB", "give sizes above 0, and below 1e9")
     return [round(size_mb * 1e6) for size_mb in dict.fromkeys(sizes_mb)]
 
 

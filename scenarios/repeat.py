@@ -49,7 +49,7 @@ def repeat(
     if no_sandbox and any(each.ocs for each in experiments):
         raise ScenarioError("schedules over OCSes run in a sandbox only", "leave out --no-sandbox")
     scenario = Scenario("repeat", TITLE, experiments, claims, kind_of(file))
-    model_only = all(each.dilation == UNSCALED for each in experiments)
+    model_only = not dry_run and all(each.dilation == UNSCALED for each in experiments)
     options = Options(
         model_only=model_only, datapath=datapath, sandbox=not no_sandbox, out=out, dry_run=dry_run
     )

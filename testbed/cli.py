@@ -23,6 +23,7 @@ from testbed.run.experiment import Experiment
 from testbed.run.faults_by_hand import FaultsByHand
 from testbed.run.ocs_plan import OcsSetup, dilation_for
 from testbed.run.outcome import Outcome, bound_s
+from testbed.run.predict import predict
 from testbed.run.trial import tried
 from topologies.errors import LightrailError, NetworkError, ScenarioError
 from traffic.collectives.exchange import bytes_between
@@ -31,6 +32,8 @@ from traffic.spraying.registry import policy_named
 from traffic.transports.host_settings import IDEAL as IDEAL_TRANSPORT
 from traffic.transports.host_settings import TransportSetup
 
+LONG_S = 10.0
+"""From how long on a replay says how long it takes [s]."""
 WAIT_S = 30.0
 IDEAL = ReconfigurationDelay().device
 """What an OCS is called that is lit again at once; no device of the table."""
@@ -116,7 +119,7 @@ class FabricCLI(CLI):  # type: ignore[misc]
 
     def do_mend(self, _line: str) -> None:
         """Have all that failed work again, and light what was lit first: mend."""
-        self._told(lambda: self._faults_by_hand.begin())
+        self._told(self._mend)
 
     @property
     def _faults_by_hand(self) -> FaultsByHand:
@@ -135,6 +138,12 @@ class FabricCLI(CLI):  # type: ignore[misc]
             return
         changed = faults.fail(name)
         self._print_circuits(changed)
+
+    def _mend(self) -> None:
+        """Have all work again, and say what had failed."""
+        mended = ", ".join(self._faults_by_hand.failed)
+        self._faults_by_hand.begin()
+        self._console.print(f"mended: {mended or 'nothing had failed'}")
 
     def _set_device(self, name: str, device: str) -> object:
         delay = (
@@ -182,6 +191,9 @@ class FabricCLI(CLI):  # type: ignore[misc]
         experiment = self._experiment(line)
         broken = unmet(self._network, port_settings(self._network))
         worst = math.nan if experiment.over_circuits else worst_link_error(self._network, experiment.seed)
+        lasts_s = experiment.dilation.emulated_s(predict(experiment).iteration_s)
+        if lasts_s > LONG_S:
+            self._console.print(f"this takes about {lasts_s:.0f} s")
         with self._devices_kept():
             outcome = tried(experiment, self._network, worst, broken)
         if self._by_hand:
@@ -199,6 +211,10 @@ class FabricCLI(CLI):  # type: ignore[misc]
                 self._network.northbound.set_delay(name, ReconfigurationDelay(status.device, status.delay_s))
 
     def _print_rates(self) -> None:
+        if self._by_hand:
+            raise ScenarioError(
+                "links over circuits have no rates to measure", "type replay, and see its CCT"
+            )
         table = Table("NIC", "nominal Mbit/s", "measured Mbit/s", "off by")
         for nic, error in link_errors(self._network, np.random.default_rng()).items():
             nominal = self._network.fabric.nic_rate_bps(nic) * self._network.rate_factor / 1e6
@@ -217,10 +233,14 @@ class FabricCLI(CLI):  # type: ignore[misc]
         """Return what a line asks for, at a scale that its workload can be measured at."""
         name, words = _workload(line, self._jobs)
         if self._foreseen and self._by_hand:
-            if words or self._by_hand.failed:
+            if self._by_hand.failed:
+                failed = " and ".join(self._by_hand.failed)
                 raise ScenarioError(
-                    f"{self._foreseen.scheme_name} is replayed from its start, without other words",
-                    f"type {'mend, and then ' if self._by_hand.failed else ''}replay {name}",
+                    f"{failed} failed by hand; a replay has its own faults", "type mend first"
+                )
+            if words:
+                raise ScenarioError(
+                    f"{self._foreseen.scheme_name} is all there is to replay", f"type replay {name}"
                 )
             return self._foreseen
         if len(words) > 2:
@@ -256,8 +276,13 @@ class FabricCLI(CLI):  # type: ignore[misc]
                 continue
             log = [entry for entry in self._network.northbound.ocs_log(name) if entry.lit_s]
             lit = " ".join(f"{a}>{b}" for a, b in status.circuits) or "-"
+            phase = (
+                f"{status.phase}, links down"
+                if self._by_hand and self._by_hand.is_cut(name)
+                else status.phase
+            )
             dark = f"{((log[-1].lit_s or 0) - (log[-1].dark_s or 0)) * 1e3:.1f} ms" if log else "-"
-            table.add_row(name, lit, status.phase, status.device, f"{status.delay_s * 1e3:g} ms", dark)
+            table.add_row(name, lit, phase, status.device, f"{status.delay_s * 1e3:g} ms", dark)
         self._console.print(table)
 
 

@@ -189,7 +189,8 @@ class Lanes:
             if not lanes:
                 raise ScenarioError(
                     f"neither circuits nor packet NICs that work join server {pair[0]} to server {pair[1]}",
-                    "light a circuit between them, give both a packet NIC, or let servers forward (two hops)",
+                    "light a circuit between them, give both a packet NIC, or let servers forward (two hops); "
+                    "what fails must leave each server a lane, or be back before it is known",
                 )
             found[pair] = lanes
         return found
@@ -370,6 +371,8 @@ def _least_spilling_s(
     view: View, owed: dict[tuple[int, int], int], light_bps: dict[tuple[int, int], float]
 ) -> float:
     """Return the least time in which packet NICs carry what circuits of a pair cannot, by bisection [s]."""
+    if not owed:
+        return 0.0
     rows, columns = np.array(list(owed), dtype=np.int64).T
     size, light = np.array(list(owed.values()), dtype=float), np.array([light_bps[pair] for pair in owed])
     count = len(view.fabric.servers)

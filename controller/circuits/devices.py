@@ -95,6 +95,10 @@ class ReconfigurationDelay:
         """How long one reconfiguration keeps ports dark on average, until NICs carry packets again [s]."""
         return self.delay_s + self.nic_s
 
+    def volume_for(self, rate: float, delay_s: float) -> float:
+        """Return the volume dilation at which it is so long in an emulation at a rate dilation; 0 without."""
+        return delay_s * rate / self.mean_s if self.mean_s else 0.0
+
     @property
     def varies(self) -> bool:
         """Whether it is drawn anew for each reconfiguration."""

@@ -3,7 +3,7 @@
 That is when nodes of the job have ended, or once faults are known.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
@@ -34,7 +34,7 @@ class Foreseen:
     Raises
     ------
     ScenarioError
-        If two changes are for the same faults.
+        If two changes are for the same faults, or the delay varies.
     """
 
     first: tuple[OcsCircuits, ...]
@@ -51,6 +51,8 @@ class Foreseen:
         known = [frozenset(change.faults) for change in self.changes]
         if len(set(known)) < len(known):
             raise ScenarioError("two changes of circuits are foreseen for the same faults", "keep one")
+        if self.delay.varies:
+            raise ScenarioError("the delay of foreseen circuits varies", "give its mean")
 
     def decide(self, state: object, view: View, event: Event) -> tuple[object, Sequence[Order]]:
         """Return the orders of an event; the state is the set of faults that are known.
@@ -72,9 +74,9 @@ class Foreseen:
         for change in self.changes:
             if frozenset(change.faults) == known:
                 return known, [Reconfigure(ocs, pairs) for ocs, pairs in change.circuits]
+        asked, *foreseen = (_together(faults) for faults in (known, *(each.faults for each in self.changes)))
         raise ScenarioError(
-            f"no circuits are foreseen for {' and '.join(sorted(known))} together",
-            "foresee a change for every set of faults that becomes known",
+            f"no circuits are foreseen for {asked}", f"foreseen are: {'; '.join(foreseen) or 'none'}"
         )
 
     def check(self, fabric: Fabric) -> None:
@@ -97,3 +99,7 @@ class Foreseen:
                 f"which honours {LEAST_DELAY_S:g} s and more",
                 "raise --volume, or lower --emulated-rate",
             )
+
+
+def _together(faults: Collection[str]) -> str:
+    return " and ".join(sorted(faults)) + " together" * (len(set(faults)) > 1)

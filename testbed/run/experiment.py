@@ -81,6 +81,10 @@ class Experiment:
                 "a schedule of circuits, and all-to-alls over lanes or circuits that follow the job",
                 "give one of the two",
             )
+        if self.delegated and self.gone:
+            raise ScenarioError(
+                "a GPU of a delegated all-to-all is gone for good", "let a circuit NIC fail, or be back"
+            )
         if self.ocs:
             self.plan  # noqa: B018  # checks what it is made of
             return

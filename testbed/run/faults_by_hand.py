@@ -71,6 +71,12 @@ class FaultsByHand:
         self.failed.append(name)
         return self._light(order for order in orders if isinstance(order, Reconfigure))
 
+    def is_cut(self, node: str) -> bool:
+        """Return whether all links of a node are down."""
+        fabric = self._experiment.fabric
+        cut = fabric.both_ends(port for name in self.failed for port in self._faults[name].ports)
+        return cut.issuperset(fabric.used_ports(node))
+
     def _turn(self, name: str, *, works: bool) -> None:
         for port in self._faults[name].ports:
             turn_link(self._experiment.fabric, port, works=works)

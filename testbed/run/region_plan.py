@@ -68,10 +68,6 @@ class RegionalSetup:
     variant: Variant = PUBLISHED
     """How Algorithm 1 is read."""
 
-    def volume_for(self, rate: float, delay_s: float) -> float:
-        """Return the volume dilation at which the delay is so long in an emulation at a rate dilation."""
-        return delay_s * rate / self.delay.mean_s if self.delay.mean_s else 0.0
-
 
 class RegionPlan:
     """The turns of each region's OCS.
@@ -87,7 +83,7 @@ class RegionPlan:
         self._fabric, self._setup, self._seed = fabric, setup, seed
         self._region_of = {server: region for region in regions(fabric) for server in region.servers}
         self._predicted = {each.node: np.array(each.demand, dtype=float) for each in setup.predictions}
-        self._demands: dict[tuple[int, int], Matrix] = {}
+        self._demands: dict[tuple[int, tuple[int, ...]], Matrix] = {}
         self.turns: dict[str, list[Turn]] = {region.ocs: [] for region in regions(fabric)}
         """The turns of each OCS, in job order."""
         for ocs, turn in self._all_turns(job):
@@ -124,7 +120,7 @@ class RegionPlan:
                 f"all-to-all {node.name!r} is between {len(servers)} servers that are not of one region",
                 "let a region's servers be those of an expert-parallel group",
             )
-        key = id(pattern.demand), pattern.ranks[0]
+        key = id(pattern.demand), tuple(pattern.ranks)
         if key not in self._demands:
             place = np.searchsorted(region.servers, [self._fabric.gpu_servers[gpu] for gpu in pattern.ranks])
             demand = np.zeros((len(region.servers),) * 2)
@@ -141,7 +137,7 @@ class RegionPlan:
             )
         delay_s = dilation.emulated_s(self._setup.delay.mean_s)
         if 0 < delay_s < LEAST_DELAY_S and dilation != UNSCALED:
-            volume = self._setup.volume_for(dilation.rate, LEAST_DELAY_S)
+            volume = self._setup.delay.volume_for(dilation.rate, LEAST_DELAY_S)
             raise ScenarioError(
                 f"a delay of {self._setup.delay.mean_s:g} s would be {delay_s:.2g} s in the emulation, which "
                 f"honours {LEAST_DELAY_S:g} s and more",

@@ -29,7 +29,7 @@ def tried(
         Settings that did not take effect, a sentence each.
     """
     restarts = any(fault.daemon == "switches" for fault in experiment.faults)
-    relit = experiment.foreseen is not None
+    relit = bool(experiment.foreseen or experiment.regional)
     with Watch(network, experiment.failing, restarts=restarts, relit=relit) as watch:
         emulation = emulate(experiment, network)
     broken = [*broken, *(sentence for sentence in watch.unmet if sentence not in broken)]
