@@ -1,0 +1,143 @@
+"""Training steps over circuits that follow them, and over packets: what is run, as experiments."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from controller.circuits.devices import ReconfigurationDelay
+from controller.schedulers.copilot import WINDOW
+from scenarios._mfabric.predictions import copilot_predictions
+from testbed.run.experiment import Experiment
+from testbed.run.region_plan import DelegatedSetup, First, Prediction, RegionalSetup
+from topologies.fabric import Fabric
+from traffic.job import Job
+from traffic.models.moe import MoeModel
+from traffic.models.moe_step import Gate, Machines, MoeStep, moe_step
+from traffic.workloads.gate import Loads, gate_loads, gate_statistics, gate_tokens
+
+PHASE = "early"
+"""Of training, where gates are least even."""
+
+
+@dataclass(frozen=True, eq=False)
+class Training:
+    """A training step with what its gates decided, and what they decided before."""
+
+    model: MoeModel
+    """With the layers that are run."""
+    step: MoeStep
+    gate: Gate
+    """What its gates decide."""
+    history: Loads
+    """Of the iterations before."""
+
+    @property
+    def job(self) -> Job:
+        """What runs."""
+        return self.step.job
+
+
+def training(
+    model: MoeModel,
+    layers: int,
+    *,
+    replicas: int = 1,
+    micro_batches: int = 1,
+    gateways: Sequence[int] = (0,),
+    sparsity: float = 0.0,
+    seed: int = 0,
+) -> Training:
+    """Return a training step of the first layers of a model, under a synthetic gate.
+
+    Parameters
+    ----------
+    model
+        With its degrees, of one pipeline stage.
+    layers
+        How many of its layers are run.
+    replicas, micro_batches
+        dp and M; each micro-batch of each replica has a gate's decision of its own.
+    gateways
+        The GPUs of a server through which data-parallel rings go.
+    sparsity
+        Which share of the experts a source sends nothing to.
+    seed
+        Of the gate.
+
+    Raises
+    ------
+    DemandError
+        If a number is out of its range.
+    """
+    cut = replace(model, layers=layers)
+    decisions = max(replicas * micro_batches, 1)
+    loads = gate_loads([PHASE] * (WINDOW + decisions), layers, model.experts, seed=seed)
+    history, now = loads[:WINDOW], loads[WINDOW:]
+    tokens = gate_tokens(now, model.ep, model.tokens * model.top_k, sparsity=sparsity, seed=seed)
+
+    def gate(replica: int, micro_batch: int, layer: int) -> NDArray[np.int64]:
+        decided: NDArray[np.int64] = tokens[replica * micro_batches + micro_batch, layer]
+        return decided
+
+    step = moe_step(
+        cut,
+        gate,
+        replicas=replicas,
+        micro_batches=micro_batches,
+        machines=Machines(gateways=tuple(gateways)),
+    )
+    name = f"{model.name}, {layers} of {model.layers} layers"
+    note = f"{step.job.note}; synthetic gates: {gate_statistics(tokens)}"
+    return Training(cut, replace(step, job=replace(step.job, name=name, note=note)), gate, history)
+
+
+def over_packets(fabric: Fabric, trained: Training, label: str, seed: int = 0) -> Experiment:
+    """Return a step over packet switches alone."""
+    setup = DelegatedSetup()
+    return Experiment(fabric, trained.job, "delegated", seed=seed, label=label, delegated=setup)
+
+
+def over_circuits(
+    fabric: Fabric,
+    trained: Training,
+    first: First,
+    delay: ReconfigurationDelay,
+    label: str,
+    *,
+    spill: bool = False,
+    seed: int = 0,
+) -> Experiment:
+    """Return a step over regions whose circuits follow it.
+
+    Parameters
+    ----------
+    fabric
+        An mFabric.
+    trained
+        The step; with ``copilot`` its history decides the predictions.
+    first
+        What a dispatch does whose demand is known only when it starts.
+    delay
+        Of the OCSes.
+    label
+        What tables call it.
+    spill
+        Whether pairs put on packet NICs what their circuits cannot carry in time.
+    seed
+        Of the circuits before the first all-to-all.
+    """
+    predictions: tuple[Prediction, ...] = ()
+    if first == "copilot":
+        predictions = copilot_predictions(trained.step, trained.model, trained.gate, trained.history)
+    late = tuple(dispatch.node for dispatch in trained.step.dispatches)
+    return Experiment(
+        fabric,
+        trained.job,
+        "delegated",
+        seed=seed,
+        label=label,
+        delegated=DelegatedSetup(spill=spill),
+        regional=RegionalSetup(delay, first, late, predictions),
+    )

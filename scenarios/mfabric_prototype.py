@@ -1,0 +1,145 @@
+"""mFabric's prototype: training steps over 3 circuit NICs and 1 packet NIC (section 6)."""
+
+import _checkout  # first: runs this file under the checkout's Python
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Annotated
+
+import typer
+
+from controller.circuits.devices import ReconfigurationDelay, device_named, real_delay
+from scenarios._harness import Scenario, no_claims, run
+from scenarios._mfabric.training_points import Training, over_circuits, over_packets, training
+from scenarios._mfabric.training_report import training_findings
+from scenarios._options import listed
+from testbed.run.experiment import Experiment
+from topologies.big_switch import big_switch_fabric
+from topologies.errors import ScenarioError
+from topologies.fabric import Fabric
+from topologies.mfabric import mfabric_fabric
+from traffic.models.moe import MoeModel, model_named
+
+PACKETS = "4 packet NICs"
+CASES = {
+    "mixtral-8x7b": (8, 4, 1),
+    "llama-moe": (16, 1, 2),
+    "qwen-moe": (16, 1, 2),
+    "mixtral-8x22b": (8, 8, 1),
+}
+"""EP, TP and DP of the models: the three of the prototype's 4 servers, where Algorithm 1 always gives the
+full mesh (8x7B) or all circuits to the one pair of a region; on 8x22B's 8 servers circuits change."""
+ALL = ",".join(CASES)
+NIC_BPS = 15e6
+"""What a NIC is shaped to at most [bit/s]."""
+RUN_S = 8.0
+"""How long a point may take at emulated scale so that the steps of its data-parallel rings are long [s]."""
+
+Models = Annotated[
+    str, typer.Option(help=f"Models, comma-separated: {ALL}; the last on 8 servers, not on 4.")
+]
+Layers = Annotated[int, typer.Option(help="Layers of each model that are run.")]
+MicroBatches = Annotated[int, typer.Option(help="Micro-batches of an iteration, per replica.")]
+Sparsity = Annotated[
+    float, typer.Option(help="Share of the experts that a source sends nothing to, from 0 to below 1.")
+]
+DelayMs = Annotated[
+    float | None,
+    typer.Option("--delay-ms", help="Of the OCS [ms]; by default what 4 pairs of a Polatis took, 42.4."),
+]
+Spill = Annotated[
+    bool, typer.Option("--spill", help="Run it also with what circuits cannot carry in time on packet NICs.")
+]
+Rate = Annotated[float, typer.Option(help="Rate of a NIC [Gbit/s].")]
+Seed = Annotated[int, typer.Option(help="Of the gates, and of the circuits before the first all-to-all.")]
+
+
+def mfabric_prototype(
+    models: Models = ALL,
+    layers: Layers = 2,
+    micro_batches: MicroBatches = 1,
+    sparsity: Sparsity = 0.0,
+    delay_ms: DelayMs = None,
+    spill: Spill = False,
+    rate: Rate = 100.0,
+    seed: Seed = 0,
+) -> Scenario:
+    """Training steps on mFabric's prototype: an OCS beside one packet switch, against packets alone.
+
+    Servers of 8 GPUs have 4 NICs: 3 on an OCS and 1 on a packet switch, or all 4 on a packet switch. Models
+    are cut to a few layers and micro-batches, as their names say. With 4 servers and 3 circuit NICs
+    Algorithm 1 gives the full mesh whatever the demand, and nothing is reconfigured; LLaMA-MoE and Qwen-MoE
+    have two expert-parallel groups of 2 servers, so the OCS is cut into two regions, each with all circuits
+    on one pair. Circuits change on the 8 servers of Mixtral 8x22B, whose dispatches wait for theirs.
+
+    Expect mFabric to be longer than 4 packet NICs (in the paper's Figure 10 they are alike): a pair has its
+    circuits only, while its packet NIC is idle. The last table says which demand makes it so, and what the
+    best circuits would take. With --cli 'circuits' shows the OCS.
+    """
+    if not (0 < rate < math.inf and (delay_ms is None or 0 <= delay_ms < math.inf)):
+        raise ScenarioError(f"NICs of {rate:g} Gbit/s, a delay of {delay_ms} ms", "give a rate above 0")
+    if unknown := [name for name in listed(models) if name not in CASES]:
+        raise ScenarioError(f"unknown model {unknown[0]!r} of --models", f"choose from {', '.join(CASES)}")
+    delay = real_delay(device_named("polatis-4"))
+    if delay_ms is not None:
+        delay = ReconfigurationDelay(f"{delay_ms:g} ms", delay_ms / 1e3)
+    experiments = [
+        experiment
+        for name in dict.fromkeys(listed(models))
+        for experiment in _points(name, layers, micro_batches, sparsity, delay, spill, rate * 1e9, seed)
+    ]
+    return Scenario(
+        "mfabric_prototype",
+        "mFabric's prototype: training steps over circuits and packets",
+        experiments,
+        no_claims,
+        findings=partial(training_findings, baseline=PACKETS),
+        rings_s=RUN_S,
+        most_nic_bps=NIC_BPS,
+    )
+
+
+def _points(
+    name: str,
+    layers: int,
+    micro_batches: int,
+    sparsity: float,
+    delay: ReconfigurationDelay,
+    spill: bool,
+    rate_bps: float,
+    seed: int,
+) -> Sequence[Experiment]:
+    """Return a model's step over mFabric, and over 4 packet NICs."""
+    ep, tp, replicas = CASES[name]
+    model = replace(model_named(name), ep=ep, tp=tp, pp=1)
+    trained = training(
+        model, layers, replicas=replicas, micro_batches=micro_batches, sparsity=sparsity, seed=seed
+    )
+    circuits = _prototype(model, trained, rate_bps)
+    servers = len(circuits.servers)
+    packets = big_switch_fabric(servers, nics=4, gpus=8, rate_bps=rate_bps)
+    spilled = [over_circuits(circuits, trained, "block", delay, "3 + 1, spill", spill=True, seed=seed)]
+    return [
+        over_circuits(circuits, trained, "block", delay, "3 + 1 NICs", seed=seed),
+        *(spilled if spill else []),
+        over_packets(packets, trained, PACKETS, seed),
+    ]
+
+
+def _prototype(model: MoeModel, trained: Training, rate_bps: float) -> Fabric:
+    """Return servers of 3 circuit NICs and a packet NIC, a region per expert-parallel group."""
+    servers = trained.job.gpus // 8
+    return mfabric_fabric(
+        servers,
+        model.region_servers(),
+        nics=4,
+        packet_nics=1,
+        one_packet_switch=True,
+        rate_bps=rate_bps,
+    )
+
+
+if __name__ == "__main__":
+    run(mfabric_prototype)

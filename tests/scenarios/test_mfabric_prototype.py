@@ -1,0 +1,134 @@
+"""mFabric's emulated training steps: what is run, their tables, and bad input."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from controller.circuits.devices import ReconfigurationDelay
+from scenarios._mfabric.training_points import over_circuits, over_packets, training
+from scenarios._mfabric.training_report import changed_between, held_s, iteration_table, training_findings
+from testbed.report.run_json import experiments_of
+from testbed.run.experiment import Experiment
+from testbed.run.outcome import Outcome, Verdict
+from testbed.run.predict import predict
+from testbed.run.runner import Run
+from tests.scenarios import command
+from topologies.big_switch import big_switch_fabric
+from topologies.mfabric import mfabric_fabric
+from traffic.models.moe import model_named
+
+
+def asked(delay_s: float = 0.025) -> tuple[Experiment, Experiment]:
+    """Return two layers of Mixtral 8x22B over 3 circuit NICs and a packet NIC, and over 4 packet NICs."""
+    trained = training(replace(model_named("mixtral-8x22b"), pp=1), 2)
+    circuits = mfabric_fabric(8, nics=4, packet_nics=1, one_packet_switch=True)
+    delay = ReconfigurationDelay("made up", delay_s)
+    packets = big_switch_fabric(8, nics=4, gpus=8)
+    return (
+        over_circuits(circuits, trained, "block", delay, "circuits"),
+        over_packets(packets, trained, "packets"),
+    )
+
+
+def slower(run: Run) -> Run:
+    """Return a run whose last node ends later, so that the iteration is 1.2 times as long."""
+    end_s = run.tasks["end_s"].mask(run.tasks["end_s"] == run.iteration_s, 1.2 * run.iteration_s)
+    return replace(run, tasks=run.tasks.assign(end_s=end_s))
+
+
+def test_what_dispatches_wait_for_is_the_delay_but_for_what_attention_hides() -> None:
+    experiment, _ = asked()
+    run = predict(experiment)
+    tasks = run.tasks[run.tasks["gpu"] == 0].set_index("node")
+    hidden_s = tasks["end_s"] - tasks["start_s"]
+    # The first light and the first change follow each other; a change for a forward starts with its dispatch,
+    # one for a backward with the attention before it.
+    waits_s = [2 * 0.025 - hidden_s["F0 0.0 l0 attention"], 0.025, 0.025 - hidden_s["B0 0.0 l1 attention"]]
+    assert held_s(run) == pytest.approx(sum(waits_s), rel=1e-6)
+    assert changed_between(experiment, run) == 0
+
+
+def test_changes_between_an_all_to_all_and_its_transpose_are_counted() -> None:
+    experiment, _ = asked()
+    run = predict(experiment)
+    ended_s = run.tasks.loc[run.tasks["node"] == "F0 0.0 l0 dispatch", "end_s"].max()
+    wrong = pd.DataFrame([{"at_s": ended_s + 1e-6, "what": "drained", "which": "ocs0"}])
+    assert changed_between(experiment, replace(run, events=pd.concat([run.events, wrong]))) == 1
+
+
+def test_tables_and_claims_are_of_emulations() -> None:
+    outcomes = []
+    for experiment in asked():
+        run = predict(experiment)
+        late = slower(run)
+        outcomes.append(Outcome(experiment, run, late, Verdict("faithful")))
+    table = iteration_table(outcomes, "packets")
+    assert table["emulated_s"].tolist() == pytest.approx((1.2 * table["predicted_s"]).tolist())
+    assert table["over_baseline"][1] == 1
+    assert table["over_baseline"][0] == pytest.approx(table["emulated_s"][0] / table["emulated_s"][1])
+    found = training_findings(outcomes, "packets")
+    (line,) = found.sheets[1].blocks[0].lines
+    assert list(line.cells[:6]) == ["circuits", "ideal", "ocs0", "3", "3", "yes"]
+    assert line.cells[7] == "0"
+    plan, between = found.claims[-2:]
+    assert (plan.verdict, between.verdict) == ("holds", "holds")
+    assert len(found.plots[0].draw().axes[0].patches) == 2
+
+
+def test_credit_is_held_to_its_prediction_and_tcp_is_reported() -> None:
+    experiment, _ = asked()
+    run = predict(experiment)
+    late = slower(run)
+
+    def ruled(transport: str) -> str:
+        under = replace(experiment, transport=replace(experiment.transport, name=transport))
+        claim = training_findings([Outcome(under, run, late, Verdict("faithful"))], "packets").claims[0]
+        assert claim.measured == pytest.approx(1.2)
+        return claim.verdict
+
+    assert (ruled("credit"), ruled("tcp")) == ("does not hold", "holds")
+
+
+def test_report_of_a_run_and_its_experiments(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    options: list[str | Path] = [
+        "--models",
+        "mixtral-8x7b,qwen-moe",
+        "--layers",
+        "1",
+        "--spill",
+        "--out",
+        out,
+    ]
+    done = command.ran("mfabric_prototype", "--model-only", *options)
+    assert done.returncode == 0, done.stderr
+    said = " ".join(done.stdout.split())
+    assert "mixtral-8x7b, 1 of 32 layers" in said
+    assert "1-1-1-1-1-1" in said, "4 servers of 3 circuit NICs are a full mesh"
+    kept = experiments_of(out / "run.json")
+    assert [each.label for each in kept] == 2 * ["3 + 1 NICs", "3 + 1, spill", "4 packet NICs"]
+    assert [len(each.regions.turns) for each in kept if each.regional] == [1, 1, 2, 2]
+    assert len({each.job.name for each in kept}) == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--models", "gpt"], "unknown model 'gpt' of --models; choose from mixtral-8x7b"),
+        (["--models", ""], "the list '' is empty"),
+        (["--layers", "0"], "experts in 0 layers"),
+        (["--micro-batches", "0"], "0 micro-batches"),
+        (["--sparsity", "1"], "sparsity 1"),
+        (["--delay-ms", "-1"], "a delay of -1.0 ms"),
+        (["--rate", "0"], "NICs of 0 Gbit/s"),
+        (["--seed", "-1"], "seed -1"),
+    ],
+)
+def test_bad_input_is_one_sentence(tmp_path: Path, options: list[str], said: str) -> None:
+    done = command.ran("mfabric_prototype", "--model-only", "--out", tmp_path / "out", *options)
+    lines = done.stderr.strip().splitlines()
+    assert (done.returncode, len(lines)) == (2, 1), done.stderr
+    assert said in lines[0]
+    assert not (tmp_path / "out").exists()

@@ -1,0 +1,41 @@
+"""mFabric's training step over several fabrics: what is run at one scale, and bad input."""
+
+from pathlib import Path
+
+import pytest
+
+from testbed.report.run_json import experiments_of
+from tests.scenarios import command
+
+SMALL = ["--model-only", "--layers", "1", "--transport", "credit"]
+
+
+def test_all_fabrics_carry_one_step(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    done = command.ran("mfabric_training", *SMALL, "--out", out)
+    assert done.returncode == 0, done.stderr
+    kept = experiments_of(out / "run.json")
+    assert [each.label for each in kept] == [
+        "fat-tree", "fat-tree 3:1", "rail-optimised", "mFabric, block", "mFabric, reuse", "mFabric, copilot",
+    ]  # fmt: skip
+    assert len({(each.job.name, each.job.note, len(each.job.nodes)) for each in kept}) == 1
+    assert {sum(each.fabric.nic_rate_bps(nic) for nic in each.fabric.nics) for each in kept} == {6.4e12}
+    assert [each.regional.first for each in kept if each.regional] == ["block", "reuse", "copilot"]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--fabrics", "torus"], "unknown fabric 'torus' of --fabrics; choose from fat-tree"),
+        (["--fabrics", ""], "the list '' is empty"),
+        (["--layers", "0"], "experts in 0 layers"),
+        (["--delay-ms", "-1"], "a delay of -1 ms"),
+        (["--rate", "0"], "NICs of 0 Gbit/s"),
+    ],
+)
+def test_bad_input_is_one_sentence(tmp_path: Path, options: list[str], said: str) -> None:
+    done = command.ran("mfabric_training", "--model-only", "--out", tmp_path / "out", *options)
+    lines = done.stderr.strip().splitlines()
+    assert (done.returncode, len(lines)) == (2, 1), done.stderr
+    assert said in lines[0]
+    assert not (tmp_path / "out").exists()
