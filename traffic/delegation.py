@@ -189,7 +189,7 @@ class Lanes:
             if not lanes:
                 raise ScenarioError(
                     f"neither circuits nor packet NICs that work join server {pair[0]} to server {pair[1]}",
-                    "light a circuit between them, give both a packet NIC, or let servers forward (two hops); "
+                    "light a circuit between them, give both packet NICs, or let servers forward (two hops); "
                     "what fails must leave each server a lane, or be back before it is known",
                 )
             found[pair] = lanes

@@ -94,7 +94,7 @@ def test_what_cannot_fail_now_changes_nothing(network: Network) -> None:
     before = dict(network.lit)
     with pytest.raises(ScenarioError, match="there is no fault 'node 3'; take node 1, node 0"):
         by_hand.fail("node 3")
-    with pytest.raises(ScenarioError, match="no circuits are foreseen for node 0 together"):
+    with pytest.raises(ScenarioError, match="are foreseen for node 0; foreseen are: node 1; node 0 and"):
         by_hand.fail("node 0")  # node 1 is to fail first
     assert (network.lit, network.down, by_hand.failed) == (before, set(), [])
     by_hand.fail("node 1")
@@ -122,11 +122,14 @@ def test_cli_lists_faults_has_one_happen_and_shows_what_changed(
     table = said("fail node 1")
     assert "n0b1 0>4 1>5 4>0 5>1 lit ocstrx" in table
     assert "n0b0" not in table, "only what changed"
+    assert said("circuits").count("links down") == 2  # the dead node's bundles
+    assert "have no rates" in said("rates")
     assert said("fail") == "node 1; failed: node 1"
-    assert "type mend, and then replay" in said(f"replay {experiment.job.name}")
-    assert said("mend") == ""
+    assert "node 1 failed by hand" in said(f"replay {experiment.job.name}")
+    assert said("mend") == "mended: node 1"
+    assert said("mend") == "mended: nothing had failed"
     assert said("fail") == "node 1; failed: nothing"
-    assert "without other words" in said(f"replay {experiment.job.name} rails")
+    assert "is all there is to replay" in said(f"replay {experiment.job.name} rails")
     assert "there is no fault 'node 2'" in said("fail node 2")
 
 

@@ -145,7 +145,7 @@ def test_an_experiment_with_foreseen_circuits_and_revisions_survives_json() -> N
 def test_a_fault_that_nothing_was_foreseen_for_is_named_and_light_that_never_comes_too() -> None:
     asked = experiment(KHopRing(5, 2, 2), 1)
     assert asked.foreseen is not None
-    with pytest.raises(ScenarioError, match="no circuits are foreseen for node 1 together"):
+    with pytest.raises(ScenarioError, match="no circuits are foreseen for node 1; foreseen are: none"):
         predict(replace(asked, foreseen=Foreseen(asked.foreseen.first, (), DELAY)))
     dark = Foreseen((), asked.foreseen.changes, DELAY)
     with pytest.raises(StuckError, match="nothing is on its way"):
