@@ -85,7 +85,8 @@ class FaultsByHand:
         """Have OCSes light circuits, all at once, and wait until they do."""
         ocses = []
         for order in orders:
-            self._network.northbound.light(order.ocs, order.circuits)
+            # A replay leaves programs behind that never end.
+            self._network.northbound.light(order.ocs, order.circuits, busy="replace")
             ocses.append(order.ocs)
         for ocs in ocses:
             self._network.northbound.wait_idle(ocs, WAIT_S)

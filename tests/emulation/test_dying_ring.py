@@ -61,6 +61,9 @@ def test_an_allreduce_is_whole_on_the_ring_that_is_left(sandbox: Box | None) -> 
             assert 70e-6 <= fault["switched_s"] - fault["known_s"] < 200e-6
             assert fault["first_byte_s"] >= fault["switched_s"] - 1e-6
             assert "unknown: the links' rates (none was sampled)" not in outcome.verdict.reasons
+        by_hand = FaultsByHand(network, shrink)
+        by_hand.begin()  # the runs' programs, which never end, do not hold it up
+        assert network.northbound.ocs("n0b1").circuits == by_hand_foreseen(shrink).first[1][1]
 
 
 def test_by_hand_light_leads_around_a_dead_node_and_back(booted: Booted) -> None:

@@ -37,8 +37,9 @@ class Network:
         """Note nothing: a delay lights nothing."""
         assert name.startswith("n")
 
-    def light(self, name: str, circuits: tuple[tuple[int, int], ...]) -> None:
+    def light(self, name: str, circuits: tuple[tuple[int, int], ...], *, busy: str) -> None:
         """Note circuits."""
+        assert busy == "replace", "a program of a replay may never end"
         self.lit[name] = circuits
 
     def wait_idle(self, name: str, _timeout_s: float) -> None:
