@@ -1,14 +1,14 @@
 """What the report says of rings whose nodes die: bandwidth before and after, and how long each fault took."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 import pandas as pd
 
 from scenarios._infinitehbd.dying_plots import drawn_rings
 from scenarios._infinitehbd.dying_ring import DEVICE, Stage, again, stages_of, steady
-from testbed.report.claims import Claim, Range, ruling
+from testbed.report.claims import Claim, worst_claim
 from testbed.report.page import Block, Findings, Line, Plot, Sheet, slug
 from testbed.report.table import significant
 from testbed.run.experiment import Experiment
@@ -227,11 +227,13 @@ def _claims(outcomes: Sequence[Outcome]) -> list[Claim]:
         for _, row in dying_table(outcome.experiment, outcome.run).iterrows()
     ]
     return [
-        _claim("healthy GPUs have their full bandwidth", ABSTRACT, (LEAST_SHARE, math.inf), shares, min),
-        _claim(
+        worst_claim("healthy GPUs have their full bandwidth", ABSTRACT, (LEAST_SHARE, math.inf), shares, min),
+        worst_claim(
             "a bypassed fault costs no bandwidth", RING, (1 - ALIKE, 1 + ALIKE), alike, _farthest_from_1
         ),
-        _claim("a bypass changes no node but the two neighbours", RING, (0, 2), nodes, max, "{:.0f} nodes"),
+        worst_claim(
+            "a bypass changes no node but the two neighbours", RING, (0, 2), nodes, max, "{:.0f} nodes"
+        ),
         Claim(
             "light is switched in 60 to 80 us", "InfiniteHBD, 5.1", (60, 80), max(lit_us, default=math.nan),
             "not comparable", "the device's 70 us are what is emulated", "{:.1f} us",
@@ -244,22 +246,6 @@ def _claims(outcomes: Sequence[Outcome]) -> list[Claim]:
 
 
 ABSTRACT, RING = "InfiniteHBD, abstract", "InfiniteHBD, 4.2"
-
-
-def _claim(
-    text: str,
-    source: str,
-    expected: Range,
-    values: Sequence[float],
-    worst: Callable[[Sequence[float]], float],
-    pattern: str = "{:.3f}",
-) -> Claim:
-    """Return a claim ruled by the worst value; not comparable without any."""
-    if not values:
-        return Claim(text, source, expected, reason="nothing sound was emulated", pattern=pattern)
-    measured = worst(values)
-    reason = f"the worst of {len(values)}"
-    return Claim(text, source, expected, measured, ruling(measured, expected), reason, pattern)
 
 
 def _farthest_from_1(values: Sequence[float]) -> float:

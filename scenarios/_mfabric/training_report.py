@@ -1,7 +1,7 @@
 """What emulated training steps over circuits say: iteration times, changes of circuits, what limits them."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from itertools import pairwise
 
@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 from controller.schedulers.mfabric import circuit_counts, circuit_order, transfer_bound_s, transfer_s
 from controller.schedulers.mfabric_exact import MOST_SERVERS, best_circuits
-from testbed.report.claims import Claim, Range, Ruling
+from testbed.report.claims import Claim, Range, worst_claim
 from testbed.report.page import Block, Findings, Line, Plot, Sheet
 from testbed.report.palette import BOUND, COLOURS, canvas, horizontal_grid, styled
 from testbed.run.experiment import Experiment
@@ -298,7 +298,7 @@ def _agreement(outcomes: Sequence[Outcome]) -> list[Claim]:
         ]
         expected = AGREES if transport == "credit" else (0.0, math.inf)
         claims.append(
-            claimed("an iteration takes as long as predicted", "lightrail's model", expected, ratios,
+            worst_claim("an iteration takes as long as predicted", "lightrail's model", expected, ratios,
                     lambda values: max(values, key=lambda value: abs(value - 1)), transport=transport)
         )  # fmt: skip
     return claims
@@ -315,23 +315,10 @@ def _changes(outcomes: Sequence[Outcome]) -> list[Claim]:
         if outcome.experiment.regional and outcome.experiment.regional.first == "block"
     ]
     return [
-        claimed("circuits change as planned", "mFabric, 5.2", (0, 0), other, sum, "{:.0f} runs otherwise"),
-        claimed("nothing changes from A2A1 to A2A2", "mFabric, B.2", (0, 0), between, max, "{:.0f} changes"),
+        worst_claim(
+            "circuits change as planned", "mFabric, 5.2", (0, 0), other, sum, "{:.0f} runs otherwise"
+        ),
+        worst_claim(
+            "nothing changes from A2A1 to A2A2", "mFabric, B.2", (0, 0), between, max, "{:.0f} changes"
+        ),
     ]
-
-
-def claimed(
-    text: str,
-    source: str,
-    expected: Range,
-    values: Sequence[float],
-    worst: Callable[[Sequence[float]], float],
-    pattern: str = "{:.3f}",
-    transport: str = "",
-) -> Claim:
-    """Return a claim ruled by the worst value; not comparable without any."""
-    if not values:
-        return Claim(text, source, expected, reason="nothing was emulated", pattern=pattern)
-    measured, reason = worst(values), f"the worst of {len(values)}"
-    verdict: Ruling = "holds" if expected[0] <= measured <= expected[1] else "does not hold"
-    return Claim(text, source, expected, measured, verdict, reason, pattern, transport)

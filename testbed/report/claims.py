@@ -155,6 +155,23 @@ def ruling(measured: float, expected: Range) -> Ruling:
     return "holds" if expected[0] <= measured <= expected[1] else "does not hold"
 
 
+def worst_claim(
+    text: str,
+    source: str,
+    expected: Range,
+    values: Sequence[float],
+    worst: Callable[[Sequence[float]], float],
+    pattern: str = "{:.3f}",
+    transport: str = "",
+) -> Claim:
+    """Return a claim ruled by the worst of some values; not comparable without any."""
+    if not values:
+        return Claim(text, source, expected, reason="nothing sound was emulated", pattern=pattern)
+    measured = worst(values)
+    reason = f"the worst of {len(values)}"
+    return Claim(text, source, expected, measured, ruling(measured, expected), reason, pattern, transport)
+
+
 def ratio(table: pd.DataFrame, workload: str, scheme: str, other: str, column: str) -> float:
     """Return a column of one scheme over that of another, the mean over the seeds that both ran."""
     above, below = (_by_seed(table, workload, name, column) for name in (scheme, other))
