@@ -65,8 +65,7 @@ def mfabric_training(
     """
     if not (0 < rate < math.inf and 0 <= delay_ms < math.inf):
         raise ScenarioError(f"NICs of {rate:g} Gbit/s, a delay of {delay_ms:g} ms", "give a rate above 0")
-    names = list(dict.fromkeys(listed(fabrics.replace(",", "\0").replace(";", ","))))
-    names = [name.replace("\0", ",") for name in names]
+    names = list(dict.fromkeys(listed(fabrics, by=";")))
     if unknown := [name for name in names if name not in (*PACKET_FABRICS, *CIRCUITS)]:
         raise ScenarioError(f"unknown fabric {unknown[0]!r} of --fabrics", f"choose from {ALL}")
     trained = training(

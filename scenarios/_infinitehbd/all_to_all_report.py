@@ -5,8 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from controller.circuits.round_circuits import exchange_paths
 from scenarios._infinitehbd.all_to_all import BY_DISTANCE, EXCHANGE, ONE_WAY, TWO_WAY, Point
-from scenarios._infinitehbd.claims import ruling
-from testbed.report.claims import SHARE, Claim, Range
+from testbed.report.claims import SHARE, Claim, Range, ruling
 from testbed.report.page import Block, Findings, Line, Sheet, counted
 from testbed.report.table import number
 from testbed.run.outcome import Outcome

@@ -14,8 +14,7 @@ import pandas as pd
 
 from scenarios._infinitehbd.costs import K2, K3, aggregate_costs, cheaper_below, lead
 from scenarios._infinitehbd.study import FITTED, JOB_SHARES, MAIN_TP, TP_GPUS, Cell, Study
-from testbed.report.claims import LESS, TIMES, Claim, Range, around
-from testbed.report.claims import ruling as ruling
+from testbed.report.claims import LESS, TIMES, Claim, Range, around, ruling
 from traffic.fault_trace import HALF_IF_SERVER, READINGS, timeline, weighted_quantile
 
 PERCENT, POINTS = "{:.2f} %", "{:.2f} points"

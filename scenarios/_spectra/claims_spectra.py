@@ -6,7 +6,7 @@ from dataclasses import replace
 import pandas as pd
 
 from scenarios._spectra.ocs_sweep import DELAYS, PLUS_SWITCHES, SWITCHES, ratios
-from testbed.report.claims import Claim, Range, Ruling, around
+from testbed.report.claims import Claim, Range, around, ruling
 
 INF = math.inf
 SOURCE = "Spectra, V"
@@ -45,7 +45,7 @@ def _claim(text: str, expected: Range, table: pd.DataFrame, scheme: str, other: 
     measured = float(found.mean())
     points = found.groupby(["switches", "delay"]).mean()
     where = f"means per point from {points.min():.3f} to {points.max():.3f}, {_seeds(table)}"
-    return Claim(text, SOURCE, expected, measured, _ruling(measured, expected), where)
+    return Claim(text, SOURCE, expected, measured, ruling(measured, expected), where)
 
 
 def _worst(text: str, expected: Range, table: pd.DataFrame, scheme: str) -> Claim:
@@ -57,7 +57,7 @@ def _worst(text: str, expected: Range, table: pd.DataFrame, scheme: str) -> Clai
     measured = float(points.max())
     switches, delay = points.index[int(points.argmax())]
     where = f"worst at s = {switches}, delay {delay:g}; mean of all {found.mean():.3f}, {_seeds(table)}"
-    return Claim(text, SOURCE, expected, measured, _ruling(measured, expected), where)
+    return Claim(text, SOURCE, expected, measured, ruling(measured, expected), where)
 
 
 def _largest_margin(gpt: pd.DataFrame, moe: pd.DataFrame, bench: pd.DataFrame) -> Claim:
@@ -65,7 +65,7 @@ def _largest_margin(gpt: pd.DataFrame, moe: pd.DataFrame, bench: pd.DataFrame) -
     measured = moe_x / max(gpt_x, bench_x)
     text = "the margin over Eclipse is largest on moe"
     reason = f"Eclipse over Spectra: gpt {gpt_x:.3f}, moe {moe_x:.3f}, benchmark {bench_x:.3f}"
-    return Claim(text, SOURCE, (1.0, INF), measured, _ruling(measured, (1.0, INF)), reason)
+    return Claim(text, SOURCE, (1.0, INF), measured, ruling(measured, (1.0, INF)), reason)
 
 
 def _ours(bench: pd.DataFrame) -> list[Claim]:
@@ -79,10 +79,6 @@ def _ours(bench: pd.DataFrame) -> list[Claim]:
         text = f"spectra+ close to the lower bound at s = {switches}, benchmark"
         claims.append(_worst(text, (1.0, 1.08), rows, "spectra_plus"))
     return [replace(claim, source="lightrail") for claim in claims]
-
-
-def _ruling(measured: float, expected: Range) -> Ruling:
-    return "holds" if expected[0] <= measured <= expected[1] else "does not hold"
 
 
 def _seeds(table: pd.DataFrame) -> str:
