@@ -59,7 +59,7 @@ class FaultsByHand:
             If there is no such fault, it has failed already, or no circuits are foreseen for it beside those
             that have; then nothing is changed.
         NetworkError
-            If an OCS does not light what it is told.
+            If an OCS does not light the circuits that were ordered.
         """
         if name not in self._faults:
             raise ScenarioError(f"there is no fault {name!r}", f"take {', '.join(self._faults)}")

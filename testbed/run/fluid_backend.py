@@ -306,7 +306,7 @@ class FluidBackend:
         return True
 
     def _carries_alone(self, over: int | tuple[int, int]) -> bool:
-        """Return whether what a strand goes over may carry a flow alone: not in the dark, nor routed."""
+        """Return whether a strand's queue pair may carry a flow alone: it is lit, and crosses no server."""
         gate = None if isinstance(over, tuple) else self._gate_of.get(over)
         return gate is None or (self._is_simple and gate.open)
 

@@ -1,4 +1,4 @@
-"""Foreseen circuits as decisions: what a known fault reconfigures, and what cannot be foreseen."""
+"""Foreseen circuits as decisions: which OCSes a known fault reconfigures, and which changes are refused."""
 
 import pytest
 
