@@ -1,28 +1,49 @@
-"""mFabric at scale: costs, performance per dollar, circuits, gates and their prediction (section 7)."""
+"""mFabric at scale: costs, performance per dollar, iteration times, circuits and demand (section 7)."""
 
 import _checkout  # first: runs this file under the checkout's Python
 
+import math
 import sys
 from collections.abc import Callable
 from datetime import datetime
+from functools import partial
 from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.progress import Progress
 
 from scenarios._harness import main
+from scenarios._mfabric.alphas import alpha_points, alphas
+from scenarios._mfabric.batches import batch_points, batches
 from scenarios._mfabric.circuits import circuits
 from scenarios._mfabric.copilot import copilot
 from scenarios._mfabric.costs import costs
+from scenarios._mfabric.delays import delay_points, delays
 from scenarios._mfabric.efficiency import efficiency
 from scenarios._mfabric.fabrics import checked_rate, servers_of
 from scenarios._mfabric.gates import gates
+from scenarios._mfabric.iteration_times import iteration_points, iteration_times
 from scenarios._mfabric.section import ScaleResults, Section
-from scenarios._options import Debug, Out, seed_range, shares
+from scenarios._mfabric.steps import Setting, StepStudy, iterations
+from scenarios._options import Debug, Out, listed, seed_range, shares
 from scenarios._output import print_results, sheet_table
 from testbed.report.run_json import Run
 from testbed.report.table import claims_table
 from topologies.errors import ScenarioError
+from traffic.workloads.mixtral import GPU_FLOPS
+
+MODELS = {"12a": "mixtral-8x22b", "12b": "mixtral-8x7b", "12c": "qwen-moe", "12d": "deepseek-r1"}
+STUDIES = {
+    figure: StepStudy(partial(iteration_points, model), partial(iteration_times, model))
+    for figure, model in MODELS.items()
+} | {
+    "25": StepStudy(batch_points, batches),
+    "27": StepStudy(alpha_points, alphas),
+    "28": StepStudy(delay_points, delays),
+}
+"""By figure, what training steps are predicted for."""
+NONE = "none"
 
 Gpus = Annotated[
     str, typer.Option(help="GPUs of the clusters whose cost is computed, comma-separated multiples of 64.")
@@ -31,30 +52,45 @@ Rates = Annotated[
     str, typer.Option(help="Rates of a NIC, comma-separated: 100, 200, 400, 800 [Gbit/s] have prices.")
 ]
 Seeds = Annotated[int, typer.Option(help="How many seeds; each draws the synthetic gates.")]
+Figures = Annotated[
+    str,
+    typer.Option(
+        help=f"Figures whose training steps are predicted, comma-separated: {', '.join(STUDIES)}; or {NONE}. "
+        "A step takes 10 to 30 s, and two processes share them."
+    ),
+]
+Tflops = Annotated[
+    float,
+    typer.Option("--gpu-tflops", help="What a GPU computes in training steps [TFLOP/s]; an H800 does 400."),
+]
 
 
 def mfabric_scale(
     gpus: Gpus = "1024,2048,4096,8192,16384,32768",
     rates: Rates = "100,200,400,800",
     seeds: Seeds = 5,
+    figures: Figures = "12a",
+    gpu_tflops: Tflops = GPU_FLOPS / 1e12,
     out: Out = None,
     debug: Debug = False,
 ) -> None:
-    """What mFabric costs, what it is worth, how good its circuits are, and what its Copilot predicts.
+    """What mFabric costs, how long its iterations take, what it is worth, and how good its circuits are.
 
     No network: bills of fabrics as they are wired (Figures 11 and 24); performance per dollar and the Pareto
     front by the iteration times that the project publishes (Figure 13); Algorithm 1 beside the best circuits
-    of small regions; synthetic gates (Figures 4, 5, 18) and Copilot's accuracy on them (Figure 19). Expect
-    fat-trees 2.0 times as dear as mFabric on average and 2.3 times at 400 Gbit/s, as the paper says; TopoOpt
-    at half its cost, which the paper calls slightly less; and Algorithm 1 up to twice as slow as the best
-    circuits where demand is skewed. What the paper shows in figures only is labelled so, and what is
-    synthetic confirms none of its claims.
+    of small regions; synthetic gates (Figures 4, 5, 18) and Copilot's accuracy on them (Figure 19); whole
+    training steps on 1,024 GPUs, by the fluid model (Figures 12, 25, 27, 28). Expect fat-trees 2.0 times as
+    dear as mFabric on average and 2.3 times at 400 Gbit/s, as the paper says; TopoOpt at half its cost, which
+    the paper calls slightly less; Algorithm 1 up to twice as slow as the best circuits where demand is
+    skewed; and iterations longer than over a fat-tree, by more than in the paper. What the paper shows in
+    figures only is labelled so, and what is synthetic confirms none of its claims.
     """
     sizes = list(dict.fromkeys(_whole(number) for number in shares(gpus)))
     rates_bps = list(dict.fromkeys(checked_rate(number) for number in shares(rates)))
     for size in sizes:
         servers_of(size)
     drawn = seed_range(seeds)
+    studies, setting = _studies(figures), Setting(rates_bps, _flops(gpu_tflops))
     sections: list[Callable[[], Section]] = [
         lambda: costs(sizes, rates_bps),
         lambda: efficiency(rates_bps),
@@ -63,15 +99,41 @@ def mfabric_scale(
         lambda: copilot(drawn),
     ]
     run = Run(
-        "mfabric_scale", "mFabric: cost, worth, circuits and demand", ["python", *sys.argv], datetime.now()
+        "mfabric_scale", "mFabric: cost, iteration times and circuits", ["python", *sys.argv], datetime.now()
     )
     with ScaleResults(run, out=out) as results, Console(stderr=True).status("") as status:
         for number, section in enumerate(sections, 1):
             status.update(f"section {number} of {len(sections)}")
             results.add(section())
+        status.stop()
+        with Progress(console=status.console, transient=True) as progress:
+            points = [point for study in studies for point in study.points(setting)]
+            found = iterations(points, setting, progress)
+        for study in studies:
+            results.add(study.section(setting, found))
+        status.start()
         status.update("draw plots")
     tables = [sheet_table(sheet) for section in results.sections for sheet in section.findings.sheets]
     print_results([*tables, claims_table(results.claims)], results.path)
+
+
+def _studies(figures: str) -> list[StepStudy]:
+    """Return the studies of a list of figures; ScenarioError for one that has none."""
+    if figures.strip() == NONE:
+        return []
+    names = list(dict.fromkeys(listed(figures)))
+    if unknown := [name for name in names if name not in STUDIES]:
+        raise ScenarioError(
+            f"no training steps for figure {unknown[0]!r}", f"choose from {', '.join(STUDIES)}, or {NONE}"
+        )
+    return [STUDIES[name] for name in names]
+
+
+def _flops(tflops: float) -> float:
+    """Return a compute rate [FLOP/s]; ScenarioError if it is none."""
+    if not 0 < tflops < math.inf:
+        raise ScenarioError(f"GPUs of {tflops:g} TFLOP/s", "give a rate above 0")
+    return tflops * 1e12
 
 
 def _whole(number: float) -> int:
