@@ -54,6 +54,11 @@ class Foreseen:
         if self.delay.varies:
             raise ScenarioError("the delay of foreseen circuits varies", "give its mean")
 
+    @property
+    def may_change(self) -> bool:
+        """Whether anything is ever reconfigured."""
+        return bool(self.changes or self.after)
+
     def decide(self, state: object, view: View, event: Event) -> tuple[object, Sequence[Order]]:
         """Return the orders of an event; the state is the set of faults that are known.
 
