@@ -19,7 +19,9 @@ from scenarios._mfabric.fabrics import (
     OVERSUBSCRIBED,
     OVERSUBSCRIPTION,
     PACKET_NICS,
+    TOPOOPT,
 )
+from scenarios._mfabric.panel import panel_experiment
 from scenarios._mfabric.section import Section
 from scenarios._mfabric.training_points import Training, over_circuits, over_packets, training
 from scenarios._mfabric.training_report import held_s
@@ -131,6 +133,8 @@ def step_experiment(setting: Setting, point: StepPoint) -> Experiment:
     """Return the experiment of a point."""
     seed = setting.seed
     trained = _trained(point.model, point.micro_batch, setting.gpu_flops, seed)
+    if point.fabric == TOPOOPT:
+        return panel_experiment(trained, point.rate_bps, point.fabric, seed=seed)
     fabric = step_fabric(point)
     if point.fabric != MFABRIC:
         return over_packets(fabric, trained, point.fabric, seed)
@@ -139,7 +143,7 @@ def step_experiment(setting: Setting, point: StepPoint) -> Experiment:
 
 
 def step_fabric(point: StepPoint) -> Fabric:
-    """Return the fabric of a point; packet switches that do not block are one, which makes no difference.
+    """Return the fabric of a point but a patch panel; packet switches that do not block are one.
 
     Raises
     ------
