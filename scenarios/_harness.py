@@ -155,6 +155,8 @@ class Scenario:
     """What its report and its table are about."""
     findings: Callable[[Sequence[Outcome]], Findings] = no_findings
     """What it has to say of its outcomes itself."""
+    baseline: str = ""
+    """The scheme that busbw is relative to, where it is not the usual one."""
     rings_s: float = RINGS_S
     """How long a point may take at emulated scale so that the steps of its rings are long [s]."""
     most_nic_bps: float = math.inf
@@ -507,6 +509,8 @@ def _dilated(
 
 def _results(scenario: Scenario, options: Options, planned: list[Experiment]) -> ResultsDirectory:
     run = new_run(scenario.name, scenario.title, options.datapath, scenario.report)
+    if scenario.baseline:
+        run = replace(run, baseline=scenario.baseline)
     return ResultsDirectory(
         run, planned=planned, out=options.out, claims=scenario.claims, findings=scenario.findings
     )

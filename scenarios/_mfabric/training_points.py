@@ -88,7 +88,7 @@ def training(
         micro_batches=micro_batches,
         machines=Machines(gateways=tuple(gateways)),
     )
-    name = f"{model.name}, {layers} of {model.layers} layers"
+    name = f"{model.name} ({layers} of {model.layers} layers)"
     note = f"{step.job.note}; synthetic gates: {gate_statistics(tokens)}"
     return Training(cut, replace(step, job=replace(step.job, name=name, note=note)), gate, history)
 

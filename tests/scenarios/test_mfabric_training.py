@@ -26,7 +26,7 @@ def test_all_fabrics_carry_one_step(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--fabrics", "torus"], "unknown fabric 'torus' of --fabrics; choose from fat-tree"),
+        (["--fabrics", "torus"], "unknown fabric 'torus' of --fabrics; choose from fat-tree,fat-tree-3to1"),
         (["--fabrics", ""], "the list '' is empty"),
         (["--layers", "0"], "experts in 0 layers"),
         (["--delay-ms", "-1"], "a delay of -1 ms"),
