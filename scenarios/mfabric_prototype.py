@@ -2,7 +2,6 @@
 
 import _checkout  # first: runs this file under the checkout's Python
 
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -13,7 +12,7 @@ import typer
 
 from controller.circuits.devices import ReconfigurationDelay, device_named, real_delay
 from scenarios._harness import Scenario, run
-from scenarios._mfabric.training_points import Training, over_circuits, over_packets, training
+from scenarios._mfabric.training_points import Training, checked_delay, over_circuits, over_packets, training
 from scenarios._mfabric.training_report import training_findings
 from scenarios._options import listed
 from testbed.report.claims import Claim, Range, judged, ratio_sentence
@@ -80,16 +79,15 @@ def mfabric_prototype(
 
     Expect mFabric to be longer than 4 packet NICs, with 12 optical and 4 electrical ports instead of 16 (in
     the paper's Figure 10 they are alike): a pair has its circuits only, while its packet NIC is idle, and
-    data parallelism has one NIC of four. The last table says which demand makes it so, and what the best
-    circuits would take. With --cli 'circuits' shows the OCS, and 'light' and 'replay' carry bytes.
+    data parallelism has one NIC of four. With --spill packet NICs help, and the difference is half as large
+    where pairs have circuits. A table says which demand costs how much, and what the best circuits would
+    take. With --cli 'circuits' shows the OCS, and 'light' and 'replay' carry bytes.
     """
-    if not (0 < rate < math.inf and (delay_ms is None or 0 <= delay_ms < math.inf)):
-        raise ScenarioError(f"NICs of {rate:g} Gbit/s, a delay of {delay_ms} ms", "give a rate above 0")
     if unknown := [name for name in listed(models) if name not in CASES]:
         raise ScenarioError(f"unknown model {unknown[0]!r} of --models", f"choose from {', '.join(CASES)}")
-    delay = real_delay(device_named("polatis-4"))
-    if delay_ms is not None:
-        delay = ReconfigurationDelay(f"{delay_ms:g} ms", delay_ms / 1e3)
+    delay = checked_delay(delay_ms or 0.0, rate)
+    if delay_ms is None:
+        delay = real_delay(device_named("polatis-4"))
     experiments = [
         experiment
         for name in dict.fromkeys(listed(models))

@@ -2,7 +2,6 @@
 
 import _checkout  # first: runs this file under the checkout's Python
 
-import math
 from dataclasses import replace
 from functools import partial
 from typing import Annotated, get_args
@@ -10,9 +9,8 @@ from typing import Annotated, get_args
 import pandas as pd
 import typer
 
-from controller.circuits.devices import ReconfigurationDelay
 from scenarios._harness import Scenario, run
-from scenarios._mfabric.training_points import over_circuits, over_packets, training
+from scenarios._mfabric.training_points import checked_delay, over_circuits, over_packets, training
 from scenarios._mfabric.training_report import training_findings
 from scenarios._options import listed
 from testbed.report.claims import Claim, Range, judged, ratio_sentence
@@ -72,15 +70,13 @@ def mfabric_training(
     weigh most. In the paper, at full size, mFabric is close to the fat-tree and up to 1.6 times as fast as
     3:1. A static patch panel is not among the fabrics.
     """
-    if not (0 < rate < math.inf and 0 <= delay_ms < math.inf):
-        raise ScenarioError(f"NICs of {rate:g} Gbit/s, a delay of {delay_ms:g} ms", "give a rate above 0")
+    delay = checked_delay(delay_ms, rate)
     names = list(dict.fromkeys(listed(fabrics)))
     if unknown := [name for name in names if name not in (*PACKETS, *FIRSTS)]:
         raise ScenarioError(f"unknown fabric {unknown[0]!r} of --fabrics", f"choose from {ALL}")
     trained = training(
         replace(model_named(MODEL), pp=1), layers, micro_batches=micro_batches, gateways=(0, 4), seed=seed
     )
-    delay = ReconfigurationDelay(f"{delay_ms:g} ms", delay_ms / 1e3)
     circuits = mfabric_fabric(
         SERVERS, nics=NICS, packet_nics=PACKET_NICS, one_packet_switch=True, rate_bps=rate * 1e9
     )

@@ -103,15 +103,17 @@ def _seen(wire: pd.DataFrame, ocs: str) -> int:
 
 
 def _as_planned(outcome: Outcome, ocs: str) -> bool:
-    """Return whether an OCS of an emulation showed what was planned, and packets took just that.
+    """Return whether an OCS of an emulation showed what was planned, and packets took just that."""
+    found = [shown(outcome.predicted)[ocs], shown(outcome.run).get(ocs, [])]
+    if outcome.wire is not None:
+        found += [logged(outcome.wire, ocs), carrying(outcome.wire, ocs)]
+    needed = [_needed(sets) for sets in found]
+    return all(each == needed[0] for each in needed)
 
-    What is lit first may be replaced before anything needs it.
-    """
-    planned, own = shown(outcome.predicted)[ocs], shown(outcome.run).get(ocs, [])
-    if outcome.wire is None:
-        return own == planned
-    is_used = carrying(outcome.wire, ocs)[1:] == planned[1:]
-    return own == planned == logged(outcome.wire, ocs) and is_used
+
+def _needed(sets: Sequence[frozenset[str]]) -> Sequence[frozenset[str]]:
+    """Return the circuits that a job needs: what is lit first may be replaced before it is used."""
+    return sets[1:] or sets
 
 
 def changes_claims(outcomes: Sequence[Outcome]) -> list[Claim]:

@@ -196,7 +196,7 @@ def _tcp_text(table: pd.DataFrame) -> str:
     """Return what makes the difference where the kernel's TCP decides, by the counters; nothing without."""
     emulated = table[table["emulated_s"].notna()]
     own = emulated[[congestion_control(name) is not None for name in emulated["transport"]]]
-    if own.empty:
+    if not own["packets"].sum():
         return ""
     resent = float(own["resent"].sum() / own["packets"].sum())
     lost = (
