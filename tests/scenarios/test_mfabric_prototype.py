@@ -12,7 +12,7 @@ from scenarios._mfabric.training_points import over_circuits, over_packets, trai
 from scenarios._mfabric.training_report import held_times, iteration_table, training_findings
 from testbed.report.run_json import experiments_of
 from testbed.run.experiment import Experiment
-from testbed.run.outcome import Outcome, Verdict
+from testbed.run.outcome import Measures, Outcome, Verdict
 from testbed.run.predict import predict
 from testbed.run.runner import Run
 from tests.scenarios import command
@@ -105,6 +105,33 @@ def test_tables_and_claims_are_of_emulations() -> None:
     assert list(line.cells[9:]) == ["-", "0"], "packets were not looked at"
     assert [claim.verdict for claim in found.claims[-3:]] == ["holds", "not comparable", "holds"]
     assert len(found.plots[0].draw().axes[0].patches) == 2
+
+
+def test_parts_of_an_iteration_are_the_iteration() -> None:
+    outcomes = [Outcome(experiment, predict(experiment)) for experiment in asked()]
+    table = iteration_table(outcomes, "packets").set_index("fabric")
+    parts = table[["all_to_all_s", "held_s", "dp_s", "compute_s"]]
+    assert parts.sum(axis=1).tolist() == pytest.approx(table["predicted_s"].tolist())
+    assert (parts >= 0).all(axis=None)
+    assert parts.loc["packets", "held_s"] == 0
+    assert parts.loc["circuits", "held_s"] == pytest.approx(held_times(outcomes[0].run).sum())
+    # Data parallelism has one packet NIC instead of four, but for what goes over NVLink.
+    assert 3 < table["dp_s"]["circuits"] / table["dp_s"]["packets"] < 4
+    assert table["compute_s"]["circuits"] == pytest.approx(table["compute_s"]["packets"], rel=1e-3)
+
+
+def test_what_tcp_does_is_told_by_its_counters() -> None:
+    _, packets = asked()
+    tcp, run = replace(packets.transport, name="tcp"), predict(packets)
+    measures = Measures(retransmits=2, packets=100, queue_drops=3, socket_drops=0)
+    outcomes = [
+        Outcome(replace(packets, transport=tcp), run, run, Verdict("faithful"), measures),
+        Outcome(packets, run, run, Verdict("faithful"), measures),
+    ]
+    caption = training_findings(outcomes, "packets").sheets[1].caption
+    assert "3 packets were dropped and 2 sent again" in caption
+    assert "over packets alone 1.00 .. 1.00 under tcp and 1.00 .. 1.00 otherwise" in caption
+    assert "over circuits" not in caption
 
 
 def test_credit_is_held_to_its_prediction_and_tcp_is_reported() -> None:

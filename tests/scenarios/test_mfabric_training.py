@@ -14,6 +14,9 @@ def test_all_fabrics_carry_one_step(tmp_path: Path) -> None:
     out = tmp_path / "out"
     done = command.ran("mfabric_training", *SMALL, "--out", out)
     assert done.returncode == 0, done.stderr
+    for first in ("block", "reuse", "copilot"):
+        for claim in ("close to the fat-tree", "up to 1.6 times as fast as 3:1"):
+            assert f"mFabric, {first}: {claim}" in done.stdout
     kept = experiments_of(out / "run.json")
     assert [each.label for each in kept] == [
         "fat-tree", "fat-tree 3:1", "rail-optimised", "mFabric, block", "mFabric, reuse", "mFabric, copilot",
