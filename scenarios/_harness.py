@@ -437,6 +437,9 @@ def _explore(scenario: Scenario, options: Options) -> None:
     first = experiments[0]
     # What is foreseen belongs to one experiment, whose job alone can be replayed.
     shown = [first] if first.foreseen else experiments
+    if first.delegated:  # circuits that follow a job are of this fabric
+        shown = [each for each in experiments if (each.fabric, each.host) == (first.fabric, first.host)]
+    planned = {each.job.name: each for each in reversed(shown) if each.delegated}
     jobs = {experiment.job.name: experiment.job for experiment in shown}
     with _network_of(first, options.datapath) as network:
         rate = first.fabric.nic_rate_bps(first.fabric.nics[0]) * network.rate_factor / 1e6
@@ -446,7 +449,7 @@ def _explore(scenario: Scenario, options: Options) -> None:
             f"replay knows {', '.join(jobs)}"
         )
         foreseen = first if first.foreseen else None
-        FabricCLI(network, jobs, transport=first.transport, foreseen=foreseen)
+        FabricCLI(network, jobs, transport=first.transport, foreseen=foreseen, planned=planned)
 
 
 def _prepared(
