@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from controller.circuits.devices import ReconfigurationDelay
 from scenarios._mfabric.fabrics import COLOURS, FAT_TREE, MFABRIC
 from scenarios._mfabric.section import FIGURE_ONLY, Section, judged
+from scenarios._mfabric.shares import EVEN, tokens_of
 from testbed.machine.processes import in_processes
 from testbed.report.claims import MORE, Claim, around
 from testbed.report.page import Block, Findings, Line, Plot, Sheet
@@ -41,7 +42,6 @@ from traffic.models.moe_step import (
     one_forward_one_backward,
     repeated_gate,
 )
-from traffic.workloads.gate import gate_loads, gate_tokens
 
 SOURCE = "mFabric, 8 (Figure 16)"
 NVL72 = "NVL72"
@@ -49,8 +49,8 @@ DOMAIN_GPUS, DOMAINS = 64, 2
 """GPUs that NVLink joins, 64 of 72; domains of an expert-parallel group."""
 MODEL = replace(MODELS["deepseek-r1"], name="deepseek-v3", ep=DOMAIN_GPUS * DOMAINS, micro_batch=240)
 """DeepSeek-R1's sizes are DeepSeek-V3's; 240 sequences are what the paper calls the micro-batch size."""
-PHASES, MAIN_PHASE = ("stable", "early"), "stable"
-"""Of the synthetic gates; the model balances its experts."""
+GATES = (EVEN, "early")
+"""Loads as the model's training aims at, which claims are ruled by, and a synthetic gate."""
 GPU_FLOPS = {"GB200": 1.0e15, "H800": 400e12, "A100": 140e12}
 """40 % of a GB200's peak (2.5e15), 40 % of an H800's, 45 % of an A100's [FLOP/s]."""
 MAIN_GPU = "GB200"
@@ -87,18 +87,17 @@ class Case:
     """What is compared."""
 
     ports: Ports
-    phase: str
-    """Of the gate."""
+    gate: str
     pipelined: bool = False
     """Whether the legs of an all-to-all overlap."""
 
     @property
     def name(self) -> str:
         """The case as tables name it."""
-        return f"{self.ports.name}, {self.phase} gate" + ", legs at once" * self.pipelined
+        return f"{self.ports.name}, {self.gate} gate" + ", legs at once" * self.pipelined
 
 
-CASES = (*(Case(*each) for each in product(PORTS, PHASES)), Case(PORTS[0], MAIN_PHASE, pipelined=True))
+CASES = (*(Case(*each) for each in product(PORTS, GATES)), Case(PORTS[0], EVEN, pipelined=True))
 
 
 def lookahead(seeds: Sequence[int]) -> Section:
@@ -107,7 +106,7 @@ def lookahead(seeds: Sequence[int]) -> Section:
     return Section(
         name="lookahead",
         about="mFabric with optical I/O beside NVL72",
-        basis="computed, on synthetic gates",
+        basis="computed, claims by even loads, the other gate synthetic",
         findings=Findings(
             [_sheet(table)],
             [Plot("lookahead", partial(_plot, table), f"Paper, figure 16 ({FIGURE_ONLY}). {CAPTION}")],
@@ -130,7 +129,7 @@ def iteration_table(seed: int) -> pd.DataFrame:
         exchanges_s = dict(zip(keys, found, strict=True))
     rows = []
     for case, (gpu, flops) in product(CASES, GPU_FLOPS.items()):
-        tokens = _tokens(case.phase, seed)
+        tokens = tokens_of(MODEL, case.gate, seed)
         nvl72_s, mfabric_s = (
             iteration_s(tokens, flops, case.ports, exchanges_s[case, fabric]) for fabric in FABRICS
         )
@@ -235,7 +234,7 @@ def _exchanges_s(seed: int, key: tuple[Case, str]) -> tuple[float, float]:
     case, fabric = key
     step = moe_step(
         replace(MODEL, layers=1, dense_layers=0, pp=1),
-        repeated_gate(_tokens(case.phase, seed)),
+        repeated_gate(tokens_of(MODEL, case.gate, seed)),
         micro_batches=1,
         machines=Machines(server_gpus=DOMAIN_GPUS, gateways=(0,)),
     )
@@ -253,13 +252,6 @@ def _exchanges_s(seed: int, key: tuple[Case, str]) -> tuple[float, float]:
     return float(took_s["F0 0.0 l0 dispatch"]), float(took_s["F0 0.0 l0 combine"])
 
 
-def _tokens(phase: str, seed: int) -> NDArray[np.int64]:
-    """Return copies of tokens from rank to expert."""
-    loads = gate_loads([phase], 1, MODEL.experts, seed=seed)
-    tokens: NDArray[np.int64] = gate_tokens(loads, MODEL.ep, MODEL.tokens * MODEL.top_k, seed=seed)[0, 0]
-    return tokens
-
-
 def _gains(table: pd.DataFrame, case: Case) -> dict[str, float]:
     """Return NVL72's iteration time over mFabric's by GPU."""
     here = table[table["case"] == case.name]
@@ -274,10 +266,10 @@ def _claims(table: pd.DataFrame) -> list[Claim]:
     )
     claims = []
     for ports, (text, expected) in zip(PORTS, said, strict=True):
-        gains = _gains(table, Case(ports, MAIN_PHASE))
+        gains = _gains(table, Case(ports, EVEN))
         by_gpu = ", ".join(f"{gpu} {gain:.2f}x" for gpu, gain in gains.items())
         uneven = _gains(table, Case(ports, "early"))[MAIN_GPU]
-        reason = f"by the GPU that computes: {by_gpu}; with an uneven gate {uneven:.2f}x"
+        reason = f"by the GPU that computes: {by_gpu}; with a synthetic gate {uneven:.2f}x"
         if ports == PORTS[0]:
             at_once = _gains(table, CASES[-1])[MAIN_GPU]
             reason += f"; where the legs of all-to-alls overlap {at_once:.2f}x: the paper gives none of these"
@@ -301,17 +293,17 @@ def _sheet(table: pd.DataFrame) -> Sheet:
         (f"{NVL72} [s]", "mFabric [s]", f"{NVL72} A2A", "mFabric A2A", "gain"),
         blocks,
         f"Figure 16: an iteration of DeepSeek-V3 on {MODEL.replica_gpus:,} GPUs, EP {MODEL.ep}, {MODEL.pp} "
-        f"stages, as many micro-batches of {MODEL.micro_batch} sequences; synthetic gates; A2A: the mean of "
-        f"an all-to-all's seconds. {speeds} TFLOP/s. A group's two domains have all circuits of their OCS, "
-        "which never change; every ratio is the same for smaller micro-batches.",
+        f"stages, as many micro-batches of {MODEL.micro_batch} sequences; the gate early is synthetic; A2A: "
+        f"the mean of an all-to-all's seconds. {speeds} TFLOP/s. A group's two domains have all circuits of their "
+        "OCS, which never change; every ratio is the same for smaller micro-batches.",
     )  # fmt: skip
 
 
 @styled
 def _plot(table: pd.DataFrame) -> Figure:
-    figure = canvas(8.5, 3.0, "Iteration of DeepSeek-V3 on 2,048 GPUs, normalised (SYNTHETIC gate)")
+    figure = canvas(8.5, 3.0, "Iteration of DeepSeek-V3 on 2,048 GPUs, normalised (even loads)")
     for axes, gpu in zip(figure.subplots(1, len(GPU_FLOPS), sharey=True), GPU_FLOPS, strict=True):
-        shown = {Case(ports, MAIN_PHASE).name: ports.name for ports in PORTS}
+        shown = {Case(ports, EVEN).name: ports.name for ports in PORTS}
         here = table[(table["gpu"] == gpu) & table["case"].isin(list(shown))]
         for place, (column, name, colour) in enumerate(
             (("nvl72_s", NVL72, COLOURS[FAT_TREE]), ("mfabric_s", MFABRIC, COLOURS[MFABRIC]))

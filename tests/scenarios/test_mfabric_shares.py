@@ -115,10 +115,10 @@ def test_sends_and_slow_stages_lengthen_a_pipeline() -> None:
 def test_an_iteration_is_that_of_the_whole_step_predicted(fabric: str) -> None:
     ports = look.PORTS[0]
     alone = replace(SMALL, pp=1)
-    tokens = look._tokens("stable", 0)
+    tokens = share.tokens_of(SMALL, share.EVEN, 0)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(look, "MODEL", alone)
-        exchanges_s = look._exchanges_s(0, (look.Case(ports, "stable"), fabric))
+        exchanges_s = look._exchanges_s(0, (look.Case(ports, share.EVEN), fabric))
         found_s = look.iteration_s(tokens, 1e15, ports, exchanges_s)
     machines = Machines(1e15, ports.nvlink_bps(fabric), 8, (0,))
     step = moe_step(alone, repeated_gate(tokens), micro_batches=1, machines=machines)
@@ -138,13 +138,14 @@ def test_the_table_of_figure_16_has_every_case_and_fits() -> None:
     assert len(table) == len(look.CASES) * len(look.GPU_FLOPS)
     assert (table["gain"] == table["nvl72_s"] / table["mfabric_s"]).all()
     by_case = table.set_index(["case", "gpu"])
-    doubled = by_case.loc["16 Tbit/s, stable gate"] / by_case.loc["8 Tbit/s, stable gate"]
+    doubled = by_case.loc["16 Tbit/s, even gate"] / by_case.loc["8 Tbit/s, even gate"]
     assert doubled["nvl72_all_to_all_s"].to_numpy() == pytest.approx(0.5, rel=1e-3)
     assert section.seeds == range(1)
     assert [claim.expected[0] > 1 for claim in section.findings.claims] == [True] * 3
     assert not any(math.isnan(claim.measured) for claim in section.findings.claims)
+    assert all("synthetic gate" in claim.reason for claim in section.findings.claims)
     for plot in section.findings.plots:
-        assert "SYNTHETIC" in plot.draw().get_suptitle()
+        assert "even loads" in plot.draw().get_suptitle()
 
 
 def test_tables_fit_a_terminal_whole(shares: Section) -> None:
