@@ -1,0 +1,13 @@
+"""The launcher of a run to be killed: a sandbox with `tests.emulation.victim` in it.
+
+It imports nothing that only the run needs: a test that starts it waits for those imports once, not twice.
+"""
+
+import sys
+
+from testbed.machine.sandbox import run_in_sandbox
+
+COMMAND = [sys.executable, "-m", "tests.emulation.launcher"]
+
+if __name__ == "__main__":
+    sys.exit(run_in_sandbox([sys.executable, "-m", "tests.emulation.victim"]))
