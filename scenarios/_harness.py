@@ -6,6 +6,7 @@ carries, boots each fabric once in a sandbox, emulates point after point, judges
 tables and leaves a results directory behind.
 """
 
+import gc
 import math
 import sys
 from collections import defaultdict
@@ -257,6 +258,8 @@ def run(describe: Callable[..., Scenario]) -> NoReturn:
 
 def main(command: Callable[..., None]) -> NoReturn:
     """Run a command; what goes wrong is told in one sentence, with exit code 2."""
+    gc.freeze()  # what is imported stays
+    gc.enable()  # `_checkout` has turned it off
     app = typer.Typer(add_completion=False, rich_markup_mode="markdown", pretty_exceptions_enable=False)
     app.command()(command)
     if isinstance(sys.stdout, TextIOWrapper):
