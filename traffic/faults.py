@@ -64,6 +64,12 @@ class Fault:
                 "a job does not get GPUs back: let it stay, or let their NICs fail",
             )
 
+    @property
+    def is_standing(self) -> bool:
+        """Whether links are away for good and that is known before anything is sent, and no more fails."""
+        at_once = not self.node and self.after_s == self.detect_s == 0
+        return at_once and self.lasts_s is None and not (self.gpus or self.daemon)
+
 
 def check_faults(faults: Sequence[Fault], fabric: Fabric) -> None:
     """Check that faults go together and with a fabric.
@@ -146,6 +152,10 @@ class Revisions:
             if each.fault == fault.name:
                 return Revision(each.cancel, each.nodes, each.moves)
         return Revision()
+
+    def leaves(self, fault: Fault) -> bool:
+        """Return whether the job goes on as it was after a fault."""
+        return all(each.fault != fault.name for each in self.known)
 
     @property
     def moves(self) -> dict[str, Moves]:

@@ -57,7 +57,16 @@ from traffic.collectives.all_to_all import AllToAll
 from traffic.collectives.exchange import CouplesPattern
 from traffic.compose import renumbered
 from traffic.delegation import Delegates
-from traffic.faults import Daemon, Fault, Moves, Revision, Revisions, check_faults, places_after
+from traffic.faults import (
+    AS_IT_WAS,
+    Daemon,
+    Fault,
+    Moves,
+    Revision,
+    Revisions,
+    check_faults,
+    places_after,
+)
 from traffic.fluid.nvlink import Nvlink
 from traffic.job import Collective, Compute, Job, Node
 from traffic.messages import Messages, crosses_network
@@ -161,7 +170,7 @@ class Runner:
         *,
         circuits: Circuits | None = None,
         faults: Sequence[Fault] = (),
-        revise: Revise = lambda _view, _fault: Revision(),
+        revise: Revise = AS_IT_WAS,
         leg_name: Callable[[QueuePair], str] = str,
         lit: Mapping[str, tuple[Circuit, ...]] | None = None,
     ) -> None:
@@ -234,6 +243,9 @@ class Runner:
         """Run the job to its end."""
         if self._first_lit:
             self._begin_lit()
+        for fault in filter(self._stands, self._faults):
+            self._fail(fault)
+        self._do_what_is_due(self._backend.now_s)
         self._await_faults("")
         self._start_all(self._graph.sources())
         while self._graph.open:
@@ -243,9 +255,12 @@ class Runner:
             now_s = self._backend.now_s
             for number in self._nvlink.advance(now_s):
                 self._arrived(number, now_s)
-            while self._timers and self._timers[0][0] <= now_s:
-                heapq.heappop(self._timers)[2]()
+            self._do_what_is_due(now_s)
         return self._result()
+
+    def _do_what_is_due(self, now_s: float) -> None:
+        while self._timers and self._timers[0][0] <= now_s:
+            heapq.heappop(self._timers)[2]()
 
     def _wait(self, until_s: float) -> list[Happening]:
         """Let time pass until something happens; if nothing can any more, say which faults stand."""
@@ -376,7 +391,7 @@ class Runner:
         """Send a collective as coupled flows; return whether that is possible.
 
         It is where backend and pattern can, and the scheme places messages before they start. With faults
-        it is not: what a ring has yet to do after one depends on the step in which it came.
+        that come later it is not: what a ring has yet to do after one depends on the step in which it came.
         """
         backend, pattern = self._coupling, node.pattern
         if backend is None or not isinstance(pattern, CouplesPattern):
@@ -406,11 +421,11 @@ class Runner:
             _lead(self._messages[strand.message], leg, strand.bytes)
 
     def _coupling_backend(self) -> CouplingBackend | None:
-        """The backend if it couples flows in this run, else None; with faults it never does."""
+        """The backend if it couples flows in this run, else None: never with faults that come later."""
         backend = self._backend
-        return (
-            backend if isinstance(backend, CouplingBackend) and backend.couples and not self._faults else None
-        )
+        if isinstance(backend, CouplingBackend) and backend.couples and all(map(self._stands, self._faults)):
+            return backend
+        return None
 
     def _release(self, numbers: Iterable[int]) -> None:
         """Start messages that wait for nothing any more."""
@@ -726,8 +741,12 @@ class Runner:
     def _await_faults(self, node: str) -> None:
         """Have the faults happen that count from the start of a node, or of the job."""
         for fault in self._faults:
-            if fault.node == node:
+            if fault.node == node and not self._stands(fault):
                 self._at(self._backend.now_s + fault.after_s, partial(self._fail, fault))
+
+    def _stands(self, fault: Fault) -> bool:
+        """Return whether a fault is there from the start, and leaves the job as it is."""
+        return fault.is_standing and isinstance(self._revise, Revisions) and self._revise.leaves(fault)
 
     @property
     def _failed(self) -> frozenset[Port]:
