@@ -67,6 +67,10 @@ def server_moves(fabric: Fabric) -> Moves:
     return tuple((fabric.gpu_offsets[RANK] + gpu, fabric.gpu_offsets[SERVERS] + gpu) for gpu in range(GPUS))
 
 
+HEALTHY = healthy(lossy_step())
+GPU_MOVES, SERVER_MOVES = gpu_moves(HEALTHY.fabric), server_moves(HEALTHY.fabric)
+
+
 def losing(experiment: Experiment, moves: Moves, after_s: float, detect_s: float = 0.01) -> Experiment:
     """Return an experiment that loses GPUs some time after its start, and a server's with all its NICs."""
     fabric = experiment.fabric

@@ -11,15 +11,14 @@ from testbed.run.experiment import Experiment
 from testbed.run.predict import predict
 from testbed.run.runner import Run
 from tests.testbed.moved_cases import (
+    GPU_MOVES,
     GPUS,
+    HEALTHY,
     LOST,
     RANK,
+    SERVER_MOVES,
     SERVERS,
-    gpu_moves,
-    healthy,
     losing,
-    lossy_step,
-    server_moves,
     steadily,
 )
 from topologies.errors import ScenarioError
@@ -27,9 +26,8 @@ from traffic.faults import AS_IT_WAS, Moves, moved
 from traffic.job import Collective, Job
 from traffic.records import NVLINK
 
-HEALTHY = healthy(lossy_step())
 TOOK_S = predict(HEALTHY).iteration_s
-MOVES = {"GPU": gpu_moves(HEALTHY.fabric), "server": server_moves(HEALTHY.fabric)}
+MOVES = {"GPU": GPU_MOVES, "server": SERVER_MOVES}
 
 
 def owed(job: Job, node: str) -> Counter[tuple[int, int]]:
