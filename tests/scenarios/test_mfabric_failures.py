@@ -5,8 +5,19 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from scenarios._mfabric.failure_points import (
+    CIRCUIT_NIC,
+    FAILURES,
+    GPU,
+    PACKET_NIC,
+    PACKET_NICS,
+    SERVER,
+    failure_of,
+)
+from scenarios._mfabric.failures import MODELS, POINTS, failures
 from testbed.report.run_json import experiments_of
 from tests.scenarios import command
+from topologies.mfabric import mfabric_fabric
 
 SMALL = ["--model-only", "--layers", "1", "--transport", "credit"]
 
@@ -30,6 +41,42 @@ def test_every_failure_has_a_step_in_which_it_comes_and_one_after_it(tmp_path: P
         assert took_s[f"mFabric, {name}"] > took_s["mFabric"]
         assert took_s[f"mFabric, steady, {name}"] > took_s["mFabric"]
     assert took_s["mFabric, one circuit NIC"] >= took_s["mFabric"]
+
+
+def test_figure_14_rules_what_failures_add_to_an_iteration() -> None:
+    found = {(model, name): 10.0 for model in MODELS for name in POINTS}
+    found["deepseek-r1", PACKET_NIC] = 10.33
+    found["mixtral-8x22b", GPU] = 12.0
+    found["mixtral-8x22b", SERVER] = 14.0
+    section = failures(found, 0)
+    added = section.tables["failures"].set_index(["model", "failure"])["added"]
+    assert added["deepseek-r1", PACKET_NIC] == pytest.approx(0.033)
+    assert added["mixtral-8x22b", GPU] == pytest.approx(0.2)
+    ruled = {claim.text: claim for claim in section.findings.claims}
+    assert ruled["deepseek-r1: one packet NIC gone adds 3.3 %"].verdict == "holds"
+    assert ruled["mixtral-8x22b: a GPU gone adds 5.1 %"].verdict == "does not hold"
+    order = ruled["a server adds more than a GPU, 8x22B"]
+    assert order.verdict == "holds"
+    assert order.measured == pytest.approx(2.0)
+    (sheet,), (plot,) = section.findings.sheets, section.findings.plots
+    assert [len(block.lines) for block in sheet.blocks] == [len(POINTS)] * 2
+    assert plot.draw().axes
+
+
+def test_a_gpu_s_backup_is_in_the_next_server_and_a_server_s_beyond_all_regions() -> None:
+    fabric = mfabric_fabric(8, 4, backup_gpu=True, spare_servers=2)
+    gone = {name: failure_of(name, fabric, 2, gpus=8, gpu=3) for name in FAILURES.values()}
+    moves = {name: failure.moves for name, failure in gone.items()}
+    assert moves == {
+        PACKET_NIC: (), PACKET_NICS: (), CIRCUIT_NIC: (),
+        GPU: ((2 * 9 + 3, 3 * 9 + 8),),
+        SERVER: tuple((2 * 9 + gpu, 8 * 9 + gpu) for gpu in range(8)),
+    }  # fmt: skip
+    nics = {name: [nic.nic for nic in failure.nics] for name, failure in gone.items()}
+    assert nics == {
+        PACKET_NIC: [0], PACKET_NICS: [0, 4], CIRCUIT_NIC: [1], GPU: [], SERVER: list(range(8))
+    }  # fmt: skip
+    assert {nic.server for failure in gone.values() for nic in failure.nics} == {2}
 
 
 @pytest.mark.parametrize(
