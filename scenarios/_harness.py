@@ -196,9 +196,9 @@ class Scenario:
         Raises
         ------
         ScenarioError
-            If circuits are foreseen for the faults of its own, and for no others.
+            If it has faults of its own.
         """
-        if any(each.foreseen for each in self.experiments):
+        if any(each.foreseen or each.faults for each in self.experiments):
             raise ScenarioError(
                 f"{self.name} foresees what fails in it, and --fail would come on top", "leave out --fail"
             )

@@ -53,6 +53,7 @@ def training(
     gateways: Sequence[int] = (0,),
     sparsity: float = 0.0,
     seed: int = 0,
+    sums_apart: Sequence[int] = (),
 ) -> Training:
     """Return a training step of the first layers of a model, under a synthetic gate.
 
@@ -70,6 +71,8 @@ def training(
         Which share of the experts a source sends nothing to.
     seed
         Of the gate.
+    sums_apart
+        As of `traffic.models.moe_step.moe_step`.
 
     Raises
     ------
@@ -97,6 +100,7 @@ def training(
         replicas=replicas,
         micro_batches=micro_batches,
         machines=Machines(gateways=tuple(gateways)),
+        sums_apart=sums_apart,
     )
     name = f"{model.name} ({layers} of {model.layers} layers)"
     note = f"{step.job.note}; synthetic gates: {gate_statistics(tokens)}"
