@@ -4,7 +4,7 @@ import _checkout  # first: runs this file under the checkout's Python
 
 import math
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from functools import partial
 from typing import Annotated
@@ -22,9 +22,12 @@ from scenarios._mfabric.costs import costs
 from scenarios._mfabric.delays import delay_points, delays
 from scenarios._mfabric.efficiency import efficiency
 from scenarios._mfabric.fabrics import checked_rate, servers_of
+from scenarios._mfabric.failures import failure_iterations, failures
 from scenarios._mfabric.gates import gates
 from scenarios._mfabric.iteration_times import iteration_points, iteration_times
+from scenarios._mfabric.lookahead import lookahead
 from scenarios._mfabric.section import ScaleResults, Section
+from scenarios._mfabric.shares import training_shares
 from scenarios._mfabric.steps import Setting, StepStudy, iterations
 from scenarios._options import Debug, Out, listed, seed_range, shares
 from scenarios._output import print_results, sheet_table
@@ -43,7 +46,9 @@ STUDIES = {
     "28": StepStudy(delay_points, delays),
 }
 """By figure, what training steps are predicted for."""
-NONE = "none"
+FAILURES, NONE = "14", "none"
+STEPS = (*STUDIES, FAILURES)
+"""Figures whose training steps can be predicted."""
 
 Gpus = Annotated[
     str, typer.Option(help="GPUs of the clusters whose cost is computed, comma-separated multiples of 64.")
@@ -55,13 +60,16 @@ Seeds = Annotated[int, typer.Option(help="How many seeds; each draws the synthet
 Figures = Annotated[
     str,
     typer.Option(
-        help=f"Figures whose training steps are predicted, comma-separated: {', '.join(STUDIES)}; or {NONE}. "
-        "A step takes 10 to 30 s, and two processes share them."
+        help=f"Figures whose training steps are predicted, comma-separated: {', '.join(STEPS)}; or {NONE}. "
+        "A step takes 10 to 60 s, and two processes share them."
     ),
 ]
 Tflops = Annotated[
     float,
-    typer.Option("--gpu-tflops", help="What a GPU computes in training steps [TFLOP/s]; an H800 does 400."),
+    typer.Option(
+        "--gpu-tflops",
+        help="What a GPU computes in training steps but those of figure 14 [TFLOP/s]; an H800 does 400.",
+    ),
 ]
 
 
@@ -78,25 +86,29 @@ def mfabric_scale(
 
     No network: bills of fabrics as they are wired (Figures 11 and 24); performance per dollar and the Pareto
     front by the iteration times that the project publishes (Figure 13); Algorithm 1 beside the best circuits
-    of small regions; synthetic gates (Figures 4, 5, 18) and Copilot's accuracy on them (Figure 19); whole
-    training steps on 1,024 GPUs, by the fluid model (Figures 12, 25, 27, 28). Expect fat-trees 2.0 times as
-    dear as mFabric on average and 2.3 times at 400 Gbit/s, as the paper says; TopoOpt at half its cost, which
-    the paper calls slightly less; Algorithm 1 up to twice as slow as the best circuits where demand is
-    skewed; and iterations longer than over a fat-tree, by more than in the paper. What the paper shows in
-    figures only is labelled so, and what is synthetic confirms none of its claims.
+    of small regions; synthetic gates (Figures 4, 5, 18) and Copilot's accuracy on them (Figure 19); where
+    bytes and time go in training (Figures 2, 3, 17); optical I/O beside NVL72 (Figure 16); whole training
+    steps on 1,024 GPUs, by the fluid model (Figures 12, 25, 27, 28), and what failures add to them (Figure
+    14). Expect fat-trees 2.0 times as dear as mFabric on average and 2.3 times at 400 Gbit/s, as the paper
+    says; TopoOpt at half its cost, which the paper calls slightly less; Algorithm 1 up to twice as slow as
+    the best circuits where demand is skewed; and iterations longer than over a fat-tree, by more than in the
+    paper. What the paper shows in figures only is labelled so, and what is synthetic confirms none of its
+    claims.
     """
     sizes = list(dict.fromkeys(_whole(number) for number in shares(gpus)))
     rates_bps = list(dict.fromkeys(checked_rate(number) for number in shares(rates)))
     for size in sizes:
         servers_of(size)
     drawn = seed_range(seeds)
-    studies, setting = _studies(figures), Setting(rates_bps, _flops(gpu_tflops))
+    steps, setting = _steps(figures), Setting(rates_bps, _flops(gpu_tflops))
     sections: list[Callable[[], Section]] = [
         lambda: costs(sizes, rates_bps),
         lambda: efficiency(rates_bps),
         lambda: circuits(drawn),
         lambda: gates(drawn),
         lambda: copilot(drawn),
+        lambda: training_shares(drawn),
+        lambda: lookahead(drawn),
     ]
     run = Run(
         "mfabric_scale", "mFabric: cost, iteration times and circuits", ["python", *sys.argv], datetime.now()
@@ -107,26 +119,34 @@ def mfabric_scale(
             results.add(section())
         status.stop()
         with Progress(console=status.console, transient=True) as progress:
-            points = [point for study in studies for point in study.points(setting)]
-            found = iterations(points, setting, progress)
-        for study in studies:
-            results.add(study.section(setting, found))
+            for predicted in _step_sections(steps, setting, progress):
+                results.add(predicted)
         status.start()
         status.update("draw plots")
     tables = [sheet_table(sheet) for section in results.sections for sheet in section.findings.sheets]
     print_results([*tables, claims_table(results.claims)], results.path)
 
 
-def _studies(figures: str) -> list[StepStudy]:
-    """Return the studies of a list of figures; ScenarioError for one that has none."""
+def _step_sections(figures: Sequence[str], setting: Setting, progress: Progress) -> Iterator[Section]:
+    """Yield the sections of figures whose training steps are predicted."""
+    studies = [STUDIES[figure] for figure in figures if figure in STUDIES]
+    found = iterations([point for study in studies for point in study.points(setting)], setting, progress)
+    for study in studies:
+        yield study.section(setting, found)
+    if FAILURES in figures:
+        yield failures(failure_iterations(setting.seed, progress), setting.seed)
+
+
+def _steps(figures: str) -> list[str]:
+    """Return the figures of a list; ScenarioError for one that needs no training steps."""
     if figures.strip() == NONE:
         return []
     names = list(dict.fromkeys(listed(figures)))
-    if unknown := [name for name in names if name not in STUDIES]:
+    if unknown := [name for name in names if name not in STEPS]:
         raise ScenarioError(
-            f"no training steps for figure {unknown[0]!r}", f"choose from {', '.join(STUDIES)}, or {NONE}"
+            f"no training steps for figure {unknown[0]!r}", f"choose from {', '.join(STEPS)}, or {NONE}"
         )
-    return [STUDIES[name] for name in names]
+    return names
 
 
 def _flops(tflops: float) -> float:

@@ -24,11 +24,11 @@ from scenarios._mfabric.fabrics import (
 from scenarios._mfabric.panel import panel_experiment
 from scenarios._mfabric.section import Section
 from scenarios._mfabric.training_points import Training, over_circuits, over_packets, training
-from scenarios._mfabric.training_report import held_s
 from testbed.machine.processes import in_processes
 from testbed.run.experiment import Experiment
 from testbed.run.predict import predict
 from testbed.run.region_plan import First
+from testbed.run.runner import Run
 from topologies.big_switch import big_switch_fabric
 from topologies.errors import ScenarioError
 from topologies.fabric import Fabric
@@ -179,19 +179,20 @@ def step_fabric(point: StepPoint) -> Fabric:
 def _iteration(setting: Setting, point: StepPoint) -> Iteration:
     run = predict(step_experiment(setting, point), couples=True)
     changes = int((run.events["what"] == "drained").sum())
-    return Iteration(run.iteration_s, changes, _waiting_s(point, held_s(run)))
+    return Iteration(run.iteration_s, changes, _waiting_s(point, run))
 
 
-def _waiting_s(point: StepPoint, held_s: float) -> float:
+def _waiting_s(point: StepPoint, run: Run) -> float:
     """Return how long an iteration waits for circuits, by what all regions together waited [s].
 
     Each region is a stage's. A stage waits for M micro-batches, and before its first and after its last for
     pp - 1 micro-batches of others.
     """
     sized = STUDIED[point.model]
+    at_s = run.events.groupby("what")["at_s"].sum()
+    held_s = at_s.get("released", 0.0) - at_s.get("held", 0.0)
     regions = SERVERS // sized.region_servers()
-    turns = 2 * sized.pp - 1
-    return held_s / regions * turns / sized.pp
+    return float(held_s / regions * (2 * sized.pp - 1) / sized.pp)
 
 
 @lru_cache(maxsize=1)
