@@ -24,6 +24,7 @@ from scenarios._mfabric.fabrics import (
 from scenarios._mfabric.panel import panel_experiment
 from scenarios._mfabric.section import Section
 from scenarios._mfabric.training_points import Training, over_circuits, over_packets, training
+from scenarios._mfabric.training_report import held_times
 from testbed.machine.processes import in_processes
 from testbed.run.experiment import Experiment
 from testbed.run.predict import predict
@@ -189,10 +190,9 @@ def _waiting_s(point: StepPoint, run: Run) -> float:
     pp - 1 micro-batches of others.
     """
     sized = STUDIED[point.model]
-    at_s = run.events.groupby("what")["at_s"].sum()
-    held_s = at_s.get("released", 0.0) - at_s.get("held", 0.0)
+    held_s = float(held_times(run).sum())
     regions = SERVERS // sized.region_servers()
-    return float(held_s / regions * (2 * sized.pp - 1) / sized.pp)
+    return held_s / regions * (2 * sized.pp - 1) / sized.pp
 
 
 @lru_cache(maxsize=1)
