@@ -137,21 +137,31 @@ def shrinking_share(rates_gbps: Sequence[float], times: Sequence[float]) -> list
     return [gain / rate / time for rate, time in zip(rates_gbps, times, strict=True)]
 
 
+def patient(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return the times with mFabric's less what it waits for circuits."""
+    return rows.assign(iteration_s=rows["iteration_s"] - rows["waiting_s"])
+
+
 def _claims(model: str, rows: pd.DataFrame) -> list[Claim]:
     source = f"mFabric, 7.3 (Figure 12), {model}"
     fat_tree, topoopt = over(rows, MFABRIC, FAT_TREE), over(rows, TOPOOPT, MFABRIC)
+    without = patient(rows)
+    less = {
+        FAT_TREE: f"{_by_rate(fat_tree)}; without waits {_by_rate(over(without, MFABRIC, FAT_TREE))}",
+        TOPOOPT: f"{_by_rate(topoopt)}; without waits {_by_rate(over(without, TOPOOPT, MFABRIC))}",
+    }
     close, gain = "within 10 % of the fat-tree", OVER_TOPOOPT[model]
     on_average = f"{gain}x over TopoOpt on average"
     claims = [
-        judged(close, source, (0, 1 + TOLERANCE), fat_tree.max(), _by_rate(fat_tree)),
-        judged(on_average, source, around(gain), topoopt.mean(), _by_rate(topoopt)),
+        judged(close, source, (0, 1 + TOLERANCE), fat_tree.max(), less[FAT_TREE]),
+        judged(on_average, source, around(gain), topoopt.mean(), less[TOPOOPT]),
     ]
     ordered = [rate for rate in ORDERED_GBPS if rate in fat_tree.index]
     if model in NORMALISED and ordered:
         at = f"{ordered[0]:g} to {ordered[-1]:g} Gbit/s"
         claims += [
             judged(f"no faster than the fat-tree, {at}", source, AT_LEAST_AS_GOOD, fat_tree[ordered].min()),
-            judged(f"faster than TopoOpt, {at}", source, MORE, topoopt[ordered].min()),
+            judged(f"faster than TopoOpt, {at}", source, MORE, topoopt[ordered].min(), less[TOPOOPT]),
         ]
     if model == BLOCKED_MODEL:
         blocked = over(rows, OVERSUBSCRIBED, MFABRIC)
@@ -191,19 +201,21 @@ def _sheet(rows: pd.DataFrame, setting: Setting) -> Sheet:
 
 def _ratio_lines(rows: pd.DataFrame, by_fabric: Mapping[str, pd.DataFrame]) -> list[Line]:
     """Return how fabrics compare at one rate, and what that depends on."""
-    fat_tree, ours = by_fabric[FAT_TREE], by_fabric[MFABRIC]
+    fat_tree = by_fabric[FAT_TREE]
     rates = fat_tree.index.to_list()
     shares = [pd.Series(shrinking_share(rates, fat_tree[column].to_list()), index=rates) for column in TIMES]
     beside = [
         _line(f"{above} / {below}", "{:.3f}", *(over(rows, above, below, column) for column in TIMES))
         for above, below in ((MFABRIC, FAT_TREE), (OVERSUBSCRIBED, MFABRIC), (TOPOOPT, MFABRIC))
     ]
-    without = (ours["iteration_s"] - ours["waiting_s"]) / fat_tree["iteration_s"]
-    return [
-        *beside,
-        _line("mFabric not waiting", "{:.3f}", without),
-        _line("network's share", "{:.1%}", *shares),
+    waitless = [
+        _line(name, "{:.3f}", over(patient(rows), above, below))
+        for name, above, below in (
+            (f"{MFABRIC}* / {FAT_TREE}", MFABRIC, FAT_TREE),
+            (f"{TOPOOPT} / {MFABRIC}*", TOPOOPT, MFABRIC),
+        )
     ]
+    return [*beside, *waitless, _line("network's share", "{:.1%}", *shares)]
 
 
 def _line(name: str, pattern: str, ours: pd.Series, public: pd.Series | None = None) -> Line:
@@ -226,12 +238,11 @@ def _caption(model: str, setting: Setting) -> str:
     )
     return (
         f"Figure 12: {sized.layers} layers, EP {sized.ep}, TP {sized.tp}, PP {sized.pp}, micro-batches of "
-        f"{sized.micro_batch} sequences, 1,024 GPUs. {public} Ours are predictions with GPUs of "
-        f"{setting.gpu_flops / 1e12:g} TFLOP/s, which is assumed, and synthetic gates. A fat-tree and a "
-        "rail-optimised fabric are alike in the model: neither blocks, and ECMP's collisions are left out. "
-        f"Circuits take {1e3 * DELAY_S:g} ms; mFabric not waiting is its ratio to the fat-tree less about "
-        "what it waits for them. The network's share is the part of the fat-tree's time that falls as rates "
-        "grow."
+        f"{sized.micro_batch} sequences, 1,024 GPUs of {setting.gpu_flops / 1e12:g} TFLOP/s, which is "
+        f"assumed. {public} A fat-tree and a rail-optimised fabric are alike in the model: neither blocks. Circuits "
+        f"take {1e3 * DELAY_S:g} ms; * is less what mFabric waits for them, about. The network's share is "
+        "the part of the fat-tree's time that falls as rates grow. Why ours differ from the public times is "
+        "said below."
     )
 
 
@@ -268,8 +279,11 @@ DEFINITIONS = (
         "the rest is compute, NVLink and what waits for them.",
     ),
     (
-        "synthetic gates",
-        "Each layer, micro-batch and replica has a decision of its own; the public times were simulated with "
-        "one matrix for all.",
+        "ours and public times",
+        "Ours have a decision of the gates for each layer, micro-batch and replica, a wait for circuits "
+        "after each, fluids that share links fairly, and sums of gradients at the end. The public ones have "
+        "one matrix for all, DCTCP's packets on paths that ECMP draws, sums per operator, and compute times "
+        "of a profile; where they have mFabric as fast as the fat-tree, its waits are hidden. TopoOpt is a "
+        "stand-in here: circuits for the mean of ten iterations before, shortest paths.",
     ),
 )
