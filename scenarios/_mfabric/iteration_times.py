@@ -239,10 +239,10 @@ def _caption(model: str, setting: Setting) -> str:
     return (
         f"Figure 12: {sized.layers} layers, EP {sized.ep}, TP {sized.tp}, PP {sized.pp}, micro-batches of "
         f"{sized.micro_batch} sequences, 1,024 GPUs of {setting.gpu_flops / 1e12:g} TFLOP/s, which is "
-        f"assumed. {public} A fat-tree and a rail-optimised fabric are alike in the model: neither blocks. Circuits "
-        f"take {1e3 * DELAY_S:g} ms; * is less what mFabric waits for them, about. The network's share is "
-        "the part of the fat-tree's time that falls as rates grow. Why ours differ from the public times is "
-        "said below."
+        f"assumed. {public} A fat-tree and a rail-optimised fabric are alike in the model: neither blocks. "
+        f"Circuits take {1e3 * DELAY_S:g} ms; * is less what mFabric waits for them, about. The network's "
+        "share is the part of the fat-tree's time that falls as rates grow. Why ours differ from the public "
+        "times stands among the report's definitions."
     )
 
 
