@@ -20,7 +20,7 @@ mFabric, sections 4.2 (a controller per region), 5.1, 5.2 and appendix B.2 (when
 (failures). The circuits before the first turn are random, as in the artifact.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -67,6 +67,8 @@ class RegionState:
     """How many turns have started and not ended."""
     demand: Matrix | None = None
     """What the circuits were ordered for."""
+    faults: tuple[str, ...] = ()
+    """Those that are known and had GPUs take others' places, in that order."""
 
 
 class Regional:
@@ -82,6 +84,9 @@ class Regional:
         How Algorithm 1 is read.
     seed
         Of the circuits before the first turn.
+    moving, moved
+        The faults by which GPUs take the places of others, and what a turn carries between the region's
+        servers once some of them are known, in that order; by default none do.
 
     Raises
     ------
@@ -96,8 +101,11 @@ class Regional:
         *,
         variant: Variant = PUBLISHED,
         seed: int = 0,
+        moving: AbstractSet[str] = frozenset(),
+        moved: Callable[[Turn, Sequence[str]], Matrix] = lambda turn, _faults: turn.demand,
     ) -> None:
         self._fabric, self._variant, self._seed = fabric, variant, seed
+        self._moving, self._moved = moving, moved
         self._regions = {region.ocs: region for region in regions(fabric) if region.ocs in turns}
         self._turns = {ocs: tuple(own) for ocs, own in turns.items()}
         self._place = {
@@ -128,9 +136,8 @@ class Regional:
             return state | {ocs: after}, [*orders, *more]
         if isinstance(event, FaultDetected):
             for ocs, own in state.items():
-                if own.demand is not None and self._lacks_relay(self._regions[ocs], own.mapping, view.failed):
-                    after, more = self._shown(own, view, ocs, own.demand)
-                    state, orders = state | {ocs: after}, [*orders, *more]
+                after, more = self._detects(own, view, ocs, event.fault)
+                state, orders = state | {ocs: after}, [*orders, *more]
         return state, orders
 
     def _first(self, view: View) -> tuple[dict[str, RegionState], list[Order]]:
@@ -151,7 +158,7 @@ class Regional:
     ) -> tuple[RegionState, Sequence[Order]]:
         turn, orders = self._turns[ocs][number], list[Order]()
         if turn.known == "start" and not state.under_way:
-            state, orders = self._shown(state, view, ocs, turn.demand)
+            state, orders = self._shown(state, view, ocs, self._demand(state, turn))
         after = replace(state, next_turn=number + 1, under_way=state.under_way + 1)
         return after, [*orders, Hold(turn.node, ocs)]
 
@@ -162,7 +169,20 @@ class Regional:
         following = self._turns[ocs][state.next_turn : state.next_turn + 1]
         if state.under_way or not following or following[0].known != "before":
             return state, []
-        return self._shown(state, view, ocs, following[0].demand)
+        return self._shown(state, view, ocs, self._demand(state, following[0]))
+
+    def _demand(self, state: RegionState, turn: Turn) -> Matrix:
+        return self._moved(turn, state.faults) if state.faults else turn.demand
+
+    def _detects(
+        self, state: RegionState, view: View, ocs: str, fault: str
+    ) -> tuple[RegionState, Sequence[Order]]:
+        """Return what a fault changes at once: circuits if a server needs a relay, which it has not."""
+        if fault in self._moving:
+            state = replace(state, faults=(*state.faults, fault))
+        if state.demand is None or not self._lacks_relay(self._regions[ocs], state.mapping, view.failed):
+            return state, []
+        return self._shown(state, view, ocs, state.demand)
 
     def _shown(
         self, state: RegionState, view: View, ocs: str, demand: Matrix

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import chain, count
-from math import isnan
+from math import isnan, nan
 from typing import Protocol
 
 import numpy as np
@@ -55,8 +55,18 @@ from topologies.fabric import Fabric, Link, Port
 from topologies.light import Circuit
 from traffic.collectives.all_to_all import AllToAll
 from traffic.collectives.exchange import CouplesPattern
+from traffic.compose import renumbered
 from traffic.delegation import Delegates
-from traffic.faults import AS_IT_WAS, Daemon, Fault, Revision, Revisions, check_faults
+from traffic.faults import (
+    AS_IT_WAS,
+    Daemon,
+    Fault,
+    Moves,
+    Revision,
+    Revisions,
+    check_faults,
+    places_after,
+)
 from traffic.fluid.nvlink import Nvlink
 from traffic.job import Collective, Compute, Job, Node
 from traffic.messages import Messages, crosses_network
@@ -217,12 +227,17 @@ class Runner:
         """The faults that are known and not over, and the messages that had to go elsewhere."""
         self._gone: set[int] = set()
         """The GPUs that are known to be gone."""
+        self._stopped: set[int] = set()
+        """The GPUs that are gone, known or not."""
+        self._unfinished: set[str] = set()
+        """The collectives that have sent all, some of it from or to GPUs of which it is not known that they
+        are gone."""
         self._lost: set[int] = set()
         """The messages that are given up, because a GPU is gone or their collective is."""
         self._computing: dict[int, str] = {}
         """What each GPU that is not idle computes."""
-        self._delegated: dict[str, tuple[int, Legs]] = {}
-        """The first message of each delegated all-to-all, and what it consists of."""
+        self._delegated: dict[int, Legs] = {}
+        """What each delegated all-to-all consists of, by its first message."""
         self._hops: dict[int, list[int]] = defaultdict(list)
         """The messages that bring each relayed message further."""
         self._held: dict[str, str] = {}
@@ -310,6 +325,9 @@ class Runner:
             self._end(name)
 
     def _end(self, name: str) -> None:
+        if self._lacks_a_gpu(name):
+            self._unfinished.add(name)
+            return
         if isinstance(self._graph.nodes[name], Collective):
             self._tasks.append((name, -1, self._began_s[name], self._backend.now_s))
             self._kept.pop(name, None)
@@ -318,7 +336,7 @@ class Runner:
 
     def _compute(self, gpu: int) -> None:
         """Start a GPU's next task if it is idle."""
-        if gpu in self._computing or not self._queued[gpu]:
+        if gpu in self._computing or gpu in self._stopped or not self._queued[gpu]:
             return
         node, start_s = self._queued[gpu].popleft(), self._backend.now_s
         self._computing[gpu] = node.name
@@ -327,7 +345,7 @@ class Runner:
         self._at(start_s + node.on_gpu_s(gpu), partial(self._computed, node, gpu, start_s))
 
     def _computed(self, node: Compute, gpu: int, start_s: float) -> None:
-        if gpu in self._gone:
+        if gpu in self._stopped:
             return
         self._tasks.append((node.name, gpu, start_s, start_s + node.on_gpu_s(gpu)))
         del self._computing[gpu]
@@ -366,7 +384,7 @@ class Runner:
         messages = node.pattern.exchange().messages
         legs = legs_of(scheme.delegate(self._view(), messages), pipelined=scheme.pipelined)
         first = len(self._messages)
-        self._delegated[node.name] = first, legs
+        self._delegated[first] = legs
         for leg, waits in zip(legs.legs, legs.waits, strict=True):
             then = [first + number for number in leg.then]
             self._messages.append(
@@ -835,6 +853,7 @@ class Runner:
         now_s = self._backend.now_s
         self._note(now_s, "failed", fault.name)
         self._standing.append(fault)
+        self._stopped.update(fault.gpus)
         for port in fault.ports:
             self._down[self._fabric.link_at[port]] += 1
             self._backend.fail(port)
@@ -869,19 +888,27 @@ class Runner:
         revision = self._revise(self._view(), fault)
         self._check_running(revision.cancel)
         self._gone.update(fault.gpus)
-        cancelled = {n for n, message in enumerate(self._messages) if message.node in revision.cancel}
+        again = self._move(revision.moves)
+        given_up = {*revision.cancel, *again}
+        cancelled = {n for n, message in enumerate(self._messages) if message.node in given_up}
         self._lost |= cancelled
         ended = self._lose(self._under_way())
         left = self._take_back(self._is_cut)
         self._known[fault] |= {number for number, _ in left}
         self._go_around()
         self._note(self._backend.now_s, "gone around", fault.name)
-        self._cancel(revision.cancel, cancelled)
+        self._give_up(again, cancelled)
+        self._cancel(revision.cancel)
         self._tell(FaultDetected(fault.name))
         self._place_left(left)
+        for name in again:
+            self._go(name)
         self._start_all(self._graph.replace(revision.cancel, revision.add))
-        for node in [*ended, *self._idled(fault.gpus)]:
+        for node in [*ended, *self._idled(fault.gpus, dict(revision.moves))]:
             self._piece_done(node)
+        for name in sorted(self._unfinished):
+            self._unfinished.discard(name)
+            self._end(name)
 
     def _over(self, fault: Fault) -> None:
         """Send what had to go elsewhere as if it had never failed; and all, if nothing was forwarded."""
@@ -919,7 +946,9 @@ class Runner:
         if not self._gone:
             return []
         whole = {n: self._whole(n) for n in messages}
-        ends = {n: {message.source, message.destination} for n, message in whole.items()}
+        ends = {  # legs are of servers
+            n: {message.source, message.destination} for n, message in whole.items() if message.leg is None
+        }
         lost = [n for n in ends if n not in self._lost and ends[n] & self._gone]
         self._lost.update(lost)
         for number in lost:
@@ -938,16 +967,40 @@ class Runner:
             number = message.part_of
         return message
 
-    def _idled(self, gpus: Iterable[int]) -> list[str]:
-        """Return what GPUs that are gone had yet to compute."""
-        return [
-            node
-            for gpu in gpus
-            for node in (
-                *filter(None, [self._computing.pop(gpu, None)]),
-                *(node.name for node in self._queued.pop(gpu, ())),
-            )
-        ]
+    def _idled(self, gpus: Iterable[int], moves: Mapping[int, int]) -> list[str]:
+        """Return what GPUs that are gone had yet to compute, but for what others compute in their place."""
+        idled = []
+        for gpu in gpus:
+            begun = filter(None, [self._computing.pop(gpu, None)])
+            left = [*begun, *(node.name for node in self._queued.pop(gpu, ()))]
+            if gpu not in moves:
+                idled += left
+                continue
+            nodes = map(self._graph.nodes.__getitem__, left)
+            self._queued[moves[gpu]] += (node for node in nodes if isinstance(node, Compute))
+            self._compute(moves[gpu])
+        return idled
+
+    def _lacks_a_gpu(self, name: str) -> bool:
+        """Return whether a collective has a GPU that is gone, which is not known."""
+        unknown, node = self._stopped - self._gone, self._graph.nodes[name]
+        return bool(unknown) and isinstance(node, Collective) and not unknown.isdisjoint(node.gpus)
+
+    def _move(self, moves: Moves) -> list[str]:
+        """Have GPUs take the places of others; return the collectives under way that have to begin again."""
+        again = []
+        places = places_after(moves, self._fabric.gpus)
+        for node in list(self._graph.nodes.values()):
+            if {gpu for gpu, _ in moves}.isdisjoint(node.gpus):
+                continue
+            self._graph.swap(renumbered(node, places))
+            if isinstance(node, Collective) and self._is_sent(node.name):
+                again.append(node.name)
+        return again
+
+    def _is_sent(self, name: str) -> bool:
+        """Return whether a node is under way, or a collective has sent all and has not ended."""
+        return bool(self._pieces_of.get(name)) or name in self._unfinished
 
     def _take_back(
         self, is_closed: Callable[[int], bool], messages: Collection[int] = ()
@@ -1018,14 +1071,21 @@ class Runner:
 
     def _check_running(self, names: Iterable[str]) -> None:
         for name in names:
-            if not (self._pieces_of.get(name) and isinstance(self._graph.nodes[name], Collective)):
+            if not (self._is_sent(name) and isinstance(self._graph.nodes[name], Collective)):
                 raise ScenarioError(f"{name!r} is given up, and is no collective that runs now")
 
-    def _cancel(self, nodes: Iterable[str], given_up: Iterable[int]) -> None:
-        for number in given_up:
+    def _give_up(self, nodes: Iterable[str], messages: Iterable[int]) -> None:
+        """Give up messages, and what has been done of collectives."""
+        for number in messages:
             self._messages[number].then = []
         for name in nodes:
             self._note(self._backend.now_s, "given up", name)
+            self._unfinished.discard(name)
+
+    def _cancel(self, nodes: Iterable[str]) -> None:
+        """End collectives that are given up, since others take their place."""
+        self._give_up(nodes, ())
+        for name in nodes:
             self._tasks.append((name, -1, self._began_s[name], self._backend.now_s))
 
     # Time and records
@@ -1056,14 +1116,14 @@ class Runner:
                 path = _path(self._all_legs(number))
                 ends = message.source, message.destination
                 yield message.node, *ends, message.size, message.start_s, message.end_s, path
-            elif number == self._delegated[message.node][0]:
-                legs = self._delegated[message.node][1]
+            elif legs := self._delegated.get(number):
                 sent = self._messages[number : number + len(legs.legs)]
+                given_up = not self._lost.isdisjoint(range(number, number + len(sent)))
                 yield from rows_of(
                     legs,
                     message.node,
                     message.start_s,
-                    [each.end_s for each in sent],
+                    [nan if given_up else each.end_s for each in sent],
                     [self._all_legs(number + place) for place in range(len(sent))],
                     per_pair=per_pair,
                 )
