@@ -20,6 +20,7 @@ mFabric, sections 4.2 (a controller per region), 5.1, 5.2 and appendix B.2 (when
 (failures). The circuits before the first turn are random, as in the artifact.
 """
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
@@ -216,23 +217,21 @@ class Regional:
                 self._fabric, region, demand, last=last, failed=dead, variant=self._variant
             )
 
-        mapping, asking = circuits(), set[int]()
-        while new := self._lacks_relay(region, mapping, failed) - asking:
+        mapping, asked = circuits(), dict[int, int]()
+        cut = cut_off(self._fabric, frozenset(failed))
+        while new := self._lacks_relay(region, mapping, failed) - asked.keys():
             server = min(new)
-            asking.add(server)
-            over_packets = demand + demand.T
-            for a, b in mapping:
-                i, j = region.servers.index(a.server), region.servers.index(b.server)
-                over_packets[i, j] = over_packets[j, i] = 0.0
-            sizes, cut = over_packets.sum(axis=1), cut_off(self._fabric, frozenset(failed))
-            peers = [
+            sizes = self._over_packets(region, demand, mapping).sum(axis=1)
+            serving = Counter(asked.values())
+            relays = [
                 place
                 for place, (peer, nics) in enumerate(zip(region.servers, region.nics, strict=True))
-                if peer not in cut and not dead.issuperset(Nic(peer, nic) for nic in nics)
+                if peer not in cut and len({Nic(peer, nic) for nic in nics} - dead) > serving[place]
             ]
-            if not peers:
-                continue
-            place, relay = region.servers.index(server), min(peers, key=lambda peer: (sizes[peer], peer))
+            if not relays:
+                break
+            place, relay = region.servers.index(server), min(relays, key=lambda peer: (sizes[peer], peer))
+            asked[server] = relay
             for size in (sizes[place], demand.sum() or 1.0):  # the latter is the first of all
                 demand = demand.copy()
                 demand[place, relay] += size
@@ -240,6 +239,14 @@ class Regional:
                 if server not in self._lacks_relay(region, mapping, failed):
                     break
         return mapping
+
+    def _over_packets(self, region: Region, demand: Matrix, mapping: NicMapping) -> Matrix:
+        """Return what pairs without a circuit carry both ways."""
+        both: Matrix = demand + demand.T
+        for circuit in mapping:
+            i, j = (region.servers.index(end.server) for end in circuit)
+            both[i, j] = both[j, i] = 0.0
+        return both
 
     def _lacks_relay(self, region: Region, mapping: NicMapping, failed: AbstractSet[Port]) -> set[int]:
         """Return the servers that could have a circuit to one with packet NICs, need it and have none."""
