@@ -19,7 +19,9 @@ from scenarios._mfabric.efficiency import efficiency
 from scenarios._mfabric.fabrics import checked_rate, servers_of
 from scenarios._mfabric.failures import failure_iterations, failures
 from scenarios._mfabric.gates import gates
+from scenarios._mfabric.lookahead import lookahead
 from scenarios._mfabric.section import ScaleResults, Section
+from scenarios._mfabric.shares import training_shares
 from scenarios._options import Debug, Out, seed_range, shares
 from scenarios._output import print_results, sheet_table
 from testbed.report.run_json import Run
@@ -58,9 +60,10 @@ def mfabric_scale(
 
     No network: bills of fabrics as they are wired (Figures 11 and 24); performance per dollar and the Pareto
     front by the iteration times that the project publishes (Figure 13); Algorithm 1 beside the best circuits
-    of small regions; synthetic gates (Figures 4, 5, 18) and Copilot's accuracy on them (Figure 19); with
-    --failures what they add to an iteration on 1,024 GPUs, by the fluid model (Figure 14). Expect
-    fat-trees 2.0 times as dear as mFabric on average and 2.3 times at 400 Gbit/s, as the paper says; TopoOpt
+    of small regions; synthetic gates (Figures 4, 5, 18) and Copilot's accuracy on them (Figure 19); where
+    bytes and time go in training (Figures 2, 3, 17); optical I/O beside NVL72 (Figure 16); with --failures
+    what they add to an iteration on 1,024 GPUs, by the fluid model (Figure 14). Expect fat-trees
+    2.0 times as dear as mFabric on average and 2.3 times at 400 Gbit/s, as the paper says; TopoOpt
     at half its cost, which the paper calls slightly less; and Algorithm 1 up to twice as slow as the best
     circuits where demand is skewed. What the paper shows in figures only is labelled so, and what is
     synthetic confirms none of its claims.
@@ -76,6 +79,8 @@ def mfabric_scale(
         lambda: circuits(drawn),
         lambda: gates(drawn),
         lambda: copilot(drawn),
+        lambda: training_shares(drawn),
+        lambda: lookahead(drawn),
     ]
     run = Run(
         "mfabric_scale", "mFabric: cost, worth, circuits and demand", ["python", *sys.argv], datetime.now()
