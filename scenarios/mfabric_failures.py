@@ -33,10 +33,10 @@ RUN_S = 8.0
 ALL = ",".join(FAILURES)
 
 Failing = Annotated[str, typer.Option("--failures", help=f"What fails, comma-separated: {ALL}.")]
-Layers = Annotated[int, typer.Option(help="Layers that are run, of 56; the last one's dispatch is hit.")]
+Layers = Annotated[int, typer.Option(help="Layers that are run, of 56; the last one's combine is hit.")]
 MicroBatches = Annotated[int, typer.Option(help="Micro-batches of an iteration, of 8; the first is hit.")]
 At = Annotated[
-    float, typer.Option(help="When it fails, as a share of the least time that dispatch takes [%].")
+    float, typer.Option(help="When it fails, as a share of the least time that combine takes [%].")
 ]
 KnownMs = Annotated[float, typer.Option("--known-ms", help="How long until it is known [ms].")]
 DelayMs = Annotated[float, typer.Option("--delay-ms", help="Of the OCS [ms].")]
@@ -99,7 +99,7 @@ def mfabric_failures(
     on_all = replace(trained, step=replace(trained.step, job=job))
     healthy = over_circuits(fabric, on_all, "block", delay, STEP, seed=seed)
     gone = [failure_of(FAILURES[name], fabric, SERVER, gpus=GPUS, gpu=GPU) for name in names]
-    node = f"F0 0.0 l{layers - 1} dispatch"
+    node = f"F0 0.0 l{layers - 1} combine"
     return Scenario(
         "mfabric_failures",
         "mFabric: failures in a training step on 8 servers",
