@@ -294,8 +294,8 @@ def _sheet(table: pd.DataFrame) -> Sheet:
         blocks,
         f"Figure 16: an iteration of DeepSeek-V3 on {MODEL.replica_gpus:,} GPUs, EP {MODEL.ep}, {MODEL.pp} "
         f"stages, as many micro-batches of {MODEL.micro_batch} sequences; the gate early is synthetic; A2A: "
-        f"the mean of an all-to-all's seconds. {speeds} TFLOP/s. A group's two domains have all circuits "
-        "of their OCS, which never change; every ratio is the same for smaller micro-batches.",
+        f"the mean of an all-to-all's seconds. {speeds} TFLOP/s. A group's two domains have all circuits of "
+        "their OCS, which never change; every ratio is the same for smaller micro-batches.",
     )  # fmt: skip
 
 
