@@ -250,6 +250,8 @@ def _row(path: Path, number: int, cells: dict[str, str]) -> _Row:
 
 def _cells(line: str) -> list[str]:
     """Return the cells of a row; AICB puts no quotes round the shapes of a product, which have commas."""
+    if "(" not in line:
+        return line.split(",")
     cells, depth = [""], 0
     for letter in line:
         depth += (letter == "(") - (letter == ")")
