@@ -201,11 +201,14 @@ def _tcp_text(table: pd.DataFrame) -> str:
         return ""
     dropped, resent = (int(sound.loc[is_tcp, name].sum()) for name in ("dropped", "resent"))
     ratios = sound["all_to_all_s"] / sound["predicted_all_to_all_s"]
-    said = [
-        f"{where} {_span(ratios[is_tcp & mine])} under tcp and {_span(ratios[~is_tcp & mine])} otherwise"
-        for where, mine in (("over circuits", sound["circuits"]), ("over packets alone", ~sound["circuits"]))
-        if (is_tcp & mine).any()
-    ]
+    said = []
+    for where, mine in (("over circuits", sound["circuits"]), ("over packets alone", ~sound["circuits"])):
+        spans = [
+            f"{_span(ratios[of & mine])} {how}"
+            for of, how in ((is_tcp, "under tcp"), (~is_tcp, "otherwise"))
+            if (of & mine).any()
+        ]
+        said += [f"{where} {' and '.join(spans)}"] if spans else []
     return (
         f"Under tcp {dropped} packets were dropped and {resent} sent again. All-to-alls / model is "
         f"{', '.join(said)}. {TCP}"
@@ -220,7 +223,7 @@ TCP = (
 
 def _span(values: pd.Series) -> str:
     """Return the least and the greatest of some values."""
-    return f"{values.min():.2f} .. {values.max():.2f}" if len(values) else "-"
+    return f"{values.min():.2f} .. {values.max():.2f}"
 
 
 def _price_sheet(table: pd.DataFrame, outcomes: Sequence[Outcome], baseline: str) -> Sheet:
