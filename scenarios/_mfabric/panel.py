@@ -23,6 +23,9 @@ from traffic.workloads.gate import gate_demand, gate_tokens
 ITERATIONS = 10
 """Whose mean demand decides the circuits."""
 SERVER_GPUS = 8
+KEPT_BACK = 3
+"""Of 8 NICs of a server, what Mixtral 8x22B on 1,024 GPUs takes for what a region alone has not: a hop to the
+stages before and after, and to the other replica's experts."""
 STAYS = ReconfigurationDelay("patch panel, which stays", 0.0)
 
 
