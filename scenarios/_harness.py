@@ -195,7 +195,7 @@ class Scenario:
         ScenarioError
             If circuits are foreseen for the faults of its own, and for no others.
         """
-        if any(each.foreseen for each in self.experiments):
+        if any(each.foreseen and not each.foreseen.stays for each in self.experiments):
             raise ScenarioError(
                 f"{self.name} foresees what fails in it, and --fail would come on top", "leave out --fail"
             )

@@ -60,7 +60,7 @@ def panel_experiment(
         trained.job.gpus // SERVER_GPUS, nics=nics, gpus=SERVER_GPUS, rate_bps=rate_bps
     )
     panel = panel_of(fabric, trained, kept_back=kept_back, seed=seed)
-    lit = Foreseen(((panel.ocs, panel.circuits.pairs),), (), STAYS)
+    lit = Foreseen(((panel.ocs, panel.circuits.pairs),), (), STAYS, stays=True)
     return Experiment(
         fabric, trained.job, "delegated", seed=seed, label=label, foreseen=lit, delegated=DelegatedSetup()
     )

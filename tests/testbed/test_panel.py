@@ -17,8 +17,10 @@ from tests.testbed.forwarding_cases import ring_fabric, stride_circuits
 from tests.testbed.panel_cases import panel_step, took_s
 from tests.testbed.run_cases import DELAY_S, When, both_ways
 from topologies.events import Event, NodeStarted, Order, Reconfigure, SetTimer, TimerFired, View
+from topologies.fabric import Nic
 from traffic.collectives.ring import Ring
 from traffic.delegation import Delegates, Lanes, bounds
+from traffic.faults import Fault
 from traffic.job import Collective, Compute, chain
 from traffic.records import legs_of, path_of
 from traffic.transports.host_settings import TransportSetup
@@ -98,6 +100,18 @@ def test_all_servers_send_what_they_owe_in_an_all_to_all() -> None:
     np.add.at(owed, (servers[exchange.source], servers[exchange.destination]), exchange.bytes)
     np.fill_diagonal(owed, 0)
     assert (sent == owed).all()
+
+
+@pytest.mark.parametrize("lasts_s", [None, 0.01])
+def test_traffic_goes_around_a_nic_that_fails(lasts_s: float | None) -> None:
+    experiment = panel_step(0)
+    fault = Fault("nic", (experiment.fabric.nic_port(Nic(0, 1)),), "all-to-all", 0.02, 0.001, lasts_s=lasts_s)
+    run = predict(replace(experiment, faults=(fault,)))
+    assert run.messages["end_s"].notna().all()
+    assert legs_of(run.messages)["bytes"].sum() == legs_of(predict(experiment).messages)["bytes"].sum()
+    after = run.messages[run.messages["node"] != "all-to-all"]
+    assert after["path"].str.contains("h0:1").any() == bool(lasts_s)
+    assert (run.events["what"] == "lit").sum() == 1
 
 
 def test_a_ring_alone_on_routes_is_led_over_new_ones_when_circuits_change() -> None:
