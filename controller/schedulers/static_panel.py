@@ -12,7 +12,9 @@ that forward, so all servers must be connected.
 
 In training a server is on the ring of dense weights (2 NICs) and on that of its experts (1 with dp 2, 2 with
 more, none with dp 1), and joined to the stages beside its own (1 or 2): of 8 NICs all-to-alls are left 2 to
-5, and the ring of dense weights, most of whose links are inside a region.
+5, and the ring of dense weights, most of whose links are inside a region. Algorithm 1 gives circuits to the
+pairs that send most, and ends when no two servers with demand have a free NIC each; a server may be left with
+several. On mFabric it then has its packet NICs, here others forward all that it sends.
 
 References
 ----------
@@ -28,7 +30,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from controller.circuits.circuits import Circuits
-from controller.schedulers.demand import Matrix, checked_matrix
+from controller.schedulers.demand import checked_matrix
 from controller.schedulers.mfabric import (
     Counts,
     Pair,
@@ -54,6 +56,8 @@ class StaticPanel:
     """Circuits of links, shape (servers, servers)."""
     demanded: Counts
     """Those of Algorithm 1."""
+    left: NDArray[np.intp]
+    """NICs of each server that could have a circuit and have none."""
 
     @property
     def linked_nics(self) -> NDArray[np.intp]:
@@ -71,11 +75,11 @@ class StaticPanel:
         Examples
         --------
         >>> once = np.array([[0, 1], [1, 0]])
-        >>> str(StaticPanel("panel0", Circuits(4, ()), once, 2 * once))
-        'NICs of a server: 1 on rings and pipelines, 2 by Algorithm 1'
+        >>> str(StaticPanel("panel0", Circuits(6, ()), once, 2 * once, np.zeros(2, dtype=int)))
+        'NICs of a server: 1 on rings and pipelines, 2 by Algorithm 1, 0 dark'
         """
-        linked, demanded = _span(self.linked_nics), _span(self.demanded_nics)
-        return f"NICs of a server: {linked} on rings and pipelines, {demanded} by Algorithm 1"
+        linked, demanded, left = map(_span, (self.linked_nics, self.demanded_nics, self.left))
+        return f"NICs of a server: {linked} on rings and pipelines, {demanded} by Algorithm 1, {left} dark"
 
 
 def static_panel(
@@ -118,7 +122,8 @@ def static_panel(
         )
     demanded = circuit_counts(circuit_order(matrix, left.tolist(), there=linked), len(matrix))
     _check_connected(linked + demanded)
-    return StaticPanel(panel.ocs, _on_nics(fabric, panel, linked + demanded, matrix), linked, demanded)
+    circuits = circuits_of(fabric, panel, nic_mapping(fabric, panel, linked + demanded, matrix))
+    return StaticPanel(panel.ocs, circuits, linked, demanded, left - demanded.sum(axis=0))
 
 
 def _panel_of(fabric: Fabric) -> Region:
@@ -129,10 +134,6 @@ def _panel_of(fabric: Fabric) -> Region:
             "take topologies.patch_panel",
         )
     return found[0]
-
-
-def _on_nics(fabric: Fabric, panel: Region, counts: Counts, demand: Matrix) -> Circuits:
-    return circuits_of(fabric, panel, nic_mapping(fabric, panel, counts, demand))
 
 
 def _check_connected(counts: Counts) -> None:

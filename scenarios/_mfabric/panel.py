@@ -23,6 +23,9 @@ from traffic.workloads.gate import gate_demand, gate_tokens
 ITERATIONS = 10
 """Whose mean demand decides the circuits."""
 SERVER_GPUS = 8
+KEPT_BACK = 3
+"""Of 8 NICs of a server, what Mixtral 8x22B on 1,024 GPUs takes for what a region alone has not: a hop to the
+stages before and after, and to the other replica's experts."""
 STAYS = ReconfigurationDelay("patch panel, which stays", 0.0)
 
 
@@ -57,7 +60,7 @@ def panel_experiment(
         trained.job.gpus // SERVER_GPUS, nics=nics, gpus=SERVER_GPUS, rate_bps=rate_bps
     )
     panel = panel_of(fabric, trained, kept_back=kept_back, seed=seed)
-    lit = Foreseen(((panel.ocs, panel.circuits.pairs),), (), STAYS)
+    lit = Foreseen(((panel.ocs, panel.circuits.pairs),), (), STAYS, stays=True)
     return Experiment(
         fabric, trained.job, "delegated", seed=seed, label=label, foreseen=lit, delegated=DelegatedSetup()
     )

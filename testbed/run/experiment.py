@@ -125,7 +125,7 @@ class Experiment:
         if self.ocs:
             raise ScenarioError("circuits are planned by a schedule, and foreseen", "leave out the one")
         self.foreseen.check(self.fabric)
-        if self.dilation != UNSCALED and self.foreseen.may_change:
+        if self.dilation != UNSCALED and not self.foreseen.stays:
             self.foreseen.check_scale(self.dilation.time)
 
     def _check_moves(self) -> None:

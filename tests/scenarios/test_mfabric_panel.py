@@ -52,3 +52,10 @@ def test_a_step_takes_longer_where_servers_forward() -> None:
         for kept in (0, 3)
     )
     assert some > 1.02 * all_nics
+
+
+def test_coupled_flows_take_as_long_as_what_they_stand_for() -> None:
+    experiment = panel_experiment(step(), 100e9, "panel")
+    runs = [predict(experiment, couples=couples) for couples in (False, True)]
+    took_s = [(run.tasks["end_s"] - run.tasks["start_s"]).groupby(run.tasks["node"]).max() for run in runs]
+    assert took_s[1].to_numpy() == pytest.approx(took_s[0].to_numpy(), rel=0.01)

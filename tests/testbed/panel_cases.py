@@ -45,7 +45,7 @@ def panel_step(
         ring = Ring((tuple(range(0, servers * gpus, gpus)),), 30 * MEGABYTE)
         across = PointToPoint(((0, gpus * (servers // 2), 20 * MEGABYTE),))
         nodes += (Collective("ring", ring, ("all-to-all",)), Collective("send", across, ("ring",)))
-    lit = Foreseen(((panel.ocs, panel.circuits.pairs),), (), ReconfigurationDelay("stays"))
+    lit = Foreseen(((panel.ocs, panel.circuits.pairs),), (), ReconfigurationDelay("stays"), stays=True)
     return Experiment(
         fabric,
         Job("panel", fabric.gpus, nodes),

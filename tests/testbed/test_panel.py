@@ -10,11 +10,18 @@ from hypothesis import strategies as st
 
 from testbed.run.dilation import Dilation
 from testbed.run.experiment import Experiment
+from testbed.run.fluid_backend import FluidBackend
 from testbed.run.predict import predict
-from testbed.run.runner import Run
+from testbed.run.runner import Run, Runner
+from tests.testbed.forwarding_cases import ring_fabric, stride_circuits
 from tests.testbed.panel_cases import panel_step, took_s
-from topologies.events import View
-from traffic.delegation import Delegates, bounds
+from tests.testbed.run_cases import DELAY_S, When, both_ways
+from topologies.events import Event, NodeStarted, Order, Reconfigure, SetTimer, TimerFired, View
+from topologies.fabric import Nic
+from traffic.collectives.ring import Ring
+from traffic.delegation import Delegates, Lanes, bounds
+from traffic.faults import Fault
+from traffic.job import Collective, Compute, chain
 from traffic.records import legs_of, path_of
 from traffic.transports.host_settings import TransportSetup
 
@@ -93,3 +100,36 @@ def test_all_servers_send_what_they_owe_in_an_all_to_all() -> None:
     np.add.at(owed, (servers[exchange.source], servers[exchange.destination]), exchange.bytes)
     np.fill_diagonal(owed, 0)
     assert (sent == owed).all()
+
+
+@pytest.mark.parametrize("lasts_s", [None, 0.01])
+def test_traffic_goes_around_a_nic_that_fails(lasts_s: float | None) -> None:
+    experiment = panel_step(0)
+    fault = Fault("nic", (experiment.fabric.nic_port(Nic(0, 1)),), "all-to-all", 0.02, 0.001, lasts_s=lasts_s)
+    run = predict(replace(experiment, faults=(fault,)))
+    assert run.messages["end_s"].notna().all()
+    assert legs_of(run.messages)["bytes"].sum() == legs_of(predict(experiment).messages)["bytes"].sum()
+    after = run.messages[run.messages["node"] != "all-to-all"]
+    assert after["path"].str.contains("h0:1").any() == bool(lasts_s)
+    assert (run.events["what"] == "lit").sum() == 1
+
+
+def test_a_ring_alone_on_routes_is_led_over_new_ones_when_circuits_change() -> None:
+    """Servers 0 and 2 send through 1 and 3, then directly and through both."""
+    direct = both_ways((0, 5), (2, 7), (4, 3), (6, 1))
+    orders: dict[Event, tuple[Order, ...]] = {
+        NodeStarted("warm up"): (Reconfigure("ocs0", stride_circuits(4, 1)),),
+        NodeStarted("ring"): (SetTimer("change", 0.02),),
+        TimerFired("change"): (Reconfigure("ocs0", direct),),
+    }
+    nodes = (
+        Compute("warm up", (0,), 2 * DELAY_S),
+        Collective("ring", Ring(((0, 2),), 800_000_000)),
+    )
+    runs = []
+    for couples in (False, True):
+        backend = FluidBackend(ring_fabric(4), {"ocs0": DELAY_S}, couples=couples)
+        job = chain("ring", 4, nodes)
+        runs.append(Runner(ring_fabric(4), job, backend, Lanes(), circuits=When(orders)).run())
+    assert took_s(runs[0], "ring") == pytest.approx(0.032 + DELAY_S, rel=1e-3)
+    assert took_s(runs[1], "ring") == pytest.approx(took_s(runs[0], "ring"), rel=0.01)

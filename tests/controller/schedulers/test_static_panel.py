@@ -35,7 +35,10 @@ def test_nics_are_enough_links_are_lit_and_every_pair_has_a_route(
     for a, b in panel.circuits.pairs:
         counts[a // nics, b // nics] += 1
     assert (counts == panel.linked + panel.demanded).all()
-    assert (panel.linked_nics + panel.demanded_nics <= nics - kept_back).all()
+    assert (panel.linked_nics + panel.demanded_nics + panel.left == nics - kept_back).all()
+    assert panel.left.min() >= 0
+    open_ends = np.flatnonzero(panel.left)
+    assert not np.triu(demand + demand.T, 1)[np.ix_(open_ends, open_ends)].any()
     assert all(panel.linked[pair] == 1 for pair in ring(servers))
     assert panel.linked.sum() == 2 * len({frozenset(pair) for pair in ring(servers)})
     routes = Routes(fabric, {panel.ocs: panel.circuits.pairs})
@@ -62,7 +65,7 @@ def test_a_link_is_its_pair_s_first_circuit() -> None:
     """Servers 0, 1 and 2, 3 are joined, so the four pairs without a circuit come first."""
     panel = static_panel(patch_panel_fabric(4, nics=4), MESH, [(0, 1), (2, 3)])
     assert panel.demanded.tolist() == [[0, 1, 1, 1], [1, 0, 1, 1], [1, 1, 0, 1], [1, 1, 1, 0]]
-    assert str(panel) == "NICs of a server: 1 on rings and pipelines, 3 by Algorithm 1"
+    assert str(panel) == "NICs of a server: 1 on rings and pipelines, 3 by Algorithm 1, 0 dark"
 
 
 def test_more_links_than_nics_are_refused() -> None:
