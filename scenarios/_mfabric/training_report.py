@@ -17,7 +17,8 @@ from testbed.run.runner import Run
 from topologies.cost import performance_per_dollar
 from topologies.errors import FabricError
 from topologies.fabric import Fabric
-from topologies.fabric_bill import fabric_bill
+from topologies.fabric_bill import CircuitPort, fabric_bill
+from topologies.patch_panel import PATCH_PANEL
 from traffic.transports.registry import congestion_control
 
 MS = 1e3
@@ -275,8 +276,9 @@ def _nic_ports(fabric: Fabric) -> dict[str, int]:
 
 def _usd(fabric: Fabric) -> float:
     """Return what a fabric costs; NaN where a link has no price."""
+    port: CircuitPort = "patch-panel port" if fabric.name == PATCH_PANEL else "OCS port"
     try:
-        return fabric_bill(fabric).usd
+        return fabric_bill(fabric, circuit_port=port).usd
     except FabricError:
         return math.nan
 

@@ -105,7 +105,7 @@ def test_nics_lost_in_mid_step_cost_no_byte(sandbox: Box | None) -> None:
         transport=TransportSetup("credit"),
         faults=faults,
     )
-    found, predicted = live(experiment), predict(experiment)
+    found, predicted = live(experiment, {}), predict(experiment)
     check_bytes(experiment.fabric, found.run)
     assert found.run.messages["bytes"].tolist() == predicted.messages["bytes"].tolist()
     for fault in faults:
