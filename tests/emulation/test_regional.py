@@ -23,10 +23,10 @@ DILATION = Dilation(rate=1e-3, volume=1.0)
 """10 Mbit/s; 50 us of an OCS are 50 ms."""
 
 
-def live(experiment: Experiment, lit_before: Mapping[str, Collection[Circuit]]) -> Emulation:
+def live(experiment: Experiment, lit_before: Mapping[str, Collection[Circuit]] | None = None) -> Emulation:
     host = experiment.host
     with Network(experiment.fabric, DILATION.rate, host=host, mtu=experiment.mtu) as network:
-        for ocs, circuits in lit_before.items():
+        for ocs, circuits in (lit_before or {}).items():
             network.northbound.light(ocs, sorted(circuits))
             network.northbound.wait_idle(ocs, 5.0)
         return emulate(experiment, network)
