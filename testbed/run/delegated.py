@@ -75,8 +75,9 @@ def lane_flows(
 ) -> list[list[Strand]]:
     """Return what goes over circuits as one coupled flow, and what goes over packets as another.
 
-    Lanes that are circuits share nothing, and senders whose lanes share packet NICs do so by what they have
-    left, so that they end together: a coupled flow ends when its busiest link does.
+    A coupled flow ends when its busiest link does. Lanes that are circuits of their pair alone share nothing.
+    Senders whose lanes share packet NICs, or circuits that servers forward between, do so by what they have
+    left, so that those on the busiest link end together; what else they cross has room for them.
 
     Parameters
     ----------
@@ -122,20 +123,28 @@ def rows_of(
         if pair < 0:
             yield node, source, destination, size, start_s, inside_s, NVLINK
         elif not per_pair:
-            path = _part(paths[legs.first_pair + pair], size)
+            leg = legs.first_pair + pair
+            path = _part(paths[leg], size, legs.legs[leg].size)
             yield node, source, destination, size, start_s, end_s, path
     for leg, carried in zip(legs.legs, paths, strict=True):
         if per_pair and leg.inside is None:
-            yield node, leg.source, leg.destination, leg.size, start_s, end_s, _part(carried, leg.size)
+            yield (
+                node,
+                leg.source,
+                leg.destination,
+                leg.size,
+                start_s,
+                end_s,
+                _part(carried, leg.size, leg.size),
+            )
 
 
 def _over_nvlink(messages: Messages, then: range) -> Leg:
     return Leg(-1, -1, int(messages.bytes.sum()), then, messages)
 
 
-def _part(legs: Mapping[str, int], size: int) -> str:
-    """Return the path of what has its part of all that goes between two servers."""
-    total = sum(legs.values()) or 1  # nothing was carried of what was given up
+def _part(legs: Mapping[str, int], size: int, total: int) -> str:
+    """Return the path of what has its part, ``size`` bytes, of all that goes between two servers."""
     edges = [0, *(round(carried * size / total) for carried in accumulate(legs.values()))]
     parts = zip(legs, pairwise(edges), strict=True)
     return " ".join(f"{end - begin}@{leg}" for leg, (begin, end) in parts if end > begin)

@@ -59,12 +59,19 @@ class Optics:
         self.shows(ocs, kept)
         self._backend.light(ocs, self._ordered[ocs][0])
 
-    def now_lit(self, ocs: str) -> None:
-        """Take note that an OCS shows what was ordered."""
+    @property
+    def is_moving(self) -> bool:
+        """Return whether any OCS does not yet show what was ordered."""
+        return any(self._ordered.values())
+
+    def now_lit(self, ocs: str) -> set[int]:
+        """Take note that an OCS shows what was ordered; return the queue pairs that were held meanwhile."""
         self.shows(ocs, self._ordered[ocs].popleft())
-        self._backend.resume(self._held.pop(ocs))
+        held = self._held.pop(ocs)
+        self._backend.resume(held)
         if self._ordered[ocs]:
             self._drain(ocs)
+        return held
 
     def shows(self, ocs: str, circuits: tuple[Circuit, ...]) -> None:
         """Take note of what an OCS carries."""

@@ -71,6 +71,7 @@ from traffic.fluid.nvlink import Nvlink
 from traffic.job import Collective, Compute, Job, Node
 from traffic.messages import Messages, crosses_network
 from traffic.records import COLUMNS, NVLINK, Records, path_text
+from traffic.relays import Path, parts_of
 from traffic.scheme import KeepsConnections, Placement, Scheme, WaitsForLight, WhileLit
 from traffic.spraying.policy import QueuePair
 
@@ -134,6 +135,10 @@ class _Message:
     """That of its collective by which it goes, if several messages go by it."""
     leg: Leg | None = None
     """What it is of a delegated all-to-all."""
+    part_of: int = -1
+    """The message that it brings a hop further, if that is relayed."""
+    over_light: bool = False
+    """Whether it goes over circuits between its servers where there are some; others never do."""
 
 
 class Runner:
@@ -233,6 +238,8 @@ class Runner:
         """What each GPU that is not idle computes."""
         self._delegated: dict[int, Legs] = {}
         """What each delegated all-to-all consists of, by its first message."""
+        self._hops: dict[int, list[int]] = defaultdict(list)
+        """The messages that bring each relayed message further."""
         self._held: dict[str, str] = {}
         """The OCS that a collective waits for."""
         self._tasks: list[tuple[str, int, float, float]] = []
@@ -381,7 +388,16 @@ class Runner:
         for leg, waits in zip(legs.legs, legs.waits, strict=True):
             then = [first + number for number in leg.then]
             self._messages.append(
-                _Message(node.name, leg.source, leg.destination, leg.size, waits, then, leg=leg)
+                _Message(
+                    node.name,
+                    leg.source,
+                    leg.destination,
+                    leg.size,
+                    waits,
+                    then,
+                    leg=leg,
+                    over_light=leg.inside is None,
+                )
             )
         self._pieces_of[node.name] = len(legs.legs)
         self._release(number for number in range(first, len(self._messages)) if self._is_ready(number))
@@ -401,6 +417,10 @@ class Runner:
         crossing = crosses_network(step, self._fabric)
         placed, carriers = None, list[int]()
         if crossing.any():
+            if self._delegates and any(
+                path != () for path in self._delegates.paths(self._view(), step, over_light=False)
+            ):
+                return False  # a relay stores what it forwards
             found = self._scheme.place(self._view(), step.select(crossing))
             if not isinstance(found, Placement):
                 return False
@@ -461,24 +481,84 @@ class Runner:
         schemes = [(self._scheme, False)]
         if self._delegates:
             schemes.append((self._delegates.lanes, True))
-        for scheme, of_legs in schemes:
+        for scheme, over_light in schemes:
             new = [
                 parcel
                 for parcel in parcels
-                if (self._messages[parcel[0]].leg is not None) == of_legs and not self._kept_for(parcel[0])
+                if self._messages[parcel[0]].over_light == over_light and not self._kept_for(parcel[0])
             ]
+            new = self._relay(new, over_light=over_light) if self._known else new
             if not new:
                 continue
-            numbers, sizes = np.array(new, dtype=np.int64).T
-            ends = [(self._messages[n].source, self._messages[n].destination) for n in numbers.tolist()]
-            source, destination = np.array(ends, dtype=np.int64).T
-            messages = Messages(source, destination, sizes)
+            numbers, messages = self._messages_of(new)
             lit = self._lit_of(scheme, messages)
             self._in_the_dark += [
                 parcel for parcel, is_lit in zip(new, lit.tolist(), strict=True) if not is_lit
             ]
             if lit.any():
                 self._cross(scheme, messages.select(lit), numbers[lit])
+
+    def _messages_of(self, parcels: Sequence[tuple[int, int]]) -> tuple[NDArray[np.int64], Messages]:
+        """Return the numbers of messages, and these with what is to be sent of each."""
+        numbers, sizes = np.array(parcels, dtype=np.int64).T
+        ends = [(self._messages[n].source, self._messages[n].destination) for n in numbers.tolist()]
+        source, destination = np.array(ends, dtype=np.int64).T
+        return numbers, Messages(source, destination, sizes)
+
+    def _relay(self, parcels: Sequence[tuple[int, int]], *, over_light: bool) -> list[tuple[int, int]]:
+        """Send on their first hop what goes through other servers; return what goes directly.
+
+        What no relay can serve waits for light, if any is to come.
+        """
+        if not (self._delegates and parcels):
+            return list(parcels)
+        _, messages = self._messages_of(parcels)
+        paths = self._delegates.paths(self._view(), messages, over_light=over_light)
+        directly, first = list[tuple[int, int]](), list[int]()
+        for parcel, path in zip(parcels, paths, strict=True):
+            if path:
+                first += self._hop_by_hop(*parcel, path)
+            elif path is None and self._optics.is_moving:
+                self._in_the_dark.append(parcel)
+            else:
+                directly.append(parcel)
+        self._release(first)
+        return directly
+
+    def _hop_by_hop(self, number: int, size: int, path: Path) -> list[int]:
+        """Add the messages that relay bytes of a message; return those of the first hop."""
+        message, first = self._messages[number], list[int]()
+        ends = [self._gpu_at(message, hop.source) for hop in path]
+        ends.append(self._gpu_at(message, path[-1].destination))
+        for part in parts_of(size):
+            message.pieces += 1
+            begin = len(self._messages)
+            first.append(begin)
+            for place, hop in enumerate(path):
+                then = [begin + place + 1] * (place + 1 < len(path))
+                self._hops[number].append(begin + place)
+                self._messages.append(
+                    _Message(
+                        message.node,
+                        ends[place],
+                        ends[place + 1],
+                        part,
+                        int(place > 0),
+                        then,
+                        part_of=number,
+                        over_light=hop.over_light,
+                    )
+                )
+        return first
+
+    def _gpu_at(self, message: _Message, server: int) -> int:
+        """Return a GPU of a server that stands for one of a message's: its own ones where they are there."""
+        fabric = self._fabric
+        for gpu in (message.source, message.destination):
+            if fabric.gpu_servers[gpu] == server:
+                return gpu
+        place = message.source - fabric.gpu_offsets[fabric.gpu_servers[message.source]]
+        return fabric.gpu_offsets[server] + place % fabric.servers[server].gpus
 
     def _lit_of(self, scheme: Scheme, messages: Messages) -> NDArray[np.bool_]:
         """Return which messages a scheme can place now: all, unless it waits for light."""
@@ -527,7 +607,7 @@ class Runner:
         carriers = self._opened(placed.queue_pairs)
         if isinstance(placed, Placement):
             self._keep(placed, numbers)
-            if (coupling := self._coupling) and self._messages[int(numbers[0])].leg:
+            if (coupling := self._coupling) and all(self._messages[n].leg for n in numbers.tolist()):
                 is_light = [self._optics.carries(queue_pair) for queue_pair in placed.queue_pairs]
                 flows = lane_flows(placed, carriers, numbers.tolist(), is_light)
                 self._lead_strands(flows)
@@ -579,7 +659,10 @@ class Runner:
         for then in message.then:
             self._messages[then].waits -= 1
         self._release(then for then in message.then if self._is_ready(then))
-        self._piece_done(message.node)
+        if message.part_of < 0:
+            self._piece_done(message.node)
+        elif not message.then:
+            self._arrived(message.part_of, at_s)
 
     def _carried(self, message: _Message, sizes: Mapping[int, int]) -> None:
         """Write down what queue pairs carried of a message."""
@@ -634,15 +717,28 @@ class Runner:
             self._optics.drained(happening.ocs)
             self._rename_legs()
         elif isinstance(happening, NowLit):
-            self._optics.now_lit(happening.ocs)
+            held = self._optics.now_lit(happening.ocs)
             self._rename_legs()
             self._note_light(happening.at_s, "lit", happening.ocs)
             self._tell(Lit(happening.ocs))
-            waiting, self._in_the_dark = self._in_the_dark, []
-            self._place_left(waiting)
+            if self._delegates and self._known:
+                self._place_left(self._without_light(held))
+            self._place_waiting()
             self._send_held(happening.ocs)
         else:
             self._program_goes_on(happening)
+
+    def _place_waiting(self) -> None:
+        """Place what waits for light."""
+        waiting, self._in_the_dark = self._in_the_dark, []
+        self._place_left(waiting)
+
+    def _without_light(self, held: Iterable[int]) -> list[tuple[int, int]]:
+        """Take back what queue pairs have yet to carry that were held, and whose circuits have ended."""
+        dark = [carrier for carrier in sorted(held) if not self._optics.route(self._carriers[carrier])]
+        return [
+            parcel for carrier in dark if self._backend.carried(carrier) for parcel in self._withdraw(carrier)
+        ]
 
     def _send_held(self, ocs: str) -> None:
         """Send what waits for an OCS, unless more was ordered of it."""
@@ -828,6 +924,7 @@ class Runner:
         self._note(self._backend.now_s, "in use again", fault.name)
         self._tell(FaultOver(fault.name))
         self._place_left(left)
+        self._place_waiting()
 
     def _go_around(self) -> None:
         self._kept.clear()
@@ -848,8 +945,10 @@ class Runner:
         """
         if not self._gone:
             return []
-        whole = (n for n in messages if self._messages[n].leg is None)  # legs are of servers
-        ends = {n: {self._messages[n].source, self._messages[n].destination} for n in whole}
+        whole = {n: self._whole(n) for n in messages}
+        ends = {  # legs are of servers
+            n: {message.source, message.destination} for n, message in whole.items() if message.leg is None
+        }
         lost = [n for n in ends if n not in self._lost and ends[n] & self._gone]
         self._lost.update(lost)
         for number in lost:
@@ -860,7 +959,13 @@ class Runner:
                     f"{message.node!r} cannot go on without GPU {gone}, which is gone",
                     "let `revise` put another collective in its place, or let a NIC or a link fail",
                 )
-        return [self._messages[number].node for number in lost]
+        return [self._messages[number].node for number in lost if self._messages[number].part_of < 0]
+
+    def _whole(self, number: int) -> _Message:
+        """Return a message, or the one that it is a relayed part of."""
+        while (message := self._messages[number]).part_of >= 0:
+            number = message.part_of
+        return message
 
     def _idled(self, gpus: Iterable[int], moves: Mapping[int, int]) -> list[str]:
         """Return what GPUs that are gone had yet to compute, but for what others compute in their place."""
@@ -1005,8 +1110,10 @@ class Runner:
         """Yield a row per message, or what stands for those that ran as coupled flows."""
         per_pair = self._coupling is not None
         for number, message in enumerate(self._messages):
+            if message.part_of >= 0:
+                continue
             if message.leg is None:
-                path = _path(message.legs)
+                path = _path(self._all_legs(number))
                 ends = message.source, message.destination
                 yield message.node, *ends, message.size, message.start_s, message.end_s, path
             elif legs := self._delegated.get(number):
@@ -1017,9 +1124,17 @@ class Runner:
                     message.node,
                     message.start_s,
                     [nan if given_up else each.end_s for each in sent],
-                    [each.legs for each in sent],
+                    [self._all_legs(number + place) for place in range(len(sent))],
                     per_pair=per_pair,
                 )
+
+    def _all_legs(self, number: int) -> dict[str, int]:
+        """Return the legs of a message: each byte in one or, if it was relayed, in one per hop."""
+        legs = dict(self._messages[number].legs)
+        for hop in self._hops.get(number, ()):
+            for leg, size in self._all_legs(hop).items():
+                legs[leg] = legs.get(leg, 0) + size
+        return legs
 
 
 def _lead(message: _Message, leg: str, size: int) -> None:

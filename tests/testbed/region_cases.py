@@ -1,5 +1,6 @@
 """Training steps on mFabrics of one GPU per server, whose gates differ from layer to layer."""
 
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,10 +10,14 @@ from numpy.typing import NDArray
 from controller.circuits.devices import ReconfigurationDelay
 from testbed.run.experiment import Experiment
 from testbed.run.region_plan import DelegatedSetup, First, RegionalSetup
+from testbed.run.runner import Run
+from topologies.fabric import Fabric, Nic
 from topologies.mfabric import mfabric_fabric
+from traffic.faults import Fault
 from traffic.models.moe import GroupedAttention, MoeModel
 from traffic.models.moe_step import Gate, Machines, MoeStep, moe_step
 from traffic.readers.expert_step import read_expert_step
+from traffic.records import NVLINK, path_of
 from traffic.workloads.gate import gate_loads, gate_tokens
 
 MODEL = MoeModel(
@@ -87,3 +92,29 @@ def toy_experiment(
         delegated=DelegatedSetup(),
         regional=RegionalSetup(DELAY, first, tuple(each.node for each in step.dispatches)),
     )
+
+
+def lost(
+    fabric: Fabric, *nics: tuple[int, int], after_s: float = 0.0, detect_s: float = 0.0
+) -> tuple[Fault, ...]:
+    """Return a fault per NIC, server and number each; by default they stand from the start."""
+    return tuple(
+        Fault(f"nic:{nic[0]}:{nic[1]}", (fabric.nic_port(Nic(*nic)),), "", after_s, detect_s) for nic in nics
+    )
+
+
+def check_bytes(fabric: Fabric, run: Run) -> None:
+    """Check that all of each message left its server, went through others whole, and arrived."""
+    assert run.messages["end_s"].notna().all()
+    columns = (run.messages[name].tolist() for name in ("source", "destination", "bytes", "path"))
+    for source, destination, owed, text in zip(*columns, strict=True):
+        if text == NVLINK:
+            continue
+        net = Counter[int]()
+        for leg in text.split():
+            size, _, ports = leg.partition("@")
+            path = path_of(ports)
+            net[fabric.server_index[path[0].node]] += int(size)
+            net[fabric.server_index[fabric.peer(path[-1]).node]] -= int(size)
+        near, far = (fabric.gpu_servers[gpu] for gpu in (source, destination))
+        assert {server: size for server, size in net.items() if size} == {near: owed, far: -owed}
