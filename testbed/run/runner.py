@@ -417,11 +417,12 @@ class Runner:
         crossing = crosses_network(step, self._fabric)
         placed, carriers = None, list[int]()
         if crossing.any():
+            view, leaving = self._view(), step.select(crossing)
             if self._delegates and any(
-                path != () for path in self._delegates.paths(self._view(), step, over_light=False)
+                path != () for path in self._delegates.paths(view, leaving, over_light=False)
             ):
                 return False  # a relay stores what it forwards
-            found = self._scheme.place(self._view(), step.select(crossing))
+            found = self._scheme.place(view, leaving)
             if not isinstance(found, Placement):
                 return False
             placed, carriers = found, self._opened(found.queue_pairs)
