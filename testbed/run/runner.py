@@ -53,6 +53,7 @@ from topologies.events import (
 )
 from topologies.fabric import Fabric, Link, Port
 from topologies.light import Circuit
+from topologies.packet_part import cut_off
 from traffic.collectives.all_to_all import AllToAll
 from traffic.collectives.exchange import CouplesPattern
 from traffic.compose import renumbered
@@ -488,7 +489,8 @@ class Runner:
                 for parcel in parcels
                 if self._messages[parcel[0]].over_light == over_light and not self._kept_for(parcel[0])
             ]
-            new = self._relay(new, over_light=over_light) if self._known else new
+            if self._known and cut_off(self._fabric, self._failed):
+                new = self._relay(new, over_light=over_light)
             if not new:
                 continue
             numbers, messages = self._messages_of(new)
@@ -722,7 +724,7 @@ class Runner:
             self._rename_legs()
             self._note_light(happening.at_s, "lit", happening.ocs)
             self._tell(Lit(happening.ocs))
-            if self._delegates and self._known:
+            if self._delegates and self._known and (self._hops or not self._coupling):
                 self._place_left(self._without_light(held))
             self._place_waiting()
             self._send_held(happening.ocs)
