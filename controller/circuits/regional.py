@@ -12,7 +12,9 @@ lit is held. What is known to have failed gets no circuit from the next decision
 
 A server whose packet NICs have all failed needs a circuit to one that has some, which relays for it. If
 Algorithm 1 makes none the two ask for one: what the server would send over packets is added to their demand.
-That alone is decided in the middle of a turn, since what is to be relayed waits for it.
+That alone is decided in the middle of a turn, since what is to be relayed waits for it. Where GPUs take the
+places of others circuits are made for the demand between the servers where they are then, between turns as
+soon as that is known.
 
 References
 ----------
@@ -166,11 +168,15 @@ class Regional:
     def _ends(
         self, state: RegionState, view: View, ocs: str, number: int
     ) -> tuple[RegionState, Sequence[Order]]:
-        state = replace(state, under_way=state.under_way - 1)
-        following = self._turns[ocs][state.next_turn : state.next_turn + 1]
-        if state.under_way or not following or following[0].known != "before":
+        state, following = replace(state, under_way=state.under_way - 1), self._following(state, ocs)
+        if state.under_way or following is None:
             return state, []
-        return self._shown(state, view, ocs, self._demand(state, following[0]))
+        return self._shown(state, view, ocs, self._demand(state, following))
+
+    def _following(self, state: RegionState, ocs: str) -> Turn | None:
+        """Return the next turn of a region, if its demand is known before it starts."""
+        turns = self._turns[ocs][state.next_turn : state.next_turn + 1]
+        return turns[0] if turns and turns[0].known == "before" else None
 
     def _demand(self, state: RegionState, turn: Turn) -> Matrix:
         return self._moved(turn, state.faults) if state.faults else turn.demand
@@ -178,9 +184,16 @@ class Regional:
     def _detects(
         self, state: RegionState, view: View, ocs: str, fault: str
     ) -> tuple[RegionState, Sequence[Order]]:
-        """Return what a fault changes at once: circuits if a server needs a relay, which it has not."""
+        """Return what a fault changes at once.
+
+        Between turns, circuits that are lit for one whose GPUs have moved; and at any time those of a server
+        that needs a relay and has none.
+        """
         if fault in self._moving:
             state = replace(state, faults=(*state.faults, fault))
+            following = self._following(state, ocs)
+            if following and not state.under_way:
+                return self._shown(state, view, ocs, self._demand(state, following))
         if state.demand is None or not self._lacks_relay(self._regions[ocs], state.mapping, view.failed):
             return state, []
         return self._shown(state, view, ocs, state.demand)

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +16,7 @@ from topologies.mfabric import mfabric_fabric
 from traffic.faults import Fault
 from traffic.models.moe import GroupedAttention, MoeModel
 from traffic.models.moe_step import Gate, Machines, MoeStep, moe_step
+from traffic.readers.expert_step import read_expert_step
 from traffic.records import NVLINK, path_of
 from traffic.workloads.gate import gate_loads, gate_tokens
 
@@ -22,6 +24,20 @@ MODEL = MoeModel(
     "toy", 2, 64, GroupedAttention(2, 2, 32), 128, 8, 2, 100, ep=8, tp=1, pp=1, sequence=512, micro_batch=8
 )
 """Eight servers a region, one stage of two layers."""
+WORKLOAD = """HYBRID_TRANSFORMER_FWD_IN_BCKWD model_parallel_NPU_group: 2 ep: 4 pp: 1 all_gpus: 8
+8
+attention -1 300000 ALLREDUCE 40000 300000 NONE 0 1 NONE 0 100
+tokens    -1 1 ALLTOALL 30000 1 NONE 0 1 NONE 0 100
+moelayer  -1 1 ALLTOALL_EP 200000 1 ALLTOALL_EP 200000 1 NONE 0 100
+moelayer  -1 1 ALLTOALL_EP 200000 1 ALLTOALL_EP 200000 1 NONE 0 100
+attention -1 300000 ALLREDUCE 40000 300000 NONE 0 1 NONE 0 100
+tokens    -1 1 ALLTOALL 30000 1 NONE 0 1 NONE 0 100
+moelayer  -1 1 ALLTOALL_EP 200000 1 ALLTOALL_EP 200000 1 NONE 0 100
+moelayer  -1 1 ALLTOALL_EP 200000 1 ALLTOALL_EP 200000 1 NONE 0 100
+"""
+"""A SimAI workload of two layers: TP inside each of 4 servers of 2 GPUs, experts between them."""
+RINGS: NDArray[np.int64] = np.stack([np.roll(np.eye(4, dtype=np.int64), by, 1) for by in (1, 2)])
+"""Gates of its layers: each rank sends to the next, and to the one after it."""
 MACHINES = Machines(gpu_flops=2e9, server_gpus=1, gateways=(0,))
 """Slow, so that attention takes long beside reconfigurations."""
 DELAY = ReconfigurationDelay("drawn", 0.025)
@@ -40,6 +56,13 @@ def toy_step(
     model = replace(MODEL, layers=layers, pp=pp, ep=ranks, experts=ranks)
     gate = varied_gate(model, micro_batches, sparsity=sparsity)
     return moe_step(model, gate, micro_batches=micro_batches, machines=MACHINES)
+
+
+def file_step(directory: Path) -> MoeStep:
+    """Return the step of a workload's file, whose layers need other circuits."""
+    path = directory / "workload.txt"
+    path.write_text(WORKLOAD)
+    return read_expert_step(path, gate=lambda _replica, _micro_batch, layer: RINGS[layer])
 
 
 def toy_experiment(

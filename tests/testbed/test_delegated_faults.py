@@ -55,9 +55,9 @@ def test_steps_without_nics_from_the_start_are_coupled(nics: list[tuple[int, int
     relays = len(nics) > 1  # rings over relays run step by step
     assert relays or len(coupled.messages) < len(lanes.messages)
     assert communication_s(coupled) == pytest.approx(communication_s(lanes), rel=0.05)
-    later = replace(standing, faults=tuple(replace(fault, after_s=1e-9) for fault in standing.faults))
-    assert predict(later, couples=True).iteration_s == pytest.approx(lanes.iteration_s)
-    if (0, 1) not in nics:  # Algorithm 1 is greedy: other circuits may be better ones
+    if (0, 1) not in nics:  # else other circuits may be lit first, and better ones: Algorithm 1 is greedy
+        later = replace(standing, faults=tuple(replace(fault, after_s=1e-9) for fault in standing.faults))
+        assert predict(later, couples=True).iteration_s == pytest.approx(lanes.iteration_s)
         assert communication_s(coupled) > communication_s(predict(experiment, couples=True))
 
 
