@@ -72,7 +72,7 @@ from traffic.fluid.nvlink import Nvlink
 from traffic.job import Collective, Compute, Job, Node
 from traffic.messages import Messages, crosses_network
 from traffic.records import COLUMNS, NVLINK, Records, path_text
-from traffic.relays import Path, parts_of
+from traffic.relays import Hops, parts_of
 from traffic.scheme import KeepsConnections, Placement, Scheme, WaitsForLight, WhileLit
 from traffic.spraying.policy import QueuePair
 
@@ -528,7 +528,7 @@ class Runner:
         self._release(first)
         return directly
 
-    def _hop_by_hop(self, number: int, size: int, path: Path) -> list[int]:
+    def _hop_by_hop(self, number: int, size: int, path: Hops) -> list[int]:
         """Add the messages that relay bytes of a message; return those of the first hop."""
         message, first = self._messages[number], list[int]()
         ends = [self._gpu_at(message, hop.source) for hop in path]
