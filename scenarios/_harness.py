@@ -198,7 +198,7 @@ class Scenario:
         ScenarioError
             If it has faults of its own.
         """
-        if any(each.foreseen or each.faults for each in self.experiments):
+        if any(each.faults or (each.foreseen and not each.foreseen.stays) for each in self.experiments):
             raise ScenarioError(
                 f"{self.name} foresees what fails in it, and --fail would come on top", "leave out --fail"
             )

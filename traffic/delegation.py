@@ -1,7 +1,9 @@
 """Topology-aware all-to-all: bytes between servers go over delegation GPUs, and their NICs.
 
-The *lanes* of a pair of servers are its lit circuits or, if it has none, packet NICs, NIC m to NIC m. Bytes
-are split evenly over the lanes of their pair. Each NIC belongs to a GPU, its delegation GPU, so there are
+The *lanes* of a pair of servers are its lit circuits or, if it has none, packet NICs, NIC m to NIC m. If it
+has neither and servers forward, as on a patch panel, they are its shortest routes over several circuits, each
+NIC in one of them: then lanes share circuits, with each other and with direct ones. Bytes are split evenly
+over the lanes of their pair. Each NIC belongs to a GPU, its delegation GPU, so there are
 
     gather      over NVLink: each GPU's share of a lane to the delegation GPU of the lane's source NIC
     transfer    over the lanes
@@ -22,7 +24,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import accumulate
+from itertools import accumulate, product, starmap
 from operator import itemgetter
 from typing import NamedTuple, Protocol, TypeVar, runtime_checkable
 
@@ -215,6 +217,8 @@ class Lanes:
                 lanes = _over_two_hops(view.fabric, routes, *pair)
             if self._spill or not lanes:
                 lanes = [*lanes, *_packet_lanes(view.fabric, view.failed, *pair)]
+            if not lanes and self._light and view.fabric.servers_forward:
+                lanes = _forwarded(view.fabric, routes, *pair)
             found[pair] = lanes
         return found
 
@@ -490,15 +494,32 @@ def _over_two_hops(fabric: Fabric, routes: Routes, near: int, far: int) -> list[
         raise ScenarioError(
             "two hops over circuits, and the servers do not forward", "take a fabric whose servers forward"
         )
-    sources, destinations = (list(_nics_on_light(fabric)[server]) for server in (near, far))
-    found = []
-    for source in sources:
-        for destination in destinations:
-            route = routes.sending(source, destination)
-            if route and len(route.light) == 2:
-                found.append(QueuePair(source, destination))
-                destinations.remove(destination)
-                break
+    return _disjoint(_by_light_paths(fabric, routes, near, far)[2])
+
+
+def _forwarded(fabric: Fabric, routes: Routes, near: int, far: int) -> list[QueuePair]:
+    """Return queue pairs on shortest routes, each NIC in one of them; none if there is no route."""
+    found = _by_light_paths(fabric, routes, near, far)
+    return _disjoint(found[min(found)]) if found else []
+
+
+def _by_light_paths(fabric: Fabric, routes: Routes, near: int, far: int) -> defaultdict[int, list[QueuePair]]:
+    """Return the queue pairs between two servers by how many light paths their route has."""
+    found = defaultdict[int, list[QueuePair]](list)
+    nics = _nics_on_light(fabric)
+    for pair in starmap(QueuePair, product(nics[near], nics[far])):
+        if route := routes.sending(pair.source, pair.destination):
+            found[len(route.light)].append(pair)
+    return found
+
+
+def _disjoint(queue_pairs: Iterable[QueuePair]) -> list[QueuePair]:
+    """Return queue pairs but those that share a NIC with one before them."""
+    used, found = set[Nic](), list[QueuePair]()
+    for pair in queue_pairs:
+        if used.isdisjoint((pair.source, pair.destination)):
+            used.update((pair.source, pair.destination))
+            found.append(pair)
     return found
 
 

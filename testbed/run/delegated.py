@@ -75,8 +75,9 @@ def lane_flows(
 ) -> list[list[Strand]]:
     """Return what goes over circuits as one coupled flow, and what goes over packets as another.
 
-    Lanes that are circuits share nothing, and senders whose lanes share packet NICs do so by what they have
-    left, so that they end together: a coupled flow ends when its busiest link does.
+    A coupled flow ends when its busiest link does. Lanes that are circuits of their pair alone share nothing.
+    Senders whose lanes share packet NICs, or circuits that servers forward between, do so by what they have
+    left, so that those on the busiest link end together; what else they cross has room for them.
 
     Parameters
     ----------

@@ -306,9 +306,9 @@ class FluidBackend:
         return True
 
     def _carries_alone(self, over: int | tuple[int, int]) -> bool:
-        """Return whether a strand's queue pair may carry a flow alone: it is lit, and crosses no server."""
+        """Return whether a strand's queue pair may carry a flow alone: it is lit."""
         gate = None if isinstance(over, tuple) else self._gate_of.get(over)
-        return gate is None or (self._is_simple and gate.open)
+        return gate is None or gate.open
 
     def _meet(self, links: Sequence[int]) -> None:
         """Have flows that were alone on some links share them from now on."""
@@ -639,6 +639,7 @@ class FluidBackend:
         self._lit[ocs] = circuits
         self._routes = self._routes_now()
         if not self._is_simple:
+            self._meet(list(self._alone.links))  # any of their routes may change
             self._lead_light(self._gates)
             return
         ports = [port for a, _ in sorted(moved) if (port := Port(ocs, a)) in self._fabric.link_at]
