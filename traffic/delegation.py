@@ -39,7 +39,7 @@ from topologies.mfabric import delegation_gpu
 from topologies.packet_part import cut_off, on_packet_switch
 from topologies.routes import Routes
 from traffic.messages import Messages
-from traffic.relays import Path, relayed_paths
+from traffic.relays import Hops, relayed_paths
 from traffic.scheme import Choice, KeepsConnections, Placement, Scheme, WhileLit
 from traffic.spraying.policy import QueuePair
 
@@ -109,7 +109,7 @@ class Delegates(Scheme, Protocol):
         """Return the legs of an all-to-all."""
         ...
 
-    def paths(self, view: View, messages: Messages, *, over_light: bool) -> list[Path | None]:
+    def paths(self, view: View, messages: Messages, *, over_light: bool) -> list[Hops | None]:
         """Return how messages go through other servers: no hops if directly, None if they cannot go now.
 
         With ``over_light`` circuits between their servers are lanes of theirs.
@@ -152,7 +152,7 @@ class Lanes:
             self._placed[key] = self._place(view, messages)
         return self._placed[key]
 
-    def paths(self, view: View, messages: Messages) -> list[Path | None]:
+    def paths(self, view: View, messages: Messages) -> list[Hops | None]:
         """Return how messages go through other servers where all packet NICs of one have failed.
 
         No hops if they go directly; None if no relay can serve them now.
@@ -291,7 +291,7 @@ class Delegated:
         """Return what the other scheme makes of messages of other collectives."""
         return self._rest.place(view, messages)
 
-    def paths(self, view: View, messages: Messages, *, over_light: bool) -> list[Path | None]:
+    def paths(self, view: View, messages: Messages, *, over_light: bool) -> list[Hops | None]:
         """Return how messages go through other servers where all packet NICs of one have failed."""
         return (self.lanes if over_light else self._packets).paths(view, messages)
 

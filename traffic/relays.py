@@ -37,7 +37,8 @@ class Hop(NamedTuple):
     """Whether it goes over circuits between the two, else over packet NICs."""
 
 
-Path = tuple[Hop, ...]
+Hops = tuple[Hop, ...]
+"""All of them, in order."""
 
 
 def parts_of(size: int) -> list[int]:
@@ -55,7 +56,7 @@ def parts_of(size: int) -> list[int]:
 
 def relayed_paths(
     view: View, nics: Sequence[Sequence[Nic]], lacking: Sequence[Pair], over_packets: Mapping[Pair, int]
-) -> dict[Pair, Path | None]:
+) -> dict[Pair, Hops | None]:
     """Return the hops between servers that no lane joins.
 
     Parameters
@@ -87,7 +88,7 @@ def relayed_paths(
         for server, own in peers.items()
     }
 
-    def path(near: int, far: int) -> Path | None:
+    def path(near: int, far: int) -> Hops | None:
         if far in peers.get(near, ()) or near in peers.get(far, ()):
             return (Hop(near, far, over_light=True),)
         first, last = relay_of.get(near, near), relay_of.get(far, far)

@@ -53,6 +53,7 @@ from topologies.events import (
 )
 from topologies.fabric import Fabric, Link, Port
 from topologies.light import Circuit
+from topologies.packet_part import cut_off
 from traffic.collectives.all_to_all import AllToAll
 from traffic.collectives.exchange import CouplesPattern
 from traffic.compose import renumbered
@@ -71,7 +72,7 @@ from traffic.fluid.nvlink import Nvlink
 from traffic.job import Collective, Compute, Job, Node
 from traffic.messages import Messages, crosses_network
 from traffic.records import COLUMNS, NVLINK, Records, path_text
-from traffic.relays import Path, parts_of
+from traffic.relays import Hops, parts_of
 from traffic.scheme import KeepsConnections, Placement, Scheme, WaitsForLight, WhileLit
 from traffic.spraying.policy import QueuePair
 
@@ -417,11 +418,12 @@ class Runner:
         crossing = crosses_network(step, self._fabric)
         placed, carriers = None, list[int]()
         if crossing.any():
+            view, leaving = self._view(), step.select(crossing)
             if self._delegates and any(
-                path != () for path in self._delegates.paths(self._view(), step, over_light=False)
+                path != () for path in self._delegates.paths(view, leaving, over_light=False)
             ):
                 return False  # a relay stores what it forwards
-            found = self._scheme.place(self._view(), step.select(crossing))
+            found = self._scheme.place(view, leaving)
             if not isinstance(found, Placement):
                 return False
             placed, carriers = found, self._opened(found.queue_pairs)
@@ -487,7 +489,8 @@ class Runner:
                 for parcel in parcels
                 if self._messages[parcel[0]].over_light == over_light and not self._kept_for(parcel[0])
             ]
-            new = self._relay(new, over_light=over_light) if self._known else new
+            if self._known and cut_off(self._fabric, self._failed):
+                new = self._relay(new, over_light=over_light)
             if not new:
                 continue
             numbers, messages = self._messages_of(new)
@@ -525,7 +528,7 @@ class Runner:
         self._release(first)
         return directly
 
-    def _hop_by_hop(self, number: int, size: int, path: Path) -> list[int]:
+    def _hop_by_hop(self, number: int, size: int, path: Hops) -> list[int]:
         """Add the messages that relay bytes of a message; return those of the first hop."""
         message, first = self._messages[number], list[int]()
         ends = [self._gpu_at(message, hop.source) for hop in path]
@@ -721,7 +724,7 @@ class Runner:
             self._rename_legs()
             self._note_light(happening.at_s, "lit", happening.ocs)
             self._tell(Lit(happening.ocs))
-            if self._delegates and self._known:
+            if self._delegates and self._known and (self._hops or not self._coupling):
                 self._place_left(self._without_light(held))
             self._place_waiting()
             self._send_held(happening.ocs)

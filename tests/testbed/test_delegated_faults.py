@@ -29,28 +29,36 @@ def packet_nics(fabric: Fabric, server: int) -> list[tuple[int, int]]:
     ]
 
 
+def communication_s(run: Run) -> float:
+    """Return how long all collectives take, one after the other."""
+    collectives = run.tasks[run.tasks["gpu"] == -1]
+    return float((collectives["end_s"] - collectives["start_s"]).sum())
+
+
 def shown(run: Run, after_s: float) -> list[set[int]]:
     """Return the ports with circuits that each reconfiguration lit that was ordered later than some time."""
     drained = run.events[run.events["what"] == "drained"]["at_s"].tolist()
     lit = run.events[run.events["what"] == "lit"]["which"].tolist()
     return [
         {int(end) for circuit in which.split()[1:] for end in circuit.split(">") if end != "-"}
-        for at_s, which in zip(drained, lit, strict=True)
+        for at_s, which in zip(drained, lit, strict=False)  # the last may be dark in the end
         if at_s > after_s
     ]
 
 
-@pytest.mark.parametrize("nic", [0, 1])
-def test_steps_without_a_nic_from_the_start_are_coupled(nic: int) -> None:
-    experiment = toy_experiment(toy_step(ranks=4, layers=1), servers=4, alpha=1, packet_nics=2)
-    (fault,) = lost(experiment.fabric, (0, nic))
-    standing = replace(experiment, faults=(fault,))
+@pytest.mark.parametrize("nics", [[(0, 0)], [(0, 1)], [(0, 0), (0, 2)]])
+def test_steps_without_nics_from_the_start_are_coupled(nics: list[tuple[int, int]]) -> None:
+    """A packet NIC, a circuit NIC, or both packet NICs, whose bytes are relayed."""
+    experiment = step()
+    standing = replace(experiment, faults=lost(experiment.fabric, *nics))
     coupled, lanes = (predict(standing, couples=couples) for couples in (True, False))
-    assert len(coupled.messages) < len(lanes.messages)
-    assert coupled.iteration_s == pytest.approx(lanes.iteration_s, rel=0.02)
-    later = replace(standing, faults=(replace(fault, after_s=1e-9),))
-    assert predict(later, couples=True).iteration_s == pytest.approx(lanes.iteration_s)
-    assert coupled.iteration_s >= predict(experiment, couples=True).iteration_s
+    relays = len(nics) > 1  # rings over relays run step by step
+    assert relays or len(coupled.messages) < len(lanes.messages)
+    assert communication_s(coupled) == pytest.approx(communication_s(lanes), rel=0.05)
+    if (0, 1) not in nics:  # else other circuits may be lit first, and better ones: Algorithm 1 is greedy
+        later = replace(standing, faults=tuple(replace(fault, after_s=1e-9) for fault in standing.faults))
+        assert predict(later, couples=True).iteration_s == pytest.approx(lanes.iteration_s)
+        assert communication_s(coupled) > communication_s(predict(experiment, couples=True))
 
 
 COLLECTIVES = ("F0 0.0 l0 dispatch", "F0 0.0 l0 combine", "B1 0.0 l0 dispatch", "DP 0 dense 0")
@@ -67,7 +75,7 @@ fault_times = st.tuples(
 nics = st.sampled_from([(0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 2), (2, 1)])
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.dictionaries(nics, fault_times, min_size=1, max_size=6), st.sampled_from(["block", "reuse"]))
 def test_every_byte_arrives_whatever_fails_when(
     failing: dict[tuple[int, int], tuple[str, float, float, float | None]], first: First
