@@ -68,7 +68,7 @@ Tflops = Annotated[
     float,
     typer.Option(
         "--gpu-tflops",
-        help="What a GPU computes in training steps but those of figure 14 [TFLOP/s]; an H800 does 400.",
+        help="What a GPU computes in training steps [TFLOP/s]; an H800 does 400.",
     ),
 ]
 
@@ -134,7 +134,7 @@ def _step_sections(figures: Sequence[str], setting: Setting, progress: Progress)
     for study in studies:
         yield study.section(setting, found)
     if FAILURES in figures:
-        yield failures(failure_iterations(setting.seed, progress), setting.seed)
+        yield failures(setting, failure_iterations(setting, progress))
 
 
 def _steps(figures: str) -> list[str]:
