@@ -142,7 +142,7 @@ class Lanes:
         return self._placed[key]
 
     def _place(self, view: View, messages: Messages) -> Placement:
-        servers = np.asarray(view.fabric.gpu_servers)
+        servers = view.fabric.server_of_gpu
         ends = list(
             zip(servers[messages.source].tolist(), servers[messages.destination].tolist(), strict=True)
         )
@@ -281,7 +281,7 @@ class Delegated:
 def delegation(view: View, messages: Messages, lanes: Lanes) -> Delegation:
     """Return the legs of an all-to-all over lanes."""
     fabric = view.fabric
-    servers, offsets = np.asarray(fabric.gpu_servers), np.asarray(fabric.gpu_offsets)
+    servers, offsets = fabric.server_of_gpu, np.asarray(fabric.gpu_offsets)
     near, far = servers[messages.source], servers[messages.destination]
     crosses, count = near != far, len(fabric.servers)
     codes, of_crossing = np.unique((near * count + far)[crosses], return_inverse=True)
@@ -328,7 +328,7 @@ def bounds(view: View, found: Delegation) -> Bounds:
 
 def lower_bound_s(fabric: Fabric, messages: Messages) -> float:
     """Return what the busiest server takes over all its NICs, whatever the circuits and lanes [s]."""
-    servers = np.asarray(fabric.gpu_servers)
+    servers = fabric.server_of_gpu
     near, far = servers[messages.source], servers[messages.destination]
     sizes = np.where(near != far, messages.bytes, 0)
     rates = np.zeros(len(fabric.servers))
@@ -351,7 +351,7 @@ def _decides(view: View, messages: Messages, *, light: bool = True) -> object:
     """Return all that decides over which lanes messages go, in a value that can be looked up."""
     columns = (messages.source, messages.destination, messages.bytes)
     gpus = np.concatenate(columns[:2])
-    servers = np.unique(np.asarray(view.fabric.gpu_servers)[gpus]).tolist() if light else ()
+    servers = np.unique(view.fabric.server_of_gpu[gpus]).tolist() if light else ()
     return *(column.tobytes() for column in columns), view.failed, _light(view, servers)
 
 

@@ -2,7 +2,7 @@
 
 import heapq
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, count, pairwise
@@ -10,7 +10,7 @@ from itertools import chain, count, pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from testbed.run.alone import Alone
+from testbed.run.alone import Alone, messages_of
 from testbed.run.backend import (
     NOT_CONTROLLED,
     NOTHING_COMES,
@@ -108,6 +108,8 @@ class FluidBackend:
         in_series = any({link.a.node, link.b.node} <= delay_s.keys() for link in fabric.links)
         self._is_simple = not (fabric.servers_forward or in_series)
         """Whether light crosses one OCS, and is nobody's route but of the NICs at its ends."""
+        self._joined: dict[int, _Joined] = {}
+        """Those that are in the network, by the negative number that their strands have there."""
         self._alone = Alone()
         """Coupled flows whose links carry nothing else."""
         self._numbers: dict[QueuePair, int] = {}
@@ -320,7 +322,9 @@ class FluidBackend:
         over, size = tuple(strand.over for strand in flow), [strand.bytes * share for strand in flow]
         first, pools = self._coupled_flow(over)
         self._network.weigh(first, weight * max(size) / sum(size))
-        self._network.post(pools, size, [strand.message for strand in flow])
+        tag = -1 - next(self._tickets)
+        self._joined[tag] = _Joined(list(messages_of(flow)), len(flow))
+        self._network.post(pools, size, [tag] * len(flow))
 
     def _coupled_flow(self, over: tuple[int | tuple[int, int], ...]) -> tuple[int, range]:
         """Return the first of idle coupled flows over queue pairs and NVLink, and their pools."""
@@ -533,11 +537,22 @@ class FluidBackend:
             raise StuckError(NOTHING_COMES, "light a circuit, or add a path")
         arrived = self._network.advance(at_s)
         if arrived:
-            return [Arrived(message, at) for at, message in arrived]
+            return list(chain.from_iterable(map(self._of_tag, arrived)))
         happened: list[Happening] = [Arrived(message, at) for at, message in self._alone.ended(self.now_s)]
         while self._to_come and self._to_come[0][0] <= self.now_s:
             happened.append(heapq.heappop(self._to_come)[2]())
         return happened
+
+    def _of_tag(self, arrived: tuple[float, int]) -> Iterator[Arrived]:
+        """Yield what arrived: a message, or those of a coupled flow with its last strand."""
+        at_s, tag = arrived
+        if tag >= 0:
+            yield Arrived(tag, at_s)
+            return
+        joined = self._joined[tag]
+        joined.strands -= 1
+        if not joined.strands:
+            yield from (Arrived(message, at_s) for message in self._joined.pop(tag).messages)
 
     def _add(self, queue_pairs: Sequence[QueuePair]) -> None:
         """Number queue pairs; where flows are coupled, those of their own are made when they are used."""
@@ -683,6 +698,15 @@ class _Choosing:
     size: int
     posted: int
     """Equal for messages that were posted together."""
+
+
+@dataclass(slots=True, eq=False)
+class _Joined:
+    """A coupled flow in the network."""
+
+    messages: list[int]
+    strands: int
+    """How many have not arrived."""
 
 
 class _Gate:

@@ -272,6 +272,8 @@ class FluidNetwork:
 
     def uses(self, links: ArrayLike) -> bool:
         """Return whether a flow that has bytes crosses one of some links."""
+        if not self._left.any():
+            return False
         flowing = self._paths[self._left[self._pool] > 0]
         return bool(np.isin(flowing, links).any())
 

@@ -104,10 +104,14 @@ class Nvlink:
     def _loads(self, sizes: Sizes | Messages) -> dict[int, float]:
         """Return what each link carries [bytes]."""
         if isinstance(sizes, Messages):
-            ends = np.concatenate([sizes.source, self._gpus + sizes.destination])
-            carried = np.bincount(ends, np.concatenate([sizes.bytes, sizes.bytes]), 2 * self._gpus)
-            (links,) = carried.nonzero()
-            return dict(zip(links.tolist(), carried[links].tolist(), strict=True))
+            # Of a few GPUs among thousands, whose links are numbered from the first of them.
+            ends, loads = (sizes.source, sizes.destination), dict[int, float]()
+            for end, link in zip(ends, (0, self._gpus), strict=True):
+                first = int(end.min())
+                carried = np.bincount(end - first, sizes.bytes)
+                (used,) = carried.nonzero()
+                loads |= zip((link + first + used).tolist(), carried[used].tolist(), strict=True)
+            return loads
         return {link: size for pair, size in sizes.items() for link in self._links(pair)}
 
     def _start(
