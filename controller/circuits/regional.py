@@ -166,12 +166,14 @@ class Regional:
     def _mapping(
         self, region: Region, demand: Matrix, last: NicMapping, failed: AbstractSet[Port]
     ) -> NicMapping:
-        """Return the circuits for a demand; what was asked before is remembered."""
-        key = region.ocs, demand.tobytes(), last, failed
+        """Return the circuits for a demand; what was asked before is remembered, of its transpose too."""
+        key = region.ocs, (demand + demand.T).tobytes(), last, failed
         if key not in self._known:
-            owned = zip(region.servers, region.nics, strict=True)
-            nics = [Nic(server, nic) for server, own in owned for nic in own]
-            dead = frozenset(nic for nic in nics if self._fabric.nic_port(nic) in failed)
+            dead = frozenset[Nic]()
+            if failed:
+                owned = zip(region.servers, region.nics, strict=True)
+                nics = [Nic(server, nic) for server, own in owned for nic in own]
+                dead = frozenset(nic for nic in nics if self._fabric.nic_port(nic) in failed)
             self._known[key] = region_circuits(
                 self._fabric, region, demand, last=last, failed=dead, variant=self._variant
             )

@@ -131,6 +131,8 @@ class FluidBackend:
         self._open: dict[Nic, list[_Gate]] = defaultdict(list)
         """Those that are open, by the NIC that sends."""
         self._lit: dict[str, set[Circuit]] = {ocs: set() for ocs in delay_s}
+        self._pairs_lit: dict[str, tuple[Circuit, ...]] = dict.fromkeys(delay_s, ())
+        """The same as routes are made of it."""
         self._failed: frozenset[Port] = frozenset()
         """The ports that are known to have failed."""
         self._around: Paths | None = None
@@ -645,6 +647,7 @@ class FluidBackend:
             return
         moved = self._lit[ocs] ^ circuits
         self._lit[ocs] = circuits
+        self._pairs_lit[ocs] = tuple(circuits)
         self._routes = self._routes_now()
         if not self._is_simple:
             self._lead_light(self._gates)
@@ -656,8 +659,7 @@ class FluidBackend:
         self._lead_light(map(self._fabric.nic_at, ends))
 
     def _routes_now(self) -> Routes:
-        lit = {ocs: tuple(pairs) for ocs, pairs in self._lit.items()}
-        return Routes(self._fabric, lit, self._failed)
+        return Routes(self._fabric, self._pairs_lit, self._failed)
 
     def _lead_light(self, nics: Iterable[Nic]) -> None:
         """Open the gates of queue pairs that have a route now, and lead them over it; shut the others."""

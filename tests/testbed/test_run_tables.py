@@ -13,7 +13,7 @@ def block(node: str, ends: list[tuple[int, int, int]], paths: tuple[str, ...]) -
 
 def test_blocks_and_rows_keep_their_order() -> None:
     single: list[Row] = [("a", 0, 1, 10, 0.0, float("nan"), "10@x"), ("a", 1, 0, 7, 0.0, 0.5, "")]
-    found = [
+    found: list[Row | Sent] = [
         single[0],
         block("b", [(2, 3, 5), (3, 2, 6)], ("nvlink",)),
         block("c", [(0, 2, 8), (1, 3, 9)], ("8@y", "9@z")),

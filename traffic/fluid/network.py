@@ -64,13 +64,17 @@ class FluidNetwork:
         """Links and pools of components that have to be solved again."""
         self._regrouped = True
         """Whether components have to be found again."""
+        self._components = 0
+        """The next component has this number."""
         self._first_end_s: float | None = np.inf
         """The least of the pools' ends; None after a change, until it is asked for."""
 
     def add_link(self, rate_bps: float) -> int:
         """Return the number of a new link of a rate [bit/s]."""
         self._link_bps = np.append(self._link_bps, rate_bps)
-        self._regrouped = True
+        if not self._regrouped:
+            self._component_of_link = np.append(self._component_of_link, self._components)
+            self._components += 1
         return len(self._link_bps) - 1
 
     def add_flows(
@@ -126,7 +130,10 @@ class FluidNetwork:
             self._coupled_weight = np.append(self._coupled_weight, coupled_weight)
         _lengthen(self, _OF_FLOWS, more)
         self._add_pools(int(own.max(initial=-1)) + 1 - self.pools, delay_s)
-        self._regrouped = True
+        if pool is None and part_of is None and coupled_weight is None and not self._regrouped:
+            self._join_components(range(first, first + more))
+        else:
+            self._regrouped = True
         return range(first, first + more)
 
     @property
@@ -402,6 +409,22 @@ class FluidNetwork:
         """Return how fast flows deliver [bit/s]."""
         return np.asarray(self._flow_bps[flows] * self._delivered[flows])
 
+    def _join_components(self, flows: range) -> None:
+        """Join the components whose links new flows cross, each with a new pool; others are not looked at."""
+        of_pool = []
+        for flow in flows:
+            path = self._paths[flow]
+            met = np.unique(self._component_of_link[path[path >= 0]]).tolist()
+            joined = max(met, key=lambda number: len(self._flows_of.get(number, ())))
+            for other in met:
+                if other != joined:
+                    self._component_of_link[self._component_of_link == other] = joined
+                    self._component_of_pool[self._component_of_pool == other] = joined
+            own = [self._flows_of.pop(number) for number in met if number in self._flows_of]
+            self._flows_of[joined] = np.sort(np.concatenate([*own, [flow]]))
+            of_pool = [joined if number in met else number for number in of_pool] + [joined]
+        self._component_of_pool = np.append(self._component_of_pool, np.array(of_pool, dtype=np.int64))
+
     def _find_components(self) -> None:
         """Number the links, flows and pools that depend on each other alike."""
         self._regrouped = False
@@ -420,7 +443,7 @@ class FluidNetwork:
         rows = np.concatenate([links + flow, np.tile(links + np.arange(flows), 2), links + coupled])
         size = links + flows + pools + parts + len(self._coupled_weight)
         graph = coo_array((np.ones(len(rows)), (rows, nodes)), (size, size))
-        number = connected_components(graph, directed=False)[1]
+        self._components, number = connected_components(graph, directed=False)
         self._component_of_link = number[:links]
         self._component_of_pool = number[links + flows : links + flows + pools]
         by_component = np.argsort(number[links : links + flows], kind="stable")
