@@ -66,6 +66,10 @@ class FluidNetwork:
         """Whether components have to be found again."""
         self._components = 0
         """The next component has this number."""
+        self._component_of_link = np.zeros(0, dtype=np.int64)
+        self._component_of_pool = np.zeros(0, dtype=np.int64)
+        self._flows_of: dict[int, NDArray[np.int64]] = {}
+        """The flows of each component that has some, in order."""
         self._first_end_s: float | None = np.inf
         """The least of the pools' ends; None after a change, until it is asked for."""
 
@@ -411,7 +415,7 @@ class FluidNetwork:
 
     def _join_components(self, flows: range) -> None:
         """Join the components whose links new flows cross, each with a new pool; others are not looked at."""
-        of_pool = []
+        of_pool: list[int] = []
         for flow in flows:
             path = self._paths[flow]
             met = np.unique(self._component_of_link[path[path >= 0]]).tolist()
@@ -443,7 +447,8 @@ class FluidNetwork:
         rows = np.concatenate([links + flow, np.tile(links + np.arange(flows), 2), links + coupled])
         size = links + flows + pools + parts + len(self._coupled_weight)
         graph = coo_array((np.ones(len(rows)), (rows, nodes)), (size, size))
-        self._components, number = connected_components(graph, directed=False)
+        self._components, labels = connected_components(graph, directed=False)
+        number = labels.astype(np.int64)
         self._component_of_link = number[:links]
         self._component_of_pool = number[links + flows : links + flows + pools]
         by_component = np.argsort(number[links : links + flows], kind="stable")
