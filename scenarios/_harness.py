@@ -6,6 +6,7 @@ carries, boots each fabric once in a sandbox, emulates point after point, judges
 tables and leaves a results directory behind.
 """
 
+import gc
 import math
 import sys
 from collections import defaultdict
@@ -155,6 +156,8 @@ class Scenario:
     """What its report and its table are about."""
     findings: Callable[[Sequence[Outcome]], Findings] = no_findings
     """What it has to say of its outcomes itself."""
+    baseline: str = ""
+    """The scheme that busbw is relative to, where it is not the usual one."""
     rings_s: float = RINGS_S
     """How long a point may take at emulated scale so that the steps of its rings are long [s]."""
     most_nic_bps: float = math.inf
@@ -193,9 +196,9 @@ class Scenario:
         Raises
         ------
         ScenarioError
-            If circuits are foreseen for the faults of its own, and for no others.
+            If it has faults of its own.
         """
-        if any(each.foreseen for each in self.experiments):
+        if any(each.foreseen or each.faults for each in self.experiments):
             raise ScenarioError(
                 f"{self.name} foresees what fails in it, and --fail would come on top", "leave out --fail"
             )
@@ -255,6 +258,8 @@ def run(describe: Callable[..., Scenario]) -> NoReturn:
 
 def main(command: Callable[..., None]) -> NoReturn:
     """Run a command; what goes wrong is told in one sentence, with exit code 2."""
+    gc.freeze()  # what is imported stays
+    gc.enable()  # `_checkout` has turned it off
     app = typer.Typer(add_completion=False, rich_markup_mode="markdown", pretty_exceptions_enable=False)
     app.command()(command)
     if isinstance(sys.stdout, TextIOWrapper):
@@ -435,6 +440,9 @@ def _explore(scenario: Scenario, options: Options) -> None:
     first = experiments[0]
     # What is foreseen belongs to one experiment, whose job alone can be replayed.
     shown = [first] if first.foreseen else experiments
+    if first.delegated:  # circuits that follow a job are of this fabric
+        shown = [each for each in experiments if (each.fabric, each.host) == (first.fabric, first.host)]
+    planned = {each.job.name: each for each in reversed(shown) if each.delegated}
     jobs = {experiment.job.name: experiment.job for experiment in shown}
     with _network_of(first, options.datapath) as network:
         rate = first.fabric.nic_rate_bps(first.fabric.nics[0]) * network.rate_factor / 1e6
@@ -444,7 +452,7 @@ def _explore(scenario: Scenario, options: Options) -> None:
             f"replay knows {', '.join(jobs)}"
         )
         foreseen = first if first.foreseen else None
-        FabricCLI(network, jobs, transport=first.transport, foreseen=foreseen)
+        FabricCLI(network, jobs, transport=first.transport, foreseen=foreseen, planned=planned)
 
 
 def _prepared(
@@ -507,6 +515,8 @@ def _dilated(
 
 def _results(scenario: Scenario, options: Options, planned: list[Experiment]) -> ResultsDirectory:
     run = new_run(scenario.name, scenario.title, options.datapath, scenario.report)
+    if scenario.baseline:
+        run = replace(run, baseline=scenario.baseline)
     return ResultsDirectory(
         run, planned=planned, out=options.out, claims=scenario.claims, findings=scenario.findings
     )

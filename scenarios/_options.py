@@ -213,11 +213,11 @@ def check_volume(volume: float | None) -> None:
         raise ScenarioError(f"{volume:g} times the bytes", "give --volume above 0, or leave it out")
 
 
-def listed(text: str, by: str = ",") -> list[str]:
-    """Return the words of a list, by commas or what else is between them; ScenarioError if there are none."""
-    words = [word.strip() for word in text.split(by) if word.strip()]
+def listed(text: str) -> list[str]:
+    """Return the words of a list by commas; ScenarioError if there are none."""
+    words = [word.strip() for word in text.split(",") if word.strip()]
     if not words:
-        raise ScenarioError(f"the list {text!r} is empty", f"separate its words by {by!r}")
+        raise ScenarioError(f"the list {text!r} is empty", "separate its words by commas")
     return words
 
 

@@ -19,4 +19,6 @@ def results_table(results: ResultsDirectory) -> Table:
         return sheet_table(ring_sheet(results.outcomes))
     if results.run.report == "circuits":
         return executions_table(results.table)
-    return summary_table(results.table, note=links_text(results.outcomes[0].experiment.fabric))
+    return summary_table(
+        results.table, baseline=results.run.baseline, note=links_text(results.outcomes[0].experiment.fabric)
+    )

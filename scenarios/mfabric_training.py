@@ -2,19 +2,18 @@
 
 import _checkout  # first: runs this file under the checkout's Python
 
-import math
 from dataclasses import replace
 from functools import partial
 from typing import Annotated, get_args
 
+import pandas as pd
 import typer
 
-from controller.circuits.devices import ReconfigurationDelay
-from scenarios._harness import Scenario, no_claims, run
-from scenarios._mfabric.training_points import over_circuits, over_packets, training
+from scenarios._harness import Scenario, run
+from scenarios._mfabric.training_points import checked_delay, over_circuits, over_packets, training
 from scenarios._mfabric.training_report import training_findings
 from scenarios._options import listed
-from testbed.run.experiment import Experiment
+from testbed.report.claims import Claim, Range, judged, ratio_sentence
 from testbed.run.region_plan import First
 from topologies.errors import ScenarioError
 from topologies.fabric import Fabric
@@ -28,15 +27,23 @@ MODEL, SERVERS, GPUS, NICS = "mixtral-8x22b", 8, 8, 8
 PACKET_NICS = 2
 OVERSUBSCRIPTION = 3
 FAT_TREE = "fat-tree"
-PACKET_FABRICS = (FAT_TREE, "fat-tree 3:1", "rail-optimised")
-CIRCUITS: dict[str, First] = {f"mFabric, {first}": first for first in get_args(First)}
-ALL = ";".join((*PACKET_FABRICS, *CIRCUITS))
+OVERSUBSCRIBED = "fat-tree-3to1"
+RAIL = "rail-optimised"
+PACKETS = {FAT_TREE: FAT_TREE, OVERSUBSCRIBED: "fat-tree 3:1", RAIL: RAIL}
+"""Fabrics without circuits, as --fabrics names them, and what tables call them."""
+FIRSTS: tuple[First, ...] = get_args(First)
+"""What mFabric's dispatches do, by which --fabrics names it."""
+ALL = ",".join((*PACKETS, *FIRSTS))
+CLOSE: Range = (0.0, 1.15)
+"""Iteration times over those of the fat-tree that are taken for close; the figure has no numbers."""
+FASTER: Range = (1.02, 1.76)
+"""Up to 1.6 times as fast, 10 % to the far side."""
 NIC_BPS = 8e6
 """What a NIC is shaped to at most [bit/s]: 64 of them, and as many links above."""
 RUN_S = 8.0
 """How long a point may take at emulated scale so that the steps of its data-parallel rings are long [s]."""
 
-Fabrics = Annotated[str, typer.Option(help=f"Fabrics, separated by semicolons: {ALL}.")]
+Fabrics = Annotated[str, typer.Option(help=f"Fabrics, comma-separated: {ALL}; the last ones are mFabric.")]
 Layers = Annotated[int, typer.Option(help="Layers that are run, of 56.")]
 MicroBatches = Annotated[int, typer.Option(help="Micro-batches of an iteration, of 8.")]
 DelayMs = Annotated[float, typer.Option("--delay-ms", help="Of the OCS [ms].")]
@@ -63,37 +70,54 @@ def mfabric_training(
     weigh most. In the paper, at full size, mFabric is close to the fat-tree and up to 1.6 times as fast as
     3:1. A static patch panel is not among the fabrics.
     """
-    if not (0 < rate < math.inf and 0 <= delay_ms < math.inf):
-        raise ScenarioError(f"NICs of {rate:g} Gbit/s, a delay of {delay_ms:g} ms", "give a rate above 0")
-    names = list(dict.fromkeys(listed(fabrics, by=";")))
-    if unknown := [name for name in names if name not in (*PACKET_FABRICS, *CIRCUITS)]:
+    delay = checked_delay(delay_ms, rate)
+    names = list(dict.fromkeys(listed(fabrics)))
+    if unknown := [name for name in names if name not in (*PACKETS, *FIRSTS)]:
         raise ScenarioError(f"unknown fabric {unknown[0]!r} of --fabrics", f"choose from {ALL}")
     trained = training(
         replace(model_named(MODEL), pp=1), layers, micro_batches=micro_batches, gateways=(0, 4), seed=seed
     )
-    delay = ReconfigurationDelay(f"{delay_ms:g} ms", delay_ms / 1e3)
     circuits = mfabric_fabric(
         SERVERS, nics=NICS, packet_nics=PACKET_NICS, one_packet_switch=True, rate_bps=rate * 1e9
     )
-    experiments: list[Experiment] = []
-    for name in names:
-        if name in CIRCUITS:
-            experiments.append(over_circuits(circuits, trained, CIRCUITS[name], delay, name, seed=seed))
-        else:
-            experiments.append(over_packets(_packet_fabric(name, rate * 1e9), trained, name, seed))
+    over = {
+        first: partial(over_circuits, circuits, trained, first, delay, f"mFabric, {first}", seed=seed)
+        for first in FIRSTS
+    }
+    experiments = [
+        over[name]() if name in over
+        else over_packets(_packet_fabric(name, rate * 1e9), trained, PACKETS[name], seed)
+        for name in names
+    ]  # fmt: skip
     return Scenario(
         "mfabric_training",
         "mFabric: a training step on 8 servers",
         experiments,
-        no_claims,
+        figure_12a,
         findings=partial(training_findings, baseline=FAT_TREE),
+        baseline=FAT_TREE,
         rings_s=RUN_S,
         most_nic_bps=NIC_BPS,
     )
 
 
+def figure_12a(table: pd.DataFrame) -> list[Claim]:
+    """Return whether mFabric is close to the fat-tree and faster than the oversubscribed one."""
+    (step,) = set(table["workload"])
+    there, claims = set(table["scheme"]), list[Claim]()
+    for name in (f"mFabric, {first}" for first in FIRSTS):
+        for text, expected, ends in (
+            ("close to the fat-tree", CLOSE, (name, PACKETS[FAT_TREE])),
+            ("up to 1.6 times as fast as 3:1", FASTER, (PACKETS[OVERSUBSCRIBED], name)),
+        ):
+            if there.issuperset(ends):
+                about = f"{name}: {text}", "mFabric, Figure 12a", expected
+                claims.append(judged(ratio_sentence(*about, step, ends, "iteration_s"), table))
+    return claims
+
+
 def _packet_fabric(name: str, rate_bps: float) -> Fabric:
-    if name == "rail-optimised":
+    if name == RAIL:
         return rail_fabric(SERVERS, NICS, rate_bps=rate_bps)
     over = 1 if name == FAT_TREE else OVERSUBSCRIPTION
     return leaf_spine_fabric(

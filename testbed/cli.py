@@ -60,6 +60,8 @@ class FabricCLI(CLI):  # type: ignore[misc]
     foreseen
         An experiment whose circuits are foreseen: what is lit first is, its faults happen when they are asked
         for, and its job is replayed with them.
+    planned
+        Experiments that are replayed as they are, by the names of their jobs.
     """
 
     prompt = "lightrail> "
@@ -73,8 +75,9 @@ class FabricCLI(CLI):  # type: ignore[misc]
         time: float = 1.0,
         transport: TransportSetup = IDEAL_TRANSPORT,
         foreseen: Experiment | None = None,
+        planned: Mapping[str, Experiment] | None = None,
     ) -> None:
-        self._transport = transport
+        self._transport, self._planned = transport, planned or {}
         self._network, self._jobs, self._ocs, self._time = network, jobs, ocs, time
         self._console = Console(highlight=False)
         self._foreseen = foreseen
@@ -243,6 +246,10 @@ class FabricCLI(CLI):  # type: ignore[misc]
                     f"{self._foreseen.scheme_name} is all there is to replay", f"type replay {name}"
                 )
             return self._foreseen
+        if planned := self._planned.get(name):
+            if words:
+                raise ScenarioError(f"{planned.scheme_name} is all there is to replay", f"type replay {name}")
+            return planned
         if len(words) > 2:
             raise ScenarioError(f"unknown words {' '.join(words[2:])!r}", USAGE)
         scheme, seed = [*words, *("spectra" if self._ocs else "rails", "0")[len(words) :]]

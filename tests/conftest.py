@@ -1,6 +1,7 @@
 """What holds for the whole session: the coverage floor, notes of failures, files handed back behind sudo."""
 
 import contextlib
+import gc
 import os
 from pathlib import Path
 
@@ -33,6 +34,17 @@ def pytest_configure(config: pytest.Config) -> None:
     coverage = config.pluginmanager.get_plugin("_cov")
     if coverage and (any(picked) or config.args_source is not pytest.Config.ArgsSource.TESTPATHS):
         coverage.options.cov_fail_under = 0
+
+
+def pytest_collection() -> None:
+    """Look for no garbage while all tests are imported, which make little."""
+    gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    """Look for garbage from now on, but not among what is imported."""
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> EmulationAlone:

@@ -1,4 +1,4 @@
-"""Workers share unit tests, and emulation tests run when all else has ended."""
+"""Workers share tests, and emulation tests that measure run when all else has ended."""
 
 import json
 import os
@@ -8,6 +8,8 @@ from itertools import product
 
 import pytest
 
+from tests.parallel import BESIDE
+from tests.parallel import EMULATION as FOLDER
 from tests.tools import CHECKOUT
 
 pytest_plugins = ["pytester"]
@@ -101,3 +103,19 @@ def test_emulation_tests_do_not_run_beside_the_only_file_of_unit_tests(pytester:
     unit = "tests/test_one.py", "def test_one(): pass\n"
     tests = ran(pytester, "tests/emulation/test_a.py", EMULATION.format(name="a"), *unit)
     assert len(tests) == 4
+
+
+def test_emulation_tests_that_measure_nothing_run_beside_each_other(pytester: pytest.Pytester) -> None:
+    pairs = zip(BESIDE[:2], (("left", "right"), ("right", "left")), strict=True)
+    beside = [
+        word
+        for name, (here, there) in pairs
+        for word in (f"{FOLDER}/{name}", UNIT.format(here=here, there=there))
+    ]
+    tests = ran(pytester, *beside, f"{FOLDER}/test_a.py", EMULATION.format(name="a"))
+    assert len(tests) == 2 * 6 + 3
+
+
+@pytest.mark.parametrize("name", BESIDE)
+def test_what_runs_beside_others_is_there_and_runs_no_scenario(name: str) -> None:
+    assert "scenarios" not in (CHECKOUT / FOLDER / name).read_text()

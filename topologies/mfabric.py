@@ -8,6 +8,9 @@ receiving together: a circuit between two servers is duplex.
 
 The paper does not say which NICs are packet NICs, nor on which NUMA nodes they are: here they are spread
 evenly, 0 and 4 of 8 and NIC 0 of the prototype's 4, so that each NUMA node has its share.
+
+For what fails there are servers of a global pool, which have packet NICs only and stand behind all regions,
+and a backup GPU in each server, its last, as other machines keep some of a group's GPUs in reserve.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,7 +27,6 @@ from topologies.fabric import (
     Port,
     Server,
     Switch,
-    equal_servers,
 )
 from topologies.fat_tree import fat_tree_fabric, least_k
 
@@ -52,6 +54,8 @@ def mfabric_fabric(
     gpus: int = 8,
     nics: int = 8,
     packet_nics: int = 2,
+    backup_gpu: bool = False,
+    spare_servers: int = 0,
     one_packet_switch: bool = False,
     rate_bps: float = 100e9,
     packet_bps: float | None = None,
@@ -70,6 +74,10 @@ def mfabric_fabric(
         GPUs and NICs of each server. The prototype has 8 and 4.
     packet_nics
         n_e, how many of the NICs are on the packet side.
+    backup_gpu
+        Whether each server has one GPU more, which can take the place of another's.
+    spare_servers
+        How many servers follow those of the regions, with as many GPUs and packet NICs, and no circuit NICs.
     one_packet_switch
         Whether the packet side is one switch, as the prototype's; else it is the smallest fat-tree.
     rate_bps
@@ -84,12 +92,13 @@ def mfabric_fabric(
     Raises
     ------
     FabricError
-        If there is no server, the regions do not fill the servers, no NIC is left for one of the sides, or a
-        rate is not positive.
+        If there is no server, the regions do not fill the servers, no NIC is left for one of the sides, a
+        rate is not positive, or a NIC would belong to another GPU for a backup GPU.
 
     References
     ----------
-    mFabric, sections 4.2, 6 (the prototype: 4 servers of 4 NICs, one on packets) and 7.1 (2 of 8).
+    mFabric, sections 4.2, 5.4 (a regional backup GPU, a global pool of servers on packets; where the
+    backup GPU is, is ours), 6 (the prototype: 4 servers of 4 NICs, one on packets) and 7.1 (2 of 8).
     """
     region_servers = servers if region_servers is None else region_servers
     if servers < 1 or region_servers < 1 or servers % region_servers:
@@ -100,12 +109,18 @@ def mfabric_fabric(
         raise FabricError(
             f"{packet_nics} packet NICs of {nics}", "leave a server at least one packet and one circuit NIC"
         )
+    if spare_servers < 0 or (backup_gpu and gpus % nics):
+        raise FabricError(
+            f"{spare_servers} spare servers, {gpus} GPUs and {nics} NICs, a backup GPU: {backup_gpu}",
+            "give spare servers from 0, and a backup GPU only where each NIC has as many GPUs",
+        )
     packet_bps = rate_bps if packet_bps is None else packet_bps
+    everywhere = servers + spare_servers
     if one_packet_switch:
-        packets = big_switch_fabric(servers, nics=packet_nics, rate_bps=packet_bps)
+        packets = big_switch_fabric(everywhere, nics=packet_nics, rate_bps=packet_bps)
     else:
-        k = least_k(servers * packet_nics)
-        packets = fat_tree_fabric(k, servers=servers, nics=packet_nics, rate_bps=packet_bps)
+        k = least_k(everywhere * packet_nics)
+        packets = fat_tree_fabric(k, servers=everywhere, nics=packet_nics, rate_bps=packet_bps)
     numbers = packet_nic_numbers(nics, packet_nics)
     circuit_nics = [nic for nic in range(nics) if nic not in numbers]
     ocses = [
@@ -125,9 +140,12 @@ def mfabric_fabric(
     first = sum(switch.tier == 0 for switch in packets.switches)
     return Fabric(
         name="mfabric",
-        servers=equal_servers(servers, nics, gpus, nvlink_bps),
+        servers=tuple(
+            Server(f"h{server}", nics if server < servers else packet_nics, gpus + backup_gpu, nvlink_bps)
+            for server in range(everywhere)
+        ),
         switches=(*packets.switches[:first], *ocses, *packets.switches[first:]),
-        links=(*_renumbered(packets, numbers), *light),
+        links=(*_renumbered(packets, servers, numbers), *light),
         buffer_bytes=buffer_bytes,
     )
 
@@ -145,6 +163,16 @@ def delegation_gpu(server: Server, nic: int) -> int:
 def numa_node(server: Server, nic: int) -> int:
     """Return the NUMA node of a server that a NIC is on: 0 has the first half."""
     return nic * NUMA_NODES // server.nics
+
+
+def region_gpus(fabric: Fabric, gpus: int) -> tuple[int, ...]:
+    """Return the first so many GPUs of each server of a region, those of a job: behind them is its backup."""
+    return tuple(
+        fabric.gpu_offsets[server] + gpu
+        for region in regions(fabric)
+        for server in region.servers
+        for gpu in range(gpus)
+    )
 
 
 def regions(fabric: Fabric) -> tuple[Region, ...]:
@@ -168,8 +196,8 @@ def _region(ocs: str, port_of: Mapping[Nic, int]) -> Region:
     )
 
 
-def _renumbered(packets: Fabric, numbers: Sequence[int]) -> Iterator[Link]:
-    """Yield the links of the packet side, its NICs by their numbers among all of a server's."""
+def _renumbered(packets: Fabric, servers: int, numbers: Sequence[int]) -> Iterator[Link]:
+    """Yield the links of the packet side, the NICs of so many servers by their numbers among all of one's."""
     for link in packets.links:
-        server = link.a.node in packets.server_index
-        yield replace(link, a=Port(link.a.node, numbers[link.a.number])) if server else link
+        has_others = packets.server_index.get(link.a.node, servers) < servers
+        yield replace(link, a=Port(link.a.node, numbers[link.a.number])) if has_others else link

@@ -138,10 +138,11 @@ def placed(job: Job, gpus: Sequence[int], *, of: int) -> Job:
     outside = [gpu for gpu in gpus if not 0 <= gpu < of]
     if outside:
         raise DemandError(f"job {job.name!r} is placed on GPU {outside[0]} of {of} GPUs", "count them from 0")
-    return replace(job, gpus=of, nodes=tuple(_renumbered(node, gpus) for node in job.nodes))
+    return replace(job, gpus=of, nodes=tuple(renumbered(node, gpus) for node in job.nodes))
 
 
-def _renumbered(node: Node, gpus: Sequence[int]) -> Node:
+def renumbered(node: Node, gpus: Sequence[int]) -> Node:
+    """Return a node between other GPUs: ``gpus[k]`` takes the part of GPU k."""
     if isinstance(node, Collective):
         return replace(node, pattern=node.pattern.renumbered(gpus))
     return replace(node, gpus=tuple(gpus[gpu] for gpu in node.gpus))

@@ -1,17 +1,20 @@
 """Faults: what fails in a run and when it is back, and what becomes of the job then."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 from typing import Literal
 
 from topologies.errors import ScenarioError
 from topologies.events import View
 from topologies.fabric import Fabric, Port
+from traffic.compose import renumbered
 from traffic.job import Job, Node
 
 Daemon = Literal["controller", "switches"]
 """The controller's process, or the one that forwards in all switches."""
+Moves = tuple[tuple[int, int], ...]
+"""GPUs that are gone, each with the GPU that takes its place."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +40,8 @@ class Fault:
     lasts_s: float | None = None
     """How long until it is back [s]; None if it stays away."""
     gpus: tuple[int, ...] = ()
-    """The GPUs that are gone, for good: what they owe or are owed is not delivered."""
+    """The GPUs that are gone, for good: what they compute does not end and, once that is known, what they owe
+    or are owed is not delivered, unless a revision moves it."""
     daemon: Daemon | None = None
     """The process that is killed, and started again."""
 
@@ -59,6 +63,12 @@ class Fault:
                 f"fault {self.name!r} takes GPUs along, and is over after {self.lasts_s:g} s",
                 "a job does not get GPUs back: let it stay, or let their NICs fail",
             )
+
+    @property
+    def is_standing(self) -> bool:
+        """Whether links are away for good and that is known before anything is sent, and no more fails."""
+        at_once = not self.node and self.after_s == self.detect_s == 0
+        return at_once and self.lasts_s is None and not (self.gpus or self.daemon)
 
 
 def check_faults(faults: Sequence[Fault], fabric: Fabric) -> None:
@@ -94,6 +104,9 @@ class Revision:
     """Collectives that are given up; what they still owe is not sent."""
     add: tuple[Node, ...] = ()
     """Nodes that take their place: what waited for those given up waits for the last of these."""
+    moves: Moves = ()
+    """GPUs that others take the place of, in all that has not ended: collectives under way begin again, and
+    so does what such a GPU computes; what it has ended stays done."""
 
 
 @dataclass(frozen=True)
@@ -106,6 +119,8 @@ class KnownRevision:
     """As of `Revision`."""
     add: Job | None = None
     """The nodes that it adds, as a job; None if there are none."""
+    moves: Moves = ()
+    """As of `Revision`."""
 
     @property
     def nodes(self) -> tuple[Node, ...]:
@@ -135,8 +150,17 @@ class Revisions:
         """Return what changes in the job by a fault."""
         for each in self.known:
             if each.fault == fault.name:
-                return Revision(each.cancel, each.nodes)
+                return Revision(each.cancel, each.nodes, each.moves)
         return Revision()
+
+    def leaves(self, fault: Fault) -> bool:
+        """Return whether the job goes on as it was after a fault."""
+        return all(each.fault != fault.name for each in self.known)
+
+    @property
+    def moves(self) -> dict[str, Moves]:
+        """The GPUs that change places by each fault, if any do."""
+        return {each.fault: each.moves for each in self.known if each.moves}
 
     @property
     def nodes(self) -> tuple[Node, ...]:
@@ -146,3 +170,44 @@ class Revisions:
 
 AS_IT_WAS = Revisions()
 """A job that goes on as it was, whatever fails."""
+
+
+def moved(job: Job, moves: Moves) -> Job:
+    """Return a job in which other GPUs take the place of some.
+
+    Raises
+    ------
+    ScenarioError
+        If a GPU that takes a place has one, or takes two, or does not exist.
+    """
+    check_moves(job, moves)
+    gone = {gpu for gpu, _ in moves}
+    places = places_after(moves, job.gpus)
+    return replace(
+        job,
+        nodes=tuple(node if gone.isdisjoint(node.gpus) else renumbered(node, places) for node in job.nodes),
+    )
+
+
+def places_after(moves: Moves, gpus: int) -> list[int]:
+    """Return the GPU that has the place of each of so many."""
+    taken = dict(moves)
+    return [taken.get(gpu, gpu) for gpu in range(gpus)]
+
+
+def check_moves(job: Job, moves: Moves) -> None:
+    """Check that GPUs that take places are there, and idle.
+
+    Raises
+    ------
+    ScenarioError
+        If one is not.
+    """
+    busy = {gpu for node in job.nodes for gpu in node.gpus}
+    backups = [backup for _, backup in moves]
+    for gpu, backup in moves:
+        if backup in busy or backups.count(backup) > 1 or not 0 <= backup < job.gpus:
+            raise ScenarioError(
+                f"GPU {backup} is to take the place of GPU {gpu}, and has another or is not there",
+                "take a GPU of the fabric that the job leaves idle",
+            )

@@ -16,7 +16,7 @@ mFabric, sections 4.2 (a controller per region), 5.1, 5.2 and appendix B.2 (when
 circuits before the first turn are random, as in the artifact.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -32,7 +32,7 @@ from controller.schedulers.mfabric import (
     region_circuits,
 )
 from topologies.errors import DemandError
-from topologies.events import Event, Hold, NodeDone, NodeStarted, Order, Reconfigure, View
+from topologies.events import Event, FaultDetected, Hold, NodeDone, NodeStarted, Order, Reconfigure, View
 from topologies.fabric import Fabric, Nic, Port
 from topologies.mfabric import Region, regions
 
@@ -60,6 +60,8 @@ class RegionState:
     next_turn: int = 0
     under_way: int = 0
     """How many turns have started and not ended."""
+    faults: tuple[str, ...] = ()
+    """Those that are known and had GPUs take others' places, in that order."""
 
 
 class Regional:
@@ -75,6 +77,9 @@ class Regional:
         How Algorithm 1 is read.
     seed
         Of the circuits before the first turn.
+    moving, moved
+        The faults by which GPUs take the places of others, and what a turn carries between the region's
+        servers once some of them are known, in that order; by default none do.
 
     Raises
     ------
@@ -89,8 +94,11 @@ class Regional:
         *,
         variant: Variant = PUBLISHED,
         seed: int = 0,
+        moving: AbstractSet[str] = frozenset(),
+        moved: Callable[[Turn, Sequence[str]], Matrix] = lambda turn, _faults: turn.demand,
     ) -> None:
         self._fabric, self._variant, self._seed = fabric, variant, seed
+        self._moving, self._moved = moving, moved
         self._regions = {region.ocs: region for region in regions(fabric) if region.ocs in turns}
         self._turns = {ocs: tuple(own) for ocs, own in turns.items()}
         self._place = {
@@ -119,6 +127,10 @@ class Regional:
             decides = self._starts if isinstance(event, NodeStarted) else self._ends
             after, more = decides(state[ocs], view, ocs, number)
             return state | {ocs: after}, [*orders, *more]
+        if isinstance(event, FaultDetected) and event.fault in self._moving:
+            return {
+                ocs: replace(own, faults=(*own.faults, event.fault)) for ocs, own in state.items()
+            }, orders
         return state, orders
 
     def _first(self, view: View) -> tuple[dict[str, RegionState], list[Order]]:
@@ -139,7 +151,7 @@ class Regional:
     ) -> tuple[RegionState, Sequence[Order]]:
         turn, orders = self._turns[ocs][number], list[Order]()
         if turn.known == "start" and not state.under_way:
-            state, orders = self._shown(state, view, ocs, turn.demand)
+            state, orders = self._shown(state, view, ocs, self._demand(state, turn))
         after = replace(state, next_turn=number + 1, under_way=state.under_way + 1)
         return after, [*orders, Hold(turn.node, ocs)]
 
@@ -150,7 +162,10 @@ class Regional:
         following = self._turns[ocs][state.next_turn : state.next_turn + 1]
         if state.under_way or not following or following[0].known != "before":
             return state, []
-        return self._shown(state, view, ocs, following[0].demand)
+        return self._shown(state, view, ocs, self._demand(state, following[0]))
+
+    def _demand(self, state: RegionState, turn: Turn) -> Matrix:
+        return self._moved(turn, state.faults) if state.faults else turn.demand
 
     def _shown(
         self, state: RegionState, view: View, ocs: str, demand: Matrix

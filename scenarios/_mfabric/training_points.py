@@ -1,5 +1,6 @@
 """Training steps over circuits that follow them, and over packets: what is run, as experiments."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -11,12 +12,16 @@ from controller.schedulers.copilot import WINDOW
 from scenarios._mfabric.predictions import copilot_predictions
 from testbed.run.experiment import Experiment
 from testbed.run.region_plan import DelegatedSetup, First, Prediction, RegionalSetup
+from topologies.errors import ScenarioError
 from topologies.fabric import Fabric
 from traffic.job import Job
 from traffic.models.moe import MoeModel
 from traffic.models.moe_step import Gate, Machines, MoeStep, moe_step
 from traffic.workloads.gate import Loads, gate_loads, gate_statistics, gate_tokens
 
+MOST_MICRO_BATCHES = 64
+MOST_DELAY_MS = 1e5
+"""No OCS is slower, but for one that is plugged by a robot [ms]."""
 PHASE = "early"
 """Of training, where gates are least even."""
 
@@ -48,6 +53,7 @@ def training(
     gateways: Sequence[int] = (0,),
     sparsity: float = 0.0,
     seed: int = 0,
+    sums_apart: Sequence[int] = (),
 ) -> Training:
     """Return a training step of the first layers of a model, under a synthetic gate.
 
@@ -65,12 +71,19 @@ def training(
         Which share of the experts a source sends nothing to.
     seed
         Of the gate.
+    sums_apart
+        As of `traffic.models.moe_step.moe_step`.
 
     Raises
     ------
-    DemandError
+    DemandError, ScenarioError
         If a number is out of its range.
     """
+    if layers > model.layers or micro_batches > MOST_MICRO_BATCHES:
+        raise ScenarioError(
+            f"{layers} layers of {model.name}, which has {model.layers}, and {micro_batches} micro-batches",
+            f"take no more layers than there are, and up to {MOST_MICRO_BATCHES} micro-batches",
+        )
     cut = replace(model, layers=layers)
     decisions = max(replicas * micro_batches, 1)
     loads = gate_loads([PHASE] * (WINDOW + decisions), layers, model.experts, seed=seed)
@@ -87,10 +100,21 @@ def training(
         replicas=replicas,
         micro_batches=micro_batches,
         machines=Machines(gateways=tuple(gateways)),
+        sums_apart=sums_apart,
     )
-    name = f"{model.name}, {layers} of {model.layers} layers"
+    name = f"{model.name} ({layers} of {model.layers} layers)"
     note = f"{step.job.note}; synthetic gates: {gate_statistics(tokens)}"
     return Training(cut, replace(step, job=replace(step.job, name=name, note=note)), gate, history)
+
+
+def checked_delay(delay_ms: float, rate_gbps: float) -> ReconfigurationDelay:
+    """Return an OCS that is dark for so long; ScenarioError if that, or a NIC's rate, makes no sense."""
+    if not (0 < rate_gbps < math.inf and 0 <= delay_ms <= MOST_DELAY_MS):
+        raise ScenarioError(
+            f"NICs of {rate_gbps:g} Gbit/s, a delay of {delay_ms:g} ms",
+            f"give a rate above 0, and a delay from 0 to {MOST_DELAY_MS:g} ms",
+        )
+    return ReconfigurationDelay(f"{delay_ms:g} ms", delay_ms / 1e3)
 
 
 def over_packets(fabric: Fabric, trained: Training, label: str, seed: int = 0) -> Experiment:

@@ -1,27 +1,30 @@
-"""What emulated training steps over circuits say: iteration times, changes of circuits, what limits them."""
+"""What emulated training steps over circuits say: iteration times, what they consist of, what it costs."""
 
 import math
 from collections.abc import Sequence
 from functools import partial
-from itertools import pairwise
 
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from controller.schedulers.mfabric import circuit_counts, circuit_order, transfer_bound_s, transfer_s
-from controller.schedulers.mfabric_exact import MOST_SERVERS, best_circuits
+from scenarios._mfabric.training_circuits import changes_claims, changes_sheet, circuits_sheet
 from testbed.report.claims import Claim, Range, worst_claim
 from testbed.report.page import Block, Findings, Line, Plot, Sheet
-from testbed.report.palette import BOUND, COLOURS, canvas, horizontal_grid, styled
-from testbed.run.experiment import Experiment
+from testbed.report.palette import BOUND, canvas, colours, horizontal_grid, styled
 from testbed.run.outcome import Outcome
 from testbed.run.runner import Run
-from topologies.mfabric import Region, regions
+from topologies.cost import performance_per_dollar
+from topologies.errors import FabricError
+from topologies.fabric import Fabric
+from topologies.fabric_bill import fabric_bill
+from traffic.transports.registry import congestion_control
 
 MS = 1e3
 AGREES: Range = (0.90, 1.15)
 """An iteration as emulated over the same as predicted, where the transport is credit."""
+PARTS = ("all_to_all_s", "held_s", "dp_s", "compute_s")
+"""What an iteration consists of."""
 
 
 def training_findings(outcomes: Sequence[Outcome], baseline: str) -> Findings:
@@ -36,41 +39,58 @@ def training_findings(outcomes: Sequence[Outcome], baseline: str) -> Findings:
     """
     iterations = iteration_table(outcomes, baseline)
     sheets = [_iterations_sheet(iterations, outcomes, baseline)]
+    if iterations["emulated_s"].notna().any():
+        sheets.append(_agreement_sheet(iterations))
+    sheets.append(_price_sheet(iterations, outcomes, baseline))
     followed = [outcome for outcome in outcomes if outcome.experiment.regional]
     if followed:
-        sheets.append(_changes_sheet(followed))
-    if demands := [table for outcome in _each_step(followed) if len(table := _circuits_table(outcome))]:
-        sheets.append(_circuits_sheet(pd.concat(demands)))
-    plot = Plot("iterations", partial(_drawn_iterations, iterations, baseline), ITERATIONS)
-    return Findings(sheets, [plot], [*_agreement(outcomes), *_changes(followed)])
+        sheets.append(changes_sheet(followed))
+    if found := circuits_sheet(followed):
+        sheets.append(found)
+    plots = [
+        Plot("iterations", partial(_drawn_iterations, iterations, baseline), ITERATIONS),
+        Plot("iteration_parts", partial(_drawn_parts, iterations), PARTS_CAPTION),
+    ]
+    return Findings(sheets, plots, [*_agreement(iterations), *changes_claims(followed)])
 
 
 def iteration_table(outcomes: Sequence[Outcome], baseline: str) -> pd.DataFrame:
-    """Return a row per outcome.
+    """Return a row per outcome, those of a step together, and of these those of a fabric.
 
     Returns
     -------
     DataFrame
-        step, fabric (its label), transport; emulated_s (NaN where nothing was) and predicted_s, of an
-        iteration; all_to_all_s, held_s: how long dispatches waited for light; over_baseline, of iterations
-        of the same step and transport, each the emulated where there is one.
+        step, fabric (its label), transport, verdict, circuits (whether it has some); emulated_s (NaN where
+        nothing was) and predicted_s, of an iteration; what it consists of, on the replica that ends last:
+        all_to_all_s without what they are held for light, held_s, dp_s (data parallelism, after the last
+        backward) and compute_s (the rest); predicted_all_to_all_s and predicted_dp_s; over_baseline, of
+        iterations of the same step and transport, each the emulated where there is one; resent and dropped,
+        packets that TCP sent again and that full ports dropped, and packets, all of them.
     """
     rows = []
     for outcome in outcomes:
-        experiment, run = outcome.experiment, outcome.run
+        experiment, run, measures = outcome.experiment, outcome.run, outcome.measures
+        predicted = _parts(outcome.predicted)
         rows.append(
             {
                 "step": experiment.job.name,
                 "fabric": experiment.label,
                 "transport": experiment.transport_name,
+                "verdict": outcome.verdict.word,
+                "circuits": experiment.regional is not None,
                 "emulated_s": outcome.emulated.iteration_s if outcome.emulated else math.nan,
                 "predicted_s": outcome.predicted.iteration_s,
-                "all_to_all_s": _all_to_all_s(run),
-                "held_s": held_s(run),
-                "verdict": outcome.verdict.word,
+                **_parts(run),
+                "predicted_all_to_all_s": predicted["all_to_all_s"],
+                "predicted_dp_s": predicted["dp_s"],
+                "resent": measures.retransmits,
+                "dropped": measures.queue_drops + measures.socket_drops,
+                "packets": measures.packets,
             }
         )
     table = pd.DataFrame(rows)
+    for name in ("transport", "fabric", "step"):  # as they were asked for, not as networks were booted
+        table = table.sort_values(name, key=_as_first_seen, kind="stable", ignore_index=True)
     took_s = table["emulated_s"].fillna(table["predicted_s"])
     keys = list(zip(table["step"], table["transport"], strict=True))
     of_baseline = {
@@ -82,89 +102,34 @@ def iteration_table(outcomes: Sequence[Outcome], baseline: str) -> pd.DataFrame:
     return table
 
 
-def held_s(run: Run) -> float:
-    """Return how long all-to-alls waited for their circuits in all [s]."""
+def _as_first_seen(names: pd.Series) -> pd.Series:
+    return pd.Series(pd.factorize(names)[0], index=names.index)
+
+
+def _parts(run: Run) -> dict[str, float]:
+    """Return what an iteration consists of (`PARTS`) [s].
+
+    Replicas do the same beside each other: the one that ends last counts.
+    """
+    tasks = run.tasks[~run.tasks["node"].str.startswith("DP ")]
+    replica = tasks["node"].str.split(" ").str[1].str.partition(".")[0]
+    last = replica.iloc[int(tasks["end_s"].argmax())]
+    own = tasks[(replica == last) & tasks["node"].str.endswith((" dispatch", " combine"))]
+    held = held_times(run)
+    held_s = float(held[held.index.isin(own["node"])].sum())
+    all_s = float((own["end_s"] - own["start_s"]).sum())
+    dp_s = run.iteration_s - float(tasks["end_s"].max())
+    parts = all_s - held_s, held_s, dp_s, run.iteration_s - all_s - dp_s
+    return dict(zip(PARTS, parts, strict=True))
+
+
+def held_times(run: Run) -> pd.Series:
+    """Return how long each all-to-all waited for its circuits, if it did, by its node [s]."""
     times_s = {
         what: run.events.loc[run.events["what"] == what].set_index("which")["at_s"]
         for what in ("held", "released")
     }
-    return float((times_s["released"] - times_s["held"]).sum())
-
-
-def shown(run: Run) -> dict[str, list[frozenset[str]]]:
-    """Return the circuits that each OCS showed, one set after the other."""
-    found: dict[str, list[frozenset[str]]] = {}
-    for which in run.events.loc[run.events["what"] == "lit", "which"]:
-        ocs, *circuits = which.split(" ")
-        found.setdefault(ocs, []).append(frozenset(circuits))
-    return found
-
-
-def changed_between(experiment: Experiment, run: Run) -> int:
-    """Return how often a region went dark between an all-to-all and its transpose, next after it.
-
-    Those two need the same circuits, so this is 0 unless another micro-batch comes between them.
-    """
-    place = {turn.node: ocs for ocs, turns in experiment.regions.turns.items() for turn in turns}
-    tasks = run.tasks[run.tasks["node"].isin(place)].sort_values("start_s")
-    dark = run.events[run.events["what"] == "drained"]
-    count = 0
-    for ocs, own in tasks.groupby(tasks["node"].map(place)):
-        at_s = dark.loc[dark["which"] == ocs, "at_s"]
-        rows = list(zip(own["node"], own["start_s"], own["end_s"], strict=True))
-        for (one, _, ended_s), (other, began_s, _) in pairwise(rows):
-            if _of_layer(one) == _of_layer(other):
-                count += int(((at_s >= ended_s) & (at_s <= began_s)).sum())
-    return count
-
-
-def _of_layer(node: str) -> str:
-    """Return the pass, micro-batch, replica, stage and layer of a node, by its name."""
-    return node.rpartition(" ")[0]
-
-
-def _all_to_all_s(run: Run) -> float:
-    """Return how long all-to-alls take in all, with what they are held [s]."""
-    tasks = run.tasks[run.tasks["node"].str.endswith((" dispatch", " combine"))]
-    return float((tasks["end_s"] - tasks["start_s"]).sum())
-
-
-def _each_step(outcomes: Sequence[Outcome]) -> list[Outcome]:
-    """Return the first outcome of each step: transports have the same demands."""
-    return list({outcome.experiment.job.name: outcome for outcome in reversed(outcomes)}.values())[::-1]
-
-
-def _circuits_table(outcome: Outcome) -> pd.DataFrame:
-    """Return Algorithm 1 beside the best circuits, a row per region and demand; none of large regions."""
-    experiment, rows = outcome.experiment, []
-    by_ocs = {region.ocs: region for region in regions(experiment.fabric)}
-    for ocs, turns in experiment.regions.turns.items():
-        region = by_ocs[ocs]
-        if len(region.servers) > MOST_SERVERS:
-            continue
-        seen: list[np.ndarray] = []
-        for turn in turns:
-            if any(np.array_equal(turn.demand, other) for known in seen for other in (known, known.T)):
-                continue
-            seen.append(turn.demand)
-            rows.append(
-                {"step": experiment.job.name, "node": turn.node} | _row(experiment, region, turn.demand)
-            )
-    return pd.DataFrame(rows)
-
-
-def _row(experiment: Experiment, region: Region, demand: np.ndarray) -> dict[str, object]:
-    """Return what a demand takes over the circuits of Algorithm 1, the best, and packet NICs alone [s]."""
-    server = experiment.fabric.servers[region.servers[0]]
-    alpha, rate_bps = len(region.nics[0]), max(map(experiment.fabric.nic_rate_bps, experiment.fabric.nics))
-    packets = server.nics - alpha
-    greedy = circuit_counts(circuit_order(demand, alpha, packets), len(demand))
-    return {
-        "circuits": "-".join(str(count) for count in greedy[np.triu_indices(len(demand), 1)]),
-        "greedy_s": transfer_s(demand, greedy, packets, rate_bps),
-        "best_s": 8 * best_circuits(demand, alpha, packets).lane_bytes / rate_bps,
-        "packets_s": transfer_bound_s(demand, server.nics, rate_bps),
-    }
+    return times_s["released"] - times_s["held"]
 
 
 def _iterations_sheet(table: pd.DataFrame, outcomes: Sequence[Outcome], baseline: str) -> Sheet:
@@ -178,10 +143,8 @@ def _iterations_sheet(table: pd.DataFrame, outcomes: Sequence[Outcome], baseline
                     str(row["verdict"]),
                     "-" if math.isnan(row["emulated_s"]) else f"{MS * row['emulated_s']:.0f}",
                     f"{MS * row['predicted_s']:.0f}",
-                    "-" if math.isnan(row["emulated_s"]) else f"{row['emulated_s'] / row['predicted_s']:.3f}",
-                    f"{MS * row['all_to_all_s']:.0f}",
-                    f"{MS * row['held_s']:.0f}",
-                    f"{row['over_baseline']:.3f}",
+                    *(f"{MS * row[name]:.0f}" for name in PARTS),
+                    _ratio(row["over_baseline"], "{:.3f}"),
                 ],
                 str(row["verdict"]),
             )
@@ -191,69 +154,133 @@ def _iterations_sheet(table: pd.DataFrame, outcomes: Sequence[Outcome], baseline
         blocks.append(Block(lines, str(step), note))
     return Sheet(
         ("fabric", "by", "verdict"),
-        ("emulated", "model", "/ model", "all-to-alls", "held", "relative"),
+        ("emulated", "model", "all-to-alls", "held", "DP", "compute", "relative"),
         blocks,
-        "Milliseconds of one iteration at real scale, compute included. Layers and micro-batches are fewer "
-        "than the model's, as its name and note say; all fabrics of a step share one dilation. all-to-alls: "
-        "their sum, with held, what they waited for light; concurrent ones of replicas count each. Relative: "
-        f"to {baseline}, by the same transport.",
+        "Milliseconds of one iteration at real scale. Layers and micro-batches are fewer than the model's, "
+        "as its name and note say; all fabrics of a step share one dilation. The iteration consists of "
+        "all-to-alls, what they are held for light, data parallelism after the last backward, and the rest, "
+        "compute; where replicas run beside each other, of the one that ends last. Relative: to "
+        f"{baseline}, by the same transport.",
     )
 
 
-def _changes_sheet(outcomes: Sequence[Outcome]) -> Sheet:
-    steps = dict.fromkeys(outcome.experiment.job.name for outcome in outcomes)
-    blocks = [
-        Block([line for o in outcomes if o.experiment.job.name == step for line in _change_lines(o)], step)
-        for step in steps
-    ]
-    return Sheet(
-        ("fabric", "transport", "OCS"),
-        ("planned", "logged", "equal", "circuits", "A2A1 to A2A2"),
-        blocks,
-        "Reconfigurations of an iteration, after the first light, and how many one-way circuits they took "
-        "away or added. Logged: what the OCS reported, equal if it showed the same circuits; without an "
-        "emulation the prediction's own. A2A1 to A2A2: those between an all-to-all and its transpose, where "
-        "no other micro-batch comes between.",
-    )
-
-
-def _change_lines(outcome: Outcome) -> list[Line]:
-    """Return a line per OCS: what it was to show, and what it showed."""
-    experiment, seen, lines = outcome.experiment, shown(outcome.run), []
-    between = changed_between(experiment, outcome.run)
-    for ocs, planned in shown(outcome.predicted).items():
-        own = seen.get(ocs, [])
-        changed = sum(len(after ^ before) for before, after in pairwise(own))
-        cells = [experiment.label, experiment.transport_name, ocs, f"{len(planned) - 1}", f"{len(own) - 1}"]
-        lines.append(Line([*cells, "yes" if own == planned else "no", f"{changed}", f"{between}"]))
-    return lines
-
-
-def _circuits_sheet(table: pd.DataFrame) -> Sheet:
+def _agreement_sheet(table: pd.DataFrame) -> Sheet:
     blocks = []
-    for step, own in table.groupby("step", sort=False):
+    for step, own in table[table["emulated_s"].notna()].groupby("step", sort=False):
         lines = [
             Line(
                 [
-                    str(row["node"]),
-                    str(row["circuits"]),
-                    *(f"{MS * row[name]:.1f}" for name in ("greedy_s", "best_s", "packets_s")),
-                    f"{row['greedy_s'] / row['best_s']:.2f}",
-                    f"{row['best_s'] / row['packets_s']:.2f}",
+                    str(row["fabric"]),
+                    str(row["transport"]),
+                    _ratio(row["emulated_s"] / row["predicted_s"], "{:.3f}"),
+                    _ratio(row["all_to_all_s"] / row["predicted_all_to_all_s"], "{:.3f}"),
+                    _ratio(row["dp_s"] / row["predicted_dp_s"], "{:.3f}"),
+                    _ratio(row["packets"], "{:.0f}"),
+                    _ratio(row["resent"], "{:.0f}"),
+                    _ratio(row["dropped"], "{:.0f}"),
                 ]
             )
             for _, row in own.iterrows()
         ]
         blocks.append(Block(lines, str(step)))
     return Sheet(
-        ("all-to-all", "circuits"),
-        ("Algorithm 1", "best", "packets", "/ best", "best / packets"),
+        ("fabric", "by"),
+        ("iteration / model", "all-to-alls / model", "DP / model", "packets", "resent", "dropped"),
         blocks,
-        "What limits a transfer, in milliseconds: over Algorithm 1's circuits (of the pairs 01, 02, ... in "
-        "order), over the best ones, by an integer program, and over as many NICs on packets, at best. What "
-        "the best circuits take longer than packets is the price of circuits: a pair has its own circuits "
-        "only, and its packet NICs are idle.",
+        "How far emulation and model are apart, and where: all-to-alls and data parallelism as emulated over "
+        "the same as predicted, compute being the model's in both. Packets: payload in full packets; resent: "
+        f"those that TCP sent again; dropped: by full ports and sockets. {_tcp_text(table)}",
     )
+
+
+def _tcp_text(table: pd.DataFrame) -> str:
+    """Return what the kernel's TCP does beside what the model says, by the counters; nothing without."""
+    sound = table[table["emulated_s"].notna() & (table["verdict"] != "void")]
+    is_tcp = np.array([congestion_control(name) is not None for name in sound["transport"]], dtype=bool)
+    if not sound.loc[is_tcp, "packets"].sum():
+        return ""
+    dropped, resent = (int(sound.loc[is_tcp, name].sum()) for name in ("dropped", "resent"))
+    ratios = sound["all_to_all_s"] / sound["predicted_all_to_all_s"]
+    said = [
+        f"{where} {_span(ratios[is_tcp & mine])} under tcp and {_span(ratios[~is_tcp & mine])} otherwise"
+        for where, mine in (("over circuits", sound["circuits"]), ("over packets alone", ~sound["circuits"]))
+        if (is_tcp & mine).any()
+    ]
+    return (
+        f"Under tcp {dropped} packets were dropped and {resent} sent again. All-to-alls / model is "
+        f"{', '.join(said)}. {TCP}"
+    )
+
+
+TCP = (
+    "On a circuit a queue pair is alone; in the ports of packet switches several meet, which the model has "
+    "share evenly. Windows share less evenly, and an all-to-all ends with its slowest message."
+)
+
+
+def _span(values: pd.Series) -> str:
+    """Return the least and the greatest of some values."""
+    return f"{values.min():.2f} .. {values.max():.2f}" if len(values) else "-"
+
+
+def _price_sheet(table: pd.DataFrame, outcomes: Sequence[Outcome], baseline: str) -> Sheet:
+    """Return the ports that fabrics need, what they cost, and what iterations are worth."""
+    fabrics = {(o.experiment.job.name, o.experiment.label): o.experiment.fabric for o in outcomes}
+    blocks = []
+    for step, own in table.groupby("step", sort=False):
+        first = own[own["transport"] == own["transport"].iloc[0]]
+        base = fabrics.get((str(step), baseline))
+        lines = []
+        for _, row in first.iterrows():
+            fabric = fabrics[str(step), str(row["fabric"])]
+            ports, usd = _nic_ports(fabric), _usd(fabric)
+            base_usd = math.nan if base is None else _usd(base)
+            over = float(row["over_baseline"])
+            worth = math.nan
+            if not math.isnan(over * usd * base_usd):
+                worth = performance_per_dollar(usd, over, base_usd=base_usd, base_s=1.0)
+            lines.append(
+                Line(
+                    [
+                        str(row["fabric"]),
+                        f"{ports['packet']}",
+                        f"{ports['ocs']}",
+                        _ratio(usd, "{:,.0f}"),
+                        _ratio(usd / base_usd, "{:.2f}"),
+                        _ratio(over, "{:.3f}"),
+                        _ratio(worth, "{:.2f}"),
+                    ]
+                )
+            )
+        blocks.append(Block(lines, str(step)))
+    return Sheet(
+        ("fabric",),
+        ("electrical ports", "optical ports", "cost [$]", "relative cost", "relative time", "per dollar"),
+        blocks,
+        "Ports of packet switches and of OCSes that NICs are on, and what NICs, transceivers, fibres and all "
+        "used ports cost at mFabric's prices (its Table 4), where every link's rate has one. Per dollar: "
+        f"iterations per dollar, over those of {baseline}, under {table['transport'].iloc[0]}.",
+    )
+
+
+def _nic_ports(fabric: Fabric) -> dict[str, int]:
+    """Return how many NICs are on packet switches, and how many on OCSes."""
+    kinds = {switch.name: switch.kind for switch in fabric.switches}
+    on = [kinds[fabric.peer(fabric.nic_port(nic)).node] for nic in fabric.nics]
+    return {kind: on.count(kind) for kind in ("packet", "ocs")}
+
+
+def _usd(fabric: Fabric) -> float:
+    """Return what a fabric costs; NaN where a link has no price."""
+    try:
+        return fabric_bill(fabric).usd
+    except FabricError:
+        return math.nan
+
+
+def _ratio(value: float, pattern: str) -> str:
+    """Return a number as tables have it, a dash where there is none."""
+    return "-" if math.isnan(value) else pattern.format(value)
 
 
 ITERATIONS = "Iteration times relative to the fabric that is named; a tick is the prediction."
@@ -267,17 +294,22 @@ def _drawn_iterations(table: pd.DataFrame, baseline: str) -> Figure:
     figure = canvas(max(6.0, 1.6 * len(groups) + 2.0), 3.4, f"Iteration time over that of {baseline}")
     axes = figure.subplots()
     width = 0.8 / len(fabrics)
-    for number, (fabric, colour) in enumerate(zip(fabrics, COLOURS.values(), strict=False)):
+    shades = colours(fabrics)
+    for number, fabric in enumerate(fabrics):
         for place, (_, own) in enumerate(groups):
             for _, row in own[own["fabric"] == fabric].iterrows():
                 at = place + (number - (len(fabrics) - 1) / 2) * width
                 axes.bar(
-                    at, row["over_baseline"], 0.92 * width, color=colour, label=fabric if not place else ""
+                    at,
+                    row["over_baseline"],
+                    0.92 * width,
+                    color=shades[fabric],
+                    label="" if place else fabric,
                 )
                 took_s = row["predicted_s"] if math.isnan(row["emulated_s"]) else row["emulated_s"]
                 model = row["over_baseline"] * row["predicted_s"] / took_s
                 axes.plot([at - width / 2, at + width / 2], [model, model], color=BOUND, linewidth=1.2)
-    names = [f"{str(step).replace(', ', chr(10), 1)}\n{transport}" for (step, transport), _ in groups]
+    names = [f"{str(step).replace(' (', chr(10) + '(', 1)}\n{transport}" for (step, transport), _ in groups]
     axes.set_xticks(range(len(groups)), names)
     axes.set(ylabel="times as long")
     horizontal_grid(axes)
@@ -285,40 +317,53 @@ def _drawn_iterations(table: pd.DataFrame, baseline: str) -> Figure:
     return figure
 
 
-def _agreement(outcomes: Sequence[Outcome]) -> list[Claim]:
+PARTS_CAPTION = (
+    "What an iteration consists of, as emulated where it was. Held: while all-to-alls wait for light; DP: "
+    "data parallelism after the last backward."
+)
+
+
+@styled
+def _drawn_parts(table: pd.DataFrame) -> Figure:
+    """Return stacked bars of what iterations consist of, a panel per step."""
+    steps = list(table.groupby("step", sort=False))
+    tall = sum(0.9 + 0.22 * len(own) for _, own in steps)
+    figure = canvas(8.0, tall, "What an iteration consists of")
+    all_axes = figure.subplots(
+        len(steps), 1, squeeze=False, gridspec_kw={"height_ratios": [len(own) for _, own in steps]}
+    )
+    for axes, (step, own) in zip(all_axes[:, 0], steps, strict=True):
+        start_s = np.zeros(len(own))
+        for part, (label, colour) in PART_COLOURS.items():
+            axes.barh(range(len(own)), MS * own[part], 0.8, left=start_s, color=colour, label=label)
+            start_s = start_s + MS * own[part].to_numpy()
+        names = [f"{fabric}, {by}" for fabric, by in zip(own["fabric"], own["transport"], strict=True)]
+        axes.set_yticks(range(len(own)), names)
+        axes.invert_yaxis()
+        axes.set_title(str(step), parse_math=False)
+    all_axes[-1, 0].set_xlabel("milliseconds at real scale")
+    figure.legend(*all_axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=len(PARTS))
+    return figure
+
+
+PART_COLOURS = {
+    "compute_s": ("compute", "#8c8c8c"),
+    "all_to_all_s": ("all-to-alls", "#0072b2"),
+    "held_s": ("held for light", "#111111"),
+    "dp_s": ("DP", "#56b4e9"),
+}
+
+
+def _agreement(table: pd.DataFrame) -> list[Claim]:
     """Return how far iterations as emulated are from predictions, under each transport."""
     claims = []
-    transports = dict.fromkeys(outcome.experiment.transport_name for outcome in outcomes)
-    for transport in transports:
-        ratios = [
-            outcome.emulated.iteration_s / outcome.predicted.iteration_s
-            for outcome in outcomes
-            if outcome.emulated and outcome.verdict.word != "void"
-            if outcome.experiment.transport_name == transport
-        ]
+    sound = table[table["emulated_s"].notna() & (table["verdict"] != "void")]
+    for transport in dict.fromkeys(table["transport"]):
+        own = sound[sound["transport"] == transport]
         expected = AGREES if transport == "credit" else (0.0, math.inf)
         claims.append(
-            worst_claim("an iteration takes as long as predicted", "lightrail's model", expected, ratios,
-                    lambda values: max(values, key=lambda value: abs(value - 1)), transport=transport)
+            worst_claim("an iteration takes as long as predicted", "lightrail's model", expected,
+                        (own["emulated_s"] / own["predicted_s"]).tolist(),
+                        lambda values: max(values, key=lambda value: abs(value - 1)), transport=transport)
         )  # fmt: skip
     return claims
-
-
-def _changes(outcomes: Sequence[Outcome]) -> list[Claim]:
-    """Return whether circuits changed as planned, and not between an all-to-all and its transpose."""
-    emulated = [outcome for outcome in outcomes if outcome.emulated]
-    other = [float(shown(outcome.run) != shown(outcome.predicted)) for outcome in emulated]
-    # Those that do not block change to what is known exactly once the dispatch is under way.
-    between = [
-        float(changed_between(outcome.experiment, outcome.run))
-        for outcome in emulated
-        if outcome.experiment.regional and outcome.experiment.regional.first == "block"
-    ]
-    return [
-        worst_claim(
-            "circuits change as planned", "mFabric, 5.2", (0, 0), other, sum, "{:.0f} runs otherwise"
-        ),
-        worst_claim(
-            "nothing changes from A2A1 to A2A2", "mFabric, B.2", (0, 0), between, max, "{:.0f} changes"
-        ),
-    ]

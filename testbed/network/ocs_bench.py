@@ -27,6 +27,7 @@ from controller.circuits.devices import ReconfigurationDelay
 from controller.circuits.programs import Day, Program
 from controller.circuits.status import LogEntry
 from testbed.machine.kernel import inside_namespace
+from testbed.network.circuit_tap import lit_by
 from testbed.network.light_tap import PROBE, PROBE_PORT, LightTap, Seen
 from testbed.network.network import Network
 from topologies.addresses import nic_ip
@@ -47,8 +48,6 @@ TRAFFIC_NICS = 16
 MARGIN_S = 0.01
 """What a reconfiguration may take beside the delay."""
 ALIVE_S, IDLE_S = 0.5, 60.0
-CLOCK_S = 0.0002
-"""How far the time stamps of the wire and of the log may be apart."""
 
 
 @dataclass(frozen=True)
@@ -217,19 +216,10 @@ def _figures(seen: Seen, log: Sequence[LogEntry], delay_s: float, probed: Sequen
                 overhead_s.append(at_s[first] - entry.command_s - delay_s)
     darks = np.array(dark_s)
     return Figures(
-        delay_s, darks, np.array(overhead_s), len(seen), _strays(seen, log), float((darks - delay_s).min())
+        delay_s,
+        darks,
+        np.array(overhead_s),
+        len(seen),
+        int((lit_by(seen.at_s, seen.source, seen.out, log) < 0).sum()),
+        float((darks - delay_s).min()),
     )
-
-
-def _strays(seen: Seen, log: Sequence[LogEntry]) -> int:
-    """Count probes that left by a port to which no circuit led, by the log."""
-    dark_s = np.array([entry.dark_s for entry in log], dtype=float)
-    lit_s = dark_s + [entry.delay_s for entry in log]
-    strays = 0
-    for at_s, source, out in zip(seen.at_s, seen.source, seen.out, strict=True):
-        newest = int(np.searchsorted(lit_s, at_s + CLOCK_S)) - 1  # the last that may be lit
-        lit = newest >= 0 and (source, out) in log[newest].circuits
-        if lit and newest + 1 < len(log) and at_s - CLOCK_S > dark_s[newest + 1]:
-            lit = (source, out) in log[newest + 1].circuits  # it was kept
-        strays += not lit
-    return strays

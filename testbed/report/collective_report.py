@@ -67,8 +67,9 @@ def fabric_text(fabric: Fabric) -> str:
     nics = sorted({server.nics for server in fabric.servers})
     rates = sorted({fabric.nic_rate_bps(nic) for nic in fabric.nics})
     spines = sum(switch.tier == 1 for switch in fabric.switches)
+    name = "an mFabric" if fabric.name == "mfabric" else f"a {fabric.name.replace('_', '-')} fabric"
     return (
-        f"a {fabric.name.replace('_', '-')} fabric of {counted(len(fabric.servers), 'server')} with "
+        f"{name} of {counted(len(fabric.servers), 'server')} with "
         f"{_span(nics)} NICs of {_span([rate / 1e9 for rate in rates])} Gbit/s each"
         + (f" and {counted(spines, 'spine')}" if spines else "")
     )

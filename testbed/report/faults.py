@@ -22,7 +22,7 @@ CAPTION = (
     "What failed: means over seeds, milliseconds at real scale, {}. Known: schemes, circuits and routing are "
     "told. Around: packet switches have rules around it, and what it held up is placed anew. Used: traffic "
     "is placed there again. Added: to the CCT of the same point without faults, by all its faults together. "
-    "Lost: messages that are given up, from and to GPUs that are gone."
+    "Lost: messages that are given up, from and to GPUs that are gone, or that begin again with others."
 )
 
 

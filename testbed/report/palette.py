@@ -24,7 +24,7 @@ COLOURS = {
     "rails": "#0072b2",
     "optimal": "#2b2b2b",
 }
-OWN = ("#cc79a7", "#d55e00", "#a6a000", "#6f4e9c")
+OWN = ("#cc79a7", "#d55e00", "#a6a000", "#6f4e9c", "#17becf", "#8c564b", "#2f6b2f")
 """For schemes that do not come with lightrail, in the order of their names."""
 BOUND = "#c0262d"
 INK = "#333333"

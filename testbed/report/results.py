@@ -7,6 +7,8 @@ faults.csv   a row per outcome and fault, if something failed: `testbed.report.f
 records.csv  a row per message and backend: workload, scheme, transport, seed, backend, then `traffic.records`
 nodes.csv    a row per node of a point's job: workload, scheme, transport, seed, then `testbed.report.nodes`
 summary.csv  a row per point: `testbed.run.outcome.summary`, and what its kind of run has besides
+wire.csv     a row per circuit that an OCS had lit and time that it had, where circuits follow the job:
+             workload, scheme, transport, seed, then `testbed.run.carried.carried`
 run.json     all that is needed to run it again: `testbed.report.run_json`
 traces/*     what happened when, for Perfetto, of the first point of each workload, scheme and transport:
              `testbed.report.chrome_trace`
@@ -46,6 +48,7 @@ WRITTEN = (
     "nodes.csv",
     "records.csv",
     "summary.csv",
+    "wire.csv",
     "report.html",
     "*.png",
     "traces/*",
@@ -217,6 +220,8 @@ class ResultsDirectory(RunDirectory):
             experiment.whole_job, experiment.fabric, outcome.run, outcome.predicted, outcome.lent_s
         )
         tables = {"records": records_table(outcome), "nodes": _named(nodes, experiment)}
+        if outcome.wire is not None:
+            tables["wire"] = _named(outcome.wire.copy(), experiment)
         self._write_trace(outcome)
         self.write([summary_row(outcome)], tables=tables, experiment=experiment)
 

@@ -350,7 +350,7 @@ def _names(spans: pd.DataFrame) -> dict[str, str]:
     took_s = (spans["end_s"] - spans["start_s"]).groupby(spans["node"]).sum()
     names = {node: str(node) for node in spans.sort_values("start_s", kind="stable")["node"].unique()}
     if len(names) > MOST_COLOURS:
-        names = {node: re.sub(r"\[\d+\]|\s*\d+", "", name) or name for node, name in names.items()}
+        names = {node: re.sub(r"\[\d+\]|\s*\d+(\.\d+)*", "", name) or name for node, name in names.items()}
     if len(set(names.values())) > MOST_COLOURS:
         most = took_s.groupby(names).sum().nlargest(MOST_COLOURS - 1).index
         names = {node: name if name in most else OTHERS for node, name in names.items()}

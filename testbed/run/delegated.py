@@ -168,7 +168,7 @@ def _over_nvlink(messages: Messages, then: range) -> Leg:
 
 def _part(legs: Mapping[str, int], size: int) -> str:
     """Return the path of what has its part of all that goes between two servers."""
-    total = sum(legs.values())
+    total = sum(legs.values()) or 1  # nothing was carried of what was given up
     edges = [0, *(round(carried * size / total) for carried in accumulate(legs.values()))]
     parts = zip(legs, pairwise(edges), strict=True)
     return " ".join(f"{end - begin}@{leg}" for leg, (begin, end) in parts if end > begin)

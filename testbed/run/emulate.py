@@ -1,10 +1,12 @@
 """The emulation: an experiment through the runner over a booted network."""
 
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 
 from controller.circuits.status import LogEntry
 from testbed.machine.garbage import no_garbage_collection
+from testbed.network.circuit_tap import CircuitTap, Crossings
 from testbed.network.network import Network
 from testbed.run.experiment import Experiment
 from testbed.run.light_log import LightLog
@@ -37,6 +39,8 @@ class Emulation:
     """What a reactive policy counted, as shares."""
     logs: Mapping[str, list[LogEntry]] = field(default_factory=dict)
     """What each OCS that is reconfigured did [emulated seconds]."""
+    crossings: Mapping[str, Crossings] | None = None
+    """The packets that crossed each OCS, where circuits follow the job and no packet was missed."""
 
 
 def emulate(
@@ -69,7 +73,8 @@ def emulate(
     before = _prepare_ocses(experiment, network)
     meeting = experiment.ocs.meeting if experiment.ocs else "drain"
     skips = experiment.job.is_chain if skips is None else skips
-    with LiveBackend(
+    tapped = CircuitTap(fabric) if experiment.regional else nullcontext()
+    backed = LiveBackend(
         network,
         dilation,
         transport=experiment.transport.name,
@@ -77,7 +82,8 @@ def emulate(
         skips=skips,
         meeting=meeting,
         faults=experiment.faults,
-    ) as backend:
+    )
+    with tapped as tap, backed as backend:
         runner = Runner(
             fabric,
             experiment.job,
@@ -95,7 +101,8 @@ def emulate(
     emulated_s = dilation.emulated_s(communication_s(run.records) if skips else run.iteration_s)
     logs = _logs(network, before)
     light = _light_log(experiment, backend, logs, run) if experiment.ocs else None
-    return Emulation(run, backend.paths, health, emulated_s, light, shares, logs)
+    crossings = tap.crossings if tap and not tap.missed else None
+    return Emulation(run, backend.paths, health, emulated_s, light, shares, logs, crossings)
 
 
 def _prepare_ocses(experiment: Experiment, network: Network) -> dict[str, int]:

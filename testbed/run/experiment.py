@@ -16,7 +16,7 @@ from topologies.errors import ScenarioError
 from topologies.fabric import Fabric, Port
 from traffic.collectives.exchange import bytes_between
 from traffic.delegation import Delegated
-from traffic.faults import AS_IT_WAS, Fault, Revisions, check_faults
+from traffic.faults import AS_IT_WAS, Fault, Revisions, check_faults, moved
 from traffic.job import Job
 from traffic.messages import CHUNK_BYTES
 from traffic.packets import DEFAULT_MTU, check_mtu
@@ -81,10 +81,7 @@ class Experiment:
                 "a schedule of circuits, and all-to-alls over lanes or circuits that follow the job",
                 "give one of the two",
             )
-        if self.delegated and self.gone:
-            raise ScenarioError(
-                "a GPU of a delegated all-to-all is gone for good", "let a circuit NIC fail, or be back"
-            )
+        self._check_moves()
         if self.ocs:
             self.plan  # noqa: B018  # checks what it is made of
             return
@@ -101,7 +98,8 @@ class Experiment:
         """When the circuits of regions change; ScenarioError if nothing says so."""
         if self.regional is None:
             raise ScenarioError(f"{self.scheme_name} has no circuits that follow the job")
-        return RegionPlan(self.fabric, self.job, self.regional, self.dilation, self.seed)
+        moves = self.revisions.moves
+        return RegionPlan(self.fabric, self.job, self.regional, self.dilation, self.seed, moves)
 
     @property
     def over_circuits(self) -> bool:
@@ -129,6 +127,22 @@ class Experiment:
         self.foreseen.check(self.fabric)
         if self.dilation != UNSCALED:
             self.foreseen.check_scale(self.dilation.time)
+
+    def _check_moves(self) -> None:
+        """Check that who takes the place of GPUs is idle, and that all-to-alls over lanes lack no GPU."""
+        moves = self.revisions.moves
+        job = replace(self.job, gpus=max(self.job.gpus, self.fabric.gpus))
+        for fault in self.faults:
+            own = moves.get(fault.name, ())
+            if stays := [gpu for gpu, _ in own if gpu not in fault.gpus]:
+                raise ScenarioError(f"GPU {stays[0]} is moved by fault {fault.name!r}, which leaves it alone")
+            job = moved(job, own)
+        lacking = {gpu for node in job.nodes for gpu in node.gpus} & self.gone
+        if self.delegated and lacking:
+            raise ScenarioError(
+                f"GPU {min(lacking)} is gone for good, and all-to-alls over lanes go on with all of theirs",
+                "let another GPU take its place (`Revisions`), or a circuit NIC fail",
+            )
 
     @cached_property
     def plan(self) -> OcsPlan:

@@ -11,7 +11,7 @@ from testbed.run.ocs_plan import OcsSetup
 from testbed.run.region_plan import DelegatedSetup, RegionalSetup
 from topologies.errors import FabricError, ScenarioError, TraceError
 from topologies.fabric import Fabric
-from traffic.faults import AS_IT_WAS, Fault, KnownRevision, Revisions
+from traffic.faults import AS_IT_WAS, Fault, KnownRevision, Moves, Revisions
 from traffic.job import Job
 from traffic.job_file import job_document, job_of_document
 from traffic.packets import DEFAULT_MTU
@@ -44,6 +44,7 @@ class _RevisionRecord(BaseModel):
     fault: str
     cancel: tuple[str, ...]
     add: object
+    moves: Moves = ()
 
 
 def _revisions(data: object) -> Revisions:
@@ -51,13 +52,20 @@ def _revisions(data: object) -> Revisions:
         return data
     records = TypeAdapter(list[_RevisionRecord]).validate_python(data)
     return Revisions(
-        tuple(KnownRevision(r.fault, r.cancel, None if r.add is None else _job(r.add)) for r in records)
+        tuple(
+            KnownRevision(r.fault, r.cancel, None if r.add is None else _job(r.add), r.moves) for r in records
+        )
     )
 
 
 def _revisions_data(revisions: Revisions) -> object:
     return [
-        {"fault": each.fault, "cancel": each.cancel, "add": each.add and job_document(each.add)}
+        {
+            "fault": each.fault,
+            "cancel": each.cancel,
+            "add": each.add and job_document(each.add),
+            "moves": each.moves,
+        }
         for each in revisions.known
     ]
 

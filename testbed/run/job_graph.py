@@ -45,6 +45,10 @@ class JobGraph:
             self._waits[then] += len(last) - 1
         return [node for node in nodes if not self._waits[node.name]]
 
+    def swap(self, node: Node) -> None:
+        """Put a node in the place of the one of its name, which waits for the same."""
+        self.nodes[node.name] = node
+
     def _add(self, node: Node) -> None:
         self._order[node.name] = len(self._order)
         self.nodes[node.name] = node

@@ -98,6 +98,8 @@ class Outcome:
     """What the emulation's shapers lent after each pause, as prediction and bound have it [s]."""
     shares: Mapping[str, float] = field(default_factory=dict)
     """What a reactive scheme counted: the shares of its chunks that were ``SHARES``, as far as it says."""
+    wire: pd.DataFrame | None = None
+    """What each circuit was seen to carry (`testbed.run.carried`), where circuits follow the job."""
 
     @property
     def run(self) -> Run:

@@ -1,6 +1,6 @@
 """Regions of circuits that follow a job: how all-to-alls use their lanes, and when their circuits change."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -15,6 +15,7 @@ from topologies.errors import ScenarioError
 from topologies.fabric import Fabric
 from topologies.mfabric import regions
 from traffic.collectives.all_to_all import AllToAll
+from traffic.faults import Moves, places_after
 from traffic.job import Collective, Job
 
 TIMED_DELAY_S = 10 * LEAST_DELAY_S
@@ -79,8 +80,18 @@ class RegionPlan:
         to be emulated.
     """
 
-    def __init__(self, fabric: Fabric, job: Job, setup: RegionalSetup, dilation: Dilation, seed: int) -> None:
+    def __init__(
+        self,
+        fabric: Fabric,
+        job: Job,
+        setup: RegionalSetup,
+        dilation: Dilation,
+        seed: int,
+        moves: Mapping[str, Moves] | None = None,
+    ) -> None:
         self._fabric, self._setup, self._seed = fabric, setup, seed
+        self._nodes = {node.name: node for node in job.collectives}
+        self._moves = moves or {}
         self._region_of = {server: region for region in regions(fabric) for server in region.servers}
         self._predicted = {each.node: np.array(each.demand, dtype=float) for each in setup.predictions}
         self._demands: dict[tuple[int, tuple[int, ...]], Matrix] = {}
@@ -93,7 +104,35 @@ class RegionPlan:
     @property
     def circuits(self) -> Regional:
         """What decides which circuits are lit."""
-        return Regional(self._fabric, self.turns, variant=self._setup.variant, seed=self._seed)
+        return Regional(
+            self._fabric,
+            self.turns,
+            variant=self._setup.variant,
+            seed=self._seed,
+            moving=frozenset(self._moves),
+            moved=self.moved_demand,
+        )
+
+    def moved_demand(self, turn: Turn, faults: Sequence[str]) -> Matrix:
+        """Return what a turn's circuits are made for once some faults have GPUs take others' places.
+
+        What is predicted stays so: where a server is gone its NICs are, and without them it has no circuit.
+
+        Parameters
+        ----------
+        turn
+            Before any did.
+        faults
+            In the order in which they became known.
+        """
+        node, places = self._nodes[turn.node], list(range(self._fabric.gpus))
+        if turn.node in self._predicted and turn.known == "before":
+            return turn.demand
+        for fault in faults:
+            taken = places_after(self._moves.get(fault, ()), self._fabric.gpus)
+            places = [taken[gpu] for gpu in places]
+        assert isinstance(node.pattern, AllToAll)
+        return self._between_servers(node, node.pattern.renumbered(places))[1]
 
     def _all_turns(self, job: Job) -> Iterator[tuple[str, Turn]]:
         late = set(self._setup.dispatches)
@@ -112,21 +151,26 @@ class RegionPlan:
             raise ScenarioError(f"{min(late)!r} is no all-to-all of the job {job.name!r}", "name its nodes")
 
     def _between_servers(self, node: Collective, pattern: AllToAll) -> tuple[str, Matrix]:
-        """Return the OCS of an all-to-all's region, and its demand between the region's servers."""
-        region = self._region_of.get(self._fabric.gpu_servers[pattern.ranks[0]])
-        servers = {self._fabric.gpu_servers[gpu] for gpu in pattern.ranks}
-        if region is None or not servers <= set(region.servers):
+        """Return the OCS of an all-to-all's region, and its demand between the region's servers.
+
+        What goes to a server without circuits or comes from one is left out: it goes over packets.
+        """
+        servers = [self._fabric.gpu_servers[gpu] for gpu in pattern.ranks]
+        joined = [self._region_of[server] for server in servers if server in self._region_of]
+        if not joined or any(region is not joined[0] for region in joined):
             raise ScenarioError(
-                f"all-to-all {node.name!r} is between {len(servers)} servers that are not of one region",
+                f"all-to-all {node.name!r} is between {len(set(servers))} servers that are not of one region",
                 "let a region's servers be those of an expert-parallel group",
             )
+        region = joined[0]
         key = id(pattern.demand), tuple(pattern.ranks)
         if key not in self._demands:
-            place = np.searchsorted(region.servers, [self._fabric.gpu_servers[gpu] for gpu in pattern.ranks])
-            demand = np.zeros((len(region.servers),) * 2)
+            count = len(region.servers)
+            place = np.array([region.servers.index(s) if s in region.servers else count for s in servers])
+            demand = np.zeros((count + 1,) * 2)
             np.add.at(demand, (place[:, None], place[None, :]), pattern.demand.matrix)
             np.fill_diagonal(demand, 0.0)
-            self._demands[key] = demand
+            self._demands[key] = demand[:count, :count]
         return region.ocs, self._demands[key]
 
     def _check(self, dilation: Dilation) -> None:

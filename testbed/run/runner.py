@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import chain, count
-from math import isnan
+from math import isnan, nan
 from typing import Protocol
 
 import numpy as np
@@ -56,8 +56,18 @@ from topologies.fabric import Fabric, Link, Port
 from topologies.light import Circuit
 from traffic.collectives.all_to_all import AllToAll
 from traffic.collectives.exchange import CouplesPattern
+from traffic.compose import renumbered
 from traffic.delegation import Delegates
-from traffic.faults import Daemon, Fault, Revision, Revisions, check_faults
+from traffic.faults import (
+    AS_IT_WAS,
+    Daemon,
+    Fault,
+    Moves,
+    Revision,
+    Revisions,
+    check_faults,
+    places_after,
+)
 from traffic.fluid.nvlink import Nvlink
 from traffic.job import Collective, Compute, Job, Node
 from traffic.messages import Messages, crosses_network
@@ -179,7 +189,7 @@ class Runner:
         *,
         circuits: Circuits | None = None,
         faults: Sequence[Fault] = (),
-        revise: Revise = lambda _view, _fault: Revision(),
+        revise: Revise = AS_IT_WAS,
         leg_name: Callable[[QueuePair], str] = str,
         lit: Mapping[str, tuple[Circuit, ...]] | None = None,
     ) -> None:
@@ -231,16 +241,23 @@ class Runner:
         """The faults that are known and not over, and the messages that had to go elsewhere."""
         self._gone: set[int] = set()
         """The GPUs that are known to be gone."""
+        self._stopped: set[int] = set()
+        """The GPUs that are gone, known or not."""
+        self._unfinished: set[str] = set()
+        """The collectives that have sent all, some of it from or to GPUs of which it is not known that they
+        are gone."""
         self._lost: set[int] = set()
         """The messages that are given up, because a GPU is gone or their collective is."""
         self._computing: dict[int, str] = {}
         """What each GPU that is not idle computes."""
-        self._delegated: dict[str, tuple[int, Legs]] = {}
-        """The first message of each delegated all-to-all, and what it consists of."""
+        self._delegated: dict[int, Legs] = {}
+        """What each delegated all-to-all consists of, by its first message."""
+        self._as_one: dict[str, int] = {}
+        """The first message of those whose legs between servers are one."""
         self._lanes: dict[tuple[QueuePair, ...], _Opened] = {}
         """The lanes over which coupled flows went."""
         self._filed: dict[int, list[Row | Sent]] = {}
-        """The rows of those that ended and were coupled, by the first message."""
+        """The rows of those that ended and were one, by their first message."""
         self._held: dict[str, str] = {}
         """The OCS that a collective waits for."""
         self._tasks: list[Tasks] = []
@@ -251,6 +268,9 @@ class Runner:
         """Run the job to its end."""
         if self._first_lit:
             self._begin_lit()
+        for fault in filter(self._stands, self._faults):
+            self._fail(fault)
+        self._do_what_is_due(self._backend.now_s)
         self._await_faults("")
         self._start_all(self._graph.sources())
         while self._graph.open:
@@ -260,9 +280,12 @@ class Runner:
             now_s = self._backend.now_s
             for number in self._nvlink.advance(now_s):
                 self._arrived(number, now_s)
-            while self._timers and self._timers[0][0] <= now_s:
-                heapq.heappop(self._timers)[2]()
+            self._do_what_is_due(now_s)
         return self._result()
+
+    def _do_what_is_due(self, now_s: float) -> None:
+        while self._timers and self._timers[0][0] <= now_s:
+            heapq.heappop(self._timers)[2]()
 
     def _wait(self, until_s: float) -> list[Happening]:
         """Let time pass until something happens; if nothing can any more, say which faults stand."""
@@ -297,7 +320,7 @@ class Runner:
         if self._gone:
             left = [gpu for gpu in left if gpu not in self._gone]
         self._pieces_of[node.name] = len(left)
-        busy = [gpu for gpu in left if gpu in self._computing or self._queued.get(gpu)]
+        busy = [gpu for gpu in left if self._is_busy(gpu) or self._queued.get(gpu)]
         for gpu in busy:
             self._queued[gpu].append(node)
         self._compute(node, [gpu for gpu in left if gpu not in busy] if busy else left)
@@ -324,11 +347,14 @@ class Runner:
             self._end(name)
 
     def _end(self, name: str) -> None:
+        if self._lacks_a_gpu(name):
+            self._unfinished.add(name)
+            return
         if isinstance(self._graph.nodes[name], Collective):
             self._tasks.append(Tasks(name, (-1,), self._began_s[name], self._backend.now_s))
             self._kept.pop(name, None)
-            if self._coupling and name in self._delegated:
-                self._file(name)
+            if (first := self._as_one.pop(name, None)) is not None:
+                self._file(name, first)
         self._tell(NodeDone(name))
         self._start_all(self._graph.done(name))
 
@@ -347,12 +373,16 @@ class Runner:
     def _compute_next(self, gpus: Iterable[int]) -> None:
         """Start the next task of GPUs that are idle."""
         for gpu in gpus:
-            if (queued := self._queued.get(gpu)) and gpu not in self._computing:
+            if (queued := self._queued.get(gpu)) and not self._is_busy(gpu):
                 self._compute(queued.popleft(), [gpu])
 
+    def _is_busy(self, gpu: int) -> bool:
+        """Return whether a GPU computes something, or nothing any more."""
+        return gpu in self._computing or gpu in self._stopped
+
     def _computed(self, tasks: Tasks) -> None:
-        if self._gone:
-            tasks = tasks._replace(gpus=[gpu for gpu in tasks.gpus if gpu not in self._gone])
+        if self._stopped:
+            tasks = tasks._replace(gpus=[gpu for gpu in tasks.gpus if gpu not in self._stopped])
         if not (gpus := tasks.gpus):
             return
         self._tasks.append(tasks)
@@ -395,7 +425,9 @@ class Runner:
         found = scheme.delegate(self._view(), messages)
         legs = legs_of(found, pipelined=scheme.pipelined, as_one=self._coupling is not None)
         first = len(self._messages)
-        self._delegated[node.name] = first, legs
+        self._delegated[first] = legs
+        if self._coupling:
+            self._as_one[node.name] = first
         for leg, waits in zip(legs.legs, legs.waits, strict=True):
             then = [first + number for number in leg.then]
             self._messages.append(
@@ -409,7 +441,7 @@ class Runner:
         """Send a collective as coupled flows; return whether that is possible.
 
         It is where backend and pattern can, and the scheme places messages before they start. With faults
-        it is not: what a ring has yet to do after one depends on the step in which it came.
+        that come later it is not: what a ring has yet to do after one depends on the step in which it came.
         """
         backend, pattern = self._coupling, node.pattern
         if backend is None or not isinstance(pattern, CouplesPattern):
@@ -442,11 +474,11 @@ class Runner:
                 self._messages[number].pieces += 1
 
     def _coupling_backend(self) -> CouplingBackend | None:
-        """The backend if it couples flows in this run, else None; with faults it never does."""
+        """The backend if it couples flows in this run, else None: never with faults that come later."""
         backend = self._backend
-        return (
-            backend if isinstance(backend, CouplingBackend) and backend.couples and not self._faults else None
-        )
+        if isinstance(backend, CouplingBackend) and backend.couples and all(map(self._stands, self._faults)):
+            return backend
+        return None
 
     def _release(self, numbers: Iterable[int]) -> None:
         """Start messages that wait for nothing any more."""
@@ -778,8 +810,12 @@ class Runner:
     def _await_faults(self, node: str) -> None:
         """Have the faults happen that count from the start of a node, or of the job."""
         for fault in self._faults:
-            if fault.node == node:
+            if fault.node == node and not self._stands(fault):
                 self._at(self._backend.now_s + fault.after_s, partial(self._fail, fault))
+
+    def _stands(self, fault: Fault) -> bool:
+        """Return whether a fault is there from the start, and leaves the job as it is."""
+        return fault.is_standing and isinstance(self._revise, Revisions) and self._revise.leaves(fault)
 
     @property
     def _failed(self) -> frozenset[Port]:
@@ -792,6 +828,7 @@ class Runner:
         now_s = self._backend.now_s
         self._note(now_s, "failed", fault.name)
         self._standing.append(fault)
+        self._stopped.update(fault.gpus)
         for port in fault.ports:
             self._down[self._fabric.link_at[port]] += 1
             self._backend.fail(port)
@@ -826,19 +863,27 @@ class Runner:
         revision = self._revise(self._view(), fault)
         self._check_running(revision.cancel)
         self._gone.update(fault.gpus)
-        cancelled = {n for n, message in enumerate(self._messages) if message.node in revision.cancel}
+        again = self._move(revision.moves)
+        given_up = {*revision.cancel, *again}
+        cancelled = {n for n, message in enumerate(self._messages) if message.node in given_up}
         self._lost |= cancelled
         ended = self._lose(self._under_way())
         left = self._take_back(self._is_cut)
         self._known[fault] |= {number for number, _ in left}
         self._go_around()
         self._note(self._backend.now_s, "gone around", fault.name)
-        self._cancel(revision.cancel, cancelled)
+        self._give_up(again, cancelled)
+        self._cancel(revision.cancel)
         self._tell(FaultDetected(fault.name))
         self._place_left(left)
+        for name in again:
+            self._go(name)
         self._start_all(self._graph.replace(revision.cancel, revision.add))
-        for node in [*ended, *self._idled(fault.gpus)]:
+        for node in [*ended, *self._idled(fault.gpus, dict(revision.moves))]:
             self._piece_done(node)
+        for name in sorted(self._unfinished):
+            self._unfinished.discard(name)
+            self._end(name)
 
     def _over(self, fault: Fault) -> None:
         """Send what had to go elsewhere as if it had never failed; and all, if nothing was forwarded."""
@@ -874,7 +919,8 @@ class Runner:
         """
         if not self._gone:
             return []
-        ends = {n: {self._messages[n].source, self._messages[n].destination} for n in messages}
+        whole = (n for n in messages if self._messages[n].leg is None)  # legs are of servers
+        ends = {n: {self._messages[n].source, self._messages[n].destination} for n in whole}
         lost = [n for n in ends if n not in self._lost and ends[n] & self._gone]
         self._lost.update(lost)
         for number in lost:
@@ -887,16 +933,40 @@ class Runner:
                 )
         return [self._messages[number].node for number in lost]
 
-    def _idled(self, gpus: Iterable[int]) -> list[str]:
-        """Return what GPUs that are gone had yet to compute."""
-        return [
-            node
-            for gpu in gpus
-            for node in (
-                *filter(None, [self._computing.pop(gpu, None)]),
-                *(node.name for node in self._queued.pop(gpu, ())),
-            )
-        ]
+    def _idled(self, gpus: Iterable[int], moves: Mapping[int, int]) -> list[str]:
+        """Return what GPUs that are gone had yet to compute, but for what others compute in their place."""
+        idled = []
+        for gpu in gpus:
+            begun = filter(None, [self._computing.pop(gpu, None)])
+            left = [*begun, *(node.name for node in self._queued.pop(gpu, ()))]
+            if gpu not in moves:
+                idled += left
+                continue
+            nodes = map(self._graph.nodes.__getitem__, left)
+            self._queued[moves[gpu]] += (node for node in nodes if isinstance(node, Compute))
+            self._compute_next([moves[gpu]])
+        return idled
+
+    def _lacks_a_gpu(self, name: str) -> bool:
+        """Return whether a collective has a GPU that is gone, which is not known."""
+        unknown, node = self._stopped - self._gone, self._graph.nodes[name]
+        return bool(unknown) and isinstance(node, Collective) and not unknown.isdisjoint(node.gpus)
+
+    def _move(self, moves: Moves) -> list[str]:
+        """Have GPUs take the places of others; return the collectives under way that have to begin again."""
+        again = []
+        places = places_after(moves, self._fabric.gpus)
+        for node in list(self._graph.nodes.values()):
+            if {gpu for gpu, _ in moves}.isdisjoint(node.gpus):
+                continue
+            self._graph.swap(renumbered(node, places))
+            if isinstance(node, Collective) and self._is_sent(node.name):
+                again.append(node.name)
+        return again
+
+    def _is_sent(self, name: str) -> bool:
+        """Return whether a node is under way, or a collective has sent all and has not ended."""
+        return bool(self._pieces_of.get(name)) or name in self._unfinished
 
     def _take_back(
         self, is_closed: Callable[[int], bool], messages: Collection[int] = ()
@@ -967,14 +1037,21 @@ class Runner:
 
     def _check_running(self, names: Iterable[str]) -> None:
         for name in names:
-            if not (self._pieces_of.get(name) and isinstance(self._graph.nodes[name], Collective)):
+            if not (self._is_sent(name) and isinstance(self._graph.nodes[name], Collective)):
                 raise ScenarioError(f"{name!r} is given up, and is no collective that runs now")
 
-    def _cancel(self, nodes: Iterable[str], given_up: Iterable[int]) -> None:
-        for number in given_up:
+    def _give_up(self, nodes: Iterable[str], messages: Iterable[int]) -> None:
+        """Give up messages, and what has been done of collectives."""
+        for number in messages:
             self._messages[number].then = []
         for name in nodes:
             self._note(self._backend.now_s, "given up", name)
+            self._unfinished.discard(name)
+
+    def _cancel(self, nodes: Iterable[str]) -> None:
+        """End collectives that are given up, since others take their place."""
+        self._give_up(nodes, ())
+        for name in nodes:
             self._tasks.append(Tasks(name, (-1,), self._began_s[name], self._backend.now_s))
 
     # Time and records
@@ -1002,20 +1079,20 @@ class Runner:
                 path = _path(message.legs)
                 ends = message.source, message.destination
                 yield message.node, *ends, message.size, message.start_s, message.end_s, path
-            elif number == self._delegated[message.node][0]:
-                legs = self._delegated[message.node][1]
+            elif legs := self._delegated.get(number):
                 sent = self._messages[number : number + len(legs.legs)]
+                given_up = not self._lost.isdisjoint(range(number, number + len(sent)))
                 yield from rows_of(
                     legs,
                     message.node,
                     message.start_s,
-                    [each.end_s for each in sent],
+                    [nan if given_up else each.end_s for each in sent],
                     [each.legs for each in sent],
                 )
 
-    def _file(self, name: str) -> None:
+    def _file(self, name: str, first: int) -> None:
         """Keep the rows of an all-to-all that ran as coupled flows, and nothing else of it."""
-        first, legs = self._delegated.pop(name)
+        legs = self._delegated.pop(first)
         sent = self._messages[first : first + len(legs.legs)]
         paths = next((each.sent for each in sent if each.sent), ())
         self._messages[first : first + len(sent)] = [_FILED] * len(sent)

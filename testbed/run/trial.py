@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 
 from testbed.network.network import Network
+from testbed.run.carried import carried
 from testbed.run.emulate import emulate
 from testbed.run.evidence import Watch
 from testbed.run.experiment import Experiment
@@ -51,7 +52,11 @@ def tried(
             unmet=broken,
             limits=LIT if experiment.foreseen else PACKETS,
         )
-    return Outcome(experiment, predicted, emulation.run, judged, measures, light, lent_s, emulation.shares)
+    seen = emulation.crossings
+    wire = None if seen is None else carried(seen, emulation.logs, experiment.dilation)
+    return Outcome(
+        experiment, predicted, emulation.run, judged, measures, light, lent_s, emulation.shares, wire
+    )
 
 
 def lent_real_s(experiment: Experiment, network: Network) -> float:

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from testbed.machine.residue import MARKER, Host, left_behind, processes, until
-from tests.emulation.victim import COMMAND
+from tests.emulation.launcher import COMMAND
 from tests.second_run import FinalError
 from tests.tools import CHECKOUT, need_sandbox, path_of
 
@@ -88,7 +88,7 @@ def is_switch_daemon(process: Path) -> bool:
     return (process / "comm").read_text() == "ovs-vswitchd\n"
 
 
-@pytest.fixture(params=["root", "ordinary user"])
+@pytest.fixture(scope="module", params=["root", "ordinary user"])
 def user(request: pytest.FixtureRequest) -> list[str]:
     """Return with what to start a command as a user."""
     me = "root" if os.geteuid() == 0 else "ordinary user"

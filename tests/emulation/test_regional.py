@@ -1,10 +1,11 @@
-"""Circuits that follow a training step, over a booted network: as planned, as logged, as predicted."""
+"""Circuits that follow a training step, over a booted network: planned, logged, and taken by packets."""
 
 from dataclasses import replace
 
 import pytest
 
 from testbed.network.network import Network
+from testbed.run.carried import carried, carrying, packets_in_the_dark
 from testbed.run.dilation import Dilation
 from testbed.run.emulate import Emulation, emulate
 from testbed.run.experiment import Experiment
@@ -68,5 +69,11 @@ def test_circuits_change_as_planned(
     logged = {ocs: [set(entry.circuits) for entry in log] for ocs, log in found.logs.items()}
     assert logged == lit(found.run)
     assert len(logged["ocs0"]) > 1
+    assert found.crossings is not None
+    wire = carried(found.crossings, found.logs, DILATION)
+    for ocs, sets in lit(found.run).items():
+        # The first light is replaced before it is used.
+        assert carrying(wire, ocs)[1:] == [{f"{a}>{b}" for a, b in circuits} for circuits in sets[1:]]
+        assert packets_in_the_dark(wire, ocs) == 0
     assert all(entry.partial and not entry.error for log in found.logs.values() for entry in log)
     assert 0.9 < communication_s(found.run) / communication_s(predicted) < 1.2

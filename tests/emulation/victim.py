@@ -1,31 +1,24 @@
-"""A run to be killed: boots a network in a sandbox, and answers each line with whether all is reached."""
+"""A run to be killed: boots a network in its sandbox, and answers each line with whether all is reached."""
 
 import select
 import sys
 from itertools import permutations
 
-from testbed.machine.sandbox import inside_sandbox, run_in_sandbox, settle
+from testbed.machine.sandbox import settle
 from testbed.run.dilation import Dilation
 from testbed.run.live_backend import LiveBackend
 from tests.emulation.live import RATE_FACTOR, Live
 from topologies.rail import rail_fabric
 
-COMMAND = [sys.executable, "-m", "tests.emulation.victim"]
 CHECK_S = 0.05
 
 
 def main() -> None:
     """Boot, stand as a run does between two transfers, say so, and answer until killed."""
+    settle()
     with Live(rail_fabric(4, 2, 2), RATE_FACTOR) as net, LiveBackend(net.network, Dilation(RATE_FACTOR, 1.0)):
         print("up", flush=True)
         while True:
             net.network.check_alive()
             if select.select([sys.stdin], [], [], CHECK_S)[0] and sys.stdin.readline():
                 print(all(net.reaches(*pair) for pair in permutations(range(0, 8, 2), 2)), flush=True)
-
-
-if __name__ == "__main__":
-    if not inside_sandbox():
-        sys.exit(run_in_sandbox(COMMAND))
-    settle()
-    main()

@@ -7,11 +7,12 @@ import pandas as pd
 import pytest
 
 from controller.circuits.devices import ReconfigurationDelay
+from scenarios._mfabric.training_circuits import changed_between, shown
 from scenarios._mfabric.training_points import over_circuits, over_packets, training
-from scenarios._mfabric.training_report import changed_between, held_s, iteration_table, training_findings
+from scenarios._mfabric.training_report import held_times, iteration_table, training_findings
 from testbed.report.run_json import experiments_of
 from testbed.run.experiment import Experiment
-from testbed.run.outcome import Outcome, Verdict
+from testbed.run.outcome import Measures, Outcome, Verdict
 from testbed.run.predict import predict
 from testbed.run.runner import Run
 from tests.scenarios import command
@@ -46,7 +47,7 @@ def test_what_dispatches_wait_for_is_the_delay_but_for_what_attention_hides() ->
     # The first light and the first change follow each other; a change for a forward starts with its dispatch,
     # one for a backward with the attention before it.
     waits_s = [2 * 0.025 - hidden_s["F0 0.0 l0 attention"], 0.025, 0.025 - hidden_s["B0 0.0 l1 attention"]]
-    assert held_s(run) == pytest.approx(sum(waits_s), rel=1e-6)
+    assert held_times(run).sum() == pytest.approx(sum(waits_s), rel=1e-6)
     assert changed_between(experiment, run) == 0
 
 
@@ -56,6 +57,36 @@ def test_changes_between_an_all_to_all_and_its_transpose_are_counted() -> None:
     ended_s = run.tasks.loc[run.tasks["node"] == "F0 0.0 l0 dispatch", "end_s"].max()
     wrong = pd.DataFrame([{"at_s": ended_s + 1e-6, "what": "drained", "which": "ocs0"}])
     assert changed_between(experiment, replace(run, events=pd.concat([run.events, wrong]))) == 1
+
+
+def on_the_wire(run: Run) -> pd.DataFrame:
+    """Return what packets say where they took all circuits of a run."""
+    rows = [
+        {"ocs": ocs, "number": number, "circuit": circuit, "packets": 3}
+        for ocs, sets in shown(run).items()
+        for number, circuits in enumerate(sets)
+        for circuit in circuits
+    ]
+    return pd.DataFrame(rows)
+
+
+def test_circuits_are_held_to_what_packets_took() -> None:
+    experiment, _ = asked()
+    run = predict(experiment)
+    wire = on_the_wire(run)
+    (last,) = shown(run)["ocs0"][-1:]
+    unused = wire["packets"].mask((wire["number"] == 3) & (wire["circuit"] == min(last)), 0)
+    stray = pd.DataFrame([{"ocs": "ocs0", "number": -1, "circuit": "0>1", "packets": 5}])
+
+    def said(wire: pd.DataFrame) -> tuple[list[str], list[str]]:
+        outcome = Outcome(experiment, run, run, Verdict("faithful"), wire=wire)
+        found = training_findings([outcome], "packets")
+        (line,) = found.sheets[3].blocks[0].lines
+        return [*line.cells[4:8], line.cells[9]], [claim.verdict for claim in found.claims[-3:-1]]
+
+    assert said(wire) == (["3", "3", "3", "yes", "0"], ["holds", "holds"])
+    assert said(wire.assign(packets=unused)) == (["3", "3", "2", "no", "0"], ["does not hold", "holds"])
+    assert said(pd.concat([wire, stray])) == (["3", "3", "3", "yes", "5"], ["holds", "does not hold"])
 
 
 def test_tables_and_claims_are_of_emulations() -> None:
@@ -69,12 +100,38 @@ def test_tables_and_claims_are_of_emulations() -> None:
     assert table["over_baseline"][1] == 1
     assert table["over_baseline"][0] == pytest.approx(table["emulated_s"][0] / table["emulated_s"][1])
     found = training_findings(outcomes, "packets")
-    (line,) = found.sheets[1].blocks[0].lines
-    assert list(line.cells[:6]) == ["circuits", "ideal", "ocs0", "3", "3", "yes"]
-    assert line.cells[7] == "0"
-    plan, between = found.claims[-2:]
-    assert (plan.verdict, between.verdict) == ("holds", "holds")
+    (line,) = found.sheets[3].blocks[0].lines
+    assert list(line.cells[:8]) == ["circuits", "ideal", "ocs0", "3", "3", "3", "-", "yes"]
+    assert list(line.cells[9:]) == ["-", "0"], "packets were not looked at"
+    assert [claim.verdict for claim in found.claims[-3:]] == ["holds", "not comparable", "holds"]
     assert len(found.plots[0].draw().axes[0].patches) == 2
+
+
+def test_parts_of_an_iteration_are_the_iteration() -> None:
+    outcomes = [Outcome(experiment, predict(experiment)) for experiment in asked()]
+    table = iteration_table(outcomes, "packets").set_index("fabric")
+    parts = table[["all_to_all_s", "held_s", "dp_s", "compute_s"]]
+    assert parts.sum(axis=1).tolist() == pytest.approx(table["predicted_s"].tolist())
+    assert (parts >= 0).all(axis=None)
+    assert parts.loc["packets", "held_s"] == 0
+    assert parts.loc["circuits", "held_s"] == pytest.approx(held_times(outcomes[0].run).sum())
+    # Data parallelism has one packet NIC instead of four, but for what goes over NVLink.
+    assert 3 < table["dp_s"]["circuits"] / table["dp_s"]["packets"] < 4
+    assert table["compute_s"]["circuits"] == pytest.approx(table["compute_s"]["packets"], rel=1e-3)
+
+
+def test_what_tcp_does_is_told_by_its_counters() -> None:
+    _, packets = asked()
+    tcp, run = replace(packets.transport, name="tcp"), predict(packets)
+    measures = Measures(retransmits=2, packets=100, queue_drops=3, socket_drops=0)
+    outcomes = [
+        Outcome(replace(packets, transport=tcp), run, run, Verdict("faithful"), measures),
+        Outcome(packets, run, run, Verdict("faithful"), measures),
+    ]
+    caption = training_findings(outcomes, "packets").sheets[1].caption
+    assert "3 packets were dropped and 2 sent again" in caption
+    assert "over packets alone 1.00 .. 1.00 under tcp and 1.00 .. 1.00 otherwise" in caption
+    assert "over circuits" not in caption
 
 
 def test_credit_is_held_to_its_prediction_and_tcp_is_reported() -> None:
@@ -105,7 +162,7 @@ def test_report_of_a_run_and_its_experiments(tmp_path: Path) -> None:
     done = command.ran("mfabric_prototype", "--model-only", *options)
     assert done.returncode == 0, done.stderr
     said = " ".join(done.stdout.split())
-    assert "mixtral-8x7b, 1 of 32 layers" in said
+    assert "mixtral-8x7b (1 of 32 layers)" in said
     assert "1-1-1-1-1-1" in said, "4 servers of 3 circuit NICs are a full mesh"
     kept = experiments_of(out / "run.json")
     assert [each.label for each in kept] == 2 * ["3 + 1 NICs", "3 + 1, spill", "4 packet NICs"]
@@ -121,7 +178,10 @@ def test_report_of_a_run_and_its_experiments(tmp_path: Path) -> None:
         (["--layers", "0"], "experts in 0 layers"),
         (["--micro-batches", "0"], "0 micro-batches"),
         (["--sparsity", "1"], "sparsity 1"),
-        (["--delay-ms", "-1"], "a delay of -1.0 ms"),
+        (["--delay-ms", "-1"], "a delay of -1 ms"),
+        (["--delay-ms", "1e9"], "a delay of 1e+09 ms"),
+        (["--layers", "33"], "33 layers of mixtral-8x7b, which has 32"),
+        (["--micro-batches", "65"], "65 micro-batches"),
         (["--rate", "0"], "NICs of 0 Gbit/s"),
         (["--seed", "-1"], "seed -1"),
     ],

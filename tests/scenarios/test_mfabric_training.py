@@ -14,6 +14,9 @@ def test_all_fabrics_carry_one_step(tmp_path: Path) -> None:
     out = tmp_path / "out"
     done = command.ran("mfabric_training", *SMALL, "--out", out)
     assert done.returncode == 0, done.stderr
+    for first in ("block", "reuse", "copilot"):
+        for claim in ("close to the fat-tree", "up to 1.6 times as fast as 3:1"):
+            assert f"mFabric, {first}: {claim}" in done.stdout
     kept = experiments_of(out / "run.json")
     assert [each.label for each in kept] == [
         "fat-tree", "fat-tree 3:1", "rail-optimised", "mFabric, block", "mFabric, reuse", "mFabric, copilot",
@@ -26,7 +29,7 @@ def test_all_fabrics_carry_one_step(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--fabrics", "torus"], "unknown fabric 'torus' of --fabrics; choose from fat-tree"),
+        (["--fabrics", "torus"], "unknown fabric 'torus' of --fabrics; choose from fat-tree,fat-tree-3to1"),
         (["--fabrics", ""], "the list '' is empty"),
         (["--layers", "0"], "experts in 0 layers"),
         (["--delay-ms", "-1"], "a delay of -1 ms"),

@@ -44,15 +44,16 @@ def toy_experiment(
     servers: int = 8,
     gpus: int = 1,
     alpha: int = 3,
+    packet_nics: int = 1,
     pp: int = 1,
 ) -> Experiment:
-    """Return a step over regions of servers, each of some GPUs, so many circuit NICs and a packet NIC."""
+    """Return a step over regions of servers, each of some GPUs, so many circuit and packet NICs."""
     fabric = mfabric_fabric(
         servers * pp,
         servers,
         gpus=gpus,
-        nics=alpha + 1,
-        packet_nics=1,
+        nics=alpha + packet_nics,
+        packet_nics=packet_nics,
         rate_bps=10e9,
         one_packet_switch=True,
     )

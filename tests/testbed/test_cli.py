@@ -8,6 +8,7 @@ from mininet.cli import CLI
 
 import testbed.cli
 from testbed.cli import FabricCLI
+from testbed.run.dilation import Dilation
 from testbed.run.experiment import Experiment
 from testbed.run.outcome import Outcome, Verdict
 from tests.testbed.cases import VOID, outcome_of, small_fabric
@@ -88,6 +89,21 @@ def test_a_replay_is_tried_as_asked_and_shown_with_its_verdict(
     (said,) = capsys.readouterr().out.splitlines()
     assert said.startswith(f"{asked[0]}, {asked[1]}: CCT ")
     assert said.endswith("(faithful)")
+
+
+def test_what_was_planned_is_replayed_as_it_is(
+    trials: Trials, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(CLI, "__init__", lambda self, mininet: None)
+    monkeypatch.setenv("COLUMNS", "200")
+    network = SimpleNamespace(fabric=small_fabric(), mininet=None, rate_factor=1e-3, mtu=DEFAULT_MTU)
+    jobs = {load.name: single(load) for load in LOADS}
+    planned = Experiment(small_fabric(), jobs["uniform"], "reps", Dilation(1e-3, 0.5), 5)
+    cli = FabricCLI(network, jobs, planned={"uniform": planned})  # type: ignore[arg-type]
+    for line in ("replay uniform", "replay uniform rails", "replay sparse 0.4"):
+        cli.onecmd(line)
+    assert trials.tried == [("uniform", "reps", 5), ("sparse 0.4", "rails", 0)]
+    assert "reps is all there is to replay; type replay uniform" in capsys.readouterr().out
 
 
 def test_a_void_replay_says_void_why_and_what_to_do(

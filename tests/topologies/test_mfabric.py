@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from topologies.errors import FabricError
 from topologies.fabric import Fabric, Nic, Server
 from topologies.light import light_peers
 from topologies.mfabric import (
@@ -13,6 +14,7 @@ from topologies.mfabric import (
     mfabric_fabric,
     numa_node,
     packet_nic_numbers,
+    region_gpus,
     regions,
 )
 from topologies.packet_part import on_packet_switch, packet_part
@@ -116,3 +118,24 @@ def test_prototype_has_a_packet_nic_and_three_circuit_nics(one_packet_switch: bo
     (region,) = regions(fabric)
     assert region.nics == ((1, 2, 3),) * 4
     assert fabric.gpus == 32
+
+
+def test_spare_servers_have_packet_nics_only_and_backup_gpus_are_last() -> None:
+    fabric = mfabric_fabric(8, 4, backup_gpu=True, spare_servers=2)
+    assert [len(region.servers) for region in regions(fabric)] == [4, 4]
+    assert [(server.gpus, server.nics) for server in fabric.servers] == [(9, 8)] * 8 + [(9, 2)] * 2
+    assert all(on_packet_switch(fabric, nic) for nic in fabric.nics if nic.server >= 8)
+    own = region_gpus(fabric, 8)
+    assert own == tuple(gpu for gpu in range(72) if gpu % 9 != 8)
+    plain = mfabric_fabric(8, 4)
+    for nic in plain.nics:
+        backed, alone = (each.servers[nic.server] for each in (fabric, plain))
+        assert delegation_gpu(backed, nic.nic) == delegation_gpu(alone, nic.nic)
+    assert region_gpus(plain, 8) == tuple(range(64))
+
+
+def test_backup_gpus_to_which_nics_would_belong_are_refused() -> None:
+    with pytest.raises(FabricError, match="a backup GPU: True"):
+        mfabric_fabric(4, gpus=1, nics=4, packet_nics=1, backup_gpu=True)
+    with pytest.raises(FabricError, match="-1 spare servers"):
+        mfabric_fabric(4, spare_servers=-1)

@@ -168,3 +168,30 @@ def test_what_is_refused() -> None:
     with pytest.raises(DemandError, match="gateways"):
         Machines(gateways=(8,))
     assert isinstance(moe_step(SMALL, EVEN).job.nodes[1], Collective)
+
+
+@given(st.sampled_from([0, 5, 17, 31]), st.integers(0, 2))
+def test_sums_apart_are_rings_that_take_what_they_took_of_the_compute(gpu: int, dense: int) -> None:
+    model = replace(SMALL, dense_layers=dense, dense_ffn=64)
+    machines = replace(FAST, nvlink_bps=1e10)
+    plain, apart = (moe_step(model, EVEN, machines=machines, sums_apart=own).job for own in ((), (gpu,)))
+    rings = {
+        node.name: node.pattern
+        for node in apart.nodes
+        if isinstance(node, Collective) and " sum of rank" in node.name and isinstance(node.pattern, Ring)
+    }
+    first = gpu - gpu % model.tp
+    rank = tuple(range(first, first + model.tp))
+    assert rings
+    assert all(ring.rings == (rank,) for ring in rings.values())
+    works = [node for node in plain.nodes if isinstance(node, Compute) and gpu in node.gpus]
+    alone = {node.name: node for node in apart.nodes if isinstance(node, Compute)}
+    for node in works:
+        if node.name.startswith("DP"):
+            continue
+        own = f"{node.name} of rank {first % (model.ep * model.tp) // model.tp}"
+        ring_s = 2 * 3 / 4 * rings[own.replace(" of rank", " sum of rank")].bytes * 8 / machines.nvlink_bps
+        assert alone[own].duration_s + ring_s == pytest.approx(node.on_gpu_s(gpu))
+        assert gpu not in alone[node.name].gpus
+    kept = [node for node in plain.nodes if isinstance(node, Collective)]
+    assert [n.pattern for n in kept] == [n.pattern for n in apart.collectives if n.name not in rings]

@@ -1,14 +1,18 @@
 """What becomes of a job by a fault, where that is known before the run."""
 
+from dataclasses import replace
+
 import pytest
 
 from topologies.errors import ScenarioError
 from topologies.events import View
 from topologies.fabric import Port
 from topologies.rail import rail_fabric
-from traffic.faults import AS_IT_WAS, Fault, KnownRevision, Revision, Revisions
-from traffic.job import Compute, chain
+from traffic.collectives.ring import Ring
+from traffic.faults import AS_IT_WAS, Fault, KnownRevision, Moves, Revision, Revisions, moved
+from traffic.job import Collective, Compute, chain
 
+RING = Ring(((0, 1, 2),), 90)
 VIEW = View(0.0, rail_fabric(2, 2), {}, frozenset())
 INSTEAD = chain("instead", 4, (Compute("c", (0,), 1.0), Compute("d", (1,), 1.0)))
 REVISIONS = Revisions((KnownRevision("first", ("a", "b"), INSTEAD), KnownRevision("second", ("c",))))
@@ -32,3 +36,27 @@ def test_nodes_that_may_be_added_are_those_of_all_revisions() -> None:
 def test_two_revisions_for_one_fault_are_refused() -> None:
     with pytest.raises(ScenarioError, match="fault 'first' revises the job twice"):
         Revisions((KnownRevision("first"), KnownRevision("second"), KnownRevision("first")))
+
+
+def test_moved_jobs_have_other_gpus_in_the_places_of_those_that_are_gone() -> None:
+    compute = Compute("a", (0, 1), 1.0, durations_s=(1.0, 2.0))
+    job = chain("job", 6, (compute, Collective("b", RING)))
+    found = moved(job, ((1, 5),))
+    assert [node.gpus for node in found.nodes] == [(0, 5), (0, 2, 5)]
+    assert found.nodes[0] == replace(compute, gpus=(0, 5))
+    assert found.collectives == (Collective("b", Ring(((0, 5, 2),), 90), ("a",)),)
+    assert moved(found, ((5, 3),)) == moved(job, ((1, 3),))
+    assert moved(job, ()) == job
+
+
+@pytest.mark.parametrize("moves", [((1, 0),), ((1, 6),), ((1, -1),), ((0, 4), (1, 4))])
+def test_only_idle_gpus_take_places(moves: Moves) -> None:
+    job = chain("job", 6, (Compute("a", (0, 1), 1.0), Collective("b", RING)))
+    with pytest.raises(ScenarioError, match="has another or is not there"):
+        moved(job, moves)
+
+
+def test_revisions_name_what_moves_by_each_fault() -> None:
+    revisions = Revisions((KnownRevision("first", moves=((1, 5),)), KnownRevision("second")))
+    assert revisions.moves == {"first": ((1, 5),)}
+    assert revisions(VIEW, fault("first")) == Revision(moves=((1, 5),))

@@ -10,7 +10,8 @@
   shared experts beside them; a backward has twice the work of its forward.
 - Tensor parallelism stays in the server, where it has NVLink to itself: it is part of the compute, an
   AllReduce 2 (tp-1)/tp payload 8/W for attention's output (N h numbers) and for the experts' (the tokens
-  received), forward and backward.
+  received), forward and backward. Of ranks that are named it is a ring of its own, which can be led over
+  the network where one of their GPUs is in another server.
 - Pipeline: GPU t of a rank sends N h / tp numbers to GPU t of the same rank of the next stage, and back.
 - Data parallelism, after the last backward of a stage: gradients go to the gateway GPUs of their server over
   NVLink (a compute, (G-1)/n_e of what a GPU holds, at W), round a ring per gateway over the servers that hold
@@ -26,7 +27,7 @@ mFabric, sections 3 and 5.3; the artifact's mixnet-flexflow (``substitution.cc``
 clusters using Megatron-LM", SC 2021, for 1F1B. When DP runs is ours; the artifact does it per operator.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 
@@ -108,6 +109,7 @@ def moe_step(
     micro_batches: int | None = None,
     machines: Machines | None = None,
     tp_shards_tokens: bool = True,
+    sums_apart: Collection[int] = (),
 ) -> MoeStep:
     """Return one training step of a model.
 
@@ -125,6 +127,8 @@ def moe_step(
         What it runs on; by default servers of 8 A100.
     tp_shards_tokens
         Whether the GPUs of a rank divide what it sends, as in the artifact; else each sends all of it.
+    sums_apart
+        GPUs whose ranks' tensor-parallel sums are rings over the rank, and no part of its compute.
 
     Raises
     ------
@@ -135,7 +139,8 @@ def moe_step(
     if min(count, replicas) < 1:
         raise DemandError(f"{replicas} replicas and {count} micro-batches", "give one or more of each")
     model.region_servers((machines or Machines()).server_gpus)
-    return _Step(model, gate, replicas, count, machines or Machines(), tp_shards_tokens).step()
+    apart = frozenset(sums_apart) if model.tp > 1 else frozenset[int]()
+    return _Step(model, gate, replicas, count, machines or Machines(), tp_shards_tokens, apart).step()
 
 
 def one_forward_one_backward(stage: int, stages: int, micro_batches: int) -> tuple[Work, ...]:
@@ -177,8 +182,13 @@ def attention_s(model: MoeModel, layer: int, machines: Machines, passes: int = 1
     is_dense = layer < model.dense_layers
     other_flop = 6 * model.tokens * model.hidden * model.dense_ffn if is_dense else model.gate_flop
     flop = model.attention_flop + other_flop
-    sums_s = (1 + is_dense) * _all_reduce_s(model, model.tokens, machines)
+    sums_s = _all_reduce_s(model, _attention_sums(model, layer), machines)
     return passes * flop / model.tp / machines.gpu_flops + sums_s
+
+
+def _attention_sums(model: MoeModel, layer: int) -> int:
+    """Return how many tokens' outputs attention's GPUs sum, in a dense layer with its FFN's."""
+    return (1 + (layer < model.dense_layers)) * model.tokens
 
 
 def _all_reduce_s(model: MoeModel, tokens: int, machines: Machines) -> float:
@@ -209,6 +219,7 @@ class _Step:
     micro_batches: int
     machines: Machines
     tp_shards_tokens: bool
+    apart: frozenset[int]
     nodes: list[Node] = field(default_factory=list)
     dispatches: list[Dispatch] = field(default_factory=list)
     _demands: dict[bytes, tuple[Demand, Demand]] = field(default_factory=dict)
@@ -248,10 +259,8 @@ class _Step:
         if 0 <= before < self.model.pp:
             waits += (f"{kind}{micro_batch} {stage.replica}.{before} send",)
         for layer in stage.layers[::step]:
-            nodes = self._forward if kind == "F" else self._backward
-            for node in nodes(f"{name} l{layer}", stage, micro_batch, layer, waits):
-                self.nodes.append(node)
-                waits = (node.name,)
+            through = self._forward if kind == "F" else self._backward
+            waits = through(f"{name} l{layer}", stage, micro_batch, layer, waits)
         stage.last = waits
         if 0 <= stage.number + step < self.model.pp:
             away = step * self.replicas * len(stage.gpus)
@@ -260,47 +269,85 @@ class _Step:
 
     def _forward(
         self, name: str, stage: _Stage, micro_batch: int, layer: int, waits: tuple[str, ...]
-    ) -> Iterator[Node]:
-        """Yield the nodes of a layer, each after the one before."""
-        attention = Compute(
-            f"{name} attention", stage.gpus, attention_s(self.model, layer, self.machines), waits
-        )
-        yield attention
+    ) -> tuple[str, ...]:
+        """List the nodes of a layer; return those that end it."""
+        waits = self._attention(f"{name} attention", stage, layer, 1, waits)
         if layer < self.model.dense_layers:
-            return
+            return waits
         tokens = self._tokens(stage, micro_batch, layer)
-        dispatch = Collective(f"{name} dispatch", self._pattern(stage, tokens, 0), (attention.name,))
+        dispatch = Collective(f"{name} dispatch", self._pattern(stage, tokens, 0), waits)
         place = stage.replica, micro_batch, layer - self.model.dense_layers
         self.dispatches.append(Dispatch(dispatch.name, *place))
-        yield dispatch
-        experts = self._experts(f"{name} experts", stage, tokens, 1, (dispatch.name,))
-        yield experts
-        yield Collective(f"{name} combine", self._pattern(stage, tokens, 1), (experts.name,))
+        self.nodes.append(dispatch)
+        waits = self._experts(f"{name} experts", stage, tokens, 1, (dispatch.name,))
+        self.nodes.append(Collective(f"{name} combine", self._pattern(stage, tokens, 1), waits))
+        return (f"{name} combine",)
 
     def _backward(
         self, name: str, stage: _Stage, micro_batch: int, layer: int, waits: tuple[str, ...]
-    ) -> Iterator[Node]:
-        """Yield the nodes of a layer, each after the one before."""
+    ) -> tuple[str, ...]:
+        """List the nodes of a layer; return those that end it."""
         if layer >= self.model.dense_layers:
             tokens = self._tokens(stage, micro_batch, layer)
-            combine = Collective(f"{name} combine", self._pattern(stage, tokens, 0), waits)
-            yield combine
-            experts = self._experts(f"{name} experts", stage, tokens, 2, (combine.name,))
-            yield experts
-            dispatch = Collective(f"{name} dispatch", self._pattern(stage, tokens, 1), (experts.name,))
-            yield dispatch
-            waits = (dispatch.name,)
-        took_s = attention_s(self.model, layer, self.machines, 2)
-        yield Compute(f"{name} attention", stage.gpus, took_s, waits)
+            self.nodes.append(Collective(f"{name} combine", self._pattern(stage, tokens, 0), waits))
+            waits = self._experts(f"{name} experts", stage, tokens, 2, (f"{name} combine",))
+            self.nodes.append(Collective(f"{name} dispatch", self._pattern(stage, tokens, 1), waits))
+            waits = (f"{name} dispatch",)
+        return self._attention(f"{name} attention", stage, layer, 2, waits)
+
+    def _attention(
+        self, name: str, stage: _Stage, layer: int, passes: int, waits: tuple[str, ...]
+    ) -> tuple[str, ...]:
+        """List a layer's attention, the same on all ranks; return what ends it."""
+        took_s = attention_s(self.model, layer, self.machines, passes)
+        summed = _attention_sums(self.model, layer)
+        return self._computes(name, stage, [took_s] * self.model.ep, [summed] * self.model.ep, waits)
 
     def _experts(
         self, name: str, stage: _Stage, tokens: NDArray[np.int64], passes: int, waits: tuple[str, ...]
-    ) -> Compute:
-        """Return the compute of a layer's experts: each rank's by what it receives, GPU by GPU."""
+    ) -> tuple[str, ...]:
+        """List the compute of a layer's experts, each rank's by what it receives; return what ends it."""
         received = tokens.reshape(len(tokens), self.model.ep, -1).sum(axis=(0, 2)).tolist()
         took_s = [expert_s(self.model, each, self.machines, passes) for each in received]
-        durations_s = tuple(each_s for each_s in took_s for _ in range(self.model.tp))
-        return Compute(name, stage.gpus, sum(took_s) / len(took_s), waits, durations_s)
+        return self._computes(name, stage, took_s, received, waits)
+
+    def _computes(
+        self,
+        name: str,
+        stage: _Stage,
+        took_s: Sequence[float],
+        summed: Sequence[int],
+        waits: tuple[str, ...],
+    ) -> tuple[str, ...]:
+        """List what the ranks of a stage compute and sum; return what ends it.
+
+        Parameters
+        ----------
+        name, stage, waits
+            Of the compute, where it is, and what for.
+        took_s, summed
+            What each rank takes with its sums, and of how many tokens these are.
+        """
+        model, ranks = self.model, range(self.model.ep)
+        gpus = [stage.gpus[rank * model.tp : (rank + 1) * model.tp] for rank in ranks]
+        apart = [rank for rank in ranks if not self.apart.isdisjoint(gpus[rank])]
+        ends = []
+        if rest := [rank for rank in ranks if rank not in apart]:
+            own = tuple(gpu for rank in rest for gpu in gpus[rank])
+            own_s = tuple(took_s[rank] for rank in rest for _ in range(model.tp))
+            varies = len(set(own_s)) > 1
+            mean_s = sum(own_s) / len(own_s) if varies else own_s[0]
+            self.nodes.append(Compute(name, own, mean_s, waits, own_s if varies else ()))
+            ends.append(name)
+        for rank in apart:
+            alone_s = took_s[rank] - _all_reduce_s(model, summed[rank], self.machines)
+            self.nodes.append(Compute(f"{name} of rank {rank}", gpus[rank], alone_s, waits))
+            ends.append(f"{name} of rank {rank}")
+            if summed[rank]:
+                ring = Ring((gpus[rank],), summed[rank] * model.hidden * NUMBER_BYTES)
+                self.nodes.append(Collective(f"{name} sum of rank {rank}", ring, (ends.pop(),)))
+                ends.append(f"{name} sum of rank {rank}")
+        return tuple(ends)
 
     def _tokens(self, stage: _Stage, micro_batch: int, layer: int) -> NDArray[np.int64]:
         """Return what the gates of a layer decide, with the empty slots of experts."""

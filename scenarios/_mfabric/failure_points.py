@@ -1,0 +1,130 @@
+"""What fails of an mFabric, and what takes its place, in mid-step and all along (section 5.4): experiments.
+
+A GPU's place is taken by the backup GPU of the next server of its region, so that the sums of its
+tensor-parallel rank cross servers; a server's by a spare one of the global pool, which has packet NICs only.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from testbed.run.experiment import Experiment
+from topologies.errors import ScenarioError
+from topologies.fabric import Fabric, Nic
+from topologies.mfabric import regions
+from topologies.packet_part import on_packet_switch
+from traffic.collectives.all_to_all import AllToAll
+from traffic.delegation import lower_bound_s
+from traffic.faults import Fault, KnownRevision, Moves, Revisions, moved
+
+PACKET_NIC, PACKET_NICS, CIRCUIT_NIC = "one packet NIC", "all packet NICs", "one circuit NIC"
+GPU, SERVER = "a GPU", "a server"
+FAILURES = {
+    "packet-nic": PACKET_NIC,
+    "packet-nics": PACKET_NICS,
+    "circuit-nic": CIRCUIT_NIC,
+    "gpu": GPU,
+    "server": SERVER,
+}
+"""What may fail, as options name it, and what tables call it."""
+STEP, STEADY = "mFabric", "mFabric, steady"
+"""What tables call a step in which something fails, and one from which it is gone all along."""
+
+
+@dataclass(frozen=True)
+class Failure:
+    """What is gone."""
+
+    name: str
+    nics: tuple[Nic, ...] = ()
+    moves: Moves = ()
+    """The GPUs that are gone with the GPU that takes the place of each; none if NICs fail alone."""
+
+
+def failure_of(name: str, fabric: Fabric, server: int, *, gpus: int, gpu: int = 0) -> Failure:
+    """Return what fails of a server.
+
+    Parameters
+    ----------
+    name
+        Of `FAILURES`.
+    fabric
+        An mFabric; with backup GPUs, and spare servers, for those that need them.
+    server
+        In which it is, not the last of its region.
+    gpus
+        Of a job on each server, its first.
+    gpu
+        Which of them fails, where one does.
+    """
+    nics = [nic for nic in fabric.nics if nic.server == server]
+    packets = [nic for nic in nics if on_packet_switch(fabric, nic)]
+    first = fabric.gpu_offsets[server]
+    if name == GPU:
+        backup = fabric.gpu_offsets[server + 2] - 1
+        return Failure(name, moves=((first + gpu, backup),))
+    if name == SERVER:
+        spare = fabric.gpu_offsets[sum(len(region.servers) for region in regions(fabric))]
+        return Failure(name, tuple(nics), tuple((first + each, spare + each) for each in range(gpus)))
+    own = {
+        PACKET_NIC: packets[:1],
+        PACKET_NICS: packets,
+        CIRCUIT_NIC: [nic for nic in nics if nic not in packets][:1],
+    }
+    return Failure(name, tuple(own[name]))
+
+
+def failing(experiment: Experiment, failure: Failure, node: str, share: float, detect_s: float) -> Experiment:
+    """Return a step in which something fails in the middle of an all-to-all.
+
+    Parameters
+    ----------
+    experiment
+        The step without.
+    failure
+        What fails.
+    node
+        The all-to-all, which waits for circuits of its own.
+    share
+        How long after these could be lit it fails, as a share of the least time that all NICs take, 0..1.
+    detect_s
+        How long until it is known [s].
+    """
+    pattern = next(each.pattern for each in experiment.job.collectives if each.name == node)
+    if not isinstance(pattern, AllToAll) or experiment.regional is None:
+        raise ScenarioError(f"{node!r} is no all-to-all over circuits that follow the job")
+    takes_s = lower_bound_s(experiment.fabric, pattern.exchange().messages)
+    ports = tuple(map(experiment.fabric.nic_port, failure.nics))
+    fault = Fault(
+        failure.name,
+        ports,
+        node,
+        experiment.regional.delay.mean_s + share * takes_s,
+        detect_s,
+        gpus=tuple(gpu for gpu, _ in failure.moves),
+    )
+    revisions = [KnownRevision(failure.name, moves=failure.moves)] if failure.moves else []
+    return replace(experiment, faults=(fault,), revisions=Revisions(tuple(revisions)))
+
+
+def steady(experiment: Experiment, failure: Failure) -> Experiment:
+    """Return a step from which something is gone all along, and known to be."""
+    if failure.moves:
+        # The NICs of a server that is gone have nothing to carry.
+        label = f"{STEADY}, {failure.name}"
+        return replace(experiment, job=moved(experiment.job, failure.moves), label=label)
+    fault = Fault(failure.name, tuple(map(experiment.fabric.nic_port, failure.nics)))
+    return replace(experiment, faults=(fault,), label=STEADY)
+
+
+def failure_points(
+    experiment: Experiment,
+    failures: Sequence[Failure],
+    node: str,
+    share: float,
+    detect_s: float,
+) -> list[Experiment]:
+    """Return a step, then for each failure the step in which it comes and one after it."""
+    points = [experiment]
+    for failure in failures:
+        points += [failing(experiment, failure, node, share, detect_s), steady(experiment, failure)]
+    return points

@@ -1,0 +1,221 @@
+"""Iteration time with a NIC, a GPU or a server gone, on 1,024 GPUs: Figure 14."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import lru_cache, partial
+
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+from rich.progress import Progress
+
+from controller.circuits.devices import ReconfigurationDelay
+from scenarios._mfabric.failure_points import (
+    CIRCUIT_NIC,
+    FAILURES,
+    GPU,
+    PACKET_NIC,
+    PACKET_NICS,
+    SERVER,
+    STEP,
+    failure_of,
+    steady,
+)
+from scenarios._mfabric.section import Section, judged
+from scenarios._mfabric.training_points import over_circuits, training
+from testbed.machine.processes import in_processes
+from testbed.report.claims import MORE, TOLERANCE, Claim
+from testbed.report.page import Block, Findings, Line, Plot, Sheet
+from testbed.report.palette import COLOURS, canvas, horizontal_grid, styled
+from testbed.report.table import number
+from testbed.run.experiment import Experiment
+from testbed.run.predict import predict
+from topologies.mfabric import mfabric_fabric, region_gpus
+from traffic.compose import placed
+from traffic.models.moe import model_named
+
+SOURCE = "mFabric, 7.5 (Figure 14)"
+MODELS = ("mixtral-8x22b", "deepseek-r1")
+SERVERS, GPUS, GATEWAYS = 128, 8, (0, 4)
+RATE_BPS, DELAY_S = 400e9, 25e-3
+"""Of the paper's simulations."""
+LOST_SERVER, LOST_GPU = 2, 3
+"""Where something is gone: in the first region, of the first stage."""
+HEALTHY = "nothing"
+POINTS = (HEALTHY, *FAILURES.values())
+PAPER = {
+    ("deepseek-r1", PACKET_NIC): 0.033,
+    ("deepseek-r1", PACKET_NICS): 0.033,
+    ("deepseek-r1", CIRCUIT_NIC): 0.033,
+    ("mixtral-8x22b", GPU): 0.051,
+    ("deepseek-r1", SERVER): 0.065,
+}
+"""What the paper states; which NICs failed it does not say, so its number stands beside each of them."""
+Iterations = Mapping[tuple[str, str], float]
+"""How long an iteration of a model takes with something gone [s]."""
+
+
+def failure_iterations(seed: int, progress: Progress) -> Iterations:
+    """Return the iteration of each model without and with each failure, predicted by two processes.
+
+    Parameters
+    ----------
+    seed
+        Of the gates, and of the circuits before the first all-to-all.
+    progress
+        Where a bar is shown.
+    """
+    # Points of one model follow each other, so that a process makes its step once.
+    points = [(model, name) for model in MODELS for name in POINTS]
+    with in_processes(partial(_iteration_s, seed), points) as found:
+        tracked = progress.track(found, total=len(points), description="predict steps with failures")
+        return dict(zip(points, tracked, strict=True))
+
+
+def failures(found: Iterations, seed: int) -> Section:
+    """Return what failures add to the iteration time, beside the paper's numbers.
+
+    Parameters
+    ----------
+    found
+        Of `failure_iterations`.
+    seed
+        Theirs.
+    """
+    rows = [
+        {
+            "model": model,
+            "failure": name,
+            "iteration_s": time_s,
+            "added": time_s / found[model, HEALTHY] - 1,
+            "paper_added": PAPER.get((model, name), math.nan),
+        }
+        for (model, name), time_s in found.items()
+    ]
+    table = pd.DataFrame(rows)
+    plot = Plot("failures", partial(_bars, table), CAPTION)
+    return Section(
+        name="failures",
+        about="what failures add to an iteration",
+        basis="computed by the fluid model, on synthetic gates",
+        findings=Findings([_sheet(table)], [plot], _claims(table)),
+        tables={"failures": table},
+        seeds=[seed],
+        definitions=DEFINITIONS,
+        settings={"rate_gbps": RATE_BPS / 1e9, "delay_s": DELAY_S, "gpus": SERVERS * GPUS},
+    )
+
+
+def failure_experiment(model: str, name: str, seed: int) -> Experiment:
+    """Return a step of a model on 1,024 GPUs with something gone all along; a name is of `POINTS`."""
+    healthy = _healthy(model, seed)
+    if name == HEALTHY:
+        return healthy
+    gone = failure_of(name, healthy.fabric, LOST_SERVER, gpus=GPUS, gpu=LOST_GPU)
+    return steady(healthy, gone)
+
+
+def _iteration_s(seed: int, point: tuple[str, str]) -> float:
+    return predict(failure_experiment(*point, seed), couples=True).iteration_s
+
+
+@lru_cache(maxsize=1)
+def _healthy(model: str, seed: int) -> Experiment:
+    sized = model_named(model)
+    trained = training(
+        sized,
+        sized.layers,
+        replicas=SERVERS * GPUS // sized.replica_gpus,
+        micro_batches=sized.pp,
+        gateways=GATEWAYS,
+        seed=seed,
+        sums_apart=[LOST_SERVER * GPUS + LOST_GPU],
+    )
+    fabric = mfabric_fabric(
+        SERVERS,
+        sized.region_servers(),
+        backup_gpu=True,
+        spare_servers=1,
+        one_packet_switch=True,
+        rate_bps=RATE_BPS,
+    )
+    job = placed(trained.job, region_gpus(fabric, GPUS), of=fabric.gpus)
+    on_all = replace(trained, step=replace(trained.step, job=job))
+    delay = ReconfigurationDelay(f"{DELAY_S:g} s", DELAY_S)
+    return over_circuits(fabric, on_all, "block", delay, STEP, seed=seed)
+
+
+def _claims(table: pd.DataFrame) -> list[Claim]:
+    """Return the paper's numbers as claims, and its order."""
+    added = {(row["model"], row["failure"]): row["added"] for row in table.to_dict("records")}
+    claims = [
+        judged(
+            f"{model}: {name} gone adds {100 * share:.1f} %", SOURCE,
+            (share * (1 - TOLERANCE), share * (1 + TOLERANCE)), added[model, name],
+            UNNAMED if "NIC" in name else REASONS[name], "{:.4f}",
+        )
+        for (model, name), share in PAPER.items()
+    ]  # fmt: skip
+    over = added["mixtral-8x22b", SERVER] / added["mixtral-8x22b", GPU]
+    order = judged("a server adds more than a GPU, 8x22B", SOURCE, MORE, over, REASONS[SERVER])
+    return [*claims, order]
+
+
+UNNAMED = "which NICs failed is not said"
+REASONS = {
+    GPU: "sums of one rank cross two packet NICs, unhidden; its layers and rates are not given",
+    SERVER: "all of its all-to-alls go over the packet NICs of both ends",
+}
+
+
+def _sheet(table: pd.DataFrame) -> Sheet:
+    blocks = []
+    for model, own in table.groupby("model", sort=False):
+        lines = [
+            Line(
+                [
+                    str(row["failure"]),
+                    f"{row['iteration_s']:.2f}",
+                    number(100 * row["added"], "{:.2f} %"),
+                    number(100 * row["paper_added"], "{:.1f} %"),
+                ]
+            )
+            for row in own.to_dict("records")
+        ]
+        blocks.append(Block(lines, str(model)))
+    return Sheet(
+        ("gone",),
+        ("iteration [s]", "added", "paper"),
+        blocks,
+        "Figure 14: 1,024 GPUs, 400 Gbit/s, 25 ms. All along gone of one server, in the first region of the "
+        "first stage, whose pace the other stages follow. Which NICs failed the paper does not say: its "
+        "number stands beside all; what it shows without a number is not repeated.",
+    )
+
+
+@styled
+def _bars(table: pd.DataFrame) -> Figure:
+    figure = canvas(8.5, 3.2, "What failures add to an iteration, 1,024 GPUs (SYNTHETIC gates)")
+    axes = figure.subplots()
+    shown = table[table["failure"] != HEALTHY]
+    names = list(dict.fromkeys(shown["failure"]))
+    for place, (model, scheme) in enumerate(zip(MODELS, ("rails", "reps"), strict=True)):
+        own = shown[shown["model"] == model]
+        at = np.arange(len(own)) + 0.4 * (place - 0.5)
+        axes.bar(at, 100 * own["added"], 0.36, color=COLOURS[scheme], label=model)
+        axes.scatter(at, 100 * own["paper_added"], marker="D", s=18, color="black", zorder=3)
+    axes.scatter([], [], marker="D", s=18, color="black", label="paper")
+    axes.set_xticks(range(len(names)), names)
+    axes.set(ylabel="added [%]")
+    horizontal_grid(axes)
+    axes.legend(loc="upper left")
+    return figure
+
+
+CAPTION = "Paper, figure 14. Over an iteration without failures; diamonds are what the paper states."
+DEFINITIONS = (
+    ("gone", "From the start of the iteration on, and known to be."),
+    ("a GPU", "Its place is taken by the backup GPU of the next server of its region."),
+    ("a server", "Its place is taken by a spare one that has packet NICs only."),
+)

@@ -1,0 +1,114 @@
+"""What failures cost a training step on mFabric, emulated in mid-step and after it (sections 5.4 and 7.5)."""
+
+import _checkout  # first: runs this file under the checkout's Python
+
+import math
+from dataclasses import replace
+from functools import partial
+from typing import Annotated
+
+import typer
+
+from controller.circuits.devices import ReconfigurationDelay
+from scenarios._harness import Scenario, no_claims, run
+from scenarios._mfabric.failure_points import FAILURES, STEP, failure_of, failure_points
+from scenarios._mfabric.failure_report import failure_findings
+from scenarios._mfabric.training_points import over_circuits, training
+from scenarios._options import listed
+from topologies.errors import ScenarioError
+from topologies.mfabric import mfabric_fabric, region_gpus
+from traffic.compose import placed
+from traffic.models.moe import model_named
+
+MODEL, SERVERS, GPUS, NICS = "mixtral-8x22b", 8, 8, 8
+"""What is trained, on a region of 8 servers of 8 GPUs and 8 NICs; a rank is a server's GPUs."""
+PACKET_NICS = 2
+SERVER, GPU = 2, 3
+"""Where something fails, and which of its GPUs if one does: none through which rings of gradients go."""
+NIC_BPS = 8e6
+"""What a NIC is shaped to at most [bit/s], as in `scenarios/mfabric_training.py`."""
+RUN_S = 8.0
+"""How long a point may take at emulated scale so that the steps of its rings are long [s]."""
+ALL = ",".join(FAILURES)
+
+Failing = Annotated[str, typer.Option("--failures", help=f"What fails, comma-separated: {ALL}.")]
+Layers = Annotated[int, typer.Option(help="Layers that are run, of 56; the last one's dispatch is hit.")]
+MicroBatches = Annotated[int, typer.Option(help="Micro-batches of an iteration, of 8; the first is hit.")]
+At = Annotated[
+    float, typer.Option(help="When it fails, as a share of the least time that dispatch takes [%].")
+]
+KnownMs = Annotated[float, typer.Option("--known-ms", help="How long until it is known [ms].")]
+DelayMs = Annotated[float, typer.Option("--delay-ms", help="Of the OCS [ms].")]
+Rate = Annotated[float, typer.Option(help="Rate of a NIC [Gbit/s].")]
+Seed = Annotated[int, typer.Option(help="Of the gates, and of the circuits before the first all-to-all.")]
+
+
+def mfabric_failures(
+    failures: Failing = ALL,
+    layers: Layers = 2,
+    micro_batches: MicroBatches = 1,
+    at: At = 50.0,
+    known_ms: KnownMs = 10.0,
+    delay_ms: DelayMs = 25.0,
+    rate: Rate = 100.0,
+    seed: Seed = 0,
+) -> Scenario:
+    """Training steps of Mixtral 8x22B on 8 servers in which a NIC, a GPU or a server is lost.
+
+    Each failure comes in the middle of an all-to-all, and is known a little later: what it cut goes another
+    path, or begins again with what takes its place. Packet NICs stand in for each other, and circuits for
+    them; a GPU's place is taken by the backup GPU of the next server, so that its rank's tensor-parallel
+    sums cross the network; a server's by a spare one that has packet NICs only. A second point has it gone
+    from the start: what it adds to each iteration from then on.
+
+    Expect every byte to arrive, NICs to add little, and the GPU most: the sums of 8x22B are as large as its
+    all-to-alls, and a few layers without a pipeline hide nothing. In the paper, at 1,024 GPUs, a GPU adds
+    5.1 % (see mfabric_scale).
+    """
+    if not (0 < rate < math.inf and 0 <= delay_ms < math.inf and 0 <= known_ms < math.inf):
+        raise ScenarioError(
+            f"NICs of {rate:g} Gbit/s, a delay of {delay_ms:g} ms, known after {known_ms:g} ms",
+            "give a rate above 0, and times from 0",
+        )
+    if not 0 <= at < 100:
+        raise ScenarioError(f"a failure at {at:g} %", "give --at from 0 to below 100")
+    names = list(dict.fromkeys(listed(failures)))
+    if unknown := [name for name in names if name not in FAILURES]:
+        raise ScenarioError(f"unknown failure {unknown[0]!r} of --failures", f"choose from {ALL}")
+    fabric = mfabric_fabric(
+        SERVERS,
+        gpus=GPUS,
+        nics=NICS,
+        packet_nics=PACKET_NICS,
+        backup_gpu=True,
+        spare_servers=1,
+        one_packet_switch=True,
+        rate_bps=rate * 1e9,
+    )
+    trained = training(
+        replace(model_named(MODEL), pp=1),
+        layers,
+        micro_batches=micro_batches,
+        gateways=(0, 4),
+        seed=seed,
+        sums_apart=[SERVER * GPUS + GPU],
+    )
+    job = placed(trained.job, region_gpus(fabric, GPUS), of=fabric.gpus)
+    delay = ReconfigurationDelay(f"{delay_ms:g} ms", delay_ms / 1e3)
+    on_all = replace(trained, step=replace(trained.step, job=job))
+    healthy = over_circuits(fabric, on_all, "block", delay, STEP, seed=seed)
+    gone = [failure_of(FAILURES[name], fabric, SERVER, gpus=GPUS, gpu=GPU) for name in names]
+    node = f"F0 0.0 l{layers - 1} dispatch"
+    return Scenario(
+        "mfabric_failures",
+        "mFabric: failures in a training step on 8 servers",
+        failure_points(healthy, gone, node, at / 100, known_ms / 1e3),
+        no_claims,
+        findings=partial(failure_findings, node=node),
+        rings_s=RUN_S,
+        most_nic_bps=NIC_BPS,
+    )
+
+
+if __name__ == "__main__":
+    run(mfabric_failures)

@@ -1,0 +1,183 @@
+"""Which circuits carried packets and when, read off the wire: what leaves the ports of OCSes.
+
+The kernel writes the head of each packet into memory that it shares with this process (``PACKET_RX_RING``,
+packet_mmap.rst of its documentation), and a thread copies them from there twenty times a second, as arrays:
+a run of some ten thousand packets a second is hardly disturbed. A packet's source address says into which
+port of the OCS it was sent, its interface by which it left.
+"""
+
+import contextlib
+import mmap
+import socket
+import struct
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from controller.circuits.status import LogEntry
+from testbed.network.tap import ETH_P_ALL, PACKET_OUTGOING, attach_filter
+from topologies.addresses import interface
+from topologies.fabric import Fabric, Nic, Port
+
+SOL_PACKET = 263
+PACKET_RX_RING, PACKET_STATISTICS, PACKET_VERSION = 5, 6, 10
+TPACKET_V2 = 1
+TO_USER = 1
+"""The bit of a frame's status that says whose turn it is."""
+FRAME_BYTES, FRAMES, BLOCK_BYTES = 128, 1 << 16, 1 << 16
+FRAME = np.dtype(
+    {
+        "names": ["status", "bytes", "head", "s", "ns", "interface", "server", "nic"],
+        "formats": ["u4", "u4", "u2", "u4", "u4", "i4", ">u2", "u1"],
+        # struct tpacket2_hdr, sockaddr_ll behind it, and the source of the Ethernet header at 66.
+        "offsets": [0, 4, 12, 16, 20, 36, 74, 77],
+        "itemsize": FRAME_BYTES,
+    }
+)
+HEAD = 66
+"""Where the kernel puts a packet's Ethernet header in a frame."""
+ETHERNET_BYTES = 14
+ROUND_S = 0.05
+"""How often frames are copied [s]."""
+CLOCK_S = 0.0002
+"""How far the time stamps of the wire and of a log may be apart [s]."""
+
+
+@dataclass(frozen=True, eq=False)
+class Crossings:
+    """Packets that crossed an OCS: parallel arrays."""
+
+    at_s: NDArray[np.float64]
+    """When each left it [s, monotonic clock], rising."""
+    source: NDArray[np.int64]
+    """The port that it was sent into."""
+    out: NDArray[np.int64]
+    """The port by which it left."""
+    bytes: NDArray[np.int64]
+    """Its size without the Ethernet header."""
+
+    def __len__(self) -> int:
+        """How many there are."""
+        return len(self.at_s)
+
+
+class CircuitTap:
+    """Listens to what leaves all OCSes of a fabric; a context manager.
+
+    Parameters
+    ----------
+    fabric
+        Whose OCSes; its NICs on them are servers'.
+    """
+
+    def __init__(self, fabric: Fabric) -> None:
+        self._ocses = [switch.name for switch in fabric.switches if switch.kind == "ocs"]
+        nics = {nic: fabric.peer(fabric.nic_port(nic)) for nic in fabric.nics}
+        self._port_of = {nic: port for nic, port in nics.items() if port.node in self._ocses}
+        self._ports = [port for ocs in self._ocses for port in fabric.used_ports(ocs)]
+        self._names = [interface(fabric, port) for port in self._ports]
+        self._stop = threading.Event()
+        self._seen: list[NDArray[np.void]] = []
+        self.missed = 0
+        """How many packets came faster than they were copied."""
+
+    def __enter__(self) -> Self:
+        """Start to listen."""
+        self._indices = [socket.if_nametoindex(name) for name in self._names]
+        with contextlib.ExitStack() as stack:
+            every = socket.htons(ETH_P_ALL)
+            self._socket = stack.enter_context(socket.socket(socket.AF_PACKET, socket.SOCK_RAW, every))
+            attach_filter(self._socket, _leaving(self._indices))
+            self._socket.setsockopt(SOL_PACKET, PACKET_VERSION, TPACKET_V2)
+            ring = struct.pack("IIII", BLOCK_BYTES, FRAMES * FRAME_BYTES // BLOCK_BYTES, FRAME_BYTES, FRAMES)
+            self._socket.setsockopt(SOL_PACKET, PACKET_RX_RING, ring)
+            self._memory = stack.enter_context(mmap.mmap(self._socket.fileno(), FRAMES * FRAME_BYTES))
+            self._wall_to_monotonic_s = time.monotonic() - time.time()
+            self._stack = stack.pop_all()
+        self._thread = threading.Thread(target=self._listen, daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        """Stop; what has left by now is still read."""
+        self._stop.set()
+        self._thread.join()
+        _, self.missed = struct.unpack("II", self._socket.getsockopt(SOL_PACKET, PACKET_STATISTICS, 8))
+        self._stack.close()
+
+    @property
+    def crossings(self) -> dict[str, Crossings]:
+        """What crossed each OCS, but for what was missed."""
+        frames = np.concatenate([*self._seen, np.empty(0, FRAME)])
+        at_s = frames["s"] + frames["ns"] / 1e9 + self._wall_to_monotonic_s
+        order = np.argsort(at_s, kind="stable")
+        frames, at_s = frames[order], at_s[order]
+        where = dict(zip(self._indices, self._ports, strict=True))
+        out = [where[index] for index in frames["interface"].tolist()]
+        ends = zip(frames["server"].tolist(), frames["nic"].tolist(), strict=True)
+        source = [self._port_of.get(Nic(*end), Port("", -1)).number for end in ends]
+        size = frames["bytes"].astype(np.int64) - ETHERNET_BYTES
+        columns = np.array(source, dtype=np.int64), np.array([port.number for port in out], dtype=np.int64)
+        left = np.array([port.node for port in out], dtype=object)
+        found = {}
+        for ocs in self._ocses:
+            own = left == ocs
+            found[ocs] = Crossings(at_s[own], columns[0][own], columns[1][own], size[own])
+        return found
+
+    def _listen(self) -> None:
+        frames = np.frombuffer(self._memory, FRAME)
+        at, over = 0, False
+        while not over:
+            over = self._stop.wait(ROUND_S)
+            while ready := _leading((frames["status"][at:] & TO_USER).astype(bool)):
+                self._seen.append(frames[at : at + ready].copy())
+                frames["status"][at : at + ready] = 0  # the kernel's again
+                at = (at + ready) % FRAMES
+
+
+def lit_by(
+    at_s: NDArray[np.float64], source: NDArray[np.int64], out: NDArray[np.int64], log: Sequence[LogEntry]
+) -> NDArray[np.int64]:
+    """Return which entry of an OCS' log had the circuit lit that each packet took, -1 if none had.
+
+    Parameters
+    ----------
+    at_s, source, out
+        When each packet left the OCS [s, monotonic clock], and the ports that it entered and left by.
+    log
+        What the OCS did, in order. What went dark between two entries is lit until the dark was on the wire,
+        and what is new once the device's delay is over.
+    """
+    dark_s = np.array([entry.dark_s for entry in log], dtype=float)
+    lit_s = dark_s + [entry.delay_s for entry in log]
+    newest = np.searchsorted(lit_s, at_s + CLOCK_S) - 1
+    found = np.full(len(at_s), -1)
+    pairs = source << 32 | out
+    circuits = [np.array([a << 32 | b for a, b in entry.circuits], dtype=np.int64) for entry in log]
+    for number, own in enumerate(circuits):
+        lit = (newest == number) & np.isin(pairs, own)
+        if number + 1 < len(log):
+            is_over = at_s - CLOCK_S > dark_s[number + 1]
+            lit &= ~is_over | np.isin(pairs, circuits[number + 1])  # it is kept
+        found[lit] = number
+    return found
+
+
+def _leading(ready: NDArray[np.bool_]) -> int:
+    """Return how many an array begins with that are true."""
+    return len(ready) if ready.all() else int(ready.argmin())
+
+
+def _leaving(indices: Sequence[int]) -> list[tuple[int, int, int, int]]:
+    """Return a filter of classic BPF that takes what leaves by some interfaces, an Ethernet header of it."""
+    program = [(0x30, 0, 0, 0xFFFFF004), (0x15, 1, 0, PACKET_OUTGOING), (0x06, 0, 0, 0)]
+    program.append((0x20, 0, 0, 0xFFFFF008))  # load the interface's index (SKF_AD_IFINDEX)
+    for index in indices:
+        program += [(0x15, 0, 1, index), (0x06, 0, 0, ETHERNET_BYTES)]
+    return [*program, (0x06, 0, 0, 0)]

@@ -1,0 +1,90 @@
+"""What each circuit carried while it was lit, and what crossed an OCS in the dark, as seen on the wire."""
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pandas as pd
+
+from controller.circuits.status import LogEntry
+from testbed.network.circuit_tap import Crossings, lit_by
+from testbed.run.dilation import Dilation
+
+IN_THE_DARK = -1
+"""The number of what no entry of a log had lit."""
+COLUMNS = ["ocs", "number", "circuit", "lit_s", "packets", "bytes", "first_s", "last_s"]
+
+
+def carried(
+    crossings: Mapping[str, Crossings], logs: Mapping[str, Sequence[LogEntry]], dilation: Dilation
+) -> pd.DataFrame:
+    """Return what went over each circuit between two reconfigurations.
+
+    Parameters
+    ----------
+    crossings
+        The packets that left each OCS.
+    logs
+        What each did, in order.
+    dilation
+        The emulation's scale.
+
+    Returns
+    -------
+    DataFrame
+        ocs; number, which reconfiguration of the log had the circuit lit, from 0, or ``IN_THE_DARK``;
+        circuit, as ``3>5``; lit_s, when that reconfiguration was lit; packets and bytes of the emulation,
+        headers included; first_s and last_s, when they left. Times are real seconds since the OCS received
+        its first command. A circuit that was lit and that nothing took has 0 packets.
+    """
+    tables = [_of_ocs(ocs, crossings[ocs], log, dilation) for ocs, log in logs.items() if log]
+    return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=COLUMNS)
+
+
+def _of_ocs(ocs: str, seen: Crossings, log: Sequence[LogEntry], dilation: Dilation) -> pd.DataFrame:
+    began_s = log[0].command_s
+    lit = pd.DataFrame(
+        [
+            (number, a, b, math.nan if entry.lit_s is None else entry.lit_s)
+            for number, entry in enumerate(log)
+            for a, b in entry.circuits
+        ],
+        columns=["number", "source", "out", "lit_s"],
+    )
+    packets = pd.DataFrame(
+        {
+            "number": lit_by(seen.at_s, seen.source, seen.out, log),
+            "source": seen.source,
+            "out": seen.out,
+            "bytes": seen.bytes,
+            "at_s": seen.at_s,
+        }
+    )
+    keys = ["number", "source", "out"]
+    found = packets.groupby(keys, as_index=False).agg(
+        packets=("bytes", "size"), bytes=("bytes", "sum"), first_s=("at_s", "min"), last_s=("at_s", "max")
+    )
+    table = lit.merge(found, "outer", keys)
+    table[["packets", "bytes"]] = table[["packets", "bytes"]].fillna(0).astype(np.int64)
+    times = ["lit_s", "first_s", "last_s"]
+    table[times] = (table[times] - began_s) / dilation.time
+    circuit = [f"{a}>{b}" for a, b in zip(table["source"], table["out"], strict=True)]
+    return table.assign(ocs=ocs, circuit=circuit)[COLUMNS]
+
+
+def logged(table: pd.DataFrame, ocs: str) -> list[frozenset[str]]:
+    """Return the circuits that an OCS reported, one set after the other."""
+    own = table[(table["ocs"] == ocs) & (table["number"] != IN_THE_DARK)]
+    return [frozenset(each) for _, each in own.groupby("number")["circuit"]]
+
+
+def carrying(table: pd.DataFrame, ocs: str) -> list[frozenset[str]]:
+    """Return those of them that carried packets."""
+    own = table[(table["ocs"] == ocs) & (table["number"] != IN_THE_DARK)]
+    used = own["packets"] > 0
+    return [frozenset(each[used[each.index]]) for _, each in own.groupby("number")["circuit"]]
+
+
+def packets_in_the_dark(table: pd.DataFrame, ocs: str) -> int:
+    """Return how many packets crossed an OCS where it had lit no circuit."""
+    return int(table.loc[(table["ocs"] == ocs) & (table["number"] == IN_THE_DARK), "packets"].sum())

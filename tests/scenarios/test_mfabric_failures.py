@@ -1,0 +1,99 @@
+"""Failures in a training step on mFabric: which points there are, what tables say, and bad input."""
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from scenarios._mfabric.failure_points import (
+    CIRCUIT_NIC,
+    FAILURES,
+    GPU,
+    PACKET_NIC,
+    PACKET_NICS,
+    SERVER,
+    failure_of,
+)
+from scenarios._mfabric.failures import MODELS, POINTS, failures
+from testbed.report.run_json import experiments_of
+from tests.scenarios import command
+from topologies.mfabric import mfabric_fabric
+
+SMALL = ["--model-only", "--layers", "1", "--transport", "credit"]
+
+
+def test_every_failure_has_a_step_in_which_it_comes_and_one_after_it(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    done = command.ran("mfabric_failures", *SMALL, "--failures", "gpu,server,circuit-nic", "--out", out)
+    assert done.returncode == 0, done.stderr
+    kept = experiments_of(out / "run.json")
+    assert [each.scheme_name for each in kept] == [
+        "mFabric",
+        "mFabric, a GPU", "mFabric, steady, a GPU",
+        "mFabric, a server", "mFabric, steady, a server",
+        "mFabric, one circuit NIC", "mFabric, steady, one circuit NIC",
+    ]  # fmt: skip
+    assert len({each.fabric for each in kept}) == len({each.job.name for each in kept}) == 1
+    assert [len(each.faults) for each in kept] == [0, 1, 0, 1, 0, 1, 1]
+    assert "0 bytes lack" in " ".join(done.stdout.split())
+    took_s = pd.read_csv(out / "summary.csv").set_index("scheme")["iteration_s"]
+    for name in ("a GPU", "a server"):
+        assert took_s[f"mFabric, {name}"] > took_s["mFabric"]
+        assert took_s[f"mFabric, steady, {name}"] > took_s["mFabric"]
+    assert took_s["mFabric, one circuit NIC"] >= took_s["mFabric"]
+
+
+def test_figure_14_rules_what_failures_add_to_an_iteration() -> None:
+    found = {(model, name): 10.0 for model in MODELS for name in POINTS}
+    found["deepseek-r1", PACKET_NIC] = 10.33
+    found["mixtral-8x22b", GPU] = 12.0
+    found["mixtral-8x22b", SERVER] = 14.0
+    section = failures(found, 0)
+    added = section.tables["failures"].set_index(["model", "failure"])["added"]
+    assert added["deepseek-r1", PACKET_NIC] == pytest.approx(0.033)
+    assert added["mixtral-8x22b", GPU] == pytest.approx(0.2)
+    ruled = {claim.text: claim for claim in section.findings.claims}
+    assert ruled["deepseek-r1: one packet NIC gone adds 3.3 %"].verdict == "holds"
+    assert ruled["mixtral-8x22b: a GPU gone adds 5.1 %"].verdict == "does not hold"
+    order = ruled["a server adds more than a GPU, 8x22B"]
+    assert order.verdict == "holds"
+    assert order.measured == pytest.approx(2.0)
+    (sheet,), (plot,) = section.findings.sheets, section.findings.plots
+    assert [len(block.lines) for block in sheet.blocks] == [len(POINTS)] * 2
+    assert plot.draw().axes
+
+
+def test_a_gpu_s_backup_is_in_the_next_server_and_a_server_s_beyond_all_regions() -> None:
+    fabric = mfabric_fabric(8, 4, backup_gpu=True, spare_servers=2)
+    gone = {name: failure_of(name, fabric, 2, gpus=8, gpu=3) for name in FAILURES.values()}
+    moves = {name: failure.moves for name, failure in gone.items()}
+    assert moves == {
+        PACKET_NIC: (), PACKET_NICS: (), CIRCUIT_NIC: (),
+        GPU: ((2 * 9 + 3, 3 * 9 + 8),),
+        SERVER: tuple((2 * 9 + gpu, 8 * 9 + gpu) for gpu in range(8)),
+    }  # fmt: skip
+    nics = {name: [nic.nic for nic in failure.nics] for name, failure in gone.items()}
+    assert nics == {
+        PACKET_NIC: [0], PACKET_NICS: [0, 4], CIRCUIT_NIC: [1], GPU: [], SERVER: list(range(8))
+    }  # fmt: skip
+    assert {nic.server for failure in gone.values() for nic in failure.nics} == {2}
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--failures", "fan"], "unknown failure 'fan' of --failures; choose from packet-nic,"),
+        (["--failures", ""], "the list '' is empty"),
+        (["--layers", "0"], "experts in 0 layers"),
+        (["--known-ms", "-1"], "known after -1 ms"),
+        (["--at", "100"], "a failure at 100 %"),
+        (["--rate", "nan"], "NICs of nan Gbit/s"),
+        (["--fail", "nic:0:0@40%"], "foresees what fails in it"),
+    ],
+)
+def test_bad_input_is_one_sentence(tmp_path: Path, options: list[str], said: str) -> None:
+    done = command.ran("mfabric_failures", "--model-only", "--out", tmp_path / "out", *options)
+    lines = done.stderr.strip().splitlines()
+    assert (done.returncode, len(lines)) == (2, 1), done.stderr
+    assert said in lines[0]
+    assert not (tmp_path / "out").exists()

@@ -1,0 +1,164 @@
+"""Shares of bytes and time, and optical I/O beside NVL72: what the sections compute, against other ways."""
+
+import doctest
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from io import StringIO
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+
+from controller.circuits.devices import ReconfigurationDelay
+from scenarios._mfabric import lookahead as look
+from scenarios._mfabric import shares as share
+from scenarios._mfabric.section import Section
+from scenarios._output import sheet_table
+from testbed.run.experiment import Experiment
+from testbed.run.predict import predict
+from testbed.run.region_plan import DelegatedSetup, RegionalSetup
+from topologies.rail import rail_fabric
+from traffic.models.moe import MODELS
+from traffic.models.moe_step import Machines, moe_step, repeated_gate
+from traffic.workloads.gate import ARTIFACT_TOKENS
+
+SMALL = replace(
+    look.MODEL, ep=16, experts=32, top_k=4, micro_batch=1, sequence=1024, layers=5, dense_layers=1, pp=2
+)
+
+
+@pytest.fixture
+def small_domains() -> Iterator[None]:
+    """Let domains have 8 GPUs, and the model few experts and layers."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(look, "MODEL", SMALL)
+        patch.setattr(look, "DOMAIN_GPUS", 8)
+        patch.setattr(look, "DELAY_S", 0.0)  # the first light would not come during so short an attention
+        yield
+
+
+@pytest.fixture(scope="module")
+def shares() -> Section:
+    return share.training_shares(range(1))
+
+
+def test_bytes_are_those_of_the_spec_s_formulas() -> None:
+    model = replace(MODELS["mixtral-8x7b"], layers=4, pp=2)
+    sent, whole, calls = share.traffic_bytes(model, 1).values()
+    passes = 2 * model.pp * model.layers  # forward and backward, as many micro-batches as stages
+    # A ring over tp GPUs for attention's output, and for the tokens that experts received.
+    ring = 2 * (model.tp - 1) * model.ep * 2 * model.hidden * model.tokens
+    assert sent["TP"] == pytest.approx(passes * ring * (1 + model.top_k), rel=1e-6)
+    assert calls["TP"] == 2 * passes * model.ep * model.tp * model.tokens * model.hidden * 2
+    assert calls["EP"] == pytest.approx(2 * passes * model.ep * model.all_to_all_bytes, rel=1e-6)
+    assert whole["EP"] == pytest.approx(model.tp * sent["EP"], rel=1e-6)
+    between_stages = 2 * model.pp * (model.pp - 1) * model.ep * model.tp * model.pipeline_bytes
+    assert sent["PP"] == calls["PP"] == between_stages
+    # All experts on one replica: only dense weights are summed, over the 4 servers of each stage, two rings.
+    assert sent["DP"] > 2 * 3 * 2 * model.dense_weights
+
+
+def test_shares_sum_to_one_and_models_without_tp_send_none(shares: Section) -> None:
+    table = shares.tables["traffic_shares"]
+    assert table.groupby(["model", "reading"])["share"].sum().to_numpy() == pytest.approx(1)
+    tp = table[table["kind"] == "TP"]
+    assert set(tp.loc[tp["bytes"] > 0, "model"]) == {"mixtral-8x7b"}
+
+
+def test_claims_of_figures_2_3_and_17_are_ruled_with_their_reasons(shares: Section) -> None:
+    claims = {claim.text: claim for claim in shares.findings.claims}
+    verdicts = {text: claim.verdict for text, claim in claims.items()}
+    assert verdicts == {
+        "mixtral-8x7b: TP sends 60 % of the bytes": "does not hold",
+        "mixtral-8x7b: EP sends 30 % of the bytes": "does not hold",
+        "mixtral-8x7b: PP and DP send less than 6 %": "holds",
+        "llama-moe: EP sends more than 80 %": "holds",
+        "qwen-moe: EP sends more than 80 %": "holds",
+        "mixtral-8x7b: all-to-alls take 33% to 55% of a layer": "holds",
+        "llama-moe: all-to-alls take 42% to 58% of a layer": "holds",
+        "qwen-moe: all-to-alls take up to 68% of a layer": "does not hold",
+        "mixtral-8x7b, 8 sequences: experts take more than 100 ms": "does not hold",
+    }
+    assert claims["mixtral-8x7b: TP sends 60 % of the bytes"].reason.endswith("sizes of calls 66%")
+    assert "102 ms at 140 TFLOP/s" in claims[list(claims)[-1]].reason
+
+
+def test_a_layer_s_times_do_not_depend_on_the_micro_batch_but_in_scale() -> None:
+    model = MODELS["mixtral-8x7b"]
+    fabric = rail_fabric(4, 8, rate_bps=400e9)
+    tokens = ARTIFACT_TOKENS
+    one = share.layer_times(replace(model, micro_batch=4), tokens, fabric, Machines(400e12))
+    two = share.layer_times(model, 2 * tokens, fabric, Machines(400e12))
+    assert two.share == pytest.approx(one.share, rel=1e-4)
+    assert two.forward_s["combine"] == pytest.approx(2 * one.forward_s["combine"], rel=1e-4)
+    assert two.forward_s["dispatch"] == pytest.approx(two.backward_s["combine"]), "the same matrix"
+
+
+@given(st.integers(1, 5), st.integers(0, 4), st.floats(0.1, 3), st.floats(0.1, 3))
+def test_equal_stages_take_the_closed_form(stages: int, more: int, forward: float, backward: float) -> None:
+    micro_batches = stages + more
+    took_s = look.pipeline_s([forward] * stages, [backward] * stages, 0.0, micro_batches)
+    assert took_s == pytest.approx((micro_batches + stages - 1) * (forward + backward))
+
+
+def test_sends_and_slow_stages_lengthen_a_pipeline() -> None:
+    assert look.pipeline_s([1.0], [2.0], 9.0, 3) == 9
+    # F0 down three stages and its gradient back: 4 sends; no more of them is exposed with one micro-batch.
+    assert look.pipeline_s([1.0] * 3, [2.0] * 3, 0.5, 1) == 9 + 4 * 0.5
+    assert look.pipeline_s([1.0, 4.0], [2.0, 2.0], 0.0, 2) == 1 + 2 * 6 + 2
+
+
+@pytest.mark.usefixtures("small_domains")
+@pytest.mark.parametrize("fabric", look.FABRICS)
+def test_an_iteration_is_that_of_the_whole_step_predicted(fabric: str) -> None:
+    ports = look.PORTS[0]
+    alone = replace(SMALL, pp=1)
+    tokens = share.tokens_of(SMALL, share.EVEN, 0)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(look, "MODEL", alone)
+        exchanges_s = look._exchanges_s(0, (look.Case(ports, share.EVEN), fabric))
+        found_s = look.iteration_s(tokens, 1e15, ports, exchanges_s)
+    machines = Machines(1e15, ports.nvlink_bps(fabric), 8, (0,))
+    step = moe_step(alone, repeated_gate(tokens), micro_batches=1, machines=machines)
+    late = tuple(dispatch.node for dispatch in step.dispatches)
+    regional = None if fabric == look.NVL72 else RegionalSetup(ReconfigurationDelay(), "block", late)
+    wired = look.group_fabric(ports, fabric)
+    whole = Experiment(wired, step.job, "delegated", delegated=DelegatedSetup(), regional=regional)
+    tasks = predict(whole, couples=True).tasks
+    ended_s = tasks.loc[~tasks["node"].str.startswith("DP"), "end_s"].max()
+    assert found_s == pytest.approx(ended_s, rel=1e-6)
+
+
+@pytest.mark.usefixtures("small_domains")
+def test_the_table_of_figure_16_has_every_case_and_fits() -> None:
+    section = look.lookahead(range(2))
+    table = section.tables["lookahead"]
+    assert len(table) == len(look.CASES) * len(look.GPU_FLOPS)
+    assert (table["gain"] == table["nvl72_s"] / table["mfabric_s"]).all()
+    by_case = table.set_index(["case", "gpu"])
+    doubled = by_case.loc["16 Tbit/s, even gate"] / by_case.loc["8 Tbit/s, even gate"]
+    assert doubled["nvl72_all_to_all_s"].to_numpy() == pytest.approx(0.5, rel=1e-3)
+    assert section.seeds == range(1)
+    assert [claim.expected[0] > 1 for claim in section.findings.claims] == [True] * 3
+    assert not any(math.isnan(claim.measured) for claim in section.findings.claims)
+    assert all("synthetic gate" in claim.reason for claim in section.findings.claims)
+    for plot in section.findings.plots:
+        assert "even loads" in plot.draw().get_suptitle()
+
+
+def test_tables_fit_a_terminal_whole(shares: Section) -> None:
+    for sheet in shares.findings.sheets:
+        console = Console(width=80, record=True, file=StringIO())
+        console.print(sheet_table(sheet))
+        lines = console.export_text().splitlines()
+        assert max(map(len, lines)) <= 80
+        for cells in (line.cells for block in sheet.blocks for line in block.lines):
+            assert any(line.split() == " ".join(cells).split() for line in lines), cells
+
+
+def test_examples_are_right() -> None:
+    found = doctest.testmod(look)
+    assert found.attempted > 0
+    assert not found.failed
