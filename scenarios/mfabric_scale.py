@@ -22,6 +22,7 @@ from scenarios._mfabric.gates import gates
 from scenarios._mfabric.lookahead import lookahead
 from scenarios._mfabric.section import ScaleResults, Section
 from scenarios._mfabric.shares import training_shares
+from scenarios._mfabric.size import PAPER_SERVERS, checked_servers, size, size_iterations
 from scenarios._options import Debug, Out, seed_range, shares
 from scenarios._output import print_results, sheet_table
 from testbed.report.run_json import Run
@@ -29,7 +30,7 @@ from testbed.report.table import claims_table
 from topologies.errors import ScenarioError
 
 FIRST_SEED = 0
-"""Of steps with failures: one is enough to compare them."""
+"""Of steps with failures, and by the size of the cluster: one is enough to compare them."""
 
 Gpus = Annotated[
     str, typer.Option(help="GPUs of the clusters whose cost is computed, comma-separated multiples of 64.")
@@ -46,6 +47,14 @@ WithFailures = Annotated[
         "processes share.",
     ),
 ]
+Sizes = Annotated[
+    str,
+    typer.Option(
+        help="Servers of clusters on which a step of Mixtral 8x7B is predicted (Figure 26), comma-separated; "
+        f"the paper has {','.join(map(str, PAPER_SERVERS))}. On 128 it takes some 10 s, on 4,096 minutes and "
+        "gigabytes. By default none."
+    ),
+]
 
 
 def mfabric_scale(
@@ -53,6 +62,7 @@ def mfabric_scale(
     rates: Rates = "100,200,400,800",
     seeds: Seeds = 5,
     with_failures: WithFailures = False,
+    sizes: Sizes = "",
     out: Out = None,
     debug: Debug = False,
 ) -> None:
@@ -62,19 +72,21 @@ def mfabric_scale(
     front by the iteration times that the project publishes (Figure 13); Algorithm 1 beside the best circuits
     of small regions; synthetic gates (Figures 4, 5, 18) and Copilot's accuracy on them (Figure 19); where
     bytes and time go in training (Figures 2, 3, 17); optical I/O beside NVL72 (Figure 16); with --failures
-    what they add to an iteration on 1,024 GPUs, by the fluid model (Figure 14). Expect fat-trees
+    what they add to an iteration on 1,024 GPUs, by the fluid model (Figure 14); with --sizes tokens per
+    second by the size of the cluster (Figure 26). Expect fat-trees
     2.0 times as dear as mFabric on average and 2.3 times at 400 Gbit/s, as the paper says; TopoOpt
     at half its cost, which the paper calls slightly less; and Algorithm 1 up to twice as slow as the best
     circuits where demand is skewed. What the paper shows in figures only is labelled so, and what is
     synthetic confirms none of its claims.
     """
-    sizes = list(dict.fromkeys(_whole(number) for number in shares(gpus)))
+    clusters = list(dict.fromkeys(_whole(number) for number in shares(gpus)))
+    trained = checked_servers([_whole(number) for number in shares(sizes)] if sizes else [])
     rates_bps = list(dict.fromkeys(checked_rate(number) for number in shares(rates)))
-    for size in sizes:
-        servers_of(size)
+    for cluster in clusters:
+        servers_of(cluster)
     drawn = seed_range(seeds)
     sections: list[Callable[[], Section]] = [
-        lambda: costs(sizes, rates_bps),
+        lambda: costs(clusters, rates_bps),
         lambda: efficiency(rates_bps),
         lambda: circuits(drawn),
         lambda: gates(drawn),
@@ -93,6 +105,11 @@ def mfabric_scale(
             status.stop()
             with Progress(console=status.console, transient=True) as progress:
                 results.add(failures(failure_iterations(FIRST_SEED, progress), FIRST_SEED))
+            status.start()
+        if trained:
+            status.stop()
+            with Progress(console=status.console, transient=True) as progress:
+                results.add(size(size_iterations(trained, FIRST_SEED, progress), FIRST_SEED))
             status.start()
         status.update("draw plots")
     tables = [sheet_table(sheet) for section in results.sections for sheet in section.findings.sheets]
