@@ -124,7 +124,7 @@ class Lanes:
     def __init__(self, *, light: bool = True, spill: bool = False, two_hops: bool = False) -> None:
         self._light, self._spill, self._two_hops = light, spill, two_hops
         self._placed: dict[object, Placement] = {}
-        self._found: dict[object, dict[tuple[int, int], list[QueuePair]]] = {}
+        self._found: dict[object, _FoundLanes] = {}
         """What was placed, and the lanes of pairs of servers, by all that they depend on."""
 
     def place(self, view: View, messages: Messages) -> Placement:
@@ -146,7 +146,10 @@ class Lanes:
         ends = list(
             zip(servers[messages.source].tolist(), servers[messages.destination].tolist(), strict=True)
         )
-        lanes = self._lanes(view, tuple(dict.fromkeys(ends)))
+        found = self._lanes(view, tuple(dict.fromkeys(ends)))
+        if not self._spill and len(found.of_pair) == len(ends) and (placed := found.place(messages)):
+            return placed
+        lanes = found.of_pair
         shares = self._shares(view, messages, ends, lanes)
         numbers: dict[QueuePair, int] = {}
         parcels: list[tuple[int, int, int]] = []
@@ -160,15 +163,13 @@ class Lanes:
         qp, message_of, sizes = np.array(parcels, dtype=np.int64).reshape(-1, 3).T
         return Placement(tuple(numbers), qp, message_of, sizes)
 
-    def _lanes(
-        self, view: View, pairs: tuple[tuple[int, int], ...]
-    ) -> dict[tuple[int, int], list[QueuePair]]:
+    def _lanes(self, view: View, pairs: tuple[tuple[int, int], ...]) -> "_FoundLanes":
         """Return the lanes of pairs of servers: circuits first, then, where they are used, packet NICs."""
         servers = dict.fromkeys(server for pair in pairs for server in pair)
         key = pairs, view.failed, _light(view, servers) if self._light else ()
         if key not in self._found:
             _make_room(self._found)
-            self._found[key] = self._find_lanes(view, pairs, servers)
+            self._found[key] = _FoundLanes(self._find_lanes(view, pairs, servers))
         return self._found[key]
 
     def _find_lanes(
@@ -225,6 +226,32 @@ class Lanes:
                 if of_lanes.any():
                     shares[pair][of_lanes] = part * rates[pair][of_lanes] / rates[pair][of_lanes].sum()
         return {pair: own.tolist() for pair, own in shares.items()}
+
+
+class _FoundLanes:
+    """The lanes of pairs of servers, and where messages go of which each pair has one."""
+
+    def __init__(self, of_pair: dict[tuple[int, int], list[QueuePair]]) -> None:
+        self.of_pair = of_pair
+        counts = [len(own) for own in of_pair.values()]
+        self._queue_pairs = tuple(lane for own in of_pair.values() for lane in own)
+        self._qp = np.arange(len(self._queue_pairs))
+        self._message = np.repeat(np.arange(len(counts)), counts)
+        self._until = np.array([part for lanes in counts for part in accumulate([1 / lanes] * lanes)])
+        """Which part of its message is on a lane and those before it."""
+        self._is_first = np.array([not lane for lanes in counts for lane in range(lanes)], dtype=bool)
+        self._is_apart = len(set(self._queue_pairs)) == len(self._queue_pairs)
+
+    def place(self, messages: Messages) -> Placement | None:
+        """Return messages, one of each pair in order, split evenly; None if a lane carried nothing of one.
+
+        Those of equal lanes share what does not depend on their sizes.
+        """
+        end = np.rint(self._until * messages.bytes[self._message]).astype(np.int64)
+        sizes = end - np.where(self._is_first, 0, np.roll(end, 1))
+        if not self._is_apart or not (sizes > 0).all():
+            return None
+        return Placement(self._queue_pairs, self._qp, self._message, sizes)
 
 
 class Delegated:
@@ -290,8 +317,9 @@ def delegation(view: View, messages: Messages, lanes: Lanes) -> Delegation:
     sizes = np.bincount(of_crossing, messages.bytes[crosses], len(codes)).astype(np.int64)
     between = Messages(offsets[codes // count], offsets[codes % count], sizes)
     placed = lanes.place(view, between)
-    sources = np.array([_delegate(fabric, pair.source) for pair in placed.queue_pairs], dtype=np.int64)
-    ends = np.array([_delegate(fabric, pair.destination) for pair in placed.queue_pairs], dtype=np.int64)
+    delegate = _delegates(fabric)
+    sources = np.array([delegate[pair.source] for pair in placed.queue_pairs], dtype=np.int64)
+    ends = np.array([delegate[pair.destination] for pair in placed.queue_pairs], dtype=np.int64)
     message, parcel = _joined(np.flatnonzero(crosses), of_crossing, placed.message)
     moved = messages.bytes[message] * (placed.bytes[parcel] / sizes[placed.message[parcel]])
     return Delegation(
@@ -465,9 +493,13 @@ def _by_server(fabric: Fabric, *, on_packets: bool) -> tuple[tuple[Nic, ...], ..
     return tuple(map(tuple, found))
 
 
-def _delegate(fabric: Fabric, nic: Nic) -> int:
-    """Return the delegation GPU of a NIC, by its number in the fabric."""
-    return fabric.gpu_offsets[nic.server] + delegation_gpu(fabric.servers[nic.server], nic.nic)
+@lru_cache(maxsize=4)
+def _delegates(fabric: Fabric) -> dict[Nic, int]:
+    """Return the delegation GPU of each NIC, by its number in the fabric."""
+    return {
+        nic: fabric.gpu_offsets[nic.server] + delegation_gpu(fabric.servers[nic.server], nic.nic)
+        for nic in fabric.nics
+    }
 
 
 def _joined(

@@ -294,12 +294,18 @@ class FluidBackend:
 
         It needs no rates: it ends when its busiest link has carried its part, unless another comes.
         """
-        if self._lent_s or not all(self._carries_alone(strand.over) for strand in flow):
+        if self._lent_s:
             return False
         loads: dict[int, float] = defaultdict(float)
-        for strand in flow:
-            for link in self._links_over(strand.over):
-                loads[link] += strand.bytes
+        for _, size, over in flow:
+            if isinstance(over, int) and (gate := self._gate_of.get(over)):
+                if not (self._is_simple and gate.open):  # it is dark, or crosses a server
+                    return False
+                crossed = gate.ports
+            else:
+                crossed = self._links_over(over)
+            for link in crossed:
+                loads[link] += size
         links = list(loads)
         rates = self._network.link_bps[links]
         if not rates.all() or self._alone.on(links) or self._network.uses(links):
@@ -308,11 +314,6 @@ class FluidBackend:
         lasts_s = float((8 * np.array(list(loads.values())) / rates).max())
         self._alone.add(flow, weight, links, self.now_s, self.now_s + lasts_s)
         return True
-
-    def _carries_alone(self, over: int | tuple[int, int]) -> bool:
-        """Return whether a strand's queue pair may carry a flow alone: it is lit, and crosses no server."""
-        gate = None if isinstance(over, tuple) else self._gate_of.get(over)
-        return gate is None or (self._is_simple and gate.open)
 
     def _meet(self, links: Sequence[int]) -> None:
         """Have flows that were alone on some links share them from now on."""
@@ -334,7 +335,7 @@ class FluidBackend:
             if not any(map(self._network.held, pools)):
                 return flows[0], pools
         self._make_gates(each for each in over if isinstance(each, int))
-        links = [self._links_over(each, gated=True) for each in over]
+        links = list(map(self._links_over, over))
         first = self._network.pools
         flows = self._network.add_flows(links, coupled_weight=1.0)
         pools = range(first, self._network.pools)
@@ -344,13 +345,10 @@ class FluidBackend:
                 self._gate_of[each].flows.append(flow)
         return flows[0], pools
 
-    def _links_over(self, over: int | tuple[int, int], *, gated: bool = False) -> list[int]:
-        """Return the links that a strand crosses, with that of its gate or without."""
+    def _links_over(self, over: int | tuple[int, int]) -> list[int]:
+        """Return the links that a strand crosses."""
         if isinstance(over, tuple):
             return [self._first_nvlink + over[0], self._first_nvlink + self._fabric.gpus + over[1]]
-        if over in self._gate_of:
-            gate = self._gate_of[over]
-            return gate.path if gated else gate.ports
         return self._links_of(over)
 
     def carried(self, number: int) -> set[int]:
