@@ -42,7 +42,7 @@ class Optics:
         """The circuits of each OCS that carry: under a reconfiguration those that it keeps."""
         if self._carry is None:
             self._carry = dict(self._lit)
-            for ocs in self._changing:
+            for ocs in filter(self._lit.get, self._changing):
                 stay = set(self._ordered[ocs][0])
                 self._carry[ocs] = tuple(pair for pair in self._lit[ocs] if pair in stay)
         return self._carry

@@ -70,6 +70,8 @@ class FluidNetwork:
         self._component_of_pool = np.zeros(0, dtype=np.int64)
         self._flows_of: dict[int, NDArray[np.int64]] = {}
         """The flows of each component that has some, in order."""
+        self._joined_to: dict[int, int] = {}
+        """The component that one became part of since all were found."""
         self._first_end_s: float | None = np.inf
         """The least of the pools' ends; None after a change, until it is asked for."""
 
@@ -342,8 +344,8 @@ class FluidNetwork:
             return
         if self._regrouped:
             self._find_components()
-        touched = {int(self._component_of_link[link]) for link in self._touched_links}
-        touched.update(int(self._component_of_pool[pool]) for pool in self._touched_pools)
+        touched = {self._joined(int(self._component_of_link[link])) for link in self._touched_links}
+        touched.update(self._joined(int(self._component_of_pool[pool])) for pool in self._touched_pools)
         self._touched_links.clear()
         self._touched_pools.clear()
         parts = [self._flows_of[number] for number in sorted(touched) if number in self._flows_of]
@@ -376,8 +378,13 @@ class FluidNetwork:
         weights = weights / sharing
         if together is not None and not self._by_bytes:
             self._weigh_coupled(weights, flowing, together)
+        # Of some of many links: each round looks at all that it is given.
+        links, crossed = np.unique(paths[lit], return_inverse=True)
+        crossings = crossed.reshape(paths[lit].shape)
+        if len(links) and links[0] < 0:
+            links, crossings = links[1:], crossings - 1
         rates = np.zeros(len(flows))
-        rates[can] = max_min_rates(paths[lit], self._link_bps, weights=weights, coupled=together)
+        rates[can] = max_min_rates(crossings, self._link_bps[links], weights=weights, coupled=together)
         return rates
 
     def _together(self, flows: NDArray[np.int64]) -> NDArray[np.int64] | None:
@@ -415,23 +422,29 @@ class FluidNetwork:
 
     def _join_components(self, flows: range) -> None:
         """Join the components whose links new flows cross, each with a new pool; others are not looked at."""
-        of_pool: list[int] = []
-        for flow in flows:
+        of_pool = np.zeros(len(flows), dtype=np.int64)
+        for place, flow in enumerate(flows):
             path = self._paths[flow]
-            met = np.unique(self._component_of_link[path[path >= 0]]).tolist()
-            joined = max(met, key=lambda number: len(self._flows_of.get(number, ())))
-            for other in met:
-                if other != joined:
-                    self._component_of_link[self._component_of_link == other] = joined
-                    self._component_of_pool[self._component_of_pool == other] = joined
+            met = sorted(
+                {self._joined(number) for number in self._component_of_link[path[path >= 0]].tolist()}
+            )
+            first = met[0]
+            self._joined_to.update(dict.fromkeys(met[1:], first))
             own = [self._flows_of.pop(number) for number in met if number in self._flows_of]
-            self._flows_of[joined] = np.sort(np.concatenate([*own, [flow]]))
-            of_pool = [joined if number in met else number for number in of_pool] + [joined]
-        self._component_of_pool = np.append(self._component_of_pool, np.array(of_pool, dtype=np.int64))
+            self._flows_of[first] = np.sort(np.concatenate([*own, [flow]]))
+            of_pool[place] = first
+        self._component_of_pool = np.append(self._component_of_pool, of_pool)
+
+    def _joined(self, component: int) -> int:
+        """Return the component that one is part of by now."""
+        while (into := self._joined_to.get(component)) is not None:
+            component = into
+        return component
 
     def _find_components(self) -> None:
         """Number the links, flows and pools that depend on each other alike."""
         self._regrouped = False
+        self._joined_to.clear()
         links, flows, pools = len(self._link_bps), len(self._paths), len(self._left)
         parts = int(self._part_of.max(initial=-1)) + 1
         coupled = np.flatnonzero(self._coupled >= 0)
