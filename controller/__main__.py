@@ -48,13 +48,11 @@ def _run(options: Namespace) -> None:
 
     # Imported only now: switches connect while Python reads the libraries, 0.2 s for OpenFlow's
     # and 0.2 s more, on the northbound's thread, for HTTP's.
-    gc.disable()  # while they are read, which makes little garbage
+    gc.disable()  # until all is read, which makes little garbage: `serve_northbound` ends that
     from controller.app.app import Controller, serve_northbound
     from controller.app.openflow import run
     from topologies.fabric import Fabric
 
-    gc.freeze()
-    gc.enable()
     signals = {signal.SIGTERM, signal.SIGINT}
     signal.pthread_sigmask(signal.SIG_BLOCK, signals)  # in all threads, so that sigwait gets them
     controller = run(Controller, switches, fabric=Fabric.from_json(text))

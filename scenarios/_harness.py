@@ -198,7 +198,7 @@ class Scenario:
         ScenarioError
             If it has faults of its own.
         """
-        if any(each.foreseen or each.faults for each in self.experiments):
+        if any(each.faults or (each.foreseen and not each.foreseen.stays) for each in self.experiments):
             raise ScenarioError(
                 f"{self.name} foresees what fails in it, and --fail would come on top", "leave out --fail"
             )
@@ -211,14 +211,14 @@ class Scenario:
         return replace(self, experiments=experiments)
 
 
-def run(describe: Callable[..., Scenario]) -> NoReturn:
+def run(describe: Callable[..., Scenario], transports_by_default: str = DEFAULT_TRANSPORTS) -> NoReturn:
     """Run a scenario: its parameters are its options, and after them those that say how to carry it out."""
 
     def command(
         *,
         link_delay_us: LinkDelay = 0.0,
         loss: Loss = 0.0,
-        transport: Transports = DEFAULT_TRANSPORTS,
+        transport: Transports = transports_by_default,
         initial_window: InitialWindow = None,
         least_rto_ms: LeastTimeout = None,
         mtu: Mtu = DEFAULT_MTU,

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import networkx as nx
@@ -36,8 +37,13 @@ def tree_of(path: Path) -> ast.Module:
     return ast.parse((CHECKOUT / path).read_text())
 
 
-def imports_of(path: Path) -> Iterator[str]:
-    """Yield the full name of everything that a file imports, wherever in the file it does so."""
+@cache
+def imports_of(path: Path) -> tuple[str, ...]:
+    """Return the full name of everything that a file imports, wherever in the file it does so."""
+    return tuple(_imports_of(path))
+
+
+def _imports_of(path: Path) -> Iterator[str]:
     for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)

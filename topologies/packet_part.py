@@ -37,6 +37,22 @@ def on_packet_switch(fabric: Fabric, nic: Nic) -> bool:
     return fabric.switches[fabric.switch_index[fabric.peer(fabric.nic_port(nic)).node]].kind == "packet"
 
 
+@lru_cache(maxsize=256)
+def cut_off(fabric: Fabric, failed: frozenset[Port]) -> frozenset[int]:
+    """Return the servers that have NICs on packet switches, all of which have failed."""
+    touched = {fabric.server_index[port.node] for port in failed if port.node in fabric.server_index}
+    found = set()
+    for server in touched:
+        ports = [
+            fabric.nic_port(Nic(server, nic))
+            for nic in range(fabric.servers[server].nics)
+            if on_packet_switch(fabric, Nic(server, nic))
+        ]
+        if ports and failed.issuperset(ports):
+            found.add(server)
+    return frozenset(found)
+
+
 @lru_cache(maxsize=4)
 def packet_part(fabric: Fabric, failed: frozenset[Port] = frozenset()) -> PacketPart:
     """Return the packet part of a fabric; FabricError if no NIC is on a packet switch.

@@ -3,6 +3,9 @@
 from topologies.errors import FabricError
 from topologies.fabric import DEFAULT_BUFFER_BYTES, NVLINK_BPS, Fabric, Link, Port, Switch, equal_servers
 
+PATCH_PANEL = "patch_panel"
+"""The fabric's name."""
+
 
 def patch_panel_fabric(
     servers: int,
@@ -44,7 +47,7 @@ def patch_panel_fabric(
     if nics < 1:
         raise FabricError(f"servers of {nics} NICs on a patch panel", "give them at least one")
     return Fabric(
-        name="patch_panel",
+        name=PATCH_PANEL,
         servers=equal_servers(servers, nics, gpus, nvlink_bps),
         switches=(Switch("panel0", servers * nics, "ocs"),),
         links=tuple(

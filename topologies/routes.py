@@ -50,6 +50,7 @@ class Routes:
         self._fabric, self._lit, self._failed = fabric, dict(lit), frozenset(failed)
         self._light: dict[Nic, LightPath | None] = {}
         self._forwarding: dict[Nic, dict[int, Nic]] = {}
+        self._sending: dict[tuple[Nic, Nic], Route | None] = {}
 
     def light(self, nic: Nic) -> LightPath | None:
         """Return where a NIC's light goes if it reaches a NIC, else None."""
@@ -94,10 +95,12 @@ class Routes:
 
         Through servers that forward there must be a route back too, for acknowledgements.
         """
-        found = self.route(source, destination)
-        if found and len(found.light) > 1 and not self.route(destination, source):
-            return None
-        return found
+        ends = source, destination
+        if ends not in self._sending:
+            found = self.route(*ends)
+            returns = found is None or len(found.light) == 1 or self.route(destination, source)
+            self._sending[ends] = found if returns else None
+        return self._sending[ends]
 
     def circuits(self, source: Nic, destination: Nic) -> set[tuple[str, Circuit]]:
         """Return the OCSes and circuits without which a queue pair stands.

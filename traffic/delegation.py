@@ -1,7 +1,9 @@
 """Topology-aware all-to-all: bytes between servers go over delegation GPUs, and their NICs.
 
-The *lanes* of a pair of servers are its lit circuits or, if it has none, packet NICs, NIC m to NIC m. Bytes
-are split evenly over the lanes of their pair. Each NIC belongs to a GPU, its delegation GPU, so there are
+The *lanes* of a pair of servers are its lit circuits or, if it has none, packet NICs, NIC m to NIC m. If it
+has neither and servers forward, as on a patch panel, they are its shortest routes over several circuits, each
+NIC in one of them: then lanes share circuits, with each other and with direct ones. Bytes are split evenly
+over the lanes of their pair. Each NIC belongs to a GPU, its delegation GPU, so there are
 
     gather      over NVLink: each GPU's share of a lane to the delegation GPU of the lane's source NIC
     transfer    over the lanes
@@ -22,7 +24,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import accumulate
+from itertools import accumulate, product, starmap
+from operator import itemgetter
 from typing import NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
@@ -33,9 +36,10 @@ from topologies.events import View
 from topologies.fabric import Fabric, Nic, Port
 from topologies.light import Circuit
 from topologies.mfabric import delegation_gpu
-from topologies.packet_part import on_packet_switch
+from topologies.packet_part import cut_off, on_packet_switch
 from topologies.routes import Routes
 from traffic.messages import Messages
+from traffic.relays import Path, relayed_paths
 from traffic.scheme import Choice, KeepsConnections, Placement, Scheme, WhileLit
 from traffic.spraying.policy import QueuePair
 
@@ -59,7 +63,7 @@ class Delegation:
     between: Messages
     """All that one server sends to another, from the first GPU of the one to the first of the other."""
     lanes: Placement
-    """`between` on the queue pairs of its lanes."""
+    """`between` on the queue pairs of its lanes; what is relayed on those of each of its hops."""
     gather: Messages
     """What GPUs send to delegation GPUs of their server."""
     inside: Messages
@@ -105,6 +109,13 @@ class Delegates(Scheme, Protocol):
         """Return the legs of an all-to-all."""
         ...
 
+    def paths(self, view: View, messages: Messages, *, over_light: bool) -> list[Path | None]:
+        """Return how messages go through other servers: no hops if directly, None if they cannot go now.
+
+        With ``over_light`` circuits between their servers are lanes of theirs.
+        """
+        ...
+
 
 class Lanes:
     """Each message split over the lanes of its two servers.
@@ -141,15 +152,35 @@ class Lanes:
             self._placed[key] = self._place(view, messages)
         return self._placed[key]
 
+    def paths(self, view: View, messages: Messages) -> list[Path | None]:
+        """Return how messages go through other servers where all packet NICs of one have failed.
+
+        No hops if they go directly; None if no relay can serve them now.
+        """
+        if not cut_off(view.fabric, view.failed):
+            return [()] * len(messages)
+        ends = _servers_of(view.fabric, messages)
+        lanes = self._lanes(view, tuple(dict.fromkeys(ends))).of_pair
+        over_packets = defaultdict[tuple[int, int], int](int)
+        for pair, size in zip(ends, messages.bytes.tolist(), strict=True):
+            if lanes[pair] and on_packet_switch(view.fabric, lanes[pair][0].source):
+                over_packets[pair] += size
+        lacking = [pair for pair, own in lanes.items() if not own]
+        found = relayed_paths(view, _nics_on_light(view.fabric), lacking, over_packets) if lacking else {}
+        return [found.get(pair, ()) for pair in ends]
+
     def _place(self, view: View, messages: Messages) -> Placement:
-        servers = view.fabric.server_of_gpu
-        ends = list(
-            zip(servers[messages.source].tolist(), servers[messages.destination].tolist(), strict=True)
-        )
+        ends = _servers_of(view.fabric, messages)
         found = self._lanes(view, tuple(dict.fromkeys(ends)))
-        if not self._spill and len(found.of_pair) == len(ends) and (placed := found.place(messages)):
-            return placed
         lanes = found.of_pair
+        for near, far in (pair for pair, own in lanes.items() if not own):
+            raise ScenarioError(
+                f"neither circuits nor packet NICs that work join server {near} to server {far}",
+                "light a circuit between them, give both packet NICs, or let servers forward (two hops); "
+                "what fails must leave each server a lane, or be back before it is known",
+            )
+        if not self._spill and len(lanes) == len(ends) and (placed := found.place(messages)):
+            return placed
         shares = self._shares(view, messages, ends, lanes)
         numbers: dict[QueuePair, int] = {}
         parcels: list[tuple[int, int, int]] = []
@@ -187,12 +218,8 @@ class Lanes:
                 lanes = _over_two_hops(view.fabric, routes, *pair)
             if self._spill or not lanes:
                 lanes = [*lanes, *_packet_lanes(view.fabric, view.failed, *pair)]
-            if not lanes:
-                raise ScenarioError(
-                    f"neither circuits nor packet NICs that work join server {pair[0]} to server {pair[1]}",
-                    "light a circuit between them, give both packet NICs, or let servers forward (two hops); "
-                    "what fails must leave each server a lane, or be back before it is known",
-                )
+            if not lanes and self._light and view.fabric.servers_forward:
+                lanes = _forwarded(view.fabric, routes, *pair)
             found[pair] = lanes
         return found
 
@@ -237,7 +264,7 @@ class _FoundLanes:
         self._queue_pairs = tuple(lane for own in of_pair.values() for lane in own)
         self._qp = np.arange(len(self._queue_pairs))
         self._message = np.repeat(np.arange(len(counts)), counts)
-        self._until = np.array([part for lanes in counts for part in accumulate([1 / lanes] * lanes)])
+        self._until = np.array([part for lanes in counts for part in accumulate([1 / max(lanes, 1)] * lanes)])
         """Which part of its message is on a lane and those before it."""
         self._is_first = np.array([not lane for lanes in counts for lane in range(lanes)], dtype=bool)
         self._is_apart = len(set(self._queue_pairs)) == len(self._queue_pairs)
@@ -276,7 +303,8 @@ class Delegated:
         spill: bool = False,
         two_hops: bool = False,
     ) -> None:
-        self._rest: Scheme = rest or Lanes(light=False)
+        self._packets = Lanes(light=False)
+        self._rest: Scheme = rest or self._packets
         self.pipelined = pipelined
         self.lanes = Lanes(spill=spill, two_hops=two_hops)
         self._known: dict[object, Delegation] = {}
@@ -290,13 +318,17 @@ class Delegated:
         """Return what the other scheme makes of messages of other collectives."""
         return self._rest.place(view, messages)
 
+    def paths(self, view: View, messages: Messages, *, over_light: bool) -> list[Path | None]:
+        """Return how messages go through other servers where all packet NICs of one have failed."""
+        return (self.lanes if over_light else self._packets).paths(view, messages)
+
     def delegate(self, view: View, messages: Messages) -> Delegation:
         """Return the legs of an all-to-all; equal ones over equal circuits are equal objects.
 
         Raises
         ------
         ScenarioError
-            If no lane joins two servers.
+            If no lane joins two servers, and packet NICs of neither have failed.
         """
         key = _decides(view, messages)
         if key not in self._known:
@@ -316,21 +348,66 @@ def delegation(view: View, messages: Messages, lanes: Lanes) -> Delegation:
     pair[crosses] = of_crossing
     sizes = np.bincount(of_crossing, messages.bytes[crosses], len(codes)).astype(np.int64)
     between = Messages(offsets[codes // count], offsets[codes % count], sizes)
-    placed = lanes.place(view, between)
+    placed, first, last = _placed(view, between, lanes)
     delegate = _delegates(fabric)
     sources = np.array([delegate[pair.source] for pair in placed.queue_pairs], dtype=np.int64)
     ends = np.array([delegate[pair.destination] for pair in placed.queue_pairs], dtype=np.int64)
-    message, parcel = _joined(np.flatnonzero(crosses), of_crossing, placed.message)
-    moved = messages.bytes[message] * (placed.bytes[parcel] / sizes[placed.message[parcel]])
+
+    def shares(
+        of_hop: NDArray[np.bool_],
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
+        """Return messages, the queue pair of each of their shares in a hop, and its bytes."""
+        qp, of_pair, size = placed.qp[of_hop], placed.message[of_hop], placed.bytes[of_hop]
+        message, parcel = _joined(np.flatnonzero(crosses), of_crossing, of_pair)
+        return message, qp[parcel], messages.bytes[message] * (size[parcel] / sizes[of_pair[parcel]])
+
+    leaving, leaves_by, out = shares(first)
+    coming, comes_by, into = shares(last)
     return Delegation(
         messages,
         pair,
         between,
         placed,
-        _hops(messages.source[message], sources[placed.qp[parcel]], moved, fabric.gpus),
+        _hops(messages.source[leaving], sources[leaves_by], out, fabric.gpus),
         messages.select(~crosses),
-        _hops(ends[placed.qp[parcel]], messages.destination[message], moved, fabric.gpus),
+        _hops(ends[comes_by], messages.destination[coming], into, fabric.gpus),
     )
+
+
+def _placed(
+    view: View, between: Messages, lanes: Lanes
+) -> tuple[Placement, NDArray[np.bool_], NDArray[np.bool_]]:
+    """Return what servers send each other on lanes, and which parcels are of a first and of a last hop.
+
+    What is relayed has parcels in each of its hops; what no relay can serve yet has none.
+    """
+    paths = lanes.paths(view, between)
+    if not any(path is None or path for path in paths):
+        placed = lanes.place(view, between)
+        every = np.ones(len(placed.bytes), dtype=bool)
+        return placed, every, every
+    offsets, packets = view.fabric.gpu_offsets, Lanes(light=False)
+    directly = np.array([path == () for path in paths])
+    sent = [(lanes, np.flatnonzero(directly), between.select(directly), True, True)]
+    for pair, path in enumerate(paths):
+        for place, hop in enumerate(path or ()):
+            near, far = np.array([[offsets[hop.source]], [offsets[hop.destination]]])
+            message = Messages(near, far, between.bytes[pair : pair + 1])
+            scheme = lanes if hop.over_light else packets
+            sent.append((scheme, np.array([pair]), message, place == 0, place + 1 == len(path or ())))
+    numbers: dict[QueuePair, int] = {}
+    parcels: list[tuple[int, int, int, bool, bool]] = []
+    for scheme, pairs, messages, is_first, is_last in sent:
+        part = scheme.place(view, messages)
+        rows = zip(part.qp.tolist(), pairs[part.message].tolist(), part.bytes.tolist(), strict=True)
+        parcels += [
+            (numbers.setdefault(part.queue_pairs[qp], len(numbers)), pair, size, is_first, is_last)
+            for qp, pair, size in rows
+        ]
+    qp, of_pair, size, first, last = (
+        np.array(sorted(parcels, key=itemgetter(1)), dtype=np.int64).reshape(-1, 5).T
+    )
+    return Placement(tuple(numbers), qp, of_pair, size), first > 0, last > 0
 
 
 def bounds(view: View, found: Delegation) -> Bounds:
@@ -389,6 +466,12 @@ def _light(view: View, servers: Iterable[int]) -> tuple[tuple[Circuit, ...], ...
     return tuple(view.lit[ocs] for ocs in sorted(ocses))
 
 
+def _servers_of(fabric: Fabric, messages: Messages) -> list[tuple[int, int]]:
+    """Return the source and destination server of each message."""
+    servers = fabric.server_of_gpu
+    return list(zip(servers[messages.source].tolist(), servers[messages.destination].tolist(), strict=True))
+
+
 def _make_room(known: dict[object, Known]) -> None:
     """Forget all if it is too much."""
     if len(known) >= MOST_KNOWN:
@@ -439,15 +522,32 @@ def _over_two_hops(fabric: Fabric, routes: Routes, near: int, far: int) -> list[
         raise ScenarioError(
             "two hops over circuits, and the servers do not forward", "take a fabric whose servers forward"
         )
-    sources, destinations = (list(_nics_on_light(fabric)[server]) for server in (near, far))
-    found = []
-    for source in sources:
-        for destination in destinations:
-            route = routes.sending(source, destination)
-            if route and len(route.light) == 2:
-                found.append(QueuePair(source, destination))
-                destinations.remove(destination)
-                break
+    return _disjoint(_by_light_paths(fabric, routes, near, far)[2])
+
+
+def _forwarded(fabric: Fabric, routes: Routes, near: int, far: int) -> list[QueuePair]:
+    """Return queue pairs on shortest routes, each NIC in one of them; none if there is no route."""
+    found = _by_light_paths(fabric, routes, near, far)
+    return _disjoint(found[min(found)]) if found else []
+
+
+def _by_light_paths(fabric: Fabric, routes: Routes, near: int, far: int) -> defaultdict[int, list[QueuePair]]:
+    """Return the queue pairs between two servers by how many light paths their route has."""
+    found = defaultdict[int, list[QueuePair]](list)
+    nics = _nics_on_light(fabric)
+    for pair in starmap(QueuePair, product(nics[near], nics[far])):
+        if route := routes.sending(pair.source, pair.destination):
+            found[len(route.light)].append(pair)
+    return found
+
+
+def _disjoint(queue_pairs: Iterable[QueuePair]) -> list[QueuePair]:
+    """Return queue pairs but those that share a NIC with one before them."""
+    used, found = set[Nic](), list[QueuePair]()
+    for pair in queue_pairs:
+        if used.isdisjoint((pair.source, pair.destination)):
+            used.update((pair.source, pair.destination))
+            found.append(pair)
     return found
 
 

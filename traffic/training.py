@@ -5,7 +5,7 @@ training, so a call of a collective is a node per group, and what follows waits 
 """
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeVar
 
@@ -127,10 +127,35 @@ class Phase:
     """The whole array, as of `calls` [bytes]."""
     blocks: bool = True
     """Whether the next phase waits for the exchange; those that do not block go one after the other."""
+    forward: bool = False
+    """Whether it is of a forward pass, in which gates decide."""
+
+
+@dataclass(frozen=True)
+class Phases:
+    """A training step as a file has it."""
+
+    name: str
+    layout: Layout
+    """Which ranks form which groups."""
+    phases: tuple[Phase, ...]
+    """In order."""
+    note: str = ""
+    """Where it comes from, and what was left out."""
+
+
+Sent = Callable[[str, Phase, tuple[str, ...]], tuple[Collective, ...]]
+"""What gives the collectives of a phase, by their name, the phase and what they wait for."""
 
 
 def job_of_phases(
-    name: str, layout: Layout, phases: Sequence[Phase], note: str = "", *, least_bytes: int = 0
+    name: str,
+    layout: Layout,
+    phases: Sequence[Phase],
+    note: str = "",
+    *,
+    least_bytes: int = 0,
+    sent: Sent | None = None,
 ) -> Job:
     """Return phases that follow each other as a job.
 
@@ -144,6 +169,8 @@ def job_of_phases(
         In order.
     least_bytes
         Exchanges of less than that are left out, and the note says how many [bytes].
+    sent
+        What gives the collectives of a phase; by default `calls` between its groups.
 
     Raises
     ------
@@ -162,20 +189,34 @@ def job_of_phases(
             continue
         waits = ready if phase.blocks else tuple(dict.fromkeys((*ready, *behind)))
         label = f"{phase.name} {phase.call}"
-        sent = calls(label, phase.call, layout.groups(phase.kind), phase.size_bytes, waits)
-        nodes += sent
-        names = tuple(node.name for node in sent)
+        if sent is None:
+            found = calls(label, phase.call, layout.groups(phase.kind), phase.size_bytes, waits)
+        else:
+            found = sent(label, phase, waits)
+        nodes += found
+        names = tuple(node.name for node in found)
         ready, behind = (names or ready, behind) if phase.blocks else (ready, names or behind)
     left = f"left out: collectives under {least_bytes:g} bytes ({small})" if small else ""
     return Job(name, layout.gpus, tuple(nodes), "; ".join(filter(None, (note, left))))
 
 
-def first_alike(items: Iterable[Item], most: int | None) -> list[Item]:
-    """Return the items that have fewer than ``most`` equal ones before them; all if ``most`` is None."""
-    seen: Counter[Item] = Counter()
+def first_alike(
+    items: Iterable[Item], most: int | None, key: Callable[[Item], Hashable] | None = None
+) -> list[Item]:
+    """Return the items that have fewer than ``most`` alike before them; all if ``most`` is None.
+
+    Parameters
+    ----------
+    items, most
+        Of what, and how many.
+    key
+        What is equal of items that are alike; by default the items.
+    """
+    seen: Counter[Hashable] = Counter()
     taken = []
     for item in items:
-        seen[item] += 1
-        if most is None or seen[item] <= most:
+        of_item = item if key is None else key(item)
+        seen[of_item] += 1
+        if most is None or seen[of_item] <= most:
             taken.append(item)
     return taken

@@ -11,6 +11,7 @@ not import there. With that name added to eventlet 0.41 by hand it loaded the ap
 switch; but events come from native threads here, and eventlet's queues, which Ryu uses, are not thread-safe.
 """
 
+import gc
 import logging
 import os
 from collections.abc import Callable
@@ -308,6 +309,8 @@ def serve_northbound(controller: Controller, listener: socket) -> None:
         # A third of a second of imports, which switches need not wait for.
         from controller.app.northbound import serve
 
+        gc.freeze()  # what was read stays
+        gc.enable()
         serve(controller, listener)
     except BaseException:  # also SystemExit, by which the HTTP server says that it cannot start
         log.exception("the northbound failed")

@@ -34,7 +34,7 @@ class Foreseen:
     Raises
     ------
     ScenarioError
-        If two changes are for the same faults, or the delay varies.
+        If two changes are for the same faults, what stays changes, or the delay varies.
     """
 
     first: tuple[OcsCircuits, ...]
@@ -45,6 +45,8 @@ class Foreseen:
     """How long an OCS is dark when it is reconfigured [real s]."""
     after: tuple[tuple[str, tuple[OcsCircuits, ...]], ...] = ()
     """What is reconfigured when a node of the job has ended: its name, and what OCSes show from then on."""
+    stays: bool = False
+    """Whether nothing is ever reconfigured, whatever fails: there are no changes, and no delay to honour."""
 
     def __post_init__(self) -> None:
         """Refuse changes that contradict each other."""
@@ -53,6 +55,8 @@ class Foreseen:
             raise ScenarioError("two changes of circuits are foreseen for the same faults", "keep one")
         if self.delay.varies:
             raise ScenarioError("the delay of foreseen circuits varies", "give its mean")
+        if self.stays and (self.changes or self.after):
+            raise ScenarioError("circuits stay, and changes of them are foreseen", "give one of the two")
 
     def decide(self, state: object, view: View, event: Event) -> tuple[object, Sequence[Order]]:
         """Return the orders of an event; the state is the set of faults that are known.
@@ -68,7 +72,7 @@ class Foreseen:
             return known, [Reconfigure(ocs, pairs) for ocs, pairs in ended]
         if isinstance(event, FaultOver):
             return known - {event.fault}, []
-        if not isinstance(event, FaultDetected):
+        if self.stays or not isinstance(event, FaultDetected):
             return known, []
         known |= {event.fault}
         for change in self.changes:

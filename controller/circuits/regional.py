@@ -10,12 +10,19 @@ Circuits are Algorithm 1's for the demand of a turn, those that stay keep their 
 goes dark. They change between turns, when nothing is on its way over them; a turn that starts before they are
 lit is held. What is known to have failed gets no circuit from the next decision on.
 
+A server whose packet NICs have all failed needs a circuit to one that has some, which relays for it. If
+Algorithm 1 makes none the two ask for one: what the server would send over packets is added to their demand.
+That alone is decided in the middle of a turn, since what is to be relayed waits for it. Where GPUs take the
+places of others circuits are made for the demand between the servers where they are then, between turns as
+soon as that is known.
+
 References
 ----------
-mFabric, sections 4.2 (a controller per region), 5.1, 5.2 and appendix B.2 (when demands are known). The
-circuits before the first turn are random, as in the artifact.
+mFabric, sections 4.2 (a controller per region), 5.1, 5.2 and appendix B.2 (when demands are known), and 5.4
+(failures). The circuits before the first turn are random, as in the artifact.
 """
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
@@ -35,6 +42,7 @@ from topologies.errors import DemandError
 from topologies.events import Event, FaultDetected, Hold, NodeDone, NodeStarted, Order, Reconfigure, View
 from topologies.fabric import Fabric, Nic, Port
 from topologies.mfabric import Region, regions
+from topologies.packet_part import cut_off
 
 Known = Literal["before", "start", "never"]
 """When the demand of a turn is known."""
@@ -51,7 +59,7 @@ class Turn:
     known: Known = "before"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class RegionState:
     """What one controller remembers."""
 
@@ -60,6 +68,8 @@ class RegionState:
     next_turn: int = 0
     under_way: int = 0
     """How many turns have started and not ended."""
+    demand: Matrix | None = None
+    """What the circuits were ordered for."""
     faults: tuple[str, ...] = ()
     """Those that are known and had GPUs take others' places, in that order."""
 
@@ -127,10 +137,10 @@ class Regional:
             decides = self._starts if isinstance(event, NodeStarted) else self._ends
             after, more = decides(state[ocs], view, ocs, number)
             return state | {ocs: after}, [*orders, *more]
-        if isinstance(event, FaultDetected) and event.fault in self._moving:
-            return {
-                ocs: replace(own, faults=(*own.faults, event.fault)) for ocs, own in state.items()
-            }, orders
+        if isinstance(event, FaultDetected):
+            for ocs, own in state.items():
+                after, more = self._detects(own, view, ocs, event.fault)
+                state, orders = state | {ocs: after}, [*orders, *more]
         return state, orders
 
     def _first(self, view: View) -> tuple[dict[str, RegionState], list[Order]]:
@@ -158,14 +168,35 @@ class Regional:
     def _ends(
         self, state: RegionState, view: View, ocs: str, number: int
     ) -> tuple[RegionState, Sequence[Order]]:
-        state = replace(state, under_way=state.under_way - 1)
-        following = self._turns[ocs][state.next_turn : state.next_turn + 1]
-        if state.under_way or not following or following[0].known != "before":
+        state, following = replace(state, under_way=state.under_way - 1), self._following(state, ocs)
+        if state.under_way or following is None:
             return state, []
-        return self._shown(state, view, ocs, self._demand(state, following[0]))
+        return self._shown(state, view, ocs, self._demand(state, following))
+
+    def _following(self, state: RegionState, ocs: str) -> Turn | None:
+        """Return the next turn of a region, if its demand is known before it starts."""
+        turns = self._turns[ocs][state.next_turn : state.next_turn + 1]
+        return turns[0] if turns and turns[0].known == "before" else None
 
     def _demand(self, state: RegionState, turn: Turn) -> Matrix:
         return self._moved(turn, state.faults) if state.faults else turn.demand
+
+    def _detects(
+        self, state: RegionState, view: View, ocs: str, fault: str
+    ) -> tuple[RegionState, Sequence[Order]]:
+        """Return what a fault changes at once.
+
+        Between turns, circuits that are lit for one whose GPUs have moved; and at any time those of a server
+        that needs a relay and has none.
+        """
+        if fault in self._moving:
+            state = replace(state, faults=(*state.faults, fault))
+            following = self._following(state, ocs)
+            if following and not state.under_way:
+                return self._shown(state, view, ocs, self._demand(state, following))
+        if state.demand is None or not self._lacks_relay(self._regions[ocs], state.mapping, view.failed):
+            return state, []
+        return self._shown(state, view, ocs, state.demand)
 
     def _shown(
         self, state: RegionState, view: View, ocs: str, demand: Matrix
@@ -173,6 +204,7 @@ class Regional:
         """Return the orders that have circuits shown for a demand: none if they are there."""
         region = self._regions[ocs]
         mapping = self._mapping(region, demand, state.mapping, view.failed)
+        state = replace(state, demand=demand)
         if set(mapping) == set(state.mapping):
             return state, []
         circuits = circuits_of(self._fabric, region, mapping)
@@ -184,12 +216,68 @@ class Regional:
         """Return the circuits for a demand; what was asked before is remembered, of its transpose too."""
         key = region.ocs, (demand + demand.T).tobytes(), last, failed
         if key not in self._known:
-            dead = frozenset[Nic]()
-            if failed:
-                owned = zip(region.servers, region.nics, strict=True)
-                nics = [Nic(server, nic) for server, own in owned for nic in own]
-                dead = frozenset(nic for nic in nics if self._fabric.nic_port(nic) in failed)
-            self._known[key] = region_circuits(
+            self._known[key] = self._with_relays(region, demand, last, failed)
+        return self._known[key]
+
+    def _with_relays(
+        self, region: Region, demand: Matrix, last: NicMapping, failed: AbstractSet[Port]
+    ) -> NicMapping:
+        """Return Algorithm 1's circuits; servers without packet NICs ask for one that they have not."""
+        dead = self._dead(region, failed)
+
+        def circuits() -> NicMapping:
+            return region_circuits(
                 self._fabric, region, demand, last=last, failed=dead, variant=self._variant
             )
-        return self._known[key]
+
+        mapping, asked = circuits(), dict[int, int]()
+        cut = cut_off(self._fabric, frozenset(failed))
+        while new := self._lacks_relay(region, mapping, failed) - asked.keys():
+            server = min(new)
+            sizes = self._over_packets(region, demand, mapping).sum(axis=1)
+            serving = Counter(asked.values())
+            relays = [
+                place
+                for place, (peer, nics) in enumerate(zip(region.servers, region.nics, strict=True))
+                if peer not in cut and len({Nic(peer, nic) for nic in nics} - dead) > serving[place]
+            ]
+            if not relays:
+                break
+            place, relay = region.servers.index(server), min(relays, key=lambda peer: (sizes[peer], peer))
+            asked[server] = relay
+            for size in (sizes[place], demand.sum() or 1.0):  # the latter is the first of all
+                demand = demand.copy()
+                demand[place, relay] += size
+                mapping = circuits()
+                if server not in self._lacks_relay(region, mapping, failed):
+                    break
+        return mapping
+
+    def _over_packets(self, region: Region, demand: Matrix, mapping: NicMapping) -> Matrix:
+        """Return what pairs without a circuit carry both ways."""
+        both: Matrix = demand + demand.T
+        for circuit in mapping:
+            i, j = (region.servers.index(end.server) for end in circuit)
+            both[i, j] = both[j, i] = 0.0
+        return both
+
+    def _lacks_relay(self, region: Region, mapping: NicMapping, failed: AbstractSet[Port]) -> set[int]:
+        """Return the servers that could have a circuit to one with packet NICs, need it and have none."""
+        cut, dead = cut_off(self._fabric, frozenset(failed)), self._dead(region, failed)
+        if cut.isdisjoint(region.servers):
+            return set()
+        working = [circuit for circuit in mapping if dead.isdisjoint(circuit)]
+        served = {end.server for a, b in working for end, far in ((a, b), (b, a)) if far.server not in cut}
+        return {
+            server
+            for server, nics in zip(region.servers, region.nics, strict=True)
+            if server in cut - served and not dead.issuperset(Nic(server, nic) for nic in nics)
+        }
+
+    def _dead(self, region: Region, failed: AbstractSet[Port]) -> frozenset[Nic]:
+        """Return the circuit NICs of a region that are known to have failed."""
+        if not failed:
+            return frozenset()
+        owned = zip(region.servers, region.nics, strict=True)
+        nics = [Nic(server, nic) for server, own in owned for nic in own]
+        return frozenset(nic for nic in nics if self._fabric.nic_port(nic) in failed)

@@ -146,7 +146,11 @@ def server_demand(gpu_demand: ArrayLike, gpus: Sequence[int]) -> Matrix:
 
 
 def circuit_order(
-    demand: ArrayLike, alpha: int | Sequence[int], eps_nics: int = 0, variant: Variant = PUBLISHED
+    demand: ArrayLike,
+    alpha: int | Sequence[int],
+    eps_nics: int = 0,
+    variant: Variant = PUBLISHED,
+    there: Counts | None = None,
 ) -> tuple[Pair, ...]:
     """Return the pairs that get circuits, one after the other; a pair with two circuits is there twice.
 
@@ -160,6 +164,8 @@ def circuit_order(
         n_e, for ``first="eps"`` only.
     variant
         How the algorithm is read.
+    there
+        Circuits that exist before the first, on NICs that are not among alpha.
 
     Raises
     ------
@@ -177,7 +183,10 @@ def circuit_order(
     rows, columns = np.triu_indices(len(matrix), 1)
     owed = (matrix + matrix.T)[rows, columns]
     time = _times_without_circuit(owed, eps_nics, variant)
-    made = np.zeros(len(owed), dtype=np.intp)
+    made = np.zeros(len(owed), dtype=np.intp) if there is None else there[rows, columns]
+    for circuits in range(1, int(made.max(initial=0)) + 1):
+        joined = (made >= circuits) & (owed > 0)
+        time[joined] = _with_circuit(time[joined], owed[joined], circuits, variant)
     going_on = variant.stop == "exhausted"
     if going_on:
         time[(free[rows] == 0) | (free[columns] == 0)] = -np.inf
@@ -189,9 +198,7 @@ def circuit_order(
             break
         order.append(ends)
         made[pair] += 1
-        time[pair] = (
-            time[pair] / (100 * made[pair]) if variant.rule == "artifact" else owed[pair] / made[pair]
-        )
+        time[pair] = _with_circuit(time[pair], owed[pair], made[pair], variant)
         for server in ends:
             free[server] -= 1
             if going_on and not free[server]:
@@ -319,6 +326,11 @@ def _times_without_circuit(owed: Matrix, eps_nics: int, variant: Variant) -> Mat
     else:
         start = np.full(len(owed), np.inf)
     return np.where(owed > 0, start, -np.inf)
+
+
+def _with_circuit(time: Matrix, owed: Matrix, circuits: int, variant: Variant) -> Matrix:
+    """Return T of pairs that have got their circuit of a number, from what it was before."""
+    return time / (100 * circuits) if variant.rule == "artifact" else owed / circuits
 
 
 def _by_demand(counts: Counts, demand: ArrayLike) -> list[Pair]:

@@ -83,22 +83,22 @@ def failing(experiment: Experiment, failure: Failure, node: str, share: float, d
     failure
         What fails.
     node
-        The all-to-all, which waits for circuits of its own.
+        The all-to-all, for whose transpose before it circuits are lit: it waits for none.
     share
-        How long after these could be lit it fails, as a share of the least time that all NICs take, 0..1.
+        When it fails, as a share of the least time that the all-to-all takes over all NICs, 0..1.
     detect_s
         How long until it is known [s].
     """
     pattern = next(each.pattern for each in experiment.job.collectives if each.name == node)
-    if not isinstance(pattern, AllToAll) or experiment.regional is None:
-        raise ScenarioError(f"{node!r} is no all-to-all over circuits that follow the job")
+    if not isinstance(pattern, AllToAll):
+        raise ScenarioError(f"{node!r} is no all-to-all", "name a dispatch or a combine")
     takes_s = lower_bound_s(experiment.fabric, pattern.exchange().messages)
     ports = tuple(map(experiment.fabric.nic_port, failure.nics))
     fault = Fault(
         failure.name,
         ports,
         node,
-        experiment.regional.delay.mean_s + share * takes_s,
+        share * takes_s,
         detect_s,
         gpus=tuple(gpu for gpu, _ in failure.moves),
     )

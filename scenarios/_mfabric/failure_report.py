@@ -56,7 +56,7 @@ def failure_findings(outcomes: Sequence[Outcome], node: str) -> Findings:
     ]
     plots = [
         Plot("failures", partial(_drawn_bars, table), BARS),
-        Plot("what_moved_when", partial(_drawn_bytes, list(outcomes), node), BYTES),
+        Plot("what_moved_when", partial(_drawn_bytes, list(outcomes)), BYTES),
     ]
     return Findings([_course_sheet(table), _cost_sheet(table)], plots, claims)
 
@@ -210,7 +210,7 @@ def _ms(time_s: float) -> str:
 
 
 BARS = "What a failure costs the step in which it comes, and each one after it; a tick is the prediction."
-BYTES = "What has arrived of the step's bytes between servers; a line down is the failure, dotted when known."
+BYTES = "What has arrived of the all-to-alls between servers; red is the failure, dotted when it is known."
 
 
 @styled
@@ -237,8 +237,8 @@ def _drawn_bars(table: pd.DataFrame) -> Figure:
 
 
 @styled
-def _drawn_bytes(outcomes: Sequence[Outcome], node: str) -> Figure:
-    """Return what has arrived over time: of steps without and with each failure, around the all-to-all."""
+def _drawn_bytes(outcomes: Sequence[Outcome]) -> Figure:
+    """Return what has arrived over time, of steps without and with each failure."""
     first = outcomes[0].experiment.transport_name
     shown = [
         outcome
@@ -257,10 +257,10 @@ def _drawn_bytes(outcomes: Sequence[Outcome], node: str) -> Figure:
         faults = [fault.name for fault in outcome.experiment.faults]
         label = faults[0] if faults else "nothing fails"
         axes.step(MS * rows["end_s"], rows["bytes"].cumsum() / 1e9, where="post", color=colour, label=label)
-        events = outcome.run.events
+        events = outcome.run.events[outcome.run.events["which"].isin(faults)]
         for what, style in (("failed", "-"), ("detected", ":")):
-            for at_s in events.loc[(events["what"] == what) & events["which"].isin(faults), "at_s"]:
-                axes.axvline(MS * at_s, color=colour, linestyle=style, linewidth=0.8)
+            for at_s in events.loc[events["what"] == what, "at_s"]:
+                axes.axvline(MS * at_s, color=BOUND, linestyle=style, linewidth=0.8)
     axes.set(xlabel="ms at real scale", ylabel="GB of all-to-alls")
     horizontal_grid(axes)
     axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))

@@ -157,6 +157,11 @@ def iteration_s(
         What a GPU sends.
     exchanges_s
         What a dispatch and a combine take [s]; those of the backward pass are the same two.
+
+    Notes
+    -----
+    The whole step predicted on NVL72, whose sends share packet NICs with all-to-alls, took 0.9 % longer: 898
+    s against 890, of a synthetic gate. To predict it takes two minutes and 11 GB.
     """
     machines = Machines(gpu_flops=gpu_flops)
     busiest = int(tokens.reshape(len(tokens), MODEL.ep, -1).sum(axis=(0, 2)).max())

@@ -72,7 +72,7 @@ def changes_sheet(outcomes: Sequence[Outcome]) -> Sheet:
         "Reconfigurations of an iteration, after the first light. Planned: by the prediction. Logged: by the "
         "OCS. Seen: those after which packets crossed all circuits that were lit, and no others, as every "
         "packet that left the OCS tells by its source, the port and the time. Equal: if the circuits are the "
-        "same in all three. Changed: one-way circuits that were taken away or added in all. In the dark: "
+        "same in all three. Changed: one-way circuits taken away or added, by the log. In the dark: "
         "packets that crossed where the log has no circuit lit. A2A1 to A2A2: reconfigurations between an "
         "all-to-all and its transpose, where no other micro-batch comes between. wire.csv has what each "
         "circuit carried, and when.",
@@ -86,14 +86,14 @@ def _change_lines(outcome: Outcome) -> Iterator[Line]:
     alpha = {region.ocs: len(region.nics[0]) for region in regions(experiment.fabric)}
     for ocs, planned in shown(outcome.predicted).items():
         own = shown(outcome.run).get(ocs, []) if wire is None else logged(wire, ocs)
-        changed = sum(len(after ^ before) for before, after in pairwise(own))
-        seen, dark = (
-            ("-", "-") if wire is None else (f"{_seen(wire, ocs)}", f"{packets_in_the_dark(wire, ocs)}")
-        )
+        changed, seen, dark = "-", "-", "-"
+        if wire is not None:
+            changed = f"{sum(len(after ^ before) for before, after in pairwise(own))}"
+            seen, dark = f"{_seen(wire, ocs)}", f"{packets_in_the_dark(wire, ocs)}"
         count = [f"{len(planned) - 1}", f"{len(own) - 1}" if outcome.emulated else "-", seen]
         same = ("yes" if _as_planned(outcome, ocs) else "no") if outcome.emulated else "-"
         words = [experiment.label, experiment.transport_name, ocs, f"{alpha[ocs]}"]
-        yield Line([*words, *count, same, f"{changed}", dark, f"{between}"])
+        yield Line([*words, *count, same, changed, dark, f"{between}"])
 
 
 def _seen(wire: pd.DataFrame, ocs: str) -> int:

@@ -17,7 +17,8 @@ from testbed.run.runner import Run
 from topologies.cost import performance_per_dollar
 from topologies.errors import FabricError
 from topologies.fabric import Fabric
-from topologies.fabric_bill import fabric_bill
+from topologies.fabric_bill import CircuitPort, fabric_bill
+from topologies.patch_panel import PATCH_PANEL
 from traffic.transports.registry import congestion_control
 
 MS = 1e3
@@ -201,11 +202,14 @@ def _tcp_text(table: pd.DataFrame) -> str:
         return ""
     dropped, resent = (int(sound.loc[is_tcp, name].sum()) for name in ("dropped", "resent"))
     ratios = sound["all_to_all_s"] / sound["predicted_all_to_all_s"]
-    said = [
-        f"{where} {_span(ratios[is_tcp & mine])} under tcp and {_span(ratios[~is_tcp & mine])} otherwise"
-        for where, mine in (("over circuits", sound["circuits"]), ("over packets alone", ~sound["circuits"]))
-        if (is_tcp & mine).any()
-    ]
+    said = []
+    for where, mine in (("over circuits", sound["circuits"]), ("over packets alone", ~sound["circuits"])):
+        spans = [
+            f"{_span(ratios[of & mine])} {how}"
+            for of, how in ((is_tcp, "under tcp"), (~is_tcp, "otherwise"))
+            if (of & mine).any()
+        ]
+        said += [f"{where} {' and '.join(spans)}"] if spans else []
     return (
         f"Under tcp {dropped} packets were dropped and {resent} sent again. All-to-alls / model is "
         f"{', '.join(said)}. {TCP}"
@@ -220,7 +224,7 @@ TCP = (
 
 def _span(values: pd.Series) -> str:
     """Return the least and the greatest of some values."""
-    return f"{values.min():.2f} .. {values.max():.2f}" if len(values) else "-"
+    return f"{values.min():.2f} .. {values.max():.2f}"
 
 
 def _price_sheet(table: pd.DataFrame, outcomes: Sequence[Outcome], baseline: str) -> Sheet:
@@ -272,8 +276,9 @@ def _nic_ports(fabric: Fabric) -> dict[str, int]:
 
 def _usd(fabric: Fabric) -> float:
     """Return what a fabric costs; NaN where a link has no price."""
+    port: CircuitPort = "patch-panel port" if fabric.name == PATCH_PANEL else "OCS port"
     try:
-        return fabric_bill(fabric).usd
+        return fabric_bill(fabric, circuit_port=port).usd
     except FabricError:
         return math.nan
 

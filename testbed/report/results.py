@@ -119,6 +119,7 @@ class RunDirectory(ABC):
             self._close()
         elif error is not None:
             (self.path / "run.json").unlink()
+            (self.path / "summary.csv").unlink(missing_ok=True)
             if not any(self.path.iterdir()):
                 self.path.rmdir()
 

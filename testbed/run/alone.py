@@ -2,7 +2,7 @@
 
 import heapq
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -46,6 +46,11 @@ class Alone:
     def __bool__(self) -> bool:
         """Whether there are any."""
         return bool(self._on)
+
+    @property
+    def links(self) -> Collection[int]:
+        """The links that they are on."""
+        return self._on.keys()
 
     def on(self, links: Iterable[int]) -> bool:
         """Return whether one crosses some links."""

@@ -5,9 +5,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate, pairwise
 
-import numpy as np
-from numpy.typing import NDArray
-
 from testbed.run.backend import Strand
 from testbed.run.run_tables import Row, Sent
 from traffic.delegation import MOST_KNOWN, Delegation
@@ -80,12 +77,13 @@ def legs_of(delegation: Delegation, *, pipelined: bool, as_one: bool = False) ->
 
 
 def lane_flows(
-    placed: Placement, carriers: Sequence[int], number: int, is_light: NDArray[np.bool_]
+    placed: Placement, carriers: Sequence[int], numbers: Sequence[int], is_light: Sequence[bool]
 ) -> list[list[Strand]]:
     """Return what goes over circuits as one coupled flow, and what goes over packets as another.
 
-    Lanes that are circuits share nothing, and senders whose lanes share packet NICs do so by what they have
-    left, so that they end together: a coupled flow ends when its busiest link does.
+    A coupled flow ends when its busiest link does. Lanes that are circuits of their pair alone share nothing.
+    Senders whose lanes share packet NICs, or circuits that servers forward between, do so by what they have
+    left, so that those on the busiest link end together; what else they cross has room for them.
 
     Parameters
     ----------
@@ -93,13 +91,13 @@ def lane_flows(
         Where the lanes are.
     carriers, is_light
         Of its queue pairs: their numbers, and whether they go over circuits.
-    number
-        What both are called.
+    numbers
+        Of its messages.
     """
     flows: tuple[list[Strand], list[Strand]] = ([], [])
-    by_light = is_light.tolist()
-    for qp, size in zip(placed.qp.tolist(), placed.bytes.tolist(), strict=True):
-        flows[by_light[qp]].append(Strand(number, size, carriers[qp]))
+    rows = zip(placed.message.tolist(), placed.qp.tolist(), placed.bytes.tolist(), strict=True)
+    for message, qp, size in rows:
+        flows[is_light[qp]].append(Strand(numbers[message], size, carriers[qp]))
     return [flow for flow in flows if flow]
 
 
@@ -119,8 +117,10 @@ def rows_of(
     start_s: float,
     ends_s: Sequence[float],
     paths: Sequence[Mapping[str, int]],
+    *,
+    per_pair: bool,
 ) -> Iterator[Row]:
-    """Yield the rows of an all-to-all, one for each of its messages.
+    """Yield the rows of an all-to-all.
 
     Parameters
     ----------
@@ -128,6 +128,8 @@ def rows_of(
         What ran, as which collective, and when that began.
     ends_s, paths
         When each leg ended, and how many bytes went over which queue pair, by name.
+    per_pair
+        Whether there is a row for each pair of servers, instead of one for each message between them.
     """
     found, pairs = legs.delegation, legs.delegation.pair.tolist()
     end_s = max(ends_s)
@@ -136,9 +138,21 @@ def rows_of(
     for source, destination, size, pair in zip(*(column.tolist() for column in columns), pairs, strict=True):
         if pair < 0:
             yield node, source, destination, size, start_s, inside_s, NVLINK
-        else:
-            path = _part(paths[legs.first_pair + pair], size)
+        elif not per_pair:
+            leg = legs.first_pair + pair
+            path = _part(paths[leg], size, legs.legs[leg].size)
             yield node, source, destination, size, start_s, end_s, path
+    for leg, carried in zip(legs.legs, paths, strict=True):
+        if per_pair and leg.inside is None:
+            yield (
+                node,
+                leg.source,
+                leg.destination,
+                leg.size,
+                start_s,
+                end_s,
+                _part(carried, leg.size, leg.size),
+            )
 
 
 def rows_as_one(
@@ -166,9 +180,8 @@ def _over_nvlink(messages: Messages, then: range) -> Leg:
     return Leg(-1, -1, int(messages.bytes.sum()), then, messages)
 
 
-def _part(legs: Mapping[str, int], size: int) -> str:
-    """Return the path of what has its part of all that goes between two servers."""
-    total = sum(legs.values()) or 1  # nothing was carried of what was given up
+def _part(legs: Mapping[str, int], size: int, total: int) -> str:
+    """Return the path of what has its part, ``size`` bytes, of all that goes between two servers."""
     edges = [0, *(round(carried * size / total) for carried in accumulate(legs.values()))]
     parts = zip(legs, pairwise(edges), strict=True)
     return " ".join(f"{end - begin}@{leg}" for leg, (begin, end) in parts if end > begin)

@@ -20,6 +20,9 @@ from traffic.records import path_text
 from traffic.spraying.policy import QueuePair
 from traffic.transports.engine import STUCK_S, Health
 
+IDLE_S = 5.0
+"""How long an OCS may take to go dark before an experiment."""
+
 
 @dataclass(frozen=True, eq=False)
 class Emulation:
@@ -106,8 +109,15 @@ def emulate(
 
 
 def _prepare_ocses(experiment: Experiment, network: Network) -> dict[str, int]:
-    """Tell OCSes how long they are dark; return the number of each one's newest reconfiguration."""
+    """Tell OCSes how long they are dark, and have regional ones begin dark.
+
+    Returned is the number of each one's newest reconfiguration.
+    """
     for name, delay in experiment.ocs_delays.items():
+        if experiment.regional:
+            # What an experiment before left lit would be there at once.
+            network.northbound.light(name, "-", partial=False, busy="replace")
+            network.northbound.wait_idle(name, IDLE_S)
         network.northbound.set_delay(name, delay.scaled(experiment.dilation.time), experiment.seed)
     return {name: network.northbound.ocs(name).number for name in experiment.ocs_delays}
 

@@ -15,7 +15,7 @@ from testbed.run.region_plan import DelegatedSetup, RegionalSetup, RegionPlan
 from topologies.errors import ScenarioError
 from topologies.fabric import Fabric, Port
 from traffic.collectives.exchange import bytes_between
-from traffic.delegation import Delegated
+from traffic.delegation import Delegated, Lanes
 from traffic.faults import AS_IT_WAS, Fault, Revisions, check_faults, moved
 from traffic.job import Job
 from traffic.messages import CHUNK_BYTES
@@ -59,8 +59,8 @@ class Experiment:
     faults: tuple[Fault, ...] = ()
     """What fails."""
     foreseen: Foreseen | None = None
-    """Circuits that are lit from the start, over which messages go directly, and what faults change of them;
-    None where a schedule lights them, and over packet switches."""
+    """Circuits that are lit from the start, over which messages go directly unless all-to-alls are delegated,
+    and what faults change of them; None where a schedule lights them, and over packet switches."""
     revisions: Revisions = AS_IT_WAS
     """What becomes of the job once a fault is known."""
     delegated: DelegatedSetup | None = None
@@ -76,7 +76,7 @@ class Experiment:
         if not any(node.gpus for node in self.job.nodes):
             raise ScenarioError(f"no node of job {self.job.name!r} has a GPU", "give one of them some")
         self._check_foreseen()
-        if (self.ocs or self.foreseen) and (self.delegated or self.regional):
+        if (self.ocs and self.delegated) or (self.regional and (self.ocs or self.foreseen)):
             raise ScenarioError(
                 "a schedule of circuits, and all-to-alls over lanes or circuits that follow the job",
                 "give one of the two",
@@ -125,7 +125,7 @@ class Experiment:
         if self.ocs:
             raise ScenarioError("circuits are planned by a schedule, and foreseen", "leave out the one")
         self.foreseen.check(self.fabric)
-        if self.dilation != UNSCALED:
+        if self.dilation != UNSCALED and not self.foreseen.stays:
             self.foreseen.check_scale(self.dilation.time)
 
     def _check_moves(self) -> None:
@@ -160,14 +160,14 @@ class Experiment:
     @property
     def scheme(self) -> Scheme:
         """What places messages on queue pairs, the same for both backends."""
-        if self.foreseen:
+        if self.foreseen and not self.delegated:
             return OnceLit()
         if self.ocs and not self.ocs.rest:
             return OverCircuits()
         sprayed = Sprayed(lambda: policy_named(self.spraying), self.seed, self.chunk_bytes)
         if setup := self.delegated:
             return Delegated(
-                sprayed if setup.rest else None,
+                sprayed if setup.rest else Lanes() if self.foreseen else None,
                 pipelined=setup.pipelined,
                 spill=setup.spill,
                 two_hops=setup.two_hops,
@@ -177,9 +177,9 @@ class Experiment:
     @property
     def spraying(self) -> str:
         """The name of what sprays over packet switches; empty if nothing does."""
-        if self.foreseen:
-            return ""
         setup = self.ocs or self.delegated
+        if self.foreseen and not setup:
+            return ""
         return setup.rest if setup else self.policy
 
     @property

@@ -299,7 +299,7 @@ class FluidBackend:
         loads: dict[int, float] = defaultdict(float)
         for _, size, over in flow:
             if isinstance(over, int) and (gate := self._gate_of.get(over)):
-                if not (self._is_simple and gate.open):  # it is dark, or crosses a server
+                if not gate.open:
                     return False
                 crossed = gate.ports
             else:
@@ -382,9 +382,9 @@ class FluidBackend:
         """Darken the circuits that end, and light the new ones when the OCS is done."""
         self._check_controlled()
         self._switching += 1
-        self._shine(ocs, self._lit[ocs] & set(circuits))
-        drawn_s = self._drawn_s.get(ocs)
-        at_s = self.now_s + (drawn_s.popleft() if drawn_s else self._delay_s[ocs])
+        kept = self._lit[ocs] & set(circuits)
+        self._shine(ocs, kept)
+        at_s = self.now_s + self._dark_s(ocs, len(kept), circuits)
 
         def done() -> Happening:
             self._switching -= 1
@@ -402,8 +402,6 @@ class FluidBackend:
 
     def _switch(self, ocs: str, slots: deque[TimedCircuits], keeps: bool) -> Happening:
         """Darken what the next slot does not keep; it is lit when the device is done."""
-        drawn_s = self._drawn_s.get(ocs)
-        delay_s = drawn_s.popleft() if slots and drawn_s else self._delay_s[ocs]
         if not slots:
             self._shine(ocs, set())
             self._showing -= 1
@@ -412,9 +410,18 @@ class FluidBackend:
             return Shown(ocs, self.now_s)
         kept = self._lit[ocs] & set(slots[0].circuits) if keeps else set()
         self._shine(ocs, kept)
-        moves = len(kept) < len(slots[0].circuits)
-        self._at(self.now_s + delay_s * moves, partial(self._show_slot, ocs, slots, keeps))
+        at_s = self.now_s + self._dark_s(ocs, len(kept), slots[0].circuits)
+        self._at(at_s, partial(self._show_slot, ocs, slots, keeps))
         return Switching(ocs, tuple(sorted(kept)), self.now_s)
+
+    def _dark_s(self, ocs: str, kept: int, circuits: Sequence[Circuit]) -> float:
+        """Return how long what is new of an OCS' circuits is dark: no time if all are kept, or none are left.
+
+        What was drawn is of orders that have circuits (`testbed.run.light_log.drawn_s`).
+        """
+        drawn_s = self._drawn_s.get(ocs)
+        delay_s = drawn_s.popleft() if circuits and drawn_s else self._delay_s[ocs]
+        return delay_s if kept < len(circuits) else 0.0
 
     def _round_off(self) -> None:
         """Deliver what slots left over by rounding only."""
@@ -648,6 +655,7 @@ class FluidBackend:
         self._pairs_lit[ocs] = tuple(circuits)
         self._routes = self._routes_now()
         if not self._is_simple:
+            self._meet(list(self._alone.links))  # any of their routes may change
             self._lead_light(self._gates)
             return
         ports = [port for a, _ in sorted(moved) if (port := Port(ocs, a)) in self._fabric.link_at]

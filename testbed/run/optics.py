@@ -65,15 +65,22 @@ class Optics:
         self.shows(ocs, kept)
         self._backend.light(ocs, self._ordered[ocs][0])
 
-    def now_lit(self, ocs: str) -> None:
-        """Take note that an OCS shows what was ordered."""
+    @property
+    def is_moving(self) -> bool:
+        """Return whether any OCS does not yet show what was ordered."""
+        return bool(self._changing)
+
+    def now_lit(self, ocs: str) -> set[int]:
+        """Take note that an OCS shows what was ordered; return the queue pairs that were held meanwhile."""
         circuits = self._ordered[ocs].popleft()
         if not self._ordered[ocs]:
             self._changing.discard(ocs)
         self.shows(ocs, circuits)
-        self._backend.resume(self._held.pop(ocs))
+        held = self._held.pop(ocs)
+        self._backend.resume(held)
         if self._ordered[ocs]:
             self._drain(ocs)
+        return held
 
     def shows(self, ocs: str, circuits: tuple[Circuit, ...]) -> None:
         """Take note of what an OCS carries."""

@@ -141,8 +141,11 @@ class RegionPlan:
                 continue
             ocs, demand = self._between_servers(node, node.pattern)
             known: Known = "before"
-            if node.name in late:
-                late.discard(node.name)
+            is_late = node.name in late
+            late.discard(node.name)
+            if not demand.any():
+                continue  # inside servers, as of tensor-parallel ranks: its circuits would be none
+            if is_late:
                 known = "never" if self._setup.first == "reuse" else "start"
                 if self._setup.first == "copilot" and node.name in self._predicted:
                     known, demand = "before", self._predicted[node.name]

@@ -72,6 +72,7 @@ from traffic.fluid.nvlink import Nvlink
 from traffic.job import Collective, Compute, Job, Node
 from traffic.messages import Messages, crosses_network
 from traffic.records import COLUMNS, NVLINK, Records, path_text
+from traffic.relays import Path, parts_of
 from traffic.scheme import KeepsConnections, Placement, Scheme, WaitsForLight, WhileLit
 from traffic.spraying.policy import QueuePair
 
@@ -137,6 +138,10 @@ class _Message:
     """What it is of a delegated all-to-all."""
     sent: Sequence[str] = ()
     """The path between each pair of servers, of such a leg that ran as coupled flows."""
+    part_of: int = -1
+    """The message that it brings a hop further, if that is relayed."""
+    over_light: bool = False
+    """Whether it goes over circuits between its servers where there are some; others never do."""
 
 
 _FILED = _Message("", -1, -1, 0, end_s=0.0)
@@ -149,7 +154,7 @@ class _Opened:
 
     carriers: Sequence[int]
     """The number of each queue pair."""
-    is_light: NDArray[np.bool_]
+    is_light: Sequence[bool]
     """Whether it goes over circuits."""
     names: Sequence[str]
     """What paths call it."""
@@ -258,6 +263,8 @@ class Runner:
         """The lanes over which coupled flows went."""
         self._filed: dict[int, list[Row | Sent]] = {}
         """The rows of those that ended and were one, by their first message."""
+        self._hops: dict[int, list[int]] = defaultdict(list)
+        """The messages that bring each relayed message further."""
         self._held: dict[str, str] = {}
         """The OCS that a collective waits for."""
         self._tasks: list[Tasks] = []
@@ -423,15 +430,25 @@ class Runner:
             return False
         messages = node.pattern.exchange().messages
         found = scheme.delegate(self._view(), messages)
-        legs = legs_of(found, pipelined=scheme.pipelined, as_one=self._coupling is not None)
+        as_one = self._coupling is not None and not self._known  # after faults some pairs may be relayed
+        legs = legs_of(found, pipelined=scheme.pipelined, as_one=as_one)
         first = len(self._messages)
         self._delegated[first] = legs
-        if self._coupling:
+        if as_one:
             self._as_one[node.name] = first
         for leg, waits in zip(legs.legs, legs.waits, strict=True):
             then = [first + number for number in leg.then]
             self._messages.append(
-                _Message(node.name, leg.source, leg.destination, leg.size, waits, then, leg=leg)
+                _Message(
+                    node.name,
+                    leg.source,
+                    leg.destination,
+                    leg.size,
+                    waits,
+                    then,
+                    leg=leg,
+                    over_light=leg.inside is None,
+                )
             )
         self._pieces_of[node.name] = len(legs.legs)
         self._release(number for number in range(first, len(self._messages)) if self._is_ready(number))
@@ -451,6 +468,10 @@ class Runner:
         crossing = crosses_network(step, self._fabric)
         placed, carriers = None, list[int]()
         if crossing.any():
+            if self._delegates and any(
+                path != () for path in self._delegates.paths(self._view(), step, over_light=False)
+            ):
+                return False  # a relay stores what it forwards
             found = self._scheme.place(self._view(), step.select(crossing))
             if not isinstance(found, Placement):
                 return False
@@ -511,10 +532,10 @@ class Runner:
         opened = self._lanes.get(placed.queue_pairs)
         if opened is None or self._fabric.servers_forward:
             carriers = self._opened(placed.queue_pairs)
-            is_light = np.array([self._optics.carries(queue_pair) for queue_pair in placed.queue_pairs])
+            is_light = [self._optics.carries(queue_pair) for queue_pair in placed.queue_pairs]
             opened = _Opened(carriers, is_light, [self._legs[carrier] for carrier in carriers])
             self._lanes[placed.queue_pairs] = opened
-        flows = lane_flows(placed, opened.carriers, number, opened.is_light)
+        flows = lane_flows(placed, opened.carriers, [number] * len(between), opened.is_light)
         message = self._messages[number]
         message.pieces = len(flows)
         message.sent = pair_paths(placed, opened.names)
@@ -536,24 +557,84 @@ class Runner:
         schemes = [(self._scheme, False)]
         if self._delegates:
             schemes.append((self._delegates.lanes, True))
-        for scheme, of_legs in schemes:
+        for scheme, over_light in schemes:
             new = [
                 parcel
                 for parcel in parcels
-                if (self._messages[parcel[0]].leg is not None) == of_legs and not self._kept_for(parcel[0])
+                if self._messages[parcel[0]].over_light == over_light and not self._kept_for(parcel[0])
             ]
+            new = self._relay(new, over_light=over_light) if self._known else new
             if not new:
                 continue
-            numbers, sizes = np.array(new, dtype=np.int64).T
-            ends = [(self._messages[n].source, self._messages[n].destination) for n in numbers.tolist()]
-            source, destination = np.array(ends, dtype=np.int64).T
-            messages = Messages(source, destination, sizes)
+            numbers, messages = self._messages_of(new)
             lit = self._lit_of(scheme, messages)
             self._in_the_dark += [
                 parcel for parcel, is_lit in zip(new, lit.tolist(), strict=True) if not is_lit
             ]
             if lit.any():
                 self._cross(scheme, messages.select(lit), numbers[lit])
+
+    def _messages_of(self, parcels: Sequence[tuple[int, int]]) -> tuple[NDArray[np.int64], Messages]:
+        """Return the numbers of messages, and these with what is to be sent of each."""
+        numbers, sizes = np.array(parcels, dtype=np.int64).T
+        ends = [(self._messages[n].source, self._messages[n].destination) for n in numbers.tolist()]
+        source, destination = np.array(ends, dtype=np.int64).T
+        return numbers, Messages(source, destination, sizes)
+
+    def _relay(self, parcels: Sequence[tuple[int, int]], *, over_light: bool) -> list[tuple[int, int]]:
+        """Send on their first hop what goes through other servers; return what goes directly.
+
+        What no relay can serve waits for light, if any is to come.
+        """
+        if not (self._delegates and parcels):
+            return list(parcels)
+        _, messages = self._messages_of(parcels)
+        paths = self._delegates.paths(self._view(), messages, over_light=over_light)
+        directly, first = list[tuple[int, int]](), list[int]()
+        for parcel, path in zip(parcels, paths, strict=True):
+            if path:
+                first += self._hop_by_hop(*parcel, path)
+            elif path is None and self._optics.is_moving:
+                self._in_the_dark.append(parcel)
+            else:
+                directly.append(parcel)
+        self._release(first)
+        return directly
+
+    def _hop_by_hop(self, number: int, size: int, path: Path) -> list[int]:
+        """Add the messages that relay bytes of a message; return those of the first hop."""
+        message, first = self._messages[number], list[int]()
+        ends = [self._gpu_at(message, hop.source) for hop in path]
+        ends.append(self._gpu_at(message, path[-1].destination))
+        for part in parts_of(size):
+            message.pieces += 1
+            begin = len(self._messages)
+            first.append(begin)
+            for place, hop in enumerate(path):
+                then = [begin + place + 1] * (place + 1 < len(path))
+                self._hops[number].append(begin + place)
+                self._messages.append(
+                    _Message(
+                        message.node,
+                        ends[place],
+                        ends[place + 1],
+                        part,
+                        int(place > 0),
+                        then,
+                        part_of=number,
+                        over_light=hop.over_light,
+                    )
+                )
+        return first
+
+    def _gpu_at(self, message: _Message, server: int) -> int:
+        """Return a GPU of a server that stands for one of a message's: its own ones where they are there."""
+        fabric = self._fabric
+        for gpu in (message.source, message.destination):
+            if fabric.gpu_servers[gpu] == server:
+                return gpu
+        place = message.source - fabric.gpu_offsets[fabric.gpu_servers[message.source]]
+        return fabric.gpu_offsets[server] + place % fabric.servers[server].gpus
 
     def _lit_of(self, scheme: Scheme, messages: Messages) -> NDArray[np.bool_]:
         """Return which messages a scheme can place now: all, unless it waits for light."""
@@ -602,6 +683,12 @@ class Runner:
         carriers = self._opened(placed.queue_pairs)
         if isinstance(placed, Placement):
             self._keep(placed, numbers)
+            if (coupling := self._coupling) and all(self._messages[n].leg for n in numbers.tolist()):
+                is_light = [self._optics.carries(queue_pair) for queue_pair in placed.queue_pairs]
+                flows = lane_flows(placed, carriers, numbers.tolist(), is_light)
+                self._lead_strands(flows)
+                coupling.couple(flows)
+                return
             self._post(carriers, placed, numbers[placed.message])
             return
         for number, qps in zip(numbers.tolist(), placed.permitted.of_message, strict=True):
@@ -648,7 +735,10 @@ class Runner:
         for then in message.then:
             self._messages[then].waits -= 1
         self._release(then for then in message.then if self._is_ready(then))
-        self._piece_done(message.node)
+        if message.part_of < 0:
+            self._piece_done(message.node)
+        elif not message.then:
+            self._arrived(message.part_of, at_s)
 
     def _carried(self, message: _Message, sizes: Mapping[int, int]) -> None:
         """Write down what queue pairs carried of a message."""
@@ -703,15 +793,28 @@ class Runner:
             self._optics.drained(happening.ocs)
             self._rename_legs()
         elif isinstance(happening, NowLit):
-            self._optics.now_lit(happening.ocs)
+            held = self._optics.now_lit(happening.ocs)
             self._rename_legs()
             self._note_light(happening.at_s, "lit", happening.ocs)
             self._tell(Lit(happening.ocs))
-            waiting, self._in_the_dark = self._in_the_dark, []
-            self._place_left(waiting)
+            if self._delegates and self._known:
+                self._place_left(self._without_light(held))
+            self._place_waiting()
             self._send_held(happening.ocs)
         else:
             self._program_goes_on(happening)
+
+    def _place_waiting(self) -> None:
+        """Place what waits for light."""
+        waiting, self._in_the_dark = self._in_the_dark, []
+        self._place_left(waiting)
+
+    def _without_light(self, held: Iterable[int]) -> list[tuple[int, int]]:
+        """Take back what queue pairs have yet to carry that were held, and whose circuits have ended."""
+        dark = [carrier for carrier in sorted(held) if not self._optics.route(self._carriers[carrier])]
+        return [
+            parcel for carrier in dark if self._backend.carried(carrier) for parcel in self._withdraw(carrier)
+        ]
 
     def _send_held(self, ocs: str) -> None:
         """Send what waits for an OCS, unless more was ordered of it."""
@@ -899,6 +1002,7 @@ class Runner:
         self._note(self._backend.now_s, "in use again", fault.name)
         self._tell(FaultOver(fault.name))
         self._place_left(left)
+        self._place_waiting()
 
     def _go_around(self) -> None:
         self._kept.clear()
@@ -919,8 +1023,10 @@ class Runner:
         """
         if not self._gone:
             return []
-        whole = (n for n in messages if self._messages[n].leg is None)  # legs are of servers
-        ends = {n: {self._messages[n].source, self._messages[n].destination} for n in whole}
+        whole = {n: self._whole(n) for n in messages}
+        ends = {  # legs are of servers
+            n: {message.source, message.destination} for n, message in whole.items() if message.leg is None
+        }
         lost = [n for n in ends if n not in self._lost and ends[n] & self._gone]
         self._lost.update(lost)
         for number in lost:
@@ -931,7 +1037,13 @@ class Runner:
                     f"{message.node!r} cannot go on without GPU {gone}, which is gone",
                     "let `revise` put another collective in its place, or let a NIC or a link fail",
                 )
-        return [self._messages[number].node for number in lost]
+        return [self._messages[number].node for number in lost if self._messages[number].part_of < 0]
+
+    def _whole(self, number: int) -> _Message:
+        """Return a message, or the one that it is a relayed part of."""
+        while (message := self._messages[number]).part_of >= 0:
+            number = message.part_of
+        return message
 
     def _idled(self, gpus: Iterable[int], moves: Mapping[int, int]) -> list[str]:
         """Return what GPUs that are gone had yet to compute, but for what others compute in their place."""
@@ -1072,11 +1184,14 @@ class Runner:
 
     def _rows(self) -> Iterator[Row | Sent]:
         """Yield a row per message, or what stands for those that ran as coupled flows."""
+        per_pair = self._coupling is not None
         for number, message in enumerate(self._messages):
             if message is _FILED:
                 yield from self._filed.get(number, ())
+            elif message.part_of >= 0:
+                continue
             elif message.leg is None:
-                path = _path(message.legs)
+                path = _path(self._all_legs(number))
                 ends = message.source, message.destination
                 yield message.node, *ends, message.size, message.start_s, message.end_s, path
             elif legs := self._delegated.get(number):
@@ -1087,7 +1202,8 @@ class Runner:
                     message.node,
                     message.start_s,
                     [nan if given_up else each.end_s for each in sent],
-                    [each.legs for each in sent],
+                    [self._all_legs(number + place) for place in range(len(sent))],
+                    per_pair=per_pair,
                 )
 
     def _file(self, name: str, first: int) -> None:
@@ -1099,6 +1215,14 @@ class Runner:
         if sent:
             ends_s = [each.end_s for each in sent]
             self._filed[first] = rows_as_one(legs, name, sent[0].start_s, ends_s, paths)
+
+    def _all_legs(self, number: int) -> dict[str, int]:
+        """Return the legs of a message: each byte in one or, if it was relayed, in one per hop."""
+        legs = dict(self._messages[number].legs)
+        for hop in self._hops.get(number, ()):
+            for leg, size in self._all_legs(hop).items():
+                legs[leg] = legs.get(leg, 0) + size
+        return legs
 
 
 def _lead(message: _Message, leg: str, size: int) -> None:

@@ -45,6 +45,13 @@ def test_faults_that_were_not_foreseen_are_named() -> None:
         orders(FaultDetected("a"), FaultDetected("c"))
 
 
+def test_what_stays_stays_whatever_fails_and_has_no_changes() -> None:
+    stays = Foreseen((("o", BOTH),), (), DELAY, stays=True)
+    assert stays.decide(None, View(0.0, FABRIC, {}, frozenset()), FaultDetected("a"))[1] == []
+    with pytest.raises(ScenarioError, match="circuits stay, and changes"):
+        Foreseen((), (Change(("a",), ()),), DELAY, stays=True)
+
+
 def test_two_changes_for_the_same_faults_are_refused() -> None:
     with pytest.raises(ScenarioError, match="two changes"):
         Foreseen((), (Change(("a", "b"), ()), Change(("b", "a"), ())), DELAY)

@@ -8,8 +8,8 @@ import pytest
 from controller.circuits.regional import Regional, Turn
 from controller.schedulers.mfabric import circuits_of, region_circuits
 from topologies.errors import DemandError
-from topologies.events import Event, Hold, NodeDone, NodeStarted, Order, Reconfigure, View
-from topologies.fabric import Port
+from topologies.events import Event, FaultDetected, Hold, NodeDone, NodeStarted, Order, Reconfigure, View
+from topologies.fabric import Nic, Port
 from topologies.light import Circuit
 from topologies.mfabric import mfabric_fabric, regions
 
@@ -97,3 +97,25 @@ def test_what_is_refused() -> None:
         Regional(FABRIC, {"ocs9": []})
     with pytest.raises(DemandError, match="a demand of shape"):
         Regional(FABRIC, {"ocs0": [Turn("a", HEAVY[:3, :3])]})
+
+
+def test_servers_without_packet_nics_ask_for_a_circuit_to_one_that_has_some() -> None:
+    turns = {"ocs0": [Turn("a", HEAVY), Turn("b", HEAVY)]}
+    dead = frozenset(FABRIC.both_ends(FABRIC.nic_port(Nic(server, 0)) for server in (0, 1)))
+    first = Regional(FABRIC, turns)
+    state, _ = first.decide(None, View(0.0, FABRIC, {}, frozenset()), NodeStarted("a"))
+    state, orders = first.decide(state, View(0.0, FABRIC, {}, dead), FaultDetected("both"))
+    (order,) = orders  # in the middle of the turn, since what is relayed waits for it
+    assert isinstance(order, Reconfigure)
+    pairs = {(a // 2, b // 2) for a, b in order.circuits}  # two circuit NICs a server
+    assert all(any((server, relay) in pairs for relay in (2, 3)) for server in (0, 1))
+    assert (0, 1) in pairs  # has kept one of two
+    _, orders = first.decide(state, View(0.0, FABRIC, {}, dead), NodeDone("a"))
+    assert orders == []
+
+
+def test_servers_with_a_circuit_to_a_relay_ask_for_none() -> None:
+    turns = {"ocs0": [Turn("a", HEAVY)]}
+    dead = frozenset(FABRIC.both_ends([FABRIC.nic_port(Nic(0, 0))]))
+    events: list[Event] = [NodeStarted("a"), FaultDetected("one")]
+    assert played(turns, events, dead)[1] == []

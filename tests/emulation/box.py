@@ -1,7 +1,7 @@
 """A pytest session in a sandbox: runs the tests of one file, and reports each to the session outside.
 
-    pytest (the user's)  ──starts──►  python -m tests.emulation.box NODE ...     the launcher
-            ▲                               └── the same command in the sandbox: pytest.main([NODE ...])
+    pytest (the user's)  ──starts──►  python -m tests.emulation.launcher
+            ▲                               └── in the sandbox, python -m tests.emulation.box NODE ...
             └──────────── a report per line, on standard output ─────────┘
 
 The session outside asks for one test's reports at a time, so that progress, times and time limits
@@ -24,7 +24,8 @@ import pytest
 
 from testbed.machine.kernel import die_with_parent
 from testbed.machine.residue import MARKER, Host, left_behind
-from testbed.machine.sandbox import inside_sandbox, run_in_sandbox, settle
+from testbed.machine.sandbox import settle
+from tests.emulation.launcher import LAUNCHER
 from tests.second_run import FinalError
 from tests.tools import CHECKOUT
 
@@ -59,10 +60,11 @@ class Box:
         return self
 
     def _start(self) -> "subprocess.Popen[str]":
+        command = [sys.executable, "-m", __name__, f"--basetemp={self._scratch}/pytest", *self._waiting]
         environment = {MARKER: self._mark, "TMPDIR": str(self._scratch / "tmp")}
         with (self._scratch / "output").open("w") as output:
             return subprocess.Popen(
-                [sys.executable, "-m", __name__, f"--basetemp={self._scratch}/pytest", *self._waiting],
+                [*LAUNCHER, *command],
                 cwd=CHECKOUT,
                 env=os.environ | environment,
                 stdin=subprocess.DEVNULL,
@@ -133,9 +135,7 @@ def skip_reason(report: pytest.TestReport) -> str:
 
 
 def main(nodes: list[str]) -> int:
-    """Run tests in a sandbox; return pytest's exit code."""
-    if not inside_sandbox():
-        return run_in_sandbox([sys.executable, "-m", __spec__.name, *nodes])
+    """Run tests in this sandbox; return pytest's exit code."""
     settle()
     gc.disable()  # until `tests.conftest` has all tests imported: a fifth of a start
     with os.fdopen(os.dup(sys.stdout.fileno()), "w") as lines:

@@ -1,15 +1,13 @@
-"""The launcher of a run to be killed: a sandbox with `tests.emulation.victim` in it.
+"""A command in a sandbox: ``python -m tests.emulation.launcher COMMAND ...``.
 
-It imports nothing that only the run needs: a test that starts it waits for those imports once, not twice,
-and nothing looks for garbage meanwhile.
+It imports nothing that only the command needs, so that a test waits for those imports once, not twice.
 """
 
 import sys
 
 from testbed.machine.sandbox import run_in_sandbox
 
-COMMAND = [sys.executable, "-m", "tests.emulation.launcher"]
-VICTIM = "import gc; gc.disable(); from tests.emulation.victim import main; gc.enable(); main()"
+LAUNCHER = [sys.executable, "-m", "tests.emulation.launcher"]
 
 if __name__ == "__main__":
-    sys.exit(run_in_sandbox([sys.executable, "-c", VICTIM]))
+    sys.exit(run_in_sandbox(sys.argv[1:]))

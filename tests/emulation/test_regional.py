@@ -1,5 +1,6 @@
 """Circuits that follow a training step, over a booted network: planned, logged, and taken by packets."""
 
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 import pytest
@@ -12,7 +13,7 @@ from testbed.run.experiment import Experiment
 from testbed.run.predict import predict
 from testbed.run.runner import Run
 from tests.emulation.box import Box
-from tests.testbed.region_cases import DELAY, toy_experiment, toy_step
+from tests.testbed.region_cases import DELAY, check_bytes, lost, toy_experiment, toy_step
 from topologies.light import Circuit
 from traffic.transports.host_settings import TransportSetup
 
@@ -22,9 +23,12 @@ DILATION = Dilation(rate=1e-3, volume=1.0)
 """10 Mbit/s; 50 us of an OCS are 50 ms."""
 
 
-def live(experiment: Experiment) -> Emulation:
+def live(experiment: Experiment, lit_before: Mapping[str, Collection[Circuit]]) -> Emulation:
     host = experiment.host
     with Network(experiment.fabric, DILATION.rate, host=host, mtu=experiment.mtu) as network:
+        for ocs, circuits in lit_before.items():
+            network.northbound.light(ocs, sorted(circuits))
+            network.northbound.wait_idle(ocs, 5.0)
         return emulate(experiment, network)
 
 
@@ -59,8 +63,10 @@ def test_circuits_change_as_planned(
     experiment = replace(
         experiment, regional=regional, dilation=DILATION, transport=TransportSetup(transport)
     )
-    found = live(experiment)
     predicted = predict(experiment)
+    # What another experiment left lit is not there at once.
+    found = live(experiment, {ocs: sets[0] for ocs, sets in lit(predicted).items()})
+    assert all(log[0].delay_s == pytest.approx(0.05) for log in found.logs.values())
     sent = [found.run.messages, predicted.messages]
     assert sent[0]["bytes"].tolist() == sent[1]["bytes"].tolist()
     assert (sent[0]["path"] == sent[1]["path"]).all()
@@ -77,3 +83,39 @@ def test_circuits_change_as_planned(
         assert packets_in_the_dark(wire, ocs) == 0
     assert all(entry.partial and not entry.error for log in found.logs.values() for entry in log)
     assert 0.9 < communication_s(found.run) / communication_s(predicted) < 1.2
+
+
+@pytest.mark.real_cpus
+def test_nics_lost_in_mid_step_cost_no_byte(sandbox: Box | None) -> None:
+    """Server 0 loses both packet NICs in its dispatch, server 1 a circuit NIC in the combine that follows."""
+    step = toy_step(ranks=4, layers=1, sparsity=0.4)
+    experiment = toy_experiment(step, servers=4, alpha=2, packet_nics=2)
+    assert experiment.regional
+    regional = replace(experiment.regional, delay=replace(DELAY, delay_s=50e-6))
+    places = {(0, 0): "F0 0.0 l0 dispatch", (0, 2): "F0 0.0 l0 dispatch", (1, 1): "F0 0.0 l0 combine"}
+    faults = tuple(
+        replace(fault, node=node)
+        for nic, node in places.items()
+        for fault in lost(experiment.fabric, nic, after_s=150e-6, detect_s=30e-6)
+    )
+    experiment = replace(
+        experiment,
+        regional=regional,
+        dilation=DILATION,
+        transport=TransportSetup("credit"),
+        faults=faults,
+    )
+    found, predicted = live(experiment, {}), predict(experiment)
+    check_bytes(experiment.fabric, found.run)
+    assert found.run.messages["bytes"].tolist() == predicted.messages["bytes"].tolist()
+    for fault in faults:
+        stages = found.run.events[found.run.events["which"] == fault.name].set_index("what")["at_s"]
+        assert list(stages.index) == ["failed", "detected", "gone around"]
+        assert stages["detected"] - stages["failed"] == pytest.approx(fault.detect_s, rel=0.3)
+    assert lit(found.run) == lit(predicted)
+    logged = {ocs: [set(entry.circuits) for entry in log] for ocs, log in found.logs.items()}
+    assert logged == lit(found.run)
+    dead = experiment.fabric.peer(faults[-1].ports[0]).number
+    assert dead in {end for circuit in logged["ocs0"][0] for end in circuit}
+    assert dead not in {end for circuit in logged["ocs0"][-1] for end in circuit}
+    assert 0.85 < communication_s(found.run) / communication_s(predicted) < 1.25

@@ -1,6 +1,8 @@
 """Training steps on mFabrics of one GPU per server, whose gates differ from layer to layer."""
 
+from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -8,15 +10,34 @@ from numpy.typing import NDArray
 from controller.circuits.devices import ReconfigurationDelay
 from testbed.run.experiment import Experiment
 from testbed.run.region_plan import DelegatedSetup, First, RegionalSetup
+from testbed.run.runner import Run
+from topologies.fabric import Fabric, Nic
 from topologies.mfabric import mfabric_fabric
+from traffic.faults import Fault
 from traffic.models.moe import GroupedAttention, MoeModel
 from traffic.models.moe_step import Gate, Machines, MoeStep, moe_step
+from traffic.readers.expert_step import read_expert_step
+from traffic.records import NVLINK, path_of
 from traffic.workloads.gate import gate_loads, gate_tokens
 
 MODEL = MoeModel(
     "toy", 2, 64, GroupedAttention(2, 2, 32), 128, 8, 2, 100, ep=8, tp=1, pp=1, sequence=512, micro_batch=8
 )
 """Eight servers a region, one stage of two layers."""
+WORKLOAD = """HYBRID_TRANSFORMER_FWD_IN_BCKWD model_parallel_NPU_group: 2 ep: 4 pp: 1 all_gpus: 8
+8
+attention -1 300000 ALLREDUCE 40000 300000 NONE 0 1 NONE 0 100
+tokens    -1 1 ALLTOALL 30000 1 NONE 0 1 NONE 0 100
+moelayer  -1 1 ALLTOALL_EP 200000 1 ALLTOALL_EP 200000 1 NONE 0 100
+moelayer  -1 1 ALLTOALL_EP 200000 1 ALLTOALL_EP 200000 1 NONE 0 100
+attention -1 300000 ALLREDUCE 40000 300000 NONE 0 1 NONE 0 100
+tokens    -1 1 ALLTOALL 30000 1 NONE 0 1 NONE 0 100
+moelayer  -1 1 ALLTOALL_EP 200000 1 ALLTOALL_EP 200000 1 NONE 0 100
+moelayer  -1 1 ALLTOALL_EP 200000 1 ALLTOALL_EP 200000 1 NONE 0 100
+"""
+"""A SimAI workload of two layers: TP inside each of 4 servers of 2 GPUs, experts between them."""
+RINGS: NDArray[np.int64] = np.stack([np.roll(np.eye(4, dtype=np.int64), by, 1) for by in (1, 2)])
+"""Gates of its layers: each rank sends to the next, and to the one after it."""
 MACHINES = Machines(gpu_flops=2e9, server_gpus=1, gateways=(0,))
 """Slow, so that attention takes long beside reconfigurations."""
 DELAY = ReconfigurationDelay("drawn", 0.025)
@@ -35,6 +56,13 @@ def toy_step(
     model = replace(MODEL, layers=layers, pp=pp, ep=ranks, experts=ranks)
     gate = varied_gate(model, micro_batches, sparsity=sparsity)
     return moe_step(model, gate, micro_batches=micro_batches, machines=MACHINES)
+
+
+def file_step(directory: Path) -> MoeStep:
+    """Return the step of a workload's file, whose layers need other circuits."""
+    path = directory / "workload.txt"
+    path.write_text(WORKLOAD)
+    return read_expert_step(path, gate=lambda _replica, _micro_batch, layer: RINGS[layer])
 
 
 def toy_experiment(
@@ -64,3 +92,29 @@ def toy_experiment(
         delegated=DelegatedSetup(),
         regional=RegionalSetup(DELAY, first, tuple(each.node for each in step.dispatches)),
     )
+
+
+def lost(
+    fabric: Fabric, *nics: tuple[int, int], after_s: float = 0.0, detect_s: float = 0.0
+) -> tuple[Fault, ...]:
+    """Return a fault per NIC, server and number each; by default they stand from the start."""
+    return tuple(
+        Fault(f"nic:{nic[0]}:{nic[1]}", (fabric.nic_port(Nic(*nic)),), "", after_s, detect_s) for nic in nics
+    )
+
+
+def check_bytes(fabric: Fabric, run: Run) -> None:
+    """Check that all of each message left its server, went through others whole, and arrived."""
+    assert run.messages["end_s"].notna().all()
+    columns = (run.messages[name].tolist() for name in ("source", "destination", "bytes", "path"))
+    for source, destination, owed, text in zip(*columns, strict=True):
+        if text == NVLINK:
+            continue
+        net = Counter[int]()
+        for leg in text.split():
+            size, _, ports = leg.partition("@")
+            path = path_of(ports)
+            net[fabric.server_index[path[0].node]] += int(size)
+            net[fabric.server_index[fabric.peer(path[-1]).node]] -= int(size)
+        near, far = (fabric.gpu_servers[gpu] for gpu in (source, destination))
+        assert {server: size for server, size in net.items() if size} == {near: owed, far: -owed}

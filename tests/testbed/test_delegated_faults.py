@@ -1,19 +1,49 @@
 """NICs that fail under delegated all-to-alls: what is left arrives, and circuits go without them."""
 
 from dataclasses import replace
+from functools import cache
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from testbed.run.experiment import Experiment
 from testbed.run.predict import predict
-from tests.testbed.region_cases import toy_experiment, toy_step
-from topologies.fabric import Nic
-from traffic.faults import Fault
+from testbed.run.region_plan import First
+from testbed.run.runner import Run
+from tests.testbed.region_cases import check_bytes, lost, toy_experiment, toy_step
+from topologies.fabric import Fabric
+from topologies.packet_part import on_packet_switch
+
+
+@cache
+def step(first: First = "block", alpha: int = 2, packet_nics: int = 2) -> Experiment:
+    return toy_experiment(
+        toy_step(ranks=4, layers=1, micro_batches=2), first, servers=4, alpha=alpha, packet_nics=packet_nics
+    )
+
+
+def packet_nics(fabric: Fabric, server: int) -> list[tuple[int, int]]:
+    return [
+        (nic.server, nic.nic) for nic in fabric.nics if nic.server == server and on_packet_switch(fabric, nic)
+    ]
+
+
+def shown(run: Run, after_s: float) -> list[set[int]]:
+    """Return the ports with circuits that each reconfiguration lit that was ordered later than some time."""
+    drained = run.events[run.events["what"] == "drained"]["at_s"].tolist()
+    lit = run.events[run.events["what"] == "lit"]["which"].tolist()
+    return [
+        {int(end) for circuit in which.split()[1:] for end in circuit.split(">") if end != "-"}
+        for at_s, which in zip(drained, lit, strict=True)
+        if at_s > after_s
+    ]
 
 
 @pytest.mark.parametrize("nic", [0, 1])
 def test_steps_without_a_nic_from_the_start_are_coupled(nic: int) -> None:
     experiment = toy_experiment(toy_step(ranks=4, layers=1), servers=4, alpha=1, packet_nics=2)
-    fault = Fault("lost", (experiment.fabric.nic_port(Nic(0, nic)),))
+    (fault,) = lost(experiment.fabric, (0, nic))
     standing = replace(experiment, faults=(fault,))
     coupled, lanes = (predict(standing, couples=couples) for couples in (True, False))
     assert len(coupled.messages) < len(lanes.messages)
@@ -21,3 +51,63 @@ def test_steps_without_a_nic_from_the_start_are_coupled(nic: int) -> None:
     later = replace(standing, faults=(replace(fault, after_s=1e-9),))
     assert predict(later, couples=True).iteration_s == pytest.approx(lanes.iteration_s)
     assert coupled.iteration_s >= predict(experiment, couples=True).iteration_s
+
+
+COLLECTIVES = ("F0 0.0 l0 dispatch", "F0 0.0 l0 combine", "B1 0.0 l0 dispatch", "DP 0 dense 0")
+TOOK_S = 0.5e-3
+"""What an all-to-all of the step takes, about [s]."""
+fault_times = st.tuples(
+    st.sampled_from(COLLECTIVES),
+    st.floats(0.0, 1.2),
+    st.sampled_from([0.0, 0.2]),
+    st.sampled_from([None, 0.3, 10.0]),
+)
+"""From the start of which node, when, known when, and back when; as parts of an all-to-all."""
+# A circuit NIC of each server stays, and packet NICs of two servers, which have three circuits.
+nics = st.sampled_from([(0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 2), (2, 1)])
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.dictionaries(nics, fault_times, min_size=1, max_size=6), st.sampled_from(["block", "reuse"]))
+def test_every_byte_arrives_whatever_fails_when(
+    failing: dict[tuple[int, int], tuple[str, float, float, float | None]], first: First
+) -> None:
+    experiment = step(first)
+    fabric = experiment.fabric
+    faults = tuple(
+        replace(
+            fault,
+            node=node,
+            after_s=after * TOOK_S,
+            detect_s=detect * TOOK_S,
+            lasts_s=None if lasts is None else lasts * TOOK_S,
+        )
+        for nic, (node, after, detect, lasts) in failing.items()
+        for fault in lost(fabric, nic)
+    )
+    run = predict(replace(experiment, faults=faults))
+    check_bytes(fabric, run)
+    for fault in faults:
+        (port,) = map(fabric.peer, fault.ports)
+        known_s = run.events[(run.events["which"] == fault.name) & (run.events["what"] == "detected")]["at_s"]
+        if port.node == "ocs0" and fault.lasts_s is None and len(known_s):
+            assert all(port.number not in ports for ports in shown(run, known_s.iloc[0]))
+
+
+def test_what_a_server_without_packet_nics_sends_goes_through_another() -> None:
+    experiment = step()
+    fabric = experiment.fabric
+    (combine,) = (name for name in COLLECTIVES if "F0 0.0 l0 combine" in name)
+    faults = tuple(
+        replace(fault, node=combine, after_s=0.4 * TOOK_S, detect_s=0.1 * TOOK_S)
+        for fault in lost(fabric, *packet_nics(fabric, 0))
+    )
+    run = predict(replace(experiment, faults=faults))
+    check_bytes(fabric, run)
+    rings = run.messages[run.messages["node"].str.startswith("DP")]
+    hops = rings.loc[(rings["source"] == 0) & (rings["destination"] < 4), "path"]
+    assert len(hops)
+    for path in hops:  # out over circuits only, and on from a server that has packet NICs
+        senders = [leg.partition("@")[2].split(",")[0] for leg in path.split()]
+        assert {"h0:1", "h0:3"}.issuperset(sender for sender in senders if sender.startswith("h0:"))
+    assert run.iteration_s > predict(experiment).iteration_s

@@ -1,5 +1,6 @@
 """Every scheme as fluids: all arrives, not before it could, and over queue pairs that the scheme permits."""
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -7,11 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from testbed.run.backend import NowLit
 from testbed.run.fluid_backend import FluidBackend
 from testbed.run.runner import Run, Runner
 from tests.traffic.cases import Work, assigned, permitted_by, rail_paths, rates, work_of, works
 from topologies.errors import ScenarioError
 from topologies.fabric import Fabric, Path, Port
+from topologies.parallel_ocs import parallel_ocs_fabric
 from topologies.rail import rail_fabric
 from traffic.bounds import lower_bound_s
 from traffic.messages import Messages
@@ -114,3 +117,15 @@ def test_weighted_by_its_bytes_rails_ends_with_its_busiest_port(work: Work) -> N
     found = run_of(work, "rails").messages
     crossing_s = found.loc[found["path"] != NVLINK, "end_s"]
     assert (crossing_s.max() if len(crossing_s) else 0.0) == pytest.approx(8 * max(busiest.values()) / 80)
+
+
+def test_delays_drawn_are_those_of_orders_with_circuits() -> None:
+    """What a log has of an OCS that is ordered dark, and of one that keeps what it needs, takes no time."""
+    backend = FluidBackend(parallel_ocs_fabric(2, 1), {"ocs0": 9.0}, drawn_s={"ocs0": [0.1, 0.0, 0.2]})
+    lit_s = []
+    for circuits in ([(0, 1), (1, 0)], [(0, 1)], [], [(1, 0)], [(0, 1)]):
+        backend.light("ocs0", circuits)
+        (lit,) = backend.wait(math.inf)
+        assert isinstance(lit, NowLit)
+        lit_s.append(lit.at_s)
+    assert lit_s == pytest.approx([0.1, 0.1, 0.1, 0.3, 9.3])

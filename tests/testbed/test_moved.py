@@ -142,6 +142,19 @@ def test_a_lost_server_has_no_circuits_and_its_share_goes_over_packets() -> None
     assert not of_spare["path"].str.contains("ocs").any()
 
 
+def test_between_all_to_alls_circuits_change_as_soon_as_a_server_is_known_to_be_lost() -> None:
+    """While experts compute; in the middle of an all-to-all they wait until that has ended."""
+    tasks = predict(HEALTHY).tasks.groupby("node").agg({"start_s": "min", "end_s": "max"})
+    computing_s = tasks.loc["F0 0.0 l0 experts"].to_numpy(float).mean()
+    sending_s = tasks.loc["F0 0.0 l0 combine"].to_numpy(float).mean()
+    for at_s, at_once in ((computing_s, True), (sending_s, False)):
+        run = predict(losing(HEALTHY, MOVES["server"], at_s, 0.001))
+        dark_s = run.events.loc[run.events["what"] == "drained", "at_s"]
+        first_s = dark_s[dark_s >= at_s].min()
+        ended_s = run.tasks.set_index("node")["end_s"]["F0 0.0 l0 combine"]
+        assert first_s == pytest.approx(at_s + 0.001 if at_once else ended_s)
+
+
 def test_circuits_are_made_for_what_moved() -> None:
     """From the next decision on a turn's demand is that between the servers where its GPUs are now."""
     experiment = losing(HEALTHY, MOVES["server"], 0.0)

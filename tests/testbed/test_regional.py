@@ -3,6 +3,7 @@
 from collections import Counter
 from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ from testbed.run.predict import predict
 from testbed.run.region_plan import DelegatedSetup, Prediction
 from testbed.run.runner import Run
 from testbed.run.similitude import facts_of
-from tests.testbed.region_cases import DELAY, MACHINES, MODEL, toy_experiment, toy_step
+from tests.testbed.region_cases import DELAY, MACHINES, MODEL, file_step, toy_experiment, toy_step
 from topologies.errors import ScenarioError
 from topologies.mfabric import mfabric_fabric, regions
 from traffic.models.moe_step import attention_s
@@ -183,3 +184,12 @@ def test_what_is_refused() -> None:
         replace(experiment, fabric=mfabric_fabric(8, 4, gpus=1, nics=4, packet_nics=1))
     with pytest.raises(ScenarioError, match="no circuits that follow"):
         _ = replace(experiment, regional=None).regions
+
+
+def test_all_to_alls_inside_servers_leave_circuits_alone(tmp_path: Path) -> None:
+    experiment = toy_experiment(file_step(tmp_path), servers=4, gpus=2, alpha=2)
+    turns = [turn.node for turn in experiment.regions.turns["ocs0"]]
+    assert len(turns) == 2 * 4
+    assert all("moelayer" in node for node in turns)
+    lit = predict(experiment).events.query("what == 'lit'")["which"]
+    assert len(lit) == 3, "the first layer's; the second's forward and back; the first's again"

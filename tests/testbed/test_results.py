@@ -165,8 +165,14 @@ def test_a_run_that_is_stopped_leaves_a_report_of_what_it_finished(tmp_path: Pat
 
 def test_a_run_that_fails_before_its_first_point_leaves_no_directory(tmp_path: Path) -> None:
     results = ResultsDirectory(RUN, root=tmp_path)
-    with pytest.raises(MachineError), results:
-        raise MachineError("no Open vSwitch")
+
+    def interrupted() -> None:
+        with results:
+            results.judge_again(0, lambda outcome: outcome)  # as when the first of a network is interrupted
+            raise MachineError("no Open vSwitch")
+
+    with pytest.raises(MachineError):
+        interrupted()
     assert names(tmp_path / "rails_sparse") == set()
 
 

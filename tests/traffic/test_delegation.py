@@ -183,7 +183,7 @@ def test_lanes_leave_out_what_failed() -> None:
     assert len(found.lanes.queue_pairs) == 4
     everything = frozenset(fabric.nic_port(nic) for nic in fabric.nics)
     with pytest.raises(ScenarioError, match="neither circuits nor packet NICs"):
-        delegation(View(0.0, fabric, view.lit, everything), sent(gpus), Lanes())
+        Lanes().place(View(0.0, fabric, view.lit, everything), sent(gpus))
 
 
 def test_equal_all_to_alls_over_equal_circuits_are_one_delegation() -> None:

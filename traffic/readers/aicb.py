@@ -3,13 +3,16 @@
 Sizes (``msg_size``) are bytes, times (``_elapsed_time``) **milliseconds**; ``epoch_end`` rows
 separate the training steps. `read_aicb` replays the expert all-to-alls of one step: the rows
 ``all_to_all`` of ``ep_group``, or of ``dp_group`` in a micro-benchmark that has no other.
-`read_aicb_step` replays all collectives of a step, one after another.
+`read_aicb_step` replays all collectives of a step, one after another, with the computes between them.
 
 The log is one rank's. All groups of the kind are taken to do the same at the same time, as they
 do in training, with Megatron's order of ranks: tensor-parallel ranks are neighbours, and
 expert-parallel groups stride over them (tp 2 and ep 4 on 8 GPUs: 0 2 4 6 and 1 3 5 7). Each
-rank splits ``msg_size`` evenly over its group, itself included, as NCCL's alltoall does. The log
-holds no compute, so that between the all-to-alls is zero.
+rank splits ``msg_size`` evenly over its group, itself included, as NCCL's alltoall does.
+
+Rows of ``computation`` have the shapes of a product in place of bytes. Their time is milliseconds too in a
+log, whose collectives have times, and **nanoseconds** in a workload that was not run. Without such rows, as
+where a log was made without AIOB, there is no compute.
 
 The ``busbw`` column is not read: it was computed with n = 8 for groups of every size.
 
@@ -31,7 +34,7 @@ from traffic.demand import Demand
 from traffic.job import Job
 from traffic.readers.text import MAX_GPUS, bad_line, count_of, text_of, trace_name
 from traffic.steps import Step, job_of_steps
-from traffic.training import Call, GroupKind, Layout, Phase, first_alike, job_of_phases
+from traffic.training import Call, GroupKind, Layout, Phase, Phases, first_alike, job_of_phases
 from traffic.workloads.gating import apportioned
 
 COLUMNS = ("comm_type", "comm_group", "msg_size")
@@ -43,6 +46,7 @@ CALLS: dict[str, Call] = {
     "reduce_scatter": "reduce-scatter",
     "all_to_all": "all-to-all",
 }
+COMPUTATION = "computation"
 GROUPS: dict[str, GroupKind] = {
     "tp_group": "tp",
     "dp_group": "dp",
@@ -61,6 +65,8 @@ class _Row:
     group_size: int | None
     size_bytes: int
     elapsed_s: float | None
+    """Read as milliseconds, as of collectives."""
+    stage: str
 
 
 def read_aicb(
@@ -127,7 +133,7 @@ def read_aicb_step(
     alike: int | None = None,
     least_bytes: int = 0,
 ) -> Job:
-    """Return all collectives of one training step, one after another without compute.
+    """Return all collectives of one training step, one after another, with the computes between them.
 
     Parameters
     ----------
@@ -153,6 +159,28 @@ def read_aicb_step(
     TraceError
         As of `read_aicb`.
     """
+    read = aicb_phases(path, gpus=gpus, step=step, alike=alike, least_bytes=least_bytes)
+    return job_of_phases(read.name, read.layout, read.phases, read.note, least_bytes=least_bytes)
+
+
+def aicb_phases(
+    path: Path,
+    *,
+    gpus: int | None = None,
+    step: int = 0,
+    alike: int | None = None,
+    least_bytes: int = 0,
+    in_pairs: bool = False,
+) -> Phases:
+    """Return one training step as phases.
+
+    Parameters
+    ----------
+    path, gpus, step, alike, least_bytes
+        As of `read_aicb_step`, which raises the same.
+    in_pairs
+        Whether the dispatch of expert-parallel ranks is unlike their combine, which follows it.
+    """
     rows = _rows(path)
     least = max(least_bytes, 1)
     steps = [epoch for epoch in _epochs(rows) if any(_call(row) and row.size_bytes >= least for row in epoch)]
@@ -163,20 +191,19 @@ def read_aicb_step(
     pp = _group_size(path, rows, "pp_group") or 1
     stage = _layout(path, rows, "ep_group", gpus=gpus and gpus // pp, tp=None, ep=None)
     layout = replace(stage, pp=pp)
-    counted = [row for row in steps[step] if _call(row) is not None]
-    taken = first_alike([(row.operation, row.group, row.size_bytes) for row in counted], alike)
-    phases = [
-        Phase(f"{number} {group}", 0.0, CALLS[operation], GROUPS[group], size_bytes)
-        for number, (operation, group, size_bytes) in enumerate(taken)
-    ]
-    others = Counter(f"{row.operation} {row.group}" for row in steps[step] if _call(row) is None)
+    counted = [row for row in steps[step] if _replays(row)]
+    taken = _first_alike(counted, alike, in_pairs=in_pairs)
+    is_log = any(row.elapsed_s is not None for row in rows if _call(row) is not None)
+    collectives = [sum(_call(row) is not None for row in some) for some in (taken, counted)]
+    others = Counter(f"{row.operation} {row.group}" for row in steps[step] if not _replays(row))
     note = (
-        f"AICB log {path.name}, step {step} of {len(steps)}: {len(taken)} of {len(counted)} collectives, "
-        f"tp {layout.tp} dp {layout.dp} ep {layout.ep} pp {layout.pp}"
+        f"AICB log {path.name}, step {step} of {len(steps)}: {collectives[0]} of {collectives[1]} "
+        f"collectives, tp {layout.tp} dp {layout.dp} ep {layout.ep} pp {layout.pp}"
     )
     left = ", ".join(f"{what} ({count})" for what, count in others.items())
     note += f"; left out: {left}" if left else ""
-    return job_of_phases(trace_name(path), layout, phases, note, least_bytes=least_bytes)
+    phases = tuple(_phase(number, row, is_log=is_log) for number, row in enumerate(taken))
+    return Phases(trace_name(path), layout, phases, note)
 
 
 def is_aicb(first_line: str) -> bool:
@@ -193,7 +220,7 @@ def _rows(path: Path) -> list[_Row]:
     for number, line in enumerate(lines, 2):
         if not line.strip():
             continue
-        cells = line.strip().split(",")
+        cells = _cells(line.strip())
         if len(cells) != len(names):
             raise bad_line(path, number, f"{len(cells)} columns", f"{len(names)}, as in the header")
         rows.append(_row(path, number, dict(zip(names, cells, strict=True))))
@@ -203,6 +230,7 @@ def _rows(path: Path) -> list[_Row]:
 def _row(path: Path, number: int, cells: dict[str, str]) -> _Row:
     size = cells.get("comm_group_size", "None")
     elapsed = cells.get("_elapsed_time", "None")
+    is_computation = cells["comm_type"].endswith(COMPUTATION)
     try:
         elapsed_s = None if elapsed == "None" else float(elapsed) * 1e-3
     except ValueError:
@@ -214,9 +242,24 @@ def _row(path: Path, number: int, cells: dict[str, str]) -> _Row:
         cells["comm_type"].removeprefix("CommType."),
         cells["comm_group"].removeprefix("CommGroup."),
         None if size in ("None", "") else count_of(path, number, size, expected="a group size", least=1),
-        count_of(path, number, cells["msg_size"], expected="bytes"),
+        0 if is_computation else count_of(path, number, cells["msg_size"], expected="bytes"),
         elapsed_s,
+        cells.get("stage", ""),
     )
+
+
+def _cells(line: str) -> list[str]:
+    """Return the cells of a row; AICB puts no quotes round the shapes of a product, which have commas."""
+    if "(" not in line:
+        return line.split(",")
+    cells, depth = [""], 0
+    for letter in line:
+        depth += (letter == "(") - (letter == ")")
+        if letter == "," and depth <= 0:
+            cells.append("")
+        else:
+            cells[-1] += letter
+    return cells
 
 
 def _exchanges(row: _Row) -> bool:
@@ -226,6 +269,35 @@ def _exchanges(row: _Row) -> bool:
 def _call(row: _Row) -> Call | None:
     """Return what a row's group does; None for a row that is not replayed."""
     return CALLS.get(row.operation) if row.group in GROUPS else None
+
+
+def _computes(row: _Row) -> bool:
+    return row.operation == COMPUTATION and bool(row.elapsed_s)
+
+
+def _replays(row: _Row) -> bool:
+    return _call(row) is not None or _computes(row)
+
+
+def _first_alike(rows: list[_Row], alike: int | None, *, in_pairs: bool) -> list[_Row]:
+    """Return the first of equal rows; of computes those of a stage are equal, whatever they took."""
+    keys, exchanges = [], 0
+    for row in rows:
+        is_one = in_pairs and _exchanges(row) and row.group == "ep_group"
+        stage = row.stage if _computes(row) else ""
+        keys.append((row.operation, row.group, row.size_bytes, stage, exchanges % 2 * is_one))
+        exchanges += is_one
+    return [rows[place] for place in first_alike(range(len(rows)), alike, keys.__getitem__)]
+
+
+def _phase(number: int, row: _Row, *, is_log: bool) -> Phase:
+    """Return a row as a phase."""
+    forward = "backward" not in row.stage
+    if not _computes(row):
+        name = f"{number} {row.group}"
+        return Phase(name, 0.0, CALLS[row.operation], GROUPS[row.group], row.size_bytes, forward=forward)
+    unit = 1.0 if is_log else 1e-6  # nanoseconds were read as milliseconds
+    return Phase(f"{number} {row.stage or COMPUTATION}", unit * (row.elapsed_s or 0.0), forward=forward)
 
 
 def _training_steps(rows: list[_Row], group: str) -> list[list[_Row]]:

@@ -5,17 +5,18 @@ from pathlib import Path
 from topologies.errors import TraceError
 from traffic.job import Job
 from traffic.readers import flame, vllm
-from traffic.readers.aicb import is_aicb, read_aicb, read_aicb_step
+from traffic.readers.aicb import aicb_phases, is_aicb, read_aicb
 from traffic.readers.flame import read_flame
 from traffic.readers.htsim import HEADERS, read_htsim
 from traffic.readers.megatron import read_megatron
 from traffic.readers.mixnet import read_mixnet
 from traffic.readers.nccl import read_nccl
 from traffic.readers.routing import Hosting
-from traffic.readers.simai import is_simai, read_simai
+from traffic.readers.simai import is_simai, read_simai, simai_phases
 from traffic.readers.text import bad_line, files_of, first_bytes, text_of
 from traffic.readers.vllm import read_vllm
 from traffic.steps import single
+from traffic.training import Phases, job_of_phases
 from traffic.workloads.synthetic import HIDDEN, NUMBER_BYTES
 
 KNOWN = (
@@ -98,11 +99,35 @@ def read_step(path: Path, *, gpus: int | None = None, alike: int | None = None, 
     TraceError
         If the file cannot be read as either.
     """
+    read = read_phases(path, gpus=gpus, alike=alike, least_bytes=least_bytes)
+    return job_of_phases(read.name, read.layout, read.phases, read.note, least_bytes=least_bytes)
+
+
+def read_phases(
+    path: Path,
+    *,
+    gpus: int | None = None,
+    alike: int | None = None,
+    least_bytes: int = 0,
+    in_pairs: bool = False,
+) -> Phases:
+    """Return a training step as phases.
+
+    Parameters
+    ----------
+    path, gpus, alike, least_bytes, in_pairs
+        As of `traffic.readers.aicb.aicb_phases` and `traffic.readers.simai.simai_phases`.
+
+    Raises
+    ------
+    TraceError
+        If the file cannot be read as either.
+    """
     first = next(line for line in text_of(path).splitlines() if line.strip())
     if is_aicb(first):
-        return read_aicb_step(path, gpus=gpus, alike=alike, least_bytes=least_bytes)
+        return aicb_phases(path, gpus=gpus, alike=alike, least_bytes=least_bytes, in_pairs=in_pairs)
     if is_simai(first):
-        return read_simai(path, gpus=gpus, alike=alike, least_bytes=least_bytes)
+        return simai_phases(path, gpus=gpus, alike=alike, least_bytes=least_bytes, in_pairs=in_pairs)
     raise bad_line(path, 1, first, f"the start of {STEPS}")
 
 

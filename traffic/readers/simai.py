@@ -27,7 +27,7 @@ from pathlib import Path
 from topologies.errors import TraceError
 from traffic.job import Job
 from traffic.readers.text import MAX_GPUS, bad_line, count_of, text_of, trace_name
-from traffic.training import Call, GroupKind, Layout, Phase, first_alike, job_of_phases
+from traffic.training import Call, GroupKind, Layout, Phase, Phases, first_alike, job_of_phases
 
 MICRO = "MICRO"
 POLICIES = (MICRO, "HYBRID_TRANSFORMER", "HYBRID_TRANSFORMER_FWD_IN_BCKWD")
@@ -86,10 +86,33 @@ def read_simai(path: Path, *, gpus: int | None = None, alike: int | None = None,
         If the file cannot be read, a line is malformed, it recomputes activations (checkpoints), or the
         GPUs are no multiple of its groups.
     """
+    read = simai_phases(path, gpus=gpus, alike=alike, least_bytes=least_bytes)
+    return job_of_phases(read.name, read.layout, read.phases, read.note, least_bytes=least_bytes)
+
+
+def simai_phases(
+    path: Path,
+    *,
+    gpus: int | None = None,
+    alike: int | None = None,
+    least_bytes: int = 0,
+    in_pairs: bool = False,
+) -> Phases:
+    """Return a training step as phases.
+
+    Parameters
+    ----------
+    path, gpus, alike, least_bytes
+        As of `read_simai`, which raises the same.
+    in_pairs
+        Whether a layer with the dispatch of expert-parallel ranks is unlike the one with their combine, which
+        follows it and may have the same numbers.
+    """
     header, *lines = text_of(path).splitlines()
     layout, stages = _layout(path, header, gpus)
     every = _layers(path, lines, micro=header.split()[0] == MICRO)
-    taken = first_alike(every, alike)
+    roles = _roles(every) if in_pairs else [0] * len(every)
+    taken = [layer for layer, _ in first_alike(zip(every, roles, strict=True), alike)]
     phases = _micro(taken) if header.split()[0] == MICRO else _phases(taken)
     broadcasts = sum(line.split().count(LEFT_OUT) for line in lines)
     note = (
@@ -100,9 +123,7 @@ def read_simai(path: Path, *, gpus: int | None = None, alike: int | None = None,
     )
     if not any(phase.compute_s or phase.size_bytes >= max(least_bytes, 1) for phase in phases):
         raise TraceError(f"{path} has nothing to do", "take smaller collectives too")
-    return job_of_phases(
-        trace_name(path), layout, phases, "; ".join(filter(None, note)), least_bytes=least_bytes
-    )
+    return Phases(trace_name(path), layout, tuple(phases), "; ".join(filter(None, note)))
 
 
 def is_simai(first_line: str) -> bool:
@@ -179,6 +200,16 @@ def _pass(path: Path, number: int, fields: Sequence[str], kind: GroupKind) -> _P
     return _Pass(compute_ns, CALLS[word], kind, size_bytes)
 
 
+def _roles(layers: Sequence[_Layer]) -> list[int]:
+    """Return 0 and 1 in turn for layers with an expert all-to-all, and 0 for others."""
+    roles, exchanges = [], 0
+    for layer in layers:
+        is_one = layer.forward.call == "all-to-all" and layer.forward.kind == "ep"
+        roles.append(exchanges % 2 * is_one)
+        exchanges += is_one
+    return roles
+
+
 def _micro(layers: Sequence[_Layer]) -> list[Phase]:
     """Return the collectives of a micro-benchmark."""
     return [
@@ -189,12 +220,12 @@ def _micro(layers: Sequence[_Layer]) -> list[Phase]:
 
 def _phases(layers: Sequence[_Layer]) -> list[Phase]:
     """Return the passes in the order of a step."""
-    phases = [_phase(f"{n} {layer.name} fwd", layer.forward) for n, layer in enumerate(layers)]
+    phases = [_phase(f"{n} {layer.name} fwd", layer.forward, forward=True) for n, layer in enumerate(layers)]
     for number, layer in reversed(list(enumerate(layers))):
         phases.append(_phase(f"{number} {layer.name} ig", layer.input_gradient))
         phases.append(_phase(f"{number} {layer.name} wg", layer.weight_gradient, blocks=False))
     return phases
 
 
-def _phase(name: str, one: _Pass, *, blocks: bool = True) -> Phase:
-    return Phase(name, one.compute_ns * 1e-9, one.call, one.kind, one.size_bytes, blocks)
+def _phase(name: str, one: _Pass, *, blocks: bool = True, forward: bool = False) -> Phase:
+    return Phase(name, one.compute_ns * 1e-9, one.call, one.kind, one.size_bytes, blocks, forward)
