@@ -13,7 +13,7 @@ from testbed.run.experiment import Experiment
 from testbed.run.predict import predict
 from testbed.run.runner import Run
 from tests.emulation.box import Box
-from tests.testbed.region_cases import DELAY, toy_experiment, toy_step
+from tests.testbed.region_cases import DELAY, check_bytes, lost, toy_experiment, toy_step
 from topologies.light import Circuit
 from traffic.transports.host_settings import TransportSetup
 
@@ -83,3 +83,39 @@ def test_circuits_change_as_planned(
         assert packets_in_the_dark(wire, ocs) == 0
     assert all(entry.partial and not entry.error for log in found.logs.values() for entry in log)
     assert 0.9 < communication_s(found.run) / communication_s(predicted) < 1.2
+
+
+@pytest.mark.real_cpus
+def test_nics_lost_in_mid_step_cost_no_byte(sandbox: Box | None) -> None:
+    """Server 0 loses both packet NICs in its dispatch, server 1 a circuit NIC in the combine that follows."""
+    step = toy_step(ranks=4, layers=1, sparsity=0.4)
+    experiment = toy_experiment(step, servers=4, alpha=2, packet_nics=2)
+    assert experiment.regional
+    regional = replace(experiment.regional, delay=replace(DELAY, delay_s=50e-6))
+    places = {(0, 0): "F0 0.0 l0 dispatch", (0, 2): "F0 0.0 l0 dispatch", (1, 1): "F0 0.0 l0 combine"}
+    faults = tuple(
+        replace(fault, node=node)
+        for nic, node in places.items()
+        for fault in lost(experiment.fabric, nic, after_s=150e-6, detect_s=30e-6)
+    )
+    experiment = replace(
+        experiment,
+        regional=regional,
+        dilation=DILATION,
+        transport=TransportSetup("credit"),
+        faults=faults,
+    )
+    found, predicted = live(experiment, {}), predict(experiment)
+    check_bytes(experiment.fabric, found.run)
+    assert found.run.messages["bytes"].tolist() == predicted.messages["bytes"].tolist()
+    for fault in faults:
+        stages = found.run.events[found.run.events["which"] == fault.name].set_index("what")["at_s"]
+        assert list(stages.index) == ["failed", "detected", "gone around"]
+        assert stages["detected"] - stages["failed"] == pytest.approx(fault.detect_s, rel=0.3)
+    assert lit(found.run) == lit(predicted)
+    logged = {ocs: [set(entry.circuits) for entry in log] for ocs, log in found.logs.items()}
+    assert logged == lit(found.run)
+    dead = experiment.fabric.peer(faults[-1].ports[0]).number
+    assert dead in {end for circuit in logged["ocs0"][0] for end in circuit}
+    assert dead not in {end for circuit in logged["ocs0"][-1] for end in circuit}
+    assert 0.85 < communication_s(found.run) / communication_s(predicted) < 1.25
