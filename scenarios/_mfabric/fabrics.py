@@ -1,6 +1,7 @@
 """The fabrics that mFabric's paper compares: what is wired, what it costs, how it is drawn."""
 
 from collections.abc import Callable, Sequence
+from functools import cache
 
 from testbed.report.palette import COLOURS as SCHEMES
 from topologies.cost import Bill
@@ -30,6 +31,7 @@ ALL_RATES = tuple(sorted(PRICES))
 """Rates of a NIC that parts have prices for [bit/s]."""
 
 
+@cache
 def bill_of(name: str, servers: int, rate_bps: float) -> Bill:
     """Return what a fabric costs, by its name.
 

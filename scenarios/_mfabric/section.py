@@ -72,7 +72,7 @@ class ScaleResults(RunDirectory):
             results=sheets[0],
             claims=self.claims,
             plots=[plot for section in self.sections for plot in section.findings.plots],
-            definitions=[pair for section in self.sections for pair in section.definitions],
+            definitions=list(dict.fromkeys(pair for each in self.sections for pair in each.definitions)),
             files="summary.csv lists the sections and the files that hold their numbers, beside this one.",
             more=sheets[1:],
         )

@@ -18,6 +18,7 @@ from traffic.job import Job
 from traffic.models.moe import MoeModel
 from traffic.models.moe_step import Gate, Machines, MoeStep, moe_step
 from traffic.workloads.gate import Loads, gate_loads, gate_statistics, gate_tokens
+from traffic.workloads.mixtral import GPU_FLOPS
 
 MOST_MICRO_BATCHES = 64
 MOST_DELAY_MS = 1e5
@@ -52,6 +53,7 @@ def training(
     micro_batches: int = 1,
     gateways: Sequence[int] = (0,),
     sparsity: float = 0.0,
+    gpu_flops: float = GPU_FLOPS,
     seed: int = 0,
     sums_apart: Sequence[int] = (),
 ) -> Training:
@@ -60,7 +62,7 @@ def training(
     Parameters
     ----------
     model
-        With its degrees, of one pipeline stage.
+        With its degrees.
     layers
         How many of its layers are run.
     replicas, micro_batches
@@ -69,6 +71,8 @@ def training(
         The GPUs of a server through which data-parallel rings go.
     sparsity
         Which share of the experts a source sends nothing to.
+    gpu_flops
+        What a GPU computes [FLOP/s].
     seed
         Of the gate.
     sums_apart
@@ -99,7 +103,7 @@ def training(
         gate,
         replicas=replicas,
         micro_batches=micro_batches,
-        machines=Machines(gateways=tuple(gateways)),
+        machines=Machines(gpu_flops=gpu_flops, gateways=tuple(gateways)),
         sums_apart=sums_apart,
     )
     name = f"{model.name} ({layers} of {model.layers} layers)"

@@ -131,7 +131,7 @@ UPLINK_CAPTION = (
 def _heat_maps(outcomes: Sequence[Outcome], workload: str) -> list[Plot]:
     name = slug(workload)
     maps = [Plot(f"nic_load_{name}", partial(nic_heat_map, outcomes, workload), f"{workload}. {NIC_CAPTION}")]
-    if has_uplinks(outcomes):
+    if has_uplinks([outcome for outcome in outcomes if outcome.experiment.job.name == workload]):
         figure = partial(uplink_heat_map, outcomes, workload)
         maps.append(Plot(f"uplink_load_{name}", figure, f"{workload}. {UPLINK_CAPTION}"))
     return maps

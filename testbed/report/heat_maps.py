@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from testbed.report.means import in_order
 from testbed.report.palette import HEAT, INK, NO_CELL, fixed_canvas, named, over, styled
+from testbed.run.experiment import Experiment
 from testbed.run.outcome import Outcome
 from traffic.metrics import load_mse, nic_received_bytes, nic_sent_bytes, uplink_bytes
 
@@ -44,8 +45,13 @@ def one_per_scheme(outcomes: Sequence[Outcome], workload: str, *, faults: bool =
     for outcome in sorted(outcomes, key=lambda outcome: outcome.verdict.word == "void"):
         if outcome.experiment.job.name == workload:
             experiment = outcome.experiment
-            chosen.setdefault(experiment.scheme_name if faults else experiment.policy, outcome)
+            chosen.setdefault(experiment.scheme_name if faults else _name(experiment), outcome)
     return [chosen[scheme] for scheme in in_order(chosen)]
+
+
+def _name(experiment: Experiment) -> str:
+    """Return what a map is called: without what fails, and how senders meet the dark."""
+    return experiment.label or experiment.policy
 
 
 @styled
@@ -65,7 +71,7 @@ def nic_heat_map(outcomes: Sequence[Outcome], workload: str) -> Figure:
 @styled
 def uplink_heat_map(outcomes: Sequence[Outcome], workload: str) -> Figure:
     """Return what each leaf sent to each spine, a map per scheme; hot cells are where flows collide."""
-    shown = one_per_scheme(outcomes, workload)
+    shown = [each for each in one_per_scheme(outcomes, workload) if has_uplinks([each])]
     tables = [uplink_bytes(outcome.link_bytes, outcome.experiment.fabric) for outcome in shown]
     loads = [table.to_numpy(dtype=float) for table in tables]
     figure, (axes,) = _lines(shown, "bytes from leaf to spine", 1)
@@ -77,8 +83,8 @@ def uplink_heat_map(outcomes: Sequence[Outcome], workload: str) -> Figure:
 
 
 def has_uplinks(outcomes: Sequence[Outcome]) -> bool:
-    """Return whether the fabric of the outcomes has leaves that are joined to spines."""
-    return any(switch.tier == 1 for outcome in outcomes[:1] for switch in outcome.experiment.fabric.switches)
+    """Return whether a fabric of the outcomes has leaves that are joined to spines."""
+    return any(switch.tier == 1 for outcome in outcomes for switch in outcome.experiment.fabric.switches)
 
 
 def _lines(shown: Sequence[Outcome], what: str, count: int) -> tuple[Figure, list[Axes]]:
@@ -131,7 +137,7 @@ def _write_titles(axes: Axes, shown: Sequence[Outcome], numbers: Sequence[str]) 
     for place, (outcome, number) in enumerate(zip(shown, numbers, strict=True)):
         word = outcome.verdict.word
         mark = f" ({word})" if word in ("void", "model") else ""
-        text = f"{outcome.experiment.policy}{mark}\n{number}"
+        text = f"{_name(outcome.experiment)}{mark}\n{number}"
         axes.text(place, 1.03, text, transform=above, va="bottom")
 
 

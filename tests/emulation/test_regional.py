@@ -2,7 +2,9 @@
 
 from collections.abc import Collection, Mapping
 from dataclasses import replace
+from pathlib import Path
 
+import numpy as np
 import pytest
 
 from testbed.network.network import Network
@@ -11,22 +13,28 @@ from testbed.run.dilation import Dilation
 from testbed.run.emulate import Emulation, emulate
 from testbed.run.experiment import Experiment
 from testbed.run.predict import predict
+from testbed.run.region_plan import DelegatedSetup, RegionalSetup
 from testbed.run.runner import Run
 from tests.emulation.box import Box
-from tests.testbed.region_cases import DELAY, check_bytes, lost, toy_experiment, toy_step
+from tests.testbed.region_cases import DELAY, check_bytes, file_step, lost, toy_experiment, toy_step
 from topologies.light import Circuit
+from topologies.mfabric import mfabric_fabric
+from traffic.demand import Demand
+from traffic.steps import single
 from traffic.transports.host_settings import TransportSetup
 
 pytestmark = pytest.mark.emulation
 
+WORKED = np.array([[0, 90, 10, 20], [70, 0, 30, 40], [20, 10, 0, 25], [10, 20, 15, 0]])
+"""A skewed demand between 4 servers."""
 DILATION = Dilation(rate=1e-3, volume=1.0)
 """10 Mbit/s; 50 us of an OCS are 50 ms."""
 
 
-def live(experiment: Experiment, lit_before: Mapping[str, Collection[Circuit]]) -> Emulation:
+def live(experiment: Experiment, lit_before: Mapping[str, Collection[Circuit]] | None = None) -> Emulation:
     host = experiment.host
     with Network(experiment.fabric, DILATION.rate, host=host, mtu=experiment.mtu) as network:
-        for ocs, circuits in lit_before.items():
+        for ocs, circuits in (lit_before or {}).items():
             network.northbound.light(ocs, sorted(circuits))
             network.northbound.wait_idle(ocs, 5.0)
         return emulate(experiment, network)
@@ -57,7 +65,17 @@ def test_circuits_change_as_planned(
     sandbox: Box | None, servers: int, gpus: int, alpha: int, layers: int, transport: str
 ) -> None:
     step = toy_step(ranks=servers * gpus, layers=layers, sparsity=0.4)
-    experiment = toy_experiment(step, servers=servers, gpus=gpus, alpha=alpha)
+    assert_as_planned(toy_experiment(step, servers=servers, gpus=gpus, alpha=alpha), transport)
+
+
+@pytest.mark.real_cpus
+def test_a_workload_s_file_has_its_circuits_too(sandbox: Box | None, tmp_path: Path) -> None:
+    step = file_step(tmp_path)
+    assert_as_planned(toy_experiment(step, servers=4, gpus=2, alpha=2), "credit")
+
+
+def assert_as_planned(experiment: Experiment, transport: str) -> None:
+    """Check an emulation against its prediction, and its circuits against the OCSes' logs."""
     assert experiment.regional
     regional = replace(experiment.regional, delay=replace(DELAY, delay_s=50e-6))
     experiment = replace(
@@ -83,6 +101,33 @@ def test_circuits_change_as_planned(
         assert packets_in_the_dark(wire, ocs) == 0
     assert all(entry.partial and not entry.error for log in found.logs.values() for entry in log)
     assert 0.9 < communication_s(found.run) / communication_s(predicted) < 1.2
+
+
+@pytest.mark.real_cpus
+def test_pairs_without_a_circuit_go_through_a_server_between(sandbox: Box | None) -> None:
+    """Algorithm 1 makes a ring of the worked example; who is opposite is reached over both neighbours."""
+    demand = Demand("ring", 2000 * WORKED)
+    fabric = mfabric_fabric(4, gpus=1, nics=3, packet_nics=1, rate_bps=10e9, one_packet_switch=True)
+    experiment = Experiment(
+        replace(fabric, servers_forward=True),
+        single(demand),
+        "delegated",
+        delegated=DelegatedSetup(two_hops=True),
+        regional=RegionalSetup(replace(DELAY, delay_s=50e-6)),
+        dilation=DILATION,
+        transport=TransportSetup("credit"),
+    )
+    found, predicted = live(experiment, {}).run, predict(experiment)
+    assert found.messages["end_s"].notna().all()
+    assert (found.messages["path"] == predicted.messages["path"]).all()
+    relayed = found.messages[found.messages["path"].str.contains(",h")]
+    assert set(zip(relayed["source"], relayed["destination"], strict=True)) == {
+        (0, 3),
+        (3, 0),
+        (1, 2),
+        (2, 1),
+    }
+    assert 0.9 < communication_s(found) / communication_s(predicted) < 1.2
 
 
 @pytest.mark.real_cpus

@@ -1,5 +1,6 @@
 """Failures in a training step on mFabric: which points there are, what tables say, and bad input."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -14,10 +15,15 @@ from scenarios._mfabric.failure_points import (
     SERVER,
     failure_of,
 )
+from scenarios._mfabric.failure_report import lacking_bytes
 from scenarios._mfabric.failures import MODELS, POINTS, failures
+from scenarios._mfabric.steps import Setting
 from testbed.report.run_json import experiments_of
+from testbed.run.predict import predict
 from tests.scenarios import command
+from tests.testbed.moved_cases import GPU_MOVES, HEALTHY, losing
 from topologies.mfabric import mfabric_fabric
+from traffic.faults import AS_IT_WAS
 
 SMALL = ["--model-only", "--layers", "1", "--transport", "credit"]
 
@@ -43,12 +49,27 @@ def test_every_failure_has_a_step_in_which_it_comes_and_one_after_it(tmp_path: P
     assert took_s["mFabric, one circuit NIC"] >= took_s["mFabric"]
 
 
+def test_what_lacks_is_what_was_owed_and_did_not_arrive() -> None:
+    """Between the GPUs of then: what moved is owed to the backup GPU by what ended after that was known."""
+    experiment = losing(HEALTHY, GPU_MOVES, 0.26)
+    run = predict(experiment)
+    assert run.messages["end_s"].isna().any()
+    assert lacking_bytes(experiment, run) == 0
+    ((_, backup),) = GPU_MOVES
+    messages = run.messages.copy()
+    row = messages.index[(messages["destination"] == backup) & (messages["node"] == "F0 0.0 l0 combine")][0]
+    messages.loc[row, "end_s"] = float("nan")
+    assert lacking_bytes(experiment, replace(run, messages=messages)) == messages.loc[row, "bytes"]
+    unmoved = replace(experiment, revisions=AS_IT_WAS, faults=())
+    assert lacking_bytes(unmoved, run) > 0
+
+
 def test_figure_14_rules_what_failures_add_to_an_iteration() -> None:
     found = {(model, name): 10.0 for model in MODELS for name in POINTS}
     found["deepseek-r1", PACKET_NIC] = 10.33
     found["mixtral-8x22b", GPU] = 12.0
     found["mixtral-8x22b", SERVER] = 14.0
-    section = failures(found, 0)
+    section = failures(Setting([400e9]), found)
     added = section.tables["failures"].set_index(["model", "failure"])["added"]
     assert added["deepseek-r1", PACKET_NIC] == pytest.approx(0.033)
     assert added["mixtral-8x22b", GPU] == pytest.approx(0.2)

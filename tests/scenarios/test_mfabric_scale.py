@@ -87,6 +87,9 @@ def sections() -> list[Section]:
         (["--gpus", ""], "is empty"),
         (["--rates", "300"], "no prices for 300 Gbit/s; choose from 100, 200, 400, 800"),
         (["--rates", "fast"], "'fast' is no list of numbers"),
+        (["--figures", "12a,99"], "no training steps for figure '99'; choose from 12a, 12b"),
+        (["--figures", ""], "is empty"),
+        (["--gpu-tflops", "0"], "GPUs of 0 TFLOP/s; give a rate above 0"),
     ],
 )
 def test_bad_input_is_one_sentence(tmp_path: Path, options: list[str], said: str) -> None:
@@ -303,7 +306,7 @@ def test_examples_are_right(module: ModuleType) -> None:
 @pytest.mark.slow
 def test_a_run_prints_tables_and_leaves_results(tmp_path: Path) -> None:
     out = tmp_path / "out"
-    done = studied("--gpus", "64", "--rates", "400", "--seeds", "1", "--out", out)
+    done = studied("--gpus", "64", "--rates", "400", "--seeds", "1", "--figures", "none", "--out", out)
     assert done.returncode == 0, done.stderr
     assert f"results: {out}/report.html" in done.stdout
     assert all(len(line) <= 80 for line in done.stdout.splitlines()[:-1])

@@ -1,5 +1,7 @@
 """The plots: what is drawn is what the summary and the records say, and void points are marked."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -28,6 +30,7 @@ from tests.testbed.cases import (
     small_outcomes,
     with_verdict,
 )
+from topologies.big_switch import big_switch_fabric
 from topologies.rail import rail_fabric
 from traffic.metrics import nic_received_bytes, nic_sent_bytes, uplink_bytes
 from traffic.records import NVLINK
@@ -136,6 +139,18 @@ def test_the_maps_show_what_the_nics_and_uplinks_carried() -> None:
     uplinks = images_of(uplink_heat_map(outcomes, demand.name))[:2]
     assert uplinks[0].sum() * 1e6 == pytest.approx(uplink_bytes(ecmp, fabric).to_numpy().sum())
     assert not uplinks[1].any()
+
+
+def test_fabrics_have_maps_of_their_own_by_label_and_uplinks_where_there_are_some() -> None:
+    fabrics = {"rails": rail_fabric(4, 2), "one switch": big_switch_fabric(4, nics=2, gpus=2)}
+    outcomes = [
+        outcome_of(replace(experiment_of(fabric, uniform(8), "ecmp"), label=label))
+        for label, fabric in fabrics.items()
+    ]
+    loads = images_of(nic_heat_map(outcomes, "uniform"))
+    assert len([load for load in loads if load.shape == (4, 2)]) == 4, "sent and received on two fabrics"
+    texts = texts_of(uplink_heat_map(outcomes, "uniform"))
+    assert [text.split(" (")[0] for text in texts if "(model)" in text] == ["rails"]
 
 
 def test_void_maps_are_crossed_out() -> None:

@@ -1,0 +1,109 @@
+"""Iteration time by the number of circuit NICs: Figure 27."""
+
+from functools import partial
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+from scenarios._mfabric.fabrics import COLOURS, MFABRIC, NICS, PACKET_NICS
+from scenarios._mfabric.section import FIGURE_ONLY, Section, judged
+from scenarios._mfabric.steps import Iterations, Setting, StepPoint
+from testbed.report.claims import LESS, Claim
+from testbed.report.page import Block, Findings, Line, Plot, Sheet
+from testbed.report.palette import canvas, horizontal_grid, styled
+
+SOURCE = "mFabric, D.6 (Figure 27)"
+MODEL, RATE_BPS = "mixtral-8x22b", 100e9
+ALPHAS = (1, 2, 3, 4, 5, 6, 7)
+"""Circuit NICs of a server of 8 NICs."""
+FEW, MANY = 2, 6
+"""Between these the paper's sentence is ruled, beside every step on the way."""
+
+
+def alpha_points(_setting: Setting) -> list[StepPoint]:
+    """Return the training steps of Figure 27: packet NICs of one rate in all, however many they are."""
+    return [
+        StepPoint(
+            MODEL, MFABRIC, RATE_BPS, packet_nics=NICS - alpha,
+            packet_bps=PACKET_NICS * RATE_BPS / (NICS - alpha) if NICS - alpha != PACKET_NICS else None,
+        )
+        for alpha in ALPHAS
+    ]  # fmt: skip
+
+
+def alphas(setting: Setting, found: Iterations) -> Section:
+    """Return the iteration time by the number of circuit NICs.
+
+    Parameters
+    ----------
+    setting, found
+        The iterations of all `alpha_points` in this setting.
+    """
+    table = pd.DataFrame(
+        [
+            {
+                "alpha": NICS - point.packet_nics, "packet_nics": point.packet_nics,
+                "packet_gbps": (point.packet_bps or RATE_BPS) / 1e9, "iteration_s": found[point].seconds,
+                "reconfigurations": found[point].reconfigurations,
+            }
+            for point in alpha_points(setting)
+        ]
+    )  # fmt: skip
+    plot = Plot("alpha", partial(_plot, table), f"Paper, figure 27 ({FIGURE_ONLY}). {CAPTION}")
+    return Section(
+        name="alpha",
+        about="iteration times by the number of circuit NICs",
+        basis="computed by the fluid model, on synthetic gates",
+        findings=Findings([_sheet(table)], [plot], _claims(table)),
+        tables={"alpha": table},
+        seeds=[setting.seed],
+        settings={"gpu_flops": setting.gpu_flops, "model": MODEL, "rate_gbps": RATE_BPS / 1e9},
+    )
+
+
+def _claims(table: pd.DataFrame) -> list[Claim]:
+    times = table.set_index("alpha")["iteration_s"]
+    steps = (times / times.shift()).dropna()
+    each = ", ".join(f"{alpha} {ratio:.3f}" for alpha, ratio in steps.items())
+    few, many = f"{FEW} to {MANY} circuit NICs: iterations get shorter", times[MANY] / times[FEW]
+    return [
+        judged(few, SOURCE, LESS, many, "", "{:.3f}"),
+        judged("shorter with each further circuit NIC", SOURCE, (0.0, 1.0), steps.max(), each, "{:.3f}"),
+    ]
+
+
+def _sheet(table: pd.DataFrame) -> Sheet:
+    base = table.set_index("alpha")["iteration_s"][NICS - PACKET_NICS]
+    lines = [
+        Line(
+            [
+                f"{row['alpha']:.0f}", f"{row['packet_nics']:.0f} x {row['packet_gbps']:.1f}",
+                f"{row['iteration_s']:.2f}", f"{row['iteration_s'] / base:.3f}",
+                f"{row['reconfigurations']:,.0f}",
+            ]
+        )
+        for _, row in table.iterrows()
+    ]  # fmt: skip
+    return Sheet(
+        ("alpha",),
+        ("packet NICs [Gbit/s]", "iteration [s]", f"/ alpha = {NICS - PACKET_NICS}", "reconfigurations"),
+        [Block(lines)],
+        f"Figure 27: {MODEL}, 1,024 GPUs, circuit NICs of {RATE_BPS / 1e9:g} Gbit/s. Packet NICs have "
+        f"{PACKET_NICS * RATE_BPS / 1e9:g} Gbit/s in all, so that packet switches cost alike; how the paper "
+        "keeps their cost is not said. With alpha circuit NICs a server has circuits to at most alpha of its "
+        "7 peers; the others are reached over packets.",
+    )
+
+
+@styled
+def _plot(table: pd.DataFrame) -> Figure:
+    figure = canvas(8.5, 3.4, "Iteration time by circuit NICs of a server (SYNTHETIC gates)")
+    axes = figure.subplots()
+    axes.plot(table["alpha"], table["iteration_s"], color=COLOURS[MFABRIC], marker="o", label=MFABRIC)
+    axes.set(xlabel="alpha, circuit NICs of 8", ylabel="iteration [s]", ylim=(0, None))
+    axes.set_xticks(ALPHAS)
+    horizontal_grid(axes)
+    return figure
+
+
+CAPTION = "Packet NICs have 200 Gbit/s in all, and circuit NICs 100 Gbit/s each."
