@@ -102,7 +102,7 @@ def _sheet(table: pd.DataFrame) -> Sheet:
 
 @styled
 def _plot(table: pd.DataFrame) -> Figure:
-    figure = canvas(8.5, 5.4, "Iteration time with micro-batches of b sequences, 1,024 GPUs")
+    figure = canvas(8.5, 5.4, "Iteration time with micro-batches of b sequences (SYNTHETIC gates)")
     panels = figure.subplots(len(MODELS), len(BATCHES)).ravel()
     groups = table.groupby(["model", "micro_batch"], sort=False)
     for axes, ((model, batch), rows) in zip(panels, groups, strict=True):
