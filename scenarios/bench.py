@@ -45,6 +45,7 @@ from scenarios._bench_jobs import (
     ring_busbw,
 )
 from scenarios._bench_mininet import SHAPED_BPS, boot_stop_speedup_vs_mininet
+from scenarios._bench_steps import step_1024_s, step_32768_s
 from scenarios._bench_transports import (
     credit_random,
     credit_sparse,
@@ -308,6 +309,8 @@ FIGURES = {
     "resume_p99_s": Figure(resume_p99_s, "s", "<= 0.005 and a packet's 0.004"),
     "fluid_released_s": Figure(fluid_released_s, "s", "< 5", sandbox=False),
     "rails_model_s": Figure(rails_model_s, "s", "< 25", sandbox=False),
+    "step_1024_s": Figure(step_1024_s, "s", "< 30", sandbox=False),
+    "step_32768_s": Figure(step_32768_s, "s", "< 300, in 8 GiB", sandbox=False),
     "planning_sparse_s": Figure(planning_sparse_s, "s", "<= 0.008", sandbox=False),
     "planning_dense_s": Figure(planning_dense_s, "s", "<= 0.020", sandbox=False),
     "orchestration_s": Figure(orchestration_s, "s", "< 0.010", sandbox=False),

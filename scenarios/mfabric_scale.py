@@ -28,6 +28,7 @@ from scenarios._mfabric.iteration_times import iteration_points, iteration_times
 from scenarios._mfabric.lookahead import lookahead
 from scenarios._mfabric.section import ScaleResults, Section
 from scenarios._mfabric.shares import training_shares
+from scenarios._mfabric.size import checked_servers, size, size_points
 from scenarios._mfabric.steps import Setting, StepStudy, iterations
 from scenarios._options import Debug, Out, listed, seed_range, shares
 from scenarios._output import print_results, sheet_table
@@ -42,6 +43,7 @@ STUDIES = {
     for figure, model in MODELS.items()
 } | {
     "25": StepStudy(batch_points, batches),
+    "26": StepStudy(size_points, size),
     "27": StepStudy(alpha_points, alphas),
     "28": StepStudy(delay_points, delays),
 }
@@ -68,7 +70,14 @@ Tflops = Annotated[
     float,
     typer.Option(
         "--gpu-tflops",
-        help="What a GPU computes in training steps but those of figure 14 [TFLOP/s]; an H800 does 400.",
+        help="What a GPU computes in training steps [TFLOP/s]; an H800 does 400.",
+    ),
+]
+Sizes = Annotated[
+    str,
+    typer.Option(
+        help="Servers of the clusters of figure 26, comma-separated; the paper's grow to 4096, on which a "
+        "step takes minutes and gigabytes."
     ),
 ]
 
@@ -79,6 +88,7 @@ def mfabric_scale(
     seeds: Seeds = 5,
     figures: Figures = "12a",
     gpu_tflops: Tflops = GPU_FLOPS / 1e12,
+    sizes: Sizes = "128,256,512",
     out: Out = None,
     debug: Debug = False,
 ) -> None:
@@ -88,21 +98,21 @@ def mfabric_scale(
     front by the iteration times that the project publishes (Figure 13); Algorithm 1 beside the best circuits
     of small regions; synthetic gates (Figures 4, 5, 18) and Copilot's accuracy on them (Figure 19); where
     bytes and time go in training (Figures 2, 3, 17); optical I/O beside NVL72 (Figure 16); whole training
-    steps on 1,024 GPUs, by the fluid model (Figures 12, 25, 27, 28), and what failures add to them (Figure
-    14). Expect fat-trees 2.0 times as dear as mFabric on average and 2.3 times at 400 Gbit/s, as the paper
-    says; TopoOpt at half its cost, which the paper calls slightly less; Algorithm 1 up to twice as slow as
-    the best circuits where demand is skewed; and iterations longer than over a fat-tree, by more than in the
-    paper. What the paper shows in figures only is labelled so, and what is synthetic confirms none of its
-    claims.
+    steps by the fluid model (Figures 12, 25 to 28), and what failures add to them (Figure 14). Expect
+    fat-trees 2.0 times as dear as mFabric on average and 2.3 times at 400 Gbit/s, as the paper says; TopoOpt
+    at half its cost, which the paper calls slightly less; Algorithm 1 up to twice as slow as the best
+    circuits where demand is skewed; and iterations longer than over a fat-tree, by more than in the paper.
+    What the paper shows in figures only is labelled so, and what is synthetic confirms none of its claims.
     """
-    sizes = list(dict.fromkeys(_whole(number) for number in shares(gpus)))
+    clusters = list(dict.fromkeys(_whole(number) for number in shares(gpus)))
     rates_bps = list(dict.fromkeys(checked_rate(number) for number in shares(rates)))
-    for size in sizes:
-        servers_of(size)
+    for cluster in clusters:
+        servers_of(cluster)
     drawn = seed_range(seeds)
-    steps, setting = _steps(figures), Setting(rates_bps, _flops(gpu_tflops))
+    servers = checked_servers([_whole(number) for number in shares(sizes)])
+    steps, setting = _steps(figures), Setting(rates_bps, _flops(gpu_tflops), sizes=servers)
     sections: list[Callable[[], Section]] = [
-        lambda: costs(sizes, rates_bps),
+        lambda: costs(clusters, rates_bps),
         lambda: efficiency(rates_bps),
         lambda: circuits(drawn),
         lambda: gates(drawn),
@@ -134,7 +144,7 @@ def _step_sections(figures: Sequence[str], setting: Setting, progress: Progress)
     for study in studies:
         yield study.section(setting, found)
     if FAILURES in figures:
-        yield failures(failure_iterations(setting.seed, progress), setting.seed)
+        yield failures(setting, failure_iterations(setting, progress))
 
 
 def _steps(figures: str) -> list[str]:

@@ -135,7 +135,7 @@ class Lanes:
     def __init__(self, *, light: bool = True, spill: bool = False, two_hops: bool = False) -> None:
         self._light, self._spill, self._two_hops = light, spill, two_hops
         self._placed: dict[object, Placement] = {}
-        self._found: dict[object, dict[tuple[int, int], list[QueuePair]]] = {}
+        self._found: dict[object, _FoundLanes] = {}
         """What was placed, and the lanes of pairs of servers, by all that they depend on."""
 
     def place(self, view: View, messages: Messages) -> Placement:
@@ -160,7 +160,7 @@ class Lanes:
         if not cut_off(view.fabric, view.failed):
             return [()] * len(messages)
         ends = _servers_of(view.fabric, messages)
-        lanes = self._lanes(view, tuple(dict.fromkeys(ends)))
+        lanes = self._lanes(view, tuple(dict.fromkeys(ends))).of_pair
         over_packets = defaultdict[tuple[int, int], int](int)
         for pair, size in zip(ends, messages.bytes.tolist(), strict=True):
             if lanes[pair] and on_packet_switch(view.fabric, lanes[pair][0].source):
@@ -171,13 +171,16 @@ class Lanes:
 
     def _place(self, view: View, messages: Messages) -> Placement:
         ends = _servers_of(view.fabric, messages)
-        lanes = self._lanes(view, tuple(dict.fromkeys(ends)))
+        found = self._lanes(view, tuple(dict.fromkeys(ends)))
+        lanes = found.of_pair
         for near, far in (pair for pair, own in lanes.items() if not own):
             raise ScenarioError(
                 f"neither circuits nor packet NICs that work join server {near} to server {far}",
                 "light a circuit between them, give both packet NICs, or let servers forward (two hops); "
                 "what fails must leave each server a lane, or be back before it is known",
             )
+        if not self._spill and len(lanes) == len(ends) and (placed := found.place(messages)):
+            return placed
         shares = self._shares(view, messages, ends, lanes)
         numbers: dict[QueuePair, int] = {}
         parcels: list[tuple[int, int, int]] = []
@@ -191,15 +194,13 @@ class Lanes:
         qp, message_of, sizes = np.array(parcels, dtype=np.int64).reshape(-1, 3).T
         return Placement(tuple(numbers), qp, message_of, sizes)
 
-    def _lanes(
-        self, view: View, pairs: tuple[tuple[int, int], ...]
-    ) -> dict[tuple[int, int], list[QueuePair]]:
+    def _lanes(self, view: View, pairs: tuple[tuple[int, int], ...]) -> "_FoundLanes":
         """Return the lanes of pairs of servers: circuits first, then, where they are used, packet NICs."""
         servers = dict.fromkeys(server for pair in pairs for server in pair)
         key = pairs, view.failed, _light(view, servers) if self._light else ()
         if key not in self._found:
             _make_room(self._found)
-            self._found[key] = self._find_lanes(view, pairs, servers)
+            self._found[key] = _FoundLanes(self._find_lanes(view, pairs, servers))
         return self._found[key]
 
     def _find_lanes(
@@ -252,6 +253,32 @@ class Lanes:
                 if of_lanes.any():
                     shares[pair][of_lanes] = part * rates[pair][of_lanes] / rates[pair][of_lanes].sum()
         return {pair: own.tolist() for pair, own in shares.items()}
+
+
+class _FoundLanes:
+    """The lanes of pairs of servers, and where messages go of which each pair has one."""
+
+    def __init__(self, of_pair: dict[tuple[int, int], list[QueuePair]]) -> None:
+        self.of_pair = of_pair
+        counts = [len(own) for own in of_pair.values()]
+        self._queue_pairs = tuple(lane for own in of_pair.values() for lane in own)
+        self._qp = np.arange(len(self._queue_pairs))
+        self._message = np.repeat(np.arange(len(counts)), counts)
+        self._until = np.array([part for lanes in counts for part in accumulate([1 / max(lanes, 1)] * lanes)])
+        """Which part of its message is on a lane and those before it."""
+        self._is_first = np.array([not lane for lanes in counts for lane in range(lanes)], dtype=bool)
+        self._is_apart = len(set(self._queue_pairs)) == len(self._queue_pairs)
+
+    def place(self, messages: Messages) -> Placement | None:
+        """Return messages, one of each pair in order, split evenly; None if a lane carried nothing of one.
+
+        Those of equal lanes share what does not depend on their sizes.
+        """
+        end = np.rint(self._until * messages.bytes[self._message]).astype(np.int64)
+        sizes = end - np.where(self._is_first, 0, np.roll(end, 1))
+        if not self._is_apart or not (sizes > 0).all():
+            return None
+        return Placement(self._queue_pairs, self._qp, self._message, sizes)
 
 
 class Delegated:
@@ -313,7 +340,7 @@ class Delegated:
 def delegation(view: View, messages: Messages, lanes: Lanes) -> Delegation:
     """Return the legs of an all-to-all over lanes."""
     fabric = view.fabric
-    servers, offsets = np.asarray(fabric.gpu_servers), np.asarray(fabric.gpu_offsets)
+    servers, offsets = fabric.server_of_gpu, np.asarray(fabric.gpu_offsets)
     near, far = servers[messages.source], servers[messages.destination]
     crosses, count = near != far, len(fabric.servers)
     codes, of_crossing = np.unique((near * count + far)[crosses], return_inverse=True)
@@ -322,8 +349,9 @@ def delegation(view: View, messages: Messages, lanes: Lanes) -> Delegation:
     sizes = np.bincount(of_crossing, messages.bytes[crosses], len(codes)).astype(np.int64)
     between = Messages(offsets[codes // count], offsets[codes % count], sizes)
     placed, first, last = _placed(view, between, lanes)
-    sources = np.array([_delegate(fabric, pair.source) for pair in placed.queue_pairs], dtype=np.int64)
-    ends = np.array([_delegate(fabric, pair.destination) for pair in placed.queue_pairs], dtype=np.int64)
+    delegate = _delegates(fabric)
+    sources = np.array([delegate[pair.source] for pair in placed.queue_pairs], dtype=np.int64)
+    ends = np.array([delegate[pair.destination] for pair in placed.queue_pairs], dtype=np.int64)
 
     def shares(
         of_hop: NDArray[np.bool_],
@@ -405,7 +433,7 @@ def bounds(view: View, found: Delegation) -> Bounds:
 
 def lower_bound_s(fabric: Fabric, messages: Messages) -> float:
     """Return what the busiest server takes over all its NICs, whatever the circuits and lanes [s]."""
-    servers = np.asarray(fabric.gpu_servers)
+    servers = fabric.server_of_gpu
     near, far = servers[messages.source], servers[messages.destination]
     sizes = np.where(near != far, messages.bytes, 0)
     rates = np.zeros(len(fabric.servers))
@@ -428,7 +456,7 @@ def _decides(view: View, messages: Messages, *, light: bool = True) -> object:
     """Return all that decides over which lanes messages go, in a value that can be looked up."""
     columns = (messages.source, messages.destination, messages.bytes)
     gpus = np.concatenate(columns[:2])
-    servers = np.unique(np.asarray(view.fabric.gpu_servers)[gpus]).tolist() if light else ()
+    servers = np.unique(view.fabric.server_of_gpu[gpus]).tolist() if light else ()
     return *(column.tobytes() for column in columns), view.failed, _light(view, servers)
 
 
@@ -440,7 +468,7 @@ def _light(view: View, servers: Iterable[int]) -> tuple[tuple[Circuit, ...], ...
 
 def _servers_of(fabric: Fabric, messages: Messages) -> list[tuple[int, int]]:
     """Return the source and destination server of each message."""
-    servers = np.asarray(fabric.gpu_servers)
+    servers = fabric.server_of_gpu
     return list(zip(servers[messages.source].tolist(), servers[messages.destination].tolist(), strict=True))
 
 
@@ -565,9 +593,13 @@ def _by_server(fabric: Fabric, *, on_packets: bool) -> tuple[tuple[Nic, ...], ..
     return tuple(map(tuple, found))
 
 
-def _delegate(fabric: Fabric, nic: Nic) -> int:
-    """Return the delegation GPU of a NIC, by its number in the fabric."""
-    return fabric.gpu_offsets[nic.server] + delegation_gpu(fabric.servers[nic.server], nic.nic)
+@lru_cache(maxsize=4)
+def _delegates(fabric: Fabric) -> dict[Nic, int]:
+    """Return the delegation GPU of each NIC, by its number in the fabric."""
+    return {
+        nic: fabric.gpu_offsets[nic.server] + delegation_gpu(fabric.servers[nic.server], nic.nic)
+        for nic in fabric.nics
+    }
 
 
 def _joined(

@@ -1,7 +1,7 @@
 """A job: what GPUs compute and what they exchange, as a graph whose arrows say what waits for what."""
 
-from collections import Counter
-from collections.abc import Collection
+from collections import Counter, defaultdict
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from graphlib import CycleError, TopologicalSorter
@@ -26,6 +26,16 @@ class Compute:
     def on_gpu_s(self, gpu: int) -> float:
         """Return how long it takes on one of its GPUs [s]."""
         return self._own_s[gpu] if self.durations_s else self.duration_s
+
+    def by_duration(self, gpus: Sequence[int]) -> list[tuple[float, Sequence[int]]]:
+        """Return how long it takes on some of its GPUs, those that take equally long together [s]."""
+        if not self.durations_s:
+            return [(self.duration_s, gpus)]
+        is_all = len(gpus) == len(self.gpus)
+        together = defaultdict[float, list[int]](list)
+        for gpu, lasts_s in zip(gpus, self.durations_s if is_all else map(self.on_gpu_s, gpus), strict=True):
+            together[lasts_s].append(gpu)
+        return list(together.items())
 
     @cached_property
     def _own_s(self) -> dict[int, float]:

@@ -59,7 +59,7 @@ def messages_of(demand: Demand) -> Messages:
 
 def crosses_network(messages: Messages, fabric: Fabric) -> NDArray[np.bool_]:
     """Return which messages leave their server; the others go over NVLink."""
-    servers = np.asarray(fabric.gpu_servers)
+    servers = fabric.server_of_gpu
     return np.asarray(servers[messages.source] != servers[messages.destination])
 
 

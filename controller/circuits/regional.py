@@ -213,8 +213,8 @@ class Regional:
     def _mapping(
         self, region: Region, demand: Matrix, last: NicMapping, failed: AbstractSet[Port]
     ) -> NicMapping:
-        """Return the circuits for a demand; what was asked before is remembered."""
-        key = region.ocs, demand.tobytes(), last, failed
+        """Return the circuits for a demand; what was asked before is remembered, of its transpose too."""
+        key = region.ocs, (demand + demand.T).tobytes(), last, failed
         if key not in self._known:
             self._known[key] = self._with_relays(region, demand, last, failed)
         return self._known[key]
@@ -276,6 +276,8 @@ class Regional:
 
     def _dead(self, region: Region, failed: AbstractSet[Port]) -> frozenset[Nic]:
         """Return the circuit NICs of a region that are known to have failed."""
+        if not failed:
+            return frozenset()
         owned = zip(region.servers, region.nics, strict=True)
         nics = [Nic(server, nic) for server, own in owned for nic in own]
         return frozenset(nic for nic in nics if self._fabric.nic_port(nic) in failed)

@@ -14,6 +14,7 @@ from matplotlib.figure import Figure
 from rich.progress import Progress
 
 from controller.circuits.devices import ReconfigurationDelay
+from scenarios._mfabric.fabrics import GPUS
 from scenarios._mfabric.failure_points import (
     CIRCUIT_NIC,
     FAILURES,
@@ -26,6 +27,7 @@ from scenarios._mfabric.failure_points import (
     steady,
 )
 from scenarios._mfabric.section import Section, judged
+from scenarios._mfabric.steps import DELAY_S, GATEWAYS, SERVERS, Setting
 from scenarios._mfabric.training_points import PHASE
 from testbed.machine.processes import in_processes
 from testbed.report.claims import MORE, TOLERANCE, Claim
@@ -43,9 +45,8 @@ from traffic.workloads.gate import gate_loads, gate_tokens
 
 SOURCE = "mFabric, 7.5 (Figure 14)"
 MODELS = ("mixtral-8x22b", "deepseek-r1")
-SERVERS, GPUS, GATEWAYS = 128, 8, (0, 4)
-RATE_BPS, DELAY_S = 400e9, 25e-3
-"""Of the paper's simulations."""
+RATE_BPS = 400e9
+"""Of a NIC, in the paper's simulations."""
 LOST_SERVER, LOST_GPU = 2, 3
 """Which server of its region something is gone of, and which GPU."""
 HEALTHY = "nothing"
@@ -62,32 +63,30 @@ Iterations = Mapping[tuple[str, str], float]
 """How long an iteration of a model takes with something gone [s]."""
 
 
-def failure_iterations(seed: int, progress: Progress) -> Iterations:
+def failure_iterations(setting: Setting, progress: Progress) -> Iterations:
     """Return the iteration of each model without and with each failure, predicted by two processes.
 
     Parameters
     ----------
-    seed
-        Of the gates, and of the circuits before the first all-to-all.
+    setting
+        What computes how fast, and the seed; not its rates.
     progress
         Where a bar is shown.
     """
     # Points of one model follow each other, so that a process makes its step once.
     points = [(model, name) for model in MODELS for name in POINTS]
-    with in_processes(partial(_iteration_s, seed), points) as found:
+    with in_processes(partial(_iteration_s, setting), points) as found:
         tracked = progress.track(found, total=len(points), description="predict steps with failures")
         return dict(zip(points, tracked, strict=True))
 
 
-def failures(found: Iterations, seed: int) -> Section:
+def failures(setting: Setting, found: Iterations) -> Section:
     """Return what failures add to the iteration time, beside the paper's numbers.
 
     Parameters
     ----------
-    found
-        Of `failure_iterations`.
-    seed
-        Theirs.
+    setting, found
+        The iterations of all `failure_iterations` in this setting.
     """
     rows = [
         {
@@ -105,17 +104,17 @@ def failures(found: Iterations, seed: int) -> Section:
         name="failures",
         about="what failures add to an iteration",
         basis="computed by the fluid model, on synthetic gates",
-        findings=Findings([_sheet(table)], [plot], _claims(table)),
+        findings=Findings([_sheet(table, setting)], [plot], _claims(table)),
         tables={"failures": table},
-        seeds=[seed],
+        seeds=[setting.seed],
         definitions=DEFINITIONS,
-        settings={"rate_gbps": RATE_BPS / 1e9, "delay_s": DELAY_S, "gpus": SERVERS * GPUS},
+        settings={"gpu_flops": setting.gpu_flops, "rate_gbps": RATE_BPS / 1e9, "delay_s": DELAY_S},
     )
 
 
-def failure_experiment(model: str, name: str, seed: int) -> Experiment:
+def failure_experiment(setting: Setting, model: str, name: str) -> Experiment:
     """Return a step of a model on 1,024 GPUs with something gone all along; a name is of `POINTS`."""
-    healthy = _healthy(model, seed)
+    healthy = _healthy(model, setting.gpu_flops, setting.seed)
     if name == HEALTHY:
         return healthy
     gone = failure_of(name, healthy.fabric, _server(model_named(model)), gpus=GPUS, gpu=LOST_GPU)
@@ -133,12 +132,12 @@ def _server(model: MoeModel) -> int:
     return stage * (SERVERS // model.pp) + LOST_SERVER
 
 
-def _iteration_s(seed: int, point: tuple[str, str]) -> float:
-    return predict(failure_experiment(*point, seed), couples=True).iteration_s
+def _iteration_s(setting: Setting, point: tuple[str, str]) -> float:
+    return predict(failure_experiment(setting, *point), couples=True).iteration_s
 
 
 @lru_cache(maxsize=1)
-def _healthy(model: str, seed: int) -> Experiment:
+def _healthy(model: str, gpu_flops: float, seed: int) -> Experiment:
     sized = model_named(model)
     loads = gate_loads([PHASE], 1, sized.experts, seed=seed)
     tokens = gate_tokens(loads, sized.ep, sized.tokens * sized.top_k, seed=seed)[0, 0]
@@ -146,7 +145,7 @@ def _healthy(model: str, seed: int) -> Experiment:
         sized,
         repeated_gate(tokens),
         replicas=SERVERS * GPUS // sized.replica_gpus,
-        machines=Machines(gateways=GATEWAYS),
+        machines=Machines(gpu_flops=gpu_flops, gateways=GATEWAYS),
         sums_apart=[_server(sized) * GPUS + LOST_GPU],
     )
     fabric = mfabric_fabric(
@@ -192,7 +191,7 @@ REASONS = {
 }
 
 
-def _sheet(table: pd.DataFrame) -> Sheet:
+def _sheet(table: pd.DataFrame, setting: Setting) -> Sheet:
     blocks = []
     for model, own in table.groupby("model", sort=False):
         lines = [
@@ -211,9 +210,10 @@ def _sheet(table: pd.DataFrame) -> Sheet:
         ("gone",),
         ("iteration [s]", "added", "paper"),
         blocks,
-        "Figure 14: 1,024 GPUs, 400 Gbit/s, 25 ms. All along gone of one server, in the last of the stages "
-        "that have most layers: others go at its pace, and in the first stage the pipeline hides most of it. "
-        "Which NICs failed, and where, the paper does not say: its number stands beside all of them.",
+        f"Figure 14: 1,024 GPUs of {setting.gpu_flops / 1e12:g} TFLOP/s, 400 Gbit/s, 25 ms. All along "
+        "gone of one server, in the last of the stages that have most layers: others keep its pace, and of "
+        "the first stage the pipeline hides most. Which NICs failed the paper does not say, nor where: its "
+        "number stands beside all of them.",
     )
 
 

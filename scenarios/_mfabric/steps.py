@@ -1,4 +1,4 @@
-"""Whole training steps on 1,024 GPUs as points: a model on a fabric, and how long an iteration takes.
+"""Whole training steps as points: a model on a fabric, and how long an iteration takes.
 
 Every point is one prediction of our fluid model: all layers, micro-batches and replicas, with a gate of its
 own for each of them. Figures share points: what several ask for is predicted once.
@@ -72,6 +72,8 @@ class StepPoint:
     """Of the OCSes."""
     first: First = "block"
     """What dispatches do until their circuits are lit."""
+    servers: int = SERVERS
+    """Of 8 GPUs each; whole replicas of the model."""
 
 
 @dataclass(frozen=True)
@@ -84,6 +86,8 @@ class Setting:
     """What a GPU computes [FLOP/s]."""
     seed: int = 0
     """Of the gates, and of the circuits before the first all-to-all."""
+    sizes: Sequence[int] = (SERVERS,)
+    """Servers of clusters, where a figure compares such."""
 
 
 @dataclass(frozen=True)
@@ -124,7 +128,9 @@ def iterations(points: Sequence[StepPoint], setting: Setting, progress: Progress
         Where a bar is shown.
     """
     # Points of one model follow each other, so that a process makes its step once.
-    distinct = sorted(dict.fromkeys(points), key=lambda point: (point.model, point.micro_batch))
+    distinct = sorted(
+        dict.fromkeys(points), key=lambda point: (point.servers, point.model, point.micro_batch)
+    )
     with in_processes(partial(_iteration, setting), distinct) as found:
         tracked = progress.track(found, total=len(distinct), description="predict training steps")
         return dict(zip(distinct, tracked, strict=True))
@@ -133,7 +139,7 @@ def iterations(points: Sequence[StepPoint], setting: Setting, progress: Progress
 def step_experiment(setting: Setting, point: StepPoint) -> Experiment:
     """Return the experiment of a point."""
     seed = setting.seed
-    trained = _trained(point.model, point.micro_batch, setting.gpu_flops, seed)
+    trained = _trained(point.model, point.micro_batch, point.servers, setting.gpu_flops, seed)
     if point.fabric == TOPOOPT:
         return panel_experiment(trained, point.rate_bps, point.fabric, seed=seed)
     fabric = step_fabric(point)
@@ -157,16 +163,16 @@ def step_fabric(point: StepPoint) -> Fabric:
     switch. Queue pairs that ECMP's hash leads over one link of a real fat-tree share it; the paper's
     simulations have such collisions, this study has none on any fabric.
     """
-    rate_bps = point.rate_bps
+    servers, rate_bps = point.servers, point.rate_bps
     if point.fabric == FAT_TREE:
-        return big_switch_fabric(SERVERS, nics=NICS, rate_bps=rate_bps)
+        return big_switch_fabric(servers, nics=NICS, rate_bps=rate_bps)
     if point.fabric == OVERSUBSCRIBED:
         uplink_bps = TOR_SERVERS * NICS * rate_bps / OVERSUBSCRIPTION
-        leaves = SERVERS // TOR_SERVERS
-        return leaf_spine_fabric(SERVERS, leaves, 1, nics=NICS, rate_bps=rate_bps, uplink_bps=uplink_bps)
+        leaves = servers // TOR_SERVERS
+        return leaf_spine_fabric(servers, leaves, 1, nics=NICS, rate_bps=rate_bps, uplink_bps=uplink_bps)
     if point.fabric == MFABRIC:
         return mfabric_fabric(
-            SERVERS,
+            servers,
             STUDIED[point.model].region_servers(),
             nics=NICS,
             packet_nics=point.packet_nics,
@@ -191,14 +197,14 @@ def _waiting_s(point: StepPoint, run: Run) -> float:
     """
     sized = STUDIED[point.model]
     held_s = float(held_times(run).sum())
-    regions = SERVERS // sized.region_servers()
+    regions = point.servers // sized.region_servers()
     return held_s / regions * (2 * sized.pp - 1) / sized.pp
 
 
 @lru_cache(maxsize=1)
-def _trained(model: str, micro_batch: int, gpu_flops: float, seed: int) -> Training:
+def _trained(model: str, micro_batch: int, servers: int, gpu_flops: float, seed: int) -> Training:
     sized = replace(STUDIED[model], micro_batch=micro_batch)
-    replicas = SERVERS * GPUS // sized.replica_gpus
+    replicas = servers * GPUS // sized.replica_gpus
     return training(
         sized,
         sized.layers,

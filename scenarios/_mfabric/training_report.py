@@ -218,7 +218,8 @@ def _tcp_text(table: pd.DataFrame) -> str:
 
 TCP = (
     "On a circuit a queue pair is alone; in the ports of packet switches several meet, which the model has "
-    "share evenly. Windows share less evenly, and an all-to-all ends with its slowest message."
+    "share evenly. An all-to-all ends with its slowest message, so that uneven windows would make it longer; "
+    "shares were not measured."
 )
 
 

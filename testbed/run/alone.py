@@ -19,6 +19,11 @@ class Left(NamedTuple):
     """Which part of its bytes it has yet to carry."""
 
 
+def messages_of(flow: Iterable[Strand]) -> Iterable[int]:
+    """Return the messages of a coupled flow, each once."""
+    return dict.fromkeys(strand.message for strand in flow)
+
+
 @dataclass(slots=True, eq=False)
 class _Alone:
     flow: Sequence[Strand]
@@ -79,12 +84,12 @@ class Alone:
         return self._ends[0][0] if self._ends else float("inf")
 
     def ended(self, now_s: float) -> list[tuple[float, int]]:
-        """Return the messages of those that have ended, one per strand, and when."""
+        """Return the messages of those that have ended, and when."""
         found = []
         while self.next_s <= now_s:
             end_s, _, alone = heapq.heappop(self._ends)
             self._free(alone)
-            found += [(end_s, strand.message) for strand in alone.flow]
+            found += [(end_s, message) for message in messages_of(alone.flow)]
         return found
 
     def _free(self, alone: _Alone) -> None:

@@ -232,5 +232,8 @@ class CouplingBackend(Backend, Protocol):
         ...
 
     def couple(self, flows: Sequence[Sequence[Strand]]) -> None:
-        """Move flows that start together, the strands of each in proportion; `Arrived` comes per strand."""
+        """Move flows that start together, the strands of each in proportion.
+
+        When a flow ends, `Arrived` comes once for each of its messages.
+        """
         ...

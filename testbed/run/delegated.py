@@ -6,13 +6,11 @@ from functools import lru_cache
 from itertools import accumulate, pairwise
 
 from testbed.run.backend import Strand
+from testbed.run.run_tables import Row, Sent
 from traffic.delegation import MOST_KNOWN, Delegation
 from traffic.messages import Messages
 from traffic.records import NVLINK
 from traffic.scheme import Placement
-
-Row = tuple[str, int, int, int, float, float, str]
-"""Node, source, destination, bytes, start and end [s], path: a row of `testbed.run.runner.Run.messages`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,6 +24,8 @@ class Leg:
     """The legs that wait for it, counted from the first of the all-to-all."""
     inside: Messages | None = None
     """What it moves over NVLink; None between servers."""
+    between: Messages | None = None
+    """What all servers send to each other, of a leg for all pairs; else None."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,7 +35,7 @@ class Legs:
     delegation: Delegation
     legs: tuple[Leg, ...]
     first_pair: int
-    """The leg of the first pair of servers; those of the others follow it."""
+    """The leg of the first pair of servers; those of the others follow it, if it is not that of all."""
     inside: int
     """The leg of what stays inside; -1 if nothing does."""
 
@@ -50,21 +50,27 @@ class Legs:
 
 
 @lru_cache(maxsize=MOST_KNOWN)
-def legs_of(delegation: Delegation, *, pipelined: bool) -> Legs:
-    """Return the legs of an all-to-all: gather, inside, pairs of servers and scatter, those that exist."""
+def legs_of(delegation: Delegation, *, pipelined: bool, as_one: bool = False) -> Legs:
+    """Return the legs of an all-to-all: gather, inside, pairs of servers and scatter, those that exist.
+
+    With ``as_one`` all pairs of servers are one leg, as they are where they go as coupled flows.
+    """
     between = delegation.between
     gathers, stays, scatters = (
         int(len(leg) > 0) for leg in (delegation.gather, delegation.inside, delegation.scatter)
     )
     first_pair = gathers + stays
-    scatter = first_pair + len(between)
+    scatter = first_pair + (min(len(between), 1) if as_one else len(between))
     middle = range(0) if pipelined else range(gathers, scatter)
     last = range(0) if pipelined else range(scatter, scatter + scatters)
-    pairs = zip(between.source.tolist(), between.destination.tolist(), between.bytes.tolist(), strict=True)
+    columns = between.source.tolist(), between.destination.tolist(), between.bytes.tolist()
+    pairs = [Leg(*pair, last) for pair in zip(*columns, strict=True)] if not as_one else []
+    if as_one and len(between):
+        pairs = [Leg(-1, -1, sum(columns[2]), last, between=between)]
     legs = (
         *(_over_nvlink(delegation.gather, middle) for _ in range(gathers)),
         *(_over_nvlink(delegation.inside, last) for _ in range(stays)),
-        *(Leg(*pair, last) for pair in pairs),
+        *pairs,
         *(_over_nvlink(delegation.scatter, range(0)) for _ in range(scatters)),
     )
     return Legs(delegation, legs, first_pair, first_pair - 1 if stays else -1)
@@ -93,6 +99,16 @@ def lane_flows(
     for message, qp, size in rows:
         flows[is_light[qp]].append(Strand(numbers[message], size, carriers[qp]))
     return [flow for flow in flows if flow]
+
+
+def pair_paths(placed: Placement, names: Sequence[str]) -> list[str]:
+    """Return the path of each message over its lanes, whose names are given."""
+    parts: list[list[str]] = [[] for _ in range(int(placed.message.max(initial=-1)) + 1)]
+    for message, qp, size in zip(
+        placed.message.tolist(), placed.qp.tolist(), placed.bytes.tolist(), strict=True
+    ):
+        parts[message].append(f"{size}@{names[qp]}")
+    return list(map(" ".join, parts))
 
 
 def rows_of(
@@ -137,6 +153,27 @@ def rows_of(
                 end_s,
                 _part(carried, leg.size, leg.size),
             )
+
+
+def rows_as_one(
+    legs: Legs, node: str, start_s: float, ends_s: Sequence[float], paths: Sequence[str]
+) -> list[Row | Sent]:
+    """Return the rows of an all-to-all whose pairs of servers are one leg: of messages inside, and of pairs.
+
+    Parameters
+    ----------
+    legs, node, start_s, ends_s
+        As of `rows_of`.
+    paths
+        Between each pair of servers.
+    """
+    found, end_s = legs.delegation, max(ends_s)
+    rows: list[Row | Sent] = []
+    if legs.inside >= 0:
+        rows.append(Sent(node, found.inside, start_s, ends_s[legs.inside], (NVLINK,)))
+    if len(found.between):
+        rows.append(Sent(node, found.between, start_s, end_s, paths))
+    return rows
 
 
 def _over_nvlink(messages: Messages, then: range) -> Leg:

@@ -2,7 +2,7 @@
 
 import heapq
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, count, pairwise
@@ -10,7 +10,7 @@ from itertools import chain, count, pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from testbed.run.alone import Alone
+from testbed.run.alone import Alone, messages_of
 from testbed.run.backend import (
     NOT_CONTROLLED,
     NOTHING_COMES,
@@ -108,6 +108,8 @@ class FluidBackend:
         in_series = any({link.a.node, link.b.node} <= delay_s.keys() for link in fabric.links)
         self._is_simple = not (fabric.servers_forward or in_series)
         """Whether light crosses one OCS, and is nobody's route but of the NICs at its ends."""
+        self._joined: dict[int, _Joined] = {}
+        """Those that are in the network, by the negative number that their strands have there."""
         self._alone = Alone()
         """Coupled flows whose links carry nothing else."""
         self._numbers: dict[QueuePair, int] = {}
@@ -129,6 +131,8 @@ class FluidBackend:
         self._open: dict[Nic, list[_Gate]] = defaultdict(list)
         """Those that are open, by the NIC that sends."""
         self._lit: dict[str, set[Circuit]] = {ocs: set() for ocs in delay_s}
+        self._pairs_lit: dict[str, tuple[Circuit, ...]] = dict.fromkeys(delay_s, ())
+        """The same as routes are made of it."""
         self._failed: frozenset[Port] = frozenset()
         """The ports that are known to have failed."""
         self._around: Paths | None = None
@@ -290,12 +294,18 @@ class FluidBackend:
 
         It needs no rates: it ends when its busiest link has carried its part, unless another comes.
         """
-        if self._lent_s or not all(self._carries_alone(strand.over) for strand in flow):
+        if self._lent_s:
             return False
         loads: dict[int, float] = defaultdict(float)
-        for strand in flow:
-            for link in self._links_over(strand.over):
-                loads[link] += strand.bytes
+        for _, size, over in flow:
+            if isinstance(over, int) and (gate := self._gate_of.get(over)):
+                if not gate.open:
+                    return False
+                crossed = gate.ports
+            else:
+                crossed = self._links_over(over)
+            for link in crossed:
+                loads[link] += size
         links = list(loads)
         rates = self._network.link_bps[links]
         if not rates.all() or self._alone.on(links) or self._network.uses(links):
@@ -304,11 +314,6 @@ class FluidBackend:
         lasts_s = float((8 * np.array(list(loads.values())) / rates).max())
         self._alone.add(flow, weight, links, self.now_s, self.now_s + lasts_s)
         return True
-
-    def _carries_alone(self, over: int | tuple[int, int]) -> bool:
-        """Return whether a strand's queue pair may carry a flow alone: it is lit."""
-        gate = None if isinstance(over, tuple) else self._gate_of.get(over)
-        return gate is None or gate.open
 
     def _meet(self, links: Sequence[int]) -> None:
         """Have flows that were alone on some links share them from now on."""
@@ -320,7 +325,9 @@ class FluidBackend:
         over, size = tuple(strand.over for strand in flow), [strand.bytes * share for strand in flow]
         first, pools = self._coupled_flow(over)
         self._network.weigh(first, weight * max(size) / sum(size))
-        self._network.post(pools, size, [strand.message for strand in flow])
+        tag = -1 - next(self._tickets)
+        self._joined[tag] = _Joined(list(messages_of(flow)), len(flow))
+        self._network.post(pools, size, [tag] * len(flow))
 
     def _coupled_flow(self, over: tuple[int | tuple[int, int], ...]) -> tuple[int, range]:
         """Return the first of idle coupled flows over queue pairs and NVLink, and their pools."""
@@ -328,7 +335,7 @@ class FluidBackend:
             if not any(map(self._network.held, pools)):
                 return flows[0], pools
         self._make_gates(each for each in over if isinstance(each, int))
-        links = [self._links_over(each, gated=True) for each in over]
+        links = list(map(self._links_over, over))
         first = self._network.pools
         flows = self._network.add_flows(links, coupled_weight=1.0)
         pools = range(first, self._network.pools)
@@ -338,13 +345,10 @@ class FluidBackend:
                 self._gate_of[each].flows.append(flow)
         return flows[0], pools
 
-    def _links_over(self, over: int | tuple[int, int], *, gated: bool = False) -> list[int]:
-        """Return the links that a strand crosses, with that of its gate or without."""
+    def _links_over(self, over: int | tuple[int, int]) -> list[int]:
+        """Return the links that a strand crosses."""
         if isinstance(over, tuple):
             return [self._first_nvlink + over[0], self._first_nvlink + self._fabric.gpus + over[1]]
-        if over in self._gate_of:
-            gate = self._gate_of[over]
-            return gate.path if gated else gate.ports
         return self._links_of(over)
 
     def carried(self, number: int) -> set[int]:
@@ -540,11 +544,22 @@ class FluidBackend:
             raise StuckError(NOTHING_COMES, "light a circuit, or add a path")
         arrived = self._network.advance(at_s)
         if arrived:
-            return [Arrived(message, at) for at, message in arrived]
+            return list(chain.from_iterable(map(self._of_tag, arrived)))
         happened: list[Happening] = [Arrived(message, at) for at, message in self._alone.ended(self.now_s)]
         while self._to_come and self._to_come[0][0] <= self.now_s:
             happened.append(heapq.heappop(self._to_come)[2]())
         return happened
+
+    def _of_tag(self, arrived: tuple[float, int]) -> Iterator[Arrived]:
+        """Yield what arrived: a message, or those of a coupled flow with its last strand."""
+        at_s, tag = arrived
+        if tag >= 0:
+            yield Arrived(tag, at_s)
+            return
+        joined = self._joined[tag]
+        joined.strands -= 1
+        if not joined.strands:
+            yield from (Arrived(message, at_s) for message in self._joined.pop(tag).messages)
 
     def _add(self, queue_pairs: Sequence[QueuePair]) -> None:
         """Number queue pairs; where flows are coupled, those of their own are made when they are used."""
@@ -637,6 +652,7 @@ class FluidBackend:
             return
         moved = self._lit[ocs] ^ circuits
         self._lit[ocs] = circuits
+        self._pairs_lit[ocs] = tuple(circuits)
         self._routes = self._routes_now()
         if not self._is_simple:
             self._meet(list(self._alone.links))  # any of their routes may change
@@ -649,8 +665,7 @@ class FluidBackend:
         self._lead_light(map(self._fabric.nic_at, ends))
 
     def _routes_now(self) -> Routes:
-        lit = {ocs: tuple(pairs) for ocs, pairs in self._lit.items()}
-        return Routes(self._fabric, lit, self._failed)
+        return Routes(self._fabric, self._pairs_lit, self._failed)
 
     def _lead_light(self, nics: Iterable[Nic]) -> None:
         """Open the gates of queue pairs that have a route now, and lead them over it; shut the others."""
@@ -691,6 +706,15 @@ class _Choosing:
     size: int
     posted: int
     """Equal for messages that were posted together."""
+
+
+@dataclass(slots=True, eq=False)
+class _Joined:
+    """A coupled flow in the network."""
+
+    messages: list[int]
+    strands: int
+    """How many have not arrived."""
 
 
 class _Gate:

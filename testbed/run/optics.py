@@ -26,6 +26,10 @@ class Optics:
         ocses = [switch.name for switch in fabric.switches if switch.kind == "ocs"]
         self._lit: dict[str, tuple[Circuit, ...]] = dict.fromkeys(ocses, ())
         self._ordered: dict[str, deque[tuple[Circuit, ...]]] = {ocs: deque() for ocs in ocses}
+        self._changing: set[str] = set()
+        """Those that do not yet show what was ordered."""
+        self._carry: dict[str, tuple[Circuit, ...]] | None = None
+        """What `lit` returns; None after a change, until it is asked for."""
         self._held: dict[str, set[int]] = {}
         self._failed: frozenset[Port] = frozenset()
         in_series = any({link.a.node, link.b.node} <= self._lit.keys() for link in fabric.links)
@@ -36,16 +40,18 @@ class Optics:
     @property
     def lit(self) -> dict[str, tuple[Circuit, ...]]:
         """The circuits of each OCS that carry: under a reconfiguration those that it keeps."""
-        lit = dict(self._lit)
-        for ocs, ordered in self._ordered.items():
-            if ordered:
-                stay = set(ordered[0])
-                lit[ocs] = tuple(pair for pair in lit[ocs] if pair in stay)
-        return lit
+        if self._carry is None:
+            self._carry = dict(self._lit)
+            for ocs in filter(self._lit.get, self._changing):
+                stay = set(self._ordered[ocs][0])
+                self._carry[ocs] = tuple(pair for pair in self._lit[ocs] if pair in stay)
+        return self._carry
 
     def reconfigure(self, ocs: str, circuits: tuple[Circuit, ...]) -> None:
         """Have an OCS show circuits, once it shows what was ordered before."""
         self._ordered[ocs].append(circuits)
+        self._changing.add(ocs)
+        self._carry = None
         if len(self._ordered[ocs]) == 1:
             self._drain(ocs)
 
@@ -62,11 +68,14 @@ class Optics:
     @property
     def is_moving(self) -> bool:
         """Return whether any OCS does not yet show what was ordered."""
-        return any(self._ordered.values())
+        return bool(self._changing)
 
     def now_lit(self, ocs: str) -> set[int]:
         """Take note that an OCS shows what was ordered; return the queue pairs that were held meanwhile."""
-        self.shows(ocs, self._ordered[ocs].popleft())
+        circuits = self._ordered[ocs].popleft()
+        if not self._ordered[ocs]:
+            self._changing.discard(ocs)
+        self.shows(ocs, circuits)
         held = self._held.pop(ocs)
         self._backend.resume(held)
         if self._ordered[ocs]:
@@ -76,6 +85,7 @@ class Optics:
     def shows(self, ocs: str, circuits: tuple[Circuit, ...]) -> None:
         """Take note of what an OCS carries."""
         self._lit[ocs] = circuits
+        self._carry = None
         self._routes = Routes(self._fabric, self._lit, self._failed)
 
     def avoid(self, ports: Iterable[Port]) -> None:

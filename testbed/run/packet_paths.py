@@ -1,12 +1,12 @@
 """The paths of queue pairs over packet switches, by the controller's rules and the switches' hash."""
 
 from collections.abc import Callable, Sequence
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 from controller.packet.flow_table import FlowTables
 from controller.packet.routing import forwarding_rules
 from topologies.errors import NetworkError
-from topologies.fabric import Fabric, Link, Path, Port
+from topologies.fabric import Fabric, Link, Nic, Path, Port
 from traffic.spraying.policy import QueuePair
 from traffic.transports.connections import SERVICE_PORT, source_port
 
@@ -61,8 +61,7 @@ class Paths(dict[QueuePair, Path]):
     """The path of each queue pair, computed when it is first asked for, as is all that it is asked."""
 
     def __init__(self, fabric: Fabric, failed: frozenset[Link]) -> None:
-        self._name = fabric.name
-        self._tables = FlowTables(fabric, forwarding_rules(fabric, failed), failed)
+        self._fabric, self._failed = fabric, failed
         self._found: dict[QueuePair, Path | None] = {}
         self._crossed: dict[QueuePair, frozenset[Port]] = {}
 
@@ -70,14 +69,32 @@ class Paths(dict[QueuePair, Path]):
         """Return the path of a queue pair; None if there is none."""
         if queue_pair not in self._found:
             ends = queue_pair.source, queue_pair.destination
-            self._found[queue_pair] = self._tables.path(*ends, source_port(queue_pair), SERVICE_PORT)
+            self._found[queue_pair] = self._over_one_switch(*ends) or self._tables.path(
+                *ends, source_port(queue_pair), SERVICE_PORT
+            )
         return self._found[queue_pair]
+
+    @cached_property
+    def _tables(self) -> FlowTables:
+        """What switches do; made when it is needed, since of thousands of switches it takes a minute."""
+        return FlowTables(self._fabric, forwarding_rules(self._fabric, self._failed), self._failed)
+
+    def _over_one_switch(self, source: Nic, destination: Nic) -> Path | None:
+        """Return the path between two NICs of one switch, which has a rule for each of its own."""
+        near, far = map(self._fabric.nic_port, (source, destination))
+        at, out = map(self._fabric.peer, (near, far))
+        fails = self._failed and not self._failed.isdisjoint(
+            {self._fabric.link_at[near], self._fabric.link_at[far]}
+        )
+        return (near, out) if at.node == out.node and source != destination and not fails else None
 
     def crossed(self, queue_pair: QueuePair) -> frozenset[Port]:
         """Return the ports that send a queue pair's bytes and acknowledgements."""
         if queue_pair not in self._crossed:
             ends = queue_pair.destination, queue_pair.source
-            back = self._tables.path(*ends, SERVICE_PORT, source_port(queue_pair))
+            back = self._over_one_switch(*ends) or self._tables.path(
+                *ends, SERVICE_PORT, source_port(queue_pair)
+            )
             self._crossed[queue_pair] = frozenset((*(self.find(queue_pair) or ()), *(back or ())))
         return self._crossed[queue_pair]
 
@@ -85,7 +102,7 @@ class Paths(dict[QueuePair, Path]):
         path = self.find(queue_pair)
         if path is None:
             raise NetworkError(
-                f"fabric {self._name!r} has no path for the queue pair {queue_pair}",
+                f"fabric {self._fabric.name!r} has no path for the queue pair {queue_pair}",
                 "give it spines, or use a scheme that keeps to its rails",
             )
         self[queue_pair] = path

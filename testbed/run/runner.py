@@ -30,9 +30,10 @@ from testbed.run.backend import (
     Strand,
     Switching,
 )
-from testbed.run.delegated import Leg, Legs, Row, lane_flows, legs_of, rows_of
+from testbed.run.delegated import Leg, Legs, lane_flows, legs_of, pair_paths, rows_as_one, rows_of
 from testbed.run.job_graph import JobGraph
 from testbed.run.optics import Optics
+from testbed.run.run_tables import Row, Sent, Tasks, message_table, task_table
 from testbed.run.strands import strands_of
 from topologies.errors import ScenarioError, StuckError
 from topologies.events import (
@@ -136,10 +137,28 @@ class _Message:
     """That of its collective by which it goes, if several messages go by it."""
     leg: Leg | None = None
     """What it is of a delegated all-to-all."""
+    sent: Sequence[str] = ()
+    """The path between each pair of servers, of such a leg that ran as coupled flows."""
     part_of: int = -1
     """The message that it brings a hop further, if that is relayed."""
     over_light: bool = False
     """Whether it goes over circuits between its servers where there are some; others never do."""
+
+
+_FILED = _Message("", -1, -1, 0, end_s=0.0)
+"""Stands for messages whose rows are known, and of which no more is."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Opened:
+    """Lanes in use."""
+
+    carriers: Sequence[int]
+    """The number of each queue pair."""
+    is_light: Sequence[bool]
+    """Whether it goes over circuits."""
+    names: Sequence[str]
+    """What paths call it."""
 
 
 class Runner:
@@ -239,11 +258,17 @@ class Runner:
         """What each GPU that is not idle computes."""
         self._delegated: dict[int, Legs] = {}
         """What each delegated all-to-all consists of, by its first message."""
+        self._as_one: dict[str, int] = {}
+        """The first message of those whose legs between servers are one."""
+        self._lanes: dict[tuple[QueuePair, ...], _Opened] = {}
+        """The lanes over which coupled flows went."""
+        self._filed: dict[int, list[Row | Sent]] = {}
+        """The rows of those that ended and were one, by their first message."""
         self._hops: dict[int, list[int]] = defaultdict(list)
         """The messages that bring each relayed message further."""
         self._held: dict[str, str] = {}
         """The OCS that a collective waits for."""
-        self._tasks: list[tuple[str, int, float, float]] = []
+        self._tasks: list[Tasks] = []
         self._began_s: dict[str, float] = {}
         self._events: list[tuple[float, str, str]] = []
 
@@ -299,11 +324,15 @@ class Runner:
             if node.name not in self._held:
                 self._go(node.name)
             return
-        left = [gpu for gpu in node.gpus if gpu not in self._gone]
+        left: Sequence[int] = node.gpus
+        if self._gone:
+            left = [gpu for gpu in left if gpu not in self._gone]
         self._pieces_of[node.name] = len(left)
-        for gpu in left:
+        busy = [gpu for gpu in left if self._is_busy(gpu) or self._queued.get(gpu)]
+        for gpu in busy:
             self._queued[gpu].append(node)
-            self._compute(gpu)
+        self._compute(node, [gpu for gpu in left if gpu not in busy] if busy else left)
+        self._compute_next(busy)
         if not self._pieces_of[node.name]:
             self._end(node.name)
 
@@ -320,8 +349,8 @@ class Runner:
         self._tell(NodeStarted(name))
         self._await_faults(name)
 
-    def _piece_done(self, name: str) -> None:
-        self._pieces_of[name] -= 1
+    def _piece_done(self, name: str, pieces: int = 1) -> None:
+        self._pieces_of[name] -= pieces
         if not self._pieces_of[name]:
             self._end(name)
 
@@ -330,28 +359,46 @@ class Runner:
             self._unfinished.add(name)
             return
         if isinstance(self._graph.nodes[name], Collective):
-            self._tasks.append((name, -1, self._began_s[name], self._backend.now_s))
+            self._tasks.append(Tasks(name, (-1,), self._began_s[name], self._backend.now_s))
             self._kept.pop(name, None)
+            if (first := self._as_one.pop(name, None)) is not None:
+                self._file(name, first)
         self._tell(NodeDone(name))
         self._start_all(self._graph.done(name))
 
-    def _compute(self, gpu: int) -> None:
-        """Start a GPU's next task if it is idle."""
-        if gpu in self._computing or gpu in self._stopped or not self._queued[gpu]:
+    def _compute(self, node: Compute, gpus: Sequence[int]) -> None:
+        """Start a task on GPUs that are idle; those that take equally long end together."""
+        if not gpus:
             return
-        node, start_s = self._queued[gpu].popleft(), self._backend.now_s
-        self._computing[gpu] = node.name
+        start_s = self._backend.now_s
+        self._computing.update(dict.fromkeys(gpus, node.name))
         if node.name not in self._began_s:
             self._begin(node.name)
-        self._at(start_s + node.on_gpu_s(gpu), partial(self._computed, node, gpu, start_s))
+        for lasts_s, together in node.by_duration(gpus):
+            end_s = start_s + lasts_s
+            self._at(end_s, partial(self._computed, Tasks(node.name, together, start_s, end_s)))
 
-    def _computed(self, node: Compute, gpu: int, start_s: float) -> None:
-        if gpu in self._stopped:
+    def _compute_next(self, gpus: Iterable[int]) -> None:
+        """Start the next task of GPUs that are idle."""
+        for gpu in gpus:
+            if (queued := self._queued.get(gpu)) and not self._is_busy(gpu):
+                self._compute(queued.popleft(), [gpu])
+
+    def _is_busy(self, gpu: int) -> bool:
+        """Return whether a GPU computes something, or nothing any more."""
+        return gpu in self._computing or gpu in self._stopped
+
+    def _computed(self, tasks: Tasks) -> None:
+        if self._stopped:
+            tasks = tasks._replace(gpus=[gpu for gpu in tasks.gpus if gpu not in self._stopped])
+        if not (gpus := tasks.gpus):
             return
-        self._tasks.append((node.name, gpu, start_s, start_s + node.on_gpu_s(gpu)))
-        del self._computing[gpu]
-        self._piece_done(node.name)
-        self._compute(gpu)
+        self._tasks.append(tasks)
+        for gpu in gpus:
+            del self._computing[gpu]
+        self._compute_next(gpus[:-1])
+        self._piece_done(tasks.node, len(gpus))
+        self._compute_next(gpus[-1:])
 
     # Messages
 
@@ -383,9 +430,13 @@ class Runner:
         if scheme is None or not isinstance(node.pattern, AllToAll):
             return False
         messages = node.pattern.exchange().messages
-        legs = legs_of(scheme.delegate(self._view(), messages), pipelined=scheme.pipelined)
+        found = scheme.delegate(self._view(), messages)
+        as_one = self._coupling is not None and not self._known  # after faults some pairs may be relayed
+        legs = legs_of(found, pipelined=scheme.pipelined, as_one=as_one)
         first = len(self._messages)
         self._delegated[first] = legs
+        if as_one:
+            self._as_one[node.name] = first
         for leg, waits in zip(legs.legs, legs.waits, strict=True):
             then = [first + number for number in leg.then]
             self._messages.append(
@@ -436,11 +487,14 @@ class Runner:
         backend.couple(flows)
         return True
 
-    def _lead_strands(self, flows: Iterable[Iterable[Strand]]) -> None:
+    def _lead_strands(self, flows: Iterable[Sequence[Strand]]) -> None:
         for strand in chain.from_iterable(flows):
             over = strand.over
             leg = self._legs[over] if isinstance(over, int) else NVLINK
-            _lead(self._messages[strand.message], leg, strand.bytes)
+            _carry(self._messages[strand.message], leg, strand.bytes)
+        for flow in flows:
+            for number in {strand.message for strand in flow}:
+                self._messages[number].pieces += 1
 
     def _coupling_backend(self) -> CouplingBackend | None:
         """The backend if it couples flows in this run, else None: never with faults that come later."""
@@ -460,12 +514,34 @@ class Runner:
                 _lead(message, NVLINK, message.size)
                 self._nvlink.couple(message.leg.inside, number, message.start_s)
                 continue
+            if message.leg and message.leg.between:
+                self._couple_lanes(number, message.leg.between)
+                continue
             stays = servers[message.source] == servers[message.destination]
             (inside if stays else leaving).append(number)
         if inside:
             self._stay_inside(inside)
         if leaving:
             self._place([(number, self._messages[number].size) for number in leaving])
+
+    def _couple_lanes(self, number: int, between: Messages) -> None:
+        """Send what servers owe each other as coupled flows over their lanes."""
+        if self._delegates is None or self._coupling is None:
+            return
+        placed = self._delegates.lanes.place(self._view(), between)
+        if not isinstance(placed, Placement):
+            raise ScenarioError("lanes that messages choose as they go are not coupled", "do not couple")
+        opened = self._lanes.get(placed.queue_pairs)
+        if opened is None or self._fabric.servers_forward:
+            carriers = self._opened(placed.queue_pairs)
+            is_light = [self._optics.carries(queue_pair) for queue_pair in placed.queue_pairs]
+            opened = _Opened(carriers, is_light, [self._legs[carrier] for carrier in carriers])
+            self._lanes[placed.queue_pairs] = opened
+        flows = lane_flows(placed, opened.carriers, [number] * len(between), opened.is_light)
+        message = self._messages[number]
+        message.pieces = len(flows)
+        message.sent = pair_paths(placed, opened.names)
+        self._coupling.couple(flows)
 
     def _stay_inside(self, numbers: Sequence[int]) -> None:
         """Send messages over NVLink."""
@@ -850,6 +926,8 @@ class Runner:
     @property
     def _failed(self) -> frozenset[Port]:
         """The ports that are known to have failed, at both ends of links."""
+        if not self._known:
+            return frozenset()
         return self._fabric.both_ends(port for fault in self._known for port in fault.ports)
 
     def _fail(self, fault: Fault) -> None:
@@ -981,7 +1059,7 @@ class Runner:
                 continue
             nodes = map(self._graph.nodes.__getitem__, left)
             self._queued[moves[gpu]] += (node for node in nodes if isinstance(node, Compute))
-            self._compute(moves[gpu])
+            self._compute_next([moves[gpu]])
         return idled
 
     def _lacks_a_gpu(self, name: str) -> bool:
@@ -1089,7 +1167,7 @@ class Runner:
         """End collectives that are given up, since others take their place."""
         self._give_up(nodes, ())
         for name in nodes:
-            self._tasks.append((name, -1, self._began_s[name], self._backend.now_s))
+            self._tasks.append(Tasks(name, (-1,), self._began_s[name], self._backend.now_s))
 
     # Time and records
 
@@ -1101,21 +1179,21 @@ class Runner:
         self._events.append((at_s, what, which))
 
     def _result(self) -> Run:
-        rows = list(self._rows())
-        columns = ["node", "source", "destination", "bytes", "start_s", "end_s", "path"]
         return Run(
-            pd.DataFrame(rows, columns=columns),
-            pd.DataFrame(self._tasks, columns=["node", "gpu", "start_s", "end_s"]),
+            message_table(self._rows()),
+            task_table(self._tasks),
             pd.DataFrame(self._events, columns=["at_s", "what", "which"]),
         )
 
-    def _rows(self) -> Iterator[Row]:
+    def _rows(self) -> Iterator[Row | Sent]:
         """Yield a row per message, or what stands for those that ran as coupled flows."""
         per_pair = self._coupling is not None
         for number, message in enumerate(self._messages):
-            if message.part_of >= 0:
+            if message is _FILED:
+                yield from self._filed.get(number, ())
+            elif message.part_of >= 0:
                 continue
-            if message.leg is None:
+            elif message.leg is None:
                 path = _path(self._all_legs(number))
                 ends = message.source, message.destination
                 yield message.node, *ends, message.size, message.start_s, message.end_s, path
@@ -1130,6 +1208,16 @@ class Runner:
                     [self._all_legs(number + place) for place in range(len(sent))],
                     per_pair=per_pair,
                 )
+
+    def _file(self, name: str, first: int) -> None:
+        """Keep the rows of an all-to-all that ran as coupled flows, and nothing else of it."""
+        legs = self._delegated.pop(first)
+        sent = self._messages[first : first + len(legs.legs)]
+        paths = next((each.sent for each in sent if each.sent), ())
+        self._messages[first : first + len(sent)] = [_FILED] * len(sent)
+        if sent:
+            ends_s = [each.end_s for each in sent]
+            self._filed[first] = rows_as_one(legs, name, sent[0].start_s, ends_s, paths)
 
     def _all_legs(self, number: int) -> dict[str, int]:
         """Return the legs of a message: each byte in one or, if it was relayed, in one per hop."""

@@ -17,6 +17,7 @@ from scenarios._mfabric.failure_points import (
 )
 from scenarios._mfabric.failure_report import lacking_bytes
 from scenarios._mfabric.failures import MODELS, POINTS, failures
+from scenarios._mfabric.steps import Setting
 from testbed.report.run_json import experiments_of
 from testbed.run.predict import predict
 from tests.scenarios import command
@@ -68,7 +69,7 @@ def test_figure_14_rules_what_failures_add_to_an_iteration() -> None:
     found["deepseek-r1", PACKET_NIC] = 10.33
     found["mixtral-8x22b", GPU] = 12.0
     found["mixtral-8x22b", SERVER] = 14.0
-    section = failures(found, 0)
+    section = failures(Setting([400e9]), found)
     added = section.tables["failures"].set_index(["model", "failure"])["added"]
     assert added["deepseek-r1", PACKET_NIC] == pytest.approx(0.033)
     assert added["mixtral-8x22b", GPU] == pytest.approx(0.2)

@@ -345,3 +345,25 @@ def test_flows_share_what_is_lent_as_they_share_links() -> None:
     network.lend(10.0)
     assert network.delivered_bytes(flows).tolist() == [5.0, 5.0]
     assert [network.advance(np.inf) for _ in range(2)] == [[(10.0, 1)], [(30.0, 2)]]
+
+
+@given(histories())
+def test_flows_that_come_later_move_as_if_they_had_always_been_there(
+    history: tuple[NDArray[np.int64], NDArray[np.float64], list[Change]],
+) -> None:
+    paths, rate_bps, changes = history
+    whole, growing = network_of(rate_bps, paths), network_of(rate_bps, paths[:1])
+    growing.advance(0.0)
+    known, found = 1, dict[int, float]()
+    for number, change in enumerate(changes):
+        found |= arrivals(growing, change.at_s)
+        if change.flow >= known:
+            growing.add_flows([path[path >= 0].tolist() for path in paths[known : change.flow + 1]])
+            known = change.flow + 1
+        change.apply(growing, number)
+    found |= arrivals(growing)
+    expected = dict[int, float]()
+    for number, change in enumerate(changes):
+        expected |= arrivals(whole, change.at_s)
+        change.apply(whole, number)
+    assert found == expected | arrivals(whole)

@@ -64,13 +64,23 @@ class FluidNetwork:
         """Links and pools of components that have to be solved again."""
         self._regrouped = True
         """Whether components have to be found again."""
+        self._components = 0
+        """The next component has this number."""
+        self._component_of_link = np.zeros(0, dtype=np.int64)
+        self._component_of_pool = np.zeros(0, dtype=np.int64)
+        self._flows_of: dict[int, NDArray[np.int64]] = {}
+        """The flows of each component that has some, in order."""
+        self._joined_to: dict[int, int] = {}
+        """The component that one became part of since all were found."""
         self._first_end_s: float | None = np.inf
         """The least of the pools' ends; None after a change, until it is asked for."""
 
     def add_link(self, rate_bps: float) -> int:
         """Return the number of a new link of a rate [bit/s]."""
         self._link_bps = np.append(self._link_bps, rate_bps)
-        self._regrouped = True
+        if not self._regrouped:
+            self._component_of_link = np.append(self._component_of_link, self._components)
+            self._components += 1
         return len(self._link_bps) - 1
 
     def add_flows(
@@ -126,7 +136,10 @@ class FluidNetwork:
             self._coupled_weight = np.append(self._coupled_weight, coupled_weight)
         _lengthen(self, _OF_FLOWS, more)
         self._add_pools(int(own.max(initial=-1)) + 1 - self.pools, delay_s)
-        self._regrouped = True
+        if pool is None and part_of is None and coupled_weight is None and not self._regrouped:
+            self._join_components(range(first, first + more))
+        else:
+            self._regrouped = True
         return range(first, first + more)
 
     @property
@@ -272,6 +285,8 @@ class FluidNetwork:
 
     def uses(self, links: ArrayLike) -> bool:
         """Return whether a flow that has bytes crosses one of some links."""
+        if not self._left.any():
+            return False
         flowing = self._paths[self._left[self._pool] > 0]
         return bool(np.isin(flowing, links).any())
 
@@ -329,8 +344,8 @@ class FluidNetwork:
             return
         if self._regrouped:
             self._find_components()
-        touched = {int(self._component_of_link[link]) for link in self._touched_links}
-        touched.update(int(self._component_of_pool[pool]) for pool in self._touched_pools)
+        touched = {self._joined(int(self._component_of_link[link])) for link in self._touched_links}
+        touched.update(self._joined(int(self._component_of_pool[pool])) for pool in self._touched_pools)
         self._touched_links.clear()
         self._touched_pools.clear()
         parts = [self._flows_of[number] for number in sorted(touched) if number in self._flows_of]
@@ -363,8 +378,13 @@ class FluidNetwork:
         weights = weights / sharing
         if together is not None and not self._by_bytes:
             self._weigh_coupled(weights, flowing, together)
+        # Of some of many links: each round looks at all that it is given.
+        links, crossed = np.unique(paths[lit], return_inverse=True)
+        crossings = crossed.reshape(paths[lit].shape)
+        if len(links) and links[0] < 0:
+            links, crossings = links[1:], crossings - 1
         rates = np.zeros(len(flows))
-        rates[can] = max_min_rates(paths[lit], self._link_bps, weights=weights, coupled=together)
+        rates[can] = max_min_rates(crossings, self._link_bps[links], weights=weights, coupled=together)
         return rates
 
     def _together(self, flows: NDArray[np.int64]) -> NDArray[np.int64] | None:
@@ -400,9 +420,31 @@ class FluidNetwork:
         """Return how fast flows deliver [bit/s]."""
         return np.asarray(self._flow_bps[flows] * self._delivered[flows])
 
+    def _join_components(self, flows: range) -> None:
+        """Join the components whose links new flows cross, each with a new pool; others are not looked at."""
+        of_pool = np.zeros(len(flows), dtype=np.int64)
+        for place, flow in enumerate(flows):
+            path = self._paths[flow]
+            met = sorted(
+                {self._joined(number) for number in self._component_of_link[path[path >= 0]].tolist()}
+            )
+            first = met[0]
+            self._joined_to.update(dict.fromkeys(met[1:], first))
+            own = [self._flows_of.pop(number) for number in met if number in self._flows_of]
+            self._flows_of[first] = np.sort(np.concatenate([*own, [flow]]))
+            of_pool[place] = first
+        self._component_of_pool = np.append(self._component_of_pool, of_pool)
+
+    def _joined(self, component: int) -> int:
+        """Return the component that one is part of by now."""
+        while (into := self._joined_to.get(component)) is not None:
+            component = into
+        return component
+
     def _find_components(self) -> None:
         """Number the links, flows and pools that depend on each other alike."""
         self._regrouped = False
+        self._joined_to.clear()
         links, flows, pools = len(self._link_bps), len(self._paths), len(self._left)
         parts = int(self._part_of.max(initial=-1)) + 1
         coupled = np.flatnonzero(self._coupled >= 0)
@@ -418,7 +460,8 @@ class FluidNetwork:
         rows = np.concatenate([links + flow, np.tile(links + np.arange(flows), 2), links + coupled])
         size = links + flows + pools + parts + len(self._coupled_weight)
         graph = coo_array((np.ones(len(rows)), (rows, nodes)), (size, size))
-        number = connected_components(graph, directed=False)[1]
+        self._components, labels = connected_components(graph, directed=False)
+        number = labels.astype(np.int64)
         self._component_of_link = number[:links]
         self._component_of_pool = number[links + flows : links + flows + pools]
         by_component = np.argsort(number[links : links + flows], kind="stable")

@@ -45,6 +45,8 @@ class Nvlink:
 
     def __init__(self, fabric: Fabric) -> None:
         self._rate_bps = [fabric.servers[server].nvlink_bps for server in fabric.gpu_servers]
+        self._is_even = len(set(self._rate_bps)) == 1
+        """Whether all GPUs have one rate."""
         self._network = FluidNetwork(self._rate_bps * 2)
         self._gpus = fabric.gpus
         self._flows: dict[Pair, int] = {}
@@ -104,10 +106,14 @@ class Nvlink:
     def _loads(self, sizes: Sizes | Messages) -> dict[int, float]:
         """Return what each link carries [bytes]."""
         if isinstance(sizes, Messages):
-            ends = np.concatenate([sizes.source, self._gpus + sizes.destination])
-            carried = np.bincount(ends, np.concatenate([sizes.bytes, sizes.bytes]), 2 * self._gpus)
-            (links,) = carried.nonzero()
-            return dict(zip(links.tolist(), carried[links].tolist(), strict=True))
+            # Of a few GPUs among thousands, whose links are numbered from the first of them.
+            ends, loads = (sizes.source, sizes.destination), dict[int, float]()
+            for end, link in zip(ends, (0, self._gpus), strict=True):
+                first = int(end.min())
+                carried = np.bincount(end - first, sizes.bytes)
+                (used,) = carried.nonzero()
+                loads |= zip((link + first + used).tolist(), carried[used].tolist(), strict=True)
+            return loads
         return {link: size for pair, size in sizes.items() for link in self._links(pair)}
 
     def _start(
@@ -116,7 +122,7 @@ class Nvlink:
         """Send what is called by one number alone or, with those it meets, among those that share."""
         loads = self._loads(sizes)
         met = dict.fromkeys(self._alone[link] for link in loads if link in self._alone)
-        if met or any(self._sharing[link] for link in loads):
+        if met or (self._pairs_of and any(self._sharing[link] for link in loads)):
             sharing += [self._joins(other, now_s) for other in met]
             sharing.append((number, _by_pair(sizes)))
             self._count(*sharing[-1])
@@ -126,7 +132,10 @@ class Nvlink:
     def _goes_alone(
         self, number: int, sizes: Sizes | Messages, loads: Mapping[int, float], now_s: float
     ) -> None:
-        lasts_s = max(load * 8 / self._rate_bps[link % self._gpus] for link, load in loads.items())
+        if self._is_even:
+            lasts_s = max(loads.values()) * 8 / self._rate_bps[0]
+        else:
+            lasts_s = max(load * 8 / self._rate_bps[link % self._gpus] for link, load in loads.items())
         alone = _Alone(number, sizes, set(loads), now_s, now_s + lasts_s)
         self._alone.update(dict.fromkeys(loads, alone))
         heapq.heappush(self._ends, (alone.end_s, next(self._tickets), alone))

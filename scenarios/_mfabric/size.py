@@ -1,0 +1,165 @@
+"""Tokens per second by the size of the cluster: Figure 26, by whole training steps in the fluid model.
+
+A larger cluster has more replicas of the model, each with gates of its own: nothing is solved once for
+several. A fat-tree and a rail-optimised fabric have as many NICs and no tier of theirs blocks, so both are
+one switch, as is mFabric's packet side. Queue pairs that a hash leads over one link would share it; the
+paper's simulations have such collisions, this study has none on any fabric.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+from scenarios._mfabric.fabrics import COLOURS, FAT_TREE, GPUS, MFABRIC, RAIL, bill_of
+from scenarios._mfabric.section import FIGURE_ONLY, Section, judged
+from scenarios._mfabric.steps import DELAY_S, STUDIED, Iterations, Setting, StepPoint
+from testbed.report.claims import Claim
+from testbed.report.page import Block, Findings, Line, Plot, Sheet
+from testbed.report.palette import canvas, horizontal_grid, styled
+from topologies.cost import performance_per_dollar
+from topologies.errors import ScenarioError
+
+SOURCE = "mFabric, D.5 (Figure 26)"
+MODEL, RATE_BPS = "mixtral-8x7b", 400e9
+SAME, ABOUT_TWICE = (0.95, 1.05), (1.5, 2.5)
+"""What "as" and "about 2 x" are taken for; the paper shows a figure."""
+MEGA = 1e6
+
+
+def size_points(setting: Setting) -> list[StepPoint]:
+    """Return the training steps of Figure 26."""
+    return [_point(fabric, servers) for servers in setting.sizes for fabric in (FAT_TREE, MFABRIC)]
+
+
+def checked_servers(servers: Sequence[int]) -> list[int]:
+    """Return the sizes of clusters, each once; ScenarioError if replicas do not fill one."""
+    replica = STUDIED[MODEL].replica_gpus // GPUS
+    for size in servers:
+        if size < replica or size % replica:
+            raise ScenarioError(
+                f"{MODEL} on {size} servers of {GPUS} GPUs",
+                f"give multiples of {replica}, a replica's servers",
+            )
+    return sorted(set(servers))
+
+
+def size(setting: Setting, found: Iterations) -> Section:
+    """Return tokens per second, and what they cost, by the size of the cluster.
+
+    Parameters
+    ----------
+    setting, found
+        The iterations of all `size_points` in this setting.
+    """
+    table = size_table(setting, found)
+    plot = Plot("size", partial(_plot, table), f"Paper, figure 26 ({FIGURE_ONLY}). {CAPTION}")
+    return Section(
+        name="size",
+        about="tokens per second by the size of the cluster",
+        basis="computed by the fluid model, on synthetic gates",
+        findings=Findings([_sheet(table)], [plot], _claims(table)),
+        tables={"size": table},
+        seeds=[setting.seed],
+        definitions=DEFINITIONS,
+        settings={
+            "gpu_flops": setting.gpu_flops, "model": MODEL, "rate_gbps": RATE_BPS / 1e9, "delay_s": DELAY_S,
+        },
+    )  # fmt: skip
+
+
+def size_table(setting: Setting, found: Iterations) -> pd.DataFrame:
+    """Return a row per size and fabric; the rail-optimised one takes the fat-tree's time."""
+    model = STUDIED[MODEL]
+    rows = []
+    for servers in setting.sizes:
+        times_s = {name: found[_point(name, servers)].seconds for name in (FAT_TREE, MFABRIC)}
+        times_s |= {RAIL: times_s[FAT_TREE]}
+        usd = {name: bill_of(name, servers, RATE_BPS).usd for name in times_s}
+        tokens = model.tokens * model.pp * (servers * GPUS // (model.pp * model.tp))
+        for name in (FAT_TREE, RAIL, MFABRIC):
+            over = performance_per_dollar(
+                usd[name], times_s[name], base_usd=usd[FAT_TREE], base_s=times_s[FAT_TREE]
+            )
+            rows.append(
+                {
+                    "servers": servers, "gpus": servers * GPUS, "fabric": name, "iteration_s": times_s[name],
+                    "tokens_per_s": tokens / times_s[name], "usd": usd[name],
+                    "speed_over_fat_tree": times_s[FAT_TREE] / times_s[name], "over_fat_tree": over,
+                }
+            )  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def _point(fabric: str, servers: int) -> StepPoint:
+    return StepPoint(MODEL, fabric, RATE_BPS, servers=servers)
+
+
+def _claims(table: pd.DataFrame) -> list[Claim]:
+    ours = table[table["fabric"] == MFABRIC]
+    claims = []
+    for text, column, expected in (
+        (f"tokens/s as over the {FAT_TREE} and the {RAIL} fabric", "speed_over_fat_tree", SAME),
+        (f"about 2 x the performance per dollar of the {FAT_TREE}", "over_fat_tree", ABOUT_TWICE),
+    ):
+        middle = sum(expected) / 2
+        farthest = max(ours[column], key=lambda ratio: abs(ratio - middle))
+        each = ", ".join(
+            f"{gpus:,} GPUs {ratio:.3f}" for gpus, ratio in zip(ours["gpus"], ours[column], strict=True)
+        )
+        claims.append(judged(text, SOURCE, expected, farthest, each, "{:.3f}"))
+    return claims
+
+
+def _sheet(table: pd.DataFrame) -> Sheet:
+    blocks = []
+    for name, rows in table.groupby("fabric", sort=False):
+        lines = [
+            Line(
+                [
+                    f"{row['gpus']:,}", f"{row['iteration_s']:.3f}", f"{row['tokens_per_s'] / MEGA:.3f}",
+                    f"{row['speed_over_fat_tree']:.3f}", f"{row['usd'] / MEGA:.1f}",
+                    f"{row['over_fat_tree']:.2f}",
+                ]
+            )
+            for _, row in rows.iterrows()
+        ]  # fmt: skip
+        blocks.append(Block(lines, str(name)))
+    return Sheet(
+        ("GPUs",),
+        ("iteration [s]", "tokens/s [M]", f"/ {FAT_TREE}", "cost [M$]", f"per dollar / {FAT_TREE}"),
+        blocks,
+        f"Figure 26: {MODEL}, {RATE_BPS / 1e9:g} Gbit/s, EP 8, TP 4, PP 4, each further 128 GPUs a replica. "
+        f"The {FAT_TREE} and the {RAIL} fabric are one switch that does not block: they take equally long.",
+    )
+
+
+@styled
+def _plot(table: pd.DataFrame) -> Figure:
+    figure = canvas(8.5, 3.4, f"{MODEL} by the size of the cluster (SYNTHETIC gates)")
+    speed, worth = figure.subplots(1, 2)
+    for name, rows in table.groupby("fabric", sort=False):
+        style = {"color": COLOURS[str(name)], "marker": "o", "label": str(name)}
+        dashes = "--" if name == RAIL else "-"
+        speed.plot(rows["gpus"], rows["tokens_per_s"] / MEGA, linestyle=dashes, **style)
+        worth.plot(rows["gpus"], rows["over_fat_tree"], **style)
+    speed.set(ylabel="tokens/s [M]", yscale="log")
+    worth.set(ylabel=f"performance per dollar over {FAT_TREE}", ylim=(0, None))
+    for axes in (speed, worth):
+        axes.set(xlabel="GPUs", xscale="log")
+        axes.set_xticks(table["gpus"].unique(), [f"{gpus:,}" for gpus in table["gpus"].unique()])
+        axes.minorticks_off()
+        horizontal_grid(axes)
+    speed.legend()
+    return figure
+
+
+CAPTION = f"At 400 Gbit/s; the {RAIL} fabric's tokens/s are the {FAT_TREE}'s."
+DEFINITIONS = [
+    ("tokens/s", "tokens of all sequences of an iteration over its time"),
+    (
+        "replicas",
+        "each has its own gates and is predicted on its own; they meet in the rings of data parallelism",
+    ),
+]
