@@ -180,11 +180,12 @@ def _claims(table: pd.DataFrame) -> list[Claim]:
         for (model, name), share in PAPER.items()
     ]  # fmt: skip
     over = added["mixtral-8x22b", SERVER] / added["mixtral-8x22b", GPU]
-    order = judged("a server adds more than a GPU, 8x22B", SOURCE, MORE, over, REASONS[SERVER])
+    order = judged("a server adds more than a GPU, 8x22B", SOURCE, MORE, over, ORDER)
     return [*claims, order]
 
 
 UNNAMED = "which NICs failed is not said"
+ORDER = "a server's rank sums inside its spare one, a GPU's over packet NICs"
 REASONS = {
     GPU: "sums of one rank cross two packet NICs, unhidden; its layers and rates are not given",
     SERVER: "all of its all-to-alls go over the packet NICs of both ends",
