@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, count, pairwise
+from operator import attrgetter
 
 import numpy as np
 from numpy.typing import NDArray
@@ -544,7 +545,7 @@ class FluidBackend:
             raise StuckError(NOTHING_COMES, "light a circuit, or add a path")
         arrived = self._network.advance(at_s)
         if arrived:
-            return list(chain.from_iterable(map(self._of_tag, arrived)))
+            return sorted(chain.from_iterable(map(self._of_tag, arrived)), key=attrgetter("at_s", "message"))
         happened: list[Happening] = [Arrived(message, at) for at, message in self._alone.ended(self.now_s)]
         while self._to_come and self._to_come[0][0] <= self.now_s:
             happened.append(heapq.heappop(self._to_come)[2]())
