@@ -7,6 +7,7 @@ from controller.packet.flow_table import FlowTables
 from controller.packet.routing import forwarding_rules
 from topologies.errors import NetworkError
 from topologies.fabric import Fabric, Link, Nic, Path, Port
+from topologies.packet_part import on_packet_switch
 from traffic.spraying.policy import QueuePair
 from traffic.transports.connections import SERVICE_PORT, source_port
 
@@ -80,13 +81,13 @@ class Paths(dict[QueuePair, Path]):
         return FlowTables(self._fabric, forwarding_rules(self._fabric, self._failed), self._failed)
 
     def _over_one_switch(self, source: Nic, destination: Nic) -> Path | None:
-        """Return the path between two NICs of one switch, which has a rule for each of its own."""
+        """Return the path between two NICs of one packet switch, which has a rule for each of its own."""
         near, far = map(self._fabric.nic_port, (source, destination))
         at, out = map(self._fabric.peer, (near, far))
-        fails = self._failed and not self._failed.isdisjoint(
-            {self._fabric.link_at[near], self._fabric.link_at[far]}
-        )
-        return (near, out) if at.node == out.node and source != destination and not fails else None
+        if at.node != out.node or source == destination or not on_packet_switch(self._fabric, source):
+            return None
+        fails = not self._failed.isdisjoint({self._fabric.link_at[near], self._fabric.link_at[far]})
+        return None if fails else (near, out)
 
     def crossed(self, queue_pair: QueuePair) -> frozenset[Port]:
         """Return the ports that send a queue pair's bytes and acknowledgements."""

@@ -7,6 +7,8 @@ from controller.packet.routing import forwarding_rules
 from testbed.run.packet_paths import computed_paths, paths_over
 from topologies.big_switch import big_switch_fabric
 from topologies.fabric import Nic
+from topologies.mfabric import mfabric_fabric
+from topologies.packet_part import on_packet_switch
 from topologies.rail import rail_fabric
 from traffic.spraying.policy import QueuePair
 from traffic.transports.connections import SERVICE_PORT, source_port
@@ -36,3 +38,11 @@ def test_one_switch_may_have_more_nics_than_addresses() -> None:
     (path,) = computed_paths(fabric, [QueuePair(Nic(0, 0), Nic(2499, 7))])
     assert [port.node for port in path] == ["h0", fabric.switches[0].name]
     assert fabric.peer(path[1]) == fabric.nic_port(Nic(2499, 7))
+
+
+def test_nics_of_an_ocs_have_no_path_over_packets() -> None:
+    fabric = mfabric_fabric(4, nics=4, packet_nics=1, one_packet_switch=True)
+    paths = paths_over(fabric)
+    for source, destination in permutations(fabric.nics, 2):
+        found = paths.find(QueuePair(source, destination)) is not None
+        assert found == (on_packet_switch(fabric, source) and on_packet_switch(fabric, destination))
