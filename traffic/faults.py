@@ -201,10 +201,12 @@ def check_moves(job: Job, moves: Moves) -> None:
     Raises
     ------
     ScenarioError
-        If one is not.
+        If one is not, or a GPU is moved twice.
     """
     busy = {gpu for node in job.nodes for gpu in node.gpus}
     backups = [backup for _, backup in moves]
+    if len(dict(moves)) < len(moves):
+        raise ScenarioError("a GPU is moved twice by one fault", "name one GPU that takes its place")
     for gpu, backup in moves:
         if backup in busy or backups.count(backup) > 1 or not 0 <= backup < job.gpus:
             raise ScenarioError(

@@ -225,33 +225,40 @@ class Regional:
         """Return Algorithm 1's circuits; servers without packet NICs ask for one that they have not."""
         dead = self._dead(region, failed)
 
-        def circuits() -> NicMapping:
+        def circuits(demand: Matrix) -> NicMapping:
             return region_circuits(
                 self._fabric, region, demand, last=last, failed=dead, variant=self._variant
             )
 
-        mapping, asked = circuits(), dict[int, int]()
-        cut = cut_off(self._fabric, frozenset(failed))
-        while new := self._lacks_relay(region, mapping, failed) - asked.keys():
-            server = min(new)
-            sizes = self._over_packets(region, demand, mapping).sum(axis=1)
-            serving = Counter(asked.values())
-            relays = [
-                place
-                for place, (peer, nics) in enumerate(zip(region.servers, region.nics, strict=True))
-                if peer not in cut and len({Nic(peer, nic) for nic in nics} - dead) > serving[place]
-            ]
-            if not relays:
-                break
-            place, relay = region.servers.index(server), min(relays, key=lambda peer: (sizes[peer], peer))
-            asked[server] = relay
-            for size in (sizes[place], demand.sum() or 1.0):  # the latter is the first of all
+        mapping, asked, again = circuits(demand), dict[int, int](), set[int]()
+        while new := self._lacks_relay(region, mapping, failed) - again:
+            server, most = min(new), demand.sum() or 1.0
+            place, more = region.servers.index(server), [most]
+            if server in asked:  # another that asked has taken its circuit
+                again.add(server)
+            else:
+                sizes = self._over_packets(region, demand, mapping).sum(axis=1)
+                relays = self._relays(region, failed, Counter(asked.values()))
+                if not relays:
+                    break
+                asked[server] = min(relays, key=lambda peer: (sizes[peer], peer))
+                more = [sizes[place], most]
+            for size in more:  # the last is the first of all
                 demand = demand.copy()
-                demand[place, relay] += size
-                mapping = circuits()
+                demand[place, asked[server]] += size
+                mapping = circuits(demand)
                 if server not in self._lacks_relay(region, mapping, failed):
                     break
         return mapping
+
+    def _relays(self, region: Region, failed: AbstractSet[Port], serving: Mapping[int, int]) -> list[int]:
+        """Return the places of servers with packet NICs and a circuit NIC that nobody who asked has."""
+        cut, dead = cut_off(self._fabric, frozenset(failed)), self._dead(region, failed)
+        return [
+            place
+            for place, (peer, nics) in enumerate(zip(region.servers, region.nics, strict=True))
+            if peer not in cut and len({Nic(peer, nic) for nic in nics} - dead) > serving[place]
+        ]
 
     def _over_packets(self, region: Region, demand: Matrix, mapping: NicMapping) -> Matrix:
         """Return what pairs without a circuit carry both ways."""

@@ -131,6 +131,8 @@ class Experiment:
     def _check_moves(self) -> None:
         """Check that who takes the place of GPUs is idle, and that all-to-alls over lanes lack no GPU."""
         moves = self.revisions.moves
+        if not moves and not (self.delegated and self.gone):
+            return
         job = replace(self.job, gpus=max(self.job.gpus, self.fabric.gpus))
         for fault in self.faults:
             own = moves.get(fault.name, ())

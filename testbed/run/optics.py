@@ -67,7 +67,7 @@ class Optics:
 
     @property
     def is_moving(self) -> bool:
-        """Return whether any OCS does not yet show what was ordered."""
+        """Whether any OCS does not yet show what was ordered."""
         return bool(self._changing)
 
     def now_lit(self, ocs: str) -> set[int]:

@@ -800,7 +800,7 @@ class Runner:
             self._rename_legs()
             self._note_light(happening.at_s, "lit", happening.ocs)
             self._tell(Lit(happening.ocs))
-            if self._delegates and self._known and (self._hops or not self._coupling):
+            if self._delegates and self._faults and (self._hops or not self._coupling):
                 self._place_left(self._without_light(held))
             self._place_waiting()
             self._send_held(happening.ocs)
@@ -1069,10 +1069,12 @@ class Runner:
 
     def _move(self, moves: Moves) -> list[str]:
         """Have GPUs take the places of others; return the collectives under way that have to begin again."""
-        again = []
+        again, gone = list[str](), {gpu for gpu, _ in moves}
+        if not gone:
+            return again
         places = places_after(moves, self._fabric.gpus)
         for node in list(self._graph.nodes.values()):
-            if {gpu for gpu, _ in moves}.isdisjoint(node.gpus):
+            if gone.isdisjoint(node.gpus):
                 continue
             self._graph.swap(renumbered(node, places))
             if isinstance(node, Collective) and self._is_sent(node.name):

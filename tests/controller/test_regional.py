@@ -114,6 +114,20 @@ def test_servers_without_packet_nics_ask_for_a_circuit_to_one_that_has_some() ->
     assert orders == []
 
 
+def test_two_servers_may_have_one_relay() -> None:
+    """Its two circuit NICs go to one each, whoever asked first and whatever the demand."""
+    dead = frozenset(FABRIC.both_ends(FABRIC.nic_port(Nic(server, 0)) for server in (0, 1, 2)))
+    for seed in range(40):
+        demand = np.random.default_rng(seed).random((4, 4)) ** 8
+        np.fill_diagonal(demand, 0.0)
+        failed = dead | FABRIC.both_ends([FABRIC.nic_port(Nic(seed % 3, 1))])
+        last = FABRIC.both_ends([FABRIC.nic_port(Nic(seed % 3, 2))])  # one server has no NIC left
+        orders = played({"ocs0": [Turn("a", demand)]}, [NodeStarted("a")], frozenset(failed | last))
+        circuits = [order for order in orders[0] if isinstance(order, Reconfigure)][-1].circuits
+        pairs = {(a // 2, b // 2) for a, b in circuits}
+        assert {server for server, far in pairs if far == 3} == {0, 1, 2} - {seed % 3}
+
+
 def test_servers_with_a_circuit_to_a_relay_ask_for_none() -> None:
     turns = {"ocs0": [Turn("a", HEAVY)]}
     dead = frozenset(FABRIC.both_ends([FABRIC.nic_port(Nic(0, 0))]))

@@ -56,6 +56,12 @@ def test_only_idle_gpus_take_places(moves: Moves) -> None:
         moved(job, moves)
 
 
+def test_no_gpu_is_moved_twice() -> None:
+    job = chain("job", 6, (Compute("a", (0, 1), 1.0),))
+    with pytest.raises(ScenarioError, match="moved twice"):
+        moved(job, ((1, 4), (1, 5)))
+
+
 def test_revisions_name_what_moves_by_each_fault() -> None:
     revisions = Revisions((KnownRevision("first", moves=((1, 5),)), KnownRevision("second")))
     assert revisions.moves == {"first": ((1, 5),)}
