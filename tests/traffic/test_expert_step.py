@@ -133,12 +133,31 @@ def test_computes_of_aicb_are_milliseconds_in_logs_and_nanoseconds_before(
     assert len(read_aicb_step(aicb(tmp_path, is_log=is_log)).nodes) == 4 + 2 + 2 + 1 + 2
 
 
+def test_equal_exchanges_of_the_other_pass_are_no_copies(tmp_path: Path) -> None:
+    exchange = [
+        aicb_row("all_to_all", "ep_group", 8000, 4, 0.5, stage)
+        for stage in ("forward.MoE", "backward.MoE")
+        for _ in range(4)
+    ]
+    path = written(
+        tmp_path, "\n".join([AICB_HEADER, aicb_row("all_reduce", "dp_group", 64, 4, 0.5), *exchange])
+    )
+    whole, few = (read_expert_step(path, alike=alike) for alike in (None, 1))
+    assert [(each.micro_batch, each.layer) for each in whole.dispatches] == [(0, 0), (0, 1)]
+    assert len(exchanges_of(whole.job)) == 8
+    assert len(exchanges_of(few.job)) == 4
+    assert len(few.dispatches) == 1
+
+
 def test_the_a100_log_has_64_dispatches_a_step() -> None:
     step = read_expert_step(present(A100_LOG), least_bytes=10**6)
     assert len(step.dispatches) == 64
     assert all(
         pattern.ranks == tuple(range(8)) for name, pattern in exchanges_of(step.job).items() if "ep_" in name
     )
+    assert {(each.micro_batch, each.layer) for each in step.dispatches} == {
+        (micro_batch, layer) for micro_batch in range(2) for layer in range(32)
+    }
     few = read_expert_step(present(A100_LOG), alike=1, least_bytes=10**6)
     assert len(few.dispatches) == 1
     assert sum("ep_group all-to-all" in name for name in exchanges_of(few.job)) == 2

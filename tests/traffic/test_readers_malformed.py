@@ -104,7 +104,7 @@ def test_malformed_text_is_told(tmp_path: Path, content: str, complaint: str) ->
     assert complaint in str(error.value)
 
 
-@pytest.mark.parametrize("content", [b"\x80\x81", b"1 2\0\n3 4", os.urandom(999) + b"\xff"])
+@pytest.mark.parametrize("content", [b"\x80\x81", b"1 2\0\n3 4", b"0" + os.urandom(998) + b"\xff"])
 def test_binary_is_told(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "trace.bin"
     path.write_bytes(content)

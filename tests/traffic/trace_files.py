@@ -41,11 +41,16 @@ OLD_HEADER = AICB_HEADER.replace("comm_group_size,", "")
 
 
 def aicb_row(
-    operation: str, group: str, size: object, group_size: object = None, elapsed: object = None
+    operation: str,
+    group: str,
+    size: object,
+    group_size: object = None,
+    elapsed: object = None,
+    stage: str = "forward.MoE",
 ) -> str:
     """Return a row as AICB writes it."""
     left = f"CommType.{operation},CommGroup.{group},{group_size},{size}"
-    return f"{left},forward.MoE,None,None,,{elapsed},None,None,1"
+    return f"{left},{stage},None,None,,{elapsed},None,None,1"
 
 
 AICB_LOG = "\n".join(

@@ -285,7 +285,8 @@ def _first_alike(rows: list[_Row], alike: int | None, *, in_pairs: bool) -> list
     for row in rows:
         is_one = in_pairs and _exchanges(row) and row.group == "ep_group"
         stage = row.stage if _computes(row) else ""
-        keys.append((row.operation, row.group, row.size_bytes, stage, exchanges % 2 * is_one))
+        turn = (exchanges % 2, "backward" in row.stage) if is_one else ()
+        keys.append((row.operation, row.group, row.size_bytes, stage, turn))
         exchanges += is_one
     return [rows[place] for place in first_alike(range(len(rows)), alike, keys.__getitem__)]
 

@@ -3,6 +3,7 @@
 AICB's logs and SimAI's workloads have the sizes of collectives, not what gates decided. In a forward pass the
 all-to-alls of expert-parallel ranks are in turn a layer's *dispatch* and its *combine*; the backward pass has
 them in reverse, the last layer first, combine before dispatch. With D the dispatch the four are D, D', D, D'.
+A dispatch after a backward pass is the first layer's of the next micro-batch.
 
 Those of all expert-parallel groups whose tensor-parallel ranks are the same are one all-to-all, of the
 servers that share a region: groups stride over tensor-parallel ranks.
@@ -32,7 +33,7 @@ def read_expert_step(
     least_bytes: int = 0,
     gate: Gate | None = None,
 ) -> MoeStep:
-    """Return a training step and its dispatches, which are numbered by layer as the file has them.
+    """Return a training step and its dispatches, numbered by micro-batch and layer as the file has them.
 
     Parameters
     ----------
@@ -44,7 +45,7 @@ def read_expert_step(
         Of layers that are equal at most so many, the first ones; by default all. Dispatches are unlike
         combines.
     gate
-        What the gates of a region (its replica), micro-batch 0 and a layer decide, of which the shares count;
+        What the gates of a region (its replica), a micro-batch and a layer decide, of which the shares count;
         by default all ranks send all others the same.
 
     Raises
@@ -61,7 +62,7 @@ def read_expert_step(
         raise TraceError(
             f"{path} has no all-to-alls of expert-parallel ranks", "give the step of a mixture of experts"
         )
-    places = _places(path, exchanges)
+    places = _places(path, read.phases, exchanges)
     dispatches: list[Dispatch] = []
     demands: dict[object, Demand] = {}
 
@@ -69,17 +70,17 @@ def read_expert_step(
         if phase.call is None or not _exchanges(phase):
             groups = read.layout.groups(phase.kind)
             return calls(label, phase.call, groups, phase.size_bytes, waits) if phase.call else ()
-        layer, is_back = places[phase.name]
+        micro_batch, layer, is_back = places[phase.name]
         found = []
         for number, ranks in enumerate(regions):
-            tokens = np.ones((ep, ep), dtype=np.int64) if gate is None else gate(number, 0, layer)
+            tokens = np.ones((ep, ep), dtype=np.int64) if gate is None else gate(number, micro_batch, layer)
             key = tokens.tobytes(), phase.size_bytes, is_back
             if key not in demands:
                 demands[key] = _demand(path, tokens, phase.size_bytes, ep, read.layout.tp, is_back=is_back)
             name = label if len(regions) == 1 else f"{label} {number}"
             found.append(Collective(name, AllToAll(demands[key], tuple(ranks)), waits))
             if phase.forward and not is_back:
-                dispatches.append(Dispatch(name, number, 0, layer))
+                dispatches.append(Dispatch(name, number, micro_batch, layer))
         return tuple(found)
 
     gates = "" if gate is None else "gates are not the file's"
@@ -92,8 +93,13 @@ def _exchanges(phase: Phase) -> bool:
     return phase.call == "all-to-all" and phase.kind == "ep" and phase.size_bytes > 0
 
 
-def _places(path: Path, exchanges: Sequence[Phase]) -> dict[str, tuple[int, bool]]:
-    """Return the layer of each all-to-all, and whether its bytes go the other way than the dispatch's."""
+def _places(
+    path: Path, phases: Sequence[Phase], exchanges: Sequence[Phase]
+) -> dict[str, tuple[int, int, bool]]:
+    """Return the place of each all-to-all.
+
+    That is its micro-batch, its layer, and whether its bytes go the other way than the dispatch's.
+    """
     forward = sum(phase.forward for phase in exchanges)
     backward = len(exchanges) - forward
     if forward % 2 or backward % 2 or backward > forward:
@@ -101,9 +107,16 @@ def _places(path: Path, exchanges: Sequence[Phase]) -> dict[str, tuple[int, bool
             f"{path} has {forward} expert all-to-alls forward and {backward} backward",
             "expected a dispatch and a combine of each layer, and no more backward",
         )
-    places: dict[str, tuple[int, bool]] = {}
-    turns, layers_under_way = {True: 0, False: 0}, list[int]()
-    for phase in exchanges:
+    places: dict[str, tuple[int, int, bool]] = {}
+    micro_batch, was_backward = 0, False
+    turns, layers_under_way, names = {True: 0, False: 0}, list[int](), {phase.name for phase in exchanges}
+    for phase in phases:
+        was_backward |= not phase.forward
+        if phase.name not in names:
+            continue
+        if phase.forward and was_backward and turns[True]:
+            micro_batch, turns, layers_under_way = micro_batch + 1, {True: 0, False: 0}, []
+        was_backward = not phase.forward
         layer, is_second = divmod(turns[phase.forward], 2)
         turns[phase.forward] += 1
         if not phase.forward:
@@ -112,7 +125,7 @@ def _places(path: Path, exchanges: Sequence[Phase]) -> dict[str, tuple[int, bool
             layer = layers_under_way.pop() if is_second else layers_under_way[-1]
         elif is_second:
             layers_under_way.append(layer)
-        places[phase.name] = layer, bool(is_second)
+        places[phase.name] = micro_batch, layer, bool(is_second)
     return places
 
 
