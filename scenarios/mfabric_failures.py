@@ -2,18 +2,17 @@
 
 import _checkout  # first: runs this file under the checkout's Python
 
-import math
 from dataclasses import replace
 from functools import partial
 from typing import Annotated
 
 import typer
 
-from controller.circuits.devices import ReconfigurationDelay
 from scenarios._harness import Scenario, no_claims, run
 from scenarios._mfabric.failure_points import FAILURES, STEP, failure_of, failure_points
 from scenarios._mfabric.failure_report import failure_findings
-from scenarios._mfabric.training_points import over_circuits, training
+from scenarios._mfabric.options import RUN_S, DelayMs, Rate, Seed
+from scenarios._mfabric.training_points import MOST_DELAY_MS, checked_delay, over_circuits, training
 from scenarios._options import listed
 from topologies.errors import ScenarioError
 from topologies.mfabric import mfabric_fabric, region_gpus
@@ -24,12 +23,10 @@ MODEL, SERVERS, GPUS, NICS = "mixtral-8x22b", 8, 8, 8
 """What is trained, on a region of 8 servers of 8 GPUs and 8 NICs; a rank is a server's GPUs."""
 PACKET_NICS = 2
 SERVER, GPU = 3, 3
-"""Where something fails, of which much is computed and sent by default, and which of its GPUs if one does:
-none through which rings of gradients go."""
+"""The server in which something fails, which receives many tokens with the default seed, and its GPU that
+fails, if one does: no ring of gradients passes it."""
 NIC_BPS = 8e6
 """What a NIC is shaped to at most [bit/s], as in `scenarios/mfabric_training.py`."""
-RUN_S = 8.0
-"""How long a point may take at emulated scale so that the steps of its rings are long [s]."""
 ALL = ",".join(FAILURES)
 
 Failing = Annotated[str, typer.Option("--failures", help=f"What fails, comma-separated: {ALL}.")]
@@ -39,9 +36,6 @@ At = Annotated[
     float, typer.Option(help="When it fails, as a share of the least time that combine takes [%].")
 ]
 KnownMs = Annotated[float, typer.Option("--known-ms", help="How long until it is known [ms].")]
-DelayMs = Annotated[float, typer.Option("--delay-ms", help="Of the OCS [ms].")]
-Rate = Annotated[float, typer.Option(help="Rate of a NIC [Gbit/s].")]
-Seed = Annotated[int, typer.Option(help="Of the gates, and of the circuits before the first all-to-all.")]
 
 
 def mfabric_failures(
@@ -66,11 +60,9 @@ def mfabric_failures(
     all-to-alls, and a few layers without a pipeline hide nothing. In the paper, at 1,024 GPUs, a GPU adds
     5.1 % (see mfabric_scale).
     """
-    if not (0 < rate < math.inf and 0 <= delay_ms < math.inf and 0 <= known_ms < math.inf):
-        raise ScenarioError(
-            f"NICs of {rate:g} Gbit/s, a delay of {delay_ms:g} ms, known after {known_ms:g} ms",
-            "give a rate above 0, and times from 0",
-        )
+    delay = checked_delay(delay_ms, rate)
+    if not 0 <= known_ms <= MOST_DELAY_MS:
+        raise ScenarioError(f"a failure known after {known_ms:g} ms", f"give 0 to {MOST_DELAY_MS:g} ms")
     if not 0 <= at < 100:
         raise ScenarioError(f"a failure at {at:g} %", "give --at from 0 to below 100")
     names = list(dict.fromkeys(listed(failures)))
@@ -95,7 +87,6 @@ def mfabric_failures(
         sums_apart=[SERVER * GPUS + GPU],
     )
     job = placed(trained.job, region_gpus(fabric, GPUS), of=fabric.gpus)
-    delay = ReconfigurationDelay(f"{delay_ms:g} ms", delay_ms / 1e3)
     on_all = replace(trained, step=replace(trained.step, job=job))
     healthy = over_circuits(fabric, on_all, "block", delay, STEP, seed=seed)
     gone = [failure_of(FAILURES[name], fabric, SERVER, gpus=GPUS, gpu=GPU) for name in names]

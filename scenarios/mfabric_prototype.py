@@ -12,6 +12,7 @@ import typer
 
 from controller.circuits.devices import ReconfigurationDelay, device_named, real_delay
 from scenarios._harness import Scenario, run
+from scenarios._mfabric.options import RUN_S, Rate, Seed
 from scenarios._mfabric.training_points import Training, checked_delay, over_circuits, over_packets, training
 from scenarios._mfabric.training_report import training_findings
 from scenarios._options import listed
@@ -37,8 +38,6 @@ COMPARABLE: Range = (0.0, 1.15)
 """Iteration times over those of packet NICs that are taken for comparable; the figure has no numbers."""
 NIC_BPS = 15e6
 """What a NIC is shaped to at most [bit/s]."""
-RUN_S = 8.0
-"""How long a point may take at emulated scale so that the steps of its data-parallel rings are long [s]."""
 
 Models = Annotated[
     str, typer.Option(help=f"Models, comma-separated: {ALL}; the last on 8 servers, not on 4.")
@@ -55,8 +54,6 @@ DelayMs = Annotated[
 Spill = Annotated[
     bool, typer.Option("--spill", help="Run it also with what circuits cannot carry in time on packet NICs.")
 ]
-Rate = Annotated[float, typer.Option(help="Rate of a NIC [Gbit/s].")]
-Seed = Annotated[int, typer.Option(help="Of the gates, and of the circuits before the first all-to-all.")]
 
 
 def mfabric_prototype(
@@ -79,9 +76,9 @@ def mfabric_prototype(
 
     Expect mFabric to be longer than 4 packet NICs, with 12 optical and 4 electrical ports instead of 16 (in
     the paper's Figure 10 they are alike): a pair has its circuits only, while its packet NIC is idle, and
-    data parallelism has one NIC of four. With --spill packet NICs help, and the difference is half as large
-    where pairs have circuits. A table says which demand costs how much, and what the best circuits would
-    take. With --cli 'circuits' shows the OCS, and 'light' and 'replay' carry bytes.
+    data parallelism has one NIC of four. With --spill packet NICs help, and the difference is smaller by a
+    third to three quarters on 4 servers. A table says which demand costs how much, and what the best circuits
+    would take. With --cli 'circuits' shows the OCS, and 'light' and 'replay' carry bytes.
     """
     if unknown := [name for name in listed(models) if name not in CASES]:
         raise ScenarioError(f"unknown model {unknown[0]!r} of --models", f"choose from {', '.join(CASES)}")

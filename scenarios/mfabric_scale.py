@@ -2,7 +2,6 @@
 
 import _checkout  # first: runs this file under the checkout's Python
 
-import math
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
@@ -48,6 +47,8 @@ STUDIES = {
     "28": StepStudy(delay_points, delays),
 }
 """By figure, what training steps are predicted for."""
+MOST_TFLOPS = 1e6
+"""An exaFLOP/s: more than any GPU."""
 FAILURES, NONE = "14", "none"
 STEPS = (*STUDIES, FAILURES)
 """Figures whose training steps can be predicted."""
@@ -102,14 +103,15 @@ def mfabric_scale(
     fat-trees 2.0 times as dear as mFabric on average and 2.3 times at 400 Gbit/s, as the paper says; TopoOpt
     at half its cost, which the paper calls slightly less; Algorithm 1 up to twice as slow as the best
     circuits where demand is skewed; and iterations longer than over a fat-tree, by more than in the paper.
-    What the paper shows in figures only is labelled so, and what is synthetic confirms none of its claims.
+    What the paper shows in figures only is labelled so. Claims about gates and shares rest on known loads,
+    those about iteration times on synthetic gates, as their sections say.
     """
-    clusters = list(dict.fromkeys(_whole(number) for number in shares(gpus)))
-    rates_bps = list(dict.fromkeys(checked_rate(number) for number in shares(rates)))
+    clusters = list(dict.fromkeys(_whole(number, "GPUs") for number in shares(gpus)))
+    rates_bps = sorted({checked_rate(number) for number in shares(rates)})
     for cluster in clusters:
         servers_of(cluster)
     drawn = seed_range(seeds)
-    servers = checked_servers([_whole(number) for number in shares(sizes)])
+    servers = checked_servers([_whole(number, "servers") for number in shares(sizes)])
     steps, setting = _steps(figures), Setting(rates_bps, _flops(gpu_tflops), sizes=servers)
     sections: list[Callable[[], Section]] = [
         lambda: costs(clusters, rates_bps),
@@ -161,14 +163,14 @@ def _steps(figures: str) -> list[str]:
 
 def _flops(tflops: float) -> float:
     """Return a compute rate [FLOP/s]; ScenarioError if it is none."""
-    if not 0 < tflops < math.inf:
-        raise ScenarioError(f"GPUs of {tflops:g} TFLOP/s", "give a rate above 0")
+    if not 0 < tflops <= MOST_TFLOPS:
+        raise ScenarioError(f"GPUs of {tflops:g} TFLOP/s", f"give a rate above 0, up to {MOST_TFLOPS:g}")
     return tflops * 1e12
 
 
-def _whole(number: float) -> int:
+def _whole(number: float, what: str) -> int:
     if not number.is_integer():
-        raise ScenarioError(f"a cluster of {number:g} GPUs", "give whole numbers")
+        raise ScenarioError(f"a cluster of {number:g} {what}", "give whole numbers")
     return int(number)
 
 

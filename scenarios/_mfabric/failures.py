@@ -179,7 +179,8 @@ def _claims(table: pd.DataFrame) -> list[Claim]:
         )
         for (model, name), share in PAPER.items()
     ]  # fmt: skip
-    over = added["mixtral-8x22b", SERVER] / added["mixtral-8x22b", GPU]
+    server, gpu = (added["mixtral-8x22b", name] for name in (SERVER, GPU))
+    over = server / gpu if gpu > 0 else math.nan
     order = judged("a server adds more than a GPU, 8x22B", SOURCE, MORE, over, ORDER)
     return [*claims, order]
 

@@ -13,6 +13,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from scenarios._mfabric.fabrics import (
+    ALL_RATES,
     COLOURS,
     FAT_TREE,
     MFABRIC,
@@ -171,10 +172,9 @@ def _claims(model: str, rows: pd.DataFrame) -> list[Claim]:
         fat_tree, topoopt = over(rows, name, FAT_TREE), over(rows, TOPOOPT, name)
         each = _by_rate(fat_tree), _by_rate(topoopt)
         close, on_average = f"{mode}within 10 % of the fat-tree", f"{mode}{gain}x over TopoOpt on average"
-        claims += [
-            judged(close, source, (0, 1 + TOLERANCE), fat_tree.max(), each[0]),
-            judged(on_average, source, around(gain), topoopt.mean(), each[1]),
-        ]
+        if model not in MANY_EXPERTS:  # of these the paper says that the gap is larger
+            claims.append(judged(close, source, (0, 1 + TOLERANCE), fat_tree.max(), each[0]))
+        claims.append(judged(on_average, source, around(gain), of_all_rates(topoopt), each[1]))
         ordered = [rate for rate in ORDERED_GBPS if rate in fat_tree.index]
         if model in NORMALISED and ordered:
             at = f"{ordered[0]:g} to {ordered[-1]:g}G"
@@ -193,6 +193,11 @@ def _claims(model: str, rows: pd.DataFrame) -> list[Claim]:
         text = "the gap to the fat-tree closes as rates grow"
         claims.append(judged(text, source, MORE, closing, _by_rate(fat_tree)))
     return claims
+
+
+def of_all_rates(ratios: pd.Series) -> float:
+    """Return the mean of ratios; NaN if they are not of all rates, of which the paper's are."""
+    return float(ratios.mean()) if len(ratios) == len(ALL_RATES) else math.nan
 
 
 def _by_rate(ratios: pd.Series) -> str:

@@ -9,6 +9,7 @@ from controller.circuits.devices import ReconfigurationDelay
 from controller.circuits.foreseen import Foreseen
 from controller.schedulers.mfabric import Pair, server_demand
 from controller.schedulers.static_panel import StaticPanel, static_panel
+from scenarios._mfabric.fabrics import GPUS, NICS
 from scenarios._mfabric.training_points import Training
 from testbed.run.experiment import Experiment
 from testbed.run.region_plan import DelegatedSetup
@@ -22,7 +23,6 @@ from traffic.workloads.gate import gate_demand, gate_tokens
 
 ITERATIONS = 10
 """Whose mean demand decides the circuits."""
-SERVER_GPUS = 8
 KEPT_BACK = 3
 """Of 8 NICs of a server, what Mixtral 8x22B on 1,024 GPUs takes for what a region alone has not: a hop to the
 stages before and after, and to the other replica's experts."""
@@ -34,7 +34,6 @@ def panel_experiment(
     rate_bps: float,
     label: str,
     *,
-    nics: int = 8,
     kept_back: int = 0,
     seed: int = 0,
 ) -> Experiment:
@@ -48,17 +47,13 @@ def panel_experiment(
         Rate of a NIC [bit/s].
     label
         What tables call it.
-    nics
-        NICs of each server, all on the panel.
     kept_back
         Those that get no circuit: where stages and replicas of a training are left out, what these
         would take (`panel_of`).
     seed
         Of the rows of the gates before.
     """
-    fabric = patch_panel_fabric(
-        trained.job.gpus // SERVER_GPUS, nics=nics, gpus=SERVER_GPUS, rate_bps=rate_bps
-    )
+    fabric = patch_panel_fabric(trained.job.gpus // GPUS, nics=NICS, gpus=GPUS, rate_bps=rate_bps)
     panel = panel_of(fabric, trained, kept_back=kept_back, seed=seed)
     lit = Foreseen(((panel.ocs, panel.circuits.pairs),), (), STAYS, stays=True)
     return Experiment(
@@ -109,8 +104,8 @@ def mean_demand(trained: Training, seed: int = 0) -> NDArray[np.float64]:
     tokens = gate_tokens(trained.history[-ITERATIONS:], model.ep, model.tokens * model.top_k, seed=seed)
     empty = model.expert_slots - model.experts
     mean = np.pad(np.rint(tokens.mean(axis=0)).astype(np.int64), ((0, 0), (0, 0), (0, empty)))
-    size, layers = model.region_servers(SERVER_GPUS), model.stage_layers()
-    count = trained.job.gpus // SERVER_GPUS
+    size, layers = model.region_servers(GPUS), model.stage_layers()
+    count = trained.job.gpus // GPUS
     replicas, demand, first = count // (size * model.pp), np.zeros((count, count)), 0
     for stage, of_stage in enumerate(layers):
         own = range(max(first - model.dense_layers, 0), max(first + of_stage - model.dense_layers, 0))
@@ -118,7 +113,7 @@ def mean_demand(trained: Training, seed: int = 0) -> NDArray[np.float64]:
         gpus = [gate_demand(mean[layer], model.hidden * NUMBER_BYTES, model.tp).matrix for layer in own]
         if not gpus:
             continue
-        between = server_demand(np.mean(gpus, axis=0), [SERVER_GPUS] * size)
+        between = server_demand(np.mean(gpus, axis=0), [GPUS] * size)
         for replica in range(replicas):
             place = slice((stage * replicas + replica) * size, (stage * replicas + replica + 1) * size)
             demand[place, place] = between

@@ -119,9 +119,14 @@ def _needed(sets: Sequence[frozenset[str]]) -> Sequence[frozenset[str]]:
 def changes_claims(outcomes: Sequence[Outcome]) -> list[Claim]:
     """Return whether circuits changed as planned, and not between an all-to-all and its transpose."""
     emulated = [outcome for outcome in outcomes if outcome.emulated]
-    other = [float(not _as_planned(outcome, ocs)) for outcome in emulated for ocs in shown(outcome.predicted)]
-    tapped = [(outcome.wire, ocs) for outcome in emulated for ocs in shown(outcome.predicted)]
-    dark = [float(packets_in_the_dark(wire, ocs)) for wire, ocs in tapped if wire is not None]
+    tapped = [
+        (outcome, outcome.wire, ocs)
+        for outcome in emulated
+        if outcome.wire is not None
+        for ocs in shown(outcome.predicted)
+    ]
+    other = [float(not _as_planned(outcome, ocs)) for outcome, _, ocs in tapped]
+    dark = [float(packets_in_the_dark(wire, ocs)) for _, wire, ocs in tapped]
     # Those that do not block change to what is known exactly once the dispatch is under way.
     between = [
         float(changed_between(outcome.experiment, outcome.run))

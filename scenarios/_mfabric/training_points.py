@@ -1,6 +1,5 @@
 """Training steps over circuits that follow them, and over packets: what is run, as experiments."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -21,6 +20,8 @@ from traffic.workloads.gate import Loads, gate_loads, gate_statistics, gate_toke
 from traffic.workloads.mixtral import GPU_FLOPS
 
 MOST_MICRO_BATCHES = 64
+MOST_GBPS = 1e6
+"""A petabit per second: more than any NIC [Gbit/s]."""
 MOST_DELAY_MS = 1e5
 """No OCS is slower, but for one that is plugged by a robot [ms]."""
 PHASE = "early"
@@ -113,10 +114,10 @@ def training(
 
 def checked_delay(delay_ms: float, rate_gbps: float) -> ReconfigurationDelay:
     """Return an OCS that is dark for so long; ScenarioError if that, or a NIC's rate, makes no sense."""
-    if not (0 < rate_gbps < math.inf and 0 <= delay_ms <= MOST_DELAY_MS):
+    if not (0 < rate_gbps <= MOST_GBPS and 0 <= delay_ms <= MOST_DELAY_MS):
         raise ScenarioError(
             f"NICs of {rate_gbps:g} Gbit/s, a delay of {delay_ms:g} ms",
-            f"give a rate above 0, and a delay from 0 to {MOST_DELAY_MS:g} ms",
+            f"give a rate above 0 up to {MOST_GBPS:g}, and a delay from 0 to {MOST_DELAY_MS:g} ms",
         )
     return ReconfigurationDelay(f"{delay_ms:g} ms", delay_ms / 1e3)
 

@@ -172,6 +172,11 @@ def worst_claim(
     return Claim(text, source, expected, measured, ruling(measured, expected), reason, pattern, transport)
 
 
+def farthest_from_1(values: Sequence[float]) -> float:
+    """Return the ratio that says most of a difference."""
+    return max(values, key=lambda value: abs(value - 1))
+
+
 def ratio(table: pd.DataFrame, workload: str, scheme: str, other: str, column: str) -> float:
     """Return a column of one scheme over that of another, the mean over the seeds that both ran."""
     above, below = (_by_seed(table, workload, name, column) for name in (scheme, other))

@@ -27,7 +27,7 @@ def test_a_layer_over_the_prototype_s_circuits(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     said = " ".join(done.stdout.split())
-    assert "3 + 1 NICs credit ocs0 0 0 yes" in said, "a full mesh, which stays"
+    assert "3 + 1 NICs credit ocs0 3 0 0 0 yes 0 0 0" in said, "a full mesh, which stays"
     summary = pd.read_csv(tmp_path / "out" / "summary.csv").set_index("scheme")
     assert summary["over_predicted"].between(0.9, 1.15).all()
     iteration_s = summary["iteration_s"]

@@ -41,7 +41,9 @@ def test_every_failure_has_a_step_in_which_it_comes_and_one_after_it(tmp_path: P
     ]  # fmt: skip
     assert len({each.fabric for each in kept}) == len({each.job.name for each in kept}) == 1
     assert [len(each.faults) for each in kept] == [0, 1, 0, 1, 0, 1, 1]
-    assert "0 bytes lack" in " ".join(done.stdout.split())
+    arrived = [line for line in done.stdout.splitlines() if line.split()[-1:] == ["all"]]
+    assert len(arrived) == 3, "of each failure every byte"
+    assert "holds: 0 of 3" in done.stdout, "nothing was emulated"
     took_s = pd.read_csv(out / "summary.csv").set_index("scheme")["iteration_s"]
     for name in ("a GPU", "a server"):
         assert took_s[f"mFabric, {name}"] > took_s["mFabric"]
@@ -107,6 +109,10 @@ def test_a_gpu_s_backup_is_in_the_next_server_and_a_server_s_beyond_all_regions(
         (["--failures", ""], "the list '' is empty"),
         (["--layers", "0"], "experts in 0 layers"),
         (["--known-ms", "-1"], "known after -1 ms"),
+        (
+            ["--delay-ms", "1e9"],
+            "a delay of 1e+09 ms; give a rate above 0 up to 1e+06, and a delay from 0 to 100000 ms",
+        ),
         (["--at", "100"], "a failure at 100 %"),
         (["--rate", "nan"], "NICs of nan Gbit/s"),
         (["--fail", "nic:0:0@40%"], "foresees what fails in it"),

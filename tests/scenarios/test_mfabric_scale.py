@@ -90,6 +90,9 @@ def sections() -> list[Section]:
         (["--figures", "12a,99"], "no training steps for figure '99'; choose from 12a, 12b"),
         (["--figures", ""], "is empty"),
         (["--gpu-tflops", "0"], "GPUs of 0 TFLOP/s; give a rate above 0"),
+        (["--gpu-tflops", "1e300"], "GPUs of 1e+300 TFLOP/s; give a rate above 0"),
+        (["--sizes", "24"], "on 24 servers of 8 GPUs; give multiples of 16"),
+        (["--sizes", "16.5"], "a cluster of 16.5 servers; give whole numbers"),
     ],
 )
 def test_bad_input_is_one_sentence(tmp_path: Path, options: list[str], said: str) -> None:
