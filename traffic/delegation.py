@@ -101,7 +101,7 @@ class Delegates(Scheme, Protocol):
         ...
 
     @property
-    def lanes(self) -> Scheme:
+    def lanes(self) -> "Lanes":
         """Places what goes between delegation GPUs."""
         ...
 

@@ -133,7 +133,7 @@ class Phase:
 
 @dataclass(frozen=True)
 class Phases:
-    """A training step as a file has it."""
+    """A training step, of a file or made up."""
 
     name: str
     layout: Layout
@@ -148,25 +148,13 @@ Sent = Callable[[str, Phase, tuple[str, ...]], tuple[Collective, ...]]
 """What gives the collectives of a phase, by their name, the phase and what they wait for."""
 
 
-def job_of_phases(
-    name: str,
-    layout: Layout,
-    phases: Sequence[Phase],
-    note: str = "",
-    *,
-    least_bytes: int = 0,
-    sent: Sent | None = None,
-) -> Job:
+def job_of_phases(step: Phases, *, least_bytes: int = 0, sent: Sent | None = None) -> Job:
     """Return phases that follow each other as a job.
 
     Parameters
     ----------
-    name, note
-        Of the job.
-    layout
-        Which ranks form which groups.
-    phases
-        In order.
+    step
+        The phases; its note becomes the job's.
     least_bytes
         Exchanges of less than that are left out, and the note says how many [bytes].
     sent
@@ -177,11 +165,11 @@ def job_of_phases(
     DemandError
         If nothing is left to do, or two phases share a name.
     """
-    nodes: list[Node] = []
+    layout, nodes = step.layout, list[Node]()
     ready: tuple[str, ...] = ()
     behind: tuple[str, ...] = ()
-    small = sum(1 for phase in phases if phase.call and 0 < phase.size_bytes < least_bytes)
-    for phase in phases:
+    small = sum(1 for phase in step.phases if phase.call and 0 < phase.size_bytes < least_bytes)
+    for phase in step.phases:
         if phase.compute_s:
             nodes.append(Compute(phase.name, tuple(range(layout.gpus)), phase.compute_s, ready))
             ready = (phase.name,)
@@ -197,7 +185,22 @@ def job_of_phases(
         names = tuple(node.name for node in found)
         ready, behind = (names or ready, behind) if phase.blocks else (ready, names or behind)
     left = f"left out: collectives under {least_bytes:g} bytes ({small})" if small else ""
-    return Job(name, layout.gpus, tuple(nodes), "; ".join(filter(None, (note, left))))
+    return Job(step.name, layout.gpus, tuple(nodes), "; ".join(filter(None, (step.note, left))))
+
+
+def in_turn(which: Iterable[bool]) -> list[int]:
+    """Return 0 and 1 in turn where something is so, and 0 elsewhere.
+
+    Examples
+    --------
+    >>> in_turn([True, False, True, True])
+    [0, 0, 1, 0]
+    """
+    turns, count = list[int](), 0
+    for is_so in which:
+        turns.append(count % 2 * is_so)
+        count += is_so
+    return turns
 
 
 def first_alike(

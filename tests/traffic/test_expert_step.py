@@ -12,8 +12,9 @@ from topologies.errors import TraceError
 from traffic.collectives.all_to_all import AllToAll
 from traffic.job import Compute, Job
 from traffic.models.moe_step import repeated_gate
-from traffic.readers.aicb import read_aicb_step
+from traffic.readers.aicb import aicb_phases
 from traffic.readers.expert_step import read_expert_step
+from traffic.training import job_of_phases
 from traffic.workloads.datasets import A100_LOG
 
 HEADER = (
@@ -130,7 +131,7 @@ def test_computes_of_aicb_are_milliseconds_in_logs_and_nanoseconds_before(
     assert compute.duration_s == pytest.approx(took_s)
     assert [each.node for each in step.dispatches] == ["2 ep_group all-to-all"]
     assert "4 of 4 collectives" in step.job.note
-    assert len(read_aicb_step(aicb(tmp_path, is_log=is_log)).nodes) == 4 + 2 + 2 + 1 + 2
+    assert len(job_of_phases(aicb_phases(aicb(tmp_path, is_log=is_log))).nodes) == 4 + 2 + 2 + 1 + 2
 
 
 def test_equal_exchanges_of_the_other_pass_are_no_copies(tmp_path: Path) -> None:

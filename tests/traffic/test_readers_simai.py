@@ -12,9 +12,10 @@ from topologies.errors import TraceError
 from traffic.collectives.all_to_all import AllToAll
 from traffic.collectives.ring import Ring
 from traffic.job import Compute, Job
-from traffic.readers.aicb import read_aicb_step
+from traffic.readers.aicb import aicb_phases
 from traffic.readers.detect import read_step, read_trace
 from traffic.readers.simai import read_simai
+from traffic.training import job_of_phases
 from traffic.workloads.datasets import A100_LOG, GPT_STEP
 
 HEADER = "HYBRID_TRANSFORMER_FWD_IN_BCKWD model_parallel_NPU_group: 2 checkpoints: 0 checkpoint_initiates: 0"
@@ -158,9 +159,9 @@ def test_a_log_gives_all_collectives_of_a_step(tmp_path: Path) -> None:
         "AICB log log.csv, step 0 of 2: 5 of 5 collectives, tp 2 dp 4 ep 4 pp 1; "
         "left out: collectives under 100 bytes (1)"
     )
-    assert len(read_aicb_step(path, step=2).collectives) == 2
+    assert len(job_of_phases(aicb_phases(path, step=2)).collectives) == 2
     with pytest.raises(TraceError, match="2 steps with collectives of 100 bytes or more, not step 2"):
-        read_aicb_step(path, step=2, least_bytes=100)
+        aicb_phases(path, step=2, least_bytes=100)
 
 
 def test_a_log_has_pipeline_stages_and_other_rows(tmp_path: Path) -> None:
@@ -171,7 +172,7 @@ def test_a_log_has_pipeline_stages_and_other_rows(tmp_path: Path) -> None:
         aicb_row("broadcast", "tp_group", 64, 2),
         aicb_row("isend", "pp_group", 64, 2),
     ]
-    job = read_aicb_step(written(tmp_path, "\n".join([AICB_HEADER, *rows])))
+    job = job_of_phases(aicb_phases(written(tmp_path, "\n".join([AICB_HEADER, *rows]))))
     assert job.gpus == 8
     assert [sorted(node.gpus) for node in job.collectives[8:]] == [[0, 4], [1, 5], [2, 6], [3, 7]]
     assert job.note.endswith("left out: broadcast tp_group (1), isend pp_group (1)")

@@ -17,7 +17,7 @@ from traffic.collectives.all_to_all import AllToAll
 from traffic.collectives.ring import Operation, Ring
 from traffic.job import Collective, Job
 from traffic.rings_over import closed_form_s, rings_over, with_rings
-from traffic.training import GroupKind, Layout, Phase, calls, first_alike, job_of_phases
+from traffic.training import GroupKind, Layout, Phase, Phases, calls, first_alike, job_of_phases
 from traffic.transports.host_settings import TransportSetup
 from traffic.workloads.gpt import gpt_step
 
@@ -54,14 +54,14 @@ def test_megatrons_order() -> None:
 
 
 def test_what_blocks_is_waited_for_and_what_does_not_goes_beside() -> None:
-    phases = [
+    phases = (
         Phase("a", 1.0, "all-reduce", "tp", 8),
         Phase("b", 2.0, "reduce-scatter", "dp", 8, blocks=False),
         Phase("c", 0.0, "all-reduce", "dp", 8, blocks=False),
         Phase("d", 3.0),
         Phase("e", 0.0, "all-reduce", "tp", 1),
-    ]
-    job = job_of_phases("step", Layout(2, 1), phases, "drawn", least_bytes=2)
+    )
+    job = job_of_phases(Phases("step", Layout(2, 1), phases, "drawn"), least_bytes=2)
     assert [(node.name, node.after) for node in job.nodes] == [
         ("a", ()),
         ("a all-reduce", ("a",)),
@@ -69,7 +69,7 @@ def test_what_blocks_is_waited_for_and_what_does_not_goes_beside() -> None:
         ("d", ("b",)),
     ], "a group of one sends nothing"
     assert job.note == "drawn; left out: collectives under 2 bytes (1)"
-    of_two = job_of_phases("step", Layout(1, 2), phases)
+    of_two = job_of_phases(Phases("step", Layout(1, 2), phases))
     assert [(node.name, node.after) for node in of_two.nodes] == [
         ("a", ()),
         ("b", ("a",)),

@@ -3,7 +3,7 @@
 Sizes (``msg_size``) are bytes, times (``_elapsed_time``) **milliseconds**; ``epoch_end`` rows
 separate the training steps. `read_aicb` replays the expert all-to-alls of one step: the rows
 ``all_to_all`` of ``ep_group``, or of ``dp_group`` in a micro-benchmark that has no other.
-`read_aicb_step` replays all collectives of a step, one after another, with the computes between them.
+`aicb_phases` are all collectives of a step, one after another, with the computes between them.
 
 The log is one rank's. All groups of the kind are taken to do the same at the same time, as they
 do in training, with Megatron's order of ranks: tensor-parallel ranks are neighbours, and
@@ -34,7 +34,7 @@ from traffic.demand import Demand
 from traffic.job import Job
 from traffic.readers.text import MAX_GPUS, bad_line, count_of, text_of, trace_name
 from traffic.steps import Step, job_of_steps
-from traffic.training import Call, GroupKind, Layout, Phase, Phases, first_alike, job_of_phases
+from traffic.training import Call, GroupKind, Layout, Phase, Phases, first_alike, in_turn
 from traffic.workloads.gating import apportioned
 
 COLUMNS = ("comm_type", "comm_group", "msg_size")
@@ -125,14 +125,15 @@ def read_aicb(
     return job_of_steps(trace_name(path), [Step(demands[row.size_bytes]) for row in taken], note)
 
 
-def read_aicb_step(
+def aicb_phases(
     path: Path,
     *,
     gpus: int | None = None,
     step: int = 0,
     alike: int | None = None,
     least_bytes: int = 0,
-) -> Job:
+    in_pairs: bool = False,
+) -> Phases:
     """Return all collectives of one training step, one after another, with the computes between them.
 
     Parameters
@@ -146,40 +147,20 @@ def read_aicb_step(
     alike
         Of equal collectives of a group at most so many, the first ones; by default all.
     least_bytes
-        Collectives of less than that are left out [bytes].
+        What a step is counted by [bytes]; smaller collectives are among the phases.
+    in_pairs
+        Whether the dispatch of expert-parallel ranks is unlike their combine, which follows it.
 
     Returns
     -------
-    Job
-        Between the GPUs of all groups. Its note says what was left out, as are rows of other kinds, such as
-        broadcasts and what pipeline stages send each other.
+    Phases
+        Of the GPUs of all groups. Their note says what was left out: rows of other kinds, such as broadcasts
+        and what pipeline stages send each other.
 
     Raises
     ------
     TraceError
         As of `read_aicb`.
-    """
-    read = aicb_phases(path, gpus=gpus, step=step, alike=alike, least_bytes=least_bytes)
-    return job_of_phases(read.name, read.layout, read.phases, read.note, least_bytes=least_bytes)
-
-
-def aicb_phases(
-    path: Path,
-    *,
-    gpus: int | None = None,
-    step: int = 0,
-    alike: int | None = None,
-    least_bytes: int = 0,
-    in_pairs: bool = False,
-) -> Phases:
-    """Return one training step as phases.
-
-    Parameters
-    ----------
-    path, gpus, step, alike, least_bytes
-        As of `read_aicb_step`, which raises the same.
-    in_pairs
-        Whether the dispatch of expert-parallel ranks is unlike their combine, which follows it.
     """
     rows = _rows(path)
     least = max(least_bytes, 1)
@@ -281,13 +262,12 @@ def _replays(row: _Row) -> bool:
 
 def _first_alike(rows: list[_Row], alike: int | None, *, in_pairs: bool) -> list[_Row]:
     """Return the first of equal rows; of computes those of a stage are equal, whatever they took."""
-    keys, exchanges = [], 0
-    for row in rows:
-        is_one = in_pairs and _exchanges(row) and row.group == "ep_group"
+    paired = [in_pairs and _exchanges(row) and row.group == "ep_group" for row in rows]
+    keys = []
+    for row, is_one, turn in zip(rows, paired, in_turn(paired), strict=True):
         stage = row.stage if _computes(row) else ""
-        turn = (exchanges % 2, "backward" in row.stage) if is_one else ()
-        keys.append((row.operation, row.group, row.size_bytes, stage, turn))
-        exchanges += is_one
+        role = (turn, "backward" in row.stage) if is_one else ()
+        keys.append((row.operation, row.group, row.size_bytes, stage, role))
     return [rows[place] for place in first_alike(range(len(rows)), alike, keys.__getitem__)]
 
 

@@ -92,7 +92,7 @@ def read_step(path: Path, *, gpus: int | None = None, alike: int | None = None, 
     path
         AICB's CSV or a SimAI workload.
     gpus, alike, least_bytes
-        As of `traffic.readers.aicb.read_aicb_step` and `traffic.readers.simai.read_simai`.
+        As of `traffic.readers.aicb.aicb_phases` and `traffic.readers.simai.read_simai`.
 
     Raises
     ------
@@ -100,7 +100,7 @@ def read_step(path: Path, *, gpus: int | None = None, alike: int | None = None, 
         If the file cannot be read as either.
     """
     read = read_phases(path, gpus=gpus, alike=alike, least_bytes=least_bytes)
-    return job_of_phases(read.name, read.layout, read.phases, read.note, least_bytes=least_bytes)
+    return job_of_phases(read, least_bytes=least_bytes)
 
 
 def read_phases(

@@ -10,6 +10,7 @@ servers that share a region: groups stride over tensor-parallel ranks.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -84,8 +85,8 @@ def read_expert_step(
         return tuple(found)
 
     gates = "" if gate is None else "gates are not the file's"
-    note = "; ".join(filter(None, (read.note, gates)))
-    job = job_of_phases(read.name, read.layout, read.phases, note, least_bytes=least_bytes, sent=sent)
+    noted = replace(read, note="; ".join(filter(None, (read.note, gates))))
+    job = job_of_phases(noted, least_bytes=least_bytes, sent=sent)
     return MoeStep(job, tuple(dispatches))
 
 

@@ -27,7 +27,7 @@ from pathlib import Path
 from topologies.errors import TraceError
 from traffic.job import Job
 from traffic.readers.text import MAX_GPUS, bad_line, count_of, text_of, trace_name
-from traffic.training import Call, GroupKind, Layout, Phase, Phases, first_alike, job_of_phases
+from traffic.training import Call, GroupKind, Layout, Phase, Phases, first_alike, in_turn, job_of_phases
 
 MICRO = "MICRO"
 POLICIES = (MICRO, "HYBRID_TRANSFORMER", "HYBRID_TRANSFORMER_FWD_IN_BCKWD")
@@ -87,7 +87,7 @@ def read_simai(path: Path, *, gpus: int | None = None, alike: int | None = None,
         GPUs are no multiple of its groups.
     """
     read = simai_phases(path, gpus=gpus, alike=alike, least_bytes=least_bytes)
-    return job_of_phases(read.name, read.layout, read.phases, read.note, least_bytes=least_bytes)
+    return job_of_phases(read, least_bytes=least_bytes)
 
 
 def simai_phases(
@@ -202,12 +202,7 @@ def _pass(path: Path, number: int, fields: Sequence[str], kind: GroupKind) -> _P
 
 def _roles(layers: Sequence[_Layer]) -> list[int]:
     """Return 0 and 1 in turn for layers with an expert all-to-all, and 0 for others."""
-    roles, exchanges = [], 0
-    for layer in layers:
-        is_one = layer.forward.call == "all-to-all" and layer.forward.kind == "ep"
-        roles.append(exchanges % 2 * is_one)
-        exchanges += is_one
-    return roles
+    return in_turn(layer.forward.call == "all-to-all" and layer.forward.kind == "ep" for layer in layers)
 
 
 def _micro(layers: Sequence[_Layer]) -> list[Phase]:

@@ -13,7 +13,7 @@ DistributedDataParallel, ``bucket_cap_mb``: buckets of 25 MB. Sizes: GPT-3 (Brow
 
 from topologies.errors import DemandError
 from traffic.job import Job
-from traffic.training import Layout, Phase, job_of_phases
+from traffic.training import Layout, Phase, Phases, job_of_phases
 from traffic.workloads.mixtral import GPU_FLOPS
 
 HIDDEN, TOKENS = 5120, 2048
@@ -78,7 +78,7 @@ def gpt_step(
         f"synthetic: {layers} layers of hidden {hidden}, {tokens} tokens, tp {layout.tp} dp {layout.dp}, "
         f"gradients in buckets of {bucket_bytes / 1e6:.3g} MB or a part of a layer"
     )
-    return job_of_phases(f"synthetic gpt, {layers} layers", layout, [*forward, *backward], note)
+    return job_of_phases(Phases(f"synthetic gpt, {layers} layers", layout, (*forward, *backward), note))
 
 
 def _compute_s(part: str, layout: Layout, hidden: int, tokens: int) -> float:
