@@ -9,19 +9,19 @@ from typing import Annotated
 import typer
 
 from scenarios._harness import Scenario, no_claims, run
+from scenarios._mfabric.fabrics import GPUS, NICS, PACKET_NICS
 from scenarios._mfabric.failure_points import FAILURES, STEP, failure_of, failure_points
 from scenarios._mfabric.failure_report import failure_findings
 from scenarios._mfabric.options import RUN_S, DelayMs, Rate, Seed
-from scenarios._mfabric.training_points import MOST_DELAY_MS, checked_delay, over_circuits, training
+from scenarios._mfabric.training_points import GATEWAYS, MOST_DELAY_MS, checked_delay, over_circuits, training
 from scenarios._options import listed
 from topologies.errors import ScenarioError
 from topologies.mfabric import mfabric_fabric, region_gpus
 from traffic.compose import placed
 from traffic.models.moe import model_named
 
-MODEL, SERVERS, GPUS, NICS = "mixtral-8x22b", 8, 8, 8
-"""What is trained, on a region of 8 servers of 8 GPUs and 8 NICs; a rank is a server's GPUs."""
-PACKET_NICS = 2
+MODEL, SERVERS = "mixtral-8x22b", 8
+"""What is trained, on a region of so many servers; a rank is a server's GPUs."""
 SERVER, GPU = 3, 3
 """The server in which something fails, which receives many tokens with the default seed, and its GPU that
 fails, if one does: no ring of gradients passes it."""
@@ -82,7 +82,7 @@ def mfabric_failures(
         replace(model_named(MODEL), pp=1),
         layers,
         micro_batches=micro_batches,
-        gateways=(0, 4),
+        gateways=GATEWAYS,
         seed=seed,
         sums_apart=[SERVER * GPUS + GPU],
     )

@@ -11,9 +11,10 @@ import pandas as pd
 import typer
 
 from scenarios._harness import Scenario, run
+from scenarios._mfabric.fabrics import FAT_TREE, NICS, OVERSUBSCRIBED, OVERSUBSCRIPTION, PACKET_NICS, RAIL
 from scenarios._mfabric.options import RUN_S, DelayMs, Rate, Seed
 from scenarios._mfabric.panel import KEPT_BACK, panel_experiment
-from scenarios._mfabric.training_points import checked_delay, over_circuits, over_packets, training
+from scenarios._mfabric.training_points import GATEWAYS, checked_delay, over_circuits, over_packets, training
 from scenarios._mfabric.training_report import training_findings
 from scenarios._options import listed
 from testbed.report.claims import Claim, Range, around, judged, ratio_sentence
@@ -26,14 +27,9 @@ from topologies.mfabric import mfabric_fabric
 from topologies.rail import rail_fabric
 from traffic.models.moe import model_named
 
-MODEL, SERVERS, GPUS, NICS = "mixtral-8x22b", 8, 8, 8
-"""What is trained, on a region of 8 servers of 8 GPUs and 8 NICs."""
-PACKET_NICS = 2
-OVERSUBSCRIPTION = 3
-FAT_TREE = "fat-tree"
-OVERSUBSCRIBED = "fat-tree-3to1"
-RAIL = "rail-optimised"
-PACKETS = {FAT_TREE: FAT_TREE, OVERSUBSCRIBED: "fat-tree 3:1", RAIL: RAIL}
+MODEL, SERVERS = "mixtral-8x22b", 8
+"""What is trained, on a region of so many servers."""
+PACKETS = {FAT_TREE: FAT_TREE, "fat-tree-3to1": OVERSUBSCRIBED, RAIL: RAIL}
 """Fabrics without circuits, as --fabrics names them, and what tables call them."""
 FIRSTS: tuple[First, ...] = get_args(First)
 """What mFabric's dispatches do, by which --fabrics names it."""
@@ -79,7 +75,7 @@ def mfabric_training(
     if unknown := [name for name in names if name not in (*PACKETS, STATIC, *FIRSTS)]:
         raise ScenarioError(f"unknown fabric {unknown[0]!r} of --fabrics", f"choose from {ALL}")
     trained = training(
-        replace(model_named(MODEL), pp=1), layers, micro_batches=micro_batches, gateways=(0, 4), seed=seed
+        replace(model_named(MODEL), pp=1), layers, micro_batches=micro_batches, gateways=GATEWAYS, seed=seed
     )
     circuits = mfabric_fabric(
         SERVERS, nics=NICS, packet_nics=PACKET_NICS, one_packet_switch=True, rate_bps=rate * 1e9
@@ -112,8 +108,8 @@ def figure_12a(table: pd.DataFrame) -> list[Claim]:
     there, claims = set(table["scheme"]), list[Claim]()
     for name in (f"mFabric, {first}" for first in FIRSTS):
         for text, expected, ends in (
-            ("close to the fat-tree", CLOSE, (name, PACKETS[FAT_TREE])),
-            ("up to 1.6 times as fast as 3:1", FASTER, (PACKETS[OVERSUBSCRIBED], name)),
+            ("close to the fat-tree", CLOSE, (name, FAT_TREE)),
+            ("up to 1.6 times as fast as 3:1", FASTER, (OVERSUBSCRIBED, name)),
             ("1.5 times as fast as TopoOpt", around(1.5), (PANEL, name)),
         ):
             if there.issuperset(ends):

@@ -65,11 +65,11 @@ class RegionState:
 
     mapping: NicMapping
     """The circuits that were ordered last."""
+    demand: Matrix
+    """What they were ordered for."""
     next_turn: int = 0
     under_way: int = 0
     """How many turns have started and not ended."""
-    demand: Matrix | None = None
-    """What the circuits were ordered for."""
     faults: tuple[str, ...] = ()
     """Those that are known and had GPUs take others' places, in that order."""
 
@@ -152,7 +152,7 @@ class Regional:
                 demand = turns[0].demand
             else:
                 demand = np.random.default_rng([self._seed, region.servers[0]]).random((servers, servers))
-            state[ocs], more = self._shown(RegionState(()), view, ocs, demand)
+            state[ocs], more = self._shown(RegionState((), demand), view, ocs, demand)
             orders += more
         return state, orders
 
@@ -194,7 +194,7 @@ class Regional:
             following = self._following(state, ocs)
             if following and not state.under_way:
                 return self._shown(state, view, ocs, self._demand(state, following))
-        if state.demand is None or not self._lacks_relay(self._regions[ocs], state.mapping, view.failed):
+        if not self._lacks_relay(self._regions[ocs], state.mapping, view.failed):
             return state, []
         return self._shown(state, view, ocs, state.demand)
 

@@ -27,8 +27,8 @@ from scenarios._mfabric.failure_points import (
     steady,
 )
 from scenarios._mfabric.section import Section, judged
-from scenarios._mfabric.steps import DELAY_S, GATEWAYS, SERVERS, Setting
-from scenarios._mfabric.training_points import PHASE
+from scenarios._mfabric.steps import DELAY_S, SERVERS, Setting
+from scenarios._mfabric.training_points import GATEWAYS, PHASE
 from testbed.machine.processes import in_processes
 from testbed.report.claims import MORE, TOLERANCE, Claim
 from testbed.report.page import Block, Findings, Line, Plot, Sheet
@@ -59,11 +59,11 @@ PAPER = {
     ("deepseek-r1", SERVER): 0.065,
 }
 """What the paper states; which NICs failed it does not say, so its number stands beside each of them."""
-Iterations = Mapping[tuple[str, str], float]
+FailureSeconds = Mapping[tuple[str, str], float]
 """How long an iteration of a model takes with something gone [s]."""
 
 
-def failure_iterations(setting: Setting, progress: Progress) -> Iterations:
+def failure_iterations(setting: Setting, progress: Progress) -> FailureSeconds:
     """Return the iteration of each model without and with each failure, predicted by two processes.
 
     Parameters
@@ -80,7 +80,7 @@ def failure_iterations(setting: Setting, progress: Progress) -> Iterations:
         return dict(zip(points, tracked, strict=True))
 
 
-def failures(setting: Setting, found: Iterations) -> Section:
+def failures(setting: Setting, found: FailureSeconds) -> Section:
     """Return what failures add to the iteration time, beside the paper's numbers.
 
     Parameters

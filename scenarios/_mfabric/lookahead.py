@@ -23,6 +23,7 @@ from controller.circuits.devices import ReconfigurationDelay
 from scenarios._mfabric.fabrics import COLOURS, FAT_TREE, MFABRIC
 from scenarios._mfabric.section import FIGURE_ONLY, Section, judged
 from scenarios._mfabric.shares import EVEN, tokens_of
+from scenarios._mfabric.steps import DELAY_S
 from testbed.machine.processes import in_processes
 from testbed.report.claims import MORE, Claim, around
 from testbed.report.page import Block, Findings, Line, Plot, Sheet
@@ -54,7 +55,6 @@ GATES = (EVEN, "early")
 GPU_FLOPS = {"GB200": 1.0e15, "H800": 400e12, "A100": 140e12}
 """40 % of a GB200's peak (2.5e15), 40 % of an H800's, 45 % of an A100's [FLOP/s]."""
 MAIN_GPU = "GB200"
-DELAY_S = 0.025
 GAIN = 1.3
 TERA = 1e12
 

@@ -23,7 +23,7 @@ from scenarios._mfabric.fabrics import (
 )
 from scenarios._mfabric.panel import panel_experiment
 from scenarios._mfabric.section import Section
-from scenarios._mfabric.training_points import Training, over_circuits, over_packets, training
+from scenarios._mfabric.training_points import GATEWAYS, Training, over_circuits, over_packets, training
 from scenarios._mfabric.training_report import held_times
 from testbed.machine.processes import in_processes
 from testbed.run.experiment import Experiment
@@ -44,7 +44,6 @@ TOR_SERVERS = 1
 """On an edge switch of the 3:1 fabric: the artifact's fat-tree of 16-port switches has 8 NICs on each."""
 DELAY_S = 25e-3
 """Reconfiguration delay of the paper's simulations."""
-GATEWAYS = (0, 4)
 STUDIED: Mapping[str, MoeModel] = MODELS | {
     # Figure 12c: 32 experts on 32 ranks, where the degrees of the paper's Table 3 have 16.
     "qwen-moe": replace(MODELS["qwen-moe"], experts=32, ep=32)

@@ -24,6 +24,8 @@ MOST_GBPS = 1e6
 """A petabit per second: more than any NIC [Gbit/s]."""
 MOST_DELAY_MS = 1e5
 """No OCS is slower, but for one that is plugged by a robot [ms]."""
+GATEWAYS = (0, 4)
+"""The GPUs of a server of 8 NICs, 2 of them on packets, that sum gradients for it."""
 PHASE = "early"
 """Of training, where gates are least even."""
 

@@ -29,18 +29,18 @@ PACKET_RX_RING, PACKET_STATISTICS, PACKET_VERSION = 5, 6, 10
 TPACKET_V2 = 1
 TO_USER = 1
 """The bit of a frame's status that says whose turn it is."""
+HEAD = 66
+"""Where the kernel puts a packet's Ethernet header in a frame."""
 FRAME_BYTES, FRAMES, BLOCK_BYTES = 128, 1 << 16, 1 << 16
 FRAME = np.dtype(
     {
-        "names": ["status", "bytes", "head", "s", "ns", "interface", "server", "nic"],
-        "formats": ["u4", "u4", "u2", "u4", "u4", "i4", ">u2", "u1"],
-        # struct tpacket2_hdr, sockaddr_ll behind it, and the source of the Ethernet header at 66.
-        "offsets": [0, 4, 12, 16, 20, 36, 74, 77],
+        "names": ["status", "bytes", "s", "ns", "interface", "server", "nic"],
+        "formats": ["u4", "u4", "u4", "u4", "i4", ">u2", "u1"],
+        # struct tpacket2_hdr, sockaddr_ll behind it, and the source of the Ethernet header.
+        "offsets": [0, 4, 16, 20, 36, HEAD + 8, HEAD + 11],
         "itemsize": FRAME_BYTES,
     }
 )
-HEAD = 66
-"""Where the kernel puts a packet's Ethernet header in a frame."""
 ETHERNET_BYTES = 14
 ROUND_S = 0.05
 """How often frames are copied [s]."""
@@ -60,10 +60,6 @@ class Crossings:
     """The port by which it left."""
     bytes: NDArray[np.int64]
     """Its size without the Ethernet header."""
-
-    def __len__(self) -> int:
-        """How many there are."""
-        return len(self.at_s)
 
 
 class CircuitTap:

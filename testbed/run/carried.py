@@ -1,4 +1,4 @@
-"""What each circuit carried while it was lit, and what crossed an OCS in the dark, as seen on the wire."""
+"""What each circuit carried while it was lit, and what crossed an OCS where none was, by its packets."""
 
 import math
 from collections.abc import Mapping, Sequence

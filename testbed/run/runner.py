@@ -529,8 +529,6 @@ class Runner:
         if self._delegates is None or self._coupling is None:
             return
         placed = self._delegates.lanes.place(self._view(), between)
-        if not isinstance(placed, Placement):
-            raise ScenarioError("lanes that messages choose as they go are not coupled", "do not couple")
         opened = self._lanes.get(placed.queue_pairs)
         if opened is None or self._fabric.servers_forward:
             carriers = self._opened(placed.queue_pairs)

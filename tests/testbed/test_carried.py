@@ -1,4 +1,4 @@
-"""Which circuit each packet took, and what crossed an OCS in the dark, beside its log."""
+"""Which circuit carried each packet, and which packets crossed an OCS where its log has none lit."""
 
 from dataclasses import replace
 
