@@ -60,7 +60,9 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     if not isinstance(box, Box):
         return None
     # A call that failed comes last: a set-up or tear-down that failed too must not get a second run.
-    for report in sorted(box.outcome(pyfuncitem.nodeid, pyfuncitem.stash[FOLLOWING]), key=lambda report: report.when == "call"):
+    for report in sorted(
+        box.outcome(pyfuncitem.nodeid, pyfuncitem.stash[FOLLOWING]), key=lambda report: report.when == "call"
+    ):
         if report.skipped:
             pytest.skip(skip_reason(report))
         if report.failed:
