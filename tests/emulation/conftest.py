@@ -11,6 +11,7 @@ import pytest
 from testbed.machine.sandbox import inside_sandbox
 from tests.emulation.box import IN_SANDBOX, Box, skip_reason
 from tests.emulation.live import RATE_FACTOR, Live
+from tests.emulation.machine import Machine
 from tests.second_run import FinalError
 from tests.tools import need_sandbox
 from topologies.fabric import Fabric
@@ -45,6 +46,12 @@ def booted(sandbox: Box | None) -> Booted:
         return Live(fabric, rate_factor, mtu)
 
     return boot
+
+
+@pytest.fixture
+def machine() -> Machine:
+    """Observe this machine from now on."""
+    return Machine()
 
 
 @pytest.hookimpl(tryfirst=True)
