@@ -8,7 +8,7 @@ from itertools import product
 
 import pytest
 
-from tests.parallel import BESIDE
+from tests.parallel import ALONE
 from tests.parallel import EMULATION as FOLDER
 from tests.tools import CHECKOUT
 
@@ -16,7 +16,6 @@ pytest_plugins = ["pytester"]
 
 CONFTEST = """
 import json, os, time
-from pathlib import Path
 import pytest
 from tests.conftest import pytest_collection_modifyitems, pytest_xdist_make_scheduler
 
@@ -49,7 +48,6 @@ def test_meets_{here}(meet): meet("{here}", "{there}")
 def test_{here}(number): pass
 """
 EMULATION = """
-from pathlib import Path
 import pytest
 @pytest.mark.parametrize("number", range(3))
 def test_{name}(number): assert len(list(Path().glob("gw?-ended"))) == 1
@@ -80,7 +78,7 @@ def test_unit_tests_run_side_by_side_and_emulation_tests_alone(pytester: pytest.
     emulation = [
         word
         for name in ("first", "second")
-        for word in (f"tests/emulation/test_{name}.py", EMULATION.format(name=name))
+        for word in (f"{ALONE}/test_{name}.py", EMULATION.format(name=name))
     ]
     unit = [
         word
@@ -101,21 +99,15 @@ def test_unit_tests_run_side_by_side_and_emulation_tests_alone(pytester: pytest.
 
 def test_emulation_tests_do_not_run_beside_the_only_file_of_unit_tests(pytester: pytest.Pytester) -> None:
     unit = "tests/test_one.py", "def test_one(): pass\n"
-    tests = ran(pytester, "tests/emulation/test_a.py", EMULATION.format(name="a"), *unit)
+    tests = ran(pytester, f"{ALONE}/test_a.py", EMULATION.format(name="a"), *unit)
     assert len(tests) == 4
 
 
 def test_emulation_tests_that_measure_nothing_run_beside_each_other(pytester: pytest.Pytester) -> None:
-    pairs = zip(BESIDE[:2], (("left", "right"), ("right", "left")), strict=True)
     beside = [
         word
-        for name, (here, there) in pairs
-        for word in (f"{FOLDER}/{name}", UNIT.format(here=here, there=there))
+        for here, there in (("left", "right"), ("right", "left"))
+        for word in (f"{FOLDER}/test_{here}.py", UNIT.format(here=here, there=there))
     ]
-    tests = ran(pytester, *beside, f"{FOLDER}/test_a.py", EMULATION.format(name="a"))
+    tests = ran(pytester, *beside, f"{ALONE}/test_a.py", EMULATION.format(name="a"))
     assert len(tests) == 2 * 6 + 3
-
-
-@pytest.mark.parametrize("name", BESIDE)
-def test_what_runs_beside_others_is_there_and_runs_no_scenario(name: str) -> None:
-    assert "scenarios" not in (CHECKOUT / FOLDER / name).read_text()

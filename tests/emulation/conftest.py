@@ -1,4 +1,4 @@
-"""Tests of this folder that boot networks run in a sandbox, one for each file; see `box`.
+"""Tests of this folder that boot networks run in a sandbox, one for all of a worker's; see `box`.
 
 `booted` and what else is made here does nothing until it is called: the session outside, which
 sets tests up but does not call them, has it too.
@@ -9,30 +9,33 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from testbed.machine.sandbox import inside_sandbox
-from tests.emulation.box import Box, skip_reason
+from tests.emulation.box import IN_SANDBOX, Box, skip_reason
 from tests.emulation.live import RATE_FACTOR, Live
+from tests.emulation.machine import Machine
 from tests.second_run import FinalError
 from tests.tools import need_sandbox
 from topologies.fabric import Fabric
 from traffic.packets import DEFAULT_MTU
 
 Booted = Callable[..., Live]
+FOLLOWING = pytest.StashKey[str]()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def sandbox(request: pytest.FixtureRequest) -> Iterator[Box | None]:
-    """Have the tests of this file that ask for it run in one sandbox."""
+    """Have the tests that ask for it run in one sandbox."""
     if inside_sandbox():
         yield None
         return
     need_sandbox()
-    nodes = [
-        item.nodeid
-        for item in request.session.items
-        if item.path == request.path and "sandbox" in getattr(item, "fixturenames", ())
-    ]
-    with Box(nodes, request.config) as box:
+    files = {str(item.path): None for item in request.session.items if asks_for_sandbox(item)}
+    with Box(list(files), request.config) as box:
         yield box
+
+
+def asks_for_sandbox(item: pytest.Item) -> bool:
+    """Return whether a test runs in a sandbox."""
+    return IN_SANDBOX in getattr(item, "fixturenames", ())
 
 
 @pytest.fixture
@@ -45,14 +48,28 @@ def booted(sandbox: Box | None) -> Booted:
     return boot
 
 
+@pytest.fixture
+def machine() -> Machine:
+    """Observe this machine from now on."""
+    return Machine()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """Keep which test follows: inside, what both share is not made twice."""
+    item.stash[FOLLOWING] = nextitem.nodeid if nextitem and asks_for_sandbox(nextitem) else ""
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     """Instead of calling a test that asks for a sandbox, tell what came of it in there."""
-    box = pyfuncitem.funcargs.get("sandbox")
+    box = pyfuncitem.funcargs.get(IN_SANDBOX)
     if not isinstance(box, Box):
         return None
     # A call that failed comes last: a set-up or tear-down that failed too must not get a second run.
-    for report in sorted(box.outcome(pyfuncitem.nodeid), key=lambda report: report.when == "call"):
+    for report in sorted(
+        box.outcome(pyfuncitem.nodeid, pyfuncitem.stash[FOLLOWING]), key=lambda report: report.when == "call"
+    ):
         if report.skipped:
             pytest.skip(skip_reason(report))
         if report.failed:

@@ -6,11 +6,12 @@ from typing import Literal, cast
 import pytest
 
 from tests.emulation.box import Box
-from tests.emulation.conftest import pytest_pyfunc_call
+from tests.emulation.conftest import FOLLOWING, pytest_pyfunc_call
 from tests.second_run import FinalError
 from tests.tools import need_sandbox
 
-NODE = "tests/emulation/test_box.py::test_of_no_file"
+NO_FILE = "tests/emulation/test_of_no_file.py"
+NODE = f"{NO_FILE}::test"
 Phase = Literal["setup", "call", "teardown"]
 
 
@@ -21,9 +22,12 @@ def shown(monkeypatch: pytest.MonkeyPatch, *failed: Phase) -> None:
         pytest.TestReport(NODE, ("", 0, ""), {}, "failed" if phase in failed else "passed", phase, phase)
         for phase in phases
     ]
-    monkeypatch.setattr(Box, "outcome", lambda _box, _node: reports)
+    monkeypatch.setattr(Box, "outcome", lambda _box, _node, _following: reports)
     item = SimpleNamespace(
-        funcargs={"sandbox": Box.__new__(Box)}, nodeid=NODE, add_report_section=lambda *_: None
+        funcargs={"sandbox": Box.__new__(Box)},
+        nodeid=NODE,
+        stash={FOLLOWING: ""},
+        add_report_section=lambda *_: None,
     )
     pytest_pyfunc_call(cast(pytest.Function, item))
 
@@ -46,7 +50,7 @@ def test_another_phase_that_failed_in_the_sandbox_is_final(
 def test_a_session_that_ends_in_the_sandbox_is_final(request: pytest.FixtureRequest) -> None:
     need_sandbox()
     final = False
-    with pytest.raises(AssertionError, match="exit code 4"), Box([NODE], request.config) as box:
+    with pytest.raises(AssertionError, match="exit code 4"), Box([NO_FILE], request.config) as box:
         final = is_final(box)
     assert final
 

@@ -5,15 +5,12 @@ import json
 import socket
 import subprocess
 import threading
-import time
 from contextlib import ExitStack, nullcontext
 
-import numpy as np
 import pytest
 
 from testbed.machine.kernel import inside_namespace
 from testbed.network.light_tap import SO_RCVBUFFORCE
-from testbed.network.link_sample import link_errors, sampled_paths
 from testbed.network.wiring import SERVER_QUEUE_BYTES, burst_bytes
 from tests.emulation.conftest import Booted
 from tests.emulation.live import Live
@@ -70,41 +67,6 @@ def test_a_packet_as_large_as_the_mtu_passes_and_a_larger_one_is_cut(booted: Boo
             assert (" 0% packet loss" in said) is passes, said
 
 
-@pytest.mark.real_cpus
-def test_bytes_flow_at_the_rate_of_the_slowest_link(booted: Booted) -> None:
-    fabric = rail_fabric(2, 2, 1, uplink_bps=50e9)
-    with booted(fabric, FACTOR) as net:
-        rates = [goodput_bps(net, Nic(0, 0), destination) for destination in (Nic(1, 0), Nic(1, 1))]
-    payload = (DEFAULT_MTU - TCP_BYTES) / (DEFAULT_MTU + ETHERNET_BYTES)
-    assert rates == [pytest.approx(rate_bps * payload, rel=0.05) for rate_bps in (20e6, 10e6)]
-
-
-def goodput_bps(net: Live, source: Nic, destination: Nic) -> float:
-    """Return how fast TCP carries bytes from a NIC to another, once it flows [bit/s]."""
-    address = str(nic_ip(net.fabric, destination)), 7000
-    with net.open(destination.server) as listener, net.open(source.server) as sender:
-        listener.bind(address)
-        listener.listen()
-        sender.bind((str(nic_ip(net.fabric, source)), 0))
-        sender.connect(address)
-        sender.setblocking(False)
-        receiver, _ = listener.accept()
-        with receiver:
-            carried(sender, receiver, 1 << 20)
-            started = time.monotonic()
-            return carried(sender, receiver, 2 << 20) * 8 / (time.monotonic() - started)
-
-
-def carried(sender: socket.socket, receiver: socket.socket, least: int) -> int:
-    """Keep a sender busy until some bytes arrived; return how many did."""
-    got = 0
-    while got < least:
-        with contextlib.suppress(BlockingIOError):
-            sender.send(bytes(1 << 18))
-        got += len(receiver.recv(1 << 18))
-    return got
-
-
 def test_an_incast_fills_a_queue_whose_drops_are_counted_and_nothing_else_is_lost(booted: Booted) -> None:
     fabric = rail_fabric(SENDERS + 1, 1, 0, buffer_bytes=BUFFER_BYTES)
     bottleneck, address = Port("leaf0", SENDERS), (str(nic_ip(fabric, Nic(SENDERS, 0))), 7000)
@@ -139,22 +101,3 @@ def blast(sender: socket.socket, address: tuple[str, int]) -> None:
     """Send datagrams as fast as the sender's own link takes them."""
     for _ in range(DATAGRAMS):
         sender.sendto(bytes(DATAGRAM_BYTES), address)
-
-
-@pytest.mark.real_cpus
-def test_the_sample_finds_an_uplink_that_is_too_slow(booted: Booted) -> None:
-    fabric, rate_bps = rail_fabric(4, 2, 2), 10e6
-    seed, slow, uplink = next(
-        (seed, queue_pair.source, path[1])
-        for seed in range(20)
-        for queue_pair, path in sampled_paths(fabric, np.random.default_rng(seed)).items()
-        if len(path) > 2
-    )
-    with booted(fabric, FACTOR) as net:
-        sound = link_errors(net.network, np.random.default_rng(seed))
-        shaper = f"tbf rate {rate_bps:.0f}bit burst {burst_bytes(rate_bps)} limit {BUFFER_BYTES}"
-        device = interface(fabric, uplink)
-        subprocess.run(["tc", "qdisc", "replace", "dev", device, "root", *shaper.split()], check=True)
-        slowed = link_errors(net.network, np.random.default_rng(seed))
-    assert sound == {nic: pytest.approx(0.0, abs=0.05) for nic in slowed}
-    assert slowed == {nic: pytest.approx(-0.5 if nic == slow else 0.0, abs=0.05) for nic in sound}

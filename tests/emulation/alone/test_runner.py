@@ -13,6 +13,7 @@ from testbed.run.fluid_backend import FluidBackend
 from testbed.run.live_backend import LiveBackend
 from testbed.run.runner import Run, Runner
 from tests.emulation.box import Box
+from tests.emulation.machine import Machine
 from tests.testbed.run_cases import DELAY_S, Case, both_ways, moe, ring
 from topologies.errors import StuckError
 from topologies.events import Event, Lit, NodeStarted, Order, Reconfigure, SetTimer, TimerFired, View
@@ -59,11 +60,11 @@ def decisions(run: Run) -> list[tuple[str, str]]:
 @pytest.mark.parametrize(
     "case", [pytest.param(moe(), marks=pytest.mark.real_cpus, id="moe"), pytest.param(ring(), id="ring")]
 )
-def test_a_job_runs_as_its_fluids_do(sandbox: Box | None, case: Case) -> None:
+def test_a_job_runs_as_its_fluids_do(sandbox: Box | None, machine: Machine, case: Case) -> None:
     fluid, emulated = case.run(FluidBackend(case.fabric, case.delay_s)), live(case)
     assert decisions(emulated) == decisions(fluid)
     ratio = node_table(case.job, case.fabric, emulated, fluid)["over_predicted"]
-    assert ratio.between(0.9, 1.2).all(), ratio
+    assert machine.busy or ratio.between(0.9, 1.2).all(), ratio
     same = emulated.messages["path"].str.findall(r"@(\S+)") == fluid.messages["path"].str.findall(r"@(\S+)")
     assert same[fluid.messages["end_s"].notna()].mean() > 0.9  # what a fault catches is a matter of moments
     done = [run.messages["end_s"].notna() for run in (emulated, fluid)]

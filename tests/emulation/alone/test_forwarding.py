@@ -15,6 +15,7 @@ from testbed.run.fluid_backend import FluidBackend
 from testbed.run.live_backend import LiveBackend
 from testbed.run.runner import Run
 from tests.emulation.box import Box
+from tests.emulation.machine import Machine
 from tests.testbed.forwarding_cases import Forwarding, around, becomes_direct, ring_fabric, stride_circuits
 from tests.testbed.run_cases import DELAY_S
 from topologies.addresses import interface, nic_ip
@@ -58,11 +59,13 @@ def ratio(run: Run, fluid: Run) -> float:
     return float(took_s[0] / took_s[1])
 
 
-def test_a_message_goes_through_a_server_until_a_circuit_makes_its_route_direct(sandbox: Box | None) -> None:
+def test_a_message_goes_through_a_server_until_a_circuit_makes_its_route_direct(
+    sandbox: Box | None, machine: Machine
+) -> None:
     case = becomes_direct(500_000_000)
     fluid = case.run(FluidBackend(case.fabric, case.delay_s))
     run, sent = live(case)
-    assert 0.9 < ratio(run, fluid) < 1.15
+    assert machine.busy or 0.9 < ratio(run, fluid) < 1.15
     (emulated,), (predicted,) = legs(run), legs(fluid)
     assert list(emulated) == list(predicted)
     through, direct = emulated.values()
@@ -72,24 +75,24 @@ def test_a_message_goes_through_a_server_until_a_circuit_makes_its_route_direct(
 
 
 @pytest.mark.real_cpus
-def test_hops_of_a_ring_share_its_circuits(sandbox: Box | None) -> None:
+def test_hops_of_a_ring_share_its_circuits(sandbox: Box | None, machine: Machine) -> None:
     messages = tuple((server, (server + 3) % 8, 50_000_000) for server in range(8))
     case = Forwarding(ring_fabric(8), messages, stride_circuits(8, 1))
     fluid = case.run(FluidBackend(case.fabric, case.delay_s))
     run, sent = live(case)
-    assert 0.9 < ratio(run, fluid) < 1.15
+    assert machine.busy or 0.9 < ratio(run, fluid) < 1.15
     assert legs(run) == legs(fluid)
     carried = 3 * 50_000_000 * DILATION.volume
     assert all(carried < sent[Nic(server, 0)] < 1.05 * carried for server in range(8))
 
 
 def test_what_a_failed_server_does_not_forward_goes_round_the_other_half_of_the_ring(
-    sandbox: Box | None,
+    sandbox: Box | None, machine: Machine
 ) -> None:
     case = around(400_000_000)
     fluid = case.run(FluidBackend(case.fabric, case.delay_s))
     run, _ = live(case)
-    assert 0.9 < ratio(run, fluid) < 1.15
+    assert machine.busy or 0.9 < ratio(run, fluid) < 1.15
     (emulated,), (predicted,) = legs(run), legs(fluid)
     assert list(emulated) == list(predicted)
     assert sum(emulated.values()) == 400_000_000

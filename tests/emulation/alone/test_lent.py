@@ -8,6 +8,7 @@ from testbed.run.experiment import Experiment
 from testbed.run.outcome import Outcome
 from testbed.run.trial import tried
 from tests.emulation.conftest import Booted
+from tests.emulation.machine import Machine
 from topologies.rail import rail_fabric
 from traffic.demand import Demand
 from traffic.steps import Step, job_of_steps
@@ -28,10 +29,13 @@ def shifted(booted: Booted) -> Outcome:
         return tried(Experiment(SLOW, job, "ecmp", Dilation(1.0, 1.0)), net.network)
 
 
-def test_slow_links_take_the_predicted_time_and_do_not_beat_the_bound(booted: Booted) -> None:
+def test_slow_links_take_the_predicted_time_and_do_not_beat_the_bound(
+    booted: Booted, machine: Machine
+) -> None:
     shifts = shifted(booted)
     assert shifts.lent_s == pytest.approx(0.048, rel=0.01)
-    assert 0.98 < shifts.cct_s / shifts.predicted_s < 1.03
-    assert 0.98 < shifts.cct_s / shifts.bound_s < 1.03
+    assert machine.busy or 0.98 < shifts.cct_s / shifts.predicted_s < 1.03
+    assert shifts.cct_s / shifts.bound_s > 0.98
+    assert machine.busy or shifts.cct_s / shifts.bound_s < 1.03
     unlent_s = STEPS * STEP_PACKETS * PACKET_BYTES * 8 / 3e6
-    assert shifts.cct_s < unlent_s - STEPS * 0.6 * shifts.lent_s
+    assert machine.busy or shifts.cct_s < unlent_s - STEPS * 0.6 * shifts.lent_s

@@ -8,6 +8,7 @@ from testbed.network.network import Network
 from testbed.run.dilation import Dilation
 from testbed.run.trial import tried
 from tests.emulation.box import Box
+from tests.emulation.machine import Machine
 from tests.testbed.moved_cases import GPU_MOVES, HEALTHY, SERVER_MOVES, losing
 from tests.testbed.test_moved import check
 from traffic.transports.host_settings import TransportSetup
@@ -18,7 +19,7 @@ DILATION = Dilation(rate=0.2, volume=0.2)
 """10 Mbit/s, in real time."""
 
 
-def test_what_is_lost_in_mid_step_arrives_elsewhere(sandbox: Box | None) -> None:
+def test_what_is_lost_in_mid_step_arrives_elsewhere(sandbox: Box | None, machine: Machine) -> None:
     healthy = replace(HEALTHY, dilation=DILATION, transport=TransportSetup("credit"))
     with Network(healthy.fabric, DILATION.rate, host=healthy.host) as network:
         for moves in (GPU_MOVES, SERVER_MOVES):
@@ -28,4 +29,4 @@ def test_what_is_lost_in_mid_step_arrives_elsewhere(sandbox: Box | None) -> None
             check(experiment, emulated, moves)
             happened = [events.set_index("what")["which"] for events in (emulated.events, predicted.events)]
             assert happened[0]["given up"] == happened[1]["given up"] == "F0 0.0 l0 dispatch"
-            assert emulated.iteration_s == pytest.approx(predicted.iteration_s, rel=0.1)
+            assert machine.busy or emulated.iteration_s == pytest.approx(predicted.iteration_s, rel=0.1)

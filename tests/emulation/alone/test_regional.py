@@ -16,6 +16,7 @@ from testbed.run.predict import predict
 from testbed.run.region_plan import DelegatedSetup, RegionalSetup
 from testbed.run.runner import Run
 from tests.emulation.box import Box
+from tests.emulation.machine import Machine
 from tests.testbed.region_cases import DELAY, check_bytes, file_step, lost, toy_experiment, toy_step
 from topologies.light import Circuit
 from topologies.mfabric import mfabric_fabric
@@ -62,19 +63,21 @@ def communication_s(run: Run) -> float:
     [(8, 1, 3, 1, "credit"), (4, 1, 2, 2, "tcp"), (4, 2, 2, 1, "credit")],
 )
 def test_circuits_change_as_planned(
-    sandbox: Box | None, servers: int, gpus: int, alpha: int, layers: int, transport: str
+    sandbox: Box | None, machine: Machine, servers: int, gpus: int, alpha: int, layers: int, transport: str
 ) -> None:
     step = toy_step(ranks=servers * gpus, layers=layers, sparsity=0.4)
-    assert_as_planned(toy_experiment(step, servers=servers, gpus=gpus, alpha=alpha), transport)
+    assert_as_planned(toy_experiment(step, servers=servers, gpus=gpus, alpha=alpha), transport, machine)
 
 
 @pytest.mark.real_cpus
-def test_a_workload_s_file_has_its_circuits_too(sandbox: Box | None, tmp_path: Path) -> None:
+def test_a_workload_s_file_has_its_circuits_too(
+    sandbox: Box | None, machine: Machine, tmp_path: Path
+) -> None:
     step = file_step(tmp_path)
-    assert_as_planned(toy_experiment(step, servers=4, gpus=2, alpha=2), "credit")
+    assert_as_planned(toy_experiment(step, servers=4, gpus=2, alpha=2), "credit", machine)
 
 
-def assert_as_planned(experiment: Experiment, transport: str) -> None:
+def assert_as_planned(experiment: Experiment, transport: str, machine: Machine) -> None:
     """Check an emulation against its prediction, and its circuits against the OCSes' logs."""
     assert experiment.regional
     regional = replace(experiment.regional, delay=replace(DELAY, delay_s=50e-6))
@@ -100,11 +103,11 @@ def assert_as_planned(experiment: Experiment, transport: str) -> None:
         assert carrying(wire, ocs)[1:] == [{f"{a}>{b}" for a, b in circuits} for circuits in sets[1:]]
         assert packets_in_the_dark(wire, ocs) == 0
     assert all(entry.partial and not entry.error for log in found.logs.values() for entry in log)
-    assert 0.9 < communication_s(found.run) / communication_s(predicted) < 1.2
+    assert machine.busy or 0.9 < communication_s(found.run) / communication_s(predicted) < 1.2
 
 
 @pytest.mark.real_cpus
-def test_pairs_without_a_circuit_go_through_a_server_between(sandbox: Box | None) -> None:
+def test_pairs_without_a_circuit_go_through_a_server_between(sandbox: Box | None, machine: Machine) -> None:
     """Algorithm 1 makes a ring of the worked example; who is opposite is reached over both neighbours."""
     demand = Demand("ring", 2000 * WORKED)
     fabric = mfabric_fabric(4, gpus=1, nics=3, packet_nics=1, rate_bps=10e9, one_packet_switch=True)
@@ -127,11 +130,11 @@ def test_pairs_without_a_circuit_go_through_a_server_between(sandbox: Box | None
         (1, 2),
         (2, 1),
     }
-    assert 0.9 < communication_s(found) / communication_s(predicted) < 1.2
+    assert machine.busy or 0.9 < communication_s(found) / communication_s(predicted) < 1.2
 
 
 @pytest.mark.real_cpus
-def test_nics_lost_in_mid_step_cost_no_byte(sandbox: Box | None) -> None:
+def test_nics_lost_in_mid_step_cost_no_byte(sandbox: Box | None, machine: Machine) -> None:
     """Server 0 loses both packet NICs in its dispatch, server 1 a circuit NIC in the combine that follows."""
     step = toy_step(ranks=4, layers=1, sparsity=0.4)
     experiment = toy_experiment(step, servers=4, alpha=2, packet_nics=2)
@@ -156,11 +159,14 @@ def test_nics_lost_in_mid_step_cost_no_byte(sandbox: Box | None) -> None:
     for fault in faults:
         stages = found.run.events[found.run.events["which"] == fault.name].set_index("what")["at_s"]
         assert list(stages.index) == ["failed", "detected", "gone around"]
-        assert stages["detected"] - stages["failed"] == pytest.approx(fault.detect_s, rel=0.3)
+        late_s = stages["detected"] - stages["failed"] - fault.detect_s
+        assert late_s > -0.05 * fault.detect_s
+        # The runner reads its timers between two turns of the engine.
+        assert machine.busy or late_s < 0.3 * fault.detect_s + DILATION.real_s(found.health.stall_s)
     assert lit(found.run) == lit(predicted)
     logged = {ocs: [set(entry.circuits) for entry in log] for ocs, log in found.logs.items()}
     assert logged == lit(found.run)
     dead = experiment.fabric.peer(faults[-1].ports[0]).number
     assert dead in {end for circuit in logged["ocs0"][0] for end in circuit}
     assert dead not in {end for circuit in logged["ocs0"][-1] for end in circuit}
-    assert 0.85 < communication_s(found.run) / communication_s(predicted) < 1.25
+    assert machine.busy or 0.85 < communication_s(found.run) / communication_s(predicted) < 1.25

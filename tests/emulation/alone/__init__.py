@@ -1,0 +1,1 @@
+"""Tests of emulation that measure time or rates, or run scenarios: nothing runs beside them."""
