@@ -257,7 +257,7 @@ def run(describe: Callable[..., Scenario], transports_by_default: str = DEFAULT_
 
 
 def main(command: Callable[..., None]) -> NoReturn:
-    """Run a command; what goes wrong is told in one sentence, with exit code 2."""
+    """Run a command; an error is one sentence, with exit code 2."""
     gc.freeze()  # what is imported stays
     gc.enable()  # `_checkout` has turned it off
     app = typer.Typer(add_completion=False, rich_markup_mode="markdown", pretty_exceptions_enable=False)
@@ -279,14 +279,25 @@ def main(command: Callable[..., None]) -> NoReturn:
 
 def carry_out(scenario: Scenario, options: Options) -> ResultsDirectory | None:
     """Carry a scenario out, in a sandbox unless told otherwise; print and return what came of it."""
-    for experiment in scenario.experiments:
-        if experiment.spraying:
-            policy_named(experiment.spraying)
+    _check_schemes(scenario.experiments)
     if options.model_only:
         return _finish(scenario, options, _model)
     if options.sandbox and not boots_nothing(options):
         enter_sandbox()
     return go_on(scenario, options)
+
+
+def _check_schemes(experiments: Sequence[Experiment]) -> None:
+    """Raise ScenarioError for an unknown scheme, and for two that tables would call the same."""
+    policies: dict[str, str] = {}
+    for each in experiments:
+        if each.spraying:
+            policy_named(each.spraying)
+        if not each.label and (other := policies.setdefault(each.scheme_name, each.policy)) != each.policy:
+            raise ScenarioError(
+                f"{other} and {each.policy} are both called {each.scheme_name!r}",
+                "give each a name of its own",
+            )
 
 
 def boots_nothing(options: Options) -> bool:

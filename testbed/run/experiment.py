@@ -209,16 +209,21 @@ class Experiment:
         """The job with all nodes that revisions may add."""
         return replace(self.job, nodes=self.job.nodes + self.revisions.nodes)
 
-    @property
+    @cached_property  # a user's own scheme is imported to be asked for its name
     def scheme_name(self) -> str:
-        """The policy as tables name it, with what is not as usual: how senders meet the dark, say.
+        """The policy as tables name it, with what is not as usual: what senders do before the dark, say.
 
         Or its label, with faults.
         """
         meets = [self.ocs.meeting] if self.ocs and self.ocs.meeting != "drain" else []
         follows = [self.regional.first] if self.regional else []
         legs = self.delegated.words if self.delegated else []
-        words = [self.label] if self.label else [self.policy, *meets, *legs, *follows]
+        policy = (
+            policy_named(self.policy).name
+            if ":" in self.policy and self.policy == self.spraying
+            else self.policy
+        )
+        words = [self.label] if self.label else [policy, *meets, *legs, *follows]
         return ", ".join([*words, *(fault.name for fault in self.faults)])
 
     @property
