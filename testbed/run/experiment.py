@@ -23,7 +23,7 @@ from traffic.packets import DEFAULT_MTU, check_mtu
 from traffic.scheme import OnceLit, OverCircuits, Scheme, Sprayed
 from traffic.spraying.registry import policy_named
 from traffic.transports.host_settings import IDEAL, HostSettings, TransportSetup, host_settings
-from traffic.transports.registry import DATAGRAMS, transport_named
+from traffic.transports.registry import DATAGRAMS, congestion_control, transport_named
 
 
 @dataclass(frozen=True)
@@ -208,6 +208,17 @@ class Experiment:
     def whole_job(self) -> Job:
         """The job with all nodes that revisions may add."""
         return replace(self.job, nodes=self.job.nodes + self.revisions.nodes)
+
+    @property
+    def own(self) -> list[str]:
+        """The names (``module:function``) of what of it is a user's own code."""
+        transport = self.transport.name
+        named = [
+            self.spraying,
+            self.policy if self.ocs else "",
+            "" if congestion_control(transport) else transport,
+        ]
+        return [name for name in named if ":" in name]
 
     @cached_property  # a user's own scheme is imported to be asked for its name
     def scheme_name(self) -> str:
