@@ -10,7 +10,7 @@ import gc
 import math
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
@@ -84,6 +84,7 @@ from testbed.run.similitude import Number, facts_of, similitude
 from testbed.run.trial import tried
 from topologies.errors import LightrailError, ScenarioError
 from topologies.fabric import Fabric
+from topologies.own import own_sources
 from traffic.fault_text import DETECT_S
 from traffic.job import Job
 from traffic.packets import DEFAULT_MTU
@@ -257,7 +258,7 @@ def run(describe: Callable[..., Scenario], transports_by_default: str = DEFAULT_
 
 
 def main(command: Callable[..., None]) -> NoReturn:
-    """Run a command; what goes wrong is told in one sentence, with exit code 2."""
+    """Run a command; an error is one sentence, with exit code 2."""
     gc.freeze()  # what is imported stays
     gc.enable()  # `_checkout` has turned it off
     app = typer.Typer(add_completion=False, rich_markup_mode="markdown", pretty_exceptions_enable=False)
@@ -279,14 +280,25 @@ def main(command: Callable[..., None]) -> NoReturn:
 
 def carry_out(scenario: Scenario, options: Options) -> ResultsDirectory | None:
     """Carry a scenario out, in a sandbox unless told otherwise; print and return what came of it."""
-    for experiment in scenario.experiments:
-        if experiment.spraying:
-            policy_named(experiment.spraying)
+    _check_schemes(scenario.experiments)
     if options.model_only:
         return _finish(scenario, options, _model)
     if options.sandbox and not boots_nothing(options):
         enter_sandbox()
     return go_on(scenario, options)
+
+
+def _check_schemes(experiments: Sequence[Experiment]) -> None:
+    """Raise ScenarioError for an unknown scheme, and for two that tables would call the same."""
+    policies: dict[str, str] = {}
+    for each in experiments:
+        if each.spraying:
+            policy_named(each.spraying)
+        if not each.label and (other := policies.setdefault(each.scheme_name, each.policy)) != each.policy:
+            raise ScenarioError(
+                f"{other} and {each.policy} are both called {each.scheme_name!r}",
+                "give each a name of its own",
+            )
 
 
 def boots_nothing(options: Options) -> bool:
@@ -335,14 +347,29 @@ def _model(scenario: Scenario, options: Options) -> ResultsDirectory:
     if scenario.failures:
         with _progress() as progress:
             experiments = [each for each, _ in glances(experiments, scenario.failures, progress)]
-    # Transports that share alike are predicted alike: one of them is enough.
-    experiments = list({predicted_by(each): each for each in reversed(experiments)}.values())[::-1]
-    with _results(scenario, options, experiments) as results, ExitStack() as stack:
+    experiments, alike = _each_prediction(experiments)
+    with _results(scenario, options, experiments, alike) as results, ExitStack() as stack:
         predictions = stack.enter_context(in_processes(predict, experiments))
         progress = stack.enter_context(_progress())
         for experiment in progress.track(experiments, description="predict"):
             results.add(Outcome(experiment, next(predictions)))
     return results
+
+
+def _each_prediction(
+    experiments: Sequence[Experiment],
+) -> tuple[list[Experiment], dict[str, list[str]]]:
+    """Return the first of all experiments that are predicted alike, and by its transport the others'.
+
+    Transports that share alike are predicted alike: one of them is enough.
+    """
+    first: dict[tuple[object, ...], Experiment] = {}
+    alike = defaultdict[str, dict[str, None]](dict)
+    for each in experiments:
+        kept = first.setdefault(predicted_by(each), each)
+        if each.transport_name != kept.transport_name:
+            alike[kept.transport_name][each.transport_name] = None
+    return list(first.values()), {name: list(others) for name, others in alike.items()}
 
 
 def _emulate(scenario: Scenario, options: Options) -> ResultsDirectory:
@@ -513,8 +540,15 @@ def _dilated(
     return [replace(each, dilation=Dilation(rate, volumes[each.job.name])) for each in experiments]
 
 
-def _results(scenario: Scenario, options: Options, planned: list[Experiment]) -> ResultsDirectory:
+def _results(
+    scenario: Scenario,
+    options: Options,
+    planned: list[Experiment],
+    alike: Mapping[str, Sequence[str]] | None = None,
+) -> ResultsDirectory:
     run = new_run(scenario.name, scenario.title, options.datapath, scenario.report)
+    own = own_sources(name for each in planned for name in each.own)
+    run = replace(run, own_modules=own, alike=alike or {})
     if scenario.baseline:
         run = replace(run, baseline=scenario.baseline)
     return ResultsDirectory(

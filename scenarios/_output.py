@@ -1,4 +1,4 @@
-"""What a scenario says on standard output, which may be a full disk or a pipe that nobody reads."""
+"""What a scenario says on standard output, which may be a full disk or a closed pipe."""
 
 import os
 import sys
@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from testbed.report.page import Sheet
-from testbed.report.table import block_table
+from testbed.report.table import block_table, least_width
 from topologies.errors import MachineError
 
 
@@ -28,12 +28,17 @@ def print_results(tables: Sequence[Table], path: Path) -> None:
 
 
 def print_tables(tables: Sequence[RenderableType], hint: str, last: str = "") -> None:
-    """Print tables, and a line that is not wrapped; MachineError with a hint if that cannot be written."""
+    """Print tables, and a line that is not wrapped; MachineError with a hint if that cannot be written.
+
+    A table has all its numbers: where there is no room for them its lines are longer than the terminal's.
+    """
     console = Console()
+    width = console.width
     with standard_output(hint):
-        # Captured, because rich ends the program without a word where nobody reads.
+        # Captured, because rich ends the program without a word where the pipe is closed.
         with console.capture() as captured:
             for table in tables:
+                console.width = max(width, least_width(table)) if isinstance(table, Table) else width
                 console.print(table)
             if last:
                 console.print(last, highlight=False, markup=False, soft_wrap=True)
@@ -44,7 +49,9 @@ def sheet_table(sheet: Sheet) -> Table:
     """Return a table of the report for the terminal: the same cells, blocks and caption."""
     shown = block_table(sheet.caption)
     for header in sheet.words:
-        shown.add_column(Text(header))  # where the terminal is narrow, words wrap and numbers stay whole
+        shown.add_column(
+            Text(header), overflow="fold"
+        )  # where there is no room, words wrap and numbers do not
     for header in sheet.numbers:
         shown.add_column(Text(header), justify="right", no_wrap=True)
     for block in sheet.blocks:

@@ -9,10 +9,17 @@ from testbed.report.ocs_report import executions_table
 from testbed.report.results import ResultsDirectory
 from testbed.report.ring_report import ring_sheet
 from testbed.report.table import summary_table
+from testbed.report.transports import alike_text
 
 
 def results_table(results: ResultsDirectory) -> Table:
-    """Return the table of a run's results for the terminal, as its kind has it."""
+    """Return the table of a run's results for the terminal, as its kind has it, with what it leaves out."""
+    shown = _of_kind(results)
+    shown.caption = " ".join(filter(None, [str(shown.caption), alike_text(results.run.alike)]))
+    return shown
+
+
+def _of_kind(results: ResultsDirectory) -> Table:
     if results.run.report == "nodes":
         return sheet_table(node_sheet(results.outcomes))
     if results.run.report == "rings":

@@ -2,6 +2,7 @@
 
 import _checkout  # first: runs this file under the checkout's Python
 
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -13,9 +14,11 @@ from scenarios._harness import Options, Scenario, carry_out, main
 from scenarios._options import Debug, DryRun, NoSandbox, Out
 from testbed.machine.datapath import Datapath
 from testbed.report.claims_repeat import repeat_claims
-from testbed.report.run_json import datapath_of, experiments_of, kind_of
+from testbed.report.run_json import changed_modules, datapath_of, experiments_of, kind_of
 from testbed.run.dilation import UNSCALED
+from testbed.run.experiment import Experiment
 from topologies.errors import ScenarioError
+from topologies.own import own_sources
 
 TITLE = "A run again"
 NEEDED = {"workload", "scheme", "transport", "seed", "cct_s", "verdict"}
@@ -38,12 +41,16 @@ def repeat(
 
     Fabric, workloads, schemes, seeds, scale and datapath are those of its run.json, whatever this
     machine would choose today; so it may be another machine's run, too. Expect every CCT within 5 % of the
-    one before where both machines kept up. What was only predicted is predicted again.
+    one before where both machines kept up. What was only predicted is predicted again. A scheme or a
+    transport of your own whose module has changed since is measured, and not compared.
     """
     file = results / "run.json" if results.is_dir() else results
     experiments, before = experiments_of(file), _summary(file.with_name("summary.csv"))
     datapath = datapath or datapath_of(file)
-    claims = partial(repeat_claims, before=before, source=f"as in {file.parent.resolve().name}")
+    changed = _changed(experiments, file)
+    claims = partial(
+        repeat_claims, before=before, source=f"as in {file.parent.resolve().name}", changed=changed
+    )
     if not experiments:
         raise ScenarioError(f"{file} holds no experiments", "run the command line in it again")
     if no_sandbox and any(each.ocs for each in experiments):
@@ -56,15 +63,32 @@ def repeat(
     carry_out(scenario, options)
 
 
+def _changed(experiments: Sequence[Experiment], file: Path) -> dict[tuple[str, str], str]:
+    """Return what has changed since a run of the user's own code, by the scheme and transport that run it."""
+    points = {(each.scheme_name, each.transport_name): each.own for each in experiments if each.own}
+    sources = own_sources(name for own in points.values() for name in own)
+    changed = changed_modules(file, sources)
+    imported = set(changed) - {_module(name) for own in points.values() for name in own}
+    found = {}
+    for point, own in points.items():
+        if mine := [each for each in changed if each in {*map(_module, own), *imported}]:
+            found[point] = f"the source of {' and '.join(mine)} has changed since"
+    return found
+
+
+def _module(name: str) -> str:
+    return name.partition(":")[0]
+
+
 def _summary(file: Path) -> pd.DataFrame:
-    """Return the summary of the run before; ScenarioError if it is none."""
+    """Return the summary of the run before; ScenarioError for any other file."""
     hint = "keep the summary.csv of the run beside its run.json"
     try:
         table = pd.read_csv(file)
     except OSError as error:
         raise ScenarioError(f"{file} cannot be read: {error.strerror}", hint) from error
     except ValueError as error:
-        raise ScenarioError(f"{file} is no summary: {error}", hint) from error
+        raise ScenarioError(f"{file} is not a valid summary: {error}", hint) from error
     if missing := NEEDED - set(table.columns):
         raise ScenarioError(f"{file} has no column {', '.join(sorted(missing))}", hint)
     return table

@@ -65,14 +65,14 @@ def test_a_file_is_the_same_fabric(in_folder: Path) -> None:
     [
         ("nowhere.json", "the fabric 'nowhere.json' cannot be read: No such file or directory"),
         (".", "the fabric '.' cannot be read: Is a directory"),
-        ("bytes.json", "the fabric 'bytes.json' cannot be read: it is no text"),
+        ("bytes.json", "the fabric 'bytes.json' cannot be read: it is not text"),
         ("bad.json", "in 'bad.json' the text is no fabric: Expecting value"),
         ("wrong.json", "in 'wrong.json' two links share the port"),
         ("nowhere:f", "the fabric 'nowhere:f' cannot be imported: ModuleNotFoundError"),
         ("own_fabric:nothing", "the fabric 'own_fabric:nothing' cannot be imported: AttributeError"),
         ("own_fabric:NIC_BPS", "the fabric 'own_fabric:NIC_BPS' is of the type float, and not a Fabric"),
         ("os:getcwd", "the fabric 'os:getcwd' is of the type str, and not a Fabric"),
-        ("os:chdir", "the fabric 'os:chdir' cannot be made: TypeError"),
+        ("os:chdir", "your fabric raised TypeError in os:chdir: chdir() missing"),
     ],
 )
 def test_what_is_no_fabric_is_said_in_a_sentence(in_folder: Path, name: str, said: str) -> None:

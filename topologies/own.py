@@ -1,4 +1,7 @@
-"""A user's own scheme, scheduler or fabric, named ``module:function``: how it is found, what it must take."""
+"""A user's own scheme, transport, scheduler or fabric, named ``module:function``.
+
+How it is found, what it must take, what is said of an error in it, and which version of it ran.
+"""
 
 import importlib
 import os
@@ -6,13 +9,22 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from hashlib import sha256
 from inspect import signature
 from pathlib import Path
+from sysconfig import get_path
+from textwrap import shorten
+from traceback import TracebackException, walk_tb
 
 from topologies.errors import FabricError, LightrailError, ScenarioError
 from topologies.fabric import Fabric
 
 FABRIC_PAGE = "docs/own_fabric.md"
+CHECKOUT = Path(__file__).parents[1]
+INSTALLED = {"site-packages", "dist-packages"}
+"""Folders of packages that are no user's own."""
+LONGEST_MESSAGE = 300
+"""Most characters that a sentence repeats of a user's error."""
 
 
 def own_object(kind: str, name: str) -> object:
@@ -28,17 +40,70 @@ def own_object(kind: str, name: str) -> object:
     Raises
     ------
     ScenarioError
-        If there is no such module, or nothing of that name in it, or the module's own code fails.
+        If there is no such module, or nothing of that name in it, or the module's own code raises.
     """
     module, _, attribute = name.partition(":")
     try:
         with _current_directory_on_path():
             return getattr(importlib.import_module(module), attribute)
-    except Exception as error:  # the module is a user's: importing it may raise anything
+    except (Exception, SystemExit) as error:  # the module is a user's: importing it may raise anything
+        if _line_of(name, error):
+            raise _raised(kind, name, error) from error
         raise ScenarioError(
             f"the {kind} {name!r} cannot be imported: {type(error).__name__}: {error}",
             "name it as module:function, with the module in this directory or on PYTHONPATH",
         ) from error
+
+
+@contextmanager
+def own_code(kind: str, name: str) -> Iterator[None]:
+    """Turn what a user's code raises in this context into one sentence, which says where.
+
+    An exit is an error too: it would end the run with the exit code of a success.
+
+    Parameters
+    ----------
+    kind, name
+        As of `own_object`.
+
+    Raises
+    ------
+    LightrailError
+        As raised, or a ScenarioError for any other exception; the traceback is that of its cause.
+    """
+    try:
+        yield
+    except LightrailError:
+        raise
+    except (Exception, SystemExit) as error:  # the code is a user's: it may raise anything
+        raise _raised(kind, name, error) from error
+
+
+def own_sources(names: Iterable[str]) -> dict[str, str]:
+    """Return the SHA-256 of the source of each module that is a user's own.
+
+    Parameters
+    ----------
+    names
+        What is used of them, as ``module:function``; without any there is no such module.
+
+    Returns
+    -------
+    dict
+        By the names of modules: those that ``names`` are in, and what has been imported by now that belongs
+        neither to Python, nor to an installed package, nor to lightrail.
+    """
+    named = {name.partition(":")[0] for name in names}
+    files = {
+        module: Path(file)
+        for module in sorted(sys.modules)
+        if named and (file := getattr(sys.modules[module], "__file__", None))
+    }
+    return {
+        module: sha256(file.read_bytes()).hexdigest()
+        for module, file in files.items()
+        if (module in named or _is_own(module, file)) and file.is_file()
+    }
 
 
 def check_arguments(
@@ -87,7 +152,10 @@ def own_fabric(name: str) -> Fabric:
     """
     if ":" not in name or os.path.exists(name):
         return _fabric_of_file(name)
-    made = _made(name, own_object("fabric", name))
+    made = own_object("fabric", name)
+    if callable(made):
+        with own_code("fabric", name):
+            made = made()
     if not isinstance(made, Fabric):
         raise ScenarioError(
             f"the fabric {name!r} is of the type {type(made).__name__}, and not a Fabric",
@@ -96,19 +164,36 @@ def own_fabric(name: str) -> Fabric:
     return made
 
 
-def _made(name: str, own: object) -> object:
-    """Return what a user's function returns; anything else as it is."""
-    if not callable(own):
-        return own
-    try:
-        return own()
-    except LightrailError:
-        raise
-    except Exception as error:  # the function is a user's: it may raise anything
-        raise ScenarioError(
-            f"the fabric {name!r} cannot be made: {type(error).__name__}: {error}",
-            f"name a function without arguments, see {FABRIC_PAGE}",
-        ) from error
+def _raised(kind: str, name: str, error: BaseException) -> ScenarioError:
+    """Return what a user's code raised as a sentence without line breaks and control characters."""
+    line = _line_of(name, error)
+    where = f"at {line}" if line else f"in {name}"
+    text = str(TracebackException(type(error), error, None))  # str(error) is a user's code too
+    printable = "".join(letter if letter.isprintable() else " " for letter in text)
+    message = shorten(printable, LONGEST_MESSAGE, placeholder=" ...")
+    raised = f"your {kind} raised {type(error).__name__} {where}"
+    return ScenarioError(f"{raised}: {message}" if message else raised, "--debug shows the traceback")
+
+
+def _line_of(name: str, error: BaseException) -> str:
+    """Return the innermost line of a user's package that raised, as ``file:line``; empty if none did."""
+    package = name.partition(":")[0].partition(".")[0]
+    lines = [
+        (Path(frame.f_code.co_filename), line)
+        for frame, line in walk_tb(error.__traceback__)
+        if str(frame.f_globals.get("__name__")).partition(".")[0] == package
+    ]
+    if not lines:
+        return ""
+    (file, line), here = lines[-1], Path.cwd()
+    return f"{file.relative_to(here) if file.is_relative_to(here) else file}:{line}"
+
+
+def _is_own(module: str, file: Path) -> bool:
+    """Return whether a module is a user's: not lightrail's, Python's, installed, or the program itself."""
+    is_lightrails = file.is_relative_to(CHECKOUT) and file.parent != CHECKOUT
+    is_pythons = file.is_relative_to(get_path("stdlib")) or bool(INSTALLED & set(file.parts))
+    return not (is_lightrails or is_pythons or module in ("__main__", "__mp_main__"))
 
 
 def _fabric_of_file(name: str) -> Fabric:
@@ -117,7 +202,7 @@ def _fabric_of_file(name: str) -> Fabric:
     except FabricError as error:
         raise FabricError(f"in {name!r} {error.sentence}", error.hint) from error
     except (OSError, ValueError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is no text"
+        why = error.strerror if isinstance(error, OSError) else "it is not text"
         raise FabricError(
             f"the fabric {name!r} cannot be read: {why}",
             f"give module:function, or a JSON file that Fabric.to_json wrote, see {FABRIC_PAGE}",

@@ -20,7 +20,7 @@ from controller.schedulers.solstice import solstice
 from controller.schedulers.spectra import spectra
 from controller.schedulers.spectra_plus import spectra_plus
 from topologies.errors import ScenarioError
-from topologies.own import check_arguments, own_object
+from topologies.own import check_arguments, own_code, own_object
 
 Scheduler = Callable[[ArrayLike, int, float], Schedule]
 """Takes a demand matrix, a number of switches and a reconfiguration delay, see `spectra`."""
@@ -89,12 +89,8 @@ class OwnScheduler:
             demand, one that does not.
         """
         matrix = checked_demand(demand, switches, delay)
-        try:
+        with own_code("scheduler", self.name):
             plan = self.function(demand=matrix.copy(), switches=switches, delay=delay)
-        except Exception as error:  # the function is a user's: it may raise anything
-            raise ScenarioError(
-                f"the scheduler {self.name!r} raised {type(error).__name__}: {error}", "see --debug for where"
-            ) from error
         if not isinstance(plan, Schedule):
             raise ScenarioError(
                 f"the scheduler {self.name!r} returned an object of type {type(plan).__name__}",
@@ -109,7 +105,7 @@ class OwnScheduler:
 def _own(name: str, covering: bool) -> Scheduler:
     function = own_object("scheduler", name)
     if not callable(function):
-        raise ScenarioError(f"{name!r} is no scheduler", f"give a function of {', '.join(ARGUMENTS)}")
+        raise ScenarioError(f"{name!r} is not a scheduler", f"give a function of {', '.join(ARGUMENTS)}")
     check_arguments("scheduler", name, function, ARGUMENTS, PAGE)
     return OwnScheduler(name, function, covering)
 

@@ -41,7 +41,7 @@ def spectra_claims(table: pd.DataFrame) -> list[Claim]:
 def _claim(text: str, expected: Range, table: pd.DataFrame, scheme: str, other: str) -> Claim:
     found = ratios(table, scheme, other)
     if found.empty:
-        return Claim(text, SOURCE, expected, reason="not run")
+        return Claim(text, SOURCE, expected, reason="not run", ran=False)
     measured = float(found.mean())
     points = found.groupby(["switches", "delay"]).mean()
     where = f"means per point from {points.min():.3f} to {points.max():.3f}, {_seeds(table)}"
@@ -52,7 +52,7 @@ def _worst(text: str, expected: Range, table: pd.DataFrame, scheme: str) -> Clai
     """Return a claim about the bound at every point: a mean over easy ones would hide one far off."""
     found = ratios(table, scheme, "bound")
     if found.empty:
-        return Claim(text, SOURCE, expected, reason="not run")
+        return Claim(text, SOURCE, expected, reason="not run", ran=False)
     points = found.groupby(["switches", "delay"]).mean()
     measured = float(points.max())
     switches, delay = points.index[int(points.argmax())]

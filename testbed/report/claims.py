@@ -47,18 +47,20 @@ class Claim:
     """What this run gives for the same quantity; NaN if not comparable."""
     verdict: Ruling = "not comparable"
     reason: str = ""
-    """Why, in a sentence; nothing is to be said of what holds."""
+    """Why, in a sentence; empty where it holds."""
     pattern: str = TIMES
     """How ``measured`` is written."""
     transport: str = ""
     """Under which it was judged; empty where nothing was sent."""
     basis: str = ""
     """What ``measured`` rests on: seeds, and verdicts other than faithful."""
+    ran: bool = True
+    """Whether all that it is about was run: else it does not count."""
 
 
 @dataclass(frozen=True)
 class Sentence:
-    """A claim before anybody looked."""
+    """A claim before it is judged."""
 
     text: str
     source: str
@@ -103,9 +105,10 @@ def side_by_side(claims: Sequence[Claim]) -> list[dict[str, Claim]]:
 def judged(sentence: Sentence, table: pd.DataFrame) -> Claim:
     """Return what a summary (`testbed.run.outcome.summary`) says of a sentence."""
     about = sentence.text, sentence.source, sentence.expected
-    obstacle = _obstacle(sentence.needs, table)
-    if obstacle:
-        return Claim(*about, reason=obstacle)
+    if missing := _missing(sentence.needs, table):
+        return Claim(*about, reason=f"not run: {'; '.join(missing)}", ran=False)
+    if void := _void(sentence.needs, table):
+        return Claim(*about, reason=f"void: {'; '.join(void)}")
     measured = sentence.measure(table)
     if math.isnan(measured):
         return Claim(*about, reason=_nothing(sentence.needs, table))
@@ -199,19 +202,19 @@ def _is_of(table: pd.DataFrame, workload: str, scheme: str) -> NDArray[np.bool_]
     return np.asarray((table["workload"].to_numpy() == workload) & (table["scheme"].to_numpy() == scheme))
 
 
-def _obstacle(needs: Sequence[tuple[str, str]], table: pd.DataFrame) -> str:
-    """Return why a claim about some points cannot be compared, empty if it can."""
+def _missing(needs: Sequence[tuple[str, str]], table: pd.DataFrame) -> list[str]:
+    """Return the points of a claim that were not run."""
     there = set(zip(table["workload"], table["scheme"], strict=True))
-    missing = [f"{scheme}, {workload}" for workload, scheme in needs if (workload, scheme) not in there]
-    if missing:
-        return f"not run: {'; '.join(missing)}"
+    return [f"{scheme}, {workload}" for workload, scheme in needs if (workload, scheme) not in there]
+
+
+def _void(needs: Sequence[tuple[str, str]], table: pd.DataFrame) -> list[str]:
+    """Return the points of a claim that are void, each with the seeds."""
     void = _needed(needs, table[table["verdict"] == "void"])
-    if len(void):
-        seeds: dict[tuple[str, str], list[str]] = {}
-        for scheme, workload, seed in zip(void["scheme"], void["workload"], void["seed"], strict=True):
-            seeds.setdefault((scheme, workload), []).append(str(seed))
-        return "void: " + "; ".join(f"{a}, {b}, seed {', '.join(mine)}" for (a, b), mine in seeds.items())
-    return ""
+    seeds: dict[tuple[str, str], list[str]] = {}
+    for scheme, workload, seed in zip(void["scheme"], void["workload"], void["seed"], strict=True):
+        seeds.setdefault((scheme, workload), []).append(str(seed))
+    return [f"{scheme}, {workload}, seed {', '.join(mine)}" for (scheme, workload), mine in seeds.items()]
 
 
 def _nothing(needs: Sequence[tuple[str, str]], table: pd.DataFrame) -> str:
@@ -225,7 +228,7 @@ def _nothing(needs: Sequence[tuple[str, str]], table: pd.DataFrame) -> str:
 
 def _needed(needs: Sequence[tuple[str, str]], table: pd.DataFrame) -> pd.DataFrame:
     rows = zip(table["workload"], table["scheme"], strict=True)
-    return table[[row in needs for row in rows]]
+    return table[np.array([row in needs for row in rows], dtype=bool)]
 
 
 def _basis(needs: Sequence[tuple[str, str]], table: pd.DataFrame) -> str:
@@ -244,13 +247,13 @@ def _miss(sentence: Sentence, measured: float, table: pd.DataFrame) -> str:
     side = "above" if measured > high else "below"
     limit = _limit(sentence, table)
     if high < 1 and measured > high and 1 / limit > high:
-        return f"{side} the range: {_nobody_better(sentence, limit)}"
+        return f"{side} the range: {_at_the_bound(sentence, limit)}"
     if sentence.pattern == TIMES and abs(measured - 1) <= SAME:
         return "no difference"
     if (low >= 1 - SAME and measured < 1) or (high <= 1 and measured > 1):
         return "the other way round"
     if measured < low and limit < low:
-        return f"{side} the range: {_nobody_better(sentence, limit)}"
+        return f"{side} the range: {_at_the_bound(sentence, limit)}"
     return f"{side} the range"
 
 
@@ -263,6 +266,6 @@ def _limit(sentence: Sentence, table: pd.DataFrame) -> float:
     return float((rows["cct_s"] / rows["bound_s"]).mean())
 
 
-def _nobody_better(sentence: Sentence, limit: float) -> str:
+def _at_the_bound(sentence: Sentence, limit: float) -> str:
     _, scheme = sentence.gain_over or ("", "")
     return f"{scheme} is within {limit:.2f}x of the lower bound, no scheme gains more"

@@ -1,5 +1,7 @@
 """Whether a run that is repeated gives what it gave before: the CCT of each point over the one before."""
 
+from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 
 import pandas as pd
@@ -11,7 +13,12 @@ AGAIN: Range = (0.95, 1.05)
 KEY = ["transport", "seed"]
 
 
-def repeat_claims(table: pd.DataFrame, before: pd.DataFrame, source: str) -> list[Claim]:
+def repeat_claims(
+    table: pd.DataFrame,
+    before: pd.DataFrame,
+    source: str,
+    changed: Mapping[tuple[str, str], str] | None = None,
+) -> list[Claim]:
     """Return a claim per workload and scheme: that no CCT of a transport and seed differs by more than 5 %.
 
     Parameters
@@ -20,13 +27,20 @@ def repeat_claims(table: pd.DataFrame, before: pd.DataFrame, source: str) -> lis
         Summaries of the repetition and of the run that is repeated (`testbed.run.outcome.summary`).
     source
         What is repeated, as a reader knows it.
+    changed
+        By scheme and transport, what has changed since of the user's own code that these run: they are
+        measured, and not compared.
     """
     transports = table["transport"].unique()
     sound = before[(before["verdict"] != "void") & before["transport"].isin(transports)]
-    return [
-        _judged(str(workload), str(scheme), table, sound, source)
-        for workload, scheme in dict.fromkeys(zip(table["workload"], table["scheme"], strict=True))
-    ]
+    other = {scheme: why for (scheme, transport), why in (changed or {}).items() if transport in transports}
+    claims = []
+    for workload, scheme in dict.fromkeys(zip(table["workload"], table["scheme"], strict=True)):
+        claim = _judged(str(workload), str(scheme), table, sound, source)
+        if scheme in other:
+            claim = replace(claim, verdict="not comparable", reason=other[scheme])
+        claims.append(claim)
+    return claims
 
 
 def _judged(workload: str, scheme: str, table: pd.DataFrame, sound: pd.DataFrame, source: str) -> Claim:

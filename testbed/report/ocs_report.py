@@ -21,6 +21,7 @@ from testbed.report.table import (
     agreement_cell,
     block_table,
     duration_text,
+    indented,
     number,
     significant,
     spread_text,
@@ -83,7 +84,7 @@ def executions_table(table: pd.DataFrame) -> Table:
     """Return the results as a table for the terminal: a block per number of OCSes, closed by its bound."""
     unit, scale = time_unit(table)
     shown = block_table(_caption(table))
-    shown.add_column()
+    shown.add_column(overflow="fold")
     shown.add_column("\nverdict", min_width=8)
     for header in SHORT:
         shown.add_column(Text(header.format(unit)), justify="right", no_wrap=True)
@@ -93,7 +94,7 @@ def executions_table(table: pd.DataFrame) -> Table:
             scheme, verdict, *numbers = line.cells[: 2 + len(SHORT)]
             look = {"void": "dim", "bound": "italic", "": ""}[line.look]
             word = Text(verdict, STYLES.get(line.word, ""))
-            shown.add_row(f"  {scheme}", word, *numbers, style=look, end_section=line.look == "bound")
+            shown.add_row(indented(scheme), word, *numbers, style=look, end_section=line.look == "bound")
     return shown
 
 

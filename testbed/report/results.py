@@ -16,7 +16,7 @@ report.html  the report; it and the plots (``*.png``) are written when the run e
 ============ ====================================================================================
 
 `RunDirectory` is that for any run; the class derived from it for a kind of run says what a result's
-rows and records are, and what the report tells.
+rows and records are, and what the report says.
 """
 
 import gzip
@@ -37,6 +37,7 @@ from testbed.report.faults import fault_sheets, fault_table
 from testbed.report.nodes import node_table
 from testbed.report.page import Findings, Page, slug
 from testbed.report.run_json import Run, run_json
+from testbed.report.transports import alike_text
 from testbed.run.experiment import Experiment
 from testbed.run.outcome import Outcome, summary_row
 from testbed.run.similitude import Number
@@ -89,7 +90,7 @@ class RunDirectory(ABC):
 
     @abstractmethod
     def page(self) -> Page:
-        """Return what the report tells of all that was written."""
+        """Return the report of all that was written."""
 
     @property
     def path(self) -> Path:
@@ -130,7 +131,7 @@ class RunDirectory(ABC):
         settings: Mapping[str, object] | None = None,
         similitude: Mapping[str, Sequence[Number]] | None = None,
     ) -> None:
-        """Note what is known only once the network stands; None leaves it as it is."""
+        """Record what is known only once the network stands; None leaves it as it is."""
         if calibration is not None:
             self.run = replace(self.run, calibration=calibration)
         if settings is not None:
@@ -255,7 +256,9 @@ class ResultsDirectory(RunDirectory):
         self.judged = [*under_each_transport(self._claims, self.table), *found.claims]
         page = page_of(self.run, self.outcomes, self.table, self.judged)
         more = [*found.sheets, *page.more, *fault_sheets(self.outcomes)]
-        return replace(page, more=more, plots=[*found.plots, *page.plots])
+        said = " ".join(filter(None, [page.results.caption, alike_text(self.run.alike)]))
+        results = replace(page.results, caption=said)
+        return replace(page, results=results, more=more, plots=[*found.plots, *page.plots])
 
 
 def records_table(outcome: Outcome) -> pd.DataFrame:
@@ -285,7 +288,7 @@ def _taken(out: Path) -> Path:
     """Make a directory that somebody asked for, or take the one that is there."""
     hint = "choose another directory with --out"
     if not make_directory(out) and not out.is_dir():
-        raise ScenarioError(f"{out} is no directory", hint)
+        raise ScenarioError(f"{out} is not a directory", hint)
     there = sorted(path.name for pattern in WRITTEN for path in out.glob(pattern))
     if "run.json" in there:
         raise ScenarioError(f"{out} holds the results of another run", hint)

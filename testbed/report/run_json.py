@@ -51,6 +51,10 @@ class Run:
     """Of Python, the kernel, Open vSwitch, the checkout and its packages."""
     machine: Mapping[str, str | int] = field(default_factory=machine)
     """What the machine is."""
+    own_modules: Mapping[str, str] = field(default_factory=dict)
+    """The SHA-256 of the source of each module that is a user's own (`topologies.own.own_sources`)."""
+    alike: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """By transport, those that are predicted as it is and left out, where nothing is emulated."""
 
     @property
     def command_line(self) -> str:
@@ -90,7 +94,7 @@ def datapath_of(run_file: Path) -> Datapath:
     Raises
     ------
     ScenarioError
-        If the file cannot be read, or names no datapath of ours.
+        If the file cannot be read, or its datapath is unknown.
     """
     return datapath_named(str(_read(run_file)["datapath"]))
 
@@ -103,13 +107,28 @@ def kind_of(run_file: Path) -> Kind:
     return cast(Kind, kind)
 
 
+def changed_modules(run_file: Path, sources: Mapping[str, str]) -> list[str]:
+    """Return which modules have another source now than in a run; errors are those of `datapath_of`.
+
+    Parameters
+    ----------
+    run_file
+        The ``run.json``; one without sources, of an older version, has no module that is known to differ.
+    sources
+        Those of now, as `Run.own_modules`. A module that one of the two lacks is not compared: then what
+        imports it has another source too.
+    """
+    before = _read(run_file).get("own_modules", {})
+    return [module for module, source in sources.items() if before.get(module, source) != source]
+
+
 def experiments_of(run_file: Path) -> list[Experiment]:
     """Return the experiments of a ``run.json``, to run them again.
 
     Raises
     ------
     ScenarioError
-        If the file cannot be read, or is no run of this format.
+        If the file cannot be read, or is not a run of this format.
     """
     return [Experiment.from_json(json.dumps(each)) for each in _read(run_file)["experiments"]]
 
@@ -126,5 +145,5 @@ def _read(run_file: Path) -> dict[str, Any]:
     except OSError as error:
         raise ScenarioError(f"{run_file} cannot be read: {error.strerror}", HINT) from error
     except (ValueError, KeyError, TypeError) as error:
-        raise ScenarioError(f"{run_file} is no run: {error}", HINT) from error
+        raise ScenarioError(f"{run_file} is not a valid run: {error}", HINT) from error
     return cast(dict[str, Any], data)

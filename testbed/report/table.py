@@ -6,6 +6,10 @@ from collections.abc import Mapping, Sequence
 from itertools import groupby
 
 import pandas as pd
+from rich.console import Console
+from rich.markup import escape
+from rich.measure import Measurement
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -18,8 +22,12 @@ DURATIONS = ((60.0, "min"), (1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns")
 STYLES = {"faithful": "green", "strained": "yellow", "void": "bold red", "model": "blue"}
 SHOWN = 10
 """How many cells of a point a terminal has room for."""
-NOT = " no"
-"""Stands behind what was measured of a claim that does not hold."""
+MARKS = {"holds": "", "does not hold": " no", "not comparable": " -"}
+"""What stands behind what was measured of a claim."""
+FOLDED = 12
+"""A word longer than this is folded where there is no room for it."""
+WIDEST = 10_000
+"""No table is as wide."""
 RULING_STYLES = {"holds": "green", "does not hold": "yellow", "not comparable": "dim"}
 
 
@@ -39,25 +47,43 @@ def summary_table(table: pd.DataFrame, baseline: str = BASELINE, note: str = "")
     unit, scale = time_unit(table)
     several = has_several_transports(rows)
     shown = block_table(" ".join(filter(None, [note, caption(rows, baseline)])))
-    # A long workload takes two lines, so that no column is lost.
-    shown.add_column(min_width=2 + max((len(point.scheme) for point in rows), default=0))
+    shown.add_column(overflow="fold")  # of workloads and schemes
     if several:
-        shown.add_column("trans-\nport", min_width=5)
-    shown.add_column("\nverdict", min_width=8)  # where a narrow terminal crops, it is not this one
+        shown.add_column("trans-\nport", min_width=5, overflow="fold")
+    shown.add_column("\nverdict", min_width=8)
     for header in ("CCT\nmean", f"[{unit}]\np99", "\nlast", f"busbw\n/ {baseline}"):
         shown.add_column(Text(header), justify="right", no_wrap=True)
     for header in ("load\nsent", "MSE\nrecv", "CCT /\nmodel", "CCT /\nbound"):
         shown.add_column(Text(header), justify="right", no_wrap=True)
     for workload, block in groupby(rows, key=lambda point: point.workload):
-        shown.add_row(Text(workload, "bold", overflow="fold"))
+        shown.add_row(Text(workload, "bold"))
         for cells, point in block_rows(list(block), scale, several=several):
             name, *words = cells[: 2 + several]
             verdict = Text(words[-1], STYLES[point.word] if point else "")
             look = "italic" if point is None else "dim" if point.void else ""
             numbers = cells[2 + several : SHOWN + several]
-            shown.add_row(f"  {name}", *words[:-1], verdict, *numbers, style=look)
+            shown.add_row(indented(name), *map(Text, words[:-1]), verdict, *numbers, style=look)
         shown.add_section()
     return shown
+
+
+def least_width(table: Table) -> int:
+    """Return the least width at which a table has its numbers whole: words are wrapped, long ones folded."""
+    console = Console(width=WIDEST)
+    natural, least = 0, 0
+    for column in table.columns:
+        cells = [Measurement.get(console, console.options, cell) for cell in (column.header, *column.cells)]
+        whole = max([column.min_width or 0, *(cell.maximum for cell in cells)])
+        word = max(cell.minimum for cell in cells)
+        natural += whole
+        least += whole if column.no_wrap else max(min(word, FOLDED), column.min_width or 0)
+    between = Measurement.get(console, console.options, table).maximum - natural
+    return least + between
+
+
+def indented(name: str) -> Padding:
+    """Return a name below a heading; all its lines are indented where it is wrapped."""
+    return Padding(Text(name), (0, 0, 0, 2))
 
 
 def block_table(caption: str) -> Table:
@@ -67,7 +93,7 @@ def block_table(caption: str) -> Table:
         padding=(0, 1),
         collapse_padding=True,
         pad_edge=False,
-        caption=caption,
+        caption=escape(caption),
         caption_justify="left",
     )
 
@@ -107,10 +133,12 @@ def claims_table(claims: Sequence[Claim]) -> Table:
     rows = side_by_side(claims)
     transports = list(dict.fromkeys(claim.transport for claim in claims))
     shown = block_table(claims_caption(claims))
-    shown.add_column("claim")
+    shown.add_column("claim", overflow="fold")
     shown.add_column("expected", justify="right", no_wrap=True)
     for transport in transports:
-        shown.add_column(Text(transport or "measured"), justify="right", min_width=8)
+        cells = [claim_cell(row.get(transport)) for row in rows]
+        wide = max([8, *map(len, cells)])
+        shown.add_column(Text(transport or "measured"), justify="right", min_width=wide, overflow="fold")
     for source, group in groupby(rows, key=lambda row: next(iter(row.values())).source):
         shown.add_row(Text(source, "bold"))
         for row in group:
@@ -121,10 +149,13 @@ def claims_table(claims: Sequence[Claim]) -> Table:
 
 
 def claim_cell(claim: Claim | None) -> Text:
-    """Return what was measured of a claim, marked unless it holds; nothing where it was not judged."""
+    """Return what was measured of a claim, marked unless it holds; nothing where it was not judged.
+
+    Of what was not measured there is the dash alone, which is the mark.
+    """
     if claim is None:
         return Text("")
-    mark = NOT if claim.verdict == "does not hold" else ""
+    mark = "" if math.isnan(claim.measured) else MARKS[claim.verdict]
     return Text(number(claim.measured, claim.pattern) + mark, RULING_STYLES[claim.verdict])
 
 
@@ -147,17 +178,20 @@ def claims_caption(claims: Sequence[Claim]) -> str:
 
 
 def held_text(claims: Sequence[Claim]) -> str:
-    """Return how many claims hold under each transport, and under all of them."""
+    """Return how many claims hold under each transport, and under all of them, of those that were run."""
     rows = side_by_side(claims)
+    counted = [row for row in rows if any(claim.ran for claim in row.values())]
+    others = f"not run: {len(rows) - len(counted)}" if len(counted) < len(rows) else ""
+    if not counted:
+        return others
     held = Counter(claim.transport for claim in claims if claim.verdict == "holds")
     counts = [f"{name} {held[name]}".strip() for name in dict.fromkeys(claim.transport for claim in claims)]
-    if not counts:
-        return ""
-    counts[0] += f" of {len(rows)}"
-    if len(counts) == 1:
-        return f"holds: {counts[0]}"
-    every = sum(all(claim.verdict == "holds" for claim in row.values()) for row in rows)
-    return f"holds: {', '.join(counts)}; under {'both' if len(counts) == 2 else 'all'}: {every}"
+    counts[0] += f" of {len(counted)}"
+    said = f"holds: {', '.join(counts)}"
+    if len(counts) > 1:
+        every = sum(all(claim.verdict == "holds" for claim in row.values()) for row in counted)
+        said += f"; under {'both' if len(counts) == 2 else 'all'}: {every}"
+    return "; ".join(filter(None, [said, others]))
 
 
 def _basis_text(claims: Sequence[Claim]) -> list[str]:

@@ -1,6 +1,6 @@
 """What a report says of the transports of its run: what each is, and how the model has queue pairs share."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 
 from traffic.transports.registry import DATAGRAMS, by_bytes, congestion_control
 
@@ -28,6 +28,17 @@ def transports_text(names: Iterable[str]) -> str:
     "Transport tcp:reno: the kernel's TCP with reno, a connection per queue pair, which nothing else limits."
     """
     return " ".join(f"Transport {name}: {_what(name)}." for name in each_transport(names))
+
+
+def alike_text(alike: Mapping[str, Sequence[str]]) -> str:
+    """Return which transports a run leaves out, by the one that each is predicted as.
+
+    Examples
+    --------
+    >>> alike_text({"credit": ["tcp", "tcp:bbr"]})
+    'Left out: tcp, tcp:bbr, predicted as credit is.'
+    """
+    return " ".join(f"Left out: {', '.join(names)}, predicted as {name} is." for name, names in alike.items())
 
 
 def shares_text(names: Iterable[str]) -> str:

@@ -23,7 +23,7 @@ from traffic.packets import DEFAULT_MTU, check_mtu
 from traffic.scheme import OnceLit, OverCircuits, Scheme, Sprayed
 from traffic.spraying.registry import policy_named
 from traffic.transports.host_settings import IDEAL, HostSettings, TransportSetup, host_settings
-from traffic.transports.registry import DATAGRAMS, transport_named
+from traffic.transports.registry import DATAGRAMS, congestion_control, transport_named
 
 
 @dataclass(frozen=True)
@@ -210,15 +210,31 @@ class Experiment:
         return replace(self.job, nodes=self.job.nodes + self.revisions.nodes)
 
     @property
+    def own(self) -> list[str]:
+        """The names (``module:function``) of what of it is a user's own code."""
+        transport = self.transport.name
+        named = [
+            self.spraying,
+            self.policy if self.ocs else "",
+            "" if congestion_control(transport) else transport,
+        ]
+        return [name for name in named if ":" in name]
+
+    @cached_property  # a user's own scheme is imported to be asked for its name
     def scheme_name(self) -> str:
-        """The policy as tables name it, with what is not as usual: how senders meet the dark, say.
+        """The policy as tables name it, with what is not as usual: what senders do before the dark, say.
 
         Or its label, with faults.
         """
         meets = [self.ocs.meeting] if self.ocs and self.ocs.meeting != "drain" else []
         follows = [self.regional.first] if self.regional else []
         legs = self.delegated.words if self.delegated else []
-        words = [self.label] if self.label else [self.policy, *meets, *legs, *follows]
+        policy = (
+            policy_named(self.policy).name
+            if ":" in self.policy and self.policy == self.spraying
+            else self.policy
+        )
+        words = [self.label] if self.label else [policy, *meets, *legs, *follows]
         return ", ".join([*words, *(fault.name for fault in self.faults)])
 
     @property

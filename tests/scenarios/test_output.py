@@ -8,6 +8,7 @@ from typing import IO
 
 import pytest
 
+from tests.scenarios.command import ran
 from tests.tools import CHECKOUT
 
 FILES = {"records.csv", "summary.csv", "run.json", "report.html", "busbw.png"}
@@ -42,3 +43,17 @@ def test_a_letter_that_the_terminal_does_not_have_is_replaced(tmp_path: Path) ->
     assert (done.returncode, done.stderr.strip()) == (0, b"")
     assert "Means over 2 seeds ? standard deviation." in done.stdout.decode("ascii")
     assert f"results: {tmp_path}/out/report.html" in done.stdout.decode("ascii")
+
+
+@pytest.mark.parametrize("columns", ["20", "60", ""])
+def test_a_narrow_output_has_every_number_and_says_what_is_predicted_alike(
+    tmp_path: Path, columns: str
+) -> None:
+    small = ["--model-only", "--servers", "2", "--rails", "2", "--seeds", "1", "--schemes", "ecmp,rails"]
+    done = ran("rails_uniform", *small, "--out", tmp_path / "out", env={**os.environ, "COLUMNS": columns})
+    rows = [words for line in done.stdout.splitlines() if (words := line.split())[1:2] == ["model"]]
+    assert [(row[0], len(row)) for row in rows] == [("ecmp", 10), ("rails", 10)], done.stdout
+    assert "…" not in done.stdout
+    said = "Left out: tcp, predicted as credit is."
+    assert said in " ".join(done.stdout.split())
+    assert said in (tmp_path / "out" / "report.html").read_text()

@@ -40,6 +40,29 @@ def test_a_run_that_took_another_time_is_found_out(first: Path, tmp_path: Path) 
     assert len(re.findall(r"x no\s*$", done.stdout, re.MULTILINE)) == 1
 
 
+SOURCE = (
+    "import helper\nfrom traffic.spraying.rails import Rails\n\n\nclass Mine(Rails):\n    name = 'mine'\n"
+)
+
+
+def test_an_edited_module_of_the_user_is_named_and_nothing_is_said_to_hold_of_it(tmp_path: Path) -> None:
+    own, helper = tmp_path / "own.py", tmp_path / "helper.py"
+    own.write_text(SOURCE)
+    helper.write_text("")
+    small = ["--model-only", "--servers", "2", "--rails", "2", "--seeds", "1"]
+    done = ran("rails_uniform", *small, "--schemes", "ecmp,own:Mine", "--out", "first", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "holds: credit 2 of 2" in ran("repeat", "first", "--out", "same", cwd=tmp_path).stdout
+    for number, edited in enumerate((own, helper)):
+        before = edited.read_text()
+        edited.write_text(f"{before}# edited\n")
+        again = ran("repeat", "first", "--out", f"again{number}", cwd=tmp_path)
+        assert "holds: credit 1 of 2" in again.stdout
+        assert f"the source of {edited.stem} has changed since" in " ".join(again.stdout.split())
+        assert len(re.findall(r"1\.00x -\s*$", again.stdout, re.MULTILINE)) == 1
+        edited.write_text(before)
+
+
 def test_what_is_no_run_is_told_in_a_sentence(first: Path, tmp_path: Path) -> None:
     file, summary = tmp_path / "run.json", tmp_path / "summary.csv"
 
@@ -53,7 +76,7 @@ def test_what_is_no_run_is_told_in_a_sentence(first: Path, tmp_path: Path) -> No
     file.write_text((first / "run.json").read_text())
     assert f"{summary} cannot be read: No such file or directory" in told()
     summary.write_text("")
-    assert f"{summary} is no summary" in told()
+    assert f"{summary} is not a valid summary" in told()
     summary.write_text("workload,scheme\n")
     assert f"{summary} has no column cct_s, seed, transport, verdict" in told()
     file.write_text('{"format": 1, "experiments": []}')

@@ -77,6 +77,8 @@ def test_a_void_point_makes_the_claims_about_it_not_comparable() -> None:
 def test_a_scheme_that_was_not_run_makes_a_claim_not_comparable() -> None:
     found = claim(summary_of({"ecmp": 1.29, "rails": 1.0}), "REPS has")
     assert (found.verdict, found.reason) == ("not comparable", "not run: reps, uniform")
+    assert not found.ran
+    assert claim(summary_of({"ecmp": 1.29, "rails": 1.0}), "RailS has 1.29x").ran
 
 
 def test_predictions_are_told_from_measurements() -> None:

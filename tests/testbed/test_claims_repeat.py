@@ -48,3 +48,16 @@ def test_every_scheme_has_its_claim() -> None:
         "uniform: plb takes as long as before": "holds",
         "uniform: rails takes as long as before": "not comparable",
     }
+
+
+def test_what_has_another_source_now_is_measured_and_not_compared() -> None:
+    table = pd.concat(
+        [summary(1.0), summary(1.0, scheme="mine"), summary(1.0, scheme="mine", transport="credit")]
+    )
+    changed = {("mine", "tcp"): "the source of own has changed since"}
+    for transport, verdict in (("tcp", "not comparable"), ("credit", "holds")):
+        claims = repeat_claims(table[table["transport"] == transport], table, "before", changed)
+        (mine,) = [claim for claim in claims if "mine" in claim.text]
+        assert (mine.measured, mine.verdict) == (1.0, verdict)
+        assert [claim.verdict for claim in claims if claim != mine] == ["holds"] * (transport == "tcp")
+    assert mine.reason == ""

@@ -230,7 +230,7 @@ def test_a_directory_that_cannot_be_made_is_said_before_the_run(tmp_path: Path) 
         MachineError, match="cannot be written: Not a directory; choose another directory with --out"
     ):
         ResultsDirectory(RUN, out=tmp_path / "file" / "out").__enter__()
-    with pytest.raises(ScenarioError, match="is no directory"):
+    with pytest.raises(ScenarioError, match="is not a directory"):
         ResultsDirectory(RUN, out=tmp_path / "file").__enter__()
 
 
@@ -297,7 +297,7 @@ def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ScenarioError, match="cannot be read: No such file"):
         experiments_of(file)
     file.write_text("{}")
-    with pytest.raises(ScenarioError, match="is no run"):
+    with pytest.raises(ScenarioError, match="is not a valid run"):
         experiments_of(file)
     for other in (1, 2, 99):
         file.write_text(f'{{"format": {other}}}')

@@ -105,7 +105,7 @@ def test_claims_stand_side_by_side_one_line_where_they_hold() -> None:
         at = next(i for i, line in enumerate(lines) if line.startswith(row["tcp"].text))
         assert not lines[at + 1].startswith("  ")
     assert lines[-1] == held_text(claims)
-    assert lines[-1].endswith(f"under both: {len(held)}")
+    assert f"; under both: {len(held)}; not run: " in lines[-1]
 
 
 def test_every_claim_of_railS_is_one_line_of_80_columns_under_three_transports() -> None:

@@ -2,9 +2,11 @@
 
 import pytest
 from rich.console import Console, RenderableType
+from rich.table import Table
 
 from scenarios._rails.claims_rails import rails_claims
-from testbed.report.table import claims_table, summary_table
+from testbed.report.claims import Claim
+from testbed.report.table import block_table, claims_table, held_text, least_width, summary_table
 from testbed.run.outcome import Outcome, Verdict, summary
 from tests.testbed.cases import (
     STRAINED,
@@ -19,8 +21,9 @@ from traffic.workloads.synthetic import uniform
 
 
 def shown(renderable: RenderableType, width: int = 80) -> str:
-    """Return what a terminal of some width would show."""
-    console = Console(width=width)
+    """Return what a terminal of some width would show, or of the least in which no number is lost."""
+    least = least_width(renderable) if isinstance(renderable, Table) else 0
+    console = Console(width=max(width, least))
     with console.capture() as capture:
         console.print(renderable)
     return capture.get()
@@ -105,3 +108,59 @@ def test_a_point_that_disagrees_is_marked_and_the_caption_says_what_the_mark_mea
     assert "1.30 !" in text
     assert "!: the model disagrees, outside 0.90 .. 1.15." in text
     assert "!" not in words_of(summary_table(summary([near]), baseline="rails"))
+
+
+LONG = "own_schemes.of_a_long_name:spread_over_all_rails_in_turn"
+
+
+@pytest.mark.parametrize("width", [40, 60, 80])
+def test_every_number_is_whole_however_narrow_it_is_and_long_schemes_wrap(width: int) -> None:
+    table = summary(small_outcomes(seeds=2)).replace("rails", LONG)
+    shown_table = summary_table(table)
+    narrow = shown(shown_table, width)
+    wide = shown(shown_table, 300)
+    assert LONG in wide
+    assert LONG not in narrow
+    assert "…" not in narrow
+    numbers = [[word for word in text.split() if word[0].isdigit()] for text in (narrow, wide)]
+    assert numbers[0] == numbers[1]
+    assert max(map(len, narrow.splitlines())) <= max(width, least_width(shown_table))
+
+
+def test_a_scheme_is_shown_as_it_is_called() -> None:
+    assert "[bold]mine" in shown(
+        summary_table(summary(small_outcomes(seeds=1)).replace("rails", "[bold]mine"))
+    )
+
+
+def test_a_table_of_words_needs_little_room() -> None:
+    table = block_table("")
+    table.add_column("a long header of many words")
+    table.add_column("number", no_wrap=True)
+    table.add_row("a word, and anotherthatisverylong", "1.02 ±3%")
+    assert least_width(table) == 12 + 1 + len("1.02 ±3%")
+
+
+def test_what_is_not_comparable_is_marked_whatever_was_measured() -> None:
+    claims = [
+        Claim("takes as long", "A", (0.9, 1.1), 1.0, "holds"),
+        Claim("takes longer", "A", (1.1, 2.0), 1.0, "does not hold", "no difference"),
+        Claim("takes 70 us", "A", (0.9, 1.1), 1.0, "not comparable", "it is what is emulated"),
+        Claim("is void", "A", (0.9, 1.1), reason="void: ecmp"),
+    ]
+    rows = [line.split() for line in shown(claims_table(claims)).splitlines()]
+    lines = [" ".join(words) for words in rows]
+    assert "takes as long 0.90 .. 1.10 1.00x" in lines
+    assert "takes longer 1.10 .. 2.00 1.00x no" in lines
+    assert "takes 70 us 0.90 .. 1.10 1.00x -" in lines
+    assert "is void 0.90 .. 1.10 -" in lines
+    assert "no: does not hold. -: not comparable." in lines
+
+
+def test_claims_about_what_was_not_run_are_not_counted() -> None:
+    table = summary(small_outcomes(seeds=1))
+    some = held_text(rails_claims(table))
+    assert some.endswith(f"; not run: {sum(not claim.ran for claim in rails_claims(table))}")
+    assert held_text(rails_claims(table[table["scheme"] == "rails"])).startswith("not run: ")
+    holding = [claim for claim in rails_claims(table) if claim.ran]
+    assert held_text(holding) == some.partition(";")[0]

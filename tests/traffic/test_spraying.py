@@ -2,6 +2,8 @@
 
 import heapq
 import itertools
+import sys
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -10,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from tests.traffic.cases import Work, assigned, uneven_fabric, work_of, works
+from tests.traffic.cases import Work, assigned, permitted_by, uneven_fabric, work_of, works
 from topologies.big_switch import big_switch_fabric
 from topologies.errors import ScenarioError
 from topologies.fabric import Fabric, Nic
@@ -19,7 +21,15 @@ from traffic.bounds import lower_bound_s
 from traffic.messages import Chunks, Messages
 from traffic.spraying.ecmp import distinct_entropies
 from traffic.spraying.minrtt import MinRtt
-from traffic.spraying.policy import ENTROPIES, Assignment, ProactivePolicy, QueuePair
+from traffic.spraying.policy import (
+    ENTROPIES,
+    Assignment,
+    Permitted,
+    ProactivePolicy,
+    QpState,
+    QueuePair,
+    ReactivePolicy,
+)
 from traffic.spraying.rails import Rails, lpt, lpt_among
 from traffic.spraying.registry import POLICIES, policy_named
 
@@ -265,8 +275,54 @@ def test_a_users_own_function_is_a_policy() -> None:
     assert assigned(name, work_of(rail_fabric(2, 2), matrix)).chunk_qp.tolist() == [0, 0, 0]
 
 
-def test_a_users_own_class_is_a_policy() -> None:
-    assert isinstance(policy_named("traffic.spraying.rails:Rails"), Rails)
+class Named(Rails):
+    """A user's own class that has a name of its own."""
+
+    name = "mine"
+
+
+class Raising(MinRtt):
+    """A user's own class whose methods raise."""
+
+    name = "raising"
+    settles = True
+
+    def permit(self, *, fabric: Fabric, messages: Messages, rng: np.random.Generator) -> Permitted:
+        """Raise."""
+        raise KeyError("permit")
+
+    def choose(self, *, message: int, states: Sequence[QpState], now: float) -> int | None:
+        """Choose a queue pair that there is not."""
+        return len(states) + message
+
+    def acknowledged(self, *, message: int, qp: int, rtt_s: float, marked: bool, now: float) -> None:
+        """Leave."""
+        sys.exit(0)
+
+
+def test_a_users_own_class_is_a_policy_by_its_name_unless_it_is_one_of_ours() -> None:
+    matrix = np.zeros((4, 4), dtype=np.int64)
+    matrix[0, 2] = 24
+    for own, name in (
+        ("traffic.spraying.rails:Rails", "traffic.spraying.rails:Rails"),
+        (f"{__name__}:Named", "mine"),
+    ):
+        assert policy_named(own).name == name
+        mine, ours = (assigned(each, work_of(rail_fabric(2, 2), matrix)) for each in (own, "rails"))
+        assert mine.chunk_qp.tolist() == ours.chunk_qp.tolist()
+
+
+def test_what_a_users_own_class_raises_is_a_sentence() -> None:
+    policy = policy_named(f"{__name__}:Raising")
+    assert isinstance(policy, ReactivePolicy)
+    assert (policy.name, getattr(policy, "settles", False)) == ("raising", True)
+    where = r"at .*test_spraying\.py:\d+"
+    with pytest.raises(ScenarioError, match=f"your scheme raised KeyError {where}: 'permit'; --debug"):
+        permitted_by(policy, work_of(rail_fabric(2, 2), np.zeros((4, 4), dtype=np.int64)))
+    with pytest.raises(ScenarioError, match=f"your scheme raised SystemExit {where}: 0; --debug"):
+        policy.acknowledged(message=0, qp=0, rtt_s=0.0, marked=False, now=0.0)
+    with pytest.raises(ScenarioError, match="Raising' chose queue pair 3 of 0; see docs"):
+        policy.choose(message=3, states=[], now=0.0)
 
 
 def nothing(**_: object) -> None:
@@ -300,9 +356,9 @@ def test_a_users_own_function_that_returns_no_assignment_is_refused() -> None:
         ("no_such_module:scheme", "cannot be imported"),
         ("traffic.spraying.rails:no_such", "cannot be imported"),
         (":scheme", "cannot be imported"),
-        ("traffic.spraying.rails:SHORT_RUN", "is no spraying policy"),
-        ("pathlib:Path", "is no spraying policy"),
-        ("traffic.spraying.policy:Assignment", "cannot be made"),
+        ("traffic.spraying.rails:SHORT_RUN", "is not a spraying policy"),
+        ("pathlib:Path", "is not a spraying policy"),
+        ("traffic.spraying.policy:Assignment", "your scheme raised TypeError"),
     ],
 )
 def test_what_is_no_policy_is_refused(name: str, sentence: str) -> None:

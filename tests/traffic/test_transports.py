@@ -1,6 +1,7 @@
 """The transports by name, a user's own among them, and what an engine tells them."""
 
 import re
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from math import inf
@@ -77,6 +78,26 @@ class Stands(Halves):
     def limits(self, offered: Offered) -> Limits:
         """Return paces of 0."""
         return replace(super().limits(offered), pace_bytes_s=np.zeros(len(offered.left_bytes)))
+
+
+class Raises(Halves):
+    """A user's own that raises, and exits as if all were well."""
+
+    def know(self, queue_pairs: Sequence[QueuePair]) -> None:
+        """Exit."""
+        sys.exit(0)
+
+    def limits(self, offered: Offered) -> Limits:
+        """Divide by what is left."""
+        raise ZeroDivisionError("integer division\nby zero")
+
+
+class CannotBeMade(Halves):
+    """A user's own that raises when it is made."""
+
+    def __init__(self, nic_rate_bps: NicRate, packet_bytes: int) -> None:
+        """Raise."""
+        raise KeyError(packet_bytes)
 
 
 class WithoutLimits:
@@ -161,9 +182,9 @@ def test_a_transport_says_whether_it_shares_by_bytes(name: str, shares: bool) ->
         ("TCP", "there is no transport named 'TCP'"),
         ("nowhere:Transport", "the transport 'nowhere:Transport' cannot be imported"),
         (f"{__name__}:Nothing", "cannot be imported: AttributeError"),
-        (f"{__name__}:WithoutLimits", f"'{__name__}:WithoutLimits' is no transport"),
-        (f"{__name__}:WithoutPeriod", f"'{__name__}:WithoutPeriod' is no transport"),
-        (f"{__name__}:a_function", f"'{__name__}:a_function' is no transport"),
+        (f"{__name__}:WithoutLimits", f"'{__name__}:WithoutLimits' is not a transport"),
+        (f"{__name__}:WithoutPeriod", f"'{__name__}:WithoutPeriod' is not a transport"),
+        (f"{__name__}:a_function", f"'{__name__}:a_function' is not a transport"),
         (f"{__name__}:OfOneArgument", "cannot be made: "),
     ],
 )
@@ -188,6 +209,18 @@ def test_limits_that_are_none_are_refused_in_a_sentence(own: str, what: str) -> 
     counts.reserve(3)
     with pytest.raises(ScenarioError, match=re.escape(f"the transport '{__name__}:{own}' returned {what}")):
         transport.limits(counts.offered((), 5.0, True))
+
+
+def test_what_a_users_own_transport_raises_is_a_sentence() -> None:
+    transport, counts = transport_named(f"{__name__}:Raises")(lambda _nic: 8e6, 1000), Counts()
+    counts.reserve(1)
+    where = r"at .*test_transports\.py:\d+"
+    with pytest.raises(ScenarioError, match=f"your transport raised SystemExit {where}: 0; --debug"):
+        transport.know(PAIRS)
+    with pytest.raises(ScenarioError, match=f"raised ZeroDivisionError {where}: integer division by zero;"):
+        transport.limits(counts.offered((), 5.0, True))
+    with pytest.raises(ScenarioError, match=f"your transport raised KeyError {where}: 1000;"):
+        transport_named(f"{__name__}:CannotBeMade")(lambda _nic: 8e6, 1000)
 
 
 @given(st.integers(0, 50))

@@ -1,24 +1,31 @@
 """The spraying policies by name; a user's own is named ``module:function`` or ``module:Class``.
 
 A function is a proactive policy's `assign`; a class is made without arguments and has the methods
-of `ProactivePolicy` or `ReactivePolicy`.
+of `ProactivePolicy` or `ReactivePolicy`, and a name, by which tables call it.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from inspect import signature
 
 import numpy as np
 
 from topologies.errors import ScenarioError
 from topologies.fabric import Fabric
-from topologies.own import check_arguments, own_object
+from topologies.own import check_arguments, own_code, own_object
 from traffic.messages import Chunks, Messages
 from traffic.spraying.ecmp import Ecmp
 from traffic.spraying.minrtt import MinRtt
 from traffic.spraying.optimal import Optimal
 from traffic.spraying.plb import Plb
-from traffic.spraying.policy import Assignment, Policy, ProactivePolicy, ReactivePolicy
+from traffic.spraying.policy import (
+    Assignment,
+    Counts,
+    Permitted,
+    Policy,
+    ProactivePolicy,
+    QpState,
+    ReactivePolicy,
+)
 from traffic.spraying.rails import Rails
 from traffic.spraying.reps import Reps
 
@@ -53,7 +60,7 @@ def policy_named(name: str) -> Policy:
     Raises
     ------
     ScenarioError
-        If no scheme has that name, or what has it is no policy.
+        If no scheme has that name, or what has it is not a policy.
     """
     if ":" in name:
         return _own(name)
@@ -65,53 +72,131 @@ def policy_named(name: str) -> Policy:
     return POLICIES[name]()
 
 
-@dataclass(frozen=True, slots=True)
-class AssignFunction:
-    """A proactive policy that is one function."""
+class OwnProactive:
+    """A user's own proactive policy, whose assignments are looked at before they are used.
 
-    name: str
-    """How it was named: ``module:function``."""
-    function: Callable[..., Assignment]
-    """Takes what `ProactivePolicy.assign` takes."""
+    Parameters
+    ----------
+    named
+        How it was named: ``module:function``.
+    name
+        What tables call it.
+    assign
+        The function, or the method of the class.
+    keeps_connections
+        Whether it has a connection for each two GPUs of a ring.
+    """
+
+    def __init__(
+        self, named: str, name: str, assign: Callable[..., object], *, keeps_connections: bool = False
+    ) -> None:
+        self.name, self.keeps_connections = name, keeps_connections
+        self._named, self._assign = named, assign
 
     def assign(
         self, *, fabric: Fabric, messages: Messages, chunks: Chunks, rng: np.random.Generator
     ) -> Assignment:
-        """Return what the function returns; ScenarioError if that is no assignment."""
-        assignment = self.function(fabric=fabric, messages=messages, chunks=chunks, rng=rng)
+        """Return what it returns; ScenarioError if that is not an assignment."""
+        with own_code("scheme", self._named):
+            assignment = self._assign(fabric=fabric, messages=messages, chunks=chunks, rng=rng)
         if not isinstance(assignment, Assignment):
-            raise ScenarioError(
-                f"the scheme {self.name!r} returned an object of type {type(assignment).__name__}",
-                f"return an Assignment, see {PAGE}",
-            )
+            raise _returned(self._named, assignment, "return an Assignment")
         return assignment
 
 
+class OwnReactive:
+    """A user's own reactive policy, whose choices are looked at before they are used.
+
+    Parameters
+    ----------
+    named, name
+        As of `OwnProactive`.
+    own
+        The policy.
+    """
+
+    def __init__(self, named: str, name: str, own: ReactivePolicy) -> None:
+        self.name, self.settles = name, bool(getattr(own, "settles", False))
+        self._named, self._own = named, own
+
+    @property
+    def counts(self) -> Mapping[str, tuple[int, int]]:
+        """What it counted, if it counts."""
+        with own_code("scheme", self._named):
+            return self._own.counts if isinstance(self._own, Counts) else {}
+
+    def permit(self, *, fabric: Fabric, messages: Messages, rng: np.random.Generator) -> Permitted:
+        """Return what it returns; ScenarioError if that does not say what is permitted."""
+        with own_code("scheme", self._named):
+            permitted = self._own.permit(fabric=fabric, messages=messages, rng=rng)
+        if not isinstance(permitted, Permitted):
+            raise _returned(self._named, permitted, "return a Permitted from permit")
+        return permitted
+
+    def choose(self, *, message: int, states: Sequence[QpState], now: float) -> int | None:
+        """Return the queue pair that it returns; ScenarioError if there is none of that number."""
+        with own_code("scheme", self._named):
+            qp = self._own.choose(message=message, states=states, now=now)
+        if qp is None:
+            return None
+        if not isinstance(qp, int | np.integer):
+            raise _returned(self._named, qp, "return a queue pair's number or None from choose")
+        if not 0 <= qp < len(states):
+            raise ScenarioError(
+                f"the scheme {self._named!r} chose queue pair {qp} of {len(states)}", f"see {PAGE}"
+            )
+        return int(qp)
+
+    def acknowledged(self, *, message: int, qp: int, rtt_s: float, marked: bool, now: float) -> None:
+        """Let it handle that a chunk was acknowledged."""
+        with own_code("scheme", self._named):
+            self._own.acknowledged(message=message, qp=qp, rtt_s=rtt_s, marked=marked, now=now)
+
+
 def _own(name: str) -> Policy:
-    own, policy = own_object("scheme", name), None
+    """Return a user's own policy, once it is clear that it can be asked what a policy is asked."""
+    own = own_object("scheme", name)
     if isinstance(own, type):
-        policy = _made(name, own)
-    elif callable(own):
-        policy = AssignFunction(name, own)
-    if not isinstance(policy, ProactivePolicy | ReactivePolicy):
-        raise ScenarioError(
-            f"{name!r} is no spraying policy",
-            "give a function with the arguments of ProactivePolicy.assign, or a class with its methods",
-        )
+        return _of_class(name, own)
+    if not callable(own):
+        raise _not_a_policy(name)
+    check_arguments("scheme", name, own, _asked(ProactivePolicy.assign), PAGE)
+    return OwnProactive(name, name, own)
+
+
+def _of_class(named: str, own: type) -> Policy:
+    with own_code("scheme", named):  # also what is asked of it, which may be a property
+        policy = own()
+        if not isinstance(policy, ProactivePolicy | ReactivePolicy):
+            raise _not_a_policy(named)
     for method in METHODS[ProactivePolicy if isinstance(policy, ProactivePolicy) else ReactivePolicy]:
-        arguments = [argument for argument in signature(method).parameters if argument != "self"]
-        if isinstance(policy, AssignFunction):
-            check_arguments("scheme", name, policy.function, arguments, PAGE)
-        else:
-            asked = getattr(policy, method.__name__)
-            check_arguments("scheme", f"{name}.{method.__name__}", asked, arguments, PAGE)
-    return policy
+        asked = getattr(policy, method.__name__)
+        check_arguments("scheme", f"{named}.{method.__name__}", asked, _asked(method), PAGE)
+    # A class that is derived from one of ours has its name, which would stand for two schemes.
+    name = policy.name if _is_name(policy.name) and policy.name not in POLICIES else named
+    if isinstance(policy, ProactivePolicy):
+        keeps = bool(getattr(policy, "keeps_connections", False))
+        return OwnProactive(named, name, policy.assign, keeps_connections=keeps)
+    return OwnReactive(named, name, policy)
 
 
-def _made(name: str, policy: type) -> object:
-    try:
-        return policy()
-    except TypeError as error:
-        raise ScenarioError(
-            f"the scheme {name!r} cannot be made: {error}", "its class must need no argument"
-        ) from error
+def _is_name(name: object) -> bool:
+    """Return whether tables can have a name."""
+    return isinstance(name, str) and name.isprintable() and bool(name.strip())
+
+
+def _asked(method: Callable[..., object]) -> list[str]:
+    """Return the arguments with which a policy's method is called."""
+    return [argument for argument in signature(method).parameters if argument != "self"]
+
+
+def _not_a_policy(name: str) -> ScenarioError:
+    return ScenarioError(
+        f"{name!r} is not a spraying policy",
+        "give a function with the arguments of ProactivePolicy.assign, or a class with its methods",
+    )
+
+
+def _returned(named: str, what: object, hint: str) -> ScenarioError:
+    sentence = f"the scheme {named!r} returned an object of type {type(what).__name__}"
+    return ScenarioError(sentence, f"{hint}, see {PAGE}")

@@ -11,7 +11,7 @@ from typing import cast
 import numpy as np
 
 from topologies.errors import ScenarioError
-from topologies.own import own_object
+from topologies.own import own_code, own_object
 from traffic.spraying.policy import QueuePair
 from traffic.transports.credit import Credit
 from traffic.transports.ideal import Ideal
@@ -34,7 +34,7 @@ def transport_named(name: str) -> Maker:
     Raises
     ------
     ScenarioError
-        If no transport has that name, or what has it is none.
+        If no transport has that name, or what has it is not a transport.
     """
     if congestion_control(name):
         return Tcp
@@ -84,12 +84,15 @@ class OwnTransport:
         self._name, self._own = name, own
 
     def know(self, queue_pairs: Sequence[QueuePair]) -> None:
-        """Have it take note of all queue pairs."""
-        self._own.know(queue_pairs)
+        """Show it all queue pairs."""
+        with own_code("transport", self._name):
+            self._own.know(queue_pairs)
 
     def limits(self, offered: Offered) -> Limits:
-        """Return what it returns; ScenarioError if that limits nobody or somebody else."""
-        limits, size = self._own.limits(offered), len(offered.left_bytes)
+        """Return what it returns; ScenarioError if these are not limits of all queue pairs."""
+        size = len(offered.left_bytes)
+        with own_code("transport", self._name):
+            limits = self._own.limits(offered)
         if not isinstance(limits, Limits):
             raise self._refused(f"an object of type {type(limits).__name__}")
         for name in (field.name for field in fields(Limits)):
@@ -108,7 +111,7 @@ def _own(name: str) -> Maker:
     lacking = [part for part in ("period_s", "know", "limits") if not hasattr(own, part)]
     if not isclass(own) or lacking:
         raise ScenarioError(
-            f"{name!r} is no transport",
+            f"{name!r} is not a transport",
             f"give a class with period_s and the methods know and limits, see {PAGE}",
         )
     try:
@@ -118,5 +121,10 @@ def _own(name: str) -> Maker:
             f"the transport {name!r} cannot be made: {error}",
             f"its class takes the rate of a NIC and the bytes of a packet, see {PAGE}",
         ) from error
-    make = cast(Maker, own)
-    return lambda nic_rate_bps, packet_bytes: OwnTransport(name, make(nic_rate_bps, packet_bytes))
+
+    def make(nic_rate_bps: NicRate, packet_bytes: int) -> OwnTransport:
+        with own_code("transport", name):
+            transport = cast(Maker, own)(nic_rate_bps, packet_bytes)
+        return OwnTransport(name, transport)
+
+    return make

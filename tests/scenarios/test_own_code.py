@@ -1,0 +1,99 @@
+"""What a user's own code raises, in a command: one sentence with the line, and the traceback on request."""
+
+import subprocess
+import sys
+from pathlib import Path
+from subprocess import CompletedProcess
+
+import pandas as pd
+import pytest
+
+from tests.scenarios.command import ran
+from tests.tools import CHECKOUT
+
+OWN = """import sys
+
+from traffic.spraying.minrtt import MinRtt
+from traffic.spraying.rails import Rails
+
+
+def scheme(*, fabric, messages, chunks, rng):
+    return chunks.message[len(chunks)]
+
+
+def leaves(*, fabric, messages, chunks, rng):
+    sys.exit(0)
+
+
+def fabric():
+    return {}["no fabric"]
+
+
+class Reactive(MinRtt):
+    def permit(self, *, fabric, messages, rng):
+        raise ValueError("no queue pair")
+
+
+class Mine(Rails):
+    name = "mine [a]"
+
+
+class Other(Rails):
+    name = "mine [a]"
+"""
+SMALL = ["--model-only", "--servers", "2", "--rails", "2", "--seeds", "1", "--out", "out"]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Return a folder with a user's own code in it."""
+    (tmp_path / "own.py").write_text(OWN)
+    (tmp_path / "leaves.py").write_text("import sys\nsys.exit(0)\n")
+    return tmp_path
+
+
+def uniform(folder: Path, *options: str) -> "CompletedProcess[str]":
+    """Predict a small scenario, in two processes as ever."""
+    return ran("rails_uniform", *SMALL, *options, cwd=folder)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--schemes", "own:scheme"], "your scheme raised IndexError at own.py:8: index "),
+        (["--schemes", "own:leaves"], "your scheme raised SystemExit at own.py:12: 0"),
+        (["--schemes", "own:Reactive"], "your scheme raised ValueError at own.py:21: no queue pair"),
+        (["--schemes", "leaves:scheme"], "your scheme raised SystemExit at leaves.py:2: 0"),
+        (["--transport", "leaves:Transport"], "your transport raised SystemExit at leaves.py:2: 0"),
+        (["--schemes", "own:Mine,own:Other"], "own:Mine and own:Other are both called 'mine [a]'"),
+    ],
+)
+def test_what_a_users_code_raises_is_one_sentence(folder: Path, options: list[str], said: str) -> None:
+    done = uniform(folder, *options)
+    assert (done.returncode, done.stdout) == (2, "")
+    (line,) = done.stderr.strip().splitlines()
+    assert line.startswith(said)
+
+
+def test_so_is_what_a_users_fabric_raises(folder: Path) -> None:
+    options = ["--model-only", "--seeds", "1", "--out", "out", "--fabric"]
+    done = ran("rails_uniform", *options, "own:fabric", cwd=folder)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert (
+        done.stderr == "your fabric raised KeyError at own.py:16: 'no fabric'; --debug shows the traceback\n"
+    )
+
+
+def test_debug_shows_the_traceback_of_the_users_code_once(folder: Path) -> None:
+    command = [sys.executable, str(CHECKOUT / "scenarios" / "rails_uniform.py"), *SMALL]
+    command += ["--schemes", "own:scheme", "--debug"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert done.stderr.count("return chunks.message[len(chunks)]") == 1
+
+
+def test_tables_call_a_class_by_its_name(folder: Path) -> None:
+    done = uniform(folder, "--schemes", "rails,own:Mine")
+    assert done.returncode == 0, done.stderr
+    assert pd.read_csv(folder / "out" / "summary.csv")["scheme"].tolist() == ["rails", "mine [a]"]
+    assert "  mine [a] " in done.stdout
