@@ -6,6 +6,7 @@ import subprocess
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 
 import pytest
 from scapy.layers.inet import IP, UDP
@@ -129,6 +130,23 @@ def test_more_ways_than_open_vswitch_hashes_by_default_are_chosen_as_on_paper(bo
     with booted(fabric) as net:
         queue_pairs = some_queue_pairs(fabric, 300)
         assert net.paths(queue_pairs) == paths_on_paper(fabric, queue_pairs)
+
+
+def test_uplinks_of_unequal_rates_are_chosen_as_on_paper(booted: Booted) -> None:
+    fabric = rail_fabric(4, 2, 3)
+    factor = {"spine0": 1.0, "spine1": 1.4, "spine2": 2.5}
+    links = (
+        replace(link, rate_bps=link.rate_bps * factor.get(link.a.node, factor.get(link.b.node, 1.0)))
+        for link in fabric.links
+    )
+    fabric = replace(fabric, links=tuple(links))
+    with booted(fabric) as net:
+        queue_pairs = some_queue_pairs(fabric, 300)
+        paths = net.paths(queue_pairs)
+        assert paths == paths_on_paper(fabric, queue_pairs)
+        chosen = Counter(path[1].number for path in paths if len(path) == 4)
+        assert len(chosen) == 3
+        assert chosen[4] < chosen[5] < chosen[6], chosen
 
 
 def test_a_link_that_goes_down_and_comes_back_is_gone_around_as_on_paper(booted: Booted) -> None:
