@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from controller.app.northbound import northbound
+from controller.app.northbound_ocs import Ocses
 from controller.circuits.status import FlowStatus, PortStatus, Status, SwitchStatus
 from tests.controller.test_northbound_ocs import Client, Played
 from topologies.parallel_ocs import parallel_ocs_fabric
@@ -17,7 +18,8 @@ class PlayedNetwork:
 
     def __init__(self) -> None:
         self.fabric = parallel_ocs_fabric(4, 1)
-        self.ocses = Played()
+        self.played = Played()
+        self.ocses: Ocses = self.played
 
     def status(self) -> Status:
         return Status(True, (), (), (), ())
@@ -93,7 +95,7 @@ def test_what_fits_in_no_field_is_refused_in_any(
 ) -> None:
     for body in with_each_field(BODIES[method, path], value):
         refused(client, method, path, json.dumps(body))
-    assert network.ocses.calls == []
+    assert network.played.calls == []
 
 
 @pytest.mark.parametrize(("method", "path"), BODIES)
@@ -102,7 +104,7 @@ def test_a_body_that_is_no_such_document_is_refused(
     client: Client, network: PlayedNetwork, method: str, path: str, content: bytes
 ) -> None:
     refused(client, method, path, content)
-    assert network.ocses.calls == []
+    assert network.played.calls == []
 
 
 @pytest.mark.parametrize("seconds", LONG)
@@ -114,7 +116,7 @@ def test_times_that_no_ocs_takes_are_refused(client: Client, network: PlayedNetw
     for day in with_each_field(BODIES["POST", "/ocs/ocs0/schedule"]["days"][0], seconds):
         refused(client, "POST", "/ocs/ocs0/schedule", json.dumps({"days": [day]}))
     refused(client, "POST", "/ocs/ocs0/schedule", json.dumps({"text": "2000000000s 0>1"}))
-    assert network.ocses.calls == []
+    assert network.played.calls == []
 
 
 def test_the_sentence_says_where(client: Client) -> None:
