@@ -1,6 +1,6 @@
 """All OCSes of a fabric: carries out what `controller.circuits.reconfiguration` orders, on the app's thread.
 
-Whatever happens elsewhere (a timer, a proof, a client's wish) comes as a piece of work that the app
+Whatever happens elsewhere (a timer, a proof, a client's request) comes as a piece of work that the app
 runs on its one thread, so that all state here has one owner and no lock.
 
 After an unexpected error it is unknown what the switch shows: its connection is ended, and with it what was

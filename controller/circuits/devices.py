@@ -1,4 +1,4 @@
-"""Devices: how long optical circuit switches stay dark when they are reconfigured, and by whose word.
+"""Devices: how long optical circuit switches stay dark when they are reconfigured, each with its source.
 
 Sources, by their keys in the table: *mFabric* Table 1 and Appendix C, figures 21 and 23 (measured on
 its prototype); *TopoOpt* Table 1; *InfiniteHBD* section 5.1. Where two differ both are kept.
@@ -35,7 +35,7 @@ class Device:
     delay_s: float
     """How long ports that change stay dark [s]; the mean where it was measured, the middle of a range."""
     source: str
-    """Who says so."""
+    """Where it is published."""
     delay_p99_s: float | None = None
     """99th percentile of the delay [s], where it was measured."""
     nic_s: float = 0.0

@@ -34,7 +34,7 @@ _Trunks = dict[str, dict[Port, tuple[str, float]]]
 
 
 def forwarding_rules(fabric: Fabric, failed_links: Set[Link] = frozenset()) -> dict[str, RuleSet]:
-    """Return what each packet switch is told.
+    """Return the rules of each packet switch.
 
     Parameters
     ----------
