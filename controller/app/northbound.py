@@ -5,9 +5,10 @@ from typing import Annotated, Protocol
 
 import uvicorn
 from fastapi import Depends, FastAPI, HTTPException, Request, Response
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 
-from controller.app.northbound_ocs import Ocses, ocs_routes, refused
+from controller.app.northbound_ocs import Ocses, malformed, ocs_routes, refused
 from controller.circuits.status import FlowStatus, PortStatus, Status, SwitchStatus
 from topologies.errors import DemandError, NetworkError
 from topologies.fabric import Fabric
@@ -49,6 +50,7 @@ def northbound(network: Network) -> FastAPI:
     existing_switch = Annotated[str, Depends(existing)]
     app.exception_handler(NetworkError)(_unavailable)
     app.exception_handler(DemandError)(refused)
+    app.exception_handler(RequestValidationError)(malformed)
     app.get("/status", response_model=Status)(network.status)
     app.get("/switches", response_model=list[SwitchStatus])(network.switches)
 

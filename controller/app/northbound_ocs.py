@@ -1,4 +1,4 @@
-"""The northbound of optical circuit switches: what they show, what they did, and what they shall show.
+"""The northbound of optical circuit switches: what they show, what they did, and what they show next.
 
 ============================== =========================================================================
 ``GET /ocs/{name}``            what it shows and does (`OcsStatus`)
@@ -6,15 +6,16 @@
                                refused (`LogEntry`)
 ``PUT /ocs/{name}/circuits``   ``{"circuits": [[0, 3], [3, 0]]}`` or ``{"circuits": "0>3 3>0"}``; also
                                ``partial``, ``bidirectional``, ``busy`` (``queue`` or ``replace``)
-``PUT /ocs/{name}/device``     how long it is dark (`ReconfigurationDelay`); with ``?seed=1`` delays that
+``PUT /ocs/{name}/device``     how long it is dark (`WantedDevice`); with ``?seed=1`` delays that
                                vary are drawn from this seed, by default 0
 ``POST /ocs/{name}/schedule``  ``{"days": [{"circuits": ..., "duration_s": 0.05, "night_s": 0}]}`` or
                                ``{"text": "50ms 0>1,1>0 20ms -"}``; also ``partial``, ``start_s``,
                                ``notify``
 ============================== =========================================================================
 
-404 for an OCS that does not exist; 422 for circuits or delays that none can have, before light goes out;
-503 for one that is not connected.
+404 for an OCS that does not exist; 422 for a body that is not of this form, and for circuits or times that
+no OCS can have, before any circuit is taken away; 503 for one that is not connected. The answer's ``detail``
+is one sentence.
 """
 
 from collections.abc import Sequence
@@ -22,11 +23,12 @@ from pathlib import Path
 from typing import Annotated, Literal, Protocol
 
 from fastapi import APIRouter, Depends, HTTPException, Query, Request
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from controller.circuits.circuits import Circuits, Pair, circuits_from_text
-from controller.circuits.devices import ReconfigurationDelay
+from controller.circuits.devices import LONGEST_S, ReconfigurationDelay
 from controller.circuits.programs import Day, Program, program_from_text
 from controller.circuits.reconfiguration import Command, Entry
 from controller.circuits.status import LogEntry, OcsStatus
@@ -62,6 +64,10 @@ class _Body(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
+Text = Annotated[str, Field(max_length=10_000)]
+"""Text in Unicode, which JSON may not be: half of a surrogate pair could not be part of any answer."""
+
+
 class WantedCircuits(_Body):
     """The body of ``PUT /ocs/{name}/circuits``."""
 
@@ -69,6 +75,16 @@ class WantedCircuits(_Body):
     partial: bool = True
     bidirectional: bool = False
     busy: Literal["queue", "replace"] = "queue"
+
+
+class WantedDevice(_Body):
+    """The body of ``PUT /ocs/{name}/device``: the fields of `ReconfigurationDelay`."""
+
+    device: Text = "ideal"
+    delay_s: float = 0.0
+    delay_p99_s: float | None = None
+    nic_s: float = 0.0
+    nic_p99_s: float | None = None
 
 
 class WantedDay(_Body):
@@ -85,8 +101,8 @@ class WantedSchedule(_Body):
     days: list[WantedDay] = []
     text: str = ""
     partial: bool = True
-    start_s: float | None = None
-    notify: str | None = None
+    start_s: Annotated[float, Field(ge=0, le=LONGEST_S, allow_inf_nan=False)] | None = None
+    notify: Text | None = None
 
 
 def ocs_routes(ocses: Ocses) -> APIRouter:
@@ -115,10 +131,8 @@ def ocs_routes(ocses: Ocses) -> APIRouter:
         return ocses.status(name)
 
     @routes.put("/{name}/device")
-    def device(
-        name: existing_ocs, delay: ReconfigurationDelay, seed: Annotated[int, Query(ge=0)] = 0
-    ) -> OcsStatus:
-        ocses.set_delay(name, delay, seed)
+    def device(name: existing_ocs, wanted: WantedDevice, seed: Annotated[int, Query(ge=0)] = 0) -> OcsStatus:
+        ocses.set_delay(name, ReconfigurationDelay(**vars(wanted)), seed)
         return ocses.status(name)
 
     @routes.post("/{name}/schedule")
@@ -133,6 +147,17 @@ def ocs_routes(ocses: Ocses) -> APIRouter:
 def refused(_: Request, error: Exception) -> JSONResponse:
     """Return what answers a request that asks for what cannot be: the reason, with 422."""
     return JSONResponse({"detail": str(error)}, 422)
+
+
+def malformed(_: Request, error: RequestValidationError) -> JSONResponse:
+    """Return what answers a request that is not of its route's form: the first thing that is wrong, with 422.
+
+    The library's own answer has what was sent in it, and so fails where that is no JSON: NaN, or half of a
+    surrogate pair.
+    """
+    first = error.errors()[0]
+    place = ".".join(map(str, first["loc"]))
+    return JSONResponse({"detail": f"{place[:80]!a}: {first['msg']}"}, 422)
 
 
 def _program(wanted: WantedSchedule, ports: int) -> Program:

@@ -1,9 +1,13 @@
 """All OCSes of a fabric: carries out what `controller.circuits.reconfiguration` orders, on the app's thread.
 
-Whatever happens elsewhere (a timer, a proof, a client's wish) comes as a piece of work that the app
+Whatever happens elsewhere (a timer, a proof, a client's request) comes as a piece of work that the app
 runs on its one thread, so that all state here has one owner and no lock.
+
+After an unexpected error it is unknown what the switch shows: its connection is ended, and with it what was
+under way, so that no OCS stays busy. The switch begins anew when it is back.
 """
 
+import logging
 from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from functools import partial
@@ -12,7 +16,8 @@ from time import monotonic, sleep
 
 from controller.app.app_thread import AppThread
 from controller.app.notices import Listener
-from controller.app.openflow import Datapath, barrier, hub
+from controller.app.openflow import Datapath, barrier, hang_up
+from controller.app.timers import Timers
 from controller.circuits.bundles import coming, committed, discarded, going
 from controller.circuits.circuits import check_permitted
 from controller.circuits.devices import ReconfigurationDelay
@@ -21,12 +26,17 @@ from controller.circuits.programs import Program
 from controller.circuits.proof import Proof
 from controller.circuits.reconfiguration import Command, Entry, OpticalSwitch
 from controller.circuits.status import OcsStatus
-from topologies.errors import NetworkError
+from topologies.errors import DemandError, NetworkError
 from topologies.fabric import Fabric
+
+log = logging.getLogger("controller")
 
 AHEAD_S = 0.001
 """How long before its time a timer goes off; the app's thread sleeps the rest. So the two changes of
 threads on the way, 0.3 ms and now and then 3 ms where both CPUs are busy, come before it and not after."""
+
+Decision = Callable[[OpticalSwitch, float], Iterable[Order]]
+"""What an OCS decides at a time [s]."""
 
 
 class OpticalSwitches:
@@ -43,7 +53,7 @@ class OpticalSwitches:
     """
 
     def __init__(self, fabric: Fabric, thread: AppThread, proof: Proof) -> None:
-        self._thread, self._proof = thread, proof
+        self._thread, self._proof, self._timers = thread, proof, Timers(thread)
         ocses = [switch for switch in fabric.switches if switch.kind == "ocs"]
         self._ocses = {switch.name: OpticalSwitch(switch.ports, index) for index, switch in enumerate(ocses)}
         self._switches = {switch.name: switch for switch in ocses}
@@ -62,30 +72,26 @@ class OpticalSwitches:
         return self._ocses[name].lit.ports
 
     def connected(self, name: str, datapath: Datapath) -> None:
-        """Take note of a new connection, over which the switch was proved to have forgotten all circuits."""
+        """Record a new connection, over which the switch was proved to have forgotten all circuits."""
         if name in self._ocses:
             self._datapaths[name] = datapath
-            self._carry_out(name, self._ocses[name].found(monotonic()))
+            self._step(name, OpticalSwitch.found)
 
     def disconnected(self, name: str) -> None:
-        """Take note that a connection has ended: what the OCS shows is unknown until the next one."""
-        if self._datapaths.pop(name, None):
-            self._prepared.pop(name, None)
-            self._barriers = {key: number for key, number in self._barriers.items() if key[0] != name}
-            error = f"the connection to OCS {name} was lost, and with it what was under way or lit"
-            self._carry_out(name, self._ocses[name].lost(error, monotonic()))
+        """Record that a connection has ended: what the OCS shows is unknown until the next one."""
+        self._lose(name, f"the connection to OCS {name} was lost, and with it what was under way or lit")
 
     def answered(self, name: str, transaction: int) -> None:
-        """Take note that a switch has answered a barrier: its rules have changed, now the wire must."""
+        """Have a change proved whose barrier was answered: the rules have changed, now the wire must."""
         number = self._barriers.pop((name, transaction), None)
         if number is not None:
             self._proof.ask(partial(self._confirmed, name, number))
 
     def refused(self, name: str, transaction: int, error: str) -> bool:
-        """Take note that a switch refused a message; return whether it was about circuits."""
+        """Record that a switch refused a message; return whether it was about circuits."""
         if name not in self._ocses or not 0 < transaction <= self._ocses[name].number:
             return False
-        self._carry_out(name, self._ocses[name].refused(transaction, error, monotonic()))
+        self._step(name, lambda ocs, now: ocs.refused(transaction, error, now))
         return True
 
     def status(self, name: str) -> OcsStatus:
@@ -109,7 +115,7 @@ class OpticalSwitches:
     def command(self, name: str, command: Command) -> None:
         """Give an OCS a command; DemandError if it does not permit the circuits."""
         check_permitted(self._switches[name], command.circuits)
-        self._start(name, lambda now: self._ocses[name].command(command, now))
+        self._start(name, lambda ocs, now: ocs.command(command, now))
 
     def run(self, name: str, program: Program, start_s: float | None, notify: Path | None) -> None:
         """Have an OCS show a program.
@@ -133,20 +139,20 @@ class OpticalSwitches:
         for day in program.days:
             check_permitted(self._switches[name], day.circuits)
 
-        def begin(now: float) -> Iterable[Order]:
+        def begin(ocs: OpticalSwitch, now: float) -> Iterable[Order]:
             listener = Listener(notify, self._thread) if notify else None
             if old := self._listeners.pop(name, None):
                 old.close()
             if listener:
                 self._listeners[name] = listener
-            return self._ocses[name].run(program, now if start_s is None else start_s, now)
+            return ocs.run(program, now if start_s is None else start_s, now)
 
         self._start(name, begin)
 
-    def _start(self, name: str, begin: Callable[[float], Iterable[Order]]) -> None:
+    def _start(self, name: str, begin: Decision) -> None:
         def work() -> None:
             self._connected(name)
-            self._carry_out(name, begin(monotonic()))
+            self._step(name, begin, DemandError)
 
         self._thread.ask(work)
 
@@ -171,6 +177,25 @@ class OpticalSwitches:
             **asdict(ocs.delay),
         )
 
+    def _step(self, name: str, decide: Decision, *refusals: type[Exception]) -> None:
+        """Carry out what an OCS decides; an error that refuses what was asked for has changed nothing."""
+        try:
+            self._carry_out(name, decide(self._ocses[name], monotonic()))
+        except refusals:
+            raise
+        except Exception as error:
+            log.exception("OCS %s failed", name)
+            if datapath := self._datapaths.get(name):
+                hang_up(datapath)
+            self._lose(name, f"OCS {name} failed: {type(error).__name__}: {error}")
+
+    def _lose(self, name: str, error: str) -> None:
+        """End all that was under way over a connection, if there is one."""
+        if self._datapaths.pop(name, None):
+            self._prepared.pop(name, None)
+            self._barriers = {key: number for key, number in self._barriers.items() if key[0] != name}
+            self._carry_out(name, self._ocses[name].lost(error, monotonic()))
+
     def _carry_out(self, name: str, orders: Iterable[Order]) -> None:
         for order in orders:
             match order:
@@ -187,24 +212,24 @@ class OpticalSwitches:
                     self._fence(name, number)
                     self._proof.hasten()
                 case Wait(number, until_s):
-                    delay_s = max(until_s - AHEAD_S - monotonic(), 0.0)
-                    wake = partial(self._woken, name, number, until_s)
-                    hub.spawn_after(delay_s, self._thread.post, wake)
+                    # Only the newest wait of an OCS counts: an older one is of what was replaced.
+                    self._timers.set(name, until_s - AHEAD_S, partial(self._woken, name, number, until_s))
                 case Notice():
                     self._notify(name, order)
 
     def _woken(self, name: str, number: int, until_s: float) -> None:
         sleep(max(until_s - monotonic(), 0.0))
         if name in self._datapaths:
-            self._carry_out(name, self._ocses[name].woken(number, monotonic()))
+            self._step(name, lambda ocs, now: ocs.woken(number, now))
 
-    def _confirmed(self, name: str, number: int, now: float, error: str) -> None:
+    def _confirmed(self, name: str, number: int, proved_s: float, error: str) -> None:
+        def decide(ocs: OpticalSwitch, _now: float) -> Iterable[Order]:
+            if error:
+                return ocs.unproved(number, f"OCS {name}: {error}", proved_s)
+            return ocs.confirmed(number, proved_s)
+
         if name in self._datapaths:
-            ocs = self._ocses[name]
-            orders = (
-                ocs.unproved(number, f"OCS {name}: {error}", now) if error else ocs.confirmed(number, now)
-            )
-            self._carry_out(name, orders)
+            self._step(name, decide)
 
     def _discard(self, name: str) -> None:
         """Throw away what was prepared for a command that was replaced or refused."""

@@ -1,4 +1,4 @@
-"""Devices: how long optical circuit switches stay dark when they are reconfigured, and by whose word.
+"""Devices: how long optical circuit switches stay dark when they are reconfigured, each with its source.
 
 Sources, by their keys in the table: *mFabric* Table 1 and Appendix C, figures 21 and 23 (measured on
 its prototype); *TopoOpt* Table 1; *InfiniteHBD* section 5.1. Where two differ both are kept.
@@ -11,9 +11,16 @@ import numpy as np
 
 from topologies.errors import DemandError, ScenarioError
 
+LONGEST_S = 1e9
+"""The longest time that an OCS takes, as of a job's file: some 30 years [s]."""
 LEAST_DELAY_S = 0.002
 """The shortest delay that the emulation takes: below it the time that switches take to change rules,
 2 to 3 ms in the median with 8 or 16 ports and 4 with 64, would be most of what is measured."""
+Z = 2.3263478740408408
+"""The 99th percentile of the standard normal distribution."""
+MOST_P99 = math.exp(Z * Z / 2)
+"""The largest p99 of a log-normal distribution over its mean, 14.97: the ratio is exp(Z sigma - sigma^2 / 2),
+which is largest where sigma is Z."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +35,7 @@ class Device:
     delay_s: float
     """How long ports that change stay dark [s]; the mean where it was measured, the middle of a range."""
     source: str
-    """Who says so."""
+    """Where it is published."""
     delay_p99_s: float | None = None
     """99th percentile of the delay [s], where it was measured."""
     nic_s: float = 0.0
@@ -67,7 +74,8 @@ class ReconfigurationDelay:
     Raises
     ------
     DemandError
-        If a time is negative or not finite, or something of no length varies.
+        If a time is negative, not finite or longer than `LONGEST_S`, or if no log-normal distribution has
+        both its mean and its p99.
     """
 
     device: str = "ideal"
@@ -84,11 +92,7 @@ class ReconfigurationDelay:
     def __post_init__(self) -> None:
         """Refuse what no device needs."""
         for mean_s, p99_s in ((self.delay_s, self.delay_p99_s), (self.nic_s, self.nic_p99_s)):
-            if not (0 <= mean_s < math.inf and (p99_s is None or 0 < mean_s <= p99_s < math.inf)):
-                raise DemandError(
-                    f"a delay of {mean_s:g} s" + (f" with a p99 of {p99_s:g} s" if p99_s is not None else ""),
-                    "give finite seconds, not negative, and a p99 that is not below its mean",
-                )
+            _check(mean_s, p99_s)
 
     @property
     def mean_s(self) -> float:
@@ -137,12 +141,12 @@ def real_delay(device: Device, *, varying: bool = False) -> ReconfigurationDelay
     Raises
     ------
     ScenarioError
-        If they shall vary, and nobody measured how.
+        If delays are to vary, and no 99th percentile of them is known.
     """
     if varying and device.delay_p99_s is None:
         measured = ", ".join(name for name, known in DEVICES.items() if known.delay_p99_s is not None)
         raise ScenarioError(
-            f"nobody measured how the delay of {device.name} varies",
+            f"no 99th percentile of the delay of {device.name} is known",
             f"leave it at its mean, or take one of {measured}",
         )
     late = (device.delay_p99_s, device.nic_p99_s) if varying else (None, None)
@@ -177,12 +181,22 @@ def delay_of(device: Device, time: float, rate: float) -> ReconfigurationDelay:
     return real_delay(device).scaled(time)
 
 
+def _check(mean_s: float, p99_s: float | None) -> None:
+    if not 0 <= mean_s <= LONGEST_S:
+        raise DemandError(f"a delay of {mean_s:g} s", f"give 0 to {LONGEST_S:g} s")
+    if p99_s is not None and not (0 < mean_s <= p99_s <= min(mean_s * MOST_P99, LONGEST_S)):
+        raise DemandError(
+            f"a delay of {mean_s:g} s with a p99 of {p99_s:g} s",
+            f"give a p99 of 1 to {math.floor(100 * MOST_P99) / 100:g} times the mean, as log-normal "
+            f"distributions have, and up to {LONGEST_S:g} s",
+        )
+
+
 def _drawn(mean: float, p99: float | None, rng: np.random.Generator) -> float:
-    """Return a log-normal draw: with z = 2.326, p99 = exp(mu + z sigma) and mean = exp(mu + sigma^2 / 2)."""
+    """Return a log-normal draw: with Z = 2.326, p99 = exp(mu + Z sigma) and mean = exp(mu + sigma^2 / 2)."""
     if p99 is None or p99 <= mean:
         return mean
-    z, ratio = 2.3263478740408408, math.log(p99 / mean)
-    sigma = z - math.sqrt(max(z * z - 2 * ratio, 0.0))
+    sigma = Z - math.sqrt(max(Z * Z - 2 * math.log(p99 / mean), 0.0))  # rounding, at `MOST_P99`
     return float(rng.lognormal(math.log(mean) - sigma * sigma / 2, sigma))
 
 

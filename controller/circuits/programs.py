@@ -18,6 +18,7 @@ import re
 from dataclasses import dataclass
 
 from controller.circuits.circuits import Circuits, circuits_from_text
+from controller.circuits.devices import LONGEST_S
 from topologies.errors import DemandError
 
 UNITS_S = {"s": 1.0, "ms": 1e-3, "us": 1e-6}
@@ -42,7 +43,7 @@ class Program:
     Raises
     ------
     DemandError
-        If a duration makes no sense, or the days are not all of one OCS.
+        If a day has no duration, it or its night is longer than `LONGEST_S`, or days are of several OCSes.
     """
 
     days: tuple[Day, ...]
@@ -54,9 +55,10 @@ class Program:
         if len({day.circuits.ports for day in self.days}) > 1:
             raise DemandError("a program whose days are not all for one OCS")
         for day in self.days:
-            if not (0 < day.duration_s < float("inf") and 0 <= day.night_s < float("inf")):
+            if not (0 < day.duration_s <= LONGEST_S and 0 <= day.night_s <= LONGEST_S):
                 raise DemandError(
-                    f"a day of {day.duration_s:g} s after a night of {day.night_s:g} s", "give it some time"
+                    f"a day of {day.duration_s:g} s after a night of {day.night_s:g} s",
+                    f"give the day more than 0 s, and neither more than {LONGEST_S:g} s",
                 )
 
 
@@ -95,5 +97,5 @@ def seconds(duration: str) -> float:
     """Return a typed duration in seconds; DemandError if it has no number or no unit."""
     found = re.fullmatch(r"(\d+(?:\.\d*)?|\.\d+)(s|ms|us)", duration)
     if not found:
-        raise DemandError(f"{duration!r} is no duration", "write it as 50ms, 1.5s or 200us")
+        raise DemandError(f"{duration!r} is not a valid duration", "write it as 50ms, 1.5s or 200us")
     return float(found[1]) * UNITS_S[found[2]]

@@ -22,9 +22,12 @@ from controller.circuits.circuits import Circuits, Pair, Transition, transition
 from controller.circuits.devices import ReconfigurationDelay
 from controller.circuits.orders import Darken, Light, Notice, Order, Prepare, Wait
 from controller.circuits.programs import Day, Program
+from topologies.errors import DemandError
 
 Phase = Literal["lit", "darkening", "dark", "lighting"]
 LOG_ENTRIES = 100_000
+MOST_WAITING = 1000
+"""How many commands wait for their turn at most."""
 PREPARED_S = 2.0
 """How long before the light what brings it is prepared at most: Open vSwitch forgets a bundle after 10 s."""
 
@@ -125,9 +128,20 @@ class OpticalSwitch:
         return len(self._waiting)
 
     def command(self, command: Command, now: float) -> list[Order]:
-        """Take a command: begin, let it wait, or let it replace what is under way."""
+        """Take a command: begin, let it wait, or let it replace what is under way.
+
+        Raises
+        ------
+        DemandError
+            If `MOST_WAITING` wait already.
+        """
+        waits = self.busy and command.busy == "queue"
+        if waits and self.queued == MOST_WAITING:
+            raise DemandError(
+                f"{MOST_WAITING} commands wait for this OCS already", "wait until it is idle, or replace them"
+            )
         self.error = ""
-        if self.busy and command.busy == "queue":
+        if waits:
             self._waiting.append(command)
             return []
         self._program.clear()
@@ -154,7 +168,7 @@ class OpticalSwitch:
         return self._wait(start_s, now)
 
     def confirmed(self, number: int, now: float) -> list[Order]:
-        """Take note that what was ordered is on the wire."""
+        """Go on: what was ordered is on the wire."""
         if number != self.number:
             return []
         if self.phase == "darkening":
@@ -167,7 +181,7 @@ class OpticalSwitch:
         return self._shown(now)
 
     def woken(self, number: int, now: float) -> list[Order]:
-        """Take note that a time has come."""
+        """Go on: the time of a `Wait` has come."""
         if number != self.number:
             return []
         if self.phase == "dark" and self._coming:
@@ -210,7 +224,7 @@ class OpticalSwitch:
         return [Notice(self.lit, now, None)]
 
     def found(self, now: float) -> list[Order]:
-        """Take note that the switch is connected, and proved to be dark."""
+        """Begin anew: the switch is connected, and proved to be dark."""
         interrupted, self._interrupted = self._interrupted, False
         return [Notice(self.lit, now, None, ended=interrupted)]
 

@@ -115,6 +115,8 @@ class Regional:
             turn.node: (ocs, number) for ocs, own in turns.items() for number, turn in enumerate(own)
         }
         self._known: dict[object, NicMapping] = {}
+        self._most_known = len(self._place) + len(self._turns)
+        """As many as a run of the job asks for: one in each region before its first turn, and one a turn."""
         for ocs, own in self._turns.items():
             if ocs not in self._regions:
                 raise DemandError(f"circuits for {ocs}, which no region of the fabric has", "name its OCSes")
@@ -213,9 +215,11 @@ class Regional:
     def _mapping(
         self, region: Region, demand: Matrix, last: NicMapping, failed: AbstractSet[Port]
     ) -> NicMapping:
-        """Return the circuits for a demand; what was asked before is remembered, of its transpose too."""
+        """Return the circuits for a demand; what was asked lately is remembered, of its transpose too."""
         key = region.ocs, (demand + demand.T).tobytes(), last, failed
         if key not in self._known:
+            if len(self._known) == self._most_known:
+                del self._known[next(iter(self._known))]
             self._known[key] = self._with_relays(region, demand, last, failed)
         return self._known[key]
 
@@ -252,7 +256,7 @@ class Regional:
         return mapping
 
     def _relays(self, region: Region, failed: AbstractSet[Port], serving: Mapping[int, int]) -> list[int]:
-        """Return the places of servers with packet NICs and a circuit NIC that nobody who asked has."""
+        """Return the places of servers with packet NICs and a circuit NIC that serves no server yet."""
         cut, dead = cut_off(self._fabric, frozenset(failed)), self._dead(region, failed)
         return [
             place

@@ -38,6 +38,8 @@ from controller.packet.rules import IPV4, Bucket
 
 TABLE_SIZE = 256
 """Open vSwitch's largest table of hash values: sum of the weights over the least weight."""
+MOST_BUCKETS = 2047
+"""How many buckets a group can have: OpenFlow's messages have at most 65,535 bytes, and a bucket takes 32."""
 PORT_WEIGHT = 1000
 TCP = 6
 _WORD = 0xFFFFFFFF
@@ -59,8 +61,10 @@ class Headers:
 def forwarding_buckets(ports: Sequence[int]) -> tuple[Bucket, ...]:
     """Return the buckets of a group that spreads connections evenly over ports.
 
-    A port with a greater share is listed more than once. The last bucket makes the weights
-    outgrow the datapath's table; it wins one connection in millions, and is a path like any other.
+    A port with a greater share is listed more than once: the highest product of hash and weight wins, so that
+    of two buckets the one of 1.4 times the weight would win 64 % of connections and not 58 %. The last bucket
+    makes the weights outgrow the datapath's table; it wins one connection in millions, and is a path like any
+    other.
     """
     return (*(Bucket(port, PORT_WEIGHT) for port in ports), Bucket(ports[0], 1))
 

@@ -5,17 +5,26 @@ that NIC's MAC address, out of its port. To every other switch that has NICs it 
 that switch's prefix, towards the neighbours that are one hop nearer: straight out of a port, or
 through a group when there are several. Packets with no path are dropped and counted by the
 table-miss rule. Nothing is learned, nothing is flooded, no server forwards.
+
+In a group the links have numbers of buckets that are the smallest with the ratios of their rates: 5 and 7 for
+1 : 1.4. The ratio of any two is right within 1 %, and so are the shares of all, also while some of them have
+failed. A fabric whose links take more buckets than a group can have is refused.
 """
 
 from collections import deque
-from collections.abc import Iterable, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from ipaddress import IPv4Network
+from itertools import count
 
-from controller.packet.ecmp_hash import forwarding_buckets
+from controller.packet.ecmp_hash import MOST_BUCKETS, forwarding_buckets
 from controller.packet.rules import IPV4, Action, Group, Match, Output, Rule, RuleSet, SetEthDst, ToGroup
 from topologies.addresses import nic_ip, nic_mac, subnet, switch_mac
+from topologies.errors import FabricError
 from topologies.fabric import Fabric, Link, Port
 
+TOLERANCE = 0.01
+"""How far the ratio of two links' buckets may be from that of their rates: a thousand connections that a hash
+spreads are off by more."""
 NIC_PRIORITY = 200
 PREFIX_PRIORITY = 100
 TABLE_MISS = Rule(0, Match())
@@ -25,7 +34,7 @@ _Trunks = dict[str, dict[Port, tuple[str, float]]]
 
 
 def forwarding_rules(fabric: Fabric, failed_links: Set[Link] = frozenset()) -> dict[str, RuleSet]:
-    """Return what each packet switch is told.
+    """Return the rules of each packet switch.
 
     Parameters
     ----------
@@ -39,10 +48,15 @@ def forwarding_rules(fabric: Fabric, failed_links: Set[Link] = frozenset()) -> d
     dict
         The rules and groups of each packet switch by its name.
 
+    Raises
+    ------
+    FabricError
+        If the links of a group have rates that it cannot share.
+
     Notes
     -----
     Shortest means the fewest switches. Connections spread over all shortest paths by the hash of
-    `controller.packet.ecmp_hash`; parallel links count each, and a link of n times the rate counts n times.
+    `controller.packet.ecmp_hash`; parallel links count each, by their rates.
     Each switch's groups count from 1 here; `controller.packet.changes.renumbered` fits them to those that
     it holds.
     """
@@ -53,6 +67,18 @@ def forwarding_rules(fabric: Fabric, failed_links: Set[Link] = frozenset()) -> d
         switch: _rule_set(fabric, switch, nic_rules[switch], _next_hops(trunks, switch, hops))
         for switch in trunks
     }
+
+
+def check_shares(fabric: Fabric) -> None:
+    """Raise FabricError if `forwarding_rules` does; that takes a minute for thousands of switches.
+
+    Where one group can have all links of a switch, so can each of its groups have some: only elsewhere the
+    rules are needed.
+    """
+    for trunks in _trunks(fabric, frozenset()).values():
+        if trunks and _buckets([rate_bps for _, rate_bps in trunks.values()]) is None:
+            forwarding_rules(fabric)
+            return
 
 
 def _trunks(fabric: Fabric, failed_links: Set[Link]) -> _Trunks:
@@ -89,7 +115,7 @@ def _hops(trunks: _Trunks, destination: str) -> dict[str, int]:
 
 
 def _next_hops(trunks: _Trunks, switch: str, hops: dict[str, dict[str, int]]) -> dict[str, tuple[int, ...]]:
-    """Return the ports towards each destination that is reached, a faster one more than once."""
+    """Return the ports towards each destination that is reached, each as often as it has buckets."""
     ports = {}
     for destination, distance in hops.items():
         if switch in distance and switch != destination:
@@ -98,11 +124,34 @@ def _next_hops(trunks: _Trunks, switch: str, hops: dict[str, dict[str, int]]) ->
                 for port, (neighbour, rate) in sorted(trunks[switch].items())
                 if distance[neighbour] < distance[switch]
             }
-            least = min(nearer.values())
-            ports[destination] = tuple(
-                port for port, rate in nearer.items() for _ in range(round(rate / least))
-            )
+            buckets = _buckets([*nearer.values()])
+            if buckets is None:
+                raise _not_shared(switch, destination, [*nearer.values()])
+            ports[destination] = tuple(port for port, rate in nearer.items() for _ in range(buckets[rate]))
     return ports
+
+
+def _buckets(rates_bps: Sequence[float]) -> Mapping[float, int] | None:
+    """Return how many buckets a link of each rate has in a group of such links; None if they do not fit."""
+    least_bps = min(rates_bps)
+    ratios = {rate_bps: min(rate_bps / least_bps, MOST_BUCKETS) for rate_bps in rates_bps}
+    for least in count(1):
+        buckets = {rate_bps: round(ratio * least) for rate_bps, ratio in ratios.items()}
+        if sum(buckets[rate_bps] for rate_bps in rates_bps) >= MOST_BUCKETS:  # `forwarding_buckets` adds one
+            break
+        scales = [buckets[rate_bps] / ratio for rate_bps, ratio in ratios.items()]
+        if max(scales) <= min(scales) * (1 + TOLERANCE):
+            return buckets
+    return None
+
+
+def _not_shared(switch: str, destination: str, rates_bps: Sequence[float]) -> FabricError:
+    return FabricError(
+        f"{switch} cannot spread connections to {destination} over {len(rates_bps)} links of "
+        f"{min(rates_bps):g} to {max(rates_bps):g} bit/s by their rates within {TOLERANCE:.0%}: "
+        f"that takes more than {MOST_BUCKETS} buckets",
+        "give links that lead the same way rates that are closer to each other",
+    )
 
 
 def _rule_set(

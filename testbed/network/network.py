@@ -18,6 +18,7 @@ from types import TracebackType
 from mininet.net import Mininet
 
 from controller.app.client import ControllerClient
+from controller.packet.routing import check_shares
 from testbed.machine.congestion import check_marks
 from testbed.machine.datapath import Datapath, check_datapath, default_datapath
 from testbed.machine.kernel import die_with_parent, inside_namespace
@@ -86,10 +87,11 @@ class Network:
         """The failed links that switches have rules around."""
 
     def __enter__(self) -> "Network":
-        """Boot, or leave nothing behind and raise NetworkError or MachineError."""
+        """Boot, or leave nothing behind and raise NetworkError, MachineError or FabricError."""
         if self._entered:
             raise NetworkError("a network was booted twice", "make a new one")
         self._entered = True
+        check_shares(self.fabric)
         check_datapath(self.datapath)
         check_netem(self.netems)
         check_marks(self.host.congestion_control, self.datapath, self.mtu)

@@ -1,5 +1,8 @@
 """Circuits, what a reconfiguration does to them, programs and devices."""
 
+import math
+from statistics import NormalDist
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -9,6 +12,7 @@ from controller.circuits.circuits import IDLE, Circuits, check_permitted, circui
 from controller.circuits.devices import (
     DEVICES,
     LEAST_DELAY_S,
+    MOST_P99,
     ReconfigurationDelay,
     delay_of,
     device_named,
@@ -65,7 +69,7 @@ def test_what_no_ocs_can_light_is_refused(
 
 def test_circuits_back_and_forth() -> None:
     assert circuits_from_text("3>0, 0>3", 4, bidirectional=True) == Circuits(4, ((0, 3), (3, 0)))
-    with pytest.raises(DemandError, match="'0-3' is no circuit"):
+    with pytest.raises(DemandError, match="'0-3' is not a valid circuit"):
         circuits_from_text("0-3", 4)
     with pytest.raises(DemandError, match="circuits for 5 ports on an OCS of 4"):
         transition(Circuits(4), Circuits(5))
@@ -78,7 +82,21 @@ def test_days_and_nights_as_a_person_types_them() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "50ms", "50 0>1", "0>1 50ms", "50ms 0>1 0ms 0>2", "50ms 0>1 0ms -", "1s 0>1,2>1"]
+    "text",
+    [
+        "",
+        "50ms",
+        "50 0>1",
+        "0>1 50ms",
+        "50ms 0>1 0ms 0>2",
+        "50ms 0>1 0ms -",
+        "1s 0>1,2>1",
+        "2000000000s 0>1",
+        f"1{'0' * 400}s 0>1",
+        f"1s {'1' * 5000}>0",
+        "1s 0>\u0663",
+        "1000000000s - 1s - 1s 0>1",
+    ],
 )
 def test_what_is_no_program_is_refused(text: str) -> None:
     with pytest.raises(DemandError):
@@ -113,6 +131,17 @@ def test_varying_delays_have_the_mean_and_the_percentile_that_were_measured() ->
     assert ReconfigurationDelay("fixed", 0.01).draw_s(np.random.default_rng(0)) == 0.01
 
 
+def test_no_lognormal_has_a_p99_of_more_than_14_97_times_its_mean() -> None:
+    z = NormalDist().inv_cdf(0.99)
+    ratios = [math.exp(z * sigma - sigma**2 / 2) for sigma in np.linspace(0, 2 * z, 10_001).tolist()]
+    assert max(ratios) == pytest.approx(MOST_P99, rel=1e-9) == pytest.approx(14.9685, abs=1e-4)
+    delay = ReconfigurationDelay("wide", 1e-3, MOST_P99 * 1e-3)
+    rng = np.random.default_rng(0)
+    assert np.percentile([delay.draw_s(rng) for _ in range(100_000)], 99) == pytest.approx(15e-3, rel=0.05)
+    with pytest.raises(DemandError, match=r"a delay of 0\.001 s with a p99 of 0\.1 s; .* 1 to 14\.96 times"):
+        ReconfigurationDelay("wider", 1e-3, 0.1)
+
+
 def test_the_time_that_nics_need_is_dark_too_and_all_of_it_is_dilated() -> None:
     device = device_named("polatis-nic")
     assert real_delay(device).draw_s(np.random.default_rng(0)) == real_delay(device).mean_s == 46.75e-3 + 5.67
@@ -131,7 +160,7 @@ def test_only_what_was_measured_varies() -> None:
         if name in measured:
             assert real_delay(device, varying=True).varies
         else:
-            with pytest.raises(ScenarioError, match=f"nobody measured how the delay of {name} varies"):
+            with pytest.raises(ScenarioError, match=f"no 99th percentile of the delay of {name} is known"):
                 real_delay(device, varying=True)
 
 

@@ -1,6 +1,7 @@
 """The northbound of OCSes, with what it asks played by a record of the calls."""
 
 import asyncio
+import json
 from pathlib import Path
 from typing import Any
 
@@ -54,9 +55,15 @@ class Client:
         self._transport = httpx.ASGITransport(app=app)
 
     def request(self, method: str, path: str, body: dict[str, Any] | None = None) -> httpx.Response:
+        return self.send(method, path, json.dumps(body))
+
+    def send(self, method: str, path: str, content: bytes | str) -> httpx.Response:
+        """Return the answer to a body that may be no JSON."""
+
         async def answer() -> httpx.Response:
             async with httpx.AsyncClient(transport=self._transport, base_url="http://controller") as client:
-                return await client.request(method, path, json=body)
+                headers = {"Content-Type": "application/json"}
+                return await client.request(method, path, content=content, headers=headers)
 
         return asyncio.run(answer())
 
@@ -133,7 +140,7 @@ def test_a_schedule_as_days_and_as_text(client: Client, played: Played) -> None:
         ("POST", "schedule", {"days": [{"circuits": "0>1", "duration_s": 0}]}),
     ],
 )
-def test_what_makes_no_sense_is_refused_before_any_light_goes_out(
+def test_what_makes_no_sense_is_refused_before_any_circuit_is_taken_away(
     client: Client, played: Played, method: str, path: str, body: dict[str, Any]
 ) -> None:
     answer = client.request(method, f"/ocs/ocs0/{path}", body)

@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -201,6 +202,10 @@ def test_what_stops_it_from_starting_is_one_sentence(tmp_path: Path) -> None:
         sentence = failure(*command(tmp_path, listen=f"127.0.0.1:{port}"))
         assert f"listen for switches on 127.0.0.1:{port}: Address already in use" in sentence
     assert "the text is no fabric" in failure(*command(tmp_path, fabric="{}"))
+    fast = next(link for link in FABRIC.links if link.b.node.startswith("spine"))
+    others = (link for link in FABRIC.links if link != fast)
+    steep = replace(FABRIC, links=(*others, replace(fast, rate_bps=1e15)))
+    assert "leaf0 cannot spread connections to leaf1" in failure(*command(tmp_path, fabric=steep))
     missing = [*command(tmp_path), "--fabric", str(tmp_path / "none.json")]
     assert "No such file or directory" in failure(*missing)
     assert "listen for switches on nowhere" in failure(*command(tmp_path, listen="nowhere"))
@@ -217,7 +222,7 @@ def test_one_controller_does_not_take_anothers_socket(controller: Controller, tm
         process.terminate()
 
 
-def test_circuits_that_an_ocs_does_not_permit_are_refused_before_light_goes_out(tmp_path: Path) -> None:
+def test_circuits_that_an_ocs_does_not_permit_are_refused_before_any_is_taken_away(tmp_path: Path) -> None:
     with started(tmp_path, khop_ring_fabric(KHopRing(5, 2, 2))) as controller:
         controller.switches()
         client = controller.client

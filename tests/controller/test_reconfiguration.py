@@ -7,7 +7,7 @@ import pytest
 from controller.circuits.devices import ReconfigurationDelay
 from controller.circuits.orders import Darken, Light, Notice, Prepare, Wait
 from controller.circuits.programs import Day, Program, program_from_text
-from controller.circuits.reconfiguration import PREPARED_S, Command, Entry, OpticalSwitch
+from controller.circuits.reconfiguration import MOST_WAITING, PREPARED_S, Command, Entry, OpticalSwitch
 from tests.controller.conftest import DELAY_S, lit
 from topologies.errors import DemandError
 
@@ -39,6 +39,16 @@ def test_a_second_command_queues(ocs: OpticalSwitch) -> None:
     ocs.woken(2, 2.02)
     assert ocs.confirmed(2, 2.021) == [Notice(lit("0>2"), 2.021, None), Darken(3, ((0, 2),))]
     assert [entry.replaced for entry in ocs.log] == [False, False, False]
+
+
+def test_more_commands_than_may_wait_are_refused_and_change_nothing(ocs: OpticalSwitch) -> None:
+    for _ in range(1 + MOST_WAITING):
+        ocs.command(Command(lit("0>2")), 2.0)
+    with pytest.raises(DemandError, match="1000 commands wait for this OCS already"):
+        ocs.command(Command(lit("0>3")), 2.0)
+    assert (ocs.queued, ocs.log[-1].number) == (MOST_WAITING, 2)
+    ocs.command(Command(lit("0>3"), busy="replace"), 2.0)
+    assert ocs.queued == 0
 
 
 def test_a_second_command_replaces_and_the_delay_starts_anew(ocs: OpticalSwitch) -> None:
@@ -81,7 +91,18 @@ def test_the_light_of_a_long_night_is_prepared_at_its_end(ocs: OpticalSwitch) ->
 
 
 @pytest.mark.parametrize(
-    "times", [{"delay_s": -1.0}, {"delay_s": math.nan}, {"nic_s": math.inf}, {"delay_p99_s": 0.01}]
+    "times",
+    [
+        {"delay_s": -1.0},
+        {"delay_s": math.nan},
+        {"nic_s": math.inf},
+        {"delay_s": 1e300},
+        {"delay_p99_s": 0.01},
+        {"delay_s": 0.01, "delay_p99_s": math.nan},
+        {"delay_s": 0.01, "delay_p99_s": 0.009},
+        {"nic_s": 0.001, "nic_p99_s": 0.1},
+        {"nic_s": 1e9, "nic_p99_s": 2e9},
+    ],
 )
 def test_a_delay_that_no_device_has_is_refused(times: dict[str, float]) -> None:
     with pytest.raises(DemandError, match="a delay of"):

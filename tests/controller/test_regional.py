@@ -5,13 +5,15 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pytest
 
+from controller.circuits import regional
 from controller.circuits.regional import Regional, Turn
-from controller.schedulers.mfabric import circuits_of, region_circuits
+from controller.schedulers.demand import Matrix
+from controller.schedulers.mfabric import NicMapping, Variant, circuits_of, region_circuits
 from topologies.errors import DemandError
 from topologies.events import Event, FaultDetected, Hold, NodeDone, NodeStarted, Order, Reconfigure, View
-from topologies.fabric import Nic, Port
+from topologies.fabric import Fabric, Nic, Port
 from topologies.light import Circuit
-from topologies.mfabric import mfabric_fabric, regions
+from topologies.mfabric import Region, mfabric_fabric, regions
 
 FABRIC = mfabric_fabric(8, 4, gpus=1, nics=3, packet_nics=1)
 """Two regions of four servers, two circuit NICs each."""
@@ -126,6 +128,38 @@ def test_two_servers_may_have_one_relay() -> None:
         circuits = [order for order in orders[0] if isinstance(order, Reconfigure)][-1].circuits
         pairs = {(a // 2, b // 2) for a, b in circuits}
         assert {server for server, far in pairs if far == 3} == {0, 1, 2} - {seed % 3}
+
+
+def test_circuits_of_a_run_are_remembered_and_those_of_more_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[frozenset[Nic]] = []
+
+    def counted(
+        fabric: Fabric,
+        region: Region,
+        demand: Matrix,
+        *,
+        last: NicMapping,
+        failed: frozenset[Nic],
+        variant: Variant,
+    ) -> NicMapping:
+        made.append(failed)
+        return region_circuits(fabric, region, demand, last=last, failed=failed, variant=variant)
+
+    monkeypatch.setattr(regional, "region_circuits", counted)
+    controllers = Regional(FABRIC, {"ocs0": [Turn("a", HEAVY), Turn("b", LIGHT)]})
+
+    def first(*failed: int) -> None:
+        ports = frozenset(FABRIC.nic_port(Nic(server, REGION.nics[server][0])) for server in failed)
+        controllers.decide(None, View(0.0, FABRIC, {}, ports), NodeStarted("warm up"))
+
+    for failed in ((), (0,), (1,)):  # as many as a run asks for: before the first turn, and two turns
+        first(*failed)
+    for failed in ((), (0,), (1,)):
+        first(*failed)
+    assert len(made) == 3
+    first(2)
+    first()
+    assert len(made) == 5, "what was asked longest ago was forgotten"
 
 
 def test_servers_with_a_circuit_to_a_relay_ask_for_none() -> None:

@@ -1,6 +1,7 @@
 """Forwarding, proved on paper for every pair of NICs of generated fabrics."""
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import permutations
 from statistics import fmean
@@ -9,11 +10,16 @@ import networkx as nx
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from os_ken.ofproto.ofproto_protocol import ProtocolDesc
 
+from controller.app.openflow import change_messages
+from controller.packet.changes import Changes
+from controller.packet.ecmp_hash import MOST_BUCKETS
 from controller.packet.flow_table import FlowTables
-from controller.packet.routing import forwarding_rules
-from controller.packet.rules import Output, ToGroup
+from controller.packet.routing import check_shares, forwarding_rules
+from controller.packet.rules import Output, RuleSet, ToGroup
 from tests.topologies.strategies import fabrics
+from topologies.errors import FabricError
 from topologies.fabric import Fabric, Link, Nic, Port
 from topologies.fat_tree import fat_tree_fabric
 from topologies.leaf_spine import leaf_spine_fabric
@@ -160,3 +166,74 @@ def test_a_link_of_one_way_needs_no_group() -> None:
     assert all(not ruleset.groups for ruleset in rules.values())
     actions = [rule.actions[-1] for ruleset in rules.values() for rule in ruleset.rules if rule.actions]
     assert all(isinstance(action, Output) and not isinstance(action, ToGroup) for action in actions)
+
+
+def with_uplinks(fabric: Fabric, factors: Sequence[float]) -> Fabric:
+    """Return a fabric whose links to spine n have as many times the rate."""
+    of = {f"spine{spine}": factor for spine, factor in enumerate(factors)}
+    links = (
+        replace(link, rate_bps=link.rate_bps * of.get(link.b.node, of.get(link.a.node, 1.0)))
+        for link in fabric.links
+    )
+    return replace(fabric, links=tuple(links))
+
+
+def shares(rules: RuleSet, live: Sequence[int]) -> dict[int, float]:
+    """Return the share of each live port in a switch's one group, the light bucket left out."""
+    (group,) = rules.groups
+    ports = Counter(bucket.port for bucket in group.buckets[:-1] if bucket.port in live)
+    return {port: number / ports.total() for port, number in ports.items()}
+
+
+@pytest.mark.parametrize(
+    ("ratio", "buckets"),
+    [(1.4, (5, 7)), (1.5, (2, 3)), (2.5, (2, 5)), (1.0, (1, 1)), (1 / 3, (3, 1)), (40, (1, 40))],
+)
+def test_uplinks_share_connections_by_their_rates(ratio: float, buckets: tuple[int, int]) -> None:
+    fabric = with_uplinks(rail_fabric(2, 2, 2), (1.0, ratio))
+    rules = forwarding_rules(fabric)
+    (group,) = rules["leaf0"].groups
+    assert tuple(Counter(bucket.port for bucket in group.buckets[:-1]).values()) == buckets
+    tables = FlowTables(fabric, rules)
+    paths = (tables.path(Nic(0, 0), Nic(1, 1), 10000 + port, 5001) for port in range(1000))
+    chosen = Counter(path[1].number for path in paths if path)
+    assert chosen[3] / 1000 == pytest.approx(ratio / (1 + ratio), abs=0.05)
+
+
+@given(factors=st.lists(st.floats(1.0, 20.0), min_size=2, max_size=6), data=st.data())
+@settings(deadline=None)
+def test_no_share_is_more_than_1_percent_off_whatever_has_failed(
+    factors: list[float], data: st.DataObject
+) -> None:
+    fabric = with_uplinks(rail_fabric(2, 2, len(factors)), factors)
+    uplinks = [port for port in fabric.used_ports("leaf0") if fabric.peer(port).node.startswith("spine")]
+    live = data.draw(st.lists(st.sampled_from(uplinks), min_size=1, unique=True))
+    total_bps = sum(fabric.link_at[port].rate_bps for port in live)
+    found = shares(forwarding_rules(fabric)["leaf0"], [port.number for port in live])
+    assert found == pytest.approx(
+        {port.number: fabric.link_at[port].rate_bps / total_bps for port in live}, rel=0.01
+    )
+
+
+@pytest.mark.parametrize("factors", [(1.0, 2100.0), (1e-300, 1e200), (1.0, 1.013, 1500.0)])
+def test_uplinks_that_no_group_can_share_are_refused(factors: tuple[float, ...]) -> None:
+    fabric = with_uplinks(rail_fabric(2, 2, len(factors)), factors)
+    for refuse in (forwarding_rules, check_shares):
+        with pytest.raises(FabricError, match=f"leaf0 .* to leaf1 over {len(factors)} links of"):
+            refuse(fabric)
+
+
+def test_links_that_share_no_group_may_differ_as_they_like() -> None:
+    fabric = leaf_spine_fabric(2, 2, 1)
+    slow = (link for link in fabric.links if "leaf1" in {link.a.node, link.b.node})
+    links = {link: link for link in fabric.links} | {link: replace(link, rate_bps=1.0) for link in slow}
+    check_shares(replace(fabric, links=tuple(links.values())))
+
+
+def test_the_largest_group_is_one_message() -> None:
+    fabric = with_uplinks(rail_fabric(2, 2, 2), (1.0, 2045.0))
+    (group,) = forwarding_rules(fabric)["leaf0"].groups
+    assert len(group.buckets) == MOST_BUCKETS
+    message = next(change_messages(ProtocolDesc(4), Changes((group,), (), (), ())))
+    message.serialize()
+    assert 0xFFFF - 32 < len(message.buf) <= 0xFFFF

@@ -6,6 +6,7 @@ import subprocess
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 
 import pytest
 from scapy.layers.inet import IP, UDP
@@ -19,6 +20,7 @@ from testbed.machine.residue import until
 from tests.emulation.conftest import Booted
 from tests.emulation.live import Live
 from topologies.addresses import GATEWAY_MAC, gateway_ip, interface, nic_ip, nic_mac
+from topologies.errors import FabricError
 from topologies.fabric import Fabric, Link, Nic, Path
 from topologies.fat_tree import fat_tree_fabric
 from topologies.leaf_spine import leaf_spine_fabric
@@ -129,6 +131,31 @@ def test_more_ways_than_open_vswitch_hashes_by_default_are_chosen_as_on_paper(bo
     with booted(fabric) as net:
         queue_pairs = some_queue_pairs(fabric, 300)
         assert net.paths(queue_pairs) == paths_on_paper(fabric, queue_pairs)
+
+
+def with_uplinks(fabric: Fabric, **factors: float) -> Fabric:
+    """Return a fabric whose links to some spines have as many times the rate."""
+    links = (
+        replace(link, rate_bps=link.rate_bps * factors.get(link.a.node, factors.get(link.b.node, 1.0)))
+        for link in fabric.links
+    )
+    return replace(fabric, links=tuple(links))
+
+
+def test_uplinks_of_unequal_rates_are_chosen_as_on_paper(booted: Booted) -> None:
+    fabric = with_uplinks(rail_fabric(4, 2, 3), spine1=1.4, spine2=2.5)
+    with booted(fabric) as net:
+        queue_pairs = some_queue_pairs(fabric, 300)
+        paths = net.paths(queue_pairs)
+        assert paths == paths_on_paper(fabric, queue_pairs)
+        chosen = Counter(path[1].number for path in paths if len(path) == 4)
+        assert len(chosen) == 3
+        assert chosen[4] < chosen[5] < chosen[6], chosen
+
+
+def test_uplinks_that_no_group_can_share_are_refused_before_anything_is_booted(booted: Booted) -> None:
+    with pytest.raises(FabricError, match="leaf0 cannot spread connections to leaf1 over 2 links"):
+        booted(with_uplinks(rail_fabric(4, 2, 2), spine1=2100.0)).__enter__()
 
 
 def test_a_link_that_goes_down_and_comes_back_is_gone_around_as_on_paper(booted: Booted) -> None:

@@ -44,7 +44,7 @@ def explored(options: str) -> "CompletedProcess[str]":
             ["--device", "ocstrx"],
             "8 servers on OCSes of 3 ports, the most that ocstrx has; take 3 servers or",
         ),
-        (["--device", "mems-3d", "--varying"], "nobody measured how the delay of mems-3d varies; "),
+        (["--device", "mems-3d", "--varying"], "no 99th percentile of the delay of mems-3d is known; "),
         (["--varying"], "how a --delay-ms varies was never measured; name a --device for --varying"),
         (
             ["--device", "rotornet"],
