@@ -49,8 +49,8 @@ from controller.app.openflow import (
     port_counters,
     port_stats_request,
 )
+from controller.app.proof import Proof
 from controller.app.questions import Question, Questions
-from controller.circuits.proof import Proof
 from controller.circuits.status import FlowStatus, PortStatus, Status, SwitchStatus, link_name
 from controller.packet.changes import changes, renumbered
 from controller.packet.routing import TABLE_MISS, forwarding_rules
@@ -255,12 +255,12 @@ class Controller(App):  # type: ignore[misc]
 
     def _note_ports(self, switch: KnownSwitch) -> None:
         live = live_ports(switch.datapath)
-        switch.dark_ports = {port for port in self.fabric.used_ports(switch.name) if port.number not in live}
+        switch.down_ports = {port for port in self.fabric.used_ports(switch.name) if port.number not in live}
 
     def _settle(self) -> None:
         """Tell every connected switch what it does not know yet."""
-        dark = {port for switch in self._switches.values() for port in switch.dark_ports}
-        failed = frozenset(self.fabric.link_at[port] for port in dark)
+        down = {port for switch in self._switches.values() for port in switch.down_ports}
+        failed = frozenset(self.fabric.link_at[port] for port in down)
         if failed != self._failed_links:
             self._failed_links = failed
             self._rules = forwarding_rules(self.fabric, failed)

@@ -14,7 +14,7 @@ class KnownSwitch:
     name: str
     datapath: Datapath = None
     """The connection, None if there is none."""
-    dark_ports: set[Port] = field(default_factory=set)
+    down_ports: set[Port] = field(default_factory=set)
     """Linked ports that the switch calls down or does not have, as last heard."""
     rules: RuleSet | None = None
     """What it was told, None if nothing yet on this connection."""

@@ -71,7 +71,7 @@ class _Handshake(OFPHandler):  # type: ignore[misc]
 class _Connection(Connection):  # type: ignore[misc]
     """The library's connection to a switch, which sends at once, and whose end is noticed.
 
-    The library hands messages to a sending thread; what asks `controller.circuits.proof` next would overtake
+    The library hands messages to a sending thread; what asks `controller.app.proof` next would overtake
     them. On native threads os-ken 4.2 waits at the end for that thread, and that one for something
     to send: the switch would seem connected for ever.
     """

@@ -28,7 +28,7 @@ RECEIVE_BUFFER_BYTES = 8 << 20
 """What waits at a port while the daemon is not scheduled: 208 KiB, the default, is 23 ms at 40 Mbit/s."""
 SOL_PACKET, PACKET_STATISTICS = 263, 6
 LOGGING = ("-vconsole:warn", "-vdpif:console:err", "--log-file=/dev/null")
-"""What daemons say; dpif warns at each `controller.circuits.proof` that there is no datapath."""
+"""What daemons say; dpif warns at each `controller.app.proof` that there is no datapath."""
 KEEP_MEMORY = {"MALLOC_TRIM_THRESHOLD_": str(1 << 30), "MALLOC_TOP_PAD_": str(16 << 20)}
 """Have the daemons keep what they free. At each port that it polls, each time, ovs-vswitchd allocates
 32 packets (300 KB at an MTU of 9000) and frees what did not come; by default the C library gives that back
