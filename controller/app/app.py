@@ -4,11 +4,6 @@ Whatever comes from switches, timers and the northbound is an event in its queue
 thread: its state has one owner and no lock. ``python -m controller`` runs it under os-ken. Where a
 manager loads this file, ``LIGHTRAIL_FABRIC`` names the fabric's file and ``LIGHTRAIL_NORTHBOUND``, if
 set, the northbound's unix socket.
-
-The app is written for os-ken; it keeps to Ryu's API, but is not tested under Ryu. ``ryu-manager`` 4.34
-does not start on Python 3.11: it imports a name that eventlet 0.30.3 dropped, and an older eventlet does
-not import there. With that name added to eventlet 0.41 by hand it loaded the app, which programmed a
-switch; but events come from native threads here, and eventlet's queues, which Ryu uses, are not thread-safe.
 """
 
 import gc

@@ -1,47 +1,34 @@
-"""The one file that knows an OpenFlow library: os-ken, for which it is written.
+"""The one file that imports an OpenFlow library: os-ken, the maintained fork of Ryu.
 
-Where os-ken is missing it names Ryu's API, not tested under Ryu (see `controller.app.app`). Above, what
-the app needs of the library; below, rules made into OpenFlow 1.3 messages, and a switch's answers made
-into values. The fabric's ports count from 0, OpenFlow's from 1: they meet here and nowhere else.
+First what the app needs of the library, then rules made into OpenFlow 1.3 messages, and a switch's
+answers made into values. The fabric's ports count from 0, OpenFlow's from 1: they meet here and nowhere
+else.
 """
 
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from functools import wraps
-from importlib.util import find_spec
 from ipaddress import IPv4Network
 from socket import SHUT_RDWR, socket
 from typing import Any, TypeVar
+
+from os_ken.base.app_manager import AppManager
+from os_ken.base.app_manager import OSKenApp as App
+from os_ken.controller import ofp_event as events
+from os_ken.controller.controller import Datapath as Connection
+from os_ken.controller.event import EventBase
+from os_ken.controller.handler import DEAD_DISPATCHER, MAIN_DISPATCHER, set_ev_cls
+from os_ken.controller.ofp_handler import OFPHandler
+from os_ken.lib import hub
+from os_ken.ofproto import ofproto_v1_3 as ofp
+from os_ken.ofproto import ofproto_v1_3_parser as messages
 
 from controller.circuits.status import FlowStatus, PortCounters
 from controller.packet.changes import Changes
 from controller.packet.rules import Action, Group, Match, Output, Rule, SetEthDst, ToGroup
 from topologies.addresses import openflow_port
 from topologies.fabric import Port
-
-if find_spec("os_ken"):
-    from os_ken.base.app_manager import AppManager
-    from os_ken.base.app_manager import OSKenApp as App
-    from os_ken.controller import ofp_event as events
-    from os_ken.controller.controller import Datapath as Connection
-    from os_ken.controller.event import EventBase
-    from os_ken.controller.handler import DEAD_DISPATCHER, MAIN_DISPATCHER, set_ev_cls
-    from os_ken.controller.ofp_handler import OFPHandler
-    from os_ken.lib import hub
-    from os_ken.ofproto import ofproto_v1_3 as ofp
-    from os_ken.ofproto import ofproto_v1_3_parser as messages
-else:
-    from ryu.base.app_manager import AppManager
-    from ryu.base.app_manager import RyuApp as App
-    from ryu.controller import ofp_event as events
-    from ryu.controller.controller import Datapath as Connection
-    from ryu.controller.event import EventBase
-    from ryu.controller.handler import DEAD_DISPATCHER, MAIN_DISPATCHER, set_ev_cls
-    from ryu.controller.ofp_handler import OFPHandler
-    from ryu.lib import hub
-    from ryu.ofproto import ofproto_v1_3 as ofp
-    from ryu.ofproto import ofproto_v1_3_parser as messages
 
 __all__ = [
     "DEAD_DISPATCHER",
