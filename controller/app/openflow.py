@@ -41,6 +41,9 @@ __all__ = [
     "on",
 ]
 
+ACCEPT_AGAIN_S = 0.2
+"""How long after a connection could not be accepted the next attempt is made; the switch waits meanwhile."""
+
 log = logging.getLogger("controller")
 
 # The library has no types: its datapaths, messages and statistics are Any by necessity.
@@ -124,7 +127,11 @@ def run(app_class: type, listener: socket, **arguments: object) -> App:
 
 def _accept(listener: socket) -> None:
     while True:
-        hub.spawn(_serve, *listener.accept())
+        try:
+            hub.spawn(_serve, *listener.accept())
+        except (OSError, RuntimeError) as error:  # no descriptor or no thread is left
+            log.error("accept a switch: %s", error)
+            hub.sleep(ACCEPT_AGAIN_S)
 
 
 def _serve(connected: socket, address: tuple[str, int]) -> None:

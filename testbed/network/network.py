@@ -5,6 +5,7 @@ links are made; the bridges are made when its listener is up, because Open vSwit
 for a second after a refused connection.
 """
 
+import select
 import shutil
 import socket
 import subprocess
@@ -294,6 +295,10 @@ class _Process(subprocess.Popen[bytes]):
 
 def _wait_for_listener(controller: _Process) -> None:
     assert controller.stdout is not None
+    poll = select.poll()
+    poll.register(controller.stdout, select.POLLIN)
+    if not poll.poll(READY_S * 1000):
+        raise NetworkError(f"the controller does not listen after {READY_S:g} s")
     if not controller.stdout.readline():
         controller.wait()
         said = controller.log.read_text(errors="replace").strip().splitlines()

@@ -1,5 +1,6 @@
 """A switch's connection and the library's threads: whatever ends it, one thread announces the end."""
 
+import resource
 import socket
 import struct
 import subprocess
@@ -21,6 +22,7 @@ from tests.controller.played import FABRIC, SECONDS, Controller, command, eventu
 from tests.tools import CHECKOUT
 from topologies.addresses import datapath_id
 
+STANDARD_STREAMS = 3
 UNKNOWN_VERSION = 9
 """Of OpenFlow; the library raises where it receives it."""
 
@@ -134,6 +136,18 @@ def test_the_process_ends_when_its_northbound_does_and_clients_do_not_wait(tmp_p
     ran = subprocess.run(arguments, cwd=CHECKOUT, capture_output=True, text=True, timeout=SECONDS)
     assert ran.returncode == 1
     assert "the northbound has ended, and the controller with it" in ran.stderr
+
+
+def test_a_switch_that_finds_no_descriptor_left_is_served_once_there_is_one(controller: Controller) -> None:
+    process = controller.process
+    controller.client.status()  # all is imported
+    soft, hard = resource.prlimit(process.pid, resource.RLIMIT_NOFILE)
+    resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (STANDARD_STREAMS, hard))
+    controller.switch("leaf0")
+    assert process.stderr
+    assert process.stderr.readline() == "accept a switch: [Errno 24] Too many open files\n"
+    resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (soft, hard))
+    eventually(lambda: "leaf0" not in controller.client.status().missing)
 
 
 def test_many_switches_may_vanish_at_once(controller: Controller) -> None:
