@@ -99,6 +99,7 @@ class Controller(App):  # type: ignore[misc]
         self._failed_links: frozenset[Link] = frozenset()
         self._rules = forwarding_rules(self.fabric)
         self._settling = False
+        self._failure = ""
         self._questions = Questions()
         self._thread = AppThread(lambda work: self.send_event(self.name, _Work(work)))
         self._proof = Proof(self._thread)
@@ -145,8 +146,10 @@ class Controller(App):  # type: ignore[misc]
     @on(_Settle)
     def settle(self, _: _Settle) -> None:
         """Send what has changed since the last time."""
-        self._settle()
-        self._settling = False  # not before: until all are told, the network is not ready
+        try:
+            self._settle()
+        finally:
+            self._settling = False  # not before: until all is sent, the network is not ready
 
     @on(_Work)
     def work(self, work: _Work) -> None:
@@ -187,6 +190,10 @@ class Controller(App):  # type: ignore[misc]
         """Hand a switch's answer to the one who asked."""
         self._questions.take(event.msg)
 
+    def failed(self, sentence: str) -> None:
+        """Record that a handler raised an exception: from then on the network is not ready, and says why."""
+        self._failure = self._failure or sentence  # the first one tells most
+
     def status(self) -> Status:
         """Return whether the network forwards as it should; from any thread, as all below."""
         return self._thread.ask(self._status)
@@ -214,12 +221,14 @@ class Controller(App):  # type: ignore[misc]
         switches = list(self._named.values())
         waiting = tuple(switch.name for switch in switches if switch.datapath and not switch.ready)
         missing = tuple(switch.name for switch in switches if not switch.datapath)
+        errors = (self._failure, *(switch.error for switch in switches))
         return Status(
-            ready=not (missing or waiting or self._settling),
+            ready=not (missing or waiting or self._settling or self._failure),
             missing=missing,
             waiting=waiting,
             failed_links=tuple(sorted(map(link_name, self._failed_links))),
-            errors=tuple(error for switch in switches if (error := switch.error or switch.unproved)),
+            unproved=tuple(switch.unproved for switch in switches if switch.unproved),
+            errors=tuple(error for error in errors if error),
         )
 
     def _forget(self, switch: KnownSwitch) -> None:
@@ -257,8 +266,8 @@ class Controller(App):  # type: ignore[misc]
         down = {port for switch in self._switches.values() for port in switch.down_ports}
         failed = frozenset(self.fabric.link_at[port] for port in down)
         if failed != self._failed_links:
-            self._failed_links = failed
             self._rules = forwarding_rules(self.fabric, failed)
+            self._failed_links = failed
         for switch in self._switches.values():
             rules = renumbered(self._rules.get(switch.name, DARK), switch.rules or RuleSet())
             if switch.datapath and switch.rules != rules:

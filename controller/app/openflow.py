@@ -11,7 +11,7 @@ from contextlib import closing, suppress
 from functools import wraps
 from ipaddress import IPv4Network
 from socket import SHUT_RDWR, socket
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from os_ken.base.app_manager import AppManager
 from os_ken.base.app_manager import OSKenApp as App
@@ -90,25 +90,33 @@ class _Connection(Connection):  # type: ignore[misc]
             super().send(b"")
 
 
+class Failing(Protocol):
+    """What has handlers that may fail: an app."""
+
+    def failed(self, sentence: str) -> None:
+        """Record that a handler raised an exception."""
+
+
 _Handler = TypeVar("_Handler", bound=Callable[..., None])
 
 
 def on(event: type, *phases: str) -> Callable[[_Handler], _Handler]:
-    """Return a decorator for a method that handles an event in phases of a connection.
+    """Return a decorator for an app's method that handles an event in phases of a connection.
 
-    It is the library's, and logs what the method raises: on native threads os-ken 4.2 would end the
-    app's one thread without a word.
+    It is the library's. What the method raises is logged, and reported to the app's `failed`: on native
+    threads os-ken 4.2 would end the app's one thread without a word.
     """
 
     def decorator(handler: _Handler) -> _Handler:
         @wraps(handler)
-        def logged(*arguments: object) -> None:
+        def guarded(app: Failing, *event: object) -> None:
             try:
-                handler(*arguments)
-            except Exception:
+                handler(app, *event)
+            except Exception as error:
                 log.exception("%s failed", handler.__qualname__)
+                app.failed(f"the controller failed in {handler.__name__}: {error!r}")
 
-        decorated: _Handler = set_ev_cls(event, list(phases))(logged)
+        decorated: _Handler = set_ev_cls(event, list(phases))(guarded)
         return decorated
 
     return decorator

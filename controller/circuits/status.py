@@ -17,8 +17,10 @@ class Status:
     """Switches that are connected and have not confirmed their rules."""
     failed_links: tuple[str, ...]
     """Links that a switch calls down, as ``leaf0:3 - spine1:0``; also one whose port does not exist."""
+    unproved: tuple[str, ...]
+    """Why rules that a switch has confirmed are not proved to be on the wire yet: a sentence each."""
     errors: tuple[str, ...]
-    """What switches refused: one sentence each."""
+    """What switches refused, and where the controller itself failed: a sentence each."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from types import SimpleNamespace
 import pytest
 from os_ken.base.app_manager import AppManager, unregister_app
 
+from controller.app import app as app_module
 from controller.app.app import Controller as App
 from controller.app.openflow import DEAD_DISPATCHER, MAIN_DISPATCHER, EventBase, _Connection, live_ports, on
 from controller.circuits.status import Status
@@ -42,6 +43,26 @@ class Brick:
 def controller(tmp_path: Path) -> Iterator[Controller]:
     with started(tmp_path) as controller:
         yield controller
+
+
+@pytest.fixture
+def app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[App]:
+    """Return the app as a manager of apps makes it; its thread is played by the test."""
+    (tmp_path / "fabric.json").write_text(FABRIC.to_json())
+    monkeypatch.setenv("LIGHTRAIL_FABRIC", str(tmp_path / "fabric.json"))
+    app = AppManager.get_instance().instantiate(App)
+    yield app
+    unregister_app(app)
+
+
+def status_of(app: App) -> Status:
+    """Return what the app answers on its thread."""
+    answers: SimpleQueue[Status] = SimpleQueue()
+    threading.Thread(target=lambda: answers.put(app.status()), daemon=True).start()
+    event, _ = app.events.get(timeout=SECONDS)
+    assert answers.empty(), "the app's thread has not come to it"
+    app.work(event)
+    return answers.get(timeout=SECONDS)
 
 
 def test_a_failed_send_announces_nothing_on_the_callers_thread() -> None:
@@ -76,33 +97,43 @@ def test_ports_that_change_while_they_are_read_are_no_error() -> None:
     assert live_ports(SimpleNamespace(ports=ports)) == {0}
 
 
-def test_status_is_read_on_the_apps_thread_between_two_events(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_status_is_read_on_the_apps_thread_between_two_events(app: App) -> None:
     """Read from another thread it could say ready while a handler had done half of its work."""
-    (tmp_path / "fabric.json").write_text(FABRIC.to_json())
-    monkeypatch.setenv("LIGHTRAIL_FABRIC", str(tmp_path / "fabric.json"))
-    app = AppManager.get_instance().instantiate(App)  # as a manager of apps does
     assert app.fabric == FABRIC
-    answers: SimpleQueue[Status] = SimpleQueue()
-    try:
-        threading.Thread(target=lambda: answers.put(app.status()), daemon=True).start()
-        event, _ = app.events.get(timeout=SECONDS)
-        assert answers.empty(), "the app's thread has not come to it"
-        app.work(event)
-        assert not answers.get(timeout=SECONDS).ready
-    finally:
-        unregister_app(app)
+    assert not status_of(app).ready
 
 
-def test_a_handler_that_fails_does_not_end_the_apps_thread(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_handler_that_fails_does_not_end_the_apps_thread_but_is_reported(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     class Failing:
+        reported: str
+
         @on(EventBase, MAIN_DISPATCHER)
         def fail(self, _event: EventBase) -> None:
             raise KeyError("port 3")
 
-    Failing().fail(EventBase())
+        def failed(self, sentence: str) -> None:
+            self.reported = sentence
+
+    failing = Failing()
+    failing.fail(EventBase())
+    assert failing.reported == "the controller failed in fail: KeyError('port 3')"
     assert "Failing.fail failed" in caplog.text
+
+
+def test_what_fails_on_the_apps_thread_is_an_error_of_the_network(
+    app: App, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def too_many(*_: object) -> object:
+        raise OverflowError("a group of 2,100 buckets")
+
+    assert status_of(app).errors == ()
+    monkeypatch.setattr(app_module, "renumbered", too_many)
+    app.settle(app_module._Settle())
+    app.settle(app_module._Settle())
+    errors = ("the controller failed in settle: OverflowError('a group of 2,100 buckets')",)
+    assert status_of(app).errors == errors
 
 
 def test_a_message_that_makes_no_sense_ends_the_connection_and_leaves_no_thread(
