@@ -18,7 +18,7 @@ from threading import Thread
 
 from controller.app.app_thread import AppThread, Work
 from controller.app.known_switch import KnownSwitch
-from controller.app.listeners import northbound_listener
+from controller.app.listeners import private_listener
 from controller.app.ocs import OpticalSwitches
 from controller.app.openflow import (
     DEAD_DISPATCHER,
@@ -109,7 +109,7 @@ class Controller(App):  # type: ignore[misc]
         """Begin to take events; with ``LIGHTRAIL_NORTHBOUND`` set also open the northbound."""
         super().start()
         if path := os.environ.get("LIGHTRAIL_NORTHBOUND"):
-            Thread(target=serve_northbound, args=(self, northbound_listener(Path(path))), daemon=True).start()
+            Thread(target=serve_northbound, args=(self, private_listener(Path(path))), daemon=True).start()
 
     @on(events.EventOFPStateChange, MAIN_DISPATCHER, DEAD_DISPATCHER)
     def connection_changed(self, event: Message) -> None:

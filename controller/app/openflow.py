@@ -58,6 +58,13 @@ class _Handshake(OFPHandler):  # type: ignore[misc]
         App.start(self)
 
 
+class _UnixSocket(socket):
+    """A switch's connection, of which the library wants what only TCP has: to send at once."""
+
+    def setsockopt(self, *_option: object) -> None:
+        """Do nothing: a unix socket sends at once."""
+
+
 class _Connection(Connection):  # type: ignore[misc]
     """The library's connection to a switch, which sends at once, and whose end is noticed.
 
@@ -66,9 +73,9 @@ class _Connection(Connection):  # type: ignore[misc]
     to send: the switch would seem connected for ever.
     """
 
-    def __init__(self, *arguments: object) -> None:
+    def __init__(self, connected: socket) -> None:
         self._sending = hub.Semaphore(1)
-        super().__init__(*arguments)
+        super().__init__(_UnixSocket(fileno=connected.detach()), address="")
 
     def send(self, data: bytes, close_socket: bool = False) -> bool:
         """Send on the caller's thread; return whether the switch is still there."""
@@ -136,14 +143,14 @@ def run(app_class: type, listener: socket, **arguments: object) -> App:
 def _accept(listener: socket) -> None:
     while True:
         try:
-            hub.spawn(_serve, *listener.accept())
+            hub.spawn(_serve, listener.accept()[0])
         except (OSError, RuntimeError) as error:  # no descriptor or no thread is left
             log.error("accept a switch: %s", error)
             hub.sleep(ACCEPT_AGAIN_S)
 
 
-def _serve(connected: socket, address: tuple[str, int]) -> None:
-    with closing(_Connection(connected, address)) as connection:
+def _serve(connected: socket) -> None:
+    with closing(_Connection(connected)) as connection:
         connection.serve()
 
 

@@ -67,9 +67,8 @@ def status_of(app: App) -> Status:
 
 def test_a_failed_send_announces_nothing_on_the_callers_thread() -> None:
     """On the app's own thread it would wait for room in the queue that only this thread empties."""
-    listener = socket.create_server(("127.0.0.1", 0))
-    switch = socket.create_connection(listener.getsockname())
-    connection = _Connection(*listener.accept())
+    switch, connected = socket.socketpair()
+    connection = _Connection(connected)
     connection.ofp_brick = brick = Brick()
     receiving = threading.Thread(target=connection.serve)
     receiving.start()
@@ -79,7 +78,6 @@ def test_a_failed_send_announces_nothing_on_the_callers_thread() -> None:
     assert not receiving.is_alive()
     assert brick.announced == [(DEAD_DISPATCHER, receiving)]
     switch.close()
-    listener.close()
 
 
 def test_ports_that_change_while_they_are_read_are_no_error() -> None:
@@ -143,7 +141,7 @@ def test_a_message_that_makes_no_sense_ends_the_connection_and_leaves_no_thread(
     controller.client.wait_ready(SECONDS)
     before = controller.threads()
     for _ in range(5):
-        stranger = FakeSwitch(controller.address, datapath_id(FABRIC, "leaf0"), [1])
+        stranger = FakeSwitch(controller.openflow, datapath_id(FABRIC, "leaf0"), [1])
         with stranger:
             stranger.send(struct.pack("!BBHI", UNKNOWN_VERSION, 0, 8, 1))
             assert stranger.ended.wait(SECONDS)
