@@ -1,4 +1,4 @@
-"""The app that tells switches what `controller.packet.routing` computes, and asks them what they count.
+"""The app that sends switches the rules of `controller.packet.routing`, and reads what they count.
 
 Whatever comes from switches, timers and the northbound is an event in its queue, handled on one
 thread: its state has one owner and no lock. ``python -m controller`` runs it under os-ken. Where a
@@ -61,7 +61,7 @@ PROVE_AGAIN_S = 1.0
 """How long after a proof failed the next one is asked for."""
 
 DARK = RuleSet((TABLE_MISS,))
-"""What an OCS is told when it connects; its circuits are `controller.app.ocs`' business."""
+"""The rules of an OCS that has connected; its circuits are sent by `controller.app.ocs`."""
 
 log = logging.getLogger("controller")
 
@@ -153,7 +153,7 @@ class Controller(App):  # type: ignore[misc]
 
     @on(_Work)
     def work(self, work: _Work) -> None:
-        """Do what another thread wants to be done on this one."""
+        """Run a piece of work that another thread has posted."""
         work.run()
 
     @on(events.EventOFPBarrierReply, MAIN_DISPATCHER)
@@ -166,7 +166,7 @@ class Controller(App):  # type: ignore[misc]
 
     @on(events.EventOFPErrorMsg, MAIN_DISPATCHER)
     def refused(self, event: Message) -> None:
-        """Tell whom it concerns that a switch refused something: who asked, its OCS, or all."""
+        """Handle a refusal: it answers a question, ends a reconfiguration, or is an error of the switch."""
         switch = self._switches.get(event.msg.datapath.id)
         if switch is None or switch.datapath is not event.msg.datapath:
             return
@@ -187,7 +187,7 @@ class Controller(App):  # type: ignore[misc]
     @on(events.EventOFPGroupDescStatsReply, MAIN_DISPATCHER)
     @on(events.EventOFPPortStatsReply, MAIN_DISPATCHER)
     def answered(self, event: Message) -> None:
-        """Hand a switch's answer to the one who asked."""
+        """Hand a switch's answer to its question."""
         self._questions.take(event.msg)
 
     def failed(self, sentence: str) -> None:
@@ -246,7 +246,7 @@ class Controller(App):  # type: ignore[misc]
     def _confirmed(
         self, switch: KnownSwitch, datapath: Datapath, barrier: int, _now: float, error: str
     ) -> None:
-        """Take note that a switch's rules are on the wire, or why that is not proved, and ask again."""
+        """Handle the proof that rules are on the wire, or record why there is none and ask again."""
         if switch.datapath is not datapath or switch.barrier != barrier:
             return
         switch.unproved = error and f"switch {switch.name}: {error}"
@@ -262,7 +262,7 @@ class Controller(App):  # type: ignore[misc]
         switch.down_ports = {port for port in self.fabric.used_ports(switch.name) if port.number not in live}
 
     def _settle(self) -> None:
-        """Tell every connected switch what it does not know yet."""
+        """Send every connected switch what has changed in its rules."""
         down = {port for switch in self._switches.values() for port in switch.down_ports}
         failed = frozenset(self.fabric.link_at[port] for port in down)
         if failed != self._failed_links:
@@ -271,9 +271,9 @@ class Controller(App):  # type: ignore[misc]
         for switch in self._switches.values():
             rules = renumbered(self._rules.get(switch.name, DARK), switch.rules or RuleSet())
             if switch.datapath and switch.rules != rules:
-                self._tell(switch, rules)
+                self._send_rules(switch, rules)
 
-    def _tell(self, switch: KnownSwitch, rules: RuleSet) -> None:
+    def _send_rules(self, switch: KnownSwitch, rules: RuleSet) -> None:
         datapath = switch.datapath
         if switch.rules is None:
             for message in clearing_messages(datapath):

@@ -140,7 +140,7 @@ class ControllerClient:
         Parameters
         ----------
         name, circuits
-            Which OCS, and what it shall show.
+            Which OCS, and what to show.
         partial
             Whether circuits that stay the same keep carrying.
         bidirectional
@@ -163,7 +163,7 @@ class ControllerClient:
         start_s
             When it begins, on the machine's monotonic clock [s]; None for now.
         notify
-            A unix datagram socket that is told what is lit whenever that changes.
+            A unix datagram socket that receives what is lit whenever that changes.
         """
         wanted: dict[str, object] = {"start_s": start_s, "notify": notify and str(notify)}
         if isinstance(program, str):
@@ -210,7 +210,7 @@ class ControllerClient:
         if response.status == UNAVAILABLE:
             raise NetworkError(_detail(text))
         if response.status != 200:
-            raise NetworkError(f"the controller did not tell {path}: {_detail(text)}")
+            raise NetworkError(f"ask the controller for {path}: {_detail(text)}")
         return text
 
 

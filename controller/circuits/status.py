@@ -1,4 +1,4 @@
-"""What the controller tells about itself and its switches: the answers of its northbound."""
+"""What the controller reports of itself and its switches: the answers of its northbound."""
 
 from dataclasses import dataclass
 
@@ -39,7 +39,7 @@ class SwitchStatus:
 
 @dataclass(frozen=True, slots=True)
 class FlowStatus:
-    """A rule that a switch has, told by itself; ports count from 0."""
+    """A rule that a switch reports; ports count from 0."""
 
     priority: int
     match: str
@@ -50,7 +50,7 @@ class FlowStatus:
 
 @dataclass(frozen=True, slots=True)
 class PortCounters:
-    """What went through a port, told by its switch."""
+    """What went through a port, as its switch counts."""
 
     port: int
     """The port's number, counted from 0."""

@@ -14,8 +14,9 @@ def test_a_controller_that_never_listens_is_not_waited_for_without_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "READY_S", 0.01)
+    silence = [sys.executable, "-c", "import signal; signal.pause()"]
     with (
-        _Process([sys.executable, "-c", "import signal; signal.pause()"], tmp_path / "controller.log") as silent,
+        _Process(silence, tmp_path / "controller.log") as silent,
         pytest.raises(NetworkError, match=r"the controller does not listen after 0\.01 s"),
     ):
         _wait_for_listener(silent)
