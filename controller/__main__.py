@@ -31,9 +31,7 @@ def main() -> None:
 
 
 def _options() -> Namespace:
-    parser = ArgumentParser(
-        prog="python -m controller", description="Program the switches of a fabric."
-    )
+    parser = ArgumentParser(prog="python -m controller", description="Program the switches of a fabric.")
     parser.add_argument("--fabric", type=Path, required=True, help="the fabric's JSON file")
     parser.add_argument("--openflow", type=Path, required=True, help="unix socket that switches connect to")
     parser.add_argument("--northbound", type=Path, required=True, help="unix socket that clients connect to")

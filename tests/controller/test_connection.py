@@ -50,7 +50,7 @@ def app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[App]:
     """Return the app as a manager of apps makes it; its thread is played by the test."""
     (tmp_path / "fabric.json").write_text(FABRIC.to_json())
     monkeypatch.setenv("LIGHTRAIL_FABRIC", str(tmp_path / "fabric.json"))
-    app = AppManager.get_instance().instantiate(App)
+    app = AppManager().instantiate(App)
     yield app
     unregister_app(app)
 

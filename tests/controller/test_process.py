@@ -20,7 +20,6 @@ from topologies.errors import DemandError, NetworkError
 from topologies.khop_ring import KHopRing, khop_ring_fabric
 from topologies.parallel_ocs import parallel_ocs_fabric
 
-
 SUN_PATH_BYTES = 108
 """How long the path of a unix socket may be, its end included."""
 
