@@ -43,6 +43,7 @@ from controller.app.openflow import (
     on,
     port_counters,
     port_stats_request,
+    send_as_one,
 )
 from controller.app.proof import Proof
 from controller.app.questions import Question, Questions
@@ -275,14 +276,9 @@ class Controller(App):  # type: ignore[misc]
 
     def _send_rules(self, switch: KnownSwitch, rules: RuleSet) -> None:
         datapath = switch.datapath
-        if switch.rules is None:
-            for message in clearing_messages(datapath):
-                datapath.send_msg(message)
-        for message in change_messages(datapath, changes(switch.rules or RuleSet(), rules)):
-            datapath.send_msg(message)
-        last = barrier(datapath)
-        switch.rules, switch.barrier = rules, datapath.set_xid(last)
-        datapath.send_msg(last)
+        first = clearing_messages(datapath) if switch.rules is None else []
+        then = change_messages(datapath, changes(switch.rules or RuleSet(), rules))
+        switch.rules, switch.barrier = rules, send_as_one(datapath, [*first, *then, barrier(datapath)])
 
     def _switch_status(self, switch: KnownSwitch) -> SwitchStatus:
         if not switch.datapath:

@@ -16,7 +16,16 @@ from os_ken.base.app_manager import AppManager, unregister_app
 
 from controller.app import app as app_module
 from controller.app.app import Controller as App
-from controller.app.openflow import DEAD_DISPATCHER, MAIN_DISPATCHER, EventBase, _Connection, live_ports, on
+from controller.app.openflow import (
+    DEAD_DISPATCHER,
+    MAIN_DISPATCHER,
+    EventBase,
+    _Connection,
+    barrier,
+    live_ports,
+    on,
+    send_as_one,
+)
 from controller.circuits.status import Status
 from tests.controller.fake_switch import FakeSwitch
 from tests.controller.played import FABRIC, SECONDS, Controller, command, eventually, started
@@ -24,6 +33,7 @@ from tests.tools import CHECKOUT
 from topologies.addresses import datapath_id
 
 STANDARD_STREAMS = 3
+BARRIER_BYTES = 8
 UNKNOWN_VERSION = 9
 """Of OpenFlow; the library raises where it receives it."""
 
@@ -77,6 +87,18 @@ def test_a_failed_send_announces_nothing_on_the_callers_thread() -> None:
     receiving.join(SECONDS)
     assert not receiving.is_alive()
     assert brick.announced == [(DEAD_DISPATCHER, receiving)]
+    switch.close()
+
+
+def test_a_thousand_messages_do_not_wait_for_a_switch_to_read_some() -> None:
+    switch, connected = socket.socketpair()
+    connection = _Connection(connected)
+    last = send_as_one(connection, [barrier(connection) for _ in range(1000)])
+    switch.setblocking(False)
+    received = switch.recv(1 << 16)
+    assert len(received) == 1000 * BARRIER_BYTES
+    assert struct.unpack("!4xI", received[-BARRIER_BYTES:]) == (last,)
+    connection.socket.close()
     switch.close()
 
 
