@@ -1,7 +1,8 @@
-"""The controller as a process: ``python -m controller --fabric FILE --northbound SOCKET``.
+"""The controller as a process: ``python -m controller --fabric FILE --openflow SOCKET --northbound SOCKET``.
 
-It prints ``listening on HOST:PORT`` when switches and clients can connect; everything else goes
-to stderr. It ends at once on SIGTERM, and when the thread that started it ends.
+It prints ``listening`` when switches and clients can connect; everything else goes to stderr. It ends
+at once on SIGTERM, and when the thread that started it ends. Both are unix sockets of this user alone:
+neither OpenFlow nor the northbound asks who connects.
 """
 
 import ctypes
@@ -13,7 +14,7 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from threading import Thread
 
-from controller.app.listeners import northbound_listener, openflow_listener
+from controller.app.listeners import private_listener
 from topologies.errors import FabricError, LightrailError
 
 _PR_SET_PDEATHSIG = 1
@@ -30,21 +31,17 @@ def main() -> None:
 
 
 def _options() -> Namespace:
-    parser = ArgumentParser(
-        prog="python -m controller", description="Tell a fabric's switches how to forward."
-    )
+    parser = ArgumentParser(prog="python -m controller", description="Program the switches of a fabric.")
     parser.add_argument("--fabric", type=Path, required=True, help="the fabric's JSON file")
-    parser.add_argument("--northbound", type=Path, required=True, help="unix socket to answer clients on")
-    parser.add_argument("--listen", default="127.0.0.1:6653", help="where switches connect (%(default)s)")
+    parser.add_argument("--openflow", type=Path, required=True, help="unix socket that switches connect to")
+    parser.add_argument("--northbound", type=Path, required=True, help="unix socket that clients connect to")
     return parser.parse_args()
 
 
 def _run(options: Namespace) -> None:
     text = _text(options.fabric)
-    switches = openflow_listener(options.listen)
-    clients = northbound_listener(options.northbound)
-    host, port = switches.getsockname()
-    print(f"listening on {host}:{port}", flush=True)
+    switches, clients = private_listener(options.openflow), private_listener(options.northbound)
+    print("listening", flush=True)
 
     # Imported only now: switches connect while Python reads the libraries, 0.2 s for OpenFlow's
     # and 0.2 s more, on the northbound's thread, for HTTP's.
@@ -58,7 +55,8 @@ def _run(options: Namespace) -> None:
     controller = run(Controller, switches, fabric=Fabric.from_json(text))
     Thread(target=serve_northbound, args=(controller, clients), daemon=True).start()
     signal.sigwait(signals)
-    options.northbound.unlink(missing_ok=True)
+    for path in (options.openflow, options.northbound):
+        path.unlink(missing_ok=True)
     os._exit(0)  # the library's threads are not daemons and wait for switches
 
 

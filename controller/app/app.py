@@ -1,14 +1,9 @@
-"""The app that tells switches what `controller.packet.routing` computes, and asks them what they count.
+"""The app that sends switches the rules of `controller.packet.routing`, and reads what they count.
 
 Whatever comes from switches, timers and the northbound is an event in its queue, handled on one
 thread: its state has one owner and no lock. ``python -m controller`` runs it under os-ken. Where a
 manager loads this file, ``LIGHTRAIL_FABRIC`` names the fabric's file and ``LIGHTRAIL_NORTHBOUND``, if
 set, the northbound's unix socket.
-
-The app is written for os-ken; it keeps to Ryu's API, but is not tested under Ryu. ``ryu-manager`` 4.34
-does not start on Python 3.11: it imports a name that eventlet 0.30.3 dropped, and an older eventlet does
-not import there. With that name added to eventlet 0.41 by hand it loaded the app, which programmed a
-switch; but events come from native threads here, and eventlet's queues, which Ryu uses, are not thread-safe.
 """
 
 import gc
@@ -23,7 +18,7 @@ from threading import Thread
 
 from controller.app.app_thread import AppThread, Work
 from controller.app.known_switch import KnownSwitch
-from controller.app.listeners import northbound_listener
+from controller.app.listeners import private_listener
 from controller.app.ocs import OpticalSwitches
 from controller.app.openflow import (
     DEAD_DISPATCHER,
@@ -48,9 +43,10 @@ from controller.app.openflow import (
     on,
     port_counters,
     port_stats_request,
+    send_as_one,
 )
+from controller.app.proof import Proof
 from controller.app.questions import Question, Questions
-from controller.circuits.proof import Proof
 from controller.circuits.status import FlowStatus, PortStatus, Status, SwitchStatus, link_name
 from controller.packet.changes import changes, renumbered
 from controller.packet.routing import TABLE_MISS, forwarding_rules
@@ -66,7 +62,7 @@ PROVE_AGAIN_S = 1.0
 """How long after a proof failed the next one is asked for."""
 
 DARK = RuleSet((TABLE_MISS,))
-"""What an OCS is told when it connects; its circuits are `controller.app.ocs`' business."""
+"""The rules of an OCS that has connected; its circuits are sent by `controller.app.ocs`."""
 
 log = logging.getLogger("controller")
 
@@ -104,6 +100,7 @@ class Controller(App):  # type: ignore[misc]
         self._failed_links: frozenset[Link] = frozenset()
         self._rules = forwarding_rules(self.fabric)
         self._settling = False
+        self._failure = ""
         self._questions = Questions()
         self._thread = AppThread(lambda work: self.send_event(self.name, _Work(work)))
         self._proof = Proof(self._thread)
@@ -113,7 +110,7 @@ class Controller(App):  # type: ignore[misc]
         """Begin to take events; with ``LIGHTRAIL_NORTHBOUND`` set also open the northbound."""
         super().start()
         if path := os.environ.get("LIGHTRAIL_NORTHBOUND"):
-            Thread(target=serve_northbound, args=(self, northbound_listener(Path(path))), daemon=True).start()
+            Thread(target=serve_northbound, args=(self, private_listener(Path(path))), daemon=True).start()
 
     @on(events.EventOFPStateChange, MAIN_DISPATCHER, DEAD_DISPATCHER)
     def connection_changed(self, event: Message) -> None:
@@ -150,12 +147,14 @@ class Controller(App):  # type: ignore[misc]
     @on(_Settle)
     def settle(self, _: _Settle) -> None:
         """Send what has changed since the last time."""
-        self._settle()
-        self._settling = False  # not before: until all are told, the network is not ready
+        try:
+            self._settle()
+        finally:
+            self._settling = False  # not before: until all is sent, the network is not ready
 
     @on(_Work)
     def work(self, work: _Work) -> None:
-        """Do what another thread wants to be done on this one."""
+        """Run a piece of work that another thread has posted."""
         work.run()
 
     @on(events.EventOFPBarrierReply, MAIN_DISPATCHER)
@@ -168,7 +167,7 @@ class Controller(App):  # type: ignore[misc]
 
     @on(events.EventOFPErrorMsg, MAIN_DISPATCHER)
     def refused(self, event: Message) -> None:
-        """Tell whom it concerns that a switch refused something: who asked, its OCS, or all."""
+        """Handle a refusal: it answers a question, ends a reconfiguration, or is an error of the switch."""
         switch = self._switches.get(event.msg.datapath.id)
         if switch is None or switch.datapath is not event.msg.datapath:
             return
@@ -189,8 +188,12 @@ class Controller(App):  # type: ignore[misc]
     @on(events.EventOFPGroupDescStatsReply, MAIN_DISPATCHER)
     @on(events.EventOFPPortStatsReply, MAIN_DISPATCHER)
     def answered(self, event: Message) -> None:
-        """Hand a switch's answer to the one who asked."""
+        """Hand a switch's answer to its question."""
         self._questions.take(event.msg)
+
+    def failed(self, sentence: str) -> None:
+        """Record that a handler raised an exception: from then on the network is not ready, and says why."""
+        self._failure = self._failure or sentence  # the first one tells most
 
     def status(self) -> Status:
         """Return whether the network forwards as it should; from any thread, as all below."""
@@ -219,12 +222,14 @@ class Controller(App):  # type: ignore[misc]
         switches = list(self._named.values())
         waiting = tuple(switch.name for switch in switches if switch.datapath and not switch.ready)
         missing = tuple(switch.name for switch in switches if not switch.datapath)
+        errors = (self._failure, *(switch.error for switch in switches))
         return Status(
-            ready=not (missing or waiting or self._settling),
+            ready=not (missing or waiting or self._settling or self._failure),
             missing=missing,
             waiting=waiting,
             failed_links=tuple(sorted(map(link_name, self._failed_links))),
-            errors=tuple(error for switch in switches if (error := switch.error or switch.unproved)),
+            unproved=tuple(switch.unproved for switch in switches if switch.unproved),
+            errors=tuple(error for error in errors if error),
         )
 
     def _forget(self, switch: KnownSwitch) -> None:
@@ -242,7 +247,7 @@ class Controller(App):  # type: ignore[misc]
     def _confirmed(
         self, switch: KnownSwitch, datapath: Datapath, barrier: int, _now: float, error: str
     ) -> None:
-        """Take note that a switch's rules are on the wire, or why that is not proved, and ask again."""
+        """Handle the proof that rules are on the wire, or record why there is none and ask again."""
         if switch.datapath is not datapath or switch.barrier != barrier:
             return
         switch.unproved = error and f"switch {switch.name}: {error}"
@@ -255,30 +260,25 @@ class Controller(App):  # type: ignore[misc]
 
     def _note_ports(self, switch: KnownSwitch) -> None:
         live = live_ports(switch.datapath)
-        switch.dark_ports = {port for port in self.fabric.used_ports(switch.name) if port.number not in live}
+        switch.down_ports = {port for port in self.fabric.used_ports(switch.name) if port.number not in live}
 
     def _settle(self) -> None:
-        """Tell every connected switch what it does not know yet."""
-        dark = {port for switch in self._switches.values() for port in switch.dark_ports}
-        failed = frozenset(self.fabric.link_at[port] for port in dark)
+        """Send every connected switch what has changed in its rules."""
+        down = {port for switch in self._switches.values() for port in switch.down_ports}
+        failed = frozenset(self.fabric.link_at[port] for port in down)
         if failed != self._failed_links:
-            self._failed_links = failed
             self._rules = forwarding_rules(self.fabric, failed)
+            self._failed_links = failed
         for switch in self._switches.values():
             rules = renumbered(self._rules.get(switch.name, DARK), switch.rules or RuleSet())
             if switch.datapath and switch.rules != rules:
-                self._tell(switch, rules)
+                self._send_rules(switch, rules)
 
-    def _tell(self, switch: KnownSwitch, rules: RuleSet) -> None:
+    def _send_rules(self, switch: KnownSwitch, rules: RuleSet) -> None:
         datapath = switch.datapath
-        if switch.rules is None:
-            for message in clearing_messages(datapath):
-                datapath.send_msg(message)
-        for message in change_messages(datapath, changes(switch.rules or RuleSet(), rules)):
-            datapath.send_msg(message)
-        last = barrier(datapath)
-        switch.rules, switch.barrier = rules, datapath.set_xid(last)
-        datapath.send_msg(last)
+        first = clearing_messages(datapath) if switch.rules is None else []
+        then = change_messages(datapath, changes(switch.rules or RuleSet(), rules))
+        switch.rules, switch.barrier = rules, send_as_one(datapath, [*first, *then, barrier(datapath)])
 
     def _switch_status(self, switch: KnownSwitch) -> SwitchStatus:
         if not switch.datapath:

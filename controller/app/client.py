@@ -43,8 +43,8 @@ class ControllerClient:
     def status(self) -> Status:
         """Return whether the network forwards as it should."""
         data = json.loads(self._get("/status"))
-        lists = {name: tuple(data[name]) for name in ("missing", "waiting", "failed_links", "errors")}
-        return Status(ready=data["ready"], **lists)
+        ready = data.pop("ready")
+        return Status(ready=ready, **{name: tuple(sentences) for name, sentences in data.items()})
 
     def fabric(self) -> Fabric:
         """Return the fabric that the controller was given."""
@@ -83,8 +83,9 @@ class ControllerClient:
         Raises
         ------
         NetworkError
-            At once if a switch refused a rule; at the end if switches are missing, or links are
-            down that should be up: it names them.
+            At once if a switch refused a rule or the controller failed; at the end if switches are
+            missing, their rules are not proved to be on the wire, or links are down that should be up: it
+            names them.
         """
         deadline = monotonic() + timeout_s
         named = None if failed_links is None else {link_name(link) for link in failed_links}
@@ -139,7 +140,7 @@ class ControllerClient:
         Parameters
         ----------
         name, circuits
-            Which OCS, and what it shall show.
+            Which OCS, and what to show.
         partial
             Whether circuits that stay the same keep carrying.
         bidirectional
@@ -162,7 +163,7 @@ class ControllerClient:
         start_s
             When it begins, on the machine's monotonic clock [s]; None for now.
         notify
-            A unix datagram socket that is told what is lit whenever that changes.
+            A unix datagram socket that receives what is lit whenever that changes.
         """
         wanted: dict[str, object] = {"start_s": start_s, "notify": notify and str(notify)}
         if isinstance(program, str):
@@ -209,7 +210,7 @@ class ControllerClient:
         if response.status == UNAVAILABLE:
             raise NetworkError(_detail(text))
         if response.status != 200:
-            raise NetworkError(f"the controller did not tell {path}: {_detail(text)}")
+            raise NetworkError(f"ask the controller for {path}: {_detail(text)}")
         return text
 
 
@@ -245,6 +246,7 @@ def _detail(text: str) -> str:
 
 def _reason(status: Status, expected: set[str]) -> str:
     unexpected = sorted(set(status.failed_links) ^ expected)
+    unproved = f" ({status.unproved[0]})" if status.unproved else ""  # all switches have one daemon
     for names, what in (
         (status.missing, "not connected"),
         (status.waiting, "rules not confirmed"),
@@ -252,5 +254,5 @@ def _reason(status: Status, expected: set[str]) -> str:
     ):
         if names:
             rest = f" and {len(names) - 8} more" if len(names) > 8 else ""
-            return f"{what}: {', '.join(names[:8])}{rest}"
+            return f"{what}: {', '.join(names[:8])}{rest}{unproved}"
     return "rules are being computed"

@@ -14,10 +14,10 @@ class KnownSwitch:
     name: str
     datapath: Datapath = None
     """The connection, None if there is none."""
-    dark_ports: set[Port] = field(default_factory=set)
-    """Linked ports that the switch calls down or does not have, as last heard."""
+    down_ports: set[Port] = field(default_factory=set)
+    """Linked ports that the switch calls down or does not have, as last reported."""
     rules: RuleSet | None = None
-    """What it was told, None if nothing yet on this connection."""
+    """What was sent to it, None if nothing yet on this connection."""
     barrier: int | None = None
     """The transaction of the barrier that is not proved to be on the wire yet, None if none is."""
     error: str = ""

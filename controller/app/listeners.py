@@ -10,35 +10,8 @@ BACKLOG = 1024
 """All switches of a fabric connect at one instant; one that is turned away waits for seconds."""
 
 
-def openflow_listener(address: str) -> socket.socket:
-    """Return a socket to which switches can connect.
-
-    Parameters
-    ----------
-    address
-        ``HOST:PORT``; port 0 takes a free one.
-
-    Raises
-    ------
-    NetworkError
-        If that is no address, not this machine's, or in use.
-    """
-    host, _, port = address.rpartition(":")
-    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listener.bind((host, int(port)))
-        listener.listen(BACKLOG)
-    except (OSError, ValueError, OverflowError) as error:
-        listener.close()
-        raise NetworkError(
-            f"listen for switches on {address}: {_reason(error)}", "choose another --listen"
-        ) from error
-    return listener
-
-
-def northbound_listener(path: Path) -> socket.socket:
-    """Return a unix socket to which this user's clients can connect; one that is abandoned is replaced.
+def private_listener(path: Path) -> socket.socket:
+    """Return a unix socket to which only this user's processes can connect; an abandoned one is replaced.
 
     Raises
     ------
@@ -53,9 +26,7 @@ def northbound_listener(path: Path) -> socket.socket:
         listener.listen(BACKLOG)
     except OSError as error:
         listener.close()
-        raise NetworkError(
-            f"listen for clients on {path}: {_reason(error)}", "choose another --northbound"
-        ) from error
+        raise NetworkError(f"listen on {path}: {error.strerror or error}") from error
     return listener
 
 
@@ -74,7 +45,3 @@ def _is_abandoned(path: Path) -> bool:
         except ConnectionRefusedError:
             return True
     return False
-
-
-def _reason(error: Exception) -> str:
-    return (isinstance(error, OSError) and error.strerror) or str(error)

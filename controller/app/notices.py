@@ -1,6 +1,6 @@
-"""Notices to a listener: JSON datagrams on its unix socket, sent without blocking the app's thread.
+"""Notices to subscribers: JSON datagrams to a unix socket of each, sent without blocking the app's thread.
 
-A slow listener's notices are kept, and one thread waits until its socket has room; other listeners
+A slow subscriber's notices are kept, and one thread waits until its socket has room; other subscribers
 and the switches go on meanwhile. Of more than `KEPT` the oldest are dropped, because what is lit now
 matters most, and the next notice says how many: its ``missed``.
 """
@@ -17,16 +17,16 @@ from controller.app.app_thread import AppThread
 from topologies.errors import DemandError
 
 KEPT = 1000
-"""How many notices wait for a slow listener at most; the socket itself holds ten more."""
+"""How many notices wait for a slow subscriber at most; the socket itself holds ten more."""
 
 
-class Listener:
-    """One listener; every method is for the app's thread.
+class Subscriber:
+    """One subscriber; every method is for the app's thread.
 
     Parameters
     ----------
     path
-        The unix datagram socket on which it listens.
+        The unix datagram socket that it has bound.
     thread
         The app's thread, on which sending goes on when there is room again.
 
@@ -52,7 +52,7 @@ class Listener:
             ) from error
 
     def notify(self, notice: Mapping[str, object]) -> None:
-        """Send a notice, or keep it until the listener has read some."""
+        """Send a notice, or keep it until the subscriber has read some."""
         self._kept.append(notice)
         if len(self._kept) > KEPT:
             self._kept.popleft()
@@ -77,7 +77,7 @@ class Listener:
                 self._waiting = True
                 Thread(target=self._wait_for_room, daemon=True).start()
                 return
-            except OSError:  # the listener has gone; the OCS goes on
+            except OSError:  # the subscriber has gone; the OCS goes on
                 self._kept.clear()
                 return
             self._kept.popleft()

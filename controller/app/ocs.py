@@ -15,15 +15,15 @@ from pathlib import Path
 from time import monotonic, sleep
 
 from controller.app.app_thread import AppThread
-from controller.app.notices import Listener
+from controller.app.notices import Subscriber
 from controller.app.openflow import Datapath, barrier, hang_up
+from controller.app.proof import Proof
 from controller.app.timers import Timers
 from controller.circuits.bundles import coming, committed, discarded, going
 from controller.circuits.circuits import check_permitted
 from controller.circuits.devices import ReconfigurationDelay
 from controller.circuits.orders import Darken, Light, Notice, Order, Prepare, Wait
 from controller.circuits.programs import Program
-from controller.circuits.proof import Proof
 from controller.circuits.reconfiguration import Command, Entry, OpticalSwitch
 from controller.circuits.status import OcsStatus
 from topologies.errors import DemandError, NetworkError
@@ -61,7 +61,7 @@ class OpticalSwitches:
         self._barriers: dict[tuple[str, int], int] = {}
         self._prepared: dict[str, int] = {}
         """The reconfiguration whose light is prepared; its number is that of its bundles and messages."""
-        self._listeners: dict[str, Listener] = {}
+        self._subscribers: dict[str, Subscriber] = {}
 
     def __contains__(self, name: str) -> bool:
         """Whether there is an OCS of this name; from any thread."""
@@ -140,11 +140,11 @@ class OpticalSwitches:
             check_permitted(self._switches[name], day.circuits)
 
         def begin(ocs: OpticalSwitch, now: float) -> Iterable[Order]:
-            listener = Listener(notify, self._thread) if notify else None
-            if old := self._listeners.pop(name, None):
+            subscriber = Subscriber(notify, self._thread) if notify else None
+            if old := self._subscribers.pop(name, None):
                 old.close()
-            if listener:
-                self._listeners[name] = listener
+            if subscriber:
+                self._subscribers[name] = subscriber
             return ocs.run(program, now if start_s is None else start_s, now)
 
         self._start(name, begin)
@@ -245,7 +245,7 @@ class OpticalSwitches:
         self._datapaths[name].send_msg(last)
 
     def _notify(self, name: str, notice: Notice) -> None:
-        if name in self._listeners:
+        if name in self._subscribers:
             news = {"ocs": name, "circuits": notice.circuits.pairs, "now": notice.now}
             news |= {"until_s": notice.until_s, "ended": notice.ended, "error": notice.error}
-            self._listeners[name].notify(news)
+            self._subscribers[name].notify(news)

@@ -1,47 +1,34 @@
-"""The one file that knows an OpenFlow library: os-ken, for which it is written.
+"""The one file that imports an OpenFlow library: os-ken, the maintained fork of Ryu.
 
-Where os-ken is missing it names Ryu's API, not tested under Ryu (see `controller.app.app`). Above, what
-the app needs of the library; below, rules made into OpenFlow 1.3 messages, and a switch's answers made
-into values. The fabric's ports count from 0, OpenFlow's from 1: they meet here and nowhere else.
+First what the app needs of the library, then rules made into OpenFlow 1.3 messages, and a switch's
+answers made into values. The fabric's ports count from 0, OpenFlow's from 1: they meet here and nowhere
+else.
 """
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, suppress
 from functools import wraps
-from importlib.util import find_spec
 from ipaddress import IPv4Network
 from socket import SHUT_RDWR, socket
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
+
+from os_ken.base.app_manager import AppManager
+from os_ken.base.app_manager import OSKenApp as App
+from os_ken.controller import ofp_event as events
+from os_ken.controller.controller import Datapath as Connection
+from os_ken.controller.event import EventBase
+from os_ken.controller.handler import DEAD_DISPATCHER, MAIN_DISPATCHER, set_ev_cls
+from os_ken.controller.ofp_handler import OFPHandler
+from os_ken.lib import hub
+from os_ken.ofproto import ofproto_v1_3 as ofp
+from os_ken.ofproto import ofproto_v1_3_parser as messages
 
 from controller.circuits.status import FlowStatus, PortCounters
 from controller.packet.changes import Changes
 from controller.packet.rules import Action, Group, Match, Output, Rule, SetEthDst, ToGroup
 from topologies.addresses import openflow_port
 from topologies.fabric import Port
-
-if find_spec("os_ken"):
-    from os_ken.base.app_manager import AppManager
-    from os_ken.base.app_manager import OSKenApp as App
-    from os_ken.controller import ofp_event as events
-    from os_ken.controller.controller import Datapath as Connection
-    from os_ken.controller.event import EventBase
-    from os_ken.controller.handler import DEAD_DISPATCHER, MAIN_DISPATCHER, set_ev_cls
-    from os_ken.controller.ofp_handler import OFPHandler
-    from os_ken.lib import hub
-    from os_ken.ofproto import ofproto_v1_3 as ofp
-    from os_ken.ofproto import ofproto_v1_3_parser as messages
-else:
-    from ryu.base.app_manager import AppManager
-    from ryu.base.app_manager import RyuApp as App
-    from ryu.controller import ofp_event as events
-    from ryu.controller.controller import Datapath as Connection
-    from ryu.controller.event import EventBase
-    from ryu.controller.handler import DEAD_DISPATCHER, MAIN_DISPATCHER, set_ev_cls
-    from ryu.controller.ofp_handler import OFPHandler
-    from ryu.lib import hub
-    from ryu.ofproto import ofproto_v1_3 as ofp
-    from ryu.ofproto import ofproto_v1_3_parser as messages
 
 __all__ = [
     "DEAD_DISPATCHER",
@@ -53,6 +40,9 @@ __all__ = [
     "ofp",
     "on",
 ]
+
+ACCEPT_AGAIN_S = 0.2
+"""How long after a connection could not be accepted the next attempt is made; the switch waits meanwhile."""
 
 log = logging.getLogger("controller")
 
@@ -68,17 +58,24 @@ class _Handshake(OFPHandler):  # type: ignore[misc]
         App.start(self)
 
 
+class _UnixSocket(socket):
+    """A switch's connection, of which the library wants what only TCP has: to send at once."""
+
+    def setsockopt(self, *_option: object) -> None:
+        """Do nothing: a unix socket sends at once."""
+
+
 class _Connection(Connection):  # type: ignore[misc]
     """The library's connection to a switch, which sends at once, and whose end is noticed.
 
-    The library hands messages to a sending thread; what asks `controller.circuits.proof` next would overtake
+    The library hands messages to a sending thread; what asks `controller.app.proof` next would overtake
     them. On native threads os-ken 4.2 waits at the end for that thread, and that one for something
     to send: the switch would seem connected for ever.
     """
 
-    def __init__(self, *arguments: object) -> None:
+    def __init__(self, connected: socket) -> None:
         self._sending = hub.Semaphore(1)
-        super().__init__(*arguments)
+        super().__init__(_UnixSocket(fileno=connected.detach()), address="")
 
     def send(self, data: bytes, close_socket: bool = False) -> bool:
         """Send on the caller's thread; return whether the switch is still there."""
@@ -100,25 +97,33 @@ class _Connection(Connection):  # type: ignore[misc]
             super().send(b"")
 
 
+class Failing(Protocol):
+    """What has handlers that may fail: an app."""
+
+    def failed(self, sentence: str) -> None:
+        """Record that a handler raised an exception."""
+
+
 _Handler = TypeVar("_Handler", bound=Callable[..., None])
 
 
 def on(event: type, *phases: str) -> Callable[[_Handler], _Handler]:
-    """Return a decorator for a method that handles an event in phases of a connection.
+    """Return a decorator for an app's method that handles an event in phases of a connection.
 
-    It is the library's, and logs what the method raises: on native threads os-ken 4.2 would end the
-    app's one thread without a word.
+    It is the library's. What the method raises is logged, and reported to the app's `failed`: on native
+    threads os-ken 4.2 would end the app's one thread without a word.
     """
 
     def decorator(handler: _Handler) -> _Handler:
         @wraps(handler)
-        def logged(*arguments: object) -> None:
+        def guarded(app: Failing, *event: object) -> None:
             try:
-                handler(*arguments)
-            except Exception:
+                handler(app, *event)
+            except Exception as error:
                 log.exception("%s failed", handler.__qualname__)
+                app.failed(f"the controller failed in {handler.__name__}: {error!r}")
 
-        decorated: _Handler = set_ev_cls(event, list(phases))(logged)
+        decorated: _Handler = set_ev_cls(event, list(phases))(guarded)
         return decorated
 
     return decorator
@@ -137,11 +142,15 @@ def run(app_class: type, listener: socket, **arguments: object) -> App:
 
 def _accept(listener: socket) -> None:
     while True:
-        hub.spawn(_serve, *listener.accept())
+        try:
+            hub.spawn(_serve, listener.accept()[0])
+        except (OSError, RuntimeError) as error:  # no descriptor or no thread is left
+            log.error("accept a switch: %s", error)
+            hub.sleep(ACCEPT_AGAIN_S)
 
 
-def _serve(connected: socket, address: tuple[str, int]) -> None:
-    with closing(_Connection(connected, address)) as connection:
+def _serve(connected: socket) -> None:
+    with closing(_Connection(connected)) as connection:
         connection.serve()
 
 
@@ -154,6 +163,20 @@ def hang_up(datapath: Datapath) -> None:
     """
     with suppress(OSError):  # it has ended already
         datapath.socket.shutdown(SHUT_RDWR)
+
+
+def send_as_one(datapath: Datapath, parts: Iterable[Message]) -> int:
+    """Send messages as one piece, and return the transaction of the last.
+
+    A unix socket that nobody reads takes 70 rules one by one, and 1,900 as one piece.
+    """
+    parts = list(parts)
+    for part in parts:
+        datapath.set_xid(part)
+        part.serialize()
+    datapath.send(b"".join(part.buf for part in parts))
+    transaction: int = parts[-1].xid
+    return transaction
 
 
 def clearing_messages(datapath: Datapath) -> list[Message]:

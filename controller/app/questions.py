@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from queue import Empty, SimpleQueue
+from weakref import WeakValueDictionary
 
 from controller.app.openflow import Datapath, EventBase, Message, more_follows
 from topologies.errors import NetworkError
@@ -62,17 +63,18 @@ class Question(EventBase):  # type: ignore[misc]  # the library has no types
 
 
 class Questions:
-    """The questions that are not answered yet."""
+    """The questions that are not answered yet; every method is for the app's thread."""
 
     def __init__(self) -> None:
-        self._open: dict[tuple[int, int], Question] = {}
+        # The thread that asks holds its question: when it gives up, the entry goes with the question.
+        self._open: WeakValueDictionary[tuple[int, int], Question] = WeakValueDictionary()
 
     def send(self, question: Question) -> None:
-        """Send a question and remember it."""
+        """Send a question, and keep it open until it is answered or its thread gives up."""
         self._open[question.datapath.id, question.send()] = question
 
     def take(self, answer: Message) -> None:
-        """Hand an answer to the one who asked."""
+        """Hand an answer, or one of its parts, to the question that it is for."""
         key = answer.datapath.id, answer.xid
         question = self._open.get(key)
         if question:
@@ -81,14 +83,15 @@ class Questions:
                 del self._open[key]
 
     def refuse(self, error: Message, sentence: str) -> bool:
-        """Tell the one who asked that the switch refused; return whether it was a question."""
+        """Answer a question with the switch's refusal; return whether it was a question."""
         question = self._open.pop((error.datapath.id, error.xid), None)
         if question:
             question.put(NetworkError(sentence))
         return question is not None
 
     def drop(self, datapath: Datapath) -> None:
-        """Tell all who asked that the connection has ended."""
-        for key in [key for key, question in self._open.items() if question.datapath is datapath]:
-            question = self._open.pop(key)
-            question.put(NetworkError(f"switch {question.switch} has gone"))
+        """Answer all questions over a connection that has ended."""
+        for key, question in list(self._open.items()):
+            if question.datapath is datapath:
+                del self._open[key]
+                question.put(NetworkError(f"switch {question.switch} has gone"))

@@ -1,1 +1,1 @@
-"""Optical switches: circuits, programs, reconfigurations and their proof."""
+"""Optical switches: circuits, programs and reconfigurations."""

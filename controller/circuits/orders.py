@@ -38,7 +38,7 @@ class Light:
 
 @dataclass(frozen=True)
 class Notice:
-    """Notify the listener of the circuits that are lit from now on."""
+    """Notify the subscriber of the circuits that are lit from now on."""
 
     circuits: Circuits
     """What is known to be lit; nothing while the switch is not connected."""

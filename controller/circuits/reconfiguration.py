@@ -105,7 +105,7 @@ class OpticalSwitch:
         self._unproved: tuple[Pair, ...] = ()
         """What was taken away after a failure, without a proof: the next reconfiguration proves it dark."""
         self._interrupted = False
-        """Whether a program ended with the connection, and its listener has yet to receive that."""
+        """Whether a program ended with the connection, and its subscriber has yet to receive that."""
 
     def set_delay(self, delay: ReconfigurationDelay, seed: int = 0) -> None:
         """Set how long it is dark from the next reconfiguration on; delays that vary are drawn anew."""

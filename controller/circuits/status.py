@@ -1,4 +1,4 @@
-"""What the controller tells about itself and its switches: the answers of its northbound."""
+"""What the controller reports of itself and its switches: the answers of its northbound."""
 
 from dataclasses import dataclass
 
@@ -17,8 +17,10 @@ class Status:
     """Switches that are connected and have not confirmed their rules."""
     failed_links: tuple[str, ...]
     """Links that a switch calls down, as ``leaf0:3 - spine1:0``; also one whose port does not exist."""
+    unproved: tuple[str, ...]
+    """Why rules that a switch has confirmed are not proved to be on the wire yet: a sentence each."""
     errors: tuple[str, ...]
-    """What switches refused: one sentence each."""
+    """What switches refused, and where the controller itself failed: a sentence each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +39,7 @@ class SwitchStatus:
 
 @dataclass(frozen=True, slots=True)
 class FlowStatus:
-    """A rule that a switch has, told by itself; ports count from 0."""
+    """A rule that a switch reports; ports count from 0."""
 
     priority: int
     match: str
@@ -48,7 +50,7 @@ class FlowStatus:
 
 @dataclass(frozen=True, slots=True)
 class PortCounters:
-    """What went through a port, told by its switch."""
+    """What went through a port, as its switch counts."""
 
     port: int
     """The port's number, counted from 0."""

@@ -6,6 +6,7 @@ whose answer did not come in time may have been committed; its records carry the
 
 import socket
 from collections.abc import Callable
+from pathlib import Path
 
 from testbed.machine.datapath import Datapath, bridge_type
 from testbed.network.openvswitch import vsctl
@@ -32,7 +33,7 @@ def check_names(fabric: Fabric) -> None:
 
 
 def make_bridges(
-    fabric: Fabric, controller: str, mark: int, datapath: Datapath, check: Callable[[], None]
+    fabric: Fabric, controller: Path, mark: int, datapath: Datapath, check: Callable[[], None]
 ) -> None:
     """Make a fabric's bridges and ports, and have them connect to the controller.
 
@@ -41,7 +42,7 @@ def make_bridges(
     fabric
         Whose interfaces are wired.
     controller
-        Its address and port.
+        The unix socket that it listens on, in Open vSwitch's run directory: to no other does it connect.
     mark
         The number that `delete_bridges` finds them by.
     datapath
@@ -60,7 +61,7 @@ def make_bridges(
         words += [f"datapath_type={bridge_type(datapath)}"]
         words += [f"other_config:datapath-id={datapath_id(fabric, switch.name):016x}", f"{MARK}={mark}"]
         words += ["protocols=OpenFlow13", "other_config:disable-in-band=true"]
-        words += ["--", "set-controller", switch.name, f"tcp:{controller}"]
+        words += ["--", "set-controller", switch.name, f"unix:{controller}"]
         words += ["--", "set", "controller", switch.name, "max_backoff=1000"]
         for port in fabric.used_ports(switch.name):
             name = interface(fabric, port)

@@ -5,6 +5,7 @@ links are made; the bridges are made when its listener is up, because Open vSwit
 for a second after a refused connection.
 """
 
+import select
 import shutil
 import socket
 import subprocess
@@ -12,7 +13,6 @@ import sys
 from collections.abc import Collection, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from tempfile import mkdtemp
 from types import TracebackType
 
 from mininet.net import Mininet
@@ -27,7 +27,7 @@ from testbed.network.bridges import check_names, delete_bridges, make_bridges
 from testbed.network.forwarding import KernelRoutes
 from testbed.network.netem import Netem, check_delays, check_netem, link_netems
 from testbed.network.nodes import LiveIntf, LiveLink, LiveMininet, LiveServer, LiveSwitch
-from testbed.network.openvswitch import MachineOpenVSwitch, PrivateOpenVSwitch
+from testbed.network.openvswitch import MachineOpenVSwitch, PrivateOpenVSwitch, machine_directory
 from testbed.network.wiring import Wiring, adopt_taps, set_netems, shape_switch_ports, wire
 from topologies.addresses import datapath_id, interface, nic_ip, openflow_port
 from topologies.errors import NetworkError
@@ -37,7 +37,7 @@ from traffic.packets import DEFAULT_MTU
 from traffic.transports.connections import Endpoints
 from traffic.transports.host_settings import CARRYING, HostSettings
 
-LISTEN = "127.0.0.1:6653"
+OPENFLOW, NORTHBOUND = "openflow.sock", "northbound.sock"
 READY_S = 120.0
 LEAST_SEND_BUFFER_BYTES, MOST_SEND_BUFFER_BYTES = 4 << 20, 1 << 30
 """The daemon sends 32 packets of a port at once: where queues are short, they decide what is dropped."""
@@ -97,6 +97,11 @@ class Network:
         check_marks(self.host.congestion_control, self.datapath, self.mtu)
         raise_descriptor_limit()  # outside of a sandbox nobody has
         with self._stack as stack:
+            # In a sandbox the tools of Open vSwitch look for its sockets here (OVS_RUNDIR).
+            self.directory = RUN_DIRECTORY if inside_sandbox() else machine_directory()
+            """Where its sockets and logs are, this user's alone; it ends with the network."""
+            self.directory.mkdir(mode=0o700, exist_ok=True)
+            stack.callback(shutil.rmtree, self.directory)
             try:
                 self._boot(stack)
             except BaseException as failure:
@@ -222,12 +227,7 @@ class Network:
         return link_netems(self.fabric, time_factor, loss=loss, orphan=orphan)
 
     def _boot(self, stack: ExitStack) -> None:
-        private = inside_sandbox()
-        # In a sandbox the tools of Open vSwitch look for its sockets here (OVS_RUNDIR).
-        directory = self.directory = RUN_DIRECTORY if private else Path(mkdtemp(prefix="lightrail-"))
-        """Where its sockets and logs are; it ends with the network."""
-        directory.mkdir(exist_ok=True)
-        stack.callback(shutil.rmtree, directory)
+        private, directory = inside_sandbox(), self.directory
         self._controller = stack.enter_context(_controller(self.fabric, directory))
         self.openvswitch: PrivateOpenVSwitch | MachineOpenVSwitch
         self.openvswitch = (
@@ -243,14 +243,14 @@ class Network:
         self._is_new = False
         if not private:  # a private Open vSwitch ends with all its bridges
             stack.callback(delete_bridges, self.wiring.mark)
-        make_bridges(self.fabric, LISTEN, self.wiring.mark, self.datapath, self.check_alive)
+        make_bridges(self.fabric, directory / OPENFLOW, self.wiring.mark, self.datapath, self.check_alive)
         if private and self.datapath == "netdev":
             adopt_taps(self.wiring)
         shape_switch_ports(self.wiring)
         self._grow_send_buffer()
         self.mininet = _mininet(self.wiring)
         stack.callback(_end_shells, self.mininet)
-        self.northbound = ControllerClient(directory / "northbound.sock")
+        self.northbound = ControllerClient(directory / NORTHBOUND)
         self.northbound.wait_ready(READY_S, check=self.check_alive)
 
     def _grow_send_buffer(self) -> None:
@@ -267,7 +267,7 @@ class Network:
 def _controller(fabric: Fabric, directory: Path) -> "_Process":
     (directory / "fabric.json").write_text(fabric.to_json())
     command = [sys.executable, "-m", "controller", "--fabric", str(directory / "fabric.json")]
-    command += ["--northbound", str(directory / "northbound.sock"), "--listen", LISTEN]
+    command += ["--openflow", str(directory / OPENFLOW), "--northbound", str(directory / NORTHBOUND)]
     return _Process(command, directory / "controller.log")
 
 
@@ -296,6 +296,10 @@ class _Process(subprocess.Popen[bytes]):
 
 def _wait_for_listener(controller: _Process) -> None:
     assert controller.stdout is not None
+    poll = select.poll()
+    poll.register(controller.stdout, select.POLLIN)
+    if not poll.poll(READY_S * 1000):
+        raise NetworkError(f"the controller does not listen after {READY_S:g} s")
     if not controller.stdout.readline():
         controller.wait()
         said = controller.log.read_text(errors="replace").strip().splitlines()

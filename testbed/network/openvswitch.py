@@ -11,8 +11,10 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from tempfile import mkdtemp
 from types import TracebackType
 
+from controller.app.proof import run_directories
 from testbed.machine.datapath import Datapath, delete_kernel_datapath, lost_upcalls
 from testbed.machine.kernel import die_with_parent, take_descriptor
 from topologies.errors import MachineError, NetworkError
@@ -20,6 +22,7 @@ from topologies.errors import MachineError, NetworkError
 SCHEMA = "/usr/share/openvswitch/vswitch.ovsschema"
 START_S = 15.0
 CHECK_S = 0.2
+START_IT = "start it (service openvswitch-switch start), or leave --no-sandbox out"
 ANSWER_S = 120
 """How long a transaction may take [s]: with 80 bridges on a slow machine half a minute."""
 FORCE = {socket.SO_SNDBUF: 32, socket.SO_RCVBUF: 33}
@@ -28,7 +31,7 @@ RECEIVE_BUFFER_BYTES = 8 << 20
 """What waits at a port while the daemon is not scheduled: 208 KiB, the default, is 23 ms at 40 Mbit/s."""
 SOL_PACKET, PACKET_STATISTICS = 263, 6
 LOGGING = ("-vconsole:warn", "-vdpif:console:err", "--log-file=/dev/null")
-"""What daemons say; dpif warns at each `controller.circuits.proof` that there is no datapath."""
+"""What daemons say; dpif warns at each `controller.app.proof` that there is no datapath."""
 KEEP_MEMORY = {"MALLOC_TRIM_THRESHOLD_": str(1 << 30), "MALLOC_TOP_PAD_": str(16 << 20)}
 """Have the daemons keep what they free. At each port that it polls, each time, ovs-vswitchd allocates
 32 packets (300 KB at an MTU of 9000) and frees what did not come; by default the C library gives that back
@@ -64,6 +67,20 @@ def vsctl(*arguments: str, check: Callable[[], None] = lambda: None) -> str:
     if process.returncode:
         raise NetworkError(f"ovs-vsctl {' '.join(arguments)[:120]}: {complaint.strip()[:300]}")
     return said
+
+
+def machine_directory() -> Path:
+    """Make a directory, for this user alone, of sockets that the machine's own Open vSwitch may connect to.
+
+    It connects to those in its own run directory only.
+    """
+    reason = ""
+    for place in run_directories():
+        try:
+            return Path(mkdtemp(prefix="lightrail-", dir=place))
+        except OSError as error:
+            reason = reason or f"make a directory in {place}: {error.strerror}"
+    raise MachineError(reason, START_IT)
 
 
 class PrivateOpenVSwitch:
@@ -230,10 +247,7 @@ class MachineOpenVSwitch:
         try:
             vsctl("--timeout=5", "show")
         except (NetworkError, FileNotFoundError) as error:
-            raise MachineError(
-                "the machine's own Open vSwitch does not answer",
-                "start it (service openvswitch-switch start), or leave --no-sandbox out",
-            ) from error
+            raise MachineError("the machine's own Open vSwitch does not answer", START_IT) from error
         return self
 
     def __exit__(

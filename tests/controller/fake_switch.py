@@ -8,7 +8,8 @@ import struct
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from socket import SHUT_RDWR, create_connection
+from pathlib import Path
+from socket import AF_UNIX, SHUT_RDWR, socket
 from threading import Event, Thread
 
 VERSION = 4
@@ -34,7 +35,8 @@ ALL_GROUPS = 0xFFFFFFFC
 class FakeSwitch:
     """A switch with a connection to the controller, served by a thread; a context manager."""
 
-    controller: tuple[str, int]
+    controller: Path
+    """The socket that it connects to."""
     datapath_id: int
     ports: Iterable[int]
     """OpenFlow's numbers of its ports."""
@@ -53,7 +55,9 @@ class FakeSwitch:
     _bundles: dict[int, list[bytes]] = field(default_factory=dict)
 
     def __enter__(self) -> "FakeSwitch":
-        self._socket = create_connection(self.controller, timeout=20)
+        self._socket = socket(AF_UNIX)
+        self._socket.settimeout(20)
+        self._socket.connect(str(self.controller))
         self._send(HELLO, 1)
         self._thread = Thread(target=self._serve, daemon=True)
         self._thread.start()

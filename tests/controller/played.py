@@ -1,7 +1,6 @@
 """A controller's process, with switches and a switch daemon that are played by the test."""
 
 import os
-import re
 import subprocess
 import sys
 import time
@@ -27,18 +26,16 @@ class Controller:
     def __init__(
         self,
         process: subprocess.Popen[str],
-        path: Path,
+        directory: Path,
         stack: ExitStack,
         fabric: Fabric,
         daemon: FakeDaemon,
     ) -> None:
         assert process.stdout
-        line = process.stdout.readline()
-        matched = re.fullmatch(r"listening on (127\.0\.0\.1):(\d+)\n", line)
-        assert matched, line
-        self.process, self.path, self.fabric, self._stack = process, path, fabric, stack
-        self.address = matched[1], int(matched[2])
-        self.client = ControllerClient(path)
+        assert process.stdout.readline() == "listening\n"
+        self.process, self.fabric, self._stack = process, fabric, stack
+        self.path, self.openflow = directory / "nb", directory / "of"
+        self.client = ControllerClient(self.path)
         self.daemon = daemon
 
     def switch(
@@ -52,7 +49,7 @@ class Controller:
         """Connect a switch of the fabric."""
         ports = [openflow_port(port) for port in self.fabric.used_ports(name)]
         faults = answers_barriers, refuses_groups, refuses_bundles
-        return self.connect(FakeSwitch(self.address, datapath_id(self.fabric, name), ports, *faults))
+        return self.connect(FakeSwitch(self.openflow, datapath_id(self.fabric, name), ports, *faults))
 
     def connect(self, switch: FakeSwitch) -> FakeSwitch:
         """Connect any switch."""
@@ -67,12 +64,12 @@ class Controller:
         return len(os.listdir(f"/proc/{self.process.pid}/task"))
 
 
-def command(directory: Path, fabric: Fabric | str = FABRIC, listen: str = "127.0.0.1:0") -> list[str]:
+def command(directory: Path, fabric: Fabric | str = FABRIC) -> list[str]:
     """Return how to start a controller."""
     text = fabric if isinstance(fabric, str) else fabric.to_json()
     (directory / "fabric.json").write_text(text)
-    files = ["--fabric", str(directory / "fabric.json"), "--northbound", str(directory / "nb")]
-    return [sys.executable, "-m", "controller", *files, "--listen", listen]
+    sockets = ["--openflow", str(directory / "of"), "--northbound", str(directory / "nb")]
+    return [sys.executable, "-m", "controller", "--fabric", str(directory / "fabric.json"), *sockets]
 
 
 def eventually(holds: Callable[[], object]) -> None:
@@ -99,4 +96,4 @@ def started(directory: Path, fabric: Fabric = FABRIC) -> Iterator[Controller]:
             )
         )
         stack.callback(process.kill)
-        yield Controller(process, directory / "nb", stack, fabric, daemon)
+        yield Controller(process, directory, stack, fabric, daemon)

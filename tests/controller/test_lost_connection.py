@@ -123,14 +123,18 @@ def test_a_reconfiguration_that_is_not_proved_ends_in_a_sentence(
     assert controller.client.ocs_log(OCS)[-1].lit_s is None
 
 
-def test_rules_that_are_not_proved_are_an_error(controller: Controller) -> None:
-    controller.daemon.answers = lambda _command: "garbage"
+def test_rules_that_are_not_proved_are_waited_for_until_the_deadline_which_says_why(
+    controller: Controller,
+) -> None:
+    controller.daemon.answers = lambda _command: {"error": "busy"}
     controller.switch(OCS)
-    with pytest.raises(NetworkError, match="switch ocs0: no proof that changes are on the wire"):
-        controller.client.wait_ready(SECONDS)
+    eventually(lambda: controller.client.status().unproved)
+    with pytest.raises(NetworkError, match=r"rules not confirmed: ocs0 \(switch ocs0: no proof .* 'busy'"):
+        controller.client.wait_ready(0.01)
     assert absent(controller.client), "connected, but what it shows is not proved"
     controller.daemon.answers = obliging
-    eventually(lambda: controller.client.status().ready)
+    controller.client.wait_ready(SECONDS)
+    assert controller.client.status().unproved == ()
     assert controller.client.ocs(OCS).circuits == ()
 
 

@@ -1,4 +1,4 @@
-"""Listeners that read slowly, never or not any more."""
+"""Subscribers that read slowly, never or not any more."""
 
 import json
 import socket
@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from controller.app.app_thread import AppThread
-from controller.app.notices import KEPT, Listener
+from controller.app.notices import KEPT, Subscriber
 from tests.controller.played import eventually, started
 from topologies.errors import DemandError
 from topologies.parallel_ocs import parallel_ocs_fabric
@@ -61,19 +61,19 @@ def bound(tmp_path: Path) -> Iterator[Callable[[str], socket.socket]]:
 Bound = Callable[[str], socket.socket]
 
 
-def heard(listener: socket.socket) -> dict[str, int]:
+def heard(subscriber: socket.socket) -> dict[str, int]:
     """Return the next notice."""
-    notice: dict[str, int] = json.loads(listener.recv(1 << 16))
+    notice: dict[str, int] = json.loads(subscriber.recv(1 << 16))
     return notice
 
 
-def read(listener: socket.socket, thread: Thread, last: int) -> list[dict[str, int]]:
+def read(subscriber: socket.socket, thread: Thread, last: int) -> list[dict[str, int]]:
     """Return all notices up to a number, while the app's thread does what there is to do."""
-    notices = [heard(listener)]
-    listener.setblocking(False)
+    notices = [heard(subscriber)]
+    subscriber.setblocking(False)
     while notices[-1]["number"] < last:
         try:
-            notices.append(heard(listener))
+            notices.append(heard(subscriber))
         except BlockingIOError:
             assert thread.run(SECONDS), "room in the socket is noticed"
     return notices
@@ -83,7 +83,7 @@ def test_600_notices_to_an_unread_socket_make_one_thread_and_delay_nobody_else(
     thread: Thread, bound: Bound, tmp_path: Path
 ) -> None:
     unread, prompt = bound("unread"), bound("prompt")
-    stalled, other = Listener(tmp_path / "unread", thread.app), Listener(tmp_path / "prompt", thread.app)
+    stalled, other = Subscriber(tmp_path / "unread", thread.app), Subscriber(tmp_path / "prompt", thread.app)
     before = threading.active_count()
     for number in range(600):
         stalled.notify({"number": number})
@@ -102,37 +102,37 @@ def test_of_too_many_notices_the_oldest_are_dropped_and_counted(
     thread: Thread, bound: Bound, tmp_path: Path
 ) -> None:
     unread = bound("unread")
-    listener = Listener(tmp_path / "unread", thread.app)
+    subscriber = Subscriber(tmp_path / "unread", thread.app)
     for number in range(KEPT + 100):
-        listener.notify({"number": number})
+        subscriber.notify({"number": number})
     notices = read(unread, thread, last=KEPT + 99)
     in_socket = len(notices) - KEPT
     assert [notice["missed"] for notice in notices if notice["missed"]] == [100 - in_socket]
     assert [notice["number"] for notice in notices[-KEPT:]] == list(range(100, KEPT + 100))
-    listener.close()
+    subscriber.close()
 
 
-def test_a_listener_that_has_gone_is_not_waited_for(thread: Thread, bound: Bound, tmp_path: Path) -> None:
+def test_a_subscriber_that_has_gone_is_not_waited_for(thread: Thread, bound: Bound, tmp_path: Path) -> None:
     unread = bound("unread")
-    listener = Listener(tmp_path / "unread", thread.app)
+    subscriber = Subscriber(tmp_path / "unread", thread.app)
     for number in range(50):
-        listener.notify({"number": number})
+        subscriber.notify({"number": number})
     unread.close()
     assert thread.run(SECONDS)
-    listener.notify({"number": 50})
+    subscriber.notify({"number": 50})
     assert not thread.run(0.0)
-    listener.close()
+    subscriber.close()
 
 
-def test_a_listener_that_is_replaced_while_it_is_slow_leaves_no_thread(
+def test_a_subscriber_that_is_replaced_while_it_is_slow_leaves_no_thread(
     thread: Thread, bound: Bound, tmp_path: Path
 ) -> None:
     bound("unread")
     before = threading.active_count()
-    listener = Listener(tmp_path / "unread", thread.app)
+    subscriber = Subscriber(tmp_path / "unread", thread.app)
     for number in range(50):
-        listener.notify({"number": number})
-    listener.close()
+        subscriber.notify({"number": number})
+    subscriber.close()
     assert thread.run(SECONDS)
     deadline = time.monotonic() + SECONDS
     while threading.active_count() > before:
@@ -141,14 +141,14 @@ def test_a_listener_that_is_replaced_while_it_is_slow_leaves_no_thread(
 
 
 @pytest.mark.parametrize(("name", "why"), [("x" * 200, "too long"), ("missing", "No such file")])
-def test_a_path_on_which_nobody_can_listen_is_refused(
+def test_a_path_on_which_nothing_is_bound_is_refused(
     thread: Thread, tmp_path: Path, name: str, why: str
 ) -> None:
     with pytest.raises(DemandError, match=f"notify .*{why}.*; name a unix datagram socket"):
-        Listener(tmp_path / name, thread.app)
+        Subscriber(tmp_path / name, thread.app)
 
 
-def test_an_unread_listener_of_one_ocs_does_not_delay_that_of_another(tmp_path: Path, bound: Bound) -> None:
+def test_an_unread_subscriber_of_one_ocs_does_not_delay_that_of_another(tmp_path: Path, bound: Bound) -> None:
     bound("unread")
     prompt = bound("prompt")
     with started(tmp_path, parallel_ocs_fabric(4, 2)) as controller:

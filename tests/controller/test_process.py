@@ -21,6 +21,9 @@ from topologies.errors import DemandError, NetworkError
 from topologies.khop_ring import KHopRing, khop_ring_fabric
 from topologies.parallel_ocs import parallel_ocs_fabric
 
+SUN_PATH_BYTES = 108
+"""How long the path of a unix socket may be, its end included."""
+
 
 @pytest.fixture
 def controller(tmp_path: Path) -> Iterator[Controller]:
@@ -81,7 +84,7 @@ def test_links_that_go_down_are_avoided_and_taken_again(controller: Controller) 
 
 
 def test_a_switch_of_another_fabric_is_refused(controller: Controller) -> None:
-    stranger = controller.connect(FakeSwitch(controller.address, 99, [1]))
+    stranger = controller.connect(FakeSwitch(controller.openflow, 99, [1]))
     assert stranger.ended.wait(SECONDS)
     assert stranger.told == []
     controller.process.terminate()
@@ -157,12 +160,13 @@ def test_the_northbound_counts(controller: Controller) -> None:
         controller.client.flows("spine0")
 
 
-def test_sigterm_ends_it_and_takes_its_socket_away(controller: Controller) -> None:
+def test_sigterm_ends_it_and_takes_its_sockets_away(controller: Controller) -> None:
     controller.switches()
     controller.client.wait_ready(SECONDS)
     controller.process.terminate()
     assert controller.process.wait(SECONDS) == 0
     assert not controller.path.exists()
+    assert not controller.openflow.exists()
     with pytest.raises(NetworkError, match="ask the controller"):
         controller.client.status()
 
@@ -197,10 +201,6 @@ def failure(*arguments: str) -> str:
 
 
 def test_what_stops_it_from_starting_is_one_sentence(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        sentence = failure(*command(tmp_path, listen=f"127.0.0.1:{port}"))
-        assert f"listen for switches on 127.0.0.1:{port}: Address already in use" in sentence
     assert "the text is no fabric" in failure(*command(tmp_path, fabric="{}"))
     fast = next(link for link in FABRIC.links if link.b.node.startswith("spine"))
     others = (link for link in FABRIC.links if link != fast)
@@ -208,17 +208,22 @@ def test_what_stops_it_from_starting_is_one_sentence(tmp_path: Path) -> None:
     assert "leaf0 cannot spread connections to leaf1" in failure(*command(tmp_path, fabric=steep))
     missing = [*command(tmp_path), "--fabric", str(tmp_path / "none.json")]
     assert "No such file or directory" in failure(*missing)
-    assert "listen for switches on nowhere" in failure(*command(tmp_path, listen="nowhere"))
+    too_long = str(tmp_path / ("x" * SUN_PATH_BYTES))
+    assert f"listen on {too_long}: AF_UNIX path too long" in failure(
+        *command(tmp_path), "--openflow", too_long
+    )
 
 
-def test_one_controller_does_not_take_anothers_socket(controller: Controller, tmp_path: Path) -> None:
-    assert "Address already in use" in failure(*command(tmp_path))
+def test_one_controller_does_not_take_anothers_sockets(controller: Controller, tmp_path: Path) -> None:
+    assert f"listen on {controller.openflow}: Address already in use" in failure(*command(tmp_path))
+    free = ["--openflow", str(tmp_path / "free")]
+    assert f"listen on {controller.path}: Address already in use" in failure(*command(tmp_path), *free)
     os.kill(controller.process.pid, signal.SIGKILL)
     controller.process.wait(SECONDS)
     assert controller.path.exists(), "killed, it could not take it away"
     with subprocess.Popen(command(tmp_path), cwd=CHECKOUT, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout
-        assert process.stdout.readline().startswith("listening")
+        assert process.stdout.readline() == "listening\n"
         process.terminate()
 
 

@@ -7,7 +7,7 @@ from queue import SimpleQueue
 import pytest
 
 from controller.app.app_thread import AppThread
-from controller.circuits.proof import Proof
+from controller.app.proof import Proof
 from tests.controller.fake_daemon import FakeDaemon, fake_daemon, obliging
 
 SECONDS = 30.0

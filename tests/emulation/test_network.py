@@ -2,10 +2,15 @@
 
 import os
 import socket
+import stat
 from pathlib import Path
 
 import pytest
 
+from controller.app.listeners import private_listener
+from testbed.machine.sandbox import RUN_DIRECTORY
+from testbed.network.network import OPENFLOW
+from testbed.network.openvswitch import vsctl
 from tests.emulation.conftest import Booted
 from topologies.errors import NetworkError
 from topologies.fat_tree import fat_tree_fabric
@@ -48,13 +53,24 @@ def test_a_network_boots_once(booted: Booted) -> None:
         pass
 
 
-def test_a_port_in_use_is_told_in_a_sentence_and_leaves_nothing(booted: Booted) -> None:
+def test_switches_are_reached_by_no_port_and_by_no_other_user(booted: Booted) -> None:
+    listening = "0A"
+    with booted(rail_fabric(2, 1)) as net:
+        states = [line.split()[3] for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+        assert listening not in states
+        directory, openflow = net.network.directory, net.network.directory / OPENFLOW
+        assert [stat.S_IMODE(path.stat().st_mode) for path in (directory, openflow)] == [0o700, 0o600]
+        assert vsctl("get-controller", "leaf0").strip() == f"unix:{openflow}"
+
+
+def test_a_socket_in_use_is_named_in_a_sentence_and_leaves_nothing(booted: Booted) -> None:
     before, descriptors = things_here(), len(os.listdir("/proc/self/fd"))
-    with socket.create_server(("127.0.0.1", 6653)):
+    RUN_DIRECTORY.mkdir()
+    with private_listener(RUN_DIRECTORY / OPENFLOW):
         with pytest.raises(NetworkError) as caught, booted(rail_fabric(2, 1)):
             pass
         assert "\n" not in str(caught.value)
-        assert "127.0.0.1:6653" in str(caught.value)
+        assert f"listen on {RUN_DIRECTORY / OPENFLOW}: Address already in use" in str(caught.value)
         assert any("controller.log" in note for note in caught.value.__notes__)
     assert things_here() == before
     assert len(os.listdir("/proc/self/fd")) == descriptors

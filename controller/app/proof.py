@@ -40,7 +40,8 @@ from time import monotonic
 
 from controller.app.app_thread import AppThread
 
-RUN_DIRECTORIES = ("/var/run/openvswitch", "/run/openvswitch")
+PACKAGED = (Path("/var/run/openvswitch"), Path("/run/openvswitch"))
+"""Where packages of Open vSwitch have their sockets."""
 ANSWER_S = 5.0
 KERNELS = "system@"
 """How the name of a datapath in the kernel begins."""
@@ -50,6 +51,11 @@ Then = Callable[[float, str], None]
 there is no proof, empty if there is."""
 
 log = logging.getLogger("controller")
+
+
+def run_directories() -> Sequence[Path]:
+    """Return where the sockets of the machine's, or this sandbox's, Open vSwitch may be."""
+    return (Path(os.environ["OVS_RUNDIR"]),) if "OVS_RUNDIR" in os.environ else PACKAGED
 
 
 class Proof:
@@ -120,9 +126,9 @@ def _emptying(datapaths: Sequence[str]) -> list[list[str]]:
 
 def _switch_daemon() -> socket.socket:
     """Return a connection to the control socket of the machine's, or this sandbox's, ovs-vswitchd."""
-    directories = [os.environ["OVS_RUNDIR"]] if "OVS_RUNDIR" in os.environ else RUN_DIRECTORIES
+    directories = run_directories()
     reason: OSError = FileNotFoundError(f"no control socket in {directories[0]}")
-    for path in [path for name in directories for path in Path(name).glob("ovs-vswitchd.*.ctl")]:
+    for path in [path for directory in directories for path in directory.glob("ovs-vswitchd.*.ctl")]:
         channel = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         channel.settimeout(ANSWER_S)
         try:
