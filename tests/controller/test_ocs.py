@@ -9,10 +9,10 @@ import pytest
 
 from controller.app.app_thread import AppThread, Work
 from controller.app.ocs import OpticalSwitches
+from controller.app.proof import Proof, Then
 from controller.circuits.circuits import circuits_from_text
 from controller.circuits.devices import LONGEST_S
 from controller.circuits.programs import program_from_text
-from controller.circuits.proof import Proof, Then
 from controller.circuits.reconfiguration import Command
 from tests.controller.played import eventually
 from topologies.errors import NetworkError
