@@ -8,6 +8,7 @@ import os
 import socket
 import struct
 from collections.abc import Mapping, Sequence
+from functools import cache
 from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
 from socket import AF_INET
@@ -138,6 +139,12 @@ def kernel_takes(*qdiscs: bytes) -> bool:
     finally:
         os.close(namespace)
     return True
+
+
+@cache
+def kernel_has_netem() -> bool:
+    """Return whether netem can be put on an interface; the kernel loads its module for that if it has one."""
+    return kernel_takes(netem_request(0.0, 0.0, 1))
 
 
 def shaper_request(
