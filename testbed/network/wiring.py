@@ -129,14 +129,16 @@ class Wiring:
         return max(self.shapes[self.fabric.nic_port(nic)].lent_s for nic in self.fabric.nics)
 
     def close(self) -> None:
-        """Delete all links at once, and let the servers' namespaces go.
+        """Delete all links at once, and close the servers' namespaces in any case.
 
         One request for the whole group shares the kernel's grace periods: deleted one by one,
         256 links take seconds.
         """
-        delete_links(self.mark)
-        for namespace in self.namespaces:
-            os.close(namespace)
+        try:
+            delete_links(self.mark)
+        finally:
+            for namespace in self.namespaces:
+                os.close(namespace)
 
 
 def burst_bytes(rate_bps: float, mtu: int = DEFAULT_MTU) -> int:

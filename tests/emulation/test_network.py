@@ -2,16 +2,25 @@
 
 import os
 import socket
+import threading
 from pathlib import Path
 
 import pytest
+from pyroute2.netlink.rtnl import RTM_DELLINK, RTM_NEWLINK
 
+from testbed.machine.netlink import Batch, delete_links
+from tests.emulation.box import Box
 from tests.emulation.conftest import Booted
 from topologies.errors import NetworkError
 from topologies.fat_tree import fat_tree_fabric
 from topologies.rail import rail_fabric
 
 pytestmark = pytest.mark.emulation
+
+TIMES = 20
+"""How often a link comes and goes: each time it had some two calls in a hundred fail."""
+NOBODYS = (1 << 31) - 1
+"""A group that no link is in."""
 
 
 def things_here() -> tuple[set[str], set[str], set[str], set[str]]:
@@ -58,3 +67,21 @@ def test_a_port_in_use_is_told_in_a_sentence_and_leaves_nothing(booted: Booted) 
         assert any("controller.log" in note for note in caught.value.__notes__)
     assert things_here() == before
     assert len(os.listdir("/proc/self/fd")) == descriptors
+
+
+def test_links_are_deleted_while_another_comes_and_goes(sandbox: Box | None) -> None:
+    def come_and_go() -> None:
+        name, info = ("IFLA_IFNAME", "passing"), {"attrs": [("IFLA_INFO_KIND", "veth")]}
+        for _ in range(TIMES):
+            batch = Batch()
+            batch.add("make it", RTM_NEWLINK, {}, [name, ("IFLA_LINKINFO", info)])
+            batch.add("delete it", RTM_DELLINK, {}, [name])
+            batch.commit()
+
+    other = threading.Thread(target=come_and_go)
+    other.start()
+    try:
+        while other.is_alive():
+            delete_links(NOBODYS)
+    finally:
+        other.join()
