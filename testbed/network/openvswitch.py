@@ -10,6 +10,7 @@ import subprocess
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 
@@ -50,20 +51,7 @@ def vsctl(*arguments: str, check: Callable[[], None] = lambda: None) -> str:
     NetworkError
         If it fails: what was attempted, and why.
     """
-    command = ["ovs-vsctl", f"--timeout={ANSWER_S}", *arguments]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        try:
-            while True:
-                with contextlib.suppress(subprocess.TimeoutExpired):
-                    said, complaint = process.communicate(timeout=CHECK_S)
-                    break
-                check()
-        except BaseException:
-            process.kill()
-            raise
-    if process.returncode:
-        raise NetworkError(f"ovs-vsctl {' '.join(arguments)[:120]}: {complaint.strip()[:300]}")
-    return said
+    return _run("ovs-vsctl", f"--timeout={ANSWER_S}", *arguments, check=check)
 
 
 class PrivateOpenVSwitch:
@@ -84,15 +72,18 @@ class PrivateOpenVSwitch:
         self._dropped = 0
 
     def __enter__(self) -> "PrivateOpenVSwitch":
-        """Start both daemons and wait until the database answers."""
+        """Start both daemons and wait until the database answers; a start that fails ends what it began."""
         if self._daemons:
             raise NetworkError("Open vSwitch was started twice")
         database, remote = self._directory / "conf.db", self._directory / "db.sock"
-        subprocess.run(["ovsdb-tool", "create", str(database), SCHEMA], check=True, capture_output=True)
-        self._spawn("ovsdb-server", str(database), f"--remote=punix:{remote}")
-        _wait_for(remote)
-        vsctl("--no-wait", "init")
-        self._spawn("ovs-vswitchd", f"unix:{remote}")
+        with ExitStack() as undo:
+            undo.push(self)
+            _run("ovsdb-tool", "create", str(database), SCHEMA)
+            self._spawn("ovsdb-server", str(database), f"--remote=punix:{remote}")
+            _wait_for(remote)
+            vsctl("--no-wait", "init")
+            self._spawn("ovs-vswitchd", f"unix:{remote}")
+            undo.pop_all()
         self._remote = remote
         return self
 
@@ -260,6 +251,24 @@ class MachineOpenVSwitch:
     def packet_drops(self) -> float:
         """Return what the kernel's datapath counts; NaN for the daemon's sockets, which are the machine's."""
         return lost_upcalls() if self._datapath == "kernel" else math.nan
+
+
+def _run(*command: str, check: Callable[[], None] = lambda: None) -> str:
+    """Run a command of Open vSwitch's and return what it prints; see `vsctl`."""
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            while True:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    said, complaint = process.communicate(timeout=CHECK_S)
+                    break
+                check()
+        except BaseException:
+            process.kill()
+            raise
+    if process.returncode:
+        check()
+        raise NetworkError(f"{' '.join(command)[:120]}: {complaint.strip()[:300]}")
+    return said
 
 
 def _grow(packet_socket: socket.socket, buffer: int, want_bytes: int) -> int:
