@@ -127,7 +127,7 @@ class Network:
     def kill(self, daemon: Daemon, *, for_good: bool) -> None:
         """Kill the controller, without which switches forward on, or the daemon that forwards in them.
 
-        Without that, for good, there is no network any more: `check_alive` says so.
+        The daemon's end is an error to `check_alive` if it is for good.
         """
         if daemon == "controller":
             self._without_controller = True
@@ -252,8 +252,8 @@ class Network:
         self.northbound.wait_ready(READY_S, check=self.check_alive)
 
     def _grow_send_buffer(self) -> None:
-        want_bytes, bridge = _send_buffer_bytes(self.fabric), self.fabric.switches[0].name
-        self.send_buffer_bytes = self.openvswitch.set_send_buffer(want_bytes, bridge)
+        want_bytes, port = _send_buffer_bytes(self.fabric), _probed_port(self.fabric)
+        self.send_buffer_bytes = self.openvswitch.set_send_buffer(want_bytes, port)
 
     def _note_logs(self, error: BaseException) -> None:
         """Attach what the daemons and the controller wrote to an error; a traceback shows it."""
@@ -304,6 +304,15 @@ def _send_buffer_bytes(fabric: Fabric) -> int:
     """Return what Open vSwitch's one sending socket must hold: all queues, a packet charged up to twice."""
     ports = sum(port.node in fabric.switch_index for port in fabric.link_at)
     return min(max(2 * ports * fabric.buffer_bytes, LEAST_SEND_BUFFER_BYTES), MOST_SEND_BUFFER_BYTES)
+
+
+def _probed_port(fabric: Fabric) -> Port:
+    """Return a switch's port that has a link.
+
+    It is a packet switch's where there is one: what leaves an OCS is held against its log.
+    """
+    used = [port for port in fabric.link_at if port.node in fabric.switch_index]
+    return min(used, key=lambda port: fabric.switches[fabric.switch_index[port.node]].kind == "ocs")
 
 
 def _mininet(wiring: Wiring) -> LiveMininet:

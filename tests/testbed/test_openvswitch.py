@@ -1,11 +1,13 @@
-"""Open vSwitch for a run: a start that fails ends what it began."""
+"""Open vSwitch for a run: a start that fails ends what it began, and whose sockets are taken."""
 
+import os
+import socket
 import sys
 from pathlib import Path
 
 import pytest
 
-from testbed.network.openvswitch import PrivateOpenVSwitch
+from testbed.network.openvswitch import PrivateOpenVSwitch, sockets_of
 from topologies.errors import NetworkError
 
 SERVER = f"""#!{sys.executable}
@@ -19,6 +21,8 @@ with socket.socket(socket.AF_UNIX) as listener:
     signal.pause()
 """
 """A database that only listens."""
+CLOSED = 1 << 20
+"""A descriptor that is not open: a listing has it where a process closes it a moment later."""
 
 
 def program(path: Path, text: str) -> None:
@@ -57,3 +61,15 @@ def test_a_database_that_cannot_be_made_is_said_with_what_the_tool_says(
         PrivateOpenVSwitch(tmp_path, "netdev"),
     ):
         pass
+
+
+def test_a_descriptor_that_closes_before_it_is_taken_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket(socket.AF_UNIX) as other, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as wanted:
+        wanted.bind(("127.0.0.1", 0))
+        with Path(os.devnull).open() as file:
+            listed = [CLOSED, file.fileno(), other.fileno(), wanted.fileno()]
+            monkeypatch.setattr(os, "listdir", lambda _path: [str(number) for number in listed])
+            [taken] = sockets_of(os.getpid(), socket.AF_INET)
+        with taken:
+            assert taken.getsockname() == wanted.getsockname()
+            assert taken.fileno() != wanted.fileno()
