@@ -22,8 +22,16 @@ from testbed.machine.congestion import check_marks
 from testbed.machine.datapath import Datapath, check_datapath, default_datapath
 from testbed.machine.kernel import die_with_parent, inside_namespace
 from testbed.machine.sandbox import RUN_DIRECTORY, inside_sandbox, raise_descriptor_limit
-from testbed.network.bridges import check_names, delete_bridges, make_bridges
+from testbed.network.bridges import (
+    check_names,
+    claim,
+    delete_bridges,
+    make_bridges,
+    release,
+    remove_dead_runs,
+)
 from testbed.network.forwarding import KernelRoutes
+from testbed.network.mark import Mark
 from testbed.network.netem import Netem, check_delays, check_netem, link_netems
 from testbed.network.nodes import LiveIntf, LiveLink, LiveMininet, LiveServer, LiveSwitch
 from testbed.network.openvswitch import MachineOpenVSwitch, PrivateOpenVSwitch
@@ -232,16 +240,20 @@ class Network:
             PrivateOpenVSwitch(directory, self.datapath) if private else MachineOpenVSwitch(self.datapath)
         )
         stack.enter_context(self.openvswitch)
-        if not private:
+        mark = Mark.own()
+        if not private:  # a private Open vSwitch ends with all its bridges and records
+            remove_dead_runs()
             check_names(self.fabric)
-        self.wiring = wire(self.fabric, self.rate_factor, private, self.netems, self.host, self.mtu)
+            stack.callback(release, mark)
+        queues = claim(mark)
+        self.wiring = wire(self.fabric, self.rate_factor, private, self.netems, self.host, mark, self.mtu)
         stack.callback(self.wiring.close)
         self.routes = KernelRoutes(self.wiring) if self.fabric.servers_forward else None
         _wait_for_listener(self._controller)
         self._is_new = False
-        if not private:  # a private Open vSwitch ends with all its bridges
-            stack.callback(delete_bridges, self.wiring.mark)
-        make_bridges(self.fabric, LISTEN, self.wiring.mark, self.datapath, self.check_alive)
+        if not private:
+            stack.callback(delete_bridges, mark)
+        make_bridges(self.fabric, LISTEN, mark, queues, self.datapath, self.check_alive)
         if private and self.datapath == "netdev":
             adopt_taps(self.wiring)
         shape_switch_ports(self.wiring)

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from testbed.network.mark import Mark
 from testbed.network.wiring import Wiring, burst_bytes
 from topologies.errors import NetworkError
 from topologies.rail import rail_fabric
@@ -27,7 +28,7 @@ def test_namespaces_are_closed_though_links_cannot_be_deleted(monkeypatch: pytes
 
     monkeypatch.setattr("testbed.network.wiring.delete_links", refuse)
     held = os.pipe()
-    wiring = Wiring(rail_fabric(2, 1), held, {}, 1, {}, CARRYING, DEFAULT_MTU)
+    wiring = Wiring(rail_fabric(2, 1), held, {}, Mark(1, 1, 1), {}, CARRYING, DEFAULT_MTU)
     with pytest.raises(NetworkError, match="busy"):
         wiring.close()
     for descriptor in held:
