@@ -99,6 +99,16 @@ def test_no_circle_of_imports() -> None:
     assert list(nx.simple_cycles(graph)) == []
 
 
+def test_folders_of_testbed_import_one_way() -> None:
+    folders = {path.parts[1] for path in FILES if path.parts[0] == "testbed" and len(path.parts) > 2}
+    graph: nx.DiGraph[str] = nx.DiGraph()
+    for path in FILES:
+        if path.parts[0] == "testbed" and path.parts[1] in folders:
+            imported = {name.split(".")[1] for name in imports_of(path) if name.startswith("testbed.")}
+            graph.add_edges_from((path.parts[1], other) for other in (imported & folders) - {path.parts[1]})
+    assert list(nx.simple_cycles(graph)) == []
+
+
 def test_one_file_imports_the_openflow_library() -> None:
     seams = [
         str(path)

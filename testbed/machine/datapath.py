@@ -13,7 +13,7 @@ import re
 import subprocess
 from typing import Literal, cast, get_args
 
-from testbed.network.netem import kernel_has_netem
+from testbed.machine.netlink import kernel_has_netem
 from topologies.errors import MachineError, ScenarioError
 
 Datapath = Literal["netdev", "kernel"]

@@ -2,6 +2,7 @@
 
 import contextlib
 import ctypes
+import errno
 import os
 import signal
 from collections.abc import Iterator
@@ -52,14 +53,16 @@ def die_with_parent() -> None:
     _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-def take_descriptor(pid: int, descriptor: int) -> int:
-    """Return a copy of another process' file descriptor (pidfd_getfd)."""
+def take_descriptor(pid: int, descriptor: int) -> int | None:
+    """Return a copy of another process' file descriptor (pidfd_getfd), or None if that is not open."""
     process = os.pidfd_open(pid)
     try:
-        copy = _libc.syscall(SYS_PIDFD_GETFD, process, descriptor, 0)
-        return _call(f"take descriptor {descriptor} of process {pid}", copy)
+        copy: int = _libc.syscall(SYS_PIDFD_GETFD, process, descriptor, 0)
     finally:
         os.close(process)
+    if copy < 0 and ctypes.get_errno() == errno.EBADF:
+        return None
+    return _call(f"take descriptor {descriptor} of process {pid}", copy)
 
 
 def _own_namespace() -> int:

@@ -1,20 +1,25 @@
 """A fabric's bridges in Open vSwitch: made in one transaction, and deleted by the mark they carry.
 
 The mark distinguishes this boot's records from all others in the machine's own Open vSwitch. A transaction
-whose answer did not come in time may have been committed; its records carry the mark as well.
+whose answer did not come in time may have been committed; its records carry the mark as well. The record of
+the ports' queues is made before all else and deleted last: by it the runs that were killed are found.
 """
 
+import re
 import socket
 from collections.abc import Callable
 from pathlib import Path
 
 from testbed.machine.datapath import Datapath, bridge_type
+from testbed.machine.netlink import delete_links
+from testbed.network.mark import Mark
 from testbed.network.openvswitch import vsctl
 from topologies.addresses import datapath_id, interface, openflow_port
 from topologies.errors import NetworkError
 from topologies.fabric import Fabric
 
-MARK = "external_ids:lightrail"
+KEY = "lightrail"
+MARK = f"external_ids:{KEY}"
 
 
 def check_names(fabric: Fabric) -> None:
@@ -26,14 +31,44 @@ def check_names(fabric: Fabric) -> None:
         ("an interface", (fabric.switch_index.keys() | ports) & interfaces),
     ):
         if taken:
+            runs = ", ".join(f"process {mark.pid}" for mark in _marks())
+            remedy = f"end the run that made it ({runs})" if runs else "remove it"
             raise NetworkError(
                 f"this machine has {kind} named {min(taken)} already",
-                "end the run that made it, or leave --no-sandbox out",
+                f"{remedy}, or leave --no-sandbox out",
             )
 
 
+def claim(mark: Mark) -> str:
+    """Record that a boot begins, and return the record of the ports' queues.
+
+    Its ``linux-noop`` makes Open vSwitch leave the queues alone.
+    """
+    return vsctl("--no-wait", "create", "QoS", "type=linux-noop", f"{MARK}={mark}").strip()
+
+
+def release(mark: Mark) -> None:
+    """Delete the record that `claim` made, when nothing else of the boot is left."""
+    for record in _found("QoS", "_uuid", mark):
+        vsctl("--", "--if-exists", "destroy", "QoS", record)
+
+
+def remove_dead_runs() -> None:
+    """Remove the bridges, links and records of runs whose process was killed before it could."""
+    for mark in _marks():
+        if mark.is_dead:
+            delete_bridges(mark)
+            delete_links(mark.group)
+            release(mark)
+
+
 def make_bridges(
-    fabric: Fabric, controller: Path, mark: int, datapath: Datapath, check: Callable[[], None]
+    fabric: Fabric,
+    controller: Path,
+    mark: Mark,
+    queues: str,
+    datapath: Datapath,
+    check: Callable[[], None],
 ) -> None:
     """Make a fabric's bridges and ports, and have them connect to the controller.
 
@@ -44,17 +79,15 @@ def make_bridges(
     controller
         The unix socket that it listens on, in Open vSwitch's run directory: to no other does it connect.
     mark
-        The number that `delete_bridges` finds them by.
+        What `delete_bridges` finds them by.
+    queues
+        What `claim` returned for it.
     datapath
         Which forwards.
     check
         As of `testbed.network.openvswitch.vsctl`.
-
-    Notes
-    -----
-    ``linux-noop`` makes Open vSwitch leave the ports' queues alone.
     """
-    words = ["--", "--id=@noop", "create", "QoS", "type=linux-noop", f"{MARK}={mark}"]
+    words = []
     for switch in fabric.switches:
         words += ["--", "add-br", switch.name]
         words += ["--", "set", "bridge", switch.name, "fail_mode=secure"]
@@ -65,15 +98,24 @@ def make_bridges(
         words += ["--", "set", "controller", switch.name, "max_backoff=1000"]
         for port in fabric.used_ports(switch.name):
             name = interface(fabric, port)
-            words += ["--", "add-port", switch.name, name, "--", "set", "port", name, "qos=@noop"]
+            words += ["--", "add-port", switch.name, name, "--", "set", "port", name, f"qos={queues}"]
             words += ["--", "set", "interface", name, f"ofport_request={openflow_port(port)}"]
     vsctl(*words, check=check)
 
 
-def delete_bridges(mark: int) -> None:
-    """Delete all bridges that carry a mark, and the record of their queues."""
-    # Two transactions: what a bridge's ports refer to cannot go with them in one.
-    for table, column, delete in (("bridge", "name", ("del-br",)), ("QoS", "_uuid", ("destroy", "QoS"))):
-        found = vsctl("--bare", f"--columns={column}", "find", table, f"{MARK}={mark}").split()
-        if words := [word for name in found for word in ("--", *delete, name)]:
-            vsctl(*words)
+def delete_bridges(mark: Mark) -> None:
+    """Delete all bridges that carry a mark."""
+    bridges = _found("bridge", "name", mark)
+    if words := [word for name in bridges for word in ("--", "--if-exists", "del-br", name)]:
+        vsctl(*words)
+
+
+def _found(table: str, column: str, mark: Mark) -> list[str]:
+    """Return a column of the records that carry a mark."""
+    return vsctl("--bare", f"--columns={column}", "find", table, f"{MARK}={mark}").split()
+
+
+def _marks() -> list[Mark]:
+    """Return the marks of all runs that Open vSwitch has records of."""
+    records = vsctl("--bare", "--columns=external_ids", "find", "QoS", f'{MARK}!=""')
+    return [Mark.of(text) for text in re.findall(rf"\b{KEY}=(\d+\.\d+\.\d+)", records)]

@@ -5,9 +5,8 @@ Not every kernel has netem. Where a fabric asks for delay or loss and there is n
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
 
-from testbed.machine.netlink import TICK_NS, kernel_takes, netem_request
+from testbed.machine.netlink import TICK_NS, kernel_has_netem, netem_request
 from topologies.errors import MachineError, ScenarioError
 from topologies.fabric import Fabric, Port
 
@@ -90,9 +89,3 @@ def check_delays(fabric: Fabric, time_factor: float) -> None:
             f"which honours {LEAST_DELAY_S:g} to {MOST_DELAY_S:g} s",
             f"give a --link-delay-us of {least_us:.2g} to {most_us:.2g}, or leave it out",
         )
-
-
-@cache
-def kernel_has_netem() -> bool:
-    """Return whether netem can be put on an interface; the kernel loads its module for that if it has one."""
-    return kernel_takes(Netem().request())

@@ -23,8 +23,16 @@ from testbed.machine.congestion import check_marks
 from testbed.machine.datapath import Datapath, check_datapath, default_datapath
 from testbed.machine.kernel import die_with_parent, inside_namespace
 from testbed.machine.sandbox import RUN_DIRECTORY, inside_sandbox, raise_descriptor_limit
-from testbed.network.bridges import check_names, delete_bridges, make_bridges
+from testbed.network.bridges import (
+    check_names,
+    claim,
+    delete_bridges,
+    make_bridges,
+    release,
+    remove_dead_runs,
+)
 from testbed.network.forwarding import KernelRoutes
+from testbed.network.mark import Mark
 from testbed.network.netem import Netem, check_delays, check_netem, link_netems
 from testbed.network.nodes import LiveIntf, LiveLink, LiveMininet, LiveServer, LiveSwitch
 from testbed.network.openvswitch import MachineOpenVSwitch, PrivateOpenVSwitch, machine_directory
@@ -134,7 +142,7 @@ class Network:
     def kill(self, daemon: Daemon, *, for_good: bool) -> None:
         """Kill the controller, without which switches forward on, or the daemon that forwards in them.
 
-        Without that, for good, there is no network any more: `check_alive` says so.
+        The daemon's end is an error to `check_alive` if it is for good.
         """
         if daemon == "controller":
             self._without_controller = True
@@ -234,16 +242,20 @@ class Network:
             PrivateOpenVSwitch(directory, self.datapath) if private else MachineOpenVSwitch(self.datapath)
         )
         stack.enter_context(self.openvswitch)
-        if not private:
+        mark = Mark.own()
+        if not private:  # a private Open vSwitch ends with all its bridges and records
+            remove_dead_runs()
             check_names(self.fabric)
-        self.wiring = wire(self.fabric, self.rate_factor, private, self.netems, self.host, self.mtu)
+            stack.callback(release, mark)
+        queues = claim(mark)
+        self.wiring = wire(self.fabric, self.rate_factor, private, self.netems, self.host, mark, self.mtu)
         stack.callback(self.wiring.close)
         self.routes = KernelRoutes(self.wiring) if self.fabric.servers_forward else None
         _wait_for_listener(self._controller)
         self._is_new = False
-        if not private:  # a private Open vSwitch ends with all its bridges
-            stack.callback(delete_bridges, self.wiring.mark)
-        make_bridges(self.fabric, directory / OPENFLOW, self.wiring.mark, self.datapath, self.check_alive)
+        if not private:
+            stack.callback(delete_bridges, mark)
+        make_bridges(self.fabric, directory / OPENFLOW, mark, queues, self.datapath, self.check_alive)
         if private and self.datapath == "netdev":
             adopt_taps(self.wiring)
         shape_switch_ports(self.wiring)
@@ -254,8 +266,8 @@ class Network:
         self.northbound.wait_ready(READY_S, check=self.check_alive)
 
     def _grow_send_buffer(self) -> None:
-        want_bytes, bridge = _send_buffer_bytes(self.fabric), self.fabric.switches[0].name
-        self.send_buffer_bytes = self.openvswitch.set_send_buffer(want_bytes, bridge)
+        want_bytes, port = _send_buffer_bytes(self.fabric), _probed_port(self.fabric)
+        self.send_buffer_bytes = self.openvswitch.set_send_buffer(want_bytes, port)
 
     def _note_logs(self, error: BaseException) -> None:
         """Attach what the daemons and the controller wrote to an error; a traceback shows it."""
@@ -310,6 +322,15 @@ def _send_buffer_bytes(fabric: Fabric) -> int:
     """Return what Open vSwitch's one sending socket must hold: all queues, a packet charged up to twice."""
     ports = sum(port.node in fabric.switch_index for port in fabric.link_at)
     return min(max(2 * ports * fabric.buffer_bytes, LEAST_SEND_BUFFER_BYTES), MOST_SEND_BUFFER_BYTES)
+
+
+def _probed_port(fabric: Fabric) -> Port:
+    """Return a switch's port that has a link.
+
+    It is a packet switch's where there is one: what leaves an OCS is held against its log.
+    """
+    used = [port for port in fabric.link_at if port.node in fabric.switch_index]
+    return min(used, key=lambda port: fabric.switches[fabric.switch_index[port.node]].kind == "ocs")
 
 
 def _mininet(wiring: Wiring) -> LiveMininet:

@@ -10,6 +10,7 @@ import subprocess
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 from tempfile import mkdtemp
 from types import TracebackType
@@ -17,7 +18,9 @@ from types import TracebackType
 from controller.app.proof import run_directories
 from testbed.machine.datapath import Datapath, delete_kernel_datapath, lost_upcalls
 from testbed.machine.kernel import die_with_parent, take_descriptor
+from topologies.addresses import openflow_port
 from topologies.errors import MachineError, NetworkError
+from topologies.fabric import Port
 
 SCHEMA = "/usr/share/openvswitch/vswitch.ovsschema"
 START_S = 15.0
@@ -30,6 +33,8 @@ FORCE = {socket.SO_SNDBUF: 32, socket.SO_RCVBUF: 33}
 RECEIVE_BUFFER_BYTES = 8 << 20
 """What waits at a port while the daemon is not scheduled: 208 KiB, the default, is 23 ms at 40 Mbit/s."""
 SOL_PACKET, PACKET_STATISTICS = 263, 6
+PROBE = "ffffffffffff" + "02" + "00" * 5 + "88b5" + "00" * 46
+"""A packet of an EtherType for experiments (IEEE 802, 0x88b5), which no server takes."""
 LOGGING = ("-vconsole:warn", "-vdpif:console:err", "--log-file=/dev/null")
 """What daemons say; dpif warns at each `controller.app.proof` that there is no datapath."""
 KEEP_MEMORY = {"MALLOC_TRIM_THRESHOLD_": str(1 << 30), "MALLOC_TOP_PAD_": str(16 << 20)}
@@ -53,20 +58,7 @@ def vsctl(*arguments: str, check: Callable[[], None] = lambda: None) -> str:
     NetworkError
         If it fails: what was attempted, and why.
     """
-    command = ["ovs-vsctl", f"--timeout={ANSWER_S}", *arguments]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        try:
-            while True:
-                with contextlib.suppress(subprocess.TimeoutExpired):
-                    said, complaint = process.communicate(timeout=CHECK_S)
-                    break
-                check()
-        except BaseException:
-            process.kill()
-            raise
-    if process.returncode:
-        raise NetworkError(f"ovs-vsctl {' '.join(arguments)[:120]}: {complaint.strip()[:300]}")
-    return said
+    return _run("ovs-vsctl", f"--timeout={ANSWER_S}", *arguments, check=check)
 
 
 def machine_directory() -> Path:
@@ -97,19 +89,22 @@ class PrivateOpenVSwitch:
     def __init__(self, directory: Path, datapath: Datapath) -> None:
         self._directory, self._datapath = directory, datapath
         self._daemons: list[subprocess.Popen[bytes]] = []
-        self._packet_sockets: list[int] = []
+        self._packet_sockets: list[socket.socket] = []
         self._dropped = 0
 
     def __enter__(self) -> "PrivateOpenVSwitch":
-        """Start both daemons and wait until the database answers."""
+        """Start both daemons and wait until the database answers; a start that fails ends what it began."""
         if self._daemons:
             raise NetworkError("Open vSwitch was started twice")
         database, remote = self._directory / "conf.db", self._directory / "db.sock"
-        subprocess.run(["ovsdb-tool", "create", str(database), SCHEMA], check=True, capture_output=True)
-        self._spawn("ovsdb-server", str(database), f"--remote=punix:{remote}")
-        _wait_for(remote)
-        vsctl("--no-wait", "init")
-        self._spawn("ovs-vswitchd", f"unix:{remote}")
+        with ExitStack() as undo:
+            undo.push(self)
+            _run("ovsdb-tool", "create", str(database), SCHEMA)
+            self._spawn("ovsdb-server", str(database), f"--remote=punix:{remote}")
+            _wait_for(remote)
+            vsctl("--no-wait", "init")
+            self._spawn("ovs-vswitchd", f"unix:{remote}")
+            undo.pop_all()
         self._remote = remote
         return self
 
@@ -158,59 +153,55 @@ class PrivateOpenVSwitch:
         self._daemons.pop()
         self._spawn("ovs-vswitchd", f"unix:{self._remote}")
 
-    def set_send_buffer(self, want_bytes: int, bridge: str) -> int:
+    def set_send_buffer(self, want_bytes: int, port: Port) -> int:
         """Give the socket that the daemon sends all packets by a buffer; return what was granted [bytes].
 
         In the userspace datapath what waits in the queues of all ports together is charged to
         one packet socket; past its send buffer packets vanish, and no counter shows it. So it
         must hold more than the ports' queues, which count what they drop. The daemon makes that
-        socket for its first packet, hence a packet of an experimental type out of ``bridge``.
-        The kernel's datapath has none: 0.
+        socket for its first packet (af_packet_sock in its lib/netdev-linux.c), whichever port and
+        bridge that leaves by, hence a packet out of one port; should there be several such sockets,
+        the least buffer counts. The kernel's datapath has none: 0.
+
+        Parameters
+        ----------
+        want_bytes
+            How large the buffer should be [bytes].
+        port
+            A switch's port that has a link: out of another nothing is sent.
+
+        Raises
+        ------
+        NetworkError
+            If the daemon has no socket to send by.
         """
         if self._datapath == "kernel":
             return 0
-        first_packet = "ffffffffffff" + "02" + "00" * 5 + "88b5" + "00" * 46
-        command = ["ovs-ofctl", "-OOpenFlow13", "packet-out", bridge]
-        subprocess.run(
-            [*command, f"in_port=controller packet={first_packet} actions=output:1"],
-            check=True,
-            capture_output=True,
-        )
-        granted = 0
-        for descriptor in self._take_packet_sockets():
-            with socket.socket(fileno=descriptor) as packet_socket:
-                granted = _grow(packet_socket, socket.SO_SNDBUF, want_bytes)
-                _grow(packet_socket, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
-                packet_socket.detach()
-        return granted
+        probe = f"in_port=controller packet={PROBE} actions=output:{openflow_port(port)}"
+        _run("ovs-ofctl", "-OOpenFlow13", "packet-out", port.node, probe, check=self.check_alive)
+        self._packet_sockets = sockets_of(self.pid, socket.AF_PACKET)
+        for each in self._packet_sockets:
+            _grow(each, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
+        # Those that receive are bound to an interface each.
+        senders = [each for each in self._packet_sockets if not each.getsockname()[0]]
+        if not senders:
+            self.check_alive()
+            raise NetworkError("ovs-vswitchd has no socket to send packets by", "run it again")
+        return min(_grow(each, socket.SO_SNDBUF, want_bytes) for each in senders)
 
     def packet_drops(self) -> float:
         """Return how many packets so far the daemon was too slow to take, over all ports."""
         if self._datapath == "kernel":
             return lost_upcalls()
-        for descriptor in self._packet_sockets:
-            with socket.socket(fileno=descriptor) as packet_socket:
-                statistics = packet_socket.getsockopt(SOL_PACKET, PACKET_STATISTICS, 8)
-                self._dropped += struct.unpack("=II", statistics)[1]  # the kernel counts from 0 again
-                packet_socket.detach()
+        for each in self._packet_sockets:
+            statistics = each.getsockopt(SOL_PACKET, PACKET_STATISTICS, 8)
+            self._dropped += struct.unpack("=II", statistics)[1]  # the kernel counts from 0 again
         return self._dropped
 
     def _close_packet_sockets(self) -> None:
         with ThreadPoolExecutor(64) as pool:
-            list(pool.map(os.close, self._packet_sockets))
+            list(pool.map(socket.socket.close, self._packet_sockets))
         self._packet_sockets.clear()
-
-    def _take_packet_sockets(self) -> list[int]:
-        """Copy the daemon's packet sockets here, and return the copies."""
-        for entry in Path(f"/proc/{self.pid}/fd").iterdir():
-            with contextlib.suppress(FileNotFoundError):
-                if stat.S_ISSOCK(entry.stat().st_mode):
-                    copy = socket.socket(fileno=take_descriptor(self.pid, int(entry.name)))
-                    if copy.family == socket.AF_PACKET:
-                        self._packet_sockets.append(copy.detach())
-                    else:
-                        copy.close()
-        return self._packet_sockets
 
     def _spawn(self, *command: str) -> None:
         log = (self._directory / f"{command[0]}.log").open("wb")
@@ -267,13 +258,52 @@ class MachineOpenVSwitch:
 
     revive = kill
 
-    def set_send_buffer(self, want_bytes: int, bridge: str) -> int:
+    def set_send_buffer(self, want_bytes: int, port: Port) -> int:
         """Leave the daemon's sockets alone, they are the machine's; return 0 for unknown."""
         return 0
 
     def packet_drops(self) -> float:
         """Return what the kernel's datapath counts; NaN for the daemon's sockets, which are the machine's."""
         return lost_upcalls() if self._datapath == "kernel" else math.nan
+
+
+def sockets_of(pid: int, family: int) -> list[socket.socket]:
+    """Return copies of a process' sockets of a family, without those that it closes meanwhile.
+
+    What is looked at is the copy: by then the process may have another file under the same number.
+    """
+    found = []
+    for number in os.listdir(f"/proc/{pid}/fd"):
+        copy = take_descriptor(pid, int(number))
+        if copy is None:
+            continue
+        if not stat.S_ISSOCK(os.fstat(copy).st_mode):
+            os.close(copy)
+            continue
+        taken = socket.socket(fileno=copy)
+        if taken.family == family:
+            found.append(taken)
+        else:
+            taken.close()
+    return found
+
+
+def _run(*command: str, check: Callable[[], None] = lambda: None) -> str:
+    """Run a command of Open vSwitch's and return what it prints; see `vsctl`."""
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            while True:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    said, complaint = process.communicate(timeout=CHECK_S)
+                    break
+                check()
+        except BaseException:
+            process.kill()
+            raise
+    if process.returncode:
+        check()
+        raise NetworkError(f"{' '.join(command)[:120]}: {complaint.strip()[:300]}")
+    return said
 
 
 def _grow(packet_socket: socket.socket, buffer: int, want_bytes: int) -> int:

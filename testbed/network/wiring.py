@@ -6,7 +6,6 @@ Where a link has delay or loss, a netem stands in front of it (`testbed.network.
 """
 
 import os
-import secrets
 import socket
 from collections import defaultdict
 from collections.abc import Mapping
@@ -38,6 +37,7 @@ from testbed.machine.netlink import (
     marker_request,
     shaper_request,
 )
+from testbed.network.mark import Mark
 from testbed.network.netem import Netem
 from topologies.addresses import FABRIC_NETWORK, GATEWAY_MAC, gateway_ip, interface, nic_ip, nic_mac, subnet
 from topologies.fabric import Fabric, Nic, Port
@@ -49,8 +49,6 @@ from traffic.transports.host_settings import HostSettings
 BURST_S = 0.004
 MIN_BURST_PACKETS = 2
 SERVER_QUEUE_BYTES = 4 << 20
-FIRST_MARK = 1 << 30
-"""Far from the groups that people give to links."""
 FIRST_TABLE = 1000
 RECEIVE_WINDOW_PACKETS = 100
 """What a receiver lets a connection start with: more than any transport's first window."""
@@ -114,8 +112,8 @@ class Wiring:
     """A file descriptor per server that holds its network namespace."""
     shapes: dict[Port, Shape]
     """The shaper of each port's egress, as it was asked for; an OCS has none: light does not queue."""
-    mark: int
-    """The group of its links, which no other boot has: under it they are deleted together."""
+    mark: Mark
+    """What its links carry, and those of no other boot."""
     netems: Mapping[Port, Netem]
     """The netem of each port that has one, as it began."""
     host: HostSettings
@@ -129,14 +127,16 @@ class Wiring:
         return max(self.shapes[self.fabric.nic_port(nic)].lent_s for nic in self.fabric.nics)
 
     def close(self) -> None:
-        """Delete all links at once, and let the servers' namespaces go.
+        """Delete all links at once, and close the servers' namespaces in any case.
 
         One request for the whole group shares the kernel's grace periods: deleted one by one,
         256 links take seconds.
         """
-        delete_links(self.mark)
-        for namespace in self.namespaces:
-            os.close(namespace)
+        try:
+            delete_links(self.mark.group)
+        finally:
+            for namespace in self.namespaces:
+                os.close(namespace)
 
 
 def burst_bytes(rate_bps: float, mtu: int = DEFAULT_MTU) -> int:
@@ -150,6 +150,7 @@ def wire(
     private: bool,
     netems: Mapping[Port, Netem],
     host: HostSettings,
+    mark: Mark,
     mtu: int = DEFAULT_MTU,
 ) -> Wiring:
     """Make a fabric's servers and links, shaped at ``rate_factor`` times their real rate.
@@ -166,6 +167,8 @@ def wire(
         The netem of each port that has one; `set_netems` changes them.
     host
         What the servers' TCP is set to, and what it needs of switches.
+    mark
+        What the links are to carry.
     mtu
         Of every interface [bytes].
 
@@ -186,9 +189,8 @@ def wire(
         sysctls = SERVER_SYSCTLS | (LOSSY_SYSCTLS if fabric.lossy else {})
         sysctls |= FORWARDING_SYSCTLS if fabric.servers_forward else {}
         namespaces = tuple(_new_namespace(undo, sysctls) for _ in fabric.servers)
-        mark = FIRST_MARK + secrets.randbelow(FIRST_MARK)
         wiring = Wiring(fabric, namespaces, shapes, mark, netems, host, mtu)
-        undo.callback(delete_links, wiring.mark)
+        undo.callback(delete_links, mark.group)
         _make_links(wiring)
         if not private:  # IPv6 would look for neighbours, which Open vSwitch counts as packets without a rule
             ends = [interface(fabric, port) for port in fabric.link_at if port.node in fabric.switch_index]
@@ -226,7 +228,7 @@ def adopt_taps(wiring: Wiring) -> None:
     batch = Batch()
     for index, name in socket.if_nameindex():
         if name in (*wiring.fabric.switch_index, "ovs-netdev"):
-            batch.add(f"adopt {name}", RTM_NEWLINK, {"index": index}, [("IFLA_GROUP", wiring.mark)])
+            batch.add(f"adopt {name}", RTM_NEWLINK, {"index": index}, [("IFLA_GROUP", wiring.mark.group)])
     batch.commit()
 
 
@@ -285,7 +287,7 @@ def _add_link(batch: Batch, wiring: Wiring, near: Port, far: Port) -> None:
     attributes = [
         ("IFLA_IFNAME", interface(fabric, near)),
         ("IFLA_MTU", wiring.mtu),
-        ("IFLA_GROUP", wiring.mark),
+        ("IFLA_GROUP", wiring.mark.group),
     ]
     batch.add(f"create the link {near} - {far}", RTM_NEWLINK, UP, [*attributes, ("IFLA_LINKINFO", info)])
     if far.node in fabric.switch_index:

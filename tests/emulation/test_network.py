@@ -3,20 +3,32 @@
 import os
 import socket
 import stat
+import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from pyroute2.netlink.rtnl import RTM_DELLINK, RTM_NEWLINK
 
 from controller.app.listeners import private_listener
+from testbed.machine.datapath import default_datapath
+from testbed.machine.netlink import Batch, delete_links
 from testbed.machine.sandbox import RUN_DIRECTORY
 from testbed.network.network import OPENFLOW
-from testbed.network.openvswitch import vsctl
+from testbed.network.openvswitch import sockets_of, vsctl
+from tests.emulation.box import Box
 from tests.emulation.conftest import Booted
 from topologies.errors import NetworkError
+from topologies.fabric import Fabric, Port
 from topologies.fat_tree import fat_tree_fabric
 from topologies.rail import rail_fabric
 
 pytestmark = pytest.mark.emulation
+
+TIMES = 20
+"""How often a link comes and goes: each time it had some two calls in a hundred fail."""
+NOBODYS = (1 << 31) - 1
+"""A group that no link is in."""
 
 
 def things_here() -> tuple[set[str], set[str], set[str], set[str]]:
@@ -74,3 +86,45 @@ def test_a_socket_in_use_is_named_in_a_sentence_and_leaves_nothing(booted: Boote
         assert any("controller.log" in note for note in caught.value.__notes__)
     assert things_here() == before
     assert len(os.listdir("/proc/self/fd")) == descriptors
+
+
+def with_a_free_first_port(fabric: Fabric) -> Fabric:
+    """Return a fabric of which the first switch has another port, before the others and without a link."""
+    first, *others = fabric.switches
+
+    def moved(port: Port) -> Port:
+        return port._replace(number=port.number + 1) if port.node == first.name else port
+
+    links = tuple(replace(link, a=moved(link.a), b=moved(link.b)) for link in fabric.links)
+    return replace(fabric, switches=(replace(first, ports=first.ports + 1), *others), links=links)
+
+
+def test_the_send_buffer_that_is_reported_is_that_of_what_sends(booted: Booted) -> None:
+    if default_datapath() == "kernel":
+        pytest.skip("the kernel's datapath sends by no socket")
+    with booted(with_a_free_first_port(rail_fabric(2, 2))) as net:
+        assert net.reaches(0, 3)
+        buffers = []
+        for taken in sockets_of(net.network.openvswitch.pid, socket.AF_PACKET):
+            with taken:
+                if not taken.getsockname()[0]:  # it is bound to no interface, and receives nothing
+                    buffers.append(taken.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF))
+        assert buffers == [net.network.send_buffer_bytes]
+
+
+def test_links_are_deleted_while_another_comes_and_goes(sandbox: Box | None) -> None:
+    def come_and_go() -> None:
+        name, info = ("IFLA_IFNAME", "passing"), {"attrs": [("IFLA_INFO_KIND", "veth")]}
+        for _ in range(TIMES):
+            batch = Batch()
+            batch.add("make it", RTM_NEWLINK, {}, [name, ("IFLA_LINKINFO", info)])
+            batch.add("delete it", RTM_DELLINK, {}, [name])
+            batch.commit()
+
+    other = threading.Thread(target=come_and_go)
+    other.start()
+    try:
+        while other.is_alive():
+            delete_links(NOBODYS)
+    finally:
+        other.join()

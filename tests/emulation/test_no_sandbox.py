@@ -4,22 +4,29 @@ import os
 import resource
 import shutil
 import socket
+import subprocess
+import sys
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from testbed.machine.datapath import bridge_type, default_datapath
+from testbed.machine.residue import MARKER, processes, until
 from testbed.machine.sandbox import RUN_DIRECTORY
 from testbed.network import network as network_module
 from testbed.network.bridges import make_bridges
+from testbed.network.mark import Mark
 from testbed.network.openvswitch import PrivateOpenVSwitch, vsctl
 from testbed.network.wiring import wire
 from tests.emulation.box import Box
 from tests.emulation.conftest import Booted
 from tests.emulation.live import RATE_FACTOR
+from tests.tools import CHECKOUT
 from topologies.addresses import interface
 from topologies.errors import MachineError, NetworkError
 from topologies.fabric import Fabric, Link
@@ -29,6 +36,25 @@ from traffic.transports.host_settings import CARRYING
 pytestmark = pytest.mark.emulation
 
 INTERNAL = ("set", "interface", "mine", "type=internal")
+DATAPATH = f"datapath_type={bridge_type(default_datapath())}"
+END_S = 30.0
+KILLED = """
+import sys
+from testbed.network import network
+from tests.emulation.live import RATE_FACTOR, Live
+from topologies.rail import rail_fabric
+
+def stand(*_arguments):
+    print("there", flush=True)
+    sys.stdin.read()
+
+network.inside_sandbox = lambda: False
+if sys.argv[1] == "wired":
+    network.make_bridges = stand
+with Live(rail_fabric(2, 2), RATE_FACTOR):
+    stand()
+"""
+"""A run that comes to a moment of its life, and stays there."""
 
 
 @contextmanager
@@ -77,11 +103,40 @@ def test_a_second_boot_leaves_the_first_alone_and_says_what_to_do(
                 pass
             assert str(caught.value) == (
                 "this machine has a bridge named leaf0 already; "
-                "end the run that made it, or leave --no-sandbox out"
+                f"end the run that made it (process {os.getpid()}), or leave --no-sandbox out"
             )
             assert things() == running
             assert first.reaches(0, 3)
         assert things() == before
+
+
+@pytest.mark.parametrize("moment", ["wired", "up"])
+def test_a_boot_removes_what_a_killed_run_left_and_nothing_else(
+    sandbox: Box | None, booted: Booted, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, moment: str
+) -> None:
+    mark = uuid.uuid4().hex
+    with machine(monkeypatch):
+        vsctl("add-br", "theirs", "--", "set", "bridge", "theirs", DATAPATH)
+        before = things()
+        with subprocess.Popen(
+            [sys.executable, "-c", KILLED, moment],
+            cwd=CHECKOUT,
+            env=os.environ | {MARKER: mark, "TMPDIR": str(tmp_path)},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        ) as run:
+            assert run.stdout
+            assert run.stdout.readline() == "there\n"
+            run.kill()
+        assert until(lambda: not processes(mark), END_S)  # its controller has the port
+        left = things()
+        assert left["interfaces"] != before["interfaces"]
+        assert (left["bridges"] == before["bridges"]) is (moment == "wired")
+        with booted(rail_fabric(2, 2)) as net:
+            assert net.reaches(0, 3)
+        assert things() == before
+        vsctl("del-br", "theirs")  # its interface would outlive a daemon that is killed
 
 
 def test_a_second_boot_of_other_names_has_a_controller_of_its_own(
@@ -136,12 +191,14 @@ def test_no_packet_but_the_runs_own_comes_to_a_switch(
 def test_a_bridge_of_somebody_else_outlives_a_boot_that_fails_in_the_transaction(
     sandbox: Box | None, booted: Booted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(network_module, "check_names", lambda _fabric: None)  # it came a moment later
     with machine(monkeypatch):
-        datapath = f"datapath_type={bridge_type(default_datapath())}"
-        vsctl("add-br", "leaf0", "--", "set", "bridge", "leaf0", datapath)
+        vsctl("add-br", "leaf0", "--", "set", "bridge", "leaf0", DATAPATH)
         vsctl("add-port", "leaf0", "mine", "--", *INTERNAL)
         before = things()
+        with pytest.raises(NetworkError, match="leaf0 already; remove it, or"), booted(rail_fabric(2, 2)):
+            pass
+        assert things() == before
+        monkeypatch.setattr(network_module, "check_names", lambda _fabric: None)  # it came a moment later
         with pytest.raises(NetworkError, match="leaf0 already exists"), booted(rail_fabric(2, 2)):
             pass
         assert things() == before
@@ -169,12 +226,11 @@ def test_wiring_that_fails_halfway_removes_what_it_made_and_nothing_else(
 ) -> None:
     with machine(monkeypatch):
         before = things()
-        wiring = wire(rail_fabric(2, 2, 1), RATE_FACTOR, private=False, netems={}, host=CARRYING)
+        made = partial(wire, rate_factor=RATE_FACTOR, private=False, netems={}, host=CARRYING)
+        wiring = made(rail_fabric(2, 2, 1), mark=Mark.own())
         held = things()
         with pytest.raises(NetworkError, match=r"create the link .*: File exists"):
-            wire(
-                rail_fabric(2, 2, 2), RATE_FACTOR, private=False, netems={}, host=CARRYING
-            )  # the links to spine1 are new
+            made(rail_fabric(2, 2, 2), mark=Mark.own())  # the links to spine1 are new
         assert things() == held
         wiring.close()
         assert things() == before

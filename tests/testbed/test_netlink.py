@@ -1,5 +1,6 @@
 """Requests in bulk: what is in them, and who is named when one is refused; what they do: tests/emulation."""
 
+import errno
 import struct
 from ipaddress import IPv4Address, IPv4Network
 
@@ -46,6 +47,19 @@ def test_a_batch_is_sent_once() -> None:
     with pytest.raises(NetworkError):
         batch.commit()
     batch.commit()
+
+
+def test_a_refusal_that_is_ignored_is_none() -> None:
+    batch = Batch()
+    attempt(batch, 1)
+    with pytest.raises(NetworkError) as caught:
+        batch.commit()
+    refusal = errno.ENODEV if str(caught.value).endswith("No such device") else errno.EPERM
+    attempt(batch, 1)
+    with pytest.raises(NetworkError):
+        batch.commit(ignored=errno.EBUSY)
+    attempt(batch, 1)
+    batch.commit(ignored=refusal)
 
 
 def test_a_change_to_an_interface_that_does_not_exist_makes_none() -> None:

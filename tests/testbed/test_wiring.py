@@ -1,11 +1,17 @@
-"""The token bucket of a rate; what is wired is seen in tests/emulation."""
+"""The token bucket of a rate, and the end of what is wired; what is wired is seen in tests/emulation."""
+
+import os
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from testbed.network.wiring import burst_bytes
-from traffic.packets import frame_bytes
+from testbed.network.mark import Mark
+from testbed.network.wiring import Wiring, burst_bytes
+from topologies.errors import NetworkError
+from topologies.rail import rail_fabric
+from traffic.packets import DEFAULT_MTU, frame_bytes
+from traffic.transports.host_settings import CARRYING
 
 
 @given(rate_bps=st.floats(1e3, 1e11), mtu=st.integers(576, 9000))
@@ -14,3 +20,17 @@ def test_a_burst_is_two_packets_or_four_milliseconds(rate_bps: float, mtu: int) 
     packets = burst / frame_bytes(mtu)
     assert packets >= 2
     assert packets == 2 or burst * 8 / rate_bps == pytest.approx(0.004, rel=0.01)
+
+
+def test_namespaces_are_closed_though_links_cannot_be_deleted(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_group: int) -> None:
+        raise NetworkError("delete the links of group 1: Device or resource busy")
+
+    monkeypatch.setattr("testbed.network.wiring.delete_links", refuse)
+    held = os.pipe()
+    wiring = Wiring(rail_fabric(2, 1), held, {}, Mark(1, 1, 1), {}, CARRYING, DEFAULT_MTU)
+    with pytest.raises(NetworkError, match="busy"):
+        wiring.close()
+    for descriptor in held:
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            os.fstat(descriptor)

@@ -10,8 +10,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from testbed.machine.netlink import kernel_has_netem
 from testbed.network import netem as netem_module
-from testbed.network.netem import kernel_has_netem
 from testbed.network.network import Network
 from testbed.network.readback import port_settings, unmet
 from testbed.run.dilation import Dilation
