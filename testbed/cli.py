@@ -255,7 +255,7 @@ class FabricCLI(CLI):  # type: ignore[misc]
         scheme, seed = [*words, *("spectra" if self._ocs else "rails", "0")[len(words) :]]
         (scheduler_named if self._ocs else policy_named)(scheme)
         if not seed.isdecimal():
-            raise ScenarioError(f"the seed {seed!r} is no whole number", USAGE)
+            raise ScenarioError(f"the seed {seed!r} is not a whole number", USAGE)
         fabric, job, rate = self._network.fabric, self._jobs[name], self._network.rate_factor
         if self._ocs:
             dilation = self._dilation_of(job, self._ocs)

@@ -48,7 +48,7 @@ class Circuits:
     """Whether light must come back: a circuit a > b asks for b > a."""
 
     def __post_init__(self) -> None:
-        """Refuse what no OCS can light, before any light goes out."""
+        """Refuse what no OCS can light, before any circuit is lit."""
         object.__setattr__(self, "pairs", tuple(sorted((int(a), int(b)) for a, b in self.pairs)))
         _check(self)
 
@@ -121,7 +121,7 @@ def circuits_from_text(text: str, ports: int, bidirectional: bool = False) -> Ci
     Raises
     ------
     DemandError
-        If a word is no circuit, or the OCS cannot light them all.
+        If a word is not a circuit, or the OCS cannot light them all.
     """
     words = re.split(r"[\s,]+", text.strip())
     if words in (["-"], [""]):
@@ -132,7 +132,7 @@ def circuits_from_text(text: str, ports: int, bidirectional: bool = False) -> Ci
 def _pair(word: str) -> Pair:
     found = re.fullmatch(r"(\d+)>(\d+)", word)
     if not found:
-        raise DemandError(f"{word!r} is no circuit", "write it as INPUT>OUTPUT, as in 0>3")
+        raise DemandError(f"{word!r} is not a valid circuit", "write it as INPUT>OUTPUT, as in 0>3")
     return int(found[1]), int(found[2])
 
 

@@ -95,5 +95,5 @@ def seconds(duration: str) -> float:
     """Return a typed duration in seconds; DemandError if it has no number or no unit."""
     found = re.fullmatch(r"(\d+(?:\.\d*)?|\.\d+)(s|ms|us)", duration)
     if not found:
-        raise DemandError(f"{duration!r} is no duration", "write it as 50ms, 1.5s or 200us")
+        raise DemandError(f"{duration!r} is not a valid duration", "write it as 50ms, 1.5s or 200us")
     return float(found[1]) * UNITS_S[found[2]]

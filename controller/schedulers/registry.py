@@ -109,7 +109,9 @@ class OwnScheduler:
 def _own(name: str, covering: bool) -> Scheduler:
     function = own_object("scheduler", name)
     if not callable(function):
-        raise ScenarioError(f"{name!r} is no scheduler", f"give a function of {', '.join(ARGUMENTS)}")
+        raise ScenarioError(
+            f"{name!r} is not a valid scheduler", f"give a function of {', '.join(ARGUMENTS)}"
+        )
     check_arguments("scheduler", name, function, ARGUMENTS, PAGE)
     return OwnScheduler(name, function, covering)
 

@@ -53,7 +53,7 @@ def trace_text(faults: int = 60) -> str:
         (["--seeds", "0"], "", "0 seeds; take at least one"),
         (["--trace", "/nonexistent"], "", "/nonexistent does not exist"),
         (["--trace", "{file}"], "hello", "line 1: Expecting value"),
-        (["--trace", "{file}"], "[]", "is no JSON list of events"),
+        (["--trace", "{file}"], "[]", "is not a JSON list of events"),
         (["--trace", "{file}"], '[{"node_id": 7}]', "event 0: found something else"),
         (["--trace", "{folder}"], "x", "is a directory"),
     ],

@@ -26,7 +26,7 @@ def small(out: Path, *options: str) -> "CompletedProcess[str]":
         (["--transport", "udp"], "there is no transport named 'udp'; choose among credit, tcp, ideal"),
         (["--transport", ","], "the list ',' is empty"),
         (["--transport", "nowhere:Own"], "the transport 'nowhere:Own' cannot be imported"),
-        (["--transport", "os:getcwd"], "'os:getcwd' is no transport"),
+        (["--transport", "os:getcwd"], "'os:getcwd' is not a valid transport"),
         (["--initial-window", "0"], "an initial window of 0 packets"),
         (["--least-rto-ms", "nan"], "a least timeout of nan ms"),
     ],

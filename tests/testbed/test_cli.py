@@ -123,8 +123,8 @@ def test_a_void_replay_says_void_why_and_what_to_do(
         ("replay [/foo]", "there is no workload '[/foo]'; choose among: uniform, sparse 0.4"),
         ("replay uniform nobody", "there is no scheme named 'nobody'"),
         ("replay uniform [/b]", "there is no scheme named '[/b]'"),
-        ("replay uniform rails abc", "the seed 'abc' is no whole number; type replay"),
-        ("replay uniform rails -1", "the seed '-1' is no whole number; type replay"),
+        ("replay uniform rails abc", "the seed 'abc' is not a whole number; type replay"),
+        ("replay uniform rails -1", "the seed '-1' is not a whole number; type replay"),
         ("replay uniform rails 1 2", "unknown words '2'; type replay"),
     ],
 )

@@ -12,7 +12,7 @@ from topologies.parallel_ocs import parallel_ocs_fabric
 
 
 class Northbound:
-    """Notes what OCSes are told, and lights nothing."""
+    """Records the commands to OCSes, and lights nothing."""
 
     def __init__(self) -> None:
         self.told: list[tuple[object, ...]] = []
@@ -107,7 +107,7 @@ def test_a_device_that_is_not_named_lists_all(
         ("device ocs1 ideal", ("device", "ocs1", ReconfigurationDelay())),
     ],
 )
-def test_an_ocs_is_told_and_shown(
+def test_a_command_reaches_its_ocs_and_all_are_shown(
     cli: FabricCLI, northbound: Northbound, capsys: pytest.CaptureFixture[str], line: str, told: tuple[object]
 ) -> None:
     cli.onecmd(line)

@@ -277,7 +277,7 @@ class Deaf(MinRtt):
     """A reactive policy that is not told when something happens."""
 
     def acknowledged(self, *, message: int, qp: int) -> None:  # type: ignore[override]
-        """Take note."""
+        """Record nothing."""
 
 
 def test_a_users_own_function_that_returns_no_assignment_is_refused() -> None:
@@ -300,8 +300,8 @@ def test_a_users_own_function_that_returns_no_assignment_is_refused() -> None:
         ("no_such_module:scheme", "cannot be imported"),
         ("traffic.spraying.rails:no_such", "cannot be imported"),
         (":scheme", "cannot be imported"),
-        ("traffic.spraying.rails:SHORT_RUN", "is no spraying policy"),
-        ("pathlib:Path", "is no spraying policy"),
+        ("traffic.spraying.rails:SHORT_RUN", "is not a valid spraying policy"),
+        ("pathlib:Path", "is not a valid spraying policy"),
         ("traffic.spraying.policy:Assignment", "cannot be made"),
     ],
 )

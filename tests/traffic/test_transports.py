@@ -37,10 +37,10 @@ class Halves:
     by_bytes = True
 
     def __init__(self, nic_rate_bps: NicRate, packet_bytes: int) -> None:
-        """Take note of nothing."""
+        """Record nothing."""
 
     def know(self, queue_pairs: Sequence[QueuePair]) -> None:
-        """Take note of nothing."""
+        """Record nothing."""
 
     def limits(self, offered: Offered) -> Limits:
         """Return windows of half a megabyte."""
@@ -85,7 +85,7 @@ class WithoutLimits:
     period_s = 1.0
 
     def know(self, queue_pairs: Sequence[QueuePair]) -> None:
-        """Take note of nothing."""
+        """Record nothing."""
 
 
 class WithoutPeriod:
@@ -161,9 +161,9 @@ def test_a_transport_says_whether_it_shares_by_bytes(name: str, shares: bool) ->
         ("TCP", "there is no transport named 'TCP'"),
         ("nowhere:Transport", "the transport 'nowhere:Transport' cannot be imported"),
         (f"{__name__}:Nothing", "cannot be imported: AttributeError"),
-        (f"{__name__}:WithoutLimits", f"'{__name__}:WithoutLimits' is no transport"),
-        (f"{__name__}:WithoutPeriod", f"'{__name__}:WithoutPeriod' is no transport"),
-        (f"{__name__}:a_function", f"'{__name__}:a_function' is no transport"),
+        (f"{__name__}:WithoutLimits", f"'{__name__}:WithoutLimits' is not a valid transport"),
+        (f"{__name__}:WithoutPeriod", f"'{__name__}:WithoutPeriod' is not a valid transport"),
+        (f"{__name__}:a_function", f"'{__name__}:a_function' is not a valid transport"),
         (f"{__name__}:OfOneArgument", "cannot be made: "),
     ],
 )

@@ -95,7 +95,7 @@ def _own(name: str) -> Policy:
         policy = AssignFunction(name, own)
     if not isinstance(policy, ProactivePolicy | ReactivePolicy):
         raise ScenarioError(
-            f"{name!r} is no spraying policy",
+            f"{name!r} is not a valid spraying policy",
             "give a function with the arguments of ProactivePolicy.assign, or a class with its methods",
         )
     for method in METHODS[ProactivePolicy if isinstance(policy, ProactivePolicy) else ReactivePolicy]:

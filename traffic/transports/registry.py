@@ -84,7 +84,7 @@ class OwnTransport:
         self._name, self._own = name, own
 
     def know(self, queue_pairs: Sequence[QueuePair]) -> None:
-        """Have it take note of all queue pairs."""
+        """Pass all queue pairs on."""
         self._own.know(queue_pairs)
 
     def limits(self, offered: Offered) -> Limits:
@@ -108,7 +108,7 @@ def _own(name: str) -> Maker:
     lacking = [part for part in ("period_s", "know", "limits") if not hasattr(own, part)]
     if not isclass(own) or lacking:
         raise ScenarioError(
-            f"{name!r} is no transport",
+            f"{name!r} is not a valid transport",
             f"give a class with period_s and the methods know and limits, see {PAGE}",
         )
     try:

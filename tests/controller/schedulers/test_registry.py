@@ -80,7 +80,10 @@ def test_a_users_own_scheduler_never_sees_a_demand_that_makes_no_sense() -> None
         ("no_such_module:plan", r"cannot be imported: ModuleNotFoundError: .* in this directory or on PYTH"),
         ("json:no_such", "'json:no_such' cannot be imported: AttributeError"),
         (":plan", "cannot be imported"),
-        ("json:__name__", "'json:__name__' is no scheduler; give a function of demand, switches, delay"),
+        (
+            "json:__name__",
+            "'json:__name__' is not a valid scheduler; give a function of demand, switches, delay",
+        ),
         ("os:getcwd", r"arguments demand, switches, delay; write it as: def getcwd\(\*, demand, .*/own_sch"),
         ("builtins:max", "does not take the arguments"),
     ],
