@@ -70,7 +70,7 @@ class EmulationAlone(LoadScopeScheduling):
         # Otherwise this is the worker that stays, and waits: it is asked again when another has ended.
 
     def remove_node(self, node: WorkerController) -> str | None:
-        """Take note that a worker has ended; return the test that it crashed in, if it did."""
+        """Record that a worker has ended; return the test that it crashed in, if it did."""
         crashed = super().remove_node(node)
         for other in self.nodes:
             self._reschedule(other)

@@ -154,7 +154,7 @@ class OpticalSwitch:
         return self._wait(start_s, now)
 
     def confirmed(self, number: int, now: float) -> list[Order]:
-        """Take note that what was ordered is on the wire."""
+        """Handle the proof that what was ordered is on the wire."""
         if number != self.number:
             return []
         if self.phase == "darkening":
@@ -167,7 +167,7 @@ class OpticalSwitch:
         return self._shown(now)
 
     def woken(self, number: int, now: float) -> list[Order]:
-        """Take note that a time has come."""
+        """Handle the end of a wait."""
         if number != self.number:
             return []
         if self.phase == "dark" and self._coming:
@@ -210,7 +210,7 @@ class OpticalSwitch:
         return [Notice(self.lit, now, None)]
 
     def found(self, now: float) -> list[Order]:
-        """Take note that the switch is connected, and proved to be dark."""
+        """Handle a connection of the switch, proved to be dark."""
         interrupted, self._interrupted = self._interrupted, False
         return [Notice(self.lit, now, None, ended=interrupted)]
 
