@@ -183,7 +183,7 @@ DatapathOption = Annotated[
 Out = Annotated[
     Path | None,
     typer.Option(
-        parser=directory, metavar="DIRECTORY", help="Results directory; by default results/SCENARIO/TIME."
+        parser=directory, metavar="DIRECTORY", help="Results directory; by default ./results/SCENARIO/TIME."
     ),
 ]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
