@@ -153,7 +153,7 @@ Cli = Annotated[
     bool,
     typer.Option(
         "--cli",
-        help="Open Mininet's CLI on the live fabric, and measure nothing; it also knows replay and rates.",
+        help="Open Mininet's CLI on the live fabric, and measure nothing; it has replay, rates and fail too.",
     ),
 ]
 NoSandbox = Annotated[

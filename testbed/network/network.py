@@ -24,6 +24,7 @@ from testbed.machine.kernel import die_with_parent, inside_namespace
 from testbed.machine.sandbox import RUN_DIRECTORY, inside_sandbox, raise_descriptor_limit
 from testbed.network.bridges import check_names, delete_bridges, make_bridges
 from testbed.network.forwarding import KernelRoutes
+from testbed.network.hosts import with_hosts
 from testbed.network.netem import Netem, check_delays, check_netem, link_netems
 from testbed.network.nodes import LiveIntf, LiveLink, LiveMininet, LiveServer, LiveSwitch
 from testbed.network.openvswitch import MachineOpenVSwitch, PrivateOpenVSwitch
@@ -78,6 +79,7 @@ class Network:
         self.host = host
         self.datapath = datapath or default_datapath()
         self.netems = self._netems(None)
+        self.wiring: Wiring
         self._stack = ExitStack()
         self._entered = self._without_controller = self._without_switches = False
         self._is_new = True
@@ -160,6 +162,12 @@ class Network:
         if self._without_switches:
             self.revive("switches")
         self._wait_ready(frozenset())
+
+    def set_hosts(self, host: HostSettings) -> None:
+        """Have the servers' TCP begin as another transport needs it; ScenarioError if that takes a boot."""
+        if host != self.host:
+            self.wiring = with_hosts(self.wiring, host)
+            self.host = host
 
     def _wait_ready(self, failed: frozenset[Link] | None) -> None:
         if self._is_new:

@@ -88,6 +88,11 @@ def test_a_slip_is_told_in_a_sentence_and_reaches_no_ocs(
     assert not northbound.told
 
 
+def test_help_and_completion_have_what_ocses_need(cli: FabricCLI) -> None:
+    assert {"circuits", "device", "light", "show", "rates"} <= set(cli.completenames(""))
+    assert "switch" not in cli.completenames("")
+
+
 @pytest.mark.parametrize("line", ["device", "device ocs0"])
 def test_a_device_that_is_not_named_lists_all(
     cli: FabricCLI, northbound: Northbound, capsys: pytest.CaptureFixture[str], line: str
