@@ -87,7 +87,7 @@ class Case:
 
 
 def honesty() -> tuple[float, str]:
-    """Return the share of runs of which the right things were said, and what was said of each case."""
+    """Return the share of runs with the right verdict, and the verdicts of each case."""
     said, right = [], 0
     for name, case in CASES.items():
         outcomes = [case.outcome() for _ in range(REPEATS)]

@@ -153,7 +153,7 @@ Cli = Annotated[
     bool,
     typer.Option(
         "--cli",
-        help="Open Mininet's CLI on the live fabric, and measure nothing; it also knows replay and rates.",
+        help="Open Mininet's CLI on the live fabric, and measure nothing; it has replay, rates and fail too.",
     ),
 ]
 NoSandbox = Annotated[
@@ -183,7 +183,7 @@ DatapathOption = Annotated[
 Out = Annotated[
     Path | None,
     typer.Option(
-        parser=directory, metavar="DIRECTORY", help="Results directory; by default results/SCENARIO/TIME."
+        parser=directory, metavar="DIRECTORY", help="Results directory; by default ./results/SCENARIO/TIME."
     ),
 ]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]

@@ -108,7 +108,9 @@ def _whole_numbers(text: str, between: str) -> tuple[int, ...]:
     try:
         return tuple(int(word) for word in text.split(between))
     except ValueError as error:
-        raise ScenarioError(f"{text!r} is no list of whole numbers", f"write it like 2{between}3") from error
+        raise ScenarioError(
+            f"{text!r} is not a list of whole numbers", f"write it like 2{between}3"
+        ) from error
 
 
 def _cases(text: str) -> list[tuple[int, ...]]:

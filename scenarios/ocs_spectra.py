@@ -224,7 +224,7 @@ def _counts(text: str) -> list[int]:
     try:
         return list(dict.fromkeys(int(word) for word in listed(text)))
     except ValueError as error:
-        raise ScenarioError(f"{text!r} is no list of numbers of OCSes", "write it like 2,4") from error
+        raise ScenarioError(f"{text!r} is not a list of numbers of OCSes", "write it like 2,4") from error
 
 
 def _check_plan_only(context: typer.Context) -> None:

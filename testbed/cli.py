@@ -1,6 +1,7 @@
-"""Mininet's CLI on a live fabric, with ``replay``, ``rates``, and commands for circuits by hand."""
+"""Mininet's CLI on a live fabric, with ``replay``, ``rates``, ``fail``, and commands for circuits by hand."""
 
 import math
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -13,24 +14,28 @@ from rich.table import Table
 
 from controller.circuits.devices import DEVICES, ReconfigurationDelay, delay_of, device_named
 from controller.schedulers.registry import scheduler_named
+from testbed.machine.congestion import check_congestion_control
 from testbed.network.link_sample import link_errors, worst_link_error
 from testbed.network.network import Network
 from testbed.network.readback import port_settings, unmet
+from testbed.replay_line import ReplayLine, replay_line
 from testbed.report.table import duration_text
-from testbed.run.calibrate import volume_factor
 from testbed.run.dilation import Dilation
 from testbed.run.experiment import Experiment
-from testbed.run.faults_by_hand import FaultsByHand
+from testbed.run.faults_by_hand import FaultsByHand, StandingFaults
 from testbed.run.ocs_plan import OcsSetup, dilation_for
 from testbed.run.outcome import Outcome, bound_s
 from testbed.run.predict import predict
+from testbed.run.scale import job_volume
 from testbed.run.trial import tried
 from topologies.errors import LightrailError, NetworkError, ScenarioError
 from traffic.collectives.exchange import bytes_between
+from traffic.fault_text import KINDS
 from traffic.job import Job
 from traffic.spraying.registry import policy_named
 from traffic.transports.host_settings import IDEAL as IDEAL_TRANSPORT
 from traffic.transports.host_settings import TransportSetup
+from traffic.transports.registry import congestion_control
 
 LONG_S = 10.0
 """From how long on a replay says how long it takes [s]."""
@@ -39,7 +44,9 @@ IDEAL = ReconfigurationDelay().device
 """What an OCS is called that is lit again at once; no device of the table."""
 SLOT_S = 0.1
 """How long Spectra's shortest slot is lit when a schedule is replayed, at emulated scale."""
-USAGE = "type replay WORKLOAD [SCHEME [SEED]], like replay uniform rails 1"
+OF_OCSES = ("circuits", "device", "light", "show")
+OF_DISPLAYS = ("gterm", "x", "xterm")
+"""Commands that need an OCS, and a display."""
 
 
 class FabricCLI(CLI):  # type: ignore[misc]
@@ -56,7 +63,7 @@ class FabricCLI(CLI):  # type: ignore[misc]
     time
         Emulated time over real time, for the devices' delays when circuits are lit by hand.
     transport
-        What moves bytes over packet switches when a workload is replayed; the network was booted for it.
+        What moves bytes over packet switches when a workload is replayed, unless ``--transport`` says.
     foreseen
         An experiment whose circuits are foreseen: what is lit first is, its faults happen when they are asked
         for, and its job is replayed with them.
@@ -65,6 +72,12 @@ class FabricCLI(CLI):  # type: ignore[misc]
     """
 
     prompt = "lightrail> "
+    helpStr = (
+        "A node's name and a command run it on that node, with addresses for the names of others:\n"
+        f"  {prompt}h1 ping h2\n"
+        "A program that takes over the terminal needs noecho:\n"
+        f"  {prompt}noecho h2 vi notes.txt\n\n"
+    )
 
     def __init__(
         self,
@@ -81,22 +94,49 @@ class FabricCLI(CLI):  # type: ignore[misc]
         self._network, self._jobs, self._ocs, self._time = network, jobs, ocs, time
         self._console = Console(highlight=False)
         self._foreseen = foreseen
+        self._standing = StandingFaults(network)
         self._by_hand = FaultsByHand(network, foreseen) if foreseen else None
         if self._by_hand:
             self._by_hand.begin()
         super().__init__(network.mininet)
 
+    @property
+    def _missing(self) -> dict[str, str]:
+        """The commands for which there is nothing here, and why."""
+        missing = {"switch": "switches stop together, by: fail switches"}
+        if not self._ocses():
+            missing |= dict.fromkeys(OF_OCSES, f"fabric {self._network.fabric.name} has no OCS")
+        if not os.environ.get("DISPLAY"):
+            missing |= dict.fromkeys(OF_DISPLAYS, "there is no display: DISPLAY is not set")
+        if self._by_hand:
+            missing["rates"] = "links over circuits have no rates to measure; type replay, and see its CCT"
+        return missing
+
+    def get_names(self) -> list[str]:
+        """Return the names of methods, without commands that have nothing here: for help and completion."""
+        missing = {f"do_{name}" for name in self._missing}
+        return [name for name in super().get_names() if name not in missing]
+
+    def onecmd(self, line: str) -> bool:
+        """Run a line, or say why there is nothing to run it on."""
+        words = line.split()
+        command = "".join(words[1:2] if words[:1] == ["help"] else words[:1])
+        if reason := self._missing.get(command):
+            self._refuse(reason)
+            return False
+        return bool(super().onecmd(line))
+
     def do_replay(self, line: str) -> None:
-        """Carry a workload over the fabric: replay WORKLOAD [SCHEME [SEED]], e.g. replay sparse 0.4 rails."""
-        self._told(lambda: self._replay(line))
+        """Carry a workload or a job file: replay sparse 0.4 rails 1, replay a.json ecmp --transport tcp."""
+        self._attempt(lambda: self._replay(line))
 
     def do_rates(self, _line: str) -> None:
         """Measure a sample of links against their nominal rate: rates."""
-        self._told(self._print_rates)
+        self._attempt(self._print_rates)
 
     def do_circuits(self, _line: str) -> None:
         """Show what every OCS lights: circuits."""
-        self._told(self._print_circuits)
+        self._attempt(self._print_circuits)
 
     def do_light(self, line: str) -> None:
         """Light circuits of an OCS, or none: light ocs0 0>3 3>0 (light ocs0 -)."""
@@ -117,36 +157,37 @@ class FabricCLI(CLI):  # type: ignore[misc]
         self._command(line, "type device for the list of devices", self._set_device)
 
     def do_fail(self, line: str) -> None:
-        """Have something fail and light what is foreseen for it, or list what can: fail node 2 (fail)."""
-        self._told(lambda: self._fail(line.strip()))
+        """Have something fail now or in replays, or list what can: fail nic:3:1, fail nic:3:1@40% (fail)."""
+        self._attempt(lambda: self._fail(line.strip()))
 
     def do_mend(self, _line: str) -> None:
         """Have all that failed work again, and light what was lit first: mend."""
-        self._told(self._mend)
-
-    @property
-    def _faults_by_hand(self) -> FaultsByHand:
-        if self._by_hand is None:
-            raise ScenarioError(
-                "no faults are foreseen on this fabric",
-                "have links fail by Mininet's link, like link h0 leaf0 down",
-            )
-        return self._by_hand
+        self._attempt(self._mend)
 
     def _fail(self, name: str) -> None:
-        """Have a fault happen, and show what changed; without a name, what can fail."""
-        faults = self._faults_by_hand
+        """Have a fault happen, and show which circuits changed; without a name, what can fail and has."""
         if not name:
-            self._console.print(f"{', '.join(faults.names)}; failed: {', '.join(faults.failed) or 'nothing'}")
-            return
-        changed = faults.fail(name)
-        self._print_circuits(changed)
+            known = ", ".join(self._by_hand.names) if self._by_hand else KINDS
+            self._say(f"{known}; failed: {', '.join(self._failed) or 'nothing'}")
+        elif self._by_hand:
+            self._print_circuits(self._by_hand.fail(name))
+        else:
+            self._standing.fail(name)
+            self._say(f"failed: {', '.join(self._failed)}")
+
+    @property
+    def _failed(self) -> list[str]:
+        """What has failed, or is to fail in replays."""
+        return self._by_hand.failed if self._by_hand else self._standing.names
 
     def _mend(self) -> None:
         """Have all work again, and say what had failed."""
-        mended = ", ".join(self._faults_by_hand.failed)
-        self._faults_by_hand.begin()
-        self._console.print(f"mended: {mended or 'nothing had failed'}")
+        mended = ", ".join(self._failed)
+        if self._by_hand:
+            self._by_hand.begin()
+        else:
+            self._standing.mend()
+        self._say(f"mended: {mended or 'nothing had failed'}")
 
     def _set_device(self, name: str, device: str) -> object:
         delay = (
@@ -169,39 +210,47 @@ class FabricCLI(CLI):  # type: ignore[misc]
             self._network.northbound.wait_idle(name, WAIT_S)
             self._print_circuits()
 
-        self._told(given)
+        self._attempt(given)
 
     def _check(self, name: str, rest: str, example: str) -> None:
         """Refuse a line without an OCS of this network, or with nothing for it."""
         ocses = self._ocses()
-        if not ocses:
-            raise ScenarioError(f"fabric {self._network.fabric.name} has no OCS")
         if name and name not in ocses:
             raise ScenarioError(f"there is no OCS {name!r}", f"take {', '.join(ocses)}")
         if not rest:
             raise ScenarioError(f"nothing for {name} to do" if name else "no OCS is named", example)
 
-    def _told(self, command: Callable[[], object]) -> None:
-        """Do something, or say why not: an error shall not end the CLI."""
+    def _attempt(self, command: Callable[[], object]) -> None:
+        """Do something, or print why not: an error does not end the CLI."""
         try:
             command()
         except LightrailError as error:
-            # As it is: what was typed may hold brackets, which are not rich's.
-            self._console.print(str(error), style="red", markup=False, soft_wrap=True)
+            self._refuse(str(error))
+
+    def _refuse(self, reason: str) -> None:
+        self._say(reason, style="red")
+
+    def _say(self, text: str, style: str | None = None) -> None:
+        """Print a text as it is: what was typed may hold brackets, which are not rich's."""
+        self._console.print(text, style=style, markup=False, soft_wrap=True)
 
     def _replay(self, line: str) -> None:
-        """Try and judge a workload as a run would, on the network as it is now."""
-        experiment = self._experiment(line)
-        broken = unmet(self._network, port_settings(self._network))
-        worst = math.nan if experiment.over_circuits else worst_link_error(self._network, experiment.seed)
-        lasts_s = experiment.dilation.emulated_s(predict(experiment).iteration_s)
-        if lasts_s > LONG_S:
-            self._console.print(f"this takes about {lasts_s:.0f} s")
-        with self._devices_kept():
+        """Try and judge a workload as a run would, on the network as it is now.
+
+        What has failed works while links are sampled; then it fails again, as in a run with these faults.
+        """
+        asked = self._experiment(replay_line(line, self._jobs))
+        with self._standing.lifted(asked) as experiment, self._devices_kept():
+            self._network.set_hosts(experiment.host)
+            broken = unmet(self._network, port_settings(self._network))
+            worst = math.nan if experiment.over_circuits else worst_link_error(self._network, experiment.seed)
+            lasts_s = experiment.dilation.emulated_s(predict(experiment).iteration_s)
+            if lasts_s > LONG_S:
+                self._say(f"this takes about {lasts_s:.0f} s")
             outcome = tried(experiment, self._network, worst, broken)
         if self._by_hand:
             self._by_hand.begin()
-        self._console.print(_told_of(outcome), markup=False, soft_wrap=True)
+        self._say(_summary(outcome))
 
     @contextmanager
     def _devices_kept(self) -> Iterator[None]:
@@ -214,10 +263,8 @@ class FabricCLI(CLI):  # type: ignore[misc]
                 self._network.northbound.set_delay(name, ReconfigurationDelay(status.device, status.delay_s))
 
     def _print_rates(self) -> None:
-        if self._by_hand:
-            raise ScenarioError(
-                "links over circuits have no rates to measure", "type replay, and see its CCT"
-            )
+        if failed := [fault.name for fault in self._standing.standing]:
+            raise ScenarioError(f"{', '.join(failed)} failed", "type mend, and rates then")
         table = Table("NIC", "nominal Mbit/s", "measured Mbit/s", "off by")
         for nic, error in link_errors(self._network, np.random.default_rng()).items():
             nominal = self._network.fabric.nic_rate_bps(nic) * self._network.rate_factor / 1e6
@@ -226,51 +273,50 @@ class FabricCLI(CLI):  # type: ignore[misc]
         self._console.print(table)
 
     def _dilation_of(self, job: Job, ocs: OcsSetup) -> Dilation:
+        if len(job.collectives) != 1:
+            raise ScenarioError(
+                f"job {job.name!r} has {len(job.collectives)} collectives, a schedule is of one",
+                "give a job of one collective",
+            )
         fabric, rate = self._network.fabric, self._network.rate_factor
         owed = bytes_between(job.collectives[0].pattern, job.gpus)
         line_s = owed * 8 / fabric.nic_rate_bps(fabric.nics[0])
         delay_s = ocs.delay.mean_s
         return dilation_for(line_s, len(self._ocses()), delay_s, rate=rate, slot_s=SLOT_S)
 
-    def _experiment(self, line: str) -> Experiment:
+    def _experiment(self, asked: ReplayLine) -> Experiment:
         """Return what a line asks for, at a scale that its workload can be measured at."""
-        name, words = _workload(line, self._jobs)
-        if self._foreseen and self._by_hand:
-            if self._by_hand.failed:
-                failed = " and ".join(self._by_hand.failed)
-                raise ScenarioError(
-                    f"{failed} failed by hand; a replay has its own faults", "type mend first"
-                )
-            if words:
-                raise ScenarioError(
-                    f"{self._foreseen.scheme_name} is all there is to replay", f"type replay {name}"
-                )
-            return self._foreseen
-        if planned := self._planned.get(name):
-            if words:
-                raise ScenarioError(f"{planned.scheme_name} is all there is to replay", f"type replay {name}")
-            return planned
-        if len(words) > 2:
-            raise ScenarioError(f"unknown words {' '.join(words[2:])!r}", USAGE)
-        scheme, seed = [*words, *("spectra" if self._ocs else "rails", "0")[len(words) :]]
+        if fixed := self._foreseen or self._planned.get(asked.name):
+            return self._as_it_is(fixed, asked)
+        scheme = asked.scheme or ("spectra" if self._ocs else "rails")
         (scheduler_named if self._ocs else policy_named)(scheme)
-        if not seed.isdecimal():
-            raise ScenarioError(f"the seed {seed!r} is no whole number", USAGE)
-        fabric, job, rate = self._network.fabric, self._jobs[name], self._network.rate_factor
+        fabric, rate, seed = self._network.fabric, self._network.rate_factor, asked.seed or 0
         if self._ocs:
-            dilation = self._dilation_of(job, self._ocs)
-            return Experiment(fabric, job, scheme, dilation, int(seed), ocs=self._ocs)
+            if asked.transport:
+                raise ScenarioError(
+                    "schedules over OCSes send datagrams, whatever the transport", "leave out --transport"
+                )
+            dilation = self._dilation_of(asked.job, self._ocs)
+            return Experiment(fabric, asked.job, scheme, dilation, seed, ocs=self._ocs)
+        transport = TransportSetup(asked.transport) if asked.transport else self._transport
+        unscaled = Dilation(rate, 1.0)
         full = Experiment(
-            fabric,
-            job,
-            scheme,
-            Dilation(rate, 1.0),
-            int(seed),
-            transport=self._transport,
-            mtu=self._network.mtu,
+            fabric, asked.job, scheme, unscaled, seed, transport=transport, mtu=self._network.mtu
         )
-        volume = volume_factor(rate, [bound_s(full)], len(job.collectives))
+        check_congestion_control(congestion_control(transport.name))
+        lasts_s = predict(full).iteration_s
+        volume = job_volume(asked.job, fabric, rate, [bound_s(full)], lasts_s, self._network.mtu)
         return replace(full, dilation=Dilation(rate, volume))
+
+    def _as_it_is(self, experiment: Experiment, asked: ReplayLine) -> Experiment:
+        """Return an experiment that was planned before; refuse what a line would have otherwise."""
+        if self._by_hand and self._by_hand.failed:
+            failed = " and ".join(self._by_hand.failed)
+            raise ScenarioError(f"{failed} failed by hand; a replay has its own faults", "type mend first")
+        if not asked.is_plain:
+            name = experiment.job.name
+            raise ScenarioError(f"{experiment.scheme_name} is all there is to replay", f"type replay {name}")
+        return experiment
 
     def _print_circuits(self, ocses: Sequence[str] | None = None) -> None:
         """Show what some OCSes light, by default all."""
@@ -293,7 +339,7 @@ class FabricCLI(CLI):  # type: ignore[misc]
         self._console.print(table)
 
 
-def _told_of(outcome: Outcome) -> str:
+def _summary(outcome: Outcome) -> str:
     """Return an outcome in a line, and under it why its verdict is not faithful."""
     experiment, judged = outcome.experiment, outcome.verdict
     times = {
@@ -306,16 +352,6 @@ def _told_of(outcome: Outcome) -> str:
     lines += [f"  {judged.word}: {why}" for why in (*judged.reasons, judged.advice) if why]
     lines += [f"  the model disagrees: {why}" for why in outcome.findings]
     return "\n".join(lines)
-
-
-def _workload(line: str, jobs: Mapping[str, Job]) -> tuple[str, list[str]]:
-    """Return the workload that a line begins with, and the words behind it."""
-    for name in sorted(jobs, key=len, reverse=True):
-        if f"{line.strip()} ".startswith(f"{name} "):
-            return name, line.strip()[len(name) :].split()
-    known = f"choose among: {', '.join(jobs)}"
-    asked = f"there is no workload {line.strip()!r}" if line.strip() else "no workload is named"
-    raise ScenarioError(asked, known)
 
 
 def devices_table() -> Table:

@@ -170,7 +170,7 @@ def performance_per_dollar(usd: float, iteration_s: float, *, base_usd: float, b
 
 
 def pareto_front(points: Mapping[str, tuple[float, float]]) -> tuple[str, ...]:
-    """Return what no other is better than in one of two numbers and at least as good in both, by the first.
+    """Return the Pareto-optimal points, in order of their first number: no other point dominates them.
 
     Parameters
     ----------

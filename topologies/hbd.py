@@ -185,7 +185,9 @@ ARCHITECTURES: dict[str, Waste] = {
 
 def _check(faulty: States, node_gpus: int, tp_gpus: int) -> None:
     if faulty.dtype != np.bool_ or faulty.ndim < 1 or faulty.shape[-1] < 1:
-        raise FabricError("faulty nodes are no array of booleans", "give states x nodes, at least one node")
+        raise FabricError(
+            "faulty nodes are not an array of booleans", "give states x nodes, at least one node"
+        )
     if node_gpus < 1 or tp_gpus < 1 or tp_gpus % node_gpus:
         raise FabricError(
             f"TP groups of {tp_gpus} GPUs on nodes of {node_gpus}", "take a multiple of a node's GPUs"

@@ -79,7 +79,7 @@ class KHopRing:
     distances can be lit at once, each one way, and none both ways."""
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be wired."""
+        """Refuse a ring that cannot be wired."""
         n, r, k = self.nodes, self.gpus_per_node, self.bundles
         if not 2 <= k <= r:
             raise FabricError(f"{k} bundles on a node of {r} GPUs", "give it 2 up to one per GPU")

@@ -18,7 +18,7 @@ class LightPath:
     circuits: tuple[tuple[str, Circuit], ...]
     """The OCSes on the way and the circuit in each."""
     end: Port | None
-    """The NIC that the light reaches; None if it ends in the dark."""
+    """The NIC that the light reaches; None if it ends at a port without a circuit."""
 
 
 def light_path(fabric: Fabric, lit: Mapping[str, tuple[Circuit, ...]], nic: Nic) -> LightPath:
@@ -75,6 +75,6 @@ def light_rings(fabric: Fabric, lit: Mapping[str, tuple[Circuit, ...]]) -> list[
 
 
 def _far_nic(fabric: Fabric, lit: Mapping[str, tuple[Circuit, ...]], nic: Nic) -> Nic | None:
-    """Return the NIC that a NIC's light reaches; None if it ends in the dark."""
+    """Return the NIC that a NIC's light reaches; None if it ends at a port without a circuit."""
     end = light_path(fabric, lit, nic).end
     return fabric.nic_at(end) if end else None

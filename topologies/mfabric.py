@@ -1,7 +1,7 @@
 """mFabric (published as MixNet): an OCS per region of servers, beside one fat-tree of packet switches.
 
 A server has G GPUs and several NICs: n_e of them on the packet side, which joins all servers, and alpha on
-the OCS of its region. A region is the servers of one expert-parallel group; no light goes between
+the OCS of its region. A region is the servers of one expert-parallel group; no circuit joins two
 regions. NIC k belongs to GPU floor(k G / NICs), its *delegation GPU*, and to a NUMA node, half the NICs each.
 The m-th circuit NIC of the i-th server of a region is on port i alpha + m of the OCS, for transmitting and
 receiving together: a circuit between two servers is duplex.

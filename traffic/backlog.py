@@ -75,7 +75,7 @@ class Backlog:
         return [(message, size) for (_, message), size in left.items()]
 
     def retract(self, count: float, delivered: float) -> list[tuple[int, float, bool]]:
-        """Take back all but the first ``count`` bytes, of which those that are not delivered still will be.
+        """Take back all but the first ``count`` bytes; what stays and is not delivered still will be.
 
         Returns
         -------

@@ -256,7 +256,7 @@ class Lanes:
 
 
 class _FoundLanes:
-    """The lanes of pairs of servers, and where messages go of which each pair has one."""
+    """The lanes of pairs of servers, and where messages go if each pair has one."""
 
     def __init__(self, of_pair: dict[tuple[int, int], list[QueuePair]]) -> None:
         self.of_pair = of_pair

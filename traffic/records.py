@@ -70,7 +70,7 @@ def path_of(text: str) -> Path:
     """
     ports = [port.rpartition(":") for port in text.split(",")]
     if not all(node and number.isdecimal() for node, _, number in ports):
-        raise TraceError(f"{text!r} is no path through a fabric", "write it as node:port,node:port")
+        raise TraceError(f"{text!r} is not a valid path through a fabric", "write it as node:port,node:port")
     return tuple(Port(node, int(number)) for node, _, number in ports)
 
 
@@ -98,7 +98,7 @@ def legs_of(records: Records) -> pd.DataFrame:
     for size, at, ports in legs:
         if not (size.isdecimal() and ports) or "@" in ports:
             raise TraceError(
-                f"{size + at + ports!r} is no leg of a path", "write it as bytes@node:port,node:port"
+                f"{size + at + ports!r} is not a valid leg of a path", "write it as bytes@node:port,node:port"
             )
     sizes = np.array([int(size) for size, _, _ in legs], dtype=np.int64)
     index = records.index[crossing].repeat([len(path) for path in texts])

@@ -197,7 +197,7 @@ class OnceLit:
     """
 
     def is_lit(self, view: View, messages: Messages) -> NDArray[np.bool_]:
-        """Return between the servers of which messages there is light."""
+        """Return for each message whether a circuit joins its servers."""
         return np.array([bool(paths) for paths in _direct(view, messages)], dtype=bool)
 
     def place(self, view: View, messages: Messages) -> Placement:
@@ -209,7 +209,7 @@ class OnceLit:
         ):
             if not paths:
                 raise ScenarioError(
-                    f"no light joins the servers of GPUs {messages.source[message]} and "
+                    f"no circuit joins the servers of GPUs {messages.source[message]} and "
                     f"{messages.destination[message]}",
                     "light circuits between them, or have the message wait for light",
                 )

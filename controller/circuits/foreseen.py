@@ -89,7 +89,9 @@ class Foreseen:
         later = [*(change.circuits for change in self.changes), *(circuits for _, circuits in self.after)]
         for ocs, pairs in (*self.first, *chain.from_iterable(later)):
             if ocs not in ocses:
-                raise ScenarioError(f"circuits are foreseen for {ocs!r}, which is no OCS of {fabric.name!r}")
+                raise ScenarioError(
+                    f"circuits are foreseen for {ocs!r}, which is not an OCS of {fabric.name!r}"
+                )
             shown = Circuits(ocses[ocs].ports, pairs)
             if not ocses[ocs].permits(shown.pairs):
                 raise ScenarioError(f"OCS {ocs} does not permit the circuits {shown} that are foreseen")

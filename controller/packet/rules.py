@@ -1,4 +1,4 @@
-"""What a switch is told: rules, groups and the actions in them, as values.
+"""What a switch is configured with: rules, groups and the actions in them, as values.
 
 Ports are the fabric's and count from 0; `controller.app.openflow` gives them OpenFlow's numbers.
 """
@@ -96,7 +96,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class RuleSet:
-    """Everything that one switch is told."""
+    """All rules and groups of one switch."""
 
     rules: tuple[Rule, ...] = ()
     groups: tuple[Group, ...] = ()

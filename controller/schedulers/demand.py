@@ -68,7 +68,7 @@ def checked_matrix(demand: ArrayLike) -> Matrix:
     try:
         matrix = np.array(demand, dtype=np.float64)
     except (TypeError, ValueError, OverflowError) as error:
-        raise DemandError(f"a demand matrix that is no table of numbers: {error}") from error
+        raise DemandError(f"the demand matrix is not a table of numbers: {error}") from error
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or not matrix.size:
         shape = " x ".join(str(length) for length in matrix.shape) or "a single number"
         raise DemandError(f"a demand matrix of shape {shape}", "give one row and one column per port")

@@ -363,7 +363,7 @@ def rank_crossing_share(tree: FatTree, job: Sequence[CpGroup]) -> float:
 def mate_pairs(tree: FatTree, job: Sequence[CpGroup]) -> list[tuple[int, int]]:
     """Return which node sends to which if each has p - 1 peers, under its own ToR as far as the job has some.
 
-    The others are the job's next nodes under other ToRs. As much to each peer is the traffic of which
+    The others are the job's next nodes under other ToRs. As much to each peer is the traffic whose share
     `mate_crossing_share` leaves its ToR.
 
     Raises

@@ -52,7 +52,7 @@ class Variant:
     """T of a pair without a circuit under the rule ``paper``: infinite, or ``eps`` what its bytes take over
     the packet NICs, U / n_e."""
     stop: Literal["exhausted", "printed"] = "exhausted"
-    """``printed``: at the first bottleneck of which a server has no free NIC. With the artifact's 8 x 8
+    """``printed``: at the first bottleneck with a server that has no free NIC. With the artifact's 8 x 8
     matrix and 6 NICs that makes 6 circuits; going on, as the artifact does, makes the paper's 24."""
 
 

@@ -130,7 +130,7 @@ def _panel_of(fabric: Fabric) -> Region:
     found = regions(fabric)
     if len(found) != 1 or len(fabric.switches) != 1 or not fabric.servers_forward:
         raise ScenarioError(
-            f"{fabric.name!r} is no patch panel, to which all NICs of servers that forward are wired",
+            f"{fabric.name!r} is not a patch panel, to which all NICs of servers that forward are wired",
             "take topologies.patch_panel",
         )
     return found[0]

@@ -76,7 +76,7 @@ def panel_of(fabric: Fabric, trained: Training, *, kept_back: int = 0, seed: int
 
 
 def linked_servers(job: Job, fabric: Fabric) -> Iterator[Pair]:
-    """Yield the servers that collectives join which are no all-to-alls: rings, and pipelines."""
+    """Yield the servers that collectives other than all-to-alls join: rings, and pipelines."""
     servers = np.asarray(fabric.gpu_servers)
     for node in job.collectives:
         pattern = node.pattern

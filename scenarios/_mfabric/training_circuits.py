@@ -67,12 +67,12 @@ def changes_sheet(outcomes: Sequence[Outcome]) -> Sheet:
     ]
     return Sheet(
         ("fabric", "transport", "OCS", "alpha"),
-        ("planned", "logged", "seen", "equal", "changed", "in the dark", "A2A1 to A2A2"),
+        ("planned", "logged", "seen", "equal", "changed", "unlit", "A2A1 to A2A2"),
         blocks,
         "Reconfigurations of an iteration, after the first light. Planned: by the prediction. Logged: by the "
         "OCS. Seen: those after which packets crossed all circuits that were lit, and no others, as every "
         "packet that left the OCS tells by its source, the port and the time. Equal: if the circuits are the "
-        "same in all three. Changed: one-way circuits taken away or added, by the log. In the dark: "
+        "same in all three. Changed: one-way circuits taken away or added, by the log. Unlit: "
         "packets that crossed where the log has no circuit lit. A2A1 to A2A2: reconfigurations between an "
         "all-to-all and its transpose, where no other micro-batch comes between. wire.csv has what each "
         "circuit carried, and when.",

@@ -1,6 +1,6 @@
 """What a run leaves on the host: interfaces, named namespaces, mounts, files, and processes.
 
-Processes are told by a variable in their environment, which all that a run starts inherit; with
+Processes are identified by a variable in their environment, which all that a run starts inherit; with
 the last process of a namespace the kernel ends the namespace, and all that is in it.
 """
 

@@ -82,7 +82,7 @@ class KernelRoutes:
         batch = Batch()
         name = self._fabric.servers[server].name
         for key in before.keys() - after.keys():
-            # A NIC in the dark keeps its own route: queue pairs that start there are held.
+            # A NIC without light keeps its own route: queue pairs that start there are held.
             if key.table == RT_TABLE_MAIN:
                 request = self._request(server, key, before[key], delete=True)
                 batch.add_route(f"delete the route of {name} to {key.network}", request)

@@ -32,6 +32,7 @@ from testbed.network.bridges import (
     remove_dead_runs,
 )
 from testbed.network.forwarding import KernelRoutes
+from testbed.network.hosts import with_hosts
 from testbed.network.mark import Mark
 from testbed.network.netem import Netem, check_delays, check_netem, link_netems
 from testbed.network.nodes import LiveIntf, LiveLink, LiveMininet, LiveServer, LiveSwitch
@@ -87,6 +88,7 @@ class Network:
         self.host = host
         self.datapath = datapath or default_datapath()
         self.netems = self._netems(None)
+        self.wiring: Wiring
         self._stack = ExitStack()
         self._entered = self._without_controller = self._without_switches = False
         self._is_new = True
@@ -175,6 +177,12 @@ class Network:
         if self._without_switches:
             self.revive("switches")
         self._wait_ready(frozenset())
+
+    def set_hosts(self, host: HostSettings) -> None:
+        """Have the servers' TCP begin as another transport needs it; ScenarioError if that takes a boot."""
+        if host != self.host:
+            self.wiring = with_hosts(self.wiring, host)
+            self.host = host
 
     def _wait_ready(self, failed: frozenset[Link] | None) -> None:
         if self._is_new:

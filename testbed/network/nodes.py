@@ -146,7 +146,7 @@ class LiveIntf(Intf):  # type: ignore[misc]
     """An interface that exists, named and addressed."""
 
     def config(self, ip: str | None = None, **_params: object) -> dict[str, object]:
-        """Take note of the address; nothing is run."""
+        """Record the address; nothing is run."""
         self.ip, self.prefixLen = ip, "32" if ip else None
         return {}
 

@@ -74,7 +74,7 @@ def light_spans(run: Run) -> pd.DataFrame:
 
 
 def merged(spans: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
-    """Return spans of which those that are equal in some columns, and overlap or touch, are one.
+    """Return spans merged where they are equal in some columns and overlap or touch.
 
     Parameters
     ----------

@@ -15,8 +15,8 @@ traces/*     what happened when, for Perfetto, of the first point of each worklo
 report.html  the report; it and the plots (``*.png``) are written when the run ends, however it ends
 ============ ====================================================================================
 
-`RunDirectory` is that for any run; the class derived from it for a kind of run says what a result's
-rows and records are, and what the report says.
+`docs/results.md` has every column. `RunDirectory` is that for any run; the class derived from it for a
+kind of run says what a result's rows and records are, and what the report says.
 """
 
 import gzip
@@ -55,8 +55,8 @@ WRITTEN = (
     "traces/*",
 )
 """What is written, as in the table above: nothing of it may be there before."""
-RESULTS = Path(__file__).parents[2] / "results"
-"""Where results go unless told otherwise: beside the rooms."""
+RESULTS = Path("results")
+"""Where results go by default: in the directory that a run was started in."""
 LONGEST_NAME = 150
 """Most characters of a trace's name, where workloads or schemes have long ones."""
 

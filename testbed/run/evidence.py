@@ -35,7 +35,7 @@ class Watch:
         Whether the switches' daemon is to be killed: what it counts begins anew then, and is not known.
     relit
         Whether circuits change: what meets a switch without a rule is then mostly what the old rules
-        carried (`_of_datagrams`). What is lost in the dark is sent again, which is counted.
+        carried (`_of_datagrams`). What is lost between circuits is sent again, which is counted.
     """
 
     def __init__(

@@ -100,6 +100,6 @@ def experiment_record(text: str) -> ExperimentRecord:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"]))
         raise ScenarioError(
-            f"the text is no experiment: {where + ': ' if where else ''}{first['msg']}",
+            f"the text is not a valid experiment: {where + ': ' if where else ''}{first['msg']}",
             "take it from a run.json",
         ) from error

@@ -1,12 +1,25 @@
-"""Faults by hand: those of an experiment whose circuits are foreseen, on a network that a person looks at."""
+"""Faults by hand, on a network that a person looks at.
 
-from collections.abc import Iterable
+Where circuits are foreseen, they are the experiment's faults (`FaultsByHand`). Elsewhere they are what
+``--fail`` takes and links that Mininet's ``link`` took down (`StandingFaults`): without a time they come at
+once and stand until all is mended, and a replay has them from its start; with a time they come in replays.
+"""
 
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+
+from testbed.network.link_state import links_down, turn_links
 from testbed.network.network import Network
 from testbed.network.wiring import turn_link
 from testbed.run.experiment import Experiment
-from topologies.errors import ScenarioError
+from testbed.run.predict import predict
+from topologies.errors import LightrailError, ScenarioError
 from topologies.events import FaultDetected, Reconfigure, View
+from topologies.fabric import Port
+from traffic.fault_text import WrittenFault
+from traffic.faults import Fault
 
 WAIT_S = 30.0
 
@@ -91,3 +104,115 @@ class FaultsByHand:
         for ocs in ocses:
             self._network.northbound.wait_idle(ocs, WAIT_S)
         return ocses
+
+
+class StandingFaults:
+    """What has failed on a network, and what is to fail in replays.
+
+    Parameters
+    ----------
+    network
+        It is booted, and has links that work.
+    """
+
+    def __init__(self, network: Network) -> None:
+        self._network = network
+        self._named: dict[str, Fault] = {}
+        self._in_replays: dict[str, WrittenFault] = {}
+
+    @property
+    def standing(self) -> tuple[Fault, ...]:
+        """What has failed; links that are down and of no fault are faults of their own."""
+        fabric = self._network.fabric
+        known = {fabric.link_at[port] for fault in self._named.values() for port in fault.ports}
+        down = defaultdict[str, list[Port]](list)
+        for link in links_down(fabric):
+            if link not in known:
+                down[f"link:{link.a.node}-{link.b.node}"].append(link.a)
+        return (*self._named.values(), *(Fault(name, tuple(ports)) for name, ports in down.items()))
+
+    @property
+    def names(self) -> list[str]:
+        """What has failed, and what is to fail in replays."""
+        return [*(fault.name for fault in self.standing), *self._in_replays]
+
+    def fail(self, text: str) -> None:
+        """Have something fail: at once, or if a time is with it in the replays to come.
+
+        Raises
+        ------
+        ScenarioError
+            If the fabric has no such part, it has failed already, or no replay could go on after it.
+        """
+        if text in self.names:
+            raise ScenarioError(f"{text} has failed already", "type mend to have all work again")
+        written = WrittenFault(text if "@" in text else f"{text}@0s")
+        fault = written.over(self._network.fabric, 1.0, 0.0)
+        if "@" not in text:
+            fault = replace(fault, name=text)
+            self._break([fault])
+            self._named[text] = fault
+        elif fault.daemon == "switches" and fault.lasts_s is None:
+            raise ScenarioError(
+                f"after {text} nothing is forwarded any more", "say when it is back, as in @40%-70%"
+            )
+        else:
+            self._in_replays[text] = written
+
+    def mend(self) -> list[str]:
+        """Have all work again; return what had failed, or was to fail in replays."""
+        names = self.names
+        self._restore(self.standing)
+        self._named.clear()
+        self._in_replays.clear()
+        return names
+
+    @contextmanager
+    def lifted(self, experiment: Experiment) -> Iterator[Experiment]:
+        """Have all work inside the block, and return the experiment with the same faults, for its run.
+
+        Raises
+        ------
+        ScenarioError
+            If nothing is forwarded; for an error inside the block too, with what had failed.
+        """
+        standing = self.standing
+        if any(fault.daemon == "switches" for fault in standing):
+            raise ScenarioError("nothing is forwarded: switches failed by hand", "type mend first")
+        failing = self._failing(experiment, standing)
+        if not standing:
+            yield failing
+            return
+        self._restore(standing)
+        try:
+            yield failing
+        except LightrailError as error:
+            failed = ", ".join(fault.name for fault in standing)
+            raise ScenarioError(f"{failed} failed, and {error.sentence}", error.hint) from error
+        finally:
+            self._break(standing)
+
+    def _failing(self, experiment: Experiment, standing: Sequence[Fault]) -> Experiment:
+        """Return an experiment with what has failed, and with what is to fail at shares of its time then."""
+        if standing:
+            experiment = replace(experiment, faults=(*experiment.faults, *standing))
+        if not self._in_replays:
+            return experiment
+        lasts_s = predict(experiment).iteration_s
+        timed = [written.over(experiment.fabric, lasts_s) for written in self._in_replays.values()]
+        return replace(experiment, faults=(*experiment.faults, *timed))
+
+    def _break(self, faults: Iterable[Fault]) -> None:
+        self._turn(faults, works=False)
+        for fault in faults:
+            if fault.daemon:
+                self._network.kill(fault.daemon, for_good=False)
+
+    def _restore(self, faults: Iterable[Fault]) -> None:
+        """Have links up and daemons alive, and wait until switches have the rules that they began with."""
+        self._turn(faults, works=True)
+        self._network.mend()
+
+    def _turn(self, faults: Iterable[Fault], *, works: bool) -> None:
+        fabric = self._network.fabric
+        turn_links(fabric, [fabric.link_at[port] for each in faults for port in each.ports], works=works)

@@ -117,7 +117,7 @@ PACKETS = (
 )
 """Over packet switches."""
 LIT = PACKETS[1:]
-"""The same over circuits that stay lit, of which no link is sampled: light does not queue."""
+"""The same over circuits that stay lit, whose links are not sampled: light does not queue."""
 DRAINED = Limit(
     lambda seen: _share(seen.retransmits, seen.packets),
     0.02,

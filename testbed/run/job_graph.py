@@ -24,7 +24,7 @@ class JobGraph:
         return [node for name, node in self.nodes.items() if not self._waits[name]]
 
     def done(self, name: str) -> list[Node]:
-        """Take note that a node has ended; return those that are ready now, in job order."""
+        """Record that a node has ended; return those that are ready now, in job order."""
         self.open -= 1
         after = self._then.pop(name, [])
         for then in after:

@@ -16,7 +16,7 @@ class Notice(NamedTuple):
     ocs: str
     circuits: tuple[Circuit, ...]
     until_s: float | None
-    """When some of it goes dark [s, monotonic]; None in the dark between two slots."""
+    """When some of it goes dark [s, monotonic]; None between two slots, while it is dark."""
     ended: bool
     """Whether nothing more is to come."""
 

@@ -409,7 +409,7 @@ class LiveBackend:
         self._follow_light(self._posted.intersection(numbers))
 
     def light(self, ocs: str, circuits: Sequence[Circuit]) -> None:
-        """Have an OCS light circuits until it is told otherwise."""
+        """Have an OCS light circuits until the next order."""
         self._check_controlled()
         self._go_on()
         ports = self._fabric.switches[self._fabric.switch_index[ocs]].ports

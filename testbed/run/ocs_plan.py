@@ -169,7 +169,7 @@ def dilation_for(
     rate
         Emulated rate over real rate.
     slot_s
-        How long the shortest slot shall be lit [emulated seconds].
+        How long the shortest slot is to be lit [emulated seconds].
     """
     plan = spectra(line_s, ocses, delay_s)
     shortest = min((slot.weight for slots in plan.switches for slot in slots), default=0.0)

@@ -71,7 +71,7 @@ class Optics:
         return bool(self._changing)
 
     def now_lit(self, ocs: str) -> set[int]:
-        """Take note that an OCS shows what was ordered; return the queue pairs that were held meanwhile."""
+        """Record that an OCS shows what was ordered; return the queue pairs that were held meanwhile."""
         circuits = self._ordered[ocs].popleft()
         if not self._ordered[ocs]:
             self._changing.discard(ocs)
@@ -83,7 +83,7 @@ class Optics:
         return held
 
     def shows(self, ocs: str, circuits: tuple[Circuit, ...]) -> None:
-        """Take note of what an OCS carries."""
+        """Record what an OCS carries."""
         self._lit[ocs] = circuits
         self._carry = None
         self._routes = Routes(self._fabric, self._lit, self._failed)
@@ -113,7 +113,7 @@ class Optics:
         return {port for route in found if route for port in route.ports}
 
     def use(self, carrier: int, queue_pair: QueuePair) -> None:
-        """Take note of a queue pair in use."""
+        """Record a queue pair in use."""
         self._carriers[queue_pair.source][carrier] = queue_pair
 
     def forget(self, carrier: int, queue_pair: QueuePair) -> None:

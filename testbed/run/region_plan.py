@@ -151,7 +151,9 @@ class RegionPlan:
                     known, demand = "before", self._predicted[node.name]
             yield ocs, Turn(node.name, demand, known)
         if late:
-            raise ScenarioError(f"{min(late)!r} is no all-to-all of the job {job.name!r}", "name its nodes")
+            raise ScenarioError(
+                f"{min(late)!r} is not an all-to-all of the job {job.name!r}", "name its nodes"
+            )
 
     def _between_servers(self, node: Collective, pattern: AllToAll) -> tuple[str, Matrix]:
         """Return the OCS of an all-to-all's region, and its demand between the region's servers.

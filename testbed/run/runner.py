@@ -146,7 +146,7 @@ class _Message:
 
 
 _FILED = _Message("", -1, -1, 0, end_s=0.0)
-"""Stands for messages whose rows are known, and of which no more is."""
+"""Stands for messages of which only the rows are known."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -250,8 +250,8 @@ class Runner:
         self._stopped: set[int] = set()
         """The GPUs that are gone, known or not."""
         self._unfinished: set[str] = set()
-        """The collectives that have sent all, some of it from or to GPUs of which it is not known that they
-        are gone."""
+        """The collectives that have sent all, some of it from or to GPUs that are gone
+        and not yet known to be."""
         self._lost: set[int] = set()
         """The messages that are given up, because a GPU is gone or their collective is."""
         self._computing: dict[int, str] = {}
@@ -827,7 +827,7 @@ class Runner:
             self._go(name)
 
     def _program_goes_on(self, happening: Switching | SlotLit | Shown) -> None:
-        """Take note of what an OCS shows in its program, and decide what follows when all have ended."""
+        """Record what an OCS shows in its program, and decide what follows when all have ended."""
         ocs, at_s = happening.ocs, happening.at_s
         if isinstance(happening, SlotLit):
             self._optics.shows(ocs, happening.circuits)
@@ -876,7 +876,7 @@ class Runner:
         begins = isinstance(self._graph.nodes[order.node], Collective) and self._ready
         if not begins or self._ready[0].name != order.node:
             raise ScenarioError(
-                f"{order.node!r} was to be held, and is no collective that begins now",
+                f"{order.node!r} was to be held, and is not a collective that begins now",
                 "order it when the collective starts (NodeStarted)",
             )
         if self._optics.is_ordered(order.ocs):
@@ -898,7 +898,7 @@ class Runner:
             self._place(left)
 
     def _recalled(self, number: int, sizes: Mapping[int, int]) -> tuple[int, int]:
-        """Take note of what was carried of a message that was taken back; return it and what it lacks."""
+        """Record what was carried of a message that was taken back; return it and what it lacks."""
         message = self._messages[number]
         self._carried(message, sizes)
         message.pieces -= 1
@@ -1133,7 +1133,7 @@ class Runner:
         return self._returned(self._legs[carrier], self._backend.retract(carrier))
 
     def _returned(self, leg: str, back: Iterable[tuple[int, int, bool]]) -> list[tuple[int, int]]:
-        """Take note of what a queue pair gives back: message, bytes, whether none stays; return what lacks.
+        """Record what a queue pair gives back: message, bytes, whether none stays; return what lacks.
 
         What was rounded away at emulated scale counts as arrived.
         """
@@ -1153,7 +1153,7 @@ class Runner:
     def _check_running(self, names: Iterable[str]) -> None:
         for name in names:
             if not (self._is_sent(name) and isinstance(self._graph.nodes[name], Collective)):
-                raise ScenarioError(f"{name!r} is given up, and is no collective that runs now")
+                raise ScenarioError(f"{name!r} is given up, and is not a collective that runs now")
 
     def _give_up(self, nodes: Iterable[str], messages: Iterable[int]) -> None:
         """Give up messages, and what has been done of collectives."""

@@ -21,7 +21,7 @@ from traffic.sections import contents, in_turn, sections
 
 
 def solved_once(job: Job, backend: FluidBackend, run: Callable[[Job], Run]) -> Run:
-    """Return what comes of a job, of which equal sections are solved once where that is exact.
+    """Return the run of a job whose equal sections are solved once where that is exact.
 
     Parameters
     ----------

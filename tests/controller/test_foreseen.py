@@ -60,8 +60,8 @@ def test_two_changes_for_the_same_faults_are_refused() -> None:
 @pytest.mark.parametrize(
     ("circuits", "why"),
     [
-        (("q", BOTH), "'q', which is no OCS of 'pair'"),
-        (("h0", BOTH), "'h0', which is no OCS"),
+        (("q", BOTH), "'q', which is not an OCS of 'pair'"),
+        (("h0", BOTH), "'h0', which is not an OCS"),
         (("o", ((0, 2),)), "port 2 of an OCS whose ports are 0 to 1"),
         (("o", ((0, 0),)), "port 0 lights itself"),
     ],

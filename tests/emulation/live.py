@@ -36,7 +36,7 @@ class Live:
         return self
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
-        """Stop; a test that failed is told what the daemons wrote."""
+        """Stop; attach what the daemons wrote to a test that failed."""
         self.network.__exit__(kind, error, trace)  # type: ignore[arg-type]
 
     def open(self, server: int, kind: socket.SocketKind = socket.SOCK_STREAM) -> socket.socket:

@@ -171,7 +171,7 @@ def test_ctrl_c(user: list[str], tmp_path: Path) -> None:
         assert victim.is_up()
         hand.write(b"\x03")
         code, said = victim.end()
-        # Nobody but process 1 is told: no daemon ends before it, though one may complain of a slow machine.
+        # Only process 1 gets the signal: no daemon ends before it, though one may complain of a slow machine.
         assert (code, "KeyboardInterrupt" in said.splitlines()) == (128 + signal.SIGINT, True)
         assert "ended during the run" not in said
 

@@ -10,12 +10,19 @@ import pytest
 from mininet.cli import CLI
 from mininet.log import lg
 
+from testbed.cli import FabricCLI
+from testbed.machine.kernel import inside_namespace
+from testbed.network.link_state import links_down
+from testbed.network.wiring import FIRST_TABLE
 from tests.emulation.conftest import Booted
 from tests.emulation.live import Live
 from topologies.errors import NetworkError
 from topologies.leaf_spine import leaf_spine_fabric
 from topologies.rail import rail_fabric
 from traffic.spraying.policy import QueuePair
+from traffic.steps import single
+from traffic.transports.host_settings import CARRYING
+from traffic.workloads.synthetic import uniform
 
 pytestmark = pytest.mark.emulation
 
@@ -97,6 +104,33 @@ def test_iperf_between_servers_that_are_apart_ends(booted: Booted) -> None:
         subprocess.run(["ip", "link", "set", "leaf0-p1", "down"], check=True)
         with pytest.raises(NetworkError, match="iperf from h0 to h1 did not end"):
             net.network.mininet.iperf(seconds=0)
+
+
+def test_a_replay_goes_around_a_link_that_is_down_under_another_transport(
+    booted: Booted, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(CLI, "__init__", lambda self, mininet: setattr(self, "mn", mininet))
+    with booted(rail_fabric(2, 2, 1)) as net:
+        cli = FabricCLI(net.network, {"uniform": single(uniform(4))})
+        cli.onecmd("link h0 leaf0 down")
+        cli.onecmd("replay uniform ecmp --transport tcp")
+        assert "uniform, ecmp, link:h0-leaf0: CCT " in capsys.readouterr().out
+        assert links_down(net.fabric) == [net.fabric.links[0]], "as before"
+        tcp = net.network.host
+        assert tcp != CARRYING
+        with inside_namespace(net.network.wiring.namespaces[0]):
+            routes = subprocess.run(
+                ["ip", "route", "show", "table", str(FIRST_TABLE)], capture_output=True, text=True, check=True
+            )
+        assert f"initcwnd {tcp.initial_window_packets} " in routes.stdout
+        cli.onecmd("mend")
+        assert "mended: link:h0-leaf0" in capsys.readouterr().out
+        assert links_down(net.fabric) == []
+        cli.onecmd("fail controller")
+        cli.onecmd("replay uniform")
+        assert "uniform, rails, controller: CCT " in capsys.readouterr().out
+        cli.onecmd("mend")
+        assert net.network.northbound.status().ready
 
 
 def test_a_link_that_was_down_carries_again(booted: Booted) -> None:

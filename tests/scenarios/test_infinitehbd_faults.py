@@ -21,6 +21,7 @@ from scenarios._infinitehbd.report import FaultResults, sheets
 from scenarios._infinitehbd.study import GPUS, JOB_SHARES, NODES, TP_GPUS, Study, fault_study, table_7
 from scenarios._output import sheet_table
 from testbed.report.run_json import Run
+from tests.results_page import FAULT_STUDY, documented
 from tests.scenarios.command import ran
 from topologies.errors import TraceError
 from topologies.hbd import ARCHITECTURES
@@ -53,7 +54,7 @@ def trace_text(faults: int = 60) -> str:
         (["--seeds", "0"], "", "0 seeds; take at least one"),
         (["--trace", "/nonexistent"], "", "/nonexistent does not exist"),
         (["--trace", "{file}"], "hello", "line 1: Expecting value"),
-        (["--trace", "{file}"], "[]", "is no JSON list of events"),
+        (["--trace", "{file}"], "[]", "is not a JSON list of events"),
         (["--trace", "{file}"], '[{"node_id": 7}]', "event 0: found something else"),
         (["--trace", "{folder}"], "x", "is a directory"),
     ],
@@ -173,6 +174,8 @@ def test_a_synthetic_trace_confirms_nothing_and_is_named_everywhere(tmp_path: Pa
     assert report.count("data:image/png;base64") == 6
     assert len(pd.read_csv(results.path / "summary.csv")) == len(study.summary)
     assert len(pd.read_csv(results.path / "records.csv")) == len(study.curves)
+    for file in results.path.glob("*.csv"):
+        assert list(pd.read_csv(file, nrows=0).columns) == documented(FAULT_STUDY, file.name), file.name
     for plot in results.page().plots:
         titled = "SYNTHETIC" in plot.draw().get_suptitle()
         assert titled or plot.name in ("waste_by_faults", "aggregate_cost")  # the fault model needs no trace

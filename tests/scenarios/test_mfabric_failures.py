@@ -20,6 +20,7 @@ from scenarios._mfabric.failures import MODELS, POINTS, failures
 from scenarios._mfabric.steps import Setting
 from testbed.report.run_json import experiments_of
 from testbed.run.predict import predict
+from tests.results_page import SCALE, documented
 from tests.scenarios import command
 from tests.testbed.moved_cases import GPU_MOVES, HEALTHY, losing
 from topologies.mfabric import mfabric_fabric
@@ -72,7 +73,9 @@ def test_figure_14_rules_what_failures_add_to_an_iteration() -> None:
     found["mixtral-8x22b", GPU] = 12.0
     found["mixtral-8x22b", SERVER] = 14.0
     section = failures(Setting([400e9]), found)
-    added = section.tables["failures"].set_index(["model", "failure"])["added"]
+    table = section.tables["failures"]
+    assert list(table.columns) == documented(SCALE, "failures.csv")
+    added = table.set_index(["model", "failure"])["added"]
     assert added["deepseek-r1", PACKET_NIC] == pytest.approx(0.033)
     assert added["mixtral-8x22b", GPU] == pytest.approx(0.2)
     ruled = {claim.text: claim for claim in section.findings.claims}

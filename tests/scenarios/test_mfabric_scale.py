@@ -42,6 +42,7 @@ from scenarios._output import sheet_table
 from testbed.report.claims import Claim
 from testbed.report.page import Findings
 from testbed.report.run_json import Run
+from tests.results_page import SCALE, documented
 from tests.scenarios.command import ran
 from topologies.cost import as_printed
 from topologies.errors import ScenarioError
@@ -257,6 +258,11 @@ def test_copilots_table_has_every_guess(sections: list[Section]) -> None:
     assert means["Copilot"] > means["uniform"]
 
 
+def test_tables_have_the_columns_that_are_documented(sections: list[Section]) -> None:
+    for name, table in [pair for each in sections for pair in each.tables.items()]:
+        assert list(table.columns) == documented(SCALE, f"{name}.csv"), name
+
+
 def test_any_section_can_be_added(tmp_path: Path, sections: list[Section]) -> None:
     run = Run("mfabric_scale", "scale", ["python"], datetime(2026, 1, 2))
     more = replace(
@@ -270,6 +276,7 @@ def test_any_section_can_be_added(tmp_path: Path, sections: list[Section]) -> No
         for each in (*sections[1:], more):
             results.add(each)
     summary = pd.read_csv(results.path / "summary.csv")
+    assert list(summary.columns) == documented(SCALE, "summary.csv")
     assert summary["section"].to_list() == ["efficiency", "circuits", "gates", "copilot", "iterations"]
     assert summary["seed"].fillna(-1).to_list() == [-1, 0, 0, 0, 4]
     assert (results.path / "times.csv").read_text() == "x\n1\n"
@@ -314,6 +321,8 @@ def test_a_run_prints_tables_and_leaves_results(tmp_path: Path) -> None:
     assert f"results: {out}/report.html" in done.stdout
     assert all(len(line) <= 80 for line in done.stdout.splitlines()[:-1])
     assert {path.suffix for path in out.iterdir()} == {".png", ".csv", ".json", ".html"}
+    for file in out.glob("*.csv"):
+        assert list(pd.read_csv(file, nrows=0).columns) == documented(SCALE, file.name), file.name
     settings = json.loads((out / "run.json").read_text())["settings"]
     assert settings["costs"]["gpus"] == [64]
     assert settings["efficiency"]["iteration_times"].startswith("public")

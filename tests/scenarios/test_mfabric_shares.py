@@ -19,6 +19,7 @@ from scenarios._output import sheet_table
 from testbed.run.experiment import Experiment
 from testbed.run.predict import predict
 from testbed.run.region_plan import DelegatedSetup, RegionalSetup
+from tests.results_page import SCALE, documented
 from topologies.rail import rail_fabric
 from traffic.models.moe import MODELS
 from traffic.models.moe_step import Machines, moe_step, repeated_gate
@@ -58,6 +59,11 @@ def test_bytes_are_those_of_the_spec_s_formulas() -> None:
     assert sent["PP"] == calls["PP"] == between_stages
     # All experts on one replica: only dense weights are summed, over the 4 servers of each stage, two rings.
     assert sent["DP"] > 2 * 3 * 2 * model.dense_weights
+
+
+def test_tables_have_the_columns_that_are_documented(shares: Section) -> None:
+    for name, table in shares.tables.items():
+        assert list(table.columns) == documented(SCALE, f"{name}.csv"), name
 
 
 def test_shares_sum_to_one_and_models_without_tp_send_none(shares: Section) -> None:
@@ -135,6 +141,7 @@ def test_an_iteration_is_that_of_the_whole_step_predicted(fabric: str) -> None:
 def test_the_table_of_figure_16_has_every_case_and_fits() -> None:
     section = look.lookahead(range(2))
     table = section.tables["lookahead"]
+    assert list(table.columns) == documented(SCALE, "lookahead.csv")
     assert len(table) == len(look.CASES) * len(look.GPU_FLOPS)
     by_case = table.set_index(["case", "gpu"])
     doubled = by_case.loc["16 Tbit/s, even gate"] / by_case.loc["8 Tbit/s, even gate"]

@@ -9,6 +9,7 @@ from rich.progress import Progress
 from scenarios._mfabric.fabrics import FAT_TREE, MFABRIC, RAIL
 from scenarios._mfabric.size import checked_servers, size, size_points, size_table
 from scenarios._mfabric.steps import Iteration, Setting, iterations
+from tests.results_page import SCALE, documented
 from topologies.errors import ScenarioError
 
 PAPER_SERVERS = (128, 256, 512, 1024, 2048, 4096)
@@ -25,7 +26,9 @@ def test_sizes_are_whole_replicas() -> None:
 
 
 def test_tokens_grow_with_the_cluster_and_rail_is_as_the_fat_tree() -> None:
-    rows = size_table(SETTING, MADE_UP).to_dict("records")
+    found = size_table(SETTING, MADE_UP)
+    assert list(found.columns) == documented(SCALE, "size.csv")
+    rows = found.to_dict("records")
     table = {(row["gpus"], row["fabric"]): row for row in rows}
     # 8 sequences of 4,096 tokens, 4 micro-batches, 8 ranks, 8 replicas; in 10 s.
     assert table[1024, FAT_TREE]["tokens_per_s"] == 8 * 4096 * 4 * 8 * 8 / 10

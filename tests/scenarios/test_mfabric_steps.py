@@ -35,6 +35,7 @@ from scenarios._mfabric.steps import (
 )
 from scenarios._output import sheet_table
 from testbed.report.claims import Claim
+from tests.results_page import SCALE, documented
 from topologies.errors import ScenarioError
 from traffic.models.moe import MODELS
 
@@ -74,6 +75,12 @@ def sections() -> dict[str, Section]:
 
 def by_text(section: Section) -> dict[str, Claim]:
     return {claim.text: claim for claim in section.findings.claims}
+
+
+def test_tables_have_the_columns_that_are_documented(sections: dict[str, Section]) -> None:
+    for name, table in [pair for each in sections.values() for pair in each.tables.items()]:
+        file = "iteration_times_MODEL" if name.startswith("iteration_times_") else name
+        assert list(table.columns) == documented(SCALE, f"{file}.csv"), name
 
 
 def test_fabrics_have_the_nics_and_uplinks_of_their_names() -> None:

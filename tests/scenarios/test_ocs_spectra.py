@@ -30,7 +30,7 @@ def explored(options: str) -> "CompletedProcess[str]":
         (["--workload", "{file}"], "matrix.txt, line 2: found '1 numbers', expected 2"),
         (["--workload", "{folder}"], "is a directory"),
         (["--servers", "1"], "a demand between 1 servers"),
-        (["--ocses", "2,x"], "'2,x' is no list of numbers of OCSes"),
+        (["--ocses", "2,x"], "'2,x' is not a list of numbers of OCSes"),
         (["--ocses", "0"], "8 servers and 0 parallel OCSes"),
         (["--schedulers", "nobody"], "unknown scheduler 'nobody'; choose among spectra, "),
         (["--schedulers", "rotor,no_such:plan"], "the scheduler 'no_such:plan' cannot be imported: Module"),
@@ -104,7 +104,7 @@ def test_what_cannot_be_explored_is_told_before_anything_boots(options: str, sai
 
 
 def compared(workload: str, line_ms: float, delay: ReconfigurationDelay, ocses: list[int]) -> Comparison:
-    """Return a comparison between 8 servers; it refuses what cannot be emulated."""
+    """Return a comparison between 8 servers; it refuses delays that are too short to emulate."""
     demands = [ocs_demand(workload, seed, 8, line_ms / 1e3 * RATE_BPS / 8) for seed in range(2)]
     return Comparison("short", "", demands, ocses, ["spectra"], ["drain"], RATE_BPS, delay, 0.1)
 

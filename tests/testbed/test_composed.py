@@ -36,7 +36,7 @@ def took_s(found: Run) -> float:
 MEETING = Job(
     "then", 8, (Collective("rings", Ring(((1, 0, 4, 3, 2, 5, 6, 7), (0, 6, 2, 5, 4, 3, 1, 7)), 17)),)
 )
-"""Rings of which messages meet on a queue pair at one time; which goes first decides."""
+"""Rings whose messages meet on a queue pair at one time; which goes first decides."""
 
 
 @given(jobs(8, "first"), jobs(8, "then"))

@@ -135,7 +135,7 @@ def test_a_file_from_before_there_was_an_mtu_has_the_default() -> None:
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"format": 1}', "no experiment"])
 def test_other_text_is_no_experiment(text: str) -> None:
-    with pytest.raises(ScenarioError, match="the text is no experiment"):
+    with pytest.raises(ScenarioError, match="the text is not a valid experiment"):
         Experiment.from_json(text)
 
 

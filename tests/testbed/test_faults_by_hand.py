@@ -134,8 +134,11 @@ def test_cli_lists_faults_has_one_happen_and_shows_what_changed(
     assert "there is no fault 'node 2'" in said("fail node 2")
 
 
-def test_cli_without_foreseen_faults_says_so(network: Network, capsys: pytest.CaptureFixture[str]) -> None:
+def test_cli_without_foreseen_faults_takes_those_of_the_option(
+    network: Network, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(testbed.run.faults_by_hand, "links_down", lambda _fabric: [])
     cli = FabricCLI(network, {})  # type: ignore[arg-type]
-    for line in ("fail node 1", "fail", "mend"):
+    for line in ("fail node 1", "fail"):
         cli.onecmd(line)
-        assert "no faults are foreseen on this fabric" in capsys.readouterr().out
+        assert "nic:SERVER:NIC, link:NODE-NODE" in capsys.readouterr().out

@@ -156,7 +156,7 @@ def test_a_fault_that_nothing_was_foreseen_for_is_named_and_light_that_never_com
     ("changed", "why"),
     [
         (lambda e: replace(e, faults=()), "the job is revised by fault 'node 1', which is not there"),
-        (lambda e: replace(e, foreseen=Foreseen((("n9b0", ()),), (), DELAY)), "'n9b0', which is no OCS"),
+        (lambda e: replace(e, foreseen=Foreseen((("n9b0", ()),), (), DELAY)), "'n9b0', which is not an OCS"),
         (lambda e: replace(e, dilation=Dilation(1e-3, 1e-5)), "a delay of 0.07 s would be 0.0007 s"),
         (lambda e: replace(e, ocs=OcsSetup(DELAY)), "circuits are planned by a schedule, and foreseen"),
     ],

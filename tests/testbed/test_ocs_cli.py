@@ -12,7 +12,7 @@ from topologies.parallel_ocs import parallel_ocs_fabric
 
 
 class Northbound:
-    """Notes what OCSes are told, and lights nothing."""
+    """Records the commands to OCSes, and lights nothing."""
 
     def __init__(self) -> None:
         self.told: list[tuple[object, ...]] = []
@@ -88,6 +88,11 @@ def test_a_slip_is_told_in_a_sentence_and_reaches_no_ocs(
     assert not northbound.told
 
 
+def test_help_and_completion_have_what_ocses_need(cli: FabricCLI) -> None:
+    assert {"circuits", "device", "light", "show", "rates"} <= set(cli.completenames(""))
+    assert "switch" not in cli.completenames("")
+
+
 @pytest.mark.parametrize("line", ["device", "device ocs0"])
 def test_a_device_that_is_not_named_lists_all(
     cli: FabricCLI, northbound: Northbound, capsys: pytest.CaptureFixture[str], line: str
@@ -107,7 +112,7 @@ def test_a_device_that_is_not_named_lists_all(
         ("device ocs1 ideal", ("device", "ocs1", ReconfigurationDelay())),
     ],
 )
-def test_an_ocs_is_told_and_shown(
+def test_a_command_reaches_its_ocs_and_all_are_shown(
     cli: FabricCLI, northbound: Northbound, capsys: pytest.CaptureFixture[str], line: str, told: tuple[object]
 ) -> None:
     cli.onecmd(line)

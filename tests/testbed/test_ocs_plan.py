@@ -90,7 +90,7 @@ def test_every_part_has_a_say_in_the_key() -> None:
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"format": 1}', "no experiment"])
 def test_other_text_is_no_experiment(text: str) -> None:
-    with pytest.raises(ScenarioError, match="the text is no experiment"):
+    with pytest.raises(ScenarioError, match="the text is not a valid experiment"):
         Experiment.from_json(text)
 
 

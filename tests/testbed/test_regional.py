@@ -178,7 +178,7 @@ def test_what_is_refused() -> None:
     step = toy_step()
     experiment = toy_experiment(step)
     assert experiment.regional
-    with pytest.raises(ScenarioError, match="is no all-to-all"):
+    with pytest.raises(ScenarioError, match="is not an all-to-all"):
         replace(experiment, regional=replace(experiment.regional, dispatches=("nobody",)))
     with pytest.raises(ScenarioError, match="not of one region"):
         replace(experiment, fabric=mfabric_fabric(8, 4, gpus=1, nics=4, packet_nics=1))

@@ -184,6 +184,13 @@ def test_runs_of_one_second_have_directories_of_their_own(tmp_path: Path) -> Non
     assert paths == ["2026-01-02T03-04-05", "2026-01-02T03-04-05.2", "2026-01-02T03-04-05.3"]
 
 
+def test_results_go_to_the_current_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with ResultsDirectory(RUN) as results:
+        assert (tmp_path / results.path / "run.json").exists()
+    assert results.path == Path("results", "rails_sparse", "2026-01-02T03-04-05")
+
+
 def test_out_is_taken_as_it_is_but_never_twice(tmp_path: Path) -> None:
     out = tmp_path / "a" / "b"
     with ResultsDirectory(RUN, out=out) as results:

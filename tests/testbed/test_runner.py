@@ -264,7 +264,7 @@ def test_only_a_collective_that_runs_can_be_given_up() -> None:
         faults=[fault],
         revise=lambda _view, _fault: Revision(("b",)),
     )
-    with pytest.raises(ScenarioError, match="'b' is given up, and is no collective that runs now"):
+    with pytest.raises(ScenarioError, match="'b' is given up, and is not a collective that runs now"):
         runner.run()
 
 

@@ -1,4 +1,4 @@
-"""mFabric: packet NICs on one fat-tree, circuit NICs on the OCS of their region, no light between regions."""
+"""mFabric: packet NICs on one fat-tree, circuit NICs on their region's OCS, no circuit between regions."""
 
 import networkx as nx
 import pytest

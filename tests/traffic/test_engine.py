@@ -55,11 +55,11 @@ class EvenWindows:
     by_bytes = False
 
     def __init__(self, nic_rate_bps: NicRate, packet_bytes: int) -> None:
-        """Take note of the rates."""
+        """Record the rates."""
         self.rate, self.packet = nic_rate_bps, packet_bytes
 
     def know(self, queue_pairs: Sequence[QueuePair]) -> None:
-        """Take note of the queue pairs."""
+        """Record the queue pairs."""
         self.share = np.array([self.rate(pair.source) / 8 / len(queue_pairs) for pair in queue_pairs])
 
     def limits(self, offered: Offered) -> Limits:

@@ -68,8 +68,8 @@ def test_reader_numbers_servers_and_pairs_starts_with_ends(tmp_path: Path) -> No
     [
         ("", "is empty"),
         ("[{]", "line 1: Expecting property name"),
-        ("{}", "is no JSON list of events"),
-        ("[]", "is no JSON list of events"),
+        ("{}", "is not a JSON list of events"),
+        ("[]", "is not a JSON list of events"),
         ("[" * 100_000, "too deep or too long"),
         ("[1]", "event 0: found something else, expected an object with node_id"),
         (events(("a", 1, "paused")), "event 0: found ('fault_paused', 1)"),

@@ -46,7 +46,7 @@ def test_light_joins_servers_if_it_goes_both_ways_over_what_works(
     assert isinstance(scheme, WaitsForLight)
     assert scheme.is_lit(view(lit, *failed), asked).tolist() == [joined]
     if not joined:
-        with pytest.raises(ScenarioError, match="no light joins the servers of GPUs 0 and 1"):
+        with pytest.raises(ScenarioError, match="no circuit joins the servers of GPUs 0 and 1"):
             scheme.place(view(lit, *failed), asked)
 
 

@@ -95,7 +95,7 @@ def test_minrtt_takes_the_emptiest_of_equals() -> None:
 
 
 class Rounds:
-    """PLB under rounds of which the test says whether they are congested."""
+    """PLB under rounds that are congested as the test asks."""
 
     def __init__(self) -> None:
         self.plb = Plb(paths=4, idle_rounds=3, rounds=6)

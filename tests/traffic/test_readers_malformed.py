@@ -108,7 +108,7 @@ def test_malformed_text_is_told(tmp_path: Path, content: str, complaint: str) ->
 def test_binary_is_told(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "trace.bin"
     path.write_bytes(content)
-    with pytest.raises(TraceError, match="is no text"):
+    with pytest.raises(TraceError, match="is not a text file"):
         read_trace(path)
 
 

@@ -75,7 +75,7 @@ def test_all_ranks_are_needed_only_in_the_all_to_alls_that_are_asked_for(tmp_pat
     ("contents", "complaint"),
     [
         ([], "is a directory without files"),
-        (["0 1\n1 0\n"], "is a directory, and rank0.jsonl in it is no router trace"),
+        (["0 1\n1 0\n"], "is a directory, and rank0.jsonl in it is not a router trace"),
         ([*IDLE, "0 1\n1 0\n"], r"rank4.jsonl, line 1: found '0 1"),
     ],
 )

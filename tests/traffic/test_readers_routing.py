@@ -1,4 +1,4 @@
-"""Routing traces: every token reaches every one of its experts, once, and malformed ones are told."""
+"""Routing traces: every token reaches every one of its experts, once, and malformed ones are refused."""
 
 import contextlib
 import io
@@ -79,7 +79,7 @@ def test_vllm_array_is_read(tmp_path_factory: pytest.TempPathFactory, rows: NDAr
         (np.zeros((0, 2, 1), np.int16), "holds an array of shape (0, 2, 1)"),
         (np.full((3, 2, 1), 8, np.int16), "row 0: found the experts [8], expected 0 to 7"),
         (np.array([[[0]], [[-1]]], np.int16), "row 1: found the experts [-1]"),
-        (np.array([[["a"]]], object), "is no sound .npy file"),
+        (np.array([[["a"]]], object), "is not a valid .npy file"),
     ],
 )
 def test_malformed_array_is_told(tmp_path: Path, array: NDArray[Any], complaint: str) -> None:
@@ -182,7 +182,7 @@ def test_damaged_parquet_is_told(parquet: Any) -> None:  # noqa: ANN401
     whole = path.read_bytes()
     for keep in (5, len(whole) // 2, len(whole) - 1):
         path.write_bytes(whole[:keep])
-        with pytest.raises(TraceError, match="is no sound parquet file"):
+        with pytest.raises(TraceError, match="is not a valid parquet file"):
             read_flame(path, HOSTING)
 
 

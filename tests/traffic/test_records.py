@@ -45,7 +45,7 @@ def test_a_way_reads_back(ports: list[tuple[str, int]]) -> None:
 
 @pytest.mark.parametrize("text", ["", "h0", "h0:", ":1", "h0:1,", "h0:-1", "h0:x"])
 def test_what_is_no_way_is_refused(text: str) -> None:
-    with pytest.raises(TraceError, match="is no path through a fabric"):
+    with pytest.raises(TraceError, match="is not a valid path through a fabric"):
         path_of(text)
 
 
@@ -53,7 +53,7 @@ def test_what_is_no_way_is_refused(text: str) -> None:
 def test_what_is_no_leg_is_refused(text: str) -> None:
     records = hand_made()
     records.loc[1, "path"] = text
-    with pytest.raises(TraceError, match="is no leg of a path"):
+    with pytest.raises(TraceError, match="is not a valid leg of a path"):
         legs_of(records)
 
 

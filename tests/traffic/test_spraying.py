@@ -333,7 +333,7 @@ class Deaf(MinRtt):
     """A reactive policy that is not told when something happens."""
 
     def acknowledged(self, *, message: int, qp: int) -> None:  # type: ignore[override]
-        """Take note."""
+        """Record nothing."""
 
 
 def test_a_users_own_function_that_returns_no_assignment_is_refused() -> None:

@@ -38,10 +38,10 @@ class Halves:
     by_bytes = True
 
     def __init__(self, nic_rate_bps: NicRate, packet_bytes: int) -> None:
-        """Take note of nothing."""
+        """Record nothing."""
 
     def know(self, queue_pairs: Sequence[QueuePair]) -> None:
-        """Take note of nothing."""
+        """Record nothing."""
 
     def limits(self, offered: Offered) -> Limits:
         """Return windows of half a megabyte."""
@@ -106,7 +106,7 @@ class WithoutLimits:
     period_s = 1.0
 
     def know(self, queue_pairs: Sequence[QueuePair]) -> None:
-        """Take note of nothing."""
+        """Record nothing."""
 
 
 class WithoutPeriod:

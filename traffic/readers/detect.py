@@ -1,4 +1,4 @@
-"""A file of any known format as a job: the format is told from the content, never the name."""
+"""A file of any known format as a job: the format is recognised by the content, never the name."""
 
 from pathlib import Path
 
@@ -71,7 +71,7 @@ def read_trace(
     start = first_bytes(first)
     if first != path and not start.startswith(b"{"):
         raise TraceError(
-            f"{path} is a directory, and {first.name} in it is no router trace of Megatron",
+            f"{path} is a directory, and {first.name} in it is not a router trace of Megatron",
             "give the path of a file in it",
         )
     if start.startswith((flame.MAGIC, vllm.MAGIC, b"{")):

@@ -46,8 +46,8 @@ def read_expert_step(
         Of layers that are equal at most so many, the first ones; by default all. Dispatches are unlike
         combines.
     gate
-        What the gates of a region (its replica), a micro-batch and a layer decide, of which the shares count;
-        by default all ranks send all others the same.
+        What the gates of a region (its replica), a micro-batch and a layer decide; only its shares count.
+        By default all ranks send all others the same.
 
     Raises
     ------

@@ -77,7 +77,7 @@ def _blocks(path: Path, pyarrow: ModuleType) -> Iterator[NDArray[np.integer]]:
             row += len(column)
     except (pyarrow.ArrowException, OSError) as error:
         reason = str(error).partition("\n")[0]
-        raise TraceError(f"{path} is no sound parquet file: {reason}", "get it again") from error
+        raise TraceError(f"{path} is not a valid parquet file: {reason}", "get it again") from error
 
 
 def _rows(path: Path, pyarrow: ModuleType, array: Any, row: int) -> NDArray[np.integer]:  # noqa: ANN401 (pyarrow has no types)

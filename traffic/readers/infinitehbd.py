@@ -87,7 +87,7 @@ def _events(path: Path) -> list[Event]:
     except (RecursionError, ValueError) as error:
         raise TraceError(f"{path} holds a JSON value too deep or too long", "give a fault trace") from error
     if not isinstance(data, list) or not data:
-        raise TraceError(f"{path} is no JSON list of events", f"give a list; an event is {EXPECTED}")
+        raise TraceError(f"{path} is not a JSON list of events", f"give a list; an event is {EXPECTED}")
     events = [_event(path, index, value) for index, value in enumerate(data)]
     for index, ((_, before, _), (_, time, _)) in enumerate(pairwise(events), 1):
         if time < before:

@@ -32,10 +32,10 @@ def text_of(path: Path) -> str:
         raise TraceError(f"read {path}: {error.strerror}", "give a file that can be read") from error
     except UnicodeDecodeError as error:
         raise TraceError(
-            f"{path} is no text: byte {error.start} is not UTF-8", "give a text file of a known format"
+            f"{path} is not a text file: byte {error.start} is not UTF-8", "give a file of a known format"
         ) from error
     if "\0" in text:
-        raise TraceError(f"{path} is no text: it holds a zero byte", "give a text file of a known format")
+        raise TraceError(f"{path} is not a text file: it holds a zero byte", "give a file of a known format")
     if not text.strip():
         raise TraceError(f"{path} is empty", "give a file with something in it")
     return text
@@ -87,7 +87,7 @@ def require_file(path: Path) -> None:
         raise TraceError(f"look for {str(path)!r}: {error}", "give the path of a file") from error
     if is_directory:
         raise TraceError(f"{path} is a directory", "give the path of a file in it")
-    raise TraceError(f"{path} does not exist or is no regular file", "check the path")
+    raise TraceError(f"{path} does not exist or is not a regular file", "check the path")
 
 
 def bad_line(path: Path, line: int, found: str, expected: str) -> TraceError:

@@ -56,7 +56,7 @@ def _blocks(path: Path) -> Iterator[NDArray[np.integer]]:
             warnings.simplefilter("ignore", UserWarning)  # of headers that Python 2 wrote
             array = np.load(path, mmap_mode="r", allow_pickle=False)
     except (OSError, ValueError, EOFError, TokenError, OverflowError) as error:
-        raise TraceError(f"{path} is no sound .npy file: {error}, expected {expected}") from error
+        raise TraceError(f"{path} is not a valid .npy file: {error}, expected {expected}") from error
     if not isinstance(array, np.ndarray) or array.ndim != 3 or not np.issubdtype(array.dtype, np.integer):
         found = f"{array.dtype} of shape {array.shape}" if isinstance(array, np.ndarray) else "an archive"
         raise TraceError(f"{path} holds {found}, expected {expected}")

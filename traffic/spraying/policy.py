@@ -103,7 +103,7 @@ class ReactivePolicy(Protocol):
         ...
 
     def acknowledged(self, *, message: int, qp: int, rtt_s: float, marked: bool, now: float) -> None:
-        """Take note that a chunk of ``message`` on ``qp`` was acknowledged.
+        """Record that a chunk of ``message`` on ``qp`` was acknowledged.
 
         ``rtt_s`` is how long this chunk took, unsmoothed [s]; ``marked`` is whether it queued for longer than
         a switch with ECN would let pass unmarked (`traffic.transports.round_trips`).

@@ -45,7 +45,7 @@ class Light:
     outputs: Mapping[Nic, Nic]
     """The NIC that each NIC's light reaches."""
     until_s: float | None
-    """When some of it goes dark [s, monotonic]; None in the dark between two slots."""
+    """When some of it goes dark [s, monotonic]; None between two slots, while it is dark."""
     ended: bool = False
     """Whether nothing more is to come."""
 

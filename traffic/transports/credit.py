@@ -69,7 +69,7 @@ class Credit:
         """`Offered.group` of the last time."""
 
     def know(self, queue_pairs: Sequence[QueuePair]) -> None:
-        """Take note of all queue pairs, by number."""
+        """Record all queue pairs, by number."""
         for number, queue_pair in enumerate(queue_pairs[len(self._queue_pairs) :], len(self._queue_pairs)):
             nic = queue_pair.destination
             if nic not in self._receivers:
@@ -164,7 +164,7 @@ class Receiver:
         self._at_s = 0.0
 
     def expect(self, number: int) -> None:
-        """Take note of a queue pair that ends here."""
+        """Record a queue pair that ends here."""
         self._sources[number] = _Source(number)
 
     def announced(self, number: int, total_bytes: int, round_trip_s: float) -> None:

@@ -50,7 +50,7 @@ class Datagrams:
         return max(min(self.payload, self.size - number * self.payload), HEADER.size)
 
     def arrived(self, number: int, ends: Ends) -> int:
-        """Take note of a datagram that arrived; return its size if it is the first of its number, else 0."""
+        """Record a datagram that arrived; return its size if it is the first of its number, else 0."""
         if number in self.delivered:
             return 0
         self.delivered.add(number)

@@ -570,7 +570,7 @@ class Engine:
             self._arrived += [Arrival(message, now) for message in delivered]
 
     def _fed(self, stream: _Stream, delivered: Sequence[int], now: float) -> None:
-        """Have feeders take note of what arrived, and forget those that are done."""
+        """Report what arrived to the feeders, and forget those that are done."""
         for feeder in list(stream.feeders):
             done = feeder.arrived(self, stream.number, delivered, now)
             self._arrived += [Arrival(message, now) for message in done]

@@ -49,7 +49,7 @@ class Ideal:
         self._window_s = 0.0
 
     def know(self, queue_pairs: Sequence[QueuePair]) -> None:
-        """Take note of all queue pairs, by number."""
+        """Record all queue pairs, by number."""
         self._shares = NicShares(queue_pairs, self._nic_rate_bps, self._packet_bytes)
 
     def limits(self, offered: Offered) -> Limits:

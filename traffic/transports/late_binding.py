@@ -194,7 +194,7 @@ class ReactiveFeeder:
         Returns
         -------
         list of int
-            The messages of which all has arrived now.
+            The messages that have arrived whole now.
         """
         qp, done = self._qp_of[number], []
         self._states.backlog[qp] = carrier.posted(number) - carrier.counted(number)

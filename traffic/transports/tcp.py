@@ -20,7 +20,7 @@ class Tcp:
         """Take the rate of a NIC and the size of a packet, which TCP finds out by itself."""
 
     def know(self, queue_pairs: Sequence[QueuePair]) -> None:
-        """Take note of nothing."""
+        """Record nothing."""
 
     def limits(self, offered: Offered) -> Limits:
         """Return no limits."""

@@ -80,7 +80,7 @@ class Transport(Protocol):
     """Whether queue pairs that meet share by what each has left, instead of evenly: for the prediction."""
 
     def know(self, queue_pairs: Sequence[QueuePair]) -> None:
-        """Take note of all queue pairs, by number; some have come since the last time."""
+        """Record all queue pairs, by number; some have come since the last time."""
         ...
 
     def limits(self, offered: Offered) -> Limits:

@@ -29,7 +29,7 @@ def test_rounds_wait_for_their_circuits_and_take_their_closed_form(
             outcome = tried(replace(points[scheme].experiment, dilation=DILATION), network)
             assert outcome.run.messages["end_s"].notna().all()
             assert machine.busy or 0.9 < outcome.cct_s / points[scheme].closed_form_s < 1.2
-            # Connections of round 1 end in the dark, and the next exchange has some between the same ends.
+            # Connections of round 1 end while dark, and the next exchange has some between the same ends.
             assert outcome.measures.retransmits == outcome.measures.switch_drops == 0
             seen.append(outcome.run)
     run = seen[-1]

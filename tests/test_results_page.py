@@ -1,0 +1,89 @@
+"""The page about results: it has every column that runs write, in order, and its paths can be read."""
+
+import re
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+import testbed.report.pages
+from scenarios._spectra.ocs_sweep import COLUMNS as SWEEP_COLUMNS
+from scenarios._spectra.sweep_results import SweepResults
+from testbed.report.page import Page
+from testbed.report.results import ResultsDirectory
+from testbed.report.run_json import Run
+from testbed.run.carried import COLUMNS as WIRE_COLUMNS
+from testbed.run.light_log import LightLog
+from testbed.run.outcome import Outcome, summary_row
+from testbed.run.predict import predict
+from tests.results_page import EXPERIMENTS, PAGE, PLANS, documented
+from tests.testbed import ocs_cases
+from tests.testbed.cases import small_outcomes
+from traffic.fault_text import WrittenFault
+from traffic.records import COLUMNS, NVLINK, legs_of, path_of
+
+RUN = Run("results_page", "Any run", ["python"], datetime(2026, 1, 2))
+
+
+@pytest.fixture(autouse=True)
+def _undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave plots out: their files have no columns."""
+
+    def no_plots(page: Page) -> dict[str, bytes]:
+        return {plot.name: b"" for plot in page.plots}
+
+    monkeypatch.setattr(testbed.report.pages, "drawn", no_plots)
+
+
+def columns_of(folder: Path) -> dict[str, list[str]]:
+    """Return the columns of every CSV file in a folder."""
+    return {file.name: list(pd.read_csv(file, nrows=0).columns) for file in folder.glob("*.csv")}
+
+
+def test_runs_of_experiments_write_what_it_documents(tmp_path: Path) -> None:
+    outcome = replace(small_outcomes(seeds=1)[1], wire=pd.DataFrame(columns=WIRE_COLUMNS))
+    experiment = outcome.experiment
+    fault = WrittenFault("nic:0:1@20%-60%").over(experiment.fabric, outcome.predicted_s, 0.0)
+    failing = replace(experiment, faults=(fault,))
+    with ResultsDirectory(RUN, out=tmp_path / "out") as results:
+        results.add(outcome)
+        results.add(Outcome(failing, predict(failing)))
+    written = columns_of(results.path)
+    assert set(written) == {"faults.csv", "nodes.csv", "records.csv", "summary.csv", "wire.csv"}
+    assert written == {name: documented(EXPERIMENTS, name) for name in written}
+
+
+def test_schedules_over_ocses_have_the_columns_that_it_documents_besides() -> None:
+    experiment = ocs_cases.experiment_of("spectra")
+    predicted = predict(experiment)
+    light = LightLog(experiment, predicted.iteration_s, (0,), (), {}, 0.0, 100, 1_000_000)
+    row = summary_row(Outcome(experiment, predicted, predicted, light=light))
+    besides = documented(EXPERIMENTS, "summary.csv, schedules over OCSes")
+    assert list(row) == [*documented(EXPERIMENTS, "summary.csv"), *besides]
+
+
+def test_plans_write_what_it_documents(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SweepResults, "_close", lambda _results: None)  # a row is too little for a report
+    with SweepResults(RUN, out=tmp_path / "out") as results:
+        results.add(pd.DataFrame([dict.fromkeys(SWEEP_COLUMNS, 1)]))
+    assert columns_of(results.path) == {"summary.csv": documented(PLANS, "summary.csv")}
+
+
+def test_every_column_has_a_meaning() -> None:
+    rows = [line for line in PAGE.splitlines() if line.startswith("| `")]
+    tables = PAGE.count("| column | unit | meaning |")
+    assert len(re.findall(r"^### .+\.csv", PAGE, re.MULTILINE)) == tables > 0
+    assert all(row.count("|") == 4 and row.split("|")[3].strip() for row in rows if row.count("|") > 3)
+
+
+def test_its_paths_are_read_as_it_says() -> None:
+    examples = re.findall(r"^\| `(nvlink|\d+@[^`]+)` \|", PAGE, re.MULTILINE)
+    assert NVLINK in examples
+    values = dict.fromkeys(COLUMNS, 0)
+    records = pd.DataFrame([values | {"path": path} for path in examples]).astype(COLUMNS)
+    legs = legs_of(records)
+    assert legs["bytes"].to_list() == [8192, 4096, 4096, 8192]
+    ends = [(str(ports[0]), str(ports[-1])) for ports in map(path_of, legs["path"])]
+    assert ends == [("h0:1", "leaf0:5"), ("h0:0", "leaf0:5"), ("h0:1", "leaf1:5"), ("h0:0", "ocs0:5")]
