@@ -25,7 +25,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
 
-from testbed.machine.kernel import die_with_parent, mount
+from testbed.machine.kernel import mount, tie_to_this_process
 from topologies.errors import MachineError
 
 LIFELINE = "LIGHTRAIL_LIFELINE"
@@ -67,7 +67,7 @@ def run_in_sandbox(command: list[str]) -> int:
             ["unshare", *user, *namespaces, "--fork", "--kill-child", *command],
             env=os.environ | {LIFELINE: str(read_end)},
             pass_fds=(read_end,),
-            preexec_fn=die_with_parent,
+            preexec_fn=tie_to_this_process(),
         )
         os.close(read_end)
         code = process.wait()
