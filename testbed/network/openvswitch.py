@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
 
+from testbed.machine.commands import output_of
 from testbed.machine.datapath import Datapath, delete_kernel_datapath, lost_upcalls
 from testbed.machine.kernel import take_descriptor, tie_to_this_process
 from topologies.errors import MachineError, NetworkError
@@ -88,7 +89,7 @@ class PrivateOpenVSwitch:
         if self._daemons:
             raise NetworkError("Open vSwitch was started twice")
         database, remote = self._directory / "conf.db", self._directory / "db.sock"
-        subprocess.run(["ovsdb-tool", "create", str(database), SCHEMA], check=True, capture_output=True)
+        output_of(["ovsdb-tool", "create", database, SCHEMA])
         self._spawn("ovsdb-server", str(database), f"--remote=punix:{remote}")
         _wait_for(remote)
         vsctl("--no-wait", "init")
@@ -153,12 +154,8 @@ class PrivateOpenVSwitch:
         if self._datapath == "kernel":
             return 0
         first_packet = "ffffffffffff" + "02" + "00" * 5 + "88b5" + "00" * 46
-        command = ["ovs-ofctl", "-OOpenFlow13", "packet-out", bridge]
-        subprocess.run(
-            [*command, f"in_port=controller packet={first_packet} actions=output:1"],
-            check=True,
-            capture_output=True,
-        )
+        sent = f"in_port=controller packet={first_packet} actions=output:1"
+        output_of(["ovs-ofctl", "-OOpenFlow13", "packet-out", bridge, sent])
         granted = 0
         for descriptor in self._take_packet_sockets():
             with socket.socket(fileno=descriptor) as packet_socket:
