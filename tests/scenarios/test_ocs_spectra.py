@@ -30,7 +30,7 @@ def explored(options: str) -> "CompletedProcess[str]":
         (["--workload", "{file}"], "matrix.txt, line 2: found '1 numbers', expected 2"),
         (["--workload", "{folder}"], "is a directory"),
         (["--servers", "1"], "a demand between 1 servers"),
-        (["--ocses", "2,x"], "'2,x' is no list of numbers of OCSes"),
+        (["--ocses", "2,x"], "'2,x' is not a list of numbers of OCSes"),
         (["--ocses", "0"], "8 servers and 0 parallel OCSes"),
         (["--schedulers", "nobody"], "unknown scheduler 'nobody'; choose among spectra, "),
         (["--schedulers", "rotor,no_such:plan"], "the scheduler 'no_such:plan' cannot be imported: Module"),
