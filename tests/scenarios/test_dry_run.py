@@ -131,6 +131,13 @@ def test_values_that_make_no_sense_are_refused_in_a_sentence(
     assert said in told
 
 
+@pytest.mark.parametrize("option", ["--cli", "--calibrate"])
+def test_a_run_without_a_network_refuses_what_needs_one(bare: Path, option: str) -> None:
+    done = ran("rails_uniform", "--model-only", option, cwd=bare)
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"--model-only and {option} exclude each other")
+
+
 @pytest.mark.parametrize(
     "options", [["--mtu", "1400"], ["--buffer", "0"], ["--volume", "-1"], ["--volume", "1e-9"]]
 )
