@@ -15,6 +15,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from testbed.machine.commands import output_of
 from testbed.machine.residue import until
 from testbed.network.link_sample import worst_link_error
 from testbed.network.network import Network
@@ -131,7 +132,7 @@ def throttled(network: Network) -> Iterator[None]:
         rate, name = f"{THROTTLED * shape.rate_bps:.0f}bit", interface(network.fabric, port)
         limits = ["burst", str(shape.burst_bytes), "limit", str(shape.queue_bytes)]
         command = ["tc", "qdisc", "change", "dev", name, "root", "tbf", "rate", rate, *limits]
-        subprocess.run(command, check=True, capture_output=True)
+        output_of(command)
 
     with _in_mid_run(network, throttle):
         yield
@@ -195,11 +196,9 @@ def _in_mid_run(network: Network, disturb: Callable[[], None]) -> Iterator[None]
 def _groups(bridge: str) -> list[str]:
     """Return the groups of a switch, as ``ovs-ofctl`` writes and reads them."""
     dump = ["ovs-ofctl", "-OOpenFlow13", "dump-groups", bridge]
-    lines = subprocess.run(dump, check=True, capture_output=True, text=True).stdout.splitlines()
-    return [line.strip() for line in lines if "group_id=" in line]
+    return [line.strip() for line in output_of(dump).splitlines() if "group_id=" in line]
 
 
 def _modify(bridge: str, groups: list[str]) -> None:
     for group in groups:
-        command = ["ovs-ofctl", "-OOpenFlow13", "mod-group", bridge, group]
-        subprocess.run(command, check=True, capture_output=True)
+        output_of(["ovs-ofctl", "-OOpenFlow13", "mod-group", bridge, group])

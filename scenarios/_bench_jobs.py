@@ -1,7 +1,6 @@
 """What lightrail promises of jobs: rings, chains, circuits that change under TCP, and the model's speed."""
 
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -11,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from controller.circuits.devices import ReconfigurationDelay
+from testbed.machine.commands import output_of
 from testbed.network.network import Network
 from testbed.run.dilation import Dilation
 from testbed.run.emulate import emulate
@@ -200,5 +200,5 @@ def rails_model_s() -> tuple[float, str]:
         scenario = str(Path(__file__).parent / "rails_all.py")
         command = [sys.executable, scenario, "--model-only", "--out", f"{folder}/out"]
         began = time.perf_counter()
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        output_of(command)
         return time.perf_counter() - began, "wall time"

@@ -18,9 +18,9 @@ from controller.schedulers.bounds import makespan_lower_bound
 from controller.schedulers.registry import scheduler_named
 from scenarios._devices import check_delay
 from scenarios._glances import Failures
-from scenarios._harness import Options, Scenario, boots_nothing, enter_sandbox, go_on
+from scenarios._harness import Options, Scenario, go_on, prepare_machine
 from scenarios._options import check_volume
-from testbed.machine.datapath import Datapath, check_datapath
+from testbed.machine.datapath import Datapath
 from testbed.report.claims_circuits import circuit_claims
 from testbed.report.means import BIG_SWITCH
 from testbed.run.calibrate import calibration, rate_factor
@@ -158,13 +158,16 @@ class Comparison:
 
 
 def carry_out(
-    comparison: Comparison, out: Path | None, transports: Sequence[TransportSetup], *, dry_run: bool = False
+    comparison: Comparison,
+    out: Path | None,
+    transports: Sequence[TransportSetup],
+    *,
+    dry_run: bool = False,
+    calibrate: bool = False,
 ) -> None:
     """Carry a comparison out in a sandbox, print what came of it, and leave its results behind."""
-    options = Options(datapath=comparison.datapath, out=out, dry_run=dry_run)
-    if not boots_nothing(options):
-        enter_sandbox()
-        check_datapath(comparison.datapath)
+    options = Options(datapath=comparison.datapath, out=out, dry_run=dry_run, calibrate=calibrate)
+    prepare_machine(options)
     rate = comparison.rate()
     experiments: list[Experiment] = []
     for ocses in comparison.ocses:

@@ -2,6 +2,7 @@
 
 from testbed.network.network import Network
 from testbed.report.results import ResultsDirectory
+from testbed.run.calibrate import Calibration, ContradictedError, forget
 from testbed.run.control import Control, Controls
 from testbed.run.experiment import Experiment
 from testbed.run.fidelity import with_control
@@ -24,22 +25,39 @@ class ControlledPoints:
         What the outcomes are added to.
     where
         What the network's settings are listed under there.
+    doubtful
+        The calibration by which the points are scaled, if a control may contradict it.
     """
 
-    def __init__(self, network: Network, results: ResultsDirectory, where: str) -> None:
+    def __init__(
+        self, network: Network, results: ResultsDirectory, where: str, doubtful: Calibration | None = None
+    ) -> None:
         self._controls, self._results, self._where = Controls(network), results, where
+        self._doubtful = doubtful
         self._known: set[tuple[str, str]] = set()
         self._since = len(results.outcomes)
 
     def before(self, experiment: Experiment) -> None:
-        """Carry out a control if an experiment forwards more than was controlled; seeds forward alike."""
+        """Carry out a control if an experiment forwards more than was controlled; seeds forward alike.
+
+        A calibration that it contradicts is forgotten: the next run takes it anew.
+
+        Raises
+        ------
+        ContradictedError
+            If it does so before a point is finished, so that nothing is lost by beginning again.
+        """
         about = experiment.job.name, experiment.scheme_name
         if experiment.over_circuits or about in self._known:
             return
         self._known.add(about)
         load = load_bps(experiment, predict(experiment)) * experiment.dilation.rate
-        if load:
-            self._judge(self._controls.cover(load))
+        control = self._controls.cover(load) if load else None
+        self._judge(control)
+        if control and self._doubtful and (said := self._doubtful.contradiction(control, experiment.mtu)):
+            forget(self._doubtful)
+            if not self._results.outcomes:
+                raise ContradictedError(said)
 
     def add(self, outcome: Outcome) -> None:
         """Add an outcome, judged by the last control so far."""

@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import update_wrapper
 from inspect import Signature, signature
 from io import TextIOWrapper
@@ -31,6 +31,7 @@ from scenarios._glances import Failures, Glance, glances, predicted_by
 from scenarios._options import (
     DEFAULT_TRANSPORTS,
     Buffer,
+    Calibrate,
     Cli,
     DatapathOption,
     Debug,
@@ -72,7 +73,13 @@ from testbed.report.page import Findings
 from testbed.report.results import ResultsDirectory
 from testbed.report.run_json import Kind, Run
 from testbed.report.table import claims_table
-from testbed.run.calibrate import calibration, is_calibrated, rate_factor
+from testbed.run.calibrate import (
+    Calibration,
+    ContradictedError,
+    calibration,
+    is_calibrated,
+    rate_factor,
+)
 from testbed.run.dilation import UNSCALED, Dilation
 from testbed.run.experiment import Experiment
 from testbed.run.outcome import Outcome, bound_s
@@ -113,6 +120,8 @@ class Options:
     """Emulated over real bytes; None for as much as takes long enough."""
     dry_run: bool = False
     """Print what the run would be, and boot nothing."""
+    calibrate: bool = False
+    """Whether to measure anew first what this machine carries."""
 
     def __post_init__(self) -> None:
         """Refuse what does not go together."""
@@ -120,8 +129,11 @@ class Options:
         if self.dry_run and (self.model_only or self.cli):
             other = "--model-only" if self.model_only else "--cli"
             raise ScenarioError(f"--dry-run and {other} exclude each other", "leave out the one or the other")
-        if self.model_only and self.cli:
-            raise ScenarioError("--model-only and --cli exclude each other", "leave out the one or the other")
+        for given, other in ((self.cli, "--cli"), (self.calibrate, "--calibrate")):
+            if self.model_only and given:
+                raise ScenarioError(
+                    f"--model-only and {other} exclude each other", "leave out the one or the other"
+                )
 
 
 def no_claims(_table: pd.DataFrame) -> list[Claim]:
@@ -228,6 +240,7 @@ def run(describe: Callable[..., Scenario], transports_by_default: str = DEFAULT_
         detect_us: DetectAfter = DETECT_S * 1e6,
         emulated_rate: EmulatedRate = None,
         volume: Volume = None,
+        calibrate: Calibrate = False,
         dry_run: DryRun = False,
         model_only: ModelOnly = False,
         cli: Cli = False,
@@ -238,7 +251,9 @@ def run(describe: Callable[..., Scenario], transports_by_default: str = DEFAULT_
         **parameters: object,
     ) -> None:
         rate_bps = emulated_rate * 1e6 if emulated_rate is not None else None
-        options = Options(rate_bps, model_only, cli, datapath, not no_sandbox, out, volume, dry_run)
+        options = Options(
+            rate_bps, model_only, cli, datapath, not no_sandbox, out, volume, dry_run, calibrate
+        )
         setups = transports(transport, initial_window, least_rto_ms)
         scenario = describe(**parameters).under(setups).in_packets_of(mtu)
         if link_delay_us or loss:
@@ -283,8 +298,7 @@ def carry_out(scenario: Scenario, options: Options) -> ResultsDirectory | None:
     _check_schemes(scenario.experiments)
     if options.model_only:
         return _finish(scenario, options, _model)
-    if options.sandbox and not boots_nothing(options):
-        enter_sandbox()
+    prepare_machine(options)
     return go_on(scenario, options)
 
 
@@ -301,9 +315,16 @@ def _check_schemes(experiments: Sequence[Experiment]) -> None:
             )
 
 
-def boots_nothing(options: Options) -> bool:
-    """Return whether a run needs neither network nor sandbox: not even to calibrate the machine."""
-    return options.dry_run and is_calibrated(options.datapath)
+def prepare_machine(options: Options) -> None:
+    """Enter the sandbox, and calibrate the machine anew if that was asked for; a dry run may need neither."""
+    if options.sandbox and not _boots_nothing(options):
+        enter_sandbox()
+    if options.calibrate:
+        calibration(options.datapath, anew=True)
+
+
+def _boots_nothing(options: Options) -> bool:
+    return options.dry_run and not options.calibrate and is_calibrated(options.datapath)
 
 
 def go_on(scenario: Scenario, options: Options) -> ResultsDirectory | None:
@@ -373,16 +394,26 @@ def _each_prediction(
 
 
 def _emulate(scenario: Scenario, options: Options) -> ResultsDirectory:
+    try:
+        return _emulated(scenario, options)
+    except ContradictedError as error:
+        _say(f"{error}: it is calibrated anew")
+    calibration(options.datapath, anew=True)
+    return _emulated(scenario, options, is_new=True)
+
+
+def _emulated(scenario: Scenario, options: Options, *, is_new: bool = False) -> ResultsDirectory:
+    """Return the results of a scenario; ContradictedError if it has to be scaled by a new calibration."""
     with _progress() as progress:
-        experiments, kept = _prepared(scenario, options, progress)
+        experiments, machine = _prepared(scenario, options, progress)
         for experiment in experiments:
             if experiment.ocs:
                 _ = experiment.plan.schedule  # here: a user's own scheduler fails before anything boots
         with _results(scenario, options, experiments) as results:
-            results.describe(calibration=kept)
+            results.describe(calibration=asdict(machine))
             task = progress.add_task("emulate", total=len(experiments))
             for some in boots(experiments):
-                _emulate_on(some, results, progress, task)
+                _emulate_on(some, results, progress, task, None if is_new else machine)
     return results
 
 
@@ -399,7 +430,11 @@ def _foresee(scenario: Scenario, options: Options) -> None:
 
 
 def _emulate_on(
-    experiments: Sequence[Experiment], results: ResultsDirectory, progress: Progress, task: TaskID
+    experiments: Sequence[Experiment],
+    results: ResultsDirectory,
+    progress: Progress,
+    task: TaskID,
+    doubtful: Calibration | None,
 ) -> None:
     """Boot the fabric of some experiments, and carry out one after the other."""
     first = experiments[0]
@@ -408,7 +443,7 @@ def _emulate_on(
         broken, settings = unmet(network, found), {**_scale_of(first), **effective(network, found)}
         results.describe(settings={**results.run.settings, _where(first): settings})
         worst = math.nan if first.over_circuits else worst_link_error(network, first.seed)
-        points = ControlledPoints(network, results, _where(first))
+        points = ControlledPoints(network, results, _where(first), doubtful)
         for experiment in experiments:
             name = f"{experiment.job.name}, {experiment.scheme_name}, {experiment.transport_name}"
             progress.update(task, description=f"emulate {name}, seed {experiment.seed}")
@@ -484,19 +519,19 @@ def _explore(scenario: Scenario, options: Options) -> None:
 
 def _prepared(
     scenario: Scenario, options: Options, progress: Progress
-) -> tuple[list[Experiment], dict[str, object]]:
+) -> tuple[list[Experiment], Calibration]:
     """Return the experiments with what fails, at their scale, and the machine's calibration."""
     own_scale = UNSCALED not in {each.dilation for each in scenario.experiments}
     if own_scale and scenario.failures is None:
-        return list(scenario.experiments), asdict(calibration(options.datapath))
+        return list(scenario.experiments), _calibration(options.datapath)
     return _scaled(scenario, glances(scenario.experiments, scenario.failures, progress), options)
 
 
 def _scaled(
     scenario: Scenario, looked: Sequence[tuple[Experiment, Glance]], options: Options
-) -> tuple[list[Experiment], dict[str, object]]:
+) -> tuple[list[Experiment], Calibration]:
     """Return the experiments at the scale that this machine carries, or their own, and its calibration."""
-    machine = calibration(options.datapath)
+    machine = _calibration(options.datapath)
     experiments, seen = [each for each, _ in looked], [glance for _, glance in looked]
     if UNSCALED in {each.dilation for each in experiments}:
         fabric, mtu = experiments[0].fabric, experiments[0].mtu
@@ -508,7 +543,14 @@ def _scaled(
         experiments = _dilated(experiments, rate, times_s, options.volume, scenario.rings_s)
     for experiment in experiments:
         check_delays(experiment.fabric, experiment.dilation.time)
-    return experiments, asdict(machine)
+    return experiments, machine
+
+
+def _calibration(datapath: Datapath) -> Calibration:
+    """Return the machine's calibration, and say how old it is."""
+    machine = calibration(datapath)
+    _say(machine.sentence(datetime.now(UTC)))
+    return machine
 
 
 def _dilated(

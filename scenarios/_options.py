@@ -62,6 +62,13 @@ EmulatedRate = Annotated[
         help="What a NIC is shaped to in the emulation [Mbit/s]; by default what this machine carries safely."
     ),
 ]
+Calibrate = Annotated[
+    bool,
+    typer.Option(
+        "--calibrate",
+        help="Measure anew first what this machine carries (5 s), on which the automatic rate depends.",
+    ),
+]
 Mtu = Annotated[
     int,
     typer.Option(
@@ -88,7 +95,7 @@ DryRun = Annotated[
     typer.Option(
         "--dry-run",
         help="Print what the emulation would keep of the real network's dimensionless numbers, and how long"
-        " the run would take, and boot nothing; a machine that was never calibrated is first (5 s).",
+        " the run would take, and boot nothing; a machine that is not calibrated is first (5 s).",
     ),
 ]
 LinkDelay = Annotated[

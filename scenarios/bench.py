@@ -56,6 +56,7 @@ from scenarios._bench_transports import (
 )
 from scenarios._harness import main
 from scenarios._output import standard_output
+from testbed.machine.commands import output_of
 from testbed.machine.datapath import default_datapath
 from testbed.machine.residue import MARKER, Host, left_behind
 from testbed.machine.sandbox import inside_sandbox, run_in_sandbox, settle
@@ -161,7 +162,7 @@ def emulated_over_predicted_worst() -> tuple[float, str]:
     """All default points of rails_sparse: the emulated CCT over the predicted that is farthest from 1."""
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, str(SCENARIOS / "rails_sparse.py"), "--out", f"{folder}/out"]
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        output_of(command)
         table = pd.read_csv(f"{folder}/out/summary.csv")
     ratio = (table["cct_s"] / table["predicted_s"]).to_numpy()
     worst = float(ratio[abs(ratio - 1).argmax()])

@@ -16,6 +16,7 @@ from scenarios._glances import Failures
 from scenarios._harness import main, new_run
 from scenarios._options import (
     Buffer,
+    Calibrate,
     DatapathOption,
     Debug,
     DetectAfter,
@@ -131,6 +132,7 @@ def ocs_spectra(
     volume: Volume = None,
     fail: Fail = None,
     detect_us: DetectAfter = DETECT_S * 1e6,
+    calibrate: Calibrate = False,
     dry_run: DryRun = False,
     seeds: Seeds = None,
     plan_only: PlanOnly = False,
@@ -182,7 +184,8 @@ def ocs_spectra(
         volume=volume,
         failures=None if fail is None else Failures(tuple(faults(fail)), known_after_s(detect_us)),
     )
-    carry_out(comparison, out, transports(transport, initial_window, least_rto_ms), dry_run=dry_run)
+    setups = transports(transport, initial_window, least_rto_ms)
+    carry_out(comparison, out, setups, dry_run=dry_run, calibrate=calibrate)
 
 
 def _demands(workload: str, servers: int, seeds: range, line_s: float) -> list[Demand]:

@@ -118,6 +118,19 @@ def test_one_file_imports_the_openflow_library() -> None:
     assert seams == ["controller/app/openflow.py"]
 
 
+def test_one_file_runs_commands_and_waits_for_them() -> None:
+    """What they complain of is an error's sentence: elsewhere a failure would be a traceback."""
+    waiting = {"subprocess.run", "subprocess.call", "subprocess.check_call", "subprocess.check_output"}
+    files = [
+        str(path)
+        for path in FILES
+        if path.parts[0] != "tests"
+        and waiting
+        & {ast.unparse(each) for each in ast.walk(tree_of(path)) if isinstance(each, ast.Attribute)}
+    ]
+    assert files == ["testbed/machine/commands.py"]
+
+
 def test_coverage_leaves_out_what_holds_sockets_or_threads_and_nothing_else() -> None:
     coverage = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())["tool"]["coverage"]["run"]
     impure = {"select", "selectors", "socket", "subprocess", "threading"}

@@ -5,10 +5,8 @@ are shared by all delays, Eclipse's by all numbers of switches.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from multiprocessing import get_context
 
 import numpy as np
 import pandas as pd
@@ -20,6 +18,7 @@ from controller.schedulers.less import balanced_split
 from controller.schedulers.schedule import Schedule, Slot, frozen_schedule
 from controller.schedulers.spectra import decompose, equalize, schedule
 from controller.schedulers.spectra_plus import lighter, spread
+from testbed.machine.processes import in_processes
 from traffic.workloads.ocs_workloads import benchmark, gpt, moe
 
 Matrix = NDArray[np.float64]
@@ -73,26 +72,23 @@ def cases() -> list[Case]:
     return found
 
 
-def sweep(seeds: int, processes: int = 2) -> pd.DataFrame:
+def sweep(seeds: int) -> pd.DataFrame:
     """Return a row per workload, seed, number of switches, delay and scheme.
 
     Parameters
     ----------
     seeds
         How many random matrices of each workload; the paper has 50.
-    processes
-        How many processes share the work.
     """
     work = [(index, seed) for index in range(len(cases())) for seed in range(seeds)]
     work.sort(key=lambda piece: -(cases()[piece[0]].flows or 0))  # the longest first
-    rows: list[tuple[object, ...]] = []
-    with ProcessPoolExecutor(processes, mp_context=get_context("forkserver")) as pool:
-        for part in pool.map(_rows, *zip(*work, strict=True), chunksize=2):
-            rows += part
+    with in_processes(_rows, work) as parts:
+        rows = [row for part in parts for row in part]
     return pd.DataFrame(rows, columns=COLUMNS)
 
 
-def _rows(index: int, seed: int) -> list[tuple[object, ...]]:
+def _rows(piece: tuple[int, int]) -> list[tuple[object, ...]]:
+    index, seed = piece
     case = cases()[index]
     demand = case.demand(seed)
     key = (case.workload, case.noise, case.flows, seed)

@@ -10,9 +10,10 @@
 import math
 import os
 import re
-import subprocess
+from contextlib import suppress
 from typing import Literal, cast, get_args
 
+from testbed.machine.commands import output_of
 from testbed.machine.netlink import kernel_has_netem
 from topologies.errors import MachineError, ScenarioError
 
@@ -45,8 +46,13 @@ def check_datapath(datapath: Datapath) -> None:
     """Raise MachineError if this machine lacks what a datapath needs; its modules are loaded on the way."""
     if datapath == "netdev":
         return
-    if _dpctl("dump-dps").returncode:
-        raise MachineError("this kernel has no openvswitch module, which the datapath 'kernel' needs", HINT)
+    try:
+        _dpctl("dump-dps")
+    except MachineError as error:
+        raise MachineError(
+            f"this kernel has no openvswitch module, which the datapath 'kernel' needs ({error.sentence})",
+            HINT,
+        ) from error
     if not kernel_has_netem():
         raise MachineError(
             "this kernel has no netem, without which the queues of the datapath 'kernel' would not fill",
@@ -56,7 +62,8 @@ def check_datapath(datapath: Datapath) -> None:
 
 def delete_kernel_datapath() -> None:
     """Delete this namespace's datapath in the kernel with its ports: they outlive a daemon that is killed."""
-    _dpctl("del-dp", KERNELS)
+    with suppress(MachineError):  # there is none
+        _dpctl("del-dp", KERNELS)
 
 
 def lost_upcalls() -> float:
@@ -64,9 +71,12 @@ def lost_upcalls() -> float:
 
     NaN where it does not say.
     """
-    found = re.search(r"lost:(\d+)", _dpctl("show", KERNELS).stdout)
+    try:
+        found = re.search(r"lost:(\d+)", _dpctl("show", KERNELS))
+    except MachineError:
+        return math.nan
     return float(found[1]) if found else math.nan
 
 
-def _dpctl(*words: str) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(["ovs-dpctl", *words], capture_output=True, text=True, check=False)
+def _dpctl(*words: str) -> str:
+    return output_of(["ovs-dpctl", *words])

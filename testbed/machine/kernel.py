@@ -5,7 +5,7 @@ import ctypes
 import errno
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from topologies.errors import MachineError
 
@@ -48,9 +48,19 @@ def mount(kind: str, target: str) -> None:
     _call(f"mount {kind} on {target}", result)
 
 
-def die_with_parent() -> None:
-    """Have the kernel kill this process when its parent dies; passed to subprocess as preexec_fn."""
-    _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+def tie_to_this_process() -> Callable[[], None]:
+    """Return what a child calls first, or has as its preexec_fn: the kernel then kills it when this one dies.
+
+    If this one has died before the kernel was asked, the child ends at once.
+    """
+    parent = os.getpid()
+
+    def tie() -> None:
+        _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:
+            os._exit(1)
+
+    return tie
 
 
 def take_descriptor(pid: int, descriptor: int) -> int | None:

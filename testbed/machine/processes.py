@@ -1,34 +1,39 @@
-"""Two processes that share work: predictions, and plots.
+"""Forked processes: two that share work (predictions, and plots), and those that run beside a measurement.
 
-They are forked, so they have the items and all that is imported; only results are sent. They ignore an
-interrupt, which the parent handles, and they end with the parent, however that ends.
+They are forked, so they have all that is imported and what they work on; only results are sent. They ignore
+an interrupt, which the parent handles, and are killed when the block that they were made for is left. They
+end with the parent, however that ends.
 """
 
 import gc
-import os
 import signal
+import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from multiprocessing import get_context
+from multiprocessing.connection import Connection
+from traceback import format_exc
 from typing import TypeVar, cast
 
-from testbed.machine.kernel import die_with_parent
+from testbed.machine.kernel import tie_to_this_process
 from topologies.errors import MachineError
 
 PROCESSES = 2
 """What the smallest machine has CPUs for; each holds what it computes, and no copy of the rest."""
 Item = TypeVar("Item")
 Result = TypeVar("Result")
-_work: list[Callable[[int], object]] = []
-"""In a process of the pool: what it does with the item of a number."""
+_fork = get_context("fork")
 
 
 @contextmanager
 def in_processes(function: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Iterator[Result]]:
     """Yield what a function returns for each item, in their order, as it is computed.
+
+    What is still being computed when the block is left ends at once. `ProcessPoolExecutor` would wait for
+    it, for minutes where items take that long. Here each process has a pipe of its own, and a thread that
+    waits for its answers: one that is killed in the middle of an answer blocks nothing.
 
     Parameters
     ----------
@@ -48,27 +53,71 @@ def in_processes(function: Callable[[Item], Result], items: Sequence[Item]) -> I
     ...     list(results)
     ['A', 'B']
     """
-    fork = get_context("fork")
-    begin = partial(_begin, os.getpid(), lambda number: function(items[number]))
-    pool = ProcessPoolExecutor(PROCESSES, fork, begin)
-    try:
-        yield cast(Iterator[Result], pool.map(_do, range(len(items))))
-    except BrokenProcessPool as error:
-        raise MachineError(
-            "a process that shared the work was killed", "see whether memory ran out"
-        ) from error
-    finally:
-        pool.shutdown(cancel_futures=True)
+    pipes, own = list[Connection](), threading.local()
+
+    def take_pipe() -> None:
+        own.pipe = pipes.pop()
+
+    with (
+        ExitStack() as ends,
+        ThreadPoolExecutor(PROCESSES, initializer=take_pipe) as threads,
+        ExitStack() as processes,
+    ):
+        for _ in range(PROCESSES):
+            here, there = _fork.Pipe()
+            pipes.append(ends.enter_context(here))
+            with there:  # then the process alone has this end, and the pipe ends with it
+                processes.enter_context(
+                    beside(partial(_answer, there, lambda number: function(items[number])))
+                )
+        answers = threads.map(lambda number: _answer_of(own.pipe, number), range(len(items)))
+        yield cast(Iterator[Result], answers)
 
 
-def _begin(parent: int, work: Callable[[int], object]) -> None:
-    die_with_parent()
-    if os.getppid() != parent:  # it ended before the kernel was asked
-        os._exit(1)
+@contextmanager
+def beside(*functions: Callable[[], None]) -> Iterator[None]:
+    """Run functions, each in a process, while the block runs; kill them when it is left, also by an error.
+
+    Parameters
+    ----------
+    functions
+        What is called; it may run for ever.
+    """
+    with ExitStack() as stack:
+        for function in functions:
+            process = _fork.Process(target=_begin, args=(tie_to_this_process(), function), daemon=True)
+            process.start()
+            stack.callback(process.join)
+            stack.callback(process.kill)
+        yield
+
+
+def _begin(tie: Callable[[], None], function: Callable[[], None]) -> None:
+    tie()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     gc.freeze()  # what was inherited stays: it is not searched for garbage, which would copy it
-    _work.append(work)
+    function()
 
 
-def _do(number: int) -> object:
-    return _work[-1](number)
+def _answer(pipe: Connection, function: Callable[[int], object]) -> None:
+    """Answer each number with what a function returns for it, or with what it raises."""
+    while True:
+        number = pipe.recv()
+        try:
+            pipe.send((function(number), None))
+        except BaseException as error:
+            error.add_note(format_exc())
+            pipe.send((None, error))
+
+
+def _answer_of(pipe: Connection, number: int) -> object:
+    try:
+        pipe.send(number)
+        answer, error = pipe.recv()
+    except (OSError, EOFError) as lost:
+        raise MachineError(
+            "a process that shared the work was killed", "see whether memory ran out"
+        ) from lost
+    if error is not None:
+        raise error
+    return answer

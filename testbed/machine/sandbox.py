@@ -25,7 +25,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
 
-from testbed.machine.kernel import die_with_parent, mount
+from testbed.machine.commands import output_of
+from testbed.machine.kernel import mount, tie_to_this_process
 from topologies.errors import MachineError
 
 LIFELINE = "LIGHTRAIL_LIFELINE"
@@ -67,7 +68,7 @@ def run_in_sandbox(command: list[str]) -> int:
             ["unshare", *user, *namespaces, "--fork", "--kill-child", *command],
             env=os.environ | {LIFELINE: str(read_end)},
             pass_fds=(read_end,),
-            preexec_fn=die_with_parent,
+            preexec_fn=tie_to_this_process(),
         )
         os.close(read_end)
         code = process.wait()
@@ -83,7 +84,7 @@ def settle() -> None:
     mount("tmpfs", "/run")
     mount("sysfs", "/sys")
     os.environ.update(dict.fromkeys(("OVS_RUNDIR", "OVS_DBDIR", "OVS_LOGDIR"), str(RUN_DIRECTORY)))
-    subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
+    output_of(["ip", "link", "set", "lo", "up"])
 
 
 def raise_descriptor_limit() -> None:
@@ -119,14 +120,13 @@ def check_machine() -> None:
 
 
 def _check_user_namespaces() -> None:
-    trial = subprocess.run(
-        ["unshare", "--user", "--map-root-user", "--mount", "--net", "true"], capture_output=True, text=True
-    )
-    if trial.returncode:
+    try:
+        output_of(["unshare", "--user", "--map-root-user", "--mount", "--net", "true"])
+    except MachineError as error:
         raise MachineError(
-            f"this machine gives ordinary users no namespaces ({trial.stderr.strip()})",
+            f"this machine gives ordinary users no namespaces ({error.sentence})",
             "run with sudo (on Ubuntu: sysctl kernel.apparmor_restrict_unprivileged_userns)",
-        )
+        ) from error
 
 
 @contextlib.contextmanager

@@ -2,14 +2,17 @@
 
 import os
 import platform
-import subprocess
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+
+from testbed.machine.commands import output_of
+from topologies.errors import MachineError
 
 PACKAGES = ("mininet", "os-ken", "numpy", "scipy", "pandas", "networkx", "pyroute2", "matplotlib")
 CHECKOUT = Path(__file__).parents[2]
 GIT = ("git", "--no-optional-locks", "-C", str(CHECKOUT))  # it would write the index, perhaps as root
 ABSENT = "not found"
+ANSWER_S = 10.0
 
 
 def versions() -> dict[str, str]:
@@ -31,8 +34,8 @@ def machine() -> dict[str, str | int]:
 def _said(command: list[str]) -> str:
     """Return a command's first line, `ABSENT` if it fails or is unknown."""
     try:
-        said = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True).stdout
-    except (OSError, subprocess.SubprocessError):
+        said = output_of(command, ANSWER_S)
+    except MachineError:
         return ABSENT
     return said.partition("\n")[0].strip() or ABSENT
 

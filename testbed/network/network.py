@@ -21,7 +21,7 @@ from controller.app.client import ControllerClient
 from controller.packet.routing import check_shares
 from testbed.machine.congestion import check_marks
 from testbed.machine.datapath import Datapath, check_datapath, default_datapath
-from testbed.machine.kernel import die_with_parent, inside_namespace
+from testbed.machine.kernel import inside_namespace, tie_to_this_process
 from testbed.machine.sandbox import RUN_DIRECTORY, inside_sandbox, raise_descriptor_limit
 from testbed.network.bridges import (
     check_names,
@@ -304,7 +304,7 @@ class _Process(subprocess.Popen[bytes]):
                 stdout=subprocess.PIPE,
                 stderr=errors,
                 start_new_session=True,  # Ctrl-C is not for it
-                preexec_fn=die_with_parent,
+                preexec_fn=tie_to_this_process(),
             )
 
     def __exit__(self, *_error: object) -> None:

@@ -9,7 +9,6 @@ a port to which, by the log, no circuit led at that moment is a *stray*.
 Probes come 0.5 ms apart, so that a dark time measured is up to 1 ms longer than it was.
 """
 
-import multiprocessing
 import os
 import select
 import socket
@@ -17,6 +16,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
@@ -27,6 +27,7 @@ from controller.circuits.devices import ReconfigurationDelay
 from controller.circuits.programs import Day, Program
 from controller.circuits.status import LogEntry
 from testbed.machine.kernel import inside_namespace
+from testbed.machine.processes import beside
 from testbed.network.circuit_tap import lit_by
 from testbed.network.light_tap import PROBE, PROBE_PORT, LightTap, Seen
 from testbed.network.network import Network
@@ -142,21 +143,12 @@ def _derangement(ports: int, rng: np.random.Generator) -> NDArray[np.int64]:
 @contextmanager
 def _sending(network: Network, traffic: int) -> Iterator[None]:
     """Send probes and traffic in processes of their own while the block runs."""
-    forked = multiprocessing.get_context("fork")
     with ExitStack() as stack:
         probes = [stack.enter_context(_sender(network, port)) for port in range(len(network.fabric.servers))]
         bulk = [stack.enter_context(_sender(network, port)) for port in range(1, 1 + traffic)]
-        processes = [
-            forked.Process(target=_probe, args=(network, probes), daemon=True),
-            forked.Process(target=_blast, args=(network, bulk), daemon=True),
-        ]
-        for process in processes:
-            process.start()
+        stack.enter_context(beside(partial(_probe, network, probes), partial(_blast, network, bulk)))
         time.sleep(0.3)
         yield
-        for process in processes:
-            process.kill()
-            process.join()
 
 
 def _sender(network: Network, server: int) -> socket.socket:

@@ -17,7 +17,7 @@ from types import TracebackType
 
 from controller.app.proof import run_directories
 from testbed.machine.datapath import Datapath, delete_kernel_datapath, lost_upcalls
-from testbed.machine.kernel import die_with_parent, take_descriptor
+from testbed.machine.kernel import take_descriptor, tie_to_this_process
 from topologies.addresses import openflow_port
 from topologies.errors import MachineError, NetworkError
 from topologies.fabric import Port
@@ -214,7 +214,7 @@ class PrivateOpenVSwitch:
                     stderr=log,
                     env=os.environ | KEEP_MEMORY,
                     start_new_session=True,  # Ctrl-C is not for it
-                    preexec_fn=die_with_parent,
+                    preexec_fn=tie_to_this_process(),
                 )
             )
 

@@ -2,24 +2,35 @@
 
 What limits an emulation is the switch daemon's work per packet and hop. So the measure is
 payload bits times switch hops per second, taken from an all-to-all whose NICs are too fast for
-the machine. It is kept per machine, kernel, Open vSwitch and datapath, because it takes some seconds.
+the machine. It takes some seconds, so it is kept per machine, kernel, Open vSwitch and datapath, in a file
+that all runs of a user share. A run holds a lock on it while it measures: two at once would measure half
+each. One that was taken while something else used the CPUs serves for some minutes only, and one that a
+known-answer control contradicts is taken anew.
 """
 
+import fcntl
 import json
+import math
 import os
 import platform
-import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import numpy as np
 
+from testbed.machine.commands import output_of
 from testbed.machine.datapath import Datapath
+from testbed.machine.files import make_directory, write_whole
+from testbed.machine.stalls import cpu_s
 from testbed.network.network import Network
+from testbed.run.control import Control
 from testbed.run.dilation import Dilation
 from testbed.run.emulate import emulate
 from testbed.run.experiment import Experiment
+from testbed.run.fidelity import CONTROL, PRESSED
 from topologies.errors import MachineError
 from topologies.fabric import Fabric
 from topologies.rail import rail_fabric
@@ -28,7 +39,7 @@ from traffic.packets import DEFAULT_MTU, packet_bytes
 from traffic.records import NVLINK, Records, legs_of, path_of
 from traffic.steps import single
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 CACHE = "LIGHTRAIL_CACHE"
 OVERLOAD_BPS = 200e6
 TRIAL_S = 1.0
@@ -43,6 +54,12 @@ EMULATED_CCT_S = 1.5
 """How long the lower bound of a point takes at emulated scale: long against start-up, short for a user."""
 EMULATED_STEP_S = 0.08
 """The same for each step of a collective of many."""
+CONTRADICTED_SHARE = 0.5
+"""Below this share of what the machine forwards at most, traffic takes the time that is known for it."""
+OWN_CPU = 0.8
+"""What of a CPU Open vSwitch has at least when nothing else uses the CPUs; overloaded, it needs one."""
+SHARED_S = 600.0
+"""How long a calibration serves that was taken while something else did [s]."""
 SLOWEST_NIC_BPS = 1e6
 FASTEST_NIC_BPS = 1e9
 
@@ -57,6 +74,10 @@ class Calibration:
     """Payload times switch hops that were forwarded in a second [bit/s]."""
     hop_packets_s: float
     """The same in packets of the default MTU [1/s]."""
+    taken: str
+    """When, in UTC (ISO 8601)."""
+    alone: bool
+    """Whether Open vSwitch had a CPU to itself meanwhile; also true where that is unknown."""
 
     def most_bps(self, mtu: int) -> float:
         """Return the payload times switch hops that it forwards in packets of an MTU [bit/s].
@@ -64,6 +85,40 @@ class Calibration:
         A small packet is taken to cost as much as a large one.
         """
         return 8 * packet_bytes(mtu) * self.hop_packets_s
+
+    def serves(self, now: datetime) -> bool:
+        """Return whether a run may be scaled by it."""
+        return self._age(now) < (timedelta.max if self.alone else timedelta(seconds=SHARED_S))
+
+    def sentence(self, now: datetime) -> str:
+        """Return how old it is, and what to do about it."""
+        minutes = self._age(now).total_seconds() / 60
+        age = f"{minutes:.0f} min" if minutes < 120 else f"{minutes / 60:.0f} h"
+        age = age if minutes < 48 * 60 else f"{minutes / 60 / 24:.0f} days"
+        busy = "" if self.alone else " while something else used the CPUs"
+        return f"this machine was calibrated {age} ago{busy}; --calibrate does so anew"
+
+    def contradiction(self, control: Control, mtu: int) -> str:
+        """Return what a control shows that cannot be if this is right, a sentence; "" if nothing.
+
+        What is far below the most that the machine forwards takes the time that is known for it, unless
+        something else uses the CPUs, which says nothing of the calibration.
+        """
+        share = control.hop_bps / self.most_bps(mtu)
+        alone = control.cpu_pressure <= PRESSED.strained
+        if not (alone and share < CONTRADICTED_SHARE and control.error > CONTROL.void):
+            return ""
+        return (
+            f"traffic took {control.error:.0%} longer than is known for it, at {share:.0%} of what this "
+            "machine forwards by its calibration"
+        )
+
+    def _age(self, now: datetime) -> timedelta:
+        return now - datetime.fromisoformat(self.taken)
+
+
+class ContradictedError(MachineError):
+    """A known-answer control contradicts the calibration by which a run was scaled."""
 
 
 def machine_name(datapath: Datapath) -> str:
@@ -79,28 +134,37 @@ def machine_name(datapath: Datapath) -> str:
 
 def _switch_version() -> str:
     try:
-        done = subprocess.run(["ovs-vswitchd", "--version"], capture_output=True, text=True, check=False)
-    except OSError:  # a dry run needs none
+        words = output_of(["ovs-vswitchd", "--version"]).split()
+    except MachineError:  # a dry run needs none
         return "unknown"
-    words = done.stdout.split()
     return words[3] if len(words) > 3 else "unknown"
 
 
-def calibration(datapath: Datapath) -> Calibration:
+def calibration(datapath: Datapath, *, anew: bool = False) -> Calibration:
     """Return this machine's calibration: the kept one, or a new one, measured in the sandbox (5 s).
 
     Parameters
     ----------
     datapath
         Each is measured by itself; the figures of one never serve another.
+    anew
+        Whether to measure in any case.
     """
-    path = _cache()
-    kept = _kept(path)
-    name = machine_name(datapath)
-    if name not in kept:
-        kept[name] = measure(datapath)
-        _keep(path, kept)
-    return kept[name]
+    path, name = _cache(), machine_name(datapath)
+    if not anew and (found := _kept(path).get(name)):
+        return found
+    with _locked(path):
+        if not anew and (found := _kept(path).get(name)):  # another run has measured meanwhile
+            return found
+        found = measure(datapath)
+        _keep(path, _kept(path) | {name: found})
+    return found
+
+
+def forget(machine: Calibration) -> None:
+    """Keep a calibration no longer, unless another run has taken it anew meanwhile."""
+    with _locked(_cache()):
+        _keep(_cache(), {name: each for name, each in _kept(_cache()).items() if each != machine})
 
 
 def is_calibrated(datapath: Datapath) -> bool:
@@ -115,9 +179,23 @@ def measure(datapath: Datapath) -> Calibration:
     demand = Demand("overload", np.full((fabric.gpus, fabric.gpus), each_bytes))
     with Network(fabric, 1.0, datapath) as network:
         experiment = Experiment(fabric, single(demand), "rails", Dilation(1.0, 1.0))
-        runs = [emulate(experiment, network, stuck_s=STUCK_S) for _ in range(TRIALS)]
-    best = max(8.0 * run.health.payload_bytes / run.emulated_s for run in runs)
-    return Calibration(machine_name(datapath), best, best / 8 / packet_bytes(DEFAULT_MTU))
+        best, cpu = max(_trial(experiment, network) for _ in range(TRIALS))
+    packets_s, now = best / 8 / packet_bytes(DEFAULT_MTU), datetime.now(UTC)
+    return Calibration(
+        machine_name(datapath), best, packets_s, now.isoformat(timespec="seconds"), not cpu < OWN_CPU
+    )
+
+
+def _trial(experiment: Experiment, network: Network) -> tuple[float, float]:
+    """Return what the switches forwarded [bit/s], and the CPUs that Open vSwitch had; NaN if unknown.
+
+    In the kernel's datapath its CPU time says nothing.
+    """
+    pid = 0 if network.datapath == "kernel" else network.openvswitch.pid
+    before_s = cpu_s(pid) if pid else math.nan
+    run = emulate(experiment, network, stuck_s=STUCK_S)
+    used_s = cpu_s(pid) - before_s if pid else math.nan
+    return 8.0 * run.health.payload_bytes / run.emulated_s, used_s / run.emulated_s
 
 
 def hop_load_bps(records: Records, seconds: float) -> float:
@@ -199,12 +277,14 @@ def _cache() -> Path:
 
 
 def _kept(path: Path) -> dict[str, Calibration]:
-    """Return the calibrations that are kept, by `Calibration.machine`; none where the file is no such."""
+    """Return the calibrations that serve, by `Calibration.machine`; none where the file is not valid."""
+    now = datetime.now(UTC)
     try:
         data = json.loads(path.read_text())
         if data["format"] != FORMAT_VERSION:
             return {}
-        return {kept.machine: kept for kept in (Calibration(**each) for each in data["calibrations"])}
+        kept = [Calibration(**each) for each in data["calibrations"]]
+        return {each.machine: each for each in kept if each.hop_packets_s > 0 and each.serves(now)}
     except (OSError, ValueError, KeyError, TypeError):
         return {}
 
@@ -212,8 +292,16 @@ def _kept(path: Path) -> dict[str, Calibration]:
 def _keep(path: Path, kept: Mapping[str, Calibration]) -> None:
     """Write calibrations; a home that cannot be written costs the next run some seconds, no more."""
     text = json.dumps({"format": FORMAT_VERSION, "calibrations": [asdict(each) for each in kept.values()]})
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-    except OSError:
-        return
+    with suppress(MachineError):
+        write_whole(path, text)
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Let no other run that shares a file measure meanwhile; the lock ends with its process."""
+    with ExitStack() as stack:
+        with suppress(OSError, MachineError):  # a home that cannot be written
+            make_directory(path.parent)
+            lock = stack.enter_context(path.with_suffix(".lock").open("w"))
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield

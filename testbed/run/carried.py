@@ -12,7 +12,10 @@ from testbed.run.dilation import Dilation
 
 IN_THE_DARK = -1
 """The number of what no entry of a log had lit."""
+KEYS = ["number", "source", "out"]
 COLUMNS = ["ocs", "number", "circuit", "lit_s", "packets", "bytes", "first_s", "last_s"]
+BLOCK = 1 << 19
+"""How many packets are looked at at a time: the log of a long run is larger than all else in memory."""
 
 
 def carried(
@@ -51,25 +54,39 @@ def _of_ocs(ocs: str, seen: Crossings, log: Sequence[LogEntry], dilation: Dilati
         ],
         columns=["number", "source", "out", "lit_s"],
     )
-    packets = pd.DataFrame(
-        {
-            "number": lit_by(seen.at_s, seen.source, seen.out, log),
-            "source": seen.source,
-            "out": seen.out,
-            "bytes": seen.bytes,
-            "at_s": seen.at_s,
-        }
+    blocks = [_taken(seen, slice(at, at + BLOCK), log) for at in range(0, max(len(seen.at_s), 1), BLOCK)]
+    found = (
+        pd.concat(blocks)
+        .groupby(KEYS, as_index=False)
+        .agg(
+            packets=("packets", "sum"),
+            bytes=("bytes", "sum"),
+            first_s=("first_s", "min"),
+            last_s=("last_s", "max"),
+        )
     )
-    keys = ["number", "source", "out"]
-    found = packets.groupby(keys, as_index=False).agg(
-        packets=("bytes", "size"), bytes=("bytes", "sum"), first_s=("at_s", "min"), last_s=("at_s", "max")
-    )
-    table = lit.merge(found, "outer", keys)
+    table = lit.merge(found, "outer", KEYS)
     table[["packets", "bytes"]] = table[["packets", "bytes"]].fillna(0).astype(np.int64)
     times = ["lit_s", "first_s", "last_s"]
     table[times] = (table[times] - began_s) / dilation.time
     circuit = [f"{a}>{b}" for a, b in zip(table["source"], table["out"], strict=True)]
     return table.assign(ocs=ocs, circuit=circuit)[COLUMNS]
+
+
+def _taken(seen: Crossings, some: slice, log: Sequence[LogEntry]) -> pd.DataFrame:
+    """Return what some of the packets took: a row per reconfiguration and circuit."""
+    packets = pd.DataFrame(
+        {
+            "number": lit_by(seen.at_s[some], seen.source[some], seen.out[some], log),
+            "source": seen.source[some],
+            "out": seen.out[some],
+            "bytes": seen.bytes[some].astype(np.int64),
+            "at_s": seen.at_s[some],
+        }
+    )
+    return packets.groupby(KEYS, as_index=False).agg(
+        packets=("bytes", "size"), bytes=("bytes", "sum"), first_s=("at_s", "min"), last_s=("at_s", "max")
+    )
 
 
 def logged(table: pd.DataFrame, ocs: str) -> list[frozenset[str]]:

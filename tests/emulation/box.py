@@ -25,7 +25,7 @@ from typing import TextIO
 
 import pytest
 
-from testbed.machine.kernel import die_with_parent
+from testbed.machine.kernel import tie_to_this_process
 from testbed.machine.residue import MARKER, Host, left_behind
 from testbed.machine.sandbox import settle
 from tests.emulation.launcher import LAUNCHER
@@ -77,7 +77,7 @@ class Box:
                 stdout=subprocess.PIPE,
                 stderr=output,
                 text=True,
-                preexec_fn=die_with_parent,
+                preexec_fn=tie_to_this_process(),
             )
 
     def __exit__(self, *_error: object) -> None:

@@ -33,7 +33,7 @@ def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("PATH", str(tmp_path / "no tools"))
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setenv(CACHE, str(tmp_path / "cache"))
-    kept = asdict(Calibration(machine_name("netdev"), 3.6e9, 5e4))
+    kept = asdict(Calibration(machine_name("netdev"), 3.6e9, 5e4, "2026-01-31T12:00:00+00:00", True))
     (tmp_path / "cache").mkdir()
     text = json.dumps({"format": FORMAT_VERSION, "calibrations": [kept]})
     (tmp_path / "cache" / "calibration.json").write_text(text)
@@ -82,6 +82,7 @@ def test_the_table_and_the_time_are_printed_and_nothing_is_booted(
     done = dry(bare, name, *options)
     assert done.returncode == 0, done.stderr
     assert [each for each in NAMES if each not in done.stdout] == []
+    assert re.search(r"this machine was calibrated \d+ days ago; --calibrate does so anew", done.stderr)
     assert f"\n{points} point" in done.stdout
     said = " ".join(done.stdout.split())
     assert re.search(rf" {wired}\. NICs at [\d.]{{1,4}} Mbit/s", said)
@@ -101,9 +102,10 @@ def test_what_the_options_change_is_in_the_table(bare: Path) -> None:
     assert "bytes x 0.005," in " ".join(halved.split())
 
 
-def test_a_run_with_an_empty_path_does_boot_something(bare: Path) -> None:
-    """The tests above can fail: without --dry-run the same command needs tools."""
-    done = ran("rails_uniform", "--servers", "2", "--rails", "1", cwd=bare)
+@pytest.mark.parametrize("options", [[], ["--dry-run", "--calibrate"]], ids=" ".join)
+def test_a_run_with_an_empty_path_does_boot_something(bare: Path, options: list[str]) -> None:
+    """The tests above can fail: without --dry-run the same command needs tools, and to be calibrated too."""
+    done = ran("rails_uniform", "--servers", "2", "--rails", "1", *options, cwd=bare)
     assert done.returncode != 0
 
 
@@ -127,6 +129,13 @@ def test_values_that_make_no_sense_are_refused_in_a_sentence(
     assert done.returncode == 2
     [told] = done.stderr.strip().splitlines()
     assert said in told
+
+
+@pytest.mark.parametrize("option", ["--cli", "--calibrate"])
+def test_a_run_without_a_network_refuses_what_needs_one(bare: Path, option: str) -> None:
+    done = ran("rails_uniform", "--model-only", option, cwd=bare)
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"--model-only and {option} exclude each other")
 
 
 @pytest.mark.parametrize(

@@ -1,49 +1,179 @@
 """What a machine was measured to carry is kept, for the machine and the datapath that it was measured on."""
 
+import json
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from testbed.machine.datapath import Datapath
 from testbed.run import calibrate
-from testbed.run.calibrate import CACHE, Calibration, calibration, machine_name
+from testbed.run.calibrate import (
+    CACHE,
+    FORMAT_VERSION,
+    SAFE_SHARE,
+    SHARED_S,
+    Calibration,
+    calibration,
+    forget,
+    is_calibrated,
+    machine_name,
+)
+from testbed.run.control import Control
+from traffic.packets import DEFAULT_MTU
 
 HOP_BPS: dict[Datapath, float] = {"netdev": 3e9, "kernel": 4e9}
+NOW = datetime(2026, 11, 23, 12, tzinfo=UTC)
+KEPT = Calibration("m", 3.6e9, 5e4, NOW.isoformat(), True)
+
+
+class Machine:
+    """A machine that is measured at once, and counts it."""
+
+    def __init__(self) -> None:
+        self.measured: list[Datapath] = []
+        self.alone = True
+        self.meanwhile: Callable[[], object] = lambda: None
+
+    def measure(self, datapath: Datapath) -> Calibration:
+        """Take the place of `calibrate.measure`."""
+        self.measured.append(datapath)
+        self.meanwhile()
+        now = datetime.now(UTC).isoformat()
+        return Calibration(machine_name(datapath), HOP_BPS[datapath], 1e5, now, self.alone)
 
 
 @pytest.fixture
-def measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Datapath]:
-    """Have an empty cache; return on which datapaths something was measured since."""
-    datapaths: list[Datapath] = []
-
-    def measure(datapath: Datapath) -> Calibration:
-        datapaths.append(datapath)
-        return Calibration(machine_name(datapath), HOP_BPS[datapath], 1e5)
-
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
+    """Have an empty cache."""
+    machine = Machine()
     monkeypatch.setenv(CACHE, str(tmp_path))
-    monkeypatch.setattr(calibrate, "measure", measure)
-    return datapaths
+    monkeypatch.setattr(calibrate, "measure", machine.measure)
+    return machine
 
 
-def test_a_calibration_of_one_datapath_never_serves_the_other(measured: list[Datapath]) -> None:
+def test_a_calibration_of_one_datapath_never_serves_the_other(machine: Machine) -> None:
     order: list[Datapath] = ["netdev", "kernel", "netdev", "kernel"]
     assert [calibration(each).hop_bps for each in order] == [3e9, 4e9, 3e9, 4e9]
-    assert measured == ["netdev", "kernel"], "both are kept"
+    assert machine.measured == ["netdev", "kernel"], "both are kept"
 
 
 @pytest.mark.parametrize(
     "text",
     [
-        '{"format": 1, "calibration": {"machine": "m", "hop_bps": 1.0, "hop_packets_s": 1.0}}',
-        '{"format": 2, "calibrations": [{"machine": "m"}]}',
-        '{"format": 2, "calibrations": 7}',
+        '{"format": 2, "calibrations": [{"machine": "m", "hop_bps": 1.0, "hop_packets_s": 1.0}]}',
+        f'{{"format": {FORMAT_VERSION}, "calibrations": [{{"machine": "m"}}]}}',
+        f'{{"format": {FORMAT_VERSION}, "calibrations": 7}}',
         "[]",
         "{",
     ],
 )
 def test_a_file_of_another_format_is_measured_anew_and_replaced(
-    measured: list[Datapath], tmp_path: Path, text: str
+    machine: Machine, tmp_path: Path, text: str
 ) -> None:
     (tmp_path / "calibration.json").write_text(text)
     assert [calibration("netdev").hop_bps, calibration("netdev").hop_bps] == [3e9, 3e9]
-    assert measured == ["netdev"]
+    assert machine.measured == ["netdev"]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("hop_packets_s", 0), ("hop_packets_s", "1"), ("taken", "today")]
+)
+def test_a_value_that_is_not_valid_is_measured_anew(
+    machine: Machine, tmp_path: Path, name: str, value: object
+) -> None:
+    file = tmp_path / "calibration.json"
+    calibration("netdev")
+    data = json.loads(file.read_text())
+    data["calibrations"][0][name] = value
+    file.write_text(json.dumps(data))
+    assert calibration("netdev").hop_packets_s == 1e5
+    assert machine.measured == ["netdev"] * 2
+
+
+def test_it_is_taken_anew_on_request_and_when_it_was_forgotten(machine: Machine) -> None:
+    first, _ = calibration("netdev"), calibration("kernel")
+    second = calibration("netdev", anew=True)
+    assert calibration("netdev") == second
+    forget(first)
+    assert is_calibrated("netdev"), "another run has taken it anew"
+    forget(second)
+    assert (is_calibrated("netdev"), is_calibrated("kernel")) == (False, True)
+    assert machine.measured == ["netdev", "kernel", "netdev"]
+
+
+def test_what_was_taken_beside_other_work_serves_for_some_minutes(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine.alone = False
+    assert calibration("netdev") == calibration("netdev")
+    assert machine.measured == ["netdev"]
+    monkeypatch.setattr(calibrate, "SHARED_S", 0.0)
+    assert not is_calibrated("netdev")
+    calibration("netdev")
+    assert machine.measured == ["netdev"] * 2
+
+
+def test_two_runs_at_once_measure_once(machine: Machine) -> None:
+    both = threading.Barrier(2)
+
+    def meet() -> None:
+        with suppress(threading.BrokenBarrierError):  # the other waits for the lock
+            both.wait(0.2)
+
+    machine.meanwhile = meet
+    with ThreadPoolExecutor(2) as pool:
+        first, second = pool.map(lambda _: calibration("netdev"), range(2))
+    assert first == second
+    assert machine.measured == ["netdev"]
+
+
+def test_a_home_that_cannot_be_written_costs_a_measurement_each_time(
+    machine: Machine, tmp_path: Path
+) -> None:
+    (tmp_path / "calibration.json").mkdir()
+    (tmp_path / "calibration.lock").mkdir()
+    assert calibration("netdev").hop_bps == calibration("netdev").hop_bps == 3e9
+    assert machine.measured == ["netdev"] * 2
+
+
+@pytest.mark.parametrize(
+    ("age", "said"),
+    [
+        (timedelta(seconds=20), "0 min ago;"),
+        (timedelta(minutes=90), "90 min ago;"),
+        (timedelta(hours=40), "40 h ago;"),
+        (timedelta(days=12), "12 days ago;"),
+    ],
+)
+def test_a_run_says_how_old_it_is(age: timedelta, said: str) -> None:
+    assert f"calibrated {said} --calibrate" in KEPT.sentence(NOW + age)
+    assert "something else" in replace(KEPT, alone=False).sentence(NOW + age)
+    assert KEPT.serves(NOW + age)
+    assert replace(KEPT, alone=False).serves(NOW + age) == (age.total_seconds() < SHARED_S)
+
+
+@pytest.mark.parametrize(
+    ("share", "error", "pressure", "contradicts"),
+    [
+        (SAFE_SHARE, 0.12, 0.3, True),
+        (0.1, 0.12, 0.3, True),
+        (SAFE_SHARE, 0.09, 0.3, False),  # a machine that is a little slow
+        (SAFE_SHARE, -0.12, 0.3, False),
+        (0.6, 0.12, 0.3, False),  # the user has asked for more than is safe
+        (SAFE_SHARE, 0.12, 0.9, False),  # something else uses the CPUs
+        (SAFE_SHARE, 0.12, float("nan"), False),
+    ],
+)
+def test_a_control_contradicts_what_promised_more_than_the_machine_carries(
+    share: float, error: float, pressure: float, contradicts: bool
+) -> None:
+    control = Control(share * KEPT.most_bps(DEFAULT_MTU), 4, error, pressure)
+    said = KEPT.contradiction(control, DEFAULT_MTU)
+    assert bool(said) == contradicts
+    assert not contradicts or f"{error:.0%} longer" in said

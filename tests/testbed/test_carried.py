@@ -7,6 +7,7 @@ import pytest
 
 from controller.circuits.status import LogEntry
 from testbed.network.circuit_tap import Crossings
+from testbed.run import carried as module
 from testbed.run.carried import carried, carrying, logged, packets_in_the_dark
 from testbed.run.dilation import Dilation
 from topologies.light import Circuit
@@ -26,7 +27,9 @@ def seen(*packets: tuple[float, int, int]) -> dict[str, Crossings]:
     return {"ocs0": Crossings(at_s, source.astype(int), out.astype(int), np.full(len(packets), 100))}
 
 
-def test_packets_are_of_the_circuit_that_was_lit() -> None:
+@pytest.mark.parametrize("block", [1, 3, 1 << 19])
+def test_packets_are_of_the_circuit_that_was_lit(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "BLOCK", block)
     crossings = seen((4, 0, 1), (5, 1, 0), (10.5, 1, 0), (12, 0, 1), (14, 2, 3), (20.5, 0, 1), (24, 2, 0))
     table = carried(crossings, {"ocs0": LOG}, Dilation(rate=1.0, volume=2.0)).set_index(["number", "circuit"])
     assert table["packets"].to_dict() == {

@@ -1,13 +1,16 @@
-"""Two processes: results in order, errors as they were raised, and no process that outlives its parent."""
+"""Forked processes: results in order, errors as they were raised, and none that outlives block or parent."""
 
 import os
 import signal
 import subprocess
 import sys
+from multiprocessing import active_children
+from pickle import PicklingError
 
 import pytest
 
-from testbed.machine.processes import in_processes
+from testbed.machine.kernel import tie_to_this_process
+from testbed.machine.processes import beside, in_processes
 from tests.tools import CHECKOUT
 from topologies.errors import MachineError, ScenarioError
 
@@ -54,6 +57,77 @@ def test_a_killed_process_is_said() -> None:
         in_processes(die, range(3)) as results,
     ):
         list(results)
+
+
+def test_what_is_being_computed_when_the_block_is_left_ends_at_once() -> None:
+    def work(item: int) -> int:
+        if item:
+            signal.pause()  # for ever: who waits for it is ended by the test's time limit
+        return item
+
+    def interrupted() -> None:
+        with in_processes(work, range(20)) as results:
+            assert next(results) == 0
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert active_children() == []
+
+
+def test_a_process_killed_in_the_middle_of_an_answer_blocks_nothing() -> None:
+    class Late:
+        """Kills the process in which it is pickled, behind what takes several writes to send."""
+
+        def __reduce__(self) -> str:
+            os.kill(os.getpid(), signal.SIGKILL)
+            return ""
+
+    with pytest.raises(MachineError), in_processes(lambda _: (bytes(1 << 20), Late()), range(5)) as results:
+        list(results)
+
+
+def test_what_cannot_be_pickled_is_an_error_where_its_result_is_due() -> None:
+    with in_processes(lambda item: (lambda: item) if item else item, range(3)) as results:
+        assert next(results) == 0
+        with pytest.raises((AttributeError, PicklingError)):
+            next(results)
+
+
+def test_an_error_has_the_traceback_of_the_process() -> None:
+    def refuse_by_name(_item: int) -> None:
+        raise ScenarioError("no")
+
+    with in_processes(refuse_by_name, range(1)) as results, pytest.raises(ScenarioError) as caught:
+        next(results)
+    assert "in refuse_by_name" in caught.value.__notes__[0]
+
+
+def test_what_runs_beside_a_block_ends_with_it_also_by_an_error() -> None:
+    read_end, write_end = os.pipe()
+
+    def for_ever() -> None:
+        os.write(write_end, b"%d\n" % os.getpid())
+        signal.pause()
+
+    def fail_beside() -> None:
+        with beside(for_ever, for_ever):
+            os.close(write_end)
+            processes.update(int(said.readline()) for _ in range(2))
+            raise ScenarioError("an error")
+
+    processes: set[int] = set()
+    with open(read_end) as said:
+        with pytest.raises(ScenarioError):
+            fail_beside()
+        assert said.read() == ""  # nothing holds the other end
+    assert len(processes - {os.getpid()}) == 2
+
+
+def test_a_child_that_is_tied_too_late_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert subprocess.run(["true"], preexec_fn=tie_to_this_process()).returncode == 0
+    monkeypatch.setattr(os, "getpid", lambda: 1 << 22)  # its parent then seems to have died
+    assert subprocess.run(["true"], preexec_fn=tie_to_this_process()).returncode == 1
 
 
 def test_no_process_outlives_a_parent_that_is_killed() -> None:
