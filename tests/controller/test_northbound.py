@@ -22,7 +22,7 @@ class PlayedNetwork:
         self.ocses: Ocses = self.played
 
     def status(self) -> Status:
-        return Status(True, (), (), (), ())
+        return Status(True, (), (), (), (), ())
 
     def switches(self) -> list[SwitchStatus]:
         return []
