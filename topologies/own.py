@@ -1,5 +1,6 @@
 """A user's own scheme, scheduler or fabric, named ``module:function``: how it is found, what it must take."""
 
+import errno
 import importlib
 import os
 import re
@@ -112,12 +113,15 @@ def _made(name: str, own: object) -> object:
 
 
 def _fabric_of_file(name: str) -> Fabric:
+    path = Path(name)
     try:
-        return Fabric.from_json(Path(name).read_text(encoding="utf-8"))
+        if path.exists() and not (path.is_file() or path.is_dir()):  # a device may have no end
+            raise OSError(errno.EINVAL, "not a regular file")
+        return Fabric.from_json(path.read_text(encoding="utf-8"))
     except FabricError as error:
         raise FabricError(f"in {name!r} {error.sentence}", error.hint) from error
     except (OSError, ValueError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is no text"
+        why = error.strerror if isinstance(error, OSError) else "it is not a text"
         raise FabricError(
             f"the fabric {name!r} cannot be read: {why}",
             f"give module:function, or a JSON file that Fabric.to_json wrote, see {FABRIC_PAGE}",

@@ -200,7 +200,7 @@ def test_what_stops_it_from_starting_is_one_sentence(tmp_path: Path) -> None:
         port = taken.getsockname()[1]
         sentence = failure(*command(tmp_path, listen=f"127.0.0.1:{port}"))
         assert f"listen for switches on 127.0.0.1:{port}: Address already in use" in sentence
-    assert "the text is no fabric" in failure(*command(tmp_path, fabric="{}"))
+    assert "the text is not a valid fabric" in failure(*command(tmp_path, fabric="{}"))
     missing = [*command(tmp_path), "--fabric", str(tmp_path / "none.json")]
     assert "No such file or directory" in failure(*missing)
     assert "listen for switches on nowhere" in failure(*command(tmp_path, listen="nowhere"))
