@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike
 
 from topologies.errors import DemandError
 from topologies.fabric import Switch
+from topologies.strict_json import shown
 
 IDLE = -1
 """Stands in a permutation for an input port without a circuit."""
@@ -48,7 +49,7 @@ class Circuits:
     """Whether light must come back: a circuit a > b asks for b > a."""
 
     def __post_init__(self) -> None:
-        """Refuse what no OCS can light, before any light goes out."""
+        """Refuse what no OCS can light, before any circuit is lit."""
         object.__setattr__(self, "pairs", tuple(sorted((int(a), int(b)) for a, b in self.pairs)))
         _check(self)
 
@@ -130,9 +131,9 @@ def circuits_from_text(text: str, ports: int, bidirectional: bool = False) -> Ci
 
 
 def _pair(word: str) -> Pair:
-    found = re.fullmatch(r"(\d+)>(\d+)", word)
+    found = re.fullmatch(r"(\d{1,9})>(\d{1,9})", word)
     if not found:
-        raise DemandError(f"{word!r} is no circuit", "write it as INPUT>OUTPUT, as in 0>3")
+        raise DemandError(f"{shown(word)} is not a valid circuit", "write it as INPUT>OUTPUT, as in 0>3")
     return int(found[1]), int(found[2])
 
 

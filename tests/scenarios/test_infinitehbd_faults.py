@@ -50,10 +50,10 @@ def trace_text(faults: int = 60) -> str:
 @pytest.mark.parametrize(
     ("options", "text", "said"),
     [
-        (["--seeds", "0"], "", "0 seeds; take at least one"),
+        (["--seeds", "0"], "", "0 seeds; take 1 to 10000"),
         (["--trace", "/nonexistent"], "", "/nonexistent does not exist"),
         (["--trace", "{file}"], "hello", "line 1: Expecting value"),
-        (["--trace", "{file}"], "[]", "is no JSON list of events"),
+        (["--trace", "{file}"], "[]", "is not a JSON list of events"),
         (["--trace", "{file}"], '[{"node_id": 7}]', "event 0: found something else"),
         (["--trace", "{folder}"], "x", "is a directory"),
     ],
