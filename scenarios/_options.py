@@ -1,6 +1,5 @@
 """The options that scenarios share, each with the help that teaches it."""
 
-import math
 from pathlib import Path
 from typing import Annotated
 
@@ -8,10 +7,11 @@ import typer
 
 from testbed.machine.datapath import DEFAULT, Datapath
 from topologies.errors import ScenarioError
-from topologies.fabric import Fabric
+from topologies.fabric import MOST_BUFFER_BYTES, Fabric
 from topologies.own import own_fabric
 from topologies.rail import rail_fabric
 from traffic.fault_text import WrittenFault
+from traffic.job import LONGEST_S
 from traffic.packets import frame_bytes
 from traffic.transports.host_settings import TransportSetup
 
@@ -21,7 +21,9 @@ MOST_WINDOW_PACKETS = 1000
 MOST_TIMEOUT_MS = 100_000.0
 """The kernel's own longest is 120 s."""
 
-MOST_BUFFER_BYTES = 1 << 30
+LEAST_VOLUME, MOST_VOLUME = 1e-12, 1e3
+"""Of emulated over real bytes: a byte of a terabyte, and far more than a run of seconds ever needs."""
+MOST_SEEDS = 10_000
 RAIL_DEFAULTS = (8, 4, None, 100.0)
 """Servers, rails, spines and rate of scenarios over a rail fabric, by default."""
 
@@ -216,8 +218,10 @@ def buffer_bytes(packets: int, mtu: int) -> int:
 
 def check_volume(volume: float | None) -> None:
     """Raise ScenarioError for a volume at which nothing can be emulated."""
-    if volume is not None and not 0 < volume < math.inf:
-        raise ScenarioError(f"{volume:g} times the bytes", "give --volume above 0, or leave it out")
+    if volume is not None and not LEAST_VOLUME <= volume <= MOST_VOLUME:
+        raise ScenarioError(
+            f"{volume:g} times the bytes", f"give --volume from {LEAST_VOLUME:g} to {MOST_VOLUME:g}"
+        )
 
 
 def listed(text: str) -> list[str]:
@@ -246,22 +250,24 @@ def faults(text: str) -> list[WrittenFault]:
 
 
 def known_after_s(detect_us: float) -> float:
-    """Return how long until faults are known [s]; ScenarioError if it is no time."""
-    if not 0 <= detect_us < math.inf:
-        raise ScenarioError(f"faults that are known after {detect_us:g} us", "give --detect-us of 0 or more")
+    """Return how long until faults are known [s]; ScenarioError if it is not a time."""
+    if not 0 <= detect_us <= LONGEST_S * 1e6:
+        raise ScenarioError(
+            f"faults that are known after {detect_us:g} us", f"give --detect-us from 0 to {LONGEST_S * 1e6:g}"
+        )
     return detect_us / 1e6
 
 
 def shares(text: str) -> list[float]:
-    """Return the numbers of a list by commas; ScenarioError if one is no number."""
+    """Return the numbers of a list by commas; ScenarioError if one is not a number."""
     try:
         return [float(word) for word in listed(text)]
     except ValueError as error:
-        raise ScenarioError(f"{text!r} is no list of numbers", "write them like 0.6,0.4") from error
+        raise ScenarioError(f"{text!r} is not a list of numbers", "write them like 0.6,0.4") from error
 
 
 def seed_range(count: int) -> range:
-    """Return the seeds 0 .. count - 1; ScenarioError if there are none."""
-    if count < 1:
-        raise ScenarioError(f"{count} seeds", "take at least one")
+    """Return the seeds 0 .. count - 1; ScenarioError if there are none, or too many."""
+    if not 1 <= count <= MOST_SEEDS:
+        raise ScenarioError(f"{count} seeds", f"take 1 to {MOST_SEEDS}")
     return range(count)

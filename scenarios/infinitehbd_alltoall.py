@@ -65,12 +65,13 @@ def infinitehbd_alltoall(
 def _counts(text: str, gpus: int) -> list[int]:
     """Return numbers of bundles that leave a node."""
     words = list(dict.fromkeys(listed(text)))
-    if not all(word.isdecimal() and 2 <= int(word) <= min(gpus, MOST_BUNDLES) for word in words):
+    known = {str(count): count for count in range(2, min(gpus, MOST_BUNDLES) + 1)}
+    if not known.keys() >= set(words):
         raise ScenarioError(
             f"--bundles {text} on nodes of {gpus} GPUs",
             f"give numbers from 2 to {min(gpus, MOST_BUNDLES)}, one bundle per GPU at most",
         )
-    return [int(word) for word in words]
+    return [known[word] for word in words]
 
 
 if __name__ == "__main__":

@@ -27,6 +27,8 @@ from topologies.parallel_ocs import parallel_ocs_fabric
 from traffic.job import Job
 from traffic.workloads.ocs_workloads import SCALED, ocs_demand
 
+MOST_TIMES = 1e9
+"""Emulated over real time, at most: the fastest device of 3.8 ns is then dark for some seconds."""
 LINE_S = 0.1
 """How long the busiest NIC sends alone in what is replayed, at real scale."""
 
@@ -89,8 +91,10 @@ def _emulated_bps(rate_mbps: float) -> float:
 
 def _delay(device: str, time: float, rate: float) -> ReconfigurationDelay:
     """Return how long the OCSes are dark in emulated time; ScenarioError if no --time or too little."""
-    if not 0 < time < math.inf:
-        raise ScenarioError(f"emulated time cannot be {time:g} times real time", "give --time above 0")
+    if not 0 < time <= MOST_TIMES:
+        raise ScenarioError(
+            f"emulated time cannot be {time:g} times real time", f"give --time above 0, up to {MOST_TIMES:g}"
+        )
     delay_s = device_named(device).delay_s
     if delay_s * time < LEAST_DELAY_S:
         # Said here: delay_of would advise a volume dilation, which is no option of this scenario.

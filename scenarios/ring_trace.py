@@ -13,7 +13,7 @@ from scenarios._options import Rails, Rate, Servers
 from testbed.machine.sandbox import inside_sandbox
 from topologies.errors import ScenarioError, TraceError
 from topologies.fabric import Fabric
-from topologies.fat_tree import fat_tree_fabric
+from topologies.fat_tree import fat_tree_fabric, least_k
 from topologies.rail import rail_fabric
 from traffic.job import Job
 from traffic.readers.detect import read_step
@@ -97,10 +97,7 @@ def _fabric(kind: FabricKind, servers: int, rails: int, rate_bps: float) -> Fabr
     """Return a fabric of so many servers and NICs; the fat tree is the smallest that holds them."""
     if kind == "rail":
         return rail_fabric(servers, rails, rate_bps=rate_bps)
-    k = 2
-    while k**3 // 4 < servers * rails:
-        k += 2
-    return fat_tree_fabric(k, servers=servers, nics=rails, rate_bps=rate_bps)
+    return fat_tree_fabric(least_k(servers * rails), servers=servers, nics=rails, rate_bps=rate_bps)
 
 
 def _replayed(trace: Path | None, fabric: Fabric, layers: int, least_bytes: int) -> Job | None:

@@ -65,8 +65,9 @@ def test_a_file_is_the_same_fabric(in_folder: Path) -> None:
     [
         ("nowhere.json", "the fabric 'nowhere.json' cannot be read: No such file or directory"),
         (".", "the fabric '.' cannot be read: Is a directory"),
+        ("/dev/zero", "the fabric '/dev/zero' cannot be read: not a regular file"),
         ("bytes.json", "the fabric 'bytes.json' cannot be read: it is not text"),
-        ("bad.json", "in 'bad.json' the text is no fabric: Expecting value"),
+        ("bad.json", "in 'bad.json' the text is not a valid fabric: line 1: Expecting value"),
         ("wrong.json", "in 'wrong.json' two links share the port"),
         ("nowhere:f", "the fabric 'nowhere:f' cannot be imported: ModuleNotFoundError"),
         ("own_fabric:nothing", "the fabric 'own_fabric:nothing' cannot be imported: AttributeError"),

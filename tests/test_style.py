@@ -82,7 +82,7 @@ def test_imports_follow_the_arrows(path: Path) -> None:
 
 @pytest.mark.parametrize("path", [path for path in FILES if path.parts[0] == "topologies"], ids=str)
 def test_topologies_need_little_to_be_described(path: Path) -> None:
-    allowed = {*sys.stdlib_module_names, "topologies", "numpy", "networkx"}
+    allowed = {*sys.stdlib_module_names, "topologies", "numpy", "networkx", "pydantic"}
     if path.name == "mn.py":
         allowed.add("mininet")  # the file that Mininet's own command reads
     assert {name.partition(".")[0] for name in imports_of(path)} <= allowed

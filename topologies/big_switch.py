@@ -1,6 +1,15 @@
 """The big switch: every NIC on one packet switch, the ideal that other fabrics are compared with."""
 
-from topologies.fabric import DEFAULT_BUFFER_BYTES, NVLINK_BPS, Fabric, Link, Port, Switch, equal_servers
+from topologies.fabric import (
+    DEFAULT_BUFFER_BYTES,
+    NVLINK_BPS,
+    Fabric,
+    Link,
+    Port,
+    Switch,
+    check_links,
+    equal_servers,
+)
 
 
 def big_switch_fabric(
@@ -38,6 +47,7 @@ def big_switch_fabric(
     ----------
     TopoOpt, section 5.1: the *ideal switch*.
     """
+    check_links(servers * nics)
     return Fabric(
         name="big_switch",
         servers=equal_servers(servers, nics, gpus, nvlink_bps),

@@ -16,6 +16,8 @@ Only ``scenarios/_harness.py`` catches them, prints one line and exits with 2.
 class LightrailError(Exception):
     """A failure told to people: a sentence, and a hint of what to do.
 
+    As a text it is one line: what cannot be printed, of a file's name say, is escaped.
+
     Parameters
     ----------
     sentence
@@ -30,7 +32,8 @@ class LightrailError(Exception):
         self.hint = hint
 
     def __str__(self) -> str:
-        return f"{self.sentence}; {self.hint}" if self.hint else self.sentence
+        said = f"{self.sentence}; {self.hint}" if self.hint else self.sentence
+        return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in said)
 
 
 class FabricError(LightrailError):

@@ -6,24 +6,40 @@ A GPU has one number over the whole fabric: server 0's GPUs first, then server 1
 """
 
 import json
-import math
+import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from itertools import accumulate
-from typing import Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple
 
 import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
 from topologies.errors import FabricError
-from topologies.json_record import Kind, integers, pair, record
+from topologies.fabric_json import FORMAT_VERSION, fabric_model
+from topologies.strict_json import shown
 
-FORMAT_VERSION = 1
 DEFAULT_BUFFER_BYTES = 2 << 20
 NVLINK_BPS = 3.6e12
+MOST_GPUS, MOST_LINKS = 1 << 20, 1 << 18
+"""Of a fabric; a fat-tree of 32,768 NICs has 103,072 links."""
+MOST_NODES, MOST_NICS, MOST_PORTS = 1 << 16, 1 << 8, 1 << 16
+"""Servers or switches, NICs of one, ports of the other: addresses have two bytes, one and two for them."""
+MOST_TIERS = 16
+MOST_BUFFER_BYTES = 1 << 30
+LEAST_BPS, MOST_BPS = 1.0, 1e18
+"""Rates of links and NVLink, from far below to far above all there are [bit/s]."""
+MOST_TIMES = 1e4
+"""Between the rates of a fabric's links; over one that is a million times slower predictions take minutes."""
+LONGEST_DELAY_S = 1.0
+"""Of a link: light goes around the earth in 0.13 s [s]."""
+NODE_NAME = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9_.][A-Za-z0-9_.-]{0,7}")
+"""What the kernel takes for an interface, with a port behind it, and commands do not take for an option."""
+MOST_NAME = 64
+"""Characters of a fabric's name."""
 SwitchKind = Literal["packet", "ocs"]
 
 
@@ -56,7 +72,7 @@ class Server:
     """A machine with GPUs; RailS calls it a domain."""
 
     name: str
-    """Unique in the fabric, at most 8 characters (an interface's name must fit the kernel)."""
+    """Unique in the fabric; `NODE_NAME`, since an interface's name must fit the kernel."""
     nics: int
     """How many NICs, each with one link."""
     gpus: int
@@ -72,7 +88,7 @@ class Switch:
     """A packet switch (EPS), or an optical circuit switch (OCS)."""
 
     name: str
-    """Unique in the fabric, at most 8 characters."""
+    """Unique in the fabric; `NODE_NAME`."""
     ports: int
     """How many ports, used or not."""
     kind: SwitchKind = "packet"
@@ -114,10 +130,10 @@ class Fabric:
     Raises
     ------
     FabricError
-        If a name occurs twice, two links share a port, a port or node does not exist, a link joins
-        a node with itself or two servers, a rate is not positive, a delay is negative, a loss is no
-        probability below 1, a NIC has no link, a permitted permutation is none of an OCS' ports, or
-        there is no server.
+        If a name occurs twice or is not one of the kernel's, two links share a port, a port or node
+        does not exist, a link joins a node with itself or two servers, a rate, a delay, a buffer or a
+        count is out of its range, a loss is no probability below 1, a NIC has no link, a permitted
+        permutation is none of an OCS' ports, or there is no server.
     """
 
     name: str
@@ -268,68 +284,37 @@ class Fabric:
         for nodes, optional in _OPTIONAL_OF.items():
             for data in document[nodes]:
                 for name in optional:
-                    if not data[name]:  # as files were before links, switches and servers had these
+                    if not data[name]:
                         del data[name]
-        if not self.servers_forward:  # as files were before servers could
+        if not self.servers_forward:
             del document["servers_forward"]
         return json.dumps(document)
 
     @classmethod
     def from_json(cls, text: str) -> "Fabric":
-        """Return the fabric that `to_json` wrote; FabricError if the text is something else."""
-        try:
-            document = json.loads(text)
-            # Before the fields: those of another format are others.
-            if isinstance(document, dict) and document.get("format") != FORMAT_VERSION:
-                raise ValueError(
-                    f"its format is {document.get('format')!r}, this version reads {FORMAT_VERSION}"
-                )
-            data = record(document, "the document", _FIELDS, _OPTIONAL)
-            return cls(
-                name=data["name"],
-                servers=tuple(map(_server, data["servers"])),
-                switches=tuple(map(_switch, data["switches"])),
-                links=tuple(map(_link, data["links"])),
-                buffer_bytes=data["buffer_bytes"],
-                servers_forward=data.get("servers_forward", False),
-            )
-        except (ValueError, RecursionError) as error:
-            hint = "write it with Fabric.to_json of this version"
-            raise FabricError(f"the text is no fabric: {error}", hint) from error
+        """Return the fabric that `to_json` wrote; FabricError, with the place, for another text."""
+        model = fabric_model(text)
+        return cls(
+            name=model.name,
+            servers=tuple(
+                Server(each.name, each.nics, each.gpus, each.nvlink_bps, tuple(each.slots))
+                for each in model.servers
+            ),
+            switches=tuple(
+                Switch(each.name, each.ports, each.kind, each.tier, tuple(map(tuple, each.permitted)))
+                for each in model.switches
+            ),
+            links=tuple(
+                Link(Port(*each.a), Port(*each.b), each.rate_bps, each.delay_s, each.loss)
+                for each in model.links
+            ),
+            buffer_bytes=model.buffer_bytes,
+            servers_forward=model.servers_forward,
+        )
 
 
-_FIELDS: dict[str, Kind] = {
-    "format": int, "name": str, "servers": list, "switches": list, "links": list, "buffer_bytes": int,
-}  # fmt: skip
-_OPTIONAL: dict[str, Kind] = {"servers_forward": bool}
-_SERVER: dict[str, Kind] = {"name": str, "nics": int, "gpus": int, "nvlink_bps": float}
-_SERVER_OPTIONAL: dict[str, Kind] = {"slots": list}
-_SWITCH: dict[str, Kind] = {"name": str, "ports": int, "kind": str, "tier": int}
-_SWITCH_OPTIONAL: dict[str, Kind] = {"permitted": list}
-_LINK: dict[str, Kind] = {"a": list, "b": list, "rate_bps": float}
-_LINK_OPTIONAL: dict[str, Kind] = {"delay_s": float, "loss": float}
-_OPTIONAL_OF = {"servers": _SERVER_OPTIONAL, "switches": _SWITCH_OPTIONAL, "links": _LINK_OPTIONAL}
-
-
-def _server(data: object) -> Server:
-    fields = record(data, "a server", _SERVER, _SERVER_OPTIONAL)
-    return Server(**{**fields, "slots": integers(fields.get("slots", []), "the slots of a server")})
-
-
-def _switch(data: object) -> Switch:
-    fields = record(data, "a switch", _SWITCH, _SWITCH_OPTIONAL)
-    permitted = (integers(ports, "a permitted permutation") for ports in fields.get("permitted", []))
-    switch = Switch(**{**fields, "permitted": tuple(permitted)})
-    if switch.kind not in get_args(SwitchKind):
-        kinds = " or ".join(get_args(SwitchKind))
-        raise ValueError(f"switch {switch.name!r} is of the unknown kind {switch.kind!r}, not {kinds}")
-    return switch
-
-
-def _link(data: object) -> Link:
-    fields = record(data, "a link", _LINK, _LINK_OPTIONAL)
-    ends = {end: Port(*pair(fields[end], f"end {end!r} of a link")) for end in ("a", "b")}
-    return Link(**{**fields, **ends})
+_OPTIONAL_OF = {"servers": ("slots",), "switches": ("permitted",), "links": ("delay_s", "loss")}
+"""What files do not have where it is nothing, as those were before servers, switches and links had it."""
 
 
 def equal_servers(count: int, nics: int, gpus: int | None, nvlink_bps: float) -> tuple[Server, ...]:
@@ -338,31 +323,74 @@ def equal_servers(count: int, nics: int, gpus: int | None, nvlink_bps: float) ->
     return tuple(Server(f"h{index}", nics, gpus, nvlink_bps) for index in range(count))
 
 
+def check_links(links: int) -> None:
+    """Raise FabricError for more links than a fabric may have, before a builder makes them."""
+    if links > MOST_LINKS:
+        raise FabricError(f"a fabric of {shown(links)} links", f"give it at most {MOST_LINKS:,}")
+
+
 def _check_nodes(fabric: Fabric) -> None:
+    _check_names(fabric)
+    for server in fabric.servers:
+        _check_server(server)
+    for switch in fabric.switches:
+        _check_switch(switch)
+    if (gpus := sum(server.gpus for server in fabric.servers)) > MOST_GPUS:
+        raise FabricError(f"a fabric of {shown(gpus)} GPUs", f"give it at most {MOST_GPUS:,}")
+    if not 1 <= fabric.buffer_bytes <= MOST_BUFFER_BYTES:
+        raise FabricError(
+            f"switch ports hold {shown(fabric.buffer_bytes)} bytes",
+            f"give them room for a packet, and at most {MOST_BUFFER_BYTES:,} bytes",
+        )
+
+
+def _check_names(fabric: Fabric) -> None:
+    if not (fabric.name.isprintable() and 0 < len(fabric.name) <= MOST_NAME):
+        raise FabricError(
+            f"a fabric is named {shown(fabric.name)}", f"give it 1 to {MOST_NAME} printable characters"
+        )
     if not fabric.servers:
         raise FabricError(f"fabric {fabric.name!r} has no server", "give it at least one")
+    for nodes, what in ((fabric.servers, "servers"), (fabric.switches, "switches")):
+        if len(nodes) > MOST_NODES:
+            raise FabricError(f"a fabric of {len(nodes):,} {what}", f"give it at most {MOST_NODES:,}")
     names = Counter([server.name for server in fabric.servers] + [switch.name for switch in fabric.switches])
     for name, count in names.items():
+        if not NODE_NAME.fullmatch(name):
+            raise FabricError(
+                f"a node is named {shown(name)}",
+                "give it 1 to 8 letters, digits, dots, hyphens and underscores, no hyphen first",
+            )
         if count > 1:
             raise FabricError(f"{count} nodes are named {name!r}", "give each a name of its own")
-        if not 0 < len(name) <= 8:
-            raise FabricError(f"the name {name!r} does not have 1 to 8 characters", "shorten it")
-    for server in fabric.servers:
-        if server.nics < 1 or server.gpus < 1:
-            raise FabricError(
-                f"server {server.name} has {server.nics} NICs and {server.gpus} GPUs",
-                "give it at least one of each",
-            )
-        _check_rate(server.nvlink_bps, f"the NVLink of server {server.name}")
-        if server.slots and sorted(nic for nic in server.slots if nic != -1) != list(range(server.nics)):
-            raise FabricError(
-                f"server {server.name} of {server.nics} NICs has them in slots {server.slots}",
-                "name each NIC once, and -1 for an empty slot",
-            )
-    for switch in fabric.switches:
-        _check_permitted(switch)
-    if fabric.buffer_bytes < 1:
-        raise FabricError(f"switch ports hold {fabric.buffer_bytes} bytes", "give them at least one packet")
+
+
+def _check_server(server: Server) -> None:
+    if not (1 <= server.nics <= MOST_NICS and server.gpus >= 1):
+        raise FabricError(
+            f"server {server.name} has {shown(server.nics)} NICs and {shown(server.gpus)} GPUs",
+            f"give it at least one of each, and at most {MOST_NICS} NICs",
+        )
+    _check_rate(server.nvlink_bps, f"the NVLink of server {server.name}")
+    if server.slots and sorted(nic for nic in server.slots if nic != -1) != list(range(server.nics)):
+        raise FabricError(
+            f"server {server.name} of {server.nics} NICs has them in slots {_listed(server.slots)}",
+            "name each NIC once, and -1 for an empty slot",
+        )
+
+
+def _check_switch(switch: Switch) -> None:
+    if not (1 <= switch.ports <= MOST_PORTS and 0 <= switch.tier < MOST_TIERS):
+        raise FabricError(
+            f"switch {switch.name} of tier {shown(switch.tier)} has {shown(switch.ports)} ports",
+            f"give it 1 to {MOST_PORTS:,} ports, and a tier from 0 to {MOST_TIERS - 1}",
+        )
+    _check_permitted(switch)
+
+
+def _listed(numbers: Sequence[int]) -> str:
+    """Return numbers in brackets, the first ones of many."""
+    return f"({', '.join(map(shown, numbers[:8]))}{', ...' if len(numbers) > 8 else ''})"
 
 
 def _check_permitted(switch: Switch) -> None:
@@ -379,28 +407,27 @@ def _check_permitted(switch: Switch) -> None:
             or any(not 0 <= b < switch.ports or a == b for a, b in lit)
         ):
             raise FabricError(
-                f"OCS {switch.name} of {switch.ports} ports cannot show {permutation}",
+                f"OCS {switch.name} of {switch.ports} ports cannot show {_listed(permutation)}",
                 "give each port another one of its own, or -1",
             )
 
 
 def _check_links(fabric: Fabric) -> None:
+    check_links(len(fabric.links))
     ports = {node.name: node.nics for node in fabric.servers} | {s.name: s.ports for s in fabric.switches}
     seen: dict[Port, Link] = {}
     for link in fabric.links:
-        _check_rate(link.rate_bps, f"the link {_ends(link)}")
-        _check_impairment(link)
+        _check_ends(fabric, link, ports)
         for port in (link.a, link.b):
-            if not 0 <= port.number < ports.get(port.node, 0):
-                raise FabricError(f"the link {_ends(link)} ends at {port}, which does not exist")
             if port in seen:
                 raise FabricError(
                     f"two links share the port {port}: {_ends(seen[port])} and {_ends(link)}",
                     "give each link a port of its own",
                 )
             seen[port] = link
-        _check_ends(fabric, link)
-    # One by one and not fabric.nics: a server may claim billions.
+        _check_rate(link.rate_bps, f"the link {_ends(link)}")
+        _check_impairment(link)
+    _check_rates(fabric.links)
     for server in fabric.servers:
         for number in range(server.nics):
             if Port(server.name, number) not in seen:
@@ -409,10 +436,22 @@ def _check_links(fabric: Fabric) -> None:
                 )
 
 
-def _check_impairment(link: Link) -> None:
-    if not 0 <= link.delay_s < math.inf:
+def _check_rates(links: Sequence[Link]) -> None:
+    """Refuse links that are too unlike; the next slower tier of real fabrics has a tenth or a hundredth."""
+    rate_bps = [link.rate_bps for link in links]
+    if links and max(rate_bps) > MOST_TIMES * min(rate_bps):
+        slow, fast = links[rate_bps.index(min(rate_bps))], links[rate_bps.index(max(rate_bps))]
         raise FabricError(
-            f"the link {_ends(link)} has a delay of {link.delay_s:g} s", "give it none or a positive one"
+            f"the link {_ends(fast)} has {fast.rate_bps:g} bit/s, and {_ends(slow)} {slow.rate_bps:g}",
+            f"let none be more than {MOST_TIMES:,.0f} times as fast as another",
+        )
+
+
+def _check_impairment(link: Link) -> None:
+    if not 0 <= link.delay_s <= LONGEST_DELAY_S:
+        raise FabricError(
+            f"the link {_ends(link)} has a delay of {link.delay_s:g} s",
+            f"give it none, or at most {LONGEST_DELAY_S:g} s",
         )
     if not 0 <= link.loss < 1:
         raise FabricError(
@@ -420,7 +459,15 @@ def _check_impairment(link: Link) -> None:
         )
 
 
-def _check_ends(fabric: Fabric, link: Link) -> None:
+def _check_ends(fabric: Fabric, link: Link, ports: Mapping[str, int]) -> None:
+    for port in (link.a, link.b):
+        if port.node not in ports:
+            raise FabricError(f"a link ends at {shown(port.node)}, which is neither server nor switch")
+        if not 0 <= port.number < ports[port.node]:
+            raise FabricError(
+                f"a link ends at port {shown(port.number)} of {port.node}, which has {ports[port.node]}",
+                "count ports from 0",
+            )
     if link.a.node == link.b.node:
         raise FabricError(f"the link {_ends(link)} joins {link.a.node} with itself", "let it end elsewhere")
     if link.a.node in fabric.server_index and link.b.node in fabric.server_index:
@@ -432,5 +479,7 @@ def _ends(link: Link) -> str:
 
 
 def _check_rate(rate_bps: float, what: str) -> None:
-    if not (math.isfinite(rate_bps) and rate_bps > 0):
-        raise FabricError(f"{what} has a rate of {rate_bps:g} bit/s", "give it a positive rate")
+    if not LEAST_BPS <= rate_bps <= MOST_BPS:
+        raise FabricError(
+            f"{what} has a rate of {rate_bps:g} bit/s", f"give a rate from {LEAST_BPS:g} to {MOST_BPS:g}"
+        )

@@ -1,7 +1,16 @@
 """The fat tree of k-port switches: pods of edge and aggregation switches under a core."""
 
 from topologies.errors import FabricError
-from topologies.fabric import DEFAULT_BUFFER_BYTES, NVLINK_BPS, Fabric, Link, Port, Switch, equal_servers
+from topologies.fabric import (
+    DEFAULT_BUFFER_BYTES,
+    NVLINK_BPS,
+    Fabric,
+    Link,
+    Port,
+    Switch,
+    check_links,
+    equal_servers,
+)
 
 
 def fat_tree_fabric(
@@ -61,6 +70,7 @@ def fat_tree_fabric(
     _check_tree(k, oversubscription)
     edge_nics = k // 2 if edge_nics is None else edge_nics
     servers = _checked_servers(k * k // 2, edge_nics, servers, nics, rail_optimised)
+    check_links(servers * nics + k**3 // 2)
     places = [
         (server, nic, _rail_place(server, nic, nics, edge_nics) if rail_optimised else server * nics + nic)
         for server in range(servers)
@@ -84,7 +94,14 @@ def fat_tree_fabric(
 
 
 def least_k(nics: int) -> int:
-    """Return the fewest ports of a fat tree's switches, even, so that it has room for so many NICs."""
+    """Return the fewest ports of a fat tree's switches, even, so that it has room for so many NICs.
+
+    Raises
+    ------
+    FabricError
+        If no fabric has so many.
+    """
+    check_links(nics)
     k = 2
     while k**3 // 4 < nics:
         k += 2

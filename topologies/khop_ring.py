@@ -22,7 +22,17 @@ from functools import cached_property
 from typing import NamedTuple
 
 from topologies.errors import FabricError
-from topologies.fabric import DEFAULT_BUFFER_BYTES, NVLINK_BPS, Fabric, Link, Nic, Port, Switch, equal_servers
+from topologies.fabric import (
+    DEFAULT_BUFFER_BYTES,
+    NVLINK_BPS,
+    Fabric,
+    Link,
+    Nic,
+    Port,
+    Switch,
+    check_links,
+    equal_servers,
+)
 
 GPU_BPS = 6.4e12
 """InfiniteHBD's rate of a GPU, and of a bundle: 8 transceivers of 800 Gbit/s [bit/s]."""
@@ -83,6 +93,7 @@ class KHopRing:
         n, r, k = self.nodes, self.gpus_per_node, self.bundles
         if not 2 <= k <= r:
             raise FabricError(f"{k} bundles on a node of {r} GPUs", "give it 2 up to one per GPU")
+        check_links(2 * n * (r + k))  # two of each bundle to its GPUs, two of each that leaves to another
         farthest = self.distances[-1]
         halves = self.doubling and n == 2 * farthest
         least = 2 * farthest + 1 if self.closed else farthest + 1

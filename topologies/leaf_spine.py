@@ -1,7 +1,16 @@
 """The leaf-spine fabric: all NICs of a server on one leaf, leaves and spines fully meshed."""
 
 from topologies.errors import FabricError
-from topologies.fabric import DEFAULT_BUFFER_BYTES, NVLINK_BPS, Fabric, Link, Port, Switch, equal_servers
+from topologies.fabric import (
+    DEFAULT_BUFFER_BYTES,
+    NVLINK_BPS,
+    Fabric,
+    Link,
+    Port,
+    Switch,
+    check_links,
+    equal_servers,
+)
 
 
 def leaf_spine_fabric(
@@ -56,12 +65,14 @@ def leaf_spine_fabric(
             f"a leaf-spine fabric of {servers} servers with {nics} NICs and {leaves} leaves",
             "ask for at least one NIC and one leaf, and as many servers as leaves or more",
         )
+    check_links(servers * nics)
     uplink_bps = rate_bps if uplink_bps is None else uplink_bps
     blocks = [servers // leaves + (leaf < servers % leaves) for leaf in range(leaves)]
     down_ports = max(blocks) * nics
     spines = (down_ports if leaves > 1 else 0) if spines is None else spines
     if spines < 0 or (leaves > 1 and not spines):
         raise FabricError(f"{spines} spines over {leaves} leaves", "ask for at least one spine")
+    check_links(servers * nics + leaves * spines)
     up = [
         Link(Port(f"leaf{leaf}", down_ports + spine), Port(f"spine{spine}", leaf), uplink_bps)
         for leaf in range(leaves)

@@ -27,6 +27,7 @@ from topologies.fabric import (
     Port,
     Server,
     Switch,
+    check_links,
 )
 from topologies.fat_tree import fat_tree_fabric, least_k
 
@@ -116,6 +117,7 @@ def mfabric_fabric(
         )
     packet_bps = rate_bps if packet_bps is None else packet_bps
     everywhere = servers + spare_servers
+    check_links(everywhere * nics)
     if one_packet_switch:
         packets = big_switch_fabric(everywhere, nics=packet_nics, rate_bps=packet_bps)
     else:

@@ -3,6 +3,7 @@
 How it is found, what it must take, what is said of an error in it, and which version of it ran.
 """
 
+import errno
 import importlib
 import os
 import re
@@ -197,8 +198,11 @@ def _is_own(module: str, file: Path) -> bool:
 
 
 def _fabric_of_file(name: str) -> Fabric:
+    path = Path(name)
     try:
-        return Fabric.from_json(Path(name).read_text(encoding="utf-8"))
+        if path.exists() and not (path.is_file() or path.is_dir()):  # a device may have no end
+            raise OSError(errno.EINVAL, "not a regular file")
+        return Fabric.from_json(path.read_text(encoding="utf-8"))
     except FabricError as error:
         raise FabricError(f"in {name!r} {error.sentence}", error.hint) from error
     except (OSError, ValueError) as error:

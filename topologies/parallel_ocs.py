@@ -1,7 +1,16 @@
 """Parallel OCSes: NIC k of every server on OCS k, and where asked a packet switch on one more NIC."""
 
 from topologies.errors import FabricError
-from topologies.fabric import DEFAULT_BUFFER_BYTES, NVLINK_BPS, Fabric, Link, Port, Switch, equal_servers
+from topologies.fabric import (
+    DEFAULT_BUFFER_BYTES,
+    NVLINK_BPS,
+    Fabric,
+    Link,
+    Port,
+    Switch,
+    check_links,
+    equal_servers,
+)
 
 
 def parallel_ocs_fabric(
@@ -50,6 +59,7 @@ def parallel_ocs_fabric(
         raise FabricError(
             f"a fabric of {servers} servers and {ocses} parallel OCSes", "ask for at least one of each"
         )
+    check_links(servers * (ocses + packet_switch))
     switches = [Switch(f"ocs{index}", servers, "ocs") for index in range(ocses)]
     rates_bps = [rate_bps] * ocses
     if packet_switch:

@@ -1,7 +1,16 @@
 """A static patch panel: all NICs on one flat optical switch whose circuits stay for the whole training."""
 
 from topologies.errors import FabricError
-from topologies.fabric import DEFAULT_BUFFER_BYTES, NVLINK_BPS, Fabric, Link, Port, Switch, equal_servers
+from topologies.fabric import (
+    DEFAULT_BUFFER_BYTES,
+    NVLINK_BPS,
+    Fabric,
+    Link,
+    Port,
+    Switch,
+    check_links,
+    equal_servers,
+)
 
 PATCH_PANEL = "patch_panel"
 """The fabric's name."""
@@ -46,6 +55,7 @@ def patch_panel_fabric(
     """
     if nics < 1:
         raise FabricError(f"servers of {nics} NICs on a patch panel", "give them at least one")
+    check_links(servers * nics)
     return Fabric(
         name=PATCH_PANEL,
         servers=equal_servers(servers, nics, gpus, nvlink_bps),

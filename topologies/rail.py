@@ -1,7 +1,16 @@
 """The rail-optimised fabric: leaf n joins NIC n of every server, spines join the leaves."""
 
 from topologies.errors import FabricError
-from topologies.fabric import DEFAULT_BUFFER_BYTES, NVLINK_BPS, Fabric, Link, Port, Switch, equal_servers
+from topologies.fabric import (
+    DEFAULT_BUFFER_BYTES,
+    NVLINK_BPS,
+    Fabric,
+    Link,
+    Port,
+    Switch,
+    check_links,
+    equal_servers,
+)
 
 
 def rail_fabric(
@@ -37,7 +46,7 @@ def rail_fabric(
     Raises
     ------
     FabricError
-        If there is no server or no rail, or a rate is not positive.
+        If there is no server or no rail, there are too many links, or a rate is not positive.
 
     References
     ----------
@@ -49,6 +58,7 @@ def rail_fabric(
             f"a rail fabric of {servers} servers, {rails} rails and {spines} spines",
             "ask for at least one server and one rail, and no negative number of spines",
         )
+    check_links(rails * (servers + spines))
     uplink_bps = rate_bps if uplink_bps is None else uplink_bps
     down = [
         Link(Port(f"h{server}", rail), Port(f"leaf{rail}", server), rate_bps)

@@ -11,6 +11,7 @@ from functools import partial
 
 from topologies.errors import ScenarioError
 from topologies.fabric import Fabric, Nic, Port
+from topologies.strict_json import shown
 from traffic.faults import Daemon, Fault
 
 DETECT_S = 1e-3
@@ -19,6 +20,8 @@ are 0.3 ms apart."""
 KINDS = "nic:SERVER:NIC, link:NODE-NODE, port:NODE:PORT, server:SERVER, gpu:GPU, controller or switches"
 UNITS_S = {"s": 1.0, "ms": 1e-3, "us": 1e-6}
 HINT = f"write WHAT@TIME or WHAT@TIME-TIME; what: {KINDS}; times like 40% of the prediction, 2ms or 0.5s"
+MOST_TEXT = 100
+"""Characters of a fault: it names one part and two times, and tables call it so."""
 _TEXT = re.compile(r"(?P<kind>[a-z]+)(?::(?P<where>[^@]+))?@(?P<begin>(?:e-|[^-])+)(?:-(?P<end>.+))?")
 _TIME = re.compile(r"(?P<number>\d+(?:\.\d*)?(?:e-?\d+)?)(?P<unit>%|s|ms|us)")
 
@@ -53,7 +56,7 @@ class WrittenFault:
 
     @property
     def _parts(self) -> tuple[str, str, _When, _When | None]:
-        found = _TEXT.fullmatch(self.text.strip())
+        found = _TEXT.fullmatch(self.text.strip()) if len(self.text) <= MOST_TEXT else None
         if not found or found["kind"] not in _MAKERS:
             raise _refused(self.text)
         end = None if found["end"] is None else _when(self.text, found["end"])
@@ -82,8 +85,8 @@ class WrittenFault:
         if lasts_s is not None and lasts_s <= 0:
             raise ScenarioError(f"{self.text!r} is back before it fails", HINT)
         found = _MAKERS[kind](fabric, where)
-        if found is None:
-            raise ScenarioError(f"fabric {fabric.name!r} has not what fails by {self.text!r}", HINT)
+        if isinstance(found, str):
+            raise ScenarioError(f"{self.text!r} on fabric {fabric.name!r}: {found}", HINT)
         gpus = found.gpus if lasts_s is None else ()
         return Fault(self.text, found.ports, "", after_s, detect_s, lasts_s, gpus, found.daemon)
 
@@ -97,7 +100,7 @@ def _when(text: str, time: str) -> _When:
 
 
 def _refused(text: str) -> ScenarioError:
-    return ScenarioError(f"{text!r} is no fault", HINT)
+    return ScenarioError(f"{shown(text)} is not a valid fault", HINT)
 
 
 @dataclass(frozen=True)
@@ -110,41 +113,53 @@ class _Part:
     daemon: Daemon | None = None
 
 
-def _nic(fabric: Fabric, where: str) -> _Part | None:
-    numbers = _numbers(where, 2)
-    return _Part((fabric.nic_port(nic),)) if numbers and (nic := Nic(*numbers)) in fabric.nics else None
+def _nic(fabric: Fabric, where: str) -> _Part | str:
+    if not (numbers := _numbers(where, 2)):
+        return f"{where!r} is not SERVER:NIC"
+    if absent := _absent("server", numbers[0], len(fabric.servers)):
+        return absent
+    if absent := _absent("NIC", numbers[1], fabric.servers[numbers[0]].nics):
+        return f"{absent} on server {numbers[0]}"
+    return _Part((fabric.nic_port(Nic(*numbers)),))
 
 
-def _link(fabric: Fabric, where: str) -> _Part | None:
+def _link(fabric: Fabric, where: str) -> _Part | str:
     ports = tuple(
         link.a
         for link in fabric.links
         if where in (f"{link.a.node}-{link.b.node}", f"{link.b.node}-{link.a.node}")
     )
-    return _Part(ports) if ports else None
+    return _Part(ports) if ports else f"no link joins {where!r}"
 
 
-def _port(fabric: Fabric, where: str) -> _Part | None:
+def _port(fabric: Fabric, where: str) -> _Part | str:
     node, _, number = where.rpartition(":")
     port = Port(node, int(number)) if number.isdecimal() else None
-    return _Part((port,)) if port and port in fabric.link_at else None
+    return _Part((port,)) if port and port in fabric.link_at else f"{where!r} is not a port with a link"
 
 
-def _server(fabric: Fabric, where: str) -> _Part | None:
-    numbers = _numbers(where, 1)
-    if not numbers or numbers[0] >= len(fabric.servers):
-        return None
+def _server(fabric: Fabric, where: str) -> _Part | str:
+    if not (numbers := _numbers(where, 1)):
+        return f"{where!r} is not the number of a server"
+    if absent := _absent("server", numbers[0], len(fabric.servers)):
+        return absent
     ports = tuple(fabric.used_ports(fabric.servers[numbers[0]].name))
     return _Part(ports, tuple(range(*fabric.gpu_offsets[numbers[0] : numbers[0] + 2])))
 
 
-def _gpu(fabric: Fabric, where: str) -> _Part | None:
-    numbers = _numbers(where, 1)
-    return _Part(gpus=tuple(numbers)) if numbers and numbers[0] < fabric.gpus else None
+def _gpu(fabric: Fabric, where: str) -> _Part | str:
+    if not (numbers := _numbers(where, 1)):
+        return f"{where!r} is not the number of a GPU"
+    return _absent("GPU", numbers[0], fabric.gpus) or _Part(gpus=tuple(numbers))
 
 
-def _daemon(daemon: Daemon, _fabric: Fabric, where: str) -> _Part | None:
-    return None if where else _Part(daemon=daemon)
+def _daemon(daemon: Daemon, _fabric: Fabric, where: str) -> _Part | str:
+    return f"there is one {daemon}, and no {where!r}" if where else _Part(daemon=daemon)
+
+
+def _absent(what: str, number: int, count: int) -> str:
+    """Return that there is no such number, counted from 0; empty if there is."""
+    return "" if number < count else f"{what} {number} of {count}: there is none"
 
 
 def _numbers(where: str, count: int) -> list[int]:
@@ -153,7 +168,7 @@ def _numbers(where: str, count: int) -> list[int]:
     return [int(word) for word in words] if len(words) == count and all(map(str.isdecimal, words)) else []
 
 
-_MAKERS: dict[str, Callable[[Fabric, str], _Part | None]] = {
+_MAKERS: dict[str, Callable[[Fabric, str], _Part | str]] = {
     "nic": _nic,
     "link": _link,
     "port": _port,
@@ -162,4 +177,4 @@ _MAKERS: dict[str, Callable[[Fabric, str], _Part | None]] = {
     "controller": partial(_daemon, "controller"),
     "switches": partial(_daemon, "switches"),
 }
-"""What finds in a fabric what is written after a kind; None if it is not there."""
+"""What finds in a fabric what is written after a kind, or says that it is not there."""

@@ -2,14 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import inf
 from typing import Literal
 
 from topologies.errors import ScenarioError
 from topologies.events import View
 from topologies.fabric import Fabric, Port
 from traffic.compose import renumbered
-from traffic.job import Job, Node
+from traffic.job import LONGEST_S, Job, Node
 
 Daemon = Literal["controller", "switches"]
 """The controller's process, or the one that forwards in all switches."""
@@ -24,7 +23,7 @@ class Fault:
     Raises
     ------
     ScenarioError
-        If nothing fails, a time is negative, or it is back before it fails.
+        If nothing fails, a time is negative or too long, or it is back before it fails.
     """
 
     name: str
@@ -52,11 +51,11 @@ class Fault:
                 f"nothing fails by fault {self.name!r}", "name ports, GPUs (these for good) or a daemon"
             )
         times_s = (self.after_s, self.detect_s, self.lasts_s or 0.0)
-        if not all(0 <= time_s < inf for time_s in times_s) or self.lasts_s == 0:
+        if not all(0 <= time_s <= LONGEST_S for time_s in times_s) or self.lasts_s == 0:
             raise ScenarioError(
                 f"fault {self.name!r} comes after {self.after_s:g} s, lasts {self.lasts_s} s and is known "
                 f"{self.detect_s:g} s later",
-                "give times of 0 or more, and let it last",
+                f"give times from 0 to {LONGEST_S:g} s, and let it last",
             )
         if self.gpus and self.lasts_s:
             raise ScenarioError(

@@ -9,6 +9,9 @@ from graphlib import CycleError, TopologicalSorter
 from topologies.errors import DemandError
 from traffic.collectives.exchange import Pattern
 
+LONGEST_S = 1e9
+"""Longest compute that a file may have, and longest time of a fault: some 30 years [s]."""
+
 
 @dataclass(frozen=True)
 class Compute:

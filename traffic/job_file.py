@@ -10,13 +10,16 @@ unfolded.
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from topologies.errors import DemandError, MachineError, TraceError
+from topologies.fabric import MOST_GPUS
+from topologies.strict_json import Strict, first_of, json_value, shown
 from traffic.collectives.all_to_all import AllToAll
 from traffic.collectives.exchange import Pattern
 from traffic.collectives.node_all_to_all import RingAllToAll
@@ -24,28 +27,21 @@ from traffic.collectives.point_to_point import PointToPoint
 from traffic.collectives.ring import Operation, Ring
 from traffic.compose import MOST_NODES, Repeat, unfolded
 from traffic.demand import Demand
-from traffic.job import Collective, Compute, Job, Node
+from traffic.job import LONGEST_S, Collective, Compute, Job, Node
 from traffic.readers.text import MAX_BYTES, MAX_GPUS, text_of
 
 FORMAT = "lightrail job 1"
 HINT = "docs/jobs.md describes the format"
-MOST_GPUS = 1 << 20
-"""Most GPUs of a job in a file; an all-to-all has a dense matrix, and at most `MAX_GPUS`."""
-LONGEST_S = 1e9
-"""Longest duration in a file, some 30 years [s]."""
 
 Bytes = Annotated[int, Field(ge=0, le=MAX_BYTES)]
 Seconds = Annotated[float, Field(ge=0, le=LONGEST_S)]
 Gpus = Annotated[list[Annotated[int, Field(ge=0, lt=MOST_GPUS)]], Field(max_length=MOST_GPUS)]
+"""An all-to-all has a dense matrix, and at most `MAX_GPUS`."""
 _Hop = Annotated[Gpus, Field(min_length=2, max_length=2)]
 Name = Annotated[str, Field(min_length=1)]
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
-
-
-class _Waiting(_Strict):
+class _Waiting(Strict):
     """What all nodes have."""
 
     name: Name
@@ -113,7 +109,7 @@ class _RingAllToAll(_Waiting):
         return Collective(self.name, RingAllToAll(rings, self.node_bytes, back))
 
 
-class _Message(_Strict):
+class _Message(Strict):
     source: Annotated[int, Field(ge=0, lt=MOST_GPUS)]
     destination: Annotated[int, Field(ge=0, lt=MOST_GPUS)]
     bytes: Annotated[int, Field(ge=1, le=MAX_BYTES)]
@@ -144,7 +140,7 @@ OPERATIONS: Mapping[str, Operation] = {
 }
 
 
-class JobModel(_Strict):
+class JobModel(Strict):
     """A job file."""
 
     format: Literal["lightrail job 1"]
@@ -208,32 +204,15 @@ def job_text(job: Job) -> str:
 
 # Reading
 
+_first_of = partial(first_of, tagged="nodes")
+
 
 def _document_in(path: Path) -> object:
+    text = text_of(path)
     try:
-        # 1e9 is a whole number to people, and 2.0 is one too.
-        return json.loads(text_of(path), parse_float=_number, object_pairs_hook=_object)
-    except json.JSONDecodeError as error:
-        raise TraceError(f"{path}, line {error.lineno}: {error.msg}, expected JSON", HINT) from error
-    except DemandError as error:
-        raise TraceError(f"{path}: {error.sentence}", error.hint) from error
-    except (RecursionError, ValueError) as error:
-        raise TraceError(f"{path} holds a JSON value that is too deep or too long", HINT) from error
-
-
-def _number(text: str) -> int | float:
-    value = float(text)
-    return int(value) if value.is_integer() else value
-
-
-def _object(pairs: Sequence[tuple[str, object]]) -> dict[str, object]:
-    """Return an object; a key that is there twice would silently win over its first value."""
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        keys = [key for key, _ in pairs]
-        twice = next(key for key in keys if keys.count(key) > 1)
-        raise DemandError(f"the key {_shown(twice)} is twice in one JSON object", HINT)
-    return found
+        return json_value(text)
+    except TraceError as error:
+        raise TraceError(f"{path}: {error.sentence}", HINT) from error
 
 
 def job_of_document(document: object, file: str) -> Job:
@@ -277,14 +256,14 @@ def _check_names(models: Sequence[AnyNode], where: str) -> None:
     number: dict[str, int] = {}
     for index, model in enumerate(models):
         if model.name in number:
-            named = f"nodes[{number[model.name]}] is named {_shown(model.name)} too"
+            named = f"nodes[{number[model.name]}] is named {shown(model.name)} too"
             raise TraceError(f"{where}nodes[{index}].name: {named}", "name them apart")
         number[model.name] = index
     for index, model in enumerate(models):
         for each, name in enumerate(model.after):
             if name not in number:
                 place = f"{where}nodes[{index}].after[{each}]"
-                raise TraceError(f"{place}: no node is named {_shown(name)}", "name one of the same list")
+                raise TraceError(f"{place}: no node is named {shown(name)}", "name one of the same list")
 
 
 def _members(gpus: Sequence[int] | None, of: int) -> tuple[int, ...]:
@@ -299,77 +278,6 @@ def _check_square(rows: Sequence[Sequence[int]], size: int) -> None:
             raise DemandError(
                 f"matrix_bytes[{index}] has {len(row)} numbers for {size} GPUs", "give one each"
             )
-
-
-# What is wrong, in words
-
-EXPECTED = {
-    "int_type": "a whole number",
-    "float_type": "a number",
-    "finite_number": "a finite number",
-    "string_type": "a text",
-    "string_unicode": "a text in Unicode",
-    "string_too_short": "a text that is not empty",
-    "list_type": "a list",
-    "too_short": "a list of {min_length} or more",
-    "too_long": "a list of {max_length} or fewer",
-    "model_type": "an object",
-    "model_attributes_type": "an object",
-    "greater_than_equal": "{ge} or more",
-    "less_than_equal": "{le} or less",
-    "less_than": "less than {lt}",
-    "literal_error": "{expected}",
-    "union_tag_invalid": "one of {expected_tags}",
-}
-"""What was expected instead of what was found, by pydantic's type of error."""
-
-
-def _first_of(errors: ValidationError) -> str:
-    """Return the first of pydantic's errors as place and sentence."""
-    error = errors.errors(include_url=False)[0]
-    kind, found = error["type"], error["input"]
-    loc = error["loc"]
-    if kind.startswith("union_tag"):
-        loc = (*loc, "", "kind")  # behind the kind that was not found
-        found = error.get("ctx", {}).get("tag")
-    if kind in ("missing", "union_tag_not_found"):
-        said = "is missing"
-    elif kind == "extra_forbidden":
-        said = "unknown key"
-    elif kind.startswith("recursion"):
-        said = "parts are nested too deep"
-    else:
-        bounds = {key: _plain(value) for key, value in error.get("ctx", {}).items()}
-        expected = EXPECTED[kind].format(**bounds) if kind in EXPECTED else error["msg"]
-        said = f"found {_shown(found)}, expected {expected}"
-    return f"{_place(loc)}: {said}"
-
-
-def _place(loc: Sequence[int | str]) -> str:
-    """Return a place in a file as ``nodes[3].bytes``; pydantic has the kind of a node after its number."""
-    words = []
-    for index, step in enumerate(loc):
-        if isinstance(step, int):
-            words.append(f"[{step}]")
-        elif index < 2 or not (loc[index - 2] == "nodes" and isinstance(loc[index - 1], int)):
-            words.append(f".{step if step.isidentifier() else _shown(step)}")
-    return _cut("".join(words).removeprefix("."), 80) or "the whole"
-
-
-def _shown(value: object) -> str:
-    """Return a value of a file on one short line."""
-    if isinstance(value, dict | list):
-        return "an object" if isinstance(value, dict) else f"a list of {len(value)}"
-    return _cut(repr(value) if isinstance(value, str) else json.dumps(value), 40)
-
-
-def _cut(text: str, most: int) -> str:
-    return text if len(text) <= most else f"{text[: most - 3]}..."
-
-
-def _plain(bound: object) -> object:
-    """Return a bound as people write it: 0, not 0.0."""
-    return int(bound) if isinstance(bound, float) else bound
 
 
 # Writing

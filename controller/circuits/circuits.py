@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike
 
 from topologies.errors import DemandError
 from topologies.fabric import Switch
+from topologies.strict_json import shown
 
 IDLE = -1
 """Stands in a permutation for an input port without a circuit."""
@@ -132,7 +133,7 @@ def circuits_from_text(text: str, ports: int, bidirectional: bool = False) -> Ci
 def _pair(word: str) -> Pair:
     found = re.fullmatch(r"([0-9]{1,9})>([0-9]{1,9})", word)
     if not found:
-        raise DemandError(f"{word[:40]!r} is not a valid circuit", "write it as INPUT>OUTPUT, as in 0>3")
+        raise DemandError(f"{shown(word)} is not a valid circuit", "write it as INPUT>OUTPUT, as in 0>3")
     return int(found[1]), int(found[2])
 
 

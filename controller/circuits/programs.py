@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from controller.circuits.circuits import Circuits, circuits_from_text
 from controller.circuits.devices import LONGEST_S
 from topologies.errors import DemandError
+from topologies.strict_json import shown
 
 UNITS_S = {"s": 1.0, "ms": 1e-3, "us": 1e-6}
 
@@ -97,5 +98,5 @@ def seconds(duration: str) -> float:
     """Return a typed duration in seconds; DemandError if it has no number or no unit."""
     found = re.fullmatch(r"(\d+(?:\.\d*)?|\.\d+)(s|ms|us)", duration)
     if not found:
-        raise DemandError(f"{duration!r} is not a valid duration", "write it as 50ms, 1.5s or 200us")
+        raise DemandError(f"{shown(duration)} is not a valid duration", "write it as 50ms, 1.5s or 200us")
     return float(found[1]) * UNITS_S[found[2]]

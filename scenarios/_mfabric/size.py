@@ -20,6 +20,7 @@ from testbed.report.page import Block, Findings, Line, Plot, Sheet
 from testbed.report.palette import canvas, horizontal_grid, styled
 from topologies.cost import performance_per_dollar
 from topologies.errors import ScenarioError
+from topologies.fabric import MOST_GPUS
 
 SOURCE = "mFabric, D.5 (Figure 26)"
 MODEL, RATE_BPS = "mixtral-8x7b", 400e9
@@ -37,10 +38,10 @@ def checked_servers(servers: Sequence[int]) -> list[int]:
     """Return the sizes of clusters, each once; ScenarioError if replicas do not fill one."""
     replica = STUDIED[MODEL].replica_gpus // GPUS
     for size in servers:
-        if size < replica or size % replica:
+        if not replica <= size <= MOST_GPUS // GPUS or size % replica:
             raise ScenarioError(
                 f"{MODEL} on {size} servers of {GPUS} GPUs",
-                f"give multiples of {replica}, a replica's servers",
+                f"give multiples of {replica}, a replica's servers, up to {MOST_GPUS // GPUS}",
             )
     return sorted(set(servers))
 

@@ -69,6 +69,8 @@ def test_what_no_ocs_can_light_is_refused(
 
 def test_circuits_back_and_forth() -> None:
     assert circuits_from_text("3>0, 0>3", 4, bidirectional=True) == Circuits(4, ((0, 3), (3, 0)))
+    with pytest.raises(DemandError, match=r"'9{36}\.\.\. is not a valid circuit"):
+        circuits_from_text(f"{'9' * 5_000}>0", 4)
     with pytest.raises(DemandError, match="'0-3' is not a valid circuit"):
         circuits_from_text("0-3", 4)
     with pytest.raises(DemandError, match="circuits for 5 ports on an OCS of 4"):

@@ -201,7 +201,7 @@ def failure(*arguments: str) -> str:
 
 
 def test_what_stops_it_from_starting_is_one_sentence(tmp_path: Path) -> None:
-    assert "the text is no fabric" in failure(*command(tmp_path, fabric="{}"))
+    assert "the text is not a valid fabric" in failure(*command(tmp_path, fabric="{}"))
     fast = next(link for link in FABRIC.links if link.b.node.startswith("spine"))
     others = (link for link in FABRIC.links if link != fast)
     steep = replace(FABRIC, links=(*others, replace(fast, rate_bps=1e15)))

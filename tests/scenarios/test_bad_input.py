@@ -8,8 +8,10 @@ import pytest
 
 from tests.scenarios.command import ran
 from tests.tools import CHECKOUT
+from topologies.rail import rail_fabric
 
 SCENARIO = CHECKOUT / "scenarios" / "rails_sparse.py"
+FABRIC = rail_fabric(2, 1).to_json()
 MATRIX_OF_64 = "\n".join([" ".join(["1000"] * 64)] * 64)
 
 
@@ -25,6 +27,24 @@ MATRIX_OF_64 = "\n".join([" ".join(["1000"] * 64)] * 64)
         (["--schemes", "nobody"], "", "no scheme named 'nobody'"),
         (["--schemes", "os:getcwd"], "", "write it as: def getcwd(*, fabric, messages, chunks, rng)"),
         (["--sparsity", "2"], "", "a sparsity of 2"),
+        (
+            ["--servers", "99999999999999999999"],
+            "",
+            "a fabric of 799999999999999999992 links",
+        ),
+        (["--servers", "2000", "--spines", "1"], "", "an all-to-all between 8000 GPUs"),
+        (["--seeds", "99999999999999999999"], "", "99999999999999999999 seeds; take 1 to 10000"),
+        (["--rate", "1e300"], "", "h0:0 - leaf0:0 has a rate of inf bit/s"),
+        (["--link-delay-us", "1e308"], "", "h0:0 - leaf0:0 has a delay of 1e+302 s"),
+        (["--volume", "1e308"], "", "1e+308 times the bytes; give --volume from 1e-12 to 1000"),
+        (["--detect-us", "1e308", "--fail", "gpu:0@1ms"], "", "known after 1e+308 us"),
+        (["--fail", f"nic:{'9' * 5000}:0@1ms"], "", "is not a valid fault"),
+        (
+            ["--fabric", "{file}"],
+            FABRIC.replace('"gpus": 1', '"gpus": 1e9', 1),
+            "a fabric of 1000000001 GPUs",
+        ),
+        (["--fabric", "{file}"], FABRIC.replace('"name": "h0"', '"name": "-x"', 1), "a node is named '-x'"),
     ],
 )
 def test_bad_input_is_told_in_a_sentence(tmp_path: Path, options: list[str], text: str, said: str) -> None:

@@ -116,7 +116,7 @@ def test_a_run_with_an_empty_path_does_boot_something(bare: Path, options: list[
         (["--mtu", "9001"], "an MTU of 9001 bytes"),
         (["--buffer", "0"], "port buffers of 0 packets; give --buffer from 1 to 119119"),
         (["--buffer", "1000000"], "port buffers of 1000000 packets"),
-        (["--volume", "0"], "0 times the bytes; give --volume above 0"),
+        (["--volume", "0"], "0 times the bytes; give --volume from 1e-12 to 1000"),
         (["--volume", "nan"], "nan times the bytes"),
         (["--model-only"], "--dry-run and --model-only exclude each other"),
         (["--cli"], "--dry-run and --cli exclude each other"),

@@ -108,5 +108,5 @@ def test_the_baseline_of_circuits_does_not_fail_and_a_point_keeps_its_own_faults
 
 
 def test_a_fault_that_the_fabric_does_not_have_is_a_sentence() -> None:
-    with pytest.raises(ScenarioError, match="has not what fails"):
+    with pytest.raises(ScenarioError, match="there is none"):
         looked(POINTS[:1], Failures((WrittenFault("nic:9:9@40%"),), 0.0))

@@ -51,7 +51,7 @@ def trace_text(faults: int = 60) -> str:
 @pytest.mark.parametrize(
     ("options", "text", "said"),
     [
-        (["--seeds", "0"], "", "0 seeds; take at least one"),
+        (["--seeds", "0"], "", "0 seeds; take 1 to 10000"),
         (["--trace", "/nonexistent"], "", "/nonexistent does not exist"),
         (["--trace", "{file}"], "hello", "line 1: Expecting value"),
         (["--trace", "{file}"], "[]", "is not a JSON list of events"),

@@ -80,19 +80,20 @@ def sections() -> list[Section]:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--seeds", "0"], "0 seeds; take at least one"),
+        (["--seeds", "0"], "0 seeds; take 1 to 10000"),
         (["--gpus", "100"], "a cluster of 100 GPUs; give multiples of 64"),
         (["--gpus", "0"], "a cluster of 0 GPUs"),
         (["--gpus", "64.5"], "a cluster of 64.5 GPUs; give whole numbers"),
         (["--gpus", "inf"], "a cluster of inf GPUs"),
         (["--gpus", ""], "is empty"),
         (["--rates", "300"], "no prices for 300 Gbit/s; choose from 100, 200, 400, 800"),
-        (["--rates", "fast"], "'fast' is no list of numbers"),
+        (["--rates", "fast"], "'fast' is not a list of numbers"),
         (["--figures", "12a,99"], "no training steps for figure '99'; choose from 12a, 12b"),
         (["--figures", ""], "is empty"),
         (["--gpu-tflops", "0"], "GPUs of 0 TFLOP/s; give a rate above 0"),
         (["--gpu-tflops", "1e300"], "GPUs of 1e+300 TFLOP/s; give a rate above 0"),
         (["--sizes", "24"], "on 24 servers of 8 GPUs; give multiples of 16"),
+        (["--sizes", "1e18"], "on 1000000000000000000 servers of 8 GPUs"),
         (["--sizes", "16.5"], "a cluster of 16.5 servers; give whole numbers"),
     ],
 )

@@ -84,6 +84,7 @@ def test_bad_input_is_told_in_a_sentence(tmp_path: Path, options: list[str], sai
         ("--emulated-rate nan", "NICs cannot be emulated at nan Mbit/s each"),
         ("--emulated-rate 1e9", "NICs cannot be emulated at 1e+09 Mbit/s each"),
         ("--time 0", "emulated time cannot be 0 times real time; give --time above 0"),
+        ("--time 1e308", "emulated time cannot be 1e+308 times real time; give --time above 0, up to 1e+09"),
         ("--time nan", "emulated time cannot be nan times real time"),
         ("--time inf", "emulated time cannot be inf times real time"),
         (

@@ -122,8 +122,8 @@ def test_what_fails_is_run_beside_the_same_without_and_told_in_a_table(tmp_path:
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("nic:9:1@40%", "fabric 'rail' has not what fails by 'nic:9:1@40%'"),
-        ("nic:1:1", "'nic:1:1' is no fault"),
+        ("nic:9:1@40%", "'nic:9:1@40%' on fabric 'rail': server 9 of 4: there is none"),
+        ("nic:1:1", "'nic:1:1' is not a valid fault"),
         ("nic:1:1@70%-40%", "is back before it fails"),
         ("", "the list '' is empty"),
         ("switches@40%", "nothing more can arrive after switches@40%, and the job has not ended"),

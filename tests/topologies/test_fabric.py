@@ -3,7 +3,7 @@
 import contextlib
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import networkx as nx
@@ -12,8 +12,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.topologies.strategies import fabrics
+from topologies.big_switch import big_switch_fabric
 from topologies.errors import FabricError
 from topologies.fabric import Fabric, Link, Nic, Port, Server, Switch
+from topologies.fat_tree import fat_tree_fabric
+from topologies.khop_ring import KHopRing, khop_ring_fabric
+from topologies.leaf_spine import leaf_spine_fabric
+from topologies.mfabric import mfabric_fabric
+from topologies.parallel_ocs import parallel_ocs_fabric
+from topologies.patch_panel import patch_panel_fabric
 from topologies.rail import rail_fabric
 
 SERVERS = (Server("h0", 1, 2, 1e12), Server("h1", 1, 2, 1e12))
@@ -90,23 +97,52 @@ def test_pinned_nics_go_round() -> None:
         ({"switches": (SWITCH, replace(SWITCH, name="h1"))}, "named 'h1'"),
         ({"switches": (SWITCH, replace(SWITCH, name="leaf-0000"))}, "'leaf-0000'"),
         ({"switches": (SWITCH, replace(SWITCH, name=""))}, "''"),
+        ({"switches": (SWITCH, replace(SWITCH, name="-x"))}, "a node is named '-x'"),
+        ({"switches": (SWITCH, replace(SWITCH, name="a/b"))}, "a node is named 'a/b'"),
+        ({"switches": (SWITCH, replace(SWITCH, name=".."))}, "a node is named '..'"),
+        ({"switches": (SWITCH, replace(SWITCH, name="a\n"))}, r"a node is named 'a\n'"),
+        ({"switches": (SWITCH, replace(SWITCH, name="\x1b[1m"))}, r"a node is named '\x1b[1m'"),
+        ({"switches": (SWITCH, replace(SWITCH, name="\ud800"))}, r"a node is named '\ud800'"),
+        (
+            {"switches": (SWITCH, replace(SWITCH, name="h" * 5000))},
+            "a node is named 'hhhhhhhhhhhhhhhhhhhhhhhh",
+        ),
+        ({"switches": (replace(SWITCH, ports=0),)}, "switch leaf0 of tier 0 has 0 ports"),
+        ({"switches": (replace(SWITCH, ports=10**9),)}, "switch leaf0 of tier 0 has 1000000000 ports"),
+        ({"switches": (replace(SWITCH, tier=-1),)}, "switch leaf0 of tier -1"),
+        ({"name": "a\nb"}, r"a fabric is named 'a\nb'"),
+        ({"name": "\ud800"}, r"a fabric is named '\ud800'"),
+        ({"name": ""}, "a fabric is named ''"),
         ({"servers": (SERVERS[0], replace(SERVERS[1], nics=0))}, "h1 has 0 NICs"),
         ({"servers": (SERVERS[0], replace(SERVERS[1], gpus=0))}, "0 GPUs"),
         ({"servers": (SERVERS[0], replace(SERVERS[1], nvlink_bps=0))}, "NVLink of server h1"),
         ({"servers": (SERVERS[0], replace(SERVERS[1], nics=2))}, "NIC h1:1 has no link"),
         ({"links": LINKS[:1]}, "NIC h1:0 has no link"),
         ({"links": (LINKS[0], replace(LINKS[1], b=Port("leaf0", 0)))}, "share the port leaf0:0"),
-        ({"links": (LINKS[0], replace(LINKS[1], b=Port("leaf0", 3)))}, "leaf0:3, which does not exist"),
-        ({"links": (LINKS[0], replace(LINKS[1], b=Port("leaf1", 0)))}, "leaf1:0, which does not exist"),
-        ({"links": (LINKS[0], replace(LINKS[1], b=Port("leaf0", -1)))}, "leaf0:-1, which does not exist"),
+        (
+            {"links": (LINKS[0], replace(LINKS[1], b=Port("leaf0", 3)))},
+            "ends at port 3 of leaf0, which has 3; count",
+        ),
+        (
+            {"links": (LINKS[0], replace(LINKS[1], b=Port("leaf1", 0)))},
+            "ends at 'leaf1', which is neither server nor switch",
+        ),
+        ({"links": (LINKS[0], replace(LINKS[1], b=Port("leaf0", -1)))}, "ends at port -1 of leaf0"),
         ({"links": (LINKS[0], replace(LINKS[1], rate_bps=0))}, "h1:0 - leaf0:1 has a rate of 0 bit/s"),
         ({"links": (LINKS[0], replace(LINKS[1], rate_bps=-1e9))}, "rate of -1e+09"),
         ({"links": (LINKS[0], replace(LINKS[1], rate_bps=math.nan))}, "rate of nan"),
         ({"links": (LINKS[0], replace(LINKS[1], rate_bps=math.inf))}, "rate of inf"),
+        ({"links": (LINKS[0], replace(LINKS[1], rate_bps=0.5))}, "rate of 0.5 bit/s; give a rate from 1 to"),
+        ({"links": (LINKS[0], replace(LINKS[1], rate_bps=1e19))}, "rate of 1e+19"),
+        ({"links": (LINKS[0], replace(LINKS[1], rate_bps=1))}, "h0:0 - leaf0:0 has 1e+09 bit/s, and h1:0 - "),
+        ({"links": (LINKS[0], replace(LINKS[1], b=Port("\x1b[1m", 1)))}, r"a link ends at '\x1b[1m', which"),
         ({"links": (LINKS[0], Link(Port("leaf0", 1), Port("leaf0", 2), 1e9))}, "joins leaf0 with itself"),
         ({"links": (Link(Port("h0", 0), Port("h1", 0), 1e9),)}, "h0:0 - h1:0 joins two servers"),
-        ({"servers": (SERVERS[0], replace(SERVERS[1], nics=1 << 60))}, "NIC h1:1 has no link"),
+        ({"servers": (SERVERS[0], replace(SERVERS[1], nics=1 << 60))}, "h1 has 1152921504606846976 NICs"),
+        ({"servers": (SERVERS[0], replace(SERVERS[1], gpus=10**9))}, "a fabric of 1000000002 GPUs"),
+        ({"servers": (SERVERS[0], replace(SERVERS[1], nvlink_bps=1e-300))}, "h1 has a rate of 1e-300 bit/s"),
         ({"buffer_bytes": 0}, "hold 0 bytes"),
+        ({"buffer_bytes": 5 << 30}, "hold 5368709120 bytes"),
         ({"switches": (replace(SWITCH, permitted=((1, 0, -1),)),)}, "packet switch leaf0 is limited to 1"),
         ({"switches": (replace(OCS, permitted=((1, 0),)),)}, "OCS leaf0 of 3 ports cannot show (1, 0)"),
         ({"switches": (replace(OCS, permitted=((2, 2, -1),)),)}, "cannot show (2, 2, -1)"),
@@ -119,6 +155,38 @@ def test_what_cannot_be_wired_is_named(change: dict[str, object], culprit: str) 
     with pytest.raises(FabricError) as error:
         replace(PAIR, **change)  # type: ignore[arg-type]
     assert culprit in str(error.value)
+    assert str(error.value).isprintable()
+    assert len(str(error.value)) < 200
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda n: rail_fabric(n, 4),
+        lambda n: rail_fabric(4, 4, n),
+        lambda n: leaf_spine_fabric(n, 1),
+        lambda n: leaf_spine_fabric(n, n),
+        lambda n: leaf_spine_fabric(4, 2, n),
+        lambda n: fat_tree_fabric(2 * n),
+        lambda n: fat_tree_fabric(4, edge_nics=n),
+        lambda n: big_switch_fabric(n),
+        lambda n: patch_panel_fabric(n),
+        lambda n: parallel_ocs_fabric(n, 2),
+        lambda n: parallel_ocs_fabric(2, n),
+        lambda n: mfabric_fabric(n),
+        lambda n: khop_ring_fabric(KHopRing(n, 4, 2)),
+        lambda n: khop_ring_fabric(KHopRing(8, n, n)),
+    ],
+)
+def test_a_builder_refuses_more_than_a_fabric_may_have_before_it_makes_it(
+    build: Callable[[int], Fabric],
+) -> None:
+    with pytest.raises(FabricError, match=r"a fabric of \d+(\.\.\.)? links"):
+        build(99_999_999_999_999_999_999)
+
+
+def test_a_fabric_of_32768_gpus_fits() -> None:
+    assert fat_tree_fabric(52, servers=4096, nics=8).gpus == 32_768
 
 
 def test_a_cable_within_one_server_is_refused() -> None:
@@ -143,30 +211,42 @@ def changed(document: object, place: Place, value: object) -> str:
 @pytest.mark.parametrize(
     ("place", "value", "why"),
     [
-        (("format",), 99, "its format is 99, this version reads 1"),
-        (("format",), None, "its format is None, this version reads 1"),
-        (("name",), 7, "'name' of the document is 7, not a text"),
-        (("colour",), "red", "the document has an unknown field 'colour'"),
-        (("buffer_bytes",), 1.5, "'buffer_bytes' of the document is 1.5, not an integer"),
-        (("servers",), {}, "'servers' of the document is {}, not a list"),
-        (("servers", 0), "h0", "a server is 'h0', not an object"),
-        (("servers", 0, "gpus"), True, "'gpus' of a server is True, not an integer"),
-        (("servers", 0, "nics"), 1.0, "'nics' of a server is 1.0, not an integer"),
-        (("servers", 0, "nvlink_bps"), "fast", "'nvlink_bps' of a server is 'fast', not a number"),
-        (("servers", 0, "nvlink_bps"), 10**400, "'nvlink_bps' of a server is too large"),
-        (("switches", 0, "kind"), "eps", "switch 'leaf0' is of the unknown kind 'eps', not packet or ocs"),
-        (("switches", 0, "ports"), "3", "'ports' of a switch is '3', not an integer"),
-        (("switches", 0, "tier"), None, "'tier' of a switch is None, not an integer"),
-        (("links", 0, "a"), ["h0"], "end 'a' of a link is ['h0'], not a name and a number"),
-        (("links", 0, "a"), ["h0", 0.0], "the number of end 'a' of a link is 0.0, not an integer"),
-        (("links", 0, "b"), [0, 0], "the name of end 'b' of a link is 0, not a text"),
+        (("format",), 99, "format: found 99, expected 1"),
+        (("format",), None, "format: found null, expected 1"),
+        (("name",), 7, "name: found 7, expected a text"),
+        (("colour",), "red", "colour: unknown key"),
+        (("buffer_bytes",), 1.5, "buffer_bytes: found 1.5, expected a whole number"),
+        (("servers",), {}, "servers: found an object, expected a list"),
+        (("servers", 0), "h0", "servers[0]: found 'h0', expected an object"),
+        (("servers", 0, "gpus"), True, "servers[0].gpus: found true, expected a whole number"),
+        (("servers", 0, "nics"), 1.5, "servers[0].nics: found 1.5, expected a whole number"),
+        (("servers", 0, "nvlink_bps"), "fast", "servers[0].nvlink_bps: found 'fast', expected a number"),
+        (("servers", 0, "nvlink_bps"), 10**400, "servers[0].nvlink_bps: found 1000000000000000000000000000"),
+        (
+            ("servers", 0, "nvlink_bps"),
+            math.nan,
+            "servers[0].nvlink_bps: found NaN, expected a finite number",
+        ),
+        (("switches", 0, "kind"), "eps", "switches[0].kind: found 'eps', expected 'packet' or 'ocs'"),
+        (("switches", 0, "ports"), "3", "switches[0].ports: found '3', expected a whole number"),
+        (("switches", 0, "tier"), None, "switches[0].tier: found null, expected a whole number"),
+        (("links", 0, "a"), "h0", "links[0].a: found 'h0', expected a list"),
+        (("links", 0, "a"), ["h0"], "links[0].a[1]: is missing"),
+        (("links", 0, "a"), ["h0", 0.5], "links[0].a[1]: found 0.5, expected a whole number"),
+        (("links", 0, "b"), [0, 0], "links[0].b[0]: found 0, expected a text"),
     ],
 )
 def test_json_of_another_form_is_refused_in_a_sentence(place: Place, value: object, why: str) -> None:
     with pytest.raises(FabricError) as error:
         Fabric.from_json(changed(json.loads(PAIR.to_json()), place, value))
-    assert str(error.value).startswith(f"the text is no fabric: {why}; ")
+    assert str(error.value).startswith(f"the text is not a valid fabric: {why}")
     assert error.value.hint
+
+
+def test_whole_numbers_may_be_written_as_people_write_them() -> None:
+    text = PAIR.to_json().replace('"gpus": 2', '"gpus": 2e0')
+    assert text != PAIR.to_json()
+    assert Fabric.from_json(text) == PAIR
 
 
 def test_ocs_permits_what_one_of_its_permutations_has() -> None:
@@ -188,24 +268,24 @@ def test_permitted_permutations_are_read_back_and_left_out_where_there_are_none(
 @pytest.mark.parametrize(
     ("value", "why"),
     [
-        ("any", "'permitted' of a switch is 'any', not a list"),
-        (["any"], "a permitted permutation is 'any', not a list"),
-        ([[1, 0, None]], "a number of a permitted permutation is None, not an integer"),
-        ([[1, 0, -1.0]], "a number of a permitted permutation is -1.0, not an integer"),
+        ("any", "switches[0].permitted: found 'any', expected a list"),
+        (["any"], "switches[0].permitted[0]: found 'any', expected a list"),
+        ([[1, 0, None]], "switches[0].permitted[0][2]: found null, expected a whole number"),
+        ([[1, 0, -1.5]], "switches[0].permitted[0][2]: found -1.5, expected a whole number"),
     ],
 )
 def test_permitted_permutations_of_another_form_are_refused(value: object, why: str) -> None:
     text = changed(json.loads(LIGHT.to_json()), ("switches", 0, "permitted"), value)
     with pytest.raises(FabricError) as error:
         Fabric.from_json(text)
-    assert str(error.value).startswith(f"the text is no fabric: {why}; ")
+    assert str(error.value).startswith(f"the text is not a valid fabric: {why}; ")
 
 
 def test_a_missing_field_and_nesting_without_end_are_refused() -> None:
     document = json.loads(PAIR.to_json())
     del document["switches"][0]["tier"]
-    for text, why in ((json.dumps(document), "a switch has no field 'tier'"), ("[" * 100_000, "recursion")):
-        with pytest.raises(FabricError, match=f"the text is no fabric: .*{why}"):
+    for text, why in ((json.dumps(document), r"switches\[0\].tier: is missing"), ("[" * 100_000, "deep")):
+        with pytest.raises(FabricError, match=f"the text is not a valid fabric: .*{why}"):
             Fabric.from_json(text)
 
 
@@ -246,7 +326,7 @@ def test_changed_json_is_a_fabric_error_or_a_sound_fabric(fabric: Fabric, data: 
 
 @given(st.one_of(st.text(), st.builds(repr, st.dictionaries(st.text(), st.integers()))))
 def test_other_text_is_no_fabric(text: str) -> None:
-    with pytest.raises(FabricError, match="no fabric"):
+    with pytest.raises(FabricError, match="not a valid fabric"):
         Fabric.from_json(text)
 
 
@@ -272,6 +352,7 @@ def test_delay_and_loss_of_links_are_read_back(delay_s: float, loss: float) -> N
     [
         (-1e-6, 0.0, "a delay of -1e-06 s"),
         (math.inf, 0.0, "a delay of inf s"),
+        (1e308, 0.0, "a delay of 1e.308 s; give it none, or at most 1 s"),
         (math.nan, 0.0, "a delay of nan s"),
         (0.0, 1.0, "a loss of 1"),
         (0.0, -0.1, "a loss of -0.1"),
@@ -293,7 +374,5 @@ def test_whether_servers_forward_is_read_back_and_left_out_where_they_do_not(ser
 @pytest.mark.parametrize("value", [1, "yes", None])
 def test_whether_servers_forward_is_true_or_false(value: object) -> None:
     text = changed(json.loads(PAIR.to_json()), ("servers_forward",), value)
-    with pytest.raises(
-        FabricError, match=f"'servers_forward' of the document is {value!r}, not true or false"
-    ):
+    with pytest.raises(FabricError, match=r"servers_forward: found .*, expected true or false"):
         Fabric.from_json(text)

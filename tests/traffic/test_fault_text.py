@@ -58,33 +58,45 @@ def test_daemons_are_killed_by_name(daemon: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "@", "nic:3:1", "nic:3:1@40", "nic:3:1@4 0%", "moon:1@3%", "nic@3%-", "nic:1:1@-3%"]
+    "text",
+    [
+        "",
+        "@",
+        "nic:3:1",
+        "nic:3:1@40",
+        "nic:3:1@4 0%",
+        "moon:1@3%",
+        "nic@3%-",
+        "nic:1:1@-3%",
+        f"nic:{'9' * 5000}:1@3%",
+    ],
 )
 def test_what_is_no_fault_is_refused(text: str) -> None:
-    with pytest.raises(ScenarioError, match="is no fault") as caught:
+    with pytest.raises(ScenarioError, match="is not a valid fault") as caught:
         WrittenFault(text)
     assert "WHAT@TIME" in (caught.value.hint or "")
 
 
 @pytest.mark.parametrize(
-    "what",
+    ("what", "why"),
     [
-        "nic:4:0",
-        "nic:0:3",
-        "nic:0",
-        "nic:0:0:0",
-        "server:4",
-        "server:x",
-        "gpu:12",
-        "link:leaf0-leaf1",
-        "port:leaf0:99",
-        "port:h0",
-        "controller:1",
+        ("nic:4:0", "server 4 of 4: there is none"),
+        ("nic:0:3", "NIC 3 of 3: there is none on server 0"),
+        ("nic:0", "'0' is not SERVER:NIC"),
+        ("nic:0:0:0", "'0:0:0' is not SERVER:NIC"),
+        ("server:4", "server 4 of 4: there is none"),
+        ("server:x", "'x' is not the number of a server"),
+        ("gpu:12", "GPU 12 of 12: there is none"),
+        ("link:leaf0-leaf1", "no link joins 'leaf0-leaf1'"),
+        ("port:leaf0:99", "'leaf0:99' is not a port with a link"),
+        ("port:h0", "'h0' is not a port with a link"),
+        ("controller:1", "there is one controller, and no '1'"),
     ],
 )
-def test_what_the_fabric_has_not_is_refused(what: str) -> None:
-    with pytest.raises(ScenarioError, match="has not what fails by"):
+def test_what_the_fabric_lacks_is_refused(what: str, why: str) -> None:
+    with pytest.raises(ScenarioError) as error:
         WrittenFault(f"{what}@3%").over(FABRIC, PREDICTED_S)
+    assert error.value.sentence == f"'{what}@3%' on fabric 'rail': {why}"
 
 
 def test_what_is_back_before_it_fails_is_refused() -> None:

@@ -18,6 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from topologies.errors import TraceError
+from topologies.strict_json import shown
 from traffic.fault_trace import FaultTrace
 from traffic.readers.text import text_of, trace_name
 
@@ -71,7 +72,8 @@ def _faults(path: Path, events: list[Event], window_days: float) -> list[tuple[s
         elif open_since.get(node):
             faults.append((node, open_since[node].pop(), time))
         else:
-            raise _bad(path, index, f"the end of a fault of {node} that has not begun", "a fault_start first")
+            found = f"the end of a fault of {shown(node)} that has not begun"
+            raise _bad(path, index, found, "a fault_start first")
     for node, starts in open_since.items():
         faults += [(node, start, max(start, window_days)) for start in starts]
     return faults
@@ -99,7 +101,7 @@ def _event(path: Path, index: int, value: object) -> Event:
     match value:
         case {"node_id": str(node), "event_time": int() | float() as time, "event_type": str(kind)}:
             if kind not in ("fault_start", "fault_end") or isinstance(time, bool):
-                raise _bad(path, index, repr((kind, time)), EXPECTED)
+                raise _bad(path, index, f"{shown(kind)} at {shown(time)}", EXPECTED)
             if not 0 <= time < 1e6:
                 raise _bad(path, index, f"time {time!r}", "days from 0 to a million")
             return node, float(time), kind

@@ -25,6 +25,7 @@ from topologies.errors import DemandError
 from topologies.fabric import Fabric
 from traffic.demand import Demand
 from traffic.job import Job
+from traffic.readers.text import MAX_GPUS
 from traffic.steps import Step, job_of_steps
 from traffic.workloads.gating import apportioned, gini, zipf_shares
 
@@ -121,6 +122,8 @@ def mixtral_replay(
 
 def _check(fabric: Fabric, phase: str, placement: str, gpu_flops: float, seed: int) -> None:
     servers = len(fabric.servers)
+    if fabric.gpus > MAX_GPUS:
+        raise DemandError(f"an all-to-all between {fabric.gpus} GPUs", f"give at most {MAX_GPUS}")
     if servers % EXPERTS and EXPERTS % servers:
         raise DemandError(
             f"{EXPERTS} experts on {servers} servers", "take 1, 2, 4 or 8 servers or a multiple of 8"

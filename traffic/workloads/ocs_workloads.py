@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from topologies.errors import DemandError, TraceError
 from traffic.demand import Demand
 from traffic.readers.detect import read_trace
+from traffic.readers.text import MAX_GPUS
 from traffic.steps import demands_of
 from traffic.workloads.derangements import derangements
 
@@ -35,19 +36,19 @@ def ocs_demand(workload: str, seed: int, servers: int, line_bytes: float) -> Dem
     seed
         Of all that is random.
     servers
-        How many, at least 2; what a server owes itself is left out.
+        How many, 2 to `MAX_GPUS`; what a server owes itself is left out.
     line_bytes
         What a port carries in the line time [bytes].
 
     Raises
     ------
     DemandError
-        If the workload is unknown, there are fewer than 2 servers, or a line carries nothing.
+        If the workload is unknown, there are fewer than 2 servers or too many, or a line carries nothing.
     """
     if workload not in SCALED:
         raise DemandError(f"unknown workload {workload!r}", f"take {', '.join(SCALED)} or a file")
-    if servers < 2:
-        raise DemandError(f"a demand between {servers} servers", "take at least 2")
+    if not 2 <= servers <= MAX_GPUS:
+        raise DemandError(f"a demand between {servers} servers", f"take 2 to {MAX_GPUS}")
     if not 0 < line_bytes < np.inf:
         raise DemandError(f"a line that carries {line_bytes:g} bytes", "take a number above 0")
     matrix, what = SCALED[workload]

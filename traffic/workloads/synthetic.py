@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from topologies.errors import DemandError
 from topologies.fabric import Fabric
 from traffic.demand import Demand
+from traffic.readers.text import MAX_GPUS
 from traffic.workloads.gating import GATING_ZIPF, apportioned, gini, zipf_shares
 
 TOKENS = 4096
@@ -210,6 +211,8 @@ def _token_bytes(gpus: int, tokens: int, hidden: int) -> int:
     for value, what in ((gpus, "GPUs"), (tokens, "tokens per GPU"), (hidden, "numbers per token")):
         if value < 1:
             raise DemandError(f"a workload of {value} {what}", "give at least one")
+    if gpus > MAX_GPUS:
+        raise DemandError(f"an all-to-all between {gpus} GPUs", f"give at most {MAX_GPUS}")
     return hidden * NUMBER_BYTES
 
 
