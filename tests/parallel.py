@@ -40,17 +40,17 @@ def is_alone(nodeid: str) -> bool:
 def in_order(items: Sequence[pytest.Item]) -> list[pytest.Item]:
     """Return tests in the order in which workers take their files.
 
-    Files with a slow test come first, so that no worker has one left when the others have ended;
+    Files with an early test come first, so that no worker has one left when the others have ended;
     then all other unit tests, then emulation tests, those that measure last. Within these the order stays.
     """
-    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    early = {item.path for item in items if item.get_closest_marker("early")}
 
     def place(item: pytest.Item) -> tuple[int, int]:
         if is_alone(item.nodeid):
             return 3, 0
         if item.nodeid.startswith(EMULATION):
             return 2, BESIDE.index(item.path.name)
-        return int(item.path not in slow), 0
+        return int(item.path not in early), 0
 
     return sorted(items, key=place)
 

@@ -133,7 +133,7 @@ def test_the_help_names_every_device() -> None:
     assert ", ".join(DEVICES) in told.stdout
 
 
-@pytest.mark.slow
+@pytest.mark.early
 def test_the_papers_figures_are_planned_and_reported(tmp_path: Path) -> None:
     out = tmp_path / "out"
     done = ran("ocs_spectra", "--out", out, "--plan-only", "--seeds", "1")
