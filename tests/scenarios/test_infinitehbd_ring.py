@@ -76,6 +76,7 @@ def test_a_replaced_node_leaves_as_many_gpus_as_before() -> None:
     assert run.messages.loc[run.messages["node"].str.startswith("again"), "end_s"].notna().all()
 
 
+@pytest.mark.drawn
 def test_report_of_a_run_and_its_experiments(tmp_path: Path) -> None:
     small = ["--nodes", "7", "--gpus", "3", "--tp", "9", "--dying", "1", "--mb", "1000"]
     done = ran(*small, "--after", "shrink,replace", "--out", tmp_path / "out")

@@ -306,6 +306,7 @@ def test_examples_are_right(module: ModuleType) -> None:
     assert not found.failed
 
 
+@pytest.mark.drawn
 @pytest.mark.early
 def test_a_run_prints_tables_and_leaves_results(tmp_path: Path) -> None:
     out = tmp_path / "out"

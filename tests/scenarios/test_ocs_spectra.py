@@ -133,6 +133,7 @@ def test_the_help_names_every_device() -> None:
     assert ", ".join(DEVICES) in told.stdout
 
 
+@pytest.mark.drawn
 @pytest.mark.early
 def test_the_papers_figures_are_planned_and_reported(tmp_path: Path) -> None:
     out = tmp_path / "out"

@@ -35,7 +35,7 @@ def modelled(name: str, out: Path, *options: str) -> pd.DataFrame:
 @pytest.mark.parametrize(
     ("name", "workloads", "schemes"),
     [
-        ("rails_uniform", ["uniform"], SCHEMES),
+        pytest.param("rails_uniform", ["uniform"], SCHEMES, marks=pytest.mark.drawn),
         ("rails_sender_skew", SKEWED[:1], SCHEMES),
         ("rails_receiver_skew", SKEWED[1:], SCHEMES),
         ("rails_mixtral", MIXTRAL, ["rails"]),
