@@ -47,7 +47,7 @@ def test_properties_are_tried_with_few_examples_and_as_slow_tests_with_all(
     session = subprocess.run(
         [sys.executable, "-m", "pytest", "-s", "-v", *options],
         cwd=pytester.path,
-        env=os.environ | {"PYTHONPATH": str(CHECKOUT)},
+        env=os.environ | {"PYTHONPATH": str(CHECKOUT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
         capture_output=True,
         text=True,
     )

@@ -92,7 +92,7 @@ class Checkout:
         """Start vm.sh."""
         path = {"PATH": f"{self._programs}:{os.environ['PATH']}:/usr/sbin:/sbin", "TMPDIR": str(self.scratch)}
         return subprocess.Popen(
-            # As from a terminal: a shell that began with SIGINT ignored, as in the background, cannot heed it.
+            # As in a terminal: a shell that began with SIGINT ignored, as in the background, cannot heed it.
             ["env", "--default-signal=INT", "bash", self.folder / "vagrant" / "vm.sh", *words],
             cwd="/",
             env=os.environ | path | environment,
