@@ -83,8 +83,8 @@ def sweep(seeds: int, processes: int = 2) -> pd.DataFrame:
     processes
         How many processes share the work.
     """
-    work = [(index, seed) for index in range(len(cases())) for seed in range(seeds)]
-    work.sort(key=lambda piece: -(cases()[piece[0]].flows or 0))  # the longest first
+    work = [(case, seed) for case in cases() for seed in range(seeds)]
+    work.sort(key=lambda piece: -(piece[0].flows or 0))  # the longest first
     rows: list[tuple[object, ...]] = []
     with ProcessPoolExecutor(processes, mp_context=get_context("forkserver")) as pool:
         for part in pool.map(_rows, *zip(*work, strict=True), chunksize=2):
@@ -92,8 +92,7 @@ def sweep(seeds: int, processes: int = 2) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=COLUMNS)
 
 
-def _rows(index: int, seed: int) -> list[tuple[object, ...]]:
-    case = cases()[index]
+def _rows(case: Case, seed: int) -> list[tuple[object, ...]]:
     demand = case.demand(seed)
     key = (case.workload, case.noise, case.flows, seed)
     rows: list[tuple[object, ...]] = []

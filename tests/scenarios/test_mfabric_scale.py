@@ -4,8 +4,10 @@ import doctest
 import json
 import math
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime
+from functools import cache
 from io import StringIO
 from itertools import pairwise
 from pathlib import Path
@@ -19,11 +21,12 @@ from rich.console import Console
 
 from scenarios._mfabric import circuits as circuit_section
 from scenarios._mfabric import copilot as copilot_section
+from scenarios._mfabric import costs as cost_section
 from scenarios._mfabric import fabrics, section
 from scenarios._mfabric import gates as gate_section
 from scenarios._mfabric.circuits import READINGS, circuits, public_table, ratio_table, worked_table
 from scenarios._mfabric.copilot import copilot
-from scenarios._mfabric.costs import cable_table, cost_table, costs
+from scenarios._mfabric.costs import cost_table, costs
 from scenarios._mfabric.efficiency import efficiency, efficiency_rows
 from scenarios._mfabric.fabrics import (
     ALL_RATES,
@@ -58,22 +61,29 @@ def by_text(claims: list[Claim] | tuple[Claim, ...]) -> dict[str, Claim]:
     return {claim.text: claim for claim in claims}
 
 
-@pytest.fixture(scope="module")
-def sections() -> list[Section]:
-    """Return all sections, small ones: one seed, two sizes, fewer iterations."""
+@pytest.fixture(scope="module", autouse=True)
+def small_study() -> Iterator[None]:
+    """Have fewer iterations and sizes, also in commands, and the costs with cables computed once."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(copilot_section, "ITERATIONS", 6)
         patch.setattr(copilot_section, "LAYERS", 3)
         patch.setattr(gate_section, "ITERATIONS", 4)
         patch.setattr(circuit_section, "SERVERS", (3, 4))
-        seeds = range(1)
-        return [
-            costs((512, 1024), ALL_RATES),
-            efficiency(ALL_RATES),
-            circuits(seeds),
-            gates(seeds),
-            copilot(seeds),
-        ]
+        patch.setattr(cost_section, "cable_table", cache(cost_section.cable_table))
+        yield
+
+
+@pytest.fixture(scope="module")
+def sections() -> list[Section]:
+    """Return all sections, small ones: one seed, two sizes."""
+    seeds = range(1)
+    return [
+        costs((512, 1024), ALL_RATES),
+        efficiency(ALL_RATES),
+        circuits(seeds),
+        gates(seeds),
+        copilot(seeds),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -135,7 +145,7 @@ def test_claims_about_cost_are_ruled_by_the_bills(sections: list[Section]) -> No
 
 
 def test_cables_touch_links_of_servers_to_packet_switches_only() -> None:
-    usd = cable_table().assign(cable_usd=lambda table: table["cable_usd"].fillna(0))
+    usd = cost_section.cable_table().assign(cable_usd=lambda table: table["cable_usd"].fillna(0))
     wide = usd.pivot_table(index="fabric", columns="cable_usd", values="usd")
     saved_per_link = 2 * 659 + 150 - 300
     saved = wide[0] - wide[300]
@@ -210,8 +220,7 @@ def test_public_matrix_gets_the_papers_24_circuits_and_6_by_the_printed_end() ->
     assert (table["over_bound"] >= 1).all()
 
 
-def test_nothing_beats_the_best_circuits_and_these_not_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(circuit_section, "SERVERS", (3, 4))
+def test_nothing_beats_the_best_circuits_and_these_not_the_bound() -> None:
     table = ratio_table(range(2))
     assert len(table) == 2 * 2 * 3 * 2 * 2  # sizes, alphas, gates, layers, seeds
     assert (table[list(READINGS)] >= 1 - 1e-6).all(axis=None)
