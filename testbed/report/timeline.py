@@ -260,7 +260,7 @@ def _painted(found: NDArray[np.float64], shades: Pixels, idle: Pixels) -> Pixels
         The colour of each bin where nothing is done.
     """
     levels = found.cumsum(axis=1)
-    levels /= np.maximum(levels[:, -1:], 1.0)
+    np.divide(levels, np.maximum(levels[:, -1:], 1.0), out=levels)
     above = np.arange(LANE_PIXELS)[::-1] / LANE_PIXELS + 1e-6  # sums of shares are not exact
     number = (levels[:, :, None] <= above[None, None, :, None]).sum(axis=1)
     every = np.pad(shades, ((0, 0), (0, 1), (0, 0)))
