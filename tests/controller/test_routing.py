@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from controller.packet.flow_table import FlowTables
 from controller.packet.routing import forwarding_rules
 from controller.packet.rules import Output, ToGroup
+from tests.tools import examples
 from tests.topologies.strategies import fabrics
 from topologies.fabric import Fabric, Link, Nic, Port
 from topologies.fat_tree import fat_tree_fabric
@@ -48,7 +49,7 @@ def assert_joined_by_shortest_ways(fabric: Fabric, failed_links: frozenset[Link]
 
 
 @given(fabric=fabrics, data=st.data())
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(8, 25), deadline=None)
 def test_every_pair_is_joined_by_a_shortest_way_where_there_is_one(
     fabric: Fabric, data: st.DataObject
 ) -> None:

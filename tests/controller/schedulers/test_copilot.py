@@ -20,6 +20,7 @@ from controller.schedulers.copilot import (
     transition,
     window_weights,
 )
+from tests.tools import examples
 from topologies.errors import DemandError
 from traffic.workloads.gate import gate_loads
 
@@ -78,7 +79,7 @@ def windows(draw: st.DrawFn) -> tuple[Matrix, Matrix]:
     return x, y
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(9, 30))
 @given(windows())
 def test_any_window_has_slsqps_objective_or_less(window: tuple[Matrix, Matrix]) -> None:
     x, y = window

@@ -26,6 +26,7 @@ from controller.schedulers.mfabric import (
     transfer_s,
 )
 from controller.schedulers.mfabric_exact import best_circuits
+from tests.tools import examples
 from topologies.errors import DemandError
 from topologies.fabric import Fabric, Nic, Port
 from topologies.mfabric import Region, mfabric_fabric, numa_node, regions
@@ -187,7 +188,7 @@ def least_bytes(demand: Matrix, alpha: int, eps_nics: int) -> float:
     return best
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(12, 40))
 @given(small, st.integers(0, 4), st.integers(1, 2))
 def test_best_circuits_are_the_best(demand: Matrix, alpha: int, eps_nics: int) -> None:
     np.fill_diagonal(demand, 0)
