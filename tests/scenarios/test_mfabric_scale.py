@@ -24,8 +24,7 @@ from scenarios._mfabric import copilot as copilot_section
 from scenarios._mfabric import costs as cost_section
 from scenarios._mfabric import fabrics, section
 from scenarios._mfabric import gates as gate_section
-from scenarios._mfabric.circuits import READINGS, circuits, public_table, ratio_table, worked_table
-from scenarios._mfabric.copilot import copilot
+from scenarios._mfabric.circuits import READINGS, public_table, ratio_table, worked_table
 from scenarios._mfabric.costs import cost_table, costs
 from scenarios._mfabric.efficiency import efficiency, efficiency_rows
 from scenarios._mfabric.fabrics import (
@@ -38,7 +37,7 @@ from scenarios._mfabric.fabrics import (
     TOPOOPT,
     bill_of,
 )
-from scenarios._mfabric.gates import cluster_traffic, gates
+from scenarios._mfabric.gates import cluster_traffic
 from scenarios._mfabric.public_times import FABRICS, NORMALISED
 from scenarios._mfabric.section import ScaleResults, Section
 from scenarios._output import sheet_table
@@ -50,6 +49,12 @@ from topologies.cost import as_printed
 from topologies.errors import ScenarioError
 from traffic.models.moe import MODELS
 
+COMPUTED_ONCE = (
+    (cost_section, "cable_table"),
+    (circuit_section, "circuits"),
+    (gate_section, "gates"),
+    (copilot_section, "copilot"),
+)
 NO_SHEET = Section("empty", "nothing", "computed", Findings(), {"nothing": pd.DataFrame({"x": [1]})})
 
 
@@ -63,13 +68,14 @@ def by_text(claims: list[Claim] | tuple[Claim, ...]) -> dict[str, Claim]:
 
 @pytest.fixture(scope="module", autouse=True)
 def small_study() -> Iterator[None]:
-    """Have fewer iterations and sizes, also in commands, and the costs with cables computed once."""
+    """Have fewer iterations and sizes, also in commands, which get what was computed before."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(copilot_section, "ITERATIONS", 6)
         patch.setattr(copilot_section, "LAYERS", 3)
         patch.setattr(gate_section, "ITERATIONS", 4)
         patch.setattr(circuit_section, "SERVERS", (3, 4))
-        patch.setattr(cost_section, "cable_table", cache(cost_section.cable_table))
+        for part, name in COMPUTED_ONCE:
+            patch.setattr(part, name, cache(getattr(part, name)))
         yield
 
 
@@ -80,9 +86,9 @@ def sections() -> list[Section]:
     return [
         costs((512, 1024), ALL_RATES),
         efficiency(ALL_RATES),
-        circuits(seeds),
-        gates(seeds),
-        copilot(seeds),
+        circuit_section.circuits(seeds),
+        gate_section.gates(seeds),
+        copilot_section.copilot(seeds),
     ]
 
 
@@ -317,6 +323,7 @@ def test_examples_are_right(module: ModuleType) -> None:
 
 @pytest.mark.drawn
 @pytest.mark.early
+@pytest.mark.usefixtures("sections")
 def test_a_run_prints_tables_and_leaves_results(tmp_path: Path) -> None:
     out = tmp_path / "out"
     done = studied("--gpus", "64", "--rates", "400", "--seeds", "1", "--figures", "none", "--out", out)
