@@ -24,6 +24,7 @@ from scenarios._mfabric import copilot as copilot_section
 from scenarios._mfabric import costs as cost_section
 from scenarios._mfabric import fabrics, section
 from scenarios._mfabric import gates as gate_section
+from scenarios._mfabric import lookahead as lookahead_section
 from scenarios._mfabric.circuits import READINGS, public_table, ratio_table, worked_table
 from scenarios._mfabric.costs import cost_table, costs
 from scenarios._mfabric.efficiency import efficiency, efficiency_rows
@@ -45,6 +46,7 @@ from testbed.report.claims import Claim
 from testbed.report.page import Findings
 from testbed.report.run_json import Run
 from tests.scenarios.command import ran
+from tests.scenarios.test_mfabric_shares import SMALL as SMALL_MODEL
 from topologies.cost import as_printed
 from topologies.errors import ScenarioError
 from traffic.models.moe import MODELS
@@ -74,6 +76,9 @@ def small_study() -> Iterator[None]:
         patch.setattr(copilot_section, "LAYERS", 3)
         patch.setattr(gate_section, "ITERATIONS", 4)
         patch.setattr(circuit_section, "SERVERS", (3, 4))
+        patch.setattr(lookahead_section, "MODEL", SMALL_MODEL)
+        patch.setattr(lookahead_section, "DOMAIN_GPUS", 8)
+        patch.setattr(lookahead_section, "DELAY_S", 0.0)
         for part, name in COMPUTED_ONCE:
             patch.setattr(part, name, cache(getattr(part, name)))
         yield
