@@ -222,7 +222,8 @@ def _server_pixels(spans: pd.DataFrame, servers: int, key: "_Key", end_s: float,
     server, lane = spans["server"].to_numpy(np.int64), spans["lane"].map(key.lanes).to_numpy(np.int64)
     row = np.asarray(server // size * lanes + lane, dtype=np.int64)
     rows = -(-servers // size) * lanes
-    number = spans["node"].map(dict(zip(key.colours, range(names), strict=True))).to_numpy(np.int64)
+    numbers = dict(zip(key.colours, range(names), strict=True))
+    number = np.asarray(spans["node"].map(numbers), dtype=np.int64)
     found = shares(spans, row, number, (rows, names, len(idle)), end_s)
     found /= np.repeat(_members(servers), lanes)[:, None, None]
     lines = _painted(found, np.tile(key.shades, (rows // lanes, 1, 1)), idle)
