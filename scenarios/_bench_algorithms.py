@@ -7,6 +7,7 @@ from functools import partial
 
 import numpy as np
 
+from controller.schedulers.copilot import transition
 from controller.schedulers.infinitehbd import (
     DOMAIN_NODES,
     GPUS_PER_NODE,
@@ -16,13 +17,16 @@ from controller.schedulers.infinitehbd import (
     orchestrate,
     whole_tp_groups,
 )
+from controller.schedulers.mfabric import reconfigure_ocs
 from controller.schedulers.spectra import spectra
 from testbed.run.dilation import Dilation
 from testbed.run.experiment import Experiment
 from testbed.run.predict import predict
+from topologies.mfabric import mfabric_fabric, regions
 from topologies.rail import rail_fabric
 from traffic.spraying.rails import lpt
 from traffic.steps import single
+from traffic.workloads.gate import gate_loads
 from traffic.workloads.ocs_workloads import Matrix, benchmark, moe
 from traffic.workloads.synthetic import uniform
 
@@ -48,6 +52,20 @@ def orchestration_s() -> tuple[float, str]:
 def orchestration_large_s() -> tuple[float, str]:
     """The same on 32,768 GPUs."""
     return _orchestration_s(4096)
+
+
+def copilot_s() -> tuple[float, str]:
+    """Copilot's fit of the transitions between two layers: 8 experts, a window of 16 iterations."""
+    loads = gate_loads(["early"] * 16, 2)
+    return _median_s([partial(transition, loads[:, 0], loads[:, 1])] * REPEATS)
+
+
+def region_circuits_s() -> tuple[float, str]:
+    """The circuits of a region of 64 servers after Algorithm 1, from the GPUs' demand to the NICs."""
+    fabric = mfabric_fabric(64)
+    (region,) = regions(fabric)
+    gpu_demand = np.random.default_rng(1).random((512, 512))
+    return _median_s([partial(reconfigure_ocs, fabric, region, gpu_demand)] * REPEATS)
 
 
 def lpt_s() -> tuple[float, str]:

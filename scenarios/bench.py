@@ -21,12 +21,14 @@ import pandas as pd
 import typer
 
 from scenarios._bench_algorithms import (
+    copilot_s,
     lpt_s,
     orchestration_large_s,
     orchestration_s,
     planning_dense_s,
     planning_sparse_s,
     prediction_s,
+    region_circuits_s,
 )
 from scenarios._bench_circuits import (
     executed_over_planned,
@@ -316,6 +318,8 @@ FIGURES = {
     "planning_dense_s": Figure(planning_dense_s, "s", "<= 0.020", sandbox=False),
     "orchestration_s": Figure(orchestration_s, "s", "< 0.010", sandbox=False),
     "orchestration_large_s": Figure(orchestration_large_s, "s", "< 0.050", sandbox=False),
+    "copilot_s": Figure(copilot_s, "s", "< 0.005", sandbox=False),
+    "region_circuits_s": Figure(region_circuits_s, "s", "< 0.050", sandbox=False),
     "lpt_s": Figure(lpt_s, "s", "< 0.3", sandbox=False),
     "prediction_s": Figure(prediction_s, "s", "< 1", sandbox=False),
 }

@@ -3,34 +3,41 @@
 import contextlib
 import gc
 import os
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import is_hypothesis_test, settings
 from xdist.remote import Producer
 
 from tests.parallel import EmulationAlone, in_order
 from tests.second_run import NOTES_VARIABLE, Recorder
-from tests.tools import CHECKOUT
+from tests.tools import ALL, CHECKOUT, FEW
 
 # A property that takes longer than 200 ms holds all the same: the machine was busy.
-settings.register_profile("no deadline", deadline=None)
-settings.load_profile("no deadline")
+settings.register_profile(FEW, deadline=None, max_examples=30)
+settings.register_profile(ALL, deadline=None, max_examples=100)
+settings.load_profile(FEW)
 
 MEASURED = tuple(CHECKOUT / "tests" / room for room in ("topologies", "controller", "traffic"))
 """The tests of the rooms whose coverage has a floor: they reach it alone."""
+QUICK = "not slow"
+"""The tests that run by default (pyproject.toml)."""
 CACHES = (".coverage", ".hypothesis", ".mypy_cache", ".pytest_cache", ".ruff_cache")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Note failures if asked to, and lift the coverage floor where tests are picked.
+    """Note failures if asked to, try all examples if slow, and lift the coverage floor for some tests.
 
     Some of the tests cannot cover all of the rooms.
     """
+    picked = [config.getoption(name, None) for name in ("keyword", "deselect", "lf")]
+    if config.getoption("markexpr", "") not in ("", QUICK):
+        settings.load_profile(ALL)
+        picked.append(True)
     # Taken out, because sessions in sandboxes would write their notes over these.
     notes = os.environ.pop(NOTES_VARIABLE, "")
     config.pluginmanager.register(Recorder(Path(notes) if notes else None))
-    picked = [config.getoption(name, None) for name in ("keyword", "markexpr", "deselect", "lf")]
     coverage = config.pluginmanager.get_plugin("_cov")
     if coverage and (any(picked) or config.args_source is not pytest.Config.ArgsSource.TESTPATHS):
         coverage.options.cov_fail_under = 0
@@ -52,12 +59,19 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Emulati
     return EmulationAlone(config, log)
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_modifyitems(
+    config: pytest.Config, items: list[pytest.Item]
+) -> Generator[None, None, None]:
     """Put emulation tests last, and trace the quick tests of a measured room alone.
 
-    A traced property takes half as long again, and a slow one covers what a quick one does.
+    A property with all its examples is slow. A traced property takes half as long again, and a slow one
+    covers what a quick one does.
     """
+    for item in items:
+        if settings.get_current_profile_name() == ALL and is_hypothesis_test(getattr(item, "obj", None)):
+            item.add_marker("slow")
+    yield  # here `-m` selects
     items[:] = in_order(items)
     if config.getoption("no_cov", True):  # then the marker fails: there is nothing to pause
         return

@@ -31,15 +31,15 @@ def _path(nodeid: str) -> PurePath:
 def in_order(items: Sequence[pytest.Item]) -> list[pytest.Item]:
     """Return tests in the order in which workers take their files.
 
-    Files with a slow test come first, so that no worker has one left when the others have ended;
+    Files with an early test come first, so that no worker has one left when the others have ended;
     then all other unit tests, then emulation tests, those that measure last. Within these the order stays.
     """
-    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    early = {item.path for item in items if item.get_closest_marker("early")}
 
     def place(item: pytest.Item) -> int:
         if is_alone(item.nodeid):
             return 3
-        return 2 if _path(item.nodeid).is_relative_to(EMULATION) else int(item.path not in slow)
+        return 2 if _path(item.nodeid).is_relative_to(EMULATION) else int(item.path not in early)
 
     return sorted(items, key=place)
 

@@ -12,7 +12,7 @@ from controller.schedulers.demand import Matrix
 from controller.schedulers.registry import Scheduler, scheduler_named
 from tests.controller.schedulers.implementations import DEMANDS, check
 from tests.testbed.ocs_cases import experiment_of
-from tests.tools import CHECKOUT
+from tests.tools import CHECKOUT, examples
 
 PAGE = (CHECKOUT / "docs" / "own_scheduler.md").read_text()
 NAME = "own_scheduler:heaviest_first"
@@ -41,7 +41,9 @@ def test_the_command_names_it() -> None:
     assert block("console").endswith(f",{NAME}\n")
 
 
-@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=examples(15, 50), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(demand=DEMANDS, switches=st.integers(1, 5), delay=st.sampled_from([0.0, 1e-3, 0.1, 1.0]))
 def test_it_is_valid_as_the_registered_ones_are(
     scheduler: Scheduler, demand: Matrix, switches: int, delay: float

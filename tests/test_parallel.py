@@ -31,7 +31,7 @@ def noted(request):
 def meet():
     def wait(here, there):
         Path(here).touch()
-        until = time.monotonic() + 20
+        until = time.monotonic() + 120
         while not Path(there).exists():
             assert time.monotonic() < until, f"{there} has not run beside {here}"
             time.sleep(0.01)
@@ -64,9 +64,9 @@ def ran(pytester: pytest.Pytester, *files: str) -> list[tuple[str, str, float, f
         path.write_text(text)
     session = subprocess.run(
         # Unshuffled, so that no test which waits for another's is a worker's last, held until the other ends.
-        [sys.executable, "-m", "pytest", "-n", "2", "-p", "no:randomly"],
+        [sys.executable, "-m", "pytest", "-p", "xdist", "-n", "2"],
         cwd=pytester.path,
-        env=os.environ | {"PYTHONPATH": str(CHECKOUT)},
+        env=os.environ | {"PYTHONPATH": str(CHECKOUT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
         capture_output=True,
         text=True,
     )

@@ -62,7 +62,7 @@ def module_of(path: Path) -> str:
     [
         pytest.param(["ruff", "check"], id="ruff check"),
         pytest.param(["ruff", "format", "--check"], id="ruff format"),
-        pytest.param(["mypy"], id="mypy", marks=pytest.mark.slow),
+        pytest.param(["mypy"], id="mypy", marks=pytest.mark.early),
         pytest.param(["codespell"], id="codespell"),
         pytest.param(["shellcheck", *map(str, SHELL)], id="shellcheck"),
     ],

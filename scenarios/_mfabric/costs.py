@@ -196,12 +196,12 @@ def _cost_sheet(table: pd.DataFrame) -> Sheet:
     sizes = list(dict.fromkeys(table["gpus"]))
     blocks = []
     for rate, rows in table.groupby("rate_gbps", sort=False):
-        usd = rows.pivot_table(index="fabric", columns="gpus", values="usd")
+        usd = rows.pivot_table(index="gpus", columns="fabric", values="usd").loc[sizes]
         lines = [
             Line(
                 [
-                    name, *(f"{usd.loc[name, size] / MEGA:.1f}" for size in sizes),
-                    f"{(usd.loc[name] / usd.loc[MFABRIC]).mean():.2f}x",
+                    name, *(f"{cost:.1f}" for cost in usd[name] / MEGA),
+                    f"{(usd[name] / usd[MFABRIC]).mean():.2f}x",
                 ]
             )
             for name in COLOURS
@@ -219,10 +219,10 @@ def _cost_sheet(table: pd.DataFrame) -> Sheet:
 def _cable_sheet(cables: pd.DataFrame) -> Sheet:
     """Return costs with cables of several prices."""
     usd = cables.assign(cable_usd=cables["cable_usd"].fillna(0)).pivot_table(
-        index="fabric", columns="cable_usd", values="usd"
+        index="cable_usd", columns="fabric", values="usd"
     )
-    lines = [Line([name, *(f"{cost:.2f}" for cost in usd.loc[name] / MEGA)]) for name in COLOURS]
-    over = usd.loc[FAT_TREE] / usd.loc[MFABRIC]
+    lines = [Line([name, *(f"{cost:.2f}" for cost in usd[name] / MEGA)]) for name in COLOURS]
+    over = usd[FAT_TREE] / usd[MFABRIC]
     lines.append(Line(["fat-tree / mFabric", *(f"{ratio:.3f}x" for ratio in over)], look="bound"))
     return Sheet(
         ("network [M$], 4,096 GPUs",),

@@ -152,8 +152,10 @@ def _sheet(table: pd.DataFrame) -> Sheet:
         (f"{MFABRIC} over {RAIL}", MFABRIC, "over_rail", OVER_RAIL),
         (f"{TOPOOPT} over {FAT_TREE}", TOPOOPT, "over_fat_tree", {}),
     ):
-        ratios = table[table["fabric"] == name].pivot_table(index="model", columns="rate_gbps", values=column)
-        lines = [Line([model, *(f"{ratios.loc[model, rate]:.2f}" for rate in rates)]) for model in NORMALISED]
+        ratios = table[table["fabric"] == name].pivot_table(index="rate_gbps", columns="model", values=column)
+        lines = [
+            Line([model, *(f"{ratio:.2f}" for ratio in ratios[model].loc[rates])]) for model in NORMALISED
+        ]
         if ranges:
             said = ["{:.1f} .. {:.1f}".format(*ranges[rate]) for rate in rates]
             lines.append(Line(["the paper", *said]))

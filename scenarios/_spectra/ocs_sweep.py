@@ -80,16 +80,15 @@ def sweep(seeds: int) -> pd.DataFrame:
     seeds
         How many random matrices of each workload; the paper has 50.
     """
-    work = [(index, seed) for index in range(len(cases())) for seed in range(seeds)]
-    work.sort(key=lambda piece: -(cases()[piece[0]].flows or 0))  # the longest first
+    work = [(case, seed) for case in cases() for seed in range(seeds)]
+    work.sort(key=lambda piece: -(piece[0].flows or 0))  # the longest first
     with in_processes(_rows, work) as parts:
         rows = [row for part in parts for row in part]
     return pd.DataFrame(rows, columns=COLUMNS)
 
 
-def _rows(piece: tuple[int, int]) -> list[tuple[object, ...]]:
-    index, seed = piece
-    case = cases()[index]
+def _rows(piece: tuple[Case, int]) -> list[tuple[object, ...]]:
+    case, seed = piece
     demand = case.demand(seed)
     key = (case.workload, case.noise, case.flows, seed)
     rows: list[tuple[object, ...]] = []

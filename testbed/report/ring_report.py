@@ -78,14 +78,15 @@ def kinds_table(outcome: Outcome) -> pd.DataFrame:
     """
     experiment = outcome.experiment
     nodes = node_table(experiment.job, experiment.fabric, outcome.run, outcome.predicted, outcome.lent_s)
-    times = nodes.set_index("node")[["took_s", "predicted_s"]]
+    took_s, predicted_s = (nodes.set_index("node")[column].to_dict() for column in ("took_s", "predicted_s"))
     known: dict[Pattern, dict[str, object]] = {}
     rows = []
     for node in experiment.job.collectives:
         if node.pattern not in known:  # equal collectives have equal patterns
             known[node.pattern] = _about(node.pattern, experiment.fabric)
-        if node.name in times.index:
-            rows.append({**known[node.pattern], **times.loc[node.name]})
+        if node.name in took_s:
+            times = {"took_s": took_s[node.name], "predicted_s": predicted_s[node.name]}
+            rows.append({**known[node.pattern], **times})
     alike = pd.DataFrame(rows).groupby(KIND, sort=False)
     kinds = alike.agg(
         count=("took_s", "size"),

@@ -222,7 +222,8 @@ def _server_pixels(spans: pd.DataFrame, servers: int, key: "_Key", end_s: float,
     server, lane = spans["server"].to_numpy(np.int64), spans["lane"].map(key.lanes).to_numpy(np.int64)
     row = np.asarray(server // size * lanes + lane, dtype=np.int64)
     rows = -(-servers // size) * lanes
-    number = spans["node"].map(list(key.colours).index).to_numpy(np.int64)
+    numbers = dict(zip(key.colours, range(names), strict=True))
+    number = np.asarray(spans["node"].map(numbers), dtype=np.int64)
     found = shares(spans, row, number, (rows, names, len(idle)), end_s)
     found /= np.repeat(_members(servers), lanes)[:, None, None]
     lines = _painted(found, np.tile(key.shades, (rows // lanes, 1, 1)), idle)
@@ -260,7 +261,7 @@ def _painted(found: NDArray[np.float64], shades: Pixels, idle: Pixels) -> Pixels
         The colour of each bin where nothing is done.
     """
     levels = found.cumsum(axis=1)
-    levels /= np.maximum(levels[:, -1:], 1.0)
+    np.divide(levels, np.maximum(levels[:, -1:], 1.0), out=levels)
     above = np.arange(LANE_PIXELS)[::-1] / LANE_PIXELS + 1e-6  # sums of shares are not exact
     number = (levels[:, :, None] <= above[None, None, :, None]).sum(axis=1)
     every = np.pad(shades, ((0, 0), (0, 1), (0, 0)))

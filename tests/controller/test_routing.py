@@ -18,6 +18,7 @@ from controller.packet.ecmp_hash import MOST_BUCKETS
 from controller.packet.flow_table import FlowTables
 from controller.packet.routing import check_shares, forwarding_rules
 from controller.packet.rules import Output, RuleSet, ToGroup
+from tests.tools import examples
 from tests.topologies.strategies import fabrics
 from topologies.errors import FabricError
 from topologies.fabric import Fabric, Link, Nic, Port
@@ -54,7 +55,7 @@ def assert_joined_by_shortest_ways(fabric: Fabric, failed_links: frozenset[Link]
 
 
 @given(fabric=fabrics, data=st.data())
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(8, 25), deadline=None)
 def test_every_pair_is_joined_by_a_shortest_way_where_there_is_one(
     fabric: Fabric, data: st.DataObject
 ) -> None:

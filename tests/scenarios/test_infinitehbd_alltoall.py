@@ -33,6 +33,7 @@ def test_experiments_are_read_back_as_they_were_written() -> None:
         assert Experiment.from_json(point.experiment.to_json()) == point.experiment
 
 
+@pytest.mark.drawn
 def test_a_table_has_each_beside_its_closed_form_and_claims_say_which_ring_is_slower(tmp_path: Path) -> None:
     out = tmp_path / "out"
     options = ("--model-only", "--bundles", "2,3", "--mb", "80", "--by-distance", "--out", out)

@@ -50,6 +50,7 @@ def test_a_job_that_does_not_fit_is_named(faulty: int, share: float) -> None:
         crossings(setting, 0)
 
 
+@pytest.mark.drawn
 def test_a_table_has_predicted_bytes_beside_the_orchestrator_s_figures(tmp_path: Path) -> None:
     done = ran("infinitehbd_dcn", "--model-only", "--transport", "tcp", "--out", tmp_path / "out")
     assert done.returncode == 0, done.stderr

@@ -263,7 +263,8 @@ def test_waste_on_the_real_trace_is_within_the_bars() -> None:
     assert 9.9 <= np.mean(means["NVL-72"]) <= 10.2
 
 
-@pytest.mark.slow
+@pytest.mark.drawn
+@pytest.mark.early
 def test_a_run_prints_tables_and_leaves_results(tmp_path: Path) -> None:
     file, out = tmp_path / "faults.json", tmp_path / "out"
     file.write_text(trace_text())

@@ -89,6 +89,7 @@ def test_jitter_is_of_its_seed_and_the_slowest_gpu_decides(tmp_path: Path) -> No
     assert one["bound_s"][0] == pytest.approx(one["took_s"][0])
 
 
+@pytest.mark.drawn
 def test_the_first_of_many_nodes_are_shown(tmp_path: Path) -> None:
     many = {**JOB, "nodes": [{**JOB["nodes"][0], "repeat": 100}]}  # type: ignore[index]
     assert len(summary(tmp_path, job=many)) == 100

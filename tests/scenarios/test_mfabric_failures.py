@@ -29,6 +29,7 @@ from traffic.faults import AS_IT_WAS
 SMALL = ["--model-only", "--layers", "1", "--transport", "credit"]
 
 
+@pytest.mark.drawn
 def test_every_failure_has_a_step_in_which_it_comes_and_one_after_it(tmp_path: Path) -> None:
     out = tmp_path / "out"
     done = command.ran("mfabric_failures", *SMALL, "--failures", "gpu,server,circuit-nic", "--out", out)

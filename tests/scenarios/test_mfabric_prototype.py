@@ -148,6 +148,7 @@ def test_credit_is_held_to_its_prediction_and_tcp_is_reported() -> None:
     assert (ruled("credit"), ruled("tcp")) == ("does not hold", "holds")
 
 
+@pytest.mark.drawn
 def test_report_of_a_run_and_its_experiments(tmp_path: Path) -> None:
     out = tmp_path / "out"
     options: list[str | Path] = [

@@ -4,8 +4,10 @@ import doctest
 import json
 import math
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime
+from functools import cache
 from io import StringIO
 from itertools import pairwise
 from pathlib import Path
@@ -19,11 +21,12 @@ from rich.console import Console
 
 from scenarios._mfabric import circuits as circuit_section
 from scenarios._mfabric import copilot as copilot_section
+from scenarios._mfabric import costs as cost_section
 from scenarios._mfabric import fabrics, section
 from scenarios._mfabric import gates as gate_section
-from scenarios._mfabric.circuits import READINGS, circuits, public_table, ratio_table, worked_table
-from scenarios._mfabric.copilot import copilot
-from scenarios._mfabric.costs import cable_table, cost_table, costs
+from scenarios._mfabric import lookahead as lookahead_section
+from scenarios._mfabric.circuits import READINGS, public_table, ratio_table, worked_table
+from scenarios._mfabric.costs import cost_table, costs
 from scenarios._mfabric.efficiency import efficiency, efficiency_rows
 from scenarios._mfabric.fabrics import (
     ALL_RATES,
@@ -35,7 +38,7 @@ from scenarios._mfabric.fabrics import (
     TOPOOPT,
     bill_of,
 )
-from scenarios._mfabric.gates import cluster_traffic, gates
+from scenarios._mfabric.gates import cluster_traffic
 from scenarios._mfabric.public_times import FABRICS, NORMALISED
 from scenarios._mfabric.section import ScaleResults, Section
 from scenarios._output import sheet_table
@@ -44,10 +47,17 @@ from testbed.report.page import Findings
 from testbed.report.run_json import Run
 from tests.results_page import SCALE, documented
 from tests.scenarios.command import ran
+from tests.scenarios.test_mfabric_shares import SMALL as SMALL_MODEL
 from topologies.cost import as_printed
 from topologies.errors import ScenarioError
 from traffic.models.moe import MODELS
 
+COMPUTED_ONCE = (
+    (cost_section, "cable_table"),
+    (circuit_section, "circuits"),
+    (gate_section, "gates"),
+    (copilot_section, "copilot"),
+)
 NO_SHEET = Section("empty", "nothing", "computed", Findings(), {"nothing": pd.DataFrame({"x": [1]})})
 
 
@@ -59,22 +69,33 @@ def by_text(claims: list[Claim] | tuple[Claim, ...]) -> dict[str, Claim]:
     return {claim.text: claim for claim in claims}
 
 
-@pytest.fixture(scope="module")
-def sections() -> list[Section]:
-    """Return all sections, small ones: one seed, two sizes, fewer iterations."""
+@pytest.fixture(scope="module", autouse=True)
+def small_study() -> Iterator[None]:
+    """Have fewer iterations and sizes, also in commands, which get what was computed before."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(copilot_section, "ITERATIONS", 6)
         patch.setattr(copilot_section, "LAYERS", 3)
         patch.setattr(gate_section, "ITERATIONS", 4)
         patch.setattr(circuit_section, "SERVERS", (3, 4))
-        seeds = range(1)
-        return [
-            costs((512, 1024), ALL_RATES),
-            efficiency(ALL_RATES),
-            circuits(seeds),
-            gates(seeds),
-            copilot(seeds),
-        ]
+        patch.setattr(lookahead_section, "MODEL", SMALL_MODEL)
+        patch.setattr(lookahead_section, "DOMAIN_GPUS", 8)
+        patch.setattr(lookahead_section, "DELAY_S", 0.0)
+        for part, name in COMPUTED_ONCE:
+            patch.setattr(part, name, cache(getattr(part, name)))
+        yield
+
+
+@pytest.fixture(scope="module")
+def sections() -> list[Section]:
+    """Return all sections, small ones: one seed, two sizes."""
+    seeds = range(1)
+    return [
+        costs((512, 1024), ALL_RATES),
+        efficiency(ALL_RATES),
+        circuit_section.circuits(seeds),
+        gate_section.gates(seeds),
+        copilot_section.copilot(seeds),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -137,7 +158,7 @@ def test_claims_about_cost_are_ruled_by_the_bills(sections: list[Section]) -> No
 
 
 def test_cables_touch_links_of_servers_to_packet_switches_only() -> None:
-    usd = cable_table().assign(cable_usd=lambda table: table["cable_usd"].fillna(0))
+    usd = cost_section.cable_table().assign(cable_usd=lambda table: table["cable_usd"].fillna(0))
     wide = usd.pivot_table(index="fabric", columns="cable_usd", values="usd")
     saved_per_link = 2 * 659 + 150 - 300
     saved = wide[0] - wide[300]
@@ -212,8 +233,7 @@ def test_public_matrix_gets_the_papers_24_circuits_and_6_by_the_printed_end() ->
     assert (table["over_bound"] >= 1).all()
 
 
-def test_nothing_beats_the_best_circuits_and_these_not_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(circuit_section, "SERVERS", (3, 4))
+def test_nothing_beats_the_best_circuits_and_these_not_the_bound() -> None:
     table = ratio_table(range(2))
     assert len(table) == 2 * 2 * 3 * 2 * 2  # sizes, alphas, gates, layers, seeds
     assert (table[list(READINGS)] >= 1 - 1e-6).all(axis=None)
@@ -314,7 +334,9 @@ def test_examples_are_right(module: ModuleType) -> None:
     assert not found.failed
 
 
-@pytest.mark.slow
+@pytest.mark.drawn
+@pytest.mark.early
+@pytest.mark.usefixtures("sections")
 def test_a_run_prints_tables_and_leaves_results(tmp_path: Path) -> None:
     out = tmp_path / "out"
     done = studied("--gpus", "64", "--rates", "400", "--seeds", "1", "--figures", "none", "--out", out)

@@ -143,9 +143,11 @@ def test_the_table_of_figure_16_has_every_case_and_fits() -> None:
     table = section.tables["lookahead"]
     assert list(table.columns) == documented(SCALE, "lookahead.csv")
     assert len(table) == len(look.CASES) * len(look.GPU_FLOPS)
-    by_case = table.set_index(["case", "gpu"])
-    doubled = by_case.loc["16 Tbit/s, even gate"] / by_case.loc["8 Tbit/s, even gate"]
-    assert doubled["nvl72_all_to_all_s"].to_numpy() == pytest.approx(0.5, rel=1e-3)
+    fast_s, slow_s = (
+        table.loc[table["case"] == case, "nvl72_all_to_all_s"].to_numpy()
+        for case in ("16 Tbit/s, even gate", "8 Tbit/s, even gate")
+    )
+    assert fast_s / slow_s == pytest.approx(0.5, rel=1e-3)
     assert section.seeds == range(1)
     assert not any(math.isnan(claim.measured) for claim in section.findings.claims)
     for plot in section.findings.plots:

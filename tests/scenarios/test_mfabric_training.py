@@ -10,6 +10,7 @@ from tests.scenarios import command
 SMALL = ["--model-only", "--layers", "1", "--transport", "credit"]
 
 
+@pytest.mark.drawn
 def test_all_fabrics_carry_one_step(tmp_path: Path) -> None:
     out = tmp_path / "out"
     done = command.ran("mfabric_training", *SMALL, "--out", out)

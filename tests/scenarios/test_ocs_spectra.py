@@ -3,6 +3,8 @@
 import json
 import os
 import re
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from subprocess import CompletedProcess
 
@@ -11,6 +13,8 @@ import pytest
 
 from controller.circuits.devices import DEVICES, LEAST_DELAY_S, ReconfigurationDelay, device_named, real_delay
 from scenarios._circuits import Comparison
+from scenarios._spectra import ocs_sweep
+from scenarios._spectra.ocs_sweep import Case, cases
 from tests.scenarios.command import ran
 from topologies.errors import ScenarioError
 from traffic.workloads.ocs_workloads import SCALED, ocs_demand
@@ -134,8 +138,18 @@ def test_the_help_names_every_device() -> None:
     assert ", ".join(DEVICES) in told.stdout
 
 
-@pytest.mark.slow
-def test_the_papers_figures_are_planned_and_reported(tmp_path: Path) -> None:
+@pytest.mark.drawn
+def few_cases() -> list[Case]:
+    """Return what the figures need, of fewer flows, at two delays."""
+    found = [case for case in cases() if (case.flows or 0) <= 16]
+    return [replace(case, delays=(0.01, 0.04) if len(case.delays) > 1 else case.delays) for case in found]
+
+
+@pytest.mark.parametrize("chosen", [few_cases, pytest.param(cases, marks=pytest.mark.slow)])
+def test_the_papers_figures_are_planned_and_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chosen: Callable[[], list[Case]]
+) -> None:
+    monkeypatch.setattr(ocs_sweep, "cases", chosen)
     out = tmp_path / "out"
     done = ran("ocs_spectra", "--out", out, "--plan-only", "--seeds", "1")
     assert done.returncode == 0, done.stderr

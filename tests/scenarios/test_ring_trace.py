@@ -41,6 +41,7 @@ def test_a_step_is_replayed_over_either_fabric(tmp_path: Path, kind: str) -> Non
     assert len(nodes) == 1 + 2 * 3 + 2 * 4 + 4, "computes, and two groups of each collective"
 
 
+@pytest.mark.drawn
 def test_a_log_is_replayed(tmp_path: Path) -> None:
     trace = written(tmp_path, AICB_LOG, "log.csv")
     said = words(tmp_path / "out", "--trace", str(trace), *SMALL, "--servers", "4", "--least-mb", "1e-4")

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from testbed.run.fluid_backend import FluidBackend
 from testbed.run.runner import Run, Runner
+from tests.tools import examples
 from tests.traffic.job_cases import jobs
 from topologies.fabric import Nic
 from topologies.rail import rail_fabric
@@ -41,7 +42,7 @@ MEETING = Job(
 
 @given(jobs(8, "first"), jobs(8, "then"))
 @example(Job("first", 8, (Collective("ring", Ring(((2, 6),), 2)),)), MEETING)
-@settings(max_examples=50)
+@settings(max_examples=examples(15, 50))
 def test_nothing_of_the_second_job_starts_before_all_of_the_first_has_ended(first: Job, then: Job) -> None:
     both = run(one_after_another("both", [first, then]))
     is_first = both.tasks["node"].str.startswith("first/")
@@ -52,7 +53,7 @@ def test_nothing_of_the_second_job_starts_before_all_of_the_first_has_ended(firs
 
 
 @given(jobs(4, "left"), jobs(4, "right"), st.permutations(range(8)))
-@settings(max_examples=50)
+@settings(max_examples=examples(15, 50))
 def test_jobs_side_by_side_on_gpus_of_their_own_take_as_long_as_the_longer(
     left: Job, right: Job, gpus: list[int]
 ) -> None:
@@ -62,14 +63,14 @@ def test_jobs_side_by_side_on_gpus_of_their_own_take_as_long_as_the_longer(
 
 
 @given(jobs(8, "part"), st.integers(1, 4))
-@settings(max_examples=50)
+@settings(max_examples=examples(15, 50))
 def test_a_repeated_job_takes_so_many_times_as_long(job: Job, times: int) -> None:
     repeated = unfolded("whole", 8, [Repeat(job, times)])
     assert took_s(run(repeated)) == pytest.approx(times * took_s(run(job)), rel=1e-6, abs=1e-9)
 
 
 @given(jobs(8), st.integers(0, 99))
-@settings(max_examples=50)
+@settings(max_examples=examples(15, 50))
 def test_tasks_take_what_their_jitter_says(job: Job, seed: int) -> None:
     slow = jittered(job, seed, 0.5)
     tasks = run(slow).tasks
@@ -80,7 +81,7 @@ def test_tasks_take_what_their_jitter_says(job: Job, seed: int) -> None:
 
 
 @given(jobs(8), st.floats(0.0, 2.0))
-@settings(max_examples=50)
+@settings(max_examples=examples(15, 50))
 def test_no_job_beats_its_bound(job: Job, lent_s: float) -> None:
     found = run(job, lent_s)
     bounds_s = node_bounds_s(job, FABRIC, lent_s)

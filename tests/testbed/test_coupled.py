@@ -15,6 +15,7 @@ from testbed.run.predict import predict
 from testbed.run.runner import Run, Runner
 from tests.testbed.run_cases import ring
 from tests.testbed.test_runner import same_rail
+from tests.tools import examples
 from tests.traffic.job_cases import OPERATIONS
 from topologies.fabric import Fabric
 from topologies.fat_tree import fat_tree_fabric
@@ -73,7 +74,7 @@ def test_an_edge_carries_what_its_steps_do(
     assert coupled.flow.tolist() == np.repeat(np.arange(count), ranks).tolist()
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(12, 40), deadline=None)
 @given(fabrics(), st.sampled_from(OPERATIONS), st.data())
 def test_a_ring_takes_the_time_of_its_steps_within_a_percent(
     fabric: Fabric, operation: str, data: st.DataObject
@@ -85,7 +86,7 @@ def test_a_ring_takes_the_time_of_its_steps_within_a_percent(
     assert len(found.messages) == fabric.gpus
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(5, 15), deadline=None)
 @given(
     st.permutations(range(5)),
     st.integers(1, 3),
@@ -214,7 +215,7 @@ def test_edges_inside_servers_are_held_back_by_nvlink(nvlink_bps: float) -> None
     assert took_s(found, "ring") == pytest.approx(600 / min(nvlink_bps / 8, 5.0))
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=examples(5, 10), deadline=None)
 @given(st.integers(0, 99))
 def test_ecmp_keeps_the_path_of_a_rings_edge_for_all_steps(seed: int) -> None:
     """In a fat tree an entropy drawn anew is of another path mostly."""

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from testbed.run.fluid_backend import FluidBackend
 from testbed.run.runner import Run, Runner
 from tests.testbed.run_cases import When
+from tests.tools import examples
 from tests.traffic.test_delegation import EXAMPLE, Matrix, lit_view, sent
 from topologies.events import Event, Hold, NodeStarted, Order, Reconfigure, View
 from topologies.fabric import Fabric
@@ -67,7 +68,7 @@ def test_worked_example(alpha: int, packet_nics: int, transfer_ms: float, couple
 drawn = st.tuples(st.integers(0, 2**32 - 1), st.integers(1, 4), st.sampled_from([1, 2, 4]), st.booleans())
 
 
-@settings(max_examples=10)
+@settings(max_examples=examples(5, 10))
 @given(drawn, st.booleans())
 def test_legs_in_turn_take_their_bounds_one_after_the_other(
     case: tuple[int, int, int, bool], couples: bool

@@ -12,6 +12,7 @@ from testbed.run.predict import predict
 from testbed.run.region_plan import First
 from testbed.run.runner import Run
 from tests.testbed.region_cases import check_bytes, lost, toy_experiment, toy_step
+from tests.tools import examples
 from topologies.fabric import Fabric
 from topologies.packet_part import on_packet_switch
 
@@ -75,7 +76,7 @@ fault_times = st.tuples(
 nics = st.sampled_from([(0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 2), (2, 1)])
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(8, 25), deadline=None)
 @given(st.dictionaries(nics, fault_times, min_size=1, max_size=6), st.sampled_from(["block", "reuse"]))
 def test_every_byte_arrives_whatever_fails_when(
     failing: dict[tuple[int, int], tuple[str, float, float, float | None]], first: First

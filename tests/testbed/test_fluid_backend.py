@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from testbed.run.backend import NowLit
 from testbed.run.fluid_backend import FluidBackend
 from testbed.run.runner import Run, Runner
+from tests.tools import examples
 from tests.traffic.cases import Work, assigned, permitted_by, rail_paths, rates, work_of, works
 from topologies.errors import ScenarioError
 from topologies.fabric import Fabric, Path, Port
@@ -41,7 +42,7 @@ def run_of(work: Work, name: str, lent_s: float = 0.0) -> Run:
 
 
 @pytest.mark.parametrize("name", sorted(POLICIES))
-@settings(max_examples=25)
+@settings(max_examples=examples(8, 25))
 @given(work=works())
 def test_all_arrives_and_not_before_it_could(name: str, work: Work) -> None:
     found = run_of(work, name).messages
@@ -53,7 +54,7 @@ def test_all_arrives_and_not_before_it_could(name: str, work: Work) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(POLICIES))
-@settings(max_examples=25)
+@settings(max_examples=examples(8, 25))
 @given(work=works().filter(lambda work: len(work.messages)), share=st.floats(0.0, 1.5))
 def test_messages_come_earlier_by_what_is_lent_and_by_no_more_than_the_bound(
     name: str, work: Work, share: float
@@ -69,7 +70,7 @@ def test_messages_come_earlier_by_what_is_lent_and_by_no_more_than_the_bound(
 
 
 @pytest.mark.parametrize("name", sorted(POLICIES))
-@settings(max_examples=25)
+@settings(max_examples=examples(8, 25))
 @given(work=works())
 def test_a_messages_legs_sum_to_its_size_over_queue_pairs_that_it_may_use(name: str, work: Work) -> None:
     found = run_of(work, name).messages

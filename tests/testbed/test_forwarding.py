@@ -17,6 +17,7 @@ from tests.testbed.forwarding_cases import (
     ring_fabric,
     stride_circuits,
 )
+from tests.tools import examples
 from topologies.errors import ScenarioError, StuckError
 from traffic.records import legs_of
 from traffic.scheme import OverCircuits
@@ -48,7 +49,7 @@ def test_queue_pairs_share_the_hop_of_a_server_that_forwards() -> None:
     assert took_s(run) == [2.0, 2.0, 2.0]
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(8, 25))
 @given(st.integers(3, 9).flatmap(lambda n: st.tuples(st.just(n), st.integers(1, n - 1))))
 def test_a_permutation_of_a_stride_over_a_ring_takes_its_hops(sizes: tuple[int, int]) -> None:
     servers, stride = sizes

@@ -21,6 +21,7 @@ from tests.testbed.moved_cases import (
     losing,
     steadily,
 )
+from tests.tools import examples
 from topologies.errors import ScenarioError
 from traffic.faults import AS_IT_WAS, Moves, moved
 from traffic.job import Collective, Job
@@ -79,7 +80,7 @@ def check(experiment: Experiment, run: Run, moves: Moves) -> None:
     assert lost_gpus.isdisjoint(later["destination"])
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(6, 20), deadline=None)
 @given(
     what=st.sampled_from(sorted(MOVES)),
     share=st.floats(0, 0.999),

@@ -13,6 +13,7 @@ from pyroute2.netlink.rtnl.rtmsg import rtmsg
 from pyroute2.netlink.rtnl.tcmsg import tcmsg
 
 from testbed.machine.netlink import CERTAIN, METRICS, Batch, netem_request, route_request, shaper_request
+from tests.tools import examples
 from topologies.errors import NetworkError
 
 NOBODY = 2_000_000_000
@@ -31,7 +32,7 @@ def test_nothing_is_asked_by_an_empty_batch() -> None:
     Batch().commit()
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=examples(5, 10), deadline=None)
 @given(count=st.integers(1, 300))
 def test_the_first_request_that_is_refused_is_named(count: int) -> None:
     batch = Batch()
@@ -113,7 +114,7 @@ def places(request: bytes) -> tuple[int, int]:
     return handle, parent
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(8, 25))
 @given(
     destination=st.ip_addresses(v=4),
     gateway=st.ip_addresses(v=4),

@@ -104,6 +104,7 @@ def test_a_delay_is_honoured_where_the_bound_allows_it() -> None:
         dilation_for(0 * line_s, 1, 1e-3, rate=1e-3, slot_s=0.05)
 
 
+@pytest.mark.drawn
 def test_a_run_leaves_summary_records_plots_and_report(tmp_path: Path) -> None:
     results = results_of(
         [executed_of("spectra"), executed_of("less"), executed_of("rotor")], tmp_path / "out"

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from testbed.run.outcome import bound_s
 from testbed.run.predict import predict
 from tests.testbed.cases import experiment_of, small_fabric
+from tests.tools import examples
 from tests.traffic.cases import Work, works
 from topologies.fabric import Fabric, Nic
 from topologies.rail import rail_fabric
@@ -40,7 +41,7 @@ def test_a_queue_pair_that_carries_nothing_changes_no_prediction() -> None:
 
 
 @pytest.mark.parametrize("name", ["ecmp", "rails", "minrtt"])
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(6, 20), deadline=None)
 @given(work=works().filter(lambda work: len(work.messages)), seed=st.integers(0, 9))
 def test_legs_sum_to_their_message(name: str, work: Work, seed: int) -> None:
     records = predict(experiment_of(work.fabric, work.demand, name, seed)).records
@@ -71,7 +72,7 @@ def test_queue_pairs_share_as_their_transport_has_it(transport: str, end_s: list
 
 @pytest.mark.parametrize("transport", ["credit", "tcp", "ideal"])
 @pytest.mark.parametrize("own", ["Sticky", "Restless"])
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=examples(5, 10), deadline=None)
 @given(work=works().filter(lambda work: len(work.crossing)), seed=st.integers(0, 9))
 def test_a_users_own_reactive_scheme_is_predicted(own: str, transport: str, work: Work, seed: int) -> None:
     asked = experiment_of(work.fabric, work.demand, f"tests.testbed.sticky:{own}", seed)

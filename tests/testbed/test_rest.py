@@ -32,6 +32,7 @@ from tests.testbed.rest_cases import (
     partial_case,
 )
 from tests.testbed.run_cases import When
+from tests.tools import examples
 from topologies.big_switch import big_switch_fabric
 from topologies.errors import ScenarioError
 from topologies.events import Event, NodeStarted, Order, ProgramsEnded, SendRest, Show, TimedCircuits
@@ -119,7 +120,7 @@ def test_messages_of_two_servers_take_turns_over_circuits_and_lack_accordingly(c
 
 
 @pytest.mark.parametrize("policy", sorted(POLICIES))
-@settings(max_examples=15)
+@settings(max_examples=examples(5, 15))
 @given(data=st.data())
 def test_under_every_policy_all_bytes_arrive_once_over_nics_that_belong_together(
     policy: str, data: st.DataObject

@@ -67,6 +67,7 @@ def failing(monkeypatch: pytest.MonkeyPatch, method: str) -> Iterator[None]:
         yield
 
 
+@pytest.mark.drawn
 def test_all_files_are_there_and_read_back(tmp_path: Path) -> None:
     outcomes = with_verdict(small_outcomes(seeds=2), VOID, 3)
     with ResultsDirectory(RUN, root=tmp_path) as results:
@@ -222,6 +223,7 @@ def test_a_directory_with_files_that_no_run_writes_is_taken(tmp_path: Path) -> N
         assert results.path == tmp_path
 
 
+@pytest.mark.drawn
 def test_a_run_in_which_nothing_took_time_has_a_report(tmp_path: Path) -> None:
     # One server with one GPU: what there is stays inside it, and every time is 0.
     idle = [experiment_of(rail_fabric(1, 1), uniform(1), scheme) for scheme in ("ecmp", "rails", "reps")]

@@ -14,6 +14,7 @@ from testbed.run.experiment import Experiment
 from testbed.run.predict import predict
 from testbed.run.runner import Run
 from tests.testbed.ocs_cases import experiment_of
+from tests.tools import examples
 from topologies.errors import ScenarioError, StuckError
 from topologies.fabric import Fabric, Nic, Port
 from topologies.fat_tree import fat_tree_fabric
@@ -69,7 +70,7 @@ def cases(draw: st.DrawFn) -> tuple[Experiment, Experiment]:
 
 
 @given(cases())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(18, 60), deadline=None)
 def test_all_bytes_arrive_around_what_failed(case: tuple[Experiment, Experiment]) -> None:
     healthy, faulty = (predict(each) for each in case)
     (fault,) = case[1].faults
@@ -88,7 +89,7 @@ def test_all_bytes_arrive_around_what_failed(case: tuple[Experiment, Experiment]
 
 
 @given(st.integers(0, 2), st.floats(0, 0.9), st.sampled_from([0.0, 0.05]))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(6, 20), deadline=None)
 def test_rails_without_a_nic_has_the_others_of_its_server(nic: int, share: float, detect: float) -> None:
     healthy = Experiment(RAIL, single(uniform(RAIL.gpus)), "rails", UNSCALED, transport=CREDIT)
     took_s = predict(healthy).iteration_s
@@ -154,7 +155,7 @@ def test_connections_wait_until_switches_that_were_away_are_known_to_be_back(
 
 
 @given(st.integers(0, 5), st.integers(0, 1), st.floats(0, 1), st.sampled_from(["spectra", "rotor"]))
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(5, 15), deadline=None)
 def test_what_a_lost_port_of_an_ocs_leaves_over_goes_over_others(
     port: int, ocs: int, share: float, scheduler: str
 ) -> None:

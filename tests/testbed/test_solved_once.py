@@ -14,6 +14,7 @@ from testbed.run.predict import predict
 from testbed.run.runner import Run, Runner
 from testbed.run.solved_once import solved_once
 from tests.testbed.cases import DILATION
+from tests.tools import examples
 from tests.traffic.job_cases import jobs
 from topologies.rail import rail_fabric
 from traffic.collectives.all_to_all import AllToAll
@@ -127,7 +128,7 @@ def check_same(found: Run, whole: Run) -> None:
 
 
 @pytest.mark.parametrize("scheme", sorted(POLICIES))
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=examples(2, 8), deadline=None)
 @given(job=composed())
 def test_the_tables_are_those_of_the_whole(scheme: str, job: Job) -> None:
     whole = Model(scheme).run(job)

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.tools import examples
 from tests.topologies.strategies import fabrics
 from topologies.big_switch import big_switch_fabric
 from topologies.errors import FabricError
@@ -308,7 +309,7 @@ garbage = st.recursive(
 )  # fmt: skip
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=examples(50, 300))
 @given(fabrics, st.data())
 def test_changed_json_is_a_fabric_error_or_a_sound_fabric(fabric: Fabric, data: st.DataObject) -> None:
     document = json.loads(fabric.to_json())

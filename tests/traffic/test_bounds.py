@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.tools import examples
 from tests.traffic.cases import Work, work_of, works
 from topologies.errors import DemandError
 from topologies.rail import rail_fabric
@@ -26,14 +27,14 @@ def test_nothing_owed_takes_no_time() -> None:
     assert optimal_split(np.zeros((2, 2), dtype=np.int64), np.ones((2, 2))).time_s == 0.0
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(9, 30))
 @given(work=works())
 def test_theorem_3_is_theorem_2(work: Work) -> None:
     split = optimal_split(server_matrix(work.messages, work.fabric), nic_rates(work.fabric))
     assert split.time_s == pytest.approx(lower_bound_s(work.messages, work.fabric), rel=1e-6)
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(9, 30))
 @given(work=works(), factors=st.lists(st.sampled_from([1.0, 2.0, 4.0]), min_size=16, max_size=16))
 def test_the_split_is_feasible_and_the_bound_holds_with_uneven_rates(
     work: Work, factors: list[float]

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from tests.tools import examples
 from topologies.fabric import Nic
 from traffic.spraying.policy import QueuePair
 from traffic.transports.credit import (
@@ -84,7 +85,7 @@ def turns(
     return history
 
 
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=examples(15, 50))
 @given(seed=SEEDS, packets_s=PACKETS_S)
 def test_no_interval_has_more_grants_than_its_nic_takes_and_what_was_saved(
     seed: int, packets_s: float
@@ -145,7 +146,7 @@ def test_equal_demands_are_granted_within_one_packet_of_each_other(
         assert granted.max() - granted.min() <= PACKET
 
 
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=examples(15, 50))
 @given(packets_s=PACKETS_S, sizes=st.lists(st.integers(1, 300_000), min_size=1, max_size=6))
 def test_nothing_starves_and_a_small_demand_need_not_wait_for_large_ones(
     packets_s: float, sizes: list[int]
@@ -268,7 +269,7 @@ def histories(draw: st.DrawFn) -> tuple[list[Offered], list[Offered]]:
     return [one for one, _ in both], [other for _, other in both]
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(18, 60))
 @given(both=histories())
 def test_what_a_nic_grants_depends_on_nothing_that_other_nics_know(
     both: tuple[list[Offered], list[Offered]],
@@ -289,7 +290,7 @@ def test_it_sets_neither_windows_nor_paces() -> None:
 
 
 @given(round_trip_s=st.floats(0.001, 1.0))
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=examples(9, 30))
 def test_announcements_and_grants_take_half_a_round_trip_each(round_trip_s: float) -> None:
     credit, posted_s = credit_of(ALL_PAIRS[:1]), 5.0
     left, none, step_s = np.array([10_000]), np.array([0]), round_trip_s / 20
@@ -335,7 +336,7 @@ class World:
             self._flying.append((self.now_s + self.round_trip_s.max() / 2, going))
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(18, 60))
 @given(seed=SEEDS, round_trip_s=st.sampled_from([0.0, 0.003, 0.05]), holds=st.booleans())
 def test_all_that_is_posted_is_granted_in_the_time_that_nics_need(
     seed: int, round_trip_s: float, holds: bool

@@ -15,6 +15,7 @@ from controller.schedulers.mfabric import (
     transfer_bound_s,
     transfer_s,
 )
+from tests.tools import examples
 from topologies.errors import ScenarioError
 from topologies.events import View
 from topologies.fabric import Fabric, Nic
@@ -94,7 +95,7 @@ demands = st.integers(0, 2**32 - 1).map(
 """Between the 16 GPUs of four servers."""
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(6, 20))
 @given(demands, st.integers(1, 6), st.booleans())
 def test_every_leg_carries_what_the_others_do(matrix: Matrix, alpha: int, spill: bool) -> None:
     fabric = mfabric_fabric(4, gpus=4, nics=alpha + 2, packet_nics=2)

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import ArrayLike, NDArray
 
+from tests.tools import examples
 from tests.traffic.test_maxmin import assert_max_min, meshes
 from topologies.errors import FabricError
 from traffic.fluid.network import FluidNetwork
@@ -92,7 +93,7 @@ def test_rates_are_max_min_fair_at_every_event(
     assert not waiting
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(9, 30))
 @given(histories(), st.booleans())
 def test_parcels_arrive_when_small_steps_of_time_say(
     history: tuple[NDArray[np.int64], NDArray[np.float64], list[Change]], delayed: bool

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.tools import examples
 from topologies.errors import DemandError
 from traffic.readers.detect import read_trace
 from traffic.steps import demands_of
@@ -80,7 +81,7 @@ def test_layers_differ_and_follow_from_the_one_before() -> None:
     assert np.linalg.lstsq(noisy[:, 0], noisy[:, 1], rcond=None)[1].max() > 1e-6
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(12, 40))
 @given(phases, st.integers(1, 4), st.integers(2, 12), st.integers(1, 4), st.integers(1, 999),
        st.floats(0, 0.99), seeds)  # fmt: skip
 def test_every_token_is_sent(

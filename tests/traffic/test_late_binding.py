@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.tools import examples
 from tests.traffic.cases import Work, permitted_by, work_of, works
 from topologies.rail import rail_fabric
 from traffic.spraying.minrtt import MinRtt
@@ -82,7 +83,7 @@ def one_pair(packets: int) -> Work:
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-@settings(max_examples=25)
+@settings(max_examples=examples(8, 25))
 @given(work=works(largest=50), seed=st.integers(0, 9))
 def test_every_chunk_is_posted_once_where_it_may_be(
     policy: type[ReactivePolicy], work: Work, seed: int
@@ -136,7 +137,7 @@ def test_a_queue_pair_gets_what_it_takes_and_more_once_it_opens() -> None:
     assert wire.under_way(qp) == 5 * PACKET_BYTES
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(8, 25))
 @given(work=works(largest=50))
 def test_what_waits_is_counted_at_every_queue_pair_that_may_carry_it(work: Work) -> None:
     feeder, wire = feeder_of(MinRtt(), work, PACKET_BYTES)

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.tools import examples
 from topologies.fabric import Fabric
 from topologies.rail import rail_fabric
 from traffic.fluid.network import FluidNetwork
@@ -66,7 +67,7 @@ def fluid_ends_s(posted: list[Batch]) -> dict[int, float]:
     return ends
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(40, 200), deadline=None)
 @given(batches)
 def test_messages_take_the_time_of_fluids(drawn: list[Batch]) -> None:
     posted = sorted(drawn, key=lambda batch: batch[0])

@@ -11,6 +11,7 @@ from testbed.run.dilation import Dilation
 from testbed.run.experiment import Experiment
 from testbed.run.outcome import bound_s
 from testbed.run.predict import predict
+from tests.tools import examples
 from topologies.fabric import Fabric, Port
 from topologies.rail import rail_fabric
 from traffic.demand import Demand
@@ -41,7 +42,7 @@ def test_one_message_takes_its_bytes_its_losses_and_its_way_as_by_hand() -> None
 
 @pytest.mark.parametrize("scheme", ["ecmp", "rails", "reps", "minrtt", "plb"])
 @given(delay_us=st.floats(0, 100), loss=st.floats(0, 0.2))
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=examples(5, 10), deadline=None)
 def test_delay_and_loss_only_ever_add_and_the_bound_stays_below(
     scheme: str, delay_us: float, loss: float
 ) -> None:

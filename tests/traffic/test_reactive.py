@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.tools import examples
 from tests.traffic.cases import Work, carried, permitted_by, work_of, works
 from topologies.errors import ScenarioError
 from topologies.fabric import Nic
@@ -38,7 +39,7 @@ def one_message(rails: int, destination: int) -> Work:
 
 
 @pytest.mark.parametrize("name", REACTIVE)
-@settings(max_examples=25)
+@settings(max_examples=examples(8, 25))
 @given(work=works(largest=50), seed=st.integers(0, 100))
 def test_every_chunk_is_carried_where_it_may_be(name: str, work: Work, seed: int) -> None:
     permitted, chosen = carried(work, reactive(name), seed)

@@ -63,7 +63,7 @@ def test_a_venv_that_is_anothers_is_left_alone(tmp_path: Path) -> None:
     assert [path.name for path in (tmp_path / "other").iterdir()] == ["kept"]
 
 
-@pytest.mark.slow
+@pytest.mark.early
 @pytest.mark.skipif(
     shutil.which("vagrant") is None, reason="vagrant is not installed; provision.sh does not need it"
 )

@@ -8,25 +8,16 @@ from hypothesis import strategies as st
 from controller.schedulers.demand import LARGEST, SMALLEST, Matrix
 from controller.schedulers.registry import Scheduler
 from tests.controller.schedulers.implementations import DEMANDS, check, each_scheduler
+from tests.tools import examples
 from topologies.errors import DemandError
 
 SWITCHES, DELAYS = st.integers(1, 5), st.sampled_from([0.0, 1e-3, 0.1, 1.0])
 
 
 @each_scheduler
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25, 400), deadline=None)
 @given(demand=DEMANDS, switches=SWITCHES, delay=DELAYS)
 def test_covers_and_is_no_shorter_than_the_bound(
-    scheduler: Scheduler, demand: Matrix, switches: int, delay: float
-) -> None:
-    check(scheduler, demand, switches, delay)
-
-
-@pytest.mark.slow
-@each_scheduler
-@settings(max_examples=400, deadline=None)
-@given(demand=DEMANDS, switches=SWITCHES, delay=DELAYS)
-def test_covers_hundreds_of_random_matrices(
     scheduler: Scheduler, demand: Matrix, switches: int, delay: float
 ) -> None:
     check(scheduler, demand, switches, delay)

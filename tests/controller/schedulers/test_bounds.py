@@ -16,6 +16,7 @@ from controller.schedulers.bounds import (
 from controller.schedulers.demand import Matrix
 from controller.schedulers.spectra import decompose
 from tests.controller.schedulers.implementations import DEMANDS
+from tests.tools import examples
 
 
 def row(*entries: float) -> Matrix:
@@ -48,7 +49,7 @@ def test_as_many_entries_as_switches_are_cut_where_it_pays(
     assert lower_bound_2(np.array([entries]), 2, delay)[0] == pytest.approx(bound)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(30, 100), deadline=None)
 @given(demand=DEMANDS, switches=st.integers(1, 7), delay=st.sampled_from([0.0, 0.01, 1.0]))
 def test_second_bound_counts_only_for_lines_of_one_entry_per_switch(
     demand: Matrix, switches: int, delay: float
@@ -86,7 +87,7 @@ def test_unequal_lines_share_the_slots_they_all_need() -> None:
     assert split_lower_bound(demand, 1, 0.1) == pytest.approx(1.0 + 0.3), "a third slot is cheaper"
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(30, 100), deadline=None)
 @given(demand=DEMANDS)
 def test_no_decomposition_beats_the_ranks(demand: Matrix) -> None:
     slots = decompose(demand)

@@ -19,6 +19,7 @@ from controller.schedulers.demand import LARGEST, Matrix
 from controller.schedulers.registry import SCHEDULERS
 from tests.controller.schedulers.brute_force import TOLERANCE, least_makespan, least_weights
 from tests.controller.schedulers.implementations import ENTRIES
+from tests.tools import examples
 
 VANISHING = np.array([[1e100, 1e-250], [0.0, 1e100]])
 """Over any slot that serves the others, the small entry is less than the smallest number."""
@@ -45,7 +46,7 @@ def assert_bounds_hold(demand: Matrix, switches: int, share: float) -> None:
     assert split_lower_bound(demand, switches, delay) <= least
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(18, 60), deadline=None)
 @example(demand=VANISHING, switches=1, share=0.1)
 @example(demand=VANISHING, switches=1, share=1.0)
 @given(demand=demands(2), switches=st.integers(1, 3), share=DELAYS)
@@ -53,7 +54,7 @@ def test_bounds_hold_for_two_ports(demand: Matrix, switches: int, share: float) 
     assert_bounds_hold(demand, switches, share)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(6, 20), deadline=None)
 @given(demand=demands(3), switches=st.integers(1, 2), share=DELAYS)
 def test_bounds_hold_for_three_ports(demand: Matrix, switches: int, share: float) -> None:
     assert_bounds_hold(demand, switches, share)
@@ -65,7 +66,7 @@ def test_bounds_hold_for_three_ports_and_three_switches(share: float) -> None:
     assert_bounds_hold(rng.random((3, 3)) * (rng.random((3, 3)) < 0.8), 3, share)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(6, 20), deadline=None)
 @given(demand=demands(3))
 def test_ranks_bound_the_weight_of_so_many_slots(demand: Matrix) -> None:
     unit = demand.max()
@@ -97,7 +98,7 @@ def test_brute_force_finds_known_makespans(
     assert least_makespan(np.array(demand), switches, delay) == pytest.approx(least)
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=examples(5, 10), deadline=None)
 @given(demand=demands(2), switches=st.integers(1, 2), share=DELAYS)
 def test_no_scheduler_beats_brute_force(demand: Matrix, switches: int, share: float) -> None:
     delay = min(share * demand.max(), LARGEST)

@@ -1,6 +1,5 @@
 """mFabric's Algorithm 1: the worked example, what every topology keeps, and how far it is from the best."""
 
-import time
 from itertools import product
 
 import numpy as np
@@ -27,6 +26,7 @@ from controller.schedulers.mfabric import (
     transfer_s,
 )
 from controller.schedulers.mfabric_exact import best_circuits
+from tests.tools import examples
 from topologies.errors import DemandError
 from topologies.fabric import Fabric, Nic, Port
 from topologies.mfabric import Region, mfabric_fabric, numa_node, regions
@@ -188,7 +188,7 @@ def least_bytes(demand: Matrix, alpha: int, eps_nics: int) -> float:
     return best
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(12, 40))
 @given(small, st.integers(0, 4), st.integers(1, 2))
 def test_best_circuits_are_the_best(demand: Matrix, alpha: int, eps_nics: int) -> None:
     np.fill_diagonal(demand, 0)
@@ -323,17 +323,11 @@ def test_server_demand_sums_over_gpus_and_leaves_nvlink_out(gpus: list[int], see
         assert found[i, j] == (matrix[np.ix_(home == i, home == j)].sum() if i != j else 0)
 
 
-def test_64_servers_take_under_50_ms_from_gpus_to_nics() -> None:
+def test_64_servers_have_a_circuit_on_every_nic_of_their_ocs() -> None:
     fabric = mfabric_fabric(64)
     (region,) = regions(fabric)
     gpu_demand = np.random.default_rng(1).random((512, 512))
-    took = []
-    for _ in range(5):
-        start = time.perf_counter()
-        mapping = reconfigure_ocs(fabric, region, gpu_demand)
-        took.append(time.perf_counter() - start)
-    assert len(mapping) == 192
-    assert min(took) < 0.05
+    assert len(reconfigure_ocs(fabric, region, gpu_demand)) == 192
 
 
 def test_pair_without_lanes_never_ends() -> None:

@@ -14,9 +14,10 @@ from controller.schedulers.schedule import Permutation
 from controller.schedulers.solstice import solstice
 from controller.schedulers.stuffing import Units, stuffed
 from tests.controller.schedulers.implementations import DEMANDS
+from tests.tools import examples
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(15, 50), deadline=None)
 @given(demand=DEMANDS, parts=st.integers(1, 4))
 def test_split_sums_to_the_demand(demand: Matrix, parts: int) -> None:
     split = balanced_split(demand, parts)
@@ -30,7 +31,7 @@ def test_split_cuts_nothing_that_balances_whole() -> None:
     assert [part.sum(axis=1).tolist() for part in split] == [[0.5, 0.5], [0.5, 0.5]]
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(15, 50), deadline=None)
 @given(units=st.integers(1, 6).flatmap(lambda n: st.lists(st.integers(0, 9), min_size=n * n, max_size=n * n)))
 def test_stuffed_matrix_has_lines_of_one_sum(units: list[int]) -> None:
     ports = round(len(units) ** 0.5)
@@ -41,7 +42,7 @@ def test_stuffed_matrix_has_lines_of_one_sum(units: list[int]) -> None:
     assert full.sum(axis=0).tolist() == full.sum(axis=1).tolist() == [goal] * ports
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(15, 50), deadline=None)
 @given(demand=DEMANDS)
 def test_bvn_without_delay_takes_as_long_as_the_fullest_line(demand: Matrix) -> None:
     fullest = max(demand.sum(axis=0).max(), demand.sum(axis=1).max())
@@ -53,7 +54,7 @@ def test_solstice_shows_long_slots_first() -> None:
     assert [slot.weight for slot in solstice(demand, 1, 0.1).switches[0]] == pytest.approx([8.0, 1.0, 0.5])
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(15, 50), deadline=None)
 @given(demand=DEMANDS.filter(lambda demand: bool(demand.any())), delay=st.sampled_from([0.01, 1.0]))
 def test_densest_slot_is_as_dense_as_the_best_of_all_durations(demand: Matrix, delay: float) -> None:
     from_search = densest_slot(demand, delay)

@@ -13,6 +13,7 @@ from controller.schedulers.schedule import Schedule, Slot, served
 from controller.schedulers.spectra import decompose, equalize, refine, schedule, spectra
 from controller.schedulers.spectra_plus import cut, lighter, pieced, reweighed, spectra_plus
 from tests.controller.schedulers.implementations import DEMANDS
+from tests.tools import examples
 from traffic.workloads.ocs_workloads import benchmark, gpt
 
 HOLD, SWAP, TURN, BACK = (np.array(order) for order in ([0, 1, 2], [1, 0, 2], [1, 2, 0], [2, 0, 1]))
@@ -27,7 +28,7 @@ def weights(plan: Schedule) -> list[list[float]]:
     return [[round(slot.weight, 9) for slot in slots] for slots in plan.switches]
 
 
-@settings(max_examples=1000, deadline=None)
+@settings(max_examples=examples(100, 1000), deadline=None)
 @given(demand=DEMANDS)
 def test_decompose_returns_as_many_permutations_as_the_degree(demand: Matrix) -> None:
     slots = decompose(demand)
@@ -108,7 +109,7 @@ def idle_but_for(first: Sequence[Slot]) -> Schedule:
     return Schedule((tuple(first), (), (), (), ()), 0.1)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(50, 300), deadline=None)
 @example(idle_but_for([Slot(np.array([0, 1, 2]), 0.8777730220328485), Slot(np.array([1, 0, 2]), 0.5)])).via(
     "idle switches whose loads differ by rounding only"
 )
@@ -157,7 +158,7 @@ def test_benchmark_is_cut_for_eight_switches(seed: int) -> None:
     assert spectra(demand, 8, 0.01).makespan > 1.08 * makespan_lower_bound(demand, 8, 0.01)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(15, 50), deadline=None)
 @example(demand=NEXT_TO_NOTHING, share=1.0, steepness=16)
 @given(demand=DEMANDS, share=st.sampled_from([0.3, 0.5, 1.0]), steepness=st.sampled_from([1, 16]))
 def test_pieces_are_no_more_than_their_degree(demand: Matrix, share: float, steepness: int) -> None:
@@ -172,7 +173,7 @@ def degree_of_pieces(demand: Matrix, longest: float) -> int:
     return int(max(pieces.sum(axis=0).max(), pieces.sum(axis=1).max()))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(8, 25), deadline=None)
 @given(demand=DEMANDS)
 def test_lighter_slots_are_no_more_and_no_heavier(demand: Matrix) -> None:
     slots = decompose(demand)

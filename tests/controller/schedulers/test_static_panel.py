@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from controller.schedulers.mfabric import Variant, circuit_counts, circuit_order
 from controller.schedulers.static_panel import static_panel
+from tests.tools import examples
 from topologies.errors import DemandError, ScenarioError
 from topologies.fabric import Nic
 from topologies.mfabric import mfabric_fabric
@@ -22,7 +23,7 @@ def ring(servers: int) -> list[tuple[int, int]]:
     return [(server, (server + 1) % servers) for server in range(servers)]
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(8, 25), deadline=None)
 @given(st.integers(2, 8), st.integers(2, 5), st.integers(0, 2), st.integers(0, 2**32 - 1))
 def test_nics_are_enough_links_are_lit_and_every_pair_has_a_route(
     servers: int, nics: int, kept_back: int, seed: int
