@@ -16,6 +16,7 @@ pytest_plugins = ["pytester"]
 
 CONFTEST = """
 import json, os, time
+from pathlib import Path
 import pytest
 from tests.conftest import pytest_collection_modifyitems, pytest_xdist_make_scheduler
 
@@ -48,6 +49,7 @@ def test_meets_{here}(meet): meet("{here}", "{there}")
 def test_{here}(number): pass
 """
 EMULATION = """
+from pathlib import Path
 import pytest
 @pytest.mark.parametrize("number", range(3))
 def test_{name}(number): assert len(list(Path().glob("gw?-ended"))) == 1

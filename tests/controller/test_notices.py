@@ -144,9 +144,7 @@ def test_a_path_on_which_nothing_is_bound_is_refused(
         Subscriber(tmp_path / name, thread.app)
 
 
-def test_an_unread_subscriber_of_one_ocs_does_not_hold_up_that_of_another(
-    tmp_path: Path, bound: Bound
-) -> None:
+def test_an_unread_subscriber_of_one_ocs_does_not_hold_up_anothers(tmp_path: Path, bound: Bound) -> None:
     bound("unread")
     prompt = bound("prompt")
     with started(tmp_path, parallel_ocs_fabric(4, 2)) as controller:

@@ -85,5 +85,5 @@ def test_a_demand_of_other_servers_is_refused() -> None:
 
 
 def test_packet_switches_are_refused() -> None:
-    with pytest.raises(ScenarioError, match="no patch panel"):
+    with pytest.raises(ScenarioError, match="is not a patch panel"):
         static_panel(mfabric_fabric(4), MESH, ring(4))
