@@ -216,7 +216,7 @@ def test_no_share_is_more_than_1_percent_off_whatever_has_failed(
     )
 
 
-@pytest.mark.parametrize("factors", [(1.0, 2100.0), (1e-300, 1e200), (1.0, 1.013, 1500.0)])
+@pytest.mark.parametrize("factors", [(1.0, 2100.0), (1.0, 9999.0), (1.0, 1.013, 1500.0)])
 def test_uplinks_that_no_group_can_share_are_refused(factors: tuple[float, ...]) -> None:
     fabric = with_uplinks(rail_fabric(2, 2, len(factors)), factors)
     for refuse in (forwarding_rules, check_shares):
@@ -227,7 +227,7 @@ def test_uplinks_that_no_group_can_share_are_refused(factors: tuple[float, ...])
 def test_links_that_share_no_group_may_differ_as_they_like() -> None:
     fabric = leaf_spine_fabric(2, 2, 1)
     slow = (link for link in fabric.links if "leaf1" in {link.a.node, link.b.node})
-    links = {link: link for link in fabric.links} | {link: replace(link, rate_bps=1.0) for link in slow}
+    links = {link: link for link in fabric.links} | {link: replace(link, rate_bps=1e7) for link in slow}
     check_shares(replace(fabric, links=tuple(links.values())))
 
 

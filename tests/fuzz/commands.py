@@ -4,17 +4,15 @@ Left out are those that cannot but count or boot for long when their options are
 `infinitehbd_faults`, `ocs_explore`, `bench`.
 """
 
-import json
 import os
 import resource
 from collections.abc import Callable
-from dataclasses import asdict
 from multiprocessing import active_children
 from pathlib import Path
 from random import Random
 from threading import Timer
 
-from testbed.run.calibrate import CACHE, FORMAT_VERSION, Calibration, machine_name
+from tests.calibrated import calibrated
 from tests.fuzz.mutations import options_mutated
 from tests.scenarios.command import ran
 
@@ -91,7 +89,7 @@ def command(rng: Random, folder: Path) -> tuple[str, Callable[[], None]]:
 
 
 def _run(folder: Path, name: str, words: list[str]) -> None:
-    env = {**os.environ, CACHE: str(_calibrated(folder))}
+    env = {**os.environ, **calibrated(folder / "cache")}
     (folder / "job.json").write_text(JOB)
     before_s = _children_s()
     end = Timer(HANGS_S, _kill_children)
@@ -109,15 +107,6 @@ def _run(folder: Path, name: str, words: list[str]) -> None:
         done.returncode,
         done.stderr[-1500:],
     )
-
-
-def _calibrated(folder: Path) -> Path:
-    """Return a cache in which this machine's calibration is kept."""
-    cache = folder / "cache"
-    cache.mkdir(exist_ok=True)
-    kept = asdict(Calibration(machine_name("netdev"), 3.6e9, 5e4))
-    (cache / "calibration.json").write_text(json.dumps({"format": FORMAT_VERSION, "calibrations": [kept]}))
-    return cache
 
 
 def _kill_children() -> None:

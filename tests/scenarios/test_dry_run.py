@@ -2,13 +2,13 @@
 
 import json
 import re
-from dataclasses import asdict
+from datetime import UTC, datetime
 from pathlib import Path
 from subprocess import CompletedProcess
 
 import pytest
 
-from testbed.run.calibrate import CACHE, FORMAT_VERSION, Calibration, machine_name
+from tests.calibrated import calibrated
 from tests.scenarios.command import ran
 
 JOB = {
@@ -32,11 +32,8 @@ def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Have no tool on the PATH, and a machine that is calibrated; return a directory to run in."""
     monkeypatch.setenv("PATH", str(tmp_path / "no tools"))
     monkeypatch.setenv("COLUMNS", "80")
-    monkeypatch.setenv(CACHE, str(tmp_path / "cache"))
-    kept = asdict(Calibration(machine_name("netdev"), 3.6e9, 5e4, "2026-01-31T12:00:00+00:00", True))
-    (tmp_path / "cache").mkdir()
-    text = json.dumps({"format": FORMAT_VERSION, "calibrations": [kept]})
-    (tmp_path / "cache" / "calibration.json").write_text(text)
+    for name, value in calibrated(tmp_path / "cache", taken=datetime(2026, 1, 31, 12, tzinfo=UTC)).items():
+        monkeypatch.setenv(name, value)
     (tmp_path / "job.json").write_text(json.dumps(JOB))
     return tmp_path
 
