@@ -5,10 +5,13 @@ sets tests up but does not call them, has it too.
 """
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
+from testbed.machine.datapath import default_datapath
 from testbed.machine.sandbox import inside_sandbox
+from tests.calibrated import calibrated
 from tests.emulation.box import IN_SANDBOX, Box, skip_reason
 from tests.emulation.live import RATE_FACTOR, Live
 from tests.emulation.machine import Machine
@@ -19,6 +22,8 @@ from traffic.packets import DEFAULT_MTU
 
 Booted = Callable[..., Live]
 FOLLOWING = pytest.StashKey[str]()
+MODEST_BPS = 1e9
+"""Payload times switch hops that machines forward easily [bit/s]."""
 
 
 @pytest.fixture(scope="session")
@@ -46,6 +51,13 @@ def booted(sandbox: Box | None) -> Booted:
         return Live(fabric, rate_factor, mtu)
 
     return boot
+
+
+@pytest.fixture
+def modest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have a scenario take this machine for one of a third of its speed: it may run beside other tests."""
+    for name, value in calibrated(tmp_path / "cache", MODEST_BPS, default_datapath()).items():
+        monkeypatch.setenv(name, value)
 
 
 @pytest.fixture

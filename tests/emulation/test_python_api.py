@@ -9,7 +9,7 @@ import pytest
 from tests.test_python_api import BLOCKS, ran
 from tests.tools import need_sandbox
 
-pytestmark = pytest.mark.emulation
+pytestmark = [pytest.mark.emulation, pytest.mark.usefixtures("modest")]
 
 
 @pytest.mark.parametrize("block", BLOCKS, ids=["packets", "circuits"])

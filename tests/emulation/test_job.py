@@ -11,7 +11,7 @@ import pytest
 from scenarios._options import DEFAULT_TRANSPORTS
 from tests.tools import CHECKOUT, need_sandbox
 
-pytestmark = pytest.mark.emulation
+pytestmark = [pytest.mark.emulation, pytest.mark.usefixtures("modest")]
 
 JOB = {
     "format": "lightrail job 1",

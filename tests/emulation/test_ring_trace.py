@@ -12,7 +12,7 @@ from scenarios._options import DEFAULT_TRANSPORTS
 from tests.tools import CHECKOUT, need_sandbox
 from tests.traffic.test_readers_simai import simai
 
-pytestmark = pytest.mark.emulation
+pytestmark = [pytest.mark.emulation, pytest.mark.usefixtures("modest")]
 
 ROW = "micro -1 1 NONE 0 1 NONE 0 1 {} 100000000 1"
 
