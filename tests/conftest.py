@@ -10,9 +10,10 @@ import pytest
 from hypothesis import is_hypothesis_test, settings
 from xdist.remote import Producer
 
+from tests.examples import ALL, FEW
 from tests.parallel import EmulationAlone, in_order
 from tests.second_run import NOTES_VARIABLE, Recorder
-from tests.tools import ALL, CHECKOUT, FEW
+from tests.tools import CHECKOUT
 
 # A property that takes longer than 200 ms holds all the same: the machine was busy.
 settings.register_profile(FEW, deadline=None, max_examples=30)

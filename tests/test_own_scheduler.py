@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from controller.schedulers.demand import Matrix
 from controller.schedulers.registry import Scheduler, scheduler_named
 from tests.controller.schedulers.implementations import DEMANDS, check
+from tests.examples import examples
 from tests.testbed.ocs_cases import experiment_of
-from tests.tools import CHECKOUT, examples
+from tests.tools import CHECKOUT
 
 PAGE = (CHECKOUT / "docs" / "own_scheduler.md").read_text()
 NAME = "own_scheduler:heaviest_first"

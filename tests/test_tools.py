@@ -12,7 +12,7 @@ pytest_plugins = ["pytester"]
 
 PROPERTY = """
 from hypothesis import given, settings, strategies
-from tests.tools import examples
+from tests.examples import examples
 @given(strategies.integers())
 @settings(max_examples=examples(3, 7), database=None)
 def test_property(x): print("an example")

@@ -7,19 +7,11 @@ from pathlib import Path
 from typing import NoReturn
 
 import pytest
-from hypothesis import settings
 
 from testbed.machine.sandbox import check_machine
 from topologies.errors import MachineError
 
 CHECKOUT = Path(__file__).resolve().parent.parent
-FEW, ALL = "few examples", "all examples"
-"""Hypothesis' profiles: that of every run, and that of ``-m slow``."""
-
-
-def examples(few: int, whole: int) -> int:
-    """Return with how many examples a property is tried now: few, or under ``-m slow`` all."""
-    return whole if settings.get_current_profile_name() == ALL else few
 
 
 def path_of(program: str) -> str:

@@ -18,7 +18,7 @@ from controller.packet.ecmp_hash import MOST_BUCKETS
 from controller.packet.flow_table import FlowTables
 from controller.packet.routing import check_shares, forwarding_rules
 from controller.packet.rules import Output, RuleSet, ToGroup
-from tests.tools import examples
+from tests.examples import examples
 from tests.topologies.strategies import fabrics
 from topologies.errors import FabricError
 from topologies.fabric import Fabric, Link, Nic, Port

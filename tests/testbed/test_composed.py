@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from testbed.run.fluid_backend import FluidBackend
 from testbed.run.runner import Run, Runner
-from tests.tools import examples
+from tests.examples import examples
 from tests.traffic.job_cases import jobs
 from topologies.fabric import Nic
 from topologies.rail import rail_fabric

@@ -13,9 +13,9 @@ from testbed.run.experiment import Experiment
 from testbed.run.fluid_backend import FluidBackend
 from testbed.run.predict import predict
 from testbed.run.runner import Run, Runner
+from tests.examples import examples
 from tests.testbed.run_cases import ring
 from tests.testbed.test_runner import same_rail
-from tests.tools import examples
 from tests.traffic.job_cases import OPERATIONS
 from topologies.fabric import Fabric
 from topologies.fat_tree import fat_tree_fabric

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from testbed.run.fluid_backend import FluidBackend
 from testbed.run.runner import Run, Runner
+from tests.examples import examples
 from tests.testbed.run_cases import When
-from tests.tools import examples
 from tests.traffic.test_delegation import EXAMPLE, Matrix, lit_view, sent
 from topologies.events import Event, Hold, NodeStarted, Order, Reconfigure, View
 from topologies.fabric import Fabric

@@ -11,8 +11,8 @@ from testbed.run.experiment import Experiment
 from testbed.run.predict import predict
 from testbed.run.region_plan import First
 from testbed.run.runner import Run
+from tests.examples import examples
 from tests.testbed.region_cases import check_bytes, lost, toy_experiment, toy_step
-from tests.tools import examples
 from topologies.fabric import Fabric
 from topologies.packet_part import on_packet_switch
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from testbed.run.backend import NowLit
 from testbed.run.fluid_backend import FluidBackend
 from testbed.run.runner import Run, Runner
-from tests.tools import examples
+from tests.examples import examples
 from tests.traffic.cases import Work, assigned, permitted_by, rail_paths, rates, work_of, works
 from topologies.errors import ScenarioError
 from topologies.fabric import Fabric, Path, Port

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from testbed.run.fluid_backend import FluidBackend
 from testbed.run.runner import Run
+from tests.examples import examples
 from tests.testbed.forwarding_cases import (
     WARM_UP_S,
     Forwarding,
@@ -17,7 +18,6 @@ from tests.testbed.forwarding_cases import (
     ring_fabric,
     stride_circuits,
 )
-from tests.tools import examples
 from topologies.errors import ScenarioError, StuckError
 from traffic.records import legs_of
 from traffic.scheme import OverCircuits

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from testbed.run.experiment import Experiment
 from testbed.run.predict import predict
 from testbed.run.runner import Run
+from tests.examples import examples
 from tests.testbed.moved_cases import (
     GPU_MOVES,
     GPUS,
@@ -21,7 +22,6 @@ from tests.testbed.moved_cases import (
     losing,
     steadily,
 )
-from tests.tools import examples
 from topologies.errors import ScenarioError
 from traffic.faults import AS_IT_WAS, Moves, moved
 from traffic.job import Collective, Job

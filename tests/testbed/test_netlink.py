@@ -13,7 +13,7 @@ from pyroute2.netlink.rtnl.rtmsg import rtmsg
 from pyroute2.netlink.rtnl.tcmsg import tcmsg
 
 from testbed.machine.netlink import CERTAIN, METRICS, Batch, netem_request, route_request, shaper_request
-from tests.tools import examples
+from tests.examples import examples
 from topologies.errors import NetworkError
 
 NOBODY = 2_000_000_000

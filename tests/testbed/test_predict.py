@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from testbed.run.outcome import bound_s
 from testbed.run.predict import predict
+from tests.examples import examples
 from tests.testbed.cases import experiment_of, small_fabric
-from tests.tools import examples
 from tests.traffic.cases import Work, works
 from topologies.fabric import Fabric, Nic
 from topologies.rail import rail_fabric

@@ -19,6 +19,7 @@ from testbed.run.ocs_plan import OcsSetup, over_ocses
 from testbed.run.outcome import bound_s
 from testbed.run.predict import predict
 from testbed.run.runner import Run, Runner
+from tests.examples import examples
 from tests.testbed.rest_cases import (
     DELAY_S,
     OCSES,
@@ -32,7 +33,6 @@ from tests.testbed.rest_cases import (
     partial_case,
 )
 from tests.testbed.run_cases import When
-from tests.tools import examples
 from topologies.big_switch import big_switch_fabric
 from topologies.errors import ScenarioError
 from topologies.events import Event, NodeStarted, Order, ProgramsEnded, SendRest, Show, TimedCircuits

@@ -13,8 +13,8 @@ from testbed.run.dilation import UNSCALED
 from testbed.run.experiment import Experiment
 from testbed.run.predict import predict
 from testbed.run.runner import Run
+from tests.examples import examples
 from tests.testbed.ocs_cases import experiment_of
-from tests.tools import examples
 from topologies.errors import ScenarioError, StuckError
 from topologies.fabric import Fabric, Nic, Port
 from topologies.fat_tree import fat_tree_fabric

@@ -13,8 +13,8 @@ from testbed.run.fluid_backend import FluidBackend
 from testbed.run.predict import predict
 from testbed.run.runner import Run, Runner
 from testbed.run.solved_once import solved_once
+from tests.examples import examples
 from tests.testbed.cases import DILATION
-from tests.tools import examples
 from tests.traffic.job_cases import jobs
 from topologies.rail import rail_fabric
 from traffic.collectives.all_to_all import AllToAll

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.tools import examples
+from tests.examples import examples
 from tests.topologies.strategies import fabrics
 from topologies.big_switch import big_switch_fabric
 from topologies.errors import FabricError

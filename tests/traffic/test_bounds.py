@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.tools import examples
+from tests.examples import examples
 from tests.traffic.cases import Work, work_of, works
 from topologies.errors import DemandError
 from topologies.rail import rail_fabric

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from tests.tools import examples
+from tests.examples import examples
 from topologies.fabric import Nic
 from traffic.spraying.policy import QueuePair
 from traffic.transports.credit import (

@@ -15,7 +15,7 @@ from controller.schedulers.mfabric import (
     transfer_bound_s,
     transfer_s,
 )
-from tests.tools import examples
+from tests.examples import examples
 from topologies.errors import ScenarioError
 from topologies.events import View
 from topologies.fabric import Fabric, Nic

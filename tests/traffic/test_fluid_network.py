@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import ArrayLike, NDArray
 
-from tests.tools import examples
+from tests.examples import examples
 from tests.traffic.test_maxmin import assert_max_min, meshes
 from topologies.errors import FabricError
 from traffic.fluid.network import FluidNetwork

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.tools import examples
+from tests.examples import examples
 from topologies.errors import DemandError
 from traffic.readers.detect import read_trace
 from traffic.steps import demands_of

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.tools import examples
+from tests.examples import examples
 from tests.traffic.cases import Work, permitted_by, work_of, works
 from topologies.rail import rail_fabric
 from traffic.spraying.minrtt import MinRtt

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.tools import examples
+from tests.examples import examples
 from topologies.fabric import Fabric
 from topologies.rail import rail_fabric
 from traffic.fluid.network import FluidNetwork

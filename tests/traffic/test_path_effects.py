@@ -11,7 +11,7 @@ from testbed.run.dilation import Dilation
 from testbed.run.experiment import Experiment
 from testbed.run.outcome import bound_s
 from testbed.run.predict import predict
-from tests.tools import examples
+from tests.examples import examples
 from topologies.fabric import Fabric, Port
 from topologies.rail import rail_fabric
 from traffic.demand import Demand

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from controller.schedulers.demand import LARGEST, SMALLEST, Matrix
 from controller.schedulers.registry import Scheduler
 from tests.controller.schedulers.implementations import DEMANDS, check, each_scheduler
-from tests.tools import examples
+from tests.examples import examples
 from topologies.errors import DemandError
 
 SWITCHES, DELAYS = st.integers(1, 5), st.sampled_from([0.0, 1e-3, 0.1, 1.0])

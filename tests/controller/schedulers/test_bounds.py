@@ -16,7 +16,7 @@ from controller.schedulers.bounds import (
 from controller.schedulers.demand import Matrix
 from controller.schedulers.spectra import decompose
 from tests.controller.schedulers.implementations import DEMANDS
-from tests.tools import examples
+from tests.examples import examples
 
 
 def row(*entries: float) -> Matrix:

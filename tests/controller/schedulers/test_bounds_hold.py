@@ -19,7 +19,7 @@ from controller.schedulers.demand import LARGEST, Matrix
 from controller.schedulers.registry import SCHEDULERS
 from tests.controller.schedulers.brute_force import TOLERANCE, least_makespan, least_weights
 from tests.controller.schedulers.implementations import ENTRIES
-from tests.tools import examples
+from tests.examples import examples
 
 VANISHING = np.array([[1e100, 1e-250], [0.0, 1e100]])
 """Over any slot that serves the others, the small entry is less than the smallest number."""

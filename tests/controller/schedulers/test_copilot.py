@@ -20,7 +20,7 @@ from controller.schedulers.copilot import (
     transition,
     window_weights,
 )
-from tests.tools import examples
+from tests.examples import examples
 from topologies.errors import DemandError
 from traffic.workloads.gate import gate_loads
 

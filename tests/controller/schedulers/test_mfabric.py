@@ -26,7 +26,7 @@ from controller.schedulers.mfabric import (
     transfer_s,
 )
 from controller.schedulers.mfabric_exact import best_circuits
-from tests.tools import examples
+from tests.examples import examples
 from topologies.errors import DemandError
 from topologies.fabric import Fabric, Nic, Port
 from topologies.mfabric import Region, mfabric_fabric, numa_node, regions

@@ -14,7 +14,7 @@ from controller.schedulers.schedule import Permutation
 from controller.schedulers.solstice import solstice
 from controller.schedulers.stuffing import Units, stuffed
 from tests.controller.schedulers.implementations import DEMANDS
-from tests.tools import examples
+from tests.examples import examples
 
 
 @settings(max_examples=examples(15, 50), deadline=None)

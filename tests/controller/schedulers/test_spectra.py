@@ -13,7 +13,7 @@ from controller.schedulers.schedule import Schedule, Slot, served
 from controller.schedulers.spectra import decompose, equalize, refine, schedule, spectra
 from controller.schedulers.spectra_plus import cut, lighter, pieced, reweighed, spectra_plus
 from tests.controller.schedulers.implementations import DEMANDS
-from tests.tools import examples
+from tests.examples import examples
 from traffic.workloads.ocs_workloads import benchmark, gpt
 
 HOLD, SWAP, TURN, BACK = (np.array(order) for order in ([0, 1, 2], [1, 0, 2], [1, 2, 0], [2, 0, 1]))

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from controller.schedulers.mfabric import Variant, circuit_counts, circuit_order
 from controller.schedulers.static_panel import static_panel
-from tests.tools import examples
+from tests.examples import examples
 from topologies.errors import DemandError, ScenarioError
 from topologies.fabric import Nic
 from topologies.mfabric import mfabric_fabric
