@@ -13,7 +13,7 @@ from pathlib import Path
 from testbed.machine.datapath import Datapath, bridge_type
 from testbed.machine.netlink import delete_links
 from testbed.network.mark import Mark
-from testbed.network.openvswitch import vsctl
+from testbed.network.openvswitch import remove_dead_directories, vsctl
 from topologies.addresses import datapath_id, interface, openflow_port
 from topologies.errors import NetworkError
 from topologies.fabric import Fabric
@@ -54,12 +54,13 @@ def release(mark: Mark) -> None:
 
 
 def remove_dead_runs() -> None:
-    """Remove the bridges, links and records of runs whose process was killed before it could."""
+    """Remove the bridges, links, records and directories of runs whose process was killed before it could."""
     for mark in _marks():
         if mark.is_dead:
             delete_bridges(mark)
             delete_links(mark.group)
             release(mark)
+    remove_dead_directories()
 
 
 def make_bridges(
@@ -118,4 +119,4 @@ def _found(table: str, column: str, mark: Mark) -> list[str]:
 def _marks() -> list[Mark]:
     """Return the marks of all runs that Open vSwitch has records of."""
     records = vsctl("--bare", "--columns=external_ids", "find", "QoS", f'{MARK}!=""')
-    return [Mark.of(text) for text in re.findall(rf"\b{KEY}=(\d+\.\d+\.\d+)", records)]
+    return [mark for text in re.findall(rf"\b{KEY}=([\d.]+)", records) if (mark := Mark.of(text))]

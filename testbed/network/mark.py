@@ -5,6 +5,7 @@ With ``--no-sandbox`` links and records outlive a process that is killed; the ne
 """
 
 import os
+import re
 import secrets
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +18,7 @@ STATE, STARTED = 0, 19
 
 @dataclass(frozen=True)
 class Mark:
-    """What all links and records of a boot carry, and those of no other."""
+    """What all links, records and directories of a boot carry, and those of no other."""
 
     group: int
     """The group of its links: under it they are deleted together."""
@@ -34,9 +35,10 @@ class Mark:
         return cls(FIRST_GROUP + secrets.randbelow(FIRST_GROUP), os.getpid(), started)
 
     @classmethod
-    def of(cls, text: str) -> "Mark":
-        """Return the mark that `str` wrote."""
-        return cls(*map(int, text.split(".")))
+    def of(cls, text: str) -> "Mark | None":
+        """Return the mark that `str` wrote; None if it wrote something else."""
+        found = re.fullmatch(r"(\d+)\.(\d+)\.(\d+)", text)
+        return cls(*map(int, found.groups())) if found else None
 
     def __str__(self) -> str:
         return f"{self.group}.{self.pid}.{self.started}"

@@ -107,13 +107,14 @@ class Network:
         check_marks(self.host.congestion_control, self.datapath, self.mtu)
         raise_descriptor_limit()  # outside of a sandbox nobody has
         with self._stack as stack:
+            mark = Mark.own()
             # In a sandbox the tools of Open vSwitch look for its sockets here (OVS_RUNDIR).
-            self.directory = RUN_DIRECTORY if inside_sandbox() else machine_directory()
+            self.directory = RUN_DIRECTORY if inside_sandbox() else machine_directory(mark)
             """Where its sockets and logs are, this user's alone; it ends with the network."""
             self.directory.mkdir(mode=0o700, exist_ok=True)
             stack.callback(shutil.rmtree, self.directory)
             try:
-                self._boot(stack)
+                self._boot(stack, mark)
             except BaseException as failure:
                 self._note_logs(failure)
                 raise
@@ -242,7 +243,7 @@ class Network:
         orphan = self.datapath == "kernel"
         return link_netems(self.fabric, time_factor, loss=loss, orphan=orphan)
 
-    def _boot(self, stack: ExitStack) -> None:
+    def _boot(self, stack: ExitStack, mark: Mark) -> None:
         private, directory = inside_sandbox(), self.directory
         self._controller = stack.enter_context(_controller(self.fabric, directory))
         self.openvswitch: PrivateOpenVSwitch | MachineOpenVSwitch
@@ -250,7 +251,6 @@ class Network:
             PrivateOpenVSwitch(directory, self.datapath) if private else MachineOpenVSwitch(self.datapath)
         )
         stack.enter_context(self.openvswitch)
-        mark = Mark.own()
         if not private:  # a private Open vSwitch ends with all its bridges and records
             remove_dead_runs()
             check_names(self.fabric)

@@ -3,6 +3,7 @@
 import contextlib
 import math
 import os
+import shutil
 import socket
 import stat
 import struct
@@ -12,16 +13,18 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
-from tempfile import mkdtemp
 from types import TracebackType
 
 from controller.app.proof import run_directories
 from testbed.machine.datapath import Datapath, delete_kernel_datapath, lost_upcalls
 from testbed.machine.kernel import take_descriptor, tie_to_this_process
+from testbed.network.mark import Mark
 from topologies.addresses import openflow_port
 from topologies.errors import MachineError, NetworkError
 from topologies.fabric import Port
 
+DIRECTORY = "lightrail-"
+"""How the names of runs' directories begin; their mark follows."""
 SCHEMA = "/usr/share/openvswitch/vswitch.ovsschema"
 START_S = 15.0
 CHECK_S = 0.2
@@ -61,18 +64,28 @@ def vsctl(*arguments: str, check: Callable[[], None] = lambda: None) -> str:
     return _run("ovs-vsctl", f"--timeout={ANSWER_S}", *arguments, check=check)
 
 
-def machine_directory() -> Path:
+def machine_directory(mark: Mark) -> Path:
     """Make a directory, for this user alone, of sockets that the machine's own Open vSwitch may connect to.
 
     It connects to those in its own run directory only.
     """
     reason = ""
     for place in run_directories():
+        directory = place / f"{DIRECTORY}{mark}"
         try:
-            return Path(mkdtemp(prefix="lightrail-", dir=place))
+            directory.mkdir(mode=0o700)
+            return directory
         except OSError as error:
             reason = reason or f"make a directory in {place}: {error.strerror}"
     raise MachineError(reason, START_IT)
+
+
+def remove_dead_directories() -> None:
+    """Remove what `machine_directory` made for runs whose process was killed before it could."""
+    for directory in (found for place in run_directories() for found in place.glob(f"{DIRECTORY}*")):
+        mark = Mark.of(directory.name.removeprefix(DIRECTORY))
+        if mark and mark.is_dead:
+            shutil.rmtree(directory, ignore_errors=True)  # another boot may be at it
 
 
 class PrivateOpenVSwitch:

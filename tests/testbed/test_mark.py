@@ -40,7 +40,8 @@ def test_a_mark_is_dead_as_soon_as_its_process_is() -> None:
         text=True,
     ) as child:
         assert child.stdout
-        mark = Mark.of(child.stdout.readline())
+        mark = Mark.of(child.stdout.readline().strip())
+        assert mark
         assert not mark.is_dead
         child.kill()
         assert until(lambda: mark.is_dead, END_S), "its parent has not asked for its end"
