@@ -32,6 +32,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
     Some of the tests cannot cover all of the rooms.
     """
+    # Workers share the CPUs, and so do commands that tests start: threads of linear algebra are in the way.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # NumPy is not imported yet
     picked = [config.getoption(name, None) for name in ("keyword", "deselect", "lf")]
     if config.getoption("markexpr", "") not in ("", QUICK):
         settings.load_profile(ALL)

@@ -4,13 +4,15 @@
 sets tests up but does not call them, has it too.
 """
 
+import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from testbed.machine.datapath import default_datapath
-from testbed.machine.sandbox import inside_sandbox
+from testbed.machine.residue import END_S, until
+from testbed.machine.sandbox import RUN_DIRECTORY, inside_sandbox
 from tests.calibrated import calibrated
 from tests.emulation.box import IN_SANDBOX, Box, skip_reason
 from tests.emulation.live import RATE_FACTOR, Live
@@ -41,6 +43,21 @@ def sandbox(request: pytest.FixtureRequest) -> Iterator[Box | None]:
 def asks_for_sandbox(item: pytest.Item) -> bool:
     """Return whether a test runs in a sandbox."""
     return IN_SANDBOX in getattr(item, "fixturenames", ())
+
+
+@pytest.fixture(autouse=True)
+def same_sandbox() -> Iterator[None]:
+    """Have a test leave the sandbox that it shares with others as it was."""
+    before = _things()
+    yield
+    if inside_sandbox():
+        assert until(lambda: _things() == before, END_S), f"left in the sandbox: {_things() ^ before}"
+
+
+def _things() -> set[str]:
+    """Return the interfaces of this network namespace, and the run's directory if it is there."""
+    directory = {str(RUN_DIRECTORY)} if RUN_DIRECTORY.exists() else set()
+    return {name for _, name in socket.if_nameindex()} | directory
 
 
 @pytest.fixture

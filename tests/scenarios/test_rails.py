@@ -19,8 +19,18 @@ SKEWED = ["sender skew", "receiver skew"]
 OWN = ["--servers", "--rails", "--spines", "--rate", "--fabric", "--sparsity", "--schemes", "--seeds"]
 OWN += ["--trace", "--experts", "--token-bytes", "--all-to-alls"]
 SHARED = ["--link-delay-us", "--loss", "--transport", "--initial-window", "--least-rto-ms"]
-SHARED += ["--mtu", "--buffer", "--fail", "--detect-us", "--emulated-rate", "--volume", "--dry-run"]
-SHARED += ["--model-only", "--cli", "--datapath", "--no-sandbox", "--out", "--debug", "--help"]
+SHARED += ["--mtu", "--buffer", "--fail", "--detect-us", "--emulated-rate", "--volume"]
+SHARED += [
+    "--calibrate",
+    "--dry-run",
+    "--model-only",
+    "--cli",
+    "--datapath",
+    "--no-sandbox",
+    "--out",
+    "--debug",
+    "--help",
+]
 
 
 def modelled(name: str, out: Path, *options: str) -> pd.DataFrame:

@@ -67,6 +67,7 @@ def test_a_small_run_leaves_a_table_plots_and_a_report(tmp_path: Path) -> None:
         assert said in report
 
 
+@pytest.mark.slow
 def test_a_device_whose_delays_vary_carries_every_byte_and_is_named(tmp_path: Path) -> None:
     out = tmp_path / "out"
     demand = ["--workload", "moe", "--servers", "4", "--ocses", "2", "--schedulers", "spectra"]
@@ -114,6 +115,7 @@ def test_a_matrix_file_decides_the_servers_and_every_byte_of_it_arrives(tmp_path
     assert experiments_of(again / "run.json") == experiments_of(out / "run.json")
 
 
+@pytest.mark.slow
 def test_what_a_users_scheduler_leaves_over_goes_over_packets(tmp_path: Path, machine: Machine) -> None:
     out, own = tmp_path / "out", "tests.testbed.rest_cases:partly"
     options = ["--workload", "moe", "--servers", "4", "--ocses", "2", "--rest", "ecmp", "--schedulers", own]

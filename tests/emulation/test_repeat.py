@@ -10,7 +10,11 @@ import pytest
 from testbed.report.run_json import experiments_of
 from tests.tools import CHECKOUT, need_sandbox
 
-pytestmark = [pytest.mark.emulation, pytest.mark.real_cpus]  # at rates that only those carry
+pytestmark = [
+    pytest.mark.emulation,
+    pytest.mark.real_cpus,
+    pytest.mark.usefixtures("modest"),
+]  # at rates that only those carry
 
 
 def ran(name: str, *options: str | Path) -> str:

@@ -11,7 +11,7 @@ import pytest
 from tests.emulation.machine import Machine
 from tests.tools import CHECKOUT, need_sandbox
 
-pytestmark = [pytest.mark.emulation, pytest.mark.real_cpus]
+pytestmark = [pytest.mark.emulation, pytest.mark.real_cpus, pytest.mark.usefixtures("modest")]
 
 
 def test_a_layer_over_the_prototype_s_circuits(tmp_path: Path, machine: Machine) -> None:
