@@ -113,8 +113,10 @@ install_venv() {
         [[ ! -L $venv ]] || rm "$venv" # a link to another's, whose files stay
         "$PYTHON" -m venv --clear "$venv" || fail "could not make the virtual environment $venv."
     fi
-    (cd "$checkout" && "$venv/bin/python" -m pip install -qq --editable '.[dev]' </dev/null) ||
+    # pip compiles one file after the other; all CPUs together take a quarter of the minute less.
+    (cd "$checkout" && "$venv/bin/python" -m pip install -qq --no-compile --editable '.[dev]' </dev/null) ||
         fail "pip could not install the packages that pyproject.toml names; see its message above."
+    "$venv/bin/python" -m compileall -qq -j 0 "$venv/lib" || true # what cannot be compiled is not imported
     echo "$wanted" >"$stamp"
     hand_back
 }
