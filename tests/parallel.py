@@ -31,15 +31,14 @@ def _path(nodeid: str) -> PurePath:
 def in_order(items: Sequence[pytest.Item]) -> list[pytest.Item]:
     """Return tests in the order in which workers take their files.
 
-    Files with an early test come first, so that no worker has one left when the others have ended;
-    then all other unit tests, then emulation tests, those that measure last. Within these the order stays.
+    First unit tests, then emulation tests, those that measure last; of each, files with an early test first, so
+    that no worker has one left when the others have ended. Within these the order stays.
     """
     early = {item.path for item in items if item.get_closest_marker("early")}
 
-    def place(item: pytest.Item) -> int:
-        if is_alone(item.nodeid):
-            return 3
-        return 2 if _path(item.nodeid).is_relative_to(EMULATION) else int(item.path not in early)
+    def place(item: pytest.Item) -> tuple[int, bool]:
+        emulates = _path(item.nodeid).is_relative_to(EMULATION)
+        return emulates + is_alone(item.nodeid), item.path not in early
 
     return sorted(items, key=place)
 

@@ -28,7 +28,7 @@ from traffic.spraying.policy import QueuePair
 from traffic.steps import Step, demands_of, job_of_steps, single
 from traffic.workloads.synthetic import sparse
 
-pytestmark = pytest.mark.emulation
+pytestmark = [pytest.mark.emulation, pytest.mark.early]
 
 DILATION = Dilation(rate=2e-4, volume=0.2)
 """100 Gbit/s is 20 Mbit/s here, and a millisecond a second."""

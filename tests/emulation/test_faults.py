@@ -31,7 +31,7 @@ from topologies.rail import rail_fabric
 from traffic.spraying.policy import QueuePair
 from traffic.transports.connections import SERVICE_PORT, source_port
 
-pytestmark = pytest.mark.emulation
+pytestmark = [pytest.mark.emulation, pytest.mark.early]
 
 NONE: frozenset[Link] = frozenset()
 READY_S = 30.0

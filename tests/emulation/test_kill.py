@@ -21,7 +21,7 @@ from tests.emulation.launcher import LAUNCHER
 from tests.second_run import FinalError
 from tests.tools import CHECKOUT, need_sandbox, path_of
 
-pytestmark = pytest.mark.emulation
+pytestmark = [pytest.mark.emulation, pytest.mark.early]
 
 VICTIM = "import gc; gc.disable(); from tests.emulation.victim import main; gc.enable(); main()"
 """It imports half a second sooner while nothing looks for garbage."""

@@ -14,6 +14,7 @@ from tests.tools import CHECKOUT, need_sandbox
 pytestmark = [pytest.mark.emulation, pytest.mark.real_cpus, pytest.mark.usefixtures("modest")]
 
 
+@pytest.mark.slow
 def test_a_layer_over_the_prototype_s_circuits(tmp_path: Path, machine: Machine) -> None:
     need_sandbox()
     options = ["--models", "mixtral-8x7b", "--layers", "1", "--transport", "credit", "--out", "out"]

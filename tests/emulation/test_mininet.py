@@ -24,7 +24,7 @@ from traffic.steps import single
 from traffic.transports.host_settings import CARRYING
 from traffic.workloads.synthetic import uniform
 
-pytestmark = pytest.mark.emulation
+pytestmark = [pytest.mark.emulation, pytest.mark.early]
 
 [screen_of_mininet] = lg.handlers
 

@@ -12,7 +12,13 @@ from tests.tools import need_sandbox
 pytestmark = [pytest.mark.emulation, pytest.mark.usefixtures("modest")]
 
 
-@pytest.mark.parametrize("block", BLOCKS, ids=["packets", "circuits"])
+@pytest.mark.parametrize(
+    "block",
+    [
+        pytest.param(BLOCKS[0], id="packets", marks=pytest.mark.slow),
+        pytest.param(BLOCKS[1], id="circuits"),
+    ],
+)
 def test_a_script_that_emulates_has_every_number_beside_its_prediction(block: str, tmp_path: Path) -> None:
     need_sandbox()
     live, calls = re.subn(r'(= run\(.*), "\w+"\)\n', r'\1, "live", emulate=True)\n', block)

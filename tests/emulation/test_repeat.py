@@ -10,11 +10,13 @@ import pytest
 from testbed.report.run_json import experiments_of
 from tests.tools import CHECKOUT, need_sandbox
 
+# At rates that only real CPUs carry.
 pytestmark = [
     pytest.mark.emulation,
     pytest.mark.real_cpus,
+    pytest.mark.early,
     pytest.mark.usefixtures("modest"),
-]  # at rates that only those carry
+]
 
 
 def ran(name: str, *options: str | Path) -> str:

@@ -21,7 +21,7 @@ from traffic.collectives.point_to_point import PointToPoint
 from traffic.job import Collective, Job
 from traffic.scheme import OverCircuits
 
-pytestmark = pytest.mark.emulation
+pytestmark = [pytest.mark.emulation, pytest.mark.early]
 
 DILATION = Dilation(rate=1e-4, volume=2e-3)
 """10 Mbit/s over circuits; 10 ms of an OCS are 0.2 s."""

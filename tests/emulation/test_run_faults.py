@@ -24,7 +24,7 @@ from traffic.steps import single
 from traffic.transports.host_settings import TransportSetup
 from traffic.workloads.synthetic import uniform
 
-pytestmark = [pytest.mark.emulation, pytest.mark.real_cpus]
+pytestmark = [pytest.mark.emulation, pytest.mark.real_cpus, pytest.mark.early]
 
 FABRIC = rail_fabric(4, 4)
 RATE = 2e-4
