@@ -31,8 +31,8 @@ def _path(nodeid: str) -> PurePath:
 def in_order(items: Sequence[pytest.Item]) -> list[pytest.Item]:
     """Return tests in the order in which workers take their files.
 
-    First unit tests, then emulation tests, those that measure last; of each, files with an early test first, so
-    that no worker has one left when the others have ended. Within these the order stays.
+    First unit tests, then emulation tests, those that measure last; of each, files with an early test first,
+    so that no worker has one left when the others have ended. Within these the order stays.
     """
     early = {item.path for item in items if item.get_closest_marker("early")}
 
