@@ -84,6 +84,6 @@ def test_a_scenario_runs_in_small_packets_and_says_what_it_kept(tmp_path: Path, 
     assert found["port buffer / BDP"]["emulated"] == pytest.approx(PACKETS / product)
     assert "What the emulation keeps" in (tmp_path / "out" / "report.html").read_text()
     table = pd.read_csv(tmp_path / "out" / "summary.csv")
-    assert machine.busy or set(table["verdict"]) <= {"faithful", "strained"}, table[
-        ["scheme", "verdict", "reasons"]
-    ]
+    void = table.loc[table["verdict"] == "void", "reasons"]
+    # What else this machine does may make them void, and nothing that was set.
+    assert machine.busy or void.str.startswith("traffic of a known duration").all(), void
