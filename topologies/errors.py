@@ -16,7 +16,7 @@ Only ``scenarios/_harness.py`` catches them, prints one line and exits with 2.
 class LightrailError(Exception):
     """A failure told to people: a sentence, and a hint of what to do.
 
-    As a text it is one line: what cannot be printed, of a file's name say, is escaped.
+    Its text is one line; characters that cannot be printed, such as those of a file's name, are escaped.
 
     Parameters
     ----------

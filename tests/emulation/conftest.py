@@ -48,10 +48,12 @@ def asks_for_sandbox(item: pytest.Item) -> bool:
 @pytest.fixture(autouse=True)
 def same_sandbox() -> Iterator[None]:
     """Have a test leave the sandbox that it shares with others as it was."""
+    if not inside_sandbox():
+        yield
+        return
     before = _things()
     yield
-    if inside_sandbox():
-        assert until(lambda: _things() == before, END_S), f"left in the sandbox: {_things() ^ before}"
+    assert until(lambda: _things() == before, END_S), f"left in the sandbox: {_things() ^ before}"
 
 
 def _things() -> set[str]:

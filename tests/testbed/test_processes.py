@@ -62,7 +62,7 @@ def test_a_killed_process_is_said() -> None:
 def test_what_is_being_computed_when_the_block_is_left_ends_at_once() -> None:
     def work(item: int) -> int:
         if item:
-            signal.pause()  # for ever: who waits for it is ended by the test's time limit
+            signal.pause()  # for ever; a test that waited for it would run into its time limit
         return item
 
     def interrupted() -> None:
