@@ -11,7 +11,7 @@ from hypothesis import is_hypothesis_test, settings
 from xdist.remote import Producer
 
 from tests.examples import ALL, FEW
-from tests.parallel import EmulationAlone, in_order
+from tests.parallel import EmulationAlone, in_order, workers
 from tests.second_run import NOTES_VARIABLE, Recorder
 from tests.tools import CHECKOUT
 
@@ -55,6 +55,11 @@ def pytest_collection_finish() -> None:
     """Look for garbage from now on, but not among what is imported."""
     gc.freeze()
     gc.enable()
+
+
+def pytest_xdist_auto_num_workers() -> int:
+    """Choose how many workers ``pytest -n auto`` starts."""
+    return workers()
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> EmulationAlone:

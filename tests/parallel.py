@@ -2,11 +2,14 @@
 
     worker 0   unit files ──► tests/emulation ─────► waits ─► tests/emulation/alone
     worker 1   unit files ──► tests/emulation ──────────► ends
+    worker 2   unit files ──► tests/emulation ────► ends
 
+Emulated networks leave CPUs idle while packets are on their way, so workers outnumber CPUs by a half.
 Some emulation tests measure what moves between processes, so nothing runs beside them: they begin when
 all other workers have ended. A file is run by one worker, whose tests share what the file sets up.
 """
 
+import os
 from collections.abc import Sequence
 from pathlib import PurePath
 
@@ -17,6 +20,11 @@ from xdist.workermanage import WorkerController
 EMULATION, ALONE = "tests/emulation", "tests/emulation/alone"
 """Most emulation tests ask who is reached and what is left behind, and wait for it with deadlines of many
 seconds; those that measure are in a folder of their own."""
+
+
+def workers() -> int:
+    """Return how many workers share the tests."""
+    return 3 * len(os.sched_getaffinity(0)) // 2
 
 
 def is_alone(nodeid: str) -> bool:

@@ -22,7 +22,7 @@ from traffic.packets import frame_bytes
 
 pytestmark = pytest.mark.emulation
 
-MTU, PACKETS = 1500, 40
+MTU, PACKETS = 3000, 200
 ICMP_BYTES = 28
 
 
@@ -84,6 +84,6 @@ def test_a_scenario_runs_in_small_packets_and_says_what_it_kept(tmp_path: Path, 
     assert found["port buffer / BDP"]["emulated"] == pytest.approx(PACKETS / product)
     assert "What the emulation keeps" in (tmp_path / "out" / "report.html").read_text()
     table = pd.read_csv(tmp_path / "out" / "summary.csv")
-    void = table.loc[table["verdict"] == "void", "reasons"]
-    # What else this machine does may make them void, and nothing that was set.
-    assert machine.busy or void.str.startswith("traffic of a known duration").all(), void
+    # Acknowledgements, one a packet, take 3 % of such links: strained. Other work may make a run void.
+    assert machine.busy or (table["verdict"] != "void").any(), table["reasons"]
+    assert table.loc[table["verdict"] == "faithful", "over_predicted"].between(0.9, 1.15).all()
