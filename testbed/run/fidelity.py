@@ -125,6 +125,8 @@ DRAINED = Limit(
     "{:.1%} of the datagrams were lost although senders drained",
     "lost datagrams",
 )
+BEHIND_STRAINED, BEHIND_VOID = 0.08, 0.30
+"""How much longer than its slots a schedule may take, as a share: what senders and OCSes are late."""
 CONTROL = Limit(
     lambda seen: abs(seen.control_error),
     0.03,
@@ -189,19 +191,27 @@ def verdict_of_light(
 ) -> Verdict:
     """Return whether a schedule's result can be believed; senders who do not drain lose light by choice.
 
-    There is neither a rate to sample nor a control: how late the engine heard of light, and what was lost,
-    are the evidence. It is void where a reconfiguration failed or a connection was lost, also if all bytes
-    came later. What is sent into a port that has failed is lost. Parameters are those of `verdict`.
+    There is neither a rate to sample nor a control: how late the engine heard of light, what was lost, and
+    how much longer than its slots all took are the evidence. It is void where a reconfiguration failed or a
+    connection was lost, also if all bytes came later. What is sent into a port that has failed is lost.
+    Parameters are those of `verdict`.
     """
     failed = [entry.error for log in light.logs.values() for entry in log if entry.error]
     experiment = light.experiment
     drains = experiment.plan.setup.meeting == "drain" and not experiment.failing
+    behind = Limit(
+        lambda _seen: 0.0 if experiment.plan.setup.rest else light.behind,
+        BEHIND_STRAINED,
+        BEHIND_VOID,
+        "the schedule took {:.0%} longer than its slots",
+        "how long the schedule took",
+    )
     judged = verdict(
         measures,
         measured_s=measured_s,
         bound_s=light.lower_bound_s,
         unmet=[*unmet, *failed],
-        limits=(*ALWAYS, DRAINED) if drains else ALWAYS,
+        limits=(*ALWAYS, DRAINED, behind) if drains else ALWAYS,
     )
     return replace(judged, advice=LIGHT_ADVICE.get(judged.word, ""))
 

@@ -9,6 +9,7 @@ import numpy as np
 from controller.circuits.status import LogEntry
 from testbed.run.dilation import Dilation
 from testbed.run.experiment import Experiment
+from testbed.run.live_programs import slot_s
 from traffic.job_bounds import communication_bound_s
 from traffic.transports.circuit_engine import GUARD_S, Meeting, Slot
 
@@ -57,6 +58,23 @@ class LightLog:
         """Return how long a slot was lit until the last byte had arrived [emulated s]."""
         end_s = self.start_s + self.experiment.dilation.emulated_s(self.cct_s)
         return max(min(slot.until_s, end_s) - slot.lit_s, 0.0)
+
+    @property
+    def behind(self) -> float:
+        """How much longer it took than its slots, with guard times and the devices' delays, as a share."""
+        planned_s = max(map(self._planned_s, self.experiment.plan.ocses))
+        return self.experiment.dilation.emulated_s(self.cct_s) / planned_s - 1
+
+    def _planned_s(self, ocs: str) -> float:
+        """Return how long an OCS' slots take as the emulation plans them, the last no longer than needed."""
+        plan, dilation = self.experiment.plan, self.experiment.dilation
+        slots = plan.schedule.switches[plan.ocses.index(ocs)]
+        lit_s = [
+            slot_s(slot.weight, dilation, plan.emulated_rate_bps, self._meeting, self.experiment.mtu)
+            for slot in slots
+        ]
+        dark_s = [entry.delay_s for entry in self.logs.get(ocs, ()) if entry.circuits]
+        return sum(lit_s) + sum(dark_s[: len(slots)])
 
     @property
     def lost_bytes(self) -> int:
@@ -113,6 +131,7 @@ class LightLog:
             "resent_bytes": self.lost_bytes,
             "used": self.slot_utilisation,
             "guard": self.guard_loss,
+            "behind": self.behind,
             "overhead_p99_s": self.overhead_s,
         }
 

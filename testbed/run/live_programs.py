@@ -272,10 +272,17 @@ def emulated_program(
     mtu
         Largest packet [bytes].
     """
+    lit_s = [slot_s(slot.lit_s, dilation, rate_bps, meeting, mtu) for slot in slots]
+    if lit_s and not exact:
+        lit_s[-1] += lit_s[-1] * LAST_SHARE + LAST_S
+    days = zip(slots, lit_s, strict=True)
+    return Program(tuple(Day(Circuits(ports, slot.circuits), lasts_s) for slot, lasts_s in days), partial)
 
-    def lit_s(slot: TimedCircuits) -> float:
-        carries_s = dilation.emulated_s(slot.lit_s) * header_share(rate_bps, mtu)
-        more_s = carries_s * LAST_SHARE + LAST_S if slot is slots[-1] and not exact else 0.0
-        return carries_s + (GUARD_S if meeting == "drain" else 0.0) + START_S + more_s
 
-    return Program(tuple(Day(Circuits(ports, slot.circuits), lit_s(slot)) for slot in slots), partial)
+def slot_s(real_s: float, dilation: Dilation, rate_bps: float, meeting: Meeting, mtu: int) -> float:
+    """Return how long a slot is lit so that it carries all that it would carry without costs [emulated s].
+
+    Its parameters are those of `emulated_program`, and how long it would be lit [real s].
+    """
+    carries_s = dilation.emulated_s(real_s) * header_share(rate_bps, mtu)
+    return carries_s + (GUARD_S if meeting == "drain" else 0.0) + START_S

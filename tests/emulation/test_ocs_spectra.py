@@ -24,7 +24,7 @@ pytestmark = [
 ]
 
 COMMAND = [sys.executable, str(CHECKOUT / "scenarios" / "ocs_spectra.py")]
-SMALL = ["--schedulers", "spectra,rotor", "--slot-ms", "60", "--emulated-rate", "20"]
+SMALL = ["--schedulers", "spectra,rotor", "--slot-ms", "120", "--emulated-rate", "20"]
 DARK, KEPT = "all circuits go dark", "Circuits that two slots share stay lit between them."
 SCHEMES = ["spectra", "rotor", "big switch"]
 

@@ -14,10 +14,15 @@ from testbed.run.fidelity import (
     WORST_LAST,
     Limit,
     verdict,
+    verdict_of_light,
     with_control,
 )
+from testbed.run.light_log import LightLog
+from testbed.run.ocs_plan import OcsSetup
 from testbed.run.outcome import Measures, Verdict
+from tests.testbed import ocs_cases
 from tests.testbed.cases import HEALTHY, experiment_of, outcome_of, small_fabric
+from traffic.transports.circuit_engine import GUARD_S, Meeting
 from traffic.workloads.synthetic import uniform
 
 JUDGED = (
@@ -156,3 +161,25 @@ def test_a_control_never_betters_a_word_and_none_is_unknown() -> None:
     assert (missing.word, missing.reasons) == ("strained", ("unknown: a control (none was carried out)",))
     model = outcome_of(point)
     assert with_control(model, None) is model
+
+
+def lit_for(took: float, meeting: Meeting = "drain") -> LightLog:
+    """Return what circuits did that took so many times as long as their slots."""
+    experiment = ocs_cases.experiment_of("spectra")
+    experiment = replace(experiment, ocs=OcsSetup(ocs_cases.DELAY, meeting))
+    found = LightLog(experiment, 1.0, (0,), (), {}, 0.0, 100, 1_000_000)
+    return replace(found, cct_s=took / (1 + found.behind))
+
+
+def test_a_schedule_that_takes_longer_than_its_slots_is_not_faithful() -> None:
+    lights = map(lit_for, (1.0, 1.05, 1.2, 2.0))
+    words = [verdict_of_light(HEALTHY, light, measured_s=light.cct_s).word for light in lights]
+    assert words == ["faithful", "faithful", "strained", "void"]
+    assert verdict_of_light(HEALTHY, lit_for(2.0, "cut"), measured_s=1.0).word == "faithful"
+
+
+def test_the_slots_of_a_schedule_have_room_for_guard_times() -> None:
+    drained, cut = lit_for(1.0), lit_for(1.0, "cut")
+    slots = max(map(len, drained.experiment.plan.schedule.switches))
+    more_s = drained.experiment.dilation.emulated_s(drained.cct_s - cut.cct_s)
+    assert more_s == pytest.approx(slots * GUARD_S)

@@ -308,6 +308,19 @@ def test_what_was_not_delivered_is_given_back_and_its_ports_are_free(
         assert engine.health.payload_bytes == 1_000_000
 
 
+def test_an_old_connection_that_was_reset_before_it_was_accepted_stands_for_no_queue_pair(
+    loopback: Endpoints,
+) -> None:
+    with Engine(loopback, transport=Ideal(nic_rate_bps)) as engine, ExitStack() as stack:
+        connect(engine, [OTHER])  # so that its server listens
+        old = dial(stack, loopback, ONE)
+        assert select.select([], [old], [], 5.0)[1]
+        old.close()
+        (number,) = connect(engine, [ONE])
+        engine.post(np.array([number]), np.array([1000]), np.array([5]))
+        assert list(served(engine, {ONE: number}).at_s) == [5]
+
+
 def test_nothing_to_send_is_done_at_once(loopback: Endpoints) -> None:
     seen = carry(loopback, [], [])
     assert (seen.at_s, seen.health) == ({}, Health())

@@ -293,12 +293,24 @@ class Engine:
             self.watch(listener.fileno(), lambda _event: self._accept(listener))
 
     def _accept(self, listener: socket.socket) -> None:
+        """Take a connection as a queue pair's receiving end.
+
+        The first of its ends may be an old one, reset before it was accepted: then a second follows.
+        """
         receiver, between = connections.accept(self._stack, listener)
-        number = self._expected.pop(between, None)
+        number = self._expected.get(between)
         if number is not None:
             stream = self._streams[number]
+            self._drop(stream.receiver)
             stream.receiver = receiver
             self.watch(receiver.fileno(), lambda _event: self._receive(stream))
+
+    def _drop(self, endpoint: socket.socket | None) -> None:
+        """Close a socket of a queue pair, if there is one."""
+        if endpoint:
+            del self._serving[endpoint.fileno()]
+            self._poller.unregister(endpoint.fileno())
+            endpoint.close()
 
     # Bytes
 
@@ -407,10 +419,8 @@ class Engine:
         left = stream.backlog.withdraw(stream.counted)
         stream.sent = stream.counted
         self._counts.posted[number] = stream.posted
-        for endpoint in filter(None, (stream.sender, stream.receiver)):
-            del self._serving[endpoint.fileno()]
-            self._poller.unregister(endpoint.fileno())
-            endpoint.close()
+        self._drop(stream.sender)
+        self._drop(stream.receiver)
         self._expected.pop(connections.ends(stream.queue_pair, self._endpoints), None)
         self._standing -= stream.sender is not None
         stream.sender = stream.receiver = None
@@ -451,7 +461,8 @@ class Engine:
         if not self.quiet:
             self._overslept_s = max(self._overslept_s, self._polled_at - now - wait_s)
         for descriptor, event in events:
-            self._serving[descriptor](event)
+            if serve := self._serving.get(descriptor):  # one served before may have closed it
+                serve(event)
         now = time.monotonic()
         for feeder in self._feeders:
             feeder.turn(self, now)
@@ -553,6 +564,10 @@ class Engine:
         except BlockingIOError:
             return
         except OSError as error:
+            if isinstance(error, ConnectionResetError) and not stream.counted:
+                self._drop(stream.receiver)  # an old one of its ends, see `_accept`
+                stream.receiver = None
+                return
             raise _broken(stream, error) from error
         if not size:
             raise StuckError(f"queue pair {stream.queue_pair} was closed before all had arrived")
