@@ -21,6 +21,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
@@ -34,6 +35,8 @@ RUN_DIRECTORY = Path("/run/lightrail")
 TOOLS = ("unshare", "nsenter", "mnexec", "ovsdb-server", "ovsdb-tool", "ovs-vswitchd", "ovs-vsctl", "tc")
 GRACE_S = 10.0
 TUN = "/dev/net/tun"
+_ask_again = threading.Event()
+"""Whether the main thread has to be asked to end, once more."""
 
 
 def inside_sandbox() -> bool:
@@ -79,6 +82,7 @@ def settle() -> None:
     """Make the fresh namespaces usable: private /run and /sys, loopback up, the lifeline watched."""
     # The handler first: the kernel keeps signals that nobody handles from process 1.
     signal.signal(signal.SIGTERM, _end)
+    sys.unraisablehook = _notice_ignored
     threading.Thread(target=_watch, args=(int(os.environ[LIFELINE]),), daemon=True).start()
     raise_descriptor_limit()
     mount("tmpfs", "/run")
@@ -168,9 +172,20 @@ def _at_terminal() -> bool:
 def _watch(lifeline: int) -> None:
     """Wait for the launcher to let go, ask the main thread to end, and end without it if it does not."""
     os.read(lifeline, 1)
-    os.kill(os.getpid(), signal.SIGTERM)
-    threading.Event().wait(GRACE_S)
+    deadline = time.monotonic() + GRACE_S
+    _ask_again.set()
+    while _ask_again.wait(max(deadline - time.monotonic(), 0.0)):
+        _ask_again.clear()
+        os.kill(os.getpid(), signal.SIGTERM)
     os._exit(128 + signal.SIGTERM)
+
+
+def _notice_ignored(unraisable: "sys.UnraisableHookArgs") -> None:
+    """Have the main thread asked again if it was asked where Python ignores exceptions: as it forks, say."""
+    if isinstance(unraisable.exc_value, SystemExit):
+        _ask_again.set()
+    else:
+        sys.__unraisablehook__(unraisable)
 
 
 def _end(_number: int, _frame: FrameType | None) -> None:
