@@ -34,6 +34,8 @@ LIFELINE = "LIGHTRAIL_LIFELINE"
 RUN_DIRECTORY = Path("/run/lightrail")
 TOOLS = ("unshare", "nsenter", "mnexec", "ovsdb-server", "ovsdb-tool", "ovs-vswitchd", "ovs-vsctl", "tc")
 GRACE_S = 10.0
+HOOK_S = 0.2
+"""In so long Python has left the hook that is called with exceptions that it ignores [s]."""
 TUN = "/dev/net/tun"
 _ask_again = threading.Event()
 """Whether the main thread has to be asked to end, once more."""
@@ -173,9 +175,10 @@ def _watch(lifeline: int) -> None:
     """Wait for the launcher to let go, ask the main thread to end, and end without it if it does not."""
     os.read(lifeline, 1)
     deadline = time.monotonic() + GRACE_S
-    _ask_again.set()
+    os.kill(os.getpid(), signal.SIGTERM)
     while _ask_again.wait(max(deadline - time.monotonic(), 0.0)):
         _ask_again.clear()
+        time.sleep(HOOK_S)
         os.kill(os.getpid(), signal.SIGTERM)
     os._exit(128 + signal.SIGTERM)
 
