@@ -41,8 +41,8 @@ def repeat(
 
     Fabric, workloads, schemes, seeds, scale and datapath are those of its run.json, whatever this
     machine would choose today; so it may be another machine's run, too. Expect every CCT within 5 % of the
-    one before where both machines kept up. What was only predicted is predicted again. A scheme or a
-    transport of your own whose module has changed since is measured, and not compared.
+    one before where both machines kept up. What was only predicted is predicted again. A scheme, a
+    transport or a pattern of your own whose module has changed since is measured, and not compared.
     """
     file = results / "run.json" if results.is_dir() else results
     experiments, before = experiments_of(file), _summary(file.with_name("summary.csv"))
@@ -63,9 +63,11 @@ def repeat(
     carry_out(scenario, options)
 
 
-def _changed(experiments: Sequence[Experiment], file: Path) -> dict[tuple[str, str], str]:
-    """Return what has changed since a run of the user's own code, by the scheme and transport that run it."""
-    points = {(each.scheme_name, each.transport_name): each.own for each in experiments if each.own}
+def _changed(experiments: Sequence[Experiment], file: Path) -> dict[tuple[str, str, str], str]:
+    """Return what has changed since a run of the user's own code, by workload, scheme and transport."""
+    points = {
+        (each.job.name, each.scheme_name, each.transport_name): each.own for each in experiments if each.own
+    }
     sources = own_sources(name for own in points.values() for name in own)
     changed = changed_modules(file, sources)
     imported = set(changed) - {_module(name) for own in points.values() for name in own}

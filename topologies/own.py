@@ -1,4 +1,4 @@
-"""A user's own scheme, transport, scheduler or fabric, named ``module:function``.
+"""A user's own scheme, transport, scheduler, pattern or fabric, named ``module:function``.
 
 How it is found, what it must take, what is said of an error in it, and which version of it ran.
 """

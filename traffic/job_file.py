@@ -8,21 +8,22 @@ unfolded.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import Field, ValidationError
+from pydantic import Field, JsonValue, ValidationError
 
-from topologies.errors import DemandError, MachineError, TraceError
+from topologies.errors import DemandError, MachineError, ScenarioError, TraceError
 from topologies.fabric import MOST_GPUS
 from topologies.strict_json import Strict, first_of, json_value, shown
 from traffic.collectives.all_to_all import AllToAll
 from traffic.collectives.exchange import Pattern
 from traffic.collectives.node_all_to_all import RingAllToAll
+from traffic.collectives.own_pattern import class_name, own_pattern, words_of_own
 from traffic.collectives.point_to_point import PointToPoint
 from traffic.collectives.ring import Operation, Ring
 from traffic.compose import MOST_NODES, Repeat, unfolded
@@ -124,15 +125,26 @@ class _PointToPoint(_Waiting):
         return Collective(self.name, PointToPoint(sent))
 
 
+class _Own(_Waiting):
+    kind: Literal["own"]
+    pattern: Name
+    fields: dict[str, JsonValue] = Field(default_factory=dict)
+
+    def node(self, gpus: int) -> Node:
+        return Collective(self.name, own_pattern(self.pattern, self.fields))
+
+
 class _Part(_Waiting):
     kind: Literal["part"]
     nodes: "_Nodes"
 
 
-AnyNode = _Compute | _AllToAll | _Ring | _RingAllToAll | _PointToPoint | _Part
+AnyNode = _Compute | _AllToAll | _Ring | _RingAllToAll | _PointToPoint | _Own | _Part
 _Nodes = Annotated[
     list[Annotated[AnyNode, Field(discriminator="kind")]], Field(min_length=1, max_length=MOST_NODES)
 ]
+PATTERNS = (AllToAll, Ring, RingAllToAll, PointToPoint)
+"""Every pattern that comes with lightrail."""
 OPERATIONS: Mapping[str, Operation] = {
     "ring_all_reduce": "all-reduce",
     "ring_reduce_scatter": "reduce-scatter",
@@ -184,7 +196,8 @@ def job_document(job: Job) -> dict[str, Any]:
     Raises
     ------
     DemandError
-        If the format has no words for it: a pattern of the user's own, or numbers beyond its ranges.
+        If the format has no words for it: a pattern that is not made of a class and plain values
+        (`traffic.collectives.own_pattern`), or numbers beyond its ranges.
     """
     document = _document_of(job)
     try:
@@ -192,6 +205,12 @@ def job_document(job: Job) -> dict[str, Any]:
     except ValidationError as error:
         raise DemandError(f"job {job.name!r} cannot be written: {_first_of(error)}", HINT) from error
     return document
+
+
+def own_patterns(nodes: Iterable[Node]) -> list[str]:
+    """Return the classes of patterns of the user's own, as ``module:Class``, each once."""
+    patterns = dict.fromkeys(type(node.pattern) for node in nodes if isinstance(node, Collective))
+    return [class_name(own) for own in patterns if own not in PATTERNS]
 
 
 def job_text(job: Job) -> str:
@@ -235,7 +254,7 @@ def _parts(models: Sequence[AnyNode], gpus: int, where: str) -> list[Node | Repe
         place, after = f"{where}nodes[{index}]", tuple(model.after)
         try:
             parts.append(_part(model, gpus, after, f"{place}."))
-        except DemandError as error:
+        except (DemandError, ScenarioError) as error:
             raise TraceError(f"{place}: {error.sentence}", error.hint) from error
     return parts
 
@@ -297,6 +316,8 @@ def _words_of(node: Node) -> dict[str, object]:
 
 
 def _words_of_pattern(name: str, pattern: Pattern) -> dict[str, object]:
+    if type(pattern) not in PATTERNS:  # what is derived from one of them may send something else
+        return _words_of_own(name, pattern)
     if isinstance(pattern, AllToAll):
         demand = pattern.demand
         words = {"gpus": [*pattern.ranks], "matrix_bytes": demand.matrix.tolist()}
@@ -309,11 +330,17 @@ def _words_of_pattern(name: str, pattern: Pattern) -> dict[str, object]:
         hops, back = ([[[*hop] for hop in ring] for ring in some] for some in (pattern.rings, pattern.back))
         kind = {"kind": "ring_all_to_all", "hops": hops, **_given(hops_back=back)}
         return {**kind, "node_bytes": pattern.node_bytes}
-    if isinstance(pattern, PointToPoint):
-        columns = ("source", "destination", "bytes")
-        messages = [dict(zip(columns, each, strict=True)) for each in pattern.messages]
-        return {"kind": "point_to_point", "messages": messages}
-    raise DemandError(f"node {name!r} has a pattern of its own, {pattern.name!r}", HINT)
+    assert isinstance(pattern, PointToPoint)
+    columns = ("source", "destination", "bytes")
+    messages = [dict(zip(columns, each, strict=True)) for each in pattern.messages]
+    return {"kind": "point_to_point", "messages": messages}
+
+
+def _words_of_own(name: str, pattern: Pattern) -> dict[str, object]:
+    try:
+        return {"kind": "own", **words_of_own(pattern)}
+    except DemandError as error:
+        raise DemandError(f"node {name!r}: {error.sentence}", error.hint) from error
 
 
 def _given(**words: Sequence[object]) -> dict[str, object]:

@@ -17,7 +17,7 @@ def repeat_claims(
     table: pd.DataFrame,
     before: pd.DataFrame,
     source: str,
-    changed: Mapping[tuple[str, str], str] | None = None,
+    changed: Mapping[tuple[str, str, str], str] | None = None,
 ) -> list[Claim]:
     """Return a claim per workload and scheme: that no CCT of a transport and seed differs by more than 5 %.
 
@@ -28,17 +28,17 @@ def repeat_claims(
     source
         What is repeated, as a reader knows it.
     changed
-        By scheme and transport, what has changed since of the user's own code that these run: they are
-        measured, and not compared.
+        By workload, scheme and transport, what has changed since of the user's own code that these run: they
+        are measured, and not compared.
     """
     transports = table["transport"].unique()
     sound = before[(before["verdict"] != "void") & before["transport"].isin(transports)]
-    other = {scheme: why for (scheme, transport), why in (changed or {}).items() if transport in transports}
+    other = {tuple(point): why for (*point, over), why in (changed or {}).items() if over in transports}
     claims = []
     for workload, scheme in dict.fromkeys(zip(table["workload"], table["scheme"], strict=True)):
         claim = _judged(str(workload), str(scheme), table, sound, source)
-        if scheme in other:
-            claim = replace(claim, verdict="not comparable", reason=other[scheme])
+        if (workload, scheme) in other:
+            claim = replace(claim, verdict="not comparable", reason=other[workload, scheme])
         claims.append(claim)
     return claims
 

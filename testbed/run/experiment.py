@@ -9,7 +9,7 @@ from controller.circuits.foreseen import Foreseen
 from controller.circuits.planned import Planned
 from controller.circuits.regional import Regional
 from testbed.run.dilation import UNSCALED, Dilation
-from testbed.run.experiment_json import ExperimentRecord, experiment_record
+from testbed.run.experiment_json import ExperimentRecord, experiment_record, record_json
 from testbed.run.ocs_plan import OcsPlan, OcsSetup
 from testbed.run.region_plan import DelegatedSetup, RegionalSetup, RegionPlan
 from topologies.errors import ScenarioError
@@ -18,6 +18,7 @@ from traffic.collectives.exchange import bytes_between
 from traffic.delegation import Delegated, Lanes
 from traffic.faults import AS_IT_WAS, Fault, Revisions, check_faults, moved
 from traffic.job import Job
+from traffic.job_file import own_patterns
 from traffic.messages import CHUNK_BYTES
 from traffic.packets import DEFAULT_MTU, check_mtu
 from traffic.scheme import OnceLit, OverCircuits, Scheme, Sprayed
@@ -211,14 +212,15 @@ class Experiment:
 
     @property
     def own(self) -> list[str]:
-        """The names (``module:function``) of what of it is a user's own code."""
+        """The names (``module:function`` or ``module:Class``) of what of it is a user's own code."""
         transport = self.transport.name
         named = [
             self.spraying,
             self.policy if self.ocs else "",
             "" if congestion_control(transport) else transport,
         ]
-        return [name for name in named if ":" in name]
+        patterns = own_patterns((*self.job.nodes, *self.revisions.nodes))
+        return [*(name for name in named if ":" in name), *patterns]
 
     @cached_property  # a user's own scheme is imported to be asked for its name
     def scheme_name(self) -> str:
@@ -253,12 +255,18 @@ class Experiment:
         return hashlib.sha256(self.to_json().encode()).hexdigest()[:12]
 
     def to_json(self) -> str:
-        """Return the experiment as JSON that `from_json` reads back."""
+        """Return the experiment as JSON that `from_json` reads back.
+
+        Raises
+        ------
+        DemandError
+            If a pattern of the user's own cannot be written down.
+        """
         return self._json
 
     @cached_property  # a run writes it after each of its points
     def _json(self) -> str:
-        return ExperimentRecord(
+        record = ExperimentRecord(
             fabric=self.fabric,
             job=self.job,
             policy=self.policy,
@@ -274,7 +282,8 @@ class Experiment:
             revisions=self.revisions,
             delegated=self.delegated,
             regional=self.regional,
-        ).model_dump_json()
+        )
+        return record_json(record)
 
     @classmethod
     def from_json(cls, text: str) -> "Experiment":

@@ -4,6 +4,7 @@ import json
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, PlainSerializer, PlainValidator, TypeAdapter, ValidationError
+from pydantic_core import PydanticSerializationError
 
 from controller.circuits.foreseen import Foreseen
 from testbed.run.dilation import Dilation
@@ -90,6 +91,17 @@ class ExperimentRecord(BaseModel):
     revisions: Annotated[Revisions, PlainValidator(_revisions), PlainSerializer(_revisions_data)] = AS_IT_WAS
     delegated: DelegatedSetup | None = None
     regional: RegionalSetup | None = None
+
+
+def record_json(record: ExperimentRecord) -> str:
+    """Return a record as JSON; DemandError where a job of it has no words, as of `job_document`."""
+    try:
+        return record.model_dump_json()
+    except PydanticSerializationError:
+        # It has the text of the error and not the error, which is raised here as what it is.
+        job_document(record.job)
+        _revisions_data(record.revisions)
+        raise
 
 
 def experiment_record(text: str) -> ExperimentRecord:

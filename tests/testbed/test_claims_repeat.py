@@ -54,7 +54,7 @@ def test_what_has_another_source_now_is_measured_and_not_compared() -> None:
     table = pd.concat(
         [summary(1.0), summary(1.0, scheme="mine"), summary(1.0, scheme="mine", transport="credit")]
     )
-    changed = {("mine", "tcp"): "the source of own has changed since"}
+    changed = {("uniform", "mine", "tcp"): "the source of own has changed since"}
     for transport, verdict in (("tcp", "not comparable"), ("credit", "holds")):
         claims = repeat_claims(table[table["transport"] == transport], table, "before", changed)
         (mine,) = [claim for claim in claims if "mine" in claim.text]

@@ -257,7 +257,7 @@ class Own:
 @pytest.mark.parametrize(
     ("job", "said"),
     [
-        (Job("a", 2, (Collective("b", Own()),)), "node 'b' has a pattern of its own, 'own'"),
+        (Job("a", 2, (Collective("b", Own()),)), "node 'b': the pattern '.*:Own' cannot be written down"),
         (
             Job("a", 2, (Compute("b", (0,), 1e10),)),
             r"'a' cannot be written: nodes\[0\].duration_s: found",

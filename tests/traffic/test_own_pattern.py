@@ -1,0 +1,190 @@
+"""A user's own pattern as it is written down: its class and its fields, or a sentence that says why not."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from testbed.run.experiment import Experiment
+from topologies.errors import DemandError, ScenarioError, TraceError
+from topologies.fabric import Port
+from topologies.rail import rail_fabric
+from traffic.collectives.exchange import Exchange, Pattern
+from traffic.collectives.own_pattern import own_pattern
+from traffic.collectives.ring import Ring
+from traffic.faults import Fault, KnownRevision, Revisions
+from traffic.job import Collective, Job
+from traffic.job_file import job_document, job_of_document, read_job, write_job
+from traffic.messages import Messages
+
+HERE = "tests.traffic.test_own_pattern"
+WIRED = rail_fabric(2, 2)
+
+
+@dataclass(frozen=True)
+class Sent:
+    """What each of some pairs sends."""
+
+    pairs: tuple[tuple[int, int], ...]
+    bytes: int = 1
+    share: float = 1.0
+    say: str = ""
+    name = "sent"
+
+    def __post_init__(self) -> None:
+        """Refuse a pair of one GPU."""
+        if any(source == to for source, to in self.pairs):
+            raise DemandError("a GPU sends to itself", "send to another")
+
+    @property
+    def gpus(self) -> frozenset[int]:
+        return frozenset(gpu for pair in self.pairs for gpu in pair)
+
+    def exchange(self) -> Exchange:
+        source, to = np.array(self.pairs, dtype=np.int64).reshape(-1, 2).T
+        return Exchange(Messages(source, to, np.full(len(source), self.bytes)))
+
+    def renumbered(self, gpus: Sequence[int]) -> "Sent":
+        return replace(self, pairs=tuple((gpus[source], gpus[to]) for source, to in self.pairs))
+
+
+@dataclass(frozen=True)
+class Always(Sent):
+    """Sends what it likes, so that its fields do not make it."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "bytes", self.bytes + 1)
+
+
+class Plain(Sent):
+    """Is equal by what no field has."""
+
+    def __eq__(self, other: object) -> bool:
+        raise IndexError("nothing to compare")
+
+    __hash__ = Sent.__hash__
+
+
+@dataclass(frozen=True)
+class Backwards(Ring):
+    """Is derived from one of lightrail's, and not one."""
+
+    def renumbered(self, gpus: Sequence[int]) -> "Backwards":
+        """Return the same between other GPUs."""
+        return Backwards(tuple(tuple(gpus[gpu] for gpu in ring) for ring in self.rings), self.bytes)
+
+
+class Outer:
+    """Has a class in it."""
+
+    @dataclass(frozen=True)
+    class Inner(Sent):
+        """Is not found by its module."""
+
+
+def job_with(pattern: Pattern) -> Job:
+    return Job("mine", 4, (Collective("sum", pattern),))
+
+
+PAIRS = ((0, 1), (2, 3))
+
+
+@given(
+    pairs=st.lists(st.sampled_from([(0, 1), (1, 2), (3, 0)]), min_size=1, max_size=3).map(tuple),
+    size=st.integers(1, 1 << 50),
+    share=st.floats(0, 1e9),
+    say=st.text(),
+)
+def test_json_gives_back_an_equal_pattern(
+    pairs: tuple[tuple[int, int], ...], size: int, share: float, say: str
+) -> None:
+    job = job_with(Sent(pairs, size, share, say))
+    document = json.loads(json.dumps(job_document(job)))
+    assert document["nodes"][0]["pattern"] == f"{HERE}:Sent"
+    assert job_of_document(document, "job") == job
+    experiment = Experiment(WIRED, job, "rails")
+    assert Experiment.from_json(experiment.to_json()) == experiment
+    assert experiment.own == [f"{HERE}:Sent"]
+
+
+def test_a_job_file_gives_it_back(tmp_path: Path) -> None:
+    job = job_with(Sent(PAIRS, np.int64(4_000_000), 2.0))  # type: ignore[arg-type]
+    write_job(job, tmp_path / "mine.json")
+    assert read_job(tmp_path / "mine.json") == job
+
+
+def test_what_is_derived_from_a_pattern_of_lightrails_stays_what_it_is() -> None:
+    job = job_with(Backwards(((0, 1, 2),), 3000))
+    (node,) = job_of_document(job_document(job), "job").nodes
+    assert isinstance(node, Collective)
+    assert isinstance(node.pattern, Backwards)
+    assert node == job.nodes[0]
+
+
+def test_what_a_revision_adds_may_be_of_one_too() -> None:
+    revisions = Revisions((KnownRevision("cut", ("sum",), job_with(Sent(((1, 2),)))),))
+    fault = Fault("cut", (Port("h0", 0),))
+    revised = Experiment(WIRED, job_with(Sent(PAIRS)), "rails", faults=(fault,), revisions=revisions)
+    assert Experiment.from_json(revised.to_json()) == revised
+
+
+@pytest.mark.parametrize(
+    ("pattern", "why"),
+    [
+        (Sent(PAIRS, say=object()), "it holds an object of type object"),  # type: ignore[arg-type]
+        (Sent(PAIRS, share=float("nan")), "not JSON compliant"),
+        (Sent(PAIRS, say=["a"]), "is not equal to it"),  # type: ignore[arg-type]
+        (Always(PAIRS), "is not equal to it"),
+        (Plain(PAIRS), "your pattern raised IndexError at .*: nothing to compare"),
+        (Outer.Inner(PAIRS), "its class is in another class or a function"),
+    ],
+)
+def test_what_cannot_be_written_down_is_refused_in_a_sentence(pattern: Pattern, why: str) -> None:
+    experiment = Experiment(WIRED, job_with(pattern), "rails")
+    said = f"^node 'sum': the pattern '{HERE}:.*' cannot be written down: .*{why}.*; .*"
+    with pytest.raises(DemandError, match=said):
+        experiment.to_json()
+
+
+@pytest.mark.parametrize(
+    ("name", "fields", "why"),
+    [
+        ("nowhere:Sent", {}, "the pattern 'nowhere:Sent' cannot be imported"),
+        (f"{HERE}:Nothing", {}, f"the pattern '{HERE}:Nothing' cannot be imported"),
+        (f"{HERE}:job_with", {"pattern": 1}, "job_with' is not a pattern; name a class with name, gpus"),
+        ("subprocess:Popen", {"args": ["touch", "there"]}, "'subprocess:Popen' is not a pattern"),
+        (f"{HERE}:Sent", {"size": 1}, "your pattern raised TypeError in .*size"),
+        (f"{HERE}:Sent", {"pairs": [[0, 0]]}, "a GPU sends to itself"),
+        (f"{HERE}:Sent", {"pairs": 7}, "your pattern raised TypeError at .*test_own_pattern.py:"),
+    ],
+)
+def test_a_file_that_names_no_pattern_is_refused_with_the_place(
+    name: str, fields: dict[str, object], why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    document = job_document(job_with(Sent(PAIRS)))
+    document["nodes"][0] |= {"pattern": name, "fields": fields}
+    with pytest.raises(TraceError, match=rf"job, nodes\[0\]: .*{why}"):
+        job_of_document(document, "job")
+    text = json.loads(Experiment(WIRED, job_with(Sent(PAIRS)), "rails").to_json())
+    with pytest.raises(ScenarioError, match=rf"not a valid experiment: job: .*nodes\[0\]: .*{why}"):
+        Experiment.from_json(json.dumps(text | {"job": document}))
+    assert not any(tmp_path.iterdir())
+
+
+def test_a_class_without_what_a_pattern_has_is_named() -> None:
+    with pytest.raises(ScenarioError, match="is not a pattern: it has no name"):
+        own_pattern(f"{HERE}:Nameless", {})
+
+
+class Nameless:
+    """Has the methods alone."""
+
+    def exchange(self) -> None: ...
+
+    def renumbered(self) -> None: ...

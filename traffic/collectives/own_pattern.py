@@ -1,0 +1,108 @@
+"""A user's own pattern as it is written down: the class that makes it, and the fields that it is made of."""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import fields, is_dataclass
+from typing import cast
+
+import numpy as np
+
+from topologies.errors import DemandError, LightrailError, ScenarioError
+from topologies.own import own_code, own_object
+from traffic.collectives.exchange import Pattern
+
+PAGE = "docs/own_pattern.md"
+METHODS = ("exchange", "renumbered")
+VALUES = ("name", "gpus")
+"""What a pattern has besides its methods."""
+
+
+def class_name(own: type[Pattern]) -> str:
+    """Return a pattern's class as ``module:Class``."""
+    return f"{own.__module__}:{own.__qualname__}"
+
+
+def own_pattern(name: str, made_of: Mapping[str, object]) -> Pattern:
+    """Return a user's own pattern.
+
+    Parameters
+    ----------
+    name
+        ``module:Class``, with the module on Python's path or in the current directory.
+    made_of
+        The arguments of the class by name; lists become tuples.
+
+    Raises
+    ------
+    LightrailError
+        If there is no such class, it makes no pattern of them, or its own code raises.
+    """
+    own = own_object("pattern", name)
+    # Looked at before it is called: a file that names it may come from anybody.
+    if not isinstance(own, type) or not all(callable(getattr(own, method, None)) for method in METHODS):
+        raise _not_a_pattern(name)
+    make = cast(Callable[..., object], own)
+    with own_code("pattern", name):
+        pattern = make(**{key: _frozen(value) for key, value in made_of.items()})
+        if lacking := [value for value in VALUES if not hasattr(pattern, value)]:
+            raise _not_a_pattern(name, lacking[0])
+    return cast(Pattern, pattern)
+
+
+def words_of_own(pattern: Pattern) -> dict[str, object]:
+    """Return what `own_pattern` makes an equal pattern of: its class, and its fields as JSON has them.
+
+    Raises
+    ------
+    DemandError
+        If that makes none: its class cannot be named, or holds what JSON does not.
+    """
+    name = class_name(type(pattern))
+    module, _, own = name.partition(":")
+    if module == "__main__" or "." in own:
+        where = "the script that runs" if module == "__main__" else "another class or a function"
+        raise _unwritable(pattern, f"its class is in {where}", "put it in a module of its own")
+    hint = "make it a frozen dataclass of numbers, texts and tuples of them"
+    try:
+        made_of: dict[str, object] = json.loads(json.dumps(_fields(pattern), allow_nan=False, default=_plain))
+    except (TypeError, ValueError) as error:
+        raise _unwritable(pattern, str(error), hint) from error
+    try:
+        again = own_pattern(name, made_of)
+        with own_code("pattern", name):
+            is_equal = bool(again == pattern)
+    except LightrailError as error:
+        raise _unwritable(pattern, error.sentence, error.hint) from error
+    if not is_equal:
+        raise _unwritable(pattern, "what its class makes of its fields is not equal to it", hint)
+    return {"pattern": name, "fields": made_of}
+
+
+def _fields(pattern: Pattern) -> dict[str, object]:
+    if not is_dataclass(pattern):
+        return {}
+    return {field.name: getattr(pattern, field.name) for field in fields(pattern) if field.init}
+
+
+def _plain(value: object) -> object:
+    """Return a number of numpy's as one of Python's."""
+    if isinstance(value, np.generic):
+        return value.item()
+    raise TypeError(f"it holds an object of type {type(value).__name__}")
+
+
+def _frozen(value: object) -> object:
+    """Return a value of JSON as a frozen value holds it."""
+    return tuple(map(_frozen, value)) if isinstance(value, list) else value
+
+
+def _unwritable(pattern: Pattern, why: str, hint: str) -> DemandError:
+    sentence = f"the pattern {class_name(type(pattern))!r} cannot be written down: {why}"
+    return DemandError(sentence, hint if PAGE in hint else f"{hint}, see {PAGE}")
+
+
+def _not_a_pattern(name: str, lacking: str = "") -> ScenarioError:
+    return ScenarioError(
+        f"{name!r} is not a pattern" + (f": it has no {lacking}" if lacking else ""),
+        f"name a class with {', '.join((*VALUES, *METHODS[:-1]))} and {METHODS[-1]}, see {PAGE}",
+    )
