@@ -85,6 +85,7 @@ from testbed.run.experiment import Experiment
 from testbed.run.outcome import Outcome, bound_s
 from testbed.run.predict import predict
 from testbed.run.region_plan import TIMED_DELAY_S
+from testbed.run.repetitions import check_named_apart
 from testbed.run.run_time import boots
 from testbed.run.scale import RINGS_S, job_volume, plain
 from testbed.run.similitude import Number, facts_of, similitude
@@ -294,25 +295,17 @@ def main(command: Callable[..., None]) -> NoReturn:
 
 
 def carry_out(scenario: Scenario, options: Options) -> ResultsDirectory | None:
-    """Carry a scenario out, in a sandbox unless told otherwise; print and return what came of it."""
-    _check_schemes(scenario.experiments)
+    """Carry a scenario out, in a sandbox unless told otherwise; print and return what came of it.
+
+    An unknown scheme, and two experiments that tables would take for one, are refused before.
+    """
+    for scheme in dict.fromkeys(each.spraying for each in scenario.experiments if each.spraying):
+        policy_named(scheme)
+    check_named_apart(scenario.experiments)
     if options.model_only:
         return _finish(scenario, options, _model)
     prepare_machine(options)
     return go_on(scenario, options)
-
-
-def _check_schemes(experiments: Sequence[Experiment]) -> None:
-    """Raise ScenarioError for an unknown scheme, and for two that tables would call the same."""
-    policies: dict[str, str] = {}
-    for each in experiments:
-        if each.spraying:
-            policy_named(each.spraying)
-        if not each.label and (other := policies.setdefault(each.scheme_name, each.policy)) != each.policy:
-            raise ScenarioError(
-                f"{other} and {each.policy} are both called {each.scheme_name!r}",
-                "give each a name of its own",
-            )
 
 
 def prepare_machine(options: Options) -> None:

@@ -54,6 +54,16 @@ def test_its_scripts_predict_print_draw_and_leave_a_report(
     assert all((tmp_path / name).read_bytes().startswith(b"\x89PNG") for name in drawn)
 
 
+def test_two_experiments_of_one_name_are_refused_before_anything_runs(tmp_path: Path) -> None:
+    other = 'Experiment(fabric, job, "ecmp", chunk_bytes=65536)'
+    done = ran(BLOCKS[0].replace("run([", f"run([{other}] + ["), tmp_path)
+    assert done.returncode != 0
+    assert "two different experiments are both called 'sparse 0.4, ecmp, ideal'" in done.stderr
+    assert "differ in chunk_bytes (65536 and " in done.stderr
+    assert "give a label" in done.stderr
+    assert not (tmp_path / "rails_or_ecmp").exists()
+
+
 def test_what_it_says_of_an_outcome_is_there() -> None:
     names = {"predicted", "emulated", "run", "bound_s"}
     assert all(f"`{name}" in PAGE for name in names)

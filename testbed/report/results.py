@@ -40,6 +40,7 @@ from testbed.report.run_json import Run, run_json
 from testbed.report.transports import alike_text
 from testbed.run.experiment import Experiment
 from testbed.run.outcome import Outcome, summary_row
+from testbed.run.repetitions import check_named_apart
 from testbed.run.similitude import Number
 from topologies.errors import ScenarioError
 
@@ -75,6 +76,11 @@ class RunDirectory(ABC):
         has started in the same second.
     root
         Of the default.
+
+    Raises
+    ------
+    ScenarioError
+        If tables would take different experiments for one with several seeds.
     """
 
     def __init__(
@@ -82,6 +88,7 @@ class RunDirectory(ABC):
     ) -> None:
         self.run = run
         """What is run, as far as it is known."""
+        check_named_apart(planned)
         self._out, self._root = out, root
         self._experiments = {experiment.key: experiment for experiment in planned}
         self._finished: list[str] = []
@@ -215,9 +222,17 @@ class ResultsDirectory(RunDirectory):
         self._claims, self._findings = claims, findings
 
     def add(self, outcome: Outcome) -> None:
-        """Write an outcome: its records, its nodes, its row of the summary, its experiment."""
-        self.outcomes.append(outcome)
+        """Write an outcome: its records, its nodes, its row of the summary, its experiment.
+
+        Raises
+        ------
+        ScenarioError
+            If tables would take it and another experiment for one with several seeds.
+        """
         experiment = outcome.experiment
+        if experiment.key not in self._experiments:
+            check_named_apart([*self._experiments.values(), experiment])
+        self.outcomes.append(outcome)
         nodes = node_table(
             experiment.whole_job, experiment.fabric, outcome.run, outcome.predicted, outcome.lent_s
         )

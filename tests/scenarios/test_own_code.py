@@ -65,7 +65,11 @@ def uniform(folder: Path, *options: str) -> "CompletedProcess[str]":
         (["--schemes", "own:Reactive"], "your scheme raised ValueError at own.py:21: no queue pair"),
         (["--schemes", "leaves:scheme"], "your scheme raised SystemExit at leaves.py:2: 0"),
         (["--transport", "leaves:Transport"], "your transport raised SystemExit at leaves.py:2: 0"),
-        (["--schemes", "own:Mine,own:Other"], "own:Mine and own:Other are both called 'mine [a]'"),
+        (
+            ["--schemes", "own:Mine,own:Other"],
+            "two different experiments are both called 'uniform, mine [a], credit', and differ in policy "
+            "(own:Mine and own:Other)",
+        ),
     ],
 )
 def test_what_a_users_code_raises_is_one_sentence(folder: Path, options: list[str], said: str) -> None:

@@ -126,6 +126,19 @@ def test_run_json_says_all_that_is_needed_to_run_it_again(tmp_path: Path) -> Non
     assert {"python", "kernel", "openvswitch", "commit", "numpy", "os-ken"} <= data["versions"].keys()
 
 
+def test_an_outcome_that_tables_would_take_for_a_seed_of_another_is_refused(tmp_path: Path) -> None:
+    first = small_outcomes(seeds=1)[0]
+    other = replace(first, experiment=replace(first.experiment, seed=1, chunk_bytes=1 << 16))
+    with pytest.raises(ScenarioError, match=r"and differ in chunk_bytes .*; give a label"):
+        ResultsDirectory(RUN, root=tmp_path, planned=[first.experiment, other.experiment])
+    with ResultsDirectory(RUN, root=tmp_path) as results:
+        results.add(first)
+        with pytest.raises(ScenarioError, match=r"and differ in chunk_bytes .*; give a label"):
+            results.add(other)
+    assert results.outcomes == [first]
+    assert len(results.table) == 1
+
+
 def test_the_first_seed_of_each_scheme_leaves_a_trace(tmp_path: Path) -> None:
     outcomes = small_outcomes(seeds=2)
     with ResultsDirectory(RUN, root=tmp_path) as results:
