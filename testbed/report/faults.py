@@ -6,10 +6,12 @@ from math import nan
 
 import pandas as pd
 
+from testbed.report.means import Mean, counted_words, over_seeds, verdict_text
 from testbed.report.page import Block, Line, Sheet
-from testbed.report.table import number, significant
+from testbed.report.table import VOID_TEXT, number, significant
 from testbed.run.experiment import Experiment
 from testbed.run.outcome import Outcome
+from testbed.run.repetitions import differing
 from traffic.faults import AS_IT_WAS
 
 POINT = ["workload", "transport", "scheme"]
@@ -19,10 +21,11 @@ TIMES = tuple(f"{stage.replace(' ', '_')}_s" for stage in STAGES)
 DIGITS = 12
 """Of times in seconds: what computing with floats leaves beyond them is no time that was added."""
 CAPTION = (
-    "What failed: means over seeds, milliseconds at real scale, {}. Known: schemes, circuits and routing are "
-    "told. Around: packet switches have rules around it, and what it held up is placed anew. Used: traffic "
-    "is placed there again. Added: to the CCT of the same point without faults, by all its faults together. "
-    "Lost: messages that are given up, from and to GPUs that are gone, or that begin again with others."
+    "What failed: means over seeds, milliseconds at real scale, {}.{} Known: schemes, circuits and routing "
+    "are told. Around: packet switches have rules around it, and what it held up is placed anew. Used: "
+    "traffic is placed there again. Added: to the CCT of the same point without faults, by all its faults "
+    "together. Lost: messages that are given up, from and to GPUs that are gone, or that begin again with "
+    "others."
 )
 
 
@@ -32,22 +35,29 @@ def fault_table(outcomes: Sequence[Outcome]) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        workload, transport, scheme, fault, seed; when each of `STAGES` was, in the emulation where there
+        workload, transport, scheme, seed, fault; when each of `STAGES` was, in the emulation where there
         was one, NaN if it was not [real s]; added_s and predicted_added_s, what all faults of the outcome
-        added to its CCT, NaN where the point was not run without them [real s]; given_up, messages; and
-        given_up_bytes, real.
+        added to its CCT, NaN where the point was not run without them [real s]; given_up, messages;
+        given_up_bytes, real; verdict, and healthy_verdict, of the point without them, empty where it was not
+        run.
     """
     healthy = {_point(o.experiment): o for o in outcomes if not o.experiment.faults}
     rows: list[Mapping[str, object]] = []
     for outcome in outcomes:
-        point, events, messages = _point(outcome.experiment), outcome.run.events, outcome.run.messages
+        events, messages = outcome.run.events, outcome.run.messages
+        without = replace(outcome.experiment, faults=(), revisions=AS_IT_WAS)
+        point = _point(without)
         twin = healthy.get(point)
+        if twin and differing(without, twin.experiment):
+            twin = None
         lost = messages.loc[messages["end_s"].isna(), "bytes"]
         added = {
             "added_s": round(outcome.cct_s - twin.cct_s, DIGITS) if twin else nan,
             "predicted_added_s": round(outcome.predicted_s - twin.predicted_s, DIGITS) if twin else nan,
             "given_up": len(lost),
             "given_up_bytes": int(lost.sum()),
+            "verdict": outcome.verdict.word,
+            "healthy_verdict": twin.verdict.word if twin else "",
         }
         for fault in outcome.experiment.faults:
             at_s = events[events["which"] == fault.name].groupby("what")["at_s"].first()
@@ -67,13 +77,13 @@ def fault_sheets(outcomes: Sequence[Outcome]) -> list[Sheet]:
     blocks = []
     for (fault, workload), mine in rows.groupby(["fault", "workload"], sort=False):
         lines = [
-            Line([*map(str, words[: 1 + several]), *_cells(alike, emulated)])
+            _line([*map(str, words[: 1 + several])], alike, emulated)
             for words, alike in mine.groupby(["scheme", "transport"], sort=False)
         ]
         blocks.append(Block(lines, f"{fault}, {workload}"))
     return [
         Sheet(
-            ["scheme", *(["transport"] if several else [])],
+            ["scheme", *(["transport"] if several else []), "verdict"],
             [
                 "fails",
                 "known",
@@ -85,22 +95,47 @@ def fault_sheets(outcomes: Sequence[Outcome]) -> list[Sheet]:
                 "lost",
             ],
             blocks,
-            CAPTION.format("emulated" if emulated else "predicted"),
+            CAPTION.format("emulated" if emulated else "predicted", _void_text(rows)),
         )
     ]
 
 
-def _cells(alike: pd.DataFrame, emulated: bool) -> list[str]:
-    mean = alike[[*TIMES, "added_s", "predicted_added_s", "given_up"]].mean()
-    cells = [significant(1e3 * mean[name]) for name in (*TIMES, "added_s")]
+def _line(words: Sequence[str], alike: pd.DataFrame, emulated: bool) -> Line:
+    """Return the line of a point: means over its seeds, void ones only where there are no others."""
+    seeds = counted_words(alike["verdict"].tolist())
+    void = alike["verdict"].eq("void").to_numpy()
+    compared_void = void | alike["healthy_verdict"].eq("void").to_numpy()
+    times_s = [over_seeds(alike[name].to_numpy(dtype=float), void).value for name in TIMES]
+    added, predicted = (
+        over_seeds(alike[name].to_numpy(dtype=float), compared_void)
+        for name in ("added_s", "predicted_added_s")
+    )
+    given_up = over_seeds(alike["given_up"].to_numpy(dtype=float), void).value
+    all_void = list(seeds) == ["void"]
+    cells = [significant(1e3 * time_s) for time_s in times_s]
+    cells += _added_cells(added, predicted, emulated, shows_void=not all_void)
+    return Line(
+        [*words, verdict_text(seeds), *cells, number(given_up, "{:.0f}")],
+        list(seeds)[-1],
+        "void" if all_void else "",
+    )
+
+
+def _added_cells(added: Mean, predicted: Mean, emulated: bool, *, shows_void: bool) -> list[str]:
+    """Return what was added; ``void`` where only the point without faults is."""
+    ratio = added.value / predicted.value if predicted.value else nan
+    cells = [significant(1e3 * added.value)]
     if emulated:
-        predicted_s = mean["predicted_added_s"]
-        ratio = mean["added_s"] / predicted_s if predicted_s else nan
-        cells += [significant(1e3 * predicted_s), number(ratio, "{:.2f}")]
-    return [*cells, number(mean["given_up"], "{:.0f}")]
+        cells += [significant(1e3 * predicted.value), number(ratio, "{:.2f}")]
+    return ["void"] * len(cells) if added.void and shows_void else cells
+
+
+def _void_text(rows: pd.DataFrame) -> str:
+    """Return what void means, where something is."""
+    is_there = any(rows[name].eq("void").any() for name in ("verdict", "healthy_verdict"))
+    return f" {VOID_TEXT}" if is_there else ""
 
 
 def _point(experiment: Experiment) -> tuple[str, str, str, int]:
-    """Return what names an experiment but for its faults."""
-    scheme = replace(experiment, faults=(), revisions=AS_IT_WAS).scheme_name
-    return experiment.job.name, experiment.transport_name, scheme, experiment.seed
+    """Return what names an experiment without faults."""
+    return experiment.job.name, experiment.transport_name, experiment.scheme_name, experiment.seed

@@ -1,12 +1,13 @@
 """Means over seeds: the numbers that the table, the plots, the claims and the report share.
 
-A point is a workload under a scheme and a transport, over its seeds. A void seed never hides in a mean: it
-is left out where there are others, and where all are void the mean says that it is.
+A point is a workload under a scheme and a transport, over its seeds; no run has two experiments of one name
+that are more than its seeds (`testbed.run.repetitions`). A void seed never hides in a mean: it is left out
+where there are others, and where all are void the mean says that it is.
 """
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -67,11 +68,27 @@ class Point:
 
     @property
     def verdict(self) -> str:
-        """The verdict in words: ``faithful``, or ``void 1/3`` where the other seeds are faithful."""
-        if len(self.words) == 1:
-            return self.word
-        seeds = sum(self.words.values())
-        return ", ".join(f"{word} {n}/{seeds}" for word, n in self.words.items() if word != "faithful")
+        """The verdict in words, as `verdict_text` has them."""
+        return verdict_text(self.words)
+
+
+def counted_words(verdicts: Sequence[str]) -> dict[str, int]:
+    """Return how many seeds have which verdict, the best first."""
+    return {word: verdicts.count(word) for word in WORDS if word in verdicts}
+
+
+def verdict_text(words: Mapping[str, int]) -> str:
+    """Return the verdict of seeds in words, where so many have each.
+
+    Examples
+    --------
+    >>> verdict_text({"faithful": 3}), verdict_text({"faithful": 2, "void": 1})
+    ('faithful', 'void 1/3')
+    """
+    if len(words) == 1:
+        return next(iter(words))
+    seeds = sum(words.values())
+    return ", ".join(f"{word} {n}/{seeds}" for word, n in words.items() if word != "faithful")
 
 
 def with_ratios(table: pd.DataFrame, baseline: str = BASELINE) -> pd.DataFrame:
@@ -171,15 +188,16 @@ def _point(workload: str, scheme: str, transport: str, rows: pd.DataFrame, numbe
     }
     values = rows[numbers].to_numpy(dtype=float)
     means = {
-        column: _mean(values[:, index], unsound.get(column, void)) for index, column in enumerate(numbers)
+        column: over_seeds(values[:, index], unsound.get(column, void))
+        for index, column in enumerate(numbers)
     }
-    words = {word: verdicts.count(word) for word in WORDS if word in verdicts}
     notes = list(dict.fromkeys(rows["note"]))
     note = notes[0] if len(notes) == 1 else f"{notes[0]} (the other seeds alike)"
-    return Point(workload, scheme, transport, note, words, means)
+    return Point(workload, scheme, transport, note, counted_words(verdicts), means)
 
 
-def _mean(values: NDArray[np.float64], unsound: NDArray[np.bool_]) -> Mean:
+def over_seeds(values: NDArray[np.float64], unsound: NDArray[np.bool_]) -> Mean:
+    """Return the mean of what is known of some seeds: of the sound ones, of the others if there are none."""
     known = ~np.isnan(values)
     sound = values[known & ~unsound]
     taken = sound if len(sound) else values[known]

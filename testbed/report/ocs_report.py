@@ -18,6 +18,7 @@ from testbed.report.page import TRACES, Block, Line, Page, Plot, Sheet, counted
 from testbed.report.run_json import Run
 from testbed.report.table import (
     STYLES,
+    VOID_TEXT,
     agreement_cell,
     block_table,
     duration_text,
@@ -156,7 +157,7 @@ def _caption(table: pd.DataFrame) -> str:
     over = dict.fromkeys(point.transport for point in rows if point.scheme != BIG_SWITCH)
     said.append(f"Transport: {' and '.join(over)}{_big_switch_text(rows)}.")
     if table["verdict"].eq("void").any():
-        said.append("void: the machine could not keep up; left out of means where other seeds are not.")
+        said.append(VOID_TEXT)
     return " ".join(said)
 
 

@@ -28,6 +28,7 @@ FOLDED = 12
 """A word longer than this is folded where there is no room for it."""
 WIDEST = 10_000
 """No table is as wide."""
+VOID_TEXT = "void: the machine could not keep up; left out of means where other seeds are not."
 RULING_STYLES = {"holds": "green", "does not hold": "yellow", "not comparable": "dim"}
 
 
@@ -270,7 +271,7 @@ def caption(rows: Sequence[Point], baseline: str) -> str:
     if any(MARK in agreement_cell(point) for point in rows):
         said.append(MARKED)
     if any("void" in point.words for point in rows):
-        said.append("void: the machine could not keep up; left out of means where other seeds are not.")
+        said.append(VOID_TEXT)
     if any("model" in point.words for point in rows):
         said.append("model: predicted, no byte crossed an emulated network.")
     return " ".join(said)

@@ -6,10 +6,12 @@ from math import isnan
 import pytest
 
 from testbed.report.faults import fault_sheets, fault_table
+from testbed.report.page import Line
 from testbed.run.dilation import UNSCALED
 from testbed.run.experiment import Experiment
-from testbed.run.outcome import Outcome
+from testbed.run.outcome import Outcome, Verdict
 from testbed.run.predict import predict
+from tests.testbed.cases import VOID, slowed
 from topologies.rail import rail_fabric
 from traffic.fault_text import WrittenFault
 from traffic.steps import single
@@ -58,6 +60,60 @@ def test_without_the_point_as_it_was_nothing_is_said_to_be_added() -> None:
     assert isnan(row["added_s"])
 
 
+def emulated(*texts: str, seed: int = 0, slower: float = 1.0, void: bool = False) -> Outcome:
+    """Return an outcome whose emulation took so many times as long as predicted."""
+    predicted = outcome(*texts, seed=seed)
+    run = slowed(predicted.run, slower)
+    return replace(predicted, emulated=run, verdict=VOID if void else Verdict("faithful"))
+
+
+def line_of(*outcomes: Outcome) -> Line:
+    """Return the one line of the table of faults."""
+    ((block,),) = (sheet.blocks for sheet in fault_sheets(outcomes))
+    (line,) = block.lines
+    return line
+
+
+FAULT = "nic:1:0@20%"
+ALONE = emulated(), emulated(FAULT)
+
+
+@pytest.mark.parametrize(
+    "void",
+    [
+        (emulated(seed=1), emulated(FAULT, seed=1, slower=9, void=True)),
+        (emulated(seed=1, slower=9, void=True), emulated(FAULT, seed=1)),
+    ],
+    ids=["with the fault", "without it"],
+)
+def test_a_void_seed_is_left_out_of_the_means(void: tuple[Outcome, Outcome]) -> None:
+    alone, line = line_of(*ALONE), line_of(*ALONE, *void)
+    faulty_is_void = void[1].verdict == VOID
+    assert line.cells[1] == ("void 1/2" if faulty_is_void else "faithful")
+    assert (line.cells[2:], line.look) == (alone.cells[2:], "")
+    table = fault_table([*ALONE, *void])
+    words = [("faithful", "faithful"), ("void", "faithful") if faulty_is_void else ("faithful", "void")]
+    assert list(zip(table["verdict"], table["healthy_verdict"], strict=True)) == words
+
+
+def test_what_rests_on_void_seeds_alone_says_so() -> None:
+    line = line_of(emulated(), emulated(FAULT, void=True))
+    assert (line.cells[1], line.word, line.look) == ("void", "void", "void")
+    line = line_of(emulated(void=True), emulated(FAULT))
+    assert (line.cells[1], line.look) == ("faithful", "")
+    sheet = fault_sheets([emulated(void=True), emulated(FAULT)])[0]
+    cells = dict(zip([*sheet.words, *sheet.numbers], line.cells, strict=True))
+    assert (cells["added"], cells["model"], cells["/ model"]) == ("void", "void", "void")
+    assert cells["fails"] != "void"
+    assert "void: the machine could not keep up" in sheet.caption
+
+
+def test_a_point_of_another_experiment_is_not_the_one_without_faults() -> None:
+    other = replace(outcome(), experiment=replace(HEALTHY, chunk_bytes=1 << 10))
+    (row,) = fault_table([other, outcome(FAULT)]).to_dict("records")
+    assert isnan(row["added_s"])
+
+
 def test_the_sheet_has_a_line_per_scheme_and_is_not_there_without_faults() -> None:
     assert fault_sheets([outcome()]) == []
     (sheet,) = fault_sheets(
@@ -66,5 +122,5 @@ def test_the_sheet_has_a_line_per_scheme_and_is_not_there_without_faults() -> No
     (block,) = sheet.blocks
     assert block.title == "nic:1:0@20%, uniform"
     (line,) = block.lines
-    assert line.cells[0] == "rails"
+    assert line.cells[:2] == ["rails", "model"]
     assert len(line.cells) == len(sheet.words) + len(sheet.numbers)
