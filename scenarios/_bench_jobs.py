@@ -18,12 +18,14 @@ from testbed.run.experiment import Experiment
 from testbed.run.fluid_backend import FluidBackend
 from testbed.run.live_backend import LiveBackend
 from testbed.run.predict import predict
-from testbed.run.runner import Run, Runner
+from testbed.run.run import Run
+from testbed.run.runner import Runner
 from testbed.run.trial import lent_real_s
 from topologies.events import Event, Lit, NodeStarted, Order, Reconfigure, SetTimer, TimerFired, View
 from topologies.fabric import Nic
 from topologies.parallel_ocs import parallel_ocs_fabric
 from topologies.rail import rail_fabric
+from traffic.clock import ps
 from traffic.collectives.point_to_point import PointToPoint
 from traffic.collectives.ring import Ring
 from traffic.fluid.network import FluidNetwork
@@ -184,7 +186,7 @@ def _released() -> int:
     releases = [(float(at_s), number) for number, at_s in enumerate(rng.uniform(0, 0.5, COLLECTIVES))]
     arrived = 0
     for at_s, what in sorted([*releases, (0.1, -1), (0.15, -2), (0.3, -1), (0.35, -2), (np.inf, -3)]):
-        while some := network.advance(at_s):
+        while some := network.advance(ps(at_s)):
             arrived += len(some)
         if what >= 0:
             mine = np.flatnonzero(part == what)

@@ -24,7 +24,7 @@ from controller.schedulers.infinitehbd import (
     whole_tp_groups,
 )
 from testbed.run.experiment import Experiment
-from testbed.run.runner import Run
+from testbed.run.run import Run
 from topologies.errors import ScenarioError
 from topologies.fabric import Fabric
 from topologies.leaf_spine import leaf_spine_fabric

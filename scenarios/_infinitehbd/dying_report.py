@@ -13,7 +13,7 @@ from testbed.report.page import Block, Findings, Line, Plot, Sheet, slug
 from testbed.report.table import significant
 from testbed.run.experiment import Experiment
 from testbed.run.outcome import Outcome
-from testbed.run.runner import Run
+from testbed.run.run import Run
 from topologies.fabric import Fabric
 from traffic.metrics import GB, bus_bytes
 

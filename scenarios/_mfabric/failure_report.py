@@ -16,7 +16,7 @@ from testbed.report.palette import BOUND, COLOURS, canvas, horizontal_grid, styl
 from testbed.report.table import number
 from testbed.run.experiment import Experiment
 from testbed.run.outcome import Outcome
-from testbed.run.runner import Run
+from testbed.run.run import Run
 from traffic.faults import moved
 
 MS = 1e3

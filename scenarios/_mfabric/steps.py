@@ -29,7 +29,7 @@ from testbed.machine.processes import in_processes
 from testbed.run.experiment import Experiment
 from testbed.run.predict import predict
 from testbed.run.region_plan import First
-from testbed.run.runner import Run
+from testbed.run.run import Run
 from topologies.big_switch import big_switch_fabric
 from topologies.errors import ScenarioError
 from topologies.fabric import Fabric

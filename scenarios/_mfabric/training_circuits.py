@@ -16,7 +16,7 @@ from testbed.report.page import Block, Line, Sheet
 from testbed.run.carried import carrying, logged, packets_in_the_dark
 from testbed.run.experiment import Experiment
 from testbed.run.outcome import Outcome
-from testbed.run.runner import Run
+from testbed.run.run import Run
 from topologies.mfabric import Region, regions
 
 MS = 1e3

@@ -14,7 +14,7 @@ from testbed.report.page import Block, Findings, Line, Plot, Sheet
 from testbed.report.palette import BOUND, canvas, colours, horizontal_grid, styled
 from testbed.report.table import number
 from testbed.run.outcome import Outcome
-from testbed.run.runner import Run
+from testbed.run.run import Run
 from topologies.cost import performance_per_dollar
 from topologies.errors import FabricError
 from topologies.fabric import Fabric

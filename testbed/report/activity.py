@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from testbed.run.runner import Run
+from testbed.run.run import Run
 from topologies.fabric import Fabric
 
 LANES = ("computes", "sends", "receives")

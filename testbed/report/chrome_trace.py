@@ -20,7 +20,7 @@ from typing import NamedTuple
 import pandas as pd
 
 from testbed.report.activity import light_spans, server_spans, timed_messages
-from testbed.run.runner import Run
+from testbed.run.run import Run
 from topologies.fabric import Fabric
 from traffic.records import NVLINK
 

@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from testbed.run.runner import Run
+from testbed.run.run import Run
 from topologies.fabric import Fabric
 from traffic.job import Compute, Job
 from traffic.job_bounds import node_bounds_s

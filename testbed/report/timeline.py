@@ -24,7 +24,7 @@ from testbed.report.activity import LANES, light_spans, merged, server_spans, sh
 from testbed.report.palette import BOUND, fixed_canvas, named, over, styled
 from testbed.report.table import UNITS, significant
 from testbed.run.outcome import Outcome
-from testbed.run.runner import Run
+from testbed.run.run import Run
 from topologies.fabric import Fabric
 
 MOST_ROWS = 32

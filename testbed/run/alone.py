@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from testbed.run.backend import Strand
-from traffic.fluid.network import SAME_TIME
+from traffic.clock import NEVER
 
 
 class Left(NamedTuple):
@@ -29,8 +29,8 @@ class _Alone:
     flow: Sequence[Strand]
     weight: float
     links: Sequence[int]
-    began_s: float
-    end_s: float
+    began_ps: int
+    end_ps: int
     over: bool = False
     """Whether it shares links by now."""
 
@@ -40,7 +40,7 @@ class Alone:
 
     def __init__(self) -> None:
         self._on: dict[int, _Alone] = {}
-        self._ends: list[tuple[float, int, _Alone]] = []
+        self._ends: list[tuple[int, int, _Alone]] = []
         self._tickets = itertools.count()
 
     def __bool__(self) -> bool:
@@ -57,39 +57,39 @@ class Alone:
         return any(link in self._on for link in links)
 
     def add(
-        self, flow: Sequence[Strand], weight: float, links: Sequence[int], began_s: float, end_s: float
+        self, flow: Sequence[Strand], weight: float, links: Sequence[int], began_ps: int, end_ps: int
     ) -> None:
         """Take a flow with its links to itself, from when it begins to when it will end."""
-        alone = _Alone(flow, weight, links, began_s, end_s)
+        alone = _Alone(flow, weight, links, began_ps, end_ps)
         self._on.update(dict.fromkeys(links, alone))
-        heapq.heappush(self._ends, (end_s, next(self._tickets), alone))
+        heapq.heappush(self._ends, (end_ps, next(self._tickets), alone))
 
-    def leave(self, links: Iterable[int], now_s: float) -> list[Left]:
+    def leave(self, links: Iterable[int], now_ps: int) -> list[Left]:
         """Give up the flows on some links, but for those that end now; return what they have left."""
         met = dict.fromkeys(alone for link in links if (alone := self._on.get(link)))
         left = []
         for alone in met:
-            if alone.end_s > now_s * (1 + SAME_TIME):
+            if alone.end_ps > now_ps:
                 alone.over = True
                 self._free(alone)
-                share = (alone.end_s - now_s) / (alone.end_s - alone.began_s)
+                share = (alone.end_ps - now_ps) / (alone.end_ps - alone.began_ps)
                 left.append(Left(alone.flow, alone.weight, share))
         return left
 
     @property
-    def next_s(self) -> float:
-        """When the next one ends if nothing changes [s]; infinite if there is none."""
+    def next_ps(self) -> int:
+        """When the next one ends if nothing changes [ps]; `NEVER` if there is none."""
         while self._ends and self._ends[0][2].over:
             heapq.heappop(self._ends)
-        return self._ends[0][0] if self._ends else float("inf")
+        return self._ends[0][0] if self._ends else NEVER
 
-    def ended(self, now_s: float) -> list[tuple[float, int]]:
+    def ended(self, now_ps: int) -> list[tuple[int, int]]:
         """Return the messages of those that have ended, and when."""
         found = []
-        while self.next_s <= now_s:
-            end_s, _, alone = heapq.heappop(self._ends)
+        while self.next_ps <= now_ps:
+            end_ps, _, alone = heapq.heappop(self._ends)
             self._free(alone)
-            found += [(end_s, message) for message in messages_of(alone.flow)]
+            found += [(end_ps, message) for message in messages_of(alone.flow)]
         return found
 
     def _free(self, alone: _Alone) -> None:

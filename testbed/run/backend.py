@@ -1,6 +1,7 @@
 """A backend: what moves the bytes of a job, and has a clock. `testbed.run.runner` tells it what to do.
 
-All times are real seconds since the start, all sizes real bytes, whatever the backend's own scale.
+All times are real picoseconds since the start (`traffic.clock`), all sizes real bytes, whatever the
+backend's own scale.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -30,7 +31,7 @@ class Arrived:
     """The last byte arrived of what was posted together of a message on a queue pair."""
 
     message: int
-    at_s: float
+    at_ps: int
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ class NowLit:
     """An OCS carries the circuits that were ordered."""
 
     ocs: str
-    at_s: float
+    at_ps: int
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ class Drained:
     """Nothing is on its way any more over queue pairs that were held."""
 
     ocs: str
-    at_s: float
+    at_ps: int
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,7 @@ class Switching:
 
     ocs: str
     kept: tuple[Circuit, ...]
-    at_s: float
+    at_ps: int
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,7 @@ class SlotLit:
 
     ocs: str
     circuits: tuple[Circuit, ...]
-    at_s: float
+    at_ps: int
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,7 @@ class Shown:
     """An OCS has shown its program, and is dark."""
 
     ocs: str
-    at_s: float
+    at_ps: int
 
 
 Happening = Arrived | NowLit | Drained | Switching | SlotLit | Shown
@@ -91,8 +92,8 @@ class Backend(Protocol):
     """Moves bytes, and has a clock."""
 
     @property
-    def now_s(self) -> float:
-        """Time since the start [s]."""
+    def now_ps(self) -> int:
+        """Time since the start [ps]."""
         ...
 
     def numbers(self, queue_pairs: Sequence[QueuePair]) -> list[int]:
@@ -217,8 +218,8 @@ class Backend(Protocol):
         """Lead traffic around ports that are known to have failed: these are all of them."""
         ...
 
-    def wait(self, until_s: float) -> list[Happening]:
-        """Let time pass until something happens, at most until ``until_s``."""
+    def wait(self, until_ps: int) -> list[Happening]:
+        """Let time pass until something happens, at most until ``until_ps``."""
         ...
 
 

@@ -114,8 +114,8 @@ def pair_paths(placed: Placement, names: Sequence[str]) -> list[str]:
 def rows_of(
     legs: Legs,
     node: str,
-    start_s: float,
-    ends_s: Sequence[float],
+    start_ps: int,
+    ends_ps: Sequence[int],
     paths: Sequence[Mapping[str, int]],
     *,
     per_pair: bool,
@@ -124,24 +124,24 @@ def rows_of(
 
     Parameters
     ----------
-    legs, node, start_s
+    legs, node, start_ps
         What ran, as which collective, and when that began.
-    ends_s, paths
+    ends_ps, paths
         When each leg ended, and how many bytes went over which queue pair, by name.
     per_pair
         Whether there is a row for each pair of servers, instead of one for each message between them.
     """
     found, pairs = legs.delegation, legs.delegation.pair.tolist()
-    end_s = max(ends_s)
-    inside_s = ends_s[legs.inside] if legs.inside >= 0 else end_s
+    end_ps = max(ends_ps)
+    inside_ps = ends_ps[legs.inside] if legs.inside >= 0 else end_ps
     columns = (found.messages.source, found.messages.destination, found.messages.bytes)
     for source, destination, size, pair in zip(*(column.tolist() for column in columns), pairs, strict=True):
         if pair < 0:
-            yield node, source, destination, size, start_s, inside_s, NVLINK
+            yield node, source, destination, size, start_ps, inside_ps, NVLINK
         elif not per_pair:
             leg = legs.first_pair + pair
             path = _part(paths[leg], size, legs.legs[leg].size)
-            yield node, source, destination, size, start_s, end_s, path
+            yield node, source, destination, size, start_ps, end_ps, path
     for leg, carried in zip(legs.legs, paths, strict=True):
         if per_pair and leg.inside is None:
             yield (
@@ -149,30 +149,30 @@ def rows_of(
                 leg.source,
                 leg.destination,
                 leg.size,
-                start_s,
-                end_s,
+                start_ps,
+                end_ps,
                 _part(carried, leg.size, leg.size),
             )
 
 
 def rows_as_one(
-    legs: Legs, node: str, start_s: float, ends_s: Sequence[float], paths: Sequence[str]
+    legs: Legs, node: str, start_ps: int, ends_ps: Sequence[int], paths: Sequence[str]
 ) -> list[Row | Sent]:
     """Return the rows of an all-to-all whose pairs of servers are one leg: of messages inside, and of pairs.
 
     Parameters
     ----------
-    legs, node, start_s, ends_s
+    legs, node, start_ps, ends_ps
         As of `rows_of`.
     paths
         Between each pair of servers.
     """
-    found, end_s = legs.delegation, max(ends_s)
+    found, end_ps = legs.delegation, max(ends_ps)
     rows: list[Row | Sent] = []
     if legs.inside >= 0:
-        rows.append(Sent(node, found.inside, start_s, ends_s[legs.inside], (NVLINK,)))
+        rows.append(Sent(node, found.inside, start_ps, ends_ps[legs.inside], (NVLINK,)))
     if len(found.between):
-        rows.append(Sent(node, found.between, start_s, end_s, paths))
+        rows.append(Sent(node, found.between, start_ps, end_ps, paths))
     return rows
 
 

@@ -12,7 +12,8 @@ from testbed.run.experiment import Experiment
 from testbed.run.light_log import LightLog
 from testbed.run.live_backend import LiveBackend
 from testbed.run.packet_paths import optical_path
-from testbed.run.runner import Run, Runner
+from testbed.run.run import Run
+from testbed.run.runner import Runner
 from topologies.errors import ScenarioError
 from topologies.fabric import Path
 from traffic.metrics import communication_s

@@ -30,6 +30,7 @@ from topologies.events import Show, TimedCircuits
 from topologies.fabric import Fabric, Nic, Path, Port
 from topologies.light import Circuit
 from topologies.routes import Routes
+from traffic.clock import NEVER, checked, ps
 from traffic.faults import Daemon
 from traffic.fluid.choice import parcels_in_turns, settled
 from traffic.fluid.network import FluidNetwork
@@ -147,13 +148,13 @@ class FluidBackend:
         self._routes = self._routes_now()
         self._showing = self._switching = 0
         """How many OCSes show programs, and how many are being switched to circuits that stay."""
-        self._to_come: list[tuple[float, int, Callable[[], Happening]]] = []
+        self._to_come: list[tuple[int, int, Callable[[], Happening]]] = []
         self._tickets = count()
 
     @property
-    def now_s(self) -> float:
-        """Time since the start [s]."""
-        return self._network.now_s
+    def now_ps(self) -> int:
+        """Time since the start [ps]."""
+        return self._network.now_ps
 
     @property
     def opened(self) -> int:
@@ -219,7 +220,7 @@ class FluidBackend:
         for among in dict.fromkeys(self._choosing[message].among for message in messages):
             left, pool = self._left(among), self._shared[among][0]
             for message in sorted(self._network.held(pool) - left.keys()):
-                self._at(self.now_s, partial(Arrived, message, self.now_s))
+                self._at(self.now_ps, partial(Arrived, message, self.now_ps))
             self._network.withdraw(pool)
             self._speak(self._shared[among][1])
             for message, size in left.items():
@@ -313,12 +314,12 @@ class FluidBackend:
             self._meet(links)
             return False
         lasts_s = float((8 * np.array(list(loads.values())) / rates).max())
-        self._alone.add(flow, weight, links, self.now_s, self.now_s + lasts_s)
+        self._alone.add(flow, weight, links, self.now_ps, self.now_ps + ps(lasts_s))
         return True
 
     def _meet(self, links: Sequence[int]) -> None:
         """Have flows that were alone on some links share them from now on."""
-        for left in self._alone.leave(links, self.now_s):
+        for left in self._alone.leave(links, self.now_ps):
             self._join(*left)
 
     def _join(self, flow: Sequence[Strand], weight: float, share: float = 1.0) -> None:
@@ -374,7 +375,7 @@ class FluidBackend:
 
     def drain(self, ocs: str, numbers: Iterable[int]) -> None:
         """Report `Drained`: nothing is ever on its way."""
-        self._at(self.now_s, partial(Drained, ocs, self.now_s))
+        self._at(self.now_ps, partial(Drained, ocs, self.now_ps))
 
     def resume(self, numbers: Iterable[int]) -> None:
         """Do nothing: what is lit carries."""
@@ -385,21 +386,21 @@ class FluidBackend:
         self._switching += 1
         kept = self._lit[ocs] & set(circuits)
         self._shine(ocs, kept)
-        at_s = self.now_s + self._dark_s(ocs, len(kept), circuits)
+        at_ps = self.now_ps + ps(self._dark_s(ocs, len(kept), circuits))
 
         def done() -> Happening:
             self._switching -= 1
             self._shine(ocs, set(circuits))
-            return NowLit(ocs, at_s)
+            return NowLit(ocs, at_ps)
 
-        self._at(at_s, done)
+        self._at(at_ps, done)
 
     def show(self, order: Show) -> None:
         """Have OCSes show programs, each slot as long as it says."""
         self._check_controlled()
         for ocs, slots in order.programs:
             self._showing += 1
-            self._at(self.now_s, partial(self._switch, ocs, deque(slots), order.partial))
+            self._at(self.now_ps, partial(self._switch, ocs, deque(slots), order.partial))
 
     def _switch(self, ocs: str, slots: deque[TimedCircuits], keeps: bool) -> Happening:
         """Darken what the next slot does not keep; it is lit when the device is done."""
@@ -408,12 +409,12 @@ class FluidBackend:
             self._showing -= 1
             if not self._showing:
                 self._round_off()
-            return Shown(ocs, self.now_s)
+            return Shown(ocs, self.now_ps)
         kept = self._lit[ocs] & set(slots[0].circuits) if keeps else set()
         self._shine(ocs, kept)
-        at_s = self.now_s + self._dark_s(ocs, len(kept), slots[0].circuits)
-        self._at(at_s, partial(self._show_slot, ocs, slots, keeps))
-        return Switching(ocs, tuple(sorted(kept)), self.now_s)
+        at_ps = self.now_ps + ps(self._dark_s(ocs, len(kept), slots[0].circuits))
+        self._at(at_ps, partial(self._show_slot, ocs, slots, keeps))
+        return Switching(ocs, tuple(sorted(kept)), self.now_ps)
 
     def _dark_s(self, ocs: str, kept: int, circuits: Sequence[Circuit]) -> float:
         """Return how long what is new of an OCS' circuits is dark: no time if all are kept, or none are left.
@@ -434,13 +435,13 @@ class FluidBackend:
             if left <= ROUNDING * largest and all(self._carried_of(message).any() for message in held):
                 self._network.withdraw(pool)
                 for message in held:
-                    self._at(self.now_s, partial(Arrived, message, self.now_s))
+                    self._at(self.now_ps, partial(Arrived, message, self.now_ps))
 
     def _show_slot(self, ocs: str, slots: deque[TimedCircuits], keeps: bool) -> Happening:
         slot = slots.popleft()
         self._shine(ocs, set(slot.circuits))
-        self._at(self.now_s + slot.lit_s, partial(self._switch, ocs, slots, keeps))
-        return SlotLit(ocs, slot.circuits, self.now_s)
+        self._at(self.now_ps + ps(slot.lit_s), partial(self._switch, ocs, slots, keeps))
+        return SlotLit(ocs, slot.circuits, self.now_ps)
 
     def fail(self, port: Port) -> None:
         """Cut the link at a port."""
@@ -534,33 +535,33 @@ class FluidBackend:
         self._around = self._around or paths_over(self._fabric)
         return {*self._paths[number], *self._around.crossed(self._pairs[number])}
 
-    def wait(self, until_s: float) -> list[Happening]:
+    def wait(self, until_ps: int) -> list[Happening]:
         """Let time pass until something happens."""
         if self._from_rest:
             self._network.lend(self._lent_s)
             self._from_rest = False
-        next_s = self._to_come[0][0] if self._to_come else float("inf")
-        at_s = min(until_s, next_s, self._alone.next_s)
-        if at_s == float("inf") and self._network.next_s == at_s:
+        next_ps = self._to_come[0][0] if self._to_come else NEVER
+        at_ps = min(until_ps, next_ps, self._alone.next_ps)
+        if at_ps == NEVER and self._network.next_ps == at_ps:
             raise StuckError(NOTHING_COMES, "light a circuit, or add a path")
-        arrived = self._network.advance(at_s)
+        arrived = self._network.advance(at_ps)
         if arrived:
-            return sorted(chain.from_iterable(map(self._of_tag, arrived)), key=attrgetter("at_s", "message"))
-        happened: list[Happening] = [Arrived(message, at) for at, message in self._alone.ended(self.now_s)]
-        while self._to_come and self._to_come[0][0] <= self.now_s:
+            return sorted(chain.from_iterable(map(self._of_tag, arrived)), key=attrgetter("at_ps", "message"))
+        happened: list[Happening] = [Arrived(message, at) for at, message in self._alone.ended(self.now_ps)]
+        while self._to_come and self._to_come[0][0] <= self.now_ps:
             happened.append(heapq.heappop(self._to_come)[2]())
         return happened
 
-    def _of_tag(self, arrived: tuple[float, int]) -> Iterator[Arrived]:
+    def _of_tag(self, arrived: tuple[int, int]) -> Iterator[Arrived]:
         """Yield what arrived: a message, or those of a coupled flow with its last strand."""
-        at_s, tag = arrived
+        at_ps, tag = arrived
         if tag >= 0:
-            yield Arrived(tag, at_s)
+            yield Arrived(tag, at_ps)
             return
         joined = self._joined[tag]
         joined.strands -= 1
         if not joined.strands:
-            yield from (Arrived(message, at_s) for message in self._joined.pop(tag).messages)
+            yield from (Arrived(message, at_ps) for message in self._joined.pop(tag).messages)
 
     def _add(self, queue_pairs: Sequence[QueuePair]) -> None:
         """Number queue pairs; where flows are coupled, those of their own are made when they are used."""
@@ -692,8 +693,8 @@ class FluidBackend:
         changed.pop(-1, None)  # of gates that no flow has crossed
         self._network.set_rates(list(changed), list(changed.values()))
 
-    def _at(self, at_s: float, action: Callable[[], Happening]) -> None:
-        heapq.heappush(self._to_come, (at_s, next(self._tickets), action))
+    def _at(self, at_ps: int, action: Callable[[], Happening]) -> None:
+        heapq.heappush(self._to_come, (checked(at_ps), next(self._tickets), action))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -33,6 +33,7 @@ from topologies.events import Show
 from topologies.fabric import Fabric, Nic, Path, Port
 from topologies.light import Circuit
 from topologies.routes import Route, Routes
+from traffic.clock import NEVER, in_seconds, ps
 from traffic.faults import Daemon, Fault
 from traffic.packets import packet_bytes
 from traffic.path_effects import path_effects
@@ -131,7 +132,7 @@ class LiveBackend:
         self._routes = Routes(self._fabric, self._lit)
         self.programs = LivePrograms(network, dilation, self._ocs_of, meeting, exact=bool(faults))
         """What carries messages that take what is lit."""
-        self._least_s = 0.0
+        self._least_ps = 0
         self._start = 0.0
         self._arrived_at = 0.0
         """When bytes arrived last [s, monotonic]."""
@@ -159,10 +160,10 @@ class LiveBackend:
                 self.programs.darken()
 
     @property
-    def now_s(self) -> float:
-        """Time since the start [real s]."""
-        at_s = self._at_s(time.monotonic() if self._stands_at is None else self._stands_at)
-        return max(at_s, self._least_s)
+    def now_ps(self) -> int:
+        """Time since the start [real ps]."""
+        at_ps = self._at_ps(time.monotonic() if self._stands_at is None else self._stands_at)
+        return max(at_ps, self._least_ps)
 
     @property
     def health(self) -> Health:
@@ -424,7 +425,7 @@ class LiveBackend:
         self._check_controlled()
         begins_at = self.programs.show(order, self._news)
         if self._stands_at is not None:
-            self._least_s = self.now_s
+            self._least_ps = self.now_ps
             self._start += begins_at - self._stands_at
             self._stands_at = None
 
@@ -489,50 +490,50 @@ class LiveBackend:
     def _read_news(self) -> None:
         for notice in self._news.read():
             if self.programs.shows(notice.ocs):
-                self._happened += self.programs.heard(notice, self.now_s)
+                self._happened += self.programs.heard(notice, self.now_ps)
             elif notice.until_s is not None and self._ordered.get(notice.ocs) == notice.circuits:
                 self._lit[notice.ocs] = self._ordered.pop(notice.ocs)
                 self._engine.excuse()
                 self._light_changed()
-                self._happened.append(NowLit(notice.ocs, self.now_s))
+                self._happened.append(NowLit(notice.ocs, self.now_ps))
 
     def _look_for_drained(self) -> None:
         for ocs, numbers in list(self._draining.items()):
             if all(map(self._engine.drained, numbers)):
                 del self._draining[ocs]
-                self._happened.append(Drained(ocs, self.now_s))
+                self._happened.append(Drained(ocs, self.now_ps))
 
     # The clock
 
-    def wait(self, until_s: float) -> list[Happening]:
+    def wait(self, until_ps: int) -> list[Happening]:
         """Let time pass until something happens; it passes to the moment while nothing is on its way."""
-        idle_s = max(until_s, self.now_s) if self._quiet and not self._happened else None
+        idle_ps = max(until_ps, self.now_ps) if self._quiet and not self._happened else None
         self._go_on()
         if self._quiet and not self._happened:
-            if until_s == float("inf"):
+            if until_ps == NEVER:
                 raise StuckError(NOTHING_COMES, "light a circuit, or add a path")
             if self._skips:
-                self._start -= max(self._dilation.emulated_s(until_s - self.now_s), 0.0)
+                self._start -= self._left_s(until_ps)
         is_due = False
         while not (self._happened or is_due):
-            left_s = max(self._dilation.emulated_s(until_s - self.now_s), 0.0)
+            left_s = self._left_s(until_ps)
             is_due = not left_s  # sockets are served all the same: NVLink's rings always have something due
             arrived = self._engine.serve(min(left_s, TURN_S) if self.programs.showing else left_s)
             if self.programs.showing:
                 landed, ended = self.programs.turn()
                 arrived += landed
-                self._happened += [Shown(ocs, self.now_s) for ocs in ended]
-            self._happened += [Arrived(message, self._at_s(at)) for message, at in arrived]
+                self._happened += [Shown(ocs, self.now_ps) for ocs in ended]
+            self._happened += [Arrived(message, self._at_ps(at)) for message, at in arrived]
             self._arrived_at = max([self._arrived_at, *(at for _, at in arrived)])
             self._look_for_drained()
-            if until_s == float("inf") and not arrived:
+            if until_ps == NEVER and not arrived:
                 self._check_for_light()
         if self._quiet:
             self._stands_at = time.monotonic()
-            if idle_s is not None and not self._happened:
+            if idle_ps is not None and not self._happened:
                 # A wait ends up to a millisecond late: six times what a step over NVLink takes.
-                self._stands_at = min(self._stands_at, self._start + self._dilation.emulated_s(idle_s))
-                self._least_s = idle_s
+                self._stands_at = min(self._stands_at, self._start + self._emulated_s(idle_ps))
+                self._least_ps = idle_ps
         happened, self._happened = self._happened, []
         return happened
 
@@ -557,8 +558,15 @@ class LiveBackend:
             self._start += time.monotonic() - self._stands_at
             self._stands_at = None
 
-    def _at_s(self, at: float) -> float:
-        return self._dilation.real_s(at - self._start)
+    def _left_s(self, until_ps: int) -> float:
+        """Return how long it is until a time [s, emulated]."""
+        return max(self._emulated_s(until_ps - self.now_ps), 0.0) if until_ps < NEVER else float("inf")
+
+    def _emulated_s(self, lasts_ps: int) -> float:
+        return self._dilation.emulated_s(in_seconds(lasts_ps))
+
+    def _at_ps(self, at: float) -> int:
+        return ps(self._dilation.real_s(at - self._start))
 
 
 def _foreseen(fabric: Fabric, faults: Sequence[Fault]) -> list[frozenset[Port]]:

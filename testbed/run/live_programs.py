@@ -186,7 +186,7 @@ class LivePrograms:
         """Return whether an OCS shows a program."""
         return ocs in self._ends
 
-    def heard(self, notice: Notice, now_s: float) -> list[Switching | SlotLit]:
+    def heard(self, notice: Notice, now_ps: int) -> list[Switching | SlotLit]:
         """Point senders where light goes now; return what to report, at the run's time."""
         now, fabric, ocs = time.monotonic(), self._network.fabric, notice.ocs
         self._heard_at = max(now, notice.until_s or 0.0)
@@ -201,7 +201,7 @@ class LivePrograms:
             self._ends[ocs] = now
             return []
         kind = Switching if notice.until_s is None else SlotLit
-        return [kind(ocs, notice.circuits, now_s)]
+        return [kind(ocs, notice.circuits, now_ps)]
 
     def avoid(self, failed: frozenset[Port]) -> None:
         """Send nothing over failed ports in slots to come."""

@@ -11,7 +11,7 @@ import pandas as pd
 from testbed.run.agreement import findings, nic_busy
 from testbed.run.experiment import Experiment
 from testbed.run.light_log import LightLog
-from testbed.run.runner import Run
+from testbed.run.run import Run
 from topologies.fabric import Port
 from traffic.job_bounds import communication_bound_s
 from traffic.metrics import (

@@ -11,7 +11,8 @@ from collections.abc import Mapping, Sequence
 from testbed.run.experiment import Experiment
 from testbed.run.fluid_backend import FluidBackend
 from testbed.run.packet_paths import optical_path, seen_or_computed
-from testbed.run.runner import Run, Runner
+from testbed.run.run import Run
+from testbed.run.runner import Runner
 from testbed.run.solved_once import solved_once
 from topologies.fabric import Path
 from traffic.job import Job

@@ -2,20 +2,18 @@
 
 What a job means, when circuits change and what a fault does is written here once. A backend moves
 bytes: the live one over a booted network, the fluid one by max-min rates. Compute and NVLink are timed
-here for both. All times are real seconds since the start.
+here for both. All times are real picoseconds since the start (`traffic.clock`).
 """
 
 import heapq
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import partial
 from itertools import chain, count
-from math import isnan, nan
 from typing import Protocol
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from testbed.run.backend import (
@@ -33,7 +31,8 @@ from testbed.run.backend import (
 from testbed.run.delegated import Leg, Legs, lane_flows, legs_of, pair_paths, rows_as_one, rows_of
 from testbed.run.job_graph import JobGraph
 from testbed.run.optics import Optics
-from testbed.run.run_tables import Row, Sent, Tasks, message_table, task_table
+from testbed.run.run import Run
+from testbed.run.run_tables import Row, Sent, Tasks, event_table, message_table, span_table
 from testbed.run.strands import strands_of
 from topologies.errors import ScenarioError, StuckError
 from topologies.events import (
@@ -55,6 +54,7 @@ from topologies.events import (
 from topologies.fabric import Fabric, Link, Port
 from topologies.light import Circuit
 from topologies.packet_part import cut_off
+from traffic.clock import NEVER, checked, in_seconds, ps
 from traffic.collectives.all_to_all import AllToAll
 from traffic.collectives.exchange import CouplesPattern
 from traffic.compose import renumbered
@@ -72,10 +72,11 @@ from traffic.faults import (
 from traffic.fluid.nvlink import Nvlink
 from traffic.job import Collective, Compute, Job, Node
 from traffic.messages import Messages, crosses_network
-from traffic.records import COLUMNS, NVLINK, Records, path_text
+from traffic.records import NVLINK, path_text
 from traffic.relays import Hops, parts_of
 from traffic.scheme import KeepsConnections, Placement, Scheme, WaitsForLight, WhileLit
 from traffic.spraying.policy import QueuePair
+from traffic.tables import Tables
 
 
 class Circuits(Protocol):
@@ -87,35 +88,6 @@ class Circuits(Protocol):
 
 
 Revise = Callable[[View, Fault], Revision]
-
-
-@dataclass(frozen=True, eq=False)
-class Run:
-    """What came of a job; times in real seconds since its start, bytes real."""
-
-    messages: pd.DataFrame
-    """A row each: node, source and destination (GPUs), bytes, start_s, end_s, path; a message that was
-    given up has no end. A path is ``bytes@queue pair`` per leg. Of a ring that ran as a coupled flow
-    there is a row per edge, of all bytes that it carried, from the ring's start to its end. The messages of a
-    delegated all-to-all last from its start to the end of their last leg; where it ran as coupled flows there
-    is a row per pair of servers, between the first GPUs of both."""
-    tasks: pd.DataFrame
-    """A row per node and GPU that computed, or per collective (gpu -1): node, gpu, start_s, end_s."""
-    events: pd.DataFrame
-    """What happened to circuits and by faults: at_s, what, which."""
-
-    @property
-    def iteration_s(self) -> float:
-        """When the last node ended [s]."""
-        return float(self.tasks["end_s"].max())
-
-    @cached_property
-    def records(self) -> Records:
-        """Its messages that arrived as records, the collectives among its nodes counted from 0."""
-        steps = {node: step for step, node in enumerate(dict.fromkeys(self.messages["node"]))}
-        arrived = self.messages[self.messages["end_s"].notna()]
-        step = arrived["node"].map(steps)
-        return arrived.drop(columns="node").assign(step=step)[list(COLUMNS)].astype(COLUMNS)
 
 
 @dataclass(slots=True)
@@ -130,8 +102,8 @@ class _Message:
     then: list[int] = field(default_factory=list)
     pieces: int = 0
     """How many parts of it are on queue pairs or NVLink."""
-    start_s: float = float("nan")
-    end_s: float = float("nan")
+    start_ps: int = NEVER
+    end_ps: int = NEVER
     legs: dict[str, int] = field(default_factory=dict)
     connection: int = -1
     """That of its collective by which it goes, if several messages go by it."""
@@ -145,7 +117,7 @@ class _Message:
     """Whether it goes over circuits between its servers where there are some; others never do."""
 
 
-_FILED = _Message("", -1, -1, 0, end_s=0.0)
+_FILED = _Message("", -1, -1, 0, end_ps=0)
 """Stands for messages of which only the rows are known."""
 
 
@@ -212,7 +184,7 @@ class Runner:
         """What each node that has started has yet to do: GPUs that compute, messages that arrive."""
         self._queued: dict[int, deque[Compute]] = defaultdict(deque)
         self._messages: list[_Message] = []
-        self._timers: list[tuple[float, int, Callable[[], None]]] = []
+        self._timers: list[tuple[int, int, Callable[[], None]]] = []
         self._tickets = count()
         self._nvlink = Nvlink(fabric)
         self._carriers: dict[int, QueuePair] = {}
@@ -269,8 +241,8 @@ class Runner:
         self._held: dict[str, str] = {}
         """The OCS that a collective waits for."""
         self._tasks: list[Tasks] = []
-        self._began_s: dict[str, float] = {}
-        self._events: list[tuple[float, str, str]] = []
+        self._began_ps: dict[str, int] = {}
+        self._events: list[tuple[int, str, str]] = []
 
     def run(self) -> Run:
         """Run the job to its end."""
@@ -278,27 +250,27 @@ class Runner:
             self._begin_lit()
         for fault in filter(self._stands, self._faults):
             self._fail(fault)
-        self._do_what_is_due(self._backend.now_s)
+        self._do_what_is_due(self._backend.now_ps)
         self._await_faults("")
         self._start_all(self._graph.sources())
         while self._graph.open:
-            next_timer_s = self._timers[0][0] if self._timers else float("inf")
-            for happening in self._wait(min(next_timer_s, self._nvlink.next_s)):
+            next_timer_ps = self._timers[0][0] if self._timers else NEVER
+            for happening in self._wait(min(next_timer_ps, self._nvlink.next_ps)):
                 self._happened(happening)
-            now_s = self._backend.now_s
-            for number in self._nvlink.advance(now_s):
-                self._arrived(number, now_s)
-            self._do_what_is_due(now_s)
+            now_ps = self._backend.now_ps
+            for number in self._nvlink.advance(now_ps):
+                self._arrived(number, now_ps)
+            self._do_what_is_due(now_ps)
         return self._result()
 
-    def _do_what_is_due(self, now_s: float) -> None:
-        while self._timers and self._timers[0][0] <= now_s:
+    def _do_what_is_due(self, now_ps: int) -> None:
+        while self._timers and self._timers[0][0] <= now_ps:
             heapq.heappop(self._timers)[2]()
 
-    def _wait(self, until_s: float) -> list[Happening]:
+    def _wait(self, until_ps: int) -> list[Happening]:
         """Let time pass until something happens; if nothing can any more, say which faults stand."""
         try:
-            return self._backend.wait(until_s)
+            return self._backend.wait(until_ps)
         except StuckError as stuck:
             if standing := [fault.name for fault in self._standing]:
                 what = f"nothing more can arrive after {', '.join(standing)}, and the job has not ended"
@@ -345,7 +317,7 @@ class Runner:
             self._end(name)
 
     def _begin(self, name: str) -> None:
-        self._began_s[name] = self._backend.now_s
+        self._began_ps[name] = self._backend.now_ps
         self._tell(NodeStarted(name))
         self._await_faults(name)
 
@@ -359,7 +331,7 @@ class Runner:
             self._unfinished.add(name)
             return
         if isinstance(self._graph.nodes[name], Collective):
-            self._tasks.append(Tasks(name, (-1,), self._began_s[name], self._backend.now_s))
+            self._tasks.append(Tasks(name, (-1,), self._began_ps[name], self._backend.now_ps))
             self._kept.pop(name, None)
             if (first := self._as_one.pop(name, None)) is not None:
                 self._file(name, first)
@@ -370,13 +342,13 @@ class Runner:
         """Start a task on GPUs that are idle; those that take equally long end together."""
         if not gpus:
             return
-        start_s = self._backend.now_s
+        start_ps = self._backend.now_ps
         self._computing.update(dict.fromkeys(gpus, node.name))
-        if node.name not in self._began_s:
+        if node.name not in self._began_ps:
             self._begin(node.name)
         for lasts_s, together in node.by_duration(gpus):
-            end_s = start_s + lasts_s
-            self._at(end_s, partial(self._computed, Tasks(node.name, together, start_s, end_s)))
+            end_ps = start_ps + ps(lasts_s)
+            self._at(end_ps, partial(self._computed, Tasks(node.name, together, start_ps, end_ps)))
 
     def _compute_next(self, gpus: Iterable[int]) -> None:
         """Start the next task of GPUs that are idle."""
@@ -481,7 +453,7 @@ class Runner:
         first = len(self._messages)
         self._add_messages(node, coupled.messages)
         for message in self._messages[first:]:
-            message.start_s = backend.now_s
+            message.start_ps = backend.now_ps
         flows = strands_of(coupled, crossing, placed, carriers, first)
         self._lead_strands(flows)
         backend.couple(flows)
@@ -509,10 +481,10 @@ class Runner:
         inside, leaving = list[int](), list[int]()
         for number in numbers:
             message = self._messages[number]
-            message.start_s = self._backend.now_s
+            message.start_ps = self._backend.now_ps
             if message.leg and message.leg.inside:
                 _lead(message, NVLINK, message.size)
-                self._nvlink.couple(message.leg.inside, number, message.start_s)
+                self._nvlink.couple(message.leg.inside, number, message.start_ps)
                 continue
             if message.leg and message.leg.between:
                 self._couple_lanes(number, message.leg.between)
@@ -547,7 +519,7 @@ class Runner:
         for message in messages:
             _lead(message, NVLINK, message.size)
         ends = [(message.source, message.destination, message.size) for message in messages]
-        self._nvlink.post(ends, numbers, self._backend.now_s)
+        self._nvlink.post(ends, numbers, self._backend.now_ps)
 
     def _place(self, parcels: Sequence[tuple[int, int]]) -> None:
         """Give bytes of messages that leave their server to queue pairs: kept ones, or as the scheme says."""
@@ -721,14 +693,14 @@ class Runner:
             _lead(self._messages[number], names[qp], size)
         self._backend.post(np.array(carriers)[placed.qp], placed.bytes, numbers)
 
-    def _arrived(self, number: int, at_s: float) -> None:
+    def _arrived(self, number: int, at_ps: int) -> None:
         if number in self._lost:
             return  # over NVLink, which nothing stops
         message = self._messages[number]
         message.pieces -= 1
         if message.pieces:
             return
-        message.end_s = at_s
+        message.end_ps = at_ps
         if number in self._choosing:
             del self._choosing[number]
             self._taking_light.discard(number)
@@ -739,7 +711,7 @@ class Runner:
         if message.part_of < 0:
             self._piece_done(message.node)
         elif not message.then:
-            self._arrived(message.part_of, at_s)
+            self._arrived(message.part_of, at_ps)
 
     def _carried(self, message: _Message, sizes: Mapping[int, int]) -> None:
         """Write down what queue pairs carried of a message."""
@@ -784,19 +756,19 @@ class Runner:
         self._backend.begin_lit(self._first_lit)
         for ocs, circuits in self._first_lit.items():
             self._optics.shows(ocs, circuits)
-            self._note_light(self._backend.now_s, "lit", ocs)
+            self._note_light(self._backend.now_ps, "lit", ocs)
 
     def _happened(self, happening: Happening) -> None:
         if isinstance(happening, Arrived):
-            self._arrived(happening.message, happening.at_s)
+            self._arrived(happening.message, happening.at_ps)
         elif isinstance(happening, Drained):
-            self._note(happening.at_s, "drained", happening.ocs)
+            self._note(happening.at_ps, "drained", happening.ocs)
             self._optics.drained(happening.ocs)
             self._rename_legs()
         elif isinstance(happening, NowLit):
             held = self._optics.now_lit(happening.ocs)
             self._rename_legs()
-            self._note_light(happening.at_s, "lit", happening.ocs)
+            self._note_light(happening.at_ps, "lit", happening.ocs)
             self._tell(Lit(happening.ocs))
             if self._delegates and self._faults and (self._hops or not self._coupling):
                 self._place_left(self._without_light(held))
@@ -823,21 +795,21 @@ class Runner:
             return
         for name in [name for name, awaited in self._held.items() if awaited == ocs]:
             del self._held[name]
-            self._note(self._backend.now_s, "released", name)
+            self._note(self._backend.now_ps, "released", name)
             self._go(name)
 
     def _program_goes_on(self, happening: Switching | SlotLit | Shown) -> None:
         """Record what an OCS shows in its program, and decide what follows when all have ended."""
-        ocs, at_s = happening.ocs, happening.at_s
+        ocs, at_ps = happening.ocs, happening.at_ps
         if isinstance(happening, SlotLit):
             self._optics.shows(ocs, happening.circuits)
-            self._note_light(at_s, "lit", ocs)
+            self._note_light(at_ps, "lit", ocs)
         elif isinstance(happening, Switching):
             self._optics.shows(ocs, happening.kept)
-            self._note_light(at_s, "switching", ocs)
+            self._note_light(at_ps, "switching", ocs)
         else:
             self._optics.shows(ocs, ())
-            self._note(at_s, "shown", ocs)
+            self._note(at_ps, "shown", ocs)
             self._showing.discard(ocs)
             if not self._showing:
                 self._tell(ProgramsEnded(self._lacking()))
@@ -847,9 +819,9 @@ class Runner:
         rows = [(self._messages[n], self._backend.lacking(n)) for n in sorted(self._taking_light)]
         return tuple((message.source, message.destination, size) for message, size in rows if size)
 
-    def _note_light(self, at_s: float, what: str, ocs: str) -> None:
+    def _note_light(self, at_ps: int, what: str, ocs: str) -> None:
         circuits = " ".join(f"{a}>{b}" for a, b in self._optics.lit[ocs])
-        self._note(at_s, what, f"{ocs} {circuits or '-'}")
+        self._note(at_ps, what, f"{ocs} {circuits or '-'}")
 
     def _tell(self, event: Event) -> None:
         """Have circuits decided after an event, and carry out what is ordered."""
@@ -859,7 +831,7 @@ class Runner:
         for order in orders:
             if isinstance(order, SetTimer):
                 fired = partial(self._tell, TimerFired(order.name))
-                self._at(self._backend.now_s + order.after_s, fired)
+                self._at(self._backend.now_ps + ps(order.after_s), fired)
             elif isinstance(order, SendRest):
                 self._send_rest()
             elif isinstance(order, Hold):
@@ -880,7 +852,7 @@ class Runner:
                 "order it when the collective starts (NodeStarted)",
             )
         if self._optics.is_ordered(order.ocs):
-            self._note(self._backend.now_s, "held", order.node)
+            self._note(self._backend.now_ps, "held", order.node)
             self._held[order.node] = order.ocs
 
     def _send_rest(self) -> None:
@@ -907,7 +879,7 @@ class Runner:
         return number, message.size - sum(message.legs.values())
 
     def _view(self) -> View:
-        return View(self._backend.now_s, self._fabric, self._optics.lit, self._failed)
+        return View(in_seconds(self._backend.now_ps), self._fabric, self._optics.lit, self._failed)
 
     # Faults
 
@@ -915,7 +887,7 @@ class Runner:
         """Have the faults happen that count from the start of a node, or of the job."""
         for fault in self._faults:
             if fault.node == node and not self._stands(fault):
-                self._at(self._backend.now_s + fault.after_s, partial(self._fail, fault))
+                self._at(self._backend.now_ps + ps(fault.after_s), partial(self._fail, fault))
 
     def _stands(self, fault: Fault) -> bool:
         """Return whether a fault is there from the start, and leaves the job as it is."""
@@ -929,8 +901,8 @@ class Runner:
         return self._fabric.both_ends(port for fault in self._known for port in fault.ports)
 
     def _fail(self, fault: Fault) -> None:
-        now_s = self._backend.now_s
-        self._note(now_s, "failed", fault.name)
+        now_ps = self._backend.now_ps
+        self._note(now_ps, "failed", fault.name)
         self._standing.append(fault)
         self._stopped.update(fault.gpus)
         for port in fault.ports:
@@ -941,13 +913,13 @@ class Runner:
             if self._dead[fault.daemon] == 1:
                 self._backend.kill(fault.daemon, for_good=fault.lasts_s is None)
         if fault.lasts_s is None or fault.detect_s < fault.lasts_s:
-            self._at(now_s + fault.detect_s, partial(self._detected, fault))
+            self._at(now_ps + ps(fault.detect_s), partial(self._detected, fault))
         if fault.lasts_s is not None:
-            self._at(now_s + fault.lasts_s, partial(self._is_back, fault))
+            self._at(now_ps + ps(fault.lasts_s), partial(self._is_back, fault))
 
     def _is_back(self, fault: Fault) -> None:
-        now_s = self._backend.now_s
-        self._note(now_s, "back", fault.name)
+        now_ps = self._backend.now_ps
+        self._note(now_ps, "back", fault.name)
         self._standing.remove(fault)
         for port in fault.ports:
             self._down[self._fabric.link_at[port]] -= 1
@@ -958,11 +930,11 @@ class Runner:
             if not self._dead[fault.daemon]:
                 self._backend.revive(fault.daemon)
         if fault in self._known or fault.daemon == "switches":
-            self._at(now_s + fault.detect_s, partial(self._over, fault))
+            self._at(now_ps + ps(fault.detect_s), partial(self._over, fault))
 
     def _detected(self, fault: Fault) -> None:
         """Close what crosses the failed links, revise the job, and send elsewhere what was not delivered."""
-        self._note(self._backend.now_s, "detected", fault.name)
+        self._note(self._backend.now_ps, "detected", fault.name)
         self._known[fault] = set()
         revision = self._revise(self._view(), fault)
         self._check_running(revision.cancel)
@@ -975,7 +947,7 @@ class Runner:
         left = self._take_back(self._is_cut)
         self._known[fault] |= {number for number, _ in left}
         self._go_around()
-        self._note(self._backend.now_s, "gone around", fault.name)
+        self._note(self._backend.now_ps, "gone around", fault.name)
         self._give_up(again, cancelled)
         self._cancel(revision.cancel)
         self._tell(FaultDetected(fault.name))
@@ -1000,7 +972,7 @@ class Runner:
                 if moved & self._backend.carried(carrier):
                     left += self._retract(carrier)
         self._go_around()
-        self._note(self._backend.now_s, "in use again", fault.name)
+        self._note(self._backend.now_ps, "in use again", fault.name)
         self._tell(FaultOver(fault.name))
         self._place_left(left)
         self._place_waiting()
@@ -1012,7 +984,7 @@ class Runner:
 
     def _under_way(self) -> list[int]:
         """Return the messages that have not arrived."""
-        return [n for n, message in enumerate(self._messages) if isnan(message.end_s)]
+        return [n for n, message in enumerate(self._messages) if message.end_ps == NEVER]
 
     def _lose(self, messages: Iterable[int]) -> list[str]:
         """Give up messages from or to GPUs that are gone; return the node of each.
@@ -1146,8 +1118,8 @@ class Runner:
                 message.legs[leg] -= lacks
                 left.append((number, lacks))
             elif whole:
-                now_s = self._backend.now_s
-                self._at(now_s, partial(self._arrived, number, now_s))
+                now_ps = self._backend.now_ps
+                self._at(now_ps, partial(self._arrived, number, now_ps))
         return left
 
     def _check_running(self, names: Iterable[str]) -> None:
@@ -1160,30 +1132,27 @@ class Runner:
         for number in messages:
             self._messages[number].then = []
         for name in nodes:
-            self._note(self._backend.now_s, "given up", name)
+            self._note(self._backend.now_ps, "given up", name)
             self._unfinished.discard(name)
 
     def _cancel(self, nodes: Iterable[str]) -> None:
         """End collectives that are given up, since others take their place."""
         self._give_up(nodes, ())
         for name in nodes:
-            self._tasks.append(Tasks(name, (-1,), self._began_s[name], self._backend.now_s))
+            self._tasks.append(Tasks(name, (-1,), self._began_ps[name], self._backend.now_ps))
 
     # Time and records
 
-    def _at(self, at_s: float, action: Callable[[], None]) -> None:
+    def _at(self, at_ps: int, action: Callable[[], None]) -> None:
         """Do something later; what was asked for first comes first at equal times."""
-        heapq.heappush(self._timers, (at_s, next(self._tickets), action))
+        heapq.heappush(self._timers, (checked(at_ps), next(self._tickets), action))
 
-    def _note(self, at_s: float, what: str, which: str) -> None:
-        self._events.append((at_s, what, which))
+    def _note(self, at_ps: int, what: str, which: str) -> None:
+        self._events.append((at_ps, what, which))
 
     def _result(self) -> Run:
-        return Run(
-            message_table(self._rows()),
-            task_table(self._tasks),
-            pd.DataFrame(self._events, columns=["at_s", "what", "which"]),
-        )
+        tables = Tables(message_table(self._rows()), span_table(self._tasks), event_table(self._events))
+        return Run(tables)
 
     def _rows(self) -> Iterator[Row | Sent]:
         """Yield a row per message, or what stands for those that ran as coupled flows."""
@@ -1196,15 +1165,15 @@ class Runner:
             elif message.leg is None:
                 path = _path(self._all_legs(number))
                 ends = message.source, message.destination
-                yield message.node, *ends, message.size, message.start_s, message.end_s, path
+                yield message.node, *ends, message.size, message.start_ps, message.end_ps, path
             elif legs := self._delegated.get(number):
                 sent = self._messages[number : number + len(legs.legs)]
                 given_up = not self._lost.isdisjoint(range(number, number + len(sent)))
                 yield from rows_of(
                     legs,
                     message.node,
-                    message.start_s,
-                    [nan if given_up else each.end_s for each in sent],
+                    message.start_ps,
+                    [NEVER if given_up else each.end_ps for each in sent],
                     [self._all_legs(number + place) for place in range(len(sent))],
                     per_pair=per_pair,
                 )
@@ -1216,8 +1185,8 @@ class Runner:
         paths = next((each.sent for each in sent if each.sent), ())
         self._messages[first : first + len(sent)] = [_FILED] * len(sent)
         if sent:
-            ends_s = [each.end_s for each in sent]
-            self._filed[first] = rows_as_one(legs, name, sent[0].start_s, ends_s, paths)
+            ends_ps = [each.end_ps for each in sent]
+            self._filed[first] = rows_as_one(legs, name, sent[0].start_ps, ends_ps, paths)
 
     def _all_legs(self, number: int) -> dict[str, int]:
         """Return the legs of a message: each byte in one or, if it was relayed, in one per hop."""

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from testbed.run.calibrate import hop_load_bps, volume_factor
 from testbed.run.experiment import Experiment
-from testbed.run.runner import Run
+from testbed.run.run import Run
 from topologies.fabric import Fabric
 from traffic.collectives.ring import Ring
 from traffic.job import Collective, Job

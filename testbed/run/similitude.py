@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from testbed.run.dilation import Dilation
 from testbed.run.experiment import Experiment
-from testbed.run.runner import Run
+from testbed.run.run import Run
 from topologies.fabric import Fabric, Path
 from traffic.metrics import communication_s
 from traffic.packets import ETHERNET_HEADER_BYTES, TCP_HEADER_BYTES, frame_bytes, packet_bytes

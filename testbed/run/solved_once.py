@@ -3,8 +3,7 @@
 Between two barriers (`traffic.sections`) a run depends on what the backend keeps from before: nothing but
 the queue pairs that are open. Idle ones slow nothing, but links that they join are solved together
 (`traffic.fluid.network`), and where queue pairs share by what they have left, it matters when. So a section
-is solved anew until nothing was opened since an equal one began, as a rule twice. What is left to differ
-is rounding: the model takes ends for one that lie within a part of 1e-9 of the time since the start.
+is solved anew until nothing was opened since an equal one began, as a rule twice.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,9 +14,11 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from testbed.run.fluid_backend import FluidBackend
-from testbed.run.runner import Run
+from testbed.run.run import Run
+from traffic.clock import NEVER
 from traffic.job import Collective, Job, Node
 from traffic.sections import contents, in_turn, sections
+from traffic.tables import Tables
 
 
 def solved_once(job: Job, backend: FluidBackend, run: Callable[[Job], Run]) -> Run:
@@ -91,13 +92,14 @@ class _Solved:
         distinct = [
             [f"{number}/{node.name}" for node in section] for number, section in enumerate(self._sections)
         ]
-        tables = Run(
-            _joined([run.messages for run in self._runs]),
-            _joined([run.tasks for run in self._runs]),
-            _joined([run.events for run in self._runs]),
+        parts = [run.tables for run in self._runs]
+        tables = Tables(
+            _joined([part.messages for part in parts]),
+            _joined([part.spans for part in parts]),
+            _joined([part.events for part in parts]),
         )
         names = [node.name for section in found for node in section]
-        return _Repeated(tables, distinct, names, np.array(self._equals)).run()
+        return Run(_Repeated(tables, distinct, names, np.array(self._equals)).tables())
 
 
 def _joined(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
@@ -106,14 +108,14 @@ def _joined(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
 
 
 class _Repeated:
-    """The run of distinct sections, and where each of its rows belongs.
+    """The tables of distinct sections, and where each of its rows belongs.
 
     Parameters
     ----------
     found
-        The run.
+        The tables.
     distinct
-        The nodes of each distinct section as the run names them; its rows stand in this order.
+        The nodes of each distinct section as they name them; its rows stand in this order.
     names
         Of all nodes of the whole job, section by section.
     equals
@@ -121,35 +123,38 @@ class _Repeated:
     """
 
     def __init__(
-        self, found: Run, distinct: Sequence[Sequence[str]], names: Sequence[str], equals: NDArray[np.int64]
+        self,
+        found: Tables,
+        distinct: Sequence[Sequence[str]],
+        names: Sequence[str],
+        equals: NDArray[np.int64],
     ) -> None:
         self._found, self._equals = found, equals
         self._names = np.array(names, dtype=object)
         self._place = {name: place for place, name in enumerate(chain.from_iterable(distinct))}
-        """The place of each node of the run among all of them."""
+        """The place of each of these nodes among all of them."""
         sizes = np.array([len(nodes) for nodes in distinct])
         self._first = np.append(0, np.cumsum(sizes))
         """The place of the first node of each distinct section, and how many nodes there are."""
         self._section = np.repeat(np.arange(len(sizes)), sizes)
         """The distinct section of each place."""
-        self._later_s = self._shifts()
-        """How much later each section of the whole job starts than the one that it equals [s]."""
+        self._later_ps = self._shifts()
+        """How much later each section of the whole job starts than the one that it equals [ps]."""
 
-    def run(self) -> Run:
-        """Return the run of the whole job."""
-        return Run(
-            self._repeated(self._found.messages), self._repeated(self._found.tasks), self._found.events
-        )
+    def tables(self) -> Tables:
+        """Return the tables of the whole job."""
+        found = self._found
+        return Tables(self._repeated(found.messages), self._repeated(found.spans), found.events)
 
-    def _shifts(self) -> NDArray[np.float64]:
-        tasks, distinct = self._found.tasks, len(self._first) - 1
-        section = self._section[self._places(tasks)]
-        start_s, end_s = np.full(distinct, np.inf), np.zeros(distinct)
-        np.minimum.at(start_s, section, tasks["start_s"].to_numpy(float))
-        np.maximum.at(end_s, section, tasks["end_s"].to_numpy(float))
-        start_s = np.minimum(start_s, end_s)  # a section without tasks takes no time
-        until_s = np.cumsum((end_s - start_s)[self._equals])
-        return np.asarray(np.append(0.0, until_s[:-1]) - start_s[self._equals])
+    def _shifts(self) -> NDArray[np.int64]:
+        spans, distinct = self._found.spans, len(self._first) - 1
+        section = self._section[self._places(spans)]
+        start_ps, end_ps = np.full(distinct, NEVER), np.zeros(distinct, dtype=np.int64)
+        np.minimum.at(start_ps, section, spans["start_ps"].to_numpy())
+        np.maximum.at(end_ps, section, spans["end_ps"].to_numpy())
+        start_ps = np.minimum(start_ps, end_ps)  # a section without spans takes no time
+        until_ps = np.cumsum((end_ps - start_ps)[self._equals])
+        return np.asarray(np.append(0, until_ps[:-1]) - start_ps[self._equals])
 
     def _places(self, table: pd.DataFrame) -> NDArray[np.int64]:
         return np.array([self._place[name] for name in table["node"]], dtype=np.int64)
@@ -162,11 +167,11 @@ class _Repeated:
         _, to_name = _moved(self._first, self._equals)
         row = np.arange(rows.sum()) - np.repeat(to_row, rows)
         names = self._names[place[row] + np.repeat(to_name, rows)]
-        later_s = np.repeat(self._later_s, rows)
+        later_ps = np.repeat(self._later_ps, rows)
         found: pd.DataFrame = table.iloc[row].reset_index(drop=True)
         found["node"] = pd.Series(names, dtype=table["node"].dtype)
-        found["start_s"] += later_s
-        found["end_s"] += later_s
+        found["start_ps"] += later_ps
+        found["end_ps"] += later_ps
         return found
 
 

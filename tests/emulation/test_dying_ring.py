@@ -13,7 +13,7 @@ from testbed.network.network import Network
 from testbed.run.dilation import Dilation
 from testbed.run.experiment import Experiment
 from testbed.run.faults_by_hand import FaultsByHand
-from testbed.run.runner import Run
+from testbed.run.run import Run
 from testbed.run.trial import tried
 from tests.emulation.box import Box
 from tests.emulation.conftest import Booted

@@ -13,7 +13,7 @@ from testbed.network.network import Network
 from testbed.run.dilation import Dilation
 from testbed.run.fluid_backend import FluidBackend
 from testbed.run.live_backend import LiveBackend
-from testbed.run.runner import Run
+from testbed.run.run import Run
 from tests.emulation.box import Box
 from tests.emulation.machine import Machine
 from tests.testbed.forwarding_cases import Forwarding, around, becomes_direct, ring_fabric, stride_circuits

@@ -14,7 +14,7 @@ from testbed.run.emulate import Emulation, emulate
 from testbed.run.experiment import Experiment
 from testbed.run.predict import predict
 from testbed.run.region_plan import DelegatedSetup, RegionalSetup
-from testbed.run.runner import Run
+from testbed.run.run import Run
 from tests.emulation.box import Box
 from tests.emulation.machine import Machine
 from tests.testbed.region_cases import DELAY, check_bytes, file_step, lost, toy_experiment, toy_step

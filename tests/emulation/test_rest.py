@@ -9,7 +9,8 @@ from testbed.run.backend import Backend
 from testbed.run.dilation import Dilation
 from testbed.run.fluid_backend import FluidBackend
 from testbed.run.live_backend import LiveBackend
-from testbed.run.runner import Run, Runner
+from testbed.run.run import Run
+from testbed.run.runner import Runner
 from tests.emulation.box import Box
 from tests.emulation.machine import Machine
 from tests.testbed.rest_cases import DELAY_S, Rest, by_kind, halves_case, legs_of, partial_case

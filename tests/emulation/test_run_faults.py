@@ -12,7 +12,7 @@ from testbed.run.dilation import Dilation
 from testbed.run.experiment import Experiment
 from testbed.run.outcome import Outcome, bound_s
 from testbed.run.predict import predict
-from testbed.run.runner import Run
+from testbed.run.run import Run
 from testbed.run.trial import tried
 from tests.emulation.box import Box
 from tests.testbed.ocs_cases import experiment_of

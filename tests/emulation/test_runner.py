@@ -11,7 +11,8 @@ from testbed.report.nodes import node_table
 from testbed.run.dilation import Dilation
 from testbed.run.fluid_backend import FluidBackend
 from testbed.run.live_backend import LiveBackend
-from testbed.run.runner import Run, Runner
+from testbed.run.run import Run
+from testbed.run.runner import Runner
 from tests.emulation.box import Box
 from tests.emulation.machine import Machine
 from tests.testbed.run_cases import DELAY_S, Case, both_ways, moe, ring

@@ -1,6 +1,5 @@
 """InfiniteHBD's rings while nodes die: tables by hand, bad input, and what the paper's claims rest on."""
 
-from dataclasses import replace
 from pathlib import Path
 from subprocess import CompletedProcess
 
@@ -17,6 +16,7 @@ from testbed.run.experiment import Experiment
 from testbed.run.outcome import Outcome, Verdict
 from testbed.run.predict import predict
 from tests.scenarios import command
+from tests.testbed.runs import changed
 from topologies.errors import LightrailError
 from topologies.khop_ring import KHopRing
 
@@ -145,7 +145,7 @@ def test_claims_are_ruled_over_sound_emulations_alone() -> None:
         took_s = tasks["end_s"] - tasks["start_s"]
         tasks["end_s"] += (slower - 1) * took_s.where(tasks["node"] == "steady 1", 0.0)
         verdict = Verdict("void" if word == "void" else "faithful")
-        seen = replace(run, tasks=tasks)
+        seen = changed(run, tasks=tasks)
         outcome = Outcome(experiment, run, None if word == "model" else seen, verdict)
         return {claim.text: claim.verdict for claim in dying_findings([outcome]).claims}
 

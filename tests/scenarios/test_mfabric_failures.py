@@ -23,6 +23,7 @@ from testbed.run.predict import predict
 from tests.results_page import SCALE, documented
 from tests.scenarios import command
 from tests.testbed.moved_cases import GPU_MOVES, HEALTHY, losing
+from tests.testbed.runs import changed
 from topologies.mfabric import mfabric_fabric
 from traffic.faults import AS_IT_WAS
 
@@ -63,7 +64,7 @@ def test_what_lacks_is_what_was_owed_and_did_not_arrive() -> None:
     messages = run.messages.copy()
     row = messages.index[(messages["destination"] == backup) & (messages["node"] == "F0 0.0 l0 combine")][0]
     messages.loc[row, "end_s"] = float("nan")
-    assert lacking_bytes(experiment, replace(run, messages=messages)) == messages.loc[row, "bytes"]
+    assert lacking_bytes(experiment, changed(run, messages=messages)) == messages.loc[row, "bytes"]
     unmoved = replace(experiment, revisions=AS_IT_WAS, faults=())
     assert lacking_bytes(unmoved, run) > 0
 

@@ -14,8 +14,9 @@ from testbed.report.run_json import experiments_of
 from testbed.run.experiment import Experiment
 from testbed.run.outcome import Measures, Outcome, Verdict
 from testbed.run.predict import predict
-from testbed.run.runner import Run
+from testbed.run.run import Run
 from tests.scenarios import command
+from tests.testbed.runs import changed
 from topologies.big_switch import big_switch_fabric
 from topologies.mfabric import mfabric_fabric
 from traffic.models.moe import model_named
@@ -36,7 +37,7 @@ def asked(delay_s: float = 0.025) -> tuple[Experiment, Experiment]:
 def slower(run: Run) -> Run:
     """Return a run whose last node ends later, so that the iteration is 1.2 times as long."""
     end_s = run.tasks["end_s"].mask(run.tasks["end_s"] == run.iteration_s, 1.2 * run.iteration_s)
-    return replace(run, tasks=run.tasks.assign(end_s=end_s))
+    return changed(run, tasks=run.tasks.assign(end_s=end_s))
 
 
 def test_what_dispatches_wait_for_is_the_delay_but_for_what_attention_hides() -> None:
@@ -56,7 +57,7 @@ def test_changes_between_an_all_to_all_and_its_transpose_are_counted() -> None:
     run = predict(experiment)
     ended_s = run.tasks.loc[run.tasks["node"] == "F0 0.0 l0 dispatch", "end_s"].max()
     wrong = pd.DataFrame([{"at_s": ended_s + 1e-6, "what": "drained", "which": "ocs0"}])
-    assert changed_between(experiment, replace(run, events=pd.concat([run.events, wrong]))) == 1
+    assert changed_between(experiment, changed(run, events=pd.concat([run.events, wrong]))) == 1
 
 
 def on_the_wire(run: Run) -> pd.DataFrame:

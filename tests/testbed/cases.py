@@ -9,7 +9,8 @@ from testbed.run.dilation import Dilation
 from testbed.run.experiment import Experiment
 from testbed.run.outcome import Measures, Outcome, Verdict
 from testbed.run.predict import predict
-from testbed.run.runner import Run
+from testbed.run.run import Run
+from tests.testbed.runs import changed
 from topologies.events import View
 from topologies.fabric import Fabric
 from topologies.rail import rail_fabric
@@ -65,7 +66,7 @@ def slowed(run: Run, slower: float) -> Run:
         table.assign(start_s=table["start_s"] * slower, end_s=table["end_s"] * slower)
         for table in (run.messages, run.tasks)
     )
-    return Run(messages, tasks, run.events)
+    return changed(run, messages=messages, tasks=tasks)
 
 
 def outcome_of(

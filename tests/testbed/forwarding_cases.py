@@ -3,7 +3,8 @@
 from dataclasses import dataclass, field
 
 from testbed.run.backend import Backend
-from testbed.run.runner import Run, Runner
+from testbed.run.run import Run
+from testbed.run.runner import Runner
 from tests.testbed.run_cases import DELAY_S, When, both_ways
 from topologies.events import Event, NodeStarted, Order, Reconfigure, SetTimer, TimerFired
 from topologies.fabric import Fabric, Link, Nic, Port, Switch, equal_servers

@@ -9,7 +9,7 @@ from controller.schedulers.mfabric import server_demand
 from controller.schedulers.static_panel import StaticPanel, static_panel
 from testbed.run.experiment import Experiment
 from testbed.run.region_plan import DelegatedSetup
-from testbed.run.runner import Run
+from testbed.run.run import Run
 from topologies.patch_panel import patch_panel_fabric
 from traffic.collectives.all_to_all import AllToAll
 from traffic.collectives.point_to_point import PointToPoint

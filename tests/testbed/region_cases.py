@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from controller.circuits.devices import ReconfigurationDelay
 from testbed.run.experiment import Experiment
 from testbed.run.region_plan import DelegatedSetup, First, RegionalSetup
-from testbed.run.runner import Run
+from testbed.run.run import Run
 from topologies.fabric import Fabric, Nic
 from topologies.mfabric import mfabric_fabric
 from traffic.faults import Fault

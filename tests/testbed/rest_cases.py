@@ -13,7 +13,8 @@ from controller.schedulers.registry import scheduler_named
 from controller.schedulers.schedule import Schedule, Slot
 from controller.schedulers.spectra import spectra
 from testbed.run.backend import Backend
-from testbed.run.runner import Run, Runner
+from testbed.run.run import Run
+from testbed.run.runner import Runner
 from topologies.fabric import Fabric, Link, Nic, Port, Switch, equal_servers
 from traffic.collectives.all_to_all import AllToAll
 from traffic.demand import Demand

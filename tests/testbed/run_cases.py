@@ -6,7 +6,8 @@ from functools import partial
 import numpy as np
 
 from testbed.run.backend import Backend
-from testbed.run.runner import Circuits, Revise, Run, Runner
+from testbed.run.run import Run
+from testbed.run.runner import Circuits, Revise, Runner
 from topologies.events import Event, FaultDetected, NodeDone, NodeStarted, Order, Reconfigure, View
 from topologies.fabric import Fabric, Link, Nic, Port, Switch, equal_servers
 from topologies.light import Circuit

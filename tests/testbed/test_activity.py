@@ -1,6 +1,5 @@
 """What servers and OCSes did when: nothing of a run is lost, and nothing is counted twice."""
 
-from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -14,6 +13,7 @@ from testbed.run.fluid_backend import FluidBackend
 from testbed.run.predict import predict
 from tests.testbed.ocs_cases import DELAY_S, OCSES, experiment_of
 from tests.testbed.run_cases import moe, ring
+from tests.testbed.runs import changed
 
 BINS, END_S = 20, 100.0
 spans_of_two = st.lists(
@@ -98,4 +98,4 @@ def test_an_ocs_is_dark_for_its_delay_before_each_slot_and_never_in_two_states()
 def test_a_run_without_circuits_has_no_light() -> None:
     case = ring()
     run = case.run(FluidBackend(case.fabric, case.delay_s))
-    assert light_spans(replace(run, events=run.events.iloc[:0])).empty
+    assert light_spans(changed(run, events=run.events.iloc[:0])).empty

@@ -16,10 +16,11 @@ from testbed.report import chrome_trace as module
 from testbed.report.chrome_trace import chrome_trace
 from testbed.run.fluid_backend import FluidBackend
 from testbed.run.predict import predict
-from testbed.run.runner import Run
+from testbed.run.run import Run
 from tests.testbed.cases import slowed
 from tests.testbed.ocs_cases import experiment_of
 from tests.testbed.run_cases import Case, moe, ring
+from tests.testbed.runs import run_of
 from topologies.rail import rail_fabric
 
 FABRIC = rail_fabric(2, 2)
@@ -190,7 +191,7 @@ def test_any_messages_are_all_there_and_never_cut(rows: list[tuple[int, int, flo
     ).astype({"start_s": float, "end_s": float, "source": int, "destination": int})
     end_s = float(table["end_s"].max()) if rows else 0.0
     tasks = pd.DataFrame([("all", -1, 0.0, end_s)], columns=["node", "gpu", "start_s", "end_s"])
-    run = Run(table, tasks, pd.DataFrame(columns=["at_s", "what", "which"]))
+    run = run_of(table, tasks, pd.DataFrame(columns=["at_s", "what", "which"]))
     trace = Trace.model_validate_json(chrome_trace({"predicted": run}, FABRIC))
     check_no_slice_is_cut(trace)
     found = [each for each in trace.traceEvents if isinstance(each, Complete) and "bytes" in each.args]

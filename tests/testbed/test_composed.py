@@ -5,7 +5,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from testbed.run.fluid_backend import FluidBackend
-from testbed.run.runner import Run, Runner
+from testbed.run.run import Run
+from testbed.run.runner import Runner
 from tests.examples import examples
 from tests.traffic.job_cases import jobs
 from topologies.fabric import Nic

@@ -12,7 +12,8 @@ from testbed.run.dilation import Dilation
 from testbed.run.experiment import Experiment
 from testbed.run.fluid_backend import FluidBackend
 from testbed.run.predict import predict
-from testbed.run.runner import Run, Runner
+from testbed.run.run import Run
+from testbed.run.runner import Runner
 from tests.examples import examples
 from tests.testbed.run_cases import ring
 from tests.testbed.test_runner import same_rail

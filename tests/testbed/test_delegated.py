@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from testbed.run.fluid_backend import FluidBackend
-from testbed.run.runner import Run, Runner
+from testbed.run.run import Run
+from testbed.run.runner import Runner
 from tests.examples import examples
 from tests.testbed.run_cases import When
 from tests.traffic.test_delegation import EXAMPLE, Matrix, lit_view, sent

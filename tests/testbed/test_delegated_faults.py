@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from testbed.run.experiment import Experiment
 from testbed.run.predict import predict
 from testbed.run.region_plan import First
-from testbed.run.runner import Run
+from testbed.run.run import Run
 from tests.examples import examples
 from tests.testbed.region_cases import check_bytes, lost, toy_experiment, toy_step
 from topologies.fabric import Fabric

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from testbed.run.backend import NowLit
 from testbed.run.fluid_backend import FluidBackend
-from testbed.run.runner import Run, Runner
+from testbed.run.run import Run
+from testbed.run.runner import Runner
 from tests.examples import examples
 from tests.traffic.cases import Work, assigned, permitted_by, rail_paths, rates, work_of, works
 from topologies.errors import ScenarioError

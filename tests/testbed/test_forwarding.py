@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from testbed.run.fluid_backend import FluidBackend
-from testbed.run.runner import Run
+from testbed.run.run import Run
 from tests.examples import examples
 from tests.testbed.forwarding_cases import (
     WARM_UP_S,

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from testbed.run.experiment import Experiment
 from testbed.run.predict import predict
-from testbed.run.runner import Run
+from testbed.run.run import Run
 from tests.examples import examples
 from tests.testbed.moved_cases import (
     GPU_MOVES,

@@ -12,7 +12,8 @@ from testbed.run.dilation import Dilation
 from testbed.run.experiment import Experiment
 from testbed.run.fluid_backend import FluidBackend
 from testbed.run.predict import predict
-from testbed.run.runner import Run, Runner
+from testbed.run.run import Run
+from testbed.run.runner import Runner
 from tests.testbed.forwarding_cases import ring_fabric, stride_circuits
 from tests.testbed.panel_cases import panel_step, took_s
 from tests.testbed.run_cases import DELAY_S, When, both_ways

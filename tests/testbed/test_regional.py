@@ -15,7 +15,7 @@ from testbed.run.experiment import Experiment
 from testbed.run.outcome import Outcome, summary_row
 from testbed.run.predict import predict
 from testbed.run.region_plan import DelegatedSetup, Prediction
-from testbed.run.runner import Run
+from testbed.run.run import Run
 from testbed.run.similitude import facts_of
 from tests.testbed.region_cases import DELAY, MACHINES, MODEL, file_step, toy_experiment, toy_step
 from topologies.errors import ScenarioError

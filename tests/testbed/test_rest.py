@@ -18,7 +18,8 @@ from testbed.run.fluid_backend import ROUNDING, FluidBackend
 from testbed.run.ocs_plan import OcsSetup, over_ocses
 from testbed.run.outcome import bound_s
 from testbed.run.predict import predict
-from testbed.run.runner import Run, Runner
+from testbed.run.run import Run
+from testbed.run.runner import Runner
 from tests.examples import examples
 from tests.testbed.rest_cases import (
     DELAY_S,

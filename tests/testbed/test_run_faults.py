@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from testbed.run.dilation import UNSCALED
 from testbed.run.experiment import Experiment
 from testbed.run.predict import predict
-from testbed.run.runner import Run
+from testbed.run.run import Run
 from tests.examples import examples
 from tests.testbed.ocs_cases import experiment_of
 from topologies.errors import ScenarioError, StuckError

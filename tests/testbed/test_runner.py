@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from testbed.run.fluid_backend import FluidBackend
-from testbed.run.runner import Run, Runner
+from testbed.run.run import Run
+from testbed.run.runner import Runner
 from tests.testbed.run_cases import Case, When, moe, ring
 from tests.traffic.job_cases import OPERATIONS
 from topologies.errors import ScenarioError, StuckError

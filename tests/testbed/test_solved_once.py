@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from testbed.run.experiment import Experiment
 from testbed.run.fluid_backend import FluidBackend
 from testbed.run.predict import predict
-from testbed.run.runner import Run, Runner
+from testbed.run.run import Run
+from testbed.run.runner import Runner
 from testbed.run.solved_once import solved_once
 from tests.examples import examples
 from tests.testbed.cases import DILATION

@@ -20,9 +20,10 @@ from testbed.report.timeline import (
 )
 from testbed.run.fluid_backend import FluidBackend
 from testbed.run.outcome import Verdict
-from testbed.run.runner import Run
+from testbed.run.run import Run
 from tests.testbed.cases import VOID, slowed, small_outcomes, with_verdict
 from tests.testbed.run_cases import moe, ring
+from tests.testbed.runs import changed, run_of
 from topologies.fabric import Fabric
 from topologies.rail import rail_fabric
 
@@ -61,7 +62,7 @@ def exchanges(fabric: Fabric, nodes: dict[str, float], servers: int) -> Run:
         at_s += took_s
     columns = ["node", "source", "destination", "bytes", "start_s", "end_s", "path"]
     messages = pd.DataFrame(rows, columns=columns)
-    return Run(messages, pd.DataFrame(tasks, columns=["node", "gpu", "start_s", "end_s"]), NOTHING)
+    return run_of(messages, pd.DataFrame(tasks, columns=["node", "gpu", "start_s", "end_s"]), NOTHING)
 
 
 def test_it_has_a_row_per_server_and_ocs_for_each_run_the_emulated_above() -> None:
@@ -127,7 +128,7 @@ def test_a_node_may_have_any_name() -> None:
     run = case.run(FluidBackend(case.fabric, case.delay_s))
     name = r"$\frac$ <b> 100 % _"
     renamed = {"node": {"gradients": name}}
-    named = replace(run, tasks=run.tasks.replace(renamed), messages=run.messages.replace(renamed))
+    named = changed(run, tasks=run.tasks.replace(renamed), messages=run.messages.replace(renamed))
     column = Column(name, case.fabric, {name: named})
     assert name in keys_of([column])
     assert png_of(timeline([column], name, ["tcp"])).startswith(b"\x89PNG")

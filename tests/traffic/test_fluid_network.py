@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from tests.examples import examples
 from tests.traffic.test_maxmin import assert_max_min, meshes
 from topologies.errors import FabricError
+from traffic.clock import NEVER, SECOND, in_seconds, ps
 from traffic.fluid.network import FluidNetwork
 
 BYTE_PER_S = 8.0
@@ -57,11 +58,11 @@ def network_of(
     return network
 
 
-def arrivals(network: FluidNetwork, until_s: float = 1e12) -> dict[int, float]:
+def arrivals(network: FluidNetwork, until_s: float = np.inf) -> dict[int, float]:
     """Return when each tag arrived until a time."""
     found: dict[int, float] = {}
-    while parcels := network.advance(until_s):
-        found |= {tag: at_s for at_s, tag in parcels}
+    while parcels := network.advance(ps(until_s)):
+        found |= {tag: in_seconds(at_ps) for at_ps, tag in parcels}
     return found
 
 
@@ -79,7 +80,7 @@ def test_rates_are_max_min_fair_at_every_event(
             got, flows = network.rates_bps(), busy & lit
             assert (got[~flows] == 0).all()
             assert_max_min(paths[flows], lit_bps, got[flows], np.ones(flows.sum()))
-            arrived = network.advance(change.at_s if change else 1e12)
+            arrived = network.advance(ps(change.at_s) if change else NEVER)
             for _, tag in arrived:
                 del waiting[tag]
             if not arrived:
@@ -229,7 +230,7 @@ def test_what_is_withdrawn_had_not_left_and_can_be_led_elsewhere() -> None:
     network.post(0, 4.0, 2)
     assert arrivals(network, 3.0) == {}
     assert network.withdraw(0) == [(1, 1.0), (2, 4.0)]
-    assert network.next_s == float("inf")
+    assert network.next_ps == NEVER
     network.set_path(0, [1])
     network.post(0, 5.0, 3)
     assert arrivals(network) == {3: 8.0}
@@ -321,13 +322,13 @@ def test_a_path_of_no_link_is_refused() -> None:
 def test_a_message_arrives_earlier_by_what_was_lent(size: int, rate: float, share: float) -> None:
     network, takes_s = FluidNetwork([rate, 2 * rate]), 8 * size / rate
     network.add_flows([[0, 1]])
-    network.advance(1.0)
+    network.advance(SECOND)
     network.post(0, size, 7)
     network.lend(share * takes_s)
-    assert network.now_s == 1.0
-    ((at_s, message),) = network.advance(np.inf)
+    assert network.now_ps == SECOND
+    ((at_ps, message),) = network.advance(NEVER)
     assert message == 7
-    assert at_s == pytest.approx(1.0 + max(1.0 - share, 0.0) * takes_s)
+    assert in_seconds(at_ps) == pytest.approx(1.0 + max(1.0 - share, 0.0) * takes_s)
     assert network.quiet
 
 
@@ -336,7 +337,7 @@ def test_what_leaves_on_credit_still_takes_the_links_delay() -> None:
     network.add_flows([[0]], delay_s=0.5)
     network.post([0, 0], [10, 10], [1, 2])
     network.lend(12.0)
-    assert [network.advance(np.inf) for _ in range(2)] == [[(0.5, 1)], [(8.5, 2)]]
+    assert [network.advance(NEVER) for _ in range(2)] == [[(ps(0.5), 1)], [(ps(8.5), 2)]]
 
 
 def test_flows_share_what_is_lent_as_they_share_links() -> None:
@@ -345,7 +346,7 @@ def test_flows_share_what_is_lent_as_they_share_links() -> None:
     network.post([0, 1], [10, 30], [1, 2])
     network.lend(10.0)
     assert network.delivered_bytes(flows).tolist() == [5.0, 5.0]
-    assert [network.advance(np.inf) for _ in range(2)] == [[(10.0, 1)], [(30.0, 2)]]
+    assert [network.advance(NEVER) for _ in range(2)] == [[(ps(10.0), 1)], [(ps(30.0), 2)]]
 
 
 @given(histories())
@@ -354,7 +355,7 @@ def test_flows_that_come_later_move_as_if_they_had_always_been_there(
 ) -> None:
     paths, rate_bps, changes = history
     whole, growing = network_of(rate_bps, paths), network_of(rate_bps, paths[:1])
-    growing.advance(0.0)
+    growing.advance(0)
     known, found = 1, dict[int, float]()
     for number, change in enumerate(changes):
         found |= arrivals(growing, change.at_s)

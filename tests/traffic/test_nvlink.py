@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from tests.examples import examples
 from topologies.fabric import Fabric
 from topologies.rail import rail_fabric
+from traffic.clock import NEVER, in_seconds, ps
 from traffic.fluid.network import FluidNetwork
 from traffic.fluid.nvlink import Nvlink
 from traffic.messages import Messages
@@ -36,15 +37,15 @@ def ends_s(fabric: Fabric, posted: list[Batch]) -> dict[int, float]:
     """Return when each message arrives over NVLink, counted in the order in which they are posted."""
     nvlink, first, ends = Nvlink(fabric), 0, dict[int, float]()
 
-    def advance(until_s: float) -> None:
-        while (at_s := nvlink.next_s) <= until_s and at_s < np.inf:
-            ends.update(dict.fromkeys(nvlink.advance(at_s), at_s))
+    def advance(until_ps: int) -> None:
+        while (at_ps := nvlink.next_ps) <= until_ps and at_ps < NEVER:
+            ends.update(dict.fromkeys(nvlink.advance(at_ps), in_seconds(at_ps)))
 
     for at_s, rows in posted:
-        advance(at_s)
-        nvlink.post(messages_of(rows), range(first, first + len(rows)), at_s)
+        advance(ps(at_s))
+        nvlink.post(messages_of(rows), range(first, first + len(rows)), ps(at_s))
         first += len(rows)
-    advance(np.inf)
+    advance(NEVER)
     return ends
 
 
@@ -53,17 +54,17 @@ def fluid_ends_s(posted: list[Batch]) -> dict[int, float]:
     network, first, ends = FluidNetwork([BYTES_S * 8] * 8), 0, dict[int, float]()
     flows = {(a, b): network.add_flows([(a, 4 + b)])[0] for a in range(4) for b in range(4) if a != b}
 
-    def advance(until_s: float) -> None:
-        while arrived := network.advance(until_s):
-            ends.update((number, at_s) for at_s, number in arrived)
+    def advance(until_ps: int) -> None:
+        while arrived := network.advance(until_ps):
+            ends.update((number, in_seconds(at_ps)) for at_ps, number in arrived)
 
     for at_s, rows in posted:
-        advance(at_s)
+        advance(ps(at_s))
         messages = messages_of(rows)
         numbers = range(first, first + len(rows))
         network.post([flows[a, b] for a, b, _ in messages], [size for *_, size in messages], list(numbers))
         first += len(rows)
-    advance(np.inf)
+    advance(NEVER)
     return ends
 
 
@@ -95,13 +96,13 @@ def test_coupled_messages_end_together_when_their_busiest_gpu_does_and_share_whe
 ) -> None:
     first, second = (coupled(rows) for _, rows in drawn[:2])
     nvlink, ends = Nvlink(FABRIC), dict[int, float]()
-    nvlink.couple(first, 0, 0.0)
-    assert nvlink.next_s == pytest.approx(busiest_s(first))
-    nvlink.couple(second, 1, 0.0)
-    while (at_s := nvlink.next_s) < np.inf:
-        for number in nvlink.advance(at_s):
+    nvlink.couple(first, 0, 0)
+    assert in_seconds(nvlink.next_ps) == pytest.approx(busiest_s(first))
+    nvlink.couple(second, 1, 0)
+    while (at_ps := nvlink.next_ps) < NEVER:
+        for number in nvlink.advance(at_ps):
             assert number not in ends
-            ends[number] = at_s
+            ends[number] = in_seconds(at_ps)
     assert ends.keys() == {0, 1}
     for number, part in enumerate((first, second)):
         assert ends[number] >= busiest_s(part) * (1 - 1e-9)

@@ -12,7 +12,7 @@ An event solves only the component of links and flows that it touches (`traffic.
 
 import heapq
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -22,13 +22,22 @@ from scipy.sparse.csgraph import connected_components
 
 from topologies.errors import FabricError
 from traffic.backlog import Backlog
+from traffic.clock import NEVER, SECOND, TOO_LATE, checked, ps
 from traffic.fluid.maxmin import max_min_rates
 
-SAME_TIME = 1e-9
-"""Ends closer than this part of the time to them are one event: symmetric flows end together."""
-_OF_FLOWS = ("_flow_bps", "_flow_bytes", "_flow_since_s")
-_OF_POOLS = ("_posted", "_left", "_drain_bps", "_since_s")
-_ENDS_OF_POOLS = ("_end_s", "_next_end")
+SAME_TIME = 30
+"""Ends whose distance is at most 2 to minus this of the time from now to them are one event: symmetric flows
+end together, whatever rounding makes of them."""
+_OF_FLOWS = {"_flow_bps": 0.0, "_flow_bytes": 0.0, "_flow_since_ps": 0}
+_OF_POOLS = {
+    "_posted": 0.0,
+    "_left": 0.0,
+    "_drain_bps": 0.0,
+    "_since_ps": 0,
+    "_end_ps": NEVER,
+    "_next_end": np.inf,
+}
+"""What is kept of each flow and pool, and of a new one."""
 
 
 class FluidNetwork:
@@ -44,20 +53,22 @@ class FluidNetwork:
     """
 
     def __init__(self, rate_bps: ArrayLike, *, by_bytes: bool = False) -> None:
-        self.now_s = 0.0
+        self.now_ps = 0
         self._link_bps, self._by_bytes = np.array(rate_bps, dtype=float), by_bytes
         self._paths = np.zeros((0, 1), dtype=np.int64)
         self._pool, self._part_of = np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
-        self._delivered, self._delay_s = np.zeros(0), np.zeros(0)
+        self._delivered, self._delay_ps = np.zeros(0), np.zeros(0, dtype=np.int64)
         self._coupled = np.zeros(0, dtype=np.int64)
         """Which coupled flows each flow is one of; -1 for one on its own."""
         self._coupled_weight = np.zeros(0)
         """The weight of those coupled flows whose pool holds most."""
-        self._flow_bps, self._flow_bytes, self._flow_since_s = np.zeros(0), np.zeros(0), np.zeros(0)
+        self._flow_bps, self._flow_bytes = np.zeros(0), np.zeros(0)
+        self._flow_since_ps = np.zeros(0, dtype=np.int64)
         self._posted, self._left, self._drain_bps = np.zeros(0), np.zeros(0), np.zeros(0)
-        self._since_s, self._end_s, self._next_end = np.zeros(0), np.zeros(0), np.zeros(0)
+        self._since_ps, self._end_ps = np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
+        self._next_end = np.zeros(0)
         self._backlogs: list[Backlog] = []
-        self._arriving: list[tuple[float, int, int]] = []
+        self._arriving: list[tuple[int, int, int]] = []
         self._tickets = itertools.count()
         self._touched_links: set[int] = set()
         self._touched_pools: set[int] = set()
@@ -72,8 +83,10 @@ class FluidNetwork:
         """The flows of each component that has some, in order."""
         self._joined_to: dict[int, int] = {}
         """The component that one became part of since all were found."""
-        self._first_end_s: float | None = np.inf
+        self._first_end_ps: int | None = NEVER
         """The least of the pools' ends; None after a change, until it is asked for."""
+        self._together_ps = 0
+        """How much after now what ends is of the same event."""
 
     def add_link(self, rate_bps: float) -> int:
         """Return the number of a new link of a rate [bit/s]."""
@@ -149,9 +162,9 @@ class FluidNetwork:
 
     def _add_pools(self, more: int, delay_s: ArrayLike) -> None:
         if more > 0:
-            self._delay_s = np.append(self._delay_s, np.broadcast_to(delay_s, more))
+            delay_ps = np.rint(np.multiply(delay_s, SECOND)).astype(np.int64)
+            self._delay_ps = np.append(self._delay_ps, np.broadcast_to(delay_ps, more))
             _lengthen(self, _OF_POOLS, more)
-            _lengthen(self, _ENDS_OF_POOLS, more, np.inf)
             self._backlogs += [Backlog() for _ in range(more)]
 
     def post(self, pool: ArrayLike, size: ArrayLike, message: ArrayLike) -> None:
@@ -199,8 +212,8 @@ class FluidNetwork:
         gone = float(self._posted[pool] - self._left[pool])
         parcels = self._backlogs[pool].withdraw(gone)
         self._posted[pool], self._left[pool] = gone, 0.0
-        self._end_s[pool] = self._next_end[pool] = np.inf
-        self._first_end_s = None
+        self._end_ps[pool], self._next_end[pool] = NEVER, np.inf
+        self._first_end_ps = None
         self._touched_pools.add(pool)
         return parcels
 
@@ -231,35 +244,44 @@ class FluidNetwork:
         return not (self._left.any() or self._arriving)
 
     @property
-    def next_s(self) -> float:
-        """When the next parcel leaves or arrives if nothing changes [s]; infinite if none will."""
-        leaves_s = self._next_leaves_s()
-        return min(leaves_s, self._arriving[0][0]) if self._arriving else leaves_s
+    def next_ps(self) -> int:
+        """When the next parcel leaves or arrives if nothing changes [ps]; `NEVER` if none will."""
+        leaves_ps = self._next_leaves_ps()
+        return min(leaves_ps, self._arriving[0][0]) if self._arriving else leaves_ps
 
-    def _next_leaves_s(self) -> float:
-        """Return when the next parcel leaves its pool if nothing changes [s]."""
+    def _next_leaves_ps(self) -> int:
+        """Return when the next parcel leaves its pool if nothing changes [ps]."""
         self._settle()
-        if self._first_end_s is None:
-            self._first_end_s = float(self._end_s.min(initial=np.inf))
-        return self._first_end_s
+        if self._first_end_ps is None:
+            self._first_end_ps = int(self._end_ps.min(initial=NEVER))
+        return self._first_end_ps
 
-    def advance(self, until_s: float) -> list[tuple[float, int]]:
-        """Let time pass until messages arrive, at most until ``until_s``, which may be infinite.
+    def advance(self, until_ps: int) -> list[tuple[int, int]]:
+        """Let time pass until messages arrive, at most until ``until_ps``, which may be `NEVER`.
 
         What ends together with that time, but for rounding, counts.
 
         Returns
         -------
         list of (time, message)
-            What arrived at that one instant [s]; empty if nothing did.
+            What arrived at that one instant [ps]; empty if nothing did.
         """
-        while (at_s := self.next_s) <= until_s * (1 + SAME_TIME) and at_s < np.inf:
-            self.now_s = at_s
-            if arrived := self._leave(at_s) + self._arrived():
+        while (at_ps := self.next_ps) <= self._as_one_with(until_ps) and at_ps < NEVER:
+            self._move_to(at_ps)
+            if arrived := self._leave(at_ps) + self._arrived():
                 return arrived
-        if until_s < np.inf:
-            self.now_s = max(self.now_s, until_s)
+        if until_ps < NEVER:
+            self.now_ps = max(self.now_ps, until_ps)
         return []
+
+    def _as_one_with(self, at_ps: int) -> int:
+        """Return the last time that is the same instant as one to come [ps]."""
+        return at_ps + (max(at_ps - self.now_ps, 0) >> SAME_TIME)
+
+    def _move_to(self, at_ps: int) -> None:
+        """Have it be the time of an event."""
+        self._together_ps = self._as_one_with(at_ps) - at_ps
+        self.now_ps = checked(at_ps)
 
     def lend(self, lent_s: float) -> None:
         """Have everything leave at once that would leave in so much time: full token buckets lend it [s].
@@ -267,16 +289,16 @@ class FluidNetwork:
         Where every link's bucket holds what the link carries in that time, this is what they let through
         together: each flow its max-min share of all buckets that it crosses.
         """
-        began_s, until_s = self.now_s, self.now_s + lent_s
-        while (at_s := self._next_leaves_s()) <= until_s * (1 + SAME_TIME) and at_s < np.inf:
-            self.now_s = at_s
-            for arrives_s, message in self._leave(began_s):
-                heapq.heappush(self._arriving, (arrives_s, next(self._tickets), message))
-        self.now_s = until_s = max(self.now_s, until_s)
+        began_ps, until_ps = self.now_ps, self.now_ps + ps(lent_s)
+        while (at_ps := self._next_leaves_ps()) <= self._as_one_with(until_ps) and at_ps < NEVER:
+            self._move_to(at_ps)
+            for arrives_ps, message in self._leave(began_ps):
+                heapq.heappush(self._arriving, (arrives_ps, next(self._tickets), message))
+        self.now_ps = until_ps = max(self.now_ps, until_ps)
         self._settle()
-        for times_s in (self._since_s, self._end_s, self._flow_since_s):
-            times_s -= until_s - began_s
-        self.now_s, self._first_end_s = began_s, None
+        for times_ps in (self._since_ps, self._end_ps, self._flow_since_ps):
+            times_ps[times_ps < TOO_LATE] -= until_ps - began_ps
+        self.now_ps, self._first_end_ps = began_ps, None
 
     @property
     def link_bps(self) -> NDArray[np.float64]:
@@ -298,45 +320,45 @@ class FluidNetwork:
     def delivered_bytes(self, flows: ArrayLike) -> NDArray[np.float64]:
         """Return how much has got through of each of some flows, shape (flows,) [bytes]."""
         numbers = np.asarray(flows, dtype=np.int64)
-        since_s = self.now_s - self._flow_since_s[numbers]
+        since_s = (self.now_ps - self._flow_since_ps[numbers]) / SECOND
         return np.asarray(self._flow_bytes[numbers] + since_s * self._good_bps(numbers) / 8)
 
-    def _leave(self, left_s: float) -> list[tuple[float, int]]:
+    def _leave(self, left_ps: int) -> list[tuple[int, int]]:
         """Take messages whose last byte leaves its pool now out of it; return those that arrive at once.
 
-        ``left_s`` is when they count as having left: now, unless buckets lent.
+        ``left_ps`` is when they count as having left: now, unless buckets lent.
         """
-        ended = np.flatnonzero(self._end_s <= self.now_s * (1 + SAME_TIME))
-        self._since_s[ended] = self.now_s
+        ended = np.flatnonzero(self._end_ps <= self.now_ps + self._together_ps)
+        self._since_ps[ended] = self.now_ps
         self._left[ended] = self._posted[ended] - self._next_end[ended]  # exactly, whatever rounding left
-        at_once: list[tuple[float, int]] = []
-        counts, delays_s = self._next_end[ended].tolist(), self._delay_s[ended].tolist()
-        for pool, count, delay_s in zip(ended.tolist(), counts, delays_s, strict=True):
+        at_once: list[tuple[int, int]] = []
+        counts, delays_ps = self._next_end[ended].tolist(), self._delay_ps[ended].tolist()
+        for pool, count, delay_ps in zip(ended.tolist(), counts, delays_ps, strict=True):
             messages = self._backlogs[pool].deliver(count)
             self._next_end[pool] = self._backlogs[pool].next_end
-            if delay_s:
+            if delay_ps:
                 for message in messages:
-                    heapq.heappush(self._arriving, (left_s + delay_s, next(self._tickets), message))
+                    heapq.heappush(self._arriving, (left_ps + delay_ps, next(self._tickets), message))
             else:
-                at_once += [(left_s, message) for message in messages]
+                at_once += [(left_ps, message) for message in messages]
         self._time_ends(ended)
         self._touched_pools.update(ended[self._left[ended] == 0].tolist())
         return at_once
 
-    def _arrived(self) -> list[tuple[float, int]]:
+    def _arrived(self) -> list[tuple[int, int]]:
         """Return what was on its way and has arrived by now."""
         arrived = []
-        while self._arriving and self._arriving[0][0] <= self.now_s * (1 + SAME_TIME):
-            at_s, _, message = heapq.heappop(self._arriving)
-            arrived.append((at_s, message))
+        while self._arriving and self._arriving[0][0] <= self.now_ps + self._together_ps:
+            at_ps, _, message = heapq.heappop(self._arriving)
+            arrived.append((at_ps, message))
         return arrived
 
     def _bring_up(self, pools: NDArray[np.int64]) -> None:
         """Count what left pools since they were last looked at."""
-        elapsed_s = self.now_s - self._since_s[pools]
+        elapsed_s = (self.now_ps - self._since_ps[pools]) / SECOND
         moved = self._drain_bps[pools] * elapsed_s / 8
         self._left[pools] = np.maximum(self._left[pools] - moved, 0.0)
-        self._since_s[pools] = self.now_s
+        self._since_ps[pools] = self.now_ps
 
     def _settle(self) -> None:
         """Solve the components that were touched, as they are now: until now time stood."""
@@ -355,7 +377,7 @@ class FluidNetwork:
         pools = np.flatnonzero(np.bincount(self._pool[flows], minlength=len(self._left)))
         self._bring_up(pools)
         self._flow_bytes[flows] = self.delivered_bytes(flows)
-        self._flow_since_s[flows] = self.now_s
+        self._flow_since_ps[flows] = self.now_ps
         self._flow_bps[flows] = self._shares(flows)
         self._drain_bps[pools] = 0.0
         np.add.at(self._drain_bps, self._pool[flows], self._good_bps(flows))
@@ -409,12 +431,14 @@ class FluidNetwork:
     def _time_ends(self, pools: NDArray[np.int64]) -> None:
         """Note when the first parcels of pools will have left at their present rates."""
         gone, drain_bps = self._posted[pools] - self._left[pools], self._drain_bps[pools]
-        lasts_s = np.full(len(pools), np.inf)
+        lasts_ps = np.full(len(pools), np.inf)
         missing = np.maximum(self._next_end[pools] - gone, 0.0)
-        np.divide(missing * 8, drain_bps, out=lasts_s, where=drain_bps > 0)
-        lasts_s[missing == 0] = 0.0  # by rounding it may be empty before its end, and drain no more
-        self._end_s[pools] = self.now_s + lasts_s
-        self._first_end_s = None
+        np.divide(missing * (8 * SECOND), drain_bps, out=lasts_ps, where=drain_bps > 0)
+        lasts_ps[missing == 0] = 0.0  # by rounding it may be empty before its end, and drain no more
+        counted = lasts_ps < TOO_LATE - self.now_ps
+        self._end_ps[pools] = np.where(np.isinf(lasts_ps), NEVER, TOO_LATE)
+        self._end_ps[pools[counted]] = self.now_ps + np.rint(lasts_ps[counted]).astype(np.int64)
+        self._first_end_ps = None
 
     def _good_bps(self, flows: NDArray[np.int64]) -> NDArray[np.float64]:
         """Return how fast flows deliver [bit/s]."""
@@ -470,9 +494,10 @@ class FluidNetwork:
         self._flows_of = {int(number[links + group[0]]): group for group in groups if len(group)}
 
 
-def _lengthen(network: FluidNetwork, names: Sequence[str], more: int, value: float = 0.0) -> None:
-    for name in names:
-        setattr(network, name, np.append(getattr(network, name), np.full(more, value)))
+def _lengthen(network: FluidNetwork, new: Mapping[str, float], more: int) -> None:
+    for name, value in new.items():
+        column = getattr(network, name)
+        setattr(network, name, np.append(column, np.full(more, value, dtype=column.dtype)))
 
 
 def _check_paths(paths: NDArray[np.int64], links: int) -> None:

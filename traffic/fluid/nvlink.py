@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from topologies.fabric import Fabric
+from traffic.clock import NEVER, ps
 from traffic.fluid.network import FluidNetwork
 from traffic.messages import Messages
 
@@ -25,8 +26,8 @@ class _Alone:
     number: int
     sizes: Sizes | Messages
     links: set[int]
-    began_s: float
-    end_s: float
+    began_ps: int
+    end_ps: int
     over: bool = False
     """Whether it has arrived, or shares its links by now."""
 
@@ -60,45 +61,45 @@ class Nvlink:
         """How many parts of it have not arrived."""
         self._alone: dict[int, _Alone] = {}
         """The message that has a link for itself."""
-        self._ends: list[tuple[float, int, _Alone]] = []
+        self._ends: list[tuple[int, int, _Alone]] = []
         self._tickets = itertools.count()
         self._early: list[int] = []
 
     @property
-    def next_s(self) -> float:
-        """When the next message arrives if nothing changes [s]; infinite if none is on its way."""
+    def next_ps(self) -> int:
+        """When the next message arrives if nothing changes [ps]; `NEVER` if none is on its way."""
         if self._early:
-            return self._network.now_s
+            return self._network.now_ps
         while self._ends and self._ends[0][2].over:
             heapq.heappop(self._ends)
-        first_s = self._ends[0][0] if self._ends else float("inf")
-        return min(first_s, self._network.next_s) if self._pairs_of else first_s
+        first_ps = self._ends[0][0] if self._ends else NEVER
+        return min(first_ps, self._network.next_ps) if self._pairs_of else first_ps
 
-    def post(self, messages: Sequence[tuple[int, int, int]], numbers: Sequence[int], now_s: float) -> None:
+    def post(self, messages: Sequence[tuple[int, int, int]], numbers: Sequence[int], now_ps: int) -> None:
         """Send messages between GPUs of one server: source, destination and bytes of each.
 
         `advance` calls each by its number.
         """
-        self._early += self._past(now_s)
+        self._early += self._past(now_ps)
         sharing: list[tuple[int, Sizes]] = []
         for (source, destination, size), number in zip(messages, numbers, strict=True):
-            self._start(number, {(source, destination): float(size)}, now_s, sharing)
-        self._share(sharing, now_s)
+            self._start(number, {(source, destination): float(size)}, now_ps, sharing)
+        self._share(sharing, now_ps)
 
-    def couple(self, messages: Messages, number: int, now_s: float) -> None:
+    def couple(self, messages: Messages, number: int, now_ps: int) -> None:
         """Send messages inside servers that move in proportion to their sizes, and end together.
 
         With their links to themselves the busiest is always busy. `advance` calls them by one number.
         """
-        self._early += self._past(now_s)
+        self._early += self._past(now_ps)
         sharing: list[tuple[int, Sizes]] = []
-        self._start(number, messages, now_s, sharing)
-        self._share(sharing, now_s)
+        self._start(number, messages, now_ps, sharing)
+        self._share(sharing, now_ps)
 
-    def advance(self, now_s: float) -> list[int]:
+    def advance(self, now_ps: int) -> list[int]:
         """Let time pass; return the messages that arrived."""
         early, self._early = self._early, []
-        return early + self._past(now_s)
+        return early + self._past(now_ps)
 
     def _links(self, pair: Pair) -> tuple[int, int]:
         return pair[0], self._gpus + pair[1]
@@ -117,35 +118,35 @@ class Nvlink:
         return {link: size for pair, size in sizes.items() for link in self._links(pair)}
 
     def _start(
-        self, number: int, sizes: Sizes | Messages, now_s: float, sharing: list[tuple[int, Sizes]]
+        self, number: int, sizes: Sizes | Messages, now_ps: int, sharing: list[tuple[int, Sizes]]
     ) -> None:
         """Send what is called by one number alone or, with those it meets, among those that share."""
         loads = self._loads(sizes)
         met = dict.fromkeys(self._alone[link] for link in loads if link in self._alone)
         if met or (self._pairs_of and any(self._sharing[link] for link in loads)):
-            sharing += [self._joins(other, now_s) for other in met]
+            sharing += [self._joins(other, now_ps) for other in met]
             sharing.append((number, _by_pair(sizes)))
             self._count(*sharing[-1])
         else:
-            self._goes_alone(number, sizes, loads, now_s)
+            self._goes_alone(number, sizes, loads, now_ps)
 
     def _goes_alone(
-        self, number: int, sizes: Sizes | Messages, loads: Mapping[int, float], now_s: float
+        self, number: int, sizes: Sizes | Messages, loads: Mapping[int, float], now_ps: int
     ) -> None:
         if self._is_even:
             lasts_s = max(loads.values()) * 8 / self._rate_bps[0]
         else:
             lasts_s = max(load * 8 / self._rate_bps[link % self._gpus] for link, load in loads.items())
-        alone = _Alone(number, sizes, set(loads), now_s, now_s + lasts_s)
+        alone = _Alone(number, sizes, set(loads), now_ps, now_ps + ps(lasts_s))
         self._alone.update(dict.fromkeys(loads, alone))
-        heapq.heappush(self._ends, (alone.end_s, next(self._tickets), alone))
+        heapq.heappush(self._ends, (alone.end_ps, next(self._tickets), alone))
 
-    def _joins(self, alone: _Alone, now_s: float) -> tuple[int, Sizes]:
+    def _joins(self, alone: _Alone, now_ps: int) -> tuple[int, Sizes]:
         """Take messages off their links; return what they have left, which shares these from now on."""
         self._frees(alone)
         sizes = _by_pair(alone.sizes)
         self._count(alone.number, sizes)
-        left = min((alone.end_s - now_s) / (alone.end_s - alone.began_s), 1.0)
+        left = min((alone.end_ps - now_ps) / (alone.end_ps - alone.began_ps), 1.0)
         return alone.number, {pair: size * left for pair, size in sizes.items()}
 
     def _frees(self, alone: _Alone) -> None:
@@ -158,11 +159,11 @@ class Nvlink:
         self._parts[number] = len(sizes)
         self._sharing.update(link for pair in sizes for link in self._links(pair))
 
-    def _share(self, sharing: Sequence[tuple[int, Sizes]], now_s: float) -> None:
+    def _share(self, sharing: Sequence[tuple[int, Sizes]], now_ps: int) -> None:
         """Put messages into the network of fluids."""
         if not sharing:
             return
-        self._network.advance(now_s)
+        self._network.advance(now_ps)
         pairs = [pair for _, sizes in sharing if len(sizes) == 1 for pair in sizes]
         new = [pair for pair in dict.fromkeys(pairs) if pair not in self._flows]
         if new:
@@ -185,21 +186,21 @@ class Nvlink:
         left = [size for _, sizes in sharing for size in sizes.values()]
         self._network.post(pools, left, [number for number, sizes in sharing for _ in sizes])
 
-    def _past(self, now_s: float) -> list[int]:
-        arrived: list[tuple[float, int]] = []
-        while self._ends and self._ends[0][0] <= now_s:
+    def _past(self, now_ps: int) -> list[int]:
+        arrived: list[tuple[int, int]] = []
+        while self._ends and self._ends[0][0] <= now_ps:
             alone = heapq.heappop(self._ends)[2]
             if not alone.over:
                 self._frees(alone)
-                arrived.append((alone.end_s, alone.number))
-        while self._pairs_of and (tags := self._network.advance(now_s)):
-            for at_s, number in tags:
+                arrived.append((alone.end_ps, alone.number))
+        while self._pairs_of and (tags := self._network.advance(now_ps)):
+            for at_ps, number in tags:
                 self._parts[number] -= 1
                 if not self._parts[number]:
                     del self._parts[number]
                     pairs = self._pairs_of.pop(number)
                     self._sharing.subtract(link for pair in pairs for link in self._links(pair))
-                    arrived.append((at_s, number))
+                    arrived.append((at_ps, number))
         return [number for _, number in sorted(arrived, key=lambda each: each[0])]
 
 
