@@ -133,10 +133,13 @@ def _content(section: Sequence[Node], exchanged: Mapping[int, bytes]) -> tuple[o
 
 
 def _exchanged(pattern: Pattern) -> bytes:
-    """Return what equal exchanges have in common, whatever they and their demands are called."""
+    """Return what equal exchanges have in common, whatever they and their demands are called.
+
+    Their kind is part of it: an all-to-all is delegated where a point to point of equal messages is not.
+    """
     exchange = pattern.exchange()
     messages = exchange.messages
-    digest = sha256()
+    digest = sha256(repr(type(pattern)).encode())
     columns = messages.source, messages.destination, messages.bytes
     for array in (*columns, exchange.waits, exchange.connection):
         digest.update(f"{array.dtype}{array.shape}".encode())

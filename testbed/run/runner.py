@@ -242,6 +242,8 @@ class Runner:
         """The OCS that a collective waits for."""
         self._tasks: list[Tasks] = []
         self._began_ps: dict[str, int] = {}
+        self._since_ps: dict[str, int] = {}
+        """Since when messages of each collective under way are owed: its start, or when it began again."""
         self._events: list[tuple[int, str, str]] = []
 
     def run(self) -> Run:
@@ -317,7 +319,7 @@ class Runner:
             self._end(name)
 
     def _begin(self, name: str) -> None:
-        self._began_ps[name] = self._backend.now_ps
+        self._began_ps[name] = self._since_ps[name] = self._backend.now_ps
         self._tell(NodeStarted(name))
         self._await_faults(name)
 
@@ -388,7 +390,7 @@ class Runner:
             self._messages[then].waits += 1
         lost = self._lose(range(first, len(self._messages)))
         self._pieces_of[node.name] -= len(lost)
-        self._release(n for n in range(first, len(self._messages)) if self._is_ready(n))
+        self._release_first(node, first)
 
     def _add_messages(self, node: Collective, messages: Messages) -> None:
         columns = (messages.source, messages.destination, messages.bytes)
@@ -424,7 +426,7 @@ class Runner:
                 )
             )
         self._pieces_of[node.name] = len(legs.legs)
-        self._release(number for number in range(first, len(self._messages)) if self._is_ready(number))
+        self._release_first(node, first)
         return True
 
     def _send_coupled(self, node: Collective) -> bool:
@@ -453,7 +455,7 @@ class Runner:
         first = len(self._messages)
         self._add_messages(node, coupled.messages)
         for message in self._messages[first:]:
-            message.start_ps = backend.now_ps
+            message.start_ps = self._since_ps[node.name]
         flows = strands_of(coupled, crossing, placed, carriers, first)
         self._lead_strands(flows)
         backend.couple(flows)
@@ -474,6 +476,16 @@ class Runner:
         if isinstance(backend, CouplingBackend) and backend.couples and all(map(self._stands, self._faults)):
             return backend
         return None
+
+    def _release_first(self, node: Collective, first: int) -> None:
+        """Start the messages of a collective, from a number on, that wait for no others of it.
+
+        They are owed since it started: what held it back is a part of how long it takes.
+        """
+        ready = [number for number in range(first, len(self._messages)) if self._is_ready(number)]
+        self._release(ready)
+        for number in ready:
+            self._messages[number].start_ps = self._since_ps[node.name]
 
     def _release(self, numbers: Iterable[int]) -> None:
         """Start messages that wait for nothing any more."""
@@ -953,6 +965,7 @@ class Runner:
         self._tell(FaultDetected(fault.name))
         self._place_left(left)
         for name in again:
+            self._since_ps[name] = self._backend.now_ps
             self._go(name)
         self._start_all(self._graph.replace(revision.cancel, revision.add))
         for node in [*ended, *self._idled(fault.gpus, dict(revision.moves))]:
