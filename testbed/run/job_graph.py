@@ -43,7 +43,12 @@ class JobGraph:
             self._then[name] += waiting
         for then in waiting:
             self._waits[then] += len(last) - 1
-        return [node for node in nodes if not self._waits[node.name]]
+        found = dict.fromkeys([*waiting, *(node.name for node in nodes)])
+        return [self.nodes[name] for name in found if not self._waits[name]]
+
+    def is_awaited(self, name: str) -> bool:
+        """Return whether nodes wait for one that has not ended."""
+        return bool(self._then.get(name))
 
     def swap(self, node: Node) -> None:
         """Put a node in the place of the one of its name, which waits for the same."""

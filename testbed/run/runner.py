@@ -308,6 +308,7 @@ class Runner:
         self._compute(node, [gpu for gpu in left if gpu not in busy] if busy else left)
         self._compute_next(busy)
         if not self._pieces_of[node.name]:
+            self._begin(node.name)
             self._end(node.name)
 
     def _go(self, name: str) -> None:
@@ -1005,7 +1006,7 @@ class Runner:
         Raises
         ------
         ScenarioError
-            If others wait for them that could still be sent, as in a ring.
+            If others wait for them that could still be sent, as in a ring, or nodes for their collective.
         """
         if not self._gone:
             return []
@@ -1017,7 +1018,7 @@ class Runner:
         self._lost.update(lost)
         for number in lost:
             message = self._messages[number]
-            if not self._lost.issuperset(message.then):
+            if self._graph.is_awaited(message.node) or not self._lost.issuperset(message.then):
                 gone = min(ends[number] & self._gone)
                 raise ScenarioError(
                     f"{message.node!r} cannot go on without GPU {gone}, which is gone",

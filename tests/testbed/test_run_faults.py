@@ -11,8 +11,10 @@ from hypothesis import strategies as st
 
 from testbed.run.dilation import UNSCALED
 from testbed.run.experiment import Experiment
+from testbed.run.fluid_backend import FluidBackend
 from testbed.run.predict import predict
 from testbed.run.run import Run
+from testbed.run.runner import Runner
 from tests.examples import examples
 from tests.testbed.ocs_cases import experiment_of
 from topologies.errors import ScenarioError, StuckError
@@ -22,7 +24,7 @@ from topologies.leaf_spine import leaf_spine_fabric
 from topologies.rail import rail_fabric
 from traffic.collectives.ring import Ring
 from traffic.demand import Demand
-from traffic.faults import Fault
+from traffic.faults import Fault, Revision
 from traffic.job import Collective, Compute, Job
 from traffic.records import NVLINK
 from traffic.steps import single
@@ -125,6 +127,43 @@ def test_what_waits_for_a_gpu_that_is_gone_is_an_error_unless_it_is_its_own() ->
     early = Fault("gpu", gpus=(3,), after_s=0.5)
     run = predict(replace(experiment, job=alone, faults=(early,)))
     assert run.tasks[["node", "gpu", "end_s"]].to_numpy().tolist() == [["long", 2, 1.0], ["then", 2, 2.0]]
+
+
+def test_a_collective_that_lost_a_gpu_lets_nothing_begin_that_waits_for_it() -> None:
+    """What was lost made a job faster."""
+    healthy = asked(RAIL, "rails", 0)
+    (step,) = healthy.job.collectives
+    gate = Compute("gate", (0, 1), 1e-3, (step.name,))
+    fault = Fault("gpu:3", gpus=(3,), after_s=0.4 * predict(healthy).iteration_s)
+    experiment = replace(healthy, job=replace(healthy.job, nodes=(*healthy.job.nodes, gate)), faults=(fault,))
+    with pytest.raises(ScenarioError, match=f"'{step.name}' cannot go on without GPU 3, which is gone"):
+        predict(experiment)
+
+
+def test_a_fault_may_count_from_a_node_that_computes_nothing() -> None:
+    nodes = (Compute("barrier", (), 0.0), Compute("long", (0, 1), 1.0, ("barrier",)))
+    fault = Fault("gpu:1", gpus=(1,), node="barrier", after_s=0.5, detect_s=0.1)
+    run = predict(Experiment(RAIL, Job("drawn", RAIL.gpus, nodes), "rails", faults=(fault,)))
+    happened = run.events[["at_s", "what", "which"]].to_numpy().tolist()
+    assert happened[:2] == [[0.5, "failed", "gpu:1"], [0.6, "detected", "gpu:1"]]
+
+
+def test_what_waits_for_a_collective_that_is_given_up_for_nothing_goes_on() -> None:
+    healthy = asked(RAIL, "rails", 0)
+    (step,) = healthy.job.collectives
+    then = Compute("then", (0,), 1.0, (step.name,))
+    job = replace(healthy.job, nodes=(*healthy.job.nodes, then))
+    backend, fault = FluidBackend(RAIL, {}), Fault("gpu:3", gpus=(3,), after_s=1e-5, detect_s=1e-5)
+    runner = Runner(
+        RAIL,
+        job,
+        backend,
+        healthy.scheme,
+        faults=(fault,),
+        revise=lambda _view, _fault: Revision(cancel=(step.name,)),
+    )
+    run = runner.run()
+    assert run.iteration_s == pytest.approx(1.0 + 2e-5)
 
 
 def test_switches_forward_on_without_the_controller_and_not_without_their_daemon() -> None:
