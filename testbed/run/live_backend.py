@@ -47,8 +47,8 @@ from traffic.transports.round_trips import Crossing, shares_of
 
 MOST_IDLE = 4096
 """Queue pairs that nobody uses stay connected up to so many."""
-FIRST_LIGHT_S = 20.0
-"""Within so long OCSes light their first circuits, beside their delay [s]."""
+LIGHT_S, MOST_DELAYS = 20.0, 20
+"""An OCS lights what is ordered within so long [s] and so many times its delay, which may vary."""
 LIT_FOR_S = 1e6
 """How long a program's day lasts: until the next is ordered."""
 
@@ -118,6 +118,10 @@ class LiveBackend:
             s.name: () for s in self._fabric.switches if s.kind == "ocs"
         }
         self._ordered: dict[str, tuple[Circuit, ...]] = {}
+        self._due: dict[str, float] = {}
+        """When they have lit it at the latest [s, monotonic]."""
+        self._lights_s: dict[str, float] = {}
+        """How long each may take for that."""
         self._controlled = True
         """Whether there is a controller."""
         nodes = {nic: self._fabric.peer(self._fabric.nic_port(nic)).node for nic in self._fabric.nics}
@@ -282,17 +286,27 @@ class LiveBackend:
         """Have OCSes light circuits, and wait for it while the clock stands."""
         for ocs, pairs in circuits.items():
             self.light(ocs, pairs)
-        deadline = time.monotonic() + FIRST_LIGHT_S + self._longest_dark_s(circuits)
-        while self._ordered and time.monotonic() < deadline:
+        while self._ordered:
             self._engine.serve(TURN_S)
-        if self._ordered:
-            raise StuckError(f"OCS {min(self._ordered)} does not light its first circuits", "repeat the run")
+            self._check_due()
         self._happened.clear()
         self._start = self._stands_at = time.monotonic()
 
-    def _longest_dark_s(self, ocses: Iterable[str]) -> float:
-        """Return how long the slowest of some OCSes is dark at least when it is reconfigured [s]."""
-        return max((self._network.northbound.ocs(ocs).delay_s for ocs in ocses), default=0.0)
+    def _lights_within_s(self, ocs: str) -> float:
+        """Return how long an OCS may take to light what is ordered [s]."""
+        if ocs not in self._lights_s:
+            self._lights_s[ocs] = LIGHT_S + MOST_DELAYS * self._network.northbound.ocs(ocs).delay_s
+        return self._lights_s[ocs]
+
+    def _check_due(self) -> None:
+        """Raise StuckError if an OCS has not lit what was ordered when it was due."""
+        now = time.monotonic()
+        for ocs in self._ordered:
+            if now > self._due[ocs]:
+                raise StuckError(
+                    f"OCS {ocs} did not light what was ordered within {self._lights_s[ocs]:g} s",
+                    "repeat the run",
+                )
 
     # Bytes
 
@@ -415,6 +429,7 @@ class LiveBackend:
         self._go_on()
         ports = self._fabric.switches[self._fabric.switch_index[ocs]].ports
         self._ordered[ocs] = tuple(sorted(circuits))
+        self._due[ocs] = time.monotonic() + self._lights_within_s(ocs)
         self._lit[ocs] = tuple(pair for pair in self._lit[ocs] if pair in circuits)
         self._light_changed()
         program = Program((Day(Circuits(ports, tuple(circuits)), LIT_FOR_S),))
@@ -526,6 +541,7 @@ class LiveBackend:
             self._happened += [Arrived(message, self._at_ps(at)) for message, at in arrived]
             self._arrived_at = max([self._arrived_at, *(at for _, at in arrived)])
             self._look_for_drained()
+            self._check_due()
             if until_ps == NEVER and not arrived:
                 self._check_for_light()
         if self._quiet:

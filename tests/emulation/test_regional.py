@@ -18,6 +18,7 @@ from testbed.run.run import Run
 from tests.emulation.box import Box
 from tests.emulation.machine import Machine
 from tests.testbed.region_cases import DELAY, check_bytes, file_step, lost, toy_experiment, toy_step
+from topologies.errors import StuckError
 from topologies.light import Circuit
 from topologies.mfabric import mfabric_fabric
 from traffic.demand import Demand
@@ -55,6 +56,16 @@ def communication_s(run: Run) -> float:
     """Return how long all collectives take, one after the other."""
     collectives = run.tasks[run.tasks["gpu"] == -1]
     return float((collectives["end_s"] - collectives["start_s"]).sum())
+
+
+def test_an_ocs_that_never_lights_what_is_ordered_ends_the_run(
+    sandbox: Box | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("testbed.run.light_news.News.read", lambda _news: [])
+    monkeypatch.setattr("testbed.run.live_backend.LIGHT_S", 0.5)
+    experiment = toy_experiment(toy_step(ranks=4), servers=4)
+    with pytest.raises(StuckError, match=r"OCS .* did not light what was ordered within"):
+        live(replace(experiment, dilation=DILATION))
 
 
 @pytest.mark.real_cpus
