@@ -43,8 +43,15 @@ def server_spans(run: Run, fabric: Fabric) -> pd.DataFrame:
 
 
 def timed_messages(run: Run) -> pd.DataFrame:
-    """Return the messages that started; one that was given up ends when its collective did."""
+    """Return the messages that started, from when nothing held their collective back any more.
+
+    One that was given up ends when its collective did.
+    """
     messages = run.messages[run.messages["start_s"].notna()]
+    let_go = run.events[run.events["what"] == "released"].set_index("which")["at_s"]
+    if len(let_go):
+        since_s = messages["node"].map(let_go).fillna(0.0)
+        messages = messages.assign(start_s=np.maximum(messages["start_s"], since_s))
     if messages["end_s"].notna().all():
         return messages
     given_up_s = run.tasks.groupby("node")["end_s"].max()
