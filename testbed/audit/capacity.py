@@ -1,0 +1,88 @@
+"""Whether a link could have carried what it is said to have carried: earliest deadline first.
+
+What crossed a link are jobs for a machine: each may begin when its bytes were released, and was done when
+the last of them arrived. If any order of work is in time, earliest deadline first is (Horn 1974), so what it
+misses nothing can have done: there is no false alarm.
+
+Time is counted in the bytes that the link could have carried by then, in which it works at rate 1, whatever
+its rate over time; a token bucket that lends so many bytes makes all deadlines later by as many.
+"""
+
+import heapq
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from traffic.clock import SECOND
+
+ROUNDING = 1e-6
+"""How much more may be done in time, as a part of a job and beside a byte: for times and sums are rounded."""
+
+
+class Missed(NamedTuple):
+    """A job that cannot have been done."""
+
+    job: int
+    """Its number."""
+    left_bytes: float
+    """What was left of it at its deadline."""
+
+
+def carried_by(
+    times_ps: NDArray[np.int64], at_ps: NDArray[np.int64], rate_bps: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Return how many bytes a link could have carried by some times, since time 0.
+
+    Parameters
+    ----------
+    times_ps
+        Any times, shape (times,).
+    at_ps, rate_bps
+        From when on it had which rate, in order of time and the first at 0; shape (rates,).
+    """
+    full = np.concatenate([[0.0], np.cumsum(np.diff(at_ps) * (rate_bps[:-1] / (8 * SECOND)))])
+    which = np.searchsorted(at_ps, times_ps, side="right") - 1
+    return np.asarray(full[which] + (times_ps - at_ps[which]) * (rate_bps[which] / (8 * SECOND)))
+
+
+def first_missed(
+    released: NDArray[np.float64],
+    due: NDArray[np.float64],
+    sizes: NDArray[np.float64],
+    lent_bytes: float = 0.0,
+) -> Missed | None:
+    """Return the first job that no order of work can have done in time; None if there is none.
+
+    Parameters
+    ----------
+    released, due
+        When each job may begin, and when it was done, as `carried_by` counts; shape (jobs,).
+    sizes
+        The bytes of each.
+    lent_bytes
+        What a full token bucket lets through beyond the link's rate.
+
+    Notes
+    -----
+    O(k log k) for k jobs.
+    """
+    order = np.argsort(released, kind="stable").tolist()
+    deadline = (due + lent_bytes + ROUNDING * sizes + 1).tolist()
+    begins, left = released.tolist(), sizes.tolist()
+    waiting: list[tuple[float, int]] = []
+    now = 0.0
+    for job, then in pairwise([*order, None]):
+        assert job is not None
+        heapq.heappush(waiting, (deadline[job], job))
+        now, until = max(now, begins[job]), float("inf") if then is None else begins[then]
+        while waiting and now < until:
+            end, first = waiting[0]
+            done = min(left[first], until - now)
+            now, left[first] = now + done, left[first] - done
+            if now > end:
+                return Missed(first, now - end + left[first])
+            if left[first] <= 0:
+                heapq.heappop(waiting)
+    return None

@@ -1,0 +1,1 @@
+"""The audit: what is possible passes, what is not is found."""
