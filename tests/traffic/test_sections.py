@@ -97,9 +97,8 @@ def _work(node: Node) -> object:
         return node.gpus, node.duration_s, node.durations_s
     exchange = node.pattern.exchange()
     messages = exchange.messages
-    return [
-        array.tolist() for array in (messages.source, messages.destination, messages.bytes, exchange.waits)
-    ]
+    columns = messages.source, messages.destination, messages.bytes, exchange.waits
+    return type(node.pattern), [column.tolist() for column in columns]
 
 
 MATRIX = np.array([[0, 5, 7], [3, 0, 1], [2, 2, 0]])
