@@ -12,12 +12,21 @@ from testbed.run.carried import carried, carrying, packets_in_the_dark
 from testbed.run.dilation import Dilation
 from testbed.run.emulate import Emulation, emulate
 from testbed.run.experiment import Experiment
+from testbed.run.light_news import News
 from testbed.run.predict import predict
 from testbed.run.region_plan import DelegatedSetup, RegionalSetup
 from testbed.run.run import Run
 from tests.emulation.box import Box
 from tests.emulation.machine import Machine
-from tests.testbed.region_cases import DELAY, check_bytes, file_step, lost, toy_experiment, toy_step
+from tests.testbed.region_cases import (
+    DELAY,
+    check_bytes,
+    file_step,
+    lost,
+    toy_experiment,
+    toy_step,
+    with_delay,
+)
 from topologies.errors import StuckError
 from topologies.light import Circuit
 from topologies.mfabric import mfabric_fabric
@@ -61,9 +70,10 @@ def communication_s(run: Run) -> float:
 def test_an_ocs_that_never_lights_what_is_ordered_ends_the_run(
     sandbox: Box | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("testbed.run.light_news.News.read", lambda _news: [])
+    read = News.read
+    monkeypatch.setattr("testbed.run.light_news.News.read", lambda news: read(news)[:0])
     monkeypatch.setattr("testbed.run.live_backend.LIGHT_S", 0.5)
-    experiment = toy_experiment(toy_step(ranks=4), servers=4)
+    experiment = with_delay(toy_experiment(toy_step(ranks=4), servers=4), 50e-6)
     with pytest.raises(StuckError, match=r"OCS .* did not light what was ordered within"):
         live(replace(experiment, dilation=DILATION))
 
@@ -90,10 +100,8 @@ def test_a_workload_s_file_has_its_circuits_too(
 
 def assert_as_planned(experiment: Experiment, transport: str, machine: Machine) -> None:
     """Check an emulation against its prediction, and its circuits against the OCSes' logs."""
-    assert experiment.regional
-    regional = replace(experiment.regional, delay=replace(DELAY, delay_s=50e-6))
     experiment = replace(
-        experiment, regional=regional, dilation=DILATION, transport=TransportSetup(transport)
+        with_delay(experiment, 50e-6), dilation=DILATION, transport=TransportSetup(transport)
     )
     predicted = predict(experiment)
     # What another experiment left lit is not there at once.

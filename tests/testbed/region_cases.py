@@ -94,6 +94,12 @@ def toy_experiment(
     )
 
 
+def with_delay(experiment: Experiment, delay_s: float) -> Experiment:
+    """Return an experiment whose OCSes are dark for so long."""
+    assert experiment.regional
+    return replace(experiment, regional=replace(experiment.regional, delay=replace(DELAY, delay_s=delay_s)))
+
+
 def lost(
     fabric: Fabric, *nics: tuple[int, int], after_s: float = 0.0, detect_s: float = 0.0
 ) -> tuple[Fault, ...]:

@@ -17,15 +17,10 @@ from testbed.run.predict import predict
 from testbed.run.region_plan import DelegatedSetup, Prediction
 from testbed.run.run import Run
 from testbed.run.similitude import facts_of
-from tests.testbed.region_cases import DELAY, MACHINES, MODEL, file_step, toy_experiment, toy_step
+from tests.testbed.region_cases import DELAY, MACHINES, MODEL, file_step, toy_experiment, toy_step, with_delay
 from topologies.errors import ScenarioError
 from topologies.mfabric import mfabric_fabric, regions
 from traffic.models.moe_step import attention_s
-
-
-def with_delay(experiment: Experiment, delay_s: float) -> Experiment:
-    assert experiment.regional
-    return replace(experiment, regional=replace(experiment.regional, delay=replace(DELAY, delay_s=delay_s)))
 
 
 def changes(run: Run) -> Counter[str]:
