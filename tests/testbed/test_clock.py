@@ -35,7 +35,7 @@ def shifted_back(table: pd.DataFrame, shift_s: int) -> pd.DataFrame:
     mine = table[table["node"] != "before"] if "node" in table else table
     times = {
         name: mine[name].where(mine[name] == NEVER, mine[name] - shift_s * SECOND)
-        for name in mine
+        for name in map(str, mine)
         if name.endswith("_ps")
     }
     return mine.assign(**times).reset_index(drop=True)

@@ -147,7 +147,7 @@ def test_a_point_to_point_does_not_stand_for_the_all_to_all_of_its_messages() ->
         for turn in range(3)
         for kind, pattern in (("one by one", PointToPoint(moved)), ("all", AllToAll(Demand("all", owed))))
     ]
-    job = chain("both", 8, nodes)
+    job = chain("both", 8, tuple(nodes))
     experiment = Experiment(fabric, job, "delegated", delegated=DelegatedSetup())
     backend = FluidBackend(fabric, {}, by_bytes=True, couples=True)
     whole = Runner(fabric, job, backend, experiment.scheme).run()
