@@ -51,6 +51,7 @@ from scenarios._options import (
     Volume,
     buffer_bytes,
     check_volume,
+    emulated_bps,
     faults,
     known_after_s,
     transports,
@@ -251,7 +252,7 @@ def run(describe: Callable[..., Scenario], transports_by_default: str = DEFAULT_
         debug: Debug = False,
         **parameters: object,
     ) -> None:
-        rate_bps = emulated_rate * 1e6 if emulated_rate is not None else None
+        rate_bps = emulated_bps(emulated_rate) if emulated_rate is not None else None
         options = Options(
             rate_bps, model_only, cli, datapath, not no_sandbox, out, volume, dry_run, calibrate
         )

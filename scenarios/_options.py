@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from testbed.machine.datapath import DEFAULT, Datapath
+from testbed.run.calibrate import FASTEST_NIC_BPS, SLOWEST_NIC_BPS
 from topologies.errors import ScenarioError
 from topologies.fabric import MOST_BUFFER_BYTES, Fabric
 from topologies.own import own_fabric
@@ -214,6 +215,16 @@ def buffer_bytes(packets: int, mtu: int) -> int:
     if not 1 <= packets <= most:
         raise ScenarioError(f"port buffers of {packets} packets", f"give --buffer from 1 to {most}")
     return packets * frame_bytes(mtu)
+
+
+def emulated_bps(rate_mbps: float) -> float:
+    """Return what a NIC is shaped to [bit/s]; ScenarioError if links cannot be shaped to it."""
+    if not SLOWEST_NIC_BPS <= rate_mbps * 1e6 <= FASTEST_NIC_BPS:
+        raise ScenarioError(
+            f"NICs cannot be emulated at {rate_mbps:g} Mbit/s each",
+            f"give --emulated-rate from {SLOWEST_NIC_BPS / 1e6:g} to {FASTEST_NIC_BPS / 1e6:g}",
+        )
+    return rate_mbps * 1e6
 
 
 def check_volume(volume: float | None) -> None:

@@ -16,10 +16,9 @@ from controller.circuits.devices import (
 )
 from scenarios._devices import check_ports
 from scenarios._harness import enter_sandbox, main
-from scenarios._options import DatapathOption, Debug
+from scenarios._options import DatapathOption, Debug, emulated_bps
 from testbed.cli import FabricCLI
 from testbed.network.network import Network
-from testbed.run.calibrate import FASTEST_NIC_BPS, SLOWEST_NIC_BPS
 from testbed.run.ocs_plan import OcsSetup, over_ocses
 from topologies.errors import ScenarioError
 from topologies.fabric import Fabric
@@ -62,7 +61,7 @@ def ocs_explore(
     """
     check_ports(device_named(device), servers)
     fabric = parallel_ocs_fabric(servers, ocses, packet_switch=packet_switch)
-    rate = _emulated_bps(emulated_rate) / fabric.nic_rate_bps(fabric.nics[0])
+    rate = emulated_bps(emulated_rate) / fabric.nic_rate_bps(fabric.nics[0])
     delay = _delay(device, time, rate)
     enter_sandbox()
     with Network(fabric, rate, datapath) as network:
@@ -77,16 +76,6 @@ def _jobs(fabric: Fabric) -> dict[str, Job]:
     line_bytes = LINE_S * fabric.nic_rate_bps(fabric.nics[0]) / 8
     demands = {name: ocs_demand(name, 0, servers, line_bytes) for name in SCALED} if servers > 1 else {}
     return {name: over_ocses(demand, ocses) for name, demand in demands.items()}
-
-
-def _emulated_bps(rate_mbps: float) -> float:
-    """Return what a NIC is shaped to [bit/s]; ScenarioError if links cannot be shaped to it."""
-    if not SLOWEST_NIC_BPS <= rate_mbps * 1e6 <= FASTEST_NIC_BPS:
-        raise ScenarioError(
-            f"NICs cannot be emulated at {rate_mbps:g} Mbit/s each",
-            f"give --emulated-rate from {SLOWEST_NIC_BPS / 1e6:g} to {FASTEST_NIC_BPS / 1e6:g}",
-        )
-    return rate_mbps * 1e6
 
 
 def _delay(device: str, time: float, rate: float) -> ReconfigurationDelay:

@@ -128,6 +128,19 @@ def test_values_that_make_no_sense_are_refused_in_a_sentence(
     assert said in told
 
 
+@pytest.mark.parametrize("scenario", ["rails_uniform", "ocs_spectra"])
+@pytest.mark.parametrize("rate", ["nan", "0", "1001"])
+def test_a_rate_that_no_link_can_have_is_refused_where_none_is_emulated_too(
+    bare: Path, scenario: str, rate: str
+) -> None:
+    emulated = [] if scenario == "ocs_spectra" else ["--model-only"]
+    done = ran(scenario, *emulated, "--emulated-rate", rate, cwd=bare)
+    assert done.returncode == 2
+    assert done.stderr.startswith(
+        f"NICs cannot be emulated at {rate} Mbit/s each; give --emulated-rate from 1"
+    )
+
+
 @pytest.mark.parametrize("option", ["--cli", "--calibrate"])
 def test_a_run_without_a_network_refuses_what_needs_one(bare: Path, option: str) -> None:
     done = ran("rails_uniform", "--model-only", option, cwd=bare)
