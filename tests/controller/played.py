@@ -3,8 +3,9 @@
 import os
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -78,6 +79,11 @@ def eventually(holds: Callable[[], object]) -> None:
     while not holds():
         assert time.monotonic() < deadline
         time.sleep(0.005)
+
+
+def begun_since(before: Collection[threading.Thread]) -> set[threading.Thread]:
+    """Return the threads that are not among those before; an earlier test's may end meanwhile."""
+    return set(threading.enumerate()).difference(before)
 
 
 @contextmanager

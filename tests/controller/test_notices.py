@@ -3,7 +3,6 @@
 import json
 import socket
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -12,7 +11,7 @@ import pytest
 
 from controller.app.app_thread import AppThread
 from controller.app.notices import KEPT, Subscriber
-from tests.controller.played import eventually, started
+from tests.controller.played import begun_since, eventually, started
 from topologies.errors import DemandError
 from topologies.parallel_ocs import parallel_ocs_fabric
 
@@ -82,10 +81,10 @@ def test_600_notices_to_an_unread_socket_make_one_thread_and_hold_up_nobody_else
 ) -> None:
     unread, prompt = bound("unread"), bound("prompt")
     stalled, other = Subscriber(tmp_path / "unread", thread.app), Subscriber(tmp_path / "prompt", thread.app)
-    before = threading.active_count()
+    before = threading.enumerate()
     for number in range(600):
         stalled.notify({"number": number})
-    assert threading.active_count() == before + 1
+    assert len(begun_since(before)) == 1
     other.notify({"number": 0})
     assert heard(prompt) == {"number": 0, "missed": 0}, "while nobody reads the others"
     numbers = [notice["number"] for notice in read(unread, thread, last=599)]  # at last
@@ -124,16 +123,13 @@ def test_a_subscriber_that_is_replaced_while_it_is_slow_leaves_no_thread(
     thread: Thread, bound: Bound, tmp_path: Path
 ) -> None:
     bound("unread")
-    before = threading.active_count()
+    before = threading.enumerate()
     subscriber = Subscriber(tmp_path / "unread", thread.app)
     for number in range(50):
         subscriber.notify({"number": number})
     subscriber.close()
     assert thread.run(SECONDS)
-    deadline = time.monotonic() + SECONDS
-    while threading.active_count() > before:
-        assert time.monotonic() < deadline
-        time.sleep(0.001)
+    eventually(lambda: not begun_since(before))
 
 
 @pytest.mark.parametrize(("name", "why"), [("x" * 200, "too long"), ("missing", "No such file")])

@@ -14,7 +14,7 @@ from controller.circuits.circuits import circuits_from_text
 from controller.circuits.devices import LONGEST_S
 from controller.circuits.programs import program_from_text
 from controller.circuits.reconfiguration import Command
-from tests.controller.played import eventually
+from tests.controller.played import begun_since, eventually
 from topologies.errors import NetworkError
 from topologies.parallel_ocs import parallel_ocs_fabric
 
@@ -128,10 +128,10 @@ def test_an_unexpected_error_ends_the_connection_and_what_was_under_way(played: 
 
 def test_waits_of_years_take_no_threads_and_are_replaced(played: Played) -> None:
     played.connect(Switch())
-    before = threading.active_count()
+    before = threading.enumerate()
     for _ in range(20):
         played.ocses.run(OCS, program_from_text("50ms 0>1", 4), LONGEST_S, None)
-    assert threading.active_count() == before
+    assert not begun_since(before)
     assert played.ocses.status(OCS).busy
     played.light("1>0")
     eventually(played.idle)
