@@ -20,7 +20,7 @@ from testbed.run.live_backend import LiveBackend
 from testbed.run.predict import predict
 from testbed.run.run import Run
 from testbed.run.runner import Runner
-from testbed.run.trial import lent_real_s
+from testbed.run.trial import lent_real_bytes
 from topologies.events import Event, Lit, NodeStarted, Order, Reconfigure, SetTimer, TimerFired, View
 from topologies.fabric import Nic
 from topologies.parallel_ocs import parallel_ocs_fabric
@@ -108,9 +108,9 @@ def chain_over_predicted() -> tuple[float, str]:
     experiment = Experiment(rail_fabric(4, 2), job_of_steps("chain", steps), "rails", scale)
     with Network(experiment.fabric, scale.rate) as network:
         emulation = emulate(experiment, network, skips=False)
-        lent_s = lent_real_s(experiment, network)
+        lent_bytes = lent_real_bytes(experiment, network)
     measured_s = emulation.run.iteration_s
-    predicted_s = predict(experiment, emulation.paths, lent_s=lent_s).iteration_s
+    predicted_s = predict(experiment, emulation.paths, lent_bytes=lent_bytes).iteration_s
     return measured_s / predicted_s, f"{scale.emulated_s(measured_s):.0f} s at emulated scale"
 
 

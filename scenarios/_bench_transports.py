@@ -1,7 +1,7 @@
 """How near transports come to what they could: RailS over 8 servers x 4 rails, at the rate that is chosen."""
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -17,8 +17,8 @@ from testbed.run.experiment import Experiment
 from testbed.run.outcome import bound_s
 from testbed.run.predict import predict
 from testbed.run.scale import load_bps
-from testbed.run.trial import lent_real_s
-from topologies.fabric import Fabric
+from testbed.run.trial import lent_real_bytes
+from topologies.fabric import Fabric, Port
 from topologies.rail import rail_fabric
 from traffic.demand import Demand
 from traffic.metrics import communication_s
@@ -110,17 +110,17 @@ def _run(experiments: Sequence[Experiment]) -> list[Ratios]:
     """Return what came of experiments at one rate under one transport."""
     first = experiments[0]
     with Network(first.fabric, first.dilation.rate, host=first.host) as network:
-        return [_ratios(each, emulate(each, network), lent_real_s(each, network)) for each in experiments]
+        return [_ratios(each, emulate(each, network), lent_real_bytes(each, network)) for each in experiments]
 
 
-def _ratios(experiment: Experiment, emulation: Emulation, lent_s: float) -> Ratios:
+def _ratios(experiment: Experiment, emulation: Emulation, lent_bytes: Mapping[Port, float]) -> Ratios:
     measured_s, predicted_s = (
         communication_s(run.records)
-        for run in (emulation.run, predict(experiment, emulation.paths, lent_s=lent_s))
+        for run in (emulation.run, predict(experiment, emulation.paths, lent_bytes=lent_bytes))
     )
     health = emulation.health
     return Ratios(
-        measured_s / bound_s(experiment, lent_s),
+        measured_s / bound_s(experiment, lent_bytes),
         measured_s / predicted_s,
         health.retransmits * PACKET_BYTES / health.payload_bytes,
         8 * health.payload_bytes / emulation.emulated_s,

@@ -74,7 +74,7 @@ from testbed.run.fidelity import verdict
 from testbed.run.outcome import Verdict, Word, bound_s
 from testbed.run.predict import predict
 from testbed.run.scale import load_bps
-from testbed.run.trial import lent_real_s
+from testbed.run.trial import lent_real_bytes
 from topologies.errors import ScenarioError
 from topologies.fabric import Fabric
 from topologies.rail import rail_fabric
@@ -249,11 +249,11 @@ def servers128_verdict() -> tuple[float, str]:
         sampled = worst_link_error(network, experiment.seed)
         with Watch(network) as watch:
             emulation = emulate(experiment, network, stuck_s=60.0)
-        measures, lent_s = watch.measures(emulation, sampled), lent_real_s(experiment, network)
-    bound = bound_s(experiment, lent_s)
+        measures, lent_bytes = watch.measures(emulation, sampled), lent_real_bytes(experiment, network)
+    bound = bound_s(experiment, lent_bytes)
     measured, predicted = (
         communication_s(emulation.run.records),
-        communication_s(predict(experiment, emulation.paths, lent_s=lent_s).records),
+        communication_s(predict(experiment, emulation.paths, lent_bytes=lent_bytes).records),
     )
     judged = verdict(measures, measured_s=measured, bound_s=bound, unmet=watch.unmet)
     return judged_figure(

@@ -1,5 +1,6 @@
 """How fast an all-to-all can be at best: the bound that every result is held against."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -8,7 +9,7 @@ from numpy.typing import NDArray
 from scipy.sparse import coo_array, csr_array, hstack
 
 from topologies.errors import DemandError
-from topologies.fabric import Fabric
+from topologies.fabric import Fabric, Port
 from traffic.messages import Messages, crosses_network
 
 
@@ -29,7 +30,13 @@ def nic_rates(fabric: Fabric) -> NDArray[np.float64]:
     return rates
 
 
-def lower_bound_s(messages: Messages, fabric: Fabric, lent_s: float = 0.0) -> float:
+NOTHING_LENT: Mapping[Port, float] = {}
+"""What token buckets lend where there are none."""
+
+
+def lower_bound_s(
+    messages: Messages, fabric: Fabric, lent_bytes: Mapping[Port, float] = NOTHING_LENT
+) -> float:
     """Return how long the messages take over the fabric at least, with the links' delays [s].
 
     It is `busiest_server_s`, and the least delay of two links on top: a first byte that arrives has
@@ -38,11 +45,8 @@ def lower_bound_s(messages: Messages, fabric: Fabric, lent_s: float = 0.0) -> fl
 
     Parameters
     ----------
-    messages, fabric
+    messages, fabric, lent_bytes
         As of `busiest_server_s`.
-    lent_s
-        What each NIC may send, and receive, beyond its rate, as time at that rate [s]: the token bucket
-        of an emulation's shaper.
     """
     source, destination = np.nonzero(server_matrix(messages, fabric))
     if not len(source):
@@ -51,11 +55,14 @@ def lower_bound_s(messages: Messages, fabric: Fabric, lent_s: float = 0.0) -> fl
     for nic in fabric.nics:
         link = fabric.link_at[fabric.nic_port(nic)]
         delay_s[nic.server] = min(delay_s[nic.server], link.delay_s)
-    busiest_s = max(busiest_server_s(messages, fabric) - lent_s, 0.0)
-    return busiest_s + float((delay_s[source] + delay_s[destination]).min())
+    return busiest_server_s(messages, fabric, lent_bytes) + float(
+        (delay_s[source] + delay_s[destination]).min()
+    )
 
 
-def busiest_server_s(messages: Messages, fabric: Fabric) -> float:
+def busiest_server_s(
+    messages: Messages, fabric: Fabric, lent_bytes: Mapping[Port, float] = NOTHING_LENT
+) -> float:
     """Return T*: no way of sending the messages over the fabric takes less time [s].
 
     All that a server sends to others, and all that it receives, passes its NICs; the slowest
@@ -72,14 +79,22 @@ def busiest_server_s(messages: Messages, fabric: Fabric) -> float:
         All of them; those inside a server do not count.
     fabric
         What they are sent over.
+    lent_bytes
+        What each port may send at once beyond its rate: the token bucket of an emulation's shaper. To a NIC
+        that is not on a packet switch light brings what another's bucket lent: as much as its own.
 
     References
     ----------
     RailS, Theorems 2 and 3 (eq. 20, 25, 26).
     """
     matrix = server_matrix(messages, fabric)
-    load = np.maximum(matrix.sum(axis=1), matrix.sum(axis=0))
-    return float((8.0 * load / nic_rates(fabric).sum(axis=1)).max())
+    lent = np.zeros((2, len(fabric.servers)))
+    for nic in fabric.nics:
+        port = fabric.nic_port(nic)
+        out = lent_bytes.get(port, 0.0)
+        lent[:, nic.server] += out, lent_bytes.get(fabric.peer(port), out)
+    load = np.maximum(matrix.sum(axis=1) - lent[0], matrix.sum(axis=0) - lent[1])
+    return float((8.0 * load / nic_rates(fabric).sum(axis=1)).max(initial=0.0))
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,20 +6,23 @@ from graphlib import TopologicalSorter
 
 import numpy as np
 
-from topologies.fabric import Fabric
-from traffic.bounds import lower_bound_s
+from topologies.fabric import Fabric, Port
+from traffic.bounds import NOTHING_LENT, lower_bound_s
 from traffic.collectives.exchange import Pattern
 from traffic.job import Compute, Job
 
 
 def node_bounds_s(
-    job: Job, fabric: Fabric, lent_s: float = 0.0, gone: Collection[int] = ()
+    job: Job,
+    fabric: Fabric,
+    lent_bytes: Mapping[Port, float] = NOTHING_LENT,
+    gone: Collection[int] = (),
 ) -> dict[str, float]:
     """Return how long each node takes at least, by its name [s].
 
     A compute takes as long as its slowest GPU. A collective takes no less than all of its messages at
     once (`traffic.bounds.lower_bound_s`), whatever waits for what among them; one that stays inside
-    servers has the bound 0. Links may have lent each collective ``lent_s`` (`traffic.bounds.lower_bound_s`).
+    servers has the bound 0. Ports may have lent each collective ``lent_bytes``.
     What is from or to GPUs that are ``gone`` does not count.
     """
     absent = list(gone)
@@ -34,17 +37,22 @@ def node_bounds_s(
             if absent:
                 ends = np.stack([messages.source, messages.destination])
                 messages = messages.select(np.logical_not(np.isin(ends, absent).any(axis=0)))
-            known[node.pattern] = lower_bound_s(messages, fabric, lent_s)
+            known[node.pattern] = lower_bound_s(messages, fabric, lent_bytes)
         bounds[node.name] = known[node.pattern]
     return bounds
 
 
-def communication_bound_s(job: Job, fabric: Fabric, lent_s: float = 0.0, gone: Collection[int] = ()) -> float:
+def communication_bound_s(
+    job: Job,
+    fabric: Fabric,
+    lent_bytes: Mapping[Port, float] = NOTHING_LENT,
+    gone: Collection[int] = (),
+) -> float:
     """Return how long bytes of a job are under way at least: its collectives' longest path [s].
 
     Those from and to GPUs that are ``gone`` do not count, as if none had been sent before.
     """
-    bounds_s = node_bounds_s(job, fabric, lent_s, gone)
+    bounds_s = node_bounds_s(job, fabric, lent_bytes, gone)
     return max(_ends_s(job, {**bounds_s, **{n.name: 0.0 for n in job.nodes if isinstance(n, Compute)}}))
 
 

@@ -98,8 +98,8 @@ class Shape:
     """Behind how much that waits packets are marked (ECN) [bytes]; 0 for none."""
 
     @property
-    def lent_s(self) -> float:
-        """How long the rate needs for what the bucket lets through at once [s]."""
+    def refill_s(self) -> float:
+        """How long the rate takes to fill the bucket [s]."""
         return 8 * self.burst_bytes / self.rate_bps
 
 
@@ -122,9 +122,9 @@ class Wiring:
     """Of every interface, as it was asked for [bytes]."""
 
     @property
-    def lent_s(self) -> float:
-        """What the NICs' token buckets lend after a pause, as time at their rate; the slowest's [s]."""
-        return max(self.shapes[self.fabric.nic_port(nic)].lent_s for nic in self.fabric.nics)
+    def refill_s(self) -> float:
+        """How long all token buckets take to fill at their links' rates, which the slowest decides [s]."""
+        return max(shape.refill_s for shape in self.shapes.values())
 
     def close(self) -> None:
         """Delete all links at once, and close the servers' namespaces in any case.

@@ -78,7 +78,9 @@ def node_sheet(outcomes: Sequence[Outcome]) -> Sheet:
 
 def _nodes(outcome: Outcome) -> pd.DataFrame:
     experiment = outcome.experiment
-    return node_table(experiment.whole_job, experiment.fabric, outcome.run, outcome.predicted, outcome.lent_s)
+    return node_table(
+        experiment.whole_job, experiment.fabric, outcome.run, outcome.predicted, outcome.lent_bytes
+    )
 
 
 def whole(outcome: Outcome, emulated: bool) -> list[str]:
@@ -87,7 +89,7 @@ def whole(outcome: Outcome, emulated: bool) -> list[str]:
     A job that is revised on the way has no bound.
     """
     job, fabric = outcome.experiment.job, outcome.experiment.fabric
-    bound_s = job_bound_s(job, node_bounds_s(job, fabric, outcome.lent_s))
+    bound_s = job_bound_s(job, node_bounds_s(job, fabric, outcome.lent_bytes))
     took_s = outcome.run.iteration_s
     whole: Mapping[Hashable, float] = {
         "start_s": 0.0,

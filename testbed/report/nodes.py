@@ -1,14 +1,19 @@
 """The nodes of a job as a table: when each began and ended, beside its bound and its prediction."""
 
+from collections.abc import Mapping
+
 import pandas as pd
 
 from testbed.run.run import Run
-from topologies.fabric import Fabric
+from topologies.fabric import Fabric, Port
+from traffic.bounds import NOTHING_LENT
 from traffic.job import Compute, Job
 from traffic.job_bounds import node_bounds_s
 
 
-def node_table(job: Job, fabric: Fabric, run: Run, predicted: Run, lent_s: float = 0.0) -> pd.DataFrame:
+def node_table(
+    job: Job, fabric: Fabric, run: Run, predicted: Run, lent_bytes: Mapping[Port, float] = NOTHING_LENT
+) -> pd.DataFrame:
     """Return a row per node that took any part, in the order in which they started.
 
     Parameters
@@ -19,8 +24,8 @@ def node_table(job: Job, fabric: Fabric, run: Run, predicted: Run, lent_s: float
         How it ran; nodes that were added on the way have no bound.
     predicted
         How it runs by the model.
-    lent_s
-        What the emulation's shapers lent each collective [s]: its bound is as much earlier.
+    lent_bytes
+        What the emulation's shapers lent each collective, port by port: its bound is as much earlier.
 
     Returns
     -------
@@ -29,7 +34,7 @@ def node_table(job: Job, fabric: Fabric, run: Run, predicted: Run, lent_s: float
         is predicted of it, predicted_start_s, predicted_end_s and predicted_s; and over_predicted, how
         long it took over that. All times are real seconds.
     """
-    known, bounds_s = {node.name: node for node in job.nodes}, node_bounds_s(job, fabric, lent_s)
+    known, bounds_s = {node.name: node for node in job.nodes}, node_bounds_s(job, fabric, lent_bytes)
     kinds = {
         name: "compute" if isinstance(node, Compute) else node.pattern.name for name, node in known.items()
     }

@@ -191,7 +191,7 @@ def cct_over_transports(table: pd.DataFrame) -> Figure:
 def times_over_bound(outcome: Outcome) -> NDArray[np.float64]:
     """Return the completion time of each message that crossed the network over its step's lower bound."""
     records, experiment = outcome.records, outcome.experiment
-    bounds_s = node_bounds_s(experiment.job, experiment.fabric, outcome.lent_s)
+    bounds_s = node_bounds_s(experiment.job, experiment.fabric, outcome.lent_bytes)
     bounds = np.array([bounds_s[node.name] for node in experiment.job.collectives])
     since = records["end_s"] - records.groupby("step")["start_s"].transform("min")
     crossed = records["path"] != NVLINK

@@ -234,7 +234,7 @@ class ResultsDirectory(RunDirectory):
             check_named_apart([*self._experiments.values(), experiment])
         self.outcomes.append(outcome)
         nodes = node_table(
-            experiment.whole_job, experiment.fabric, outcome.run, outcome.predicted, outcome.lent_s
+            experiment.whole_job, experiment.fabric, outcome.run, outcome.predicted, outcome.lent_bytes
         )
         tables = {"records": records_table(outcome), "nodes": _named(nodes, experiment)}
         if outcome.wire is not None:

@@ -77,7 +77,7 @@ def kinds_table(outcome: Outcome) -> pd.DataFrame:
         predicted_s, means; busbw and closed_busbw [1e9 bytes/s], NaN where there is no closed form.
     """
     experiment = outcome.experiment
-    nodes = node_table(experiment.job, experiment.fabric, outcome.run, outcome.predicted, outcome.lent_s)
+    nodes = node_table(experiment.job, experiment.fabric, outcome.run, outcome.predicted, outcome.lent_bytes)
     took_s, predicted_s = (nodes.set_index("node")[column].to_dict() for column in ("took_s", "predicted_s"))
     known: dict[Pattern, dict[str, object]] = {}
     rows = []

@@ -30,6 +30,7 @@ from topologies.events import Show, TimedCircuits
 from topologies.fabric import Fabric, Nic, Path, Port
 from topologies.light import Circuit
 from topologies.routes import Routes
+from traffic.bounds import NOTHING_LENT
 from traffic.clock import NEVER, checked, ps
 from traffic.faults import Daemon
 from traffic.fluid.choice import parcels_in_turns, settled
@@ -61,10 +62,10 @@ class FluidBackend:
     couples
         Whether rings, and other patterns that can, run as coupled flows, which is fast and less exact: see
         `couple`. Where links have delay or loss they never do, since each step would pay the delay.
-    lent_s
-        What links let through at once after a pause, as time at their rate [s]: an emulation's shapers are
-        token buckets, which are full whenever a collective begins while nothing is on its way. Steps inside
-        a collective follow too soon for that.
+    lent_bytes
+        What each port lets through at once after a pause, at real scale [bytes]; those that are not named
+        have no shaper: an emulation's shapers are token buckets, which are full whenever a collective begins
+        while nothing is on its way. Steps inside a collective follow too soon for that.
 
     Notes
     -----
@@ -91,9 +92,9 @@ class FluidBackend:
         by_bytes: bool = True,
         paths: Callable[[Sequence[QueuePair]], Sequence[Path]] | None = None,
         couples: bool = False,
-        lent_s: float = 0.0,
+        lent_bytes: Mapping[Port, float] = NOTHING_LENT,
     ) -> None:
-        self._fabric, self._delay_s, self._lent_s = fabric, delay_s, lent_s
+        self._fabric, self._delay_s, self._lent_bytes = fabric, delay_s, lent_bytes
         self._from_rest = False
         """Whether a collective began while nothing was on its way, and buckets have not lent yet."""
         self._drawn_s = {ocs: deque(times_s) for ocs, times_s in (drawn_s or {}).items()}
@@ -175,7 +176,14 @@ class FluidBackend:
 
     def begin(self) -> None:
         """Have what is posted next borrow from token buckets, if nothing is on its way."""
-        self._from_rest |= self._lent_s > 0 and self._network.quiet and not self._alone
+        self._from_rest |= bool(self._lent_bytes) and self._network.quiet and not self._alone
+
+    def _lend(self) -> None:
+        """Have what is posted leave as far as buckets let it; a gate, NVLink and an OCS have none."""
+        lent_bytes = np.full(len(self._network.link_bps), np.inf)
+        for port, size in self._lent_bytes.items():
+            lent_bytes[self._ports[port]] = size
+        self._network.lend(lent_bytes)
 
     def post(self, number: NDArray[np.int64], size: NDArray[np.int64], message: NDArray[np.int64]) -> None:
         """Put parcels behind what queue pairs carry."""
@@ -296,7 +304,7 @@ class FluidBackend:
 
         It needs no rates: it ends when its busiest link has carried its part, unless another comes.
         """
-        if self._lent_s:
+        if self._lent_bytes:
             return False
         loads: dict[int, float] = defaultdict(float)
         for _, size, over in flow:
@@ -538,7 +546,7 @@ class FluidBackend:
     def wait(self, until_ps: int) -> list[Happening]:
         """Let time pass until something happens."""
         if self._from_rest and not self._network.quiet:  # a delegated all-to-all goes over NVLink first
-            self._network.lend(self._lent_s)
+            self._lend()
             self._from_rest = False
         next_ps = self._to_come[0][0] if self._to_come else NEVER
         at_ps = min(until_ps, next_ps, self._alone.next_ps)

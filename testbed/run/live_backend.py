@@ -316,7 +316,7 @@ class LiveBackend:
         The clock stands meanwhile. Else what they lend would depend on how long a decision takes here.
         """
         if self._quiet and self._stands_at is not None:
-            self._engine.rest(self._arrived_at + self._network.wiring.lent_s - time.monotonic())
+            self._engine.rest(self._arrived_at + self._network.wiring.refill_s - time.monotonic())
 
     def post(self, number: NDArray[np.int64], size: NDArray[np.int64], message: NDArray[np.int64]) -> None:
         """Put parcels behind what queue pairs carry, at emulated scale."""

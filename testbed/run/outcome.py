@@ -13,6 +13,7 @@ from testbed.run.experiment import Experiment
 from testbed.run.light_log import LightLog
 from testbed.run.run import Run
 from topologies.fabric import Port
+from traffic.bounds import NOTHING_LENT
 from traffic.job_bounds import communication_bound_s
 from traffic.metrics import (
     busbw_gbytes_s,
@@ -94,8 +95,8 @@ class Outcome:
     measures: Measures = field(default_factory=Measures)
     light: LightLog | None = None
     """What circuits did, if they carried it."""
-    lent_s: float = 0.0
-    """What the emulation's shapers lent after each pause, as prediction and bound have it [s]."""
+    lent_bytes: Mapping[Port, float] = field(default_factory=dict)
+    """What the emulation's shapers lent after each pause, as prediction and bound have it [real bytes]."""
     shares: Mapping[str, float] = field(default_factory=dict)
     """What a reactive scheme counted: the shares of its chunks that were ``SHARES``, as far as it says."""
     wire: pd.DataFrame | None = None
@@ -149,7 +150,7 @@ class Outcome:
     @cached_property
     def bound_s(self) -> float:
         """How long its bytes are under way at least [s]: `bound_s`, with what shapers lent."""
-        return bound_s(self.experiment, self.lent_s)
+        return bound_s(self.experiment, self.lent_bytes)
 
     @cached_property
     def link_bytes(self) -> dict[Port, int]:
@@ -157,15 +158,15 @@ class Outcome:
         return link_bytes(self.records)
 
 
-def bound_s(experiment: Experiment, lent_s: float = 0.0) -> float:
+def bound_s(experiment: Experiment, lent_bytes: Mapping[Port, float] = NOTHING_LENT) -> float:
     """Return how long the job's bytes are under way at least [s].
 
-    Shapers may lend each collective ``lent_s`` of its time; schedules over circuits are paced without. What
+    Shapers may lend each collective ``lent_bytes``; schedules over circuits are paced without. What
     GPUs that a fault takes along send and receive does not count.
     """
     if experiment.ocs and not experiment.gone:
         return experiment.plan.lower_bound_s
-    return communication_bound_s(experiment.job, experiment.fabric, lent_s, experiment.gone)
+    return communication_bound_s(experiment.job, experiment.fabric, lent_bytes, experiment.gone)
 
 
 def summary_row(outcome: Outcome) -> dict[str, object]:

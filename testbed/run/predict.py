@@ -14,7 +14,8 @@ from testbed.run.packet_paths import optical_path, seen_or_computed
 from testbed.run.run import Run
 from testbed.run.runner import Runner
 from testbed.run.solved_once import solved_once
-from topologies.fabric import Path
+from topologies.fabric import Path, Port
+from traffic.bounds import NOTHING_LENT
 from traffic.job import Job
 from traffic.records import path_text
 from traffic.spraying.policy import ProactivePolicy, QueuePair
@@ -28,7 +29,7 @@ def predict(
     delays_s: Mapping[str, Sequence[float]] | None = None,
     *,
     couples: bool = False,
-    lent_s: float = 0.0,
+    lent_bytes: Mapping[Port, float] = NOTHING_LENT,
 ) -> Run:
     """Return the run that max-min fair fluids give, in real seconds.
 
@@ -50,9 +51,9 @@ def predict(
         comes is said at `testbed.run.fluid_backend.FluidBackend.couple`. It is near where a scheme places
         all steps alike: ECMP does, RailS is within 1 % for rings that leave a server over one NIC at a time,
         else 4 %.
-    lent_s
+    lent_bytes
         What the shapers of an emulation lend after a pause (`testbed.run.fluid_backend.FluidBackend`), in
-        real seconds; nothing where nothing is emulated.
+        real bytes of each port; nothing where nothing is emulated.
     """
     fabric, known, sprays = experiment.fabric, dict(paths or {}), experiment.spraying
     backend = FluidBackend(
@@ -63,7 +64,7 @@ def predict(
         and (isinstance(policy_named(sprays), ProactivePolicy) if sprays else bool(experiment.delegated)),
         paths=seen_or_computed(fabric, known),
         couples=couples,
-        lent_s=lent_s,
+        lent_bytes=lent_bytes,
     )
 
     def run(job: Job) -> Run:

@@ -1,7 +1,7 @@
 """One experiment tried on a booted network: emulated, predicted over the paths taken, and judged."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from testbed.network.network import Network
 from testbed.run.carried import carried
@@ -12,6 +12,8 @@ from testbed.run.fidelity import LIT, PACKETS, verdict, verdict_of_light
 from testbed.run.light_log import drawn_s
 from testbed.run.outcome import Outcome, bound_s
 from testbed.run.predict import predict
+from topologies.fabric import Port
+from traffic.bounds import NOTHING_LENT
 from traffic.metrics import communication_s
 
 
@@ -35,10 +37,10 @@ def tried(
         emulation = emulate(experiment, network)
     broken = [*broken, *(sentence for sentence in watch.unmet if sentence not in broken)]
     light = emulation.light
-    lent_s = lent_real_s(experiment, network)
+    lent_bytes = lent_real_bytes(experiment, network)
     # What is lit from the start is switched before the clock runs, and foreseen delays do not vary.
     delays_s = None if experiment.foreseen else drawn_s(emulation.logs, experiment.dilation)
-    predicted = predict(experiment, emulation.paths, delays_s, lent_s=lent_s)
+    predicted = predict(experiment, emulation.paths, delays_s, lent_bytes=lent_bytes)
     measures = watch.measures(emulation, link_error)
     measured_s, predicted_s = (communication_s(run.records) for run in (emulation.run, predicted))
     if light:
@@ -47,7 +49,7 @@ def tried(
         judged = verdict(
             measures,
             measured_s=measured_s,
-            bound_s=bound_s(experiment, lent_s),
+            bound_s=bound_s(experiment, lent_bytes),
             emulated_s=experiment.dilation.emulated_s(predicted_s),
             unmet=broken,
             limits=LIT if experiment.foreseen else PACKETS,
@@ -55,10 +57,13 @@ def tried(
     seen = emulation.crossings
     wire = None if seen is None else carried(seen, emulation.logs, experiment.dilation)
     return Outcome(
-        experiment, predicted, emulation.run, judged, measures, light, lent_s, emulation.shares, wire
+        experiment, predicted, emulation.run, judged, measures, light, lent_bytes, emulation.shares, wire
     )
 
 
-def lent_real_s(experiment: Experiment, network: Network) -> float:
-    """Return what a network's shapers lend after a pause [real s]; datagrams over circuits are paced."""
-    return 0.0 if experiment.ocs else experiment.dilation.real_s(network.wiring.lent_s)
+def lent_real_bytes(experiment: Experiment, network: Network) -> Mapping[Port, float]:
+    """Return what each port's shaper lends after a pause [real bytes]; datagrams over circuits are paced."""
+    if experiment.ocs:
+        return NOTHING_LENT
+    volume = experiment.dilation.volume
+    return {port: shape.burst_bytes / volume for port, shape in network.wiring.shapes.items()}

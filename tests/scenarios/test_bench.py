@@ -20,7 +20,7 @@ from traffic.transports.engine import Health
 from traffic.workloads.synthetic import uniform
 
 SMALL = Experiment(rail_fabric(2, 2), single(uniform(4)), "rails", Dilation(1.0, 1.0))
-LENDS_NOTHING = SimpleNamespace(wiring=SimpleNamespace(lent_s=0.0))
+LENDS_NOTHING = SimpleNamespace(wiring=SimpleNamespace(shapes={}))
 """What the bench asks a network."""
 
 

@@ -8,6 +8,7 @@ from testbed.run.fluid_backend import FluidBackend
 from testbed.run.run import Run
 from testbed.run.runner import Runner
 from tests.examples import examples
+from tests.traffic.cases import lent_for
 from tests.traffic.job_cases import jobs
 from topologies.fabric import Nic
 from topologies.rail import rail_fabric
@@ -27,7 +28,9 @@ so that sums of times are exact and what ends at once does so whenever a job beg
 def run(job: Job, lent_s: float = 0.0) -> Run:
     """Run a job over `FABRIC`."""
     scheme = WholeMessages(lambda _view, a, b: QueuePair(Nic(a, 0), Nic(b, 0)))
-    return Runner(FABRIC, job, FluidBackend(FABRIC, {}, by_bytes=False, lent_s=lent_s), scheme).run()
+    return Runner(
+        FABRIC, job, FluidBackend(FABRIC, {}, by_bytes=False, lent_bytes=lent_for(FABRIC, lent_s)), scheme
+    ).run()
 
 
 def took_s(found: Run) -> float:
@@ -85,7 +88,7 @@ def test_tasks_take_what_their_jitter_says(job: Job, seed: int) -> None:
 @settings(max_examples=examples(15, 50))
 def test_no_job_beats_its_bound(job: Job, lent_s: float) -> None:
     found = run(job, lent_s)
-    bounds_s = node_bounds_s(job, FABRIC, lent_s)
+    bounds_s = node_bounds_s(job, FABRIC, lent_for(FABRIC, lent_s))
     assert took_s(found) >= job_bound_s(job, bounds_s) * (1 - 1e-9)
     spans = found.tasks.groupby("node").agg(start_s=("start_s", "min"), end_s=("end_s", "max"))
     for node, start_s, end_s in spans.itertuples():

@@ -1,5 +1,6 @@
 """Delegated all-to-alls through the runner: legs in turn take what is bounded, held ones wait for light."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -12,9 +13,10 @@ from testbed.run.run import Run
 from testbed.run.runner import Runner
 from tests.examples import examples
 from tests.testbed.run_cases import When
+from tests.traffic.cases import lent_for
 from tests.traffic.test_delegation import EXAMPLE, Matrix, lit_view, sent
 from topologies.events import Event, Hold, NodeStarted, Order, Reconfigure, View
-from topologies.fabric import Fabric
+from topologies.fabric import Fabric, Port
 from topologies.light import Circuit
 from topologies.mfabric import mfabric_fabric
 from traffic.collectives.all_to_all import AllToAll
@@ -41,7 +43,7 @@ class Case:
     couples: bool = True
     by_bytes: bool = True
     faults: tuple[Fault, ...] = ()
-    lent_s: float = 0.0
+    lent_bytes: Mapping[Port, float] = field(default_factory=dict)
 
     def run(self) -> Run:
         nodes: tuple[Node, ...] = (
@@ -53,7 +55,7 @@ class Case:
             {"ocs0": DELAY_S},
             by_bytes=self.by_bytes,
             couples=self.couples,
-            lent_s=self.lent_s,
+            lent_bytes=self.lent_bytes,
         )
         circuits = When({NodeStarted("warm up"): (Reconfigure("ocs0", self.lit),)})
         job = chain("delegated", self.fabric.gpus, nodes)
@@ -101,12 +103,51 @@ def test_legs_in_turn_take_their_bounds_one_after_the_other(
     assert legs_of(run.messages)["bytes"].sum() == crossing.bytes.sum()
 
 
+def two_kinds(bucket_bytes: int, by_circuit: int, by_packets: int) -> Case:
+    """Return two all-to-alls in one: over circuits of 40 Gbit/s to server 1, over packets of 10 to server 2.
+
+    NIC 0 of each server is a packet NIC and GPU 0's, NIC 1 is on light and GPU 1's; what goes over a NIC is
+    owed by the other GPU of its server, to the other GPU there.
+    """
+    fabric = mfabric_fabric(
+        3,
+        gpus=2,
+        nics=2,
+        packet_nics=1,
+        rate_bps=40e9,
+        packet_bps=10e9,
+        nvlink_bps=80e9,
+        one_packet_switch=True,
+    )
+    owed = np.zeros((6, 6), dtype=np.int64)
+    owed[0, 2], owed[1, 5] = by_circuit, by_packets
+    ocs = {port.number: fabric.nic_at(fabric.peer(port)).server for port in fabric.used_ports("ocs0")}
+    near, far = (next(number for number, server in ocs.items() if server == end) for end in (0, 1))
+    lent = {port: float(bucket_bytes) for port in fabric.link_at if port.node != "ocs0"}
+    return Case(fabric, owed, ((near, far), (far, near)), lent_bytes=lent)
+
+
+@pytest.mark.parametrize("couples", [False, True])
+@pytest.mark.parametrize(("by_circuit", "by_packets"), [(50_000_000, 5_000_000), (12_000_000, 10_000_000)])
+def test_each_nic_lends_legs_what_its_own_bucket_holds(
+    by_circuit: int, by_packets: int, couples: bool
+) -> None:
+    """The slowest NIC's time was lent to all: four times what a fast one's bucket holds."""
+    bucket = 4_000_000
+    run = replace(two_kinds(bucket, by_circuit, by_packets), couples=couples).run()
+    inside_s = 2 * 8 * max(by_circuit, by_packets) / 80e9
+    crossing_s = 8 * (by_circuit - bucket) / 40e9, 8 * (by_packets - bucket) / 10e9
+    assert took_s(run) == pytest.approx(inside_s + max(crossing_s), rel=0.01)
+
+
 @pytest.mark.parametrize("couples", [False, True])
 def test_full_buckets_lend_to_what_follows_a_gather(couples: bool) -> None:
     matrix = np.kron(EXAMPLE, np.ones((4, 4), dtype=np.int64)) // 16
     fabric = mfabric_fabric(4, gpus=4, nics=4, packet_nics=1, nvlink_bps=400e9)
     case = Case(fabric, matrix, lit_view(fabric, EXAMPLE).lit["ocs0"], couples=couples)
-    assert took_s(case.run()) - took_s(replace(case, lent_s=1e-3).run()) == pytest.approx(1e-3)
+    assert took_s(case.run()) - took_s(
+        replace(case, lent_bytes=lent_for(fabric, 1e-3)).run()
+    ) == pytest.approx(1e-3)
 
 
 def test_pipelined_legs_go_at_once() -> None:

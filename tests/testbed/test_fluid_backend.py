@@ -12,7 +12,7 @@ from testbed.run.fluid_backend import FluidBackend
 from testbed.run.run import Run
 from testbed.run.runner import Runner
 from tests.examples import examples
-from tests.traffic.cases import Work, assigned, permitted_by, rail_paths, rates, work_of, works
+from tests.traffic.cases import Work, assigned, lent_for, permitted_by, rail_paths, rates, work_of, works
 from topologies.errors import ScenarioError
 from topologies.fabric import Fabric, Path, Port
 from topologies.parallel_ocs import parallel_ocs_fabric
@@ -37,7 +37,8 @@ def run_of(work: Work, name: str, lent_s: float = 0.0) -> Run:
         return rail_paths(work.fabric, tuple(queue_pairs), np.random.default_rng(0))
 
     by_bytes = isinstance(policy_named(name), ProactivePolicy)
-    backend = FluidBackend(work.fabric, {}, by_bytes=by_bytes, paths=paths, lent_s=lent_s)
+    lent_bytes = lent_for(work.fabric, lent_s)
+    backend = FluidBackend(work.fabric, {}, by_bytes=by_bytes, paths=paths, lent_bytes=lent_bytes)
     scheme = Sprayed(lambda: policy_named(name), 0, CHUNK_BYTES)
     return Runner(work.fabric, single(work.demand), backend, scheme).run()
 
@@ -66,7 +67,7 @@ def test_messages_come_earlier_by_what_is_lent_and_by_no_more_than_the_bound(
     after = run_of(work, name, lent_s).messages
     expected = (before["end_s"] - lent_s * crossing).clip(lower=0.0)
     np.testing.assert_allclose(after["end_s"], expected, 1e-6, 1e-6 * lent_s + 1e-9)
-    bound_s = lower_bound_s(work.messages, work.fabric, lent_s)
+    bound_s = lower_bound_s(work.messages, work.fabric, lent_for(work.fabric, lent_s))
     assert after["end_s"].max() >= bound_s * (1 - 1e-6) - 1e-12 * lent_s
 
 

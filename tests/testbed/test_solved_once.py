@@ -17,6 +17,7 @@ from testbed.run.runner import Runner
 from testbed.run.solved_once import solved_once
 from tests.examples import examples
 from tests.testbed.cases import DILATION
+from tests.traffic.cases import lent_for
 from tests.traffic.job_cases import jobs
 from topologies.mfabric import mfabric_fabric
 from topologies.rail import rail_fabric
@@ -45,7 +46,7 @@ class Model:
 
     def __init__(self, scheme: str, lent_s: float = 0.0) -> None:
         by_bytes = isinstance(policy_named(scheme), ProactivePolicy)
-        self.backend = FluidBackend(FABRIC, {}, by_bytes=by_bytes, lent_s=lent_s)
+        self.backend = FluidBackend(FABRIC, {}, by_bytes=by_bytes, lent_bytes=lent_for(FABRIC, lent_s))
         self.ran: list[Job] = []
         self._placing = Sprayed(lambda: policy_named(scheme), 0)
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from testbed.network.mark import Mark
-from testbed.network.wiring import Wiring, burst_bytes
+from testbed.network.wiring import Shape, Wiring, burst_bytes
 from topologies.errors import NetworkError
 from topologies.rail import rail_fabric
 from traffic.packets import DEFAULT_MTU, frame_bytes
@@ -20,6 +20,17 @@ def test_a_burst_is_two_packets_or_four_milliseconds(rate_bps: float, mtu: int) 
     packets = burst / frame_bytes(mtu)
     assert packets >= 2
     assert packets == 2 or burst * 8 / rate_bps == pytest.approx(0.004, rel=0.01)
+
+
+def test_all_buckets_are_full_when_the_slowest_links_is() -> None:
+    """Two packets of 9014 bytes in each: 14.4 ms at 10 Mbit/s, 48 at an uplink's 3."""
+    fabric = rail_fabric(2, 1, 1, rate_bps=10e6, uplink_bps=3e6)
+    shapes = {
+        port: Shape(link.rate_bps, burst_bytes(link.rate_bps), 1 << 20)
+        for port, link in fabric.link_at.items()
+    }
+    wiring = Wiring(fabric, (), shapes, Mark(1, 1, 1), {}, CARRYING, DEFAULT_MTU)
+    assert wiring.refill_s == pytest.approx(0.0481, rel=0.01)
 
 
 def test_namespaces_are_closed_though_links_cannot_be_deleted(monkeypatch: pytest.MonkeyPatch) -> None:

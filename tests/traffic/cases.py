@@ -85,6 +85,11 @@ def rates(fabric: Fabric) -> dict[Port, float]:
     return {port: link.rate_bps for port, link in fabric.link_at.items()}
 
 
+def lent_for(fabric: Fabric, lent_s: float) -> dict[Port, float]:
+    """Return buckets of every port that hold what its link carries in so much time [bytes]."""
+    return {port: lent_s * link.rate_bps / 8 for port, link in fabric.link_at.items()}
+
+
 def assigned(name: str, work: Work, seed: int = 0) -> Assignment:
     """Assign a work's chunks by the policy of that name."""
     policy = policy_named(name)

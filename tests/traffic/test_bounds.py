@@ -1,5 +1,7 @@
 """The lower bound: its closed form is the LP's optimum on rails, and uniform splitting reaches it."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -8,6 +10,7 @@ from hypothesis import strategies as st
 from tests.examples import examples
 from tests.traffic.cases import Work, work_of, works
 from topologies.errors import DemandError
+from topologies.fabric import Port
 from topologies.rail import rail_fabric
 from traffic.bounds import lower_bound_s, nic_rates, optimal_split, server_matrix
 
@@ -19,6 +22,22 @@ def test_the_bound_is_the_busiest_servers_load_over_all_its_nics() -> None:
     work = work_of(rail_fabric(2, 2, rate_bps=8.0), matrix)
     assert server_matrix(work.messages, work.fabric).tolist() == [[0, 80], [10, 0]]
     assert lower_bound_s(work.messages, work.fabric) == 40.0
+
+
+def test_a_bound_has_what_the_bucket_of_each_nic_lends() -> None:
+    """100 bytes go over NICs of 1 and 3 bytes a second; 12 and 20 left at once, 8 and 40 came."""
+    slow_and_fast = rail_fabric(2, 2, 0, rate_bps=8.0)
+    links = tuple(
+        replace(link, rate_bps=8.0 * (3 if "leaf1" in {link.a.node, link.b.node} else 1))
+        for link in slow_and_fast.links
+    )
+    fabric = replace(slow_and_fast, links=links)
+    work = work_of(fabric, np.kron([[0, 1], [0, 0]], np.full((2, 2), 25)))
+    out = {Port("h0", 0): 12.0, Port("h0", 1): 20.0}
+    into = {Port("leaf0", 1): 8.0, Port("leaf1", 1): 40.0}
+    assert lower_bound_s(work.messages, fabric) == 25.0
+    assert lower_bound_s(work.messages, fabric, {**out, **into}) == (100 - 32) / 4
+    assert lower_bound_s(work.messages, fabric, dict.fromkeys((*out, *into), 100.0)) == 0.0
 
 
 def test_nothing_owed_takes_no_time() -> None:

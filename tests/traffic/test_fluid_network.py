@@ -324,7 +324,7 @@ def test_a_message_arrives_earlier_by_what_was_lent(size: int, rate: float, shar
     network.add_flows([[0, 1]])
     network.advance(SECOND)
     network.post(0, size, 7)
-    network.lend(share * takes_s)
+    network.lend(np.array([rate, 2 * rate]) * share * takes_s / 8)
     assert network.now_ps == SECOND
     ((at_ps, message),) = network.advance(NEVER)
     assert message == 7
@@ -336,7 +336,7 @@ def test_what_leaves_on_credit_still_takes_the_links_delay() -> None:
     network = FluidNetwork([8.0])
     network.add_flows([[0]], delay_s=0.5)
     network.post([0, 0], [10, 10], [1, 2])
-    network.lend(12.0)
+    network.lend([12.0])
     assert [network.advance(NEVER) for _ in range(2)] == [[(ps(0.5), 1)], [(ps(8.5), 2)]]
 
 
@@ -344,9 +344,32 @@ def test_flows_share_what_is_lent_as_they_share_links() -> None:
     network = FluidNetwork([8.0])
     flows = network.add_flows([[0], [0]])
     network.post([0, 1], [10, 30], [1, 2])
-    network.lend(10.0)
+    network.lend([10.0])
     assert network.delivered_bytes(flows).tolist() == [5.0, 5.0]
     assert [network.advance(NEVER) for _ in range(2)] == [[(ps(10.0), 1)], [(ps(30.0), 2)]]
+
+
+def test_each_bucket_lends_what_it_holds() -> None:
+    """A flow over a slow and a fast link, one over the fast one alone, and one whose link has no bucket."""
+    network = FluidNetwork([8.0, 80.0, 8.0])
+    flows = network.add_flows([[0, 1], [1], [2]])
+    network.post([0, 1, 2], [50, 500, 50], [1, 2, 3])
+    network.lend([20.0, 50.0, np.inf])
+    # The slow link's 20 bytes are empty together with all others' after 20 s at its rate.
+    assert network.delivered_bytes(flows).tolist() == pytest.approx([20.0, 30.0, 20.0])
+    assert network.link_bps.tolist() == [8.0, 80.0, 8.0]
+    # From then on 1, 9 and 1 bytes a second, and 10 when the slow link's flow has ended.
+    assert arrivals(network) == pytest.approx({1: 30.0, 3: 30.0, 2: 50.0})
+
+
+def test_a_dark_link_lends_nothing() -> None:
+    network = FluidNetwork([0.0, 8.0])
+    flows = network.add_flows([[0], [1]])
+    network.post([0, 1], [10, 10], [1, 2])
+    network.lend([5.0, 5.0])
+    assert network.delivered_bytes(flows).tolist() == [0.0, 5.0]
+    network.set_rates(0, 8.0)
+    assert arrivals(network) == {2: 5.0, 1: 10.0}
 
 
 @given(histories())

@@ -283,18 +283,33 @@ class FluidNetwork:
         self._together_ps = self._as_one_with(at_ps) - at_ps
         self.now_ps = checked(at_ps)
 
-    def lend(self, lent_s: float) -> None:
-        """Have everything leave at once that would leave in so much time: full token buckets lend it [s].
+    def lend(self, lent_bytes: ArrayLike) -> None:
+        """Have what full token buckets let through leave at once.
 
-        Where every link's bucket holds what the link carries in that time, this is what they let through
-        together: each flow its max-min share of all buckets that it crosses.
+        Each flow has its max-min share of what the buckets hold that it crosses, as if time passed at rates
+        at which all of them are empty together: where every bucket holds what its link carries in the same
+        time, at the links' own.
+
+        Parameters
+        ----------
+        lent_bytes
+            What each link's bucket holds, shape (links,) [bytes]; inf for a link that has none. A dark link
+            lends nothing.
         """
-        began_ps, until_ps = self.now_ps, self.now_ps + ps(lent_s)
+        lent, rates_bps = np.asarray(lent_bytes, dtype=float), self._link_bps.copy()
+        has_bucket = np.isfinite(lent) & (rates_bps > 0)
+        lasts_s = float((8 * lent[has_bucket] / rates_bps[has_bucket]).max(initial=0.0))
+        if not lasts_s:
+            return
+        every = np.arange(len(rates_bps))
+        self.set_rates(every, np.where(has_bucket, 8 * lent / lasts_s, rates_bps))
+        began_ps, until_ps = self.now_ps, self.now_ps + ps(lasts_s)
         while (at_ps := self._next_leaves_ps()) <= self._as_one_with(until_ps) and at_ps < NEVER:
             self._move_to(at_ps)
             for arrives_ps, message in self._leave(began_ps):
                 heapq.heappush(self._arriving, (arrives_ps, next(self._tickets), message))
         self.now_ps = until_ps = max(self.now_ps, until_ps)
+        self.set_rates(every, rates_bps)
         self._settle()
         for times_ps in (self._since_ps, self._end_ps, self._flow_since_ps):
             times_ps[times_ps < TOO_LATE] -= until_ps - began_ps
