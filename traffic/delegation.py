@@ -349,7 +349,7 @@ def delegation(view: View, messages: Messages, lanes: Lanes) -> Delegation:
     sizes = np.bincount(of_crossing, messages.bytes[crosses], len(codes)).astype(np.int64)
     between = Messages(offsets[codes // count], offsets[codes % count], sizes)
     placed, first, last = _placed(view, between, lanes)
-    delegate = _delegates(fabric)
+    delegate = delegation_gpus(fabric)
     sources = np.array([delegate[pair.source] for pair in placed.queue_pairs], dtype=np.int64)
     ends = np.array([delegate[pair.destination] for pair in placed.queue_pairs], dtype=np.int64)
 
@@ -372,6 +372,36 @@ def delegation(view: View, messages: Messages, lanes: Lanes) -> Delegation:
         messages.select(~crosses),
         _hops(ends[comes_by], messages.destination[coming], into, fabric.gpus),
     )
+
+
+def scattered(found: Delegation, arrived: Sequence[Mapping[int, int]], gpus: int) -> Messages:
+    """Return what an all-to-all scatters if what its pairs of servers sent arrived elsewhere than planned.
+
+    Parameters
+    ----------
+    found
+        The all-to-all.
+    arrived
+        The bytes that arrived at each GPU, for each pair.
+    gpus
+        How many the fabric has.
+    """
+    parcels = [(pair, *part) for pair, parts in enumerate(arrived) for part in parts.items()]
+    of_pair, gpu, size = np.array(parcels, dtype=np.int64).reshape(-1, 3).T
+    share = size / np.bincount(of_pair, size)[of_pair]
+    (crossing,) = np.nonzero(found.pair >= 0)
+    message, parcel = _joined(crossing, found.pair[crossing], of_pair)
+    into = found.messages.bytes[message] * share[parcel]
+    return _hops(gpu[parcel], found.messages.destination[message], into, gpus)
+
+
+@lru_cache(maxsize=4)
+def delegation_gpus(fabric: Fabric) -> dict[Nic, int]:
+    """Return the delegation GPU of each NIC, by its number in the fabric."""
+    return {
+        nic: fabric.gpu_offsets[nic.server] + delegation_gpu(fabric.servers[nic.server], nic.nic)
+        for nic in fabric.nics
+    }
 
 
 def _placed(
@@ -591,15 +621,6 @@ def _by_server(fabric: Fabric, *, on_packets: bool) -> tuple[tuple[Nic, ...], ..
         if on_packet_switch(fabric, nic) == on_packets:
             found[nic.server].append(nic)
     return tuple(map(tuple, found))
-
-
-@lru_cache(maxsize=4)
-def _delegates(fabric: Fabric) -> dict[Nic, int]:
-    """Return the delegation GPU of each NIC, by its number in the fabric."""
-    return {
-        nic: fabric.gpu_offsets[nic.server] + delegation_gpu(fabric.servers[nic.server], nic.nic)
-        for nic in fabric.nics
-    }
 
 
 def _joined(

@@ -50,15 +50,17 @@ class Legs:
 
 
 @lru_cache(maxsize=MOST_KNOWN)
-def legs_of(delegation: Delegation, *, pipelined: bool, as_one: bool = False) -> Legs:
+def legs_of(delegation: Delegation, *, pipelined: bool, as_one: bool = False, may_move: bool = False) -> Legs:
     """Return the legs of an all-to-all: gather, inside, pairs of servers and scatter, those that exist.
 
-    With ``as_one`` all pairs of servers are one leg, as they are where they go as coupled flows.
+    With ``as_one`` all pairs of servers are one leg, as they are where they go as coupled flows. Where
+    lanes ``may_move`` there is always a scatter, of what arrives elsewhere than planned.
     """
     between = delegation.between
     gathers, stays, scatters = (
         int(len(leg) > 0) for leg in (delegation.gather, delegation.inside, delegation.scatter)
     )
+    scatters |= may_move
     first_pair = gathers + stays
     scatter = first_pair + (min(len(between), 1) if as_one else len(between))
     middle = range(0) if pipelined else range(gathers, scatter)

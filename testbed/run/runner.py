@@ -29,6 +29,7 @@ from testbed.run.backend import (
     Switching,
 )
 from testbed.run.delegated import Leg, Legs, lane_flows, legs_of, pair_paths, rows_as_one, rows_of
+from testbed.run.gathered import Gathered, Hop
 from testbed.run.job_graph import JobGraph
 from testbed.run.optics import Optics
 from testbed.run.run import Run
@@ -74,7 +75,7 @@ from traffic.job import Collective, Compute, Job, Node
 from traffic.messages import Messages, crosses_network
 from traffic.records import NVLINK, path_text
 from traffic.relays import Hops, parts_of
-from traffic.scheme import KeepsConnections, Placement, Scheme, WaitsForLight, WhileLit
+from traffic.scheme import Choice, KeepsConnections, Placement, Scheme, WaitsForLight, WhileLit
 from traffic.spraying.policy import QueuePair
 from traffic.tables import Tables
 
@@ -228,6 +229,10 @@ class Runner:
         """The messages that are given up, because a GPU is gone or their collective is."""
         self._computing: dict[int, str] = {}
         """What each GPU that is not idle computes."""
+        self._gathered = self._where_gathered()
+        """Where the bytes of delegated all-to-alls are, if their lanes may change."""
+        self._then_on: dict[int, Hop] = {}
+        """What goes on a lane when it has crossed NVLink, by the message that has it do so."""
         self._delegated: dict[int, Legs] = {}
         """What each delegated all-to-all consists of, by its first message."""
         self._as_one: dict[str, int] = {}
@@ -407,9 +412,12 @@ class Runner:
         messages = node.pattern.exchange().messages
         found = scheme.delegate(self._view(), messages)
         as_one = self._coupling is not None and not self._known  # after faults some pairs may be relayed
-        legs = legs_of(found, pipelined=scheme.pipelined, as_one=as_one)
+        may_move = self._gathered is not None
+        legs = legs_of(found, pipelined=scheme.pipelined, as_one=as_one, may_move=may_move)
         first = len(self._messages)
         self._delegated[first] = legs
+        if self._gathered:
+            self._gathered.begin(legs, first)
         if as_one:
             self._as_one[node.name] = first
         for leg, waits in zip(legs.legs, legs.waits, strict=True):
@@ -495,9 +503,8 @@ class Runner:
         for number in numbers:
             message = self._messages[number]
             message.start_ps = self._backend.now_ps
-            if message.leg and message.leg.inside:
-                _lead(message, NVLINK, message.size)
-                self._nvlink.couple(message.leg.inside, number, message.start_ps)
+            if message.leg and message.leg.inside is not None:
+                self._send_inside(number, message, message.leg.inside)
                 continue
             if message.leg and message.leg.between:
                 self._couple_lanes(number, message.leg.between)
@@ -525,6 +532,60 @@ class Runner:
         message.pieces = len(flows)
         message.sent = pair_paths(placed, opened.names)
         self._coupling.couple(flows)
+
+    def _send_inside(self, number: int, message: _Message, planned: Messages) -> None:
+        """Send a leg of a delegated all-to-all over NVLink, from where its bytes are."""
+        moved = self._gathered.scatter(number) if self._gathered else None
+        inside = planned if moved is None else moved
+        message.size = int(inside.bytes.sum())
+        _lead(message, NVLINK, message.size)
+        if len(inside):
+            self._nvlink.couple(inside, number, message.start_ps)
+        else:
+            self._at(message.start_ps, partial(self._arrived, number, message.start_ps))
+
+    def _where_gathered(self) -> Gathered | None:
+        """Return where bytes of delegated all-to-alls are; None if they are where delegation has them."""
+        if self._delegates is None or self._coupling or all(map(self._stands, self._faults)):
+            return None
+        return Gathered(self._fabric, pipelined=self._delegates.pipelined)
+
+    def _at_its_lanes(
+        self, placed: Placement | Choice | WhileLit, numbers: Sequence[int]
+    ) -> Placement | Choice | WhileLit:
+        """Return what of messages is where their lanes begin; have the rest cross NVLink first."""
+        if not (self._gathered and isinstance(placed, Placement)):
+            return placed
+        there, hops = self._gathered.put(placed, numbers, list(map(self._root, numbers)))
+        self._through_server(hops)
+        return there
+
+    def _through_server(self, hops: Iterable[Hop]) -> None:
+        """Send bytes of messages over NVLink, from the GPU that has them to a new lane's, or from there."""
+        first = len(self._messages)
+        for number, hop in enumerate(hops, start=first):
+            whole = self._messages[hop.number]
+            whole.pieces += 1
+            self._hops[hop.number].append(number)
+            moves = _Message(whole.node, hop.source, hop.destination, hop.bytes, part_of=hop.number)
+            self._messages.append(moves)
+            if hop.then:
+                self._then_on[number] = hop
+        self._release(range(first, len(self._messages)))
+
+    def _goes_on(self, hop: Hop, lane: QueuePair) -> None:
+        """Put on its lane what has crossed NVLink; place it anew if that does not carry any more."""
+        (carrier,) = self._opened([lane])
+        if self._is_cut(carrier) or (self._optics.carries(lane) and not self._optics.route(lane)):
+            self._note_returned(lane, [(hop.number, hop.bytes)])
+            self._place([(hop.number, hop.bytes)])
+            return
+        _lead(self._messages[hop.number], self._legs[carrier], hop.bytes)
+        self._backend.post(*map(np.array, ([carrier], [hop.bytes], [hop.number])))
+
+    def _note_returned(self, lane: QueuePair, left: Iterable[tuple[int, int]]) -> None:
+        if self._gathered:
+            self._gathered.returned(lane, [(self._root(number), size) for number, size in left])
 
     def _stay_inside(self, numbers: Sequence[int]) -> None:
         """Send messages over NVLink."""
@@ -652,7 +713,7 @@ class Runner:
 
     def _cross(self, scheme: Scheme, messages: Messages, numbers: NDArray[np.int64]) -> None:
         """Have a scheme place messages that leave their server."""
-        placed = scheme.place(self._view(), messages)
+        placed = self._at_its_lanes(scheme.place(self._view(), messages), numbers.tolist())
         if isinstance(placed, WhileLit) and self._fabric.servers_forward:
             raise ScenarioError(
                 "messages that take whichever circuit is lit go as datagrams, which servers do not forward",
@@ -698,6 +759,8 @@ class Runner:
 
     def _post(self, carriers: list[int], placed: Placement, numbers: NDArray[np.int64]) -> None:
         """Put parcels, each of a message of a number, on queue pairs."""
+        if not len(placed.bytes):
+            return  # all of it crosses NVLink first
         names = [self._legs[carrier] for carrier in carriers]
         leg, of_leg = np.unique(numbers * len(names) + placed.qp, return_inverse=True)
         sizes = np.bincount(of_leg, placed.bytes).astype(np.int64)
@@ -714,6 +777,8 @@ class Runner:
         if message.pieces:
             return
         message.end_ps = at_ps
+        if (hop := self._then_on.pop(number, None)) and hop.then:
+            self._goes_on(hop, hop.then)
         if number in self._choosing:
             del self._choosing[number]
             self._taking_light.discard(number)
@@ -1028,9 +1093,13 @@ class Runner:
 
     def _whole(self, number: int) -> _Message:
         """Return a message, or the one that it is a relayed part of."""
-        while (message := self._messages[number]).part_of >= 0:
-            number = message.part_of
-        return message
+        return self._messages[self._root(number)]
+
+    def _root(self, number: int) -> int:
+        """Return the number of a message, or of the one that it is a relayed part of."""
+        while (part_of := self._messages[number].part_of) >= 0:
+            number = part_of
+        return number
 
     def _idled(self, gpus: Iterable[int], moves: Mapping[int, int]) -> list[str]:
         """Return what GPUs that are gone had yet to compute, but for what others compute in their place."""
@@ -1112,11 +1181,14 @@ class Runner:
         left = self._returned(self._legs.pop(carrier), back)
         queue_pair = self._carriers.pop(carrier)
         self._optics.forget(carrier, queue_pair)
+        self._note_returned(queue_pair, left)
         return left
 
     def _retract(self, carrier: int) -> list[tuple[int, int]]:
         """Return what a queue pair has not sent, a message and its bytes each; it delivers the rest."""
-        return self._returned(self._legs[carrier], self._backend.retract(carrier))
+        left = self._returned(self._legs[carrier], self._backend.retract(carrier))
+        self._note_returned(self._carriers[carrier], left)
+        return left
 
     def _returned(self, leg: str, back: Iterable[tuple[int, int, bool]]) -> list[tuple[int, int]]:
         """Record what a queue pair gives back: message, bytes, whether none stays; return what lacks.
@@ -1203,11 +1275,15 @@ class Runner:
             self._filed[first] = rows_as_one(legs, name, sent[0].start_ps, ends_ps, paths)
 
     def _all_legs(self, number: int) -> dict[str, int]:
-        """Return the legs of a message: each byte in one or, if it was relayed, in one per hop."""
+        """Return the legs of a message: each byte in one or, if it was relayed, in one per hop.
+
+        What crosses NVLink on its way to a lane has no ports to be named by.
+        """
         legs = dict(self._messages[number].legs)
         for hop in self._hops.get(number, ()):
             for leg, size in self._all_legs(hop).items():
-                legs[leg] = legs.get(leg, 0) + size
+                if leg != NVLINK:
+                    legs[leg] = legs.get(leg, 0) + size
         return legs
 
 
