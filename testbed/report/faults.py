@@ -12,7 +12,10 @@ from testbed.report.table import VOID_TEXT, number, significant
 from testbed.run.experiment import Experiment
 from testbed.run.outcome import Outcome
 from testbed.run.repetitions import differing
+from testbed.run.run import Run
 from traffic.faults import AS_IT_WAS
+from traffic.job import Compute, Job
+from traffic.metrics import communication_s
 
 POINT = ["workload", "transport", "scheme"]
 STAGES = ("failed", "detected", "gone around", "back", "in use again")
@@ -23,9 +26,9 @@ DIGITS = 12
 CAPTION = (
     "What failed: means over seeds, milliseconds at real scale, {}.{} Known: schemes, circuits and routing "
     "are told. Around: packet switches have rules around it, and what it held up is placed anew. Used: "
-    "traffic is placed there again. Added: to the CCT of the same point without faults, by all its faults "
-    "together. Lost: messages that are given up, from and to GPUs that are gone, or that begin again with "
-    "others."
+    "traffic is placed there again. Added: to the CCT of the same point without faults, or to the iteration "
+    "of a job that computes, by all its faults together. Lost: messages that are given up, from and to GPUs "
+    "that are gone, or that begin again with others."
 )
 
 
@@ -37,7 +40,9 @@ def fault_table(outcomes: Sequence[Outcome]) -> pd.DataFrame:
     DataFrame
         workload, transport, scheme, seed, fault; when each of `STAGES` was, in the emulation where there
         was one, NaN if it was not [real s]; added_s and predicted_added_s, what all faults of the outcome
-        added to its CCT, NaN where the point was not run without them [real s]; given_up, messages;
+        added to its CCT, or to the iteration of a job that computes: compute that waits, or goes on
+        elsewhere, is a part of what they cost. NaN where the point was not run without them [real s];
+        given_up, messages;
         given_up_bytes, real; verdict, and healthy_verdict, of the point without them, empty where it was not
         run.
     """
@@ -52,8 +57,10 @@ def fault_table(outcomes: Sequence[Outcome]) -> pd.DataFrame:
             twin = None
         lost = messages.loc[messages["end_s"].isna(), "bytes"]
         added = {
-            "added_s": round(outcome.cct_s - twin.cct_s, DIGITS) if twin else nan,
-            "predicted_added_s": round(outcome.predicted_s - twin.predicted_s, DIGITS) if twin else nan,
+            "added_s": _added_s(outcome.run, twin.run, outcome.experiment.job) if twin else nan,
+            "predicted_added_s": (
+                _added_s(outcome.predicted, twin.predicted, outcome.experiment.job) if twin else nan
+            ),
             "given_up": len(lost),
             "given_up_bytes": int(lost.sum()),
             "verdict": outcome.verdict.word,
@@ -65,6 +72,13 @@ def fault_table(outcomes: Sequence[Outcome]) -> pd.DataFrame:
             words = dict(zip([*POINT, "seed"], point, strict=True))
             rows.append({**words, "fault": fault.name, **times, **added})
     return pd.DataFrame(rows)
+
+
+def _added_s(run: Run, healthy: Run, job: Job) -> float:
+    """Return how much longer a run takes than one without faults [s]."""
+    if any(isinstance(node, Compute) for node in job.nodes):
+        return round(run.iteration_s - healthy.iteration_s, DIGITS)
+    return round(communication_s(run.records) - communication_s(healthy.records), DIGITS)
 
 
 def fault_sheets(outcomes: Sequence[Outcome]) -> list[Sheet]:

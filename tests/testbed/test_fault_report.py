@@ -13,7 +13,10 @@ from testbed.run.outcome import Outcome, Verdict
 from testbed.run.predict import predict
 from tests.testbed.cases import VOID, slowed
 from topologies.rail import rail_fabric
+from traffic.collectives.all_to_all import AllToAll
 from traffic.fault_text import WrittenFault
+from traffic.faults import Fault, KnownRevision, Revisions
+from traffic.job import Collective, Compute, Job
 from traffic.steps import single
 from traffic.workloads.synthetic import uniform
 
@@ -53,6 +56,22 @@ def test_what_is_given_up_is_counted_and_is_part_of_no_number() -> None:
     assert len(after.records) == (~lost).sum()
     assert after.bound_s < before.bound_s
     assert after.bound_s <= after.cct_s
+
+
+def test_what_is_added_to_a_job_is_its_iteration_s() -> None:
+    """A backup GPU computes again what one had begun: no byte is later, and the job is."""
+    nodes = (
+        Collective("tokens", AllToAll(uniform(4)), ()),
+        Compute("experts", (0, 1, 2, 3), 1.0, ("tokens",)),
+    )
+    healthy = replace(HEALTHY, job=Job("step", 6, nodes))
+    fault = Fault("gpu:3", node="experts", after_s=0.4, detect_s=0.1, gpus=(3,))
+    revisions = Revisions((KnownRevision("gpu:3", moves=((3, 4),)),))
+    failing = replace(healthy, faults=(fault,), revisions=revisions)
+    before, after = (Outcome(each, predict(each)) for each in (healthy, failing))
+    (row,) = fault_table([before, after]).to_dict("records")
+    assert after.cct_s == pytest.approx(before.cct_s)
+    assert row["added_s"] == row["predicted_added_s"] == pytest.approx(0.5, rel=0.01)
 
 
 def test_without_the_point_as_it_was_nothing_is_said_to_be_added() -> None:
