@@ -138,6 +138,25 @@ def test_the_tables_are_those_of_the_whole(scheme: str, job: Job) -> None:
     check_same(Model(scheme).solve(job), Model(scheme).run(job))
 
 
+@pytest.mark.parametrize("couples", [False, True])
+def test_an_all_to_all_and_the_point_to_point_of_its_messages_take_their_own_times(couples: bool) -> None:
+    """Both go over two packet NICs; half of the one crosses NVLink before and after."""
+    fabric = mfabric_fabric(4, gpus=2, nics=4, packet_nics=2, nvlink_bps=200e9, one_packet_switch=True)
+    owed = np.kron(1 - np.eye(4, dtype=np.int64), [[4_000_000, 0], [0, 0]])
+    moved = tuple((int(a), int(b), int(owed[a, b])) for a, b in np.argwhere(owed))
+    nodes = tuple(
+        Collective(f"{kind} {turn}", pattern)
+        for turn in range(2)
+        for kind, pattern in (("one by one", PointToPoint(moved)), ("all", AllToAll(Demand("all", owed))))
+    )
+    experiment = Experiment(fabric, chain("both", 8, nodes), "delegated", delegated=DelegatedSetup())
+    spans = predict(experiment, couples=couples).tasks
+    transfer_s = 8 * 12e6 / 200e9
+    whole_s = transfer_s + 2 * 8 * 6e6 / 200e9
+    took_s = (spans["end_s"] - spans["start_s"]).tolist()
+    assert took_s == pytest.approx([transfer_s, whole_s] * 2, rel=0.01)
+
+
 def test_a_point_to_point_does_not_stand_for_the_all_to_all_of_its_messages() -> None:
     """One is delegated, the other not; it was 71 % off."""
     fabric = mfabric_fabric(4, gpus=2, nics=4, packet_nics=2)
