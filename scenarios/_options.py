@@ -49,8 +49,8 @@ OwnFabric = Annotated[
 Schemes = Annotated[
     str,
     typer.Option(
-        help="Spraying schemes, comma-separated: ecmp, plb, minrtt, reps, rails, optimal,"
-        " or your own as module:function (docs/own_scheme.md)."
+        help="Spraying schemes, comma-separated: ecmp, plb, minrtt, reps, pxn, rails, optimal;"
+        " ecmp:4, reps:8, pxn:4 have so many entropies; or your own as module:function (docs/own_scheme.md)."
     ),
 ]
 Seeds = Annotated[

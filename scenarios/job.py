@@ -17,7 +17,7 @@ JobFile = Annotated[Path, typer.Option("--job", help="The job, a JSON file as do
 Scheme = Annotated[
     str,
     typer.Option(
-        help="Spraying scheme: ecmp, plb, minrtt, reps, rails, optimal, or your own as module:function."
+        help="Spraying scheme: ecmp, plb, minrtt, reps, pxn, rails, optimal, or your own as module:function."
     ),
 ]
 Jitter = Annotated[

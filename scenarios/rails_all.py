@@ -18,7 +18,7 @@ def rails_all(
     rails: Rails = 4,
     spines: Spines = None,
     rate: Rate = 100.0,
-    schemes: Schemes = "ecmp,plb,minrtt,reps,rails,optimal",
+    schemes: Schemes = "ecmp,plb,minrtt,reps,pxn,rails,optimal",
     seeds: Seeds = 1,
 ) -> Scenario:
     """The whole evaluation of RailS: five families of workloads under all schemes, in one report.

@@ -23,7 +23,7 @@ def rails_mixtral(
         str, typer.Option(help="How an expert's data lie, comma-separated.")
     ] = "dense,sparse",
     phases: Annotated[str, typer.Option(help="Phases of training, comma-separated.")] = ",".join(PHASES),
-    schemes: Schemes = "ecmp,plb,minrtt,reps,rails,optimal",
+    schemes: Schemes = "ecmp,plb,minrtt,reps,pxn,rails,optimal",
     seeds: Seeds = 3,
 ) -> Scenario:
     """Mixtral 8x7B over a rail fabric: what the scheme is worth to a training iteration.

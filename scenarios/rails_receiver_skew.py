@@ -28,7 +28,7 @@ def rails_receiver_skew(
     rate: Rate = 100.0,
     fabric: OwnFabric = None,
     exponent: Exponent = SKEW_ZIPF,
-    schemes: Schemes = "ecmp,plb,minrtt,reps,rails,optimal",
+    schemes: Schemes = "ecmp,plb,minrtt,reps,pxn,rails,optimal",
     seeds: Seeds = 3,
 ) -> Scenario:
     """Receiver skew over a rail fabric: who relieves the NIC beside a hot GPU.

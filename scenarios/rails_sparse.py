@@ -44,7 +44,7 @@ def rails_sparse(
     rate: Rate = 100.0,
     fabric: OwnFabric = None,
     sparsity: Annotated[str, typer.Option(help="Shares of inactive experts, comma-separated.")] = SPARSITIES,
-    schemes: Schemes = "rails,ecmp",
+    schemes: Schemes = "rails,ecmp,pxn",
     seeds: Seeds = 2,
     trace: Annotated[
         Path | None,

@@ -26,7 +26,7 @@ def rails_uniform(
     spines: Spines = None,
     rate: Rate = 100.0,
     fabric: OwnFabric = None,
-    schemes: Schemes = "ecmp,plb,minrtt,reps,rails,optimal",
+    schemes: Schemes = "ecmp,plb,minrtt,reps,pxn,rails,optimal",
     seeds: Seeds = 3,
 ) -> Scenario:
     """Uniform all-to-all over a rail fabric: what it costs to let the fabric hash.

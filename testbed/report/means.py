@@ -6,6 +6,7 @@ where there are others, and where all are void the mean says that it is.
 """
 
 import math
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ BASELINE = "ecmp"
 """What busbw is relative to, unless said otherwise."""
 BIG_SWITCH = "big switch"
 """What one packet switch is called that stands in the place of OCSes; their baseline."""
-SCHEMES = ("ecmp", "plb", "minrtt", "reps", "rails", "optimal")
+SCHEMES = ("ecmp", "plb", "minrtt", "reps", "pxn", "rails", "optimal")
 """The order in which schemes are shown; others come after them."""
 WORDS = ("model", "faithful", "strained", "void")
 """The words of a verdict, the worst last."""
@@ -171,10 +172,11 @@ def points(table: pd.DataFrame, baseline: str = BASELINE) -> list[Point]:
 def in_order(schemes: Iterable[str]) -> list[str]:
     """Return schemes, each once, in the order in which they are shown."""
     rank = {scheme: index for index, scheme in enumerate(SCHEMES)}
-    # Of one that is not as usual, with faults for instance, the name begins with that of the usual one.
+    # Of one that is not as usual, with faults or more entropies for instance, the name begins with that of
+    # the usual one.
     return sorted(
         {str(scheme) for scheme in schemes},
-        key=lambda name: (rank.get(name, rank.get(name.split(", ")[0], len(rank))), name),
+        key=lambda name: (rank.get(name, rank.get(re.split(", |:", name)[0], len(rank))), name),
     )
 
 

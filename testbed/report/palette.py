@@ -23,8 +23,9 @@ COLOURS = {
     "reps": "#009e73",
     "rails": "#0072b2",
     "optimal": "#2b2b2b",
+    "pxn": "#cc79a7",
 }
-OWN = ("#cc79a7", "#d55e00", "#a6a000", "#6f4e9c", "#17becf", "#8c564b", "#2f6b2f")
+OWN = ("#d55e00", "#a6a000", "#6f4e9c", "#17becf", "#8c564b", "#2f6b2f")
 """For schemes that do not come with lightrail, in the order of their names."""
 BOUND = "#c0262d"
 INK = "#333333"

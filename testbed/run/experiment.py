@@ -22,7 +22,7 @@ from traffic.job_file import own_patterns
 from traffic.messages import CHUNK_BYTES
 from traffic.packets import DEFAULT_MTU, check_mtu
 from traffic.scheme import OnceLit, OverCircuits, Scheme, Sprayed
-from traffic.spraying.registry import policy_named
+from traffic.spraying.registry import is_own, policy_named
 from traffic.transports.host_settings import IDEAL, HostSettings, TransportSetup, host_settings
 from traffic.transports.registry import DATAGRAMS, congestion_control, transport_named
 
@@ -215,7 +215,7 @@ class Experiment:
         """The names (``module:function`` or ``module:Class``) of what of it is a user's own code."""
         transport = self.transport.name
         named = [
-            self.spraying,
+            self.spraying if is_own(self.spraying) else "",
             self.policy if self.ocs else "",
             "" if congestion_control(transport) else transport,
         ]

@@ -7,11 +7,21 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from scenarios._harness import PointOf
 from scenarios._rails.claims_rails import rails_claims
+from scenarios.rails_receiver_skew import receiver_skew_points
+from scenarios.rails_sender_skew import sender_skew_points
+from scenarios.rails_sparse import sparse_points
+from scenarios.rails_uniform import uniform_points
 from testbed.report.run_json import experiments_of
+from testbed.run.experiment import Experiment
+from testbed.run.outcome import Outcome
+from testbed.run.predict import predict
 from tests.scenarios.command import ran
+from topologies.rail import rail_fabric
+from traffic.collectives.exchange import bytes_between
 
-SCHEMES = ["ecmp", "plb", "minrtt", "reps", "rails", "optimal"]
+SCHEMES = ["ecmp", "plb", "minrtt", "reps", "pxn", "rails", "optimal"]
 PHASES = ["start", "early", "mid", "stable"]
 MIXTRAL = [f"mixtral {placement} {phase}" for placement in ("dense", "sparse") for phase in PHASES]
 SPARSE = [f"sparse {sparsity}" for sparsity in ("0.6", "0.4", "0.2", "0")]
@@ -67,6 +77,32 @@ def test_every_workload_runs_under_every_scheme_and_rails_is_near_the_bound(
     assert len(list(out.glob("phases_*.png"))) == len(models)
 
 
+WIRED = rail_fabric(8, 4)
+SEEDS = range(1)
+
+
+@pytest.mark.parametrize(
+    ("points", "at_bound"),
+    [
+        (uniform_points(WIRED, ["pxn"], SEEDS), True),
+        (sender_skew_points(WIRED, ["pxn"], SEEDS), True),
+        (receiver_skew_points(WIRED, ["pxn"], SEEDS), False),
+        (sparse_points(WIRED, ["pxn"], SEEDS, [0.6]), False),
+    ],
+    ids=["uniform", "sender skew", "receiver skew", "sparse"],
+)
+def test_pxn_takes_as_long_as_its_busiest_rail(points: list[PointOf], *, at_bound: bool) -> None:
+    """That is the bound where receivers are even: where bytes arrive, PXN chooses no more than ECMP does."""
+    [(job, scheme, seed)] = points
+    outcome = Outcome(asked := Experiment(WIRED, job, scheme, seed=seed), predict(asked))
+    owed = bytes_between(job.collectives[0].pattern, 32).reshape(8, 4, 8, 4)
+    crossing = owed * (1 - np.eye(8, dtype=np.int64))[:, None, :, None]
+    busiest = max(crossing.sum(axis=(0, 1)).max(), crossing.sum(axis=(1, 2)).max())
+    assert outcome.cct_s == pytest.approx(8 * busiest / 100e9, rel=0.001)
+    assert (outcome.cct_s / outcome.bound_s < 1.01) == at_bound
+    assert at_bound or outcome.cct_s / outcome.bound_s > 1.5
+
+
 def test_the_help_is_the_docstring_and_all_options_the_scenario_s_own_first() -> None:
     told = ran("rails_sparse", "--help").stdout
     assert "how far RailS beats ECMP" in told
@@ -100,9 +136,9 @@ def test_a_trace_is_never_taken_for_the_workload_whose_name_its_file_has(tmp_pat
     trace, out = tmp_path / name, tmp_path / "out"
     trace.write_text("\n".join([" ".join(["1000"] * 8)] * 8))
     table = modelled("rails_sparse", out, "--sparsity", "0.6", "--trace", str(trace))
-    synthetic, replayed = table[:2], table[2:]
+    synthetic, replayed = table[:3], table[3:]
     assert set(synthetic["workload"]) == {"sparse 0.6"}
-    assert replayed["workload"].tolist() == [f"trace {name}"] * 2
+    assert replayed["workload"].tolist() == [f"trace {name}"] * 3
     assert [claim.text for claim in rails_claims(table)] == [claim.text for claim in rails_claims(synthetic)]
     assert rails_claims(replayed) == []
     assert not list(out.glob("phases_*.png"))

@@ -16,10 +16,11 @@ from tests.traffic.cases import Work, assigned, permitted_by, uneven_fabric, wor
 from topologies.big_switch import big_switch_fabric
 from topologies.errors import ScenarioError
 from topologies.fabric import Fabric, Nic
+from topologies.packet_part import packet_part
 from topologies.rail import rail_fabric
 from traffic.bounds import lower_bound_s
 from traffic.messages import Chunks, Messages
-from traffic.spraying.ecmp import distinct_entropies
+from traffic.spraying.connections import distinct_entropies
 from traffic.spraying.minrtt import MinRtt
 from traffic.spraying.policy import (
     ENTROPIES,
@@ -33,7 +34,9 @@ from traffic.spraying.policy import (
 from traffic.spraying.rails import Rails, lpt, lpt_among
 from traffic.spraying.registry import POLICIES, policy_named
 
-PROACTIVE = [name for name in POLICIES if isinstance(policy_named(name), ProactivePolicy)]
+PROACTIVE = [
+    name for name in (*POLICIES, "ecmp:3", "pxn:3") if isinstance(policy_named(name), ProactivePolicy)
+]
 weights = st.lists(st.integers(0, 12), max_size=200) | st.lists(st.integers(1, 1 << 40), max_size=50)
 
 
@@ -113,6 +116,79 @@ def test_many_entropies_are_all_distinct() -> None:
     entropy = distinct_entropies(np.zeros(ENTROPIES // 2, dtype=np.int64), np.random.default_rng(0))
     assert len(set(entropy.tolist())) == ENTROPIES // 2
     assert set(entropy.tolist()) <= set(range(ENTROPIES))
+
+
+@given(work=works(), qps=st.integers(1, 5))
+def test_chunks_of_a_connection_go_round_its_queue_pairs(work: Work, qps: int) -> None:
+    assignment = assigned(f"ecmp:{qps}", work)
+    leaf = work.fabric.pinned_nic  # NIC n is on leaf n
+    for message in range(len(work.crossing)):
+        own = np.flatnonzero(work.chunks.message == message)
+        source, destination = work.crossing.source[message], work.crossing.destination[message]
+        ways = 1 if leaf(source).nic == leaf(destination).nic else qps
+        counts = np.bincount(assignment.chunk_qp[own])
+        counts = counts[counts > 0]
+        assert len(counts) == min(ways, len(own))
+        assert counts.max() - counts.min() <= 1
+        assert {assignment.queue_pairs[qp].source for qp in assignment.chunk_qp[own]} == {leaf(source)}
+
+
+@given(work=works())
+def test_pxn_leaves_on_the_destinations_rail_by_one_connection_to_a_gpu(work: Work) -> None:
+    assignment = assigned("pxn", work)
+    connections: dict[tuple[int, int], int] = {}
+    for message, qp in zip(work.chunks.message.tolist(), assignment.chunk_qp.tolist(), strict=True):
+        pair, destination = assignment.queue_pairs[qp], int(work.crossing.destination[message])
+        assert pair.destination == work.fabric.pinned_nic(destination)
+        assert pair.source.nic == pair.destination.nic
+        assert connections.setdefault((pair.source.server, destination), qp) == qp
+    assert len(connections) == len(assignment.queue_pairs)
+
+
+def test_pxn_leaves_by_the_nic_beside_a_gpu_where_the_rail_has_failed() -> None:
+    whole = rail_fabric(2, 2)
+    part = packet_part(whole, frozenset({whole.nic_port(Nic(0, 1))}))
+    matrix = np.zeros((4, 4), dtype=np.int64)
+    matrix[0, 3] = matrix[1, 3] = matrix[2, 1] = 24
+    work = work_of(part.fabric, matrix)
+    ends = {
+        (message, part.nics[qp.source], part.nics[qp.destination])
+        for message, qp in zip(
+            work.chunks.message.tolist(),
+            (assigned("pxn", work).queue_pairs[qp] for qp in assigned("pxn", work).chunk_qp),
+            strict=True,
+        )
+    }
+    assert ends == {
+        (0, Nic(0, 0), Nic(1, 1)),
+        (1, Nic(0, 0), Nic(1, 1)),
+        (2, Nic(1, 0), Nic(0, 0)),
+    }
+
+
+@pytest.mark.parametrize("name", ["ecmp:1", "ecmp:4", "reps:8", "pxn:2", f"pxn:{ENTROPIES}"])
+def test_a_name_says_how_many_entropies(name: str) -> None:
+    policy = policy_named(name)
+    assert policy.name == name
+    assert str(getattr(policy, "per_nic", getattr(policy, "qps", None))) == name.partition(":")[2]
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        *(
+            (f"ecmp:{count}", f"the scheme 'ecmp:{count}' asks for '{count}' entropies; give a whole number")
+            for count in ("", "0", "x", "-1", "04", "1.5", "4:4", "+4", " 4", "4\n", "٤", "4097", "9" * 30)
+        ),
+        ("reps:0", "the scheme 'reps:0' asks for '0' entropies"),
+        ("rails:2", "the scheme 'rails' takes nothing behind a colon, and 'rails:2' has '2'"),
+        ("plb:4", "the scheme 'plb' takes nothing behind a colon"),
+    ],
+)
+def test_a_name_of_no_entropies_is_refused(name: str, said: str) -> None:
+    with pytest.raises(ScenarioError) as refused:
+        policy_named(name)
+    assert str(refused.value).startswith(said.replace("\n", "\\n"))
 
 
 @given(sizes=weights, bins=st.integers(1, 9))

@@ -1,10 +1,13 @@
 """MinRTT: the next chunk takes the queue pair of smallest round-trip time that has room.
 
-The scheduler of MPTCP, with queue pairs for subflows. What TCP queue pairs change: a subflow's
-congestion window is the kernel's own business, so "has window" is the engine's *room*, a limit on
-what is posted and not yet counted; nothing that waits on a slow subflow is sent again on another
-one (MPTCP's opportunistic retransmission); and messages from one server to one NIC share their
-subflows, where MPTCP would open a set for each.
+That is the *default* scheduler of multipath-tcp.org's kernel (v0.9x), with queue pairs for subflows. Today's
+Linux has another *default*: the subflow that would soonest have sent what it holds (queued bytes over its
+mean pacing rate, as BLEST reckons), whatever its round trip, for a burst of up to 64 KiB.
+
+What TCP queue pairs change. A subflow's congestion window is the kernel's own business, so "has window" is
+the engine's *room*, a limit on what is posted and not yet counted. Nothing that waits on a slow subflow is
+sent again on another one while that one's window is halved (opportunistic retransmission, penalization).
+Messages from one server to one NIC share their subflows, where MPTCP would open a set for each.
 """
 
 from collections.abc import Sequence
@@ -23,7 +26,8 @@ class MinRtt:
     References
     ----------
     C. Raiciu et al., "How hard can it be? Designing and implementing a deployable multipath TCP",
-    NSDI 2012; Linux net/mptcp/sched.c, the default scheduler. RailS, section VI-A.
+    NSDI 2012, section 4; github.com/multipath-tcp/mptcp, net/mptcp/mptcp_sched.c: the least ``srtt_us`` among
+    available subflows. Today's Linux: net/mptcp/protocol.c, ``mptcp_subflow_get_send``. RailS, section VI-A.
     """
 
     name = "minrtt"

@@ -1,9 +1,11 @@
 """The spraying policies by name; a user's own is named ``module:function`` or ``module:Class``.
 
 A function is a proactive policy's `assign`; a class is made without arguments and has the methods
-of `ProactivePolicy` or `ReactivePolicy`, and a name, by which tables call it.
+of `ProactivePolicy` or `ReactivePolicy`, and a name, by which tables call it. Behind a name of ours a
+colon and a number say how many entropies it has: ``ecmp:4``.
 """
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from inspect import signature
 
@@ -18,6 +20,7 @@ from traffic.spraying.minrtt import MinRtt
 from traffic.spraying.optimal import Optimal
 from traffic.spraying.plb import Plb
 from traffic.spraying.policy import (
+    ENTROPIES,
     Assignment,
     Counts,
     Permitted,
@@ -26,6 +29,7 @@ from traffic.spraying.policy import (
     QpState,
     ReactivePolicy,
 )
+from traffic.spraying.pxn import Pxn
 from traffic.spraying.rails import Rails
 from traffic.spraying.reps import Reps
 
@@ -34,10 +38,18 @@ POLICIES: dict[str, Callable[[], Policy]] = {
     "plb": Plb,
     "reps": Reps,
     "minrtt": MinRtt,
+    "pxn": Pxn,
     "rails": Rails,
     "optimal": Optimal,
 }
 """Every policy that comes with lightrail."""
+
+WITH_ENTROPIES: dict[str, Callable[[int], Policy]] = {
+    "ecmp": Ecmp,
+    "reps": lambda entropies: Reps(per_nic=entropies),
+    "pxn": Pxn,
+}
+"""Those of which a name may say how many entropies: of a connection, or from each NIC to a destination's."""
 
 METHODS = {
     ProactivePolicy: (ProactivePolicy.assign,),
@@ -54,22 +66,54 @@ def policy_named(name: str) -> Policy:
     Parameters
     ----------
     name
-        A key of `POLICIES`, or ``module:function`` with a module on Python's path or in the current
-        directory.
+        A key of `POLICIES`; one of `WITH_ENTROPIES` with a number, as ``ecmp:4``; or ``module:function``
+        with a module on Python's path or in the current directory.
 
     Raises
     ------
     ScenarioError
-        If no scheme has that name, or what has it is not a policy.
+        If no scheme has that name, or what has it is not a policy, or there are no such entropies.
     """
-    if ":" in name:
+    if is_own(name):
         return _own(name)
+    if ":" in name:
+        return _with_entropies(name)
     if name not in POLICIES:
         raise ScenarioError(
             f"there is no scheme named {name!r}",
             f"choose among {', '.join(sorted(POLICIES))}, or name your own as module:function",
         )
     return POLICIES[name]()
+
+
+def is_own(name: str) -> bool:
+    """Return whether a name is of a user's own scheme.
+
+    Examples
+    --------
+    >>> is_own("own_scheme:in_turn"), is_own("ecmp:4"), is_own("rails")
+    (True, False, False)
+    """
+    scheme, colon, _ = name.partition(":")
+    return bool(colon) and scheme not in POLICIES
+
+
+def _with_entropies(name: str) -> Policy:
+    """Return a policy with as many entropies as its name says, which tables call by that name."""
+    scheme, _, count = name.partition(":")
+    if scheme not in WITH_ENTROPIES:
+        raise ScenarioError(
+            f"the scheme {scheme!r} takes nothing behind a colon, and {name!r} has {count!r}",
+            f"leave it out; {', '.join(WITH_ENTROPIES)} take a number of entropies",
+        )
+    if not re.fullmatch("[1-9][0-9]{0,3}", count) or int(count) > ENTROPIES:
+        raise ScenarioError(
+            f"the scheme {name!r} asks for {count!r} entropies",
+            f"give a whole number from 1 to {ENTROPIES}, as in {scheme}:4",
+        )
+    policy = WITH_ENTROPIES[scheme](int(count))
+    policy.name = name
+    return policy
 
 
 class OwnProactive:
@@ -173,7 +217,7 @@ def _of_class(named: str, own: type) -> Policy:
         asked = getattr(policy, method.__name__)
         check_arguments("scheme", f"{named}.{method.__name__}", asked, _asked(method), PAGE)
     # A class that is derived from one of ours has its name, which would stand for two schemes.
-    name = policy.name if _is_name(policy.name) and policy.name not in POLICIES else named
+    name = policy.name if _is_name(policy.name) and policy.name.partition(":")[0] not in POLICIES else named
     if isinstance(policy, ProactivePolicy):
         keeps = bool(getattr(policy, "keeps_connections", False))
         return OwnProactive(named, name, policy.assign, keeps_connections=keeps)
