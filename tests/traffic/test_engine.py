@@ -108,6 +108,24 @@ class Dwindling(Drifting):
         return replace(none, pace_bytes_s=np.full(len(offered.left_bytes), self.bytes_s))
 
 
+class Turning(Drifting):
+    """One that sets one pace until so much has arrived, and another from then on."""
+
+    def __init__(self, first_bytes_s: float, then_bytes_s: float) -> None:
+        """Record both paces."""
+        self.first, self.then = first_bytes_s, then_bytes_s
+
+    def know(self, queue_pairs: Sequence[QueuePair]) -> None:
+        """Record nothing."""
+
+    def limits(self, offered: Offered) -> Limits:
+        """Return the pace of now, and a window that keeps what TCP was handed small."""
+        size = len(offered.left_bytes)
+        pace = self.first if offered.arrived_bytes.max() < UNPACED_BYTES else self.then
+        windows = np.full(size, 2 * PACKET_BYTES)
+        return replace(Limits.none(size), window_bytes=windows, pace_bytes_s=np.full(size, pace))
+
+
 def made(transport: str, rate_bps: float | None = None) -> Transport:
     """Return a transport by its name."""
     rate = nic_rate_bps if rate_bps is None else lambda _nic: rate_bps
@@ -403,6 +421,22 @@ def test_small_steps_of_a_pace_add_up(loopback: Endpoints) -> None:
         engine.post(np.array([number]), np.array([20_000_000]), np.array([0]))
         carried = served(engine, {ONE: number})
     assert carried.at_s[0] < 20, "at the first pace it would take 100 s"
+
+
+@pytest.mark.parametrize(
+    ("first_bytes_s", "then_bytes_s", "least_s", "most_s"),
+    [(inf, 20e6, 0.4, inf), (1e6, inf, 0.0, 20.0)],
+    ids=["from none to one", "from one to none"],
+)
+def test_a_pace_comes_and_goes_while_bytes_move(
+    loopback: Endpoints, first_bytes_s: float, then_bytes_s: float, least_s: float, most_s: float
+) -> None:
+    with Engine(loopback, transport=Turning(first_bytes_s, then_bytes_s)) as engine:
+        (number,) = connect(engine, [ONE])
+        engine.post(np.array([number]), np.array([40_000_000]), np.array([0]))
+        carried = served(engine, {ONE: number})
+    # Without a pace it takes a tenth of a second; all of it at the last one 2 s, at the first one 40 s.
+    assert least_s < carried.at_s[0] < most_s
 
 
 def test_what_was_handed_over_whole_keeps_its_pace(

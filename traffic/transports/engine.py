@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise
+from math import inf, isfinite
 from typing import NamedTuple, Self
 
 import numpy as np
@@ -44,6 +45,8 @@ SLICE = 256
 """As many queue pairs hear at once what their transport lets them do."""
 SO_MAX_PACING_RATE = 47
 MAX_PACE_BYTES_S = (1 << 31) - 1
+NO_PACE = -1
+"""All bits set: the kernel takes it for no limit."""
 STUCK_S = 15.0
 TICK_S = 0.5
 EVENTS = 128
@@ -480,7 +483,7 @@ class Engine:
         offered = self._counts.offered(self._feeders, began, anew)
         outstanding = offered.left_bytes + offered.waiting_bytes > 0
         if not outstanding.any():
-            self._share_at = float("inf")
+            self._share_at = inf
             return
         if self._known < len(self._streams):
             self._transport.know([stream.queue_pair for stream in self._streams])
@@ -511,7 +514,7 @@ class Engine:
         pace = float(limits.pace_bytes_s[number])
         # What TCP was handed whole keeps the pace that it was left with; see `_send`.
         more = stream.sent < stream.posted or self._waiting[number]
-        if stream.sender and more and (anew or abs(pace - stream.pace) > PACE_STEP * stream.pace):
+        if stream.sender and more and (anew or _differ(stream.pace, pace)):
             _pace(stream, pace)
         if anew:
             stream.first_pace = stream.first_pace or stream.pace
@@ -617,12 +620,26 @@ class Engine:
 
 
 def _pace(stream: _Stream, bytes_s: float) -> None:
+    """Have a queue pair's socket send no faster than a pace; with an infinite one TCP decides again.
+
+    A socket that never had a pace is left alone: TCP begins to pace by itself at the first.
+    """
     assert stream.sender is not None
-    stream.pace = bytes_s
-    if bytes_s == float("inf"):
+    before, stream.pace = stream.pace, bytes_s
+    if isfinite(bytes_s):
+        most = max(min(int(bytes_s), MAX_PACE_BYTES_S), 1)
+    elif before and isfinite(before):
+        most = NO_PACE
+    else:
         return
-    most = min(int(bytes_s), MAX_PACE_BYTES_S)
     stream.sender.setsockopt(socket.SOL_SOCKET, SO_MAX_PACING_RATE, most)
+
+
+def _differ(pace: float, other: float) -> bool:
+    """Return whether a pace is another by more than a step; of an infinite one no share is a step."""
+    if isfinite(pace) and isfinite(other):
+        return abs(other - pace) > PACE_STEP * pace
+    return pace != other
 
 
 def _changed(before: Limits, limits: Limits) -> NDArray[np.bool_]:
