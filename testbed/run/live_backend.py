@@ -351,6 +351,8 @@ class LiveBackend:
             began_at=time.monotonic(),
             packet=self._packet_bytes,
             crossings=[self._crossing(queue_pair) for queue_pair in choice.queue_pairs],
+            volume=self._dilation.volume,
+            time=self._dilation.time,
         )
         self._policies.append(choice.policy)
         self._choosing.update(dict.fromkeys(message.tolist(), feeder))

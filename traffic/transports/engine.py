@@ -54,7 +54,7 @@ EVENTS = 128
 BUFFER_BYTES = 256 << 10
 ZEROS = memoryview(bytes(BUFFER_BYTES))
 TCP_INFO_BYTES = 200
-RTT_OFFSET, RETRANSMITS_OFFSET = 68, 100
+RETRANSMITS_OFFSET = 100
 BROKEN = select.EPOLLERR | select.EPOLLHUP
 
 
@@ -215,11 +215,6 @@ class Engine:
     def counted(self, number: int) -> int:
         """Return how many bytes of a queue pair were counted at its receiver."""
         return self._streams[number].counted
-
-    def rtt_s(self, number: int) -> float:
-        """Return TCP's smoothed round-trip time of a queue pair [s]."""
-        sender = self._streams[number].sender
-        return _tcp_info(sender, RTT_OFFSET) / 1e6 if sender else 0.0
 
     def rest(self, seconds: float) -> None:
         """Let time pass while nothing is on its way; nobody waits, so the loop is not late."""
