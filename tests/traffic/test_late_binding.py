@@ -113,10 +113,11 @@ def test_a_nic_is_given_what_it_can_send_soon_and_no_more() -> None:
     feeder.turn(wire, 0.0)
     (qp,) = wire.totals
     assert wire.posted(qp) == DEPTH_PACKETS * PACKET_BYTES
-    wire.arrive(feeder, qp, 0.001)
-    feeder.turn(wire, 0.001)  # all arrived, but by its rate the NIC has not sent the second yet: one more
+    tick_s = 1.01 * feeder.tick_s
+    wire.arrive(feeder, qp, tick_s)
+    feeder.turn(wire, tick_s)  # all arrived, but by its rate the NIC has not sent the first yet: one more
     assert wire.under_way(qp) == PACKET_BYTES
-    feeder.turn(wire, 0.002)
+    feeder.turn(wire, 1.5 * tick_s)
     assert wire.under_way(qp) == PACKET_BYTES
     feeder.turn(wire, 1.0)
     assert wire.under_way(qp) == (1 + DEPTH_PACKETS) * PACKET_BYTES

@@ -34,7 +34,6 @@ from traffic.spraying.policy import QueuePair
 from traffic.transports import connections
 from traffic.transports.connections import DIAL_PAUSE_S, DIALS, Endpoints
 from traffic.transports.counts import Counts
-from traffic.transports.late_binding import TICK_S as FEED_S
 from traffic.transports.late_binding import ReactiveFeeder
 from traffic.transports.transport import PACKET_BYTES, UNLIMITED_BYTES, Limits, Transport
 
@@ -450,7 +449,7 @@ class Engine:
         if now >= self._share_at:
             self._share()
         self._limit_some()
-        tick_s = FEED_S if self._feeders else TICK_S
+        tick_s = min([TICK_S, *(feeder.tick_s for feeder in self._feeders)])
         now = time.monotonic()
         waits_s = min(timeout_s, tick_s, self._share_at - now)
         wait_s = 0.0 if self._to_limit else max(waits_s, 0.0)
@@ -492,7 +491,7 @@ class Engine:
         self._limits = _kept(self._limits, limits, changed)
         self._to_limit = np.flatnonzero(changed & outstanding).tolist()
         # With thousands of queue pairs it takes longer: a tenth of the time, but a few periods apart at most,
-        # as receivers that grant save up 20 ms. What it waited for a CPU does not count.
+        # as receivers that grant save up five. What it waited for a CPU does not count.
         period_s = self._transport.period_s
         self._share_at = began + max(period_s, min(10 * worked_s, LONGEST_PERIODS * period_s))
 

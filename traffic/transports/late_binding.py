@@ -17,7 +17,7 @@ acknowledgements, whose delay is the kernel's and is not dilated.
 
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from math import ceil
+from math import ceil, inf
 from typing import Protocol, overload
 
 import numpy as np
@@ -27,15 +27,17 @@ from topologies.fabric import Nic
 from traffic.messages import Chunks
 from traffic.spraying.policy import Permitted, QpState, ReactivePolicy
 from traffic.transports.round_trips import Crossing, RoundTrips
-from traffic.transports.transport import PACKET_BYTES
+from traffic.transports.transport import LEAST_PACKET_S, PACKET_BYTES, packet_s
 
-TICK_S = 0.001
-DEPTH_PACKETS, DEPTH_S = 2, 0.002
-"""A NIC takes more while it holds less than so many packets, or so much of its rate if that is more."""
+DEPTH_PACKETS = 2
+"""A NIC takes more while it holds less than so many packets."""
+TICK_PACKETS = 0.5
+"""In how many packets' time of the fastest NIC they are looked at once."""
 SMOOTHING = 1 / 8
 """How much the last round trip weighs in the smoothed one."""
-SWEEP_S = 0.1
-"""How often messages that wait are asked again though nothing arrived: policies may wait for time."""
+SWEEP_PACKETS = 50
+"""After how many packets' time messages that wait are asked again though nothing arrived: policies may wait
+for time."""
 
 
 class Carrier(Protocol):
@@ -125,6 +127,7 @@ class ReactiveFeeder:
         self._round_trips = RoundTrips(crossings or _unhindered(permitted, nic_rate_bps), packet)
         nics = {nic: _Nic(nic_rate_bps(nic) / 8, packet) for nic in dict.fromkeys(qp.source for qp in pairs)}
         self._nics = list(nics.values())
+        self._packet_s = min((packet_s(8 * nic.rate_bytes_s, packet) for nic in self._nics), default=inf)
         self._nic_of = [nics[qp.source] for qp in pairs]
         self._time = time
         self._states = _States(self._nic_of, numbers, volume)
@@ -137,6 +140,11 @@ class ReactiveFeeder:
         self._parked: dict[int, list[_Nic]] = {}
         self._open = sum(map(bool, self._to_come))
         self._next_s = self._sweep_s = 0.0
+
+    @property
+    def tick_s(self) -> float:
+        """How often it asks for a turn [s]."""
+        return TICK_PACKETS * self._packet_s
 
     @property
     def done(self) -> bool:
@@ -177,10 +185,10 @@ class ReactiveFeeder:
         now = at - self.began_at
         if now < self._next_s:
             return
-        self._next_s = now + TICK_S
+        self._next_s = now + self.tick_s
         self._states.carrier = carrier
         if now >= self._sweep_s:
-            self._sweep_s = now + SWEEP_S
+            self._sweep_s = now + SWEEP_PACKETS * self._packet_s
             for message in list(self._parked):
                 self._wake(message)
         for nic in self._nics:
@@ -257,7 +265,7 @@ class _Nic:
 
     def __init__(self, rate_bytes_s: float, packet: int) -> None:
         self.rate_bytes_s = rate_bytes_s
-        self.depth = max(DEPTH_PACKETS * packet, DEPTH_S * rate_bytes_s)
+        self.depth = DEPTH_PACKETS * max(packet, LEAST_PACKET_S * rate_bytes_s)
         self.queue = self.at = 0.0
         self.ready: deque[int] = deque()
 
