@@ -174,6 +174,13 @@ class LiveBackend:
         """How all went until now, at emulated scale."""
         return self._engine.health
 
+    @property
+    def grants(self) -> list[tuple[QueuePair, int, int]]:
+        """What each queue pair or group was granted and has sent (`Engine.grants`) [emulated bytes]."""
+        return [
+            (self._engine.queue_pair(number), granted, sent) for number, granted, sent in self._engine.grants
+        ]
+
     # Queue pairs
 
     def numbers(self, queue_pairs: Sequence[QueuePair]) -> list[int]:

@@ -78,6 +78,8 @@ class Measures:
     """Largest deviation of the sampled links from their nominal rate, before the run."""
     control_error: float = math.nan
     """The worst known-answer control before or after the run: its time over the known one, less 1."""
+    sent_over_granted: float = math.nan
+    """What senders sent, also again, over what they were granted, in all; NaN without grants."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -219,6 +219,7 @@ def offered(
     *,
     round_trip_s: NDArray[np.float64] | float = 0.0,
     waiting: NDArray[np.int64] | None = None,
+    sent: NDArray[np.int64] | None = None,
     group: NDArray[np.int64] | None = None,
 ) -> Offered:
     """Return what an engine offers; by default nothing chooses."""
@@ -227,6 +228,7 @@ def offered(
         left.copy(),
         np.zeros(size, dtype=np.int64) if waiting is None else waiting,
         arrived.copy(),
+        (arrived if sent is None else sent).copy(),
         np.ones(size),
         np.arange(size) if group is None else group,
         np.broadcast_to(round_trip_s, size),
@@ -346,7 +348,9 @@ class World:
         left = np.where(self.held, 0, self.posted - self.arrived)
         if not left.any():
             return
-        limits = self.credit.limits(offered(self.now_s, left, self.arrived, round_trip_s=self.round_trip_s))
+        limits = self.credit.limits(
+            offered(self.now_s, left, self.arrived, round_trip_s=self.round_trip_s, sent=self.sent)
+        )
         may = np.where(self.held, self.sent, np.minimum(self.posted, limits.sent_bytes))
         going = np.maximum(may - self.sent, 0)
         self.sent += going
@@ -373,6 +377,7 @@ def test_all_that_is_posted_is_granted_in_the_time_that_nics_need(
         needed_s = 1.2 * busiest * 8 / NIC_BPS + 6 * round_trip_s
         assert world.now_s - began_s < needed_s + len(pairs) * 0.01 + 2 * saved_s(500)
     assert (world.sent == world.posted).all()
+    assert world.credit.granted_bytes.tolist() == world.sent.tolist(), "each byte was granted once"
 
 
 def owed(world: World) -> Iterator[int]:
@@ -469,3 +474,41 @@ def test_queue_pairs_that_leave_a_group_are_granted_anew(asked_between: bool) ->
     )
     assert again[0] == again[1]
     assert 0 < again[0] <= 2 * at_once
+
+
+def test_what_is_sent_without_a_grant_does_not_count_as_granted() -> None:
+    credit, group = credit_of(PAIR_OF_PATHS), np.zeros(2, dtype=np.int64)
+    sent, chunk, size, now_s = np.zeros(2, dtype=np.int64), 3 * PACKET // 2, 300 * PACKET, 1.0
+    while sent.sum() < size:  # a chunk of one and a half packets goes wherever there is room for a byte
+        waiting = np.full(2, size - sent.sum())
+        limits = credit.limits(offered(now_s, sent * 0, sent, waiting=waiting, sent=sent, group=group))
+        for member in np.flatnonzero(limits.sent_bytes > sent)[:1]:
+            sent[member] += min(chunk, size - sent.sum())
+        now_s += PACKET / (NIC_BPS / 8)
+    assert size / credit.granted_bytes.sum() == pytest.approx(1.5, abs=0.02)
+
+
+@pytest.mark.parametrize("used", [0, 3, 8])
+def test_what_was_taken_back_unused_was_not_granted_and_what_was_sent_before_was(used: int) -> None:
+    credit, nothing = credit_of(ALL_PAIRS[:1]), np.zeros(1, dtype=np.int64)
+    credit.limits(offered(0.98, np.array([100 * PACKET]), nothing))
+    limits = credit.limits(offered(1.0, np.array([100 * PACKET]), nothing))
+    assert limits.sent_bytes[0] >= 8 * PACKET
+    sent = np.array([used * PACKET])
+    credit.limits(offered(1.0, nothing, nothing, sent=sent))  # it is held, and what it sent is under way
+    assert credit.granted_bytes.tolist() == [used * PACKET]
+    for now_s in (1.01, 1.03, 1.05, 1.07):
+        credit.limits(offered(now_s, np.array([(9 - used) * PACKET]), sent, sent=sent))
+    assert credit.granted_bytes.tolist() == [9 * PACKET]
+
+
+def test_queue_pairs_that_join_keep_what_they_were_granted_and_have_sent() -> None:
+    credit, nothing = credit_of(PAIR_OF_PATHS), np.zeros(2, dtype=np.int64)
+    left = np.array([30, 20]) * PACKET
+    credit.limits(offered(0.98, left, nothing))
+    limits = credit.limits(offered(1.0, left, nothing))
+    sent = np.minimum(limits.sent_bytes, 4 * PACKET)
+    waiting, group = np.full(2, 50 * PACKET) - sent.sum(), np.zeros(2, dtype=np.int64)
+    credit.limits(offered(1.0, sent, nothing, waiting=waiting, sent=sent, group=group))
+    assert credit.granted_bytes.sum() <= sent.sum() + (SAVED_PACKETS + 1) * PACKET
+    assert credit.granted_bytes.sum() >= sent.sum()

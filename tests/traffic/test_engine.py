@@ -414,6 +414,31 @@ def test_a_transport_that_never_lets_anything_go_is_an_error_that_names_a_queue_
             served(engine, {})
 
 
+def test_what_was_granted_and_sent_is_counted_for_each_queue_pair(loopback: Endpoints) -> None:
+    with Engine(loopback, transport=made("credit")) as engine:
+        numbers = connect(engine, [ONE, OTHER])
+        engine.post(np.array(numbers), np.array([300_000, 70_000]), np.arange(2))
+        served(engine, dict(zip([ONE, OTHER], numbers, strict=True)))
+        assert engine.grants == [(numbers[0], 300_000, 300_000), (numbers[1], 70_000, 70_000)]
+    with Engine(loopback, transport=made("ideal")) as engine:
+        connect(engine, [ONE])
+        assert engine.grants == []
+
+
+def test_what_a_group_of_queue_pairs_sent_is_counted_together(loopback: Endpoints) -> None:
+    work, policy = some_work(0), policy_named("minrtt")
+    assert isinstance(policy, ReactivePolicy)
+    permitted = permitted_by(policy, work)
+    with Engine(loopback, transport=made("credit")) as engine:
+        engine.feed(feeder_of(engine, policy, permitted, work, range(len(work.crossing))))
+        served(engine, {})
+        rows, counted = engine.grants, engine.health.payload_bytes
+    ends = {(pair.source.server, pair.destination) for pair in permitted.queue_pairs}
+    assert len(rows) == len(ends) < len(permitted.queue_pairs)
+    assert sum(sent for _, _, sent in rows) == counted
+    assert all(0 < granted <= sent for _, granted, sent in rows), "what arrived without a grant is not one"
+
+
 def test_small_steps_of_a_pace_add_up(loopback: Endpoints) -> None:
     transport = Drifting(nic_rate_bps, PACKET_BYTES)
     with Engine(loopback, transport=transport) as engine:

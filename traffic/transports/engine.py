@@ -35,7 +35,7 @@ from traffic.transports import connections
 from traffic.transports.connections import DIAL_PAUSE_S, DIALS, Endpoints
 from traffic.transports.counts import Counts
 from traffic.transports.late_binding import ReactiveFeeder
-from traffic.transports.transport import PACKET_BYTES, UNLIMITED_BYTES, Limits, Transport
+from traffic.transports.transport import PACKET_BYTES, UNLIMITED_BYTES, Granting, Limits, Transport
 
 PACE_STEP = 0.05
 LONGEST_PERIODS = 4
@@ -52,8 +52,9 @@ EVENTS = 128
 """As many are served at once: 512 kept the others of 7,848 queue pairs waiting for 18 ms."""
 BUFFER_BYTES = 256 << 10
 ZEROS = memoryview(bytes(BUFFER_BYTES))
-TCP_INFO_BYTES = 200
-RETRANSMITS_OFFSET = 100
+TCP_INFO_BYTES = 216
+RETRANSMITS, RESENT_BYTES = (100, "=I"), (208, "=Q")
+"""Where struct tcp_info (linux/tcp.h) has them, and as what."""
 BROKEN = select.EPOLLERR | select.EPOLLHUP
 
 
@@ -99,6 +100,8 @@ class _Stream:
     """Whether it waits for room in its socket, or to be connected."""
     moved_at: float = 0.0
     resent_before: int = 0
+    wasted: int = 0
+    """What was sent besides what is in `sent`: again by TCP, or with a connection that was reset [bytes]."""
     backlog: Backlog = field(default_factory=Backlog)
     feeders: list[ReactiveFeeder] = field(default_factory=list)
     group: list["_Stream"] = field(default_factory=list)
@@ -206,6 +209,25 @@ class Engine:
         resent = self._resent + sum(map(_resent, self._streams))
         stall_s = max(self._overslept_s, max(self._rounds_s, default=0.0))
         return Health(resent, late_s, sum(stream.counted for stream in self._streams), stall_s)
+
+    @property
+    def grants(self) -> list[tuple[int, int, int]]:
+        """What each queue pair or group was granted and has sent [bytes], where the transport grants.
+
+        A row is the number of the first queue pair, all that was granted and not taken back unused, and all
+        that went to the wire: what sockets were handed, and what TCP sent again, which nobody granted.
+        """
+        if not isinstance(self._transport, Granting):
+            return []
+        granted = np.zeros(len(self._streams), dtype=np.int64)
+        granted[: self._known] = self._transport.granted_bytes
+        together = {stream.number: mine for mine in self._groups.values() for stream in mine}
+        groups = {min(s.number for s in mine): mine for mine in together.values()}
+        groups |= {s.number: [s] for s in self._streams if s.number not in together}
+        return [
+            (first, sum(int(granted[s.number]) for s in mine), sum(map(_handed, mine)))
+            for first, mine in sorted(groups.items())
+        ]
 
     def posted(self, number: int) -> int:
         """Return how many bytes were posted on a queue pair."""
@@ -413,8 +435,10 @@ class Engine:
         stream = self._streams[number]
         self._open -= bool(stream.left)
         self._resent += _resent(stream)
+        stream.wasted += _resent_bytes(stream) + stream.sent - stream.counted
         left = stream.backlog.withdraw(stream.counted)
         stream.sent = stream.counted
+        self._counts.sent[number] = stream.sent
         self._counts.posted[number] = stream.posted
         self._drop(stream.sender)
         self._drop(stream.receiver)
@@ -536,6 +560,7 @@ class Engine:
             while room > 0 and not stream.held:
                 size = stream.sender.send(ZEROS[:room])
                 stream.sent += size
+                self._counts.sent[stream.number] = stream.sent
                 room -= size
                 if stream.sent == stream.posted and stream.pace < stream.first_pace:
                     # TCP raises its pace only when something is acknowledged. At the last one's, the next
@@ -664,10 +689,20 @@ def _broken(stream: _Stream, error: OSError) -> StuckError:
 
 def _resent(stream: _Stream) -> int:
     """Return the packets that TCP sent again since the queue pair was connected."""
-    return _tcp_info(stream.sender, RETRANSMITS_OFFSET) - stream.resent_before if stream.sender else 0
+    return _tcp_info(stream.sender, *RETRANSMITS) - stream.resent_before if stream.sender else 0
 
 
-def _tcp_info(connection: socket.socket, offset: int) -> int:
-    """Return one 32-bit field of the kernel's struct tcp_info (linux/tcp.h)."""
+def _resent_bytes(stream: _Stream) -> int:
+    """Return the payload that TCP sent again over the connection of a queue pair [bytes]."""
+    return _tcp_info(stream.sender, *RESENT_BYTES) if stream.sender else 0
+
+
+def _handed(stream: _Stream) -> int:
+    """Return all that a queue pair sent, also again, and what was lost with a connection [bytes]."""
+    return stream.sent + stream.wasted + _resent_bytes(stream)
+
+
+def _tcp_info(connection: socket.socket, offset: int, kind: str) -> int:
+    """Return one field of the kernel's struct tcp_info."""
     info = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, TCP_INFO_BYTES)
-    return int(struct.unpack_from("=I", info, offset)[0])
+    return int(struct.unpack_from(kind, info, offset)[0])

@@ -11,7 +11,7 @@ times in seconds would be another transport on a machine that emulates faster or
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,6 +40,8 @@ class Offered:
     """What may choose each queue pair among others, and is on none yet."""
     arrived_bytes: NDArray[np.int64]
     """All that ever arrived."""
+    sent_bytes: NDArray[np.int64]
+    """All that was ever handed to its socket."""
     among: NDArray[np.float64]
     """Among how many queue pairs that may choose, in the mean; 1 where nothing chooses."""
     group: NDArray[np.int64]
@@ -98,6 +100,19 @@ class Transport(Protocol):
 
     def limits(self, offered: Offered) -> Limits:
         """Return what queue pairs may do that have bytes left; at least one has."""
+        ...
+
+
+@runtime_checkable
+class Granting(Protocol):
+    """A transport whose senders are to send no more than they were granted, which it counts."""
+
+    @property
+    def granted_bytes(self) -> NDArray[np.int64]:
+        """All that each queue pair, by number, was granted and that was not taken back unused [bytes].
+
+        What a group was granted counts at any of its members. Nothing was granted because it arrived.
+        """
         ...
 
 
