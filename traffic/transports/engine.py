@@ -100,8 +100,12 @@ class _Stream:
     """Whether it waits for room in its socket, or to be connected."""
     moved_at: float = 0.0
     resent_before: int = 0
-    wasted: int = 0
-    """What was sent besides what is in `sent`: again by TCP, or with a connection that was reset [bytes]."""
+    early: int = 0
+    """What a feeder put on it, and so sent, before it was granted [bytes]."""
+    lost: int = 0
+    """What was sent over connections that were reset, and did not arrive [bytes]."""
+    resent_bytes: int = 0
+    """What TCP sent again over connections that were reset."""
     backlog: Backlog = field(default_factory=Backlog)
     feeders: list[ReactiveFeeder] = field(default_factory=list)
     group: list["_Stream"] = field(default_factory=list)
@@ -214,8 +218,10 @@ class Engine:
     def grants(self) -> list[tuple[int, int, int]]:
         """What each queue pair or group was granted and has sent [bytes], where the transport grants.
 
-        A row is the number of the first queue pair, all that was granted and not taken back unused, and all
-        that went to the wire: what sockets were handed, and what TCP sent again, which nobody granted.
+        A row is the number of the first queue pair, what had been granted of what it sent when it was sent,
+        and all that went to the wire: what sockets were handed, and what TCP sent again, not granted by any.
+        A grant that comes after its bytes have gone, or that was not used, does not count; nor does more than
+        receivers granted in all.
         """
         if not isinstance(self._transport, Granting):
             return []
@@ -225,7 +231,14 @@ class Engine:
         groups = {min(s.number for s in mine): mine for mine in together.values()}
         groups |= {s.number: [s] for s in self._streams if s.number not in together}
         return [
-            (first, sum(int(granted[s.number]) for s in mine), sum(map(_handed, mine)))
+            (
+                first,
+                min(
+                    sum(int(granted[s.number]) for s in mine),
+                    sum(s.sent + s.lost - s.early for s in mine),
+                ),
+                sum(s.sent + s.lost + s.resent_bytes + _resent_bytes(s) for s in mine),
+            )
             for first, mine in sorted(groups.items())
         ]
 
@@ -370,6 +383,7 @@ class Engine:
     def put(self, number: int, size: int, message: int) -> None:
         """Put bytes of a message behind what a queue pair carries, and send."""
         stream = self._streams[number]
+        stream.early += size - min(max(stream.may_send - stream.posted, 0), size)
         self._put(stream, [size], [message])
         if stream.may_send != UNLIMITED_BYTES:
             for other in stream.group:
@@ -435,7 +449,8 @@ class Engine:
         stream = self._streams[number]
         self._open -= bool(stream.left)
         self._resent += _resent(stream)
-        stream.wasted += _resent_bytes(stream) + stream.sent - stream.counted
+        stream.resent_bytes += _resent_bytes(stream)
+        stream.lost += stream.sent - stream.counted
         left = stream.backlog.withdraw(stream.counted)
         stream.sent = stream.counted
         self._counts.sent[number] = stream.sent
@@ -695,11 +710,6 @@ def _resent(stream: _Stream) -> int:
 def _resent_bytes(stream: _Stream) -> int:
     """Return the payload that TCP sent again over the connection of a queue pair [bytes]."""
     return _tcp_info(stream.sender, *RESENT_BYTES) if stream.sender else 0
-
-
-def _handed(stream: _Stream) -> int:
-    """Return all that a queue pair sent, also again, and what was lost with a connection [bytes]."""
-    return stream.sent + stream.wasted + _resent_bytes(stream)
 
 
 def _tcp_info(connection: socket.socket, offset: int, kind: str) -> int:
