@@ -44,7 +44,7 @@ from topologies.fabric import Fabric, Link, Nic, Port
 from traffic.faults import Daemon
 from traffic.packets import DEFAULT_MTU
 from traffic.transports.connections import Endpoints
-from traffic.transports.host_settings import CARRYING, HostSettings
+from traffic.transports.host_settings import HostSettings, carrying
 
 OPENFLOW, NORTHBOUND = "openflow.sock", "northbound.sock"
 READY_S = 120.0
@@ -68,7 +68,7 @@ class Network:
     datapath
         Which of Open vSwitch's forwards; None for `testbed.machine.datapath.default_datapath`.
     host
-        What the servers' TCP is set to, and what it needs of switches.
+        What the servers' TCP is set to, and what it needs of switches; None where it only carries bytes.
     mtu
         Of every interface [bytes].
     """
@@ -78,14 +78,14 @@ class Network:
         fabric: Fabric,
         rate_factor: float,
         datapath: Datapath | None = None,
-        host: HostSettings = CARRYING,
+        host: HostSettings | None = None,
         *,
         mtu: int = DEFAULT_MTU,
     ) -> None:
         self.fabric = fabric
         self.mtu = mtu
         self.rate_factor = rate_factor
-        self.host = host
+        self.host = host or carrying(fabric, rate_factor, mtu)
         self.datapath = datapath or default_datapath()
         self.netems = self._netems(None)
         self.wiring: Wiring

@@ -1,6 +1,7 @@
 """The emulation: an experiment through the runner over a booted network."""
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 
@@ -45,6 +46,14 @@ class Emulation:
     """What each OCS that is reconfigured did [emulated seconds]."""
     crossings: Mapping[str, Crossings] | None = None
     """The packets that crossed each OCS, where circuits follow the job and no packet was missed."""
+    grants: Sequence[tuple[QueuePair, int, int]] = ()
+    """What each queue pair or group was granted and has sent (`Engine.grants`) [emulated bytes]."""
+
+    @property
+    def sent_over_granted(self) -> float:
+        """All that was sent over all that was granted; NaN where nothing was granted."""
+        granted, sent = sum(row[1] for row in self.grants), sum(row[2] for row in self.grants)
+        return sent / granted if granted else math.nan
 
 
 def emulate(
@@ -101,12 +110,12 @@ def emulate(
         )
         with no_garbage_collection():
             run = runner.run()
-        health, shares = backend.health, backend.shares
+        health, shares, grants = backend.health, backend.shares, backend.grants
     emulated_s = dilation.emulated_s(communication_s(run.records) if skips else run.iteration_s)
     logs = _logs(network, before)
     light = _light_log(experiment, backend, logs, run) if experiment.ocs else None
     crossings = tap.crossings if tap and not tap.missed else None
-    return Emulation(run, backend.paths, health, emulated_s, light, shares, logs, crossings)
+    return Emulation(run, backend.paths, health, emulated_s, light, shares, logs, crossings, grants)
 
 
 def _prepare_ocses(experiment: Experiment, network: Network) -> dict[str, int]:

@@ -93,6 +93,7 @@ class Watch:
             lateness_s=emulation.health.lateness_s,
             aggregate_bps=8.0 * payload_bytes / max(emulation.emulated_s, 1e-9),
             worst_link_error=worst_link_error,
+            sent_over_granted=emulation.sent_over_granted,
         )
         return _of_datagrams(measures, light) if light else measures
 

@@ -174,6 +174,13 @@ class LiveBackend:
         """How all went until now, at emulated scale."""
         return self._engine.health
 
+    @property
+    def grants(self) -> list[tuple[QueuePair, int, int]]:
+        """What each queue pair or group was granted and has sent (`Engine.grants`) [emulated bytes]."""
+        return [
+            (self._engine.queue_pair(number), granted, sent) for number, granted, sent in self._engine.grants
+        ]
+
     # Queue pairs
 
     def numbers(self, queue_pairs: Sequence[QueuePair]) -> list[int]:
@@ -351,6 +358,8 @@ class LiveBackend:
             began_at=time.monotonic(),
             packet=self._packet_bytes,
             crossings=[self._crossing(queue_pair) for queue_pair in choice.queue_pairs],
+            volume=self._dilation.volume,
+            time=self._dilation.time,
         )
         self._policies.append(choice.policy)
         self._choosing.update(dict.fromkeys(message.tolist(), feeder))

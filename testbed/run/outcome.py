@@ -79,6 +79,8 @@ class Measures:
     """Largest deviation of the sampled links from their nominal rate, before the run."""
     control_error: float = math.nan
     """The worst known-answer control before or after the run: its time over the known one, less 1."""
+    sent_over_granted: float = math.nan
+    """What senders sent, also again, over what of it was granted when it was sent; NaN without grants."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -36,7 +36,7 @@ JUDGED = (
     "lateness_s",
     "worst_link_error",
 )
-NOT_JUDGED = ("retransmits", "queue_marks", "queue_drops", "aggregate_bps")
+NOT_JUDGED = ("retransmits", "queue_marks", "queue_drops", "aggregate_bps", "sent_over_granted")
 CONTROLLED = "traffic of a known duration was {:.1%} off it"
 
 

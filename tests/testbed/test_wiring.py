@@ -11,7 +11,7 @@ from testbed.network.wiring import Shape, Wiring, burst_bytes
 from topologies.errors import NetworkError
 from topologies.rail import rail_fabric
 from traffic.packets import DEFAULT_MTU, frame_bytes
-from traffic.transports.host_settings import CARRYING
+from traffic.transports.host_settings import carrying
 
 
 @given(rate_bps=st.floats(1e3, 1e11), mtu=st.integers(576, 9000))
@@ -39,7 +39,8 @@ def test_namespaces_are_closed_though_links_cannot_be_deleted(monkeypatch: pytes
 
     monkeypatch.setattr("testbed.network.wiring.delete_links", refuse)
     held = os.pipe()
-    wiring = Wiring(rail_fabric(2, 1), held, {}, Mark(1, 1, 1), {}, CARRYING, DEFAULT_MTU)
+    fabric = rail_fabric(2, 1)
+    wiring = Wiring(fabric, held, {}, Mark(1, 1, 1), {}, carrying(fabric, 1.0), DEFAULT_MTU)
     with pytest.raises(NetworkError, match="busy"):
         wiring.close()
     for descriptor in held:

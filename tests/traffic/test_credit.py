@@ -14,20 +14,30 @@ from tests.examples import examples
 from topologies.fabric import Nic
 from traffic.spraying.policy import QueuePair
 from traffic.transports.credit import (
-    HEADER_BYTES,
+    FIRST_PACKETS,
     LEAST_PACKETS,
-    QUEUE_S,
-    SAVED_S,
+    QUEUE_PACKETS,
+    SAVED_PACKETS,
     Credit,
     Receiver,
 )
-from traffic.transports.transport import UNLIMITED_BYTES, Offered
+from traffic.transports.transport import HEADER_BYTES, LEAST_PACKET_S, UNLIMITED_BYTES, Offered
 
 PACKET = 1000
 PERIOD_S = 0.004
 SEEDS = st.integers(0, 1 << 16)
 PACKETS_S = st.sampled_from([20.0, 500.0, 10_000.0])
 """From a packet in twelve turns to forty in one."""
+
+
+def saved_packets(packets_s: float) -> float:
+    """Return what a NIC grants at once at most."""
+    return SAVED_PACKETS * max(1.0, LEAST_PACKET_S * packets_s)
+
+
+def saved_s(packets_s: float) -> float:
+    """Return in which time it could grant that [s]."""
+    return saved_packets(packets_s) / packets_s
 
 
 def receiver_of(packets_s: float, queue_pairs: int) -> Receiver:
@@ -57,14 +67,15 @@ class Turn:
     def most_bytes(self, packets_s: float) -> NDArray[np.float64]:
         """Return what each queue pair may have been granted and not delivered, before a packet more."""
         waiting = max(int(np.count_nonzero(self.before < self.announced)), 1)
-        share = max(QUEUE_S * packets_s / waiting, LEAST_PACKETS)
+        share = max(QUEUE_PACKETS * max(1.0, LEAST_PACKET_S * packets_s) / waiting, LEAST_PACKETS)
         return np.asarray((share + self.round_trip_s * packets_s) * PACKET)
 
 
-def turns(
-    seed: int, packets_s: float, *, longest_s: float = 3 * SAVED_S, takes_back: float = 0
-) -> list[Turn]:
-    """Return a random history of a receiver: bytes are announced, some taken back, and some arrive."""
+def turns(seed: int, packets_s: float, *, longest: float = 3, takes_back: float = 0) -> list[Turn]:
+    """Return a random history of a receiver: bytes are announced, some taken back, and some arrive.
+
+    It is asked after up to so many times what it takes to save up the most.
+    """
     rng = np.random.default_rng(seed)
     queue_pairs = int(rng.integers(1, 6))
     receiver, now_s = receiver_of(packets_s, queue_pairs), 100.0
@@ -72,7 +83,7 @@ def turns(
     round_trip_s = rng.choice([0.0, 0.01, 0.1], queue_pairs)
     history = []
     for _ in range(60):
-        now_s += rng.uniform(0, longest_s)
+        now_s += rng.uniform(0, longest * saved_s(packets_s))
         for number in np.flatnonzero(rng.random(queue_pairs) < 0.2).tolist():
             back = rng.random() < takes_back
             announced[number] = granted[number] if back else announced[number] + rng.integers(1, 50_000)
@@ -95,8 +106,8 @@ def test_no_interval_has_more_grants_than_its_nic_takes_and_what_was_saved(
         granted = 0
         for turn in history[first:]:
             granted += turn.granted_bytes
-            longest_s = turn.at_s - history[first].at_s + SAVED_S
-            assert granted <= (longest_s * packets_s + 1) * PACKET
+            most = (turn.at_s - history[first].at_s) * packets_s + saved_packets(packets_s)
+            assert granted <= (most + 1) * PACKET
 
 
 @settings(deadline=None)
@@ -121,7 +132,7 @@ def test_what_a_queue_pair_was_granted_and_did_not_deliver_is_limited(seed: int,
 @settings(deadline=None)
 @given(seed=SEEDS, packets_s=PACKETS_S)
 def test_time_is_used_unless_all_that_wait_are_at_their_limits(seed: int, packets_s: float) -> None:
-    history = turns(seed, packets_s, longest_s=SAVED_S, takes_back=0.3)
+    history = turns(seed, packets_s, longest=1, takes_back=0.3)
     for last, turn in pairwise(history):
         waits = (turn.after < turn.announced) & (turn.after - turn.arrived < turn.most_bytes(packets_s))
         if waits.any():
@@ -156,21 +167,23 @@ def test_nothing_starves_and_a_small_demand_need_not_wait_for_large_ones(
         receiver.announced(number, size, 0.0)
     whole = [-(-size // PACKET) for size in sizes]
     done_s: dict[int, float] = {}
-    now_s = 0.0
+    now_s, spare_s = 0.0, max(saved_s(packets_s), 5 * PERIOD_S)
     while len(done_s) < len(sizes):
         now_s += PERIOD_S
-        assert now_s < sum(whole) / packets_s + (2 + len(sizes)) * SAVED_S, "it takes longer than all of it"
+        assert now_s < sum(whole) / packets_s + (2 + len(sizes)) * spare_s, "it takes longer than all of it"
         for number, size in receiver.grants(granted, now_s):
             granted[number] = size
             if size == sizes[number]:
                 done_s[number] = now_s
     for number, at_s in done_s.items():
         ahead = sum(min(each, whole[number]) for each in whole)
-        assert at_s <= ahead / packets_s + (2 + len(sizes)) * SAVED_S, "as if all asked for as much"
+        assert at_s <= ahead / packets_s + (2 + len(sizes)) * spare_s, "as if all asked for as much"
 
 
 @given(packets_s=PACKETS_S, idle_s=st.floats(0.0, 1000.0))
-def test_a_nic_that_idled_starts_at_once_with_no_more_than_it_saves(packets_s: float, idle_s: float) -> None:
+def test_a_nic_that_idled_starts_with_fewer_at_once_than_it_saves_while_it_is_asked(
+    packets_s: float, idle_s: float
+) -> None:
     receiver = receiver_of(packets_s, 1)
     receiver.announced(0, PACKET, 0.0)
     now_s, arrived = 0.0, np.zeros(1, dtype=np.int64)
@@ -179,8 +192,13 @@ def test_a_nic_that_idled_starts_at_once_with_no_more_than_it_saves(packets_s: f
     receiver.grants(np.array([PACKET]), now_s + PERIOD_S)
     receiver.announced(0, 1000 * PACKET, 0.0)
     granted = dict(receiver.grants(np.array([PACKET]), now_s + PERIOD_S + idle_s)).get(0, PACKET) - PACKET
-    assert granted <= (min(idle_s, SAVED_S) * packets_s + 1) * PACKET
-    assert granted >= (min(idle_s, SAVED_S) * packets_s - 1) * PACKET
+    first = FIRST_PACKETS * saved_packets(packets_s) / SAVED_PACKETS
+    saved = min(idle_s * packets_s, first)
+    assert (saved - 1) * PACKET <= granted <= (saved + 1) * PACKET
+    late_s = now_s + PERIOD_S + idle_s + 3 * saved_s(packets_s)
+    delivered = np.array([PACKET + granted])
+    more = dict(receiver.grants(delivered, late_s))[0] - int(delivered[0])
+    assert (saved_packets(packets_s) - 1) * PACKET <= more <= (saved_packets(packets_s) + 1) * PACKET
 
 
 # Senders and receivers
@@ -201,6 +219,7 @@ def offered(
     *,
     round_trip_s: NDArray[np.float64] | float = 0.0,
     waiting: NDArray[np.int64] | None = None,
+    sent: NDArray[np.int64] | None = None,
     group: NDArray[np.int64] | None = None,
 ) -> Offered:
     """Return what an engine offers; by default nothing chooses."""
@@ -209,6 +228,7 @@ def offered(
         left.copy(),
         np.zeros(size, dtype=np.int64) if waiting is None else waiting,
         arrived.copy(),
+        (arrived if sent is None else sent).copy(),
         np.ones(size),
         np.arange(size) if group is None else group,
         np.broadcast_to(round_trip_s, size),
@@ -328,7 +348,9 @@ class World:
         left = np.where(self.held, 0, self.posted - self.arrived)
         if not left.any():
             return
-        limits = self.credit.limits(offered(self.now_s, left, self.arrived, round_trip_s=self.round_trip_s))
+        limits = self.credit.limits(
+            offered(self.now_s, left, self.arrived, round_trip_s=self.round_trip_s, sent=self.sent)
+        )
         may = np.where(self.held, self.sent, np.minimum(self.posted, limits.sent_bytes))
         going = np.maximum(may - self.sent, 0)
         self.sent += going
@@ -353,8 +375,9 @@ def test_all_that_is_posted_is_granted_in_the_time_that_nics_need(
     while (world.arrived < world.posted).any():
         world.turn()
         needed_s = 1.2 * busiest * 8 / NIC_BPS + 6 * round_trip_s
-        assert world.now_s - began_s < needed_s + len(pairs) * 0.01 + 2 * SAVED_S
+        assert world.now_s - began_s < needed_s + len(pairs) * 0.01 + 2 * saved_s(500)
     assert (world.sent == world.posted).all()
+    assert world.credit.granted_bytes.tolist() == world.sent.tolist(), "each byte was granted once"
 
 
 def owed(world: World) -> Iterator[int]:
@@ -371,7 +394,7 @@ def test_an_incast_never_has_more_on_its_way_than_the_queue_of_its_nic(round_tri
     pairs = [QueuePair(Nic(sender, 0), Nic(9, 0)) for sender in range(8)]
     world = World(credit_of(pairs), pairs, np.full(8, round_trip_s))
     world.posted += 500 * PACKET
-    most = (QUEUE_S + 8 * round_trip_s) * 500 + 8
+    most = QUEUE_PACKETS + 8 * round_trip_s * 500 + 8
     while (world.arrived < world.posted).any():
         world.turn()
         assert (world.sent - world.arrived).sum() <= most * PACKET
@@ -416,6 +439,7 @@ PAIR_OF_PATHS = [QueuePair(Nic(0, 0), Nic(1, 0), entropy) for entropy in range(2
 def test_a_group_announces_together_and_each_member_may_spend_what_it_was_granted(split: int) -> None:
     credit, group = credit_of(PAIR_OF_PATHS), np.zeros(2, dtype=np.int64)
     nothing, waiting = np.zeros(2, dtype=np.int64), np.full(2, 50 * PACKET)
+    credit.limits(offered(0.98, nothing, nothing, waiting=waiting, group=group))
     first = credit.limits(offered(1.0, nothing, nothing, waiting=waiting, group=group))
     assert first.sent_bytes[0] == first.sent_bytes[1] > 5 * PACKET
     granted = int(first.sent_bytes[0])
@@ -443,10 +467,48 @@ def test_queue_pairs_that_leave_a_group_are_granted_anew(asked_between: bool) ->
     if asked_between:
         credit.limits(offered(2.5, nothing, arrived))
     alone = credit.limits(offered(3.0, np.full(2, 30 * PACKET), arrived)).sent_bytes - arrived
-    at_once = (SAVED_S * 500 + 1) * PACKET
+    at_once = (SAVED_PACKETS + 1) * PACKET
     assert 0 < alone.sum() <= at_once, "the one counts as its own what the other carried"
     again = (
         credit.limits(offered(4.0, nothing, arrived, waiting=waiting, group=together)).sent_bytes - arrived
     )
     assert again[0] == again[1]
     assert 0 < again[0] <= 2 * at_once
+
+
+def test_what_is_sent_without_a_grant_does_not_count_as_granted() -> None:
+    credit, group = credit_of(PAIR_OF_PATHS), np.zeros(2, dtype=np.int64)
+    sent, chunk, size, now_s = np.zeros(2, dtype=np.int64), 3 * PACKET // 2, 300 * PACKET, 1.0
+    while sent.sum() < size:  # a chunk of one and a half packets goes wherever there is room for a byte
+        waiting = np.full(2, size - sent.sum())
+        limits = credit.limits(offered(now_s, sent * 0, sent, waiting=waiting, sent=sent, group=group))
+        for member in np.flatnonzero(limits.sent_bytes > sent)[:1]:
+            sent[member] += min(chunk, size - sent.sum())
+        now_s += PACKET / (NIC_BPS / 8)
+    assert size / credit.granted_bytes.sum() == pytest.approx(1.5, abs=0.02)
+
+
+@pytest.mark.parametrize("used", [0, 3, 8])
+def test_what_was_taken_back_unused_was_not_granted_and_what_was_sent_before_was(used: int) -> None:
+    credit, nothing = credit_of(ALL_PAIRS[:1]), np.zeros(1, dtype=np.int64)
+    credit.limits(offered(0.98, np.array([100 * PACKET]), nothing))
+    limits = credit.limits(offered(1.0, np.array([100 * PACKET]), nothing))
+    assert limits.sent_bytes[0] >= 8 * PACKET
+    sent = np.array([used * PACKET])
+    credit.limits(offered(1.0, nothing, nothing, sent=sent))  # it is held, and what it sent is under way
+    assert credit.granted_bytes.tolist() == [used * PACKET]
+    for now_s in (1.01, 1.03, 1.05, 1.07):
+        credit.limits(offered(now_s, np.array([(9 - used) * PACKET]), sent, sent=sent))
+    assert credit.granted_bytes.tolist() == [9 * PACKET]
+
+
+def test_queue_pairs_that_join_keep_what_they_were_granted_and_have_sent() -> None:
+    credit, nothing = credit_of(PAIR_OF_PATHS), np.zeros(2, dtype=np.int64)
+    left = np.array([30, 20]) * PACKET
+    credit.limits(offered(0.98, left, nothing))
+    limits = credit.limits(offered(1.0, left, nothing))
+    sent = np.minimum(limits.sent_bytes, 4 * PACKET)
+    waiting, group = np.full(2, 50 * PACKET) - sent.sum(), np.zeros(2, dtype=np.int64)
+    credit.limits(offered(1.0, sent, nothing, waiting=waiting, sent=sent, group=group))
+    assert credit.granted_bytes.sum() <= sent.sum() + (SAVED_PACKETS + 1) * PACKET
+    assert credit.granted_bytes.sum() >= sent.sum()

@@ -108,6 +108,24 @@ class Dwindling(Drifting):
         return replace(none, pace_bytes_s=np.full(len(offered.left_bytes), self.bytes_s))
 
 
+class Turning(Drifting):
+    """One that sets one pace until so much has arrived, and another from then on."""
+
+    def __init__(self, first_bytes_s: float, then_bytes_s: float) -> None:
+        """Record both paces."""
+        self.first, self.then = first_bytes_s, then_bytes_s
+
+    def know(self, queue_pairs: Sequence[QueuePair]) -> None:
+        """Record nothing."""
+
+    def limits(self, offered: Offered) -> Limits:
+        """Return the pace of now, and a window that keeps what TCP was handed small."""
+        size = len(offered.left_bytes)
+        pace = self.first if offered.arrived_bytes.max() < UNPACED_BYTES else self.then
+        windows = np.full(size, 2 * PACKET_BYTES)
+        return replace(Limits.none(size), window_bytes=windows, pace_bytes_s=np.full(size, pace))
+
+
 def made(transport: str, rate_bps: float | None = None) -> Transport:
     """Return a transport by its name."""
     rate = nic_rate_bps if rate_bps is None else lambda _nic: rate_bps
@@ -396,6 +414,34 @@ def test_a_transport_that_never_lets_anything_go_is_an_error_that_names_a_queue_
             served(engine, {})
 
 
+def test_what_was_granted_and_sent_is_counted_for_each_queue_pair(loopback: Endpoints) -> None:
+    with Engine(loopback, transport=made("credit")) as engine:
+        numbers = connect(engine, [ONE, OTHER])
+        engine.post(np.array(numbers), np.array([300_000, 70_000]), np.arange(2))
+        served(engine, dict(zip([ONE, OTHER], numbers, strict=True)))
+        assert engine.grants == [(numbers[0], 300_000, 300_000), (numbers[1], 70_000, 70_000)]
+    with Engine(loopback, transport=made("ideal")) as engine:
+        connect(engine, [ONE])
+        assert engine.grants == []
+
+
+def test_what_a_group_of_queue_pairs_sent_is_counted_together(loopback: Endpoints) -> None:
+    work, policy = some_work(0), policy_named("minrtt")
+    assert isinstance(policy, ReactivePolicy)
+    permitted = permitted_by(policy, work)
+    with Engine(loopback, transport=made("credit")) as engine:
+        engine.feed(feeder_of(engine, policy, permitted, work, range(len(work.crossing))))
+        served(engine, {})
+        rows, counted = engine.grants, engine.health.payload_bytes
+    ends = {(pair.source.server, pair.destination) for pair in permitted.queue_pairs}
+    assert len(rows) == len(ends) < len(permitted.queue_pairs)
+    assert sum(sent for _, _, sent in rows) == counted
+    # Where there is room for a byte a chunk goes whole, and the grant for the rest comes behind it.
+    granted = sum(granted for _, granted, _ in rows)
+    assert 0.5 * counted < granted < counted
+    assert all(granted <= sent for _, granted, sent in rows)
+
+
 def test_small_steps_of_a_pace_add_up(loopback: Endpoints) -> None:
     transport = Drifting(nic_rate_bps, PACKET_BYTES)
     with Engine(loopback, transport=transport) as engine:
@@ -403,6 +449,22 @@ def test_small_steps_of_a_pace_add_up(loopback: Endpoints) -> None:
         engine.post(np.array([number]), np.array([20_000_000]), np.array([0]))
         carried = served(engine, {ONE: number})
     assert carried.at_s[0] < 20, "at the first pace it would take 100 s"
+
+
+@pytest.mark.parametrize(
+    ("first_bytes_s", "then_bytes_s", "least_s", "most_s"),
+    [(inf, 20e6, 0.4, inf), (1e6, inf, 0.0, 20.0)],
+    ids=["from none to one", "from one to none"],
+)
+def test_a_pace_comes_and_goes_while_bytes_move(
+    loopback: Endpoints, first_bytes_s: float, then_bytes_s: float, least_s: float, most_s: float
+) -> None:
+    with Engine(loopback, transport=Turning(first_bytes_s, then_bytes_s)) as engine:
+        (number,) = connect(engine, [ONE])
+        engine.post(np.array([number]), np.array([40_000_000]), np.array([0]))
+        carried = served(engine, {ONE: number})
+    # Without a pace it takes a tenth of a second; all of it at the last one 2 s, at the first one 40 s.
+    assert least_s < carried.at_s[0] < most_s
 
 
 def test_what_was_handed_over_whole_keeps_its_pace(

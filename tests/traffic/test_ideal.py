@@ -7,10 +7,12 @@ from hypothesis import strategies as st
 
 from topologies.fabric import Nic
 from traffic.spraying.policy import QueuePair
-from traffic.transports.ideal import HEADROOM, LEAST_WINDOW_S, MOST_WINDOW_S, NicShares
-from traffic.transports.transport import PACKET_BYTES
+from traffic.transports.ideal import HEADROOM, LEAST_WINDOW_PACKETS, MOST_WINDOW_PACKETS, NicShares
+from traffic.transports.transport import PACKET_BYTES, packet_s
 
-RATE_BPS = 80e6
+RATE_BPS = 40e6
+PACKET_S = packet_s(RATE_BPS)
+MOST_WINDOW_S = MOST_WINDOW_PACKETS * PACKET_S
 
 
 def shares(pairs: list[tuple[int, int]]) -> NicShares:
@@ -43,7 +45,9 @@ def test_no_nic_is_promised_more_than_it_has(pairs: list[tuple[int, int]], data:
 
 def test_what_is_left_decides() -> None:
     left = np.array([3e6, 1e6])
-    assert shares([(0, 4), (0, 5)]).paces_bytes_s(left) == pytest.approx(HEADROOM * np.array([7.5e6, 2.5e6]))
+    assert shares([(0, 4), (0, 5)]).paces_bytes_s(left) == pytest.approx(
+        HEADROOM * np.array([3.75e6, 1.25e6])
+    )
 
 
 def test_an_incast_fits_the_window_of_its_receiver() -> None:
@@ -52,7 +56,8 @@ def test_an_incast_fits_the_window_of_its_receiver() -> None:
 
 
 @pytest.mark.parametrize(
-    ("left_bytes", "window_s"), [(1e4, LEAST_WINDOW_S), (5e6, 0.05), (1e9, MOST_WINDOW_S)]
+    ("left_bytes", "window_s"),
+    [(1e4, LEAST_WINDOW_PACKETS * PACKET_S), (1.5e6, 0.03), (1e9, MOST_WINDOW_PACKETS * PACKET_S)],
 )
 def test_the_window_is_a_tenth_of_what_there_is_within_limits(left_bytes: float, window_s: float) -> None:
     assert shares([(0, 4)]).window_s(np.array([left_bytes])) == pytest.approx(window_s)
@@ -62,6 +67,6 @@ def test_a_window_holds_what_its_own_round_trip_takes_besides_and_so_many_packet
     left = np.full(2, 1e6)
     window_s = 0.05 + np.array([0.0, 0.2])
     packets = shares([(0, 4), (0, 5)]).windows_bytes(left, window_s) / PACKET_BYTES
-    assert packets.tolist() == [round(5e6 * 0.05 / PACKET_BYTES), round(5e6 * 0.25 / PACKET_BYTES)]
+    assert packets.tolist() == [round(2.5e6 * 0.05 / PACKET_BYTES), round(2.5e6 * 0.25 / PACKET_BYTES)]
     least = shares([(0, 4), (0, 5)]).windows_bytes(np.array([1.0, 1e6]), 0.05, least_packets=2)
     assert least[0] == 2 * PACKET_BYTES

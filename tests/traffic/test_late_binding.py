@@ -1,6 +1,7 @@
 """The feeder of reactive policies: all chunks go out, each when its NIC can send it."""
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from tests.traffic.cases import Work, permitted_by, work_of, works
 from topologies.rail import rail_fabric
 from traffic.spraying.minrtt import MinRtt
 from traffic.spraying.plb import Plb
-from traffic.spraying.policy import Permitted, ReactivePolicy
+from traffic.spraying.policy import Permitted, QpState, ReactivePolicy
 from traffic.spraying.reps import Reps
 from traffic.transports.late_binding import DEPTH_PACKETS, ReactiveFeeder
 from traffic.transports.transport import PACKET_BYTES
@@ -45,9 +46,6 @@ class Wire:
 
     def counted(self, number: int) -> int:
         return self.totals.get(number, [0, 0])[1]
-
-    def rtt_s(self, number: int) -> float:
-        return 0.01
 
     def under_way(self, number: int) -> int:
         """Return what was put on a queue pair and did not arrive."""
@@ -115,10 +113,11 @@ def test_a_nic_is_given_what_it_can_send_soon_and_no_more() -> None:
     feeder.turn(wire, 0.0)
     (qp,) = wire.totals
     assert wire.posted(qp) == DEPTH_PACKETS * PACKET_BYTES
-    wire.arrive(feeder, qp, 0.001)
-    feeder.turn(wire, 0.001)  # all arrived, but by its rate the NIC has not sent the second yet: one more
+    tick_s = 1.01 * feeder.tick_s
+    wire.arrive(feeder, qp, tick_s)
+    feeder.turn(wire, tick_s)  # all arrived, but by its rate the NIC has not sent the first yet: one more
     assert wire.under_way(qp) == PACKET_BYTES
-    feeder.turn(wire, 0.002)
+    feeder.turn(wire, 1.5 * tick_s)
     assert wire.under_way(qp) == PACKET_BYTES
     feeder.turn(wire, 1.0)
     assert wire.under_way(qp) == (1 + DEPTH_PACKETS) * PACKET_BYTES
@@ -164,6 +163,75 @@ def test_chunks_of_one_packet_go_the_same_way() -> None:
         feeder.turn(wire, now)
     assert len(feeder.carried(1000)) == 2
     assert set(np.array(list(feeder.carried(1000).values())) % 4) == {0}
+
+
+class Onlooker(MinRtt):
+    """MinRTT that notes all it is shown."""
+
+    def __init__(self) -> None:
+        """See nothing yet."""
+        super().__init__()
+        self.seen: list[tuple[float, ...]] = []
+
+    def choose(self, *, message: int, states: Sequence[QpState], now: float) -> int | None:
+        """Note the time and the states."""
+        qps = range(len(states))
+        self.seen.append((now, *(states[qp].backlog_bytes for qp in qps), *(states[qp].rtt_s for qp in qps)))
+        return super().choose(message=message, states=states, now=now)
+
+    def acknowledged(self, *, message: int, qp: int, rtt_s: float, marked: bool, now: float) -> None:
+        """Note the time and the round trip."""
+        self.seen.append((now, rtt_s, marked))
+
+
+@pytest.mark.parametrize(("rate", "volume"), [(0.01, 1.0), (0.5, 0.25), (0.001, 1 / 16)])
+def test_a_policy_sees_real_scale_whatever_that_of_the_emulation_is(rate: float, volume: float) -> None:
+    def seen(rate: float, volume: float) -> list[tuple[float, ...]]:
+        work, policy = one_pair(40), Onlooker()
+        permitted, time = permitted_by(policy, work), volume / rate
+        size = PACKET_BYTES * 16
+        feeder = ReactiveFeeder(
+            policy,
+            permitted,
+            replace(work.chunks, bytes=work.chunks.bytes * size),
+            (work.chunks.bytes * size * volume).astype(np.int64),
+            lambda _: RATE_BPS * rate,
+            numbers=range(len(permitted.queue_pairs)),
+            names=[7],
+            began_at=100.0,
+            packet=int(PACKET_BYTES * volume),
+            volume=volume,
+            time=time,
+        )
+        wire = Wire(permitted)
+        for step in range(200):
+            at = 100.0 + 0.05 * step * time
+            for number in [number for number in wire.totals if wire.under_way(number)]:
+                wire.arrive(feeder, number, at)
+            feeder.turn(wire, at)
+        assert feeder.done
+        return policy.seen
+
+    expected, found = seen(1.0, 1.0), seen(rate, volume)
+    assert len(found) == len(expected) > 40
+    for here, there in zip(found, expected, strict=True):
+        assert here == pytest.approx(there)
+    assert any(max(each) > PACKET_BYTES for each in found), "no backlog was seen"
+
+
+def test_the_smoothed_round_trip_follows_the_chunks() -> None:
+    policy = Onlooker()
+    feeder, wire = feeder_of(policy, one_pair(100), PACKET_BYTES)
+    now = 0.0
+    for _ in range(30):
+        feeder.turn(wire, now)
+        for number in [number for number in wire.totals if wire.under_way(number)]:
+            wire.arrive(feeder, number, now + 0.25)
+        now += 1.0
+    assert policy.seen[0][-2:] == (0.0, 0.0), "nothing was measured"
+    assert policy.seen[-1][1] == pytest.approx(0.25)
+    choices = [each for each in policy.seen if len(each) == 1 + 2 * len(wire.permitted.queue_pairs)]
+    assert choices[-1][-2:] == pytest.approx((0.25, 0.25), abs=0.01)
 
 
 def test_without_work_nothing_waits() -> None:

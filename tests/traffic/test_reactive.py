@@ -163,10 +163,12 @@ def test_plb_waits_for_room() -> None:
 
 
 class Spray:
-    """REPS over one connection, chunk by chunk."""
+    """REPS over one connection, chunk by chunk; a round trip takes 0.01 s unless it is another's."""
+
+    rtt_s = 0.01
 
     def __init__(self, **options: int) -> None:
-        self.reps = Reps(silent_s=1.0, freeze_s=2.0, **options)
+        self.reps = Reps(silent_round_trips=100, freeze_round_trips=200, **options)
         self.qps = len(permitted_by(self.reps, one_message(2, 1)).queue_pairs)
         self.states = idle(self.qps)
 
@@ -176,11 +178,11 @@ class Spray:
 
     def good(self, qp: int, now: float = 0.0) -> None:
         """Acknowledge a chunk without congestion."""
-        self.reps.acknowledged(message=0, qp=qp, rtt_s=0.01, marked=False, now=now)
+        self.reps.acknowledged(message=0, qp=qp, rtt_s=self.rtt_s, marked=False, now=now)
 
     def bad(self, qp: int, now: float = 0.0) -> None:
         """Acknowledge a chunk that met congestion."""
-        self.reps.acknowledged(message=0, qp=qp, rtt_s=0.01, marked=True, now=now)
+        self.reps.acknowledged(message=0, qp=qp, rtt_s=self.rtt_s, marked=True, now=now)
 
     def sent(self, count: int, now: float = 0.0) -> list[int]:
         """Send some chunks and return their queue pairs."""
@@ -238,22 +240,24 @@ def test_reps_passes_over_what_has_no_room() -> None:
     assert spray.next() is None
 
 
-def test_reps_freezes_on_what_works_when_an_entropy_falls_silent_and_explores_after() -> None:
+@pytest.mark.parametrize("scale", [1.0, 1e-4, 30.0])
+def test_reps_freezes_on_what_works_when_an_entropy_falls_silent_and_explores_after(scale: float) -> None:
     spray = Spray(per_nic=8, explore=6)
+    spray.rtt_s *= scale
     lost = spray.sent(1)[0]
-    others = [qp for qp in spray.sent(10, 0.5) if qp != lost]
+    others = [qp for qp in spray.sent(10, 0.5 * scale) if qp != lost]
     good = others[0]
     for qp in others:
-        (spray.bad if qp != good else spray.good)(qp, 0.6)
+        (spray.bad if qp != good else spray.good)(qp, 0.6 * scale)
     frozen = []
-    for step in range(5):  # from 1.1 s on `lost` has been silent for 1 s; frozen for 2 s
-        now = 1.1 + 0.1 * step
+    for step in range(5):  # from 1.1 s on `lost` has been silent for 100 round trips; frozen for 200
+        now = (1.1 + 0.1 * step) * scale
         frozen += spray.sent(1, now)
         spray.good(frozen[-1], now)
     assert frozen == [good] * 5
     explored = []
     for step in range(6):
-        explored += spray.sent(1, 3.2 + 0.01 * step)
-        spray.good(explored[-1], 3.2 + 0.01 * step)
+        explored += spray.sent(1, (3.2 + 0.01 * step) * scale)
+        spray.good(explored[-1], (3.2 + 0.01 * step) * scale)
     assert lost not in explored
     assert len(set(explored)) > 2

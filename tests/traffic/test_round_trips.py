@@ -7,18 +7,17 @@ from hypothesis import strategies as st
 from topologies.fabric import Nic
 from traffic.transports.round_trips import (
     ACKNOWLEDGED_BYTES,
-    LATE_S,
     MARK_PACKETS,
     Crossing,
     RoundTrips,
     shares_of,
 )
-from traffic.transports.transport import PACKET_BYTES
+from traffic.transports.transport import LEAST_PACKET_S, PACKET_BYTES, packet_s
 
 RATE_BPS = 8e6
 PACKET_S = 8 * PACKET_BYTES / RATE_BPS
 SENT_S = PACKET_S * (1 + ACKNOWLEDGED_BYTES / PACKET_BYTES)
-THRESHOLD_S = MARK_PACKETS * PACKET_S
+THRESHOLD_S = MARK_PACKETS * packet_s(RATE_BPS)
 A, B = Nic(0, 0), Nic(0, 1)
 
 
@@ -58,7 +57,10 @@ def test_a_slow_link_takes_its_time_and_what_waits_before_it_queues() -> None:
 
 
 def test_fast_links_are_forgiven_a_late_loop() -> None:
-    for late_s, marked in ((0.9 * LATE_S, False), (1.5 * LATE_S, True)):
+    for late_s, marked in (
+        (0.9 * MARK_PACKETS * LEAST_PACKET_S, False),
+        (1.1 * MARK_PACKETS * LEAST_PACKET_S, True),
+    ):
         trips = RoundTrips([Crossing(A, 1e12, 1e12)])
         trips.handed_over(0, PACKET_BYTES, 0.0)
         assert trips.arrived(0, late_s).marked is marked

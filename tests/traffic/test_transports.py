@@ -25,7 +25,14 @@ from traffic.transports.registry import (
     transport_named,
 )
 from traffic.transports.tcp import Tcp
-from traffic.transports.transport import UNLIMITED_BYTES, Limits, NicRate, Offered
+from traffic.transports.transport import (
+    PACKET_BYTES,
+    UNLIMITED_BYTES,
+    Limits,
+    NicRate,
+    Offered,
+    packet_s,
+)
 
 PAIRS = [QueuePair(Nic(0, 0), Nic(1, 0)), QueuePair(Nic(0, 0), Nic(2, 0)), QueuePair(Nic(3, 0), Nic(1, 0))]
 NAMES = [*TRANSPORTS, "tcp:reno", f"{__name__}:Halves"]
@@ -258,3 +265,51 @@ def test_counts_offer_what_has_not_arrived_and_nothing_of_what_is_held(
     assert (offered.now_s, offered.anew) == (7.0, True)
     counts.arrived[:size] = 0
     assert offered.arrived_bytes.tolist() == [each // 3 for each in posted], "what was offered stays so"
+
+
+def decided(name: str, rate_bps: float) -> list[tuple[float, list[float]]]:
+    """Return what a transport lets an incast of three do as it is carried, and when, in packets' times."""
+    transport, time_s = transport_named(name)(lambda _nic: rate_bps, PACKET_BYTES), packet_s(rate_bps)
+    pairs = [QueuePair(Nic(sender, 0), Nic(9, 0)) for sender in range(3)]
+    transport.know(pairs)
+    counts = Counts()
+    counts.reserve(3)
+    counts.posted[:3] = np.array([200, 150, 90]) * PACKET_BYTES
+    counts.round_trip_s[:3] = [0.0, 3 * time_s, 9 * time_s]
+    history = list[tuple[float, list[float]]]()
+    now_s = 7 * time_s
+    for _ in range(60):
+        limits = transport.limits(counts.offered((), now_s, not history))
+        paces = np.minimum(limits.pace_bytes_s, 8 * rate_bps) * time_s
+        may = np.minimum(limits.sent_bytes, counts.arrived[:3] + limits.window_bytes)
+        history.append((transport.period_s / time_s, [*may.tolist(), *paces.tolist()]))
+        counts.arrived[:3] = np.minimum(counts.posted[:3], np.maximum(counts.arrived[:3], may - PACKET_BYTES))
+        now_s += 1.99 * time_s
+    return history
+
+
+@pytest.mark.parametrize("name", ["credit", "ideal"])
+@pytest.mark.parametrize("rate_bps", [8e6, 70e6])
+def test_a_transport_is_the_same_at_every_rate(name: str, rate_bps: float) -> None:
+    here, there = decided(name, rate_bps), decided(name, 24e6)
+    assert len({tuple(limits) for _, limits in there}) > 5, "nothing moved"
+    for (period, limits), (other_period, other_limits) in zip(here, there, strict=True):
+        assert period == pytest.approx(other_period)
+        assert limits == pytest.approx(other_limits, rel=1e-6, abs=1.0)
+
+
+class Known(Halves):
+    """A user's own that finds its period once it knows the queue pairs."""
+
+    period_s = inf
+
+    def know(self, queue_pairs: Sequence[QueuePair]) -> None:
+        """Be asked after 7 s."""
+        self.period_s = 7.0
+
+
+def test_a_users_own_may_say_how_often_it_is_asked_once_it_knows_nics() -> None:
+    transport = transport_named(f"{__name__}:Known")(lambda _nic: 8e6, 1000)
+    assert transport.period_s == inf
+    transport.know(PAIRS)
+    assert transport.period_s == 7.0

@@ -54,12 +54,12 @@ class Permitted:
 
 @dataclass(slots=True)
 class QpState:
-    """What a sender knows of one of its queue pairs."""
+    """What a sender knows of one of its queue pairs, at real scale."""
 
     backlog_bytes: int
     """Posted and not yet acknowledged [bytes]."""
     rtt_s: float
-    """Smoothed round-trip time [s]; 0 before the first measurement."""
+    """Smoothed round-trip time of its chunks [s]; 0 before the first measurement."""
     room: bool
     """Whether the queue pair takes another chunk now."""
 
@@ -83,7 +83,7 @@ class ProactivePolicy(Protocol):
 
 @runtime_checkable
 class ReactivePolicy(Protocol):
-    """A scheme that chooses the queue pair of the next chunk from what it has seen.
+    """A scheme that chooses the queue pair of the next chunk from what it has seen, all at real scale.
 
     One whose messages stay on a queue pair while it is good may say so by an attribute ``settles = True``;
     it is then predicted as such (`traffic.fluid.choice`), else as one that keeps all busy.

@@ -2,7 +2,7 @@
 
 An entropy whose chunk was acknowledged without congestion goes into a ring of ``cache`` places and
 is used once more; with none left, a random one is drawn. If one falls silent, the connection
-*freezes*: for ``freeze_s`` only entropies of the ring are used, round robin, whether used before or
+*freezes*: for some round trips only entropies of the ring are used, round robin, whether used before or
 not; then the ring is emptied and ``explore`` random ones come first.
 
 What TCP queue pairs change. An entropy is a connection of its own, so there are ``per_nic`` of them
@@ -10,10 +10,10 @@ from each NIC of the source server (the reference has 64 to 65,536 per connectio
 for a packet. No switch marks: a chunk met congestion if it queued for longer than a switch would let
 pass unmarked (`traffic.transports.round_trips`). REPS has one congestion window per connection and TCP
 one per queue pair, so all messages from a server to a NIC together keep at most ``in_flight`` chunks in
-flight; a queue pair that owes an acknowledgement for longer than the connection's RTT and ``silent_s``
-(TCP's time-out is at least its RTT and 200 ms) counts as failed, and its chunks no longer count as
-in flight. TCP itself delivers them when it can; they are not sent again elsewhere, as REPS'
-transport would.
+flight; a queue pair that owes an acknowledgement for longer than ``silent_round_trips`` of the
+connection's smoothed RTT counts as failed, and its chunks no longer count as in flight. Both times are in
+round trips, since a time in seconds would be another one on another fabric. TCP itself delivers the
+chunks when it can; they are not sent again elsewhere, as REPS' transport would.
 """
 
 from collections.abc import Sequence
@@ -25,6 +25,9 @@ from topologies.fabric import Fabric
 from traffic.messages import Messages
 from traffic.spraying.policy import Permitted, QpState
 from traffic.spraying.subflows import subflows
+
+SMOOTHING = 1 / 8
+"""How much the last round trip weighs in the smoothed one (RFC 6298)."""
 
 
 class Reps:
@@ -38,12 +41,11 @@ class Reps:
         Places of the ring (the reference's 8).
     in_flight
         The most chunks that a connection has in flight.
-    silent_s
-        How long beyond a round trip a queue pair may owe an acknowledgement before it counts as
-        failed [s], emulated.
-    freeze_s
-        How long a connection stays frozen [s], emulated (the reference: 10 ms, far more than its
-        time-out; here only twice ``silent_s``, or it would outlast most collectives).
+    silent_round_trips
+        For how many round trips a queue pair may owe an acknowledgement before it counts as failed.
+    freeze_round_trips
+        For how many round trips a connection stays frozen (the reference: 10 ms, far more than its
+        time-out; here only twice ``silent_round_trips``, or it would outlast most collectives).
     explore
         How many random entropies follow a freeze (the reference's 16).
 
@@ -61,15 +63,15 @@ class Reps:
         per_nic: int = 2,
         cache: int = 8,
         in_flight: int = 16,
-        silent_s: float = 0.2,
-        freeze_s: float = 0.4,
+        silent_round_trips: float = 8.0,
+        freeze_round_trips: float = 16.0,
         explore: int = 16,
     ) -> None:
         self.per_nic = per_nic
         self.cache = cache
         self.in_flight = in_flight
-        self.silent_s = silent_s
-        self.freeze_s = freeze_s
+        self.silent_round_trips = silent_round_trips
+        self.freeze_round_trips = freeze_round_trips
         self.explore = explore
         self._connection: list[_Connection] = []
         self._chosen = self._recycled = self._acknowledged = self._marked = 0
@@ -86,13 +88,13 @@ class Reps:
     def choose(self, *, message: int, states: Sequence[QpState], now: float) -> int | None:
         """Return a recycled entropy, or a random one, unless enough is in flight."""
         connection = self._connection[message]
-        failed = connection.failed(now - connection.rtt_s - self.silent_s)
+        failed = connection.failed(now, self.silent_round_trips)
         if connection.chunks_in_flight(failed) >= self.in_flight:
             return None
         if connection.frozen_until_s is not None and now > connection.frozen_until_s:
             connection.thaw(self.explore)
         elif connection.frozen_until_s is None and failed and not connection.explore:
-            connection.frozen_until_s = now + self.freeze_s
+            connection.frozen_until_s = now + self.freeze_round_trips * connection.rtt_s
         room = [qp for qp in connection.qps if states[qp].room and qp not in failed]
         if not room:
             return None
@@ -107,7 +109,7 @@ class Reps:
         """Recycle the entropy of a chunk that met no congestion."""
         connection = self._connection[message]
         connection.arrived(qp, now)
-        connection.rtt_s = rtt_s
+        connection.measured(rtt_s)
         self._acknowledged += 1
         self._marked += marked
         if not marked:
@@ -164,13 +166,23 @@ class _Connection:
     in_flight: dict[int, list[float]] = field(default_factory=dict)
     """Since when each queue pair owes each of its chunks an acknowledgement [s], oldest first."""
     rtt_s: float = 0.0
-    """The latest round-trip time."""
+    """The smoothed round-trip time of its chunks [s]; 0 before the first."""
     frozen_until_s: float | None = None
     explore: int = 0
 
-    def failed(self, since_s: float) -> set[int]:
-        """Return the queue pairs whose oldest chunk has been owed for longer than since then."""
+    def failed(self, now: float, round_trips: float) -> set[int]:
+        """Return the queue pairs whose oldest chunk has been owed for longer than so many round trips.
+
+        Before one was measured there is nothing to tell silence from a long path by.
+        """
+        if not self.rtt_s:
+            return set()
+        since_s = now - round_trips * self.rtt_s
         return {qp for qp, owed in self.in_flight.items() if owed[0] < since_s}
+
+    def measured(self, rtt_s: float) -> None:
+        """Smooth the round-trip time as TCP does."""
+        self.rtt_s += SMOOTHING * (rtt_s - self.rtt_s) if self.rtt_s else rtt_s
 
     def chunks_in_flight(self, failed: set[int]) -> int:
         """Return how many chunks are in flight on queue pairs that have not failed."""

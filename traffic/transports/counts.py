@@ -17,6 +17,8 @@ class Counts:
         """All bytes that each was ever given."""
         self.arrived = np.zeros(0, dtype=np.int64)
         """Those of them that have arrived."""
+        self.sent = np.zeros(0, dtype=np.int64)
+        """Those of them that were handed to its socket."""
         self.held = np.zeros(0, dtype=np.bool_)
         """Whether each may send nothing for now."""
         self.round_trip_s = np.zeros(0)
@@ -29,7 +31,7 @@ class Counts:
         self._size = size
         if size > len(self.posted):
             more = max(size, 64)
-            for name in ("posted", "arrived", "held", "round_trip_s", "lossy"):
+            for name in ("posted", "arrived", "sent", "held", "round_trip_s", "lossy"):
                 array = getattr(self, name)
                 setattr(self, name, np.append(array, np.zeros(more, dtype=array.dtype)))
 
@@ -46,6 +48,7 @@ class Counts:
             left,
             waiting,
             self.arrived[:size].copy(),
+            self.sent[:size].copy(),
             among,
             group,
             self.round_trip_s[:size],

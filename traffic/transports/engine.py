@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise
+from math import inf, isfinite
 from typing import NamedTuple, Self
 
 import numpy as np
@@ -33,9 +34,8 @@ from traffic.spraying.policy import QueuePair
 from traffic.transports import connections
 from traffic.transports.connections import DIAL_PAUSE_S, DIALS, Endpoints
 from traffic.transports.counts import Counts
-from traffic.transports.late_binding import TICK_S as FEED_S
 from traffic.transports.late_binding import ReactiveFeeder
-from traffic.transports.transport import PACKET_BYTES, UNLIMITED_BYTES, Limits, Transport
+from traffic.transports.transport import PACKET_BYTES, UNLIMITED_BYTES, Granting, Limits, Transport
 
 PACE_STEP = 0.05
 LONGEST_PERIODS = 4
@@ -44,14 +44,17 @@ SLICE = 256
 """As many queue pairs hear at once what their transport lets them do."""
 SO_MAX_PACING_RATE = 47
 MAX_PACE_BYTES_S = (1 << 31) - 1
+NO_PACE = -1
+"""All bits set: the kernel takes it for no limit."""
 STUCK_S = 15.0
 TICK_S = 0.5
 EVENTS = 128
 """As many are served at once: 512 kept the others of 7,848 queue pairs waiting for 18 ms."""
 BUFFER_BYTES = 256 << 10
 ZEROS = memoryview(bytes(BUFFER_BYTES))
-TCP_INFO_BYTES = 200
-RTT_OFFSET, RETRANSMITS_OFFSET = 68, 100
+TCP_INFO_BYTES = 216
+RETRANSMITS, RESENT_BYTES = (100, "=I"), (208, "=Q")
+"""Where struct tcp_info (linux/tcp.h) has them, and as what."""
 BROKEN = select.EPOLLERR | select.EPOLLHUP
 
 
@@ -97,6 +100,12 @@ class _Stream:
     """Whether it waits for room in its socket, or to be connected."""
     moved_at: float = 0.0
     resent_before: int = 0
+    early: int = 0
+    """What a feeder put on it, and so sent, before it was granted [bytes]."""
+    lost: int = 0
+    """What was sent over connections that were reset, and did not arrive [bytes]."""
+    resent_bytes: int = 0
+    """What TCP sent again over connections that were reset."""
     backlog: Backlog = field(default_factory=Backlog)
     feeders: list[ReactiveFeeder] = field(default_factory=list)
     group: list["_Stream"] = field(default_factory=list)
@@ -205,6 +214,34 @@ class Engine:
         stall_s = max(self._overslept_s, max(self._rounds_s, default=0.0))
         return Health(resent, late_s, sum(stream.counted for stream in self._streams), stall_s)
 
+    @property
+    def grants(self) -> list[tuple[int, int, int]]:
+        """What each queue pair or group was granted and has sent [bytes], where the transport grants.
+
+        A row is the number of the first queue pair, what had been granted of what it sent when it was sent,
+        and all that went to the wire: what sockets were handed, and what TCP sent again, not granted by any.
+        A grant that comes after its bytes have gone, or that was not used, does not count; nor does more than
+        receivers granted in all.
+        """
+        if not isinstance(self._transport, Granting):
+            return []
+        granted = np.zeros(len(self._streams), dtype=np.int64)
+        granted[: self._known] = self._transport.granted_bytes
+        together = {stream.number: mine for mine in self._groups.values() for stream in mine}
+        groups = {min(s.number for s in mine): mine for mine in together.values()}
+        groups |= {s.number: [s] for s in self._streams if s.number not in together}
+        return [
+            (
+                first,
+                min(
+                    sum(int(granted[s.number]) for s in mine),
+                    sum(s.sent + s.lost - s.early for s in mine),
+                ),
+                sum(s.sent + s.lost + s.resent_bytes + _resent_bytes(s) for s in mine),
+            )
+            for first, mine in sorted(groups.items())
+        ]
+
     def posted(self, number: int) -> int:
         """Return how many bytes were posted on a queue pair."""
         return self._streams[number].posted
@@ -212,11 +249,6 @@ class Engine:
     def counted(self, number: int) -> int:
         """Return how many bytes of a queue pair were counted at its receiver."""
         return self._streams[number].counted
-
-    def rtt_s(self, number: int) -> float:
-        """Return TCP's smoothed round-trip time of a queue pair [s]."""
-        sender = self._streams[number].sender
-        return _tcp_info(sender, RTT_OFFSET) / 1e6 if sender else 0.0
 
     def rest(self, seconds: float) -> None:
         """Let time pass while nothing is on its way; nobody waits, so the loop is not late."""
@@ -351,6 +383,7 @@ class Engine:
     def put(self, number: int, size: int, message: int) -> None:
         """Put bytes of a message behind what a queue pair carries, and send."""
         stream = self._streams[number]
+        stream.early += size - min(max(stream.may_send - stream.posted, 0), size)
         self._put(stream, [size], [message])
         if stream.may_send != UNLIMITED_BYTES:
             for other in stream.group:
@@ -416,8 +449,11 @@ class Engine:
         stream = self._streams[number]
         self._open -= bool(stream.left)
         self._resent += _resent(stream)
+        stream.resent_bytes += _resent_bytes(stream)
+        stream.lost += stream.sent - stream.counted
         left = stream.backlog.withdraw(stream.counted)
         stream.sent = stream.counted
+        self._counts.sent[number] = stream.sent
         self._counts.posted[number] = stream.posted
         self._drop(stream.sender)
         self._drop(stream.receiver)
@@ -452,7 +488,7 @@ class Engine:
         if now >= self._share_at:
             self._share()
         self._limit_some()
-        tick_s = FEED_S if self._feeders else TICK_S
+        tick_s = min([TICK_S, *(feeder.tick_s for feeder in self._feeders)])
         now = time.monotonic()
         waits_s = min(timeout_s, tick_s, self._share_at - now)
         wait_s = 0.0 if self._to_limit else max(waits_s, 0.0)
@@ -480,7 +516,7 @@ class Engine:
         offered = self._counts.offered(self._feeders, began, anew)
         outstanding = offered.left_bytes + offered.waiting_bytes > 0
         if not outstanding.any():
-            self._share_at = float("inf")
+            self._share_at = inf
             return
         if self._known < len(self._streams):
             self._transport.know([stream.queue_pair for stream in self._streams])
@@ -494,7 +530,7 @@ class Engine:
         self._limits = _kept(self._limits, limits, changed)
         self._to_limit = np.flatnonzero(changed & outstanding).tolist()
         # With thousands of queue pairs it takes longer: a tenth of the time, but a few periods apart at most,
-        # as receivers that grant save up 20 ms. What it waited for a CPU does not count.
+        # as receivers that grant save up five. What it waited for a CPU does not count.
         period_s = self._transport.period_s
         self._share_at = began + max(period_s, min(10 * worked_s, LONGEST_PERIODS * period_s))
 
@@ -511,7 +547,7 @@ class Engine:
         pace = float(limits.pace_bytes_s[number])
         # What TCP was handed whole keeps the pace that it was left with; see `_send`.
         more = stream.sent < stream.posted or self._waiting[number]
-        if stream.sender and more and (anew or abs(pace - stream.pace) > PACE_STEP * stream.pace):
+        if stream.sender and more and (anew or _differ(stream.pace, pace)):
             _pace(stream, pace)
         if anew:
             stream.first_pace = stream.first_pace or stream.pace
@@ -539,6 +575,7 @@ class Engine:
             while room > 0 and not stream.held:
                 size = stream.sender.send(ZEROS[:room])
                 stream.sent += size
+                self._counts.sent[stream.number] = stream.sent
                 room -= size
                 if stream.sent == stream.posted and stream.pace < stream.first_pace:
                     # TCP raises its pace only when something is acknowledged. At the last one's, the next
@@ -617,12 +654,26 @@ class Engine:
 
 
 def _pace(stream: _Stream, bytes_s: float) -> None:
+    """Have a queue pair's socket send no faster than a pace; with an infinite one TCP decides again.
+
+    A socket that never had a pace is left alone: TCP begins to pace by itself at the first.
+    """
     assert stream.sender is not None
-    stream.pace = bytes_s
-    if bytes_s == float("inf"):
+    before, stream.pace = stream.pace, bytes_s
+    if isfinite(bytes_s):
+        most = max(min(int(bytes_s), MAX_PACE_BYTES_S), 1)
+    elif before and isfinite(before):
+        most = NO_PACE
+    else:
         return
-    most = min(int(bytes_s), MAX_PACE_BYTES_S)
     stream.sender.setsockopt(socket.SOL_SOCKET, SO_MAX_PACING_RATE, most)
+
+
+def _differ(pace: float, other: float) -> bool:
+    """Return whether a pace is another by more than a step; of an infinite one no share is a step."""
+    if isfinite(pace) and isfinite(other):
+        return abs(other - pace) > PACE_STEP * pace
+    return pace != other
 
 
 def _changed(before: Limits, limits: Limits) -> NDArray[np.bool_]:
@@ -653,10 +704,15 @@ def _broken(stream: _Stream, error: OSError) -> StuckError:
 
 def _resent(stream: _Stream) -> int:
     """Return the packets that TCP sent again since the queue pair was connected."""
-    return _tcp_info(stream.sender, RETRANSMITS_OFFSET) - stream.resent_before if stream.sender else 0
+    return _tcp_info(stream.sender, *RETRANSMITS) - stream.resent_before if stream.sender else 0
 
 
-def _tcp_info(connection: socket.socket, offset: int) -> int:
-    """Return one 32-bit field of the kernel's struct tcp_info (linux/tcp.h)."""
+def _resent_bytes(stream: _Stream) -> int:
+    """Return the payload that TCP sent again over the connection of a queue pair [bytes]."""
+    return _tcp_info(stream.sender, *RESENT_BYTES) if stream.sender else 0
+
+
+def _tcp_info(connection: socket.socket, offset: int, kind: str) -> int:
+    """Return one field of the kernel's struct tcp_info."""
     info = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, TCP_INFO_BYTES)
-    return int(struct.unpack_from("=I", info, offset)[0])
+    return int(struct.unpack_from(kind, info, offset)[0])

@@ -19,18 +19,19 @@ Under `tcp` the settings stand to the emulated network as usual ones do to a rea
 """
 
 from dataclasses import dataclass, replace
-from math import ceil
+from math import ceil, inf
 
 from topologies.fabric import Fabric
-from traffic.packets import DEFAULT_MTU, frame_bytes
+from traffic.packets import DEFAULT_MTU, frame_bytes, packet_bytes
 from traffic.transports.registry import congestion_control
+from traffic.transports.transport import packet_s
 
 CARRYING_WINDOW_BYTES = 900_000
-CARRYING_TIMEOUT_S = 1.0
-"""With 28 queue pairs at 10 Mbit/s a packet waits 200 ms for its turn."""
-LOSSY_TIMEOUT_S = 0.05
+CARRYING_TIMEOUT_PACKETS = 250
+"""In packets' time: one waits behind those of all queue pairs of its NICs, say 28 at each end."""
+LOSSY_TIMEOUT_PACKETS = 25
 """The same where links lose packets: that a queue pair's last one is lost, a timeout alone tells.
-With the longer one all-to-alls of 1.5 s took up to 1.8 times their prediction at 0.1 % of loss, not 1.03."""
+With one of 1 s all-to-alls of 1.5 s took up to 1.8 times their prediction at 0.1 % of loss, not 1.03."""
 USUAL_WINDOW_PACKETS, LEAST_WINDOW_PACKETS = 10, 2
 NEED_MARKS = ("dctcp",)
 """What controls congestion by marks."""
@@ -58,17 +59,15 @@ class TransportSetup:
 class HostSettings:
     """What the TCP of all servers is set to, and what it needs of switches."""
 
-    congestion_control: str = "cubic"
-    initial_window_packets: int = CARRYING_WINDOW_BYTES // DEFAULT_MTU
-    least_timeout_s: float = CARRYING_TIMEOUT_S
+    congestion_control: str
+    initial_window_packets: int
+    least_timeout_s: float
     """TCP's least retransmission timeout, at emulated scale [s]."""
     mark_bytes: int = 0
     """Behind how much that waits a switch's ports mark packets (ECN) [bytes]; 0 for none."""
 
 
 IDEAL = TransportSetup()
-CARRYING = HostSettings()
-"""The settings of a TCP that only carries bytes."""
 
 
 def host_settings(
@@ -89,8 +88,7 @@ def host_settings(
     """
     controlled = congestion_control(setup.name)
     if controlled is None:
-        timeout_s = LOSSY_TIMEOUT_S if fabric.lossy else CARRYING_TIMEOUT_S
-        settings = HostSettings("cubic", CARRYING_WINDOW_BYTES // mtu, timeout_s)
+        settings = carrying(fabric, rate_factor, mtu)
     else:
         settings = _of_tcp(controlled, fabric, rate_factor, time_factor, mtu)
     return replace(
@@ -100,19 +98,27 @@ def host_settings(
     )
 
 
+def carrying(fabric: Fabric, rate_factor: float, mtu: int = DEFAULT_MTU) -> HostSettings:
+    """Return the settings of a TCP that only carries bytes; parameters are those of `host_settings`."""
+    slowest_bps = min((link.rate_bps for link in fabric.links), default=inf) * rate_factor
+    packets = LOSSY_TIMEOUT_PACKETS if fabric.lossy else CARRYING_TIMEOUT_PACKETS
+    timeout_s = packets * packet_s(slowest_bps, packet_bytes(mtu))
+    return HostSettings("cubic", CARRYING_WINDOW_BYTES // mtu, timeout_s)
+
+
 def _of_tcp(
     controlled: str, fabric: Fabric, rate_factor: float, time_factor: float, mtu: int
 ) -> HostSettings:
     slowest_bps = min(link.rate_bps for link in fabric.links) * rate_factor
-    packet_s = 8 * frame_bytes(mtu) / slowest_bps
-    link_s = packet_s + 2 * time_factor * max(link.delay_s for link in fabric.links)
+    sending_s = 8 * frame_bytes(mtu) / slowest_bps
+    link_s = sending_s + 2 * time_factor * max(link.delay_s for link in fabric.links)
     """Of a link, there and back: an acknowledgement is short."""
-    window = min(USUAL_WINDOW_PACKETS, max(LEAST_WINDOW_PACKETS, round(2 * link_s / packet_s)))
+    window = min(USUAL_WINDOW_PACKETS, max(LEAST_WINDOW_PACKETS, round(2 * link_s / sending_s)))
     most_links = 2 * (1 + max((switch.tier for switch in fabric.switches), default=0))
     full_s = 8 * fabric.buffer_bytes / slowest_bps
     timeout_s = 2 * (full_s + most_links * link_s)
     if controlled not in NEED_MARKS:
         return HostSettings(controlled, window, timeout_s)
-    held_packets = max(USUAL_WINDOW_PACKETS, ceil(most_links * link_s / packet_s))
+    held_packets = max(USUAL_WINDOW_PACKETS, ceil(most_links * link_s / sending_s))
     mark_bytes = min(held_packets * frame_bytes(mtu), fabric.buffer_bytes // 2)
     return HostSettings(controlled, window, timeout_s, mark_bytes)

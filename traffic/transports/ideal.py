@@ -11,22 +11,26 @@ time, however many send to it. (Windows by the sender's share alone let ten send
 port's 2 MiB at 17 Mbit/s, and a loss costs TCP a second.)
 
 Measured as emulated over predicted time, uniform all-to-all: TCP's own windows behind 2 MiB queues 1.15;
-windows of 50 ms without pace 1.25 at 40 Mbit/s a NIC; both, as here, 1.04.
+windows of 25 packets without pace 1.25 at 40 Mbit/s a NIC; both, as here, 1.04.
 """
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from math import inf
 
 import numpy as np
 from numpy.typing import NDArray
 
 from topologies.fabric import Nic
 from traffic.spraying.policy import QueuePair
-from traffic.transports.transport import PACKET_BYTES, Limits, NicRate, Offered
+from traffic.transports.transport import PACKET_BYTES, Limits, NicRate, Offered, packet_s
 
 HEADROOM = 1.1
-WINDOW_SHARE, LEAST_WINDOW_S, MOST_WINDOW_S = 0.1, 0.02, 0.05
-"""A uniform all-to-all took 1.036 times its bound with windows of 0.05 s, 1.058 of 0.1 s, 1.10 of 0.2 s."""
+WINDOW_SHARE, LEAST_WINDOW_PACKETS, MOST_WINDOW_PACKETS = 0.1, 10, 25
+"""A uniform all-to-all at 36 Mbit/s a NIC took 1.036 times its bound with windows of 25 packets, 1.058 of 50,
+1.10 of 100."""
+PERIOD_PACKETS = 10
+"""After how many packets' time of the fastest NIC they are shared anew."""
 
 
 class Ideal:
@@ -40,10 +44,11 @@ class Ideal:
         Payload of a packet [bytes].
     """
 
-    period_s = 0.02
     by_bytes = True
 
     def __init__(self, nic_rate_bps: NicRate, packet_bytes: int = PACKET_BYTES) -> None:
+        self.period_s = inf
+        """How often NICs are shared anew, once they are known [s]."""
         self._nic_rate_bps, self._packet_bytes = nic_rate_bps, packet_bytes
         self._shares = NicShares((), nic_rate_bps, packet_bytes)
         self._window_s = 0.0
@@ -51,6 +56,7 @@ class Ideal:
     def know(self, queue_pairs: Sequence[QueuePair]) -> None:
         """Record all queue pairs, by number."""
         self._shares = NicShares(queue_pairs, self._nic_rate_bps, self._packet_bytes)
+        self.period_s = PERIOD_PACKETS * self._shares.packet_s
 
     def limits(self, offered: Offered) -> Limits:
         """Return what the bytes left entitle queue pairs to."""
@@ -84,6 +90,8 @@ class NicShares:
         self._packet_bytes = packet_bytes
         self._sending = _End((qp.source for qp in queue_pairs), nic_rate_bps)
         self._receiving = _End((qp.destination for qp in queue_pairs), nic_rate_bps)
+        self.packet_s = packet_s(self._sending.fastest_bps, packet_bytes)
+        """The time of a packet at the fastest NIC that sends [s]."""
 
     def window_s(self, left_bytes: NDArray[np.float64]) -> float:
         """Return for how long what is on its way may keep a NIC busy: a tenth of all it has, within limits.
@@ -91,7 +99,8 @@ class NicShares:
         With more, short messages leave as bursts, one behind the other, instead of side by side.
         """
         longest_s = self._sending.busy_s(left_bytes)
-        return float(np.clip(WINDOW_SHARE * longest_s, LEAST_WINDOW_S, MOST_WINDOW_S))
+        least_s, most_s = LEAST_WINDOW_PACKETS * self.packet_s, MOST_WINDOW_PACKETS * self.packet_s
+        return float(np.clip(WINDOW_SHARE * longest_s, least_s, most_s))
 
     def paces_bytes_s(self, left_bytes: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return how fast each queue pair may send [bytes/s].
@@ -101,7 +110,7 @@ class NicShares:
         nothing would come a second late.
         """
         even = self._sending.rates_bytes_s((left_bytes > 0).astype(np.float64))
-        least = np.clip(HEADROOM * even, 1.0, self._packet_bytes / MOST_WINDOW_S)
+        least = np.clip(HEADROOM * even, 1.0, self._packet_bytes / (MOST_WINDOW_PACKETS * self.packet_s))
         return np.asarray(np.maximum(HEADROOM * self._sending.rates_bytes_s(left_bytes), least))
 
     def windows_bytes(
@@ -123,6 +132,11 @@ class _End:
         numbers: dict[Nic, int] = {}
         self._nic = np.array([numbers.setdefault(nic, len(numbers)) for nic in nics], dtype=np.int64)
         self._bytes_s = np.array([nic_rate_bps(nic) / 8 for nic in numbers])
+
+    @property
+    def fastest_bps(self) -> float:
+        """The rate of the fastest of them [bit/s]; infinite if there is none."""
+        return float(8 * self._bytes_s.max()) if len(self._bytes_s) else inf
 
     def busy_s(self, left_bytes: NDArray[np.float64]) -> float:
         """Return how long the busiest NIC needs for what is left [s]."""

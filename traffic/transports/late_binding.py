@@ -9,10 +9,15 @@ it have on the way.
 Where dilation makes chunks smaller than a packet of the emulation, a decision covers the chunks
 that begin within one packet: it is they that meet the same queues, and a packet each would cost the
 switch far more. What a NIC still has to send is reckoned from its rate, since TCP does not say.
+
+A policy sees the fabric, chunks, backlogs and times at real scale, so that what it decides does not depend on
+the emulation's. The smoothed round-trip time is that of a queue pair's chunks: in TCP's own are delayed
+acknowledgements, whose delay is the kernel's and is not dilated.
 """
 
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from math import ceil, inf
 from typing import Protocol, overload
 
 import numpy as np
@@ -22,13 +27,17 @@ from topologies.fabric import Nic
 from traffic.messages import Chunks
 from traffic.spraying.policy import Permitted, QpState, ReactivePolicy
 from traffic.transports.round_trips import Crossing, RoundTrips
-from traffic.transports.transport import PACKET_BYTES
+from traffic.transports.transport import LEAST_PACKET_S, PACKET_BYTES, packet_s
 
-TICK_S = 0.001
-DEPTH_PACKETS, DEPTH_S = 2, 0.002
-"""A NIC takes more while it holds less than so many packets, or so much of its rate if that is more."""
-SWEEP_S = 0.1
-"""How often messages that wait are asked again though nothing arrived: policies may wait for time."""
+DEPTH_PACKETS = 2
+"""A NIC takes more while it holds less than so many packets."""
+TICK_PACKETS = 0.5
+"""In how many packets' time of the fastest NIC they are looked at once."""
+SMOOTHING = 1 / 8
+"""How much the last round trip weighs in the smoothed one."""
+SWEEP_PACKETS = 50
+"""After how many packets' time messages that wait are asked again though nothing arrived: policies may wait
+for time."""
 
 
 class Carrier(Protocol):
@@ -45,9 +54,6 @@ class Carrier(Protocol):
 
     def takes(self, number: int) -> bool:
         """Return whether what is put on a queue pair now may leave."""
-
-    def rtt_s(self, number: int) -> float:
-        """Return TCP's smoothed round-trip time of a queue pair [s]."""
 
 
 class ReactiveFeeder:
@@ -75,6 +81,8 @@ class ReactiveFeeder:
         Payload of a packet [bytes].
     crossings
         The path of each queue pair; by default no link is slower than its NIC, or delays.
+    volume, time
+        Emulated over real bytes, and over real time: the policy sees real ones.
     """
 
     def __init__(
@@ -90,6 +98,8 @@ class ReactiveFeeder:
         began_at: float = 0.0,
         packet: int = PACKET_BYTES,
         crossings: Sequence[Crossing] | None = None,
+        volume: float = 1.0,
+        time: float = 1.0,
     ) -> None:
         self.numbers, self._names, self.began_at = numbers, names, began_at
         of_message = self._of_message = permitted.of_message
@@ -117,8 +127,10 @@ class ReactiveFeeder:
         self._round_trips = RoundTrips(crossings or _unhindered(permitted, nic_rate_bps), packet)
         nics = {nic: _Nic(nic_rate_bps(nic) / 8, packet) for nic in dict.fromkeys(qp.source for qp in pairs)}
         self._nics = list(nics.values())
+        self._packet_s = min((packet_s(8 * nic.rate_bytes_s, packet) for nic in self._nics), default=inf)
         self._nic_of = [nics[qp.source] for qp in pairs]
-        self._states = _States(self._nic_of, numbers)
+        self._time = time
+        self._states = _States(self._nic_of, numbers, volume)
         self._sharing: list[list[int]] = [[] for _ in pairs]
         for message in _staggered(permitted):
             for qp in permitted.of_message[message]:
@@ -128,6 +140,11 @@ class ReactiveFeeder:
         self._parked: dict[int, list[_Nic]] = {}
         self._open = sum(map(bool, self._to_come))
         self._next_s = self._sweep_s = 0.0
+
+    @property
+    def tick_s(self) -> float:
+        """How often it asks for a turn [s]."""
+        return TICK_PACKETS * self._packet_s
 
     @property
     def done(self) -> bool:
@@ -168,10 +185,10 @@ class ReactiveFeeder:
         now = at - self.began_at
         if now < self._next_s:
             return
-        self._next_s = now + TICK_S
+        self._next_s = now + self.tick_s
         self._states.carrier = carrier
         if now >= self._sweep_s:
-            self._sweep_s = now + SWEEP_S
+            self._sweep_s = now + SWEEP_PACKETS * self._packet_s
             for message in list(self._parked):
                 self._wake(message)
         for nic in self._nics:
@@ -198,12 +215,14 @@ class ReactiveFeeder:
         """
         qp, done = self._qp_of[number], []
         self._states.backlog[qp] = carrier.posted(number) - carrier.counted(number)
-        mine = [self._message_of[name] for name in delivered if name in self._message_of]
-        if mine:
-            self._states.rtt_s[qp] = carrier.rtt_s(number)
-        for message in mine:
-            rtt_s, marked = self._round_trips.arrived(qp, now := at - self.began_at)
-            self._policy.acknowledged(message=message, qp=qp, rtt_s=rtt_s, marked=marked, now=now)
+        now = at - self.began_at
+        for message in [self._message_of[name] for name in delivered if name in self._message_of]:
+            emulated_s, marked = self._round_trips.arrived(qp, now)
+            rtt_s = emulated_s / self._time
+            self._states.measured(qp, rtt_s)
+            self._policy.acknowledged(
+                message=message, qp=qp, rtt_s=rtt_s, marked=marked, now=now / self._time
+            )
             self._to_come[message] -= 1
             if not self._to_come[message]:
                 done.append(self._names[message])
@@ -226,7 +245,7 @@ class ReactiveFeeder:
         bursts = self._bursts[message]
         if not bursts:
             return
-        qp = self._policy.choose(message=message, states=self._states, now=now)
+        qp = self._policy.choose(message=message, states=self._states, now=now / self._time)
         if qp is None:
             self._parked.setdefault(message, []).append(nic)
             return
@@ -246,7 +265,7 @@ class _Nic:
 
     def __init__(self, rate_bytes_s: float, packet: int) -> None:
         self.rate_bytes_s = rate_bytes_s
-        self.depth = max(DEPTH_PACKETS * packet, DEPTH_S * rate_bytes_s)
+        self.depth = DEPTH_PACKETS * max(packet, LEAST_PACKET_S * rate_bytes_s)
         self.queue = self.at = 0.0
         self.ready: deque[int] = deque()
 
@@ -267,10 +286,16 @@ class _States(Sequence[QpState]):
     carrier: Carrier
     """Who carries; known from the first turn on."""
 
-    def __init__(self, nics: list[_Nic], numbers: Sequence[int]) -> None:
+    def __init__(self, nics: list[_Nic], numbers: Sequence[int], volume: float) -> None:
         self.backlog = [0] * len(nics)
-        self.rtt_s = [0.0] * len(nics)
-        self._nics, self._numbers = nics, numbers
+        """At emulated scale [bytes]."""
+        self._rtt_s = [0.0] * len(nics)
+        self._nics, self._numbers, self._volume = nics, numbers, volume
+
+    def measured(self, qp: int, rtt_s: float) -> None:
+        """Smooth a queue pair's round-trip time as TCP does (RFC 6298, 2.2 and 2.3)."""
+        before_s = self._rtt_s[qp]
+        self._rtt_s[qp] = before_s + SMOOTHING * (rtt_s - before_s) if before_s else rtt_s
 
     def __len__(self) -> int:
         return len(self.backlog)
@@ -283,7 +308,7 @@ class _States(Sequence[QpState]):
         if isinstance(qp, slice):
             return [self[index] for index in range(*qp.indices(len(self)))]
         room = self._nics[qp].room and self.carrier.takes(self._numbers[qp])
-        return QpState(self.backlog[qp], self.rtt_s[qp], room)
+        return QpState(ceil(self.backlog[qp] / self._volume), self._rtt_s[qp], room)
 
 
 def _unhindered(permitted: Permitted, nic_rate_bps: Callable[[Nic], float]) -> list[Crossing]:

@@ -80,8 +80,14 @@ class OwnTransport:
     """
 
     def __init__(self, name: str, own: Transport) -> None:
-        self.period_s, self.by_bytes = own.period_s, by_bytes(name)
+        self.by_bytes = by_bytes(name)
         self._name, self._own = name, own
+
+    @property
+    def period_s(self) -> float:
+        """How often it is to be asked now [s]."""
+        with own_code("transport", self._name):
+            return self._own.period_s
 
     def know(self, queue_pairs: Sequence[QueuePair]) -> None:
         """Show it all queue pairs."""

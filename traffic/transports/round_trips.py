@@ -6,8 +6,8 @@ was given before, its own bytes at the rate of the path's slowest link, and the 
 shapers' token buckets are full where nothing queues, so that switches pass packets on at once.
 
 What a chunk takes beyond its base, it queued for. It is marked if that is more than a switch's ECN threshold
-would let wait: `MARK_PACKETS` at the slowest link, and `LATE_S` at least, by which shapers and the loop may
-be late. (DCTCP's threshold is a seventh of the bandwidth-delay product, which is some packets here.)
+would let wait: `MARK_PACKETS` at the slowest link. (DCTCP's threshold is a seventh of the bandwidth-delay
+product, which is some packets here.)
 """
 
 from collections import deque
@@ -17,10 +17,9 @@ from typing import NamedTuple
 
 from topologies.fabric import Nic
 from traffic.packets import ETHERNET_HEADER_BYTES, TCP_HEADER_BYTES
-from traffic.transports.transport import PACKET_BYTES
+from traffic.transports.transport import PACKET_BYTES, packet_s
 
 MARK_PACKETS = 2
-LATE_S = 0.004
 ACKNOWLEDGED_BYTES = 2 * (ETHERNET_HEADER_BYTES + TCP_HEADER_BYTES)
 """What a link carries beside each packet's payload: its headers, and an acknowledgement of the other
 direction."""
@@ -53,7 +52,9 @@ class RoundTrips:
     """Times the chunks of some queue pairs, each of which delivers them in order."""
 
     def __init__(self, crossings: Sequence[Crossing], packet_bytes: int = PACKET_BYTES) -> None:
-        self._crossings, self._mark_bytes = crossings, MARK_PACKETS * packet_bytes
+        self._crossings = crossings
+        self._marks_s = [MARK_PACKETS * packet_s(each.slowest_bps, packet_bytes) for each in crossings]
+        """How long a chunk on each may queue unmarked [s]."""
         self._share = packet_bytes / (packet_bytes + ACKNOWLEDGED_BYTES)
         self._under_way: list[deque[tuple[float, float]]] = [deque() for _ in crossings]
         """When each chunk was handed over, and when it would arrive through empty queues [s]."""
@@ -71,8 +72,7 @@ class RoundTrips:
     def arrived(self, qp: int, now: float) -> RoundTrip:
         """Return the round trip of a queue pair's oldest chunk, whose last byte was counted now."""
         crossing, (began_s, base_s) = self._crossings[qp], self._under_way[qp].popleft()
-        threshold_s = max(8 * self._mark_bytes / crossing.slowest_bps, LATE_S)
-        return RoundTrip(now - began_s + crossing.round_trip_s / 2, now - base_s > threshold_s)
+        return RoundTrip(now - began_s + crossing.round_trip_s / 2, now - base_s > self._marks_s[qp])
 
 
 def shares_of(counted: Sequence[Mapping[str, tuple[int, int]]]) -> dict[str, float]:

@@ -4,21 +4,28 @@ The engine (`traffic.transports.engine`) moves bytes over TCP connections and as
 `Transport.period_s`, and when something was posted, what each of them may do. What a transport decides
 from is its own affair: `ideal` knows what all senders owe, `credit` what each receiver was told, and `tcp`
 leaves it to the kernel.
+
+The times of a transport are multiples of `packet_s`, never seconds: packets are not dilated, so one with
+times in seconds would be another transport on a machine that emulates faster or slower NICs.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from topologies.fabric import Nic
-from traffic.packets import DEFAULT_MTU, packet_bytes
+from traffic.packets import DEFAULT_MTU, ETHERNET_HEADER_BYTES, TCP_HEADER_BYTES, packet_bytes
 from traffic.spraying.policy import QueuePair
 
 PACKET_BYTES = packet_bytes(DEFAULT_MTU)
 """Payload of a packet of the default MTU: windows are whole packets."""
+HEADER_BYTES = ETHERNET_HEADER_BYTES + TCP_HEADER_BYTES
+"""Of a packet."""
+LEAST_PACKET_S = 0.001
+"""For how long a packet counts at least: sockets are served in turns of about this time [s]."""
 UNLIMITED_BYTES = 1 << 62
 """No limit, where a number of bytes is one."""
 
@@ -33,6 +40,8 @@ class Offered:
     """What may choose each queue pair among others, and is on none yet."""
     arrived_bytes: NDArray[np.int64]
     """All that ever arrived."""
+    sent_bytes: NDArray[np.int64]
+    """All that was ever handed to its socket."""
     among: NDArray[np.float64]
     """Among how many queue pairs that may choose, in the mean; 1 where nothing chooses."""
     group: NDArray[np.int64]
@@ -74,8 +83,14 @@ class Transport(Protocol):
     and the payload of a packet [bytes]; it is named ``module:Class``.
     """
 
-    period_s: float
-    """How often it is asked while bytes are under way [s]; infinite: only when something was posted."""
+    @property
+    def period_s(self) -> float:
+        """Say how often it is asked while bytes are under way [s]; infinite: only when something was posted.
+
+        It is looked at after `limits`.
+        """
+        ...
+
     by_bytes: bool
     """Whether queue pairs that meet share by what each has left, instead of evenly: for the prediction."""
 
@@ -88,5 +103,36 @@ class Transport(Protocol):
         ...
 
 
+@runtime_checkable
+class Granting(Protocol):
+    """A transport whose senders are to send no more than they were granted, which it counts."""
+
+    @property
+    def granted_bytes(self) -> NDArray[np.int64]:
+        """All that each queue pair, by number, was granted and that was not taken back unused [bytes].
+
+        What a group was granted counts at any of its members. Nothing was granted because it arrived.
+        """
+        ...
+
+
 NicRate = Callable[[Nic], float]
 """The rate of a NIC at emulated scale [bit/s]."""
+
+
+def packet_s(rate_bps: float, packet_bytes: int = PACKET_BYTES) -> float:
+    """Return the time in which transports reckon: what a full packet takes at a rate [s].
+
+    Parameters
+    ----------
+    rate_bps
+        At emulated scale [bit/s].
+    packet_bytes
+        Payload of a packet [bytes].
+
+    Notes
+    -----
+    Above 72 Mbit/s, with the default MTU, it is `LEAST_PACKET_S`, since nothing here acts faster; there a
+    transport's constants are of more packets the faster NICs are (`testbed.run.constants` says so of a run).
+    """
+    return max(8 * (packet_bytes + HEADER_BYTES) / rate_bps, LEAST_PACKET_S)
