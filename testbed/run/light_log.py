@@ -1,5 +1,6 @@
 """What circuits did: the slots that were shown, what they carried, and how late and how long all was."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -62,8 +63,16 @@ class LightLog:
     @property
     def behind(self) -> float:
         """How much longer it took than its slots, with guard times and the devices' delays, as a share."""
-        planned_s = max(map(self._planned_s, self.experiment.plan.ocses))
-        return self.experiment.dilation.emulated_s(self.cct_s) / planned_s - 1
+        return self.behind_s / self._all_planned_s
+
+    @property
+    def behind_s(self) -> float:
+        """The same in time [emulated s]."""
+        return self.experiment.dilation.emulated_s(self.cct_s) - self._all_planned_s
+
+    @property
+    def _all_planned_s(self) -> float:
+        return max(map(self._planned_s, self.experiment.plan.ocses))
 
     def _planned_s(self, ocs: str) -> float:
         """Return how long an OCS' slots take as the emulation plans them, the last no longer than needed."""
@@ -77,6 +86,17 @@ class LightLog:
         return sum(lit_s) + sum(dark_s[: len(slots)])
 
     @property
+    def late_bytes(self) -> int:
+        """What missed its slots: what the first round left over, less what the schedule leaves to packets.
+
+        Emulated bytes.
+        """
+        plan = self.experiment.plan
+        unserved_s = np.maximum(plan.line_s - plan.schedule.served(len(plan.line_s)), 0.0).sum()
+        planned = unserved_s * plan.rate_bps / 8 * self.experiment.dilation.volume if plan.setup.rest else 0.0
+        return max(self.undelivered_bytes[0] - math.ceil(planned), 0)
+
+    @property
     def lost_bytes(self) -> int:
         """What was sent into the dark, and sent again [emulated bytes]."""
         return sum(slot.lost_bytes for slot in self.slots)
@@ -84,9 +104,17 @@ class LightLog:
     @property
     def lateness_s(self) -> float:
         """How long light waited until the engine heard of it, 99th percentile [emulated s]."""
+        return max(float(np.percentile(self._heard_late_s, 99)), 0.0)
+
+    @property
+    def latest_s(self) -> float:
+        """The longest that light waited until the engine heard of it [emulated s]."""
+        return max([0.0, *self._heard_late_s])
+
+    @property
+    def _heard_late_s(self) -> list[float]:
         lit_s = {name: [entry.lit_s for entry in log if entry.lit_s] for name, log in self.logs.items()}
-        late_s = [min((slot.lit_s - s for s in lit_s[slot.ocs]), key=abs) for slot in self.slots]
-        return max(float(np.percentile(late_s, 99)), 0.0)
+        return [min((slot.lit_s - s for s in lit_s[slot.ocs]), key=abs) for slot in self.slots]
 
     @property
     def delays_s(self) -> dict[str, tuple[float, ...]]:
