@@ -9,7 +9,9 @@ from the network; when it will go dark comes with it. How senders meet the dark 
 
 A NIC's queue is modelled here (when will what was handed to it have left?), so that it never holds
 more than `AHEAD_S`, and nothing is handed to it that could not leave in time. What was lost is sent
-again in the next slot between NICs that the message may use.
+again in the next slot between NICs that the message may use. Who drains loses nothing by choice, so that
+what has not arrived `LANDED_S` after it left is lost, and goes at once where there is light: in what is left
+of its slot, or over another OCS.
 """
 
 import socket
@@ -31,6 +33,8 @@ PORT = 5001
 GUARD_S = 0.003
 """How long before the dark *drain* stops: a NIC's queue and the switch's work [s]."""
 AHEAD_S = 0.006
+LANDED_S = 0.02
+"""How long after it has left a NIC a datagram arrives at the latest: some turns of a busy switch [s]."""
 TURN_S = 0.001
 SOCKET_BUFFER_BYTES = 4 << 20
 FORCE = {socket.SO_SNDBUF: 32, socket.SO_RCVBUF: 33}
@@ -172,6 +176,9 @@ class CircuitEngine:
         if light.until_s is not None:
             self._current[light.ocs] = Slot(light.ocs, now, light.until_s, len(light.outputs))
             self.slots.append(self._current[light.ocs])
+        elif light.ended and light.ocs in self._current:
+            slot = self._current[light.ocs]
+            slot.until_s = min(slot.until_s, now)
         for nic, sender in self._senders.items():
             if self._ocs_of[nic] == light.ocs:
                 self._point(sender, light.outputs.get(nic), light)
@@ -192,6 +199,8 @@ class CircuitEngine:
     def turn(self) -> list[Arrival]:
         """Hand every lit NIC what can leave soon, and before it closes; return the messages that arrived."""
         now = time.monotonic()
+        if self._meeting == "drain":
+            self._look_for_lost(now)
         for nic, sender in self._senders.items():
             if sender.towards is not None and sender.close_s > now:
                 for datagrams in self._owed[nic, sender.towards]:
@@ -199,6 +208,26 @@ class CircuitEngine:
                         break
         arrived, self._arrived = self._arrived, []
         return arrived
+
+    @property
+    def busy(self) -> bool:
+        """Whether something is on its way, or waits for a circuit that is lit."""
+        now = time.monotonic()
+        return any(
+            any(number not in datagrams.delivered for datagrams, number in sender.flight)
+            or (
+                sender.towards is not None
+                and sender.close_s > now
+                and any(datagrams.todo for datagrams in self._owed[nic, sender.towards])
+            )
+            for nic, sender in self._senders.items()
+        )
+
+    def _look_for_lost(self, now: float) -> None:
+        """Queue again what left long ago and has not arrived, of NICs that have nothing else on their way."""
+        for sender in self._senders.values():
+            if sender.flight and now > sender.free_s + LANDED_S:
+                _reclaim(sender)
 
     def end(self) -> None:
         """Count as lost what is on its way."""
