@@ -6,7 +6,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from testbed.machine.datapath import Datapath
-from testbed.run.calibrate import CACHE, FORMAT_VERSION, Calibration, machine_name
+from testbed.run.calibrate import FORMAT_VERSION, Calibration
+from testbed.run.kept import CACHE, machine_name
 from traffic.packets import DEFAULT_MTU, packet_bytes
 
 
@@ -31,7 +32,7 @@ def calibrated(
     """
     packets_s = hop_bps / 8 / packet_bytes(DEFAULT_MTU)
     at = (taken or datetime.now(UTC)).isoformat()
-    kept = asdict(Calibration(machine_name(datapath), hop_bps, packets_s, at, True))
+    kept = asdict(Calibration(machine_name(datapath), at, True, hop_bps, packets_s))
     folder.mkdir(exist_ok=True)
     (folder / "calibration.json").write_text(json.dumps({"format": FORMAT_VERSION, "calibrations": [kept]}))
     return {CACHE: str(folder)}

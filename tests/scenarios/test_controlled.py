@@ -12,15 +12,14 @@ from testbed.report.results import ResultsDirectory
 from testbed.report.run_json import Run
 from testbed.run import calibrate
 from testbed.run.calibrate import (
-    CACHE,
     SAFE_SHARE,
     Calibration,
     ContradictedError,
     calibration,
     is_calibrated,
-    machine_name,
 )
 from testbed.run.control import Control
+from testbed.run.kept import CACHE, machine_name
 from tests.testbed.cases import experiment_of, outcome_of
 from topologies.rail import rail_fabric
 from traffic.packets import DEFAULT_MTU
@@ -36,7 +35,7 @@ def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ResultsDirectory
 
     def measure(datapath: str) -> Calibration:
         now = datetime.now(UTC).isoformat()
-        return Calibration(machine_name("netdev"), 3.6e9, HOP_PACKETS_S, now, True)
+        return Calibration(machine_name("netdev"), now, True, 3.6e9, HOP_PACKETS_S)
 
     monkeypatch.setenv(CACHE, str(tmp_path))
     monkeypatch.setattr(calibrate, "measure", measure)
