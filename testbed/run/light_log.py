@@ -12,7 +12,7 @@ from testbed.run.dilation import Dilation
 from testbed.run.experiment import Experiment
 from testbed.run.live_programs import slot_s
 from traffic.job_bounds import communication_bound_s
-from traffic.transports.circuit_engine import GUARD_S, Meeting, Slot
+from traffic.transports.circuit_engine import Meeting, Slot
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,7 +48,8 @@ class LightLog:
         lit_s = sum(map(self._lit_s, self.slots))
         if self._meeting != "drain" or not lit_s:
             return 0.0
-        open_s = sum(self._lit_s(replace(slot, until_s=slot.until_s - GUARD_S)) for slot in self.slots)
+        guard_s = self.experiment.plan.setup.margins.guard_s
+        open_s = sum(self._lit_s(replace(slot, until_s=slot.until_s - guard_s)) for slot in self.slots)
         return 1 - open_s / lit_s
 
     @property
@@ -78,10 +79,8 @@ class LightLog:
         """Return how long an OCS' slots take as the emulation plans them, the last no longer than needed."""
         plan, dilation = self.experiment.plan, self.experiment.dilation
         slots = plan.schedule.switches[plan.ocses.index(ocs)]
-        lit_s = [
-            slot_s(slot.weight, dilation, plan.emulated_rate_bps, self._meeting, self.experiment.mtu)
-            for slot in slots
-        ]
+        rate_bps, longer_s = plan.emulated_rate_bps, plan.setup.margins.slot_s(self._meeting)
+        lit_s = [slot_s(slot.weight, dilation, rate_bps, longer_s, self.experiment.mtu) for slot in slots]
         dark_s = [entry.delay_s for entry in self.logs.get(ocs, ()) if entry.circuits]
         return sum(lit_s) + sum(dark_s[: len(slots)])
 

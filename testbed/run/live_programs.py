@@ -25,7 +25,14 @@ from topologies.events import Show, TimedCircuits
 from topologies.fabric import Fabric, Nic, Port
 from traffic.packets import DEFAULT_MTU
 from traffic.spraying.policy import Permitted
-from traffic.transports.circuit_engine import GUARD_S, CircuitEngine, Light, Meeting, bind_udp
+from traffic.transports.circuit_engine import (
+    LEAST_MARGINS,
+    CircuitEngine,
+    Light,
+    Margins,
+    Meeting,
+    bind_udp,
+)
 from traffic.transports.datagrams import Ends, header_share
 from traffic.transports.engine import Arrival, Engine
 
@@ -37,8 +44,6 @@ SILENCE_S = 30.0
 """After so long without news of light, past the last end that was announced, it has come to a stop."""
 BACK_S, IDLE_S = 30.0, 5.0
 """How long an OCS may stay away between programs, and take to go dark after them."""
-START_S = 0.004
-"""What a slot loses besides guard times: the news, a round of the engine, a datagram that no longer fits."""
 LAST_SHARE, LAST_S = 0.1, 0.05
 """How much longer an OCS' last slot may be lit, so that what is late needs no slot of its own: as a share of
 the slot, and on top [s]. It ends with the last byte, or when nothing that is missing can use it."""
@@ -57,6 +62,8 @@ class LivePrograms:
         The OCS that each NIC is on.
     meeting
         How senders meet the dark.
+    margins
+        What slots are longer for.
     exact
         Whether the first programs' last slots are lit no longer than they need: what a fault leaves over
         needs slots of its own anyway.
@@ -68,14 +75,15 @@ class LivePrograms:
         dilation: Dilation,
         ocs_of: Mapping[Nic, str],
         meeting: Meeting,
+        margins: Margins = LEAST_MARGINS,
         *,
         exact: bool = False,
     ) -> None:
         self._network, self._dilation, self._ocs_of = network, dilation, ocs_of
-        self._meeting, self._exact = meeting, exact
+        self._meeting, self._margins, self._exact = meeting, margins, exact
         rates = {nic: network.fabric.nic_rate_bps(nic) * dilation.rate for nic in ocs_of}
         self._slowest_bps = min(rates.values(), default=1.0)
-        self.circuits = CircuitEngine(ocs_of, rates, meeting, network.mtu)
+        self.circuits = CircuitEngine(ocs_of, rates, meeting, network.mtu, margins.guard_s)
         self._numbers: dict[int, dict[Ends, int]] = {}
         """For each message under way the queue pair between each two NICs."""
         self._sizes: dict[int, int] = {}
@@ -185,7 +193,7 @@ class LivePrograms:
                     fabric.switches[fabric.switch_index[ocs]].ports,
                     self._dilation,
                     self._slowest_bps,
-                    meeting=self._meeting,
+                    longer_s=self._margins.slot_s(self._meeting),
                     partial=order.partial,
                     mtu=self._network.mtu,
                 )
@@ -279,7 +287,7 @@ def emulated_program(
     dilation: Dilation,
     rate_bps: float,
     *,
-    meeting: Meeting = "drain",
+    longer_s: float = 0.0,
     partial: bool = False,
     mtu: int = DEFAULT_MTU,
 ) -> Program:
@@ -295,25 +303,24 @@ def emulated_program(
         The emulation's scale.
     rate_bps
         The rate of the slowest NIC, which datagrams suit [bit/s].
-    meeting
-        How senders meet the dark.
+    longer_s
+        What each slot is longer for than its bytes need [s].
     partial
         Whether circuits that two slots share stay lit between them.
     mtu
         Largest packet [bytes].
     """
-    lit_s = [slot_s(slot.lit_s, dilation, rate_bps, meeting, mtu) for slot in slots]
+    lit_s = [slot_s(slot.lit_s, dilation, rate_bps, longer_s, mtu) for slot in slots]
     days = zip(slots, lit_s, strict=True)
     return Program(tuple(Day(Circuits(ports, slot.circuits), lasts_s) for slot, lasts_s in days), partial)
 
 
-def slot_s(real_s: float, dilation: Dilation, rate_bps: float, meeting: Meeting, mtu: int) -> float:
+def slot_s(real_s: float, dilation: Dilation, rate_bps: float, longer_s: float, mtu: int) -> float:
     """Return how long a slot is lit so that it carries all that it would carry without costs [emulated s].
 
     Its parameters are those of `emulated_program`, and how long it would be lit [real s].
     """
-    carries_s = dilation.emulated_s(real_s) * header_share(rate_bps, mtu)
-    return carries_s + (GUARD_S if meeting == "drain" else 0.0) + START_S
+    return dilation.emulated_s(real_s) * header_share(rate_bps, mtu) + longer_s
 
 
 def _lengthened(program: Program, longer_s: float) -> Program:

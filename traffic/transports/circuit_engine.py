@@ -30,8 +30,8 @@ from traffic.transports.engine import Arrival, Engine
 Meeting = Literal["drain", "pause", "cut"]
 """How senders meet the dark."""
 PORT = 5001
-GUARD_S = 0.003
-"""How long before the dark *drain* stops: a NIC's queue and the switch's work [s]."""
+GUARD_S, START_S = 0.003, 0.004
+"""The least of `Margins` [s]."""
 AHEAD_S = 0.006
 LANDED_S = 0.02
 """How long after it has left a NIC a datagram arrives at the latest: some turns of a busy switch [s]."""
@@ -39,6 +39,24 @@ TURN_S = 0.001
 SOCKET_BUFFER_BYTES = 4 << 20
 FORCE = {socket.SO_SNDBUF: 32, socket.SO_RCVBUF: 33}
 PAYLOAD = bytes(MOST_MTU)
+
+
+@dataclass(frozen=True)
+class Margins:
+    """What a slot is longer for than its bytes need, at emulated scale; on a slow machine it is more."""
+
+    guard_s: float = GUARD_S
+    """How long before the dark *drain* stops: a NIC's queue and the switch's work [s]."""
+    start_s: float = START_S
+    """What a slot loses besides: late news, a round of the engine, a datagram that no longer fits [s]."""
+
+    def slot_s(self, meeting: Meeting) -> float:
+        """Return how much longer a slot is lit [s]."""
+        return self.start_s + (self.guard_s if meeting == "drain" else 0.0)
+
+
+LEAST_MARGINS = Margins()
+"""Those of a machine that is not slow."""
 
 
 @dataclass(frozen=True)
@@ -95,6 +113,8 @@ class CircuitEngine:
         How senders meet the dark.
     mtu
         Largest packet [bytes].
+    guard_s
+        How long before the dark senders that drain stop [s].
     """
 
     def __init__(
@@ -103,9 +123,11 @@ class CircuitEngine:
         rate_bps: Mapping[Nic, float],
         meeting: Meeting = "drain",
         mtu: int = DEFAULT_MTU,
+        guard_s: float = GUARD_S,
     ) -> None:
         self.slots: list[Slot] = []
         self._ocs_of, self._meeting = ocs_of, meeting
+        self._guard_s = guard_s if meeting == "drain" else 0.0
         self._payload = payload_bytes(min(rate_bps.values(), default=1.0), mtu)
         self._sockets: dict[Nic, socket.socket] = {}
         self._addresses: dict[Nic, tuple[str, int]] = {}
@@ -192,9 +214,8 @@ class CircuitEngine:
         if towards != sender.towards or self._meeting == "cut":
             _reclaim(sender)
         sender.towards, sender.slot = towards, self._current.get(light.ocs)
-        guard_s = GUARD_S if self._meeting == "drain" else 0.0
         until_s = 0.0 if light.until_s is None else light.until_s
-        sender.close_s = until_s - guard_s if self._meeting != "cut" or light.ended else float("inf")
+        sender.close_s = until_s - self._guard_s if self._meeting != "cut" or light.ended else float("inf")
 
     def turn(self) -> list[Arrival]:
         """Hand every lit NIC what can leave soon, and before it closes; return the messages that arrived."""
