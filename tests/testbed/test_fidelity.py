@@ -22,7 +22,8 @@ from testbed.run.fidelity import (
 )
 from testbed.run.light_log import LightLog
 from testbed.run.ocs_plan import OcsSetup
-from testbed.run.outcome import Measures, Verdict
+from testbed.run.outcome import Measures, Outcome, Verdict
+from testbed.run.predict import predict
 from tests.testbed import ocs_cases
 from tests.testbed.cases import HEALTHY, experiment_of, outcome_of, small_fabric
 from topologies.parallel_ocs import parallel_ocs_fabric
@@ -166,6 +167,17 @@ def test_a_control_never_betters_a_word_and_none_is_unknown() -> None:
     assert (missing.word, missing.reasons) == ("strained", ("unknown: a control (none was carried out)",))
     model = outcome_of(point)
     assert with_control(model, None) is model
+
+
+def test_a_schedule_is_judged_by_its_controls_too() -> None:
+    experiment = ocs_cases.experiment_of("spectra")
+    model = predict(experiment)
+    outcome = Outcome(experiment, model, model, Verdict("faithful"), light=lit_for(1.0))
+    assert with_control(outcome, Control(1e9, 4, 0.02, 0.1)).verdict == outcome.verdict
+    late = with_control(outcome, Control(1e9, 4, 0.05, 0.1))
+    assert (late.verdict.word, late.measures.control_error) == ("strained", 0.05)
+    assert with_control(late, Control(1e9, 4, 0.2, 0.1)).verdict.word == "void"
+    assert with_control(outcome, None).verdict.word == "strained"
 
 
 def lit_for(took: float, meeting: Meeting = "drain") -> LightLog:
