@@ -7,6 +7,7 @@ from scenarios._circuits import Comparison
 from testbed.machine.datapath import default_datapath
 from testbed.network.network import Network
 from testbed.network.ocs_bench import TRAFFIC_NICS, Figures, ocs_figures
+from testbed.run.dark_excess import dark_excess
 from testbed.run.trial import tried
 from traffic.workloads.ocs_workloads import ocs_demand
 
@@ -58,9 +59,9 @@ def executed_over_planned() -> tuple[float, str]:
         slot_s=SLOT_S,
         datapath=default_datapath(),
     )
-    rate, ratios, said = comparison.rate(), [], []
+    rate, excess, ratios, said = comparison.rate(), dark_excess(comparison.datapath), [], []
     for ocses in OCSES:
-        (experiment,) = comparison.experiments(ocses, rate)
+        (experiment,) = comparison.experiments(ocses, rate, excess)
         with Network(experiment.fabric, rate) as network:
             outcome = tried(experiment, network)
         ratios.append(outcome.cct_s / experiment.plan.schedule.makespan)

@@ -18,12 +18,13 @@ from controller.schedulers.bounds import makespan_lower_bound
 from controller.schedulers.registry import scheduler_named
 from scenarios._devices import check_delay
 from scenarios._glances import Failures
-from scenarios._harness import Options, Scenario, go_on, prepare_machine
+from scenarios._harness import Options, Scenario, go_on, prepare_machine, say_dark_excess
 from scenarios._options import check_volume
 from testbed.machine.datapath import Datapath
 from testbed.report.claims_circuits import circuit_claims
 from testbed.report.means import BIG_SWITCH
 from testbed.run.calibrate import calibration, rate_factor
+from testbed.run.dark_excess import DarkExcess, dark_excess
 from testbed.run.dilation import Dilation
 from testbed.run.experiment import Experiment
 from testbed.run.ocs_plan import OcsSetup, dilation_for, off_diagonal, over_ocses
@@ -66,8 +67,9 @@ class Comparison:
     """Of a NIC [bit/s]."""
     delay: ReconfigurationDelay
     """The OCSes' reconfiguration delay."""
-    slot_s: float
-    """How long Spectra's shortest slot is to be lit at emulated scale [s]."""
+    slot_s: float | None
+    """How long Spectra's shortest slot is to be lit at emulated scale [s]; None for what this machine's
+    OCSes need."""
     emulated_rate_bps: float | None = None
     """What a NIC is shaped to [bit/s]; None for what this machine carries, `FASTEST_BPS` at most."""
     datapath: Datapath = "netdev"
@@ -97,7 +99,7 @@ class Comparison:
             _meeting(name)
         for ocses in self.ocses:
             self.fabric(ocses)
-        if not 0 < self.slot_s < float("inf"):
+        if self.slot_s is not None and not 0 < self.slot_s < float("inf"):
             raise ScenarioError(f"a slot of {self.slot_s * 1e3:g} ms", "give a number above 0")
         self._check_delay()
 
@@ -114,9 +116,19 @@ class Comparison:
         factor = rate_factor(fabric, load_bps, calibration(self.datapath), self.emulated_rate_bps, self.mtu)
         return factor if self.emulated_rate_bps else min(factor, FASTEST_BPS / self.rate_bps)
 
-    def experiments(self, ocses: int, rate: float) -> list[Experiment]:
-        """Return all that is executed on some OCSes, seed by seed."""
-        fabric = self.fabric(ocses)
+    def experiments(self, ocses: int, rate: float, excess: DarkExcess) -> list[Experiment]:
+        """Return all that is executed on some OCSes, seed by seed.
+
+        Parameters
+        ----------
+        ocses
+            How many.
+        rate
+            Emulated over real rate.
+        excess
+            How much longer than their devices this machine's OCSes are dark.
+        """
+        fabric, margins = self.fabric(ocses), excess.margins(ocses)
         return [
             Experiment(
                 fabric,
@@ -124,20 +136,26 @@ class Comparison:
                 name,
                 dilation,
                 seed,
-                ocs=OcsSetup(self.delay, _meeting(meeting), self.partial, self.rest),
+                ocs=OcsSetup(self.delay, _meeting(meeting), self.partial, self.rest, margins),
                 mtu=self.mtu,
             )
             for seed, demand in enumerate(self.demands)
-            for dilation in [self._dilation(demand, ocses, rate)]
+            for dilation in [self._dilation(demand, ocses, rate, excess)]
             for name in self.schedulers
             for meeting in self.meetings
         ]
 
-    def _dilation(self, demand: Demand, ocses: int, rate: float) -> Dilation:
+    def _dilation(self, demand: Demand, ocses: int, rate: float, excess: DarkExcess) -> Dilation:
         if self.volume is not None:
             return Dilation(rate, self.volume)
-        line_s, delay_s = self._line_s(demand), self.delay.mean_s
-        return dilation_for(line_s, ocses, delay_s, rate=rate, slot_s=self.slot_s)
+        return dilation_for(
+            self._line_s(demand),
+            ocses,
+            self.delay.mean_s,
+            rate=rate,
+            slot_s=excess.least_slot_s(ocses) if self.slot_s is None else self.slot_s,
+            least_delay_s=excess.least_delay_s(ocses),
+        )
 
     def _line_s(self, demand: Demand) -> NDArray[np.float64]:
         """Return a demand in seconds at a NIC's rate."""
@@ -167,12 +185,13 @@ def carry_out(
 ) -> None:
     """Carry a comparison out in a sandbox, print what came of it, and leave its results behind."""
     options = Options(datapath=comparison.datapath, out=out, dry_run=dry_run, calibrate=calibrate)
-    prepare_machine(options)
-    rate = comparison.rate()
+    prepare_machine(options, relights=True)
+    rate, excess = comparison.rate(), dark_excess(comparison.datapath)
     experiments: list[Experiment] = []
     for ocses in comparison.ocses:
-        executed = comparison.experiments(ocses, rate)
+        executed = comparison.experiments(ocses, rate, excess)
         experiments += [*executed, *_big_switch(executed)]
+    say_dark_excess(excess)
     claims = partial(circuit_claims, spectras=not comparison.rest)
     scenario = Scenario(
         comparison.name, comparison.title, experiments, claims, "circuits", failures=comparison.failures

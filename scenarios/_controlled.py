@@ -1,11 +1,14 @@
 """The points of one booted network, each judged by the known-answer controls before and after it."""
 
+from functools import partial
+
 from testbed.network.network import Network
 from testbed.report.results import ResultsDirectory
 from testbed.run.calibrate import Calibration, ContradictedError, forget
 from testbed.run.control import Control, Controls
 from testbed.run.experiment import Experiment
 from testbed.run.fidelity import with_control
+from testbed.run.light_control import light_control
 from testbed.run.outcome import Outcome
 from testbed.run.predict import predict
 from testbed.run.scale import load_bps
@@ -14,8 +17,8 @@ from testbed.run.scale import load_bps
 class ControlledPoints:
     """Adds outcomes to results between controls, and judges them again when the next control is there.
 
-    So a run that is interrupted keeps every point, judged by what was known. Over circuits there is nothing
-    to control: a schedule's evidence is its light (`testbed.run.fidelity.verdict_of_light`).
+    So a run that is interrupted keeps every point, judged by what was known. A schedule's control is one over
+    its OCSes (`testbed.run.light_control`); circuits that are foreseen have none.
 
     Parameters
     ----------
@@ -32,13 +35,16 @@ class ControlledPoints:
     def __init__(
         self, network: Network, results: ResultsDirectory, where: str, doubtful: Calibration | None = None
     ) -> None:
-        self._controls, self._results, self._where = Controls(network), results, where
+        self._network, self._results, self._where = network, results, where
+        self._controls = Controls(network)
         self._doubtful = doubtful
         self._known: set[tuple[str, str]] = set()
         self._since = len(results.outcomes)
 
     def before(self, experiment: Experiment) -> None:
         """Carry out a control if an experiment forwards more than was controlled; seeds forward alike.
+
+        Before a schedule one is carried out in any case, once for all seeds.
 
         A calibration that it contradicts is forgotten: the next run takes it anew.
 
@@ -48,9 +54,12 @@ class ControlledPoints:
             If it does so before a point is finished, so that nothing is lost by beginning again.
         """
         about = experiment.job.name, experiment.scheme_name
-        if experiment.over_circuits or about in self._known:
+        if experiment.foreseen or about in self._known:
             return
         self._known.add(about)
+        if experiment.ocs:
+            self._judge(self._controls.by(partial(light_control, self._network, experiment)))
+            return
         load = load_bps(experiment, predict(experiment)) * experiment.dilation.rate
         control = self._controls.cover(load) if load else None
         self._judge(control)

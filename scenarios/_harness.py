@@ -81,11 +81,11 @@ from testbed.run.calibrate import (
     is_calibrated,
     rate_factor,
 )
+from testbed.run.dark_excess import DarkExcess, dark_excess, is_measured
 from testbed.run.dilation import UNSCALED, Dilation
 from testbed.run.experiment import Experiment
 from testbed.run.outcome import Outcome, bound_s
 from testbed.run.predict import predict
-from testbed.run.region_plan import TIMED_DELAY_S
 from testbed.run.repetitions import check_named_apart
 from testbed.run.run_time import boots
 from testbed.run.scale import RINGS_S, job_volume, plain
@@ -186,6 +186,13 @@ class Scenario:
         """Return a scenario of points at real scale."""
         experiments = [Experiment(fabric, job, scheme, UNSCALED, seed) for job, scheme, seed in points]
         return cls(name, title, experiments, rails_claims if fabric.name == "rail" else no_claims)
+
+    @property
+    def relights(self) -> bool:
+        """Whether OCSes are reconfigured in it."""
+        return any(
+            each.ocs_delays and not (each.foreseen and each.foreseen.stays) for each in self.experiments
+        )
 
     @property
     def fabrics(self) -> list[Fabric]:
@@ -305,20 +312,31 @@ def carry_out(scenario: Scenario, options: Options) -> ResultsDirectory | None:
     check_named_apart(scenario.experiments)
     if options.model_only:
         return _finish(scenario, options, _model)
-    prepare_machine(options)
+    prepare_machine(options, relights=scenario.relights)
     return go_on(scenario, options)
 
 
-def prepare_machine(options: Options) -> None:
-    """Enter the sandbox, and calibrate the machine anew if that was asked for; a dry run may need neither."""
-    if options.sandbox and not _boots_nothing(options):
+def prepare_machine(options: Options, *, relights: bool) -> None:
+    """Enter the sandbox, and calibrate the machine anew if that was asked for; a dry run may need neither.
+
+    Parameters
+    ----------
+    options
+        How a scenario is carried out.
+    relights
+        Whether OCSes are reconfigured in it, so that their dark excess belongs to the calibration.
+    """
+    if options.sandbox and not _boots_nothing(options, relights):
         enter_sandbox()
     if options.calibrate:
         calibration(options.datapath, anew=True)
+        if relights:
+            dark_excess(options.datapath, anew=True)
 
 
-def _boots_nothing(options: Options) -> bool:
-    return options.dry_run and not options.calibrate and is_calibrated(options.datapath)
+def _boots_nothing(options: Options, relights: bool) -> bool:
+    known = is_calibrated(options.datapath) and (is_measured(options.datapath) or not relights)
+    return options.dry_run and not options.calibrate and known
 
 
 def go_on(scenario: Scenario, options: Options) -> ResultsDirectory | None:
@@ -534,7 +552,11 @@ def _scaled(
         if options.emulated_rate_bps is None:
             rate = min(rate, scenario.most_nic_bps / max(map(fabric.nic_rate_bps, fabric.nics)))
         times_s = [glance.level_s for glance in seen]
-        experiments = _dilated(experiments, rate, times_s, options.volume, scenario.rings_s)
+        timed = scenario.relights and options.volume is None
+        excess = dark_excess(options.datapath) if timed else None
+        if excess:
+            say_dark_excess(excess)
+        experiments = _dilated(experiments, rate, times_s, options.volume, scenario.rings_s, excess)
     for experiment in experiments:
         check_delays(experiment.fabric, experiment.dilation.time)
     return experiments, machine
@@ -547,12 +569,18 @@ def _calibration(datapath: Datapath) -> Calibration:
     return machine
 
 
+def say_dark_excess(excess: DarkExcess) -> None:
+    """Say how much longer than their devices the machine's OCSes are dark, and how old that is."""
+    _say(excess.sentence(datetime.now(UTC)))
+
+
 def _dilated(
     experiments: Sequence[Experiment],
     rate: float,
     times_s: Sequence[float],
     volume: float | None,
     rings_s: float,
+    excess: DarkExcess | None,
 ) -> list[Experiment]:
     """Return experiments at a rate, each workload at its own volume, or all at the one asked for."""
     if volume is not None:
@@ -563,8 +591,8 @@ def _dilated(
         job = experiment.job
         bounds_s[job.name].append(bound_s(experiment))
         longest_s[job.name] = max(longest_s[job.name], time_s)
-        if setup := experiment.regional or experiment.foreseen:
-            timed = setup.delay.volume_for(rate, TIMED_DELAY_S)
+        if excess and (setup := experiment.regional or experiment.foreseen):
+            timed = setup.delay.volume_for(rate, excess.least_delay_s(len(experiment.ocs_delays)))
             least[job.name] = max(least[job.name], timed)
     volumes = {
         name: max(

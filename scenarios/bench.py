@@ -65,12 +65,13 @@ from testbed.machine.sandbox import inside_sandbox, run_in_sandbox, settle
 from testbed.network.link_sample import worst_link_error
 from testbed.network.network import Network
 from testbed.run.agreement import agreement_text
-from testbed.run.calibrate import calibration, machine_name, rate_factor, volume_factor
+from testbed.run.calibrate import calibration, rate_factor, volume_factor
 from testbed.run.dilation import Dilation
 from testbed.run.emulate import emulate
 from testbed.run.evidence import Watch
 from testbed.run.experiment import Experiment
 from testbed.run.fidelity import verdict
+from testbed.run.kept import machine_name
 from testbed.run.outcome import Verdict, Word, bound_s
 from testbed.run.predict import predict
 from testbed.run.scale import load_bps

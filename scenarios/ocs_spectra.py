@@ -98,7 +98,13 @@ Rest = Annotated[
         " what a schedule leaves over; a scheduler of your own may then serve a part of the demand."
     ),
 ]
-ShortestSlot = Annotated[float, typer.Option(help="Spectra's shortest slot in the emulation [ms].")]
+ShortestSlot = Annotated[
+    float | None,
+    typer.Option(
+        help="Spectra's shortest slot in the emulation [ms]; by default what this machine needs."
+        " Longer where delays would be less than ten times what it adds to them."
+    ),
+]
 Seeds = Annotated[
     int | None, typer.Option(help="Random demands; by default 1, and 50 with --plan-only as in the paper.")
 ]
@@ -126,7 +132,7 @@ def ocs_spectra(
     transport: Transports = "ideal",
     initial_window: InitialWindow = None,
     least_rto_ms: LeastTimeout = None,
-    slot_ms: ShortestSlot = 100.0,
+    slot_ms: ShortestSlot = None,
     mtu: Mtu = DEFAULT_MTU,
     buffer: Buffer = None,
     emulated_rate: EmulatedRate = None,
@@ -175,7 +181,7 @@ def ocs_spectra(
         meetings=listed(meetings),
         rate_bps=RATE_BPS,
         delay=delay,
-        slot_s=slot_ms / 1e3,
+        slot_s=None if slot_ms is None else slot_ms / 1e3,
         emulated_rate_bps=None if emulated_rate is None else emulated_bps(emulated_rate),
         datapath=datapath,
         partial=partial,

@@ -6,7 +6,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from testbed.machine.datapath import Datapath
-from testbed.run.calibrate import CACHE, FORMAT_VERSION, Calibration, machine_name
+from testbed.run import dark_excess
+from testbed.run.calibrate import FORMAT_VERSION, Calibration
+from testbed.run.dark_excess import DarkExcess, Excess
+from testbed.run.kept import CACHE, machine_name
 from traffic.packets import DEFAULT_MTU, packet_bytes
 
 
@@ -15,6 +18,7 @@ def calibrated(
     hop_bps: float = 3.6e9,
     datapath: Datapath = "netdev",
     taken: datetime | None = None,
+    dark_s: float = 2e-3,
 ) -> dict[str, str]:
     """Return the environment of a run that finds a calibration of this machine.
 
@@ -28,10 +32,19 @@ def calibrated(
         By which.
     taken
         When; None for now.
+    dark_s
+        How much longer than their devices OCSes are said to be dark [s].
     """
     packets_s = hop_bps / 8 / packet_bytes(DEFAULT_MTU)
     at = (taken or datetime.now(UTC)).isoformat()
-    kept = asdict(Calibration(machine_name(datapath), hop_bps, packets_s, at, True))
+    name = machine_name(datapath)
+    late = tuple(Excess(ocses, dark_s / 2, dark_s) for ocses in dark_excess.OCSES)
+    kept = {
+        "calibration": (FORMAT_VERSION, Calibration(name, at, True, hop_bps, packets_s)),
+        "dark_excess": (dark_excess.FORMAT_VERSION, DarkExcess(name, at, True, late)),
+    }
     folder.mkdir(exist_ok=True)
-    (folder / "calibration.json").write_text(json.dumps({"format": FORMAT_VERSION, "calibrations": [kept]}))
+    for file, (version, measured) in kept.items():
+        data = {"format": version, "calibrations": [asdict(measured)]}
+        (folder / f"{file}.json").write_text(json.dumps(data))
     return {CACHE: str(folder)}

@@ -26,6 +26,7 @@ from controller.circuits.circuits import Circuits
 from controller.circuits.devices import ReconfigurationDelay
 from controller.circuits.programs import Day, Program
 from controller.circuits.status import LogEntry
+from testbed.machine.datapath import Datapath
 from testbed.machine.kernel import inside_namespace
 from testbed.machine.processes import beside
 from testbed.network.circuit_tap import lit_by
@@ -46,6 +47,8 @@ TRAFFIC_BYTES = 8900
 TRAFFIC_PORT = 9
 SEND_BUFFER_BYTES = 40_000
 TRAFFIC_NICS = 16
+LEAD_S = 0.1
+"""How long before it begins a program is announced [s]."""
 MARGIN_S = 0.01
 """What a reconfiguration may take beside the delay."""
 ALIVE_S, IDLE_S = 0.5, 60.0
@@ -82,17 +85,21 @@ class Figures:
 def ocs_figures(
     *,
     ports: int = PORTS,
+    ocses: int = 1,
     delay_s: float = 0.005,
     rounds: int = 100,
     traffic: int = TRAFFIC_NICS,
     seed: int = 0,
+    datapath: Datapath = "netdev",
 ) -> Figures:
     """Return how well one OCS keeps its word; to be called in a sandbox.
 
     Parameters
     ----------
     ports
-        How many ports, each with a server.
+        How many ports each OCS has, each with a server.
+    ocses
+        How many OCSes are reconfigured at once; the first is looked at.
     delay_s
         The device's delay, at emulated scale [s].
     rounds
@@ -101,16 +108,22 @@ def ocs_figures(
         How many NICs send at full rate meanwhile.
     seed
         Of the permutations.
+    datapath
+        Which of Open vSwitch's forwards.
     """
-    fabric = parallel_ocs_fabric(ports, 1)
-    with Network(fabric, RATE_FACTOR) as network, LightTap(fabric, OCS) as tap:
+    fabric = parallel_ocs_fabric(ports, ocses)
+    names = [switch.name for switch in fabric.switches]
+    with Network(fabric, RATE_FACTOR, datapath) as network, LightTap(fabric, OCS) as tap:
         client = network.northbound
-        client.set_delay(OCS, ReconfigurationDelay("bench", delay_s))
+        for name in names:
+            client.set_delay(name, ReconfigurationDelay("bench", delay_s))
         with _sending(network, traffic):
             program = _program(ports, rounds, np.random.default_rng(seed))
-            client.show(OCS, program)
+            begins_at = time.monotonic() + LEAD_S
+            for name in names:
+                client.show(name, program, begins_at)
             # Asking meanwhile would keep the controller from its work, and a CPU from the switch.
-            _sleep(sum(day.duration_s + delay_s + MARGIN_S for day in program.days), network)
+            _sleep(LEAD_S + sum(day.duration_s + delay_s + MARGIN_S for day in program.days), network)
             client.wait_idle(OCS, IDLE_S)
         log = [entry for entry in client.ocs_log(OCS) if entry.lit_s is not None]
     return _figures(tap.seen, log, delay_s, range(0, ports, ports // PROBED))

@@ -2,28 +2,18 @@
 
 What limits an emulation is the switch daemon's work per packet and hop. So the measure is
 payload bits times switch hops per second, taken from an all-to-all whose NICs are too fast for
-the machine. It takes some seconds, so it is kept per machine, kernel, Open vSwitch and datapath, in a file
-that all runs of a user share. A run holds a lock on it while it measures: two at once would measure half
-each. One that was taken while something else used the CPUs serves for some minutes only, and one that a
-known-answer control contradicts is taken anew.
+the machine. It takes some seconds, so it is kept per machine, kernel, Open vSwitch and datapath
+(`testbed.run.kept`). One that a known-answer control contradicts is taken anew.
 """
 
-import fcntl
-import json
 import math
-import os
-import platform
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import asdict, dataclass
-from datetime import UTC, datetime, timedelta
-from pathlib import Path
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
 
 import numpy as np
 
-from testbed.machine.commands import output_of
 from testbed.machine.datapath import Datapath
-from testbed.machine.files import make_directory, write_whole
 from testbed.machine.stalls import cpu_s
 from testbed.network.network import Network
 from testbed.run.control import Control
@@ -31,6 +21,7 @@ from testbed.run.dilation import Dilation
 from testbed.run.emulate import emulate
 from testbed.run.experiment import Experiment
 from testbed.run.fidelity import CONTROL, PRESSED
+from testbed.run.kept import Kept, Measured, machine_name
 from topologies.errors import MachineError
 from topologies.fabric import Fabric
 from topologies.rail import rail_fabric
@@ -40,7 +31,6 @@ from traffic.records import NVLINK, Records, legs_of, path_of
 from traffic.steps import single
 
 FORMAT_VERSION = 3
-CACHE = "LIGHTRAIL_CACHE"
 OVERLOAD_BPS = 200e6
 TRIAL_S = 1.0
 TRIALS = 3
@@ -58,26 +48,18 @@ CONTRADICTED_SHARE = 0.5
 """Below this share of what the machine forwards at most, traffic takes the time that is known for it."""
 OWN_CPU = 0.8
 """What of a CPU Open vSwitch has at least when nothing else uses the CPUs; overloaded, it needs one."""
-SHARED_S = 600.0
-"""How long a calibration serves that was taken while something else did [s]."""
 SLOWEST_NIC_BPS = 1e6
 FASTEST_NIC_BPS = 1e9
 
 
 @dataclass(frozen=True)
-class Calibration:
-    """What a machine forwards."""
+class Calibration(Measured):
+    """What a machine forwards; it was alone if Open vSwitch had a CPU to itself."""
 
-    machine: str
-    """Processor, kernel, Open vSwitch and its datapath: what the figures are of."""
     hop_bps: float
     """Payload times switch hops that were forwarded in a second [bit/s]."""
     hop_packets_s: float
     """The same in packets of the default MTU [1/s]."""
-    taken: str
-    """When, in UTC (ISO 8601)."""
-    alone: bool
-    """Whether Open vSwitch had a CPU to itself meanwhile; also true where that is unknown."""
 
     def most_bps(self, mtu: int) -> float:
         """Return the payload times switch hops that it forwards in packets of an MTU [bit/s].
@@ -86,17 +68,9 @@ class Calibration:
         """
         return 8 * packet_bytes(mtu) * self.hop_packets_s
 
-    def serves(self, now: datetime) -> bool:
-        """Return whether a run may be scaled by it."""
-        return self._age(now) < (timedelta.max if self.alone else timedelta(seconds=SHARED_S))
-
     def sentence(self, now: datetime) -> str:
         """Return how old it is, and what to do about it."""
-        minutes = self._age(now).total_seconds() / 60
-        age = f"{minutes:.0f} min" if minutes < 120 else f"{minutes / 60:.0f} h"
-        age = age if minutes < 48 * 60 else f"{minutes / 60 / 24:.0f} days"
-        busy = "" if self.alone else " while something else used the CPUs"
-        return f"this machine was calibrated {age} ago{busy}; --calibrate does so anew"
+        return f"this machine was calibrated {self.age(now)}; --calibrate does so anew"
 
     def contradiction(self, control: Control, mtu: int) -> str:
         """Return what a control shows that cannot be if this is right, a sentence; "" if nothing.
@@ -113,31 +87,9 @@ class Calibration:
             "machine forwards by its calibration"
         )
 
-    def _age(self, now: datetime) -> timedelta:
-        return now - datetime.fromisoformat(self.taken)
-
 
 class ContradictedError(MachineError):
     """A known-answer control contradicts the calibration by which a run was scaled."""
-
-
-def machine_name(datapath: Datapath) -> str:
-    """Return what identifies this machine and a datapath for a calibration."""
-    model = [line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")]
-    processor = model[0].split(":")[1].strip() if model else platform.machine()
-    version = _switch_version()
-    return (
-        f"{os.cpu_count()} x {processor}, Linux {platform.release()}, Open vSwitch {version}, "
-        f"datapath {datapath}"
-    )
-
-
-def _switch_version() -> str:
-    try:
-        words = output_of(["ovs-vswitchd", "--version"]).split()
-    except MachineError:  # a dry run needs none
-        return "unknown"
-    return words[3] if len(words) > 3 else "unknown"
 
 
 def calibration(datapath: Datapath, *, anew: bool = False) -> Calibration:
@@ -150,26 +102,17 @@ def calibration(datapath: Datapath, *, anew: bool = False) -> Calibration:
     anew
         Whether to measure in any case.
     """
-    path, name = _cache(), machine_name(datapath)
-    if not anew and (found := _kept(path).get(name)):
-        return found
-    with _locked(path):
-        if not anew and (found := _kept(path).get(name)):  # another run has measured meanwhile
-            return found
-        found = measure(datapath)
-        _keep(path, _kept(path) | {name: found})
-    return found
+    return KEPT.taken(machine_name(datapath), lambda: measure(datapath), anew=anew)
 
 
 def forget(machine: Calibration) -> None:
     """Keep a calibration no longer, unless another run has taken it anew meanwhile."""
-    with _locked(_cache()):
-        _keep(_cache(), {name: each for name, each in _kept(_cache()).items() if each != machine})
+    KEPT.forget(machine)
 
 
 def is_calibrated(datapath: Datapath) -> bool:
     """Return whether `calibration` has kept this machine's, and measures nothing."""
-    return machine_name(datapath) in _kept(_cache())
+    return KEPT.has(machine_name(datapath))
 
 
 def measure(datapath: Datapath) -> Calibration:
@@ -181,9 +124,8 @@ def measure(datapath: Datapath) -> Calibration:
         experiment = Experiment(fabric, single(demand), "rails", Dilation(1.0, 1.0))
         best, cpu = max(_trial(experiment, network) for _ in range(TRIALS))
     packets_s, now = best / 8 / packet_bytes(DEFAULT_MTU), datetime.now(UTC)
-    return Calibration(
-        machine_name(datapath), best, packets_s, now.isoformat(timespec="seconds"), not cpu < OWN_CPU
-    )
+    alone = not cpu < OWN_CPU
+    return Calibration(machine_name(datapath), now.isoformat(timespec="seconds"), alone, best, packets_s)
 
 
 def _trial(experiment: Experiment, network: Network) -> tuple[float, float]:
@@ -272,36 +214,12 @@ def _rounded(bps: float) -> float:
     return float(np.floor(bps / digit) * digit)
 
 
-def _cache() -> Path:
-    return Path(os.environ.get(CACHE, Path.home() / ".cache" / "lightrail")) / "calibration.json"
+def _read(**fields: object) -> Calibration:
+    kept = Calibration(**fields)  # type: ignore[arg-type]  # as they were written
+    if not kept.hop_packets_s > 0:
+        raise ValueError("a machine that forwards nothing")
+    return kept
 
 
-def _kept(path: Path) -> dict[str, Calibration]:
-    """Return the calibrations that serve, by `Calibration.machine`; none where the file is not valid."""
-    now = datetime.now(UTC)
-    try:
-        data = json.loads(path.read_text())
-        if data["format"] != FORMAT_VERSION:
-            return {}
-        kept = [Calibration(**each) for each in data["calibrations"]]
-        return {each.machine: each for each in kept if each.hop_packets_s > 0 and each.serves(now)}
-    except (OSError, ValueError, KeyError, TypeError):
-        return {}
-
-
-def _keep(path: Path, kept: Mapping[str, Calibration]) -> None:
-    """Write calibrations; a home that cannot be written costs the next run some seconds, no more."""
-    text = json.dumps({"format": FORMAT_VERSION, "calibrations": [asdict(each) for each in kept.values()]})
-    with suppress(MachineError):
-        write_whole(path, text)
-
-
-@contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    """Let no other run that shares a file measure meanwhile; the lock ends with its process."""
-    with ExitStack() as stack:
-        with suppress(OSError, MachineError):  # a home that cannot be written
-            make_directory(path.parent)
-            lock = stack.enter_context(path.with_suffix(".lock").open("w"))
-            fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
+KEPT = Kept("calibration", FORMAT_VERSION, _read)
+"""Those of the machines of a user's home."""

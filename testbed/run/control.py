@@ -7,8 +7,9 @@ longer, this machine added.
 """
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
+from functools import partial
 
 import numpy as np
 
@@ -60,6 +61,7 @@ class Controls:
         self.done: list[Control] = []
         """Those that were carried out, in order."""
         self._most_bps = 0.0
+        self._again: Callable[[], Control | None] = partial(control, network, 0.0)
 
     def cover(self, hop_bps: float) -> Control | None:
         """Carry out a control if a point exceeds by a half what was controlled; return it, if there is one.
@@ -72,11 +74,16 @@ class Controls:
         if self.done and hop_bps <= GROWN * self._most_bps:
             return None
         self._most_bps = max(self._most_bps, hop_bps)
+        return self.by(partial(control, self._network, self._most_bps))
+
+    def by(self, carried_out: Callable[[], Control | None]) -> Control | None:
+        """Carry out a control of another kind, which is repeated from then on."""
+        self._again = carried_out
         return self.repeat()
 
     def repeat(self) -> Control | None:
-        """Carry out a control at the highest rate so far; None where no two servers have a path."""
-        found = control(self._network, self._most_bps)
+        """Carry out the last control again; None where no two servers have a path."""
+        found = self._again()
         self.done += [found] if found else []
         return found
 

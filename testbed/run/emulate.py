@@ -20,6 +20,7 @@ from topologies.fabric import Path
 from traffic.metrics import communication_s
 from traffic.records import path_text
 from traffic.spraying.policy import QueuePair
+from traffic.transports.circuit_engine import LEAST_MARGINS
 from traffic.transports.engine import STUCK_S, Health
 
 IDLE_S = 5.0
@@ -94,6 +95,7 @@ def emulate(
         stuck_s=stuck_s,
         skips=skips,
         meeting=meeting,
+        margins=experiment.ocs.margins if experiment.ocs else LEAST_MARGINS,
         faults=experiment.faults,
     )
     with tapped as tap, backed as backend:

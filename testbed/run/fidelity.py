@@ -127,6 +127,8 @@ DRAINED = Limit(
 )
 BEHIND_STRAINED, BEHIND_VOID = 0.08, 0.30
 """How much longer than its slots a schedule may take, as a share: what senders and OCSes are late."""
+LATE_SHARE = 0.01
+"""How much of all bytes may miss its slots where packets carry the rest: a datagram of each message may."""
 CONTROL = Limit(
     lambda seen: abs(seen.control_error),
     0.03,
@@ -191,9 +193,10 @@ def verdict_of_light(
 ) -> Verdict:
     """Return whether a schedule's result can be believed; senders who do not drain lose light by choice.
 
-    There is neither a rate to sample nor a control: how late the engine heard of light, what was lost, and
-    how much longer than its slots all took are the evidence. It is void where a reconfiguration failed or a
-    connection was lost, also if all bytes came later. What is sent into a port that has failed is lost.
+    There is no rate to sample: how late the engine heard of light, what was lost, what missed its slots, and
+    how much longer than these all took are the evidence. A schedule covers its demand, so that what misses
+    its slots does so by the machine's fault, whatever that cost. It is void where a reconfiguration failed
+    or a connection was lost, also if all bytes came later. What is sent into a port that has failed is lost.
     Parameters are those of `verdict`.
     """
     failed = [entry.error for log in light.logs.values() for entry in log if entry.error]
@@ -211,18 +214,35 @@ def verdict_of_light(
         measured_s=measured_s,
         bound_s=light.lower_bound_s,
         unmet=[*unmet, *failed],
-        limits=(*ALWAYS, DRAINED, behind) if drains else ALWAYS,
+        limits=(*ALWAYS, DRAINED, _missed(light), behind) if drains else ALWAYS,
     )
     return replace(judged, advice=LIGHT_ADVICE.get(judged.word, ""))
+
+
+def _missed(light: LightLog) -> Limit:
+    """Return what is said of bytes that missed their slots: how many, how late, and what that cost.
+
+    Its value is the share of the schedule that they came after it; with packets beside circuits, their share.
+    """
+    late = light.late_bytes
+    missed = f"{late:,} bytes missed their slots, and light was heard of up to {light.latest_s:.4f} s late"
+    if light.experiment.plan.setup.rest:
+        share = late / max(light.payload_bytes, 1)
+        return Limit(lambda _seen: share, LATE_SHARE, math.inf, missed, "late bytes")
+    after = (
+        f"the last of them came {light.behind_s:.3f} s after the slots, {light.behind:.0%} of the schedule"
+    )
+    share = light.behind if late else -math.inf
+    return Limit(lambda _seen: share, -1.0, BEHIND_VOID, f"{missed}; {after}", "late bytes")
 
 
 def with_control(outcome: Outcome, control: Control | None) -> Outcome:
     """Return an outcome judged by one more control beside it: the worse word counts, all reasons stay.
 
-    Over circuits, and where nothing was sent, a control says nothing.
+    Over circuits that are foreseen, and where nothing was sent, a control says nothing.
     """
     before = outcome.verdict
-    if before.word == "model" or outcome.light or outcome.experiment.foreseen:
+    if before.word == "model" or outcome.experiment.foreseen:
         return outcome
     seen, limits = Measures(), [CONTROL]
     if control:

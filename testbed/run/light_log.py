@@ -1,5 +1,6 @@
 """What circuits did: the slots that were shown, what they carried, and how late and how long all was."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -11,7 +12,7 @@ from testbed.run.dilation import Dilation
 from testbed.run.experiment import Experiment
 from testbed.run.live_programs import slot_s
 from traffic.job_bounds import communication_bound_s
-from traffic.transports.circuit_engine import GUARD_S, Meeting, Slot
+from traffic.transports.circuit_engine import Meeting, Slot
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,7 +48,8 @@ class LightLog:
         lit_s = sum(map(self._lit_s, self.slots))
         if self._meeting != "drain" or not lit_s:
             return 0.0
-        open_s = sum(self._lit_s(replace(slot, until_s=slot.until_s - GUARD_S)) for slot in self.slots)
+        guard_s = self.experiment.plan.setup.margins.guard_s
+        open_s = sum(self._lit_s(replace(slot, until_s=slot.until_s - guard_s)) for slot in self.slots)
         return 1 - open_s / lit_s
 
     @property
@@ -62,19 +64,36 @@ class LightLog:
     @property
     def behind(self) -> float:
         """How much longer it took than its slots, with guard times and the devices' delays, as a share."""
-        planned_s = max(map(self._planned_s, self.experiment.plan.ocses))
-        return self.experiment.dilation.emulated_s(self.cct_s) / planned_s - 1
+        return self.behind_s / self._all_planned_s
+
+    @property
+    def behind_s(self) -> float:
+        """The same in time [emulated s]."""
+        return self.experiment.dilation.emulated_s(self.cct_s) - self._all_planned_s
+
+    @property
+    def _all_planned_s(self) -> float:
+        return max(map(self._planned_s, self.experiment.plan.ocses))
 
     def _planned_s(self, ocs: str) -> float:
         """Return how long an OCS' slots take as the emulation plans them, the last no longer than needed."""
         plan, dilation = self.experiment.plan, self.experiment.dilation
         slots = plan.schedule.switches[plan.ocses.index(ocs)]
-        lit_s = [
-            slot_s(slot.weight, dilation, plan.emulated_rate_bps, self._meeting, self.experiment.mtu)
-            for slot in slots
-        ]
+        rate_bps, longer_s = plan.emulated_rate_bps, plan.setup.margins.slot_s(self._meeting)
+        lit_s = [slot_s(slot.weight, dilation, rate_bps, longer_s, self.experiment.mtu) for slot in slots]
         dark_s = [entry.delay_s for entry in self.logs.get(ocs, ()) if entry.circuits]
         return sum(lit_s) + sum(dark_s[: len(slots)])
+
+    @property
+    def late_bytes(self) -> int:
+        """What missed its slots: what the first round left over, less what the schedule leaves to packets.
+
+        Emulated bytes.
+        """
+        plan = self.experiment.plan
+        unserved_s = np.maximum(plan.line_s - plan.schedule.served(len(plan.line_s)), 0.0).sum()
+        planned = unserved_s * plan.rate_bps / 8 * self.experiment.dilation.volume if plan.setup.rest else 0.0
+        return max(self.undelivered_bytes[0] - math.ceil(planned), 0)
 
     @property
     def lost_bytes(self) -> int:
@@ -84,9 +103,17 @@ class LightLog:
     @property
     def lateness_s(self) -> float:
         """How long light waited until the engine heard of it, 99th percentile [emulated s]."""
+        return max(float(np.percentile(self._heard_late_s, 99)), 0.0)
+
+    @property
+    def latest_s(self) -> float:
+        """The longest that light waited until the engine heard of it [emulated s]."""
+        return max([0.0, *self._heard_late_s])
+
+    @property
+    def _heard_late_s(self) -> list[float]:
         lit_s = {name: [entry.lit_s for entry in log if entry.lit_s] for name, log in self.logs.items()}
-        late_s = [min((slot.lit_s - s for s in lit_s[slot.ocs]), key=abs) for slot in self.slots]
-        return max(float(np.percentile(late_s, 99)), 0.0)
+        return [min((slot.lit_s - s for s in lit_s[slot.ocs]), key=abs) for slot in self.slots]
 
     @property
     def delays_s(self) -> dict[str, tuple[float, ...]]:

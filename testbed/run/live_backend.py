@@ -39,7 +39,7 @@ from traffic.packets import packet_bytes
 from traffic.path_effects import path_effects
 from traffic.scheme import Choice, WhileLit
 from traffic.spraying.policy import Counts, QueuePair, ReactivePolicy
-from traffic.transports.circuit_engine import TURN_S, Meeting
+from traffic.transports.circuit_engine import LEAST_MARGINS, TURN_S, Margins, Meeting
 from traffic.transports.engine import STUCK_S, Engine, Health
 from traffic.transports.late_binding import ReactiveFeeder
 from traffic.transports.registry import transport_named
@@ -72,6 +72,8 @@ class LiveBackend:
         that it has passed at once.
     meeting
         How senders meet the dark in programs.
+    margins
+        What slots of programs are longer for.
     faults
         What is to fail: the paths around it are computed while the clock stands.
     """
@@ -85,6 +87,7 @@ class LiveBackend:
         stuck_s: float = STUCK_S,
         skips: bool = False,
         meeting: Meeting = "drain",
+        margins: Margins = LEAST_MARGINS,
         faults: Sequence[Fault] = (),
     ) -> None:
         self._faults = tuple(faults)
@@ -134,7 +137,7 @@ class LiveBackend:
         self._around: Paths | None = None
         """The paths around failed ports, once they were asked for."""
         self._routes = Routes(self._fabric, self._lit)
-        self.programs = LivePrograms(network, dilation, self._ocs_of, meeting, exact=bool(faults))
+        self.programs = LivePrograms(network, dilation, self._ocs_of, meeting, margins, exact=bool(faults))
         """What carries messages that take what is lit."""
         self._least_ps = 0
         self._start = 0.0

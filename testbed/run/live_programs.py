@@ -8,6 +8,7 @@ import math
 import socket
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -24,7 +25,14 @@ from topologies.events import Show, TimedCircuits
 from topologies.fabric import Fabric, Nic, Port
 from traffic.packets import DEFAULT_MTU
 from traffic.spraying.policy import Permitted
-from traffic.transports.circuit_engine import GUARD_S, CircuitEngine, Light, Meeting, bind_udp
+from traffic.transports.circuit_engine import (
+    LEAST_MARGINS,
+    CircuitEngine,
+    Light,
+    Margins,
+    Meeting,
+    bind_udp,
+)
 from traffic.transports.datagrams import Ends, header_share
 from traffic.transports.engine import Arrival, Engine
 
@@ -36,11 +44,9 @@ SILENCE_S = 30.0
 """After so long without news of light, past the last end that was announced, it has come to a stop."""
 BACK_S, IDLE_S = 30.0, 5.0
 """How long an OCS may stay away between programs, and take to go dark after them."""
-START_S = 0.004
-"""What a slot loses besides guard times: the news, a round of the engine, a datagram that no longer fits."""
 LAST_SHARE, LAST_S = 0.1, 0.05
 """How much longer an OCS' last slot may be lit, so that what is late needs no slot of its own: as a share of
-the slot, and on top [s]. It ends with the last byte."""
+the slot, and on top [s]. It ends with the last byte, or when nothing that is missing can use it."""
 
 
 class LivePrograms:
@@ -56,6 +62,8 @@ class LivePrograms:
         The OCS that each NIC is on.
     meeting
         How senders meet the dark.
+    margins
+        What slots are longer for.
     exact
         Whether the first programs' last slots are lit no longer than they need: what a fault leaves over
         needs slots of its own anyway.
@@ -67,20 +75,29 @@ class LivePrograms:
         dilation: Dilation,
         ocs_of: Mapping[Nic, str],
         meeting: Meeting,
+        margins: Margins = LEAST_MARGINS,
         *,
         exact: bool = False,
     ) -> None:
         self._network, self._dilation, self._ocs_of = network, dilation, ocs_of
-        self._meeting, self._exact = meeting, exact
+        self._meeting, self._margins, self._exact = meeting, margins, exact
         rates = {nic: network.fabric.nic_rate_bps(nic) * dilation.rate for nic in ocs_of}
         self._slowest_bps = min(rates.values(), default=1.0)
-        self.circuits = CircuitEngine(ocs_of, rates, meeting, network.mtu)
+        self.circuits = CircuitEngine(ocs_of, rates, meeting, network.mtu, margins.guard_s)
         self._numbers: dict[int, dict[Ends, int]] = {}
         """For each message under way the queue pair between each two NICs."""
         self._sizes: dict[int, int] = {}
         """Their real bytes."""
         self._ends: dict[str, float] = {}
         """The OCSes that show programs, and when each has ended; infinite before."""
+        self._coming: dict[str, int] = {}
+        """How many slots each of them has yet to light."""
+        self._planned_ends: dict[str, float] = {}
+        """When the slot of each ends, or the last one is lit longer than planned."""
+        self._longer_s: dict[str, float] = {}
+        """How much longer the last slot of each is lit."""
+        self._left_lit: list[str] = []
+        """The OCSes whose last slots were of no more use before they had ended."""
         self.begun_at: float | None = None
         """When the first program began."""
         self.left_over: list[int] = []
@@ -160,6 +177,7 @@ class LivePrograms:
         """Have the controller step OCSes through programs; return when they begin."""
         if self.begun_at is not None:
             self._network.northbound.wait_ready(BACK_S, None, check=self._network.check_alive)
+            self._take_back(news)
         exact = order.exact or (self._exact and self.begun_at is None)
         begins_at = time.monotonic() + (LEAD_S if self.begun_at is None else 0.0)
         self.begun_at = self.begun_at or begins_at
@@ -167,19 +185,21 @@ class LivePrograms:
         fabric = self._network.fabric
         _check_alone(fabric, [ocs for ocs, _ in order.programs])
         for ocs, slots in order.programs:
-            self._ends[ocs] = float("inf") if slots else begins_at
+            self._ends[ocs], self._coming[ocs] = float("inf") if slots else begins_at, len(slots)
+            self._planned_ends[ocs] = begins_at
             if slots:
                 program = emulated_program(
                     slots,
                     fabric.switches[fabric.switch_index[ocs]].ports,
                     self._dilation,
                     self._slowest_bps,
-                    meeting=self._meeting,
+                    longer_s=self._margins.slot_s(self._meeting),
                     partial=order.partial,
-                    exact=exact,
                     mtu=self._network.mtu,
                 )
-                self._network.northbound.show(ocs, program, begins_at, news.path)
+                longer_s = 0.0 if exact else program.days[-1].duration_s * LAST_SHARE + LAST_S
+                self._longer_s[ocs] = longer_s
+                self._network.northbound.show(ocs, _lengthened(program, longer_s), begins_at, news.path)
         return begins_at
 
     def shows(self, ocs: str) -> bool:
@@ -198,8 +218,13 @@ class LivePrograms:
         outputs = {fabric.nic_at(near): fabric.nic_at(far) for near, far in ends}
         self.circuits.lit(Light(ocs, outputs, notice.until_s, notice.ended), now)
         if notice.ended:
-            self._ends[ocs] = now
+            self._ends[ocs] = self._planned_ends[ocs] = now
+            self._coming[ocs] = 0
             return []
+        if notice.until_s is not None:
+            self._coming[ocs] -= 1
+            is_last = not self._coming[ocs]
+            self._planned_ends[ocs] = notice.until_s - (self._longer_s[ocs] if is_last else 0.0)
         kind = Switching if notice.until_s is None else SlotLit
         return [kind(ocs, notice.circuits, now_ps)]
 
@@ -210,7 +235,8 @@ class LivePrograms:
     def turn(self) -> tuple[list[Arrival], list[str]]:
         """Send what can be sent; return what arrived and, once all programs have ended, their OCSes."""
         arrived, now = self.circuits.turn(), time.monotonic()
-        if now > max(self._ends.values()) + LINGER_S:
+        if now > max(self._ends.values()) + LINGER_S or self._are_spent(now):
+            self._left_lit = [ocs for ocs, at in self._ends.items() if at > now]
             self.circuits.end()
             missing = self.circuits.missing_bytes
             self.left_over += [missing] if missing else []
@@ -220,11 +246,26 @@ class LivePrograms:
             raise StuckError(f"no OCS said what is lit for {SILENCE_S:g} s", "run it again")
         return arrived, []
 
+    def _are_spent(self, now: float) -> bool:
+        """Return whether only what last slots are lit longer is left, and no use for what is missing."""
+        planned = not any(self._coming.values()) and now > max(self._planned_ends.values())
+        return bool(planned and self.circuits.missing_bytes) and not self.circuits.busy
+
+    def _take_back(self, news: News) -> None:
+        """End last slots that were of no more use, and read what was said of them."""
+        for ocs in self._left_lit:
+            self.circuits.lit(Light(ocs, {}, None, ended=True), time.monotonic())
+            self._network.northbound.light(ocs, "-", partial=False, busy="replace")
+        if self._left_lit:
+            news.read()
+        self._left_lit = []
+
     def darken(self) -> None:
         """End what is left of the programs."""
-        for ocs in self._ends:
+        lit = [*self._ends, *self._left_lit]
+        for ocs in lit:
             self._network.northbound.light(ocs, "-", partial=False, busy="replace")
-        for ocs in self._ends:
+        for ocs in lit:
             self._network.northbound.wait_idle(ocs, IDLE_S)
         self.circuits.end()
 
@@ -246,9 +287,8 @@ def emulated_program(
     dilation: Dilation,
     rate_bps: float,
     *,
-    meeting: Meeting = "drain",
+    longer_s: float = 0.0,
     partial: bool = False,
-    exact: bool = False,
     mtu: int = DEFAULT_MTU,
 ) -> Program:
     """Return what an OCS shows for slots.
@@ -263,26 +303,27 @@ def emulated_program(
         The emulation's scale.
     rate_bps
         The rate of the slowest NIC, which datagrams suit [bit/s].
-    meeting
-        How senders meet the dark.
+    longer_s
+        What each slot is longer for than its bytes need [s].
     partial
         Whether circuits that two slots share stay lit between them.
-    exact
-        Whether the last slot is lit no longer than it needs.
     mtu
         Largest packet [bytes].
     """
-    lit_s = [slot_s(slot.lit_s, dilation, rate_bps, meeting, mtu) for slot in slots]
-    if lit_s and not exact:
-        lit_s[-1] += lit_s[-1] * LAST_SHARE + LAST_S
+    lit_s = [slot_s(slot.lit_s, dilation, rate_bps, longer_s, mtu) for slot in slots]
     days = zip(slots, lit_s, strict=True)
     return Program(tuple(Day(Circuits(ports, slot.circuits), lasts_s) for slot, lasts_s in days), partial)
 
 
-def slot_s(real_s: float, dilation: Dilation, rate_bps: float, meeting: Meeting, mtu: int) -> float:
+def slot_s(real_s: float, dilation: Dilation, rate_bps: float, longer_s: float, mtu: int) -> float:
     """Return how long a slot is lit so that it carries all that it would carry without costs [emulated s].
 
     Its parameters are those of `emulated_program`, and how long it would be lit [real s].
     """
-    carries_s = dilation.emulated_s(real_s) * header_share(rate_bps, mtu)
-    return carries_s + (GUARD_S if meeting == "drain" else 0.0) + START_S
+    return dilation.emulated_s(real_s) * header_share(rate_bps, mtu) + longer_s
+
+
+def _lengthened(program: Program, longer_s: float) -> Program:
+    """Return a program whose last day lasts longer [s]."""
+    *days, last = program.days
+    return replace(program, days=(*days, replace(last, duration_s=last.duration_s + longer_s)))

@@ -19,15 +19,16 @@ from topologies.fabric import Fabric
 from traffic.demand import Demand
 from traffic.job import Job
 from traffic.steps import Step, job_of_steps
-from traffic.transports.circuit_engine import Meeting
+from traffic.transports.circuit_engine import LEAST_MARGINS, Margins, Meeting
 
-LONGEST_S = 5.0
-"""How long the lower bound of a demand takes at most at emulated scale, however short its shortest slot."""
+LONGEST_S, PATIENT_S = 5.0, 15.0
+"""How long the lower bound of a demand takes at most at emulated scale, however short its shortest slot; and
+for delays to be long beside what this machine adds to them [s]."""
 
 
 @dataclass(frozen=True)
 class OcsSetup:
-    """How OCSes are reconfigured, and how senders meet the dark; times are real."""
+    """How OCSes are reconfigured, and how senders meet the dark; times are real, but for the margins."""
 
     delay: ReconfigurationDelay
     """How long they are dark when they are reconfigured; what is planned takes the mean."""
@@ -37,6 +38,8 @@ class OcsSetup:
     rest: str = ""
     """The spraying scheme that sends over packet switches what a schedule leaves over; where there is none,
     it goes into clean-up rounds."""
+    margins: Margins = LEAST_MARGINS
+    """What slots are longer for in the emulation (`testbed.run.dark_excess`)."""
 
 
 class OcsPlan:
@@ -154,11 +157,17 @@ def off_diagonal(matrix: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def dilation_for(
-    line_s: NDArray[np.float64], ocses: int, delay_s: float, *, rate: float, slot_s: float
+    line_s: NDArray[np.float64],
+    ocses: int,
+    delay_s: float,
+    *,
+    rate: float,
+    slot_s: float,
+    least_delay_s: float = LEAST_DELAY_S,
 ) -> Dilation:
-    """Return the dilation at which Spectra's shortest slot lasts ``slot_s``, and the delay can be honoured.
+    """Return the dilation at which Spectra's shortest slot lasts ``slot_s``, and a delay long enough.
 
-    It is less where the demand's lower bound would take longer than `LONGEST_S`.
+    It is less where the demand's lower bound would take longer than `LONGEST_S`, or `PATIENT_S` for delays.
 
     Parameters
     ----------
@@ -170,11 +179,14 @@ def dilation_for(
         Emulated rate over real rate.
     slot_s
         How long the shortest slot is to be lit [emulated seconds].
+    least_delay_s
+        How long a delay is to be at least [emulated seconds].
     """
     plan = spectra(line_s, ocses, delay_s)
     shortest = min((slot.weight for slots in plan.switches for slot in slots), default=0.0)
     if not shortest > 0:
         raise ScenarioError(f"schedules without a slot for a demand of {line_s.sum():g} s", "send something")
-    longest = LONGEST_S / makespan_lower_bound(line_s, ocses, delay_s)
-    honoured = 1.001 * LEAST_DELAY_S / delay_s if delay_s else longest  # not at the edge, where it rounds
-    return Dilation(rate, min(max(slot_s / shortest, honoured), longest) * rate)
+    bound_s = makespan_lower_bound(line_s, ocses, delay_s)
+    honoured = 1.001 * least_delay_s / delay_s if delay_s else 0.0  # not at the edge, where it rounds
+    time = max(min(slot_s / shortest, LONGEST_S / bound_s), min(honoured, PATIENT_S / bound_s))
+    return Dilation(rate, time * rate)

@@ -18,8 +18,6 @@ from traffic.collectives.all_to_all import AllToAll
 from traffic.faults import Moves, places_after
 from traffic.job import Collective, Job
 
-TIMED_DELAY_S = 10 * LEAST_DELAY_S
-"""A delay in the emulation beside which the time that switches take is small [s]."""
 First = Literal["block", "reuse", "copilot"]
 """What an all-to-all does whose demand is known only when it starts."""
 

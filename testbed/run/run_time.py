@@ -19,8 +19,8 @@ POINT_S, MESSAGE_S = 0.3, 0.0004
 """To connect, read back and write a point, and more for each of its messages [s]."""
 LONGER = 1.05
 """What is emulated over what is predicted."""
-SCHEDULE_S = 0.5
-"""To announce a schedule's programs, and until all OCSes have ended them [s]."""
+SCHEDULE_S = 1.4
+"""To announce a schedule's programs, until all OCSes have ended them, and for the control before it [s]."""
 REPORT_S, WORKLOAD_S = 4.0, 0.8
 """To start and to write the report, and more for the plots of each workload [s]."""
 START_BYTES = 380e6

@@ -1,6 +1,7 @@
 """What becomes of a calibration that a control contradicts; the verdicts are in tests/testbed."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -12,16 +13,17 @@ from testbed.report.results import ResultsDirectory
 from testbed.report.run_json import Run
 from testbed.run import calibrate
 from testbed.run.calibrate import (
-    CACHE,
     SAFE_SHARE,
     Calibration,
     ContradictedError,
     calibration,
     is_calibrated,
-    machine_name,
 )
 from testbed.run.control import Control
+from testbed.run.kept import CACHE, machine_name
+from testbed.run.outcome import Verdict
 from tests.testbed.cases import experiment_of, outcome_of
+from tests.testbed.ocs_cases import experiment_of as experiment_of_ocs
 from topologies.rail import rail_fabric
 from traffic.packets import DEFAULT_MTU
 from traffic.workloads.synthetic import uniform
@@ -36,7 +38,7 @@ def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ResultsDirectory
 
     def measure(datapath: str) -> Calibration:
         now = datetime.now(UTC).isoformat()
-        return Calibration(machine_name("netdev"), 3.6e9, HOP_PACKETS_S, now, True)
+        return Calibration(machine_name("netdev"), now, True, 3.6e9, HOP_PACKETS_S)
 
     monkeypatch.setenv(CACHE, str(tmp_path))
     monkeypatch.setattr(calibrate, "measure", measure)
@@ -63,6 +65,25 @@ def test_a_run_that_has_only_begun_begins_again(controlled: Callable[[float], No
     with pytest.raises(ContradictedError, match="traffic took 20% longer"):
         controlled(0.2)
     assert not is_calibrated("netdev")
+
+
+def test_schedules_have_controls_before_between_and_after_them(
+    results: ResultsDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    errors = iter((0.0, 0.05, 0.0, 0.2))
+    monkeypatch.setattr("scenarios._controlled.light_control", lambda *_: Control(1e6, 4, next(errors), 0.1))
+    first, seed, other = (
+        replace(experiment_of_ocs(scheduler), seed=seed)
+        for scheduler, seed in (("spectra", 0), ("spectra", 1), ("rotor", 0))
+    )
+    points = ControlledPoints(Network(first.fabric, first.dilation.rate), results, "there")
+    for experiment in (first, seed, other):
+        points.before(experiment)
+        points.add(replace(outcome_of(experiment), verdict=Verdict("faithful")))
+    assert [each.verdict.word for each in results.outcomes] == ["strained", "strained", "strained"]
+    points.end()
+    assert [each.measures.control_error for each in results.outcomes] == [0.05, 0.05, 0.05]
+    assert next(errors) == 0.2, "one before each schedule, whatever its seed, and one after all"
 
 
 def test_a_run_goes_on_that_has_finished_points(

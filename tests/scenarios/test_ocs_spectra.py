@@ -5,6 +5,7 @@ import os
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from subprocess import CompletedProcess
 
@@ -15,6 +16,7 @@ from controller.circuits.devices import DEVICES, LEAST_DELAY_S, ReconfigurationD
 from scenarios._circuits import Comparison
 from scenarios._spectra import ocs_sweep
 from scenarios._spectra.ocs_sweep import Case, cases
+from testbed.run.dark_excess import DarkExcess, Excess
 from tests.scenarios.command import ran
 from topologies.errors import ScenarioError
 from traffic.workloads.ocs_workloads import SCALED, ocs_demand
@@ -108,6 +110,11 @@ def test_what_cannot_be_explored_is_told_before_anything_boots(options: str, sai
     assert said in told[0]
 
 
+def late_by(dark_s: float) -> DarkExcess:
+    """Return a machine whose OCSes are dark for up to so much longer than their devices."""
+    return DarkExcess("m", datetime.now(UTC).isoformat(), True, (Excess(1, dark_s / 2, dark_s),))
+
+
 def compared(workload: str, line_ms: float, delay: ReconfigurationDelay, ocses: list[int]) -> Comparison:
     """Return a comparison between 8 servers; it refuses delays that are too short to emulate."""
     demands = [ocs_demand(workload, seed, 8, line_ms / 1e3 * RATE_BPS / 8) for seed in range(2)]
@@ -129,8 +136,34 @@ def test_a_delay_too_short_beside_its_demand_is_refused_with_options_that_would_
         compared(workload, 1000.0, ReconfigurationDelay("delay", delay_ms / 1e3), ocses),
     ):
         for count in ocses:
-            for experiment in would_do.experiments(count, 2.5e-4):
+            for experiment in would_do.experiments(count, 2.5e-4, late_by(2e-3)):
                 assert experiment.plan.emulated_delay.mean_s >= LEAST_DELAY_S
+
+
+@pytest.mark.parametrize("workload", SCALED)
+@pytest.mark.parametrize("ocses", [2, 4])
+def test_on_a_machine_whose_ocses_are_dark_for_longer_delays_slots_and_guards_are_longer(
+    workload: str, ocses: int
+) -> None:
+    demand = compared(workload, 100.0, ReconfigurationDelay("delay", 1e-3), [ocses])
+    automatic = replace(demand, slot_s=None)
+    volumes = []
+    for dark_s in (1e-3, 2.7e-3, 9.2e-3):
+        (experiment, _) = automatic.experiments(ocses, 2e-4, late_by(dark_s))
+        plan, margins = experiment.plan, experiment.plan.setup.margins
+        assert plan.emulated_delay.mean_s >= 10 * dark_s
+        assert margins.guard_s >= dark_s
+        assert margins.start_s > dark_s
+        slots = [slot.weight for slots in plan.schedule.switches for slot in slots]
+        longer_s = margins.slot_s("drain")
+        bound_s = plan.lower_bound_s * experiment.dilation.time
+        assert experiment.dilation.emulated_s(min(slots)) >= 20 * longer_s - 1e-9 or bound_s > 4.999
+        assert longer_s * max(map(len, plan.schedule.switches)) < 0.05 * experiment.dilation.emulated_s(
+            plan.schedule.makespan
+        )
+        assert bound_s <= 15.0
+        volumes.append(experiment.dilation.volume)
+    assert volumes[0] <= volumes[1] < volumes[2]
 
 
 def test_the_help_names_every_device() -> None:

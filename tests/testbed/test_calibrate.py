@@ -12,24 +12,22 @@ from pathlib import Path
 import pytest
 
 from testbed.machine.datapath import Datapath
-from testbed.run import calibrate
+from testbed.run import calibrate, kept
 from testbed.run.calibrate import (
-    CACHE,
     FORMAT_VERSION,
     SAFE_SHARE,
-    SHARED_S,
     Calibration,
     calibration,
     forget,
     is_calibrated,
-    machine_name,
 )
 from testbed.run.control import Control
+from testbed.run.kept import CACHE, SHARED_S, machine_name
 from traffic.packets import DEFAULT_MTU
 
 HOP_BPS: dict[Datapath, float] = {"netdev": 3e9, "kernel": 4e9}
 NOW = datetime(2026, 11, 23, 12, tzinfo=UTC)
-KEPT = Calibration("m", 3.6e9, 5e4, NOW.isoformat(), True)
+KEPT = Calibration("m", NOW.isoformat(), True, 3.6e9, 5e4)
 
 
 class Machine:
@@ -45,7 +43,7 @@ class Machine:
         self.measured.append(datapath)
         self.meanwhile()
         now = datetime.now(UTC).isoformat()
-        return Calibration(machine_name(datapath), HOP_BPS[datapath], 1e5, now, self.alone)
+        return Calibration(machine_name(datapath), now, self.alone, HOP_BPS[datapath], 1e5)
 
 
 @pytest.fixture
@@ -113,7 +111,7 @@ def test_what_was_taken_beside_other_work_serves_for_some_minutes(
     machine.alone = False
     assert calibration("netdev") == calibration("netdev")
     assert machine.measured == ["netdev"]
-    monkeypatch.setattr(calibrate, "SHARED_S", 0.0)
+    monkeypatch.setattr(kept, "SHARED_S", 0.0)
     assert not is_calibrated("netdev")
     calibration("netdev")
     assert machine.measured == ["netdev"] * 2

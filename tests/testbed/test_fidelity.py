@@ -3,9 +3,12 @@
 import math
 from dataclasses import fields, replace
 
+import numpy as np
 import pytest
 
+from controller.circuits.status import LogEntry
 from testbed.run.control import Control
+from testbed.run.dilation import Dilation
 from testbed.run.fidelity import (
     ALWAYS,
     NOTHING_SENT,
@@ -19,10 +22,13 @@ from testbed.run.fidelity import (
 )
 from testbed.run.light_log import LightLog
 from testbed.run.ocs_plan import OcsSetup
-from testbed.run.outcome import Measures, Verdict
+from testbed.run.outcome import Measures, Outcome, Verdict
+from testbed.run.predict import predict
 from tests.testbed import ocs_cases
 from tests.testbed.cases import HEALTHY, experiment_of, outcome_of, small_fabric
-from traffic.transports.circuit_engine import GUARD_S, Meeting
+from topologies.parallel_ocs import parallel_ocs_fabric
+from traffic.demand import Demand
+from traffic.transports.circuit_engine import GUARD_S, Meeting, Slot
 from traffic.workloads.synthetic import uniform
 
 JUDGED = (
@@ -163,6 +169,17 @@ def test_a_control_never_betters_a_word_and_none_is_unknown() -> None:
     assert with_control(model, None) is model
 
 
+def test_a_schedule_is_judged_by_its_controls_too() -> None:
+    experiment = ocs_cases.experiment_of("spectra")
+    model = predict(experiment)
+    outcome = Outcome(experiment, model, model, Verdict("faithful"), light=lit_for(1.0))
+    assert with_control(outcome, Control(1e9, 4, 0.02, 0.1)).verdict == outcome.verdict
+    late = with_control(outcome, Control(1e9, 4, 0.05, 0.1))
+    assert (late.verdict.word, late.measures.control_error) == ("strained", 0.05)
+    assert with_control(late, Control(1e9, 4, 0.2, 0.1)).verdict.word == "void"
+    assert with_control(outcome, None).verdict.word == "strained"
+
+
 def lit_for(took: float, meeting: Meeting = "drain") -> LightLog:
     """Return what circuits did that took so many times as long as their slots."""
     experiment = ocs_cases.experiment_of("spectra")
@@ -183,3 +200,49 @@ def test_the_slots_of_a_schedule_have_room_for_guard_times() -> None:
     slots = max(map(len, drained.experiment.plan.schedule.switches))
     more_s = drained.experiment.dilation.emulated_s(drained.cct_s - cut.cct_s)
     assert more_s == pytest.approx(slots * GUARD_S)
+
+
+def late(light: LightLog, size: int) -> LightLog:
+    """Return the same with so many bytes that came in a clean-up round, and news that came 9 ms late."""
+    logs = {"ocs0": [LogEntry(0, ((0, 1),), False, 0, 0.0, 0.0, 0.0, 1.0, False)]}
+    return replace(light, undelivered_bytes=(size, 0), slots=(Slot("ocs0", 1.009, 2.0, 1),), logs=logs)
+
+
+def test_bytes_that_missed_their_slots_by_the_machines_fault_are_never_faithful() -> None:
+    punctual = lit_for(1.04)
+    assert verdict_of_light(HEALTHY, punctual, measured_s=punctual.cct_s).word == "faithful"
+    found = verdict_of_light(HEALTHY, late(punctual, 10_240), measured_s=punctual.cct_s)
+    assert found.word == "strained"
+    assert found.reasons == (
+        "10,240 bytes missed their slots, and light was heard of up to 0.0090 s late; the last of them "
+        f"came {punctual.behind_s:.3f} s after the slots, 4% of the schedule",
+    )
+
+
+def test_a_clean_up_round_that_cost_half_the_schedule_is_void() -> None:
+    costly = late(lit_for(1.56), 10_240)
+    found = verdict_of_light(HEALTHY, costly, measured_s=costly.cct_s)
+    assert found.word == "void"
+    assert "56% of the schedule" in found.reasons[0]
+
+
+def test_bytes_that_senders_lose_by_choice_say_nothing_of_the_machine() -> None:
+    cut = late(lit_for(1.56, "cut"), 10_240)
+    assert verdict_of_light(HEALTHY, cut, measured_s=cut.cct_s).word == "faithful"
+
+
+@pytest.mark.parametrize(("late_share", "word"), [(0.0, "faithful"), (0.005, "faithful"), (0.05, "strained")])
+def test_what_a_schedule_leaves_to_packets_is_not_late(late_share: float, word: str) -> None:
+    fabric = parallel_ocs_fabric(4, 2, packet_switch=True)
+    matrix = np.full((4, 4), 10_000_000) - np.diag([10_000_000] * 4)
+    partly = "tests.testbed.rest_cases:partly"
+    experiment = ocs_cases.planned(fabric, Demand("d", matrix), partly, ocs_cases.DELAY, Dilation(2e-4, 6e-3))
+    experiment = replace(experiment, ocs=OcsSetup(ocs_cases.DELAY, rest="ecmp"))
+    plan, scale = experiment.plan, experiment.dilation
+    unserved_s = (plan.line_s - plan.schedule.served(4)).clip(0.0).sum()
+    planned = math.ceil(unserved_s * plan.rate_bps / 8 * scale.volume)
+    sent = int(scale.volume * matrix.sum())
+    light = LightLog(experiment, 1.0, (0,), (), {}, 0.0, 100, sent)
+    left = late(light, planned + math.ceil(late_share * sent))
+    assert planned > 0
+    assert verdict_of_light(HEALTHY, left, measured_s=left.cct_s).word == word

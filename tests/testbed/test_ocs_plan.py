@@ -18,7 +18,7 @@ from tests.testbed.ocs_cases import partially, planned
 from topologies.errors import ScenarioError
 from topologies.parallel_ocs import parallel_ocs_fabric
 from traffic.demand import Demand
-from traffic.transports.circuit_engine import Meeting
+from traffic.transports.circuit_engine import Margins, Meeting
 
 SMALL = planned(
     parallel_ocs_fabric(2, 2),
@@ -44,6 +44,7 @@ delays = st.one_of(
     meeting=st.sampled_from(get_args(Meeting)),
     seed=st.integers(0, 1 << 16),
     partial=st.booleans(),
+    margins=st.builds(Margins, st.floats(0.003, 0.1), st.floats(0.004, 0.1)),
 )
 def test_json_gives_back_the_experiment(
     servers: int,
@@ -55,6 +56,7 @@ def test_json_gives_back_the_experiment(
     meeting: Meeting,
     seed: int,
     partial: bool,
+    margins: Margins,
 ) -> None:
     matrix = np.random.default_rng(seed).integers(0, 1 << 40, (servers, servers))
     experiment = planned(
@@ -67,6 +69,7 @@ def test_json_gives_back_the_experiment(
         seed=seed,
         partial=partial,
     )
+    experiment = replace(experiment, ocs=replace(experiment.plan.setup, margins=margins))
     back = Experiment.from_json(experiment.to_json())
     assert back == experiment
     assert (back.to_json(), back.key) == (experiment.to_json(), experiment.key)
@@ -83,6 +86,7 @@ def test_every_part_has_a_say_in_the_key() -> None:
         replace(SMALL, ocs=OcsSetup(ReconfigurationDelay("delay", 1e-3), "cut")),
         replace(SMALL, seed=1),
         partially(SMALL),
+        replace(SMALL, ocs=replace(SMALL.plan.setup, margins=Margins(0.01, 0.011))),
     ]
     assert len({SMALL.key, *(other.key for other in others)}) == 1 + len(others)
     assert replace(SMALL).key == SMALL.key

@@ -20,7 +20,7 @@ from testbed.report.run_json import Run, experiments_of
 from testbed.report.table import time_unit
 from testbed.run.experiment import Experiment
 from testbed.run.light_log import LightLog
-from testbed.run.ocs_plan import dilation_for
+from testbed.run.ocs_plan import LONGEST_S, PATIENT_S, dilation_for
 from testbed.run.outcome import Outcome, Verdict
 from testbed.run.predict import predict
 from tests.testbed.cases import VOID, slowed
@@ -99,7 +99,8 @@ def test_delays_under_the_mean_lower_what_no_schedule_beats() -> None:
 def test_a_delay_is_honoured_where_the_bound_allows_it() -> None:
     line_s = np.array([[0, 0.1], [0.1, 0]])
     assert dilation_for(line_s, 1, 1e-4, rate=1e-3, slot_s=0.05).emulated_s(1e-4) >= 0.002
-    assert dilation_for(line_s, 1, 1e-9, rate=1e-3, slot_s=0.05).emulated_s(0.1) <= 5.0
+    assert dilation_for(line_s, 1, 1e-9, rate=1e-3, slot_s=0.05).emulated_s(0.1) <= PATIENT_S
+    assert dilation_for(line_s, 1, 1e-2, rate=1e-3, slot_s=50.0).emulated_s(0.12) == pytest.approx(LONGEST_S)
     with pytest.raises(ScenarioError, match="schedules without a slot"):
         dilation_for(0 * line_s, 1, 1e-3, rate=1e-3, slot_s=0.05)
 

@@ -9,7 +9,9 @@ from the network; when it will go dark comes with it. How senders meet the dark 
 
 A NIC's queue is modelled here (when will what was handed to it have left?), so that it never holds
 more than `AHEAD_S`, and nothing is handed to it that could not leave in time. What was lost is sent
-again in the next slot between NICs that the message may use.
+again in the next slot between NICs that the message may use. Who drains loses nothing by choice, so that
+what has not arrived `LANDED_S` after it left is lost, and goes at once where there is light: in what is left
+of its slot, or over another OCS.
 """
 
 import socket
@@ -28,13 +30,33 @@ from traffic.transports.engine import Arrival, Engine
 Meeting = Literal["drain", "pause", "cut"]
 """How senders meet the dark."""
 PORT = 5001
-GUARD_S = 0.003
-"""How long before the dark *drain* stops: a NIC's queue and the switch's work [s]."""
+GUARD_S, START_S = 0.003, 0.004
+"""The least of `Margins` [s]."""
 AHEAD_S = 0.006
+LANDED_S = 0.02
+"""How long after it has left a NIC a datagram arrives at the latest: some turns of a busy switch [s]."""
 TURN_S = 0.001
 SOCKET_BUFFER_BYTES = 4 << 20
 FORCE = {socket.SO_SNDBUF: 32, socket.SO_RCVBUF: 33}
 PAYLOAD = bytes(MOST_MTU)
+
+
+@dataclass(frozen=True)
+class Margins:
+    """What a slot is longer for than its bytes need, at emulated scale; on a slow machine it is more."""
+
+    guard_s: float = GUARD_S
+    """How long before the dark *drain* stops: a NIC's queue and the switch's work [s]."""
+    start_s: float = START_S
+    """What a slot loses besides: late news, a round of the engine, a datagram that no longer fits [s]."""
+
+    def slot_s(self, meeting: Meeting) -> float:
+        """Return how much longer a slot is lit [s]."""
+        return self.start_s + (self.guard_s if meeting == "drain" else 0.0)
+
+
+LEAST_MARGINS = Margins()
+"""Those of a machine that is not slow."""
 
 
 @dataclass(frozen=True)
@@ -91,6 +113,8 @@ class CircuitEngine:
         How senders meet the dark.
     mtu
         Largest packet [bytes].
+    guard_s
+        How long before the dark senders that drain stop [s].
     """
 
     def __init__(
@@ -99,9 +123,11 @@ class CircuitEngine:
         rate_bps: Mapping[Nic, float],
         meeting: Meeting = "drain",
         mtu: int = DEFAULT_MTU,
+        guard_s: float = GUARD_S,
     ) -> None:
         self.slots: list[Slot] = []
         self._ocs_of, self._meeting = ocs_of, meeting
+        self._guard_s = guard_s if meeting == "drain" else 0.0
         self._payload = payload_bytes(min(rate_bps.values(), default=1.0), mtu)
         self._sockets: dict[Nic, socket.socket] = {}
         self._addresses: dict[Nic, tuple[str, int]] = {}
@@ -172,6 +198,9 @@ class CircuitEngine:
         if light.until_s is not None:
             self._current[light.ocs] = Slot(light.ocs, now, light.until_s, len(light.outputs))
             self.slots.append(self._current[light.ocs])
+        elif light.ended and light.ocs in self._current:
+            slot = self._current[light.ocs]
+            slot.until_s = min(slot.until_s, now)
         for nic, sender in self._senders.items():
             if self._ocs_of[nic] == light.ocs:
                 self._point(sender, light.outputs.get(nic), light)
@@ -185,13 +214,14 @@ class CircuitEngine:
         if towards != sender.towards or self._meeting == "cut":
             _reclaim(sender)
         sender.towards, sender.slot = towards, self._current.get(light.ocs)
-        guard_s = GUARD_S if self._meeting == "drain" else 0.0
         until_s = 0.0 if light.until_s is None else light.until_s
-        sender.close_s = until_s - guard_s if self._meeting != "cut" or light.ended else float("inf")
+        sender.close_s = until_s - self._guard_s if self._meeting != "cut" or light.ended else float("inf")
 
     def turn(self) -> list[Arrival]:
         """Hand every lit NIC what can leave soon, and before it closes; return the messages that arrived."""
         now = time.monotonic()
+        if self._meeting == "drain":
+            self._look_for_lost(now)
         for nic, sender in self._senders.items():
             if sender.towards is not None and sender.close_s > now:
                 for datagrams in self._owed[nic, sender.towards]:
@@ -199,6 +229,26 @@ class CircuitEngine:
                         break
         arrived, self._arrived = self._arrived, []
         return arrived
+
+    @property
+    def busy(self) -> bool:
+        """Whether something is on its way, or waits for a circuit that is lit."""
+        now = time.monotonic()
+        return any(
+            any(number not in datagrams.delivered for datagrams, number in sender.flight)
+            or (
+                sender.towards is not None
+                and sender.close_s > now
+                and any(datagrams.todo for datagrams in self._owed[nic, sender.towards])
+            )
+            for nic, sender in self._senders.items()
+        )
+
+    def _look_for_lost(self, now: float) -> None:
+        """Queue again what left long ago and has not arrived, of NICs that have nothing else on their way."""
+        for sender in self._senders.values():
+            if sender.flight and now > sender.free_s + LANDED_S:
+                _reclaim(sender)
 
     def end(self) -> None:
         """Count as lost what is on its way."""

@@ -2,16 +2,22 @@
 
 import pytest
 
+from controller.circuits.devices import ReconfigurationDelay
 from scenarios._bench_honesty import CASES
 from testbed.run.control import Controls
+from testbed.run.dilation import Dilation
 from testbed.run.fidelity import CONTROL
+from testbed.run.light_control import light_control
 from testbed.run.outcome import Outcome
 from tests.emulation.box import Box
 from tests.emulation.conftest import Booted
 from tests.emulation.machine import Machine
+from tests.testbed.ocs_cases import planned
 from topologies.fabric import Fabric
 from topologies.leaf_spine import leaf_spine_fabric
+from topologies.parallel_ocs import parallel_ocs_fabric
 from topologies.rail import rail_fabric
+from traffic.workloads.synthetic import uniform
 
 pytestmark = pytest.mark.emulation
 
@@ -47,6 +53,20 @@ def test_a_control_takes_the_time_that_is_known(booted: Booted, machine: Machine
     assert machine.busy or [each.error for each in controls.done] == pytest.approx([0.0] * 3, abs=0.05)
     rates_bps = [each.hop_bps for each in controls.done]
     assert rates_bps[0] < rates_bps[1] == rates_bps[2]
+
+
+@pytest.mark.real_cpus
+@pytest.mark.parametrize("ocses", [1, 4])
+def test_a_control_over_ocses_takes_the_time_that_is_known(
+    booted: Booted, machine: Machine, ocses: int
+) -> None:
+    fabric, delay = parallel_ocs_fabric(6, ocses), ReconfigurationDelay("delay", 1e-3)
+    experiment = planned(fabric, uniform(6), "spectra", delay, Dilation(2e-4, 8e-3))
+    with booted(fabric, experiment.dilation.rate) as net:
+        controls = [light_control(net.network, experiment) for _ in range(3)]
+    errors = [control.error for control in controls if control]
+    assert len(errors) == 3
+    assert machine.busy or errors == pytest.approx([0.0] * 3, abs=0.05)
 
 
 def test_a_server_alone_has_no_control(booted: Booted) -> None:

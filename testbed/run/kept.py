@@ -1,0 +1,148 @@
+"""What was measured of this machine, kept in a file that all runs of a user share.
+
+A run holds a lock on it while it measures: two at once would measure half each. What was taken while
+something else used the CPUs serves for some minutes only. A file of another format is measured anew.
+"""
+
+import fcntl
+import json
+import os
+import platform
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Generic, TypeVar
+
+from testbed.machine.commands import output_of
+from testbed.machine.datapath import Datapath
+from testbed.machine.files import make_directory, write_whole
+from topologies.errors import MachineError
+
+CACHE = "LIGHTRAIL_CACHE"
+SHARED_S = 600.0
+"""How long a measurement serves that was taken while something else used the CPUs [s]."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A measurement of a machine."""
+
+    machine: str
+    """Processor, kernel, Open vSwitch and its datapath: what the figures are of."""
+    taken: str
+    """When, in UTC (ISO 8601)."""
+    alone: bool
+    """Whether nothing else used the CPUs meanwhile; also true where that is unknown."""
+
+    def serves(self, now: datetime) -> bool:
+        """Return whether a run may be scaled by it."""
+        return self._age(now) < (timedelta.max if self.alone else timedelta(seconds=SHARED_S))
+
+    def age(self, now: datetime) -> str:
+        """Return how long ago it was taken, and beside what."""
+        minutes = self._age(now).total_seconds() / 60
+        age = f"{minutes:.0f} min" if minutes < 120 else f"{minutes / 60:.0f} h"
+        age = age if minutes < 48 * 60 else f"{minutes / 60 / 24:.0f} days"
+        return f"{age} ago{'' if self.alone else ' while something else used the CPUs'}"
+
+    def _age(self, now: datetime) -> timedelta:
+        return now - datetime.fromisoformat(self.taken)
+
+
+T = TypeVar("T", bound=Measured)
+
+
+@dataclass(frozen=True)
+class Kept(Generic[T]):
+    """Measurements of one kind, by machine and datapath."""
+
+    name: str
+    """Of the file, without its ending."""
+    version: int
+    """Of its format."""
+    read: Callable[..., T]
+    """Returns what was written of a measurement, field by field; an error if that is not valid."""
+
+    def taken(self, machine: str, measure: Callable[[], T], *, anew: bool = False) -> T:
+        """Return a machine's measurement: the kept one, or a new one, which is kept.
+
+        Parameters
+        ----------
+        machine
+            Which.
+        measure
+            Measures it.
+        anew
+            Whether to measure in any case.
+        """
+        if not anew and (found := self._all().get(machine)):
+            return found
+        with self._locked():
+            if not anew and (found := self._all().get(machine)):  # another run has measured meanwhile
+                return found
+            found = measure()
+            self._keep(self._all() | {machine: found})
+        return found
+
+    def has(self, machine: str) -> bool:
+        """Return whether there is one that serves."""
+        return machine in self._all()
+
+    def forget(self, measured: T) -> None:
+        """Keep a measurement no longer, unless another run has taken it anew meanwhile."""
+        with self._locked():
+            self._keep({name: each for name, each in self._all().items() if each != measured})
+
+    @property
+    def _path(self) -> Path:
+        folder = os.environ.get(CACHE, Path.home() / ".cache" / "lightrail")
+        return Path(folder) / f"{self.name}.json"
+
+    def _all(self) -> dict[str, T]:
+        """Return what serves, by machine; nothing where the file is not valid."""
+        now = datetime.now(UTC)
+        try:
+            data = json.loads(self._path.read_text())
+            if data["format"] != self.version:
+                return {}
+            kept = [self.read(**each) for each in data["calibrations"]]
+            return {each.machine: each for each in kept if each.serves(now)}
+        except (OSError, ValueError, KeyError, TypeError):
+            return {}
+
+    def _keep(self, kept: Mapping[str, T]) -> None:
+        """Write what is kept; a home that cannot be written costs the next run some seconds, no more."""
+        data = {"format": self.version, "calibrations": [asdict(each) for each in kept.values()]}
+        with suppress(MachineError):
+            write_whole(self._path, json.dumps(data))
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        """Let no other run that shares a file measure meanwhile; the lock ends with its process."""
+        with ExitStack() as stack:
+            with suppress(OSError, MachineError):  # a home that cannot be written
+                make_directory(self._path.parent)
+                lock = stack.enter_context(self._path.with_suffix(".lock").open("w"))
+                fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+
+
+def machine_name(datapath: Datapath) -> str:
+    """Return what identifies this machine and a datapath for a measurement."""
+    model = [line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")]
+    processor = model[0].split(":")[1].strip() if model else platform.machine()
+    version = _switch_version()
+    return (
+        f"{os.cpu_count()} x {processor}, Linux {platform.release()}, Open vSwitch {version}, "
+        f"datapath {datapath}"
+    )
+
+
+def _switch_version() -> str:
+    try:
+        words = output_of(["ovs-vswitchd", "--version"]).split()
+    except MachineError:  # a dry run needs none
+        return "unknown"
+    return words[3] if len(words) > 3 else "unknown"

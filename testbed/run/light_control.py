@@ -1,0 +1,109 @@
+"""The known-answer control of schedules: two slots on each OCS, which all ports fill, over the same OCSes.
+
+In each slot every server sends to one other and receives from one, as many bytes as its light carries. So
+each OCS is dark for its device's delay and lit for these bytes, twice, whatever a scheduler or the model
+says. What the control takes longer, this machine added: to dark times, to news of light, to the bytes.
+"""
+
+import time
+
+import numpy as np
+from numpy.typing import NDArray
+
+from controller.circuits.devices import LEAST_DELAY_S, ReconfigurationDelay
+from controller.circuits.planned import Planned
+from controller.schedulers.schedule import Schedule, Slot
+from controller.schedulers.spectra import spectra
+from testbed.machine.garbage import no_garbage_collection
+from testbed.network.network import Network
+from testbed.run.control import Control
+from testbed.run.dilation import Dilation
+from testbed.run.evidence import cpu_pressure_s
+from testbed.run.experiment import Experiment
+from testbed.run.live_backend import LiveBackend
+from testbed.run.live_programs import slot_s
+from testbed.run.runner import Runner
+from traffic.demand import Demand
+from traffic.job import Job
+from traffic.scheme import OverCircuits
+from traffic.steps import single
+
+SLOTS = 2
+LIT_S = 0.3
+"""How long the bytes of a slot take: long beside what a turn of the engine is late, short for a user [s]."""
+LONGEST_DELAY_S = 0.1
+"""Between slots an OCS is dark for the delay of what is judged, or for so long: longer shows no more [s]."""
+
+
+class FilledSlots:
+    """Slots on the OCSes of an experiment, and the demand that fills them; times are emulated.
+
+    Parameters
+    ----------
+    experiment
+        A schedule over OCSes, of two servers or more.
+    """
+
+    def __init__(self, experiment: Experiment) -> None:
+        plan = experiment.plan
+        self.dilation = Dilation(experiment.dilation.rate, experiment.dilation.rate)
+        """At which real and emulated seconds are the same."""
+        self.delay_s = float(np.clip(plan.emulated_delay.mean_s, LEAST_DELAY_S, LONGEST_DELAY_S))
+        """How long an OCS is dark before a slot."""
+        self._experiment, self._servers = experiment, len(plan.fabric.servers)
+        shifts = [1 + number % (self._servers - 1) for number in range(SLOTS * len(plan.ocses))]
+        slots = [Slot((np.arange(self._servers) + shift) % self._servers, LIT_S) for shift in shifts]
+        switches = tuple(tuple(slots[at : at + SLOTS]) for at in range(0, len(slots), SLOTS))
+        self._schedule = Schedule(switches, self.delay_s)
+
+    @property
+    def job(self) -> Job:
+        """What fills them."""
+        served_s = self._schedule.served(self._servers)
+        sizes = np.floor(served_s * self._experiment.plan.rate_bps / 8).astype(np.int64)
+        return single(Demand("control", sizes))
+
+    @property
+    def circuits(self) -> Planned:
+        """The slots as decisions; what is late goes into clean-up rounds."""
+        plan = self._experiment.plan
+
+        def cleanup(missing: NDArray[np.int64], ocses: int) -> Schedule:
+            return spectra(missing * 8 / plan.rate_bps, ocses, self.delay_s)
+
+        return Planned(plan.ocses, self._schedule, cleanup)
+
+    @property
+    def known_s(self) -> float:
+        """From the first dark to the last byte, with headers, and with its margins where a slot follows."""
+        plan = self._experiment.plan
+        rate_bps, mtu = plan.emulated_rate_bps, self._experiment.mtu
+        bytes_s = slot_s(LIT_S, self.dilation, rate_bps, 0.0, mtu)
+        between_s = plan.setup.margins.slot_s("drain")
+        return SLOTS * (self.delay_s + bytes_s) + (SLOTS - 1) * between_s
+
+
+def light_control(network: Network, experiment: Experiment) -> Control | None:
+    """Return what came of a control over a network's OCSes; None where there is one server.
+
+    Parameters
+    ----------
+    network
+        Booted for the experiment, and idle.
+    experiment
+        A schedule that is judged by it.
+    """
+    plan = experiment.plan
+    if len(plan.fabric.servers) < 2:
+        return None
+    slots = FilledSlots(experiment)
+    for ocs in plan.ocses:
+        network.northbound.set_delay(ocs, ReconfigurationDelay("control", slots.delay_s))
+    backed = LiveBackend(network, slots.dilation, margins=plan.setup.margins)
+    began, waited_s = time.monotonic(), cpu_pressure_s()
+    with backed as backend, no_garbage_collection():
+        runner = Runner(plan.fabric, slots.job, backend, OverCircuits(), circuits=slots.circuits)
+        took_s = float(runner.run().messages["end_s"].max())
+    pressure = (cpu_pressure_s() - waited_s) / (time.monotonic() - began)
+    senders = len(plan.fabric.servers) * len(plan.ocses)
+    return Control(senders * plan.emulated_rate_bps, senders, took_s / slots.known_s - 1, pressure)
