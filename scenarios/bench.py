@@ -13,7 +13,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -82,6 +82,7 @@ from topologies.rail import rail_fabric
 from traffic.job import Job
 from traffic.metrics import communication_s
 from traffic.steps import single
+from traffic.transports.host_settings import TransportSetup
 from traffic.workloads.synthetic import sparse, uniform
 
 MIB = 1 << 20
@@ -275,12 +276,15 @@ def _own_memory_bytes() -> int:
 
 
 def _scaled(fabric: Fabric, job: Job, scheme: str, emulated_cct_s: float | None = None) -> Experiment:
-    """Return an experiment at the scale that is chosen automatically, or with a longer CCT."""
-    full = Experiment(fabric, job, scheme, Dilation(1.0, 1.0))
+    """Return an experiment over the ideal transport at the scale chosen automatically, or with a longer CCT.
+
+    Its figures are of the machine and of the engine; those of transports are in `_bench_transports`.
+    """
+    full = Experiment(fabric, job, scheme, Dilation(1.0, 1.0), transport=TransportSetup("ideal"))
     rate = rate_factor(fabric, load_bps(full, predict(full)), calibration(default_datapath()), None)
     bound = bound_s(full)
     volume = volume_factor(rate, [bound]) if emulated_cct_s is None else emulated_cct_s * rate / bound
-    return Experiment(fabric, job, scheme, Dilation(rate, volume))
+    return replace(full, dilation=Dilation(rate, volume))
 
 
 FIGURES = {

@@ -47,6 +47,7 @@ from topologies.fabric import DEFAULT_BUFFER_BYTES
 from traffic.demand import Demand
 from traffic.fault_text import DETECT_S
 from traffic.packets import DEFAULT_MTU
+from traffic.transports.host_settings import CREDIT
 from traffic.workloads.ocs_workloads import SCALED, demand_of_file, ocs_demand
 
 RATE_BPS = 100e9
@@ -129,7 +130,7 @@ def ocs_spectra(
     varying: Varying = False,
     partial: Partial = False,
     rest: Rest = "",
-    transport: Transports = "ideal",
+    transport: Transports = CREDIT.name,
     initial_window: InitialWindow = None,
     least_rto_ms: LeastTimeout = None,
     slot_ms: ShortestSlot = None,

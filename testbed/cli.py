@@ -33,8 +33,7 @@ from traffic.collectives.exchange import bytes_between
 from traffic.fault_text import KINDS
 from traffic.job import Job
 from traffic.spraying.registry import policy_named
-from traffic.transports.host_settings import IDEAL as IDEAL_TRANSPORT
-from traffic.transports.host_settings import TransportSetup
+from traffic.transports.host_settings import CREDIT, TransportSetup
 from traffic.transports.registry import congestion_control
 
 LONG_S = 10.0
@@ -86,7 +85,7 @@ class FabricCLI(CLI):  # type: ignore[misc]
         *,
         ocs: OcsSetup | None = None,
         time: float = 1.0,
-        transport: TransportSetup = IDEAL_TRANSPORT,
+        transport: TransportSetup = CREDIT,
         foreseen: Experiment | None = None,
         planned: Mapping[str, Experiment] | None = None,
     ) -> None:

@@ -58,7 +58,7 @@ def test_two_experiments_of_one_name_are_refused_before_anything_runs(tmp_path: 
     other = 'Experiment(fabric, job, "ecmp", chunk_bytes=65536)'
     done = ran(BLOCKS[0].replace("run([", f"run([{other}] + ["), tmp_path)
     assert done.returncode != 0
-    assert "two different experiments are both called 'sparse 0.4, ecmp, ideal'" in done.stderr
+    assert "two different experiments are both called 'sparse 0.4, ecmp, credit'" in done.stderr
     assert "differ in chunk_bytes (65536 and " in done.stderr
     assert "give a label" in done.stderr
     assert not (tmp_path / "rails_or_ecmp").exists()

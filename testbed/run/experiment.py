@@ -23,7 +23,7 @@ from traffic.messages import CHUNK_BYTES
 from traffic.packets import DEFAULT_MTU, check_mtu
 from traffic.scheme import OnceLit, OverCircuits, Scheme, Sprayed
 from traffic.spraying.registry import is_own, policy_named
-from traffic.transports.host_settings import IDEAL, HostSettings, TransportSetup, host_settings
+from traffic.transports.host_settings import CREDIT, HostSettings, TransportSetup, host_settings
 from traffic.transports.registry import DATAGRAMS, congestion_control, transport_named
 
 
@@ -53,7 +53,7 @@ class Experiment:
     """How the OCSes are reconfigured by a schedule; None over packet switches."""
     label: str = ""
     """What tables call it instead of its policy."""
-    transport: TransportSetup = IDEAL
+    transport: TransportSetup = CREDIT
     """What moves bytes over packet switches; over circuits datagrams do."""
     mtu: int = DEFAULT_MTU
     """Of the emulation's links, at no scale [bytes]: packets are not dilated."""

@@ -41,6 +41,7 @@ from traffic.scheme import Choice, WhileLit
 from traffic.spraying.policy import Counts, QueuePair, ReactivePolicy
 from traffic.transports.circuit_engine import LEAST_MARGINS, TURN_S, Margins, Meeting
 from traffic.transports.engine import STUCK_S, Engine, Health
+from traffic.transports.host_settings import CREDIT
 from traffic.transports.late_binding import ReactiveFeeder
 from traffic.transports.registry import transport_named
 from traffic.transports.round_trips import Crossing, shares_of
@@ -83,7 +84,7 @@ class LiveBackend:
         network: Network,
         dilation: Dilation,
         *,
-        transport: str = "ideal",
+        transport: str = CREDIT.name,
         stuck_s: float = STUCK_S,
         skips: bool = False,
         meeting: Meeting = "drain",

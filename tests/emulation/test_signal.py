@@ -18,6 +18,7 @@ from traffic.records import legs_of
 from traffic.spraying.plb import Plb
 from traffic.spraying.reps import Reps
 from traffic.steps import single
+from traffic.transports.host_settings import TransportSetup
 from traffic.transports.transport import PACKET_BYTES
 
 pytestmark = [pytest.mark.emulation, pytest.mark.real_cpus]
@@ -48,7 +49,9 @@ def emulated(booted: Booted, scheme: type, seeds: range, throttled: str = "") ->
     owed[0, 1] = PACKETS * PACKET_BYTES
     job, scale = single(Demand("one", owed)), Dilation(1.0, 1.0)
     name = f"{__name__}:{scheme.__name__}"
-    asked = [Experiment(FABRIC, job, name, scale, seed, PACKET_BYTES) for seed in seeds]
+    # What a scheme makes of a throttled path is its own; a receiver's grants would make other shares of it.
+    ideal = TransportSetup("ideal")
+    asked = [Experiment(FABRIC, job, name, scale, seed, PACKET_BYTES, transport=ideal) for seed in seeds]
     with booted(FABRIC, scale.rate) as net:
         for port in FABRIC.used_ports(throttled) if throttled else ():
             throttle(interface(FABRIC, FABRIC.peer(port)))

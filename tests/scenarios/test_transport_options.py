@@ -1,5 +1,6 @@
 """The options that choose transports: what they give, and what is refused in a sentence."""
 
+from inspect import signature
 from pathlib import Path
 from subprocess import CompletedProcess
 
@@ -7,10 +8,17 @@ import pandas as pd
 import pytest
 
 from scenarios._options import DEFAULT_TRANSPORTS, MOST_WINDOW_PACKETS, transports
+from scenarios.ocs_spectra import ocs_spectra
+from testbed.cli import FabricCLI
+from testbed.run.experiment import Experiment
+from testbed.run.live_backend import LiveBackend
 from tests.scenarios.command import ran
 from topologies.errors import ScenarioError
+from topologies.rail import rail_fabric
+from traffic.steps import single
 from traffic.transports.host_settings import TransportSetup
 from traffic.transports.registry import TRANSPORTS
+from traffic.workloads.synthetic import uniform
 
 SMALL = ["--servers", "2", "--rails", "2", "--seeds", "1", "--schemes", "rails", "--model-only"]
 
@@ -59,6 +67,13 @@ def test_the_default_is_two_transports_that_exist() -> None:
     names = [setup.name for setup in transports(DEFAULT_TRANSPORTS, None, None)]
     assert len(names) == 2
     assert set(names) <= set(TRANSPORTS) - {"ideal"}
+
+
+def test_nothing_is_clairvoyant_unless_that_is_asked_for() -> None:
+    job = single(uniform(4))
+    assert Experiment(rail_fabric(2, 2), job, "rails").transport == TransportSetup("credit")
+    for entry in (ocs_spectra, FabricCLI, LiveBackend):
+        assert "credit" in str(signature(entry).parameters["transport"].default)
 
 
 def test_transports_that_are_predicted_alike_are_predicted_once(tmp_path: Path) -> None:

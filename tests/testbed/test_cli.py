@@ -224,11 +224,11 @@ def test_a_replay_goes_by_the_transport_that_is_asked_for(cli: FabricCLI, trials
     for line in (
         "uniform",
         "uniform ecmp --transport tcp",
-        "--transport=credit sparse 0.4 rails 1",
+        "--transport=ideal sparse 0.4 rails 1",
         "uniform",
     ):
         cli.onecmd(f"replay {line}")
-    assert [each.transport.name for each in trials.experiments] == ["ideal", "tcp", "credit", "ideal"]
+    assert [each.transport.name for each in trials.experiments] == ["credit", "tcp", "ideal", "credit"]
     assert trials.tried[1:3] == [("uniform", "ecmp", 0), ("sparse 0.4", "rails", 1)]
     assert trials.network.hosts == [each.host for each in trials.experiments]
     assert len(set(trials.network.hosts)) == 2, "those of tcp are of its own"

@@ -27,6 +27,7 @@ from traffic.collectives.ring import Ring
 from traffic.demand import Demand
 from traffic.job import Collective, Job
 from traffic.scheme import Scheme
+from traffic.transports.host_settings import TransportSetup
 
 SIZE = 10_000_019
 """A prime, so that no chunks are alike."""
@@ -130,7 +131,9 @@ def test_a_coupled_ring_has_a_row_per_edge_whose_legs_sum_to_its_bytes() -> None
     fabric = rail_fabric(3, 2, 0)
     pattern = Ring(nccl_rings([0, 2, 1], 2), SIZE)
     job = Job("drawn", 6, (Collective("ring", pattern),))
-    found = predict(Experiment(fabric, job, "rails", Dilation(1.0, 1.0)), couples=True)
+    # Shared by bytes the two rings end as one, though they differ by some bytes.
+    ideal = TransportSetup("ideal")
+    found = predict(Experiment(fabric, job, "rails", Dilation(1.0, 1.0), transport=ideal), couples=True)
     messages = found.messages
     assert messages["bytes"].tolist() == pattern.coupled_flows().messages.bytes.tolist()
     assert (messages["start_s"] == 0).all()

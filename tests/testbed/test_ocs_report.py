@@ -138,7 +138,7 @@ def test_a_device_is_named_with_its_source_and_its_delays(tmp_path: Path) -> Non
     results = results_of([result], tmp_path / "out")
     assert executions_table(results.table).caption == (
         "One seed. OCSes as polatis-16, dark for 46.75 ms on average, drawn anew each time. "
-        "Transport: datagrams, under the big switch ideal."
+        "Transport: datagrams, under the big switch credit."
     )
     assert (
         "each standing for polatis-16 (Polatis, turnaround of 16 pairs; mFabric, Appendix C), dark for "

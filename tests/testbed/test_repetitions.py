@@ -42,7 +42,7 @@ CUT = Fault("cut", (Port("h0", 0),), after_s=1e-3)
 OTHERS: dict[str, dict[str, Any]] = {
     "fabric": {"fabric": rail_fabric(4, 4, 1)},
     "chunk_bytes": {"chunk_bytes": 1 << 16},
-    "transport": {"transport": TransportSetup("ideal", initial_window_packets=10)},
+    "transport": {"transport": TransportSetup("credit", initial_window_packets=10)},
     "mtu": {"mtu": 1500},
     "how much their jobs send or compute": {"job": single(uniform(16, tokens=8192))},
     "job": {"job": replace(single(uniform(16)), nodes=replace(RING, name="uniform").nodes)},

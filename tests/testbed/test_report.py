@@ -102,9 +102,9 @@ def test_the_page_nests_and_refers_to_nothing_outside(html: str) -> None:
 def test_the_banner_names_every_point_that_is_not_faithful_and_what_to_do(html: str) -> None:
     text = Page(html).text
     assert "2 points void , 1 point strained , 5 points faithful ." in text
-    assert f"void ecmp over ideal, sparse 0.4, seed 0, 1: {VOID.reasons[0]} To do: {VOID.advice}." in text
+    assert f"void ecmp over credit, sparse 0.4, seed 0, 1: {VOID.reasons[0]} To do: {VOID.advice}." in text
     said = f"{STRAINED.reasons[0]} To do: {STRAINED.advice}."
-    assert f"strained rails over ideal, uniform, seed 1: {said}" in text
+    assert f"strained rails over credit, uniform, seed 1: {said}" in text
     assert "The run was stopped: 3 more experiments have no result." in text
 
 
@@ -112,7 +112,7 @@ def test_tables_say_void_where_a_number_is(html: str) -> None:
     text = Page(html).text
     assert "ecmp void 4.19 4.19 4.19 ±47% 1.00 0.000 0.500 1.04 1.56 4.03" in text
     assert "rails faithful 2.75 2.79 2.79 void 0.000" in text
-    assert "sparse 0.4 ecmp ideal 1 void 3 (0.01 %) 0 0 / 0 / 0" in text
+    assert "sparse 0.4 ecmp credit 1 void 3 (0.01 %) 0 0 / 0 / 0" in text
     assert "RailS, VI-C, sparse 0.4 RailS has the highest busbw >= 0.98 - not comparable" in text
 
 
@@ -148,9 +148,9 @@ def test_the_sentence_says_what_was_run() -> None:
     assert sentence(small_outcomes(seeds=1)) == (
         "2 workloads (uniform, sparse 0.4) under 2 schemes (ecmp, rails), 1 seed, over a rail fabric of "
         "2 servers with 2 NICs of 100 Gbit/s each and 2 spines. Emulated with real packets: rates × 0.001, "
-        "bytes × 0.01, so times × 10. All numbers below are at real scale. Transport ideal: clairvoyant, so "
-        "what a better transport could reach; windows and paces follow what all senders still owe each "
-        "destination, which no NIC knows, and TCP carries the bytes."
+        "bytes × 0.01, so times × 10. All numbers below are at real scale. Transport credit: each NIC "
+        "grants what it can take, a packet at a time, round robin over the queue pairs that announced bytes "
+        "to it; it knows no more than that, and TCP carries what was granted."
     )
 
 
@@ -173,7 +173,7 @@ def test_the_sentence_says_what_links_do(delay_s: float, loss: float, said: str)
 def test_the_report_says_where_the_time_went_of_what_disagrees() -> None:
     apart = outcome_of(experiment_of(small_fabric(), uniform(4), "rails"), Verdict("faithful"), slower=1.6)
     text = Page(html_of([apart])).text
-    assert "rails over ideal, uniform, seed 0: it took 1.60 times the prediction; " in text
+    assert "rails over credit, uniform, seed 0: it took 1.60 times the prediction; " in text
     assert "the busiest NIC was idle" in text
     assert "1.60 !" in text
     assert "Where the time went" not in Page(html_of(small_outcomes(seeds=1))).text

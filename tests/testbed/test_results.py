@@ -117,7 +117,7 @@ def test_run_json_says_all_that_is_needed_to_run_it_again(tmp_path: Path) -> Non
         data = json.loads((results.path / "run.json").read_text())
     assert data["format"] == 4
     assert data["command"] == ["rails_sparse.py"]
-    assert data["transports"] == ["ideal"]
+    assert data["transports"] == ["credit"]
     assert data["seeds"] == [0, 1]
     assert data["dilations"] == [{"rate": 1e-3, "volume": 1e-2}]
     assert (data["calibration"], data["settings"]) == ({"aggregate_bps": 1.2e9}, {"mtu": 9000})
@@ -144,7 +144,12 @@ def test_the_first_seed_of_each_scheme_leaves_a_trace(tmp_path: Path) -> None:
     with ResultsDirectory(RUN, root=tmp_path) as results:
         for outcome in outcomes:
             results.add(outcome)
-    names = ["sparse_0.4_ecmp_ideal", "sparse_0.4_rails_ideal", "uniform_ecmp_ideal", "uniform_rails_ideal"]
+    names = [
+        "sparse_0.4_ecmp_credit",
+        "sparse_0.4_rails_credit",
+        "uniform_ecmp_credit",
+        "uniform_rails_credit",
+    ]
     files = sorted((results.path / "traces").iterdir())
     assert [file.name for file in files] == [f"{name}.json.gz" for name in names]
     assert gzip.decompress(files[2].read_bytes()).decode() == chrome_trace(

@@ -156,7 +156,7 @@ def test_every_figure_names_its_transport_and_is_drawn_of_its_rows() -> None:
         assert plot.caption.startswith(f"Over {transport}. ")
     single = figures(small_outcomes(), summary(small_outcomes()))
     assert [f"{plot.name}_{name}" for name in BOTH for plot in single] == [plot.name for plot in plots[1:]]
-    assert all(title_of(plot.draw()).endswith("(over ideal)") for plot in single)
+    assert all(title_of(plot.draw()).endswith("(over credit)") for plot in single)
 
 
 def test_the_comparison_has_a_group_of_bars_per_transport() -> None:

@@ -34,6 +34,7 @@ from traffic.scheme import Sprayed
 from traffic.spraying.policy import ProactivePolicy
 from traffic.spraying.registry import POLICIES, policy_named
 from traffic.steps import Step, job_of_steps
+from traffic.transports.host_settings import TransportSetup
 
 FABRIC = rail_fabric(4, 2, 2, rate_bps=80_000.0, nvlink_bps=640_000.0)
 """Eight GPUs, two to a server, and two spines, so that hashes and choices matter."""
@@ -226,7 +227,8 @@ def test_every_section_is_lent_what_shapers_lend(scheme: str) -> None:
 def test_predictions_have_equal_steps_at_equal_intervals(scheme: str) -> None:
     demand = Demand("tokens", np.random.default_rng(0).integers(1000, 9000, (8, 8)))
     job = job_of_steps("steps", [Step(demand, 0.5)] * 6)
-    predicted, whole = predict(Experiment(FABRIC, job, scheme, DILATION)), Model(scheme).run(job)
+    experiment = Experiment(FABRIC, job, scheme, DILATION, transport=TransportSetup("ideal"))
+    predicted, whole = predict(experiment), Model(scheme).run(job)
     assert predicted.records["step"].tolist() == whole.records["step"].tolist()
     np.testing.assert_allclose(predicted.records["end_s"], whole.records["end_s"], 1e-9)
     np.testing.assert_allclose(predicted.tasks["end_s"], whole.tasks["end_s"], 1e-9)

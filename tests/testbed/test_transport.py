@@ -15,10 +15,12 @@ from testbed.report.collective_report import sentence
 from testbed.report.results import ResultsDirectory
 from testbed.report.run_json import Run, datapath_of
 from testbed.report.transports import WHAT, shares_text, transports_text
-from tests.testbed.cases import small_outcomes
+from testbed.run.outcome import Verdict
+from tests.testbed.cases import outcome_of, small_outcomes
 from tests.testbed.test_ocs_report import big_switch, executed_of
 from tests.tools import CHECKOUT
 from topologies.errors import ScenarioError
+from traffic.transports.host_settings import TransportSetup
 from traffic.transports.registry import DATAGRAMS, TRANSPORTS, congestion_control
 
 RUN = Run("rails_sparse", "RailS", ["rails_sparse.py"], datetime(2026, 1, 2))
@@ -26,10 +28,11 @@ RUN = Run("rails_sparse", "RailS", ["rails_sparse.py"], datetime(2026, 1, 2))
 
 @pytest.fixture(scope="module")
 def packets(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the directory of a run of collectives."""
+    """Return the directory of a run of collectives under the ideal transport."""
     with ResultsDirectory(RUN, out=tmp_path_factory.mktemp("packets")) as results:
         for outcome in small_outcomes(seeds=1):
-            results.add(outcome)
+            experiment = replace(outcome.experiment, transport=TransportSetup("ideal"))
+            results.add(outcome_of(experiment, Verdict("faithful")))
     return results.path
 
 
@@ -43,12 +46,12 @@ def circuits(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return results.path
 
 
-def test_run_json_of_a_packet_run_names_the_ideal_transport(packets: Path) -> None:
+def test_run_json_of_a_packet_run_names_its_transport(packets: Path) -> None:
     assert json.loads((packets / "run.json").read_text())["transports"] == ["ideal"]
 
 
 def test_run_json_of_a_circuits_run_says_datagrams(circuits: Path) -> None:
-    assert json.loads((circuits / "run.json").read_text())["transports"] == ["datagrams", "ideal"]
+    assert json.loads((circuits / "run.json").read_text())["transports"] == ["datagrams", "credit"]
 
 
 def test_the_report_of_a_packet_run_names_the_ideal_transport(packets: Path) -> None:
@@ -78,14 +81,15 @@ def test_a_report_says_how_the_queue_pairs_of_its_transports_share_and_of_no_oth
 
 def test_a_report_of_predictions_says_that_they_are_and_names_the_transport() -> None:
     predicted = [replace(outcome, emulated=None) for outcome in small_outcomes(seeds=1)]
-    assert "Nothing was emulated: all numbers are the fluid model's. Transport ideal:" in sentence(predicted)
+    assert "Nothing was emulated: all numbers are the fluid model's. Transport credit:" in sentence(predicted)
 
 
 @pytest.mark.parametrize("datapath", ["netdev", "kernel"])
 def test_run_json_and_report_name_the_datapath(datapath: Datapath, tmp_path: Path) -> None:
     with ResultsDirectory(replace(RUN, datapath=datapath), out=tmp_path / "out") as results:
         for outcome in small_outcomes(seeds=1):
-            results.add(outcome)
+            experiment = replace(outcome.experiment, transport=TransportSetup("ideal"))
+            results.add(outcome_of(experiment, Verdict("faithful")))
     assert datapath_of(results.path / "run.json") == datapath
     assert f"datapath</td><td>{datapath}" in (results.path / "report.html").read_text().replace(
         ' class="free"', ""

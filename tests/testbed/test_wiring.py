@@ -29,7 +29,7 @@ def test_all_buckets_are_full_when_the_slowest_links_is() -> None:
         port: Shape(link.rate_bps, burst_bytes(link.rate_bps), 1 << 20)
         for port, link in fabric.link_at.items()
     }
-    wiring = Wiring(fabric, (), shapes, Mark(1, 1, 1), {}, CARRYING, DEFAULT_MTU)
+    wiring = Wiring(fabric, (), shapes, Mark(1, 1, 1), {}, carrying(fabric, 1.0), DEFAULT_MTU)
     assert wiring.refill_s == pytest.approx(0.0481, rel=0.01)
 
 

@@ -47,7 +47,7 @@ class TransportSetup:
         If no transport has that name.
     """
 
-    name: str = "ideal"
+    name: str = "credit"
     """`traffic.transports.registry`."""
     initial_window_packets: int | None = None
     """TCP's initial window; None for the rule above."""
@@ -67,7 +67,8 @@ class HostSettings:
     """Behind how much that waits a switch's ports mark packets (ECN) [bytes]; 0 for none."""
 
 
-IDEAL = TransportSetup()
+CREDIT = TransportSetup()
+"""What moves bytes unless something else is asked for: no NIC knows what one could not know."""
 
 
 def host_settings(

@@ -27,6 +27,7 @@ from topologies.fabric import Nic
 from topologies.rail import rail_fabric
 from traffic.demand import Demand
 from traffic.steps import single
+from traffic.transports.host_settings import TransportSetup
 
 pytestmark = pytest.mark.emulation
 
@@ -130,7 +131,8 @@ def test_a_collective_over_long_links_takes_what_was_predicted(booted: Booted, l
     need_netem()
     fabric = rail_fabric(4, 2, 0).with_links(delay_s=100e-6, loss=loss)
     matrix = np.kron(1 - np.eye(4), np.eye(2)).astype(np.int64) * 400_000_000
-    experiment = Experiment(fabric, single(Demand("shift", matrix)), "rails", Dilation(5e-5, 5e-3))
+    scale, ideal = Dilation(5e-5, 5e-3), TransportSetup("ideal")
+    experiment = Experiment(fabric, single(Demand("shift", matrix)), "rails", scale, transport=ideal)
     with Network(fabric, experiment.dilation.rate, host=experiment.host) as network:
         outcome = tried(experiment, network, 0.0, [])
     assert outcome.emulated
