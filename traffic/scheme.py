@@ -133,6 +133,20 @@ class WaitsForLight(Scheme, Protocol):
         ...
 
 
+def of_communicator(
+    placed: Placement | Choice | WhileLit, communicator: int
+) -> Placement | Choice | WhileLit:
+    """Return what a scheme decided, on the queue pairs of a communicator: no scheme has to name it."""
+    if not communicator:
+        return placed
+    queue_pairs = tuple(
+        QueuePair(each.source, each.destination, each.entropy, communicator) for each in placed.queue_pairs
+    )
+    if isinstance(placed, Placement):
+        return replace(placed, queue_pairs=queue_pairs)
+    return replace(placed, permitted=replace(placed.permitted, queue_pairs=queue_pairs))
+
+
 class WholeMessages:
     """Each message on one queue pair, by the servers of its two GPUs.
 

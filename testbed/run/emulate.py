@@ -98,6 +98,7 @@ def emulate(
             revise=experiment.revisions,
             lit=dict(experiment.foreseen.first) if experiment.foreseen else None,
             leg_name=lambda pair: path_text(backend.path(pair) or optical_path(fabric, pair)),
+            communicators=experiment.communicators,
         )
         with no_garbage_collection():
             run = runner.run()

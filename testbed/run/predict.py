@@ -66,6 +66,8 @@ def predict(
         lent_s=lent_s,
     )
 
+    communicators = experiment.communicators
+
     def run(job: Job) -> Run:
         return Runner(
             fabric,
@@ -77,6 +79,7 @@ def predict(
             revise=experiment.revisions,
             lit=dict(experiment.foreseen.first) if experiment.foreseen else None,
             leg_name=lambda pair: path_text(backend.path(pair) or optical_path(fabric, pair)),
+            communicators=communicators,
         ).run()
 
     if experiment.circuits or experiment.faults:

@@ -20,14 +20,17 @@ ENTROPIES = 1 << 12
 
 @dataclass(frozen=True, slots=True)
 class QueuePair:
-    """One connection, pinned to a source NIC, a destination NIC and an entropy."""
+    """One connection of a communicator, pinned to a source NIC, a destination NIC and an entropy."""
 
     source: Nic
     destination: Nic
     entropy: int = 0
+    communicator: int = 0
+    """Its number within the job (`traffic.communicators`); whoever runs the job sets it, no scheme has to."""
 
     def __str__(self) -> str:
-        return f"{self.source}>{self.destination}#{self.entropy}"
+        whose = f"/{self.communicator}" if self.communicator else ""
+        return f"{self.source}>{self.destination}#{self.entropy}{whose}"
 
 
 @dataclass(frozen=True, eq=False)
