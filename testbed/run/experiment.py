@@ -165,7 +165,7 @@ class Experiment:
 
     @property
     def scheme(self) -> Scheme:
-        """What places messages on queue pairs, the same for both backends."""
+        """What places messages on queue pairs, the same for both backends; made anew for each run."""
         if self.foreseen and not self.delegated:
             return OnceLit()
         if self.ocs and not self.ocs.rest:

@@ -361,6 +361,11 @@ class FluidBackend:
         self._make_flows([number])
         return self._network.held(self._pools[number])
 
+    def owed(self, numbers: Sequence[int]) -> int:
+        """Return what queue pairs have yet to deliver, but for coupled flows and what chose them."""
+        pools = [pool for number in numbers if (pool := self._pools[number]) >= 0]
+        return round(self._network.held_bytes(pools))
+
     def left(self, number: int) -> dict[int, int]:
         """Return what a queue pair has yet to deliver of each message."""
         self._make_flows([number])

@@ -17,6 +17,7 @@ from testbed.run.solved_once import solved_once
 from topologies.fabric import Path
 from traffic.job import Job
 from traffic.records import path_text
+from traffic.scheme import memory_of
 from traffic.spraying.policy import ProactivePolicy, QueuePair
 from traffic.spraying.registry import policy_named
 from traffic.transports.registry import by_bytes
@@ -66,14 +67,14 @@ def predict(
         lent_s=lent_s,
     )
 
-    communicators = experiment.communicators
+    scheme, communicators = experiment.scheme, experiment.communicators
 
     def run(job: Job) -> Run:
         return Runner(
             fabric,
             job,
             backend,
-            experiment.scheme,
+            scheme,
             circuits=experiment.circuits,
             faults=experiment.faults,
             revise=experiment.revisions,
@@ -84,4 +85,4 @@ def predict(
 
     if experiment.circuits or experiment.faults:
         return run(experiment.job)
-    return solved_once(experiment.job, backend, run)
+    return solved_once(experiment.job, backend, run, lambda: memory_of(scheme))

@@ -51,7 +51,7 @@ from topologies.events import (
     TimerFired,
     View,
 )
-from topologies.fabric import Fabric, Link, Port
+from topologies.fabric import Fabric, Link, Nic, Port
 from topologies.light import Circuit
 from topologies.packet_part import cut_off
 from traffic.clock import NEVER, checked, in_seconds, ps
@@ -426,7 +426,7 @@ class Runner:
         if scheme is None or not isinstance(node.pattern, AllToAll):
             return False
         messages = node.pattern.exchange().messages
-        found = scheme.delegate(self._view(), messages)
+        found = scheme.delegate(self._view(self._number(node)), messages)
         as_one = self._coupling is not None and not self._known  # after faults some pairs may be relayed
         legs = legs_of(found, pipelined=scheme.pipelined, as_one=as_one)
         first = len(self._messages)
@@ -465,12 +465,12 @@ class Runner:
         crossing = crosses_network(step, self._fabric)
         placed, carriers = None, list[int]()
         if crossing.any():
-            view, leaving = self._view(), step.select(crossing)
+            view, leaving = self._view(self._number(node)), step.select(crossing)
             if self._delegates and any(
                 path != () for path in self._delegates.paths(view, leaving, over_light=False)
             ):
                 return False  # a relay stores what it forwards
-            found = of_communicator(self._scheme.place(view, leaving), self._number(node))
+            found = of_communicator(self._scheme.place(view, leaving), view.communicator)
             if not isinstance(found, Placement):
                 return False
             placed, carriers = found, self._opened(found.queue_pairs)
@@ -536,7 +536,7 @@ class Runner:
             return
         message = self._messages[number]
         communicator = self._communicator[message.node]
-        placed = self._delegates.lanes.place(self._view(), between)
+        placed = self._delegates.lanes.place(self._view(communicator), between)
         lanes = communicator, placed.queue_pairs
         opened = self._lanes.get(lanes)
         if opened is None or self._fabric.servers_forward:
@@ -685,7 +685,7 @@ class Runner:
         self, scheme: Scheme, communicator: int, messages: Messages, numbers: NDArray[np.int64]
     ) -> None:
         """Have a scheme place messages of a communicator that leave their server."""
-        placed = of_communicator(scheme.place(self._view(), messages), communicator)
+        placed = of_communicator(scheme.place(self._view(communicator), messages), communicator)
         if isinstance(placed, WhileLit) and self._fabric.servers_forward:
             raise ScenarioError(
                 "messages that take whichever circuit is lit go as datagrams, which servers do not forward",
@@ -924,8 +924,20 @@ class Runner:
         self._taking_light.discard(number)
         return number, message.size - sum(message.legs.values())
 
-    def _view(self) -> View:
-        return View(in_seconds(self._backend.now_ps), self._fabric, self._optics.lit, self._failed)
+    def _view(self, communicator: int = 0) -> View:
+        owed = partial(self._backlog_bytes, communicator)
+        now_s = in_seconds(self._backend.now_ps)
+        return View(now_s, self._fabric, self._optics.lit, self._failed, communicator, owed)
+
+    def _backlog_bytes(self, communicator: int, nic: Nic) -> int:
+        """Return what a communicator's queue pairs from a NIC have yet to deliver."""
+        return self._backend.owed(
+            [
+                carrier
+                for carrier, queue_pair in self._optics.using(nic).items()
+                if queue_pair.communicator == communicator
+            ]
+        )
 
     # Faults
 

@@ -30,7 +30,7 @@ from traffic.demand import Demand
 from traffic.jitter import jittered
 from traffic.job import Collective, Compute, Job, Node, chain
 from traffic.records import NVLINK
-from traffic.scheme import Sprayed
+from traffic.scheme import Sprayed, memory_of
 from traffic.spraying.policy import ProactivePolicy
 from traffic.spraying.registry import POLICIES, policy_named
 from traffic.steps import Step, job_of_steps
@@ -60,7 +60,7 @@ class Model:
     def solve(self, job: Job) -> Run:
         """Run its sections where none equal to it has run."""
         self._communicators = Communicators(job)
-        return solved_once(job, self.backend, self.run)
+        return solved_once(job, self.backend, self.run, lambda: memory_of(self._placing))
 
 
 @st.composite

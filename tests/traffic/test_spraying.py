@@ -19,7 +19,7 @@ from topologies.fabric import Fabric, Nic
 from topologies.rail import rail_fabric
 from traffic.bounds import lower_bound_s
 from traffic.messages import Chunks, Messages
-from traffic.spraying.ecmp import distinct_entropies
+from traffic.spraying.entropies import distinct_entropies
 from traffic.spraying.minrtt import MinRtt
 from traffic.spraying.policy import (
     ENTROPIES,

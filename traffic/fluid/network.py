@@ -207,6 +207,12 @@ class FluidNetwork:
         """Return the messages that have bytes in a pool."""
         return self._backlogs[pool].messages
 
+    def held_bytes(self, pools: Sequence[int]) -> float:
+        """Return how much has not left some pools, each given once [bytes]."""
+        numbers = np.asarray(pools, dtype=np.int64)
+        self._bring_up(numbers)
+        return float(self._left[numbers].sum())
+
     def left(self, pool: int) -> dict[int, float]:
         """Return what has not left a pool of each message [bytes]."""
         self._bring_up(np.array([pool]))

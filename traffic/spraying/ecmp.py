@@ -4,17 +4,17 @@ A message is one queue pair, so all its chunks take one path whatever else takes
 messages whose hashes collide share an uplink while another idles. Between GPUs of one rail the
 path goes through the leaf alone and no hash decides anything.
 
-All steps of a ring go by one connection per edge, as in NCCL, so each edge keeps its path.
+All steps of a ring go by one connection per edge, as in NCCL, so each edge keeps its path; and a
+communicator's connection between two NICs keeps its entropy for the run.
 """
 
 import numpy as np
-from numpy.typing import NDArray
 
-from topologies.errors import ScenarioError
 from topologies.fabric import Fabric
 from traffic.messages import Chunks, Messages
+from traffic.spraying.entropies import KeptEntropies
 from traffic.spraying.order import taking_turns
-from traffic.spraying.policy import ENTROPIES, Assignment, QueuePair
+from traffic.spraying.policy import Assignment, QueuePair
 
 
 class Ecmp:
@@ -28,6 +28,10 @@ class Ecmp:
 
     name = "ecmp"
     keeps_connections = True
+    steady = True
+
+    def __init__(self) -> None:
+        self._entropies = KeptEntropies()
 
     def assign(
         self, *, fabric: Fabric, messages: Messages, chunks: Chunks, rng: np.random.Generator
@@ -45,40 +49,6 @@ class Ecmp:
                 messages.source.tolist(), messages.destination.tolist(), strict=True
             )
         ]
-        number = {end: index for index, end in enumerate(dict.fromkeys(ends))}
-        entropy = distinct_entropies(np.array([number[end] for end in ends], dtype=np.int64), rng)
-        queue_pairs = tuple(QueuePair(*end, value) for end, value in zip(ends, entropy.tolist(), strict=True))
+        entropies = self._entropies.one_each(ends, rng)
+        queue_pairs = tuple(QueuePair(*end, value) for end, value in zip(ends, entropies, strict=True))
         return Assignment(queue_pairs, chunks.message.copy(), taking_turns(chunks))
-
-
-def distinct_entropies(group: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
-    """Return a random entropy per member, no two alike in one group.
-
-    Parameters
-    ----------
-    group
-        The group of each member: queue pairs between the same two NICs, say; shape (members,).
-    rng
-        Where the entropies are drawn from, each of ``0 .. ENTROPIES - 1`` alike.
-
-    Raises
-    ------
-    ScenarioError
-        If a group has more members than there are entropies.
-    """
-    largest = int(np.bincount(group).max(initial=0)) if len(group) else 0
-    if largest > ENTROPIES:
-        raise ScenarioError(
-            f"{largest} queue pairs join the same two NICs, and there are {ENTROPIES} entropies",
-            "use fewer GPUs per NIC",
-        )
-    entropy = rng.integers(ENTROPIES, size=len(group))
-    while len(again := _repeated(group * ENTROPIES + entropy)):
-        entropy[again] = rng.integers(ENTROPIES, size=len(again))
-    return entropy
-
-
-def _repeated(key: NDArray[np.int64]) -> NDArray[np.intp]:
-    """Return where a key stands that has stood before."""
-    _, first = np.unique(key, return_index=True)
-    return np.setdiff1d(np.arange(len(key)), first)

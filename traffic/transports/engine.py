@@ -214,6 +214,10 @@ class Engine:
         """Return how many bytes of a queue pair were counted at its receiver."""
         return self._streams[number].counted
 
+    def owed(self, number: int) -> int:
+        """Return how many bytes of a queue pair have not arrived."""
+        return self._streams[number].left
+
     def rtt_s(self, number: int) -> float:
         """Return TCP's smoothed round-trip time of a queue pair [s]."""
         sender = self._streams[number].sender
