@@ -1,9 +1,9 @@
 """What happens in a run, what can be seen then, and what may be ordered: values for any backend."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
-from topologies.fabric import Fabric, Port
+from topologies.fabric import Fabric, Nic, Port
 from topologies.light import Circuit
 
 
@@ -122,6 +122,10 @@ class Hold:
 Order = Reconfigure | Show | SetTimer | SendRest | Hold
 
 
+def _none(_nic: Nic) -> int:
+    return 0
+
+
 @dataclass(frozen=True)
 class View:
     """What decisions are made from."""
@@ -132,3 +136,7 @@ class View:
     """The circuits of each OCS that carry."""
     failed: frozenset[Port]
     """The ports that are known to have failed."""
+    communicator: int = 0
+    """That of messages which are to be placed."""
+    backlog_bytes: Callable[[Nic], int] = field(default=_none, compare=False)
+    """What its queue pairs from a NIC have yet to deliver [bytes]."""

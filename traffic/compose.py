@@ -104,10 +104,12 @@ def one_after_another(name: str, jobs: Sequence[Job]) -> Job:
 def side_by_side(name: str, jobs: Sequence[Job]) -> Job:
     """Return jobs as one, all of which start at once; those that share GPUs or links share them.
 
+    Communicators with a name are of a job each, and called ``part/communicator``.
+
     Its parameters, and what it raises, are those of `one_after_another`.
     """
     gpus = _gpus(name, jobs)
-    nodes = tuple(node for job in jobs for node in _inside(job.name, job.nodes, ()))
+    nodes = tuple(_apart(job.name, node) for job in jobs for node in _inside(job.name, job.nodes, ()))
     return Job(name, gpus, nodes, _notes(jobs))
 
 
@@ -174,6 +176,13 @@ def _inside(part: str, nodes: Sequence[Node], after: tuple[str, ...]) -> tuple[N
         replace(node, name=f"{part}/{node.name}", after=waits or after)
         for node, waits in zip(nodes, inside, strict=True)
     )
+
+
+def _apart(part: str, node: Node) -> Node:
+    """Return a node whose communicator, if it has a name, is another than one of that name of other parts."""
+    if isinstance(node, Collective) and node.communicator:
+        return replace(node, communicator=f"{part}/{node.communicator}")
+    return node
 
 
 def _first(nodes: Sequence[Node]) -> tuple[str, ...]:

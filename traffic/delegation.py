@@ -40,7 +40,7 @@ from topologies.packet_part import cut_off, on_packet_switch
 from topologies.routes import Routes
 from traffic.messages import Messages
 from traffic.relays import Hops, relayed_paths
-from traffic.scheme import Choice, KeepsConnections, Placement, Scheme, WhileLit
+from traffic.scheme import Choice, KeepsConnections, Placement, Scheme, WhileLit, memory_of
 from traffic.spraying.policy import QueuePair
 
 BISECTIONS = 60
@@ -313,6 +313,11 @@ class Delegated:
     def keeps_connections(self) -> bool:
         """Whether the scheme of other collectives does."""
         return isinstance(self._rest, KeepsConnections) and self._rest.keeps_connections
+
+    @property
+    def memory(self) -> int:
+        """That of the scheme of other collectives."""
+        return memory_of(self._rest)
 
     def place(self, view: View, messages: Messages) -> Placement | Choice | WhileLit:
         """Return what the other scheme makes of messages of other collectives."""

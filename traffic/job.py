@@ -53,6 +53,9 @@ class Collective:
     pattern: Pattern
     after: tuple[str, ...] = ()
     """The nodes that it waits for."""
+    communicator: str = ""
+    """Its communicator, whose queue pairs it uses, by name; by default that of all collectives of its kind of
+    pattern between the same GPUs (`traffic.communicators`)."""
 
     @property
     def gpus(self) -> tuple[int, ...]:

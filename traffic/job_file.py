@@ -50,6 +50,12 @@ class _Waiting(Strict):
     repeat: Annotated[int, Field(ge=1, le=MOST_NODES)] = 1
 
 
+class _Sending(_Waiting):
+    """What all collectives have."""
+
+    communicator: Name = ""
+
+
 class _Compute(_Waiting):
     kind: Literal["compute"]
     gpus: Gpus | None = None
@@ -60,7 +66,7 @@ class _Compute(_Waiting):
         return Compute(self.name, _members(self.gpus, gpus), self.duration_s, (), tuple(self.durations_s))
 
 
-class _AllToAll(_Waiting):
+class _AllToAll(_Sending):
     kind: Literal["all_to_all"]
     gpus: Annotated[Gpus, Field(max_length=MAX_GPUS)] | None = None
     matrix_bytes: list[list[Bytes]] | None = None
@@ -84,7 +90,7 @@ class _AllToAll(_Waiting):
         return Collective(self.name, AllToAll(demand, ranks))
 
 
-class _Ring(_Waiting):
+class _Ring(_Sending):
     kind: Literal["ring_all_reduce", "ring_reduce_scatter", "ring_all_gather"]
     gpus: Gpus | None = None
     rings: list[Gpus] | None = None
@@ -97,7 +103,7 @@ class _Ring(_Waiting):
         return Collective(self.name, Ring(tuple(rings), self.bytes, OPERATIONS[self.kind]))
 
 
-class _RingAllToAll(_Waiting):
+class _RingAllToAll(_Sending):
     kind: Literal["ring_all_to_all"]
     hops: list[list[_Hop]]
     hops_back: list[list[_Hop]] = Field(default_factory=list)
@@ -116,7 +122,7 @@ class _Message(Strict):
     bytes: Annotated[int, Field(ge=1, le=MAX_BYTES)]
 
 
-class _PointToPoint(_Waiting):
+class _PointToPoint(_Sending):
     kind: Literal["point_to_point"]
     messages: list[_Message]
 
@@ -125,7 +131,7 @@ class _PointToPoint(_Waiting):
         return Collective(self.name, PointToPoint(sent))
 
 
-class _Own(_Waiting):
+class _Own(_Sending):
     kind: Literal["own"]
     pattern: Name
     fields: dict[str, JsonValue] = Field(default_factory=dict)
@@ -264,6 +270,8 @@ def _part(model: AnyNode, gpus: int, after: tuple[str, ...], where: str) -> Node
         inside = unfolded(model.name, gpus, _parts(model.nodes, gpus, where))
         return Repeat(inside, model.repeat, after)
     node = model.node(gpus)
+    if isinstance(node, Collective) and isinstance(model, _Sending):
+        node = replace(node, communicator=model.communicator)
     if outside := [gpu for gpu in node.gpus if gpu >= gpus]:
         raise DemandError(f"GPU {outside[0]} is used, and the job has {gpus} GPUs", "count them from 0")
     if model.repeat > 1:
@@ -312,7 +320,7 @@ def _words_of(node: Node) -> dict[str, object]:
     if isinstance(node, Compute):
         words = {"gpus": [*node.gpus], "duration_s": node.duration_s}
         return {"kind": "compute", **words, **_given(durations_s=[*node.durations_s])}
-    return _words_of_pattern(node.name, node.pattern)
+    return _words_of_pattern(node.name, node.pattern) | _given(communicator=node.communicator)
 
 
 def _words_of_pattern(name: str, pattern: Pattern) -> dict[str, object]:

@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from itertools import product
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 
 from topologies.errors import ScenarioError
 from topologies.events import View
-from topologies.fabric import Fabric, Nic
+from topologies.fabric import Fabric, Nic, Port
 from topologies.light import light_peers
 from topologies.packet_part import PacketPart, is_mixed, packet_part
 from topologies.routes import Routes
@@ -24,6 +25,7 @@ from traffic.spraying.policy import (
     ProactivePolicy,
     QueuePair,
     ReactivePolicy,
+    SeesBacklogs,
 )
 
 
@@ -52,7 +54,7 @@ class Choice:
     """
 
     policy: ReactivePolicy
-    """Who chooses, new for these messages."""
+    """Who chooses for these messages alone."""
     permitted: Permitted
     """The queue pairs, and which of them each message may use."""
     chunks: Chunks
@@ -131,6 +133,35 @@ class WaitsForLight(Scheme, Protocol):
     def is_lit(self, view: View, messages: Messages) -> NDArray[np.bool_]:
         """Return which messages it can place now; the others wait until more is lit."""
         ...
+
+
+@runtime_checkable
+class Remembers(Scheme, Protocol):
+    """A scheme that keeps something for the run."""
+
+    @property
+    def memory(self) -> int:
+        """Another number whenever it may place messages otherwise than it did before."""
+        ...
+
+
+def memory_of(scheme: Scheme) -> int:
+    """Return a scheme's memory; 0 of one that keeps nothing."""
+    return scheme.memory if isinstance(scheme, Remembers) else 0
+
+
+def of_communicator(
+    placed: Placement | Choice | WhileLit, communicator: int
+) -> Placement | Choice | WhileLit:
+    """Return what a scheme decided, on the queue pairs of a communicator: no scheme has to name it."""
+    if not communicator:
+        return placed
+    queue_pairs = tuple(
+        QueuePair(each.source, each.destination, each.entropy, communicator) for each in placed.queue_pairs
+    )
+    if isinstance(placed, Placement):
+        return replace(placed, queue_pairs=queue_pairs)
+    return replace(placed, permitted=replace(placed.permitted, queue_pairs=queue_pairs))
 
 
 class WholeMessages:
@@ -271,41 +302,73 @@ class OverCircuits:
 class Sprayed:
     """The chunks of messages as a spraying policy has them carried, over packets where a fabric has both.
 
-    A policy sees a fabric without what is known to have failed.
+    It is made for one run. Each communicator has a policy and random numbers of its own, kept for the run, so
+    what is drawn for one does not depend on when others send. They begin anew when it becomes known that
+    something has failed or is back, since queue pairs are closed then. A policy sees a fabric without what is
+    known to have failed.
 
     Parameters
     ----------
     policy
-        Returns the policy, new for each exchange.
+        Returns a new policy.
     seed
-        Of its random numbers, which begin anew with each exchange: connections outlive it, so equal
-        demands use equal queue pairs.
+        Of the random numbers.
     chunk_bytes
         A message's atomic piece [bytes].
     """
 
     def __init__(self, policy: Callable[[], Policy], seed: int = 0, chunk_bytes: int = CHUNK_BYTES) -> None:
         self._policy, self._seed, self._chunk_bytes = policy, seed, chunk_bytes
+        self._kept: dict[int, _Kept] = {}
+        """What each communicator has."""
+        self._memory = 0
 
     @property
     def keeps_connections(self) -> bool:
         """Whether the policy says so."""
         return bool(getattr(self._policy(), "keeps_connections", False))
 
+    @property
+    def memory(self) -> int:
+        """Another number after each draw, and after all that a policy decided that is not steady."""
+        return self._memory
+
     def place(self, view: View, messages: Messages) -> Placement | Choice:
         """Return a proactive policy's chunks in order, or what a reactive one may choose from."""
+        kept = self._kept_of(view)
+        before = kept.rng.bit_generator.state
         if view.failed or is_mixed(view.fabric):
-            return self._place_in(packet_part(view.fabric, view.failed), messages)
-        return self._place(view.fabric, messages)
+            placed = self._place_in(packet_part(view.fabric, view.failed), kept, view, messages)
+        else:
+            placed = self._place(view.fabric, kept, view.backlog_bytes, messages)
+        is_steady = bool(getattr(kept.policy, "steady", False))
+        self._memory += not is_steady or kept.rng.bit_generator.state != before
+        return placed
 
-    def _place(self, fabric: Fabric, messages: Messages) -> Placement | Choice:
-        policy = self._policy()
-        chunks, rng = chunks_of(messages, self._chunk_bytes), np.random.default_rng(self._seed)
+    def _kept_of(self, view: View) -> "_Kept":
+        number = view.communicator
+        kept = self._kept.get(number)
+        if kept is None or kept.failed != view.failed:
+            # That of number 0 is what a job of one communicator always had.
+            own = np.random.SeedSequence(self._seed, spawn_key=(number,) if number else ())
+            kept = self._kept[number] = _Kept(self._policy(), np.random.default_rng(own), view.failed)
+        return kept
+
+    def _place(
+        self, fabric: Fabric, kept: "_Kept", backlog_bytes: Callable[[Nic], int], messages: Messages
+    ) -> Placement | Choice:
+        policy, chunks = kept.policy, chunks_of(messages, self._chunk_bytes)
         if isinstance(policy, ProactivePolicy):
-            return _parcels(policy.assign(fabric=fabric, messages=messages, chunks=chunks, rng=rng), chunks)
-        return Choice(policy, policy.permit(fabric=fabric, messages=messages, rng=rng), chunks)
+            if isinstance(policy, SeesBacklogs):
+                policy.goes_on_from(backlog_bytes)
+            found = policy.assign(fabric=fabric, messages=messages, chunks=chunks, rng=kept.rng)
+            return _parcels(found, chunks)
+        permitted = policy.permit(fabric=fabric, messages=messages, rng=kept.rng)
+        return Choice(copy(policy), permitted, chunks)
 
-    def _place_in(self, part: PacketPart, messages: Messages) -> Placement | Choice:
+    def _place_in(
+        self, part: PacketPart, kept: "_Kept", view: View, messages: Messages
+    ) -> Placement | Choice:
         """Place messages as the policy does that sees a packet part only."""
         gpus = np.asarray(part.gpus)
         source, destination = gpus[messages.source], gpus[messages.destination]
@@ -315,7 +378,8 @@ class Sprayed:
                 "give the server one, or its demand circuits; if all have failed, let its GPUs go for good,"
                 " as by --fail server:1@40%, or be back before it is known",
             )
-        placed = self._place(part.fabric, Messages(source, destination, messages.bytes))
+        renumbered = Messages(source, destination, messages.bytes)
+        placed = self._place(part.fabric, kept, lambda nic: view.backlog_bytes(part.nics[nic]), renumbered)
         queue_pairs = tuple(
             replace(each, source=part.nics[each.source], destination=part.nics[each.destination])
             for each in placed.queue_pairs
@@ -323,6 +387,15 @@ class Sprayed:
         if isinstance(placed, Placement):
             return replace(placed, queue_pairs=queue_pairs)
         return replace(placed, permitted=replace(placed.permitted, queue_pairs=queue_pairs))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Kept:
+    """What a communicator has for the run, as long as the same is known to have failed."""
+
+    policy: Policy
+    rng: np.random.Generator
+    failed: frozenset[Port]
 
 
 def _parcels(found: Assignment, chunks: Chunks) -> Placement:

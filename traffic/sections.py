@@ -52,7 +52,7 @@ def contents(found: Sequence[Sequence[Node]]) -> list[int]:
     """Return a number for each section, the same for equal ones; from 0, as they first come.
 
     Sections are equal if they have equal nodes but for names, in equal order: the GPUs and durations of
-    computes, the messages of collectives and what these wait for, and the arrows.
+    computes, the messages of collectives, what these wait for and their communicators, and the arrows.
     """
     patterns = {
         id(node.pattern): node.pattern for nodes in found for node in nodes if isinstance(node, Collective)
@@ -125,7 +125,7 @@ def _content(section: Sequence[Node], exchanged: Mapping[int, bytes]) -> tuple[o
         (
             (node.gpus, node.duration_s, node.durations_s)
             if isinstance(node, Compute)
-            else exchanged[id(node.pattern)],
+            else (exchanged[id(node.pattern)], node.communicator),
             *sorted({place[name] for name in node.after}),
         )
         for node in section
@@ -135,12 +135,13 @@ def _content(section: Sequence[Node], exchanged: Mapping[int, bytes]) -> tuple[o
 def _exchanged(pattern: Pattern) -> bytes:
     """Return what equal exchanges have in common, whatever they and their demands are called.
 
-    Their kind is part of it: an all-to-all is delegated where a point to point of equal messages is not.
+    Their kind and GPUs are part of it: an all-to-all is delegated where a point to point of equal messages is
+    not, and they tell communicators apart.
     """
     exchange = pattern.exchange()
     messages = exchange.messages
     digest = sha256(repr(type(pattern)).encode())
-    columns = messages.source, messages.destination, messages.bytes
+    columns = messages.source, messages.destination, messages.bytes, np.array(sorted(pattern.gpus))
     for array in (*columns, exchange.waits, exchange.connection):
         digest.update(f"{array.dtype}{array.shape}".encode())
         digest.update(array.tobytes())

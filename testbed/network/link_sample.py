@@ -16,7 +16,7 @@ from testbed.network.network import Network
 from topologies.fabric import Fabric, Nic, Path, Port
 from traffic.packets import frame_bytes, packet_bytes
 from traffic.spraying.policy import QueuePair
-from traffic.transports.connections import SERVICE_PORT, source_port
+from traffic.transports.connections import ports
 from traffic.transports.engine import Engine
 from traffic.transports.ideal import Ideal
 
@@ -118,6 +118,6 @@ def _path(queue_pair: QueuePair, fabric: Fabric, tables: FlowTables) -> Path:
     source, destination = queue_pair.source, queue_pair.destination
     if source.server == destination.server:
         return ()
-    path = tables.path(source, destination, source_port(queue_pair), SERVICE_PORT) or ()
+    path = tables.path(source, destination, *ports(queue_pair)) or ()
     slowest_bps = min((fabric.link_at[port].rate_bps for port in path), default=0.0)
     return path if slowest_bps >= fabric.nic_rate_bps(source) else ()

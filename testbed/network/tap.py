@@ -16,7 +16,7 @@ from topologies.addresses import interface, nic_ip
 from topologies.errors import NetworkError
 from topologies.fabric import Fabric, Path, Port
 from traffic.spraying.policy import QueuePair
-from traffic.transports.connections import SERVICE_PORT, source_port
+from traffic.transports.connections import Ends, is_service, ports
 
 ETH_P_ALL = 3
 PACKET_OUTGOING = 4
@@ -52,7 +52,7 @@ class Tap:
         with contextlib.suppress(PermissionError):
             self._socket.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, BUFFER_BYTES)
         self._socket.settimeout(QUIET_S)
-        self._seen: dict[tuple[str, int, str], set[Port]] = {}
+        self._seen: dict[Ends, set[Port]] = {}
         self._enough = threading.Event()
         # As they come: an ordinary user's socket has room for some hundreds only.
         self._reader = threading.Thread(target=self._read, daemon=True)
@@ -82,7 +82,7 @@ class Tap:
 
     def _read(self) -> None:
         """Note the switches' ports that send each connection's SYN."""
-        ports = {
+        sending = {
             interface(self._fabric, port): port
             for port in self._fabric.link_at
             if port.node in self._fabric.switch_index
@@ -96,17 +96,15 @@ class Tap:
                 continue
             header = 4 * (packet[0] & 0xF)
             source, destination = struct.unpack_from("!HH", packet, header)
-            if name in ports and destination == SERVICE_PORT:
-                key = (_address(packet[12:16]), source, _address(packet[16:20]))
-                self._seen.setdefault(key, set()).add(ports[name])
+            if name in sending and is_service(destination):
+                key = _address(packet[12:16]), source, _address(packet[16:20]), destination
+                self._seen.setdefault(key, set()).add(sending[name])
 
     def _path(self, queue_pair: QueuePair) -> Path:
         fabric = self._fabric
-        key = (
-            str(nic_ip(fabric, queue_pair.source)),
-            source_port(queue_pair),
-            str(nic_ip(fabric, queue_pair.destination)),
-        )
+        source_port, service_port = ports(queue_pair)
+        near, far = (str(nic_ip(fabric, nic)) for nic in (queue_pair.source, queue_pair.destination))
+        key = near, source_port, far, service_port
         path, seen = [fabric.nic_port(queue_pair.source)], set(self._seen.get(key, ()))
         # Link by link: on two CPUs a packet may be noted at the second before it is at the first.
         while onward := {port for port in seen if port.node == fabric.peer(path[-1]).node}:

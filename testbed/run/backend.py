@@ -166,6 +166,10 @@ class Backend(Protocol):
         """Return the messages whose bytes a queue pair still carries."""
         ...
 
+    def owed(self, numbers: Sequence[int]) -> int:
+        """Return what queue pairs have yet to deliver, but for coupled flows and what chose them."""
+        ...
+
     def left(self, number: int) -> dict[int, int]:
         """Return what a queue pair has yet to deliver of each message [bytes]."""
         ...

@@ -108,6 +108,7 @@ def emulate(
             revise=experiment.revisions,
             lit=dict(experiment.foreseen.first) if experiment.foreseen else None,
             path=lambda pair: backend.path(pair) or optical_path(fabric, pair),
+            communicators=experiment.communicators,
         )
         with no_garbage_collection():
             run = runner.run()

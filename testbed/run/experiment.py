@@ -15,6 +15,7 @@ from testbed.run.region_plan import DelegatedSetup, RegionalSetup, RegionPlan
 from topologies.errors import ScenarioError
 from topologies.fabric import Fabric, Port
 from traffic.collectives.exchange import bytes_between
+from traffic.communicators import Communicators
 from traffic.delegation import Delegated, Lanes
 from traffic.faults import AS_IT_WAS, Fault, Revisions, check_faults, moved
 from traffic.job import Job
@@ -68,6 +69,8 @@ class Experiment:
     """How all-to-alls go over the lanes of server pairs; None as any message goes."""
     regional: RegionalSetup | None = None
     """When the circuits of regions change; None if they have none, or a schedule has them."""
+    shared_queue_pairs: bool = False
+    """Whether all communicators share queue pairs, instead of having their own."""
 
     def __post_init__(self) -> None:
         """Check that the parts fit."""
@@ -162,7 +165,7 @@ class Experiment:
 
     @property
     def scheme(self) -> Scheme:
-        """What places messages on queue pairs, the same for both backends."""
+        """What places messages on queue pairs, the same for both backends; made anew for each run."""
         if self.foreseen and not self.delegated:
             return OnceLit()
         if self.ocs and not self.ocs.rest:
@@ -176,6 +179,11 @@ class Experiment:
                 two_hops=setup.two_hops,
             )
         return OverCircuits(sprayed) if self.ocs else sprayed
+
+    @property
+    def communicators(self) -> Communicators:
+        """The numbers of the job's communicators; new for each run."""
+        return Communicators(self.whole_job, shared=self.shared_queue_pairs)
 
     @property
     def spraying(self) -> str:
@@ -236,7 +244,8 @@ class Experiment:
             if ":" in self.policy and self.policy == self.spraying
             else self.policy
         )
-        words = [self.label] if self.label else [policy, *meets, *legs, *follows]
+        shared = ["shared queue pairs"] if self.shared_queue_pairs else []
+        words = [self.label] if self.label else [policy, *meets, *legs, *follows, *shared]
         return ", ".join([*words, *(fault.name for fault in self.faults)])
 
     @property
@@ -282,6 +291,7 @@ class Experiment:
             revisions=self.revisions,
             delegated=self.delegated,
             regional=self.regional,
+            shared_queue_pairs=self.shared_queue_pairs,
         )
         return record_json(record)
 
@@ -305,4 +315,5 @@ class Experiment:
             record.revisions,
             record.delegated,
             record.regional,
+            record.shared_queue_pairs,
         )

@@ -3,7 +3,15 @@
 import json
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, PlainSerializer, PlainValidator, TypeAdapter, ValidationError
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    PlainSerializer,
+    PlainValidator,
+    StrictBool,
+    TypeAdapter,
+    ValidationError,
+)
 from pydantic_core import PydanticSerializationError
 
 from controller.circuits.foreseen import Foreseen
@@ -91,6 +99,7 @@ class ExperimentRecord(BaseModel):
     revisions: Annotated[Revisions, PlainValidator(_revisions), PlainSerializer(_revisions_data)] = AS_IT_WAS
     delegated: DelegatedSetup | None = None
     regional: RegionalSetup | None = None
+    shared_queue_pairs: StrictBool = False
 
 
 def record_json(record: ExperimentRecord) -> str:

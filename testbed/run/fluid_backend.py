@@ -56,7 +56,8 @@ class FluidBackend:
         How long each was dark before each of the slots of its programs, as far as that is known; else as
         ``delay_s`` says [s].
     by_bytes
-        Whether queue pairs share links in proportion to what they have left, as the ideal transport has it.
+        Whether queue pairs share links in proportion to what they have left, as the ideal transport has it,
+        those of communicators fairly (`traffic.fair_weights`).
     paths
         Return the paths of queue pairs over packet switches; by default as the switches' hash gives them.
     couples
@@ -349,7 +350,9 @@ class FluidBackend:
         self._make_gates(each for each in over if isinstance(each, int))
         links = list(map(self._links_over, over))
         first = self._network.pools
-        flows = self._network.add_flows(links, coupled_weight=1.0)
+        # Of one communicator; what stays inside servers meets no other on a NIC.
+        communicator = next((self._pairs[each].communicator for each in over if isinstance(each, int)), 0)
+        flows = self._network.add_flows(links, coupled_weight=1.0, communicator=communicator)
         pools = range(first, self._network.pools)
         self._coupled[over].append((flows, pools))
         for each, flow in zip(over, flows, strict=True):
@@ -367,6 +370,11 @@ class FluidBackend:
         """Return the messages whose bytes a queue pair still carries, but for coupled flows."""
         self._make_flows([number])
         return self._network.held(self._pools[number])
+
+    def owed(self, numbers: Sequence[int]) -> int:
+        """Return what queue pairs have yet to deliver, but for coupled flows and what chose them."""
+        pools = [pool for number in numbers if (pool := self._pools[number]) >= 0]
+        return round(self._network.held_bytes(pools))
 
     def left(self, number: int) -> dict[int, int]:
         """Return what a queue pair has yet to deliver of each message."""
@@ -614,7 +622,10 @@ class FluidBackend:
         effects = path_effects([self._paths[number] for number in new], self._fabric)
         pools = self._network.pools
         flows = self._network.add_flows(
-            list(map(self._links_of, new)), delivered=effects.delivered, delay_s=effects.delay_s
+            list(map(self._links_of, new)),
+            delivered=effects.delivered,
+            delay_s=effects.delay_s,
+            communicator=[self._pairs[number].communicator for number in new],
         )
         for place, number in enumerate(new):
             self._flows[number], self._pools[number] = flows[place], pools + place
@@ -643,6 +654,7 @@ class FluidBackend:
             part_of=[self._flows[number] for among in new for number in among],
             delivered=effects.delivered,
             delay_s=np.maximum.reduceat(effects.delay_s, first_of[:-1]),
+            communicator=[self._pairs[number].communicator for number in chain.from_iterable(new)],
         )
         for number, (among, first) in enumerate(zip(new, first_of.tolist(), strict=False)):
             self._shared[among] = pool + number, flows[first : first + len(among)]

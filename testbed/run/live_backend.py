@@ -204,6 +204,10 @@ class LiveBackend:
         """Return the messages whose bytes a queue pair still carries."""
         return self._engine.carried(number)
 
+    def owed(self, numbers: Sequence[int]) -> int:
+        """Return how many real bytes queue pairs have yet to deliver."""
+        return round(sum(map(self._engine.owed, numbers)) / self._dilation.volume)
+
     def left(self, number: int) -> dict[int, int]:
         """Return what a queue pair has yet to deliver of each message, in real bytes."""
         return {message: self._real_bytes(size) for message, size in self._engine.left(number).items()}

@@ -1,7 +1,7 @@
 """The OCSes of a run: what each has lit, reconfigurations one by one (drain, dark, lit), and routes."""
 
 from collections import defaultdict, deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from testbed.run.backend import Backend
 from topologies.fabric import Fabric, Nic, Port
@@ -111,6 +111,10 @@ class Optics:
         ends = queue_pair.source, queue_pair.destination
         found = self._routes.route(*ends), self._routes.route(*reversed(ends))
         return {port for route in found if route for port in route.ports}
+
+    def using(self, nic: Nic) -> Mapping[int, QueuePair]:
+        """Return the queue pairs from a NIC, by their carriers."""
+        return self._carriers[nic]
 
     def use(self, carrier: int, queue_pair: QueuePair) -> None:
         """Record a queue pair in use."""

@@ -9,7 +9,7 @@ from topologies.errors import NetworkError
 from topologies.fabric import Fabric, Link, Nic, Path, Port
 from topologies.packet_part import on_packet_switch
 from traffic.spraying.policy import QueuePair
-from traffic.transports.connections import SERVICE_PORT, source_port
+from traffic.transports.connections import ports
 
 
 def computed_paths(
@@ -71,7 +71,7 @@ class Paths(dict[QueuePair, Path]):
         if queue_pair not in self._found:
             ends = queue_pair.source, queue_pair.destination
             self._found[queue_pair] = self._over_one_switch(*ends) or self._tables.path(
-                *ends, source_port(queue_pair), SERVICE_PORT
+                *ends, *ports(queue_pair)
             )
         return self._found[queue_pair]
 
@@ -93,9 +93,7 @@ class Paths(dict[QueuePair, Path]):
         """Return the ports that send a queue pair's bytes and acknowledgements."""
         if queue_pair not in self._crossed:
             ends = queue_pair.destination, queue_pair.source
-            back = self._over_one_switch(*ends) or self._tables.path(
-                *ends, SERVICE_PORT, source_port(queue_pair)
-            )
+            back = self._over_one_switch(*ends) or self._tables.path(*ends, *reversed(ports(queue_pair)))
             self._crossed[queue_pair] = frozenset((*(self.find(queue_pair) or ()), *(back or ())))
         return self._crossed[queue_pair]
 

@@ -17,6 +17,7 @@ from testbed.run.solved_once import solved_once
 from topologies.fabric import Path, Port
 from traffic.bounds import NOTHING_LENT
 from traffic.job import Job
+from traffic.scheme import memory_of
 from traffic.spraying.policy import ProactivePolicy, QueuePair
 from traffic.spraying.registry import policy_named
 from traffic.transports.registry import by_bytes
@@ -66,19 +67,22 @@ def predict(
         lent_bytes=lent_bytes,
     )
 
+    scheme, communicators = experiment.scheme, experiment.communicators
+
     def run(job: Job) -> Run:
         return Runner(
             fabric,
             job,
             backend,
-            experiment.scheme,
+            scheme,
             circuits=experiment.circuits,
             faults=experiment.faults,
             revise=experiment.revisions,
             lit=dict(experiment.foreseen.first) if experiment.foreseen else None,
             path=lambda pair: backend.path(pair) or optical_path(fabric, pair),
+            communicators=communicators,
         ).run()
 
     if experiment.circuits or experiment.faults:
         return run(experiment.job)
-    return solved_once(experiment.job, backend, run)
+    return solved_once(experiment.job, backend, run, lambda: memory_of(scheme))

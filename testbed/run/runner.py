@@ -52,12 +52,13 @@ from topologies.events import (
     TimerFired,
     View,
 )
-from topologies.fabric import Fabric, Link, Path, Port
+from topologies.fabric import Fabric, Link, Nic, Path, Port
 from topologies.light import Circuit
 from topologies.packet_part import cut_off
 from traffic.clock import NEVER, checked, in_seconds, ps
 from traffic.collectives.all_to_all import AllToAll
 from traffic.collectives.exchange import CouplesPattern
+from traffic.communicators import Communicators
 from traffic.compose import renumbered
 from traffic.delegation import Delegates
 from traffic.faults import (
@@ -74,7 +75,15 @@ from traffic.fluid.nvlink import Nvlink
 from traffic.job import Collective, Compute, Job, Node
 from traffic.messages import Messages, crosses_network
 from traffic.relays import Hops, parts_of
-from traffic.scheme import Choice, KeepsConnections, Placement, Scheme, WaitsForLight, WhileLit
+from traffic.scheme import (
+    Choice,
+    KeepsConnections,
+    Placement,
+    Scheme,
+    WaitsForLight,
+    WhileLit,
+    of_communicator,
+)
 from traffic.spraying.policy import QueuePair
 
 
@@ -119,6 +128,8 @@ class Runner:
         over circuits has its route instead, and a message has a leg for each route that it took.
     lit
         What OCSes carry from the start; by default nothing.
+    communicators
+        The numbers of the communicators, each of which has queue pairs of its own; by default the job's.
 
     Raises
     ------
@@ -138,6 +149,7 @@ class Runner:
         revise: Revise = AS_IT_WAS,
         path: Callable[[QueuePair], Path] = lambda _queue_pair: (),
         lit: Mapping[str, tuple[Circuit, ...]] | None = None,
+        communicators: Communicators | None = None,
     ) -> None:
         _check(fabric, job, faults, revise.nodes if isinstance(revise, Revisions) else ())
         self._fabric, self._job, self._backend, self._scheme = fabric, job, backend, scheme
@@ -145,6 +157,9 @@ class Runner:
         self._state: object = None
         self._faults, self._revise, self._path = faults, revise, path
         self._first_lit = lit or {}
+        self._communicators = communicators or Communicators(job)
+        self._communicator: dict[str, int] = {}
+        """The number of the communicator of each collective that has begun, or moved."""
         self._graph = JobGraph(job)
         self._ready: deque[Node] = deque()
         """The nodes that are being started."""
@@ -204,8 +219,8 @@ class Runner:
         """What goes on a lane when it has crossed NVLink, by the message that has it do so."""
         self._as_one: dict[str, int] = {}
         """The first message of those whose legs between servers are one."""
-        self._lanes: dict[tuple[QueuePair, ...], _Opened] = {}
-        """The lanes over which coupled flows went."""
+        self._lanes: dict[tuple[int, tuple[QueuePair, ...]], _Opened] = {}
+        """The lanes over which coupled flows of each communicator went."""
         self._held: dict[str, str] = {}
         """The OCS that a collective waits for."""
         self._since_ps: dict[str, int] = {}
@@ -260,6 +275,7 @@ class Runner:
         self._pieces_of[node.name] = 0
         self._ledger.ready(node.name, self._backend.now_ps)
         if isinstance(node, Collective):
+            self._number(node)
             self._begin(node.name)
             if node.name not in self._held:
                 self._go(node.name)
@@ -343,6 +359,12 @@ class Runner:
 
     # Messages
 
+    def _number(self, node: Collective) -> int:
+        """Return the number of a collective's communicator; it stays when GPUs move."""
+        if node.name not in self._communicator:
+            self._communicator[node.name] = self._communicators.number(node)
+        return self._communicator[node.name]
+
     def _send(self, node: Collective) -> None:
         self._backend.begin()
         if self._send_delegated(node) or self._send_coupled(node):
@@ -373,7 +395,7 @@ class Runner:
         if scheme is None or not isinstance(node.pattern, AllToAll):
             return False
         messages = node.pattern.exchange().messages
-        found = scheme.delegate(self._view(), messages)
+        found = scheme.delegate(self._view(self._number(node)), messages)
         as_one = self._coupling is not None and not self._known  # after faults some pairs may be relayed
         may_move = self._gathered is not None
         legs = legs_of(found, pipelined=scheme.pipelined, as_one=as_one, may_move=may_move)
@@ -415,12 +437,12 @@ class Runner:
         crossing = crosses_network(step, self._fabric)
         placed, carriers = None, list[int]()
         if crossing.any():
-            view, leaving = self._view(), step.select(crossing)
+            view, leaving = self._view(self._number(node)), step.select(crossing)
             if self._delegates and any(
                 path != () for path in self._delegates.paths(view, leaving, over_light=False)
             ):
                 return False  # a relay stores what it forwards
-            found = self._scheme.place(view, leaving)
+            found = of_communicator(self._scheme.place(view, leaving), view.communicator)
             if not isinstance(found, Placement):
                 return False
             placed, carriers = found, self._opened(found.queue_pairs)
@@ -485,16 +507,18 @@ class Runner:
         """Send what servers owe each other as coupled flows over their lanes."""
         if self._delegates is None or self._coupling is None:
             return
-        placed = self._delegates.lanes.place(self._view(), between)
-        self._ledger.sends(self._messages[number].node, self._backend.now_ps)
-        opened = self._lanes.get(placed.queue_pairs)
+        message = self._messages[number]
+        communicator = self._communicator[message.node]
+        placed = self._delegates.lanes.place(self._view(communicator), between)
+        self._ledger.sends(message.node, self._backend.now_ps)
+        lanes = communicator, placed.queue_pairs
+        opened = self._lanes.get(lanes)
         if opened is None or self._fabric.servers_forward:
-            carriers = self._opened(placed.queue_pairs)
+            carriers = self._opened(of_communicator(placed, communicator).queue_pairs)
             is_light = [self._optics.carries(queue_pair) for queue_pair in placed.queue_pairs]
             opened = _Opened(carriers, is_light, [self._over_of[carrier] for carrier in carriers])
-            self._lanes[placed.queue_pairs] = opened
+            self._lanes[lanes] = opened
         flows = lane_flows(placed, opened.carriers, [number] * len(between), opened.is_light)
-        message = self._messages[number]
         message.pieces = len(flows)
         message.lanes = self._ledger.lanes(placed, opened.over)
         self._coupling.couple(flows)
@@ -586,8 +610,16 @@ class Runner:
             self._in_the_dark += [
                 parcel for parcel, is_lit in zip(new, lit.tolist(), strict=True) if not is_lit
             ]
-            if lit.any():
-                self._cross(scheme, messages.select(lit), numbers[lit])
+            for communicator, mine in self._by_communicator(numbers, lit):
+                self._cross(scheme, communicator, messages.select(mine), numbers[mine])
+
+    def _by_communicator(
+        self, numbers: NDArray[np.int64], chosen: NDArray[np.bool_]
+    ) -> list[tuple[int, NDArray[np.bool_]]]:
+        """Return the communicators of the chosen ones of some messages, and which of these are of each."""
+        communicator = np.array([self._communicator[self._messages[n].node] for n in numbers.tolist()])
+        found = dict.fromkeys(communicator[chosen].tolist())
+        return [(each, chosen & (communicator == each)) for each in found]
 
     def _messages_of(self, parcels: Sequence[tuple[int, int]]) -> tuple[NDArray[np.int64], Messages]:
         """Return the numbers of messages, and these with what is to be sent of each."""
@@ -680,9 +712,12 @@ class Runner:
             if message.connection >= 0 and len(qps) == 1:
                 self._kept[message.node][message.connection] = placed.queue_pairs[qps.pop()]
 
-    def _cross(self, scheme: Scheme, messages: Messages, numbers: NDArray[np.int64]) -> None:
-        """Have a scheme place messages that leave their server."""
-        placed = self._at_its_lanes(scheme.place(self._view(), messages), numbers.tolist())
+    def _cross(
+        self, scheme: Scheme, communicator: int, messages: Messages, numbers: NDArray[np.int64]
+    ) -> None:
+        """Have a scheme place messages of a communicator that leave their server."""
+        found = of_communicator(scheme.place(self._view(communicator), messages), communicator)
+        placed = self._at_its_lanes(found, numbers.tolist())
         if isinstance(placed, WhileLit) and self._fabric.servers_forward:
             raise ScenarioError(
                 "messages that take whichever circuit is lit go as datagrams, which servers do not forward",
@@ -692,7 +727,7 @@ class Runner:
             self._has_rest = True
             lit = np.array([bool(qps) and not self._light_is_over for qps in placed.permitted.of_message])
             if not lit.all():
-                self._cross(placed.rest, messages.select(~lit), numbers[~lit])
+                self._cross(placed.rest, communicator, messages.select(~lit), numbers[~lit])
             if not lit.any():
                 return
             placed, messages, numbers = placed.select(lit), messages.select(lit), numbers[lit]
@@ -928,8 +963,20 @@ class Runner:
         self._taking_light.discard(number)
         return number, message.size - message.carried
 
-    def _view(self) -> View:
-        return View(in_seconds(self._backend.now_ps), self._fabric, self._optics.lit, self._failed)
+    def _view(self, communicator: int = 0) -> View:
+        owed = partial(self._backlog_bytes, communicator)
+        now_s = in_seconds(self._backend.now_ps)
+        return View(now_s, self._fabric, self._optics.lit, self._failed, communicator, owed)
+
+    def _backlog_bytes(self, communicator: int, nic: Nic) -> int:
+        """Return what a communicator's queue pairs from a NIC have yet to deliver."""
+        return self._backend.owed(
+            [
+                carrier
+                for carrier, queue_pair in self._optics.using(nic).items()
+                if queue_pair.communicator == communicator
+            ]
+        )
 
     # Faults
 
@@ -1101,9 +1148,11 @@ class Runner:
         for node in list(self._graph.nodes.values()):
             if gone.isdisjoint(node.gpus):
                 continue
+            if isinstance(node, Collective):
+                self._number(node)
+                if self._is_sent(node.name):
+                    again.append(node.name)
             self._graph.swap(renumbered(node, places))
-            if isinstance(node, Collective) and self._is_sent(node.name):
-                again.append(node.name)
         return again
 
     def _is_sent(self, name: str) -> bool:

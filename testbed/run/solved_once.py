@@ -1,9 +1,10 @@
 """Equal sections of a job solved once: the same tables as if each had run, for the time of a few.
 
-Between two barriers (`traffic.sections`) a run depends on what the backend keeps from before: nothing but
-the queue pairs that are open. Idle ones slow nothing, but links that they join are solved together
-(`traffic.fluid.network`), and where queue pairs share by what they have left, it matters when. So a section
-is solved anew until nothing was opened since an equal one began, as a rule twice.
+Between two barriers (`traffic.sections`) a run depends on what is kept from before: in the backend nothing
+but the queue pairs that are open. Idle ones slow nothing, but links that they join are solved together
+(`traffic.fluid.network`), and where queue pairs share by what they have left, it matters when. The scheme
+may keep anything. So a section is solved anew until nothing was opened, and the scheme's memory is the same,
+since an equal one began, as a rule twice.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,7 +26,9 @@ from traffic.spraying.policy import QueuePair
 from traffic.tables import Tables
 
 
-def solved_once(job: Job, backend: FluidBackend, run: Callable[[Job], Run]) -> Run:
+def solved_once(
+    job: Job, backend: FluidBackend, run: Callable[[Job], Run], memory: Callable[[], int] = lambda: 0
+) -> Run:
     """Return the run of a job whose equal sections are solved once where that is exact.
 
     Parameters
@@ -35,8 +38,10 @@ def solved_once(job: Job, backend: FluidBackend, run: Callable[[Job], Run]) -> R
     backend
         Over which, unused as yet.
     run
-        Runs a job over the backend from now to its end, under a scheme that places equal messages alike at
-        any time.
+        Runs a job over the backend from now to its end, under a scheme that places equal messages alike as
+        long as its memory is the same.
+    memory
+        Returns that (`traffic.scheme.Remembers`); by default the scheme keeps nothing.
     """
     found = sections(job)
     if len(found) == 1:
@@ -44,7 +49,7 @@ def solved_once(job: Job, backend: FluidBackend, run: Callable[[Job], Run]) -> R
     content = contents(found)
     if len(set(content)) == len(found):
         return run(job)
-    solved = _Solved(job, run)
+    solved = _Solved(job, run, memory)
     solved.without_messages(found, content)
     for number, section in zip(content, found, strict=True):
         solved.find(number, section, backend)
@@ -54,12 +59,12 @@ def solved_once(job: Job, backend: FluidBackend, run: Callable[[Job], Run]) -> R
 class _Solved:
     """The sections that were solved, and which of them stands for each section of the whole job."""
 
-    def __init__(self, job: Job, run: Callable[[Job], Run]) -> None:
-        self._job, self._run = job, run
+    def __init__(self, job: Job, run: Callable[[Job], Run], memory: Callable[[], int]) -> None:
+        self._job, self._run, self._memory = job, run, memory
         self._quiet: dict[int, int] = {}
         """What stands for each content without messages."""
-        self._known: dict[tuple[int, int], int] = {}
-        """What stands for each content while so much is open."""
+        self._known: dict[tuple[int, int, int], int] = {}
+        """What stands for each content while so much is open, and that is in memory."""
         self._sections: list[Sequence[Node]] = []
         self._runs: list[Run] = []
         self._equals: list[int] = []
@@ -80,7 +85,7 @@ class _Solved:
         if content in self._quiet:
             self._equals.append(self._quiet[content])
             return
-        state = content, backend.opened
+        state = content, backend.opened, self._memory()
         if state not in self._known:
             self._known[state] = len(self._sections)
             self._solve([section])

@@ -15,7 +15,7 @@ from topologies.addresses import nic_ip
 from topologies.fabric import Fabric, Path
 from traffic.packets import DEFAULT_MTU
 from traffic.spraying.policy import QueuePair
-from traffic.transports.connections import SERVICE_PORT, source_port
+from traffic.transports.connections import ports
 
 RATE_FACTOR = 1e-3
 ANSWER_S = 5.0
@@ -77,7 +77,8 @@ class Live:
     def _dial(self, queue_pair: QueuePair) -> socket.socket:
         dialling = self.open(queue_pair.source.server)
         dialling.setblocking(False)
-        dialling.bind((str(nic_ip(self.fabric, queue_pair.source)), source_port(queue_pair)))
+        source_port, service_port = ports(queue_pair)
+        dialling.bind((str(nic_ip(self.fabric, queue_pair.source)), source_port))
         with contextlib.suppress(BlockingIOError):
-            dialling.connect((str(nic_ip(self.fabric, queue_pair.destination)), SERVICE_PORT))
+            dialling.connect((str(nic_ip(self.fabric, queue_pair.destination)), service_port))
         return dialling

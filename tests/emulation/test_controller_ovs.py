@@ -26,7 +26,7 @@ from topologies.fat_tree import fat_tree_fabric
 from topologies.leaf_spine import leaf_spine_fabric
 from topologies.rail import rail_fabric
 from traffic.spraying.policy import QueuePair
-from traffic.transports.connections import SERVICE_PORT, source_port
+from traffic.transports.connections import ports
 
 pytestmark = pytest.mark.emulation
 
@@ -53,7 +53,7 @@ def paths_on_paper(
 ) -> tuple[Path | None, ...]:
     """Return where the controller's rules send each queue pair."""
     tables = FlowTables(fabric, forwarding_rules(fabric, failed_links), failed_links)
-    return tuple(tables.path(qp.source, qp.destination, source_port(qp), SERVICE_PORT) for qp in queue_pairs)
+    return tuple(tables.path(qp.source, qp.destination, *ports(qp)) for qp in queue_pairs)
 
 
 class Wire:

@@ -29,7 +29,7 @@ from topologies.fat_tree import fat_tree_fabric
 from topologies.leaf_spine import leaf_spine_fabric
 from topologies.rail import rail_fabric
 from traffic.spraying.policy import QueuePair
-from traffic.transports.connections import SERVICE_PORT, source_port
+from traffic.transports.connections import ports
 
 pytestmark = [pytest.mark.emulation, pytest.mark.early]
 
@@ -51,8 +51,8 @@ def on_paper(fabric: Fabric, ruled_for: Set[Link], failed: Set[Link]) -> set[Que
     return {
         qp
         for qp in pairs(fabric)
-        if tables.path(qp.source, qp.destination, source_port(qp), SERVICE_PORT)
-        and tables.path(qp.destination, qp.source, SERVICE_PORT, source_port(qp))
+        if tables.path(qp.source, qp.destination, *ports(qp))
+        and tables.path(qp.destination, qp.source, *reversed(ports(qp)))
     }
 
 

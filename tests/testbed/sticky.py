@@ -7,7 +7,7 @@ import numpy as np
 from topologies.fabric import Fabric
 from traffic.messages import Messages
 from traffic.spraying.policy import Permitted, QpState
-from traffic.spraying.subflows import subflows
+from traffic.spraying.subflows import Between, subflows
 
 
 class Sticky:
@@ -16,9 +16,12 @@ class Sticky:
     name = "sticky"
     settles = True
 
+    def __init__(self) -> None:
+        self.drawn: Between = {}
+
     def permit(self, *, fabric: Fabric, messages: Messages, rng: np.random.Generator) -> Permitted:
         """Return a queue pair from every NIC of the source server."""
-        self.permitted = subflows(fabric, messages, rng)
+        self.permitted = subflows(fabric, messages, rng, drawn=self.drawn)
         self.current = [int(rng.choice(qps)) for qps in self.permitted.of_message]
         self.marked = [False] * len(self.current)
         return self.permitted

@@ -11,16 +11,14 @@ from topologies.mfabric import mfabric_fabric
 from topologies.packet_part import on_packet_switch
 from topologies.rail import rail_fabric
 from traffic.spraying.policy import QueuePair
-from traffic.transports.connections import SERVICE_PORT, source_port
+from traffic.transports.connections import ports
 
 
 def test_paths_are_those_of_the_rules() -> None:
     fabric = rail_fabric(3, 2)
     queue_pairs = [QueuePair(*ends) for ends in permutations(fabric.nics, 2)]
     tables = FlowTables(fabric, forwarding_rules(fabric))
-    expected = [
-        tables.path(pair.source, pair.destination, source_port(pair), SERVICE_PORT) for pair in queue_pairs
-    ]
+    expected = [tables.path(pair.source, pair.destination, *ports(pair)) for pair in queue_pairs]
     assert list(computed_paths(fabric, queue_pairs)) == expected
     assert {len(path or ()) for path in expected} == {2, 4}
 

@@ -1,5 +1,7 @@
 """The runner over the fluid backend: whole tables, computed by hand."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -92,7 +94,14 @@ def test_a_gpu_computes_for_a_duration_of_its_own() -> None:
 
 
 def test_collectives_side_by_side_share_links() -> None:
-    nodes = (sends("a", (0, 2, SECOND)), sends("b", (0, 3, SECOND)), sends("c", (1, 3, SECOND)))
+    sent = (sends("a", (0, 2, SECOND)), sends("b", (0, 3, SECOND)), sends("c", (1, 3, SECOND)))
+    apart = run(Job("drawn", 4, sent)).messages
+    assert rows(apart, "node", "source", "destination", "bytes", "start_s", "end_s", "path") == [
+        ("a", 0, 2, SECOND, 0.0, 2.0, f"{SECOND}@0.0>1.0#0"),  # of two communicators: side by side
+        ("b", 0, 3, SECOND, 0.0, 2.0, f"{SECOND}@0.0>1.0#0/1"),
+        ("c", 1, 3, SECOND, 0.0, 1.0, f"{SECOND}@0.1>1.1#0/2"),
+    ]
+    nodes = tuple(replace(node, communicator="one") for node in sent)
     found = run(Job("drawn", 4, nodes)).messages
     assert rows(found, "node", "source", "destination", "bytes", "start_s", "end_s", "path") == [
         ("a", 0, 2, SECOND, 0.0, 1.0, f"{SECOND}@0.0>1.0#0"),  # one queue pair: first come, first served

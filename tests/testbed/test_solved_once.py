@@ -25,12 +25,13 @@ from traffic.collectives.all_to_all import AllToAll
 from traffic.collectives.node_all_to_all import RingAllToAll
 from traffic.collectives.point_to_point import PointToPoint
 from traffic.collectives.ring import Ring
+from traffic.communicators import Communicators
 from traffic.compose import Repeat, one_after_another, placed, side_by_side, unfolded
 from traffic.demand import Demand
 from traffic.jitter import jittered
 from traffic.job import Collective, Compute, Job, Node, chain
 from traffic.records import NVLINK
-from traffic.scheme import Sprayed
+from traffic.scheme import Sprayed, memory_of
 from traffic.spraying.policy import ProactivePolicy
 from traffic.spraying.registry import POLICIES, policy_named
 from traffic.steps import Step, job_of_steps
@@ -50,15 +51,18 @@ class Model:
         self.backend = FluidBackend(FABRIC, {}, by_bytes=by_bytes, lent_bytes=lent_for(FABRIC, lent_s))
         self.ran: list[Job] = []
         self._placing = Sprayed(lambda: policy_named(scheme), 0)
+        self._communicators: Communicators | None = None
 
     def run(self, job: Job) -> Run:
         """Run each node of a job."""
         self.ran.append(job)
-        return Runner(FABRIC, job, self.backend, self._placing).run()
+        numbers = self._communicators
+        return Runner(FABRIC, job, self.backend, self._placing, communicators=numbers).run()
 
     def solve(self, job: Job) -> Run:
         """Run its sections where none equal to it has run."""
-        return solved_once(job, self.backend, self.run)
+        self._communicators = Communicators(job)
+        return solved_once(job, self.backend, self.run, lambda: memory_of(self._placing))
 
 
 @st.composite

@@ -26,7 +26,7 @@ from traffic.transports.connections import (
     dial,
     ends,
     listening,
-    source_port,
+    ports,
 )
 from traffic.transports.engine import Engine, Health
 from traffic.transports.ideal import Ideal
@@ -347,13 +347,14 @@ def test_nothing_to_send_is_done_at_once(loopback: Endpoints) -> None:
 def test_connections_are_pinned_and_their_ports_are_free_again_at_once(loopback: Endpoints) -> None:
     for _ in range(2):
         with ExitStack() as stack:
-            listener = listening(stack, loopback, 0)
+            listener = listening(stack, loopback, 0, ports(ONE)[1])
             sender = dial(stack, loopback, ONE)
             assert select.select([listener], [], [], 5.0)[0]
             receiver, between = accept(stack, listener)
             assert between == ends(ONE, loopback)
             assert sender.getsockname() == receiver.getpeername() == between[:2]
-            assert between == (str(loopback.address(ONE.source)), source_port(ONE), "127.0.0.1")
+            source_port, service_port = ports(ONE)
+            assert between == (str(loopback.address(ONE.source)), source_port, "127.0.0.1", service_port)
 
 
 Cut = Callable[[socket.socket], None]

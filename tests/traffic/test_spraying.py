@@ -20,7 +20,7 @@ from topologies.packet_part import packet_part
 from topologies.rail import rail_fabric
 from traffic.bounds import lower_bound_s
 from traffic.messages import Chunks, Messages
-from traffic.spraying.connections import distinct_entropies
+from traffic.spraying.entropies import distinct_entropies
 from traffic.spraying.minrtt import MinRtt
 from traffic.spraying.policy import (
     ENTROPIES,

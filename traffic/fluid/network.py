@@ -24,6 +24,7 @@ from scipy.sparse.csgraph import connected_components
 from topologies.errors import FabricError
 from traffic.backlog import Backlog
 from traffic.clock import NEVER, SECOND, TOO_LATE, checked, ps
+from traffic.fair_weights import fair_weights
 from traffic.fluid.maxmin import max_min_rates
 
 SAME_TIME = 30
@@ -57,8 +58,8 @@ class FluidNetwork:
     rate_bps
         The rate of each link at time 0, 0 for a dark one, shape (links,) [bit/s].
     by_bytes
-        Whether queue pairs share a link in proportion to what their pools hold, as the ideal
-        transport has it, instead of evenly.
+        Whether queue pairs of a communicator share a link in proportion to what their pools hold, as the
+        ideal transport has it, instead of evenly; those of different ones by `traffic.fair_weights`.
     """
 
     def __init__(self, rate_bps: ArrayLike, *, by_bytes: bool = False) -> None:
@@ -67,6 +68,7 @@ class FluidNetwork:
         self._paths = np.zeros((0, 1), dtype=np.int64)
         self._pool, self._part_of = np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
         self._delivered, self._delay_ps = np.zeros(0), np.zeros(0, dtype=np.int64)
+        self._communicator = np.zeros(0, dtype=np.int64)
         self._coupled = np.zeros(0, dtype=np.int64)
         """Which coupled flows each flow is one of; -1 for one on its own."""
         self._coupled_weight = np.zeros(0)
@@ -114,6 +116,7 @@ class FluidNetwork:
         delivered: ArrayLike = 1.0,
         delay_s: ArrayLike = 0.0,
         coupled_weight: float | None = None,
+        communicator: ArrayLike = 0,
     ) -> range:
         """Return the numbers of new flows over some paths.
 
@@ -134,6 +137,8 @@ class FluidNetwork:
         coupled_weight
             If given, these flows are coupled: each weighs in proportion to what its pool holds. Without
             ``by_bytes`` the one whose pool holds most weighs this much.
+        communicator
+            That of each flow, shape (flows,).
 
         Raises
         ------
@@ -152,6 +157,7 @@ class FluidNetwork:
         self._pool = np.append(self._pool, own)
         self._part_of = np.append(self._part_of, np.asarray(whole, dtype=np.int64))
         self._delivered = np.append(self._delivered, np.broadcast_to(delivered, more))
+        self._communicator = np.append(self._communicator, np.broadcast_to(communicator, more))
         together = -1 if coupled_weight is None else len(self._coupled_weight)
         self._coupled = np.append(self._coupled, np.full(more, together))
         if coupled_weight is not None:
@@ -209,6 +215,12 @@ class FluidNetwork:
     def held(self, pool: int) -> set[int]:
         """Return the messages that have bytes in a pool."""
         return self._backlogs[pool].messages
+
+    def held_bytes(self, pools: Sequence[int]) -> float:
+        """Return how much has not left some pools, each given once [bytes]."""
+        numbers = np.asarray(pools, dtype=np.int64)
+        self._bring_up(numbers)
+        return float(self._left[numbers].sum())
 
     def left(self, pool: int) -> dict[int, float]:
         """Return what has not left a pool of each message [bytes]."""
@@ -419,7 +431,9 @@ class FluidNetwork:
             together = together[lit]
         can = has_bytes[lit]
         flowing = flows.take(can)
-        weights = self._left[self._pool[flowing]] if self._by_bytes else np.ones(len(flowing))
+        weights = np.ones(len(flowing))
+        if self._by_bytes:
+            weights = fair_weights(self._left[self._pool[flowing]], self._communicator.take(flowing))
         part_of = self._part_of.take(flowing)
         sharing = np.bincount(part_of, minlength=1)[part_of]
         weights = weights / sharing

@@ -5,11 +5,11 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from topologies.errors import ScenarioError
 from topologies.fabric import Fabric, Nic
 from traffic.messages import Chunks
+from traffic.spraying.entropies import KeptEntropies
 from traffic.spraying.order import taking_turns
-from traffic.spraying.policy import ENTROPIES, Assignment, QueuePair
+from traffic.spraying.policy import Assignment, QueuePair
 
 
 def on_connections(
@@ -17,6 +17,7 @@ def on_connections(
     ends: Sequence[tuple[Nic, Nic]],
     of_message: NDArray[np.int64],
     chunks: Chunks,
+    entropies: KeptEntropies,
     rng: np.random.Generator,
     qps: int = 1,
 ) -> Assignment:
@@ -32,8 +33,10 @@ def on_connections(
         The connection of each message, shape (messages,).
     chunks
         The work.
+    entropies
+        Those that connections have.
     rng
-        Where the entropies are drawn from.
+        Where new ones are drawn from.
     qps
         Queue pairs of a connection; one where a single switch joins its NICs, and no more than it has chunks.
 
@@ -46,51 +49,13 @@ def on_connections(
     count = np.ones(len(ends), dtype=np.int64)
     if qps > 1:
         count = np.minimum(_ways(fabric, ends, qps), np.bincount(connection, minlength=len(ends)))
-    number = {end: index for index, end in enumerate(dict.fromkeys(ends))}
-    group = np.repeat(np.array([number[end] for end in ends], dtype=np.int64), count)
-    entropy = iter(distinct_entropies(group, rng).tolist())
-    queue_pairs = tuple(
-        QueuePair(*end, next(entropy))
-        for end, own in zip(ends, count.tolist(), strict=True)
-        for _ in range(own)
-    )
+    each = [end for end, own in zip(ends, count.tolist(), strict=True) for _ in range(own)]
+    values = entropies.one_each(each, rng)
+    queue_pairs = tuple(QueuePair(*end, value) for end, value in zip(each, values, strict=True))
     chunk_qp = connection
     if qps > 1:
         chunk_qp = (np.cumsum(count) - count)[connection] + _turns(connection, order) % count[connection]
     return Assignment(queue_pairs, chunk_qp, order)
-
-
-def distinct_entropies(group: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
-    """Return a random entropy per member, no two alike in one group.
-
-    Parameters
-    ----------
-    group
-        The group of each member: queue pairs between the same two NICs, say; shape (members,).
-    rng
-        Where the entropies are drawn from, each of ``0 .. ENTROPIES - 1`` alike.
-
-    Raises
-    ------
-    ScenarioError
-        If a group has more members than there are entropies.
-    """
-    largest = int(np.bincount(group).max(initial=0)) if len(group) else 0
-    if largest > ENTROPIES:
-        raise ScenarioError(
-            f"{largest} queue pairs join the same two NICs, and there are {ENTROPIES} entropies",
-            "use fewer GPUs per NIC, or fewer queue pairs per connection",
-        )
-    entropy = rng.integers(ENTROPIES, size=len(group))
-    while len(again := _repeated(group * ENTROPIES + entropy)):
-        entropy[again] = rng.integers(ENTROPIES, size=len(again))
-    return entropy
-
-
-def _repeated(key: NDArray[np.int64]) -> NDArray[np.intp]:
-    """Return where a key stands that has stood before."""
-    _, first = np.unique(key, return_index=True)
-    return np.setdiff1d(np.arange(len(key)), first)
 
 
 def _ways(fabric: Fabric, ends: Sequence[tuple[Nic, Nic]], most: int) -> NDArray[np.int64]:

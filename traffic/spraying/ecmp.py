@@ -4,8 +4,9 @@ A message is one queue pair, so all its chunks take one path whatever else takes
 messages whose hashes collide share an uplink while another idles. Between GPUs of one rail the
 path goes through the leaf alone and no hash decides anything.
 
-All steps of a ring go by one connection per edge, as in NCCL, so each edge keeps its path. With several
-queue pairs per connection, chunks go round them in turn, and each step's are hashed when it starts.
+All steps of a ring go by one connection per edge, as in NCCL, so each edge keeps its path; and a
+communicator's connection between two NICs keeps its entropies for the run. With several queue pairs per
+connection, chunks go round them in turn.
 """
 
 import numpy as np
@@ -13,6 +14,7 @@ import numpy as np
 from topologies.fabric import Fabric
 from traffic.messages import Chunks, Messages
 from traffic.spraying.connections import on_connections
+from traffic.spraying.entropies import KeptEntropies
 from traffic.spraying.policy import Assignment
 
 
@@ -31,9 +33,11 @@ class Ecmp:
     """
 
     name = "ecmp"
+    steady = True
 
     def __init__(self, qps: int = 1) -> None:
         self.qps, self.keeps_connections = qps, qps == 1
+        self._entropies = KeptEntropies()
 
     def assign(
         self, *, fabric: Fabric, messages: Messages, chunks: Chunks, rng: np.random.Generator
@@ -51,4 +55,5 @@ class Ecmp:
                 messages.source.tolist(), messages.destination.tolist(), strict=True
             )
         ]
-        return on_connections(fabric, ends, np.arange(len(messages)), chunks, rng, self.qps)
+        of_message = np.arange(len(messages))
+        return on_connections(fabric, ends, of_message, chunks, self._entropies, rng, self.qps)

@@ -17,7 +17,7 @@ import numpy as np
 from topologies.fabric import Fabric
 from traffic.messages import Messages
 from traffic.spraying.policy import Permitted, QpState
-from traffic.spraying.subflows import subflows
+from traffic.spraying.subflows import Between, subflows
 
 
 class MinRtt:
@@ -31,13 +31,15 @@ class MinRtt:
     """
 
     name = "minrtt"
+    steady = True
 
     def __init__(self) -> None:
+        self._drawn: Between = {}
         self._of_message: tuple[tuple[int, ...], ...] = ()
 
     def permit(self, *, fabric: Fabric, messages: Messages, rng: np.random.Generator) -> Permitted:
         """Return a queue pair from every NIC of the source server to the NIC beside the destination."""
-        permitted = subflows(fabric, messages, rng)
+        permitted = subflows(fabric, messages, rng, drawn=self._drawn)
         self._of_message = permitted.of_message
         return permitted
 

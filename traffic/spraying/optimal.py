@@ -33,6 +33,7 @@ class Optimal:
     """
 
     name = "optimal"
+    steady = True
 
     def assign(
         self, *, fabric: Fabric, messages: Messages, chunks: Chunks, rng: np.random.Generator

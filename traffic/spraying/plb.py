@@ -12,7 +12,9 @@ pair still carries arrives behind. Linux' pause after a timeout (suspend_rto_sec
 timeouts are TCP's own and not seen here.
 """
 
+from collections import Counter
 from collections.abc import Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,7 +22,10 @@ import numpy as np
 from topologies.fabric import Fabric, Nic
 from traffic.messages import Messages
 from traffic.spraying.policy import Permitted, QpState, QueuePair
-from traffic.spraying.subflows import entropies
+from traffic.spraying.subflows import Between, entropies
+
+_Flow = tuple[int, int, int]
+"""What stays on its path from one collective to the next: its GPUs, and which of those between them it is."""
 
 
 @dataclass(slots=True)
@@ -57,6 +62,7 @@ class Plb:
 
     name = "plb"
     settles = True
+    steady = True
 
     def __init__(
         self,
@@ -72,8 +78,13 @@ class Plb:
         self.rounds = rounds
         self._permitted = Permitted((), ())
         self._path: list[_Path] = []
+        self._flows: list[_Flow] = []
+        """The one of each message."""
+        self._drawn: Between = {}
+        self._kept: dict[_Flow, int] = {}
+        """Which of its paths each is on, for the run."""
         self._chosen = self._rerouted = self._acknowledged = self._marked = 0
-        self._rng = np.random.default_rng(0)
+        self._rng: np.random.Generator | None = None
 
     def permit(self, *, fabric: Fabric, messages: Messages, rng: np.random.Generator) -> Permitted:
         """Return ``paths`` queue pairs between the NICs of each message, one if there is one way.
@@ -87,12 +98,17 @@ class Plb:
             ends = fabric.pinned_nic(source), fabric.pinned_nic(destination)
             if ends not in shared:
                 first = len(queue_pairs)
-                queue_pairs += entropies(fabric, *ends, rng, self.paths)
+                queue_pairs += entropies(fabric, *ends, rng, self.paths, self._drawn)
                 shared[ends] = tuple(range(first, len(queue_pairs)))
             of_message.append(shared[ends])
-        self._rng = rng
         self._permitted = Permitted(tuple(queue_pairs), tuple(of_message))
-        self._path = [_Path(qps[int(rng.integers(len(qps)))]) for qps in of_message]
+        self._flows = _flows(messages)
+        for flow, qps in zip(self._flows, of_message, strict=True):
+            if flow not in self._kept:
+                self._kept[flow] = int(rng.integers(len(qps)))
+        self._path = [_Path(qps[self._kept[flow]]) for flow, qps in zip(self._flows, of_message, strict=True)]
+        # Moves draw from numbers of their own: which connections follow depends on no timing.
+        self._rng = self._rng or deepcopy(rng)
         return self._permitted
 
     def choose(self, *, message: int, states: Sequence[QpState], now: float) -> int | None:
@@ -102,6 +118,7 @@ class Plb:
         if rounds >= self.rounds or (rounds >= self.idle_rounds and not states[path.qp].backlog_bytes):
             before, path = path.qp, _Path(self._other(message, path.qp))
             self._path[message] = path
+            self._kept[self._flows[message]] = self._permitted.of_message[message].index(path.qp)
             self._rerouted += path.qp != before
         has_room = states[path.qp].room
         self._chosen += has_room
@@ -135,4 +152,16 @@ class Plb:
 
     def _other(self, message: int, qp: int) -> int:
         others = [other for other in self._permitted.of_message[message] if other != qp]
-        return others[int(self._rng.integers(len(others)))] if others else qp
+        if not others:
+            return qp
+        assert self._rng is not None  # it has permitted the message
+        return others[int(self._rng.integers(len(others)))]
+
+
+def _flows(messages: Messages) -> list[_Flow]:
+    """Return the flow of each message: its GPUs, and how many between them are before it."""
+    turns, flows = Counter[tuple[int, int]](), list[_Flow]()
+    for ends in zip(messages.source.tolist(), messages.destination.tolist(), strict=True):
+        flows.append((*ends, turns[ends]))
+        turns[ends] += 1
+    return flows

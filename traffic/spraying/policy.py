@@ -4,7 +4,7 @@ A policy sees only the messages that leave their server. Entropy stands for what
 hashes: queue pairs between the same NICs with different entropies may take different spines.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -20,14 +20,17 @@ ENTROPIES = 1 << 12
 
 @dataclass(frozen=True, slots=True)
 class QueuePair:
-    """One connection, pinned to a source NIC, a destination NIC and an entropy."""
+    """One connection of a communicator, pinned to a source NIC, a destination NIC and an entropy."""
 
     source: Nic
     destination: Nic
     entropy: int = 0
+    communicator: int = 0
+    """Its number within the job (`traffic.communicators`); whoever runs the job sets it, no scheme has to."""
 
     def __str__(self) -> str:
-        return f"{self.source}>{self.destination}#{self.entropy}"
+        whose = f"/{self.communicator}" if self.communicator else ""
+        return f"{self.source}>{self.destination}#{self.entropy}{whose}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,6 +71,10 @@ class QpState:
 class ProactivePolicy(Protocol):
     """A scheme that assigns all chunks before the first is sent.
 
+    There is one for each communicator of a run, asked whenever messages of it may go: what it keeps in
+    itself, it has for the run. One that assigns equal messages alike whenever it is asked, once it has queue
+    pairs for them, may say ``steady = True``: equal parts of a job are then predicted once.
+
     One that has a connection for each two GPUs of a ring, on which all steps go, says so by an attribute
     ``keeps_connections = True``; else each step is assigned when it starts.
     """
@@ -82,11 +89,25 @@ class ProactivePolicy(Protocol):
 
 
 @runtime_checkable
+class SeesBacklogs(Protocol):
+    """A policy that goes on from what the NICs have yet to deliver."""
+
+    def goes_on_from(self, backlog_bytes: Callable[[Nic], int]) -> None:
+        """Hear, before it assigns, what the communicator's queue pairs from a NIC have yet to deliver."""
+        ...
+
+
+@runtime_checkable
 class ReactivePolicy(Protocol):
     """A scheme that chooses the queue pair of the next chunk from what it has seen, all at real scale.
 
     One whose messages stay on a queue pair while it is good may say so by an attribute ``settles = True``;
     it is then predicted as such (`traffic.fluid.choice`), else as one that keeps all busy.
+
+    There is one for each communicator of a run. It is asked what it permits whenever messages may go, and a
+    copy of it (`copy.copy`) chooses for these, since several exchanges may be under way, each of which counts
+    its messages and queue pairs from 0. So an attribute that is set anew is of one exchange, and what is put
+    into a dictionary made before is kept for the run. ``steady`` is as of `ProactivePolicy`, of ``permit``.
     """
 
     name: str

@@ -16,6 +16,7 @@ import numpy as np
 from topologies.fabric import Fabric, Nic
 from traffic.messages import Chunks, Messages
 from traffic.spraying.connections import on_connections
+from traffic.spraying.entropies import KeptEntropies
 from traffic.spraying.policy import Assignment
 
 
@@ -36,9 +37,11 @@ class Pxn:
     """
 
     name = "pxn"
+    steady = True
 
     def __init__(self, qps: int = 1) -> None:
         self.qps, self.keeps_connections = qps, qps == 1
+        self._entropies = KeptEntropies()
 
     def assign(
         self, *, fabric: Fabric, messages: Messages, chunks: Chunks, rng: np.random.Generator
@@ -61,4 +64,4 @@ class Pxn:
             leaves_by = fabric.pinned_nic(source) if nic is None else Nic(near, nic)
             of_message[message] = number.setdefault((leaves_by, destination), len(number))
         pairs = [(leaves_by, fabric.pinned_nic(destination)) for leaves_by, destination in number]
-        return on_connections(fabric, pairs, of_message, chunks, rng, self.qps)
+        return on_connections(fabric, pairs, of_message, chunks, self._entropies, rng, self.qps)

@@ -11,6 +11,7 @@ equal chunks are taken message by message, and so go round the rails in turn.
 """
 
 import heapq
+from collections.abc import Callable
 from itertools import pairwise
 
 import numpy as np
@@ -29,18 +30,32 @@ SHORT_RUN = 100
 class Rails:
     """Longest processing time first over the rails of each server.
 
+    The paper resets LoadState at each all-to-all, and assigns all of it at once. Here LoadState starts at
+    what the queue pairs of the communicator have yet to deliver, by the NIC that sends. That is nothing where
+    an all-to-all begins and the one before has ended, as in the paper. Messages of one all-to-all that start
+    later, what is left of it after a fault, and one that begins while another is under way on the same queue
+    pairs, go where least is left. Other communicators do not count: their queue pairs are served beside
+    these, and one with a long backlog takes no more of a NIC than one with a short.
+
     References
     ----------
     RailS, section V-B, Algorithm 2; Theorem 4 for its bounds.
     """
 
     name = "rails"
+    steady = True
 
     load_state: NDArray[np.int64]
-    """Bytes assigned to each rail of each server in the latest collective, shape (servers, rails)."""
+    """What each rail of each server that sent had yet to carry after the latest assignment, shape (servers,
+    rails) [bytes]."""
 
     def __init__(self) -> None:
         self.load_state = np.zeros((0, 0), dtype=np.int64)
+        self._backlog_bytes: Callable[[Nic], int] | None = None
+
+    def goes_on_from(self, backlog_bytes: Callable[[Nic], int]) -> None:
+        """Have the next assignment go on from what the communicator's queue pairs have yet to deliver."""
+        self._backlog_bytes = backlog_bytes
 
     def assign(
         self, *, fabric: Fabric, messages: Messages, chunks: Chunks, rng: np.random.Generator
@@ -63,14 +78,21 @@ class Rails:
         gpu, towards = messages.source[chunks.message], gpu_servers[messages.destination[chunks.message]]
         rail = np.zeros(len(chunks), dtype=np.int64)
         self.load_state = np.zeros((len(fabric.servers), rails), dtype=np.int64)
+        backlog_bytes, self._backlog_bytes = self._backlog_bytes, None
         for server in range(len(fabric.servers)):
             mine = np.flatnonzero(gpu_servers[gpu] == server)
             mine = mine[np.argsort(gpu[mine], kind="stable")]  # LPT's own sort keeps this order among equals
+            if not len(mine):
+                continue
+            loads = np.zeros(rails, dtype=np.int64)
+            if backlog_bytes:
+                for own, nic in fabric.rails(server).items():
+                    loads[own] = backlog_bytes(Nic(server, nic))
             if usable[server].all():
-                rail[mine] = lpt(chunks.bytes[mine], rails)
+                rail[mine] = lpt(chunks.bytes[mine], rails, loads)
             else:
-                rail[mine] = lpt_among(chunks.bytes[mine], usable[server, towards[mine]])
-            self.load_state[server] = np.bincount(rail[mine], chunks.bytes[mine], rails)
+                rail[mine] = lpt_among(chunks.bytes[mine], usable[server, towards[mine]], loads)
+            self.load_state[server] = loads + np.bincount(rail[mine], chunks.bytes[mine], rails)
         return same_rail(fabric, messages, chunks, rail)
 
     @property
@@ -168,7 +190,9 @@ def lpt(weights: NDArray[np.int64], bins: int, start: NDArray[np.int64] | None =
     return chosen
 
 
-def lpt_among(weights: NDArray[np.int64], usable: NDArray[np.bool_]) -> NDArray[np.int64]:
+def lpt_among(
+    weights: NDArray[np.int64], usable: NDArray[np.bool_], start: NDArray[np.int64] | None = None
+) -> NDArray[np.int64]:
     """Return the bin of each weight: longest first, each into the bin of least load that it may use.
 
     Parameters
@@ -177,6 +201,8 @@ def lpt_among(weights: NDArray[np.int64], usable: NDArray[np.bool_]) -> NDArray[
         Not negative, shape (flows,).
     usable
         Which bins each may use, shape (flows, bins).
+    start
+        What the bins hold before, shape (bins,); by default nothing.
 
     Raises
     ------
@@ -190,7 +216,8 @@ def lpt_among(weights: NDArray[np.int64], usable: NDArray[np.bool_]) -> NDArray[
     """
     if not usable.any(axis=1).all():
         raise ScenarioError("two servers have no rail in common that works", "take a scheme that uses spines")
-    chosen, loads = np.zeros(len(weights), dtype=np.int64), np.zeros(usable.shape[1], dtype=np.int64)
+    chosen = np.zeros(len(weights), dtype=np.int64)
+    loads = np.zeros(usable.shape[1], dtype=np.int64) if start is None else start.copy()
     never = np.iinfo(np.int64).max
     for flow in np.argsort(-weights, kind="stable").tolist():
         chosen[flow] = np.where(usable[flow], loads, never).argmin()

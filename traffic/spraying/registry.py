@@ -7,6 +7,7 @@ colon and a number say how many entropies it has: ``ecmp:4``.
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from inspect import signature
 
 import numpy as np
@@ -61,7 +62,7 @@ PAGE = "docs/own_scheme.md"
 
 
 def policy_named(name: str) -> Policy:
-    """Return a policy, new for this caller: it remembers nothing of another's collective.
+    """Return a policy, new for this caller: it remembers nothing of another's run.
 
     Parameters
     ----------
@@ -129,12 +130,20 @@ class OwnProactive:
         The function, or the method of the class.
     keeps_connections
         Whether it has a connection for each two GPUs of a ring.
+    steady
+        As of `ProactivePolicy`; a function is, but for the random numbers that it draws.
     """
 
     def __init__(
-        self, named: str, name: str, assign: Callable[..., object], *, keeps_connections: bool = False
+        self,
+        named: str,
+        name: str,
+        assign: Callable[..., object],
+        *,
+        keeps_connections: bool = False,
+        steady: bool = True,
     ) -> None:
-        self.name, self.keeps_connections = name, keeps_connections
+        self.name, self.keeps_connections, self.steady = name, keeps_connections, steady
         self._named, self._assign = named, assign
 
     def assign(
@@ -161,7 +170,13 @@ class OwnReactive:
 
     def __init__(self, named: str, name: str, own: ReactivePolicy) -> None:
         self.name, self.settles = name, bool(getattr(own, "settles", False))
+        self.steady = bool(getattr(own, "steady", False))
         self._named, self._own = named, own
+
+    def __copy__(self) -> "OwnReactive":
+        """Return what chooses for one exchange: a copy of the user's policy."""
+        with own_code("scheme", self._named):
+            return OwnReactive(self._named, self.name, copy(self._own))
 
     @property
     def counts(self) -> Mapping[str, tuple[int, int]]:
@@ -220,7 +235,8 @@ def _of_class(named: str, own: type) -> Policy:
     name = policy.name if _is_name(policy.name) and policy.name.partition(":")[0] not in POLICIES else named
     if isinstance(policy, ProactivePolicy):
         keeps = bool(getattr(policy, "keeps_connections", False))
-        return OwnProactive(named, name, policy.assign, keeps_connections=keeps)
+        steady = bool(getattr(policy, "steady", False))
+        return OwnProactive(named, name, policy.assign, keeps_connections=keeps, steady=steady)
     return OwnReactive(named, name, policy)
 
 

@@ -17,14 +17,15 @@ chunks when it can; they are not sent again elsewhere, as REPS' transport would.
 """
 
 from collections.abc import Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from topologies.fabric import Fabric
+from topologies.fabric import Fabric, Nic
 from traffic.messages import Messages
 from traffic.spraying.policy import Permitted, QpState
-from traffic.spraying.subflows import subflows
+from traffic.spraying.subflows import Between, subflows
 
 SMOOTHING = 1 / 8
 """How much the last round trip weighs in the smoothed one (RFC 6298)."""
@@ -56,6 +57,7 @@ class Reps:
     """
 
     name = "reps"
+    steady = True
 
     def __init__(
         self,
@@ -74,20 +76,28 @@ class Reps:
         self.freeze_round_trips = freeze_round_trips
         self.explore = explore
         self._connection: list[_Connection] = []
+        self._drawn: Between = {}
+        self._rings: dict[tuple[int, Nic], _Ring] = {}
+        """What each connection has learnt, for the run."""
         self._chosen = self._recycled = self._acknowledged = self._marked = 0
-        self._rng = np.random.default_rng(0)
+        self._rng: np.random.Generator | None = None
 
     def permit(self, *, fabric: Fabric, messages: Messages, rng: np.random.Generator) -> Permitted:
         """Return ``per_nic`` queue pairs from every NIC of the source server to the destination's."""
-        permitted = subflows(fabric, messages, rng, self.per_nic)
-        made = {qps: _Connection(qps, _Ring(self.cache)) for qps in dict.fromkeys(permitted.of_message)}
+        permitted = subflows(fabric, messages, rng, self.per_nic, self._drawn)
+        made = {}
+        for qps in dict.fromkeys(permitted.of_message):
+            pair = permitted.queue_pairs[qps[0]]
+            ring = self._rings.setdefault((pair.source.server, pair.destination), _Ring(self.cache))
+            made[qps] = _Connection(qps, ring)
         self._connection = [made[qps] for qps in permitted.of_message]
-        self._rng = rng
+        # Choices draw from numbers of their own: which connections follow depends on no timing.
+        self._rng = self._rng or deepcopy(rng)
         return permitted
 
     def choose(self, *, message: int, states: Sequence[QpState], now: float) -> int | None:
         """Return a recycled entropy, or a random one, unless enough is in flight."""
-        connection = self._connection[message]
+        connection, rng = self._connection[message], self._rng
         failed = connection.failed(now, self.silent_round_trips)
         if connection.chunks_in_flight(failed) >= self.in_flight:
             return None
@@ -101,7 +111,9 @@ class Reps:
         qp = connection.recycled(room)
         self._chosen += 1
         self._recycled += qp is not None
-        qp = room[int(self._rng.integers(len(room)))] if qp is None else qp
+        if qp is None:
+            assert rng is not None  # it has permitted the message
+            qp = room[int(rng.integers(len(room)))]
         connection.in_flight.setdefault(qp, []).append(now)
         return qp
 
@@ -113,7 +125,7 @@ class Reps:
         self._acknowledged += 1
         self._marked += marked
         if not marked:
-            connection.ring.add(qp)
+            connection.ring.add(connection.qps.index(qp))
 
     @property
     def counts(self) -> dict[str, tuple[int, int]]:
@@ -126,7 +138,10 @@ class Reps:
 
 @dataclass(slots=True)
 class _Ring:
-    """The last good entropies: written at the head, taken from the earliest that is still fresh."""
+    """The last good entropies: written at the head, taken from the earliest that is still fresh.
+
+    They are numbered as a connection has them; the numbers of its queue pairs change with each exchange.
+    """
 
     places: int
     entries: list[int] = field(default_factory=list)
@@ -134,12 +149,17 @@ class _Ring:
     fresh: int = 0
     next_frozen: int = 0
 
-    def add(self, qp: int) -> None:
+    def empty(self) -> None:
+        """Forget all."""
+        self.entries.clear()
+        self.head = self.fresh = self.next_frozen = 0
+
+    def add(self, entropy: int) -> None:
         """Put one at the head, over the oldest."""
         if len(self.entries) < self.places:
-            self.entries.append(qp)
+            self.entries.append(entropy)
         else:
-            self.entries[self.head] = qp
+            self.entries[self.head] = entropy
         self.head = (self.head + 1) % self.places
         self.fresh = min(self.fresh + 1, self.places)
 
@@ -147,9 +167,9 @@ class _Ring:
         """Take the earliest that was not used again yet."""
         if not self.fresh:
             return None
-        qp = self.entries[(self.head - self.fresh) % self.places]
+        entropy = self.entries[(self.head - self.fresh) % self.places]
         self.fresh -= 1
-        return qp
+        return entropy
 
     def any_in_turn(self) -> int:
         """Return the next of all, used or not."""
@@ -196,7 +216,8 @@ class _Connection:
 
     def thaw(self, explore: int) -> None:
         """Leave the frozen mode: forget the ring, and explore."""
-        self.ring, self.frozen_until_s, self.explore = _Ring(self.ring.places), None, explore
+        self.ring.empty()
+        self.frozen_until_s, self.explore = None, explore
 
     def recycled(self, room: Sequence[int]) -> int | None:
         """Return the entropy to use again, if there is one with room; None for a random one."""
@@ -205,7 +226,8 @@ class _Connection:
             return None
         tries = len(self.ring.entries) if self.frozen_until_s is not None else self.ring.fresh
         for _ in range(tries):
-            qp = self.ring.any_in_turn() if self.frozen_until_s is not None else self.ring.earliest_fresh()
-            if qp in room:
-                return qp
+            is_frozen = self.frozen_until_s is not None
+            entropy = self.ring.any_in_turn() if is_frozen else self.ring.earliest_fresh()
+            if entropy is not None and self.qps[entropy] in room:
+                return self.qps[entropy]
         return None

@@ -1,8 +1,10 @@
 """TCP connections that are queue pairs: pinned to a source NIC, a destination NIC and an entropy.
 
-The entropy is the source port, so that what the fabric hashes (addresses and ports) is known
-before anything is sent. Sockets are made by the caller's ``open_socket``, in the namespace of
-a server or, in tests, on loopback.
+The two ports stand for entropy and communicator, so that what the fabric hashes (addresses and ports) is
+known before anything is sent. `PORT_SETS` communicators share a service port and differ in the source port;
+the next ones have the next service port, at which servers listen once they are used. So there are ports for
+all communicators of the longest job, and most jobs need one listening socket per server. Sockets are made by
+the caller's ``open_socket``, in the namespace of a server or, in tests, on loopback.
 """
 
 import contextlib
@@ -14,10 +16,13 @@ from ipaddress import IPv4Address
 
 from topologies.errors import MachineError, NetworkError
 from topologies.fabric import Nic
-from traffic.spraying.policy import QueuePair
+from traffic.spraying.policy import ENTROPIES, QueuePair
 
 SERVICE_PORT = 5000
+"""The first of those at which servers listen."""
 FIRST_SOURCE_PORT = 20000
+PORT_SETS = ((1 << 16) - FIRST_SOURCE_PORT) // ENTROPIES
+"""How many times there is a source port for each entropy."""
 CONNECT_S = 20.0
 BACKLOG = 4096
 DIALS, DIAL_PAUSE_S = 16, 0.001
@@ -42,15 +47,26 @@ class Endpoints:
     """What the kernel's TCP controls congestion by."""
 
 
-def source_port(queue_pair: QueuePair) -> int:
-    """Return the TCP source port that a queue pair's entropy stands for."""
-    return FIRST_SOURCE_PORT + queue_pair.entropy
+Ends = tuple[str, int, str, int]
+"""The address and the port of a connection's source, and of its destination."""
 
 
-def ends(queue_pair: QueuePair, endpoints: Endpoints) -> tuple[str, int, str]:
-    """Return what tells a queue pair's connection apart: source address, source port, destination address."""
+def ports(queue_pair: QueuePair) -> tuple[int, int]:
+    """Return a queue pair's TCP source and destination port, unlike any other's between the same NICs."""
+    turn, place = divmod(queue_pair.communicator, PORT_SETS)
+    return FIRST_SOURCE_PORT + place * ENTROPIES + queue_pair.entropy, SERVICE_PORT + turn
+
+
+def is_service(port: int) -> bool:
+    """Return whether servers may listen at a port for queue pairs."""
+    return SERVICE_PORT <= port < FIRST_SOURCE_PORT
+
+
+def ends(queue_pair: QueuePair, endpoints: Endpoints) -> Ends:
+    """Return what tells a queue pair's connection apart."""
     near, far = endpoints.address(queue_pair.source), endpoints.address(queue_pair.destination)
-    return str(near), source_port(queue_pair), str(far)
+    source_port, service_port = ports(queue_pair)
+    return str(near), source_port, str(far), service_port
 
 
 def check_descriptors(queue_pairs: int) -> None:
@@ -59,20 +75,21 @@ def check_descriptors(queue_pairs: int) -> None:
     if most != resource.RLIM_INFINITY and needed > most:
         raise MachineError(
             f"{queue_pairs:,} queue pairs need {needed:,} open files, and this user may have {most:,}",
-            "raise the limit (ulimit -Hn), or take a smaller fabric or a sparser workload",
+            "raise the limit (ulimit -Hn), take a smaller fabric or a sparser workload, or have communicators"
+            " share queue pairs (--share-queue-pairs)",
         )
 
 
-def listening(stack: contextlib.ExitStack, endpoints: Endpoints, server: int) -> socket.socket:
-    """Return a server's listening socket, which ``stack`` closes; NetworkError if its port is in use."""
+def listening(stack: contextlib.ExitStack, endpoints: Endpoints, server: int, port: int) -> socket.socket:
+    """Return a server's socket that listens at a port; ``stack`` closes it. NetworkError if it is in use."""
     listener = stack.enter_context(endpoints.open_socket(server))
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     _control_congestion(listener, endpoints)  # DCTCP's receivers say what was marked packet by packet
     try:
-        listener.bind(("", SERVICE_PORT))
+        listener.bind(("", port))
     except OSError as error:
         raise NetworkError(
-            f"listen on port {SERVICE_PORT} of server {server}: {error.strerror}", "end what uses the port"
+            f"listen on port {port} of server {server}: {error.strerror}", "end what uses the port"
         ) from error
     listener.listen(BACKLOG)
     listener.setblocking(False)
@@ -89,9 +106,9 @@ def dial(stack: contextlib.ExitStack, endpoints: Endpoints, queue_pair: QueuePai
     sender.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     sender.setsockopt(socket.IPPROTO_TCP, TCP_NOTSENT_LOWAT, NOT_SENT_BYTES)
     try:
-        near, port, far = ends(queue_pair, endpoints)
+        near, port, far, service_port = ends(queue_pair, endpoints)
         sender.bind((near, port))
-        sender.connect((far, SERVICE_PORT))
+        sender.connect((far, service_port))
     except BlockingIOError:
         pass
     except OSError as error:
@@ -108,13 +125,12 @@ def keep_none_waiting(sender: socket.socket) -> None:
     sender.setsockopt(socket.IPPROTO_TCP, TCP_NOTSENT_LOWAT, 1)
 
 
-def accept(
-    stack: contextlib.ExitStack, listener: socket.socket
-) -> tuple[socket.socket, tuple[str, int, str]]:
+def accept(stack: contextlib.ExitStack, listener: socket.socket) -> tuple[socket.socket, Ends]:
     """Return the receiving end of a connection that was made, and its `ends`; ``stack`` closes it."""
     receiver, (host, port) = listener.accept()
     stack.enter_context(receiver)
     # Over a circuit that is gone a sender's reset does not arrive, and a FIN would be sent for minutes.
     receiver.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE)
     receiver.setblocking(False)
-    return receiver, (host, port, receiver.getsockname()[0])
+    address, service_port = receiver.getsockname()
+    return receiver, (host, port, address, service_port)

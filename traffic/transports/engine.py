@@ -159,8 +159,9 @@ class Engine:
         self._check, self._excused, self._stuck_s = check, excused, stuck_s
         self._streams: list[_Stream] = []
         self._feeders: list[ReactiveFeeder] = []
-        self._listeners: dict[int, socket.socket] = {}
-        self._expected: dict[tuple[str, int, str], int] = {}
+        self._listeners: dict[tuple[int, int], socket.socket] = {}
+        """The socket that listens at a port of a server."""
+        self._expected: dict[connections.Ends, int] = {}
         self._serving: dict[int, Callable[[int], None]] = {}
         """What to do when something happens to a descriptor."""
         self._arrived: list[Arrival] = []
@@ -168,8 +169,8 @@ class Engine:
         """How many queue pairs have bytes to deliver."""
         self._standing = 0
         """How many queue pairs are connected or about to be."""
-        self._groups: dict[tuple[int, Nic], list[_Stream]] = defaultdict(list)
-        """The queue pairs from a server to a NIC among which bytes choose, or chose."""
+        self._groups: dict[tuple[int, Nic, int], list[_Stream]] = defaultdict(list)
+        """The queue pairs of a communicator, from a server to a NIC, among which bytes choose, or chose."""
         self._known = 0
         """How many queue pairs the transport knows of."""
         self._counts = Counts()
@@ -252,6 +253,10 @@ class Engine:
         """Return how many bytes of a queue pair were counted at its receiver."""
         return self._streams[number].counted
 
+    def owed(self, number: int) -> int:
+        """Return how many bytes of a queue pair have not arrived."""
+        return self._streams[number].left
+
     def rest(self, seconds: float) -> None:
         """Let time pass while nothing is on its way; nobody waits, so the loop is not late."""
         time.sleep(max(seconds, 0.0))
@@ -274,7 +279,7 @@ class Engine:
         """Begin to connect a queue pair."""
         stream = self._streams[number]
         connections.check_descriptors(self._standing + 1)
-        self._listen(stream.queue_pair.destination.server)
+        self._listen(stream.queue_pair)
         self._expected[connections.ends(stream.queue_pair, self._endpoints)] = number
         sender = stream.sender = connections.dial(self._stack, self._endpoints, stream.queue_pair)
         self._standing += 1
@@ -320,10 +325,11 @@ class Engine:
         """Note how long the links of a queue pair's path take there and back, and whether they are lossy."""
         self._counts.round_trip_s[number], self._counts.lossy[number] = round_trip_s, lossy
 
-    def _listen(self, server: int) -> None:
-        if server not in self._listeners:
-            listener = connections.listening(self._stack, self._endpoints, server)
-            self._listeners[server] = listener
+    def _listen(self, queue_pair: QueuePair) -> None:
+        server, (_, port) = queue_pair.destination.server, connections.ports(queue_pair)
+        if (server, port) not in self._listeners:
+            listener = connections.listening(self._stack, self._endpoints, server, port)
+            self._listeners[server, port] = listener
             self.watch(listener.fileno(), lambda _event: self._accept(listener))
 
     def _accept(self, listener: socket.socket) -> None:
@@ -368,7 +374,8 @@ class Engine:
             stream = self._streams[number]
             stream.feeders.append(feeder)
             stream.first_pace = 0.0
-            stream.group = self._groups[stream.queue_pair.source.server, stream.queue_pair.destination]
+            pair = stream.queue_pair
+            stream.group = self._groups[pair.source.server, pair.destination, pair.communicator]
             if stream not in stream.group:
                 stream.group.append(stream)
             if stream.sender:

@@ -1,8 +1,13 @@
 """The ideal transport: NICs share their rates by what is left to deliver, as windows and paces.
 
 It is ideal because it is clairvoyant: shares follow what all senders still owe each destination,
-which no NIC knows. Queues in the fabric therefore stay short, nothing is lost, and queue pairs that meet
-at a bottleneck share it by what they have left, which is what the fluid model computes.
+which no NIC knows. Queues in the fabric therefore stay short, nothing is lost, and queue pairs of one
+communicator that meet at a bottleneck share it by what they have left, which is what the fluid model
+computes.
+
+Communicators are served fairly (`traffic.fair_weights`): the queue pair of each that has most left counts as
+one, its others in proportion. So one with a long backlog takes no more of a NIC than with a short one, and at
+most as much as its queue pairs get under transports that serve all of them alike.
 
 The pace of a queue pair is its share of the NIC that sends, and a tenth more, so that what one
 cannot use another can. Its window, what it may have on its way at once, is the lesser of its shares
@@ -22,6 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topologies.fabric import Nic
+from traffic.fair_weights import fair_weights
 from traffic.spraying.policy import QueuePair
 from traffic.transports.transport import PACKET_BYTES, Limits, NicRate, Offered, packet_s
 
@@ -51,12 +57,15 @@ class Ideal:
         """How often NICs are shared anew, once they are known [s]."""
         self._nic_rate_bps, self._packet_bytes = nic_rate_bps, packet_bytes
         self._shares = NicShares((), nic_rate_bps, packet_bytes)
+        self._communicator = np.zeros(0, dtype=np.int64)
+        """That of each queue pair."""
         self._window_s = 0.0
 
     def know(self, queue_pairs: Sequence[QueuePair]) -> None:
         """Record all queue pairs, by number."""
         self._shares = NicShares(queue_pairs, self._nic_rate_bps, self._packet_bytes)
         self.period_s = PERIOD_PACKETS * self._shares.packet_s
+        self._communicator = np.array([each.communicator for each in queue_pairs], dtype=np.int64)
 
     def limits(self, offered: Offered) -> Limits:
         """Return what the bytes left entitle queue pairs to."""
@@ -64,6 +73,7 @@ class Ideal:
         if offered.anew:  # else as long as before: what is left shrinks, and windows with it
             self._window_s = self._shares.window_s(left)
         window_s = self._window_s + offered.round_trip_s
+        left = fair_weights(left, self._communicator)
         # TCP finds a lost packet by those behind it; with one at a time it would wait for a timeout.
         windows = self._shares.windows_bytes(left, window_s, 1 + offered.lossy)
         # What may choose takes the queue pairs that are quickest, so none has a pace of its own.

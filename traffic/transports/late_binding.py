@@ -109,12 +109,12 @@ class ReactiveFeeder:
         """Whose each of these is."""
         self.among = _mean_choices(permitted)
         """Among how many queue pairs the messages of each may choose, in the mean; shape (queue pairs,)."""
-        first: dict[tuple[int, Nic], int] = {}
-        ends = [(qp.source.server, qp.destination) for qp in permitted.queue_pairs]
+        first: dict[tuple[int, Nic, int], int] = {}
+        ends = [(qp.source.server, qp.destination, qp.communicator) for qp in permitted.queue_pairs]
         self.group = np.array(
             [first.setdefault(each, number) for each, number in zip(ends, numbers, strict=True)]
         )
-        """The carrier's number of the first queue pair from the same server to the same NIC."""
+        """The carrier's number of the communicator's first one from the same server to the same NIC."""
         self._qp_of = {number: qp for qp, number in enumerate(numbers)}
         self._message_of = {name: message for message, name in enumerate(names)}
         self._policy = policy

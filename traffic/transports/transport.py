@@ -45,8 +45,8 @@ class Offered:
     among: NDArray[np.float64]
     """Among how many queue pairs that may choose, in the mean; 1 where nothing chooses."""
     group: NDArray[np.int64]
-    """Equal for queue pairs from one server to one NIC among which bytes choose: the number of the first of
-    them. Of another queue pair it is its own."""
+    """Equal for a communicator's queue pairs from one server to one NIC among which bytes choose: the number
+    of the first of them. Of another queue pair it is its own."""
     round_trip_s: NDArray[np.float64]
     """How long the links of each one's path take there and back [s]."""
     lossy: NDArray[np.bool_]
