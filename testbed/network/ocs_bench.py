@@ -64,6 +64,8 @@ class Figures:
     """How long each probed port was dark on the wire [s]."""
     overhead_s: NDArray[np.float64]
     """From the command to light on the wire, without the delay [s]."""
+    number: NDArray[np.int64]
+    """Which of the reconfigurations it was."""
     probes: int
     """How many probes came through."""
     strays: int
@@ -208,22 +210,24 @@ def _blast(network: Network, senders: Sequence[socket.socket]) -> None:
 
 
 def _figures(seen: Seen, log: Sequence[LogEntry], delay_s: float, probed: Sequence[int]) -> Figures:
-    dark_s, overhead_s = [], []
+    dark_s, overhead_s, numbers = [], [], []
     for port in probed:
         at_s = seen.of(port).at_s
-        for before, entry in pairwise(log):
+        for number, (before, entry) in enumerate(pairwise(log)):
             if any(port == a and (a, b) in before.circuits for a, b in entry.circuits):
                 continue  # kept
             assert entry.dark_s is not None
             first = int(np.searchsorted(at_s, entry.dark_s + delay_s / 2))
             if 0 < first < len(at_s) and at_s[first - 1] > (before.lit_s or 0):
                 dark_s.append(at_s[first] - at_s[first - 1])
+                numbers.append(number)
                 overhead_s.append(at_s[first] - entry.command_s - delay_s)
     darks = np.array(dark_s)
     return Figures(
         delay_s,
         darks,
         np.array(overhead_s),
+        np.array(numbers),
         len(seen),
         int((lit_by(seen.at_s, seen.source, seen.out, log) < 0).sum()),
         float((darks - delay_s).min()),

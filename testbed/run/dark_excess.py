@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 import numpy as np
+from numpy.typing import NDArray
 
 from controller.circuits.devices import LEAST_DELAY_S
 from testbed.machine.datapath import Datapath
@@ -22,8 +23,11 @@ from traffic.transports.circuit_engine import GUARD_S, START_S, Margins
 FORMAT_VERSION = 1
 OCSES = (1, 4)
 """How many OCSes change at once in a measurement."""
-PORTS, ROUNDS, TRAFFIC_NICS = 8, 30, 4
+PORTS, ROUNDS, TRAFFIC_NICS = 8, 36, 4
 """Of each: ports, reconfigurations, and how many NICs send at full rate meanwhile."""
+PARTS = 3
+"""Of the reconfigurations. The median of the parts' 99th percentiles counts: of so few the percentile is the
+latest, and one reconfiguration that other work held up said 40.8 ms where others said 5."""
 TIMES = 10.0
 """A delay is so many times the dark excess at least where the scale is automatic."""
 NEWS_S = START_S - GUARD_S
@@ -82,7 +86,7 @@ class DarkExcess(Measured):
 
 
 def dark_excess(datapath: Datapath, *, anew: bool = False) -> DarkExcess:
-    """Return this machine's: the kept one, or a new one, measured in the sandbox (7 s).
+    """Return this machine's: the kept one, or a new one, measured in the sandbox (8 s).
 
     Parameters
     ----------
@@ -112,7 +116,21 @@ def measure(datapath: Datapath) -> DarkExcess:
 def _measured(ocses: int, datapath: Datapath) -> Excess:
     figures = ocs_figures(ports=PORTS, ocses=ocses, rounds=ROUNDS, traffic=TRAFFIC_NICS, datapath=datapath)
     excess_s = figures.dark_s - figures.delay_s
-    return Excess(ocses, float(np.median(excess_s)), figures.dark_excess_p99_s)
+    return Excess(ocses, float(np.median(excess_s)), usual_p99(excess_s, figures.number))
+
+
+def usual_p99(excess_s: NDArray[np.float64], number: NDArray[np.int64]) -> float:
+    """Return a 99th percentile that no single reconfiguration decides.
+
+    Parameters
+    ----------
+    excess_s
+        What dark times exceed the delay by [s].
+    number
+        Of which reconfiguration each is.
+    """
+    parts = np.array_split(np.unique(number), PARTS)
+    return float(np.median([np.percentile(excess_s[np.isin(number, part)], 99) for part in parts]))
 
 
 def _read(by_ocses: list[dict[str, float]], **fields: object) -> DarkExcess:

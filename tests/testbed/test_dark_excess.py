@@ -4,12 +4,13 @@ import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from controller.circuits.devices import LEAST_DELAY_S
 from testbed.machine.datapath import Datapath
 from testbed.run import dark_excess as module
-from testbed.run.dark_excess import FORMAT_VERSION, DarkExcess, Excess, dark_excess, is_measured
+from testbed.run.dark_excess import FORMAT_VERSION, DarkExcess, Excess, dark_excess, is_measured, usual_p99
 from testbed.run.kept import CACHE, SHARED_S, machine_name
 from traffic.transports.circuit_engine import GUARD_S, START_S
 
@@ -27,6 +28,14 @@ def test_it_is_linear_between_what_was_measured_and_never_less_for_more_ocses() 
     assert [found.p99_s(ocses) for ocses in (1, 2, 4, 64)] == pytest.approx([2e-3, 3e-3, 5e-3, 5e-3])
     noisy = late_by(5e-3, 4e-3)
     assert [noisy.p99_s(ocses) for ocses in (1, 2, 4)] == pytest.approx([5e-3] * 3)
+
+
+def test_one_reconfiguration_that_was_held_up_does_not_decide_and_a_slow_machine_does() -> None:
+    number = np.tile(np.arange(30), 2)
+    usual_s = np.random.default_rng(0).uniform(1e-3, 4e-3, 60)
+    held_up_s = np.where(number == 17, 40e-3, usual_s)
+    assert usual_p99(held_up_s, number) == pytest.approx(usual_p99(usual_s, number), rel=0.1)
+    assert usual_p99(3 * usual_s, number) == pytest.approx(3 * usual_p99(usual_s, number))
 
 
 def test_what_follows_from_it_grows_with_it_and_has_a_least() -> None:
