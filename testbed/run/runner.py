@@ -551,12 +551,13 @@ class Runner:
         return Gathered(self._fabric, pipelined=self._delegates.pipelined)
 
     def _at_its_lanes(
-        self, placed: Placement | Choice | WhileLit, numbers: Sequence[int]
+        self, placed: Placement | Choice | WhileLit, numbers: NDArray[np.int64]
     ) -> Placement | Choice | WhileLit:
         """Return what of messages is where their lanes begin; have the rest cross NVLink first."""
         if not (self._gathered and isinstance(placed, Placement)):
             return placed
-        there, hops = self._gathered.put(placed, numbers, list(map(self._root, numbers)))
+        own = numbers.tolist()
+        there, hops = self._gathered.put(placed, own, list(map(self._root, own)))
         self._through_server(hops)
         return there
 
@@ -713,7 +714,7 @@ class Runner:
 
     def _cross(self, scheme: Scheme, messages: Messages, numbers: NDArray[np.int64]) -> None:
         """Have a scheme place messages that leave their server."""
-        placed = self._at_its_lanes(scheme.place(self._view(), messages), numbers.tolist())
+        placed = self._at_its_lanes(scheme.place(self._view(), messages), numbers)
         if isinstance(placed, WhileLit) and self._fabric.servers_forward:
             raise ScenarioError(
                 "messages that take whichever circuit is lit go as datagrams, which servers do not forward",
