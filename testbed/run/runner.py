@@ -543,12 +543,13 @@ class Runner:
         return Gathered(self._fabric, pipelined=self._delegates.pipelined)
 
     def _at_its_lanes(
-        self, placed: Placement | Choice | WhileLit, numbers: Sequence[int]
+        self, placed: Placement | Choice | WhileLit, numbers: NDArray[np.int64]
     ) -> Placement | Choice | WhileLit:
         """Return what of messages is where their lanes begin; have the rest cross NVLink first."""
         if not (self._gathered and isinstance(placed, Placement)):
             return placed
-        there, hops = self._gathered.put(placed, numbers, list(map(self._root, numbers)))
+        own = numbers.tolist()
+        there, hops = self._gathered.put(placed, own, list(map(self._root, own)))
         self._through_server(hops)
         return there
 
@@ -717,7 +718,7 @@ class Runner:
     ) -> None:
         """Have a scheme place messages of a communicator that leave their server."""
         found = of_communicator(scheme.place(self._view(communicator), messages), communicator)
-        placed = self._at_its_lanes(found, numbers.tolist())
+        placed = self._at_its_lanes(found, numbers)
         if isinstance(placed, WhileLit) and self._fabric.servers_forward:
             raise ScenarioError(
                 "messages that take whichever circuit is lit go as datagrams, which servers do not forward",
