@@ -18,7 +18,7 @@ from traffic.collectives.exchange import bytes_between
 from traffic.delegation import Delegated, Lanes
 from traffic.faults import AS_IT_WAS, Fault, Revisions, check_faults, moved
 from traffic.job import Job
-from traffic.job_file import own_patterns
+from traffic.job_file import check_own_patterns, own_patterns
 from traffic.messages import CHUNK_BYTES
 from traffic.packets import DEFAULT_MTU, check_mtu
 from traffic.scheme import OnceLit, OverCircuits, Scheme, Sprayed
@@ -76,6 +76,7 @@ class Experiment:
         check_mtu(self.mtu)
         if not any(node.gpus for node in self.job.nodes):
             raise ScenarioError(f"no node of job {self.job.name!r} has a GPU", "give one of them some")
+        check_own_patterns((*self.job.nodes, *self.revisions.nodes))
         self._check_foreseen()
         if (self.ocs and self.delegated) or (self.regional and (self.ocs or self.foreseen)):
             raise ScenarioError(
