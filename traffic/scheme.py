@@ -17,6 +17,7 @@ from topologies.light import light_peers
 from topologies.packet_part import PacketPart, is_mixed, packet_part
 from topologies.routes import Routes
 from traffic.messages import CHUNK_BYTES, Chunks, Messages, chunks_of
+from traffic.spraying.checks import refusal
 from traffic.spraying.policy import (
     Assignment,
     Permitted,
@@ -268,6 +269,11 @@ class OverCircuits:
         return WhileLit(Permitted(tuple(numbers), of_message), self._rest)
 
 
+def name_of(scheme: Scheme) -> str:
+    """Return what a scheme is called in a sentence: its own name, or that of its class."""
+    return str(getattr(scheme, "name", type(scheme).__name__))
+
+
 class Sprayed:
     """The chunks of messages as a spraying policy has them carried, over packets where a fabric has both.
 
@@ -286,6 +292,11 @@ class Sprayed:
 
     def __init__(self, policy: Callable[[], Policy], seed: int = 0, chunk_bytes: int = CHUNK_BYTES) -> None:
         self._policy, self._seed, self._chunk_bytes = policy, seed, chunk_bytes
+
+    @property
+    def name(self) -> str:
+        """The policy's."""
+        return self._policy().name
 
     @property
     def keeps_connections(self) -> bool:
@@ -316,6 +327,11 @@ class Sprayed:
                 " as by --fail server:1@40%, or be back before it is known",
             )
         placed = self._place(part.fabric, Messages(source, destination, messages.bytes))
+        for nic in (nic for each in placed.queue_pairs for nic in (each.source, each.destination)):
+            if nic not in part.nics:
+                raise refusal(
+                    self.name, f"used NIC {nic}, which is not there or has failed", "see Fabric.nics"
+                )
         queue_pairs = tuple(
             replace(each, source=part.nics[each.source], destination=part.nics[each.destination])
             for each in placed.queue_pairs

@@ -72,6 +72,7 @@ from traffic.faults import (
 from traffic.fluid.nvlink import Nvlink
 from traffic.job import Collective, Compute, Job, Node
 from traffic.messages import Messages, crosses_network
+from traffic.placing import placed_by
 from traffic.records import NVLINK, path_text
 from traffic.relays import Hops, parts_of
 from traffic.scheme import KeepsConnections, Placement, Scheme, WaitsForLight, WhileLit
@@ -449,7 +450,7 @@ class Runner:
                 path != () for path in self._delegates.paths(view, leaving, over_light=False)
             ):
                 return False  # a relay stores what it forwards
-            found = self._scheme.place(view, leaving)
+            found = placed_by(self._scheme, view, leaving)
             if not isinstance(found, Placement):
                 return False
             placed, carriers = found, self._opened(found.queue_pairs)
@@ -513,7 +514,7 @@ class Runner:
         """Send what servers owe each other as coupled flows over their lanes."""
         if self._delegates is None or self._coupling is None:
             return
-        placed = self._delegates.lanes.place(self._view(), between)
+        placed = placed_by(self._delegates.lanes, self._view(), between)
         opened = self._lanes.get(placed.queue_pairs)
         if opened is None or self._fabric.servers_forward:
             carriers = self._opened(placed.queue_pairs)
@@ -652,7 +653,7 @@ class Runner:
 
     def _cross(self, scheme: Scheme, messages: Messages, numbers: NDArray[np.int64]) -> None:
         """Have a scheme place messages that leave their server."""
-        placed = scheme.place(self._view(), messages)
+        placed = placed_by(scheme, self._view(), messages)
         if isinstance(placed, WhileLit) and self._fabric.servers_forward:
             raise ScenarioError(
                 "messages that take whichever circuit is lit go as datagrams, which servers do not forward",

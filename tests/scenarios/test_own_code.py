@@ -14,6 +14,7 @@ from tests.tools import CHECKOUT
 OWN = """import sys
 
 from traffic.spraying.minrtt import MinRtt
+from traffic.spraying.policy import Assignment
 from traffic.spraying.rails import Rails
 
 
@@ -32,6 +33,16 @@ def fabric():
 class Reactive(MinRtt):
     def permit(self, *, fabric, messages, rng):
         raise ValueError("no queue pair")
+
+
+def half(*, fabric, messages, chunks, rng):
+    found = Rails().assign(fabric=fabric, messages=messages, chunks=chunks, rng=rng)
+    return Assignment(found.queue_pairs, found.chunk_qp, found.order[::2])
+
+
+def astray(*, fabric, messages, chunks, rng):
+    found = Rails().assign(fabric=fabric, messages=messages, chunks=chunks, rng=rng)
+    return Assignment(found.queue_pairs, found.chunk_qp[::-1].copy(), found.order)
 
 
 class Mine(Rails):
@@ -60,9 +71,14 @@ def uniform(folder: Path, *options: str) -> "CompletedProcess[str]":
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--schemes", "own:scheme"], "your scheme raised IndexError at own.py:8: index "),
-        (["--schemes", "own:leaves"], "your scheme raised SystemExit at own.py:12: 0"),
-        (["--schemes", "own:Reactive"], "your scheme raised ValueError at own.py:21: no queue pair"),
+        (["--schemes", "own:scheme"], "your scheme raised IndexError at own.py:9: index "),
+        (["--schemes", "own:leaves"], "your scheme raised SystemExit at own.py:13: 0"),
+        (["--schemes", "own:Reactive"], "your scheme raised ValueError at own.py:22: no queue pair"),
+        (["--schemes", "own:half"], "the scheme 'own:half' has an array of int64, "),
+        (
+            ["--schemes", "own:astray"],
+            "the scheme 'own:astray' placed bytes from GPU 2 to GPU 0 on a queue pair ",
+        ),
         (["--schemes", "leaves:scheme"], "your scheme raised SystemExit at leaves.py:2: 0"),
         (["--transport", "leaves:Transport"], "your transport raised SystemExit at leaves.py:2: 0"),
         (
@@ -84,7 +100,7 @@ def test_so_is_what_a_users_fabric_raises(folder: Path) -> None:
     done = ran("rails_uniform", *options, "own:fabric", cwd=folder)
     assert (done.returncode, done.stdout) == (2, "")
     assert (
-        done.stderr == "your fabric raised KeyError at own.py:16: 'no fabric'; --debug shows the traceback\n"
+        done.stderr == "your fabric raised KeyError at own.py:17: 'no fabric'; --debug shows the traceback\n"
     )
 
 
