@@ -1,5 +1,6 @@
 """What a user's own code raises, in a command: one sentence with the line, and the traceback on request."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -45,6 +46,18 @@ def astray(*, fabric, messages, chunks, rng):
     return Assignment(found.queue_pairs, found.chunk_qp[::-1].copy(), found.order)
 
 
+class Elsewhere(MinRtt):
+    name = "elsewhere"
+
+    def choose(self, *, message, states, now):
+        return len(states) - 1
+
+
+class Forgetful(MinRtt):
+    def acknowledged(self, *, message, qp, rtt_s, marked, now):
+        self.seen[message] = rtt_s
+
+
 class Mine(Rails):
     name = "mine [a]"
 
@@ -79,6 +92,8 @@ def uniform(folder: Path, *options: str) -> "CompletedProcess[str]":
             ["--schemes", "own:astray"],
             "the scheme 'own:astray' placed bytes from GPU 2 to GPU 0 on a queue pair ",
         ),
+        (["--schemes", "own:Elsewhere"], "the scheme 'elsewhere' chose 7 for message "),
+        (["--schemes", "own:Forgetful"], "your scheme raised AttributeError at own.py:44: "),
         (["--schemes", "leaves:scheme"], "your scheme raised SystemExit at leaves.py:2: 0"),
         (["--transport", "leaves:Transport"], "your transport raised SystemExit at leaves.py:2: 0"),
         (
@@ -110,6 +125,23 @@ def test_debug_shows_the_traceback_of_the_users_code_once(folder: Path) -> None:
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
     assert done.returncode == 1
     assert done.stderr.count("return chunks.message[len(chunks)]") == 1
+
+
+def test_predictions_of_schemes_that_choose_are_called_fluid_limits(folder: Path) -> None:
+    done = uniform(folder, "--schemes", "ecmp,reps:3")
+    assert done.returncode == 0, done.stderr
+    table = pd.read_csv(folder / "out" / "summary.csv")
+    assert dict(zip(table["scheme"], table["predicted_as"], strict=True)) == {
+        "ecmp": "placed",
+        "reps:3": "fluid limit",
+    }
+    assert json.loads((folder / "out" / "run.json").read_text())["fluid_limits"] == ["reps:3"]
+    rows = [line for line in done.stdout.splitlines() if line.startswith(("  ecmp ", "  reps:3 "))]
+    assert ["~" in row for row in rows] == [False, True]
+    for said in (" ".join(done.stdout.split()), (folder / "out" / "report.html").read_text()):
+        assert "~: the prediction is a fluid limit, what the scheme tends to with tiny chunks" in said
+    done = uniform(folder, "--schemes", "ecmp")
+    assert "fluid limit" not in done.stdout
 
 
 def test_tables_call_a_class_by_its_name(folder: Path) -> None:
