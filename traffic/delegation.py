@@ -40,7 +40,7 @@ from topologies.packet_part import cut_off, on_packet_switch
 from topologies.routes import Routes
 from traffic.messages import Messages
 from traffic.relays import Hops, relayed_paths
-from traffic.scheme import Choice, KeepsConnections, Placement, Scheme, WhileLit, memory_of
+from traffic.scheme import Choice, KeepsConnections, Placement, Scheme, WhileLit, memory_of, name_of
 from traffic.spraying.policy import QueuePair
 
 BISECTIONS = 60
@@ -308,6 +308,11 @@ class Delegated:
         self.pipelined = pipelined
         self.lanes = Lanes(spill=spill, two_hops=two_hops)
         self._known: dict[object, Delegation] = {}
+
+    @property
+    def name(self) -> str:
+        """That of the scheme of other collectives."""
+        return name_of(self._rest)
 
     @property
     def keeps_connections(self) -> bool:

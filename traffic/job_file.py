@@ -23,7 +23,7 @@ from topologies.strict_json import Strict, first_of, json_value, shown
 from traffic.collectives.all_to_all import AllToAll
 from traffic.collectives.exchange import Pattern
 from traffic.collectives.node_all_to_all import RingAllToAll
-from traffic.collectives.own_pattern import class_name, own_pattern, words_of_own
+from traffic.collectives.own_pattern import check_exchange, class_name, own_pattern, words_of_own
 from traffic.collectives.point_to_point import PointToPoint
 from traffic.collectives.ring import Operation, Ring
 from traffic.compose import MOST_NODES, Repeat, unfolded
@@ -215,8 +215,18 @@ def job_document(job: Job) -> dict[str, Any]:
 
 def own_patterns(nodes: Iterable[Node]) -> list[str]:
     """Return the classes of patterns of the user's own, as ``module:Class``, each once."""
-    patterns = dict.fromkeys(type(node.pattern) for node in nodes if isinstance(node, Collective))
-    return [class_name(own) for own in patterns if own not in PATTERNS]
+    return list(dict.fromkeys(class_name(type(pattern)) for pattern in _own(nodes)))
+
+
+def check_own_patterns(nodes: Iterable[Node]) -> None:
+    """Refuse patterns of the user's own whose messages cannot be sent, as `check_exchange` does."""
+    for pattern in _own(nodes):
+        check_exchange(pattern)
+
+
+def _own(nodes: Iterable[Node]) -> list[Pattern]:
+    patterns = (node.pattern for node in nodes if isinstance(node, Collective))
+    return [pattern for pattern in patterns if type(pattern) not in PATTERNS]
 
 
 def job_text(job: Job) -> str:

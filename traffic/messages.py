@@ -34,6 +34,11 @@ class Messages:
         """Return the messages where ``mask`` is true."""
         return Messages(self.source[mask], self.destination[mask], self.bytes[mask])
 
+    @property
+    def read_only(self) -> "Messages":
+        """The same messages, for a user's code to look at."""
+        return Messages(*map(_read_only, (self.source, self.destination, self.bytes)))
+
 
 @dataclass(frozen=True, eq=False)
 class Chunks:
@@ -47,6 +52,11 @@ class Chunks:
     def __len__(self) -> int:
         """How many chunks."""
         return len(self.bytes)
+
+    @property
+    def read_only(self) -> "Chunks":
+        """The same chunks, for a user's code to look at."""
+        return Chunks(_read_only(self.message), _read_only(self.bytes))
 
 
 def messages_of(demand: Demand) -> Messages:
@@ -84,3 +94,9 @@ def chunks_of(messages: Messages, chunk_bytes: int = CHUNK_BYTES) -> Chunks:
     last = np.cumsum(counts) - 1
     sizes[last] = messages.bytes - (counts - 1) * chunk_bytes
     return Chunks(message, sizes)
+
+
+def _read_only(array: NDArray[np.int64]) -> NDArray[np.int64]:
+    view = array.view()
+    view.flags.writeable = False
+    return view

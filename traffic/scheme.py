@@ -18,6 +18,7 @@ from topologies.light import light_peers
 from topologies.packet_part import PacketPart, is_mixed, packet_part
 from topologies.routes import Routes
 from traffic.messages import CHUNK_BYTES, Chunks, Messages, chunks_of
+from traffic.spraying.checks import refusal
 from traffic.spraying.policy import (
     Assignment,
     Permitted,
@@ -299,6 +300,11 @@ class OverCircuits:
         return WhileLit(Permitted(tuple(numbers), of_message), self._rest)
 
 
+def name_of(scheme: Scheme) -> str:
+    """Return what a scheme is called in a sentence: its own name, or that of its class."""
+    return str(getattr(scheme, "name", type(scheme).__name__))
+
+
 class Sprayed:
     """The chunks of messages as a spraying policy has them carried, over packets where a fabric has both.
 
@@ -322,6 +328,11 @@ class Sprayed:
         self._kept: dict[int, _Kept] = {}
         """What each communicator has."""
         self._memory = 0
+
+    @property
+    def name(self) -> str:
+        """The policy's."""
+        return self._policy().name
 
     @property
     def keeps_connections(self) -> bool:
@@ -380,6 +391,11 @@ class Sprayed:
             )
         renumbered = Messages(source, destination, messages.bytes)
         placed = self._place(part.fabric, kept, lambda nic: view.backlog_bytes(part.nics[nic]), renumbered)
+        for nic in (nic for each in placed.queue_pairs for nic in (each.source, each.destination)):
+            if nic not in part.nics:
+                raise refusal(
+                    self.name, f"used NIC {nic}, which is not there or has failed", "see Fabric.nics"
+                )
         queue_pairs = tuple(
             replace(each, source=part.nics[each.source], destination=part.nics[each.destination])
             for each in placed.queue_pairs

@@ -12,7 +12,7 @@ from testbed.report.page import TRACES, Block, Line, Page, Sheet, counted
 from testbed.report.run_json import Run
 from testbed.report.table import block_rows, caption, has_several_transports, time_unit
 from testbed.report.transports import shares_text, transports_text
-from testbed.run.agreement import AGREES_FROM, AGREES_TO, MARK
+from testbed.run.agreement import AGREES_FROM, AGREES_TO, LIMIT, LIMIT_MARK, MARK
 from testbed.run.outcome import Outcome
 from topologies.fabric import Fabric
 
@@ -172,4 +172,14 @@ def definitions(transports: Sequence[str]) -> list[tuple[str, str]]:
         "By max-min fair fluids over the paths really taken, without headers or slow start. Link delays make "
         "deliveries later; what links lose is sent again at once, and lowers no window."
     )
-    return [*DEFINITIONS, ("predicted", f"{predicted} {shares_text(transports)}"), *VERDICTS]
+    limit = (
+        f"Marked {LIMIT_MARK} are schemes that choose as they go: PLB, REPS, MinRTT, or your own. "
+        "Its messages keep busy all that they may use, or stay where none gains by moving. The scheme says "
+        "what they may use; it is asked for choices in made-up states only, to find what is broken in it."
+    )
+    return [
+        *DEFINITIONS,
+        ("predicted", f"{predicted} {shares_text(transports)}"),
+        (LIMIT, limit),
+        *VERDICTS,
+    ]

@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from testbed.run.agreement import LIMIT
 from traffic.transports.registry import DATAGRAMS
 
 BASELINE = "ecmp"
@@ -50,6 +51,8 @@ class Point:
     """Where the workload comes from."""
     words: dict[str, int]
     """How many seeds have which verdict, the best first."""
+    is_limit: bool
+    """Whether its prediction is a fluid limit (`testbed.run.agreement.LIMIT`)."""
     means: dict[str, Mean]
     """By the summary's columns, and those that `with_ratios` adds."""
 
@@ -194,8 +197,9 @@ def _point(workload: str, scheme: str, transport: str, rows: pd.DataFrame, numbe
         for index, column in enumerate(numbers)
     }
     notes = list(dict.fromkeys(rows["note"]))
+    is_limit = bool((rows["predicted_as"] == LIMIT).any())
     note = notes[0] if len(notes) == 1 else f"{notes[0]} (the other seeds alike)"
-    return Point(workload, scheme, transport, note, counted_words(verdicts), means)
+    return Point(workload, scheme, transport, note, counted_words(verdicts), is_limit, means)
 
 
 def over_seeds(values: NDArray[np.float64], unsound: NDArray[np.bool_]) -> Mean:

@@ -15,7 +15,7 @@ from testbed.report.page import TRACES, Block, Line, Page, Plot, Sheet, counted
 from testbed.report.run_json import Run
 from testbed.report.table import number, significant
 from testbed.report.timeline import timeline_of
-from testbed.run.agreement import MARK, MARKED, agreement_text
+from testbed.run.agreement import ALL_LIMITED, LIMIT, MARK, MARKED, agreement_text
 from testbed.run.outcome import Outcome, Verdict
 from traffic.job_bounds import job_bound_s, node_bounds_s
 
@@ -72,7 +72,9 @@ def node_sheet(outcomes: Sequence[Outcome]) -> Sheet:
         ("node", "kind"),
         (*HEADERS, *(("model", "/ model") if emulated else ())),
         blocks,
-        f"Milliseconds since the start, at real scale, {how}.{over}{more}" + (f" {MARKED}" if marked else ""),
+        f"Milliseconds since the start, at real scale, {how}.{over}{more}"
+        + (f" {MARKED}" if marked else "")
+        + (f" {ALL_LIMITED}" if any(each.experiment.predicted_as == LIMIT for each in outcomes) else ""),
     )
 
 

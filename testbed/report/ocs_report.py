@@ -30,7 +30,7 @@ from testbed.report.table import (
 )
 from testbed.report.timeline import timeline_of
 from testbed.report.transports import transports_text
-from testbed.run.agreement import MARK, MARKED
+from testbed.run.agreement import LIMITED, MARK, MARKED
 from testbed.run.outcome import Outcome
 
 WORDS = ("scheduler", "verdict")
@@ -154,6 +154,8 @@ def _caption(table: pd.DataFrame) -> str:
         said.append("Circuits that two slots share stay lit between them.")
     if any(MARK in agreement_cell(point) for point in rows):
         said.append(MARKED)
+    if any(point.is_limit for point in rows):
+        said.append(LIMITED)
     over = dict.fromkeys(point.transport for point in rows if point.scheme != BIG_SWITCH)
     said.append(f"Transport: {' and '.join(over)}{_big_switch_text(rows)}.")
     if table["verdict"].eq("void").any():

@@ -12,7 +12,7 @@ from testbed.report.nodes import node_table
 from testbed.report.page import Block, Line, Page, Sheet
 from testbed.report.run_json import Run
 from testbed.report.table import number, significant
-from testbed.run.agreement import MARK, MARKED, agreement_text
+from testbed.run.agreement import ALL_LIMITED, LIMIT, MARK, MARKED, agreement_text
 from testbed.run.outcome import Outcome
 from topologies.fabric import Fabric
 from traffic.collectives.exchange import Pattern
@@ -63,7 +63,8 @@ def ring_sheet(outcomes: Sequence[Outcome]) -> Sheet:
         blocks,
         f"Means over collectives that are alike, milliseconds and 1e9 bytes/s at real scale, {said}. "
         + " ".join(f"{note[0].upper()}{note[1:]}." for note in notes if note)
-        + (f" {MARKED}" if marked else ""),
+        + (f" {MARKED}" if marked else "")
+        + (f" {ALL_LIMITED}" if any(each.experiment.predicted_as == LIMIT for each in outcomes) else ""),
     )
 
 

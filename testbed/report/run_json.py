@@ -11,6 +11,7 @@ from typing import Any, Literal, cast, get_args
 from testbed.machine.datapath import Datapath, datapath_named
 from testbed.machine.versions import machine, versions
 from testbed.report.means import BASELINE
+from testbed.run.agreement import LIMIT
 from testbed.run.experiment import Experiment
 from testbed.run.similitude import Number
 from topologies.errors import ScenarioError
@@ -79,6 +80,7 @@ def run_json(run: Run, experiments: Sequence[Experiment], finished: Sequence[str
         **asdict(run),
         "started": run.started.isoformat(timespec="seconds"),
         "transports": list(dict.fromkeys(experiment.transport_name for experiment in experiments)),
+        "fluid_limits": sorted({e.scheme_name for e in experiments if e.predicted_as == LIMIT}),
         "seeds": sorted({experiment.seed for experiment in experiments}),
         "dilations": [asdict(dilation) for dilation in dict.fromkeys(e.dilation for e in experiments)],
         "finished": list(finished),

@@ -15,7 +15,7 @@ from rich.text import Text
 
 from testbed.report.claims import Claim, Range, side_by_side
 from testbed.report.means import BASELINE, Mean, Point, points
-from testbed.run.agreement import MARK, MARKED, agreement_text
+from testbed.run.agreement import LIMIT_MARK, LIMITED, MARK, MARKED, agreement_text
 
 UNITS = (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6))
 DURATIONS = ((60.0, "min"), (1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))
@@ -270,6 +270,8 @@ def caption(rows: Sequence[Point], baseline: str) -> str:
         said.append(f"The baseline {baseline} was not run for {which}: no relative busbw there.")
     if any(MARK in agreement_cell(point) for point in rows):
         said.append(MARKED)
+    if any(point.is_limit for point in rows):
+        said.append(LIMITED)
     if any("void" in point.words for point in rows):
         said.append(VOID_TEXT)
     if any("model" in point.words for point in rows):
@@ -295,8 +297,9 @@ def point_cells(point: Point, scale: float) -> list[str]:
 
 
 def agreement_cell(point: Point) -> str:
-    """Return emulated over predicted of a point, a dash where nothing was emulated."""
-    return agreement_text(math.nan if point.word == "model" else point["over_predicted"].value)
+    """Return emulated over predicted of a point, a dash where nothing was; fluid limits are marked."""
+    text = agreement_text(math.nan if point.word == "model" else point["over_predicted"].value)
+    return f"{text} {LIMIT_MARK}" if point.is_limit else text
 
 
 def bound_cells(block: Sequence[Point], scale: float) -> list[str]:

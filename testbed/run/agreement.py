@@ -19,6 +19,15 @@ MARKED = f"{MARK}: the model disagrees, outside {AGREES_FROM:.2f} .. {AGREES_TO:
 """What a caption says of the mark."""
 
 
+LIMIT_MARK = "~"
+LIMIT = "fluid limit"
+_LIMIT = f"{LIMIT}, what the scheme tends to with tiny chunks; it chooses nothing there itself."
+LIMITED = f"{LIMIT_MARK}: the prediction is a {_LIMIT}"
+"""What a caption says of the mark, which is at schemes that choose as they go (`traffic.fluid.choice`)."""
+ALL_LIMITED = f"The prediction is a {_LIMIT}"
+"""What a caption says where the numbers have no room for the mark."""
+
+
 def agrees(over_predicted: float) -> bool:
     """Return whether emulated and predicted agree, or cannot be compared."""
     return math.isnan(over_predicted) or AGREES_FROM <= over_predicted <= AGREES_TO

@@ -8,6 +8,7 @@ from controller.circuits.devices import ReconfigurationDelay
 from controller.circuits.foreseen import Foreseen
 from controller.circuits.planned import Planned
 from controller.circuits.regional import Regional
+from testbed.run.agreement import LIMIT
 from testbed.run.dilation import UNSCALED, Dilation
 from testbed.run.experiment_json import ExperimentRecord, experiment_record, record_json
 from testbed.run.ocs_plan import OcsPlan, OcsSetup
@@ -19,10 +20,11 @@ from traffic.communicators import Communicators
 from traffic.delegation import Delegated, Lanes
 from traffic.faults import AS_IT_WAS, Fault, Revisions, check_faults, moved
 from traffic.job import Job
-from traffic.job_file import own_patterns
+from traffic.job_file import check_own_patterns, own_patterns
 from traffic.messages import CHUNK_BYTES
 from traffic.packets import DEFAULT_MTU, check_mtu
 from traffic.scheme import OnceLit, OverCircuits, Scheme, Sprayed
+from traffic.spraying.policy import ReactivePolicy
 from traffic.spraying.registry import is_own, policy_named
 from traffic.transports.host_settings import CREDIT, HostSettings, TransportSetup, host_settings
 from traffic.transports.registry import DATAGRAMS, congestion_control, transport_named
@@ -79,6 +81,7 @@ class Experiment:
         check_mtu(self.mtu)
         if not any(node.gpus for node in self.job.nodes):
             raise ScenarioError(f"no node of job {self.job.name!r} has a GPU", "give one of them some")
+        check_own_patterns((*self.job.nodes, *self.revisions.nodes))
         self._check_foreseen()
         if (self.ocs and self.delegated) or (self.regional and (self.ocs or self.foreseen)):
             raise ScenarioError(
@@ -192,6 +195,13 @@ class Experiment:
         if self.foreseen and not setup:
             return ""
         return setup.rest if setup else self.policy
+
+    @property
+    def predicted_as(self) -> str:
+        """What is predicted: what is placed, or the fluid limit of a scheme that chooses as it goes."""
+        spraying = self.spraying
+        is_limit = bool(spraying) and isinstance(policy_named(spraying), ReactivePolicy)
+        return LIMIT if is_limit else "placed"
 
     @property
     def transport_name(self) -> str:

@@ -35,6 +35,7 @@ from traffic.clock import NEVER, checked, ps
 from traffic.faults import Daemon
 from traffic.fluid.choice import parcels_in_turns, settled
 from traffic.fluid.network import Arrival, FluidNetwork
+from traffic.fluid.rehearsal import rehearse
 from traffic.path_effects import path_effects
 from traffic.scheme import Choice, WhileLit
 from traffic.spraying.policy import QueuePair
@@ -127,6 +128,8 @@ class FluidBackend:
         """The path of each queue pair as it was opened; empty over circuits."""
         self._shared: dict[tuple[int, ...], tuple[int, range]] = {}
         """The pool of messages that may choose from the same queue pairs, and its flows."""
+        self._rehearsed = False
+        """Whether the scheme was asked on made-up states: once is enough."""
         self._choosing: dict[int, _Choosing] = {}
         """The messages under way that choose."""
         self._gate_of: dict[int, _Gate] = {}
@@ -202,6 +205,9 @@ class FluidBackend:
     ) -> None:
         """Have messages drain what they may choose, as the limit of their scheme (`traffic.fluid.choice`)."""
         permitted = choice.permitted.of_message
+        if isinstance(choice, Choice) and not self._rehearsed:
+            self._rehearsed = True
+            rehearse(choice)
         if isinstance(choice, Choice) and getattr(choice.policy, "settles", False):
             rates = {port: link.rate_bps for port, link in self._fabric.link_at.items()}
             settled_on = settled(choice.permitted, [self._paths[number] for number in numbers], rates)

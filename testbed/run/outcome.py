@@ -191,6 +191,7 @@ def summary_row(outcome: Outcome) -> dict[str, object]:
         "mse_sent": load_mse(nic_sent_bytes(outcome.link_bytes, fabric)),
         "mse_received": load_mse(nic_received_bytes(outcome.link_bytes, fabric)),
         "predicted_s": predicted,
+        "predicted_as": experiment.predicted_as,
         "over_predicted": outcome.over_predicted,
         "findings": "; ".join(outcome.findings),
         "bound_s": outcome.bound_s,

@@ -74,6 +74,7 @@ from traffic.faults import (
 from traffic.fluid.nvlink import Nvlink
 from traffic.job import Collective, Compute, Job, Node
 from traffic.messages import Messages, crosses_network
+from traffic.placing import placed_by
 from traffic.relays import Hops, parts_of
 from traffic.scheme import (
     Choice,
@@ -442,7 +443,7 @@ class Runner:
                 path != () for path in self._delegates.paths(view, leaving, over_light=False)
             ):
                 return False  # a relay stores what it forwards
-            found = of_communicator(self._scheme.place(view, leaving), view.communicator)
+            found = of_communicator(placed_by(self._scheme, view, leaving), view.communicator)
             if not isinstance(found, Placement):
                 return False
             placed, carriers = found, self._opened(found.queue_pairs)
@@ -509,7 +510,7 @@ class Runner:
             return
         message = self._messages[number]
         communicator = self._communicator[message.node]
-        placed = self._delegates.lanes.place(self._view(communicator), between)
+        placed = placed_by(self._delegates.lanes, self._view(communicator), between)
         self._ledger.sends(message.node, self._backend.now_ps)
         lanes = communicator, placed.queue_pairs
         opened = self._lanes.get(lanes)
@@ -717,7 +718,7 @@ class Runner:
         self, scheme: Scheme, communicator: int, messages: Messages, numbers: NDArray[np.int64]
     ) -> None:
         """Have a scheme place messages of a communicator that leave their server."""
-        found = of_communicator(scheme.place(self._view(communicator), messages), communicator)
+        found = of_communicator(placed_by(scheme, self._view(communicator), messages), communicator)
         placed = self._at_its_lanes(found, numbers)
         if isinstance(placed, WhileLit) and self._fabric.servers_forward:
             raise ScenarioError(

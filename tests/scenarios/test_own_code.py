@@ -1,5 +1,6 @@
 """What a user's own code raises, in a command: one sentence with the line, and the traceback on request."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +15,7 @@ from tests.tools import CHECKOUT
 OWN = """import sys
 
 from traffic.spraying.minrtt import MinRtt
+from traffic.spraying.policy import Assignment
 from traffic.spraying.rails import Rails
 
 
@@ -32,6 +34,28 @@ def fabric():
 class Reactive(MinRtt):
     def permit(self, *, fabric, messages, rng):
         raise ValueError("no queue pair")
+
+
+def half(*, fabric, messages, chunks, rng):
+    found = Rails().assign(fabric=fabric, messages=messages, chunks=chunks, rng=rng)
+    return Assignment(found.queue_pairs, found.chunk_qp, found.order[::2])
+
+
+def astray(*, fabric, messages, chunks, rng):
+    found = Rails().assign(fabric=fabric, messages=messages, chunks=chunks, rng=rng)
+    return Assignment(found.queue_pairs, found.chunk_qp[::-1].copy(), found.order)
+
+
+class Elsewhere(MinRtt):
+    name = "elsewhere"
+
+    def choose(self, *, message, states, now):
+        return len(states) - 1
+
+
+class Forgetful(MinRtt):
+    def acknowledged(self, *, message, qp, rtt_s, marked, now):
+        self.seen[message] = rtt_s
 
 
 class Mine(Rails):
@@ -60,9 +84,16 @@ def uniform(folder: Path, *options: str) -> "CompletedProcess[str]":
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--schemes", "own:scheme"], "your scheme raised IndexError at own.py:8: index "),
-        (["--schemes", "own:leaves"], "your scheme raised SystemExit at own.py:12: 0"),
-        (["--schemes", "own:Reactive"], "your scheme raised ValueError at own.py:21: no queue pair"),
+        (["--schemes", "own:scheme"], "your scheme raised IndexError at own.py:9: index "),
+        (["--schemes", "own:leaves"], "your scheme raised SystemExit at own.py:13: 0"),
+        (["--schemes", "own:Reactive"], "your scheme raised ValueError at own.py:22: no queue pair"),
+        (["--schemes", "own:half"], "the scheme 'own:half' has an array of int64, "),
+        (
+            ["--schemes", "own:astray"],
+            "the scheme 'own:astray' placed bytes from GPU 2 to GPU 0 on a queue pair ",
+        ),
+        (["--schemes", "own:Elsewhere"], "the scheme 'elsewhere' chose 7 for message "),
+        (["--schemes", "own:Forgetful"], "your scheme raised AttributeError at own.py:44: "),
         (["--schemes", "leaves:scheme"], "your scheme raised SystemExit at leaves.py:2: 0"),
         (["--transport", "leaves:Transport"], "your transport raised SystemExit at leaves.py:2: 0"),
         (
@@ -84,7 +115,7 @@ def test_so_is_what_a_users_fabric_raises(folder: Path) -> None:
     done = ran("rails_uniform", *options, "own:fabric", cwd=folder)
     assert (done.returncode, done.stdout) == (2, "")
     assert (
-        done.stderr == "your fabric raised KeyError at own.py:16: 'no fabric'; --debug shows the traceback\n"
+        done.stderr == "your fabric raised KeyError at own.py:17: 'no fabric'; --debug shows the traceback\n"
     )
 
 
@@ -94,6 +125,23 @@ def test_debug_shows_the_traceback_of_the_users_code_once(folder: Path) -> None:
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
     assert done.returncode == 1
     assert done.stderr.count("return chunks.message[len(chunks)]") == 1
+
+
+def test_predictions_of_schemes_that_choose_are_called_fluid_limits(folder: Path) -> None:
+    done = uniform(folder, "--schemes", "ecmp,reps:3")
+    assert done.returncode == 0, done.stderr
+    table = pd.read_csv(folder / "out" / "summary.csv")
+    assert dict(zip(table["scheme"], table["predicted_as"], strict=True)) == {
+        "ecmp": "placed",
+        "reps:3": "fluid limit",
+    }
+    assert json.loads((folder / "out" / "run.json").read_text())["fluid_limits"] == ["reps:3"]
+    rows = [line for line in done.stdout.splitlines() if line.startswith(("  ecmp ", "  reps:3 "))]
+    assert ["~" in row for row in rows] == [False, True]
+    for said in (" ".join(done.stdout.split()), (folder / "out" / "report.html").read_text()):
+        assert "~: the prediction is a fluid limit, what the scheme tends to with tiny chunks" in said
+    done = uniform(folder, "--schemes", "ecmp")
+    assert "fluid limit" not in done.stdout
 
 
 def test_tables_call_a_class_by_its_name(folder: Path) -> None:

@@ -18,6 +18,7 @@ def row(
     return {
         "workload": workload,
         "note": "",
+        "predicted_as": "placed",
         "scheme": scheme,
         "transport": transport,
         "seed": seed,
@@ -64,8 +65,10 @@ def test_without_the_baseline_nothing_is_relative() -> None:
 
 
 def test_schemes_are_shown_in_the_order_of_the_papers_and_others_after_them() -> None:
-    assert in_order(["mine:two", "rails", "a:one", "ecmp", "optimal", "ecmp"]) == [
+    assert in_order(["mine:two", "rails", "a:one", "ecmp:4", "ecmp", "optimal", "ecmp", "pxn"]) == [
         "ecmp",
+        "ecmp:4",
+        "pxn",
         "rails",
         "optimal",
         "a:one",

@@ -33,7 +33,7 @@ from traffic.workloads.synthetic import uniform
 
 RAIL = rail_fabric(4, 3, 2)
 FABRICS = [RAIL, leaf_spine_fabric(4, 2, 2, gpus=2, nics=2), fat_tree_fabric(4, gpus=1, servers=6)]
-SCHEMES = ["ecmp", "rails", "reps", "minrtt", "plb"]
+SCHEMES = ["ecmp", "rails", "reps", "minrtt", "plb", "pxn"]
 CREDIT = TransportSetup("credit")
 
 

@@ -4,6 +4,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Self
 
 import numpy as np
 import pytest
@@ -49,7 +50,7 @@ class Sent:
         source, to = np.array(self.pairs, dtype=np.int64).reshape(-1, 2).T
         return Exchange(Messages(source, to, np.full(len(source), self.bytes)))
 
-    def renumbered(self, gpus: Sequence[int]) -> "Sent":
+    def renumbered(self, gpus: Sequence[int]) -> Self:
         return replace(self, pairs=tuple((gpus[source], gpus[to]) for source, to in self.pairs))
 
 
@@ -188,3 +189,55 @@ class Nameless:
     def exchange(self) -> None: ...
 
     def renumbered(self) -> None: ...
+
+
+@dataclass(frozen=True)
+class Returns(Sent):
+    """Returns what another exchange becomes."""
+
+    what: str = ""
+
+    def exchange(self) -> Exchange:
+        """Return it."""
+        right = super().exchange()
+        messages, size = right.messages, len(right.messages)
+        if self.what == "raises":
+            raise IndexError("no message")
+        changed: dict[str, object] = {
+            "nothing": None,
+            "a text": replace(right, messages="all"),  # type: ignore[arg-type]
+            "nobody": replace(right, messages=replace(messages, source=messages.source + 9)),
+            "no bytes": replace(right, messages=replace(messages, bytes=messages.bytes * 0)),
+            "floats": replace(right, messages=replace(messages, bytes=messages.bytes / 2)),  # type: ignore[arg-type]
+            "too few": replace(right, messages=replace(messages, source=messages.source[:1])),
+            "a list": replace(right, waits=[(0, 1)]),  # type: ignore[arg-type]
+            "one by one": replace(right, waits=np.arange(2)),
+            "others": replace(right, waits=np.array([[0, size]])),
+            "each other": replace(right, waits=np.array([[0, 1], [1, 0]])),
+            "one connection": replace(right, connection=np.zeros(1, dtype=np.int64)),
+        }
+        return changed[self.what]  # type: ignore[return-value]
+
+
+@pytest.mark.parametrize(
+    ("what", "said"),
+    [
+        ("raises", "your pattern raised IndexError at "),
+        ("nothing", "is an object of type NoneType; see docs/own_pattern.md"),
+        ("a text", "has messages of type str; see"),
+        ("nobody", "has the source 9, which is not among its gpus"),
+        ("no bytes", "has a message of 0 bytes"),
+        ("floats", "has no array of integers for bytes"),
+        ("too few", "has source of the shape (1,), and not (2,)"),
+        ("a list", "has no array of integers for waits"),
+        ("one by one", "has waits of the shape (2,), and not (2, 2)"),
+        ("others", "has 2 messages, and waits of others"),
+        ("each other", "has messages that wait for each other: "),
+        ("one connection", "has connection of the shape (1,), and not (2,)"),
+    ],
+)
+def test_an_exchange_that_cannot_be_sent_is_refused_before_anything_runs(what: str, said: str) -> None:
+    with pytest.raises((DemandError, ScenarioError)) as refused:
+        Experiment(WIRED, job_with(Returns(PAIRS, 8, what=what)), "rails")
+    expected = said if what == "raises" else f"the exchange of the pattern '{HERE}:Returns' {said}"
+    assert str(refused.value).startswith(expected)

@@ -40,7 +40,7 @@ def test_one_message_takes_its_bytes_its_losses_and_its_way_as_by_hand() -> None
     assert bound_s(impaired) == pytest.approx(sending_s + 10e-6)
 
 
-@pytest.mark.parametrize("scheme", ["ecmp", "rails", "reps", "minrtt", "plb"])
+@pytest.mark.parametrize("scheme", ["ecmp", "rails", "reps", "minrtt", "plb", "pxn"])
 @given(delay_us=st.floats(0, 100), loss=st.floats(0, 0.2))
 @settings(max_examples=examples(5, 10), deadline=None)
 def test_delay_and_loss_only_ever_add_and_the_bound_stays_below(

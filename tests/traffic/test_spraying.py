@@ -20,6 +20,7 @@ from topologies.packet_part import packet_part
 from topologies.rail import rail_fabric
 from traffic.bounds import lower_bound_s
 from traffic.messages import Chunks, Messages
+from traffic.spraying.checks import choice
 from traffic.spraying.entropies import distinct_entropies
 from traffic.spraying.minrtt import MinRtt
 from traffic.spraying.policy import (
@@ -397,8 +398,10 @@ def test_what_a_users_own_class_raises_is_a_sentence() -> None:
         permitted_by(policy, work_of(rail_fabric(2, 2), np.zeros((4, 4), dtype=np.int64)))
     with pytest.raises(ScenarioError, match=f"your scheme raised SystemExit {where}: 0; --debug"):
         policy.acknowledged(message=0, qp=0, rtt_s=0.0, marked=False, now=0.0)
-    with pytest.raises(ScenarioError, match="Raising' chose queue pair 3 of 0; see docs"):
-        policy.choose(message=3, states=[], now=0.0)
+    with pytest.raises(
+        ScenarioError, match="'raising' chose 3 for message 3, which may use \\(0, 1\\); return"
+    ):
+        choice(policy, 3, (0, 1), [], 0.0)
 
 
 def nothing(**_: object) -> None:

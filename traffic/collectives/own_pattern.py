@@ -1,15 +1,19 @@
 """A user's own pattern as it is written down: the class that makes it, and the fields that it is made of."""
 
 import json
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
+from graphlib import CycleError, TopologicalSorter
 from typing import cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from topologies.errors import DemandError, LightrailError, ScenarioError
 from topologies.own import own_code, own_object
-from traffic.collectives.exchange import Pattern
+from traffic.collectives.exchange import Exchange, Pattern
+from traffic.messages import Messages
 
 PAGE = "docs/own_pattern.md"
 METHODS = ("exchange", "renumbered")
@@ -47,6 +51,57 @@ def own_pattern(name: str, made_of: Mapping[str, object]) -> Pattern:
         if lacking := [value for value in VALUES if not hasattr(pattern, value)]:
             raise _not_a_pattern(name, lacking[0])
     return cast(Pattern, pattern)
+
+
+def check_exchange(pattern: Pattern) -> None:
+    """Refuse a user's own pattern whose messages cannot be sent.
+
+    Raises
+    ------
+    LightrailError
+        If its own code raises, or it returns no exchange, or one of messages without bytes or between GPUs
+        that do not take part, or of messages that wait for each other.
+    """
+    name = class_name(type(pattern))
+    with own_code("pattern", name):
+        exchange: object = pattern.exchange()
+        gpus = np.array(sorted(pattern.gpus), dtype=np.int64)
+    if not isinstance(exchange, Exchange):
+        raise _no_exchange(name, f"is an object of type {type(exchange).__name__}")
+    if not isinstance(exchange.messages, Messages):
+        raise _no_exchange(name, f"has messages of type {type(exchange.messages).__name__}")
+    messages, waits, connection = exchange.messages, exchange.waits, exchange.connection
+    ends = {"source": messages.source, "destination": messages.destination}
+    arrays = {"bytes": messages.bytes, **ends, "waits": waits, "connection": connection}
+    for field, array in arrays.items():
+        if not isinstance(array, np.ndarray) or array.dtype.kind not in "iu":
+            raise _no_exchange(name, f"has no array of integers for {field}")
+        shape = (len(array), 2) if field == "waits" else (messages.bytes.size,)
+        if array.shape != shape and (field != "connection" or array.size):
+            raise _no_exchange(name, f"has {field} of the shape {array.shape}, and not {shape}")
+    for field, array in ends.items():
+        if (outside := array[~np.isin(array, gpus)]).size:
+            raise _no_exchange(name, f"has the {field} {outside[0]}, which is not among its gpus")
+    if messages.bytes.min(initial=1) < 1:
+        raise _no_exchange(name, f"has a message of {messages.bytes.min()} bytes")
+    _check_waits(name, waits, len(messages))
+
+
+def _check_waits(name: str, waits: NDArray[np.int64], messages: int) -> None:
+    if waits.size and (waits.min() < 0 or waits.max() >= messages):
+        raise _no_exchange(name, f"has {messages} messages, and waits of others")
+    before = defaultdict[int, list[int]](list)
+    for first, then in waits.tolist():
+        before[then].append(first)
+    try:
+        TopologicalSorter(before).prepare()
+    except CycleError as error:
+        circle = " > ".join(map(str, error.args[1]))
+        raise _no_exchange(name, f"has messages that wait for each other: {circle}") from error
+
+
+def _no_exchange(name: str, said: str) -> DemandError:
+    return DemandError(f"the exchange of the pattern {name!r} {said}", f"see {PAGE}")
 
 
 def words_of_own(pattern: Pattern) -> dict[str, object]:

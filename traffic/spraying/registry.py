@@ -16,6 +16,7 @@ from topologies.errors import ScenarioError
 from topologies.fabric import Fabric
 from topologies.own import check_arguments, own_code, own_object
 from traffic.messages import Chunks, Messages
+from traffic.spraying.checks import PAGE, checked_assignment, checked_permitted
 from traffic.spraying.ecmp import Ecmp
 from traffic.spraying.minrtt import MinRtt
 from traffic.spraying.optimal import Optimal
@@ -57,8 +58,6 @@ METHODS = {
     ReactivePolicy: (ReactivePolicy.permit, ReactivePolicy.choose, ReactivePolicy.acknowledged),
 }
 """What a policy of each kind is asked."""
-
-PAGE = "docs/own_scheme.md"
 
 
 def policy_named(name: str) -> Policy:
@@ -149,12 +148,10 @@ class OwnProactive:
     def assign(
         self, *, fabric: Fabric, messages: Messages, chunks: Chunks, rng: np.random.Generator
     ) -> Assignment:
-        """Return what it returns; ScenarioError if that is not an assignment."""
+        """Return what it returns; ScenarioError if that is not an assignment of these chunks."""
         with own_code("scheme", self._named):
-            assignment = self._assign(fabric=fabric, messages=messages, chunks=chunks, rng=rng)
-        if not isinstance(assignment, Assignment):
-            raise _returned(self._named, assignment, "return an Assignment")
-        return assignment
+            found = self._assign(fabric=fabric, messages=messages.read_only, chunks=chunks.read_only, rng=rng)
+        return checked_assignment(self._named, found, len(chunks))
 
 
 class OwnReactive:
@@ -187,24 +184,13 @@ class OwnReactive:
     def permit(self, *, fabric: Fabric, messages: Messages, rng: np.random.Generator) -> Permitted:
         """Return what it returns; ScenarioError if that does not say what is permitted."""
         with own_code("scheme", self._named):
-            permitted = self._own.permit(fabric=fabric, messages=messages, rng=rng)
-        if not isinstance(permitted, Permitted):
-            raise _returned(self._named, permitted, "return a Permitted from permit")
-        return permitted
+            found = self._own.permit(fabric=fabric, messages=messages.read_only, rng=rng)
+        return checked_permitted(self._named, found, len(messages))
 
     def choose(self, *, message: int, states: Sequence[QpState], now: float) -> int | None:
-        """Return the queue pair that it returns; ScenarioError if there is none of that number."""
+        """Return what it returns, of whatever type: `traffic.spraying.checks.choice` looks at it."""
         with own_code("scheme", self._named):
-            qp = self._own.choose(message=message, states=states, now=now)
-        if qp is None:
-            return None
-        if not isinstance(qp, int | np.integer):
-            raise _returned(self._named, qp, "return a queue pair's number or None from choose")
-        if not 0 <= qp < len(states):
-            raise ScenarioError(
-                f"the scheme {self._named!r} chose queue pair {qp} of {len(states)}", f"see {PAGE}"
-            )
-        return int(qp)
+            return self._own.choose(message=message, states=states, now=now)
 
     def acknowledged(self, *, message: int, qp: int, rtt_s: float, marked: bool, now: float) -> None:
         """Let it handle that a chunk was acknowledged."""
@@ -255,8 +241,3 @@ def _not_a_policy(name: str) -> ScenarioError:
         f"{name!r} is not a spraying policy",
         "give a function with the arguments of ProactivePolicy.assign, or a class with its methods",
     )
-
-
-def _returned(named: str, what: object, hint: str) -> ScenarioError:
-    sentence = f"the scheme {named!r} returned an object of type {type(what).__name__}"
-    return ScenarioError(sentence, f"{hint}, see {PAGE}")

@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from topologies.fabric import Nic
 from traffic.messages import Chunks
+from traffic.spraying.checks import choice
 from traffic.spraying.policy import Permitted, QpState, ReactivePolicy
 from traffic.transports.round_trips import Crossing, RoundTrips
 from traffic.transports.transport import LEAST_PACKET_S, PACKET_BYTES, packet_s
@@ -245,7 +246,7 @@ class ReactiveFeeder:
         bursts = self._bursts[message]
         if not bursts:
             return
-        qp = self._policy.choose(message=message, states=self._states, now=now / self._time)
+        qp = choice(self._policy, message, self._of_message[message], self._states, now / self._time)
         if qp is None:
             self._parked.setdefault(message, []).append(nic)
             return
