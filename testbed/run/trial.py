@@ -55,7 +55,16 @@ def tried(
     seen = emulation.crossings
     wire = None if seen is None else carried(seen, emulation.logs, experiment.dilation)
     return Outcome(
-        experiment, predicted, emulation.run, judged, measures, light, lent_s, emulation.shares, wire
+        experiment,
+        predicted,
+        emulation.run,
+        judged,
+        measures,
+        light,
+        lent_s,
+        emulation.shares,
+        wire,
+        emulation.inert,
     )
 
 

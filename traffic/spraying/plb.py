@@ -72,7 +72,9 @@ class Plb:
         self.rounds = rounds
         self._permitted = Permitted((), ())
         self._path: list[_Path] = []
-        self._chosen = self._rerouted = self._acknowledged = self._marked = 0
+        self._decisions: list[int] = []
+        self._most_decisions = 0
+        self._chosen = self._moved = self._acknowledged = self._marked = 0
         self._rng = np.random.default_rng(0)
 
     def permit(self, *, fabric: Fabric, messages: Messages, rng: np.random.Generator) -> Permitted:
@@ -92,6 +94,7 @@ class Plb:
             of_message.append(shared[ends])
         self._rng = rng
         self._permitted = Permitted(tuple(queue_pairs), tuple(of_message))
+        self._decisions = [0] * len(of_message)
         self._path = [_Path(qps[int(rng.integers(len(qps)))]) for qps in of_message]
         return self._permitted
 
@@ -102,9 +105,11 @@ class Plb:
         if rounds >= self.rounds or (rounds >= self.idle_rounds and not states[path.qp].backlog_bytes):
             before, path = path.qp, _Path(self._other(message, path.qp))
             self._path[message] = path
-            self._rerouted += path.qp != before
+            self._moved += path.qp != before
         has_room = states[path.qp].room
         self._chosen += has_room
+        self._decisions[message] += has_room
+        self._most_decisions = max(self._most_decisions, self._decisions[message])
         return path.qp if has_room else None
 
     def acknowledged(self, *, message: int, qp: int, rtt_s: float, marked: bool, now: float) -> None:
@@ -130,7 +135,20 @@ class Plb:
         """How many chunks met congestion, and before how many the path was changed."""
         return {
             "marked": (self._marked, self._acknowledged),
-            "rerouted": (self._rerouted, self._chosen),
+            "moved": (self._moved, self._chosen),
+        }
+
+    @property
+    def inert(self) -> dict[str, tuple[int, int]]:
+        """Which of its numbers of rounds no message could have.
+
+        An acknowledgement ends a round at most, the first begins one, and a chunk has to follow the last.
+        """
+        kinds = {"once idle": self.idle_rounds, "at once": self.rounds}
+        return {
+            f"PLB's move {kind} after {rounds} congested rounds": (self._most_decisions, rounds + 2)
+            for kind, rounds in kinds.items()
+            if 0 < self._most_decisions < rounds + 2
         }
 
     def _other(self, message: int, qp: int) -> int:

@@ -74,6 +74,7 @@ class Reps:
         self.freeze_round_trips = freeze_round_trips
         self.explore = explore
         self._connection: list[_Connection] = []
+        self._most_decisions = 0
         self._chosen = self._recycled = self._acknowledged = self._marked = 0
         self._rng = np.random.default_rng(0)
 
@@ -103,6 +104,8 @@ class Reps:
         self._recycled += qp is not None
         qp = room[int(self._rng.integers(len(room)))] if qp is None else qp
         connection.in_flight.setdefault(qp, []).append(now)
+        connection.decisions += 1
+        self._most_decisions = max(self._most_decisions, connection.decisions)
         return qp
 
     def acknowledged(self, *, message: int, qp: int, rtt_s: float, marked: bool, now: float) -> None:
@@ -122,6 +125,16 @@ class Reps:
             "marked": (self._marked, self._acknowledged),
             "recycled": (self._recycled, self._chosen),
         }
+
+    @property
+    def inert(self) -> dict[str, tuple[int, int]]:
+        """Which of its sizes no connection had as many chunks for."""
+        sizes = {
+            f"REPS' window of {self.in_flight} chunks": self.in_flight,
+            f"REPS' ring of {self.cache} places": self.cache,
+        }
+        most = self._most_decisions
+        return {name: (most, size + 1) for name, size in sizes.items() if 0 < most <= size}
 
 
 @dataclass(slots=True)
@@ -169,6 +182,7 @@ class _Connection:
     """The smoothed round-trip time of its chunks [s]; 0 before the first."""
     frozen_until_s: float | None = None
     explore: int = 0
+    decisions: int = 0
 
     def failed(self, now: float, round_trips: float) -> set[int]:
         """Return the queue pairs whose oldest chunk has been owed for longer than so many round trips.
