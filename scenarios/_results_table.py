@@ -9,13 +9,14 @@ from testbed.report.ocs_report import executions_table
 from testbed.report.results import ResultsDirectory
 from testbed.report.ring_report import ring_sheet
 from testbed.report.table import summary_table
-from testbed.report.transports import alike_text
+from testbed.report.transports import alike_text, choices_text
 
 
 def results_table(results: ResultsDirectory) -> Table:
     """Return the table of a run's results for the terminal, as its kind has it, with what it leaves out."""
     shown = _of_kind(results)
-    shown.caption = " ".join(filter(None, [str(shown.caption), alike_text(results.run.alike)]))
+    said = [str(shown.caption), alike_text(results.run.alike), choices_text(results.table)]
+    shown.caption = " ".join(filter(None, said))
     return shown
 
 

@@ -37,7 +37,7 @@ from testbed.report.faults import fault_sheets, fault_table
 from testbed.report.nodes import node_table
 from testbed.report.page import Findings, Page, slug
 from testbed.report.run_json import Run, run_json
-from testbed.report.transports import alike_text
+from testbed.report.transports import alike_text, choices_text
 from testbed.run.experiment import Experiment
 from testbed.run.outcome import Outcome, summary_row
 from testbed.run.repetitions import check_named_apart
@@ -240,6 +240,9 @@ class ResultsDirectory(RunDirectory):
         if outcome.wire is not None:
             tables["wire"] = _named(outcome.wire.copy(), experiment)
         self._write_trace(outcome)
+        if outcome.inert:
+            under = f"{experiment.scheme_name}, {experiment.transport_name}"
+            self.run = replace(self.run, inert={**self.run.inert, under: outcome.inert})
         self.write([summary_row(outcome)], tables=tables, experiment=experiment)
 
     def _write_trace(self, outcome: Outcome) -> None:
@@ -271,7 +274,8 @@ class ResultsDirectory(RunDirectory):
         self.judged = [*under_each_transport(self._claims, self.table), *found.claims]
         page = page_of(self.run, self.outcomes, self.table, self.judged)
         more = [*found.sheets, *page.more, *fault_sheets(self.outcomes)]
-        said = " ".join(filter(None, [page.results.caption, alike_text(self.run.alike)]))
+        texts = [page.results.caption, alike_text(self.run.alike), choices_text(self.table)]
+        said = " ".join(filter(None, texts))
         results = replace(page.results, caption=said)
         return replace(page, results=results, more=more, plots=[*found.plots, *page.plots])
 

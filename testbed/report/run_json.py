@@ -48,6 +48,8 @@ class Run:
     """The effective settings, read back from the machine; anything that JSON can hold."""
     similitude: Mapping[str, Sequence[Number]] = field(default_factory=dict)
     """The dimensionless numbers of each workload that was emulated (`testbed.run.similitude`)."""
+    inert: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """By scheme and transport, the constants of a reactive scheme that could not act."""
     versions: Mapping[str, str] = field(default_factory=versions)
     """Of Python, the kernel, Open vSwitch, the checkout and its packages."""
     machine: Mapping[str, str | int] = field(default_factory=machine)

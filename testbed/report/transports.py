@@ -1,8 +1,15 @@
 """What a report says of the transports of its run: what each is, and how the model has queue pairs share."""
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 
+import pandas as pd
+
+from testbed.run.outcome import SHARES
 from traffic.transports.registry import DATAGRAMS, by_bytes, congestion_control
+
+SENT_WITHIN = 1.02
+"""What is sent over what was granted is said where it is more."""
 
 WHAT = {
     "credit": "each NIC grants what it can take, a packet at a time, round robin over the queue pairs that "
@@ -39,6 +46,27 @@ def alike_text(alike: Mapping[str, Sequence[str]]) -> str:
     'Left out: tcp, tcp:bbr, predicted as credit is.'
     """
     return " ".join(f"Left out: {', '.join(names)}, predicted as {name} is." for name, names in alike.items())
+
+
+def choices_text(table: pd.DataFrame) -> str:
+    """Return what reactive schemes did in the emulations of a summary, and what of them could not act.
+
+    Parameters
+    ----------
+    table
+        From `testbed.run.outcome.summary`.
+    """
+    said = []
+    for (scheme, transport), rows in table.groupby(["scheme", "transport"], sort=False):
+        shares = {name: rows[name].mean() for name in SHARES}
+        seen = [f"{name} {share:.0%}" for name, share in shares.items() if not math.isnan(share)]
+        over = rows["sent_over_granted"].mean()
+        sent = [f"sent {over:.2f} times what was granted"] if over > SENT_WITHIN else []
+        if seen or sent:
+            said.append(f"{scheme} over {transport}: {', '.join([*seen, *sent])}.")
+        inert = dict.fromkeys(clause for cell in rows["inert"] for clause in cell.split("; ") if clause)
+        said += [f"Inert: {clause}." for clause in inert]
+    return " ".join(dict.fromkeys(said))
 
 
 def shares_text(names: Iterable[str]) -> str:

@@ -48,6 +48,8 @@ class Emulation:
     """The packets that crossed each OCS, where circuits follow the job and no packet was missed."""
     grants: Sequence[tuple[QueuePair, int, int]] = ()
     """What each queue pair or group was granted and has sent (`Engine.grants`) [emulated bytes]."""
+    inert: tuple[str, ...] = ()
+    """What of a reactive policy could not act."""
 
     @property
     def sent_over_granted(self) -> float:
@@ -112,12 +114,13 @@ def emulate(
         )
         with no_garbage_collection():
             run = runner.run()
-        health, shares, grants = backend.health, backend.shares, backend.grants
+        health, shares = backend.health, backend.shares
+        grants, inert = backend.grants, backend.inert
     emulated_s = dilation.emulated_s(communication_s(run.records) if skips else run.iteration_s)
     logs = _logs(network, before)
     light = _light_log(experiment, backend, logs, run) if experiment.ocs else None
     crossings = tap.crossings if tap and not tap.missed else None
-    return Emulation(run, backend.paths, health, emulated_s, light, shares, logs, crossings, grants)
+    return Emulation(run, backend.paths, health, emulated_s, light, shares, logs, crossings, grants, inert)
 
 
 def _prepare_ocses(experiment: Experiment, network: Network) -> dict[str, int]:

@@ -38,7 +38,7 @@ from traffic.faults import Daemon, Fault
 from traffic.packets import packet_bytes
 from traffic.path_effects import path_effects
 from traffic.scheme import Choice, WhileLit
-from traffic.spraying.policy import Counts, QueuePair, ReactivePolicy
+from traffic.spraying.policy import Counts, NamesInert, QueuePair, ReactivePolicy, inert_in_all
 from traffic.transports.circuit_engine import LEAST_MARGINS, TURN_S, Margins, Meeting
 from traffic.transports.engine import STUCK_S, Engine, Health
 from traffic.transports.host_settings import CREDIT
@@ -416,6 +416,11 @@ class LiveBackend:
     def shares(self) -> dict[str, float]:
         """What reactive policies counted, as shares (`traffic.spraying.policy.Counts`)."""
         return shares_of([policy.counts for policy in self._policies if isinstance(policy, Counts)])
+
+    @property
+    def inert(self) -> tuple[str, ...]:
+        """Which constants of reactive policies could act in none of them (`NamesInert`)."""
+        return inert_in_all([policy.inert for policy in self._policies if isinstance(policy, NamesInert)])
 
     def _crossing(self, queue_pair: QueuePair) -> Crossing:
         """Return the path of a queue pair; where none was seen, its NIC is the slowest link of it."""

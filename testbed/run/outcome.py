@@ -26,7 +26,7 @@ from traffic.metrics import (
 )
 from traffic.records import Records
 
-SHARES = ("marked", "recycled", "rerouted")
+SHARES = ("marked", "recycled", "moved")
 """What the summary has of a reactive scheme: chunks that met congestion, chunks whose entropy was used again,
 chunks before which the path was changed."""
 Word = Literal["faithful", "strained", "void", "model"]
@@ -103,6 +103,8 @@ class Outcome:
     """What a reactive scheme counted: the shares of its chunks that were ``SHARES``, as far as it says."""
     wire: pd.DataFrame | None = None
     """What each circuit was seen to carry (`testbed.run.carried`), where circuits follow the job."""
+    inert: tuple[str, ...] = ()
+    """Which constants of a reactive scheme could not act (`traffic.spraying.policy.NamesInert`)."""
 
     @property
     def run(self) -> Run:
@@ -200,6 +202,7 @@ def summary_row(outcome: Outcome) -> dict[str, object]:
         "advice": outcome.verdict.advice,
         **asdict(outcome.measures),
         **{name: outcome.shares.get(name, float("nan")) for name in SHARES},
+        "inert": "; ".join(outcome.inert),
         **(outcome.light.columns if outcome.light else {}),
     }
 

@@ -57,7 +57,16 @@ def tried(
     seen = emulation.crossings
     wire = None if seen is None else carried(seen, emulation.logs, experiment.dilation)
     return Outcome(
-        experiment, predicted, emulation.run, judged, measures, light, lent_bytes, emulation.shares, wire
+        experiment,
+        predicted,
+        emulation.run,
+        judged,
+        measures,
+        light,
+        lent_bytes,
+        emulation.shares,
+        wire,
+        emulation.inert,
     )
 
 

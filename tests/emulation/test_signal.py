@@ -82,11 +82,11 @@ def test_reps_leaves_a_congested_path(booted: Booted, machine: Machine) -> None:
 
 def test_plb_stays_on_a_free_path(booted: Booted, machine: Machine) -> None:
     for run in emulated(booted, Stays, range(2)):
-        assert machine.busy or run.shares == {"marked": pytest.approx(0, abs=0.05), "rerouted": 0.0}
+        assert machine.busy or run.shares == {"marked": pytest.approx(0, abs=0.05), "moved": 0.0}
         assert machine.busy or share_over(run, "spine0") in (0.0, 1.0)
 
 
 def test_plb_leaves_a_congested_path(booted: Booted, machine: Machine) -> None:
     runs = emulated(booted, Stays, range(4), throttled="spine0")
-    assert any(run.shares["rerouted"] for run in runs), "none began on the congested path"
+    assert any(run.shares["moved"] for run in runs), "none began on the congested path"
     assert machine.busy or all(share_over(run, "spine0") < 0.4 for run in runs)

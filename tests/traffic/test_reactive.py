@@ -261,3 +261,22 @@ def test_reps_freezes_on_what_works_when_an_entropy_falls_silent_and_explores_af
         spray.good(explored[-1], (3.2 + 0.01 * step) * scale)
     assert lost not in explored
     assert len(set(explored)) > 2
+
+
+@pytest.mark.parametrize(("chunks", "inert"), [(4, {3, 6}), (7, {6}), (8, set())])
+def test_plb_names_the_rounds_that_no_message_can_have(chunks: int, inert: set[int]) -> None:
+    rounds = Rounds()
+    for _ in range(chunks - 1):  # one was chosen already
+        rounds.round(congested=False)
+        rounds.next(busy=True)
+    assert {after - 2 for _, after in rounds.plb.inert.values()} == inert
+
+
+def test_reps_names_the_sizes_that_no_connection_fills() -> None:
+    spray = Spray(cache=3, in_flight=5)
+    assert spray.reps.inert == {}
+    sizes = []
+    for _ in range(6):
+        spray.good(spray.sent(1)[0])
+        sizes.append([after - 1 for _, after in spray.reps.inert.values()])
+    assert sizes == [[5, 3]] * 3 + [[5]] * 2 + [[]]

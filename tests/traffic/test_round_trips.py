@@ -68,7 +68,7 @@ def test_fast_links_are_forgiven_a_late_loop() -> None:
 
 def test_shares_are_of_all_that_were_counted() -> None:
     assert shares_of([]) == {}
-    assert shares_of([{"marked": (1, 2)}, {"marked": (0, 6), "rerouted": (0, 3)}]) == {
+    assert shares_of([{"marked": (1, 2)}, {"marked": (0, 6), "moved": (0, 3)}]) == {
         "marked": 0.125,
-        "rerouted": 0.0,
+        "moved": 0.0,
     }

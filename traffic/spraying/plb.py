@@ -83,7 +83,9 @@ class Plb:
         self._drawn: Between = {}
         self._kept: dict[_Flow, int] = {}
         """Which of its paths each is on, for the run."""
-        self._chosen = self._rerouted = self._acknowledged = self._marked = 0
+        self._decisions: list[int] = []
+        self._most_decisions = 0
+        self._chosen = self._moved = self._acknowledged = self._marked = 0
         self._rng: np.random.Generator | None = None
 
     def permit(self, *, fabric: Fabric, messages: Messages, rng: np.random.Generator) -> Permitted:
@@ -109,6 +111,7 @@ class Plb:
         self._path = [_Path(qps[self._kept[flow]]) for flow, qps in zip(self._flows, of_message, strict=True)]
         # Moves draw from numbers of their own: which connections follow depends on no timing.
         self._rng = self._rng or deepcopy(rng)
+        self._decisions = [0] * len(of_message)
         return self._permitted
 
     def choose(self, *, message: int, states: Sequence[QpState], now: float) -> int | None:
@@ -119,9 +122,11 @@ class Plb:
             before, path = path.qp, _Path(self._other(message, path.qp))
             self._path[message] = path
             self._kept[self._flows[message]] = self._permitted.of_message[message].index(path.qp)
-            self._rerouted += path.qp != before
+            self._moved += path.qp != before
         has_room = states[path.qp].room
         self._chosen += has_room
+        self._decisions[message] += has_room
+        self._most_decisions = max(self._most_decisions, self._decisions[message])
         return path.qp if has_room else None
 
     def acknowledged(self, *, message: int, qp: int, rtt_s: float, marked: bool, now: float) -> None:
@@ -147,7 +152,20 @@ class Plb:
         """How many chunks met congestion, and before how many the path was changed."""
         return {
             "marked": (self._marked, self._acknowledged),
-            "rerouted": (self._rerouted, self._chosen),
+            "moved": (self._moved, self._chosen),
+        }
+
+    @property
+    def inert(self) -> dict[str, tuple[int, int]]:
+        """Which of its numbers of rounds no message could have.
+
+        An acknowledgement ends a round at most, the first begins one, and a chunk has to follow the last.
+        """
+        kinds = {"once idle": self.idle_rounds, "at once": self.rounds}
+        return {
+            f"PLB's move {kind} after {rounds} congested rounds": (self._most_decisions, rounds + 2)
+            for kind, rounds in kinds.items()
+            if 0 < self._most_decisions < rounds + 2
         }
 
     def _other(self, message: int, qp: int) -> int:

@@ -138,8 +138,31 @@ class Counts(Protocol):
 
     @property
     def counts(self) -> Mapping[str, tuple[int, int]]:
-        """How many chunks were ``marked``, ``recycled`` or ``rerouted``, each of how many."""
+        """How many chunks were ``marked``, ``recycled`` or ``moved``, each of how many."""
         ...
+
+
+@runtime_checkable
+class NamesInert(Protocol):
+    """A scheme that finds which of its constants could not act in what it decided."""
+
+    @property
+    def inert(self) -> Mapping[str, tuple[int, int]]:
+        """By constant: how many decisions there were at most, and after how many it could act."""
+        ...
+
+
+def inert_in_all(said: Sequence[Mapping[str, tuple[int, int]]]) -> tuple[str, ...]:
+    """Return the constants that could act in none of a run's policies, a clause each.
+
+    Examples
+    --------
+    >>> inert_in_all([{"A": (3, 14), "B": (3, 5)}, {"A": (9, 14)}])
+    ('A: at most 9 decisions, and it takes 14',)
+    """
+    names = [name for name in said[0] if all(name in each for each in said)] if said else []
+    most = {name: max(each[name][0] for each in said) for name in names}
+    return tuple(f"{name}: at most {most[name]} decisions, and it takes {said[0][name][1]}" for name in names)
 
 
 Policy = ProactivePolicy | ReactivePolicy

@@ -25,6 +25,7 @@ from traffic.spraying.policy import (
     ENTROPIES,
     Assignment,
     Counts,
+    NamesInert,
     Permitted,
     Policy,
     ProactivePolicy,
@@ -180,6 +181,12 @@ class OwnReactive:
         """What it counted, if it counts."""
         with own_code("scheme", self._named):
             return self._own.counts if isinstance(self._own, Counts) else {}
+
+    @property
+    def inert(self) -> Mapping[str, tuple[int, int]]:
+        """What of it could not act, if it says so."""
+        with own_code("scheme", self._named):
+            return self._own.inert if isinstance(self._own, NamesInert) else {}
 
     def permit(self, *, fabric: Fabric, messages: Messages, rng: np.random.Generator) -> Permitted:
         """Return what it returns; ScenarioError if that does not say what is permitted."""

@@ -79,6 +79,7 @@ class Reps:
         self._drawn: Between = {}
         self._rings: dict[tuple[int, Nic], _Ring] = {}
         """What each connection has learnt, for the run."""
+        self._most_decisions = 0
         self._chosen = self._recycled = self._acknowledged = self._marked = 0
         self._rng: np.random.Generator | None = None
 
@@ -115,6 +116,8 @@ class Reps:
             assert rng is not None  # it has permitted the message
             qp = room[int(rng.integers(len(room)))]
         connection.in_flight.setdefault(qp, []).append(now)
+        connection.decisions += 1
+        self._most_decisions = max(self._most_decisions, connection.decisions)
         return qp
 
     def acknowledged(self, *, message: int, qp: int, rtt_s: float, marked: bool, now: float) -> None:
@@ -134,6 +137,16 @@ class Reps:
             "marked": (self._marked, self._acknowledged),
             "recycled": (self._recycled, self._chosen),
         }
+
+    @property
+    def inert(self) -> dict[str, tuple[int, int]]:
+        """Which of its sizes no connection had as many chunks for."""
+        sizes = {
+            f"REPS' window of {self.in_flight} chunks": self.in_flight,
+            f"REPS' ring of {self.cache} places": self.cache,
+        }
+        most = self._most_decisions
+        return {name: (most, size + 1) for name, size in sizes.items() if 0 < most <= size}
 
 
 @dataclass(slots=True)
@@ -189,6 +202,7 @@ class _Connection:
     """The smoothed round-trip time of its chunks [s]; 0 before the first."""
     frozen_until_s: float | None = None
     explore: int = 0
+    decisions: int = 0
 
     def failed(self, now: float, round_trips: float) -> set[int]:
         """Return the queue pairs whose oldest chunk has been owed for longer than so many round trips.
