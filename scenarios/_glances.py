@@ -113,6 +113,7 @@ def predicted_by(experiment: Experiment) -> tuple[object, ...]:
         id(experiment.revisions),
         experiment.delegated,
         experiment.regional,
+        experiment.shared_queue_pairs,
     )
 
 

@@ -47,6 +47,7 @@ from scenarios._options import (
     Mtu,
     NoSandbox,
     Out,
+    ShareQueuePairs,
     Transports,
     Volume,
     buffer_bytes,
@@ -208,6 +209,12 @@ class Scenario:
         ]
         return replace(self, experiments=experiments)
 
+    def sharing_queue_pairs(self) -> "Scenario":
+        """Return the same points with one communicator, whose queue pairs all collectives share."""
+        return replace(
+            self, experiments=[replace(each, shared_queue_pairs=True) for each in self.experiments]
+        )
+
     def in_packets_of(self, mtu: int) -> "Scenario":
         """Return the same scenario at another MTU [bytes]."""
         return replace(self, experiments=[replace(each, mtu=mtu) for each in self.experiments])
@@ -243,6 +250,7 @@ def run(describe: Callable[..., Scenario], transports_by_default: str = DEFAULT_
         transport: Transports = transports_by_default,
         initial_window: InitialWindow = None,
         least_rto_ms: LeastTimeout = None,
+        share_queue_pairs: ShareQueuePairs = False,
         mtu: Mtu = DEFAULT_MTU,
         buffer: Buffer = None,
         fail: Fail = None,
@@ -265,6 +273,8 @@ def run(describe: Callable[..., Scenario], transports_by_default: str = DEFAULT_
         )
         setups = transports(transport, initial_window, least_rto_ms)
         scenario = describe(**parameters).under(setups).in_packets_of(mtu)
+        if share_queue_pairs:
+            scenario = scenario.sharing_queue_pairs()
         if link_delay_us or loss:
             scenario = scenario.over(lambda fabric: fabric.with_links(delay_s=link_delay_us / 1e6, loss=loss))
         if buffer is not None:

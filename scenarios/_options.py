@@ -140,6 +140,14 @@ LeastTimeout = Annotated[
         " trip through a full port.",
     ),
 ]
+ShareQueuePairs = Annotated[
+    bool,
+    typer.Option(
+        "--share-queue-pairs",
+        help="Have all collectives share queue pairs, instead of each communicator having its own"
+        " (docs/jobs.md).",
+    ),
+]
 Fail = Annotated[
     str | None,
     typer.Option(

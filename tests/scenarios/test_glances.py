@@ -60,6 +60,7 @@ def test_points_that_are_predicted_alike_share_a_glance() -> None:
     (_, first), (_, second) = looked(alike)
     assert first is second
     assert len({predicted_by(each) for each in POINTS}) == len(POINTS)
+    assert predicted_by(POINTS[0]) != predicted_by(replace(POINTS[0], shared_queue_pairs=True))
 
 
 def test_without_time_each_workload_is_predicted_once_and_the_others_are_like_it() -> None:

@@ -107,3 +107,22 @@ def test_a_job_can_be_repeated(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "drawn: rails takes as long as before" in " ".join(done.stdout.split())
     assert pd.read_csv(tmp_path / "again" / "nodes.csv").equals(first)
+
+
+def test_a_ring_beside_an_all_to_all_waits_for_it_where_they_are_told_to_share_queue_pairs(
+    tmp_path: Path,
+) -> None:
+    nodes = [
+        {"kind": "all_to_all", "name": "long", "uniform_bytes": 1e9},
+        {"kind": "ring_all_reduce", "name": "short", "bytes": 1e6},
+    ]
+    own, shared = (
+        summary(tmp_path, "--servers", "4", "--rails", "1", *more, job={**JOB, "nodes": nodes}).set_index(
+            "node"
+        )
+        for more in ([], ["--share-queue-pairs"])
+    )
+    # Six steps of a fourth of it, at a fourth of 100 Gbit/s; or when the other's 3 GB have left the NIC.
+    assert own["took_s"]["short"] == pytest.approx(6 * 8e6 / 100e9, rel=0.01)
+    assert shared["took_s"]["short"] == pytest.approx(3 * 8e9 / 100e9, rel=0.01)
+    assert set(shared["scheme"]) == {"rails, shared queue pairs"}
