@@ -11,7 +11,7 @@ from testbed.run.experiment import Experiment
 from testbed.run.fidelity import LIT, PACKETS, verdict, verdict_of_light
 from testbed.run.light_log import drawn_s
 from testbed.run.outcome import Outcome, bound_s
-from testbed.run.predict import predict
+from testbed.run.predict import is_informed, predict
 from traffic.metrics import communication_s
 
 
@@ -39,6 +39,8 @@ def tried(
     # What is lit from the start is switched before the clock runs, and foreseen delays do not vary.
     delays_s = None if experiment.foreseen else drawn_s(emulation.logs, experiment.dilation)
     predicted = predict(experiment, emulation.paths, delays_s, lent_s=lent_s)
+    informed = is_informed(experiment, emulation.paths, delays_s)
+    free = predict(experiment, lent_s=lent_s) if informed else None
     measures = watch.measures(emulation, link_error)
     measured_s, predicted_s = (communication_s(run.records) for run in (emulation.run, predicted))
     if light:
@@ -55,7 +57,7 @@ def tried(
     seen = emulation.crossings
     wire = None if seen is None else carried(seen, emulation.logs, experiment.dilation)
     return Outcome(
-        experiment, predicted, emulation.run, judged, measures, light, lent_s, emulation.shares, wire
+        experiment, predicted, emulation.run, judged, measures, light, lent_s, emulation.shares, wire, free
     )
 
 
