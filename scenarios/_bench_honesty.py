@@ -165,9 +165,10 @@ CASES = {
         "ecmp",
         replace(FABRIC, buffer_bytes=2 * frame_bytes(DEFAULT_MTU)),
     ),
-    "polarised": Case(polarised, ("faithful",), True, "", "ecmp"),
+    "polarised": Case(polarised, ("faithful",), True, "the model's own paths", "ecmp"),
 }
-"""Polarised connections take the paths that the prediction then has too: it agrees, and both are slow."""
+"""Polarised connections take the paths that the prediction then has too: it agrees, and both are slow. The
+free prediction has its own, and is not."""
 
 
 def _experiment(fabric: Fabric, scheme: str) -> Experiment:

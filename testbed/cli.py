@@ -344,6 +344,7 @@ def _summary(outcome: Outcome) -> str:
     times = {
         "CCT": outcome.cct_s,
         "predicted": outcome.predicted_s,
+        **({} if outcome.free is None else {"by its own paths and delays": outcome.free_s}),
         "lower bound": outcome.bound_s,
     }
     words = ", ".join(f"{name} {seconds * 1e3:.4g} ms" for name, seconds in times.items())

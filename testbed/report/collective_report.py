@@ -120,7 +120,7 @@ def _results(table: pd.DataFrame, baseline: str) -> Sheet:
         blocks.append(Block(lines, workload, mine[0].note))
     numbers = [
         "CCT mean", "CCT p99", "CCT last", f"busbw / {baseline}", "MSE sent", "MSE received",
-        "CCT / predicted", "CCT / bound", "predicted CCT",
+        "CCT / predicted", "CCT / free", "CCT / bound", "predicted CCT",
     ]  # fmt: skip
     words = ["scheme", "transport", "verdict"] if several else ["scheme", "verdict"]
     return Sheet(words, numbers, blocks, f"{caption(rows, baseline)} CCT in {unit}.")
@@ -138,6 +138,12 @@ VERDICTS = (
         "CCT / predicted",
         "How far the emulation and the model agree. It decides no verdict: outside "
         f"{AGREES_FROM:.2f} .. {AGREES_TO:.2f} it is marked {MARK}, and the report says where the time went.",
+    ),
+    (
+        "CCT / free",
+        "The same over the free prediction: by the model's own hash, path choice and mean delays, not those "
+        "that were seen. Decisions show in it, physics in the other; where paths and delays were the model's "
+        "own it is the same number.",
     ),
 )
 """What the words of a verdict mean, in every report."""

@@ -17,12 +17,14 @@ from testbed.report.ocs_plots import plan_against_measurement
 from testbed.report.page import TRACES, Block, Line, Page, Plot, Sheet, counted
 from testbed.report.run_json import Run
 from testbed.report.table import (
+    FREE,
     STYLES,
     VOID_TEXT,
     agreement_cell,
     block_table,
     duration_text,
     indented,
+    is_informed,
     number,
     significant,
     spread_text,
@@ -35,13 +37,14 @@ from testbed.run.outcome import Outcome
 
 WORDS = ("scheduler", "verdict")
 NUMBERS = (
-    "predicted CCT", "CCT", "CCT / predicted", "CCT / bound", f"busbw / {BIG_SWITCH}", "slots",
+    "predicted CCT", "CCT", "CCT / predicted", "CCT / free", "CCT / bound", f"busbw / {BIG_SWITCH}", "slots",
     "late / resent [kB]", "makespan", "used", "guard",
 )  # fmt: skip
 SHORT = (
     "pred.\n[{}]",
     "CCT\n[{}]",
     "CCT /\npred.",
+    "CCT /\nfree",
     "CCT /\nbound",
     "busbw\n/ big",
     "\nslots",
@@ -156,6 +159,8 @@ def _caption(table: pd.DataFrame) -> str:
         said.append(MARKED)
     if any(point.is_limit for point in rows):
         said.append(LIMITED)
+    if any(map(is_informed, rows)):
+        said.append(FREE)
     over = dict.fromkeys(point.transport for point in rows if point.scheme != BIG_SWITCH)
     said.append(f"Transport: {' and '.join(over)}{_big_switch_text(rows)}.")
     if table["verdict"].eq("void").any():
@@ -176,7 +181,7 @@ def _blocks(table: pd.DataFrame, scale: float) -> list[Block]:
             Line([label, *_cells(p, scale)], p.word, "void" if p.void else "")
             for p, label in zip(mine, scheme_labels(mine), strict=True)
         ]
-        bound = ["bound", "", "", significant(mine[0]["bound_s"].value / scale), "", "1.00"]
+        bound = ["bound", "", "", significant(mine[0]["bound_s"].value / scale), "", "", "1.00"]
         blocks.append(Block([*lines, Line([*bound, *[""] * 6], look="bound")], workload, mine[0].note))
     return blocks
 
@@ -190,6 +195,7 @@ def _cells(point: Point, scale: float) -> list[str]:
         significant(mean("predicted_s", scale)),
         significant(mean("cct_s", scale)) + spread_text(point["cct_s"]),
         agreement_cell(point),
+        agreement_cell(point, "over_free"),
         number(mean("over_bound"), "{:.2f}"),
         number(mean("busbw_relative"), "{:.2f}"),
         number(mean("slots"), "{:.0f}"),

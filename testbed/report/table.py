@@ -20,14 +20,18 @@ from testbed.run.agreement import LIMIT_MARK, LIMITED, MARK, MARKED, agreement_t
 UNITS = (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6))
 DURATIONS = ((60.0, "min"), (1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))
 STYLES = {"faithful": "green", "strained": "yellow", "void": "bold red", "model": "blue"}
-SHOWN = 10
-"""How many cells of a point a terminal has room for."""
+SHOWN, FREE_AT = 11, 9
+"""How many cells of a point a terminal has room for, and which is over the free prediction: without it where
+that is as over the other."""
 MARKS = {"holds": "", "does not hold": " no", "not comparable": " -"}
 """What stands behind what was measured of a claim."""
 FOLDED = 12
 """A word longer than this is folded where there is no room for it."""
 WIDEST = 10_000
 """No table is as wide."""
+FREE = "The prediction has the paths taken and the delays drawn, the free one the model's own."
+ONE = "The free prediction is the same: paths and delays were the model's own."
+"""What a caption says of the two predictions, where they differ and where they are one."""
 VOID_TEXT = "void: the machine could not keep up; left out of means where other seeds are not."
 RULING_STYLES = {"holds": "green", "does not hold": "yellow", "not comparable": "dim"}
 
@@ -54,7 +58,10 @@ def summary_table(table: pd.DataFrame, baseline: str = BASELINE, note: str = "")
     shown.add_column("\nverdict", min_width=8)
     for header in ("CCT\nmean", f"[{unit}]\np99", "\nlast", f"busbw\n/ {baseline}"):
         shown.add_column(Text(header), justify="right", no_wrap=True)
-    for header in ("load\nsent", "MSE\nrecv", "CCT /\nmodel", "CCT /\nbound"):
+    headers = ["load\nsent", "MSE\nrecv", "CCT /\nmodel", "CCT /\nfree", "CCT /\nbound"]
+    if is_one := not any(map(is_informed, rows)):
+        headers.remove("CCT /\nfree")
+    for header in headers:
         shown.add_column(Text(header), justify="right", no_wrap=True)
     for workload, block in groupby(rows, key=lambda point: point.workload):
         shown.add_row(Text(workload, "bold"))
@@ -63,6 +70,8 @@ def summary_table(table: pd.DataFrame, baseline: str = BASELINE, note: str = "")
             verdict = Text(words[-1], STYLES[point.word] if point else "")
             look = "italic" if point is None else "dim" if point.void else ""
             numbers = cells[2 + several : SHOWN + several]
+            if is_one:
+                del numbers[FREE_AT - 2]
             shown.add_row(indented(name), *map(Text, words[:-1]), verdict, *numbers, style=look)
         shown.add_section()
     return shown
@@ -272,6 +281,8 @@ def caption(rows: Sequence[Point], baseline: str) -> str:
         said.append(MARKED)
     if any(point.is_limit for point in rows):
         said.append(LIMITED)
+    if any(point.word != "model" for point in rows):
+        said.append(FREE if any(map(is_informed, rows)) else ONE)
     if any("void" in point.words for point in rows):
         said.append(VOID_TEXT)
     if any("model" in point.words for point in rows):
@@ -291,15 +302,24 @@ def point_cells(point: Point, scale: float) -> list[str]:
         number(point["mse_sent"].value, "{:.3f}"),
         number(point["mse_received"].value, "{:.3f}"),
         agreement_cell(point),
+        agreement_cell(point, "over_free"),
         number(point["over_bound"].value, "{:.2f}"),
         significant(point["predicted_s"].value / scale),
     ]
 
 
-def agreement_cell(point: Point) -> str:
-    """Return emulated over predicted of a point, a dash where nothing was; fluid limits are marked."""
-    text = agreement_text(math.nan if point.word == "model" else point["over_predicted"].value)
+def agreement_cell(point: Point, column: str = "over_predicted") -> str:
+    """Return emulated over predicted, or over free, of a point; a dash where nothing was emulated.
+
+    Fluid limits are marked.
+    """
+    text = agreement_text(math.nan if point.word == "model" else point[column].value)
     return f"{text} {LIMIT_MARK}" if point.is_limit else text
+
+
+def is_informed(point: Point) -> bool:
+    """Return whether an emulation took other paths, or had other delays, than the model's own."""
+    return abs(point["free_s"].value - point["predicted_s"].value) > 0
 
 
 def bound_cells(block: Sequence[Point], scale: float) -> list[str]:
@@ -313,9 +333,7 @@ def bound_cells(block: Sequence[Point], scale: float) -> list[str]:
         "",
         significant(block[0]["bound_s"].value / scale),
         busbw,
-        "",
-        "",
-        "",
+        *[""] * 4,
         "1.00",
         "",
     ]

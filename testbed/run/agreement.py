@@ -1,6 +1,8 @@
 """Agreement: how far emulated and predicted times are apart, and where the time went.
 
-A healthy machine may contradict the model: that is a finding, and the verdict does not know of it.
+A healthy machine may contradict the model: that is a finding, and the verdict does not know of it. What it
+did is held against the informed prediction, which follows the paths that were taken and the delays that
+were drawn: what differs is physics. What it chose is held against the free one (`testbed.run.predict`).
 """
 
 import math
@@ -49,6 +51,7 @@ def agreement_text(over_predicted: float) -> str:
 def findings(
     over_predicted: float,
     *,
+    over_free: float = math.nan,
     packets: float,
     retransmits: float,
     queue_drops: float,
@@ -59,15 +62,18 @@ def findings(
     Parameters
     ----------
     over_predicted
-        Emulated over predicted CCT.
+        Emulated over predicted CCT, where the prediction follows the paths taken and the delays drawn.
+    over_free
+        The same over what the model's own choices give; NaN if unknown.
     packets, retransmits, queue_drops
         What the NICs sent, what of it was sent again, and what full queues dropped; NaN if unknown.
     nic_busy
         From `nic_busy`.
     """
+    decisions = _decisions(over_predicted, over_free)
     if agrees(over_predicted):
-        return ()
-    found = [f"it took {over_predicted:.2f} times the prediction"]
+        return decisions
+    found = [f"it took {over_predicted:.2f} times the prediction", *decisions]
     if queue_drops > 0:
         found.append(f"queues dropped {queue_drops:.0f} packets ({queue_drops / packets:.1%})")
     if retransmits > 0:
@@ -76,6 +82,16 @@ def findings(
         idle, idlest = 1 - nic_busy.max(), 1 - nic_busy.mean()
         found.append(f"the busiest NIC was idle {idle:.0%} of the CCT, NICs on average {idlest:.0%}")
     return tuple(found)
+
+
+def _decisions(over_predicted: float, over_free: float) -> tuple[str, ...]:
+    """Return what paths and delays cost or saved, where without them the model would disagree."""
+    if agrees(over_free) or over_free == over_predicted:
+        return ()
+    return (
+        f"it took {over_free:.2f} times what the model's own paths and delays give: "
+        f"those of the emulation account for {over_free / over_predicted:.2f}",
+    )
 
 
 def nic_busy(sent: Mapping[Port, int], fabric: Fabric, seconds: float) -> NDArray[np.float64]:

@@ -105,6 +105,9 @@ class Outcome:
     """What each circuit was seen to carry (`testbed.run.carried`), where circuits follow the job."""
     inert: tuple[str, ...] = ()
     """Which constants of a reactive scheme could not act (`traffic.spraying.policy.NamesInert`)."""
+    free: Run | None = None
+    """By the fluid model with its own hash, path choice and delays, as without the emulation, but with what
+    shapers lent; None where the emulation had no others, so that it is `predicted`."""
 
     @property
     def run(self) -> Run:
@@ -137,6 +140,16 @@ class Outcome:
         """How long bytes were under way over what was predicted; NaN where nothing was."""
         return self.cct_s / self.predicted_s if self.predicted_s else math.nan
 
+    @cached_property
+    def free_s(self) -> float:
+        """The same as predicted by the model's own choices alone [s]."""
+        return self.predicted_s if self.free is None else communication_s(self.free.records)
+
+    @property
+    def over_free(self) -> float:
+        """How long bytes were under way over what the model's own choices give; NaN where nothing was."""
+        return self.cct_s / self.free_s if self.free_s else math.nan
+
     @property
     def findings(self) -> tuple[str, ...]:
         """Where the time went if emulated and predicted disagree, a sentence each."""
@@ -145,6 +158,7 @@ class Outcome:
         seen = self.measures
         return findings(
             self.over_predicted,
+            over_free=self.over_free,
             packets=seen.packets,
             retransmits=seen.retransmits,
             queue_drops=seen.queue_drops,
@@ -195,6 +209,8 @@ def summary_row(outcome: Outcome) -> dict[str, object]:
         "predicted_s": predicted,
         "predicted_as": experiment.predicted_as,
         "over_predicted": outcome.over_predicted,
+        "free_s": outcome.free_s,
+        "over_free": outcome.over_free,
         "findings": "; ".join(outcome.findings),
         "bound_s": outcome.bound_s,
         "verdict": outcome.verdict.word,

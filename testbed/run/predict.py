@@ -1,16 +1,22 @@
 """The prediction: an experiment through the runner over the fluid backend, without a network.
 
+Beside an emulation there are two. The informed one follows the paths that the tap saw and the delays that
+the OCSes drew, so what separates it from the emulation is physics. The free one chooses for itself, as
+without an emulation: the switches' hash as computed, and mean delays. So what separates the two are
+decisions; to be compared with nothing else, it too has what the emulation's shapers lend.
+
 Over OCSes each circuit carries at a NIC's rate while it is lit. Before each slot all circuits are dark for
 the delay or, where reconfigurations are partial, those that change; where none is new the device does not
 move. Guard times, headers and what a switch takes beside its device's delay are not in it: they are what
 the emulation costs.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 
 from testbed.run.experiment import Experiment
 from testbed.run.fluid_backend import FluidBackend
-from testbed.run.packet_paths import optical_path, seen_or_computed
+from testbed.run.packet_paths import computed_paths, optical_path, seen_or_computed
 from testbed.run.run import Run
 from testbed.run.runner import Runner
 from testbed.run.solved_once import solved_once
@@ -21,6 +27,9 @@ from traffic.scheme import memory_of
 from traffic.spraying.policy import ProactivePolicy, QueuePair
 from traffic.spraying.registry import policy_named
 from traffic.transports.registry import by_bytes
+
+ROUNDED = 1e-9
+"""By how much a delay differs that was dilated and back."""
 
 
 def predict(
@@ -86,3 +95,26 @@ def predict(
     if experiment.circuits or experiment.faults:
         return run(experiment.job)
     return solved_once(experiment.job, backend, run, lambda: memory_of(scheme))
+
+
+def is_informed(
+    experiment: Experiment,
+    paths: Mapping[QueuePair, Path],
+    delays_s: Mapping[str, Sequence[float]] | None,
+) -> bool:
+    """Return whether an emulation took other paths, or had other delays, than a prediction without it has.
+
+    Parameters
+    ----------
+    experiment, paths, delays_s
+        As of `predict`. Delays that are as the devices' mean but for rounding are no other ones.
+    """
+    seen = list(paths)
+    if [paths[queue_pair] for queue_pair in seen] != list(computed_paths(experiment.fabric, seen)):
+        return True
+    mean_s = {name: delay.mean_s for name, delay in experiment.ocs_delays.items()}
+    return any(
+        not math.isclose(drawn_s, mean_s[name], rel_tol=ROUNDED, abs_tol=ROUNDED)
+        for name, drawn in (delays_s or {}).items()
+        for drawn_s in drawn
+    )

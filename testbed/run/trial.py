@@ -11,7 +11,7 @@ from testbed.run.experiment import Experiment
 from testbed.run.fidelity import LIT, PACKETS, verdict, verdict_of_light
 from testbed.run.light_log import drawn_s
 from testbed.run.outcome import Outcome, bound_s
-from testbed.run.predict import predict
+from testbed.run.predict import is_informed, predict
 from topologies.fabric import Port
 from traffic.bounds import NOTHING_LENT
 from traffic.metrics import communication_s
@@ -41,6 +41,8 @@ def tried(
     # What is lit from the start is switched before the clock runs, and foreseen delays do not vary.
     delays_s = None if experiment.foreseen else drawn_s(emulation.logs, experiment.dilation)
     predicted = predict(experiment, emulation.paths, delays_s, lent_bytes=lent_bytes)
+    informed = is_informed(experiment, emulation.paths, delays_s)
+    free = predict(experiment, lent_bytes=lent_bytes) if informed else None
     measures = watch.measures(emulation, link_error)
     measured_s, predicted_s = (communication_s(run.records) for run in (emulation.run, predicted))
     if light:
@@ -67,6 +69,7 @@ def tried(
         emulation.shares,
         wire,
         emulation.inert,
+        free,
     )
 
 

@@ -8,11 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from testbed.run.outcome import bound_s
-from testbed.run.predict import predict
+from testbed.run.packet_paths import computed_paths
+from testbed.run.predict import is_informed, predict
 from tests.examples import examples
-from tests.testbed.cases import experiment_of, small_fabric
+from tests.testbed import ocs_cases
+from tests.testbed.cases import experiment_of, queue_pairs_of, small_fabric
 from tests.traffic.cases import Work, works
 from topologies.fabric import Fabric, Nic
+from topologies.leaf_spine import leaf_spine_fabric
 from topologies.rail import rail_fabric
 from traffic.demand import Demand
 from traffic.messages import Chunks, Messages
@@ -32,6 +35,28 @@ def with_an_idle_queue_pair(
     spare = (QueuePair(Nic(0, 0), Nic(1, 0), entropy) for entropy in range(ENTROPIES))
     idle = next(qp for qp in spare if qp not in plan.queue_pairs)
     return Assignment((*plan.queue_pairs, idle), plan.chunk_qp, plan.order)
+
+
+def test_an_emulation_informs_where_it_took_other_paths_or_drew_other_delays() -> None:
+    fabric = leaf_spine_fabric(4, 2, 2)
+    asked = experiment_of(fabric, uniform(4), "ecmp")
+    pairs = queue_pairs_of(asked)
+    own = dict(zip(pairs, computed_paths(fabric, pairs), strict=True))
+    assert not is_informed(asked, own, {})
+    assert not is_informed(asked, {}, None)
+    crossing, path = next((pair, path) for pair, path in own.items() if len(path) == 4)
+    other = next(
+        each
+        for entropy in range(64)
+        for each in computed_paths(fabric, [replace(crossing, entropy=entropy)])
+        if each != path
+    )
+    assert is_informed(asked, own | {crossing: other}, {})
+    circuits = ocs_cases.experiment_of("spectra")
+    mean_s = {name: delay.mean_s for name, delay in circuits.ocs_delays.items()}
+    rounded = {name: [delay_s * (1 + 1e-13)] * 3 for name, delay_s in mean_s.items()}
+    assert not is_informed(circuits, {}, rounded)
+    assert is_informed(circuits, {}, rounded | {"ocs0": [1.1 * mean_s["ocs0"]]})
 
 
 def test_a_queue_pair_that_carries_nothing_changes_no_prediction() -> None:

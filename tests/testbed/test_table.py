@@ -1,5 +1,7 @@
 """The terminal's tables: every number, and never a void one without the word."""
 
+from dataclasses import replace
+
 import pytest
 from rich.console import Console, RenderableType
 from rich.table import Table
@@ -13,6 +15,7 @@ from tests.testbed.cases import (
     VOID,
     experiment_of,
     outcome_of,
+    slowed,
     small_fabric,
     small_outcomes,
     with_verdict,
@@ -46,6 +49,20 @@ def test_a_block_per_workload_closed_by_its_bound() -> None:
         ["rails", "faithful", "1.27", "1.4", "1.4", "1.00", "0.000", "0.000", "1.04", "1.04"],
         ["bound", "1.34", "1.04", "1.00"],
     ]
+
+
+def test_the_free_prediction_stands_beside_the_informed_one_where_they_differ() -> None:
+    outcomes = small_outcomes(seeds=1)
+    assert "The free prediction is the same" in words_of(summary_table(summary(outcomes)))
+    informed = [replace(outcome, free=slowed(outcome.predicted, 0.8)) for outcome in outcomes[:1]]
+    rows, text = rows_of(informed + outcomes[1:]), words_of(summary_table(summary(informed)))
+    assert rows[3][-4:] == ["1.04", "1.30", "!", "1.04"]
+    assert rows[4][-3:] == ["1.04", "1.04", "1.04"]
+    assert rows[5] == ["bound", "1.34", "1.04", "1.00"]
+    assert "model free bound" in text
+    assert "the free one the model's own." in text
+    unknown = replace(outcomes[0], emulated=None, verdict=Verdict("model"))
+    assert "free" not in words_of(summary_table(summary([unknown])))
 
 
 def test_a_long_name_of_a_workload_costs_no_column() -> None:

@@ -29,6 +29,7 @@ def test_the_right_things_are_said(sandbox: Box | None, machine: Machine, name: 
     said = outcome.verdict, outcome.over_predicted, outcome.findings, outcome.measures
     undisturbed = "faithful" in CASES[name].words
     assert CASES[name].right(outcome) or (undisturbed and excused(outcome, machine)), said
+    assert (outcome.free is None) == (name != "polarised"), "paths are those of the hash unless it is changed"
 
 
 def excused(outcome: Outcome, machine: Machine) -> bool:
