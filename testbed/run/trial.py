@@ -57,7 +57,7 @@ def tried(
     return Outcome(
         experiment,
         predicted,
-        emulation.run,
+        watch.wired(emulation.run),
         judged,
         measures,
         light,
