@@ -78,7 +78,7 @@ def _added_s(run: Run, healthy: Run, job: Job) -> float:
     """Return how much longer a run takes than one without faults [s]."""
     if any(isinstance(node, Compute) for node in job.nodes):
         return round(run.iteration_s - healthy.iteration_s, DIGITS)
-    return round(communication_s(run.records) - communication_s(healthy.records), DIGITS)
+    return round(communication_s(run.tables) - communication_s(healthy.tables), DIGITS)
 
 
 def fault_sheets(outcomes: Sequence[Outcome]) -> list[Sheet]:

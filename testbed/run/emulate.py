@@ -116,7 +116,7 @@ def emulate(
             run = runner.run()
         health, shares = backend.health, backend.shares
         grants, inert = backend.grants, backend.inert
-    emulated_s = dilation.emulated_s(communication_s(run.records) if skips else run.iteration_s)
+    emulated_s = dilation.emulated_s(communication_s(run.tables) if skips else run.iteration_s)
     logs = _logs(network, before)
     light = _light_log(experiment, backend, logs, run) if experiment.ocs else None
     crossings = tap.crossings if tap and not tap.missed else None

@@ -128,12 +128,12 @@ class Outcome:
     @property
     def cct_s(self) -> float:
         """How long bytes were under way (`traffic.metrics.communication_s`) [s]."""
-        return communication_s(self.records)
+        return communication_s(self.run.tables)
 
     @cached_property
     def predicted_s(self) -> float:
         """The same as predicted [s]."""
-        return communication_s(self.predicted.records)
+        return communication_s(self.predicted.tables)
 
     @property
     def over_predicted(self) -> float:
@@ -143,7 +143,7 @@ class Outcome:
     @cached_property
     def free_s(self) -> float:
         """The same as predicted by the model's own choices alone [s]."""
-        return self.predicted_s if self.free is None else communication_s(self.free.records)
+        return self.predicted_s if self.free is None else communication_s(self.free.tables)
 
     @property
     def over_free(self) -> float:
@@ -172,8 +172,8 @@ class Outcome:
 
     @cached_property
     def link_bytes(self) -> dict[Port, int]:
-        """How many bytes each port sent: read from the records once, for the summary and the plots."""
-        return link_bytes(self.records)
+        """How many bytes each port sent: read from the legs once, for the summary and the plots."""
+        return link_bytes(self.run.tables)
 
 
 def bound_s(experiment: Experiment, lent_bytes: Mapping[Port, float] = NOTHING_LENT) -> float:
@@ -190,7 +190,7 @@ def bound_s(experiment: Experiment, lent_bytes: Mapping[Port, float] = NOTHING_L
 def summary_row(outcome: Outcome) -> dict[str, object]:
     """Return an outcome as one row of ``summary.csv``; all times are real seconds."""
     experiment, fabric = outcome.experiment, outcome.experiment.fabric
-    times, measured, predicted = cct(outcome.records), outcome.cct_s, outcome.predicted_s
+    times, measured, predicted = cct(outcome.run.tables), outcome.cct_s, outcome.predicted_s
     return {
         "workload": experiment.job.name,
         "note": experiment.job.note,

@@ -44,7 +44,7 @@ def tried(
     informed = is_informed(experiment, emulation.paths, delays_s)
     free = predict(experiment, lent_bytes=lent_bytes) if informed else None
     measures = watch.measures(emulation, link_error)
-    measured_s, predicted_s = (communication_s(run.records) for run in (emulation.run, predicted))
+    measured_s, predicted_s = (communication_s(run.tables) for run in (emulation.run, predicted))
     if light:
         judged = verdict_of_light(measures, light, measured_s=measured_s, unmet=broken)
     else:
@@ -61,7 +61,7 @@ def tried(
     return Outcome(
         experiment,
         predicted,
-        emulation.run,
+        watch.wired(emulation.run),
         judged,
         measures,
         light,
