@@ -296,8 +296,9 @@ class FluidBackend:
         leave gaps. Rings beside other traffic came within 1 % mostly and 10 % at worst, long messages
         beside them likewise. Not modelled, and far off:
 
-        - Where others slow down all edges alike nothing piles up, so those others end first: a uniform
-          all-to-all beside a ring over all GPUs took 4 times as long as it would step by step.
+        - Where others of its communicator slow down all edges alike nothing piles up, so those others end
+          first: a uniform all-to-all beside a ring over all GPUs took 4 times as long as it would step by
+          step. Those of other communicators share fairly, as they would.
         - Others that are short beside what the ring has under way take as long as if they were long.
         - A strand shares with what else its queue pair carries, where a step would wait its turn; and it
           does not meet messages inside servers that are not coupled.

@@ -29,7 +29,7 @@ SKEWED = ["sender skew", "receiver skew"]
 OWN = ["--servers", "--rails", "--spines", "--rate", "--fabric", "--sparsity", "--schemes", "--seeds"]
 OWN += ["--trace", "--experts", "--token-bytes", "--all-to-alls"]
 SHARED = ["--link-delay-us", "--loss", "--transport", "--initial-window", "--least-rto-ms"]
-SHARED += ["--mtu", "--buffer", "--fail", "--detect-us", "--emulated-rate", "--volume"]
+SHARED += ["--share-queue-pairs", "--mtu", "--buffer", "--fail", "--detect-us", "--emulated-rate", "--volume"]
 SHARED += [
     "--calibrate",
     "--dry-run",
