@@ -82,6 +82,7 @@ from testbed.run.calibrate import (
     is_calibrated,
     rate_factor,
 )
+from testbed.run.constants import constant_numbers, constants
 from testbed.run.dark_excess import DarkExcess, dark_excess, is_measured
 from testbed.run.dilation import UNSCALED, Dilation
 from testbed.run.experiment import Experiment
@@ -448,6 +449,7 @@ def _foresee(scenario: Scenario, options: Options) -> None:
     for each, (_, glance) in zip(experiments, looked, strict=True):
         if (workload := workload_of(each)) not in numbers:
             numbers[workload] = similitude(each, glance.facts, each.host.least_timeout_s)
+        numbers.setdefault(_constants_of(each), constant_numbers(each))
     print_tables(foreseen(experiments, numbers, [glance for _, glance in looked]), "nothing was booted")
 
 
@@ -475,6 +477,9 @@ def _emulate_on(
                 facts = facts_of(experiment, outcome.predicted)
                 kept = similitude(experiment, facts, experiment.host.least_timeout_s)
                 results.describe(similitude={**results.run.similitude, workload: kept})
+            if (moved_by := _constants_of(experiment)) not in results.run.similitude:
+                kept = constant_numbers(experiment)
+                results.describe(similitude={**results.run.similitude, moved_by: kept})
             points.add(outcome)
             progress.advance(task)
         points.end()
@@ -493,11 +498,17 @@ def _where(experiment: Experiment) -> str:
     return f"{fabric.name}, {len(fabric.servers)} servers x {nics} NICs, {experiment.transport_name}"
 
 
+def _constants_of(experiment: Experiment) -> str:
+    """Return what the constants of a transport and a scheme are listed under."""
+    return f"{experiment.transport_name}, {experiment.scheme_name}"
+
+
 def _scale_of(experiment: Experiment) -> dict[str, object]:
     """Return at which scale an experiment is emulated, and what its OCSes stand for."""
     scale = experiment.dilation
     said: dict[str, object] = {"dilation": {"rate": scale.rate, "volume": scale.volume, "time": scale.time}}
     said |= {"mtu": experiment.mtu, "hosts": asdict(experiment.host)}
+    said |= {"constants": {each.name: asdict(each) for each in constants(experiment)}}
     if experiment.ocs:
         plan, delay = experiment.plan, experiment.ocs.delay
         said["ocs"] = {

@@ -14,7 +14,8 @@ CAPTION = (
     "Systems behave alike where their dimensionless numbers agree (Buckingham). Kept: within a factor of "
     f"{KEPT_WITHIN:g}. Real is RoCE in packets of 4096 bytes, with a port buffer of 52 µs (Tomahawk 2) and "
     "NCCL's timeout. A round trip is a packet's and its acknowledgement's, over the longest path with empty "
-    "queues: the delays of links, and sending."
+    "queues: the delays of links, and sending. Below are constants of transports, as meant and as they "
+    "are here."
 )
 CHANGES = "--mtu, --buffer, --volume and --emulated-rate change the emulated side."
 
@@ -32,12 +33,13 @@ class Row:
 
 
 def similitude_rows(of_workloads: Mapping[str, Sequence[Number]]) -> list[Row]:
-    """Return a row per number, a range where workloads differ."""
+    """Return a row per number, a range where workloads differ; constants of transports come last."""
     by_name: dict[str, list[Number]] = {}
     for numbers in of_workloads.values():
         for number in numbers:
             by_name.setdefault(number.name, []).append(number)
-    return [_row(name, by_name[name]) for name in FOLLOWS if name in by_name]
+    first = [name for name in FOLLOWS if name in by_name]
+    return [_row(name, by_name[name]) for name in dict.fromkeys([*first, *by_name])]
 
 
 def similitude_table(of_workloads: Mapping[str, Sequence[Number]]) -> Table:
