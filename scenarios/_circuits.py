@@ -27,6 +27,7 @@ from testbed.run.calibrate import calibration, rate_factor
 from testbed.run.dilation import Dilation
 from testbed.run.experiment import Experiment
 from testbed.run.ocs_plan import OcsSetup, dilation_for, off_diagonal, over_ocses
+from testbed.run.similitude import REAL_LINK_DELAY_S
 from topologies.big_switch import big_switch_fabric
 from topologies.errors import ScenarioError
 from topologies.fabric import DEFAULT_BUFFER_BYTES, Fabric
@@ -164,9 +165,16 @@ def carry_out(
     *,
     dry_run: bool = False,
     calibrate: bool = False,
+    real_link_delay_s: float = REAL_LINK_DELAY_S,
 ) -> None:
     """Carry a comparison out in a sandbox, print what came of it, and leave its results behind."""
-    options = Options(datapath=comparison.datapath, out=out, dry_run=dry_run, calibrate=calibrate)
+    options = Options(
+        datapath=comparison.datapath,
+        out=out,
+        dry_run=dry_run,
+        calibrate=calibrate,
+        real_link_delay_s=real_link_delay_s,
+    )
     prepare_machine(options)
     rate = comparison.rate()
     experiments: list[Experiment] = []

@@ -18,8 +18,8 @@ SPARSE = [f"sparse {sparsity}" for sparsity in ("0.6", "0.4", "0.2", "0")]
 SKEWED = ["sender skew", "receiver skew"]
 OWN = ["--servers", "--rails", "--spines", "--rate", "--fabric", "--sparsity", "--schemes", "--seeds"]
 OWN += ["--trace", "--experts", "--token-bytes", "--all-to-alls"]
-SHARED = ["--link-delay-us", "--loss", "--transport", "--initial-window", "--least-rto-ms"]
-SHARED += ["--mtu", "--buffer", "--fail", "--detect-us", "--emulated-rate", "--volume"]
+SHARED = ["--link-delay-us", "--real-link-delay-us", "--loss", "--transport", "--initial-window"]
+SHARED += ["--least-rto-ms", "--mtu", "--buffer", "--fail", "--detect-us", "--emulated-rate", "--volume"]
 SHARED += [
     "--calibrate",
     "--dry-run",
