@@ -103,7 +103,7 @@ def coupled_over_stepwise() -> tuple[float, str]:
 
 def chain_over_predicted() -> tuple[float, str]:
     """128 all-to-alls with 20 ms of compute between, which elapses: iteration time over prediction."""
-    steps = [Step(sparse(8, 0.2, tokens=4096, seed=seed), COMPUTE_S) for seed in range(STEPS)]
+    steps = [Step(sparse(8, 0.2, gating="gpu", tokens=4096, seed=seed), COMPUTE_S) for seed in range(STEPS)]
     scale = Dilation(rate=1.4e-3, volume=0.02)
     experiment = Experiment(rail_fabric(4, 2), job_of_steps("chain", steps), "rails", scale)
     with Network(experiment.fabric, scale.rate) as network:
@@ -197,10 +197,10 @@ def _released() -> int:
 
 
 def rails_model_s() -> tuple[float, str]:
-    """``rails_all.py --model-only``: 90 points with plots and report."""
+    """``rails_all.py --model-only``: 90 points with plots and report, sparse ones per GPU alone."""
     with tempfile.TemporaryDirectory() as folder:
         scenario = str(Path(__file__).parent / "rails_all.py")
-        command = [sys.executable, scenario, "--model-only", "--out", f"{folder}/out"]
+        command = [sys.executable, scenario, "--model-only", "--gating", "gpu", "--out", f"{folder}/out"]
         began = time.perf_counter()
         output_of(command)
         return time.perf_counter() - began, "wall time"

@@ -98,9 +98,7 @@ def _uniform(transport: str) -> tuple[float, str]:
 
 def _sparse(transport: str) -> list[float]:
     """Return the median of each point."""
-    experiments = [
-        _scaled(sparse(FABRIC.gpus, sparsity, top_k=2, seed=0), transport) for sparsity in SPARSITIES
-    ]
+    experiments = [_scaled(sparse(FABRIC.gpus, sparsity, gating="gpu"), transport) for sparsity in SPARSITIES]
     runs = _run([each for each in experiments for _ in range(RUNS)])
     ratios = np.array([run.over_bound for run in runs]).reshape(len(SPARSITIES), RUNS)
     return [float(value) for value in np.median(ratios, axis=1)]

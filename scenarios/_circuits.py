@@ -28,6 +28,7 @@ from testbed.run.dark_excess import DarkExcess, dark_excess
 from testbed.run.dilation import Dilation
 from testbed.run.experiment import Experiment
 from testbed.run.ocs_plan import OcsSetup, dilation_for, off_diagonal, over_ocses
+from testbed.run.similitude import REAL_LINK_DELAY_S
 from topologies.big_switch import big_switch_fabric
 from topologies.errors import ScenarioError
 from topologies.fabric import DEFAULT_BUFFER_BYTES, Fabric
@@ -182,9 +183,16 @@ def carry_out(
     *,
     dry_run: bool = False,
     calibrate: bool = False,
+    real_link_delay_s: float = REAL_LINK_DELAY_S,
 ) -> None:
     """Carry a comparison out in a sandbox, print what came of it, and leave its results behind."""
-    options = Options(datapath=comparison.datapath, out=out, dry_run=dry_run, calibrate=calibrate)
+    options = Options(
+        datapath=comparison.datapath,
+        out=out,
+        dry_run=dry_run,
+        calibrate=calibrate,
+        real_link_delay_s=real_link_delay_s,
+    )
     prepare_machine(options, relights=True)
     rate, excess = comparison.rate(), dark_excess(comparison.datapath)
     experiments: list[Experiment] = []

@@ -35,6 +35,7 @@ def foreseen(
     experiments: Sequence[Experiment],
     numbers: Mapping[str, Sequence[Number]],
     looked: Sequence[Glance],
+    real_link_delay_s: float,
 ) -> list[RenderableType]:
     """Return what a dry run prints.
 
@@ -46,9 +47,11 @@ def foreseen(
         The dimensionless numbers by workload.
     looked
         What their predictions say.
+    real_link_delay_s
+        Of a link of the real network [s].
     """
     return [
-        similitude_table(numbers),
+        similitude_table(numbers, real_link_delay_s),
         _scales(experiments),
         _points(experiments, looked),
         _takes(experiments, looked),

@@ -47,6 +47,7 @@ from scenarios._options import (
     Mtu,
     NoSandbox,
     Out,
+    RealLinkDelay,
     ShareQueuePairs,
     Transports,
     Volume,
@@ -55,6 +56,7 @@ from scenarios._options import (
     emulated_bps,
     faults,
     known_after_s,
+    real_link_delay_s,
     transports,
 )
 from scenarios._output import print_results, print_tables, sheet_table
@@ -91,7 +93,7 @@ from testbed.run.predict import predict
 from testbed.run.repetitions import check_named_apart
 from testbed.run.run_time import boots
 from testbed.run.scale import RINGS_S, job_volume, plain
-from testbed.run.similitude import Number, facts_of, similitude
+from testbed.run.similitude import REAL_LINK_DELAY_S, Number, facts_of, similitude
 from testbed.run.trial import tried
 from topologies.errors import LightrailError, ScenarioError
 from topologies.fabric import Fabric
@@ -126,6 +128,8 @@ class Options:
     """Print what the run would be, and boot nothing."""
     calibrate: bool = False
     """Whether to measure anew first what this machine carries."""
+    real_link_delay_s: float = REAL_LINK_DELAY_S
+    """Of a link of the real network, one way, for its dimensionless numbers [s]."""
 
     def __post_init__(self) -> None:
         """Refuse what does not go together."""
@@ -247,6 +251,7 @@ def run(describe: Callable[..., Scenario], transports_by_default: str = DEFAULT_
     def command(
         *,
         link_delay_us: LinkDelay = 0.0,
+        real_link_delay_us: RealLinkDelay = REAL_LINK_DELAY_S * 1e6,
         loss: Loss = 0.0,
         transport: Transports = transports_by_default,
         initial_window: InitialWindow = None,
@@ -270,8 +275,9 @@ def run(describe: Callable[..., Scenario], transports_by_default: str = DEFAULT_
     ) -> None:
         rate_bps = emulated_bps(emulated_rate) if emulated_rate is not None else None
         options = Options(
-            rate_bps, model_only, cli, datapath, not no_sandbox, out, volume, dry_run, calibrate
-        )
+            rate_bps, model_only, cli, datapath, not no_sandbox, out, volume, dry_run, calibrate,
+            real_link_delay_s=real_link_delay_s(real_link_delay_us),
+        )  # fmt: skip
         setups = transports(transport, initial_window, least_rto_ms)
         scenario = describe(**parameters).under(setups).in_packets_of(mtu)
         if share_queue_pairs:
@@ -448,9 +454,11 @@ def _foresee(scenario: Scenario, options: Options) -> None:
     numbers: dict[str, tuple[Number, ...]] = {}
     for each, (_, glance) in zip(experiments, looked, strict=True):
         if (workload := workload_of(each)) not in numbers:
-            numbers[workload] = similitude(each, glance.facts, each.host.least_timeout_s)
+            timeout_s, delay_s = each.host.least_timeout_s, options.real_link_delay_s
+            numbers[workload] = similitude(each, glance.facts, timeout_s, delay_s)
         numbers.setdefault(_constants_of(each), constant_numbers(each))
-    print_tables(foreseen(experiments, numbers, [glance for _, glance in looked]), "nothing was booted")
+    tables = foreseen(experiments, numbers, [glance for _, glance in looked], options.real_link_delay_s)
+    print_tables(tables, "nothing was booted")
 
 
 def _emulate_on(
@@ -473,9 +481,10 @@ def _emulate_on(
             progress.update(task, description=f"emulate {name}, seed {experiment.seed}")
             points.before(experiment)
             outcome = tried(experiment, network, worst, broken)
+            facts, timeout_s = facts_of(experiment, outcome.predicted), experiment.host.least_timeout_s
+            kept = similitude(experiment, facts, timeout_s, results.run.real_link_delay_s)
+            outcome = replace(outcome, numbers=kept)
             if (workload := workload_of(experiment)) not in results.run.similitude:
-                facts = facts_of(experiment, outcome.predicted)
-                kept = similitude(experiment, facts, experiment.host.least_timeout_s)
                 results.describe(similitude={**results.run.similitude, workload: kept})
             if (moved_by := _constants_of(experiment)) not in results.run.similitude:
                 kept = constant_numbers(experiment)
@@ -633,7 +642,7 @@ def _results(
 ) -> ResultsDirectory:
     run = new_run(scenario.name, scenario.title, options.datapath, scenario.report)
     own = own_sources(name for each in planned for name in each.own)
-    run = replace(run, own_modules=own, alike=alike or {})
+    run = replace(run, own_modules=own, alike=alike or {}, real_link_delay_s=options.real_link_delay_s)
     if scenario.baseline:
         run = replace(run, baseline=scenario.baseline)
     return ResultsDirectory(

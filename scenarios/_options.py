@@ -108,6 +108,14 @@ LinkDelay = Annotated[
         help="Propagation delay of every link, one way, at real scale [us]; needs a kernel with netem.",
     ),
 ]
+RealLinkDelay = Annotated[
+    float,
+    typer.Option(
+        "--real-link-delay-us",
+        help="Propagation delay of a link of the real network, one way, for its dimensionless numbers; what"
+        " is emulated has --link-delay-us [us].",
+    ),
+]
 Loss = Annotated[
     float,
     typer.Option(
@@ -266,6 +274,16 @@ def transports(text: str, initial_window: int | None, least_timeout_ms: float | 
 def faults(text: str) -> list[WrittenFault]:
     """Return the faults of a list by commas."""
     return [WrittenFault(word) for word in listed(text)]
+
+
+def real_link_delay_s(delay_us: float) -> float:
+    """Return what a link of the real network delays [s]; ScenarioError if it is not a time."""
+    if not 0 <= delay_us <= LONGEST_S * 1e6:
+        raise ScenarioError(
+            f"a real link's delay of {delay_us:g} us",
+            f"give --real-link-delay-us from 0 to {LONGEST_S * 1e6:g}",
+        )
+    return delay_us / 1e6
 
 
 def known_after_s(detect_us: float) -> float:

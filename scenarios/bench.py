@@ -190,7 +190,7 @@ def _boot_s(fabric: Fabric) -> float:
 
 def peak_memory_bytes() -> tuple[float, str]:
     """The most that all processes of a 32 x 8 run hold together, pages shared between them counted once."""
-    experiment = _scaled(rail_fabric(32, 8), single(sparse(256, 0.4)), "rails")
+    experiment = _scaled(rail_fabric(32, 8), single(sparse(256, 0.4, gating="gpu")), "rails")
     peak, done = 0, threading.Event()
 
     def look() -> None:
@@ -244,7 +244,8 @@ def kill_residue() -> tuple[float, str]:
 def servers128_verdict() -> tuple[float, str]:
     """128 servers x 8 rails boot, answer ready and move one sparse all-to-all: its verdict."""
     started = time.monotonic()
-    experiment = _scaled(rail_fabric(128, 8, 8), single(sparse(1024, 0.4, top_k=1)), "rails", LARGE_CCT_S)
+    job = single(sparse(1024, 0.4, top_k=1, gating="gpu"))
+    experiment = _scaled(rail_fabric(128, 8, 8), job, "rails", LARGE_CCT_S)
     booting = time.monotonic()
     with Network(experiment.fabric, experiment.dilation.rate) as network:
         booted_s = time.monotonic() - booting

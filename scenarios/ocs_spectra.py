@@ -27,6 +27,7 @@ from scenarios._options import (
     LeastTimeout,
     Mtu,
     Out,
+    RealLinkDelay,
     Transports,
     Volume,
     buffer_bytes,
@@ -34,6 +35,7 @@ from scenarios._options import (
     faults,
     known_after_s,
     listed,
+    real_link_delay_s,
     seed_range,
     transports,
 )
@@ -42,6 +44,7 @@ from scenarios._spectra.ocs_sweep import sweep
 from scenarios._spectra.sweep_results import SweepResults
 from testbed.machine.sandbox import inside_sandbox
 from testbed.report.table import claims_table
+from testbed.run.similitude import REAL_LINK_DELAY_S
 from topologies.errors import ScenarioError
 from topologies.fabric import DEFAULT_BUFFER_BYTES
 from traffic.demand import Demand
@@ -133,6 +136,7 @@ def ocs_spectra(
     transport: Transports = CREDIT.name,
     initial_window: InitialWindow = None,
     least_rto_ms: LeastTimeout = None,
+    real_link_delay_us: RealLinkDelay = REAL_LINK_DELAY_S * 1e6,
     slot_ms: ShortestSlot = None,
     mtu: Mtu = DEFAULT_MTU,
     buffer: Buffer = None,
@@ -193,7 +197,14 @@ def ocs_spectra(
         failures=None if fail is None else Failures(tuple(faults(fail)), known_after_s(detect_us)),
     )
     setups = transports(transport, initial_window, least_rto_ms)
-    carry_out(comparison, out, setups, dry_run=dry_run, calibrate=calibrate)
+    carry_out(
+        comparison,
+        out,
+        setups,
+        dry_run=dry_run,
+        calibrate=calibrate,
+        real_link_delay_s=real_link_delay_s(real_link_delay_us),
+    )
 
 
 def _demands(workload: str, servers: int, seeds: range, line_s: float) -> list[Demand]:

@@ -2,15 +2,18 @@
 
 import _checkout  # first: runs this file under the checkout's Python
 
+from collections.abc import Sequence
+
 from scenarios._harness import PointOf, Scenario, run
 from scenarios._options import Rails, Rate, Schemes, Seeds, Servers, Spines, listed, seed_range, shares
 from scenarios.rails_mixtral import mixtral_points
 from scenarios.rails_receiver_skew import receiver_skew_points
 from scenarios.rails_sender_skew import sender_skew_points
-from scenarios.rails_sparse import SPARSITIES, sparse_points
+from scenarios.rails_sparse import SPARSITIES, Gatings, gatings, sparse_points
 from scenarios.rails_uniform import uniform_points
 from topologies.fabric import Fabric
 from topologies.rail import rail_fabric
+from traffic.workloads.synthetic import GATINGS, Gating
 
 
 def rails_all(
@@ -18,6 +21,7 @@ def rails_all(
     rails: Rails = 4,
     spines: Spines = None,
     rate: Rate = 100.0,
+    gating: Gatings = "token,gpu",
     schemes: Schemes = "ecmp,plb,minrtt,reps,pxn,rails,optimal",
     seeds: Seeds = 1,
 ) -> Scenario:
@@ -30,15 +34,18 @@ def rails_all(
     All numbers are at real scale; the machine emulates them slower and smaller (see run.json).
     """
     fabric = rail_fabric(servers, rails, spines, rate_bps=rate * 1e9)
-    points = all_points(fabric, listed(schemes), seed_range(seeds))
+    points = all_points(fabric, listed(schemes), seed_range(seeds), gatings(gating))
     return Scenario.of("rails_all", "RailS, the whole evaluation", fabric, points)
 
 
-def all_points(fabric: Fabric, schemes: list[str], seeds: range) -> list[PointOf]:
+def all_points(
+    fabric: Fabric, schemes: list[str], seeds: range, gatings: Sequence[Gating] = GATINGS
+) -> list[PointOf]:
     """Return the points of all families, one after the other."""
+    each = [(share, gating) for gating in gatings for share in shares(SPARSITIES)]
     return [
         *uniform_points(fabric, schemes, seeds),
-        *sparse_points(fabric, schemes, seeds, shares(SPARSITIES)),
+        *sparse_points(fabric, schemes, seeds, each),
         *sender_skew_points(fabric, schemes, seeds),
         *receiver_skew_points(fabric, schemes, seeds),
         *mixtral_points(fabric, schemes, seeds, "dense"),

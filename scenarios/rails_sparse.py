@@ -24,17 +24,27 @@ from scenarios._options import (
     shares,
 )
 from testbed.machine.sandbox import inside_sandbox
-from topologies.errors import TraceError
+from topologies.errors import ScenarioError, TraceError
 from topologies.fabric import Fabric
 from traffic.job import Job
 from traffic.readers.detect import read_trace
 from traffic.steps import single
 from traffic.workloads.datasets import A100_LOG, dataset_path
 from traffic.workloads.placement import placed
-from traffic.workloads.synthetic import HIDDEN, NUMBER_BYTES, sparse
+from traffic.workloads.synthetic import GATINGS, HIDDEN, NUMBER_BYTES, Gating, sparse
 
 SPARSITIES = "0.6,0.4,0.2,0"
 """Those of the paper."""
+TopK = Annotated[
+    int, typer.Option(help="To how many of the active experts each token goes, or each GPU's tokens.")
+]
+Gatings = Annotated[
+    str,
+    typer.Option(
+        help="What chooses its top k experts, comma-separated: token (each for itself), gpu (each for all of"
+        " its tokens)."
+    ),
+]
 
 
 def rails_sparse(
@@ -44,6 +54,8 @@ def rails_sparse(
     rate: Rate = 100.0,
     fabric: OwnFabric = None,
     sparsity: Annotated[str, typer.Option(help="Shares of inactive experts, comma-separated.")] = SPARSITIES,
+    top_k: TopK = 2,
+    gating: Gatings = "token",
     schemes: Schemes = "rails,ecmp,pxn",
     seeds: Seeds = 2,
     trace: Annotated[
@@ -64,16 +76,19 @@ def rails_sparse(
 ) -> Scenario:
     """Sparse MoE all-to-all over a rail fabric: how far RailS beats ECMP, the sparser the further.
 
-    Every GPU spreads its tokens over its top 2 of the experts that are active (RailS, section
-    VI-C). ECMP keeps a message on the NICs beside its GPUs and lets the fabric hash it onto a
-    spine; RailS sprays its chunks over all rails. Expect RailS close to the lower bound at every
-    sparsity, and ECMP 1.5 to 2.5 times above it. Where the measured log of a MoE training on
-    A100s is found, one real step of it is replayed too.
+    Every token goes to its top 2 of the experts that are active (RailS, section VI-C). With
+    --gating gpu every GPU gives all its tokens to the same two, which is the other reading of
+    the paper: a row then has two cells. Claims are ruled for each. ECMP keeps a message on the
+    NICs beside its GPUs and lets the fabric hash it onto a spine; RailS sprays its chunks over
+    all rails. Expect RailS close to the lower bound at every sparsity, ECMP 2 times above it at
+    0.6 and near it at 0.2 and 0; per GPU 1.5 to 2.5 times above it at all. Where the measured
+    log of a MoE training on A100s is found, one real step of it is replayed too.
 
     All numbers are at real scale; the machine emulates them slower and smaller (see run.json).
     """
     wired = fabric_of(fabric, servers, rails, spines, rate)
-    points = sparse_points(wired, listed(schemes), seed_range(seeds), shares(sparsity))
+    each = [(share, kind) for kind in gatings(gating) for share in shares(sparsity)]
+    points = sparse_points(wired, listed(schemes), seed_range(seeds), each, top_k)
     read = partial(
         read_trace,
         gpus=wired.gpus,
@@ -90,15 +105,28 @@ def rails_sparse(
 
 
 def sparse_points(
-    fabric: Fabric, schemes: list[str], seeds: range, sparsities: Iterable[float]
+    fabric: Fabric,
+    schemes: list[str],
+    seeds: range,
+    sparsities: Iterable[tuple[float, Gating]],
+    top_k: int = 2,
 ) -> list[PointOf]:
-    """Return the scenario's synthetic points."""
+    """Return the scenario's synthetic points: for each sparsity and gating, those of its seeds."""
     return [
-        (single(sparse(fabric.gpus, sparsity, top_k=2, seed=seed)), scheme, seed)
-        for sparsity in sparsities
+        (job, scheme, seed)
+        for sparsity, gating in sparsities
         for seed in seeds
+        for job in [single(sparse(fabric.gpus, sparsity, top_k=top_k, gating=gating, seed=seed))]
         for scheme in schemes
     ]
+
+
+def gatings(text: str) -> list[Gating]:
+    """Return the gatings of a list by commas; ScenarioError if one is unknown."""
+    words = list(dict.fromkeys(listed(text)))
+    if unknown := [word for word in words if word not in GATINGS]:
+        raise ScenarioError(f"there is no gating {unknown[0]!r}", f"choose among {', '.join(GATINGS)}")
+    return [gating for gating in GATINGS if gating in words]
 
 
 def _replayed(trace: Path | None, read: Callable[[Path], Job], fabric: Fabric) -> list[Job]:

@@ -14,7 +14,7 @@ from scenarios._harness import Options, Scenario, carry_out, main
 from scenarios._options import Debug, DryRun, NoSandbox, Out
 from testbed.machine.datapath import Datapath
 from testbed.report.claims_repeat import repeat_claims
-from testbed.report.run_json import changed_modules, datapath_of, experiments_of, kind_of
+from testbed.report.run_json import changed_modules, datapath_of, experiments_of, kind_of, real_link_delay_of
 from testbed.run.dilation import UNSCALED
 from testbed.run.experiment import Experiment
 from topologies.errors import ScenarioError
@@ -58,7 +58,12 @@ def repeat(
     scenario = Scenario("repeat", TITLE, experiments, claims, kind_of(file))
     model_only = not dry_run and all(each.dilation == UNSCALED for each in experiments)
     options = Options(
-        model_only=model_only, datapath=datapath, sandbox=not no_sandbox, out=out, dry_run=dry_run
+        model_only=model_only,
+        datapath=datapath,
+        sandbox=not no_sandbox,
+        out=out,
+        dry_run=dry_run,
+        real_link_delay_s=real_link_delay_of(file),
     )
     carry_out(scenario, options)
 

@@ -135,6 +135,12 @@ VERDICTS = (
     ),
     ("model", "Nothing was emulated, or no byte crossed the network; the number is the model's."),
     (
+        "alike, partly, unlike",
+        "How like the emulation is to a real network, by its dimensionless numbers below: all are kept; not "
+        "all, but the bandwidth-delay product, the port buffer over it and the reconfiguration delay over "
+        "the CCT, as far as there are; or one of these is not.",
+    ),
+    (
         "CCT / predicted",
         "How far the emulation and the model agree. It decides no verdict: outside "
         f"{AGREES_FROM:.2f} .. {AGREES_TO:.2f} it is marked {MARK}, and the report says where the time went.",

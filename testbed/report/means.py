@@ -55,6 +55,8 @@ class Point:
     """Whether its prediction is a fluid limit (`testbed.run.agreement.LIMIT`)."""
     means: dict[str, Mean]
     """By the summary's columns, and those that `with_ratios` adds."""
+    likeness: str = ""
+    """How like the emulation is to the real network (`testbed.run.similitude`); the words of all seeds."""
 
     def __getitem__(self, column: str) -> Mean:
         """Return the mean of a column."""
@@ -74,6 +76,11 @@ class Point:
     def verdict(self) -> str:
         """The verdict in words, as `verdict_text` has them."""
         return verdict_text(self.words)
+
+    @property
+    def verdict_and_likeness(self) -> str:
+        """The verdict, and how like the emulation is to the real network."""
+        return ", ".join(filter(None, [self.verdict, self.likeness]))
 
 
 def counted_words(verdicts: Sequence[str]) -> dict[str, int]:
@@ -199,7 +206,8 @@ def _point(workload: str, scheme: str, transport: str, rows: pd.DataFrame, numbe
     notes = list(dict.fromkeys(rows["note"]))
     is_limit = bool((rows["predicted_as"] == LIMIT).any())
     note = notes[0] if len(notes) == 1 else f"{notes[0]} (the other seeds alike)"
-    return Point(workload, scheme, transport, note, counted_words(verdicts), is_limit, means)
+    likeness = ", ".join(word for word in dict.fromkeys(rows["likeness"]) if word)
+    return Point(workload, scheme, transport, note, counted_words(verdicts), is_limit, means, likeness)
 
 
 def over_seeds(values: NDArray[np.float64], unsound: NDArray[np.bool_]) -> Mean:

@@ -16,7 +16,8 @@ from testbed.report.run_json import Run
 from testbed.report.table import number, significant
 from testbed.report.timeline import timeline_of
 from testbed.run.agreement import ALL_LIMITED, LIMIT, MARK, MARKED, agreement_text
-from testbed.run.outcome import Outcome, Verdict
+from testbed.run.outcome import Outcome
+from testbed.run.similitude import few_packets_text, likeness, message_packets
 from traffic.job_bounds import job_bound_s, node_bounds_s
 
 MOST_SHOWN = 60
@@ -66,7 +67,7 @@ def node_sheet(outcomes: Sequence[Outcome]) -> Sheet:
         ]
     marked = any(MARK in cell for block in blocks for line in block.lines for cell in line.cells[2:])
     more = f" {counted(left, 'more node')} in nodes.csv." if left else ""
-    how = "; ".join(dict.fromkeys(how_text(outcome.verdict) for outcome in outcomes))
+    how = "; ".join(dict.fromkeys(how_text(outcome) for outcome in outcomes))
     over = f" Transport: {transports[0]}." if len(transports) == 1 else ""
     return Sheet(
         ("node", "kind"),
@@ -116,11 +117,14 @@ def _times(row: Mapping[Hashable, Any], emulated: bool) -> list[str]:
     return cells
 
 
-def how_text(verdict: Verdict) -> str:
-    """Return how the numbers came about, and whether to believe them."""
+def how_text(outcome: Outcome) -> str:
+    """Return how the numbers came about, whether to believe them, and how like real ones they are."""
+    verdict = outcome.verdict
     if verdict.word == "model":
         return "predicted by the fluid model"
-    return "; ".join((f"emulated ({verdict.word})", *verdict.reasons, *filter(None, [verdict.advice])))
+    words = ", ".join(filter(None, [verdict.word, likeness(outcome.numbers)]))
+    few = few_packets_text({outcome.experiment.job.name: message_packets(outcome.numbers)}).rstrip(".")
+    return "; ".join((f"emulated ({words})", *verdict.reasons, *filter(None, [verdict.advice, few])))
 
 
 def titled(outcome: Outcome, outcomes: Sequence[Outcome]) -> str:

@@ -23,8 +23,10 @@ from testbed.report.table import (
     agreement_cell,
     block_table,
     duration_text,
+    few_packets,
     indented,
     is_informed,
+    likeness_text,
     number,
     significant,
     spread_text,
@@ -92,12 +94,15 @@ def executions_table(table: pd.DataFrame) -> Table:
     shown.add_column("\nverdict", min_width=8)
     for header in SHORT:
         shown.add_column(Text(header.format(unit)), justify="right", no_wrap=True)
+    rows = circuit_points(table)
     for block in _blocks(table, scale):
-        shown.add_row(Text(block.title, "bold"))
+        mine = [point for point in rows if point.workload == block.title]
+        shown.add_row(Text(block.title, "bold"), likeness_text(mine))
         for line in block.lines:
             scheme, verdict, *numbers = line.cells[: 2 + len(SHORT)]
             look = {"void": "dim", "bound": "italic", "": ""}[line.look]
-            word = Text(verdict, STYLES.get(line.word, ""))
+            like = f", {likeness_text(mine)}"
+            word = Text(verdict.removesuffix(like), STYLES.get(line.word, ""))
             shown.add_row(indented(scheme), word, *numbers, style=look, end_section=line.look == "bound")
     return shown
 
@@ -163,6 +168,8 @@ def _caption(table: pd.DataFrame) -> str:
         said.append(FREE)
     over = dict.fromkeys(point.transport for point in rows if point.scheme != BIG_SWITCH)
     said.append(f"Transport: {' and '.join(over)}{_big_switch_text(rows)}.")
+    if few := few_packets(rows):
+        said.append(few)
     if table["verdict"].eq("void").any():
         said.append(VOID_TEXT)
     return " ".join(said)
@@ -191,7 +198,7 @@ def _cells(point: Point, scale: float) -> list[str]:
         return point[column].value / unit
 
     return [
-        point.verdict,
+        point.verdict_and_likeness,
         significant(mean("predicted_s", scale)),
         significant(mean("cct_s", scale)) + spread_text(point["cct_s"]),
         agreement_cell(point),

@@ -14,7 +14,7 @@ from testbed.report.claims import Claim, side_by_side
 from testbed.report.figures import DOTS_PER_INCH
 from testbed.report.means import WORDS
 from testbed.report.page import Block, Line, Page, Plot, Sheet
-from testbed.report.similitude_table import CAPTION, CHANGES, similitude_rows
+from testbed.report.similitude_table import similitude_caption, similitude_rows
 from testbed.report.table import held_text, number, range_text, significant
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -54,7 +54,7 @@ def report_html(page: Page, images: Mapping[str, bytes], unfinished: int = 0) ->
         plots=[_image(plot, images[plot.name]) for plot in page.plots],
         fidelity=_fidelity(emulated) if len(emulated) else None,
         similitude=similitude_rows(run.similitude),
-        similitude_caption=f"{CAPTION} {CHANGES}",
+        similitude_caption=similitude_caption(run.similitude, run.real_link_delay_s),
         settings={
             "Settings": flat(together(run.settings)),
             "Calibration": flat(run.calibration),

@@ -56,7 +56,7 @@ def ring_sheet(outcomes: Sequence[Outcome]) -> Sheet:
         blocks += [Block(lines, titled(outcome, outcomes)), Block([_iteration(outcome, emulated)])]
     marked = any(MARK in cell for block in blocks for line in block.lines for cell in line.cells[2:])
     notes = dict.fromkeys(outcome.experiment.job.note for outcome in outcomes)
-    said = "; ".join(dict.fromkeys(how_text(outcome.verdict) for outcome in outcomes))
+    said = "; ".join(dict.fromkeys(how_text(outcome) for outcome in outcomes))
     return Sheet(
         WORDS,
         (*HEADERS, *(("model", "/ model") if emulated else ())),

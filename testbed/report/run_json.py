@@ -13,7 +13,7 @@ from testbed.machine.versions import machine, versions
 from testbed.report.means import BASELINE
 from testbed.run.agreement import LIMIT
 from testbed.run.experiment import Experiment
-from testbed.run.similitude import Number
+from testbed.run.similitude import REAL_LINK_DELAY_S, Number
 from topologies.errors import ScenarioError
 
 FORMAT_VERSION = 4
@@ -50,6 +50,8 @@ class Run:
     """The dimensionless numbers of each workload that was emulated (`testbed.run.similitude`)."""
     inert: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """By scheme and transport, the constants of a reactive scheme that could not act."""
+    real_link_delay_s: float = REAL_LINK_DELAY_S
+    """What a link of the real network delays in them, one way [s]."""
     versions: Mapping[str, str] = field(default_factory=versions)
     """Of Python, the kernel, Open vSwitch, the checkout and its packages."""
     machine: Mapping[str, str | int] = field(default_factory=machine)
@@ -101,6 +103,11 @@ def datapath_of(run_file: Path) -> Datapath:
         If the file cannot be read, or its datapath is unknown.
     """
     return datapath_named(str(_read(run_file)["datapath"]))
+
+
+def real_link_delay_of(run_file: Path) -> float:
+    """Return what a link of the real network delays in a run's numbers [s]; errors as of `datapath_of`."""
+    return float(_read(run_file).get("real_link_delay_s", REAL_LINK_DELAY_S))
 
 
 def kind_of(run_file: Path) -> Kind:

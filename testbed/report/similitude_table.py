@@ -8,14 +8,18 @@ from rich.table import Table
 from rich.text import Text
 
 from testbed.report.table import block_table
-from testbed.run.similitude import FOLLOWS, KEPT_WITHIN, Number
+from testbed.run.similitude import FOLLOWS, KEPT_WITHIN, Number, few_packets_text, likeness, message_packets
 
 CAPTION = (
     "Systems behave alike where their dimensionless numbers agree (Buckingham). Kept: within a factor of "
     f"{KEPT_WITHIN:g}. Real is RoCE in packets of 4096 bytes, with a port buffer of 52 µs (Tomahawk 2) and "
     "NCCL's timeout. A round trip is a packet's and its acknowledgement's, over the longest path with empty "
-    "queues: the delays of links, and sending. Below are constants of transports, as meant and as they "
-    "are here."
+    "queues: the delays of links, a real one's {} µs, and sending. Below are constants of transports, as "
+    "meant and as they are here."
+)
+WORDS = (
+    "alike: all are kept. partly: not all are, but the BDP, the port buffer over it, and the reconfiguration "
+    "delay over the CCT. unlike: one of these is not."
 )
 CHANGES = "--mtu, --buffer, --volume and --emulated-rate change the emulated side."
 
@@ -42,9 +46,21 @@ def similitude_rows(of_workloads: Mapping[str, Sequence[Number]]) -> list[Row]:
     return [_row(name, by_name[name]) for name in dict.fromkeys([*first, *by_name])]
 
 
-def similitude_table(of_workloads: Mapping[str, Sequence[Number]]) -> Table:
+def similitude_caption(of_workloads: Mapping[str, Sequence[Number]], real_link_delay_s: float) -> str:
+    """Return what the numbers are, how like the scales are by them, and which messages are short."""
+    words = {name: word for name, numbers in of_workloads.items() if (word := likeness(numbers))}
+    of_word = {word: [name for name in words if words[name] == word] for word in words.values()}
+    each = [f"{word}: {'; '.join(names)}." for word, names in of_word.items()]
+    if len(of_word) == 1:
+        each = [f"This run: {next(iter(of_word))}."]
+    few = few_packets_text({name: message_packets(numbers) for name, numbers in of_workloads.items()})
+    said = [CAPTION.format(f"{real_link_delay_s * 1e6:g}"), CHANGES, WORDS, *each, few]
+    return " ".join(filter(None, said))
+
+
+def similitude_table(of_workloads: Mapping[str, Sequence[Number]], real_link_delay_s: float) -> Table:
     """Return the numbers as a table for the terminal."""
-    shown = block_table(f"{CAPTION} {CHANGES}")
+    shown = block_table(similitude_caption(of_workloads, real_link_delay_s))
     shown.add_column("dimensionless number")
     shown.add_column("real", justify="right", no_wrap=True)
     shown.add_column("emulated", justify="right", no_wrap=True)

@@ -16,6 +16,7 @@ from rich.text import Text
 from testbed.report.claims import Claim, Range, side_by_side
 from testbed.report.means import BASELINE, Mean, Point, points
 from testbed.run.agreement import LIMIT_MARK, LIMITED, MARK, MARKED, agreement_text
+from testbed.run.similitude import few_packets_text
 
 UNITS = (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6))
 DURATIONS = ((60.0, "min"), (1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))
@@ -64,10 +65,11 @@ def summary_table(table: pd.DataFrame, baseline: str = BASELINE, note: str = "")
     for header in headers:
         shown.add_column(Text(header), justify="right", no_wrap=True)
     for workload, block in groupby(rows, key=lambda point: point.workload):
-        shown.add_row(Text(workload, "bold"))
-        for cells, point in block_rows(list(block), scale, several=several):
+        mine = list(block)
+        shown.add_row(Text(workload, "bold"), *[""] * several, likeness_text(mine))
+        for cells, point in block_rows(mine, scale, several=several):
             name, *words = cells[: 2 + several]
-            verdict = Text(words[-1], STYLES[point.word] if point else "")
+            verdict = Text(point.verdict, STYLES[point.word]) if point else Text("")
             look = "italic" if point is None else "dim" if point.void else ""
             numbers = cells[2 + several : SHOWN + several]
             if is_one:
@@ -283,6 +285,8 @@ def caption(rows: Sequence[Point], baseline: str) -> str:
         said.append(LIMITED)
     if any(point.word != "model" for point in rows):
         said.append(FREE if any(map(is_informed, rows)) else ONE)
+    if few := few_packets(rows):
+        said.append(few)
     if any("void" in point.words for point in rows):
         said.append(VOID_TEXT)
     if any("model" in point.words for point in rows):
@@ -294,7 +298,7 @@ def point_cells(point: Point, scale: float) -> list[str]:
     """Return the cells of a point's row; ``scale`` is the unit of time [s]."""
     return [
         point.scheme,
-        point.verdict,
+        point.verdict_and_likeness,
         significant(point["cct_mean_s"].value / scale),
         significant(point["cct_p99_s"].value / scale),
         significant(point["cct_s"].value / scale) + spread_text(point["cct_s"]),
@@ -320,6 +324,20 @@ def agreement_cell(point: Point, column: str = "over_predicted") -> str:
 def is_informed(point: Point) -> bool:
     """Return whether an emulation took other paths, or had other delays, than the model's own."""
     return abs(point["free_s"].value - point["predicted_s"].value) > 0
+
+
+def likeness_text(block: Sequence[Point]) -> Text:
+    """Return how like the real network a workload's emulations are: one word, for it is seldom a scheme's."""
+    return Text(", ".join(dict.fromkeys(point.likeness for point in block if point.likeness)), "dim")
+
+
+def few_packets(rows: Sequence[Point]) -> str:
+    """Return the warning that some points' messages are of few packets, by their workloads."""
+    fewest: dict[str, float] = {}
+    for point in rows:
+        if not math.isnan(packets := point["message_packets"].value):
+            fewest[point.workload] = min(fewest.get(point.workload, packets), packets)
+    return few_packets_text(fewest)
 
 
 def bound_cells(block: Sequence[Point], scale: float) -> list[str]:

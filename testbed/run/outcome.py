@@ -12,6 +12,7 @@ from testbed.run.agreement import findings, nic_busy
 from testbed.run.experiment import Experiment
 from testbed.run.light_log import LightLog
 from testbed.run.run import Run
+from testbed.run.similitude import Number, likeness, message_packets
 from topologies.fabric import Port
 from traffic.bounds import NOTHING_LENT
 from traffic.job_bounds import communication_bound_s
@@ -108,6 +109,8 @@ class Outcome:
     free: Run | None = None
     """By the fluid model with its own hash, path choice and delays, as without the emulation, but with what
     shapers lent; None where the emulation had no others, so that it is `predicted`."""
+    numbers: tuple[Number, ...] = ()
+    """What the emulation keeps of the real network's dimensionless numbers; none where nobody asked."""
 
     @property
     def run(self) -> Run:
@@ -216,6 +219,8 @@ def summary_row(outcome: Outcome) -> dict[str, object]:
         "verdict": outcome.verdict.word,
         "reasons": "; ".join(outcome.verdict.reasons),
         "advice": outcome.verdict.advice,
+        "likeness": likeness(outcome.numbers) or "",
+        "message_packets": message_packets(outcome.numbers),
         **asdict(outcome.measures),
         **{name: outcome.shares.get(name, float("nan")) for name in SHARES},
         "inert": "; ".join(outcome.inert),

@@ -7,13 +7,24 @@ dilated, and what depends on them is kept only where rate, volume, MTU and buffe
 
 A round trip is that of a full packet and its acknowledgement over the longest path, with empty queues:
 the links' delays there and back, and the time that every NIC and packet switch takes to send the packet
-and the acknowledgement. Where links have no delay it is this time alone. Light passes an OCS unstored.
+and the acknowledgement. A real link has a delay of its own, whether or not the emulation gives its links
+one; where those have none, the emulation's round trip is the time to send alone. Light passes an OCS
+unstored.
 The emulation's shapers lend a burst after a pause; the numbers are of links that are busy.
+
+How like the two scales are is one word (`likeness`):
+
+- *alike*: every number is kept;
+- *partly*: those are kept that decide what a collective meets (`DECISIVE`), as far as it has them: the
+  bandwidth-delay product and the port buffer over it, by which windows and queues act, and the
+  reconfiguration delay over the CCT, by which schedules win or lose; another is not;
+- *unlike*: one of those is not kept.
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,6 +47,9 @@ ROCE_HEADER_BYTES = 14 + 20 + 8 + 12 + 4
 ROCE_ACK_BYTES = ROCE_HEADER_BYTES + 4
 REAL_BUFFER_S = 42e6 * 8 / 6.4e12
 """A port's share of a switch's buffer, as time at its rate [s]: 42 MB for 6.4 Tbit/s (Tomahawk 2)."""
+REAL_LINK_DELAY_S = 1.5e-6
+"""What a link of a real network delays, one way, with the switch or the NIC at its end [s]: over four links
+12 us there and back."""
 REAL_TIMEOUT_S = 4.096e-6 * 2**18
 """NCCL's (2.19, ``NCCL_IB_TIMEOUT`` of 18) [s]."""
 
@@ -54,6 +68,8 @@ class Medium:
     """What a switch port holds before it drops."""
     least_timeout_s: float
     """After how long without an acknowledgement a packet is sent again, at least [s]."""
+    link_delay_s: float | None = None
+    """What each link delays, one way, at real scale; None for what the fabric's links do [s]."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,6 +85,8 @@ class Facts:
     datagrams go one way, over circuits alone."""
     delay_s: float = 0.0
     """Of all its links together, one way [s]."""
+    links: int = 0
+    """How many links it has."""
     reconfiguration_s: float | None = None
     """The OCSes' mean reconfiguration delay; None without a schedule [s]."""
 
@@ -86,16 +104,24 @@ class Number:
     """``kept``, or by how much it is not and what follows."""
 
 
+PRODUCT, BUFFER = "bandwidth-delay product (BDP) [packets]", "port buffer / BDP"
+MEDIAN_PACKETS = "packets per message, median"
+DARK = "reconfiguration delay / CCT"
+DECISIVE = (PRODUCT, BUFFER, DARK)
+"""The numbers without which nothing else is alike."""
+FEW_PACKETS = 16
+"""A median message of fewer is a start and an end: no window grows and no spraying evens out."""
+Likeness = Literal["alike", "partly", "unlike"]
 FOLLOWS = {
-    "bandwidth-delay product (BDP) [packets]": (
+    PRODUCT: (
         "more packets on their way, so windows act more finely",
         "fewer packets on their way, so windows act more coarsely",
     ),
-    "port buffer / BDP": (
+    BUFFER: (
         "queues last more round trips, and overflow later",
         "queues overflow sooner",
     ),
-    "packets per message, median": (
+    MEDIAN_PACKETS: (
         "a start and a last packet weigh less",
         "a start and a last packet weigh more",
     ),
@@ -111,12 +137,17 @@ FOLLOWS = {
         "a timeout costs more round trips",
         "a timeout costs fewer round trips, and may come for a packet that only waits",
     ),
-    "reconfiguration delay / CCT": ("the dark weighs more in the CCT", "the dark weighs less in the CCT"),
+    DARK: ("the dark weighs more in the CCT", "the dark weighs less in the CCT"),
 }
 """The numbers by name, and what follows where the emulation's is larger, and where it is smaller."""
 
 
-def similitude(experiment: Experiment, facts: Facts, least_timeout_s: float) -> tuple[Number, ...]:
+def similitude(
+    experiment: Experiment,
+    facts: Facts,
+    least_timeout_s: float,
+    real_link_delay_s: float = REAL_LINK_DELAY_S,
+) -> tuple[Number, ...]:
     """Return the numbers of an experiment; none where no byte crosses the network.
 
     Parameters
@@ -127,13 +158,37 @@ def similitude(experiment: Experiment, facts: Facts, least_timeout_s: float) -> 
         What they are made of: `facts_of` its run as predicted.
     least_timeout_s
         Of the emulation's senders [s].
+    real_link_delay_s
+        Of a link of the real network, one way [s].
     """
     if not len(facts.sizes):
         return ()
     rate_bps = min(facts.rates_bps, default=1.0)
-    return compared(
-        facts, experiment.dilation, real_medium(rate_bps), emulated_medium(experiment, least_timeout_s)
-    )
+    real = real_medium(rate_bps, real_link_delay_s)
+    return compared(facts, experiment.dilation, real, emulated_medium(experiment, least_timeout_s))
+
+
+def likeness(found: Sequence[Number]) -> Likeness | None:
+    """Return how like the two scales are by the numbers of `FOLLOWS`, as a word; None without any."""
+    judged = [number for number in found if number.name in FOLLOWS]
+    if not judged:
+        return None
+    if all(number.kept for number in judged):
+        return "alike"
+    return "partly" if all(number.kept for number in judged if number.name in DECISIVE) else "unlike"
+
+
+def message_packets(found: Sequence[Number]) -> float:
+    """Return of how many packets the median message is in the emulation; NaN if nothing crosses it."""
+    return next((number.emulated for number in found if number.name == MEDIAN_PACKETS), math.nan)
+
+
+def few_packets_text(packets: Mapping[str, float]) -> str:
+    """Return the warning that the median message of some workloads has few packets; nothing of others."""
+    few = [f"{name} ({count:.0f})" for name, count in packets.items() if count < FEW_PACKETS]
+    if not few:
+        return ""
+    return f"Warning: under {FEW_PACKETS} packets a message, median of {'; '.join(few)}; give more --volume."
 
 
 def compared(facts: Facts, dilation: Dilation, real: Medium, emulated: Medium) -> tuple[Number, ...]:
@@ -145,20 +200,20 @@ def compared(facts: Facts, dilation: Dilation, real: Medium, emulated: Medium) -
 def numbers(facts: Facts, scale: Dilation, medium: Medium) -> dict[str, float]:
     """Return the dimensionless numbers at one scale, by name."""
     packets = np.ceil(np.maximum(facts.sizes * scale.volume, 1.0) / medium.payload_bytes)
-    median, least = "packets per message, median", "packets per message, least"
+    median, least = MEDIAN_PACKETS, "packets per message, least"
     found = {median: float(np.median(packets)), least: float(packets.min())}
     cct_s = scale.emulated_s(facts.cct_s)
     if facts.rates_bps:
         round_trip_s = _round_trip_s(facts, scale, medium)
         product_bytes = min(facts.rates_bps) * scale.rate / 8 * round_trip_s
         found |= {
-            "bandwidth-delay product (BDP) [packets]": product_bytes / medium.frame_bytes,
-            "port buffer / BDP": medium.buffer_bytes / product_bytes,
+            PRODUCT: product_bytes / medium.frame_bytes,
+            BUFFER: medium.buffer_bytes / product_bytes,
             "round trip / CCT": round_trip_s / cct_s,
             "least timeout / round trip": medium.least_timeout_s / round_trip_s,
         }
     if facts.reconfiguration_s is not None:
-        found["reconfiguration delay / CCT"] = scale.emulated_s(facts.reconfiguration_s) / cct_s
+        found[DARK] = scale.emulated_s(facts.reconfiguration_s) / cct_s
     return {name: found[name] for name in FOLLOWS if name in found}
 
 
@@ -177,18 +232,20 @@ def facts_of(experiment: Experiment, predicted: Run) -> Facts:
         cct_s=communication_s(predicted.tables),
         rates_bps=tuple(fabric.link_at[port].rate_bps for port in longest if port.node in stored),
         delay_s=sum(fabric.link_at[port].delay_s for port in longest),
+        links=len(longest),
         reconfiguration_s=next((delay.mean_s for delay in experiment.ocs_delays.values()), None),
     )
 
 
-def real_medium(rate_bps: float) -> Medium:
-    """Return what RDMA over Ethernet has on links of a rate [bit/s]."""
+def real_medium(rate_bps: float, link_delay_s: float = REAL_LINK_DELAY_S) -> Medium:
+    """Return what RDMA over Ethernet has on links of a rate [bit/s] and of a delay, one way [s]."""
     return Medium(
         payload_bytes=ROCE_PAYLOAD_BYTES,
         frame_bytes=ROCE_PAYLOAD_BYTES + ROCE_HEADER_BYTES,
         ack_bytes=ROCE_ACK_BYTES,
         buffer_bytes=rate_bps / 8 * REAL_BUFFER_S,
         least_timeout_s=REAL_TIMEOUT_S,
+        link_delay_s=link_delay_s,
     )
 
 
@@ -210,7 +267,8 @@ def emulated_medium(experiment: Experiment, least_timeout_s: float) -> Medium:
 def _round_trip_s(facts: Facts, scale: Dilation, medium: Medium) -> float:
     both_bits = 8 * (medium.frame_bytes + medium.ack_bytes)
     sending_s = sum(both_bits / (rate_bps * scale.rate) for rate_bps in facts.rates_bps)
-    return scale.emulated_s(2 * facts.delay_s) + sending_s
+    delay_s = facts.delay_s if medium.link_delay_s is None else facts.links * medium.link_delay_s
+    return scale.emulated_s(2 * delay_s) + sending_s
 
 
 def _longest(paths: Iterable[Path], fabric: Fabric) -> Path:

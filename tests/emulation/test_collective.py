@@ -38,7 +38,7 @@ MIDDLE_S = 20.0
 
 def experiment(fabric: Fabric, policy: str, *, seed: int = 1, dilation: Dilation = DILATION) -> Experiment:
     """Return a sparse all-to-all, about a millisecond long in reality."""
-    demand = sparse(fabric.gpus, 0.4, tokens=1024, seed=seed)
+    demand = sparse(fabric.gpus, 0.4, gating="gpu", tokens=1024, seed=seed)
     return Experiment(fabric, single(demand), policy, dilation, seed, chunk_bytes=1 << 20)
 
 
@@ -93,7 +93,7 @@ def test_reactive_schemes_move_all_bytes(booted: Booted, policy: str) -> None:
 @pytest.mark.parametrize("skips", [True, False])
 def test_steps_follow_each_other_and_compute_stands_between(booted: Booted, skips: bool) -> None:
     fabric, compute_s = rail_fabric(2, 2), 0.003
-    step = Step(sparse(fabric.gpus, 0.0, tokens=128), compute_s)
+    step = Step(sparse(fabric.gpus, 0.0, gating="gpu", tokens=128), compute_s)
     asked = Experiment(fabric, job_of_steps("two", (step, step)), "rails", DILATION, chunk_bytes=1 << 20)
     with booted(fabric, DILATION.rate) as net:
         began = time.monotonic()

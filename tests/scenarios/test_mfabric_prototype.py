@@ -102,7 +102,7 @@ def test_tables_and_claims_are_of_emulations() -> None:
     assert table["over_baseline"][0] == pytest.approx(table["emulated_s"][0] / table["emulated_s"][1])
     found = training_findings(outcomes, "packets")
     (line,) = found.sheets[3].blocks[0].lines
-    assert list(line.cells[:8]) == ["circuits", "ideal", "ocs0", "3", "3", "3", "-", "yes"]
+    assert list(line.cells[:8]) == ["circuits", "credit", "ocs0", "3", "3", "3", "-", "yes"]
     assert list(line.cells[9:]) == ["-", "0"], "packets were not looked at"
     assert [claim.verdict for claim in found.claims[-3:]] == ["not comparable", "not comparable", "holds"]
     assert len(found.plots[0].draw().axes[0].patches) == 2

@@ -25,11 +25,21 @@ SCHEMES = ["ecmp", "plb", "minrtt", "reps", "pxn", "rails", "optimal"]
 PHASES = ["start", "early", "mid", "stable"]
 MIXTRAL = [f"mixtral {placement} {phase}" for placement in ("dense", "sparse") for phase in PHASES]
 SPARSE = [f"sparse {sparsity}" for sparsity in ("0.6", "0.4", "0.2", "0")]
+PER_GPU = [f"{name} per GPU" for name in SPARSE]
 SKEWED = ["sender skew", "receiver skew"]
-OWN = ["--servers", "--rails", "--spines", "--rate", "--fabric", "--sparsity", "--schemes", "--seeds"]
-OWN += ["--trace", "--experts", "--token-bytes", "--all-to-alls"]
-SHARED = ["--link-delay-us", "--loss", "--transport", "--initial-window", "--least-rto-ms"]
-SHARED += ["--share-queue-pairs", "--mtu", "--buffer", "--fail", "--detect-us", "--emulated-rate", "--volume"]
+OWN = ["--servers", "--rails", "--spines", "--rate", "--fabric", "--sparsity", "--top-k", "--gating"]
+OWN += ["--schemes", "--seeds", "--trace", "--experts", "--token-bytes", "--all-to-alls"]
+SHARED = ["--link-delay-us", "--real-link-delay-us", "--loss", "--transport", "--initial-window"]
+SHARED += [
+    "--least-rto-ms",
+    "--share-queue-pairs",
+    "--mtu",
+    "--buffer",
+    "--fail",
+    "--detect-us",
+    "--emulated-rate",
+    "--volume",
+]
 SHARED += [
     "--calibrate",
     "--dry-run",
@@ -59,7 +69,11 @@ def modelled(name: str, out: Path, *options: str) -> pd.DataFrame:
         ("rails_sender_skew", SKEWED[:1], SCHEMES),
         ("rails_receiver_skew", SKEWED[1:], SCHEMES),
         ("rails_mixtral", MIXTRAL, ["rails"]),
-        ("rails_all", ["uniform", *SPARSE, *SKEWED, *MIXTRAL], ["rails"]),
+        (
+            "rails_all",
+            ["uniform", *SPARSE, *PER_GPU, *SKEWED, *MIXTRAL],
+            ["rails"],
+        ),
     ],
 )
 def test_every_workload_runs_under_every_scheme_and_rails_is_near_the_bound(
@@ -87,7 +101,7 @@ SEEDS = range(1)
         (uniform_points(WIRED, ["pxn"], SEEDS), True),
         (sender_skew_points(WIRED, ["pxn"], SEEDS), True),
         (receiver_skew_points(WIRED, ["pxn"], SEEDS), False),
-        (sparse_points(WIRED, ["pxn"], SEEDS, [0.6]), False),
+        (sparse_points(WIRED, ["pxn"], SEEDS, [(0.6, "gpu")]), False),
     ],
     ids=["uniform", "sender skew", "receiver skew", "sparse"],
 )
@@ -142,6 +156,19 @@ def test_a_trace_is_never_taken_for_the_workload_whose_name_its_file_has(tmp_pat
     assert [claim.text for claim in rails_claims(table)] == [claim.text for claim in rails_claims(synthetic)]
     assert rails_claims(replayed) == []
     assert not list(out.glob("phases_*.png"))
+
+
+def test_sparse_is_per_token_unless_the_other_gating_is_asked_for(tmp_path: Path) -> None:
+    options = ["--schemes", "rails", "--sparsity", "0.6,0", "--top-k", "1"]
+    for gating, endings in (("", [""]), ("gpu", [" per GPU"]), ("gpu,token", ["", " per GPU"])):
+        out = tmp_path / f"out {gating}"
+        table = modelled("rails_sparse", out, *options, *(["--gating", gating] if gating else []))
+        asked = [f"sparse {sparsity}{ending}" for ending in endings for sparsity in ("0.6", "0")]
+        assert table["workload"].tolist() == asked
+        assert table["note"].str.contains("top 1 of").all()
+    done = ran("rails_sparse", "--model-only", "--gating", "layer")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "there is no gating 'layer'; choose among token, gpu\n"
 
 
 def test_a_routing_trace_is_replayed(tmp_path: Path) -> None:

@@ -103,6 +103,26 @@ def test_sparse_as_in_the_paper_holds() -> None:
     assert {claim.verdict for claim in found} == {"holds"}
 
 
+def test_claims_of_sparse_load_are_ruled_for_each_gating_and_labelled() -> None:
+    gains = {"sparse 0.6": 2.8, "sparse 0.4": 1.7, "sparse 0.6 per GPU": 2.4, "sparse 0.4 per GPU": 2.6}
+    found = rails_claims(
+        pd.concat([summary_of({"ecmp": gain, "rails": 1.0}, workload) for workload, gain in gains.items()])
+    )
+    per_token, per_gpu = (
+        {(claim.source, claim.text): claim for claim in found if whose in claim.source}
+        for whose in ("top k per token", "top k per GPU")
+    )
+    assert len(per_token) == len(per_gpu) == 9 == len(found) / 2
+    grows, times = "RailS' gain on ECMP grows with sparsity", "RailS has 2.8x ECMP's busbw"
+    for claims, whose, rulings in (
+        (per_token, "token", ("holds", "holds")),
+        (per_gpu, "GPU", ("does not hold", "does not hold")),
+    ):
+        source = f"RailS, VI-C, top k per {whose}"
+        ruled = claims[source, grows].verdict, claims[f"{source}, sparse 0.6", times].verdict
+        assert ruled == rulings
+
+
 def test_a_gain_that_shrinks_with_sparsity_is_found() -> None:
     tables = [
         summary_of({"ecmp": gain, "rails": 1.0}, workload)

@@ -26,6 +26,7 @@ def row(
         "busbw_gbytes_s": 12.0 / cct_s,
         "bound_s": 2.0,
         "verdict": verdict,
+        "likeness": "",
     }
 
 

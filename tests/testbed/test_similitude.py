@@ -9,13 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controller.circuits.devices import ReconfigurationDelay
-from testbed.report.similitude_table import similitude_rows
+from testbed.report.similitude_table import similitude_caption, similitude_rows
 from testbed.run.dilation import Dilation
 from testbed.run.experiment import Experiment
 from testbed.run.ocs_plan import OcsSetup, over_ocses
 from testbed.run.predict import predict
 from testbed.run.similitude import (
+    DECISIVE,
+    FEW_PACKETS,
     KEPT_WITHIN,
+    REAL_LINK_DELAY_S,
     REAL_TIMEOUT_S,
     UNSCALED,
     Facts,
@@ -24,6 +27,9 @@ from testbed.run.similitude import (
     compared,
     emulated_medium,
     facts_of,
+    few_packets_text,
+    likeness,
+    message_packets,
     numbers,
     similitude,
 )
@@ -117,14 +123,16 @@ def experiment_of(delay_s: float = 0.0) -> Experiment:
     return Experiment(fabric, single(demand), "rails", Dilation(1e-3, 1e-2), mtu=1500)
 
 
+@pytest.mark.parametrize("real_delay_s", [REAL_LINK_DELAY_S, 0.0])
 @pytest.mark.parametrize("delay_s", [0.0, 1e-6])
-def test_an_example_computed_by_hand(delay_s: float) -> None:
+def test_an_example_computed_by_hand(delay_s: float, real_delay_s: float) -> None:
     experiment = experiment_of(delay_s)
     experiment = replace(experiment, fabric=experiment.fabric.with_buffer(15_140))
     predicted = predict(experiment)
-    found = {n.name: n for n in similitude(experiment, facts_of(experiment, predicted), TIMEOUT_S)}
+    facts = facts_of(experiment, predicted)
+    found = {n.name: n for n in similitude(experiment, facts, TIMEOUT_S, real_delay_s)}
     # A rail without spines: from a NIC over a leaf to a NIC is two links, a packet and an ACK sent onto each.
-    real_s = 2 * 2 * delay_s + 2 * 8 * (4154 + 62) / RATE_BPS
+    real_s = 2 * 2 * real_delay_s + 2 * 8 * (4154 + 62) / RATE_BPS
     emulated_s = 2 * 2 * delay_s * 10 + 2 * 8 * (1514 + 66) / (RATE_BPS * 1e-3)
     longest = {TIMEOUT: REAL_TIMEOUT_S / real_s, BDP: RATE_BPS / 8 * real_s / 4154}
     assert {name: found[name].real for name in longest} == pytest.approx(longest)
@@ -133,6 +141,72 @@ def test_an_example_computed_by_hand(delay_s: float) -> None:
     assert found[BUFFER].emulated == pytest.approx(15_140 / (1e8 / 8 * emulated_s))
     assert (found[MEDIAN].real, found[MEDIAN].emulated) == (math.ceil(1e6 / 4096), math.ceil(1e4 / 1448))
     assert found[TRIP].emulated / found[TRIP].real == pytest.approx(emulated_s / real_s / 10)
+
+
+def test_a_real_link_s_delay_is_not_the_emulated_one_s() -> None:
+    """With neither a delay in the emulation nor one of the real network's its products were called kept."""
+    experiment, none = experiment_of(), 0.0
+    facts = facts_of(experiment, predict(experiment))
+    found = {n.name: n for n in similitude(experiment, facts, TIMEOUT_S)}
+    # 2 links x 2 x 1.5 us are 6 us, in which 100 Gbit/s carry 75 kB.
+    assert found[BDP].real == pytest.approx(75_000 / 4154 + 2 * 4216 / 4154)
+    assert not found[BDP].kept
+    undelayed = {n.name: n for n in similitude(experiment, facts, TIMEOUT_S, none)}
+    assert undelayed[BDP].kept
+    assert found[BUFFER].real == pytest.approx(undelayed[BUFFER].real * undelayed[BDP].real / found[BDP].real)
+
+
+def scaled(name: str, factor: float) -> Number:
+    """Return a number that is so many times as large in the emulation."""
+    medium = Medium(1000, 1000, 50, 1e6, 1.0)
+    facts = Facts(np.array([100_000_000]), 1.0, (RATE_BPS,), 1e-6, 2, 1e-3)
+    parts = {
+        BDP: replace(medium, frame_bytes=1000.0, link_delay_s=factor * 1e-3),
+        BUFFER: replace(medium, buffer_bytes=factor * 1e6),
+        MEDIAN: replace(medium, payload_bytes=1000 / factor),
+        TIMEOUT: replace(medium, least_timeout_s=factor),
+    }
+    real = replace(medium, link_delay_s=1e-3) if name == BDP else medium
+    return next(n for n in compared(facts, UNSCALED, real, parts[name]) if n.name == name)
+
+
+@pytest.mark.parametrize("name", [BDP, BUFFER, MEDIAN, TIMEOUT])
+@pytest.mark.parametrize(
+    ("factor", "kept"), [(1.99, True), (2.01, False), (1 / 1.99, True), (1 / 2.01, False)]
+)
+def test_one_word_says_how_like_the_scales_are(name: str, factor: float, kept: bool) -> None:
+    others = [Number(each, 1.0, 1.0, True, "kept") for each in (BDP, BUFFER, MEDIAN, DARK) if each != name]
+    number = scaled(name, factor)
+    assert number.emulated / number.real == pytest.approx(factor, rel=0.01)
+    assert number.kept == kept
+    missing = "unlike" if name in DECISIVE else "partly"
+    assert likeness([number, *others]) == ("alike" if kept else missing)
+
+
+def test_a_schedule_is_judged_by_the_dark_and_what_crosses_nothing_by_no_word() -> None:
+    short, dark = Number(MEDIAN, 2000, 20, False, "x"), Number(DARK, 0.01, 0.01, True, "kept")
+    assert likeness([short, dark]) == "partly"
+    assert likeness([short, replace(dark, kept=False)]) == "unlike"
+    assert likeness([]) is None
+    assert math.isnan(message_packets([]))
+    assert message_packets([short, dark]) == 20
+
+
+def test_messages_of_few_packets_are_warned_of_in_one_line() -> None:
+    packets = {"enough": float(FEW_PACKETS), "few": FEW_PACKETS - 1.0, "unknown": math.nan}
+    assert (
+        few_packets_text(packets)
+        == "Warning: under 16 packets a message, median of few (15); give more --volume."
+    )
+    assert few_packets_text({"enough": 16.0}) == ""
+
+
+def test_a_caption_says_the_word_of_each_workload_and_the_real_delay() -> None:
+    kept, short = Number(BDP, 9.0, 9.0, True, "kept"), Number(MEDIAN, 200, 15, False, "x")
+    said = similitude_caption({"a": (kept,), "b": (kept, short)}, 2e-6)
+    assert "a real one's 2 µs" in said
+    assert "alike: a. partly: b. Warning: under 16 packets a message, median of b (15);" in said
+    assert similitude_caption({"a": (kept,), "c": (kept,)}, 0.0).endswith(" This run: alike.")
 
 
 def test_a_job_that_stays_within_a_server_has_no_numbers() -> None:

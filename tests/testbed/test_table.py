@@ -10,6 +10,7 @@ from scenarios._rails.claims_rails import rails_claims
 from testbed.report.claims import Claim
 from testbed.report.table import block_table, claims_table, held_text, least_width, summary_table
 from testbed.run.outcome import Outcome, Verdict, summary
+from testbed.run.similitude import MEDIAN_PACKETS, PRODUCT, Number
 from tests.testbed.cases import (
     STRAINED,
     VOID,
@@ -20,6 +21,7 @@ from tests.testbed.cases import (
     small_outcomes,
     with_verdict,
 )
+from tests.testbed.test_report import Page, html_of
 from traffic.workloads.synthetic import uniform
 
 
@@ -63,6 +65,19 @@ def test_the_free_prediction_stands_beside_the_informed_one_where_they_differ() 
     assert "the free one the model's own." in text
     unknown = replace(outcomes[0], emulated=None, verdict=Verdict("model"))
     assert "free" not in words_of(summary_table(summary([unknown])))
+
+
+def test_how_like_a_real_network_it_is_stands_beside_the_verdict() -> None:
+    outcomes = small_outcomes(seeds=1)
+    assert rows_of(outcomes)[2] == ["uniform"]
+    kept = Number(PRODUCT, 4.0, 4.0, True, "kept"), Number(MEDIAN_PACKETS, 9.0, 9.0, True, "kept")
+    alike = [replace(outcome, numbers=kept) for outcome in outcomes[:2]]
+    unlike = [replace(each, numbers=(replace(kept[0], kept=False),)) for each in outcomes[2:]]
+    text = words_of(summary_table(summary([*alike, *unlike])))
+    assert "uniform alike ecmp faithful" in text
+    assert "sparse 0.4 unlike ecmp faithful" in text
+    assert "Warning: under 16 packets a message, median of uniform (9); give more --volume." in text
+    assert "ecmp faithful, alike" in Page(html_of([*alike, *unlike])).text
 
 
 def test_a_long_name_of_a_workload_costs_no_column() -> None:

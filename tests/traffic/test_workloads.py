@@ -1,6 +1,7 @@
 """Synthetic demands: what is sent is conserved, what is stated holds, seeds decide."""
 
 from collections.abc import Callable
+from itertools import permutations
 
 import numpy as np
 import pytest
@@ -12,7 +13,16 @@ from topologies.errors import DemandError
 from topologies.rail import rail_fabric
 from traffic.demand import Demand
 from traffic.workloads.gating import GATING_ZIPF, apportioned, gini, zipf_shares
-from traffic.workloads.synthetic import HIDDEN, TOKENS, receiver_skew, sender_skew, sparse, uniform
+from traffic.workloads.synthetic import (
+    GATINGS,
+    HIDDEN,
+    TOKENS,
+    Gating,
+    receiver_skew,
+    sender_skew,
+    sparse,
+    uniform,
+)
 
 FABRIC = rail_fabric(8, 4)
 gpus = st.integers(1, 40)
@@ -49,16 +59,50 @@ def test_sparse_keeps_its_promises(
     active = gpus - round(sparsity * gpus)
     assume(active > 0)
     top_k = min(top_k, active)
-    matrix = sparse(gpus, sparsity, top_k=top_k, tokens=tokens, hidden=hidden, seed=seed).matrix
-    assert (matrix.sum(axis=1) == tokens * hidden * 2).all()
-    assert ((matrix > 0).sum(axis=1) <= top_k).all()
-    assert (matrix.sum(axis=0) > 0).sum() <= active
-    assert (matrix % (hidden * 2) == 0).all()
+    per_token, per_gpu = (
+        sparse(gpus, sparsity, top_k=top_k, gating=gating, tokens=tokens, hidden=hidden, seed=seed).matrix
+        for gating in GATINGS
+    )
+    assert (per_gpu.sum(axis=1) == tokens * hidden * 2).all()
+    assert ((per_gpu > 0).sum(axis=1) <= top_k).all()
+    # Each token sends a copy to each of its experts, and none twice to one.
+    assert (per_token.sum(axis=1) == top_k * tokens * hidden * 2).all()
+    assert per_token.max() <= tokens * hidden * 2
+    for matrix in (per_gpu, per_token):
+        assert (matrix.sum(axis=0) > 0).sum() <= active
+        assert (matrix % (hidden * 2) == 0).all()
 
 
-def test_sparser_is_hotter() -> None:
+@pytest.mark.parametrize("top_k", [1, 2, 4])
+def test_a_row_covers_many_experts_per_token_and_top_k_of_them_per_gpu(top_k: int) -> None:
+    per_token, per_gpu = (sparse(32, 0.6, top_k=top_k, gating=gating) for gating in GATINGS)
+    assert ((per_token.matrix > 0).sum(axis=1) == 13).all(), "all that are active"
+    assert ((per_gpu.matrix > 0).sum(axis=1) == top_k).all()
+    assert (per_token.matrix.sum(axis=0) > 0).sum() == 13
+    assert (per_token.name, per_gpu.name) == ("sparse 0.6", "sparse 0.6 per GPU")
+    assert f"each token's top {top_k} of 13" in per_token.note
+    assert f"each GPU's top {top_k} of 13" in per_gpu.note
+
+
+def test_tokens_draw_experts_by_their_shares_without_replacement() -> None:
+    """Of three experts with shares by Zipf's 2, two each: the chance to be left out, by hand."""
+    shares = np.array([36, 9, 4]) / 49
+    alone = {frozenset((a, b)): 0.0 for a in range(3) for b in range(a)}
+    for a, b in permutations(range(3), 2):
+        alone[frozenset((a, b))] += shares[a] * shares[b] / (1 - shares[a])
+    chosen = [sum(p for pair, p in alone.items() if expert in pair) for expert in range(3)]
+    tokens = 200_000
+    copies = sparse(3, 0, tokens=tokens, zipf=2.0, hidden=1).matrix / 2
+    for row in copies:
+        assert sorted(row / tokens, reverse=True) == pytest.approx(chosen, abs=0.005)
+
+
+@pytest.mark.parametrize("gating", GATINGS)
+def test_sparser_is_hotter(gating: Gating) -> None:
     hottest = [
-        np.mean([sparse(32, sparsity, seed=seed).matrix.sum(axis=0).max() for seed in range(20)])
+        np.mean(
+            [sparse(32, sparsity, gating=gating, seed=seed).matrix.sum(axis=0).max() for seed in range(20)]
+        )
         for sparsity in (0, 0.2, 0.4, 0.6)
     ]
     assert hottest == sorted(hottest)
@@ -121,6 +165,7 @@ def test_notes_state_the_gini() -> None:
         (lambda: sparse(8, 0, top_k=0), "top 0"),
         (lambda: sparse(8, 0, zipf=-1), "exponent of -1"),
         (lambda: sparse(8, 0, seed=-1), "seed of -1"),
+        (lambda: sparse(8, 0, gating="layer"), "no gating 'layer'"),  # type: ignore[arg-type]
         (lambda: sender_skew(FABRIC, exponent=float("inf")), "exponent of inf"),
         (lambda: receiver_skew(FABRIC, tokens=0), "0 tokens"),
     ],

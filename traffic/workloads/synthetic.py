@@ -11,6 +11,8 @@ References
 RailS, section VI-A and Table I.
 """
 
+from typing import Literal, get_args
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -26,6 +28,13 @@ HIDDEN = 4096
 """Default numbers per token: Mixtral 8x7B's."""
 NUMBER_BYTES = 2
 """Size of a number (bf16) [bytes]."""
+Gating = Literal["token", "gpu"]
+"""What chooses its top k experts."""
+GATINGS = get_args(Gating)
+PER_GPU = " per GPU"
+"""What names end in whose gating is a GPU's."""
+AT_ONCE = 4096
+"""Tokens that are drawn together: noise for them and 1,024 experts takes 34 MB."""
 SKEW_ZIPF = 1.2
 """Default exponent of the skewed workloads. Inside a server of 4 it gives a normalised load
 MSE of 0.15, which is the value that the paper reports for ECMP."""
@@ -64,12 +73,13 @@ def sparse(
     sparsity: float,
     *,
     top_k: int = 2,
+    gating: Gating = "token",
     tokens: int = TOKENS,
     hidden: int = HIDDEN,
     zipf: float = GATING_ZIPF,
     seed: int = 0,
 ) -> Demand:
-    """Return the demand in which only some experts are active, and a GPU uses its top k of them.
+    """Return the demand in which only some experts are active, and each token goes to its top k of them.
 
     Parameters
     ----------
@@ -78,26 +88,35 @@ def sparse(
     sparsity
         Share of the experts' columns that are inactive, 0 <= sparsity < 1.
     top_k
-        How many of the active experts each GPU spreads its tokens over.
+        How many of the active experts each token goes to, or each GPU spreads its tokens over.
+    gating
+        What chooses: each ``token`` for itself, as a model's gate does, so that a GPU's row covers many
+        experts; or each ``gpu``, which gives all its tokens to the same few, so that a row has ``top_k``
+        cells. RailS says "Top-K (K=2) expert selection matrix" and not whose.
     tokens
         Tokens per GPU.
     hidden
         Numbers per token.
     zipf
-        Exponent of the gating, whose order of experts is each GPU's own.
+        Exponent of the gating, whose order of experts is each GPU's own; a token draws its experts by these
+        shares without replacement, as logits with Gumbel noise do.
     seed
         Of the choice of active experts and of the gating.
 
     Returns
     -------
     Demand
-        Every row sums to tokens x hidden x 2 bytes, in at most ``top_k`` cells.
+        Per token every row sums to top_k x tokens x hidden x 2 bytes: each of a token's experts has a copy.
+        Per GPU each token goes to one of the two, so it is tokens x hidden x 2 bytes, in at most ``top_k``
+        cells; its name then ends in *per GPU*.
 
     Raises
     ------
     DemandError
         If a parameter is out of its range, or fewer than ``top_k`` experts stay active.
     """
+    if gating not in GATINGS:
+        raise DemandError(f"there is no gating {gating!r}", f"choose among {', '.join(GATINGS)}")
     token_bytes = _token_bytes(gpus, tokens, hidden)
     if not 0 <= sparsity < 1:
         raise DemandError(f"a sparsity of {sparsity:g}", "give a share from 0 to under 1")
@@ -113,10 +132,15 @@ def sparse(
     matrix = np.zeros((gpus, gpus), dtype=np.int64)
     for source in range(gpus):
         gate = shares[rng.permutation(gpus)]
-        best = experts[np.argsort(-gate[experts], kind="stable")[:top_k]]
-        matrix[source, best] = apportioned(tokens, gate[best] / gate[best].sum())
-    note = f"top {top_k} of {active} active experts, Zipf {zipf:g} gating of Gini {gini(shares):.2f}"
-    return _synthetic(f"sparse {sparsity:g}", matrix * token_bytes, note, seed)
+        if gating == "token":
+            matrix[source, experts] = _copies(gate[experts], tokens, top_k, rng)
+        else:
+            best = experts[np.argsort(-gate[experts], kind="stable")[:top_k]]
+            matrix[source, best] = apportioned(tokens, gate[best] / gate[best].sum())
+    whose = {"token": "each token's", "gpu": "each GPU's"}[gating]
+    note = f"{whose} top {top_k} of {active} active experts, Zipf {zipf:g} gating of Gini {gini(shares):.2f}"
+    name = f"sparse {sparsity:g}" + (PER_GPU if gating == "gpu" else "")
+    return _synthetic(name, matrix * token_bytes, note, seed)
 
 
 def sender_skew(
@@ -205,6 +229,22 @@ def _hot_shares(fabric: Fabric, exponent: float, rng: np.random.Generator) -> ND
             for share, server in zip(of_servers, fabric.servers, strict=True)
         ]
     )
+
+
+def _copies(
+    gate: NDArray[np.float64], tokens: int, top_k: int, rng: np.random.Generator
+) -> NDArray[np.int64]:
+    """Return how many tokens go to each expert if each goes to k that it draws by their shares.
+
+    The k largest of logits with Gumbel noise are such a draw (Kool, van Hoof and Welling, "Stochastic beams
+    and where to find them", ICML 2019).
+    """
+    counts = np.zeros(len(gate), dtype=np.int64)
+    for first in range(0, tokens, AT_ONCE):
+        logits = np.log(gate) + rng.gumbel(size=(min(AT_ONCE, tokens - first), len(gate)))
+        drawn = np.argpartition(logits, -top_k, axis=1)[:, -top_k:]
+        counts += np.bincount(drawn.ravel(), minlength=len(gate))
+    return counts
 
 
 def _token_bytes(gpus: int, tokens: int, hidden: int) -> int:
