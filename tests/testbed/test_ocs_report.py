@@ -100,7 +100,7 @@ def test_a_delay_is_honoured_where_the_bound_allows_it() -> None:
     line_s = np.array([[0, 0.1], [0.1, 0]])
     assert dilation_for(line_s, 1, 1e-4, rate=1e-3, slot_s=0.05).emulated_s(1e-4) >= 0.002
     assert dilation_for(line_s, 1, 1e-9, rate=1e-3, slot_s=0.05).emulated_s(0.1) <= PATIENT_S
-    assert dilation_for(line_s, 1, 1e-2, rate=1e-3, slot_s=50.0).emulated_s(0.12) == pytest.approx(LONGEST_S)
+    assert dilation_for(line_s, 1, 1e-2, rate=1e-3, slot_s=50.0).emulated_s(0.11) == pytest.approx(LONGEST_S)
     with pytest.raises(ScenarioError, match="schedules without a slot"):
         dilation_for(0 * line_s, 1, 1e-3, rate=1e-3, slot_s=0.05)
 
