@@ -164,7 +164,9 @@ def test_sparse_is_per_token_unless_the_other_gating_is_asked_for(tmp_path: Path
         out = tmp_path / f"out {gating}"
         table = modelled("rails_sparse", out, *options, *(["--gating", gating] if gating else []))
         asked = [f"sparse {sparsity}{ending}" for ending in endings for sparsity in ("0.6", "0")]
-        sparse = table[table["workload"].str.startswith("sparse")]  # data sets of the machine stand beside them
+        sparse = table[
+            table["workload"].str.startswith("sparse")
+        ]  # data sets of the machine stand beside them
         assert sparse["workload"].tolist() == asked
         assert sparse["note"].str.contains("top 1 of").all()
     done = ran("rails_sparse", "--model-only", "--gating", "layer")
