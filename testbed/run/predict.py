@@ -8,6 +8,7 @@ the emulation costs.
 
 from collections.abc import Mapping, Sequence
 
+from testbed.machine.garbage import no_garbage_collection
 from testbed.run.experiment import Experiment
 from testbed.run.fluid_backend import FluidBackend
 from testbed.run.packet_paths import optical_path, seen_or_computed
@@ -66,7 +67,7 @@ def predict(
     )
 
     def run(job: Job) -> Run:
-        return Runner(
+        runner = Runner(
             fabric,
             job,
             backend,
@@ -76,7 +77,9 @@ def predict(
             revise=experiment.revisions,
             lit=dict(experiment.foreseen.first) if experiment.foreseen else None,
             path=lambda pair: backend.path(pair) or optical_path(fabric, pair),
-        ).run()
+        )
+        with no_garbage_collection():  # a run makes many small things that last, and no cycles
+            return runner.run()
 
     if experiment.circuits or experiment.faults:
         return run(experiment.job)
