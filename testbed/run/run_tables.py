@@ -156,28 +156,26 @@ def message_texts(tables: Tables) -> list[str]:
     What legs carry of several messages together counts for each by its part.
     """
     names, messages, legs = _Names(tables), tables.messages, tables.legs
-    own: list[dict[str, int] | None] = [None] * len(messages)
-    shared = defaultdict[int, dict[str, int]](dict)
+    own = legs["message"].to_numpy()
+    count = np.bincount(own[own >= 0], minlength=len(messages)).tolist()
+    texts, parts_of = [""] * len(messages), defaultdict[tuple[bool, int], dict[str, int]](dict)
     columns = (legs[name].tolist() for name in ("message", "group", "lane", "path", "bytes"))
     for message, group, lane, path, size in zip(*columns, strict=True):
         name = names[lane, path]
-        if message >= 0:
-            parts = own[message]
-            if parts is None:
-                own[message] = {name: size}
-                continue
-        elif group >= 0:
-            parts = shared[group]
-        else:
-            continue
-        parts[name] = parts.get(name, 0) + size
+        if message >= 0 and count[message] == 1:
+            texts[message] = name if lane < 0 else f"{size}@{name}"
+        elif message >= 0 or group >= 0:
+            parts = parts_of[message >= 0, max(message, group)]
+            parts[name] = parts.get(name, 0) + size
     groups, sizes = messages["group"].to_numpy(), messages["bytes"].to_numpy()
     total = np.zeros(len(messages), dtype=np.int64)
     np.add.at(total, groups[groups >= 0], sizes[groups >= 0])
-    return [
-        _text(parts or {}) if group < 0 else _part(shared[group], size, int(total[group]))
-        for parts, group, size in zip(own, groups.tolist(), sizes.tolist(), strict=True)
-    ]
+    for number, (group, size) in enumerate(zip(groups.tolist(), sizes.tolist(), strict=True)):
+        if group >= 0:
+            texts[number] = _part(parts_of[False, group], size, int(total[group]))
+        elif count[number] > 1:
+            texts[number] = _text(parts_of[True, number])
+    return texts
 
 
 class _Names(dict[tuple[int, int], str]):
