@@ -14,8 +14,8 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from testbed.run.delegated import Lanes, Leg, Legs, write_as_one, write_in_turn
-from testbed.run.run_tables import Part, Rows, Written, event_table
+from testbed.run.delegated import Kept, Lanes, Leg, Legs, lanes_of, write_as_one, write_in_turn
+from testbed.run.run_tables import Integers, Part, Rows, Written, event_table
 from topologies.fabric import Fabric, Link, Path, Port
 from topologies.light import Circuit
 from traffic.clock import NEVER
@@ -153,7 +153,8 @@ class _Filed(NamedTuple):
     """What is kept of an all-to-all that ran as coupled flows and has ended."""
 
     node: str
-    legs: Legs
+    legs: Sequence[Kept]
+    rows_inside: Integers
     times_ps: Sequence[tuple[int, int]]
     """When each of its legs began and ended."""
     lanes: Lanes | None
@@ -223,8 +224,7 @@ class Ledger:
 
     def lanes(self, placed: Placement, overs: Sequence[int]) -> Lanes:
         """Return where coupled flows go whose queue pairs are so numbered here."""
-        columns = np.array([self._over[over] for over in overs], dtype=np.int64).T
-        return Lanes(placed, (columns[0], columns[1], columns[2]))
+        return lanes_of(placed, [self._over[over] for over in overs])
 
     def put(self, number: int, over: int, size: int, at_ps: int) -> None:
         """Count a part of a message that was put on a lane together."""
@@ -244,7 +244,7 @@ class Ledger:
         self.messages[first : first + len(sent)] = [FILED] * len(sent)
         if sent:
             lanes = next((each.lanes for each in sent if each.lanes), None)
-            self._filed[first] = _Filed(name, legs, _times_ps(sent), lanes)
+            self._filed[first] = _Filed(name, legs.kept, legs.rows_inside, _times_ps(sent), lanes)
 
     # Nodes, faults and light
 
@@ -321,7 +321,7 @@ class Ledger:
         for number, message in enumerate(self.messages):
             if message is FILED:
                 if filed := self._filed.get(number):
-                    write_as_one(written, self._nodes[filed.node], filed.legs, filed.times_ps, filed.lanes)
+                    write_as_one(written, self._nodes[filed.node], *filed[1:])
             elif message.leg is None and message.part_of < 0:
                 self._write(written, number)
             elif legs := self.delegated.get(number):

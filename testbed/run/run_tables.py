@@ -16,27 +16,29 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from traffic.clock import NEVER
-from traffic.messages import Messages
 from traffic.records import NVLINK as OVER_NVLINK
 from traffic.records import path_text
 from traffic.tables import EVENTS, LEGS, MESSAGES, NVLINK, Tables
+
+Integers = NDArray[np.integer]
+"""Whole numbers, in a type that holds them."""
 
 
 class Of(NamedTuple):
     """A column of a block, worked out when its table is: values at some places, and something added."""
 
-    values: NDArray[np.int64]
-    at: NDArray[np.int64] | None = None
+    values: Integers
+    at: Integers | None = None
     """Which of them each row has; None if each has its own."""
     plus: int = 0
 
-    def column(self) -> NDArray[np.int64]:
+    def column(self) -> Integers:
         """Return it."""
         values = self.values if self.at is None else self.values[self.at]
-        return values + self.plus if self.plus else values
+        return values.astype(np.int64) + self.plus if self.plus else values
 
 
-Value = int | NDArray[np.int64] | Of
+Value = int | Integers | Of
 """What all rows of a block have in a column, or what each has."""
 
 
@@ -136,13 +138,20 @@ class Written:
             self.legs.add(node, message, op, *part, group)
 
     def add_inside(
-        self, node: int, message: Value, sent: Messages, times_ps: tuple[int, int], *, op: int = 0
+        self,
+        node: int,
+        message: Value,
+        sent: tuple[Integers, Integers, Integers],
+        times_ps: tuple[int, int],
+        *,
+        op: int = 0,
     ) -> None:
-        """Add what moved over NVLink in proportion, unless it has not all arrived."""
+        """Add what moved over NVLink in proportion, unless it has not all arrived.
+
+        ``sent`` has the source, destination and bytes of each.
+        """
         if times_ps[1] < NEVER:
-            ends = sent.source, sent.destination
-            columns = (*ends, sent.bytes, *times_ps, -1, -1)
-            self.legs.block(len(sent), node, message, op, 0, NVLINK, -1, -1, *columns)
+            self.legs.block(len(sent[0]), node, message, op, 0, NVLINK, -1, -1, *sent, *times_ps, -1, -1)
 
 
 def event_table(found: Sequence[tuple[int, str, str]]) -> pd.DataFrame:
