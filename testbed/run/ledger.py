@@ -114,9 +114,11 @@ class Message:
 
     def landed(self, over: int, at_ps: int) -> None:
         """Note when what was put together on a lane has arrived."""
-        if leg := self.on(over):
-            leg.parts -= 1
-            leg.last_ps = at_ps
+        for leg in reversed(self.legs):
+            if leg.over == over and leg.parts:
+                leg.parts -= 1
+                leg.last_ps = at_ps
+                return
 
     def returned(self, over: int, size: int, at_ps: int, *, whole: bool) -> int:
         """Take bytes off a lane that it did not deliver; return how many it had.
@@ -231,7 +233,10 @@ class Ledger:
         message = self.messages[number]
         self._first_ps.setdefault(message.node, at_ps)
         message.pieces += 1
-        message.put(over, size, at_ps)
+        if message.legs:
+            message.put(over, size, at_ps)
+        else:
+            message.legs.append(Carried(over, size, at_ps))
 
     def sends(self, node: str, at_ps: int) -> None:
         """Note that bytes of a node may go from now on, if none could before."""
@@ -358,7 +363,15 @@ class Ledger:
         crosses = servers[message.source] != servers[message.destination]
         times_ps = message.start_ps, message.end_ps
         row = written.messages.add(node, message.row, 0, *ends, message.size, *times_ps, lost, crosses, -1)
-        written.add_parts(node, row, self._parts(number))
+        if number in self.hops:
+            written.add_parts(node, row, self._parts(number))
+            return
+        for leg in message.legs:  # as parts are written, in half the time
+            last_ps = message.end_ps if leg.last_ps == NEVER else leg.last_ps
+            if leg.bytes > 0 and last_ps < NEVER:
+                over, size = self._over[leg.over], leg.bytes
+                slot = self._slot(over.lane, leg.first_ps, last_ps) if self._slots else -1
+                written.legs.add(node, row, 0, 0, *over, *ends, size, leg.first_ps, last_ps, slot, -1)
 
     def _parts(self, number: int, hop: int = 0) -> Iterator[Part]:
         """Yield the legs of a message that brought bytes, those of its hops among them."""
@@ -367,14 +380,14 @@ class Ledger:
             last_ps = message.end_ps if leg.last_ps == NEVER else leg.last_ps
             if leg.bytes > 0 and last_ps < NEVER:
                 over, ends = self._over[leg.over], (message.source, message.destination)
-                slot = self._slot(over.lane, leg.first_ps, last_ps) if over.medium == LIGHT else -1
+                slot = self._slot(over.lane, leg.first_ps, last_ps) if self._slots else -1
                 yield Part(hop, *over, *ends, leg.bytes, leg.first_ps, last_ps, slot)
         for part in self.hops.get(number, ()):
             yield from self._parts(part, hop + self.messages[part].hop)
 
     def _slot(self, lane: int, first_ps: int, last_ps: int) -> int:
         """Return the slot of a lane's OCS in which it was lit meanwhile; -1 if in none or several."""
-        if not self._slots:
+        if lane < 0:
             return -1
         if lane not in self._slots_of:
             self._slots_of[lane] = list(self._slots_over(list(self._lanes)[lane]))
@@ -389,7 +402,7 @@ class Ledger:
         """Yield the slots that light a queue pair's circuit, and from when to when each does."""
         ends = queue_pair.source, queue_pair.destination
         near, far = (self._fabric.peer(self._fabric.nic_port(nic)) for nic in ends)
-        shown, slots = [*self._slots[near.node], (NEVER, None)], count()
+        shown, slots = [*self._slots.get(near.node, ()), (NEVER, None)], count()
         for (since_ps, circuits), (until_ps, _) in pairwise(shown):
             if circuits is not None:
                 slot = next(slots)
