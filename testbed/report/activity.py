@@ -8,6 +8,8 @@ from numpy.typing import NDArray
 
 from testbed.run.run import Run
 from topologies.fabric import Fabric
+from traffic.clock import NEVER
+from traffic.tables import LIT, in_seconds
 
 LANES = ("computes", "sends", "receives")
 """What a server does at the same time as something else."""
@@ -43,19 +45,28 @@ def server_spans(run: Run, fabric: Fabric) -> pd.DataFrame:
 
 
 def timed_messages(run: Run) -> pd.DataFrame:
-    """Return the messages that started, from when nothing held their collective back any more.
+    """Return the messages that were released, from when nothing held their collective back any more.
 
-    One that was given up ends when its collective did.
+    Returns
+    -------
+    DataFrame
+        A row per message: node, source, destination, bytes, crosses (it leaves its server), start_s and
+        end_s [real s]. One that was given up ends when its collective did.
     """
-    messages = run.messages[run.messages["start_s"].notna()]
-    let_go = run.events[run.events["what"] == "released"].set_index("which")["at_s"]
-    if len(let_go):
-        since_s = messages["node"].map(let_go).fillna(0.0)
-        messages = messages.assign(start_s=np.maximum(messages["start_s"], since_s))
-    if messages["end_s"].notna().all():
-        return messages
-    given_up_s = run.tasks.groupby("node")["end_s"].max()
-    return messages.assign(end_s=messages["end_s"].fillna(messages["node"].map(given_up_s)))
+    tables = run.tables
+    messages = tables.messages[tables.messages["released_ps"] < NEVER]
+    node, end_ps = messages["node"].to_numpy(), messages["end_ps"].to_numpy()
+    let_go_ps, last_ps = np.zeros(len(tables.nodes), np.int64), np.zeros(len(tables.nodes), np.int64)
+    collectives = tables.spans[tables.spans["gpu"] < 0]
+    of_span = collectives["node"].to_numpy()
+    let_go_ps[of_span] = collectives["released_ps"]
+    last_ps[of_span] = collectives["end_ps"]
+    times_ps = {
+        "start_ps": np.maximum(messages["released_ps"], let_go_ps[node]),
+        "end_ps": np.where(end_ps < NEVER, end_ps, last_ps[node]),
+    }
+    kept = messages[["source", "destination", "bytes", "crosses"]]
+    return in_seconds(kept.assign(node=run.names(messages), **times_ps))
 
 
 def light_spans(run: Run) -> pd.DataFrame:
@@ -67,14 +78,14 @@ def light_spans(run: Run) -> pd.DataFrame:
         A row per stretch of time, those of an OCS one after the other: ocs; circuits, the pairs of ports
         that were lit in order, empty while all or some were dark; start_s and end_s [real s].
     """
-    events = run.events[run.events["what"].isin(["drained", "switching", "lit", "shown"])]
-    words = [which.split(" ") for which in events["which"]]
+    light = run.tables.light
     lit = [
-        " ".join(sorted(pairs)) if what == "lit" else ""
-        for what, (_, *pairs) in zip(events["what"], words, strict=True)
+        " ".join(sorted(f"{a}>{b}" for a, b in circuits)) or "-" if what == LIT else ""
+        for what, circuits in zip(light["what"], light["circuits"], strict=True)
     ]
-    ocs = [name for name, *_ in words]
-    spans = pd.DataFrame({"ocs": ocs, "circuits": lit, "start_s": events["at_s"].to_numpy(float)})
+    start_s = in_seconds(light)["at_s"].to_numpy(float)
+    ocs = [run.tables.ocses[number] for number in light["ocs"]]
+    spans = pd.DataFrame({"ocs": ocs, "circuits": lit, "start_s": start_s})
     spans["end_s"] = spans.groupby("ocs")["start_s"].shift(-1).fillna(run.iteration_s)
     # An OCS may go dark after the last byte has arrived.
     return spans[spans["end_s"] > spans["start_s"]].reset_index(drop=True)

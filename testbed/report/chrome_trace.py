@@ -22,7 +22,6 @@ import pandas as pd
 from testbed.report.activity import light_spans, server_spans, timed_messages
 from testbed.run.run import Run
 from topologies.fabric import Fabric
-from traffic.records import NVLINK
 
 MOST_EVENTS = 50_000
 """Most slices of a run, some 5 MB."""
@@ -33,7 +32,7 @@ COLUMNS = {
     "circuits": ["ocs", "circuits"],
     "collectives": ["server", "lane", "node"],
     "computes": ["gpu", "node"],
-    "messages": ["source", "destination", "node", "bytes", "path"],
+    "messages": ["source", "destination", "node", "bytes", "crosses"],
 }
 """The kinds of slices, and what is read of each besides its times."""
 NOTHING: dict[str, str | int] = {}
@@ -108,9 +107,9 @@ def _slices(kind: str, found: pd.DataFrame, fabric: Fabric) -> Iterator[Slice]:
         elif kind == "computes":
             process, thread, name, args = of_gpu[about[0]], f"GPU {about[0]}", about[1], NOTHING
         else:
-            source, destination, node, size, path = about
+            source, destination, node, size, crosses = about
             process, thread, name = of_gpu[source], f"GPU {source}'s messages", f"to GPU {destination}"
-            args = {"node": node, "bytes": size, "over": "NVLink" if path == NVLINK else "network"}
+            args = {"node": node, "bytes": size, "over": "network" if crosses else "NVLink"}
         yield Slice(process, thread, name, start_s, end_s, args)
 
 

@@ -6,10 +6,9 @@ from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from testbed.run.backend import Strand
-from testbed.run.run_tables import Of, Part, Written, counted
+from testbed.run.run_tables import Integers, Of, Part, Written, counted
 from traffic.clock import NEVER
 from traffic.delegation import MOST_KNOWN, Delegation
 from traffic.messages import Messages
@@ -44,9 +43,22 @@ class Legs:
     """The leg of what stays inside; -1 if nothing does."""
 
     @cached_property
-    def rows_inside(self) -> NDArray[np.int64]:
+    def rows_inside(self) -> Integers:
         """Which of the all-to-all's messages stay inside."""
-        return np.flatnonzero(self.delegation.pair < 0)
+        return _packed(np.flatnonzero(self.delegation.pair < 0))
+
+    @cached_property
+    def kept(self) -> "tuple[Kept, ...]":
+        """What is kept of each leg."""
+        ops = [
+            CROSSES if leg.inside is None else -1 if index == self.inside else _op(self, index)
+            for index, leg in enumerate(self.legs)
+        ]
+        sent = [leg.inside or self.delegation.between for leg in self.legs]
+        return tuple(
+            Kept(op, *map(_packed, (each.source, each.destination, each.bytes)))
+            for op, each in zip(ops, sent, strict=True)
+        )
 
     @property
     def waits(self) -> list[int]:
@@ -58,12 +70,32 @@ class Legs:
         return counts
 
 
+class Kept(NamedTuple):
+    """What is kept of a leg that ran as one, in as few bytes as hold it: of many thousands all last."""
+
+    op: int
+    """What it is part of; -1 of the messages that stay inside."""
+    source: Integers
+    destination: Integers
+    bytes: Integers
+
+
 class Lanes(NamedTuple):
     """Where what all pairs of servers owe each other goes as coupled flows."""
 
-    placed: Placement
-    over: tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]
-    """Medium, lane and path of each of its queue pairs, as tables number them."""
+    pair: Integers
+    """The pair of servers of each parcel."""
+    qp: Integers
+    """Its queue pair."""
+    bytes: Integers
+    over: tuple[Integers, Integers, Integers]
+    """Medium, lane and path of each of the queue pairs, as tables number them."""
+
+
+def lanes_of(placed: Placement, over: Sequence[tuple[int, int, int]]) -> Lanes:
+    """Return where a placement's parcels go; ``over`` is what tables call each of its queue pairs."""
+    medium, lane, path = np.array(over, dtype=np.int32).reshape(-1, 3).T
+    return Lanes(_packed(placed.message), _packed(placed.qp), _packed(placed.bytes), (medium, lane, path))
 
 
 @lru_cache(maxsize=MOST_KNOWN)
@@ -174,13 +206,15 @@ def write_in_turn(
                 written.messages.add(node, -1, 0, *ends, leg.size, *times, given_up, True, groups[pair])
             written.add_parts(node, -1, parts[index], op=CROSSES, group=groups[pair])
         elif index != legs.inside:
-            written.add_inside(node, -1, leg.inside, times_ps[index], op=_op(legs, index))
+            sent = leg.inside.source, leg.inside.destination, leg.inside.bytes
+            written.add_inside(node, -1, sent, times_ps[index], op=_op(legs, index))
 
 
 def write_as_one(
     written: Written,
     node: int,
-    legs: Legs,
+    legs: Sequence[Kept],
+    rows_inside: Integers,
     times_ps: Sequence[tuple[int, int]],
     lanes: Lanes | None,
 ) -> None:
@@ -188,39 +222,44 @@ def write_as_one(
 
     Parameters
     ----------
-    written, node, legs, times_ps
+    written, node, times_ps
         As of `write_in_turn`.
+    legs, rows_inside
+        What is kept of it.
     lanes
         Where the pairs went; None if there are none.
     """
-    found, start_ps = legs.delegation, times_ps[0][0]
-    between, end_ps = found.between, max(end_ps for _, end_ps in times_ps)
-    for index, leg in enumerate(legs.legs):
-        if leg.inside is not None and index != legs.inside:
-            written.add_inside(node, -1, leg.inside, times_ps[index], op=_op(legs, index))
-        elif leg.inside is not None:
-            ends, rows = (leg.inside.source, leg.inside.destination), len(leg.inside)
-            columns = (*ends, leg.inside.bytes, start_ps, times_ps[index][1], False, False, -1)
-            first = written.messages.block(rows, node, Of(legs.rows_inside), 0, *columns)
-            written.add_inside(node, Of(counted(rows), plus=first), leg.inside, times_ps[index])
-    if len(between) and lanes is not None:
-        ends, rows = (between.source, between.destination), len(between)
-        group = Of(counted(rows), plus=len(written.messages))
-        written.messages.block(rows, node, -1, 0, *ends, between.bytes, start_ps, end_ps, False, True, group)
-        placed, crossing_ps = lanes.placed, times_ps[legs.first_pair]
-        written.legs.block(
-            len(placed.bytes),
-            node,
-            -1,
-            CROSSES,
-            0,
-            *(Of(column, placed.qp) for column in lanes.over),
-            *(Of(end, placed.message) for end in ends),
-            placed.bytes,
-            *crossing_ps,
-            -1,
-            Of(placed.message, plus=group.plus),
-        )
+    start_ps, end_ps = times_ps[0][0], max(end_ps for _, end_ps in times_ps)
+    for (op, source, destination, size), (first_ps, last_ps) in zip(legs, times_ps, strict=True):
+        rows, number, sent = len(size), len(written.messages), (source, destination, size)
+        numbers = Of(counted(rows), plus=number)
+        if op == CROSSES and lanes is not None:
+            written.messages.block(rows, node, -1, 0, *sent, start_ps, end_ps, False, True, numbers)
+            written.legs.block(
+                len(lanes.bytes),
+                node,
+                -1,
+                CROSSES,
+                0,
+                *(Of(column, lanes.qp) for column in lanes.over),
+                Of(source, lanes.pair),
+                Of(destination, lanes.pair),
+                lanes.bytes,
+                first_ps,
+                last_ps,
+                -1,
+                Of(lanes.pair, plus=number),
+            )
+        elif op < 0:
+            written.messages.block(rows, node, rows_inside, 0, *sent, start_ps, last_ps, False, False, -1)
+            written.add_inside(node, numbers, sent, (first_ps, last_ps))
+        else:
+            written.add_inside(node, -1, sent, (first_ps, last_ps), op=op)
+
+
+def _packed(numbers: Integers) -> Integers:
+    """Return numbers that are not negative in the type that takes the fewest bytes."""
+    return numbers.astype(np.min_scalar_type(int(numbers.max(initial=0))))
 
 
 def _op(legs: Legs, leg: int) -> int:

@@ -14,8 +14,8 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from testbed.run.delegated import Lanes, Leg, Legs, write_as_one, write_in_turn
-from testbed.run.run_tables import Part, Rows, Written, event_table
+from testbed.run.delegated import Kept, Lanes, Leg, Legs, lanes_of, write_as_one, write_in_turn
+from testbed.run.run_tables import Integers, Part, Rows, Written, event_table
 from topologies.fabric import Fabric, Link, Path, Port
 from topologies.light import Circuit
 from traffic.clock import NEVER
@@ -99,7 +99,10 @@ class Message:
 
     def on(self, over: int) -> Carried | None:
         """Return the leg on which bytes of it are under way over something."""
-        return next((leg for leg in reversed(self.legs) if leg.over == over and leg.parts), None)
+        for leg in reversed(self.legs):
+            if leg.over == over and leg.parts:
+                return leg
+        return None
 
     def put(self, over: int, size: int, at_ps: int, parts: int = 1) -> None:
         """Count bytes that were put on a lane together."""
@@ -111,9 +114,11 @@ class Message:
 
     def landed(self, over: int, at_ps: int) -> None:
         """Note when what was put together on a lane has arrived."""
-        if leg := self.on(over):
-            leg.parts -= 1
-            leg.last_ps = at_ps
+        for leg in reversed(self.legs):
+            if leg.over == over and leg.parts:
+                leg.parts -= 1
+                leg.last_ps = at_ps
+                return
 
     def returned(self, over: int, size: int, at_ps: int, *, whole: bool) -> int:
         """Take bytes off a lane that it did not deliver; return how many it had.
@@ -150,7 +155,8 @@ class _Filed(NamedTuple):
     """What is kept of an all-to-all that ran as coupled flows and has ended."""
 
     node: str
-    legs: Legs
+    legs: Sequence[Kept]
+    rows_inside: Integers
     times_ps: Sequence[tuple[int, int]]
     """When each of its legs began and ended."""
     lanes: Lanes | None
@@ -220,15 +226,17 @@ class Ledger:
 
     def lanes(self, placed: Placement, overs: Sequence[int]) -> Lanes:
         """Return where coupled flows go whose queue pairs are so numbered here."""
-        columns = np.array([self._over[over] for over in overs], dtype=np.int64).T
-        return Lanes(placed, (columns[0], columns[1], columns[2]))
+        return lanes_of(placed, [self._over[over] for over in overs])
 
     def put(self, number: int, over: int, size: int, at_ps: int) -> None:
         """Count a part of a message that was put on a lane together."""
         message = self.messages[number]
-        self.sends(message.node, at_ps)
+        self._first_ps.setdefault(message.node, at_ps)
         message.pieces += 1
-        message.put(over, size, at_ps)
+        if message.legs:
+            message.put(over, size, at_ps)
+        else:
+            message.legs.append(Carried(over, size, at_ps))
 
     def sends(self, node: str, at_ps: int) -> None:
         """Note that bytes of a node may go from now on, if none could before."""
@@ -241,7 +249,7 @@ class Ledger:
         self.messages[first : first + len(sent)] = [FILED] * len(sent)
         if sent:
             lanes = next((each.lanes for each in sent if each.lanes), None)
-            self._filed[first] = _Filed(name, legs, _times_ps(sent), lanes)
+            self._filed[first] = _Filed(name, legs.kept, legs.rows_inside, _times_ps(sent), lanes)
 
     # Nodes, faults and light
 
@@ -318,7 +326,7 @@ class Ledger:
         for number, message in enumerate(self.messages):
             if message is FILED:
                 if filed := self._filed.get(number):
-                    write_as_one(written, self._nodes[filed.node], filed.legs, filed.times_ps, filed.lanes)
+                    write_as_one(written, self._nodes[filed.node], *filed[1:])
             elif message.leg is None and message.part_of < 0:
                 self._write(written, number)
             elif legs := self.delegated.get(number):
@@ -334,9 +342,9 @@ class Ledger:
                     per_pair=per_pair,
                 )
         return Tables(
-            messages=written.messages.table,
-            legs=written.legs.table,
-            spans=self._spans.table,
+            messages=written.messages.packed,
+            legs=written.legs.packed,
+            spans=self._spans.packed,
             events=event_table(self._events),
             links=pd.DataFrame(self._links, columns=list(LINKS)).astype(LINKS),
             light=pd.DataFrame(self._light, columns=list(LIGHT_CHANGES)).astype(LIGHT_CHANGES),
@@ -356,7 +364,15 @@ class Ledger:
         crosses = servers[message.source] != servers[message.destination]
         times_ps = message.start_ps, message.end_ps
         row = written.messages.add(node, message.row, 0, *ends, message.size, *times_ps, lost, crosses, -1)
-        written.add_parts(node, row, self._parts(number))
+        if number in self.hops:
+            written.add_parts(node, row, self._parts(number))
+            return
+        for leg in message.legs:  # as parts are written, in half the time
+            last_ps = message.end_ps if leg.last_ps == NEVER else leg.last_ps
+            if leg.bytes > 0 and last_ps < NEVER:
+                over, size = self._over[leg.over], leg.bytes
+                slot = self._slot(over.lane, leg.first_ps, last_ps) if self._slots else -1
+                written.legs.add(node, row, 0, 0, *over, *ends, size, leg.first_ps, last_ps, slot, -1)
 
     def _parts(self, number: int, hop: int = 0) -> Iterator[Part]:
         """Yield the legs of a message that brought bytes, those of its hops among them."""
@@ -365,14 +381,14 @@ class Ledger:
             last_ps = message.end_ps if leg.last_ps == NEVER else leg.last_ps
             if leg.bytes > 0 and last_ps < NEVER:
                 over, ends = self._over[leg.over], (message.source, message.destination)
-                slot = self._slot(over.lane, leg.first_ps, last_ps) if over.medium == LIGHT else -1
+                slot = self._slot(over.lane, leg.first_ps, last_ps) if self._slots else -1
                 yield Part(hop, *over, *ends, leg.bytes, leg.first_ps, last_ps, slot)
         for part in self.hops.get(number, ()):
             yield from self._parts(part, hop + self.messages[part].hop)
 
     def _slot(self, lane: int, first_ps: int, last_ps: int) -> int:
         """Return the slot of a lane's OCS in which it was lit meanwhile; -1 if in none or several."""
-        if not self._slots:
+        if lane < 0:
             return -1
         if lane not in self._slots_of:
             self._slots_of[lane] = list(self._slots_over(list(self._lanes)[lane]))
@@ -387,7 +403,7 @@ class Ledger:
         """Yield the slots that light a queue pair's circuit, and from when to when each does."""
         ends = queue_pair.source, queue_pair.destination
         near, far = (self._fabric.peer(self._fabric.nic_port(nic)) for nic in ends)
-        shown, slots = [*self._slots[near.node], (NEVER, None)], count()
+        shown, slots = [*self._slots.get(near.node, ()), (NEVER, None)], count()
         for (since_ps, circuits), (until_ps, _) in pairwise(shown):
             if circuits is not None:
                 slot = next(slots)

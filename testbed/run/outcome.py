@@ -128,7 +128,7 @@ class Outcome:
         """The records of `run`."""
         return self.run.records
 
-    @property
+    @cached_property
     def cct_s(self) -> float:
         """How long bytes were under way (`traffic.metrics.communication_s`) [s]."""
         return communication_s(self.run.tables)

@@ -14,6 +14,7 @@ the emulation costs.
 import math
 from collections.abc import Mapping, Sequence
 
+from testbed.machine.garbage import no_garbage_collection
 from testbed.run.experiment import Experiment
 from testbed.run.fluid_backend import FluidBackend
 from testbed.run.packet_paths import computed_paths, optical_path, seen_or_computed
@@ -79,7 +80,7 @@ def predict(
     scheme, communicators = experiment.scheme, experiment.communicators
 
     def run(job: Job) -> Run:
-        return Runner(
+        runner = Runner(
             fabric,
             job,
             backend,
@@ -90,7 +91,9 @@ def predict(
             lit=dict(experiment.foreseen.first) if experiment.foreseen else None,
             path=lambda pair: backend.path(pair) or optical_path(fabric, pair),
             communicators=communicators,
-        ).run()
+        )
+        with no_garbage_collection():  # a run makes many small things that last, and no cycles
+            return runner.run()
 
     if experiment.circuits or experiment.faults:
         return run(experiment.job)

@@ -27,7 +27,7 @@ class Run:
         return in_seconds(
             pd.DataFrame(
                 {
-                    "node": self._nodes(found),
+                    "node": self.names(found),
                     "source": found["source"].astype("int64"),
                     "destination": found["destination"].astype("int64"),
                     "bytes": found["bytes"],
@@ -46,7 +46,7 @@ class Run:
         return in_seconds(
             pd.DataFrame(
                 {
-                    "node": self._nodes(found),
+                    "node": self.names(found),
                     "gpu": found["gpu"].astype("int64"),
                     "start_ps": found["ready_ps"].where(collective, found["first_ps"]),
                     "end_ps": found["end_ps"],
@@ -73,6 +73,6 @@ class Run:
         step = arrived["node"].map(steps)
         return arrived.drop(columns="node").assign(step=step)[list(COLUMNS)].astype(COLUMNS)
 
-    def _nodes(self, table: pd.DataFrame) -> pd.api.extensions.ExtensionArray:
+    def names(self, table: pd.DataFrame) -> pd.api.extensions.ExtensionArray:
         """Return the name of each row's node."""
         return pd.array(self.tables.nodes, dtype="str").take(table["node"].to_numpy())

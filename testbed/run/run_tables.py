@@ -5,7 +5,8 @@ gigabytes. Messages that started and ended together are a block, which is expand
 """
 
 from array import array
-from collections.abc import Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import accumulate, pairwise
 from typing import NamedTuple
@@ -15,27 +16,29 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from traffic.clock import NEVER
-from traffic.messages import Messages
 from traffic.records import NVLINK as OVER_NVLINK
 from traffic.records import path_text
 from traffic.tables import EVENTS, LEGS, MESSAGES, NVLINK, Tables
+
+Integers = NDArray[np.integer]
+"""Whole numbers, in a type that holds them."""
 
 
 class Of(NamedTuple):
     """A column of a block, worked out when its table is: values at some places, and something added."""
 
-    values: NDArray[np.int64]
-    at: NDArray[np.int64] | None = None
+    values: Integers
+    at: Integers | None = None
     """Which of them each row has; None if each has its own."""
     plus: int = 0
 
-    def column(self) -> NDArray[np.int64]:
+    def column(self) -> Integers:
         """Return it."""
         values = self.values if self.at is None else self.values[self.at]
-        return values + self.plus if self.plus else values
+        return values.astype(np.int64) + self.plus if self.plus else values
 
 
-Value = int | NDArray[np.int64] | Of
+Value = int | Integers | Of
 """What all rows of a block have in a column, or what each has."""
 
 
@@ -93,6 +96,12 @@ class Rows:
         self._rows += rows
         return self._rows - rows
 
+    @property
+    def packed(self) -> Callable[[], pd.DataFrame]:
+        """How the table is made, once no more rows are added: smaller than the table."""
+        self._flush()
+        return self.table
+
     def table(self) -> pd.DataFrame:
         """Return the table of all."""
         self._flush()
@@ -110,7 +119,8 @@ class Rows:
     def _flush(self) -> None:
         if self._flat:
             table = np.frombuffer(self._flat, dtype=np.int64).reshape(-1, len(self._columns))
-            self._blocks.append((len(table), tuple(table.T)))
+            columns = zip(table.T, self._columns.values(), strict=True)
+            self._blocks.append((len(table), tuple(column.astype(kind) for column, kind in columns)))
             self._flat = array("q")
 
 
@@ -124,17 +134,24 @@ class Written:
         self, node: int, message: int, parts: Iterable[Part], *, op: int = 0, group: int = -1
     ) -> None:
         """Add the legs of a message, or of several (message -1)."""
-        for hop, *columns in parts:
-            self.legs.add(node, message, op, hop, *columns, group)
+        for part in parts:
+            self.legs.add(node, message, op, *part, group)
 
     def add_inside(
-        self, node: int, message: Value, sent: Messages, times_ps: tuple[int, int], *, op: int = 0
+        self,
+        node: int,
+        message: Value,
+        sent: tuple[Integers, Integers, Integers],
+        times_ps: tuple[int, int],
+        *,
+        op: int = 0,
     ) -> None:
-        """Add what moved over NVLink in proportion, unless it has not all arrived."""
+        """Add what moved over NVLink in proportion, unless it has not all arrived.
+
+        ``sent`` has the source, destination and bytes of each.
+        """
         if times_ps[1] < NEVER:
-            ends = sent.source, sent.destination
-            columns = (*ends, sent.bytes, *times_ps, -1, -1)
-            self.legs.block(len(sent), node, message, op, 0, NVLINK, -1, -1, *columns)
+            self.legs.block(len(sent[0]), node, message, op, 0, NVLINK, -1, -1, *sent, *times_ps, -1, -1)
 
 
 def event_table(found: Sequence[tuple[int, str, str]]) -> pd.DataFrame:
@@ -147,43 +164,46 @@ def message_texts(tables: Tables) -> list[str]:
 
     What legs carry of several messages together counts for each by its part.
     """
-    names = _names(tables)
-    messages, legs = tables.messages, tables.legs
-    own: dict[int, dict[str, int]] = {}
-    shared: dict[int, dict[str, int]] = {}
-    rows = zip(
-        legs["message"].tolist(),
-        legs["group"].tolist(),
-        legs["medium"].tolist(),
-        zip(legs["lane"].tolist(), legs["path"].tolist(), strict=True),
-        legs["bytes"].tolist(),
-        strict=True,
-    )
-    for message, group, medium, over, size in rows:
-        if message < 0 and group < 0:
-            continue
-        parts = own.setdefault(message, {}) if message >= 0 else shared.setdefault(group, {})
-        if medium == NVLINK and group >= 0:
+    names, messages, legs = _Names(tables), tables.messages, tables.legs
+    own = legs["message"].to_numpy()
+    count = np.bincount(own[own >= 0], minlength=len(messages)).tolist()
+    texts, parts_of = [""] * len(messages), defaultdict[tuple[bool, int], dict[str, int]](dict)
+    columns = (legs[name].tolist() for name in ("message", "group", "lane", "path", "bytes"))
+    for message, group, lane, path, size in zip(*columns, strict=True):
+        name = names[lane, path]
+        if message >= 0 and count[message] == 1:
+            texts[message] = name if lane < 0 else f"{size}@{name}"
+        elif lane < 0 and group >= 0:
             continue  # what crosses NVLink on its way to a lane has no ports to be named by
-        name = OVER_NVLINK if medium == NVLINK else names[over]
-        parts[name] = parts.get(name, 0) + size
-    group = messages["group"].to_numpy()
+        elif message >= 0 or group >= 0:
+            parts = parts_of[message >= 0, max(message, group)]
+            parts[name] = parts.get(name, 0) + size
+    groups, sizes = messages["group"].to_numpy(), messages["bytes"].to_numpy()
     total = np.zeros(len(messages), dtype=np.int64)
-    np.add.at(total, group[group >= 0], messages["bytes"].to_numpy()[group >= 0])
-    return [
-        _text(own.get(number, {})) if of < 0 else _part(shared.get(of, {}), size, int(total[of]))
-        for number, (of, size) in enumerate(zip(group.tolist(), messages["bytes"].tolist(), strict=True))
-    ]
+    np.add.at(total, groups[groups >= 0], sizes[groups >= 0])
+    for number, (group, size) in enumerate(zip(groups.tolist(), sizes.tolist(), strict=True)):
+        if group >= 0:
+            texts[number] = _part(parts_of[False, group], size, int(total[group]))
+        elif count[number] > 1:
+            texts[number] = _text(parts_of[True, number])
+    return texts
 
 
-def _names(tables: Tables) -> dict[tuple[int, int], str]:
-    """Return what a path's text calls each lane and path: where no path is known it is the lane."""
-    over = tables.legs[["lane", "path"]].drop_duplicates()
-    pairs = [(lane, path) for lane, path in over.itertuples(index=False, name=None) if lane >= 0]
-    return {
-        (lane, path): path_text(tables.paths[path]) if tables.paths[path] else str(tables.lanes[lane])
-        for lane, path in pairs
-    }
+class _Names(dict[tuple[int, int], str]):
+    """What a path's text calls each lane and path: where no path is known it is the lane."""
+
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
+
+    def __missing__(self, over: tuple[int, int]) -> str:
+        lane, path = over
+        if lane < 0:
+            name = OVER_NVLINK
+        else:
+            ports = self._tables.paths[path]
+            name = path_text(ports) if ports else str(self._tables.lanes[lane])
+        self[over] = name
+        return name
 
 
 def _text(parts: Mapping[str, int]) -> str:

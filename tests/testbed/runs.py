@@ -9,7 +9,7 @@ from topologies.fabric import Nic, Path
 from traffic.clock import NEVER
 from traffic.records import NVLINK, path_of
 from traffic.spraying.policy import QueuePair
-from traffic.tables import LEGS, MESSAGES, PACKETS, SPANS, Tables, in_picoseconds
+from traffic.tables import DARK, LEGS, LIGHT_CHANGES, LIT, MESSAGES, PACKETS, SPANS, Tables, in_picoseconds
 from traffic.tables import NVLINK as INSIDE
 
 
@@ -36,21 +36,40 @@ def run_of(messages: pd.DataFrame, tasks: pd.DataFrame, events: pd.DataFrame) ->
                 over = PACKETS, number_of, number_of
             carried = int(leg.partition("@")[0])
             legs.append((node, number, 0, 0, *over, source, to, carried, start_ps, end_ps, -1, -1))
+    let_go = events[events["what"] == "released"]
+    released = dict(zip(let_go["which"], let_go["at_ps"], strict=True))
     spans = [
-        (nodes.index(name), gpu, start_ps, NEVER, start_ps, start_ps, end_ps)
+        (nodes.index(name), gpu, start_ps, NEVER, since_ps, since_ps, end_ps)
         for name, gpu, start_ps, end_ps in tasks.itertuples(index=False, name=None)
+        for since_ps in [released.get(name, start_ps) if gpu < 0 else start_ps]
     ]
+    light = [
+        (ocs, at_ps, LIT if what == "lit" else DARK, tuple(_circuit(pair) for pair in pairs if pair != "-"))
+        for at_ps, what, which in events.itertuples(index=False, name=None)
+        if what in ("drained", "switching", "lit", "shown")
+        for ocs, *pairs in [which.split(" ")]
+    ]
+    ocses = tuple(dict.fromkeys(ocs for ocs, *_ in light))
+    light = [(ocses.index(ocs), *row) for ocs, *row in light]
     return Run(
         Tables(
             messages=pd.DataFrame(rows, columns=list(MESSAGES)).astype(MESSAGES),
             legs=pd.DataFrame(legs, columns=list(LEGS)).astype(LEGS),
             spans=pd.DataFrame(spans, columns=list(SPANS)).astype(SPANS),
             events=events,
+            light=pd.DataFrame(light, columns=list(LIGHT_CHANGES)).astype(LIGHT_CHANGES),
+            ocses=ocses,
             nodes=nodes,
             lanes=tuple(lane for lane, _ in paths),
             paths=tuple(path for _, path in paths),
         )
     )
+
+
+def _circuit(text: str) -> tuple[int, int]:
+    """Return a circuit, written as ``0>3``."""
+    near, _, far = text.partition(">")
+    return int(near), int(far)
 
 
 def _over(text: str) -> tuple[QueuePair, Path]:

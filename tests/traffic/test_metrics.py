@@ -46,7 +46,9 @@ def tables(*rows: tuple[int, int, int, int, float, float, str]) -> Tables:
         pd.DataFrame(list(rows), columns=list(COLUMNS)).astype(COLUMNS).rename(columns={"step": "node"})
     )
     nothing = pd.DataFrame({"node": [], "gpu": [], "start_s": [], "end_s": []})
-    return run_of(messages.astype({"node": "str"}), nothing, pd.DataFrame({"at_s": []})).tables
+    return run_of(
+        messages.astype({"node": "str"}), nothing, pd.DataFrame({"at_s": [], "what": [], "which": []})
+    ).tables
 
 
 def example() -> Tables:
