@@ -6,8 +6,8 @@ was given before, its own bytes at the rate of the path's slowest link, and the 
 shapers' token buckets are full where nothing queues, so that switches pass packets on at once.
 
 What a chunk takes beyond its base, it queued for. It is marked if that is more than a switch's ECN threshold
-would let wait: `MARK_PACKETS` at the slowest link. (DCTCP's threshold is a seventh of the bandwidth-delay
-product, which is some packets here.)
+would let wait: `MARK_PACKETS` at the slowest link. That is above what full token buckets let through at once,
+which is two packets of each flow that meets there, and below a window of REPS' chunks.
 """
 
 from collections import deque
@@ -19,7 +19,7 @@ from topologies.fabric import Nic
 from traffic.packets import ETHERNET_HEADER_BYTES, TCP_HEADER_BYTES
 from traffic.transports.transport import PACKET_BYTES, packet_s
 
-MARK_PACKETS = 2
+MARK_PACKETS = 8
 ACKNOWLEDGED_BYTES = 2 * (ETHERNET_HEADER_BYTES + TCP_HEADER_BYTES)
 """What a link carries beside each packet's payload: its headers, and an acknowledgement of the other
 direction."""
