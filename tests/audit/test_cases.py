@@ -1,0 +1,59 @@
+"""The small runs: each is the same again, and the same a minute and a day later, to the picosecond."""
+
+from dataclasses import replace
+
+import pandas as pd
+import pytest
+
+from testbed.run.experiment import Experiment
+from testbed.run.predict import predict
+from tests.audit.cases import small_runs
+from tests.testbed.test_clock import shifted_back
+from traffic.clock import SECOND
+from traffic.job import Compute, Job
+from traffic.tables import Tables
+
+RUNS = dict(small_runs())
+SHIFTS_S = (60, 86400)
+
+
+def later(job: Job, shift_s: int) -> Job:
+    """Return a job before which its GPUs compute; others stay idle, to take the place of some."""
+    gpus = tuple(sorted({gpu for node in job.nodes for gpu in node.gpus}))
+    first = Compute("before", gpus, float(shift_s))
+    return replace(job, nodes=(first, *(replace(n, after=n.after or ("before",)) for n in job.nodes)))
+
+
+def tables(experiment: Experiment, shift_s: int = 0) -> list[pd.DataFrame]:
+    """Return the tables of a run, later than what comes before it; what was lit until then is left out."""
+    found: Tables = predict(experiment).tables
+    events = found.events[found.events["at_ps"] >= shift_s * SECOND]
+    return [shifted_back(table, shift_s) for table in (found.messages, found.spans, events)]
+
+
+def check_same(found: list[pd.DataFrame], expected: list[pd.DataFrame]) -> None:
+    for table, other in zip(found, expected, strict=True):
+        pd.testing.assert_frame_equal(table, other)
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_a_small_run_is_the_same_again(name: str) -> None:
+    experiment = RUNS[name]
+    found = tables(experiment)
+    assert len(found[0])
+    check_same(tables(Experiment.from_json(experiment.to_json())), found)
+
+
+# A schedule begins with its job, whatever its collective waits for.
+@pytest.mark.parametrize("name", [name for name, experiment in RUNS.items() if not experiment.ocs])
+def test_a_small_run_is_the_same_whenever_it_begins(name: str) -> None:
+    experiment = RUNS[name]
+    soon, late = (
+        tables(replace(experiment, job=later(experiment.job, shift_s)), shift_s) for shift_s in SHIFTS_S
+    )
+    assert len(soon[0])
+    check_same(late, soon)
+
+
+def test_the_small_runs_differ() -> None:
+    assert len({experiment.key for experiment in RUNS.values()}) == len(RUNS)
