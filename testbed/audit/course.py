@@ -1,0 +1,194 @@
+"""The course of a job: its nodes as faults revised them, and which rows of a run's tables are whose."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from testbed.audit.finding import Circumstances
+from topologies.fabric import Fabric
+from topologies.mfabric import delegation_gpu
+from traffic.clock import NEVER
+from traffic.compose import renumbered
+from traffic.faults import KnownRevision, places_after
+from traffic.job import Collective, Job, Node
+from traffic.tables import Tables
+
+Integers = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Course:
+    """A run's tables beside its job; found once, for all checks."""
+
+    tables: Tables
+    job: Job
+    fabric: Fabric
+    known: Circumstances
+
+    @cached_property
+    def messages(self) -> Mapping[str, NDArray[np.int64]]:
+        """The columns of the messages."""
+        return columns(self.tables.messages)
+
+    @cached_property
+    def legs(self) -> Mapping[str, NDArray[np.int64]]:
+        """The columns of the legs."""
+        return columns(self.tables.legs)
+
+    @cached_property
+    def spans(self) -> Mapping[str, NDArray[np.int64]]:
+        """The columns of the spans."""
+        return columns(self.tables.spans)
+
+    @cached_property
+    def revisions(self) -> tuple[KnownRevision, ...]:
+        """The revisions by faults that were detected, in that order."""
+        faults = self.tables.faults
+        detected = faults[faults["what"] == "detected"].sort_values("at_ps", kind="stable")["name"]
+        by_fault = {each.fault: each for each in self.known.revisions.known}
+        return tuple(by_fault[name] for name in detected if name in by_fault)
+
+    @cached_property
+    def cancelled(self) -> frozenset[str]:
+        """The nodes that were given up."""
+        return frozenset(name for each in self.revisions for name in each.cancel)
+
+    @cached_property
+    def gone(self) -> frozenset[int]:
+        """The GPUs that failed."""
+        faults = self.tables.faults
+        failed = set(faults[faults["what"] == "failed"]["name"])
+        return frozenset(gpu for fault in self.known.faults if fault.name in failed for gpu in fault.gpus)
+
+    @cached_property
+    def nodes(self) -> dict[str, Node]:
+        """All nodes that the job had in the end, those that were given up among them, by name."""
+        added = [node for each in self.revisions for node in each.nodes]
+        return {node.name: node for node in (*self.job.nodes, *added)}
+
+    @cached_property
+    def awaited(self) -> dict[str, Sequence[str]]:
+        """What each node waits for: in the place of nodes that were given up, the last of those added."""
+        awaited: dict[str, Sequence[str]] = {node.name: node.after for node in self.nodes.values()}
+        for each in self.revisions:
+            inner = {name for node in each.nodes for name in node.after}
+            last = tuple(node.name for node in each.nodes if node.name not in inner)
+            for name, after in awaited.items():
+                if not set(each.cancel).isdisjoint(after):
+                    awaited[name] = (*(one for one in after if one not in each.cancel), *last)
+        return awaited
+
+    def forms(self, node: Node) -> list[Node]:
+        """Return a node as it was last, and as it was before GPUs changed places."""
+        found = [node]
+        for each in self.revisions:
+            if each.moves:
+                found.append(renumbered(found[-1], places_after(each.moves, self.fabric.gpus)))
+        return found[::-1]
+
+    @cached_property
+    def number_of(self) -> dict[str, int]:
+        """The number of each node that the tables name."""
+        return {name: number for number, name in enumerate(self.tables.nodes)}
+
+    @cached_property
+    def attempts(self) -> Mapping[str, int]:
+        """How often each collective began: again when others took the place of GPUs that were gone."""
+        return {
+            name: len(times_ps) + 1 for name, times_ps in self.given_up.items() if name not in self.cancelled
+        }
+
+    @cached_property
+    def given_up(self) -> Mapping[str, Sequence[int]]:
+        """When each node was given up, by name [ps]."""
+        events = self.tables.events
+        found = events[events["what"] == "given up"]
+        times_ps: dict[str, list[int]] = {}
+        for name, at_ps in zip(found["which"].tolist(), found["at_ps"].tolist(), strict=True):
+            times_ps.setdefault(name, []).append(at_ps)
+        return times_ps
+
+    @cached_property
+    def lane_gpus(self) -> Mapping[str, Integers]:
+        """The GPUs that the NICs of each lane belong to, by the end of a leg."""
+        ends = {
+            "from_gpu": [lane.source for lane in self.tables.lanes],
+            "to_gpu": [lane.destination for lane in self.tables.lanes],
+        }
+        servers, first = self.fabric.servers, self.fabric.gpu_offsets
+        return {
+            end: np.array(
+                [first[nic.server] + delegation_gpu(servers[nic.server], nic.nic) for nic in nics],
+                dtype=np.int64,
+            )
+            for end, nics in ends.items()
+        }
+
+    @cached_property
+    def messages_by_node(self) -> "Grouped":
+        """The rows of the messages, node by node."""
+        return Grouped.of(self.messages["node"], len(self.tables.nodes))
+
+    def last_messages(self, name: str) -> Integers:
+        """Return the rows of a collective's messages; of one that began again, those of the last time."""
+        rows = self.messages_by_node[self.number_of.get(name, -1)]
+        return rows[len(rows) - len(rows) // self.attempts.get(name, 1) :]
+
+    def collectives(self) -> Iterator[Collective]:
+        """Yield the collectives that were not given up."""
+        for node in self.nodes.values():
+            if isinstance(node, Collective) and node.name not in self.cancelled:
+                yield node
+
+    @cached_property
+    def is_last(self) -> NDArray[np.bool_]:
+        """Which messages are of the last time that their collective began."""
+        last = np.ones(len(self.messages["node"]), dtype=bool)
+        for name in self.attempts:
+            rows = self.messages_by_node[self.number_of.get(name, -1)]
+            last[rows] = False
+            last[self.last_messages(name)] = True
+        return last
+
+
+class Grouped:
+    """Rows by a number that each has."""
+
+    def __init__(self, order: Integers | None, first: Integers) -> None:
+        self._order, self._first = order, first
+
+    @classmethod
+    def of(cls, numbers: Integers, count: int) -> "Grouped":
+        """Group rows by their numbers, of which there are so many, in their order."""
+        is_sorted = not len(numbers) or bool((numbers[1:] >= numbers[:-1]).all())
+        order = None if is_sorted else np.argsort(numbers, kind="stable")
+        counts = np.bincount(numbers, minlength=count) if len(numbers) else np.zeros(count, dtype=np.int64)
+        return cls(order, np.concatenate([[0], np.cumsum(counts)]))
+
+    def __getitem__(self, number: int) -> Integers:
+        """Return the rows of a number; none of -1."""
+        if number < 0:
+            return np.zeros(0, dtype=np.int64)
+        begin, end = int(self._first[number]), int(self._first[number + 1])
+        return np.arange(begin, end) if self._order is None else self._order[begin:end]
+
+
+def columns(table: pd.DataFrame) -> dict[str, NDArray[np.int64]]:
+    """Return the columns of a table as arrays."""
+    return {name: table[name].to_numpy() for name in table.columns}
+
+
+def ends_ps(course: Course) -> Integers:
+    """Return when the last span of each node ended; -1 for those without any [ps]."""
+    ends = np.full(len(course.tables.nodes), -1, dtype=np.int64)
+    np.maximum.at(ends, course.spans["node"], course.spans["end_ps"])
+    return ends
+
+
+def seconds(at_ps: int) -> str:
+    """Return a time for a sentence."""
+    return "never" if at_ps == NEVER else f"{at_ps / 1e12:.9g} s"
