@@ -18,11 +18,11 @@ from testbed.report.page import TRACES, Block, Line, Page, Plot, Sheet, counted
 from testbed.report.run_json import Run
 from testbed.report.table import (
     STYLES,
-    VOID_TEXT,
     agreement_cell,
     block_table,
     duration_text,
     indented,
+    left_out_texts,
     number,
     significant,
     spread_text,
@@ -156,8 +156,7 @@ def _caption(table: pd.DataFrame) -> str:
         said.append(MARKED)
     over = dict.fromkeys(point.transport for point in rows if point.scheme != BIG_SWITCH)
     said.append(f"Transport: {' and '.join(over)}{_big_switch_text(rows)}.")
-    if table["verdict"].eq("void").any():
-        said.append(VOID_TEXT)
+    said += left_out_texts(set(table["verdict"]))
     return " ".join(said)
 
 

@@ -8,6 +8,7 @@ from typing import Literal
 
 import pandas as pd
 
+from testbed.audit.finding import Audit
 from testbed.run.agreement import findings, nic_busy
 from testbed.run.experiment import Experiment
 from testbed.run.light_log import LightLog
@@ -28,7 +29,25 @@ from traffic.records import Records
 SHARES = ("marked", "recycled", "rerouted")
 """What the summary has of a reactive scheme: chunks that met congestion, chunks whose entropy was used again,
 chunks before which the path was changed."""
-Word = Literal["faithful", "strained", "void", "model"]
+Word = Literal["faithful", "strained", "void", "unsound", "model"]
+MEASURED = (
+    "cct_s",
+    "iteration_s",
+    "cct_mean_s",
+    "cct_p80_s",
+    "cct_p95_s",
+    "cct_p99_s",
+    "busbw_gbytes_s",
+    "mse_sent",
+    "mse_received",
+    "predicted_s",
+    "over_predicted",
+)
+"""The columns of a summary that are empty where a run is unsound."""
+LEFT_OUT: tuple[Word, ...] = ("void", "unsound")
+"""The words of what is left out of means and claims."""
+NOT_POSSIBLE = "this is an error of lightrail, or of code of your own: please report it with run.json"
+"""What to do about what is unsound."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +56,8 @@ class Verdict:
 
     word: Word
     """``faithful``; ``strained``: look at the reason; ``void``: the machine could not keep up;
-    ``model``: nothing was emulated, or no byte crossed the network."""
+    ``unsound``: its tables say what cannot be, so nothing of it is known; ``model``: nothing was emulated, or
+    no byte crossed the network."""
     reasons: tuple[str, ...] = ()
     """Why it is not faithful, a sentence each."""
     advice: str = ""
@@ -101,6 +121,18 @@ class Outcome:
     wire: pd.DataFrame | None = None
     """What each circuit was seen to carry (`testbed.run.carried`), where circuits follow the job."""
 
+    def __post_init__(self) -> None:
+        """Call it unsound if a run of it cannot be, whatever the machine was able to."""
+        found = [sentence for name, run in self.runs.items() for sentence in _impossible(name, run.audit)]
+        if found and self.verdict.word != "unsound":
+            reasons = (*found, *self.verdict.reasons)
+            object.__setattr__(self, "verdict", Verdict("unsound", reasons, NOT_POSSIBLE))
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether its tables may be: what is unsound has no numbers."""
+        return self.verdict.word != "unsound"
+
     @property
     def run(self) -> Run:
         """The emulated run, or the predicted one where nothing was emulated."""
@@ -119,13 +151,13 @@ class Outcome:
 
     @property
     def cct_s(self) -> float:
-        """How long bytes were under way (`traffic.metrics.communication_s`) [s]."""
-        return communication_s(self.records)
+        """How long bytes were under way (`traffic.metrics.communication_s`), NaN if it is unsound [s]."""
+        return communication_s(self.records) if self.is_sound else math.nan
 
     @cached_property
     def predicted_s(self) -> float:
         """The same as predicted [s]."""
-        return communication_s(self.predicted.records)
+        return communication_s(self.predicted.records) if self.is_sound else math.nan
 
     @property
     def over_predicted(self) -> float:
@@ -157,6 +189,11 @@ class Outcome:
         return link_bytes(self.records)
 
 
+def _impossible(name: str, audit: Audit | None) -> list[str]:
+    """Return what is impossible in a run on a backend, a sentence each."""
+    return [f"{name}: {finding}" for finding in audit.findings] if audit else []
+
+
 def bound_s(experiment: Experiment, lent_s: float = 0.0) -> float:
     """Return how long the job's bytes are under way at least [s].
 
@@ -172,7 +209,7 @@ def summary_row(outcome: Outcome) -> dict[str, object]:
     """Return an outcome as one row of ``summary.csv``; all times are real seconds."""
     experiment, fabric = outcome.experiment, outcome.experiment.fabric
     times, measured, predicted = cct(outcome.records), outcome.cct_s, outcome.predicted_s
-    return {
+    row = {
         "workload": experiment.job.name,
         "note": experiment.job.note,
         "scheme": experiment.scheme_name,
@@ -198,6 +235,9 @@ def summary_row(outcome: Outcome) -> dict[str, object]:
         **{name: outcome.shares.get(name, float("nan")) for name in SHARES},
         **(outcome.light.columns if outcome.light else {}),
     }
+    if outcome.is_sound:
+        return row
+    return {**row, **dict.fromkeys(MEASURED, math.nan)}
 
 
 def summary(outcomes: list[Outcome]) -> pd.DataFrame:
