@@ -6,9 +6,10 @@ tables. Only events and faults have text, since people read them. A row may lack
 -1, or `NEVER`.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
+from typing import cast, overload
 
 import numpy as np
 import pandas as pd
@@ -32,6 +33,8 @@ MESSAGES = {
     "released_ps": "int64",
     "end_ps": "int64",
     "given_up": "bool",
+    "crosses": "bool",
+    "group": "int32",
 }
 """The columns of `Tables.messages`."""
 LEGS = {
@@ -48,6 +51,7 @@ LEGS = {
     "first_ps": "int64",
     "last_ps": "int64",
     "slot": "int32",
+    "group": "int32",
 }
 """The columns of `Tables.legs`."""
 SPANS = {
@@ -85,42 +89,72 @@ def empty(columns: Mapping[str, str]) -> pd.DataFrame:
     return pd.DataFrame({name: pd.Series(dtype=kind) for name, kind in columns.items()})
 
 
+class Table:
+    """A field of `Tables`: a table, or how it is made when it is first asked for; without rows by default."""
+
+    def __init__(self, columns: Mapping[str, str]) -> None:
+        self._columns = columns
+
+    def __set_name__(self, _owner: type, name: str) -> None:
+        """Take the field's name."""
+        self._name = name
+
+    @overload
+    def __get__(self, tables: None, owner: type) -> Callable[[], pd.DataFrame]: ...
+    @overload
+    def __get__(self, tables: object, owner: type) -> pd.DataFrame: ...
+    def __get__(self, tables: object | None, owner: type) -> pd.DataFrame | Callable[[], pd.DataFrame]:
+        """Return the table."""
+        if tables is None:  # dataclasses ask for the default
+            return partial(empty, self._columns)
+        found = tables.__dict__[self._name]
+        if not isinstance(found, pd.DataFrame):
+            found = tables.__dict__[self._name] = found()
+        return cast(pd.DataFrame, found)
+
+    def __set__(self, tables: object, table: pd.DataFrame | Callable[[], pd.DataFrame]) -> None:
+        """Take the table, or how it is made."""
+        tables.__dict__[self._name] = table
+
+
 @dataclass(frozen=True, eq=False)
 class Tables:
     """What came of a job, as the runner writes it down."""
 
-    messages: pd.DataFrame = field(default_factory=partial(empty, MESSAGES))
+    messages: Table = Table(MESSAGES)
     """A row per message, by whose number other tables call it: node, row of the node's exchange (-1 where a
     row stands for several, or there is none), communicator, source and destination (GPUs), bytes,
-    released_ps, end_ps (`NEVER` if it was given up), given_up. Of a ring that ran as a coupled flow there is
-    a row per edge, of all bytes that it carried. The messages of a delegated all-to-all last from its start
-    to the end of its last leg; where it ran as coupled flows there is a row per pair of servers, between the
-    first GPUs of both (row -1)."""
-    spans: pd.DataFrame = field(default_factory=partial(empty, SPANS))
+    released_ps, end_ps (`NEVER` if it was given up), given_up, crosses (it leaves its server), group (of what
+    went together: its legs are those of the same group; -1 if it has legs of its own). Of a ring that ran
+    as a coupled flow there is a row per edge, of all bytes that it carried. The messages of a delegated
+    all-to-all last from its start to the end of its last leg; where it ran as coupled flows there is a row
+    per pair of servers, between the first GPUs of both (row -1)."""
+    spans: Table = Table(SPANS)
     """A row per node and GPU that computed, or per collective (gpu -1): node, gpu, ready_ps (all that it
     waits for had ended), held_ps (since when it waited for circuits; `NEVER` if it did not), released_ps (it
     was let go), first_ps (the GPU began, the first byte could go), end_ps."""
-    events: pd.DataFrame = field(default_factory=partial(empty, EVENTS))
+    events: Table = Table(EVENTS)
     """What happened to circuits and by faults, as people read it: at_ps, what, which."""
-    legs: pd.DataFrame = field(default_factory=partial(empty, LEGS))
+    legs: Table = Table(LEGS)
     """A row for each path and medium that bytes took: node, message (-1 where the leg carries several of its
     node together), op (the operation of the node that it is part of: of a delegated all-to-all 0 gather,
     1 cross, 2 scatter, else 0), hop (of what is relayed, from 0), medium (`NVLINK`, `PACKETS`, `LIGHT`),
     lane and path (-1 over NVLink), from_gpu and to_gpu, bytes that arrived, first_ps (they could go),
-    last_ps (the last of them arrived, or what was left was taken back), slot (of a schedule, else -1)."""
-    links: pd.DataFrame = field(default_factory=partial(empty, LINKS))
+    last_ps (the last of them arrived, or what was left was taken back), slot (of a schedule, else -1), group
+    (what it carries of several messages, if that crosses: the number of the first of them; else -1)."""
+    links: Table = Table(LINKS)
     """A row per change of a link: port (either end), at_ps, rate_bps, whether it is up, and whether the job
     knew. Links that never changed are absent."""
-    light: pd.DataFrame = field(default_factory=partial(empty, LIGHT_CHANGES))
+    light: Table = Table(LIGHT_CHANGES)
     """A row per change of an OCS: ocs, at_ps, what (`DARK`, `LIT`), and the circuits that carry from then
     on, as pairs of ports."""
-    faults: pd.DataFrame = field(default_factory=partial(empty, FAULTS))
+    faults: Table = Table(FAULTS)
     """What came of each fault: name, at_ps, what (failed, detected, gone around, back, in use again, given
     up)."""
-    grants: pd.DataFrame = field(default_factory=partial(empty, GRANTS))
+    grants: Table = Table(GRANTS)
     """What receivers granted and senders sent in all, where the transport grants: lane, at_ps, granted_bytes,
     sent_bytes."""
-    wire: pd.DataFrame = field(default_factory=partial(empty, WIRE))
+    wire: Table = Table(WIRE)
     """What each port of a link sent, by its counters before and after the run: port, bytes, packets and drops
     of the emulation; empty where nothing was emulated."""
     nodes: tuple[str, ...] = ()

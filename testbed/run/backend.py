@@ -32,6 +32,8 @@ class Arrived:
 
     message: int
     at_ps: int
+    carrier: int = -1
+    """The number of the queue pair, where it is one: not of what was chosen, taken or coupled."""
 
 
 @dataclass(frozen=True)

@@ -1,16 +1,23 @@
 """Delegated all-to-alls in the runner: their legs, what these wait for, and the rows that come of them."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from itertools import accumulate, pairwise
+from functools import cached_property, lru_cache
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from testbed.run.backend import Strand
-from testbed.run.run_tables import Row, Sent
+from testbed.run.run_tables import Of, Part, Written, counted
+from traffic.clock import NEVER
 from traffic.delegation import MOST_KNOWN, Delegation
 from traffic.messages import Messages
-from traffic.records import NVLINK
 from traffic.scheme import Placement
+from traffic.tables import NVLINK
+
+GATHER, CROSS, SCATTER = 0, 1, 2
+"""What legs are part of (`traffic.tables.Tables.legs`)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,6 +46,11 @@ class Legs:
     inside: int
     """The leg of what stays inside; -1 if nothing does."""
 
+    @cached_property
+    def rows_inside(self) -> NDArray[np.int64]:
+        """Which of the all-to-all's messages stay inside."""
+        return np.flatnonzero(self.delegation.pair < 0)
+
     @property
     def waits(self) -> list[int]:
         """For how many others each leg waits."""
@@ -47,6 +59,14 @@ class Legs:
             for then in leg.then:
                 counts[then] += 1
         return counts
+
+
+class Lanes(NamedTuple):
+    """Where what all pairs of servers owe each other goes as coupled flows."""
+
+    placed: Placement
+    over: tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]
+    """Medium, lane and path of each of its queue pairs, as tables number them."""
 
 
 @lru_cache(maxsize=MOST_KNOWN)
@@ -101,87 +121,112 @@ def lane_flows(
     return [flow for flow in flows if flow]
 
 
-def pair_paths(placed: Placement, names: Sequence[str]) -> list[str]:
-    """Return the path of each message over its lanes, whose names are given."""
-    parts: list[list[str]] = [[] for _ in range(int(placed.message.max(initial=-1)) + 1)]
-    for message, qp, size in zip(
-        placed.message.tolist(), placed.qp.tolist(), placed.bytes.tolist(), strict=True
-    ):
-        parts[message].append(f"{size}@{names[qp]}")
-    return list(map(" ".join, parts))
-
-
-def rows_of(
+def write_in_turn(
+    written: Written,
+    node: int,
     legs: Legs,
-    node: str,
-    start_ps: int,
-    ends_ps: Sequence[int],
-    paths: Sequence[Mapping[str, int]],
+    times_ps: Sequence[tuple[int, int]],
+    parts: Sequence[Sequence[Part]],
     *,
+    given_up: bool,
     per_pair: bool,
-) -> Iterator[Row]:
-    """Yield the rows of an all-to-all.
+) -> None:
+    """Write down an all-to-all whose pairs of servers have a leg each.
 
     Parameters
     ----------
-    legs, node, start_ps
-        What ran, as which collective, and when that began.
-    ends_ps, paths
-        When each leg ended, and how many bytes went over which queue pair, by name.
+    written, node
+        Where, and as which node.
+    legs
+        What ran.
+    times_ps, parts
+        When each leg began and ended, `NEVER` if it did not; and what carried it.
+    given_up
+        Whether the all-to-all was.
     per_pair
         Whether there is a row for each pair of servers, instead of one for each message between them.
     """
-    found, pairs = legs.delegation, legs.delegation.pair.tolist()
-    end_ps = max(ends_ps)
-    inside_ps = ends_ps[legs.inside] if legs.inside >= 0 else end_ps
-    columns = (found.messages.source, found.messages.destination, found.messages.bytes)
-    for source, destination, size, pair in zip(*(column.tolist() for column in columns), pairs, strict=True):
+    found, start_ps = legs.delegation, times_ps[0][0]
+    last_ps = NEVER if given_up else max(end_ps for _, end_ps in times_ps)
+    began_ps, ended_ps = times_ps[legs.inside]
+    groups = [-1] * len(found.between)
+    columns = found.messages.source, found.messages.destination, found.messages.bytes, found.pair
+    rows = zip(*(column.tolist() for column in columns), strict=True)
+    for row, (source, destination, size, pair) in enumerate(rows):
+        ends = source, destination
         if pair < 0:
-            yield node, source, destination, size, start_ps, inside_ps, NVLINK
-        elif not per_pair:
-            leg = legs.first_pair + pair
-            path = _part(paths[leg], size, legs.legs[leg].size)
-            yield node, source, destination, size, start_ps, end_ps, path
-    for leg, carried in zip(legs.legs, paths, strict=True):
-        if per_pair and leg.inside is None:
-            yield (
-                node,
-                leg.source,
-                leg.destination,
-                leg.size,
-                start_ps,
-                end_ps,
-                _part(carried, leg.size, leg.size),
+            end_ps = NEVER if given_up else ended_ps
+            number = written.messages.add(
+                node, row, 0, *ends, size, start_ps, end_ps, end_ps == NEVER, False, -1
             )
+            if ended_ps < NEVER:
+                part = Part(0, NVLINK, -1, -1, source, destination, size, began_ps, ended_ps)
+                written.add_parts(node, number, [part])
+        elif not per_pair:
+            groups[pair] = len(written.messages) if groups[pair] < 0 else groups[pair]
+            times = start_ps, last_ps
+            written.messages.add(node, row, 0, *ends, size, *times, given_up, True, groups[pair])
+    for index, leg in enumerate(legs.legs):
+        if leg.inside is None:
+            pair = index - legs.first_pair
+            if per_pair:
+                groups[pair] = len(written.messages)
+                ends, times = (leg.source, leg.destination), (start_ps, last_ps)
+                written.messages.add(node, -1, 0, *ends, leg.size, *times, given_up, True, groups[pair])
+            written.add_parts(node, -1, parts[index], op=CROSS, group=groups[pair])
+        elif index != legs.inside:
+            written.add_inside(node, -1, leg.inside, times_ps[index], op=_op(legs, index))
 
 
-def rows_as_one(
-    legs: Legs, node: str, start_ps: int, ends_ps: Sequence[int], paths: Sequence[str]
-) -> list[Row | Sent]:
-    """Return the rows of an all-to-all whose pairs of servers are one leg: of messages inside, and of pairs.
+def write_as_one(
+    written: Written,
+    node: int,
+    legs: Legs,
+    times_ps: Sequence[tuple[int, int]],
+    lanes: Lanes | None,
+) -> None:
+    """Write down an all-to-all whose pairs of servers were one leg: messages inside, and pairs.
 
     Parameters
     ----------
-    legs, node, start_ps, ends_ps
-        As of `rows_of`.
-    paths
-        Between each pair of servers.
+    written, node, legs, times_ps
+        As of `write_in_turn`.
+    lanes
+        Where the pairs went; None if there are none.
     """
-    found, end_ps = legs.delegation, max(ends_ps)
-    rows: list[Row | Sent] = []
-    if legs.inside >= 0:
-        rows.append(Sent(node, found.inside, start_ps, ends_ps[legs.inside], (NVLINK,)))
-    if len(found.between):
-        rows.append(Sent(node, found.between, start_ps, end_ps, paths))
-    return rows
+    found, start_ps = legs.delegation, times_ps[0][0]
+    between, end_ps = found.between, max(end_ps for _, end_ps in times_ps)
+    for index, leg in enumerate(legs.legs):
+        if leg.inside is not None and index != legs.inside:
+            written.add_inside(node, -1, leg.inside, times_ps[index], op=_op(legs, index))
+        elif leg.inside is not None:
+            ends, rows = (leg.inside.source, leg.inside.destination), len(leg.inside)
+            columns = (*ends, leg.inside.bytes, start_ps, times_ps[index][1], False, False, -1)
+            first = written.messages.block(rows, node, Of(legs.rows_inside), 0, *columns)
+            written.add_inside(node, Of(counted(rows), plus=first), leg.inside, times_ps[index])
+    if len(between) and lanes is not None:
+        ends, rows = (between.source, between.destination), len(between)
+        group = Of(counted(rows), plus=len(written.messages))
+        written.messages.block(rows, node, -1, 0, *ends, between.bytes, start_ps, end_ps, False, True, group)
+        placed, crossing_ps = lanes.placed, times_ps[legs.first_pair]
+        written.legs.block(
+            len(placed.bytes),
+            node,
+            -1,
+            CROSS,
+            0,
+            *(Of(column, placed.qp) for column in lanes.over),
+            *(Of(end, placed.message) for end in ends),
+            placed.bytes,
+            *crossing_ps,
+            -1,
+            Of(placed.message, plus=group.plus),
+        )
+
+
+def _op(legs: Legs, leg: int) -> int:
+    return GATHER if leg < legs.first_pair else SCATTER
 
 
 def _over_nvlink(messages: Messages, then: range) -> Leg:
     return Leg(-1, -1, int(messages.bytes.sum()), then, messages)
-
-
-def _part(legs: Mapping[str, int], size: int, total: int) -> str:
-    """Return the path of what has its part, ``size`` bytes, of all that goes between two servers."""
-    edges = [0, *(round(carried * size / total) for carried in accumulate(legs.values()))]
-    parts = zip(legs, pairwise(edges), strict=True)
-    return " ".join(f"{end - begin}@{leg}" for leg, (begin, end) in parts if end > begin)

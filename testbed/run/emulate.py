@@ -17,7 +17,6 @@ from testbed.run.runner import Runner
 from topologies.errors import ScenarioError
 from topologies.fabric import Path
 from traffic.metrics import communication_s
-from traffic.records import path_text
 from traffic.spraying.policy import QueuePair
 from traffic.transports.engine import STUCK_S, Health
 
@@ -97,7 +96,7 @@ def emulate(
             faults=experiment.faults,
             revise=experiment.revisions,
             lit=dict(experiment.foreseen.first) if experiment.foreseen else None,
-            leg_name=lambda pair: path_text(backend.path(pair) or optical_path(fabric, pair)),
+            path=lambda pair: backend.path(pair) or optical_path(fabric, pair),
         )
         with no_garbage_collection():
             run = runner.run()

@@ -33,7 +33,7 @@ from topologies.routes import Routes
 from traffic.clock import NEVER, checked, ps
 from traffic.faults import Daemon
 from traffic.fluid.choice import parcels_in_turns, settled
-from traffic.fluid.network import FluidNetwork
+from traffic.fluid.network import Arrival, FluidNetwork
 from traffic.path_effects import path_effects
 from traffic.scheme import Choice, WhileLit
 from traffic.spraying.policy import QueuePair
@@ -119,6 +119,8 @@ class FluidBackend:
         self._flows: list[int] = []
         """The flow of each queue pair; its pool is the queue pair's own."""
         self._pools: list[int] = []
+        self._carrier_of: dict[int, int] = {}
+        """The queue pair of each such pool."""
         self._paths: list[Path] = []
         """The path of each queue pair as it was opened; empty over circuits."""
         self._shared: dict[tuple[int, ...], tuple[int, range]] = {}
@@ -552,11 +554,11 @@ class FluidBackend:
             happened.append(heapq.heappop(self._to_come)[2]())
         return happened
 
-    def _of_tag(self, arrived: tuple[int, int]) -> Iterator[Arrived]:
+    def _of_tag(self, arrived: Arrival) -> Iterator[Arrived]:
         """Yield what arrived: a message, or those of a coupled flow with its last strand."""
-        at_ps, tag = arrived
+        at_ps, tag, pool = arrived
         if tag >= 0:
-            yield Arrived(tag, at_ps)
+            yield Arrived(tag, at_ps, self._carrier_of.get(pool, -1))
             return
         joined = self._joined[tag]
         joined.strands -= 1
@@ -608,6 +610,7 @@ class FluidBackend:
         )
         for place, number in enumerate(new):
             self._flows[number], self._pools[number] = flows[place], pools + place
+            self._carrier_of[pools + place] = number
             if number in self._gate_of:
                 self._gate_of[number].flows.append(flows[place])
 

@@ -538,8 +538,8 @@ class LiveBackend:
                 landed, ended = self.programs.turn()
                 arrived += landed
                 self._happened += [Shown(ocs, self.now_ps) for ocs in ended]
-            self._happened += [Arrived(message, self._at_ps(at)) for message, at in arrived]
-            self._arrived_at = max([self._arrived_at, *(at for _, at in arrived)])
+            self._happened += [Arrived(message, self._at_ps(at), number) for message, at, number in arrived]
+            self._arrived_at = max([self._arrived_at, *(each.at for each in arrived)])
             self._look_for_drained()
             self._check_due()
             if until_ps == NEVER and not arrived:

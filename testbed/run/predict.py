@@ -16,7 +16,6 @@ from testbed.run.runner import Runner
 from testbed.run.solved_once import solved_once
 from topologies.fabric import Path
 from traffic.job import Job
-from traffic.records import path_text
 from traffic.spraying.policy import ProactivePolicy, QueuePair
 from traffic.spraying.registry import policy_named
 from traffic.transports.registry import by_bytes
@@ -76,7 +75,7 @@ def predict(
             faults=experiment.faults,
             revise=experiment.revisions,
             lit=dict(experiment.foreseen.first) if experiment.foreseen else None,
-            leg_name=lambda pair: path_text(backend.path(pair) or optical_path(fabric, pair)),
+            path=lambda pair: backend.path(pair) or optical_path(fabric, pair),
         ).run()
 
     if experiment.circuits or experiment.faults:

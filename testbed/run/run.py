@@ -6,6 +6,7 @@ from functools import cached_property
 import pandas as pd
 
 from testbed.audit.finding import Audit
+from testbed.run.run_tables import message_texts
 from traffic.clock import SECOND
 from traffic.records import COLUMNS, Records
 from traffic.tables import Tables, in_seconds
@@ -21,13 +22,40 @@ class Run:
 
     @cached_property
     def messages(self) -> pd.DataFrame:
-        """Its messages in seconds: ``start_s`` and ``end_s``, NaN for those that were given up."""
-        return in_seconds(self.tables.messages)
+        """Its messages as people read them: node, source, destination, bytes, start_s, end_s, path.
+
+        Those that were given up have no end (NaN).
+        """
+        found = self.tables.messages
+        return in_seconds(
+            pd.DataFrame(
+                {
+                    "node": self._nodes(found),
+                    "source": found["source"].astype("int64"),
+                    "destination": found["destination"].astype("int64"),
+                    "bytes": found["bytes"],
+                    "start_ps": found["released_ps"],
+                    "end_ps": found["end_ps"],
+                    "path": pd.array(message_texts(self.tables), dtype="str"),
+                }
+            )
+        )
 
     @cached_property
     def tasks(self) -> pd.DataFrame:
-        """Its spans in seconds: ``start_s`` and ``end_s``."""
-        return in_seconds(self.tables.spans)
+        """Its spans as people read them: node, gpu, start_s, end_s; a collective starts when it is ready."""
+        found = self.tables.spans
+        collective = found["gpu"] < 0
+        return in_seconds(
+            pd.DataFrame(
+                {
+                    "node": self._nodes(found),
+                    "gpu": found["gpu"].astype("int64"),
+                    "start_ps": found["ready_ps"].where(collective, found["first_ps"]),
+                    "end_ps": found["end_ps"],
+                }
+            )
+        )
 
     @cached_property
     def events(self) -> pd.DataFrame:
@@ -47,3 +75,7 @@ class Run:
         arrived = self.messages[self.messages["end_s"].notna()]
         step = arrived["node"].map(steps)
         return arrived.drop(columns="node").assign(step=step)[list(COLUMNS)].astype(COLUMNS)
+
+    def _nodes(self, table: pd.DataFrame) -> pd.api.extensions.ExtensionArray:
+        """Return the name of each row's node."""
+        return pd.array(self.tables.nodes, dtype="str").take(table["node"].to_numpy())

@@ -1,119 +1,194 @@
-"""The tables of a run, put together from what the runner wrote down: columns, and blocks of rows.
+"""Tables put together from what the runner wrote down: rows and blocks of rows, when a table is asked for.
 
-A training step on 32,768 GPUs has ten million rows; a tuple for each takes gigabytes.
+A training step on 32,768 GPUs has ten million messages and many more legs; a tuple for each would take
+gigabytes. Messages that started and ended together are a block, which is expanded with its table.
 """
 
-from collections.abc import Iterable, Sequence
-from itertools import chain
+from array import array
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from traffic.clock import NEVER
 from traffic.messages import Messages
-
-Row = tuple[str, int, int, int, int, int, str]
-"""Node, source, destination, bytes, start and end [ps], path: a row of `traffic.tables.Tables.messages`."""
-MESSAGE_COLUMNS = ("node", "source", "destination", "bytes", "start_ps", "end_ps", "path")
-SPAN_COLUMNS = ("node", "gpu", "start_ps", "end_ps")
+from traffic.records import NVLINK as OVER_NVLINK
+from traffic.records import path_text
+from traffic.tables import EVENTS, LEGS, MESSAGES, NVLINK, Tables
 
 
-class Tasks(NamedTuple):
-    """What GPUs computed of a node at the same time, or a collective (GPU -1)."""
+class Of(NamedTuple):
+    """A column of a block, worked out when its table is: values at some places, and something added."""
 
-    node: str
-    gpus: Sequence[int]
-    start_ps: int
-    end_ps: int
+    values: NDArray[np.int64]
+    at: NDArray[np.int64] | None = None
+    """Which of them each row has; None if each has its own."""
+    plus: int = 0
 
-
-class Sent(NamedTuple):
-    """Messages of a node that started together and ended together: a block of rows."""
-
-    node: str
-    messages: Messages
-    start_ps: int
-    end_ps: int
-    paths: Sequence[str]
-    """Of each message, or one that all have."""
+    def column(self) -> NDArray[np.int64]:
+        """Return it."""
+        values = self.values if self.at is None else self.values[self.at]
+        return values + self.plus if self.plus else values
 
 
-def span_table(found: Sequence[Tasks]) -> pd.DataFrame:
-    """Return a row per GPU that computed, and per collective."""
-    counts = [len(tasks.gpus) for tasks in found]
-    columns = (
-        _names([tasks.node for tasks in found], counts),
-        np.fromiter(chain.from_iterable(tasks.gpus for tasks in found), np.int64, sum(counts)),
-        np.repeat(np.array([tasks.start_ps for tasks in found], dtype=np.int64), counts),
-        np.repeat(np.array([tasks.end_ps for tasks in found], dtype=np.int64), counts),
-    )
-    return pd.DataFrame(dict(zip(SPAN_COLUMNS, columns, strict=True)))
+Value = int | NDArray[np.int64] | Of
+"""What all rows of a block have in a column, or what each has."""
 
 
-def event_table(found: Sequence[tuple[int, str, str]]) -> pd.DataFrame:
-    """Return a row per event: time [ps], what happened, and to which."""
-    table = pd.DataFrame(found, columns=["at_ps", "what", "which"])
-    return table.astype({"at_ps": np.int64})
+@lru_cache(maxsize=256)
+def counted(rows: int) -> NDArray[np.int64]:
+    """Return the numbers of rows from 0; blocks share them."""
+    return np.arange(rows)
 
 
-def message_table(found: Iterable[Row | Sent]) -> pd.DataFrame:
-    """Return a row per message."""
-    columns = _MessageColumns()
-    for each in found:
-        columns.add(each)
-    return columns.table()
+class Part(NamedTuple):
+    """A leg of a message, or of what brings it a hop further, with its columns of `traffic.tables.LEGS`."""
+
+    hop: int
+    medium: int
+    lane: int
+    path: int
+    from_gpu: int
+    to_gpu: int
+    bytes: int
+    first_ps: int
+    last_ps: int
 
 
-class _MessageColumns:
-    """What is known of rows and blocks, column by column."""
+class Rows:
+    """The rows of a table, in the order in which they were added.
 
-    def __init__(self) -> None:
-        self._names: list[str] = []
-        self._counts: list[int] = []
-        """Of a row 1, of a block its rows."""
-        self._times_ps: tuple[list[int], list[int]] = ([], [])
-        self._integers: tuple[list[NDArray[np.int64]], ...] = ([], [], [])
-        self._rows: list[tuple[int, int, int]] = []
-        """Source, destination and bytes of rows that are not yet among these."""
-        self._paths: list[str] = []
+    Parameters
+    ----------
+    columns
+        Names and types.
+    """
 
-    def add(self, each: Row | Sent) -> None:
-        """Take a row or a block, the next of the table."""
-        if isinstance(each, Sent):
-            self._flush()
-            name, messages, start_ps, end_ps, paths = each
-            columns = (messages.source, messages.destination, messages.bytes)
-            for column, numbers in zip(self._integers, columns, strict=True):
-                column.append(numbers)
-            self._counts.append(len(messages))
-            self._paths += paths if len(paths) == len(messages) else list(paths) * len(messages)
-        else:
-            name, source, destination, size, start_ps, end_ps, path = each
-            self._rows.append((source, destination, size))
-            self._counts.append(1)
-            self._paths.append(path)
-        self._names.append(name)
-        self._times_ps[0].append(start_ps)
-        self._times_ps[1].append(end_ps)
+    def __init__(self, columns: Mapping[str, str]) -> None:
+        self._columns = columns
+        self._flat = array("q")
+        """Rows that are not yet among the blocks, one after the other."""
+        self._blocks: list[tuple[int, tuple[Value, ...]]] = []
+        self._rows = 0
+
+    def __len__(self) -> int:
+        """How many rows."""
+        return self._rows
+
+    def add(self, *row: int) -> int:
+        """Add a row; return its number."""
+        self._flat.extend(row)
+        self._rows += 1
+        return self._rows - 1
+
+    def block(self, rows: int, *columns: Value) -> int:
+        """Add a block of rows; return the number of its first."""
+        self._flush()
+        self._blocks.append((rows, columns))
+        self._rows += rows
+        return self._rows - rows
 
     def table(self) -> pd.DataFrame:
         """Return the table of all."""
         self._flush()
-        columns = (
-            _names(self._names, self._counts),
-            *(np.concatenate([np.zeros(0, dtype=np.int64), *column]) for column in self._integers),
-            *(np.repeat(np.array(times_ps, dtype=np.int64), self._counts) for times_ps in self._times_ps),
-            pd.array(self._paths, dtype="str"),
-        )
-        return pd.DataFrame(dict(zip(MESSAGE_COLUMNS, columns, strict=True)))
+        counts = np.array([rows for rows, _ in self._blocks], dtype=np.int64)
+        edges = list(pairwise(accumulate(counts.tolist(), initial=0)))
+        columns = {}
+        for place, (name, kind) in enumerate(self._columns.items()):
+            column = np.empty(self._rows, dtype=kind)
+            for (begin, end), (_, values) in zip(edges, self._blocks, strict=True):
+                value = values[place]
+                column[begin:end] = value.column() if isinstance(value, Of) else value
+            columns[name] = column
+        return pd.DataFrame(columns)
 
     def _flush(self) -> None:
-        if self._rows:
-            for column, numbers in zip(self._integers, np.array(self._rows, dtype=np.int64).T, strict=True):
-                column.append(numbers)
-            self._rows = []
+        if self._flat:
+            table = np.frombuffer(self._flat, dtype=np.int64).reshape(-1, len(self._columns))
+            self._blocks.append((len(table), tuple(table.T)))
+            self._flat = array("q")
 
 
-def _names(names: Sequence[str], counts: Sequence[int]) -> "pd.api.extensions.ExtensionArray":
-    return pd.array(names, dtype="str").repeat(counts)
+class Written:
+    """The rows of messages and of their legs, put together message by message."""
+
+    def __init__(self) -> None:
+        self.messages, self.legs = Rows(MESSAGES), Rows(LEGS)
+
+    def add_parts(
+        self, node: int, message: int, parts: Iterable[Part], *, op: int = 0, group: int = -1
+    ) -> None:
+        """Add the legs of a message, or of several (message -1)."""
+        for hop, *columns in parts:
+            self.legs.add(node, message, op, hop, *columns, -1, group)
+
+    def add_inside(
+        self, node: int, message: Value, sent: Messages, times_ps: tuple[int, int], *, op: int = 0
+    ) -> None:
+        """Add what moved over NVLink in proportion, unless it has not all arrived."""
+        if times_ps[1] < NEVER:
+            ends = sent.source, sent.destination
+            columns = (*ends, sent.bytes, *times_ps, -1, -1)
+            self.legs.block(len(sent), node, message, op, 0, NVLINK, -1, -1, *columns)
+
+
+def event_table(found: Sequence[tuple[int, str, str]]) -> pd.DataFrame:
+    """Return a row per event: time [ps], what happened, and to which."""
+    return pd.DataFrame(found, columns=list(EVENTS)).astype(EVENTS)
+
+
+def message_texts(tables: Tables) -> list[str]:
+    """Return the path of each message as text (`traffic.records`).
+
+    What legs carry of several messages together counts for each by its part.
+    """
+    names = _names(tables)
+    messages, legs = tables.messages, tables.legs
+    own: dict[int, dict[str, int]] = {}
+    shared: dict[int, dict[str, int]] = {}
+    rows = zip(
+        legs["message"].tolist(),
+        legs["group"].tolist(),
+        legs["medium"].tolist(),
+        zip(legs["lane"].tolist(), legs["path"].tolist(), strict=True),
+        legs["bytes"].tolist(),
+        strict=True,
+    )
+    for message, group, medium, over, size in rows:
+        if message < 0 and group < 0:
+            continue
+        parts = own.setdefault(message, {}) if message >= 0 else shared.setdefault(group, {})
+        name = OVER_NVLINK if medium == NVLINK else names[over]
+        parts[name] = parts.get(name, 0) + size
+    group = messages["group"].to_numpy()
+    total = np.zeros(len(messages), dtype=np.int64)
+    np.add.at(total, group[group >= 0], messages["bytes"].to_numpy()[group >= 0])
+    return [
+        _text(own.get(number, {})) if of < 0 else _part(shared.get(of, {}), size, int(total[of]))
+        for number, (of, size) in enumerate(zip(group.tolist(), messages["bytes"].tolist(), strict=True))
+    ]
+
+
+def _names(tables: Tables) -> dict[tuple[int, int], str]:
+    """Return what a path's text calls each lane and path: where no path is known it is the lane."""
+    over = tables.legs[["lane", "path"]].drop_duplicates()
+    pairs = [(lane, path) for lane, path in over.itertuples(index=False, name=None) if lane >= 0]
+    return {
+        (lane, path): path_text(tables.paths[path]) if tables.paths[path] else str(tables.lanes[lane])
+        for lane, path in pairs
+    }
+
+
+def _text(parts: Mapping[str, int]) -> str:
+    return " ".join(name if name == OVER_NVLINK else f"{size}@{name}" for name, size in parts.items())
+
+
+def _part(parts: Mapping[str, int], size: int, total: int) -> str:
+    """Return the path of what has its part, ``size`` bytes, of all that goes between two servers."""
+    edges = [0, *(round(carried * size / total) for carried in accumulate(parts.values()))]
+    each = zip(parts, pairwise(edges), strict=True)
+    return _text({name: end - begin for name, (begin, end) in each if end > begin})

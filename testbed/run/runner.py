@@ -7,8 +7,8 @@ here for both. All times are real picoseconds since the start (`traffic.clock`).
 
 import heapq
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, count
 from typing import Protocol
@@ -28,11 +28,11 @@ from testbed.run.backend import (
     Strand,
     Switching,
 )
-from testbed.run.delegated import Leg, Legs, lane_flows, legs_of, pair_paths, rows_as_one, rows_of
+from testbed.run.delegated import lane_flows, legs_of
 from testbed.run.job_graph import JobGraph
+from testbed.run.ledger import INSIDE, Ledger, Message
 from testbed.run.optics import Optics
 from testbed.run.run import Run
-from testbed.run.run_tables import Row, Sent, Tasks, event_table, message_table, span_table
 from testbed.run.strands import strands_of
 from topologies.errors import ScenarioError, StuckError
 from topologies.events import (
@@ -51,7 +51,7 @@ from topologies.events import (
     TimerFired,
     View,
 )
-from topologies.fabric import Fabric, Link, Port
+from topologies.fabric import Fabric, Link, Path, Port
 from topologies.light import Circuit
 from topologies.packet_part import cut_off
 from traffic.clock import NEVER, checked, in_seconds, ps
@@ -72,11 +72,9 @@ from traffic.faults import (
 from traffic.fluid.nvlink import Nvlink
 from traffic.job import Collective, Compute, Job, Node
 from traffic.messages import Messages, crosses_network
-from traffic.records import NVLINK, path_text
 from traffic.relays import Hops, parts_of
 from traffic.scheme import KeepsConnections, Placement, Scheme, WaitsForLight, WhileLit
 from traffic.spraying.policy import QueuePair
-from traffic.tables import Tables
 
 
 class Circuits(Protocol):
@@ -90,37 +88,6 @@ class Circuits(Protocol):
 Revise = Callable[[View, Fault], Revision]
 
 
-@dataclass(slots=True)
-class _Message:
-    """A message, and what it waits for."""
-
-    node: str
-    source: int
-    destination: int
-    size: int
-    waits: int = 0
-    then: list[int] = field(default_factory=list)
-    pieces: int = 0
-    """How many parts of it are on queue pairs or NVLink."""
-    start_ps: int = NEVER
-    end_ps: int = NEVER
-    legs: dict[str, int] = field(default_factory=dict)
-    connection: int = -1
-    """That of its collective by which it goes, if several messages go by it."""
-    leg: Leg | None = None
-    """What it is of a delegated all-to-all."""
-    sent: Sequence[str] = ()
-    """The path between each pair of servers, of such a leg that ran as coupled flows."""
-    part_of: int = -1
-    """The message that it brings a hop further, if that is relayed."""
-    over_light: bool = False
-    """Whether it goes over circuits between its servers where there are some; others never do."""
-
-
-_FILED = _Message("", -1, -1, 0, end_ps=0)
-"""Stands for messages of which only the rows are known."""
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class _Opened:
     """Lanes in use."""
@@ -129,8 +96,8 @@ class _Opened:
     """The number of each queue pair."""
     is_light: Sequence[bool]
     """Whether it goes over circuits."""
-    names: Sequence[str]
-    """What paths call it."""
+    over: Sequence[int]
+    """What the ledger calls it, with its path."""
 
 
 class Runner:
@@ -146,9 +113,9 @@ class Runner:
         Which circuits are lit when; by default none ever.
     faults, revise
         What fails, and how the job goes on then; by default as it was.
-    leg_name
-        How the messages' paths name a queue pair; by default as it is written. Where servers forward, one
-        over circuits is named by its route instead, and a message has a leg for each route that it took.
+    path
+        Returns the path that a queue pair has now; by default no path is known. Where servers forward, one
+        over circuits has its route instead, and a message has a leg for each route that it took.
     lit
         What OCSes carry from the start; by default nothing.
 
@@ -168,14 +135,14 @@ class Runner:
         circuits: Circuits | None = None,
         faults: Sequence[Fault] = (),
         revise: Revise = AS_IT_WAS,
-        leg_name: Callable[[QueuePair], str] = str,
+        path: Callable[[QueuePair], Path] = lambda _queue_pair: (),
         lit: Mapping[str, tuple[Circuit, ...]] | None = None,
     ) -> None:
         _check(fabric, job, faults, revise.nodes if isinstance(revise, Revisions) else ())
         self._fabric, self._job, self._backend, self._scheme = fabric, job, backend, scheme
         self._circuits = circuits
         self._state: object = None
-        self._faults, self._revise, self._leg_name = faults, revise, leg_name
+        self._faults, self._revise, self._path = faults, revise, path
         self._first_lit = lit or {}
         self._graph = JobGraph(job)
         self._ready: deque[Node] = deque()
@@ -183,13 +150,15 @@ class Runner:
         self._pieces_of: dict[str, int] = {}
         """What each node that has started has yet to do: GPUs that compute, messages that arrive."""
         self._queued: dict[int, deque[Compute]] = defaultdict(deque)
-        self._messages: list[_Message] = []
+        self._ledger = Ledger(fabric, (node.name for node in job.nodes))
+        self._messages, self._hops = self._ledger.messages, self._ledger.hops
+        """All messages, and those that bring each relayed one further."""
         self._timers: list[tuple[int, int, Callable[[], None]]] = []
         self._tickets = count()
         self._nvlink = Nvlink(fabric)
         self._carriers: dict[int, QueuePair] = {}
-        self._legs: dict[int, str] = {}
-        """The name of each carrier's leg now."""
+        self._over_of: dict[int, int] = {}
+        """What the ledger calls each of them with the path that it has now."""
         self._kept: dict[str, dict[int, QueuePair]] = defaultdict(dict)
         """The queue pair of each connection that a collective under way keeps."""
         self._delegates = scheme if isinstance(scheme, Delegates) else None
@@ -228,23 +197,14 @@ class Runner:
         """The messages that are given up, because a GPU is gone or their collective is."""
         self._computing: dict[int, str] = {}
         """What each GPU that is not idle computes."""
-        self._delegated: dict[int, Legs] = {}
-        """What each delegated all-to-all consists of, by its first message."""
         self._as_one: dict[str, int] = {}
         """The first message of those whose legs between servers are one."""
         self._lanes: dict[tuple[QueuePair, ...], _Opened] = {}
         """The lanes over which coupled flows went."""
-        self._filed: dict[int, list[Row | Sent]] = {}
-        """The rows of those that ended and were one, by their first message."""
-        self._hops: dict[int, list[int]] = defaultdict(list)
-        """The messages that bring each relayed message further."""
         self._held: dict[str, str] = {}
         """The OCS that a collective waits for."""
-        self._tasks: list[Tasks] = []
-        self._began_ps: dict[str, int] = {}
         self._since_ps: dict[str, int] = {}
         """Since when messages of each collective under way are owed: its start, or when it began again."""
-        self._events: list[tuple[int, str, str]] = []
 
     def run(self) -> Run:
         """Run the job to its end."""
@@ -261,7 +221,7 @@ class Runner:
                 self._happened(happening)
             now_ps = self._backend.now_ps
             for number in self._nvlink.advance(now_ps):
-                self._arrived(number, now_ps)
+                self._arrived(number, now_ps, INSIDE)
             self._do_what_is_due(now_ps)
         return self._result()
 
@@ -293,6 +253,7 @@ class Runner:
 
     def _start(self, node: Node) -> None:
         self._pieces_of[node.name] = 0
+        self._ledger.ready(node.name, self._backend.now_ps)
         if isinstance(node, Collective):
             self._begin(node.name)
             if node.name not in self._held:
@@ -320,7 +281,7 @@ class Runner:
             self._end(name)
 
     def _begin(self, name: str) -> None:
-        self._began_ps[name] = self._since_ps[name] = self._backend.now_ps
+        self._since_ps[name] = self._backend.now_ps
         self._tell(NodeStarted(name))
         self._await_faults(name)
 
@@ -334,10 +295,10 @@ class Runner:
             self._unfinished.add(name)
             return
         if isinstance(self._graph.nodes[name], Collective):
-            self._tasks.append(Tasks(name, (-1,), self._began_ps[name], self._backend.now_ps))
+            self._ledger.ended(name, self._backend.now_ps)
             self._kept.pop(name, None)
             if (first := self._as_one.pop(name, None)) is not None:
-                self._file(name, first)
+                self._ledger.file(name, first)
         self._tell(NodeDone(name))
         self._start_all(self._graph.done(name))
 
@@ -347,11 +308,11 @@ class Runner:
             return
         start_ps = self._backend.now_ps
         self._computing.update(dict.fromkeys(gpus, node.name))
-        if node.name not in self._began_ps:
+        if node.name not in self._since_ps:
             self._begin(node.name)
         for lasts_s, together in node.by_duration(gpus):
             end_ps = start_ps + ps(lasts_s)
-            self._at(end_ps, partial(self._computed, Tasks(node.name, together, start_ps, end_ps)))
+            self._at(end_ps, partial(self._computed, node.name, together, start_ps, end_ps))
 
     def _compute_next(self, gpus: Iterable[int]) -> None:
         """Start the next task of GPUs that are idle."""
@@ -363,16 +324,16 @@ class Runner:
         """Return whether a GPU computes something, or nothing any more."""
         return gpu in self._computing or gpu in self._stopped
 
-    def _computed(self, tasks: Tasks) -> None:
+    def _computed(self, name: str, gpus: Sequence[int], start_ps: int, end_ps: int) -> None:
         if self._stopped:
-            tasks = tasks._replace(gpus=[gpu for gpu in tasks.gpus if gpu not in self._stopped])
-        if not (gpus := tasks.gpus):
+            gpus = [gpu for gpu in gpus if gpu not in self._stopped]
+        if not gpus:
             return
-        self._tasks.append(tasks)
+        self._ledger.computed(name, gpus, start_ps, end_ps)
         for gpu in gpus:
             del self._computing[gpu]
         self._compute_next(gpus[:-1])
-        self._piece_done(tasks.node, len(gpus))
+        self._piece_done(name, len(gpus))
         self._compute_next(gpus[-1:])
 
     # Messages
@@ -383,6 +344,8 @@ class Runner:
             return
         exchange, first = node.pattern.exchange(), len(self._messages)
         self._add_messages(node, exchange.messages)
+        for row, message in enumerate(self._messages[first:]):
+            message.row = row
         if self._keeps:
             for number, connection in enumerate(exchange.connection.tolist(), start=first):
                 self._messages[number].connection = connection
@@ -396,7 +359,7 @@ class Runner:
     def _add_messages(self, node: Collective, messages: Messages) -> None:
         columns = (messages.source, messages.destination, messages.bytes)
         rows = zip(*(column.tolist() for column in columns), strict=True)
-        self._messages += [_Message(node.name, *row) for row in rows]
+        self._messages += [Message(node.name, *row) for row in rows]
         self._pieces_of[node.name] = len(messages)
 
     def _send_delegated(self, node: Collective) -> bool:
@@ -409,13 +372,13 @@ class Runner:
         as_one = self._coupling is not None and not self._known  # after faults some pairs may be relayed
         legs = legs_of(found, pipelined=scheme.pipelined, as_one=as_one)
         first = len(self._messages)
-        self._delegated[first] = legs
+        self._ledger.delegated[first] = legs
         if as_one:
             self._as_one[node.name] = first
         for leg, waits in zip(legs.legs, legs.waits, strict=True):
             then = [first + number for number in leg.then]
             self._messages.append(
-                _Message(
+                Message(
                     node.name,
                     leg.source,
                     leg.destination,
@@ -463,10 +426,12 @@ class Runner:
         return True
 
     def _lead_strands(self, flows: Iterable[Sequence[Strand]]) -> None:
+        now_ps = self._backend.now_ps
         for strand in chain.from_iterable(flows):
-            over = strand.over
-            leg = self._legs[over] if isinstance(over, int) else NVLINK
-            _carry(self._messages[strand.message], leg, strand.bytes)
+            message = self._messages[strand.message]
+            over = self._over_of[strand.over] if isinstance(strand.over, int) else INSIDE
+            message.put(over, strand.bytes, now_ps)
+            self._ledger.sends(message.node, now_ps)
         for flow in flows:
             for number in {strand.message for strand in flow}:
                 self._messages[number].pieces += 1
@@ -496,7 +461,7 @@ class Runner:
             message = self._messages[number]
             message.start_ps = self._backend.now_ps
             if message.leg and message.leg.inside:
-                _lead(message, NVLINK, message.size)
+                self._ledger.put(number, INSIDE, message.size, message.start_ps)
                 self._nvlink.couple(message.leg.inside, number, message.start_ps)
                 continue
             if message.leg and message.leg.between:
@@ -514,25 +479,26 @@ class Runner:
         if self._delegates is None or self._coupling is None:
             return
         placed = self._delegates.lanes.place(self._view(), between)
+        self._ledger.sends(self._messages[number].node, self._backend.now_ps)
         opened = self._lanes.get(placed.queue_pairs)
         if opened is None or self._fabric.servers_forward:
             carriers = self._opened(placed.queue_pairs)
             is_light = [self._optics.carries(queue_pair) for queue_pair in placed.queue_pairs]
-            opened = _Opened(carriers, is_light, [self._legs[carrier] for carrier in carriers])
+            opened = _Opened(carriers, is_light, [self._over_of[carrier] for carrier in carriers])
             self._lanes[placed.queue_pairs] = opened
         flows = lane_flows(placed, opened.carriers, [number] * len(between), opened.is_light)
         message = self._messages[number]
         message.pieces = len(flows)
-        message.sent = pair_paths(placed, opened.names)
+        message.lanes = self._ledger.lanes(placed, opened.over)
         self._coupling.couple(flows)
 
     def _stay_inside(self, numbers: Sequence[int]) -> None:
         """Send messages over NVLink."""
-        messages = [self._messages[number] for number in numbers]
-        for message in messages:
-            _lead(message, NVLINK, message.size)
+        messages, now_ps = [self._messages[number] for number in numbers], self._backend.now_ps
+        for number, message in zip(numbers, messages, strict=True):
+            self._ledger.put(number, INSIDE, message.size, now_ps)
         ends = [(message.source, message.destination, message.size) for message in messages]
-        self._nvlink.post(ends, numbers, self._backend.now_ps)
+        self._nvlink.post(ends, numbers, now_ps)
 
     def _place(self, parcels: Sequence[tuple[int, int]]) -> None:
         """Give bytes of messages that leave their server to queue pairs: kept ones, or as the scheme says."""
@@ -600,7 +566,7 @@ class Runner:
                 then = [begin + place + 1] * (place + 1 < len(path))
                 self._hops[number].append(begin + place)
                 self._messages.append(
-                    _Message(
+                    Message(
                         message.node,
                         ends[place],
                         ends[place + 1],
@@ -608,12 +574,13 @@ class Runner:
                         int(place > 0),
                         then,
                         part_of=number,
+                        hop=place,
                         over_light=hop.over_light,
                     )
                 )
         return first
 
-    def _gpu_at(self, message: _Message, server: int) -> int:
+    def _gpu_at(self, message: Message, server: int) -> int:
         """Return a GPU of a server that stands for one of a message's: its own ones where they are there."""
         fabric = self._fabric
         for gpu in (message.source, message.destination):
@@ -636,7 +603,7 @@ class Runner:
         """Put bytes of messages on the queue pairs of their connections."""
         carriers = self._opened([queue_pair for *_, queue_pair in parcels])
         for (number, size, _), carrier in zip(parcels, carriers, strict=True):
-            _lead(self._messages[number], self._legs[carrier], size)
+            self._ledger.put(number, self._over_of[carrier], size, self._backend.now_ps)
         numbers, sizes = (np.array([parcel[column] for parcel in parcels]) for column in (0, 1))
         self._backend.post(np.array(carriers), sizes, numbers)
 
@@ -682,7 +649,10 @@ class Runner:
         if isinstance(placed, WhileLit):
             self._taking_light.update(numbers.tolist())
         for number in numbers.tolist():
-            self._messages[number].pieces += 1
+            message = self._messages[number]
+            message.pieces += 1
+            message.chose_ps = self._backend.now_ps
+            self._ledger.sends(message.node, message.chose_ps)
         self._backend.choose(carriers, placed, messages.bytes, numbers)
 
     def _opened(self, queue_pairs: Sequence[QueuePair]) -> list[int]:
@@ -692,24 +662,27 @@ class Runner:
             if carrier not in self._carriers:
                 self._carriers[carrier] = queue_pair
                 self._optics.use(carrier, queue_pair)
-            if carrier not in self._legs or self._optics.is_routed(queue_pair):
-                self._legs[carrier] = self._leg_of(carrier)
+            if carrier not in self._over_of or self._optics.is_routed(queue_pair):
+                self._over_of[carrier] = self._over_now(carrier)
         return carriers
 
     def _post(self, carriers: list[int], placed: Placement, numbers: NDArray[np.int64]) -> None:
         """Put parcels, each of a message of a number, on queue pairs."""
-        names = [self._legs[carrier] for carrier in carriers]
-        leg, of_leg = np.unique(numbers * len(names) + placed.qp, return_inverse=True)
+        over, now_ps = [self._over_of[carrier] for carrier in carriers], self._backend.now_ps
+        leg, of_leg = np.unique(numbers * len(over) + placed.qp, return_inverse=True)
         sizes = np.bincount(of_leg, placed.bytes).astype(np.int64)
         for code, size in zip(leg.tolist(), sizes.tolist(), strict=True):
-            number, qp = divmod(code, len(names))
-            _lead(self._messages[number], names[qp], size)
+            number, qp = divmod(code, len(over))
+            self._ledger.put(number, over[qp], size, now_ps)
         self._backend.post(np.array(carriers)[placed.qp], placed.bytes, numbers)
 
-    def _arrived(self, number: int, at_ps: int) -> None:
+    def _arrived(self, number: int, at_ps: int, over: int | None = None) -> None:
+        """Take note that what was put on a lane together of a message has arrived."""
+        message = self._messages[number]
+        if over is not None:
+            message.landed(over, at_ps)
         if number in self._lost:
             return  # over NVLink, which nothing stops
-        message = self._messages[number]
         message.pieces -= 1
         if message.pieces:
             return
@@ -717,7 +690,7 @@ class Runner:
         if number in self._choosing:
             del self._choosing[number]
             self._taking_light.discard(number)
-            self._carried(message, self._backend.chosen(number))
+            self._carried(message, self._backend.chosen(number), at_ps)
         for then in message.then:
             self._messages[then].waits -= 1
         self._release(then for then in message.then if self._is_ready(then))
@@ -726,18 +699,23 @@ class Runner:
         elif not message.then:
             self._arrived(message.part_of, at_ps)
 
-    def _carried(self, message: _Message, sizes: Mapping[int, int]) -> None:
-        """Write down what queue pairs carried of a message."""
+    def _carried(self, message: Message, sizes: Mapping[int, int], at_ps: int) -> None:
+        """Write down what queue pairs carried of a message that chose them as it went, until now."""
         for carrier, size in sizes.items():
-            _carry(message, self._legs[carrier], size)
+            over = self._over_of[carrier]
+            message.put(over, size, message.chose_ps)
+            message.landed(over, at_ps)
 
-    def _leg_of(self, carrier: int) -> str:
-        """Return the name of a queue pair's leg; over routes that of the last one while it has none."""
+    def _over_now(self, carrier: int) -> int:
+        """Return what the ledger calls a queue pair; over routes as on the last one while it has none."""
         queue_pair = self._carriers[carrier]
+        is_light = self._optics.carries(queue_pair)
         if not self._optics.is_routed(queue_pair):
-            return self._leg_name(queue_pair)
+            return self._ledger.over(queue_pair, self._path(queue_pair), is_light=is_light)
         route = self._optics.route(queue_pair)
-        return path_text(route.ports) if route else self._legs.get(carrier, str(queue_pair))
+        if route is None and carrier in self._over_of:
+            return self._over_of[carrier]
+        return self._ledger.over(queue_pair, route.ports if route else (), is_light=is_light)
 
     def _is_ready(self, number: int) -> bool:
         return not self._messages[number].waits and number not in self._lost
@@ -750,17 +728,13 @@ class Runner:
         if not (all_of_them or self._fabric.servers_forward):
             return
         for carrier, queue_pair in self._carriers.items():
-            before = self._legs[carrier]
+            before = self._over_of[carrier]
             changes = all_of_them or self._optics.is_routed(queue_pair)
-            if changes and before != (now := self._leg_of(carrier)):
-                self._legs[carrier] = now
+            if changes and before != (now := self._over_now(carrier)):
+                self._over_of[carrier] = now
                 for number, left in self._backend.left(carrier).items():
-                    if number in self._choosing:
-                        continue  # it has no legs before it has arrived
-                    legs = self._messages[number].legs
-                    size = min(left, legs[before])  # at emulated scale bytes are rounded
-                    _carry(self._messages[number], before, -size)
-                    _carry(self._messages[number], now, size)
+                    if number not in self._choosing:  # else it has no legs before it has arrived
+                        self._messages[number].moved(before, now, left, self._backend.now_ps)
 
     # Circuits
 
@@ -769,19 +743,19 @@ class Runner:
         self._backend.begin_lit(self._first_lit)
         for ocs, circuits in self._first_lit.items():
             self._optics.shows(ocs, circuits)
-            self._note_light(self._backend.now_ps, "lit", ocs)
+            self._ledger.light(self._backend.now_ps, "lit", ocs, self._optics.lit[ocs])
 
     def _happened(self, happening: Happening) -> None:
         if isinstance(happening, Arrived):
-            self._arrived(happening.message, happening.at_ps)
+            self._arrived(happening.message, happening.at_ps, self._over_of.get(happening.carrier))
         elif isinstance(happening, Drained):
-            self._note(happening.at_ps, "drained", happening.ocs)
             self._optics.drained(happening.ocs)
+            self._ledger.light(happening.at_ps, "drained", happening.ocs, self._optics.lit[happening.ocs])
             self._rename_legs()
         elif isinstance(happening, NowLit):
             held = self._optics.now_lit(happening.ocs)
             self._rename_legs()
-            self._note_light(happening.at_ps, "lit", happening.ocs)
+            self._ledger.light(happening.at_ps, "lit", happening.ocs, self._optics.lit[happening.ocs])
             self._tell(Lit(happening.ocs))
             if self._delegates and self._faults and (self._hops or not self._coupling):
                 self._place_left(self._without_light(held))
@@ -808,21 +782,21 @@ class Runner:
             return
         for name in [name for name, awaited in self._held.items() if awaited == ocs]:
             del self._held[name]
-            self._note(self._backend.now_ps, "released", name)
+            self._ledger.released(name, self._backend.now_ps)
             self._go(name)
 
     def _program_goes_on(self, happening: Switching | SlotLit | Shown) -> None:
         """Record what an OCS shows in its program, and decide what follows when all have ended."""
         ocs, at_ps = happening.ocs, happening.at_ps
         if isinstance(happening, SlotLit):
-            self._optics.shows(ocs, happening.circuits)
-            self._note_light(at_ps, "lit", ocs)
+            what, circuits = "lit", happening.circuits
         elif isinstance(happening, Switching):
-            self._optics.shows(ocs, happening.kept)
-            self._note_light(at_ps, "switching", ocs)
+            what, circuits = "switching", happening.kept
         else:
-            self._optics.shows(ocs, ())
-            self._note(at_ps, "shown", ocs)
+            what, circuits = "shown", ()
+        self._optics.shows(ocs, circuits)
+        self._ledger.light(at_ps, what, ocs, circuits)
+        if isinstance(happening, Shown):
             self._showing.discard(ocs)
             if not self._showing:
                 self._tell(ProgramsEnded(self._lacking()))
@@ -831,10 +805,6 @@ class Runner:
         """Return what messages lack that take what is lit: source, destination and bytes."""
         rows = [(self._messages[n], self._backend.lacking(n)) for n in sorted(self._taking_light)]
         return tuple((message.source, message.destination, size) for message, size in rows if size)
-
-    def _note_light(self, at_ps: int, what: str, ocs: str) -> None:
-        circuits = " ".join(f"{a}>{b}" for a, b in self._optics.lit[ocs])
-        self._note(at_ps, what, f"{ocs} {circuits or '-'}")
 
     def _tell(self, event: Event) -> None:
         """Have circuits decided after an event, and carry out what is ordered."""
@@ -865,7 +835,7 @@ class Runner:
                 "order it when the collective starts (NodeStarted)",
             )
         if self._optics.is_ordered(order.ocs):
-            self._note(self._backend.now_ps, "held", order.node)
+            self._ledger.held(order.node, self._backend.now_ps)
             self._held[order.node] = order.ocs
 
     def _send_rest(self) -> None:
@@ -885,11 +855,11 @@ class Runner:
     def _recalled(self, number: int, sizes: Mapping[int, int]) -> tuple[int, int]:
         """Record what was carried of a message that was taken back; return it and what it lacks."""
         message = self._messages[number]
-        self._carried(message, sizes)
+        self._carried(message, sizes, self._backend.now_ps)
         message.pieces -= 1
         del self._choosing[number]
         self._taking_light.discard(number)
-        return number, message.size - sum(message.legs.values())
+        return number, message.size - message.carried
 
     def _view(self) -> View:
         return View(in_seconds(self._backend.now_ps), self._fabric, self._optics.lit, self._failed)
@@ -915,7 +885,7 @@ class Runner:
 
     def _fail(self, fault: Fault) -> None:
         now_ps = self._backend.now_ps
-        self._note(now_ps, "failed", fault.name)
+        self._ledger.fault(now_ps, "failed", fault.name)
         self._standing.append(fault)
         self._stopped.update(fault.gpus)
         for port in fault.ports:
@@ -932,7 +902,7 @@ class Runner:
 
     def _is_back(self, fault: Fault) -> None:
         now_ps = self._backend.now_ps
-        self._note(now_ps, "back", fault.name)
+        self._ledger.fault(now_ps, "back", fault.name)
         self._standing.remove(fault)
         for port in fault.ports:
             self._down[self._fabric.link_at[port]] -= 1
@@ -947,7 +917,7 @@ class Runner:
 
     def _detected(self, fault: Fault) -> None:
         """Close what crosses the failed links, revise the job, and send elsewhere what was not delivered."""
-        self._note(self._backend.now_ps, "detected", fault.name)
+        self._ledger.fault(self._backend.now_ps, "detected", fault.name)
         self._known[fault] = set()
         revision = self._revise(self._view(), fault)
         self._check_running(revision.cancel)
@@ -960,7 +930,7 @@ class Runner:
         left = self._take_back(self._is_cut)
         self._known[fault] |= {number for number, _ in left}
         self._go_around()
-        self._note(self._backend.now_ps, "gone around", fault.name)
+        self._ledger.fault(self._backend.now_ps, "gone around", fault.name)
         self._give_up(again, cancelled)
         self._cancel(revision.cancel)
         self._tell(FaultDetected(fault.name))
@@ -986,7 +956,7 @@ class Runner:
                 if moved & self._backend.carried(carrier):
                     left += self._retract(carrier)
         self._go_around()
-        self._note(self._backend.now_ps, "in use again", fault.name)
+        self._ledger.fault(self._backend.now_ps, "in use again", fault.name)
         self._tell(FaultOver(fault.name))
         self._place_left(left)
         self._place_waiting()
@@ -1026,7 +996,7 @@ class Runner:
                 )
         return [self._messages[number].node for number in lost if self._messages[number].part_of < 0]
 
-    def _whole(self, number: int) -> _Message:
+    def _whole(self, number: int) -> Message:
         """Return a message, or the one that it is a relayed part of."""
         while (message := self._messages[number]).part_of >= 0:
             number = message.part_of
@@ -1109,31 +1079,28 @@ class Runner:
     def _withdraw(self, carrier: int) -> list[tuple[int, int]]:
         """Close a queue pair; return what it did not deliver, a message and its bytes each."""
         back = [(number, size, True) for number, size in self._backend.withdraw(carrier)]
-        left = self._returned(self._legs.pop(carrier), back)
+        left = self._returned(self._over_of.pop(carrier), back)
         queue_pair = self._carriers.pop(carrier)
         self._optics.forget(carrier, queue_pair)
         return left
 
     def _retract(self, carrier: int) -> list[tuple[int, int]]:
         """Return what a queue pair has not sent, a message and its bytes each; it delivers the rest."""
-        return self._returned(self._legs[carrier], self._backend.retract(carrier))
+        return self._returned(self._over_of[carrier], self._backend.retract(carrier))
 
-    def _returned(self, leg: str, back: Iterable[tuple[int, int, bool]]) -> list[tuple[int, int]]:
+    def _returned(self, over: int, back: Iterable[tuple[int, int, bool]]) -> list[tuple[int, int]]:
         """Record what a queue pair gives back: message, bytes, whether none stays; return what lacks.
 
         What was rounded away at emulated scale counts as arrived.
         """
         left = []
         for number, size, whole in back:
-            message = self._messages[number]
-            lacks = min(size, message.legs[leg])
-            if lacks:
+            message, now_ps = self._messages[number], self._backend.now_ps
+            if lacks := message.returned(over, size, now_ps, whole=whole):
                 message.pieces -= whole
-                message.legs[leg] -= lacks
                 left.append((number, lacks))
             elif whole:
-                now_ps = self._backend.now_ps
-                self._at(now_ps, partial(self._arrived, number, now_ps))
+                self._at(now_ps, partial(self._arrived, number, now_ps, over))
         return left
 
     def _check_running(self, names: Iterable[str]) -> None:
@@ -1146,14 +1113,14 @@ class Runner:
         for number in messages:
             self._messages[number].then = []
         for name in nodes:
-            self._note(self._backend.now_ps, "given up", name)
+            self._ledger.note(self._backend.now_ps, "given up", name)
             self._unfinished.discard(name)
 
     def _cancel(self, nodes: Iterable[str]) -> None:
         """End collectives that are given up, since others take their place."""
         self._give_up(nodes, ())
         for name in nodes:
-            self._tasks.append(Tasks(name, (-1,), self._began_ps[name], self._backend.now_ps))
+            self._ledger.ended(name, self._backend.now_ps)
 
     # Time and records
 
@@ -1161,67 +1128,8 @@ class Runner:
         """Do something later; what was asked for first comes first at equal times."""
         heapq.heappush(self._timers, (checked(at_ps), next(self._tickets), action))
 
-    def _note(self, at_ps: int, what: str, which: str) -> None:
-        self._events.append((at_ps, what, which))
-
     def _result(self) -> Run:
-        tables = Tables(message_table(self._rows()), span_table(self._tasks), event_table(self._events))
-        return Run(tables)
-
-    def _rows(self) -> Iterator[Row | Sent]:
-        """Yield a row per message, or what stands for those that ran as coupled flows."""
-        per_pair = self._coupling is not None
-        for number, message in enumerate(self._messages):
-            if message is _FILED:
-                yield from self._filed.get(number, ())
-            elif message.part_of >= 0:
-                continue
-            elif message.leg is None:
-                path = _path(self._all_legs(number))
-                ends = message.source, message.destination
-                yield message.node, *ends, message.size, message.start_ps, message.end_ps, path
-            elif legs := self._delegated.get(number):
-                sent = self._messages[number : number + len(legs.legs)]
-                given_up = not self._lost.isdisjoint(range(number, number + len(sent)))
-                yield from rows_of(
-                    legs,
-                    message.node,
-                    message.start_ps,
-                    [NEVER if given_up else each.end_ps for each in sent],
-                    [self._all_legs(number + place) for place in range(len(sent))],
-                    per_pair=per_pair,
-                )
-
-    def _file(self, name: str, first: int) -> None:
-        """Keep the rows of an all-to-all that ran as coupled flows, and nothing else of it."""
-        legs = self._delegated.pop(first)
-        sent = self._messages[first : first + len(legs.legs)]
-        paths = next((each.sent for each in sent if each.sent), ())
-        self._messages[first : first + len(sent)] = [_FILED] * len(sent)
-        if sent:
-            ends_ps = [each.end_ps for each in sent]
-            self._filed[first] = rows_as_one(legs, name, sent[0].start_ps, ends_ps, paths)
-
-    def _all_legs(self, number: int) -> dict[str, int]:
-        """Return the legs of a message: each byte in one or, if it was relayed, in one per hop."""
-        legs = dict(self._messages[number].legs)
-        for hop in self._hops.get(number, ()):
-            for leg, size in self._all_legs(hop).items():
-                legs[leg] = legs.get(leg, 0) + size
-        return legs
-
-
-def _lead(message: _Message, leg: str, size: int) -> None:
-    message.pieces += 1
-    _carry(message, leg, size)
-
-
-def _carry(message: _Message, leg: str, size: int) -> None:
-    message.legs[leg] = message.legs.get(leg, 0) + size
-
-
-def _path(legs: Mapping[str, int]) -> str:
-    return " ".join(leg if leg == NVLINK else f"{size}@{leg}" for leg, size in legs.items() if size)
+        return Run(self._ledger.tables(self._lost, per_pair=self._coupling is not None))
 
 
 def _check(fabric: Fabric, job: Job, faults: Sequence[Fault], later: Sequence[Node]) -> None:

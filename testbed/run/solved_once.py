@@ -7,6 +7,8 @@ is solved anew until nothing was opened since an equal one began, as a rule twic
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
 from itertools import chain
 
 import numpy as np
@@ -15,9 +17,11 @@ from numpy.typing import NDArray
 
 from testbed.run.fluid_backend import FluidBackend
 from testbed.run.run import Run
+from topologies.fabric import Path
 from traffic.clock import NEVER
 from traffic.job import Collective, Job, Node
 from traffic.sections import contents, in_turn, sections
+from traffic.spraying.policy import QueuePair
 from traffic.tables import Tables
 
 
@@ -92,19 +96,57 @@ class _Solved:
         distinct = [
             [f"{number}/{node.name}" for node in section] for number, section in enumerate(self._sections)
         ]
-        parts = [run.tables for run in self._runs]
-        tables = Tables(
-            _joined([part.messages for part in parts]),
-            _joined([part.spans for part in parts]),
-            _joined([part.events for part in parts]),
-        )
         names = [node.name for section in found for node in section]
-        return Run(_Repeated(tables, distinct, names, np.array(self._equals)).tables())
+        joined = _joined([run.tables for run in self._runs])
+        return Run(_Repeated(joined, distinct, names, np.array(self._equals)).tables())
 
 
-def _joined(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
+def _joined(parts: Sequence[Tables]) -> Tables:
+    """Return the tables of runs one below the other, with one numbering of all that they number."""
+    lanes = tuple(dict.fromkeys(lane for part in parts for lane in part.lanes))
+    paths = tuple(dict.fromkeys(path for part in parts for path in part.paths))
+    return replace(
+        parts[0],
+        messages=partial(_stacked, parts, "messages", lanes, paths),
+        legs=partial(_stacked, parts, "legs", lanes, paths),
+        spans=partial(_stacked, parts, "spans", lanes, paths),
+        events=partial(_stacked, parts, "events", lanes, paths),
+        nodes=tuple(chain.from_iterable(part.nodes for part in parts)),
+        lanes=lanes,
+        paths=paths,
+    )
+
+
+def _stacked(
+    parts: Sequence[Tables], name: str, lanes: Sequence[QueuePair], paths: Sequence[Path]
+) -> pd.DataFrame:
+    """Return a table of each run one below the other, where lanes and paths have other numbers."""
+    number_of = {lane: number for number, lane in enumerate(lanes)}
+    number_of_path = {path: number for number, path in enumerate(paths)}
+    tables, messages, nodes = list[pd.DataFrame](), 0, 0
+    for part in parts:
+        table = getattr(part, name)
+        now = {
+            "node": np.arange(len(part.nodes)) + nodes,
+            "message": np.arange(len(part.messages)) + messages,
+            "group": np.arange(len(part.messages)) + messages,
+            "lane": np.array([number_of[lane] for lane in part.lanes], dtype=np.int64),
+            "path": np.array([number_of_path[path] for path in part.paths], dtype=np.int64),
+        }
+        changed = {
+            column: _renumbered(table[column].to_numpy(), numbers)
+            for column, numbers in now.items()
+            if column in table
+        }
+        tables.append(table.assign(**changed))
+        messages, nodes = messages + len(part.messages), nodes + len(part.nodes)
     filled = [table for table in tables if len(table)]
     return pd.concat(filled, ignore_index=True) if filled else tables[0]
+
+
+def _renumbered(column: NDArray[np.int64], now: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return what each number of a column is now; what has none keeps -1."""
+    return np.append(now, -1).astype(column.dtype)[column]
 
 
 class _Repeated:
@@ -129,10 +171,10 @@ class _Repeated:
         names: Sequence[str],
         equals: NDArray[np.int64],
     ) -> None:
-        self._found, self._equals = found, equals
-        self._names = np.array(names, dtype=object)
-        self._place = {name: place for place, name in enumerate(chain.from_iterable(distinct))}
-        """The place of each of these nodes among all of them."""
+        self._found, self._equals, self._names = found, equals, tuple(names)
+        place = {name: place for place, name in enumerate(chain.from_iterable(distinct))}
+        self._place = np.array([place.get(name, -1) for name in found.nodes], dtype=np.int64)
+        """The place of each node among all of the distinct sections; -1 for barriers between them."""
         sizes = np.array([len(nodes) for nodes in distinct])
         self._first = np.append(0, np.cumsum(sizes))
         """The place of the first node of each distinct section, and how many nodes there are."""
@@ -143,36 +185,49 @@ class _Repeated:
 
     def tables(self) -> Tables:
         """Return the tables of the whole job."""
-        found = self._found
-        return Tables(self._repeated(found.messages), self._repeated(found.spans), found.events)
+        return replace(
+            self._found,
+            messages=partial(self._repeated, "messages"),
+            legs=partial(self._repeated, "legs"),
+            spans=partial(self._repeated, "spans"),
+            nodes=self._names,
+        )
 
     def _shifts(self) -> NDArray[np.int64]:
         spans, distinct = self._found.spans, len(self._first) - 1
         section = self._section[self._places(spans)]
         start_ps, end_ps = np.full(distinct, NEVER), np.zeros(distinct, dtype=np.int64)
-        np.minimum.at(start_ps, section, spans["start_ps"].to_numpy())
+        np.minimum.at(start_ps, section, spans["ready_ps"].to_numpy())
         np.maximum.at(end_ps, section, spans["end_ps"].to_numpy())
         start_ps = np.minimum(start_ps, end_ps)  # a section without spans takes no time
         until_ps = np.cumsum((end_ps - start_ps)[self._equals])
         return np.asarray(np.append(0, until_ps[:-1]) - start_ps[self._equals])
 
     def _places(self, table: pd.DataFrame) -> NDArray[np.int64]:
-        return np.array([self._place[name] for name in table["node"]], dtype=np.int64)
+        return np.asarray(self._place[table["node"].to_numpy()])
 
-    def _repeated(self, table: pd.DataFrame) -> pd.DataFrame:
-        """Return the rows of each section, one after the other, named and timed as its own."""
+    def _repeated(self, name: str) -> pd.DataFrame:
+        """Return the rows of each section, one after the other, numbered and timed as its own."""
+        table: pd.DataFrame = getattr(self._found, name)
         place = self._places(table)
-        first_row = np.searchsorted(self._section[place], np.arange(len(self._first)))
-        rows, to_row = _moved(first_row, self._equals)
-        _, to_name = _moved(self._first, self._equals)
+        rows, to_row = self._moved_rows(place)
+        _, to_node = _moved(self._first, self._equals)
         row = np.arange(rows.sum()) - np.repeat(to_row, rows)
-        names = self._names[place[row] + np.repeat(to_name, rows)]
-        later_ps = np.repeat(self._later_ps, rows)
         found: pd.DataFrame = table.iloc[row].reset_index(drop=True)
-        found["node"] = pd.Series(names, dtype=table["node"].dtype)
-        found["start_ps"] += later_ps
-        found["end_ps"] += later_ps
+        found["node"] = (place[row] + np.repeat(to_node, rows)).astype(table["node"].dtype)
+        _, to_message = self._moved_rows(self._places(self._found.messages))
+        for column in {"message", "group"} & set(found.columns):
+            later = np.where(found[column] >= 0, np.repeat(to_message, rows), 0)
+            found[column] = (found[column] + later).astype(table[column].dtype)
+        later_ps = np.repeat(self._later_ps, rows)
+        for column in [str(column) for column in found.columns if str(column).endswith("_ps")]:
+            found[column] += np.where(found[column] < NEVER, later_ps, 0)
         return found
+
+    def _moved_rows(self, place: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return how many rows each section has, given their places, and how far behind its equal's."""
+        first = np.searchsorted(self._section[place], np.arange(len(self._first)))
+        return _moved(first, self._equals)
 
 
 def _moved(

@@ -117,12 +117,20 @@ def legs(path: str) -> dict[str, int]:
 
 def check_same(found: Run, whole: Run) -> None:
     """Check that two runs have the same rows in the same order at the same times."""
-    pairs = (found.tables.messages, whole.tables.messages), (found.tables.spans, whole.tables.spans)
-    for table, expected in pairs:
-        times = ["start_ps", "end_ps"]
-        others = [column for column in expected.columns if column not in (*times, "path")]
+    place = {name: number for number, name in enumerate(whole.tables.nodes)}
+    now = np.array([place[name] for name in found.tables.nodes], dtype=np.int32)
+    for name in ("messages", "spans"):
+        table, expected = getattr(found.tables, name), getattr(whole.tables, name)
+        table = table.assign(node=now[table["node"].to_numpy()])  # nodes are numbered section by section
+        times = [column for column in expected.columns if column.endswith("_ps")]
+        others = [column for column in expected.columns if column not in times]
         pd.testing.assert_frame_equal(table[others], expected[others])
         assert (abs(table[times] - expected[times]) <= CLOSE_PS).all(axis=None)
+    carried, messages = found.tables.legs, found.tables.messages
+    mine = messages.loc[carried["message"], ["node", "released_ps", "end_ps"]].reset_index(drop=True)
+    assert (mine["node"] == carried["node"]).all()
+    assert (mine["released_ps"] <= carried["first_ps"]).all()
+    assert (mine["end_ps"] >= carried["last_ps"]).all()
     for one, other in zip(found.messages["path"], whole.messages["path"], strict=True):
         ways, expected_ways = legs(one), legs(other)
         for way in ways | expected_ways:  # a leg's two edges are each rounded to a byte

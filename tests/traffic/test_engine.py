@@ -172,7 +172,7 @@ def served(engine: Engine, numbers: Mapping[QueuePair, int]) -> Carried:
     """Serve until all has arrived."""
     began, at_s = time.monotonic(), dict[int, float]()
     while not engine.quiet:
-        for message, at in engine.serve(1.0):
+        for message, at, _ in engine.serve(1.0):
             assert message not in at_s, "a message arrived twice"
             at_s[message] = at - began
     assert all(engine.drained(number) for number in numbers.values())
@@ -196,7 +196,7 @@ def test_a_proactive_scheme_moves_all_bytes_where_it_said(
         )
         seen = Counter[int]()
         while not engine.quiet:
-            seen.update(message for message, _ in engine.serve(1.0))
+            seen.update(message for message, *_ in engine.serve(1.0))
         loads = np.bincount(plan.chunk_qp, work.chunks.bytes, len(numbers))
         assert [engine.counted(number) for number in numbers.tolist()] == loads.tolist()
         assert engine.health.payload_bytes == work.crossing.bytes.sum()

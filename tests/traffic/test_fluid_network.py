@@ -62,7 +62,7 @@ def arrivals(network: FluidNetwork, until_s: float = np.inf) -> dict[int, float]
     """Return when each tag arrived until a time."""
     found: dict[int, float] = {}
     while parcels := network.advance(ps(until_s)):
-        found |= {tag: in_seconds(at_ps) for at_ps, tag in parcels}
+        found |= {each.message: in_seconds(each.at_ps) for each in parcels}
     return found
 
 
@@ -81,8 +81,8 @@ def test_rates_are_max_min_fair_at_every_event(
             assert (got[~flows] == 0).all()
             assert_max_min(paths[flows], lit_bps, got[flows], np.ones(flows.sum()))
             arrived = network.advance(ps(change.at_s) if change else NEVER)
-            for _, tag in arrived:
-                del waiting[tag]
+            for each in arrived:
+                del waiting[each.message]
             if not arrived:
                 break
         if change:
@@ -326,8 +326,8 @@ def test_a_message_arrives_earlier_by_what_was_lent(size: int, rate: float, shar
     network.post(0, size, 7)
     network.lend(share * takes_s)
     assert network.now_ps == SECOND
-    ((at_ps, message),) = network.advance(NEVER)
-    assert message == 7
+    ((at_ps, message, pool),) = network.advance(NEVER)
+    assert (message, pool) == (7, 0)
     assert in_seconds(at_ps) == pytest.approx(1.0 + max(1.0 - share, 0.0) * takes_s)
     assert network.quiet
 
@@ -337,7 +337,7 @@ def test_what_leaves_on_credit_still_takes_the_links_delay() -> None:
     network.add_flows([[0]], delay_s=0.5)
     network.post([0, 0], [10, 10], [1, 2])
     network.lend(12.0)
-    assert [network.advance(NEVER) for _ in range(2)] == [[(ps(0.5), 1)], [(ps(8.5), 2)]]
+    assert [network.advance(NEVER) for _ in range(2)] == [[(ps(0.5), 1, 0)], [(ps(8.5), 2, 0)]]
 
 
 def test_flows_share_what_is_lent_as_they_share_links() -> None:
@@ -346,7 +346,7 @@ def test_flows_share_what_is_lent_as_they_share_links() -> None:
     network.post([0, 1], [10, 30], [1, 2])
     network.lend(10.0)
     assert network.delivered_bytes(flows).tolist() == [5.0, 5.0]
-    assert [network.advance(NEVER) for _ in range(2)] == [[(ps(10.0), 1)], [(ps(30.0), 2)]]
+    assert [network.advance(NEVER) for _ in range(2)] == [[(ps(10.0), 1, 0)], [(ps(30.0), 2, 1)]]
 
 
 @given(histories())

@@ -56,7 +56,7 @@ def fluid_ends_s(posted: list[Batch]) -> dict[int, float]:
 
     def advance(until_ps: int) -> None:
         while arrived := network.advance(until_ps):
-            ends.update((number, in_seconds(at_ps)) for at_ps, number in arrived)
+            ends.update((number, in_seconds(at_ps)) for at_ps, number, _ in arrived)
 
     for at_s, rows in posted:
         advance(ps(at_s))

@@ -14,6 +14,7 @@ import heapq
 import itertools
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -38,6 +39,14 @@ _OF_POOLS = {
     "_next_end": np.inf,
 }
 """What is kept of each flow and pool, and of a new one."""
+
+
+class Arrival(NamedTuple):
+    """The last byte arrived of what was posted together of a message in a pool."""
+
+    at_ps: int
+    message: int
+    pool: int
 
 
 class FluidNetwork:
@@ -68,7 +77,7 @@ class FluidNetwork:
         self._since_ps, self._end_ps = np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
         self._next_end = np.zeros(0)
         self._backlogs: list[Backlog] = []
-        self._arriving: list[tuple[int, int, int]] = []
+        self._arriving: list[tuple[int, int, int, int]] = []
         self._tickets = itertools.count()
         self._touched_links: set[int] = set()
         self._touched_pools: set[int] = set()
@@ -256,15 +265,15 @@ class FluidNetwork:
             self._first_end_ps = int(self._end_ps.min(initial=NEVER))
         return self._first_end_ps
 
-    def advance(self, until_ps: int) -> list[tuple[int, int]]:
+    def advance(self, until_ps: int) -> list[Arrival]:
         """Let time pass until messages arrive, at most until ``until_ps``, which may be `NEVER`.
 
         What ends together with that time, but for rounding, counts.
 
         Returns
         -------
-        list of (time, message)
-            What arrived at that one instant [ps]; empty if nothing did.
+        list of Arrival
+            What arrived at that one instant; empty if nothing did.
         """
         while (at_ps := self.next_ps) <= self._as_one_with(until_ps) and at_ps < NEVER:
             self._move_to(at_ps)
@@ -292,8 +301,8 @@ class FluidNetwork:
         began_ps, until_ps = self.now_ps, self.now_ps + ps(lent_s)
         while (at_ps := self._next_leaves_ps()) <= self._as_one_with(until_ps) and at_ps < NEVER:
             self._move_to(at_ps)
-            for arrives_ps, message in self._leave(began_ps):
-                heapq.heappush(self._arriving, (arrives_ps, next(self._tickets), message))
+            for arrives_ps, message, pool in self._leave(began_ps):
+                heapq.heappush(self._arriving, (arrives_ps, next(self._tickets), message, pool))
         self.now_ps = until_ps = max(self.now_ps, until_ps)
         self._settle()
         for times_ps in (self._since_ps, self._end_ps, self._flow_since_ps):
@@ -323,7 +332,7 @@ class FluidNetwork:
         since_s = (self.now_ps - self._flow_since_ps[numbers]) / SECOND
         return np.asarray(self._flow_bytes[numbers] + since_s * self._good_bps(numbers) / 8)
 
-    def _leave(self, left_ps: int) -> list[tuple[int, int]]:
+    def _leave(self, left_ps: int) -> list[Arrival]:
         """Take messages whose last byte leaves its pool now out of it; return those that arrive at once.
 
         ``left_ps`` is when they count as having left: now, unless buckets lent.
@@ -331,26 +340,27 @@ class FluidNetwork:
         ended = np.flatnonzero(self._end_ps <= self.now_ps + self._together_ps)
         self._since_ps[ended] = self.now_ps
         self._left[ended] = self._posted[ended] - self._next_end[ended]  # exactly, whatever rounding left
-        at_once: list[tuple[int, int]] = []
+        at_once: list[Arrival] = []
         counts, delays_ps = self._next_end[ended].tolist(), self._delay_ps[ended].tolist()
         for pool, count, delay_ps in zip(ended.tolist(), counts, delays_ps, strict=True):
             messages = self._backlogs[pool].deliver(count)
             self._next_end[pool] = self._backlogs[pool].next_end
             if delay_ps:
                 for message in messages:
-                    heapq.heappush(self._arriving, (left_ps + delay_ps, next(self._tickets), message))
+                    arrives_ps = left_ps + delay_ps
+                    heapq.heappush(self._arriving, (arrives_ps, next(self._tickets), message, pool))
             else:
-                at_once += [(left_ps, message) for message in messages]
+                at_once += [Arrival(left_ps, message, pool) for message in messages]
         self._time_ends(ended)
         self._touched_pools.update(ended[self._left[ended] == 0].tolist())
         return at_once
 
-    def _arrived(self) -> list[tuple[int, int]]:
+    def _arrived(self) -> list[Arrival]:
         """Return what was on its way and has arrived by now."""
         arrived = []
         while self._arriving and self._arriving[0][0] <= self.now_ps + self._together_ps:
-            at_ps, _, message = heapq.heappop(self._arriving)
-            arrived.append((at_ps, message))
+            at_ps, _, message, pool = heapq.heappop(self._arriving)
+            arrived.append(Arrival(at_ps, message, pool))
         return arrived
 
     def _bring_up(self, pools: NDArray[np.int64]) -> None:

@@ -194,7 +194,7 @@ class Nvlink:
                 self._frees(alone)
                 arrived.append((alone.end_ps, alone.number))
         while self._pairs_of and (tags := self._network.advance(now_ps)):
-            for at_ps, number in tags:
+            for at_ps, number, _ in tags:
                 self._parts[number] -= 1
                 if not self._parts[number]:
                     del self._parts[number]

@@ -60,6 +60,8 @@ class Arrival(NamedTuple):
 
     message: int
     at: float
+    number: int = -1
+    """Of the queue pair, unless it was fed."""
 
 
 @dataclass(frozen=True)
@@ -582,7 +584,7 @@ class Engine:
         if stream.feeders:
             self._fed(stream, delivered, now)
         else:
-            self._arrived += [Arrival(message, now) for message in delivered]
+            self._arrived += [Arrival(message, now, stream.number) for message in delivered]
 
     def _fed(self, stream: _Stream, delivered: Sequence[int], now: float) -> None:
         """Report what arrived to the feeders, and forget those that are done."""

@@ -1,0 +1,57 @@
+"""The audit of an experiment's run: what of the experiment it has to know, on either backend."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from testbed.audit.audit import audited
+from testbed.audit.finding import Circumstances, Wire
+from testbed.run.experiment import Experiment
+from testbed.run.run import Run
+from topologies.errors import UnsoundError
+from topologies.fabric import Port
+from traffic.clock import ps
+
+LATE_LIGHT_S = 0.02
+"""How far from what the log says light may come and go in an emulation [emulated s]: *lit* and *dark* are
+logged after they were proved, and senders hear of both."""
+
+
+def with_audit(
+    run: Run, experiment: Experiment, lent_bytes: Mapping[Port, float], wire: Wire | None = None
+) -> Run:
+    """Return a run with its audit.
+
+    Parameters
+    ----------
+    run, experiment
+        What ran, and what came of it.
+    lent_bytes
+        What the bucket at each port lends after a pause [real bytes].
+    wire
+        The scale of what ports counted, of an emulation; None of a prediction.
+    """
+    live = wire is not None
+    known = Circumstances(
+        lent_bytes=lent_bytes,
+        live=live,
+        faults=experiment.faults,
+        revisions=experiment.revisions,
+        pipelined=bool(experiment.delegated and experiment.delegated.pipelined),
+        late_light_ps=ps(experiment.dilation.real_s(LATE_LIGHT_S)) if live else 0,
+        wire=wire,
+    )
+    return replace(run, audit=audited(run.tables, experiment.job, experiment.fabric, known))
+
+
+def lent_by_all(experiment: Experiment, lent_s: float) -> dict[Port, float]:
+    """Return what each port lends if it does so for as long as every other [bytes]."""
+    if not lent_s:
+        return {}
+    return {port: link.rate_bps * lent_s / 8 for port, link in experiment.fabric.link_at.items()}
+
+
+def sound(run: Run) -> Run:
+    """Return a run; UnsoundError if its tables say what cannot be."""
+    if run.audit and run.audit.findings:
+        raise UnsoundError(f"a prediction is unsound: {run.audit.findings[0]}")
+    return run

@@ -1,0 +1,364 @@
+"""The ledger: what the runner writes down while it runs, and the tables that come of it.
+
+A message has a leg for each lane and path that carried some of it, and for each time that it did: what is
+taken back and sent elsewhere leaves its leg with what that delivered. A lane is a queue pair; which path it
+has is asked when bytes go on it, and may change.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from testbed.run.delegated import Lanes, Leg, Legs, write_as_one, write_in_turn
+from testbed.run.run_tables import Part, Rows, Written, event_table
+from topologies.fabric import Fabric, Path, Port
+from topologies.light import Circuit
+from traffic.clock import NEVER
+from traffic.scheme import Placement
+from traffic.spraying.policy import QueuePair
+from traffic.tables import (
+    DARK,
+    FAULTS,
+    LIGHT,
+    LIGHT_CHANGES,
+    LINKS,
+    LIT,
+    NVLINK,
+    PACKETS,
+    SPANS,
+    Tables,
+)
+
+INSIDE = 0
+"""What legs over NVLink go over, as lanes with their paths are numbered."""
+
+
+class Over(NamedTuple):
+    """What a leg goes over."""
+
+    medium: int
+    lane: int
+    path: int
+
+
+@dataclass(slots=True, eq=False)
+class Carried:
+    """What one lane and path, or NVLink, carries of a message: a leg."""
+
+    over: int
+    """Its number in the ledger."""
+    bytes: int
+    first_ps: int
+    last_ps: int = NEVER
+    """`NEVER`: as the message's."""
+    parts: int = 1
+    """How many parts that were put on it together have neither arrived nor been taken back."""
+
+
+@dataclass(slots=True)
+class Message:
+    """A message, and what it waits for."""
+
+    node: str
+    source: int
+    destination: int
+    size: int
+    waits: int = 0
+    then: list[int] = field(default_factory=list)
+    pieces: int = 0
+    """How many parts of it are on queue pairs or NVLink."""
+    start_ps: int = NEVER
+    end_ps: int = NEVER
+    legs: list[Carried] = field(default_factory=list)
+    row: int = -1
+    """Its row in its collective's exchange, if it has one of its own there."""
+    connection: int = -1
+    """That of its collective by which it goes, if several messages go by it."""
+    leg: Leg | None = None
+    """What it is of a delegated all-to-all."""
+    lanes: Lanes | None = None
+    """Where such a leg goes between all pairs of servers as coupled flows."""
+    part_of: int = -1
+    """The message that it brings a hop further, if that is relayed."""
+    hop: int = 0
+    """Which hop that is."""
+    over_light: bool = False
+    """Whether it goes over circuits between its servers where there are some; others never do."""
+    chose_ps: int = NEVER
+    """Since when it chooses queue pairs as it goes."""
+
+    @property
+    def carried(self) -> int:
+        """What its legs carry, or have [bytes]."""
+        return sum(leg.bytes for leg in self.legs)
+
+    def on(self, over: int) -> Carried | None:
+        """Return the leg on which bytes of it are under way over something."""
+        return next((leg for leg in reversed(self.legs) if leg.over == over and leg.parts), None)
+
+    def put(self, over: int, size: int, at_ps: int, parts: int = 1) -> None:
+        """Count bytes that were put on a lane together."""
+        if leg := self.on(over):
+            leg.bytes += size
+            leg.parts += parts
+        else:
+            self.legs.append(Carried(over, size, at_ps, parts=parts))
+
+    def landed(self, over: int, at_ps: int) -> None:
+        """Note when what was put together on a lane has arrived."""
+        if leg := self.on(over):
+            leg.parts -= 1
+            leg.last_ps = at_ps
+
+    def returned(self, over: int, size: int, at_ps: int, *, whole: bool) -> int:
+        """Take bytes off a lane that it did not deliver; return how many it had.
+
+        ``whole`` says that nothing of what was put on it together stays.
+        """
+        leg = self.on(over)
+        if leg is None:
+            return 0
+        lacks = min(size, leg.bytes)  # at emulated scale bytes are rounded
+        if lacks:
+            leg.bytes -= lacks
+            leg.parts -= whole
+            leg.last_ps = at_ps
+        return lacks
+
+    def moved(self, before: int, now: int, size: int, at_ps: int) -> None:
+        """Count what a lane has yet to deliver on the path that it has now."""
+        leg = self.on(before)
+        if leg is None:
+            return
+        size = min(size, leg.bytes)  # at emulated scale bytes are rounded
+        leg.bytes -= size
+        leg.last_ps = at_ps
+        parts, leg.parts = leg.parts, 0
+        self.put(now, size, at_ps, parts)
+
+
+FILED = Message("", -1, -1, 0, end_ps=0)
+"""Stands for messages of which only the rows are known."""
+
+
+class _Filed(NamedTuple):
+    """What is kept of an all-to-all that ran as coupled flows and has ended."""
+
+    node: str
+    legs: Legs
+    times_ps: Sequence[tuple[int, int]]
+    """When each of its legs began and ended."""
+    lanes: Lanes | None
+
+
+class _Numbers(dict[str, int]):
+    """Names by number, in the order in which they are first asked for."""
+
+    def __missing__(self, name: str) -> int:
+        self[name] = len(self)
+        return self[name]
+
+
+class Ledger:
+    """What is known of a run so far.
+
+    Parameters
+    ----------
+    fabric
+        What runs where.
+    nodes
+        The names of the job's nodes.
+    """
+
+    def __init__(self, fabric: Fabric, nodes: Iterable[str]) -> None:
+        self._fabric = fabric
+        self.messages: list[Message] = []
+        """All of them, by number."""
+        self.hops: dict[int, list[int]] = defaultdict(list)
+        """The messages that bring each relayed message further."""
+        self.delegated: dict[int, Legs] = {}
+        """What each delegated all-to-all consists of, by its first message."""
+        self._nodes = _Numbers((name, number) for number, name in enumerate(nodes))
+        self._lanes: dict[QueuePair, int] = {}
+        self._paths: dict[Path, int] = {}
+        self._over = [Over(NVLINK, -1, -1)]
+        self._overs = {self._over[INSIDE]: INSIDE}
+        """The number of each of these."""
+        self._filed: dict[int, _Filed] = {}
+        self._spans = Rows(SPANS)
+        self._ready_ps: dict[str, int] = {}
+        self._held_ps: dict[str, int] = {}
+        self._released_ps: dict[str, int] = {}
+        self._first_ps: dict[str, int] = {}
+        self._events: list[tuple[int, str, str]] = []
+        self._faults: list[tuple[str, int, str]] = []
+        self._light: list[tuple[int, int, int, tuple[Circuit, ...]]] = []
+        self._ocses = _Numbers()
+        self._links: list[tuple[int, int, float, bool, bool]] = []
+        self._ports: dict[Port, int] = {}
+
+    # Legs
+
+    def over(self, queue_pair: QueuePair, path: Path, *, is_light: bool) -> int:
+        """Return the number of a lane with the path that it has now."""
+        lane = self._lanes.setdefault(queue_pair, len(self._lanes))
+        number = self._paths.setdefault(path, len(self._paths))
+        over = Over(LIGHT if is_light else PACKETS, lane, number)
+        if over not in self._overs:
+            self._overs[over] = len(self._over)
+            self._over.append(over)
+        return self._overs[over]
+
+    def lanes(self, placed: Placement, overs: Sequence[int]) -> Lanes:
+        """Return where coupled flows go whose queue pairs are so numbered here."""
+        columns = np.array([self._over[over] for over in overs], dtype=np.int64).T
+        return Lanes(placed, (columns[0], columns[1], columns[2]))
+
+    def put(self, number: int, over: int, size: int, at_ps: int) -> None:
+        """Count a part of a message that was put on a lane together."""
+        message = self.messages[number]
+        self.sends(message.node, at_ps)
+        message.pieces += 1
+        message.put(over, size, at_ps)
+
+    def sends(self, node: str, at_ps: int) -> None:
+        """Note that bytes of a node may go from now on, if none could before."""
+        self._first_ps.setdefault(node, at_ps)
+
+    def file(self, name: str, first: int) -> None:
+        """Keep of an all-to-all that ran as coupled flows what its rows are made of, and nothing else."""
+        legs = self.delegated.pop(first)
+        sent = self.messages[first : first + len(legs.legs)]
+        self.messages[first : first + len(sent)] = [FILED] * len(sent)
+        if sent:
+            lanes = next((each.lanes for each in sent if each.lanes), None)
+            self._filed[first] = _Filed(name, legs, _times_ps(sent), lanes)
+
+    # Nodes, faults and light
+
+    def ready(self, name: str, at_ps: int) -> None:
+        """Note that all that a node waits for has ended."""
+        self._ready_ps[name] = at_ps
+
+    def held(self, name: str, at_ps: int) -> None:
+        """Note that a collective waits for circuits."""
+        self._held_ps[name] = at_ps
+        self.note(at_ps, "held", name)
+
+    def released(self, name: str, at_ps: int) -> None:
+        """Note that it need not wait any more."""
+        self._released_ps[name] = at_ps
+        self.note(at_ps, "released", name)
+
+    def computed(self, name: str, gpus: Sequence[int], first_ps: int, end_ps: int) -> None:
+        """Note what GPUs computed together."""
+        ready_ps = self._ready_ps[name]
+        gpu = np.fromiter(gpus, np.int64, len(gpus))
+        self._spans.block(len(gpus), self._nodes[name], gpu, ready_ps, NEVER, ready_ps, first_ps, end_ps)
+
+    def ended(self, name: str, at_ps: int) -> None:
+        """Note that a collective has ended."""
+        ready_ps = self._ready_ps[name]
+        released_ps = self._released_ps.get(name, ready_ps)
+        first_ps, held_ps = self._first_ps.get(name, released_ps), self._held_ps.get(name, NEVER)
+        self._spans.add(self._nodes[name], -1, ready_ps, held_ps, released_ps, first_ps, at_ps)
+
+    def note(self, at_ps: int, what: str, which: str) -> None:
+        """Note an event."""
+        self._events.append((at_ps, what, which))
+
+    def fault(self, at_ps: int, what: str, name: str) -> None:
+        """Note what became of a fault."""
+        self._faults.append((name, at_ps, what))
+        self.note(at_ps, what, name)
+
+    def light(self, at_ps: int, what: str, ocs: str, circuits: Sequence[Circuit]) -> None:
+        """Note the circuits that an OCS carries from now on, under the name of what happened to it."""
+        dark_or_lit = LIT if what == "lit" else DARK
+        self._light.append((self._ocses[ocs], at_ps, dark_or_lit, tuple(circuits)))
+        shown = " ".join(f"{a}>{b}" for a, b in circuits)
+        self.note(at_ps, what, f"{ocs} {shown or '-'}" if what in ("lit", "switching") else ocs)
+
+    def link(self, port: Port, at_ps: int, rate_bps: float, *, up: bool, known: bool) -> None:
+        """Note what became of the link at a port, if that is new."""
+        number = self._ports.setdefault(port, len(self._ports))
+        before = next(
+            (row for row in reversed(self._links) if row[0] == number), (number, 0, rate_bps, True, True)
+        )
+        if before[2:] != (rate_bps, up, known):
+            self._links.append((number, at_ps, rate_bps, up, known))
+
+    # The tables
+
+    def tables(self, given_up: Collection[int], *, per_pair: bool) -> Tables:
+        """Return the tables of the run.
+
+        Parameters
+        ----------
+        given_up
+            The messages that were.
+        per_pair
+            Whether delegated all-to-alls have a message for each pair of servers, instead of one for each
+            message between them.
+        """
+        written = Written()
+        for number, message in enumerate(self.messages):
+            if message is FILED:
+                if filed := self._filed.get(number):
+                    write_as_one(written, self._nodes[filed.node], filed.legs, filed.times_ps, filed.lanes)
+            elif message.leg is None and message.part_of < 0:
+                self._write(written, number)
+            elif legs := self.delegated.get(number):
+                sent = range(number, number + len(legs.legs))
+                write_in_turn(
+                    written,
+                    self._nodes[message.node],
+                    legs,
+                    _times_ps([self.messages[each] for each in sent]),
+                    [list(self._parts(each)) for each in sent],
+                    given_up=any(each in given_up for each in sent),
+                    per_pair=per_pair,
+                )
+        return Tables(
+            messages=written.messages.table,
+            legs=written.legs.table,
+            spans=self._spans.table,
+            events=event_table(self._events),
+            links=pd.DataFrame(self._links, columns=list(LINKS)).astype(LINKS),
+            light=pd.DataFrame(self._light, columns=list(LIGHT_CHANGES)).astype(LIGHT_CHANGES),
+            faults=pd.DataFrame(self._faults, columns=list(FAULTS)).astype(FAULTS),
+            nodes=tuple(self._nodes),
+            paths=tuple(self._paths),
+            lanes=tuple(self._lanes),
+            ports=tuple(self._ports),
+            ocses=tuple(self._ocses),
+        )
+
+    def _write(self, written: Written, number: int) -> None:
+        """Write down a message that has legs of its own."""
+        message, servers = self.messages[number], self._fabric.gpu_servers
+        node, lost = self._nodes[message.node], message.end_ps == NEVER
+        ends = message.source, message.destination
+        crosses = servers[message.source] != servers[message.destination]
+        times_ps = message.start_ps, message.end_ps
+        row = written.messages.add(node, message.row, 0, *ends, message.size, *times_ps, lost, crosses, -1)
+        written.add_parts(node, row, self._parts(number))
+
+    def _parts(self, number: int, hop: int = 0) -> Iterator[Part]:
+        """Yield the legs of a message that brought bytes, those of its hops among them."""
+        message = self.messages[number]
+        for leg in message.legs:
+            last_ps = message.end_ps if leg.last_ps == NEVER else leg.last_ps
+            if leg.bytes > 0 and last_ps < NEVER:
+                over, ends = self._over[leg.over], (message.source, message.destination)
+                yield Part(hop, *over, *ends, leg.bytes, leg.first_ps, last_ps)
+        for part in self.hops.get(number, ()):
+            yield from self._parts(part, hop + self.messages[part].hop)
+
+
+def _times_ps(sent: Iterable[Message]) -> list[tuple[int, int]]:
+    return [(each.start_ps, each.end_ps) for each in sent]
