@@ -61,13 +61,14 @@ def _not_arrived(course: Course) -> Iterator[Finding]:
 
 def _not_owed(course: Course) -> Iterator[Finding]:
     """Yield collectives whose messages are not what their patterns owe."""
-    known: dict[int, _Pairs | None] = {}
+    known: dict[int, tuple[Pattern, _Pairs | None]] = {}
+    """By identity, since repeated nodes share theirs; with the pattern, or another could take its number."""
 
     def pairs_of(pattern: Pattern) -> "_Pairs | None":
         if id(pattern) not in known:
             owed = owed_by(pattern)
-            known[id(pattern)] = _Pairs.of(course, owed) if owed else None
-        return known[id(pattern)]
+            known[id(pattern)] = pattern, _Pairs.of(course, owed) if owed else None
+        return known[id(pattern)][1]
 
     for node in course.collectives():
         rows, wrong = course.last_messages(node.name), list[Finding]()

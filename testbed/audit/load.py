@@ -33,6 +33,9 @@ LIVE = 0.02
 """The same of what was emulated: what a shaper's rate may be off."""
 LIVE_BYTES = 2.0
 """The same at emulated scale [bytes]: each parcel is rounded to whole ones there."""
+SPLIT = 0.2
+"""The same of a message's part over one of several lanes that it chose as it went, in the model: that is made
+of what the lanes carried meanwhile, and was up to a tenth off."""
 FEW = 32
 """From so many times of release on, job by job is as fast."""
 Circuit = tuple[str, tuple[int, int]]
@@ -114,10 +117,7 @@ def _over_links(course: Course) -> tuple[Jobs, _Machines]:
     leg = np.repeat(crossing, counts)
     within = np.arange(len(leg)) - np.repeat(np.cumsum(counts) - counts, counts)
     machine = np.array(crossed, dtype=np.int64)[first_of[legs["path"][leg]] + within]
-    slack, extra = (
-        (LIVE, LIVE_BYTES / known.wire.volume if known.wire else 1.0) if known.live else (ROUNDING, 1.0)
-    )
-    sizes = legs["bytes"][leg] * (1 - slack) - extra
+    sizes = _to_carry(course, leg, machine)
     begin_ps, end_ps = legs["first_ps"][leg], legs["last_ps"][leg]
     lent = np.array([known.lent_bytes.get(each, 0.0) if isinstance(each, Port) else 0.0 for each in number])
     rates = _Rates(course)
@@ -138,6 +138,37 @@ def _over_links(course: Course) -> tuple[Jobs, _Machines]:
         str(each) if isinstance(each, Port) else f"{each[0]} {each[1][0]}>{each[1][1]}" for each in number
     ]
     return Jobs(leg, machine, released, due, np.asarray(sizes, dtype=float)), _Machines(names, lent)
+
+
+def _to_carry(course: Course, leg: Integers, machine: Integers) -> Floats:
+    """Return what of each leg has to have crossed a machine in time [bytes]."""
+    legs, known = course.legs, course.known
+    if known.live:
+        return np.asarray(
+            legs["bytes"][leg] * (1 - LIVE) - (LIVE_BYTES / known.wire.volume if known.wire else 1)
+        )
+    slack = np.where(_is_estimated(course, leg, machine), SPLIT, ROUNDING)
+    return np.asarray(legs["bytes"][leg] * (1 - slack) - 1)
+
+
+def _is_estimated(course: Course, leg: Integers, machine: Integers) -> NDArray[np.bool_]:
+    """Return which legs are an estimated part of a message that chose its lanes as it went.
+
+    Its legs have the same times. What crosses a machine by all of them is no estimate.
+    """
+    legs, estimated = course.legs, np.zeros(len(leg), dtype=bool)
+    lane = np.flatnonzero((legs["lane"] >= 0) & (legs["message"] >= 0))
+    if len(lane) == len(np.unique(legs["message"][lane])):
+        return estimated
+    times = np.stack([legs["message"][lane], legs["first_ps"][lane], legs["last_ps"][lane]])
+    _, group, together = np.unique(times, axis=1, return_inverse=True, return_counts=True)
+    group_of = np.full(len(legs["lane"]), -1, dtype=np.int64)
+    group_of[lane] = np.where(together[group.ravel()] > 1, group.ravel(), -1)
+    mine = np.flatnonzero(group_of[leg] >= 0)
+    code = group_of[leg[mine]] * (int(machine.max(initial=0)) + 1) + machine[mine]
+    _, at, crossing = np.unique(code, return_inverse=True, return_counts=True)
+    estimated[mine] = crossing[at] < together[group_of[leg[mine]]]
+    return estimated
 
 
 def _rests_ps(first_ps: Integers, last_ps: Integers) -> Integers:

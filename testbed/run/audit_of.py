@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from testbed.audit.audit import audited
 from testbed.audit.finding import Circumstances, Wire
+from testbed.network.network import Network
 from testbed.run.experiment import Experiment
 from testbed.run.run import Run
 from topologies.errors import UnsoundError
@@ -48,6 +49,12 @@ def lent_by_all(experiment: Experiment, lent_s: float) -> dict[Port, float]:
     if not lent_s:
         return {}
     return {port: link.rate_bps * lent_s / 8 for port, link in experiment.fabric.link_at.items()}
+
+
+def lent_by_shapers(experiment: Experiment, network: Network) -> dict[Port, float]:
+    """Return what the token bucket of each port of an emulation lends [real bytes]."""
+    shapes = network.wiring.shapes
+    return {port: shape.burst_bytes / experiment.dilation.volume for port, shape in shapes.items()}
 
 
 def sound(run: Run) -> Run:

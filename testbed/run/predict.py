@@ -8,6 +8,7 @@ the emulation costs.
 
 from collections.abc import Mapping, Sequence
 
+from testbed.run.audit_of import lent_by_all, with_audit
 from testbed.run.experiment import Experiment
 from testbed.run.fluid_backend import FluidBackend
 from testbed.run.packet_paths import optical_path, seen_or_computed
@@ -29,7 +30,7 @@ def predict(
     couples: bool = False,
     lent_s: float = 0.0,
 ) -> Run:
-    """Return the run that max-min fair fluids give, in real seconds.
+    """Return the run that max-min fair fluids give, audited, in real seconds.
 
     Queue pairs that meet share a link as their transport has it: evenly, or in proportion to the bytes that
     each has left, so that those which start together at a NIC end together.
@@ -79,5 +80,7 @@ def predict(
         ).run()
 
     if experiment.circuits or experiment.faults:
-        return run(experiment.job)
-    return solved_once(experiment.job, backend, run)
+        found = run(experiment.job)
+    else:
+        found = solved_once(experiment.job, backend, run)
+    return with_audit(found, experiment, lent_by_all(experiment, lent_s))

@@ -723,9 +723,9 @@ class Runner:
     def _rename_legs(self, *, all_of_them: bool = False) -> None:
         """Book what queue pairs have yet to deliver under the paths that they have now.
 
-        By default those over circuits that servers forward between: others change only by faults.
+        By default those that light leads: others change only by faults.
         """
-        if not (all_of_them or self._fabric.servers_forward):
+        if not (all_of_them or self._optics.leads):
             return
         for carrier, queue_pair in self._carriers.items():
             before = self._over_of[carrier]

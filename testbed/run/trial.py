@@ -3,7 +3,9 @@
 import math
 from collections.abc import Sequence
 
+from testbed.audit.finding import Wire
 from testbed.network.network import Network
+from testbed.run.audit_of import lent_by_shapers, with_audit
 from testbed.run.carried import carried
 from testbed.run.emulate import emulate
 from testbed.run.evidence import Watch
@@ -52,11 +54,11 @@ def tried(
             unmet=broken,
             limits=LIT if experiment.foreseen else PACKETS,
         )
+    counted = Wire(experiment.dilation.volume, experiment.mtu, measures.retransmits)
+    emulated = with_audit(emulation.run, experiment, lent_by_shapers(experiment, network), counted)
     seen = emulation.crossings
     wire = None if seen is None else carried(seen, emulation.logs, experiment.dilation)
-    return Outcome(
-        experiment, predicted, emulation.run, judged, measures, light, lent_s, emulation.shares, wire
-    )
+    return Outcome(experiment, predicted, emulated, judged, measures, light, lent_s, emulation.shares, wire)
 
 
 def lent_real_s(experiment: Experiment, network: Network) -> float:
