@@ -115,7 +115,7 @@ def _run(experiments: Sequence[Experiment]) -> list[Ratios]:
 
 def _ratios(experiment: Experiment, emulation: Emulation, lent_s: float) -> Ratios:
     measured_s, predicted_s = (
-        communication_s(run.records)
+        communication_s(run.tables)
         for run in (emulation.run, predict(experiment, emulation.paths, lent_s=lent_s))
     )
     health = emulation.health

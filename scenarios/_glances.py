@@ -24,7 +24,7 @@ from testbed.run.similitude import Facts, facts_of
 from topologies.fabric import Fabric
 from traffic.fault_text import WrittenFault
 from traffic.faults import Fault
-from traffic.records import NVLINK
+from traffic.metrics import crossed_bytes
 from traffic.transports.registry import by_bytes
 
 
@@ -163,15 +163,14 @@ def _glance(experiment: Experiment) -> Glance:
     took_s = time.monotonic() - began_at
     even = replace(experiment, fabric=plain(experiment.fabric))
     level = predicted if even.fabric == experiment.fabric else predict(even)
-    records = predicted.records
     return Glance(
         faults=experiment.faults,
         iteration_s=predicted.iteration_s,
         busy_s=busy_s(experiment.job, predicted),
         level_s=busy_s(even.job, level),
         load_bps=load_bps(even, level),
-        messages=len(records),
-        sent_bytes=float(records.loc[records["path"] != NVLINK, "bytes"].sum()),
+        messages=int((~predicted.tables.messages["given_up"]).sum()),
+        sent_bytes=crossed_bytes(predicted.tables),
         took_s=took_s,
         facts=facts_of(experiment, predicted),
     )

@@ -153,7 +153,7 @@ def uniform_cct_over_bound() -> tuple[float, str]:
     bound = bound_s(experiment)
     with Network(experiment.fabric, experiment.dilation.rate) as network:
         runs = [emulate(experiment, network) for _ in range(5)]
-    ratios = [communication_s(run.run.records) / bound for run in runs]
+    ratios = [communication_s(run.run.tables) / bound for run in runs]
     aggregate = statistics.median(8 * run.health.payload_bytes / run.emulated_s for run in runs)
     return statistics.median(
         ratios
@@ -252,8 +252,8 @@ def servers128_verdict() -> tuple[float, str]:
         measures, lent_s = watch.measures(emulation, sampled), lent_real_s(experiment, network)
     bound = bound_s(experiment, lent_s)
     measured, predicted = (
-        communication_s(emulation.run.records),
-        communication_s(predict(experiment, emulation.paths, lent_s=lent_s).records),
+        communication_s(emulation.run.tables),
+        communication_s(predict(experiment, emulation.paths, lent_s=lent_s).tables),
     )
     judged = verdict(measures, measured_s=measured, bound_s=bound, unmet=watch.unmet)
     return judged_figure(

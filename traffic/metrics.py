@@ -1,4 +1,4 @@
-"""What the records say: completion times, bandwidths, loads. Everything here is read from the table alone.
+"""What the tables of a run say: completion times, bandwidths, loads. Everything here is read from them alone.
 
 Percentiles are over the messages that crossed the network. Those inside a server are modelled,
 not measured, and would only dilute them; they count for the last byte and for the bandwidth.
@@ -11,11 +11,12 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from topologies.fabric import Fabric, Port
+from topologies.fabric import Fabric, Path, Port
+from traffic.clock import SECOND
 from traffic.collectives.all_to_all import AllToAll
 from traffic.collectives.exchange import Pattern
 from traffic.job import Job
-from traffic.records import NVLINK, Records, legs_of, path_of
+from traffic.tables import NVLINK, Tables
 
 GB = 1e9
 """nccl-tests' gigabyte."""
@@ -37,36 +38,43 @@ class Cct:
     """The collective completion time: until the last byte of all, NVLink's too [s]."""
 
 
-def cct(records: Records) -> Cct:
-    """Return the completion times, each from the start of its step (the step's earliest ``start_s``).
+def cct(tables: Tables) -> Cct:
+    """Return the completion times of messages that arrived, each since the first of its node was released.
 
-    With several steps, percentiles are over the messages of all and ``last_s`` is the slowest step.
+    With several nodes, percentiles are over the messages of all and ``last_s`` is the slowest node.
     """
-    since = records["end_s"] - records.groupby("step")["start_s"].transform("min")
-    crossed = since[records["path"] != NVLINK].to_numpy(dtype=float)
+    since_s, arrived = _since_s(tables), _arrived(tables)
+    crossed = since_s[arrived["crosses"].to_numpy()]
     if not len(crossed):
-        return Cct(0.0, 0.0, 0.0, 0.0, float(since.max()) if len(since) else 0.0)
+        return Cct(0.0, 0.0, 0.0, 0.0, float(since_s.max(initial=0.0)))
     p80, p95, p99 = np.percentile(crossed, [80, 95, 99]).tolist()
-    return Cct(float(crossed.mean()), p80, p95, p99, float(since.max()))
+    return Cct(float(crossed.mean()), p80, p95, p99, float(since_s.max()))
 
 
-def communication_s(records: Records) -> float:
-    """Return the collective completion time: how long bytes of any step were under way, without compute [s].
+def crossing_times_s(tables: Tables) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """Return how long each message took that crossed the network, as `cct` has it, and its node [s]."""
+    arrived = _arrived(tables)
+    crosses = arrived["crosses"].to_numpy()
+    return _since_s(tables)[crosses], arrived["node"].to_numpy(np.int64)[crosses]
 
-    Where steps follow each other it is the sum of their times; what overlaps counts once.
+
+def communication_s(tables: Tables) -> float:
+    """Return the collective completion time: how long bytes of any node were under way, without compute [s].
+
+    Where nodes follow each other it is the sum of their times; what overlaps counts once.
     """
-    steps = records.groupby("step").agg(start_s=("start_s", "min"), end_s=("end_s", "max"))
-    spans = sorted(zip(steps["start_s"].tolist(), steps["end_s"].tolist(), strict=True))
-    total_s, until_s = 0.0, 0.0
-    for start_s, end_s in spans:
-        total_s += max(end_s - max(start_s, until_s), 0.0)
-        until_s = max(until_s, end_s)
-    return total_s
+    nodes = _arrived(tables).groupby("node").agg(start_ps=("released_ps", "min"), end_ps=("end_ps", "max"))
+    total_ps, until_ps = 0, 0
+    for start_ps, end_ps in sorted(zip(nodes["start_ps"].tolist(), nodes["end_ps"].tolist(), strict=True)):
+        total_ps += max(end_ps - max(start_ps, until_ps), 0)
+        until_ps = max(until_ps, end_ps)
+    return total_ps / SECOND
 
 
-def span_s(records: Records) -> float:
-    """Return the time from the first byte sent to the last delivered, over all steps [s]."""
-    return float(records["end_s"].max() - records["start_s"].min()) if len(records) else 0.0
+def span_s(tables: Tables) -> float:
+    """Return the time from the first byte sent to the last delivered, over all nodes [s]."""
+    arrived = _arrived(tables)
+    return int(arrived["end_ps"].max() - arrived["released_ps"].min()) / SECOND if len(arrived) else 0.0
 
 
 def busbw_gbytes_s(job: Job, seconds: float) -> float:
@@ -101,14 +109,25 @@ def bus_bytes(pattern: Pattern) -> float:
     return max((float(np.bincount(end, messages.bytes).max()) for end in ends if len(end)), default=0.0)
 
 
-def link_bytes(records: Records) -> dict[Port, int]:
-    """Return how many bytes each port sent; ports that sent nothing are left out."""
-    sizes = legs_of(records).groupby("path", sort=False)["bytes"].sum()
+def link_bytes(tables: Tables) -> dict[Port, int]:
+    """Return how many bytes each port sent that arrived; ports that sent nothing are left out."""
     sent: dict[Port, int] = {}
-    for path, size in zip(sizes.index.tolist(), sizes.tolist(), strict=True):
-        for port in path_of(path):
+    for path, size in path_bytes(tables).items():
+        for port in path:
             sent[port] = sent.get(port, 0) + size
     return sent
+
+
+def crossed_bytes(tables: Tables) -> float:
+    """Return how many bytes of messages arrived in another server than they came from."""
+    arrived = _arrived(tables)
+    return float(arrived.loc[arrived["crosses"], "bytes"].sum())
+
+
+def path_bytes(tables: Tables) -> dict[Path, int]:
+    """Return how many bytes arrived over each path between servers, in the order of their first."""
+    sizes = tables.legs[tables.legs["medium"] != NVLINK].groupby("path", sort=False)["bytes"].sum()
+    return {tables.paths[path]: size for path, size in zip(sizes.index.tolist(), sizes.tolist(), strict=True)}
 
 
 def uplink_bytes(sent: Mapping[Port, int], fabric: Fabric, tier: int = 0) -> pd.DataFrame:
@@ -140,12 +159,12 @@ def uplink_bytes(sent: Mapping[Port, int], fabric: Fabric, tier: int = 0) -> pd.
     return pd.DataFrame(table, index=pd.Index(rows, name="from"), columns=pd.Index(columns, name="to"))
 
 
-def link_utilisation(records: Records, fabric: Fabric) -> dict[Port, float]:
-    """Return what part of its rate each used port sent at, over the time of the records, 0 to 1."""
-    seconds = span_s(records)
+def link_utilisation(tables: Tables, fabric: Fabric) -> dict[Port, float]:
+    """Return what part of its rate each used port sent at, over the time of the messages, 0 to 1."""
+    seconds = span_s(tables)
     return {
         port: 8.0 * size / (fabric.link_at[port].rate_bps * seconds)
-        for port, size in link_bytes(records).items()
+        for port, size in link_bytes(tables).items()
     }
 
 
@@ -203,6 +222,17 @@ def load_mse(nic_bytes: NDArray[np.float64]) -> float:
     loaded = total > 0
     normalised = np.divide(mse, most, out=np.zeros(len(total)), where=most > 0)[loaded]
     return float(normalised.mean()) if loaded.any() else 0.0
+
+
+def _arrived(tables: Tables) -> pd.DataFrame:
+    return tables.messages[~tables.messages["given_up"]]
+
+
+def _since_s(tables: Tables) -> NDArray[np.float64]:
+    """Return how long each message took that arrived, since the first of its node was released [s]."""
+    arrived = _arrived(tables)
+    first_ps = arrived.groupby("node")["released_ps"].transform("min")
+    return (arrived["end_ps"] - first_ps).to_numpy(dtype=float) / SECOND
 
 
 def _no_load(fabric: Fabric) -> NDArray[np.float64]:

@@ -62,7 +62,7 @@ def _sheet(cases: Mapping[Case, Mapping[str, tuple[Point, Outcome]]]) -> Sheet:
 
 def _cells(point: Point, outcome: Outcome, of_case: Mapping[str, tuple[Point, Outcome]]) -> list[str]:
     exchange, exchanged = of_case[EXCHANGE]
-    predicted_s = communication_s(predict(point.experiment).records)
+    predicted_s = communication_s(predict(point.experiment).tables)
     emulated = outcome.emulated is not None
     return [
         f"{point.scheme}, {counted(point.waiting_rounds, 'wait')}" if point.waiting_rounds else point.scheme,

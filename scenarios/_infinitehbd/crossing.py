@@ -107,7 +107,7 @@ def dcn(tree: FatTree) -> Fabric:
 
 def crossed_share(run: Run, fabric: Fabric) -> float:
     """Return the share of a run's bytes that went over uplinks of ToRs, by the paths that they took."""
-    up = float(uplink_bytes(link_bytes(run.records), fabric).sum().sum())
+    up = float(uplink_bytes(link_bytes(run.tables), fabric).sum().sum())
     return up / float(run.records["bytes"].sum())
 
 

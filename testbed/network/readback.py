@@ -1,4 +1,4 @@
-"""What the machine really set: rates, bursts, queues and MTU, read back from the kernel."""
+"""What the machine really set, and what its ports have sent: read back from the kernel."""
 
 from dataclasses import asdict, dataclass
 
@@ -17,7 +17,7 @@ TOLERANCE = 0.01
 
 @dataclass(frozen=True)
 class PortSetting:
-    """How a port sends, as the kernel has it, and what its queue dropped so far."""
+    """How a port sends, as the kernel has it, and what it sent and its queue dropped so far."""
 
     shape: Shape | None
     """Its shaper; None if there is none."""
@@ -31,6 +31,11 @@ class PortSetting:
     """Packets that left a server and that the kernel was too slow to hand to the switch."""
     marked: int
     """Packets that it marked (ECN) so far."""
+    sent_bytes: int
+    """What left it, Ethernet's headers among it [bytes]."""
+    sent_packets: int
+    unsent: int
+    """Packets that it was given after the other end of its link had gone, or that did not fit there."""
 
 
 def port_settings(network: Network) -> dict[Port, PortSetting]:
@@ -84,14 +89,18 @@ def _settings_here(fabric: Fabric, nodes: set[str]) -> dict[Port, PortSetting]:
         port = names.get(link.get_attr("IFLA_IFNAME"))
         if port is not None:
             shaper, netem, marker = (qdiscs.get((index, kind)) for kind in ("tbf", "netem", "red"))
+            counts = link.get_attr("IFLA_STATS64")
             settings[port] = PortSetting(
                 _shape(shaper, marker) if shaper else None,
                 _netem(netem) if netem else None,
                 link.get_attr("IFLA_MTU"),
                 shaper.get_attr("TCA_STATS2").get_attr("TCA_STATS_QUEUE")["drops"] if shaper else 0,
                 # What a switch's port lost is in Open vSwitch's own counters.
-                link.get_attr("IFLA_STATS64")["tx_dropped"] if port.node in fabric.server_index else 0,
+                counts["tx_dropped"] if port.node in fabric.server_index else 0,
                 _marked(marker) if marker else 0,
+                counts["tx_bytes"],
+                counts["tx_packets"],
+                counts["tx_dropped"],
             )
     return settings
 

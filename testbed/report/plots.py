@@ -33,7 +33,7 @@ from testbed.report.table import time_unit
 from testbed.run.agreement import AGREES_FROM, AGREES_TO
 from testbed.run.outcome import LEFT_OUT, Outcome
 from traffic.job_bounds import node_bounds_s
-from traffic.records import NVLINK
+from traffic.metrics import crossing_times_s
 
 PERCENTILES = {"mean": "cct_mean_s", "p80": "cct_p80_s", "p95": "cct_p95_s", "p99": "cct_p99_s"}
 BAND = (AGREES_FROM, AGREES_TO)
@@ -190,12 +190,11 @@ def cct_over_transports(table: pd.DataFrame) -> Figure:
 
 def times_over_bound(outcome: Outcome) -> NDArray[np.float64]:
     """Return the completion time of each message that crossed the network over its step's lower bound."""
-    records, experiment = outcome.records, outcome.experiment
+    tables, experiment = outcome.run.tables, outcome.experiment
     bounds_s = node_bounds_s(experiment.job, experiment.fabric, outcome.lent_s)
-    bounds = np.array([bounds_s[node.name] for node in experiment.job.collectives])
-    since = records["end_s"] - records.groupby("step")["start_s"].transform("min")
-    crossed = records["path"] != NVLINK
-    times, least = since[crossed].to_numpy(float), bounds[records.loc[crossed, "step"].to_numpy(dtype=int)]
+    bounds = np.array([bounds_s.get(name, 0.0) for name in tables.nodes])
+    times, node = crossing_times_s(tables)
+    least = bounds[node]
     return np.asarray(times[least > 0] / least[least > 0])  # none has a bound that shapers lent as a whole
 
 

@@ -35,9 +35,10 @@ from topologies.errors import MachineError
 from topologies.fabric import Fabric
 from topologies.rail import rail_fabric
 from traffic.demand import Demand
+from traffic.metrics import path_bytes
 from traffic.packets import DEFAULT_MTU, packet_bytes
-from traffic.records import NVLINK, Records, legs_of, path_of
 from traffic.steps import single
+from traffic.tables import Tables
 
 FORMAT_VERSION = 3
 CACHE = "LIGHTRAIL_CACHE"
@@ -198,11 +199,10 @@ def _trial(experiment: Experiment, network: Network) -> tuple[float, float]:
     return 8.0 * run.health.payload_bytes / run.emulated_s, used_s / run.emulated_s
 
 
-def hop_load_bps(records: Records, seconds: float) -> float:
-    """Return the payload times switch hops that records carried in a second [bit/s]."""
-    legs = legs_of(records[records["path"] != NVLINK])
-    hops = np.array([len(path_of(path)) - 1 for path in legs["path"]])
-    return float((legs["bytes"].to_numpy() * hops).sum() * 8 / seconds) if seconds else 0.0
+def hop_load_bps(tables: Tables, seconds: float) -> float:
+    """Return the payload times switch hops that legs carried in a second [bit/s]."""
+    hop_bytes = sum((len(path) - 1) * size for path, size in path_bytes(tables).items())
+    return 8.0 * hop_bytes / seconds if seconds else 0.0
 
 
 def rate_factor(

@@ -101,7 +101,7 @@ def emulate(
         with no_garbage_collection():
             run = runner.run()
         health, shares = backend.health, backend.shares
-    emulated_s = dilation.emulated_s(communication_s(run.records) if skips else run.iteration_s)
+    emulated_s = dilation.emulated_s(communication_s(run.tables) if skips else run.iteration_s)
     logs = _logs(network, before)
     light = _light_log(experiment, backend, logs, run) if experiment.ocs else None
     crossings = tap.crossings if tap and not tap.missed else None

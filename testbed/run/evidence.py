@@ -8,15 +8,19 @@ from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
+import pandas as pd
+
 from testbed.machine.stalls import StallWatch, cpu_s
 from testbed.network.network import Network
 from testbed.network.readback import PortSetting, port_settings, unmet
 from testbed.run.emulate import Emulation
 from testbed.run.light_log import LightLog
 from testbed.run.outcome import Measures
+from testbed.run.run import Run
 from topologies.errors import NetworkError
 from topologies.fabric import Port
 from traffic.packets import packet_bytes
+from traffic.tables import WIRE
 
 PRESSURE = Path("/proc/pressure/cpu")
 
@@ -46,7 +50,9 @@ class Watch:
         restarts: bool = False,
         relit: bool = False,
     ) -> None:
-        self._network, self._settings = network, dict[Port, PortSetting]()
+        self._network = network
+        self._before_settings, self._settings = dict[Port, PortSetting](), dict[Port, PortSetting]()
+        """What was read of the ports last but one, and last."""
         self._failing = frozenset(failing)
         self._restarts, self._relit = restarts, relit
         pid = self._pid
@@ -96,6 +102,22 @@ class Watch:
         )
         return _of_datagrams(measures, light) if light else measures
 
+    def wired(self, run: Run) -> Run:
+        """Return a run with what each port sent meanwhile in its tables, by the interfaces' counters."""
+        ports = tuple(dict.fromkeys([*run.tables.ports, *sorted(self._settings)]))
+        rows = [
+            (
+                ports.index(port),
+                after.sent_bytes - before.sent_bytes,
+                after.sent_packets - before.sent_packets,
+                after.drops + after.unsent - before.drops - before.unsent,
+            )
+            for port, after in sorted(self._settings.items())
+            for before in [self._before_settings[port]]
+        ]
+        wire = pd.DataFrame(rows, columns=list(WIRE)).astype(WIRE)
+        return Run(replace(run.tables, wire=wire, ports=ports))
+
     @property
     def _pid(self) -> int:
         """The switches' daemon; 0 if it is not to be watched."""
@@ -103,7 +125,7 @@ class Watch:
 
     def _counters(self) -> dict[str, float]:
         usage = resource.getrusage(resource.RUSAGE_SELF)
-        self._settings = port_settings(self._network)
+        self._before_settings, self._settings = self._settings, port_settings(self._network)
         settings = [setting for port, setting in self._settings.items() if port not in self._failing]
         switches, pid = self._network.fabric.switches, self._pid
         return {

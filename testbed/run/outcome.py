@@ -152,12 +152,12 @@ class Outcome:
     @property
     def cct_s(self) -> float:
         """How long bytes were under way (`traffic.metrics.communication_s`), NaN if it is unsound [s]."""
-        return communication_s(self.records) if self.is_sound else math.nan
+        return communication_s(self.run.tables) if self.is_sound else math.nan
 
     @cached_property
     def predicted_s(self) -> float:
         """The same as predicted [s]."""
-        return communication_s(self.predicted.records) if self.is_sound else math.nan
+        return communication_s(self.predicted.tables) if self.is_sound else math.nan
 
     @property
     def over_predicted(self) -> float:
@@ -185,8 +185,8 @@ class Outcome:
 
     @cached_property
     def link_bytes(self) -> dict[Port, int]:
-        """How many bytes each port sent: read from the records once, for the summary and the plots."""
-        return link_bytes(self.records)
+        """How many bytes each port sent: read from the legs once, for the summary and the plots."""
+        return link_bytes(self.run.tables)
 
 
 def _impossible(name: str, audit: Audit | None) -> list[str]:
@@ -208,7 +208,7 @@ def bound_s(experiment: Experiment, lent_s: float = 0.0) -> float:
 def summary_row(outcome: Outcome) -> dict[str, object]:
     """Return an outcome as one row of ``summary.csv``; all times are real seconds."""
     experiment, fabric = outcome.experiment, outcome.experiment.fabric
-    times, measured, predicted = cct(outcome.records), outcome.cct_s, outcome.predicted_s
+    times, measured, predicted = cct(outcome.run.tables), outcome.cct_s, outcome.predicted_s
     row = {
         "workload": experiment.job.name,
         "note": experiment.job.note,

@@ -8,9 +8,9 @@ from testbed.run.run import Run
 from topologies.fabric import Fabric
 from traffic.collectives.ring import Ring
 from traffic.job import Collective, Job
-from traffic.metrics import communication_s
+from traffic.metrics import communication_s, crossed_bytes
 from traffic.packets import DEFAULT_MTU, packet_bytes
-from traffic.records import NVLINK, Records
+from traffic.tables import Tables
 
 RING_STEP_PACKETS = 20
 """What each step of a ring consists of at least, or the emulation would be of packets and not of bytes."""
@@ -28,11 +28,11 @@ def load_bps(experiment: Experiment, predicted: Run) -> float:
 
     That is the mean while collectives follow each other; where they overlap, all NICs may send at once.
     """
-    records = predicted.records
+    tables = predicted.tables
     if experiment.job.is_chain:
-        return hop_load_bps(records, communication_s(records))
+        return hop_load_bps(tables, communication_s(tables))
     fabric = experiment.fabric
-    return sum(fabric.nic_rate_bps(nic) for nic in fabric.nics) * _mean_hops(records)
+    return sum(fabric.nic_rate_bps(nic) for nic in fabric.nics) * _mean_hops(tables)
 
 
 def job_volume(
@@ -77,7 +77,7 @@ def job_volume(
 
 def busy_s(job: Job, predicted: Run) -> float:
     """Return how long a run keeps the emulation busy, at real scale: compute of a chain is skipped [s]."""
-    return communication_s(predicted.records) if job.is_chain else predicted.iteration_s
+    return communication_s(predicted.tables) if job.is_chain else predicted.iteration_s
 
 
 def plain(fabric: Fabric) -> Fabric:
@@ -89,8 +89,8 @@ def _crosses(node: Collective, fabric: Fabric) -> bool:
     return len({fabric.gpu_servers[gpu] for gpu in node.gpus}) > 1
 
 
-def _mean_hops(records: Records) -> float:
+def _mean_hops(tables: Tables) -> float:
     """Return how many links of switches a byte crosses on average."""
-    crossing_bytes = float(records.loc[records["path"] != NVLINK, "bytes"].sum())
-    bit_hops = hop_load_bps(records, 1.0)
+    crossing_bytes = crossed_bytes(tables)
+    bit_hops = hop_load_bps(tables, 1.0)
     return bit_hops / 8 / crossing_bytes if crossing_bytes else 0.0

@@ -22,9 +22,8 @@ from testbed.run.dilation import Dilation
 from testbed.run.experiment import Experiment
 from testbed.run.run import Run
 from topologies.fabric import Fabric, Path
-from traffic.metrics import communication_s
+from traffic.metrics import communication_s, path_bytes
 from traffic.packets import ETHERNET_HEADER_BYTES, TCP_HEADER_BYTES, frame_bytes, packet_bytes
-from traffic.records import NVLINK, legs_of, path_of
 from traffic.transports.datagrams import OVERHEAD_BYTES, payload_bytes
 
 KEPT_WITHIN = 2.0
@@ -165,17 +164,17 @@ def numbers(facts: Facts, scale: Dilation, medium: Medium) -> dict[str, float]:
 
 def facts_of(experiment: Experiment, predicted: Run) -> Facts:
     """Return what the numbers of an experiment are made of."""
-    records, fabric = predicted.records, experiment.fabric
-    crossing = records[records["path"] != NVLINK]
+    messages, fabric = predicted.tables.messages, experiment.fabric
+    crossing = messages[messages["crosses"] & ~messages["given_up"]]
     one_way = experiment.ocs is not None
     stored = {switch.name for switch in fabric.switches if switch.kind == "packet"} | set(fabric.server_index)
-    paths = map(path_of, legs_of(crossing)["path"].unique().tolist())
+    paths = path_bytes(predicted.tables)
     # A schedule's circuits go one way, its datagrams are acknowledged out of band: no round trip there.
     acknowledged = [path for path in paths if not one_way or all(port.node in stored for port in path)]
     longest = _longest(acknowledged, fabric)
     return Facts(
         sizes=crossing["bytes"].to_numpy(np.int64),
-        cct_s=communication_s(records),
+        cct_s=communication_s(predicted.tables),
         rates_bps=tuple(fabric.link_at[port].rate_bps for port in longest if port.node in stored),
         delay_s=sum(fabric.link_at[port].delay_s for port in longest),
         reconfiguration_s=next((delay.mean_s for delay in experiment.ocs_delays.values()), None),

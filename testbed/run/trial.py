@@ -42,7 +42,7 @@ def tried(
     delays_s = None if experiment.foreseen else drawn_s(emulation.logs, experiment.dilation)
     predicted = predict(experiment, emulation.paths, delays_s, lent_s=lent_s)
     measures = watch.measures(emulation, link_error)
-    measured_s, predicted_s = (communication_s(run.records) for run in (emulation.run, predicted))
+    measured_s, predicted_s = (communication_s(run.tables) for run in (emulation.run, predicted))
     if light:
         judged = verdict_of_light(measures, light, measured_s=measured_s, unmet=broken)
     else:
@@ -55,7 +55,9 @@ def tried(
             limits=LIT if experiment.foreseen else PACKETS,
         )
     counted = Wire(experiment.dilation.volume, experiment.mtu, measures.retransmits)
-    emulated = with_audit(emulation.run, experiment, lent_by_shapers(experiment, network), counted)
+    emulated = with_audit(
+        watch.wired(emulation.run), experiment, lent_by_shapers(experiment, network), counted
+    )
     seen = emulation.crossings
     wire = None if seen is None else carried(seen, emulation.logs, experiment.dilation)
     return Outcome(experiment, predicted, emulated, judged, measures, light, lent_s, emulation.shares, wire)

@@ -20,7 +20,7 @@ def test_predictions_are_the_closed_forms_and_a_delay_for_each_round_that_waits(
     assert list(points) == [EXCHANGE, ONE_WAY, TWO_WAY, BY_DISTANCE]
     for point in points.values():
         run = predict(point.experiment)
-        assert communication_s(run.records) == pytest.approx(point.closed_form_s, rel=1e-9)
+        assert communication_s(run.tables) == pytest.approx(point.closed_form_s, rel=1e-9)
         assert (run.events["what"] == "drained").any() == (point.waiting_rounds > 0)
     waiting = {scheme: point.waiting_rounds for scheme, point in points.items()}
     assert waiting == {EXCHANGE: bundles // 2, ONE_WAY: 0, TWO_WAY: 0, BY_DISTANCE: 0}

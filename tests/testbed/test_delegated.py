@@ -137,7 +137,7 @@ def test_a_held_collective_sends_when_its_light_is_there() -> None:
         backend = FluidBackend(fabric, {"ocs0": delay_s})
         run = Runner(fabric, chain("held", 4, nodes), backend, Delegated(), circuits=When(orders)).run()
         assert took_s(run) == pytest.approx(delay_s + 7.2e-3)
-        assert communication_s(run.records) == pytest.approx(took_s(run)), "what it waits for is its own time"
+        assert communication_s(run.tables) == pytest.approx(took_s(run)), "what it waits for is its own time"
         assert run.events["what"].tolist() == ["held", "drained", "lit", "released"]
 
 

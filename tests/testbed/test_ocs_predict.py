@@ -32,11 +32,14 @@ def predicted(experiment: Experiment, delays_s: Sequence[Sequence[float]] = ()) 
 @pytest.mark.parametrize("scheduler", SCHEDULERS)
 def test_the_prediction_carries_every_byte_within_bound_and_makespan(scheduler: str, workload: str) -> None:
     experiment = experiment_of(scheduler, workload)
-    records = predicted(experiment)
+    run = predict(experiment)
+    records = run.records
     owed = demands_of(experiment.job)[0].matrix
     assert records["bytes"].sum() == owed.sum()
-    sent = nic_sent_bytes(link_bytes(records), experiment.fabric).reshape(SERVERS, OCSES).sum(axis=1)
-    received = nic_received_bytes(link_bytes(records), experiment.fabric).reshape(SERVERS, OCSES).sum(axis=1)
+    sent = nic_sent_bytes(link_bytes(run.tables), experiment.fabric).reshape(SERVERS, OCSES).sum(axis=1)
+    received = (
+        nic_received_bytes(link_bytes(run.tables), experiment.fabric).reshape(SERVERS, OCSES).sum(axis=1)
+    )
     assert sent.tolist() == owed.sum(axis=1).tolist()
     assert received.tolist() == owed.sum(axis=0).tolist()
     assert (records["start_s"] == 0.0).all()

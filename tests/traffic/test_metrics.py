@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from numpy.typing import NDArray
 
+from tests.testbed.runs import run_of
 from tests.traffic.cases import uneven_fabric
 from topologies.fabric import Port
 from topologies.rail import rail_fabric
@@ -29,8 +30,9 @@ from traffic.metrics import (
     span_s,
     uplink_bytes,
 )
-from traffic.records import COLUMNS, Records
+from traffic.records import COLUMNS
 from traffic.steps import Step, job_of_steps, single
+from traffic.tables import Tables
 from traffic.workloads.placement import placed
 
 DIRECT = "30@h0:0,leaf0:1"
@@ -38,14 +40,18 @@ SPLIT = "8@h0:0,leaf0:1 12@h0:1,leaf1:2,spine0:0,leaf0:1"
 BACK = "40@h1:1,leaf1:0"
 
 
-def records(*rows: tuple[int, int, int, int, float, float, str]) -> Records:
-    """Return records of rows (step, source, destination, bytes, start_s, end_s, path)."""
-    return pd.DataFrame(list(rows), columns=list(COLUMNS)).astype(COLUMNS)
+def tables(*rows: tuple[int, int, int, int, float, float, str]) -> Tables:
+    """Return the tables of messages (step, source, destination, bytes, start_s, end_s, path)."""
+    messages = (
+        pd.DataFrame(list(rows), columns=list(COLUMNS)).astype(COLUMNS).rename(columns={"step": "node"})
+    )
+    nothing = pd.DataFrame({"node": [], "gpu": [], "start_s": [], "end_s": []})
+    return run_of(messages.astype({"node": "str"}), nothing, pd.DataFrame({"at_s": []})).tables
 
 
-def example() -> Records:
+def example() -> Tables:
     """Two servers of two NICs each; GPUs 0 and 1 are in h0."""
-    return records(
+    return tables(
         (0, 0, 2, 30, 0.0, 3.0, DIRECT),
         (0, 0, 3, 20, 1.0, 4.0, SPLIT),
         (0, 2, 1, 40, 0.0, 2.0, BACK),
@@ -59,21 +65,21 @@ def test_percentiles_are_over_the_network_and_the_last_is_over_all() -> None:
 
 
 def test_times_count_from_the_start_of_each_step() -> None:
-    two = records((0, 0, 2, 8, 0.0, 2.0, DIRECT), (1, 0, 2, 8, 10.0, 14.0, DIRECT))
+    two = tables((0, 0, 2, 8, 0.0, 2.0, DIRECT), (1, 0, 2, 8, 10.0, 14.0, DIRECT))
     assert (cct(two).mean_s, cct(two).last_s, span_s(two)) == (3.0, 4.0, 14.0)
 
 
 def test_nothing_sent_takes_no_time() -> None:
     nothing = single(Demand("nothing", np.zeros((4, 4), dtype=np.int64)))
-    assert cct(records()) == Cct(0.0, 0.0, 0.0, 0.0, 0.0)
-    assert span_s(records()) == 0.0
+    assert cct(tables()) == Cct(0.0, 0.0, 0.0, 0.0, 0.0)
+    assert span_s(tables()) == 0.0
     assert busbw_gbytes_s(nothing, 0.0) == 0.0
-    assert link_bytes(records()) == {}
+    assert link_bytes(tables()) == {}
     assert load_mse(nic_sent_bytes({}, rail_fabric(2, 2))) == 0.0
 
 
 def test_messages_inside_servers_alone_have_no_percentiles() -> None:
-    assert cct(records((0, 0, 1, 8, 0.0, 2.0, "nvlink"))) == Cct(0.0, 0.0, 0.0, 0.0, 2.0)
+    assert cct(tables((0, 0, 1, 8, 0.0, 2.0, "nvlink"))) == Cct(0.0, 0.0, 0.0, 0.0, 2.0)
 
 
 def test_busbw_is_that_of_the_busiest_gpu() -> None:
@@ -101,10 +107,10 @@ def test_busbw_of_rings_is_that_of_nccl_tests() -> None:
 
 def test_what_overlaps_is_under_way_once() -> None:
     row = (0, 2, 8)
-    steps = records((0, *row, 0.0, 2.0, DIRECT), (1, *row, 1.0, 1.5, DIRECT), (2, *row, 1.5, 3.0, DIRECT),
+    steps = tables((0, *row, 0.0, 2.0, DIRECT), (1, *row, 1.0, 1.5, DIRECT), (2, *row, 1.5, 3.0, DIRECT),
                     (3, *row, 5.0, 6.0, DIRECT))  # fmt: skip
     assert communication_s(steps) == 4.0
-    assert communication_s(records()) == 0.0
+    assert communication_s(tables()) == 0.0
 
 
 def test_gpus_that_idle_are_no_ranks() -> None:
@@ -119,7 +125,7 @@ def test_nics_are_charged_for_what_passes_them() -> None:
 
 
 def test_a_nic_that_is_not_there_has_no_number() -> None:
-    carried = link_bytes(records((0, 0, 2, 30, 0.0, 3.0, DIRECT)))
+    carried = link_bytes(tables((0, 0, 2, 30, 0.0, 3.0, DIRECT)))
     sent = nic_sent_bytes(carried, uneven_fabric(2, 1))
     np.testing.assert_equal(sent, [[30.0, 0.0], [0.0, np.nan]])
     assert load_mse(sent) == 1.0

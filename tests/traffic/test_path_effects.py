@@ -33,10 +33,10 @@ def test_one_message_takes_its_bytes_its_losses_and_its_way_as_by_hand() -> None
     matrix = np.array([[0, 10_000_000], [0, 0]])
     plain = Experiment(fabric, single(Demand("one", matrix)), "rails", Dilation(1.0, 1.0))
     sending_s = 8 * 10_000_000 / RATE_BPS
-    assert communication_s(predict(plain).records) == pytest.approx(sending_s)
+    assert communication_s(predict(plain).tables) == pytest.approx(sending_s)
     impaired = replace(plain, fabric=fabric.with_links(delay_s=5e-6, loss=0.1))
     # Two links: 10 us one way; 0.9 x 0.9 of what is sent gets through, so 1 / 0.81 as much is sent.
-    assert communication_s(predict(impaired).records) == pytest.approx(sending_s / 0.81 + 10e-6)
+    assert communication_s(predict(impaired).tables) == pytest.approx(sending_s / 0.81 + 10e-6)
     assert bound_s(impaired) == pytest.approx(sending_s + 10e-6)
 
 
@@ -48,7 +48,7 @@ def test_delay_and_loss_only_ever_add_and_the_bound_stays_below(
 ) -> None:
     plain = experiment(rail_fabric(3, 2, 2), scheme)
     impaired = replace(plain, fabric=plain.fabric.with_links(delay_s=delay_us * 1e-6, loss=loss))
-    before_s, after_s = communication_s(predict(plain).records), communication_s(predict(impaired).records)
+    before_s, after_s = communication_s(predict(plain).tables), communication_s(predict(impaired).tables)
     # Every path has two links or four; each loses its share of what is sent.
     assert before_s * (1 - 1e-9) <= after_s <= before_s / (1 - loss) ** 4 + 4e-6 * delay_us + 1e-12
     assert bound_s(plain) <= bound_s(impaired) <= after_s * (1 + 1e-9)

@@ -54,8 +54,8 @@ def emulated_over_predicted(network: Network, job: Job, policy: str, most: float
     for _ in range(RUNS):
         if found >= most:
             run = emulate(asked, network)
-            predicted_s = communication_s(predict(asked, run.paths).records)
-            found = min(found, communication_s(run.run.records) / predicted_s)
+            predicted_s = communication_s(predict(asked, run.paths).tables)
+            found = min(found, communication_s(run.run.tables) / predicted_s)
     return found
 
 
