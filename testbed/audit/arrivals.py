@@ -4,36 +4,20 @@ What a pattern owes is said beside it, from its definition (`traffic.collectives
 pattern nobody else knows that; of its messages only that all of their bytes arrived is checked.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
 
-from testbed.audit.course import Course, Grouped, Integers
+from testbed.audit.course import Course, Grouped, Integers, of_message
 from testbed.audit.finding import Finding
 from traffic.clock import NEVER
-from traffic.collectives.all_to_all import AllToAll, owed_in_all_to_all
+from traffic.collectives.all_to_all import AllToAll
 from traffic.collectives.exchange import Pattern
-from traffic.collectives.node_all_to_all import RingAllToAll, owed_in_ring_all_to_all
 from traffic.collectives.owed import Owed
-from traffic.collectives.point_to_point import PointToPoint, owed_point_to_point
-from traffic.collectives.ring import Ring, owed_in_ring
 from traffic.job import Collective
 
 CHECK = "bytes"
-DEFINITIONS: dict[type, Callable[..., Owed]] = {
-    AllToAll: owed_in_all_to_all,
-    PointToPoint: owed_point_to_point,
-    Ring: owed_in_ring,
-    RingAllToAll: owed_in_ring_all_to_all,
-}
-"""What each pattern owes. What a user derives from one of them is another pattern."""
-
-
-def owed_by(pattern: Pattern) -> Owed | None:
-    """Return what a pattern owes, from its definition; None for a user's own."""
-    define = DEFINITIONS.get(type(pattern))
-    return define(pattern) if define else None
 
 
 def arrivals(course: Course) -> Iterator[Finding]:
@@ -49,32 +33,32 @@ def _not_arrived(course: Course) -> Iterator[Finding]:
     found = course.messages
     open_ended = (found["end_ps"] == NEVER) & ~found["given_up"]
     for row in np.flatnonzero(open_ended)[:1].tolist():
-        yield _of_message(course, row, "did not arrive and was not given up")
+        yield of_message(course, CHECK, row, "did not arrive and was not given up")
     given_up = found["given_up"] & course.is_last
     if not given_up.any():
         return
     gone = np.isin(np.stack([found["source"], found["destination"]]), list(course.gone)).any(axis=0)
     cancelled = np.isin(found["node"], [course.number_of.get(name, -1) for name in course.cancelled])
     for row in np.flatnonzero(given_up & ~gone & ~cancelled)[:1].tolist():
-        yield _of_message(course, row, "was given up, and both of its GPUs are there")
+        yield of_message(course, CHECK, row, "was given up, and both of its GPUs are there")
 
 
 def _not_owed(course: Course) -> Iterator[Finding]:
     """Yield collectives whose messages are not what their patterns owe."""
-    known: dict[int, tuple[Pattern, _Pairs | None]] = {}
-    """By identity, since repeated nodes share theirs; with the pattern, or another could take its number."""
+    known: dict[tuple[int, bool], _Pairs | None] = {}
 
-    def pairs_of(pattern: Pattern) -> "_Pairs | None":
-        if id(pattern) not in known:
-            owed = owed_by(pattern)
-            known[id(pattern)] = pattern, _Pairs.of(course, owed) if owed else None
-        return known[id(pattern)][1]
+    def pairs_of(pattern: Pattern, rows: Integers) -> "_Pairs | None":
+        servers = isinstance(pattern, AllToAll) and bool((course.messages["row"][rows] < 0).any())
+        owed = course.owed(pattern)
+        if (id(owed), servers) not in known:
+            known[id(owed), servers] = _Pairs.of(course, owed, servers=servers) if owed else None
+        return known[id(owed), servers]
 
     for node in course.collectives():
         rows, wrong = course.last_messages(node.name), list[Finding]()
         for form in course.forms(node):
             pattern = form.pattern if isinstance(form, Collective) else node.pattern
-            pairs = pairs_of(pattern)
+            pairs = pairs_of(pattern, rows)
             finding = pairs.differs(course, node.name, rows) if pairs else None
             if finding is None:
                 break
@@ -90,7 +74,6 @@ class _Pairs:
         self, codes: Integers, least: Integers, most: Integers, total: int, *, servers: bool
     ) -> None:
         self._codes, self._least, self._most, self._total = codes, least, most, total
-        self._by_server: _Pairs | None = None
         self._servers = servers
         self._order: Integers | None = None
         """The order of rows that was right last: repeated nodes have theirs alike."""
@@ -99,24 +82,15 @@ class _Pairs:
     def of(cls, course: Course, owed: Owed, *, servers: bool = False) -> "_Pairs":
         """Return what is owed; with ``servers`` what leaves one is from and to the first GPUs of both."""
         codes = _codes(course, owed.source, owed.destination, servers=servers)
-        codes, edge = np.unique(codes, return_inverse=True)
-        least, most = (
-            np.bincount(edge, size, minlength=len(codes)).astype(np.int64) for size in (owed.least, owed.most)
-        )
-        found = cls(codes, least, most, owed.total, servers=servers)
-        if not servers:
-            found._by_server = cls.of(course, owed, servers=True)
-        return found
+        least, most = owed.least, owed.most
+        if (codes[1:] <= codes[:-1]).any():
+            codes, edge = np.unique(codes, return_inverse=True)
+            least, most = (
+                np.bincount(edge, size, minlength=len(codes)).astype(np.int64) for size in (least, most)
+            )
+        return cls(codes, least, most, owed.total, servers=servers)
 
     def differs(self, course: Course, name: str, rows: Integers) -> Finding | None:
-        """Return how the messages of a collective differ from it; None if they do not."""
-        found = course.messages
-        whole = found["row"][rows] < 0
-        if whole.any() and self._by_server and _is_all_to_all(course, name):
-            return self._by_server.differs_by(course, name, rows)
-        return self.differs_by(course, name, rows)
-
-    def differs_by(self, course: Course, name: str, rows: Integers) -> Finding | None:
         """Return the first pair of GPUs that sent something else than they owe."""
         found = course.messages
         codes = _codes(course, found["source"][rows], found["destination"][rows], servers=self._servers)
@@ -167,11 +141,6 @@ class _Pairs:
         return Finding(CHECK, sentence, "messages", -1)
 
 
-def _is_all_to_all(course: Course, name: str) -> bool:
-    node = course.nodes[name]
-    return isinstance(node, Collective) and isinstance(node.pattern, AllToAll)
-
-
 def _codes(course: Course, source: Integers, destination: Integers, *, servers: bool) -> Integers:
     """Return a number for each pair of GPUs."""
     source, destination = source.astype(np.int64), destination.astype(np.int64)
@@ -198,13 +167,14 @@ def _not_carried(course: Course) -> Iterator[Finding]:
         relayed[message[hop > 0]] = True
         arrived = np.where(relayed, _net(course, own), arrived)
     has_legs = np.bincount(message, minlength=len(found["node"])) > 0
-    together = np.zeros(len(course.tables.nodes) + 1, dtype=bool)
+    together = np.zeros(len(course.tables.nodes), dtype=bool)
     together[legs["node"][~own]] = True
+    together[course.inside.node] = True
     checked = has_legs | ~together[found["node"]]
     wrong = checked & np.where(found["given_up"], arrived > found["bytes"], arrived != found["bytes"])
     for row in np.flatnonzero(wrong)[:1].tolist():
-        yield _of_message(
-            course, row, f"has {int(found['bytes'][row])} bytes, and {int(arrived[row])} of it arrived"
+        yield of_message(
+            course, CHECK, row, f"has {int(found['bytes'][row])} bytes, and {int(arrived[row])} of it arrived"
         )
 
 
@@ -224,59 +194,61 @@ def _net(course: Course, own: NDArray[np.bool_]) -> NDArray[np.float64]:
 
 def _not_passed_on(course: Course) -> Iterator[Finding]:
     """Yield GPUs that did not keep what is theirs where legs carry several messages together."""
-    legs = course.legs
-    together = legs["message"] < 0
+    legs, inside, count = course.legs, course.inside, len(course.tables.nodes)
+    together = np.zeros(count, dtype=bool)
+    together[legs["node"][legs["message"] < 0]] = True
+    together[inside.node] = True
     if not together.any():
         return
-    by_node = Grouped.of(legs["node"], len(course.tables.nodes))
-    begun_again = {name: max(times_ps) for name, times_ps in course.given_up.items()}
-    for number in np.unique(legs["node"][together]).tolist():
+    legs_of, loads_of = Grouped.of(legs["node"], count), Grouped.of(inside.node[inside.movement], count)
+    for number in np.flatnonzero(together).tolist():
         name = course.tables.nodes[number]
         if name in course.cancelled or not isinstance(node := course.nodes.get(name), Collective):
             continue
-        rows = by_node[number]
-        rows = rows[legs["first_ps"][rows] >= begun_again.get(name, 0)]
+        since_ps = max(course.given_up.get(name, (0,)))
+        rows, loads = legs_of[number], loads_of[number]
+        rows = rows[legs["first_ps"][rows] >= since_ps]
+        loads = loads[inside.first_ps[inside.movement[loads]] >= since_ps]
         forms = [form for form in course.forms(node) if isinstance(form, Collective)]
-        wrong = [_keeps_wrong(course, form, rows) for form in forms]
+        wrong = [_keeps_wrong(course, form, rows, loads) for form in forms]
         if all(wrong) and wrong[0]:
             yield wrong[0]
 
 
-def _keeps_wrong(course: Course, node: Collective, rows: Integers) -> Finding | None:
+def _keeps_wrong(course: Course, node: Collective, rows: Integers, loads: Integers) -> Finding | None:
     """Return a GPU that did not keep what it should; of what is relayed, the first GPU of a server."""
-    owed = owed_by(node.pattern)
+    owed = course.owed(node.pattern)
     if owed is None:
         return None
-    legs = course.legs
-    at = _places(course, relayed=bool(legs["hop"][rows].any()))
-    ends = [at[_stands_at(course, rows, end)] for end in ("from_gpu", "to_gpu")]
-    should = [at[owed.source], at[owed.destination]]
-    first = min(int(gpus.min(initial=len(at))) for gpus in (*ends, *should))
-    count = max(int(gpus.max(initial=-1)) for gpus in (*ends, *should)) - first + 1
-
-    def kept_of(of: Integers, to: Integers, sizes: Integers) -> NDArray[np.float64]:
-        into, out_of = (np.bincount(gpus - first, sizes, minlength=count) for gpus in (to, of))
-        return np.asarray(into - out_of)
-
-    kept, owes = kept_of(ends[0], ends[1], legs["bytes"][rows]), kept_of(should[0], should[1], owed.least)
-    wrong = np.flatnonzero(kept != owes)
+    legs, inside = course.legs, course.inside
+    sizes = legs["bytes"][rows]
+    sent = (_stands_at(course, rows, "from_gpu"), inside.gpu[loads], owed.destination)
+    received = (_stands_at(course, rows, "to_gpu"), inside.gpu[loads], owed.source)
+    amounts = (
+        np.concatenate([sizes, inside.sent[loads], owed.least]),
+        np.concatenate([sizes, inside.received[loads], owed.least]),
+    )
+    out_of, into = np.concatenate(sent), np.concatenate(received)
+    if legs["hop"][rows].any():
+        out_of, into = (_first_gpus(course)[gpus] for gpus in (out_of, into))
+    first = int(min(out_of.min(initial=course.fabric.gpus), into.min(initial=course.fabric.gpus)))
+    count = int(max(out_of.max(initial=-1), into.max(initial=-1))) - first + 1
+    # What it owes counts as received, and what it is owed as sent: then all is even.
+    lacks = np.bincount(out_of - first, amounts[0], minlength=count) - np.bincount(
+        into - first, amounts[1], minlength=count
+    )
+    wrong = np.flatnonzero(lacks)
     if not len(wrong):
         return None
-    gpu = int(wrong[0]) + first
-    touching = rows[(ends[0] == gpu) | (ends[1] == gpu)]
-    return Finding(
-        CHECK,
-        f"GPU {gpu} received {int(kept[wrong[0]])} bytes more than it sent in {node.name!r}, and should have "
-        f"received {int(owes[wrong[0]])}",
-        "legs",
-        int(touching[0]) if len(touching) else -1,
-    )
+    gpu, lack = int(wrong[0]) + first, int(lacks[wrong[0]])
+    touching = rows[(sent[0] == gpu) | (received[0] == gpu)]
+    what = f"lacks {lack} bytes of its own" if lack > 0 else f"kept {-lack} bytes of others"
+    row = int(legs["row"][touching[0]]) if len(touching) else -1
+    return Finding(CHECK, f"GPU {gpu} {what} in {node.name!r}", "legs", row)
 
 
-def _places(course: Course, *, relayed: bool) -> Integers:
-    """Return the GPU that stands for each: itself or, where relays pass bytes on, its server's first."""
-    if not relayed:
-        return np.arange(course.fabric.gpus)
+def _first_gpus(course: Course) -> Integers:
+    """Return the first GPU of each GPU's server: relays pass bytes on from whichever GPU stands for them."""
     return np.asarray(course.fabric.gpu_offsets, dtype=np.int64)[course.fabric.server_of_gpu]
 
 
@@ -287,13 +259,6 @@ def _stands_at(course: Course, rows: Integers, end: str) -> Integers:
     crosses = (legs["lane"][rows] >= 0) & (legs["message"][rows] < 0)
     gpus[crosses] = course.lane_gpus[end][legs["lane"][rows][crosses]]
     return gpus
-
-
-def _of_message(course: Course, row: int, what: str) -> Finding:
-    found = course.messages
-    node = course.tables.nodes[int(found["node"][row])]
-    ends = f"from GPU {found['source'][row]} to GPU {found['destination'][row]}"
-    return Finding(CHECK, f"the message {ends} of {node!r} {what}", "messages", row)
 
 
 def _range(least: int, most: int) -> str:

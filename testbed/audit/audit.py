@@ -6,10 +6,11 @@ It shares nothing with what makes runs: neither runner nor backends, schemes or 
 from collections.abc import Callable, Iterator
 from itertools import islice
 
-from testbed.audit.arrivals import DEFINITIONS, arrivals
+from testbed.audit.arrivals import arrivals
 from testbed.audit.bounds import bounds
 from testbed.audit.causality import causality
 from testbed.audit.course import Course
+from testbed.audit.definitions import is_defined
 from testbed.audit.finding import Audit, Circumstances, Finding
 from testbed.audit.load import load
 from testbed.audit.paths import paths
@@ -49,6 +50,6 @@ def audited(tables: Tables, job: Job, fabric: Fabric, known: Circumstances | Non
     own = {
         node.pattern.name
         for node in course.nodes.values()
-        if isinstance(node, Collective) and type(node.pattern) not in DEFINITIONS
+        if isinstance(node, Collective) and not is_defined(node.pattern)
     }
     return Audit(findings, tuple(sorted(own)))

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from testbed.audit.arrivals import DEFINITIONS, owed_by
 from testbed.audit.causality import in_order
 from testbed.audit.course import Course, Integers, ends_ps, seconds
+from testbed.audit.definitions import is_defined
 from testbed.audit.finding import Finding
 from topologies.fabric import Nic
 from traffic.clock import NEVER, SECOND
@@ -83,13 +83,13 @@ class _Least:
 
     def of(self, node: Collective) -> float:
         """Return how long a collective takes at best; of a user's own pattern by what its messages are."""
-        if self._course.gone or type(node.pattern) not in DEFINITIONS:
+        if self._course.gone or not is_defined(node.pattern):
             rows = self._course.last_messages(node.name)
             found = self._course.messages
             rows = rows[~found["given_up"][rows] & (found["row"][rows] >= 0)]
             return self._takes_s(found["source"][rows], found["destination"][rows], found["bytes"][rows])
         if id(node.pattern) not in self._known:
-            owed = owed_by(node.pattern)
+            owed = self._course.owed(node.pattern)
             assert owed is not None
             self._known[id(node.pattern)] = self._takes_s(owed.source, owed.destination, owed.least)
         return self._known[id(node.pattern)]

@@ -8,8 +8,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from testbed.audit.arrivals import owed_by
-from testbed.audit.course import Course, Integers, ends_ps, seconds
+from testbed.audit.course import Course, Integers, ends_ps, of_leg, of_message, of_movement, seconds
 from testbed.audit.finding import Finding
 from traffic.clock import NEVER, SECOND
 from traffic.collectives.owed import Owed
@@ -138,7 +137,7 @@ def _computes(course: Course) -> Iterator[Finding]:
 
 def _varied(course: Course, node: Compute) -> Iterator[Finding]:
     spans = course.spans
-    rows = np.flatnonzero(spans["node"] == course.number_of[node.name])
+    rows = course.spans_by_node[course.number_of[node.name]]
     own = dict(zip(node.gpus, node.durations_s, strict=True))
     for form in course.forms(node):
         own |= dict(zip(form.gpus, node.durations_s, strict=True))
@@ -180,69 +179,82 @@ def _messages(course: Course) -> Iterator[Finding]:
     end[spans["node"][collectives]] = spans["end_ps"][collectives]
     released = found["released_ps"]
     for row in np.flatnonzero(released < ready[found["node"]])[:1].tolist():
-        yield _of_message(
-            course, row, f"was released at {seconds(int(released[row]))}, before its collective was ready"
+        yield of_message(
+            course,
+            CHECK,
+            row,
+            f"was released at {seconds(int(released[row]))}, before its collective was ready",
         )
     late = (found["end_ps"] != NEVER) & (found["end_ps"] > end[found["node"]])
     for row in np.flatnonzero(late)[:1].tolist():
-        yield _of_message(
-            course, row, f"ended at {seconds(int(found['end_ps'][row]))}, after its collective had"
+        yield of_message(
+            course, CHECK, row, f"ended at {seconds(int(found['end_ps'][row]))}, after its collective had"
         )
     for row in np.flatnonzero((found["end_ps"] < released) & (released != NEVER))[:1].tolist():
-        yield _of_message(course, row, "ended before it was released")
+        yield of_message(course, CHECK, row, "ended before it was released")
 
 
 def _legs(course: Course) -> Iterator[Finding]:
     """Yield legs outside of the time of their message, or before their collective was let go."""
-    legs, found, spans = course.legs, course.messages, course.spans
+    legs, found = course.legs, course.messages
     if not len(legs["node"]):
         return
     for row in np.flatnonzero(legs["last_ps"] < legs["first_ps"])[:1].tolist():
-        yield _of_leg(course, row, "ends before it begins")
+        yield of_leg(course, CHECK, row, "ends before it begins")
     for row in np.flatnonzero(legs["bytes"] < 0)[:1].tolist():
-        yield _of_leg(course, row, "has less than no byte")
+        yield of_leg(course, CHECK, row, "has less than no byte")
     own = legs["message"] >= 0
     rows = np.flatnonzero(own)
     message = legs["message"] if own.all() else legs["message"][rows]
     first, last = (legs[name] if own.all() else legs[name][rows] for name in ("first_ps", "last_ps"))
     for row in rows[first < found["released_ps"][message]][:1].tolist():
-        yield _of_leg(course, row, "begins before its message was released")
+        yield of_leg(course, CHECK, row, "begins before its message was released")
     for row in rows[last > found["end_ps"][message]][:1].tolist():
-        yield _of_leg(
-            course, row, f"ends at {seconds(int(legs['last_ps'][row]))}, after its message had arrived"
+        yield of_leg(
+            course, CHECK, row, f"ends at {seconds(int(legs['last_ps'][row]))}, after its message had arrived"
         )
-    collectives = spans["gpu"] < 0
-    for column, times, what in (
-        ("released_ps", legs["first_ps"], "begins before its collective was let go"),
-        ("end_ps", -legs["last_ps"], "ends after its collective"),
-    ):
-        bound = np.full(len(course.tables.nodes), -NEVER, dtype=np.int64)
-        bound[spans["node"][collectives]] = spans[column][collectives] * (
-            1 if column == "released_ps" else -1
-        )
-        for row in np.flatnonzero(times < bound[legs["node"]])[:1].tolist():
-            yield _of_leg(course, row, what)
+    yield from _outside(course)
+
+
+def _outside(course: Course) -> Iterator[Finding]:
+    """Yield legs, and what moved over NVLink, before their collective was let go or after it had ended."""
+    legs, inside, spans = course.legs, course.inside, course.spans
+    of = spans["gpu"] < 0
+    let_go, end = (np.zeros(len(course.tables.nodes), dtype=np.int64) for _ in range(2))
+    let_go[spans["node"][of]] = spans["released_ps"][of]
+    end[spans["node"][of]] = spans["end_ps"][of]
+    early, late = "begins before its collective was let go", "ends after its collective"
+    for row in np.flatnonzero(legs["first_ps"] < let_go[legs["node"]])[:1].tolist():
+        yield of_leg(course, CHECK, row, early)
+    for row in np.flatnonzero(legs["last_ps"] > end[legs["node"]])[:1].tolist():
+        yield of_leg(course, CHECK, row, late)
+    for movement in np.flatnonzero(inside.first_ps < let_go[inside.node])[:1].tolist():
+        yield of_movement(course, CHECK, movement, early)
+    for movement in np.flatnonzero(inside.last_ps > end[inside.node])[:1].tolist():
+        yield of_movement(course, CHECK, movement, late)
 
 
 def _operations(course: Course) -> Iterator[Finding]:
-    """Yield legs of a delegated all-to-all that begin before those of the operation before have ended."""
-    legs = course.legs
-    if course.known.pipelined or not legs["op"].any():
+    """Yield operations of delegated all-to-alls that begin before the one before has ended."""
+    legs, inside = course.legs, course.inside
+    if course.known.pipelined or not (legs["op"].any() or inside.op.any()):
         return
-    count = len(course.tables.nodes)
-    last = np.zeros((3, count), dtype=np.int64)
-    first = np.full((3, count), NEVER, dtype=np.int64)
-    again = np.isin(
-        legs["node"], [course.number_of.get(name, -1) for name in (*course.attempts, *course.cancelled)]
-    )
-    rows = np.flatnonzero((legs["message"] < 0) & ~again)
-    op, node = legs["op"][rows], legs["node"][rows]
-    np.maximum.at(last, (op, node), legs["last_ps"][rows])
-    np.minimum.at(first, (op, node), legs["first_ps"][rows])
-    for before, then, what in ((0, 1, "gathered"), (1, 2, "crossed")):
-        for number in np.flatnonzero(first[then] < last[before])[:1].tolist():
-            early = (op == then) & (node == number) & (legs["first_ps"][rows] < last[before, number])
-            yield _of_leg(course, int(rows[early][0]), f"begins before all was {what}")
+    again = np.zeros(len(course.tables.nodes), dtype=bool)
+    again[[course.number_of[name] for name in course.given_up if name in course.number_of]] = True
+    rows = np.flatnonzero((legs["message"] < 0) & ~again[legs["node"]])
+    moved = np.flatnonzero(~again[inside.node])
+    op = np.concatenate([legs["op"][rows], inside.op[moved]])
+    node = np.concatenate([legs["node"][rows], inside.node[moved]])
+    first_ps = np.concatenate([legs["first_ps"][rows], inside.first_ps[moved]])
+    last_ps = np.concatenate([legs["last_ps"][rows], inside.last_ps[moved]])
+    row = np.concatenate([legs["row"][rows], inside.row[moved]])
+    last = np.zeros((3, len(again)), dtype=np.int64)
+    np.maximum.at(last, (op, node), last_ps)
+    last = np.maximum.accumulate(last)
+    for place in np.flatnonzero((op > 0) & (first_ps < last[op - 1, node]))[:1].tolist():
+        name, before = course.tables.nodes[int(node[place])], ("gathered", "sent")[int(op[place]) - 1]
+        sentence = f"{name!r} goes on at {seconds(int(first_ps[place]))}, before all was {before}"
+        yield Finding(CHECK, sentence, "legs", int(row[place]))
 
 
 def _relays(course: Course) -> Iterator[Finding]:
@@ -258,24 +270,21 @@ def _relays(course: Course) -> Iterator[Finding]:
         key = int(legs["node"][row]), int(legs["message"][row]), int(server[legs["from_gpu"][row]])
         come = into.get(key, [])
         if not come or min(int(legs["last_ps"][one]) for one in come) > legs["first_ps"][row]:
-            yield _of_leg(course, row, "goes on before anything had come to the relay")
+            yield of_leg(course, CHECK, row, "goes on before anything had come to the relay")
             return
 
 
 def _steps(course: Course) -> Iterator[Finding]:
     """Yield messages of a step that were released before what they pass on had arrived."""
-    owed: dict[int, Owed | None] = {}
     for node in course.collectives():
         if course.attempts.get(node.name) or course.gone:
             continue
-        if id(node.pattern) not in owed:
-            owed[id(node.pattern)] = owed_by(node.pattern)
-        found = owed[id(node.pattern)]
+        found = course.owed(node.pattern)
         rows = course.last_messages(node.name)
         if found and len(found.follows) and len(rows) == len(found.source) * found.steps and found.steps > 1:
             row = _early_step(course, found, rows)
             if row is not None:
-                yield _of_message(course, row, "was released before the step before it had arrived")
+                yield of_message(course, CHECK, row, "was released before the step before it had arrived")
                 return
 
 
@@ -330,17 +339,3 @@ def _early_among(
 
 def _of_span(course: Course, row: int, what: str) -> Finding:
     return Finding(CHECK, f"{course.tables.nodes[int(course.spans['node'][row])]!r} {what}", "spans", row)
-
-
-def _of_message(course: Course, row: int, what: str) -> Finding:
-    found = course.messages
-    node = course.tables.nodes[int(found["node"][row])]
-    ends = f"from GPU {found['source'][row]} to GPU {found['destination'][row]}"
-    return Finding(CHECK, f"the message {ends} of {node!r} {what}", "messages", row)
-
-
-def _of_leg(course: Course, row: int, what: str) -> Finding:
-    legs = course.legs
-    node = course.tables.nodes[int(legs["node"][row])]
-    ends = f"from GPU {legs['from_gpu'][row]} to GPU {legs['to_gpu'][row]}"
-    return Finding(CHECK, f"a leg {ends} of {node!r} {what}", "legs", row)

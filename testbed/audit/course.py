@@ -8,14 +8,17 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from testbed.audit.finding import Circumstances
-from topologies.fabric import Fabric
+from testbed.audit.definitions import owed_by
+from testbed.audit.finding import Circumstances, Finding
+from topologies.fabric import Fabric, Port
 from topologies.mfabric import delegation_gpu
 from traffic.clock import NEVER
+from traffic.collectives.exchange import Pattern
+from traffic.collectives.owed import Owed
 from traffic.compose import renumbered
 from traffic.faults import KnownRevision, places_after
 from traffic.job import Collective, Job, Node
-from traffic.tables import Tables
+from traffic.tables import LEGS, NVLINK, Block, Tables
 
 Integers = NDArray[np.int64]
 
@@ -36,8 +39,33 @@ class Course:
 
     @cached_property
     def legs(self) -> Mapping[str, NDArray[np.int64]]:
-        """The columns of the legs."""
-        return columns(self.tables.legs)
+        """The columns of the legs but for those of `inside`, and the number of each row in their table."""
+        return self._legs_and_inside[0]
+
+    @cached_property
+    def inside(self) -> "Inside":
+        """What moved over NVLink together, of several messages."""
+        return self._legs_and_inside[1]
+
+    @cached_property
+    def _legs_and_inside(self) -> tuple[Mapping[str, NDArray[np.int64]], "Inside"]:
+        if self.tables.leg_blocks is None:
+            legs = columns(self.tables.legs)
+            return {**legs, "row": np.arange(len(legs["node"]))}, Inside.of([], self.fabric)
+        apart: dict[str, list[NDArray[np.int64]]] = {name: [np.zeros(0, kind)] for name, kind in LEGS.items()}
+        rows = [np.zeros(0, dtype=np.int64)]
+        together, row = list[tuple[int, Block]](), 0
+        for block in self.tables.leg_blocks():
+            if _moves_together(block):
+                together.append((row, block))
+            else:
+                rows.append(np.arange(row, row + block.rows))
+                for name, value in block.columns.items():
+                    filled = np.full(block.rows, value) if isinstance(value, int) else value
+                    apart[name].append(filled.astype(LEGS[name], copy=False))
+            row += block.rows
+        legs = {name: np.concatenate(column) for name, column in (*apart.items(), ("row", rows))}
+        return legs, Inside.of(together, self.fabric)
 
     @cached_property
     def spans(self) -> Mapping[str, NDArray[np.int64]]:
@@ -81,6 +109,17 @@ class Course:
                 if not set(each.cancel).isdisjoint(after):
                     awaited[name] = (*(one for one in after if one not in each.cancel), *last)
         return awaited
+
+    def owed(self, pattern: Pattern) -> Owed | None:
+        """Return what a pattern owes, found once; None for a user's own."""
+        if id(pattern) not in self._owed:
+            # With the pattern itself, or another could take its place in memory.
+            self._owed[id(pattern)] = pattern, owed_by(pattern)
+        return self._owed[id(pattern)][1]
+
+    @cached_property
+    def _owed(self) -> dict[int, tuple[Pattern, Owed | None]]:
+        return {}
 
     def forms(self, node: Node) -> list[Node]:
         """Return a node as it was last, and as it was before GPUs changed places."""
@@ -129,6 +168,17 @@ class Course:
         }
 
     @cached_property
+    def peers(self) -> Mapping[Port, Port]:
+        """The port at the other end of each link that a path crosses, by the port that sends."""
+        used = {port for path in self.tables.paths for port in path}
+        return {port: self.fabric.peer(port) for port in used if port in self.fabric.link_at}
+
+    @cached_property
+    def spans_by_node(self) -> "Grouped":
+        """The rows of the spans, node by node."""
+        return Grouped.of(self.spans["node"], len(self.tables.nodes))
+
+    @cached_property
     def messages_by_node(self) -> "Grouped":
         """The rows of the messages, node by node."""
         return Grouped.of(self.messages["node"], len(self.tables.nodes))
@@ -153,6 +203,65 @@ class Course:
             last[rows] = False
             last[self.last_messages(name)] = True
         return last
+
+
+def _moves_together(block: Block) -> bool:
+    """Return whether rows are of several messages that moved over NVLink in proportion."""
+    common = (block.columns[name] for name in ("node", "message", "op", "medium", "first_ps", "last_ps"))
+    is_common = all(isinstance(value, (int, np.integer)) for value in common)
+    return is_common and block.columns["message"] == -1 and block.columns["medium"] == NVLINK
+
+
+@dataclass(frozen=True, eq=False)
+class Inside:
+    """What moved over NVLink together, at the same times: what each GPU sent and received."""
+
+    node: Integers
+    """Of each movement."""
+    op: Integers
+    first_ps: Integers
+    last_ps: Integers
+    row: Integers
+    """Its first row in the table of legs."""
+    movement: Integers
+    """The movement of each GPU that takes part, counted from 0; parallel to the following."""
+    gpu: Integers
+    sent: Integers
+    """What it sent [bytes]."""
+    received: Integers
+    leaves: Integers
+    """The rows of the legs between GPUs of two servers: there is no NVLink between them."""
+
+    @classmethod
+    def of(cls, found: Sequence[tuple[int, Block]], fabric: Fabric) -> "Inside":
+        """Return what each GPU sent and received, by the first row of each block and the block."""
+        server, leaves = fabric.server_of_gpu, list[int]()
+        gpus, sent, received = list[Integers](), list[Integers](), list[Integers]()
+        for row, block in found:
+            source, to, size = (np.asarray(block.columns[name]) for name in ("from_gpu", "to_gpu", "bytes"))
+            first = int(min(source.min(initial=fabric.gpus), to.min(initial=fabric.gpus)))
+            count = int(max(source.max(initial=-1), to.max(initial=-1))) - first + 1
+            sent.append(np.bincount(source - first, size, minlength=count).astype(np.int64))
+            received.append(np.bincount(to - first, size, minlength=count).astype(np.int64))
+            gpus.append(np.arange(first, first + count))
+            leaves += (row + np.flatnonzero(server[source] != server[to])[:1]).tolist()
+        none = [np.zeros(0, dtype=np.int64)]
+
+        def common(name: str) -> Integers:
+            return np.array([block.columns[name] for _, block in found], dtype=np.int64)
+
+        return cls(
+            node=common("node"),
+            op=common("op"),
+            first_ps=common("first_ps"),
+            last_ps=common("last_ps"),
+            row=np.array([row for row, _ in found], dtype=np.int64),
+            movement=np.repeat(np.arange(len(found)), [len(each) for each in gpus]),
+            gpu=np.concatenate([*none, *gpus]),
+            sent=np.concatenate([*none, *sent]),
+            received=np.concatenate([*none, *received]),
+            leaves=np.array(leaves, dtype=np.int64),
+        )
 
 
 class Grouped:
@@ -192,3 +301,25 @@ def ends_ps(course: Course) -> Integers:
 def seconds(at_ps: int) -> str:
     """Return a time for a sentence."""
     return "never" if at_ps == NEVER else f"{at_ps / 1e12:.9g} s"
+
+
+def of_leg(course: Course, check: str, row: int, what: str) -> Finding:
+    """Return what a check found of a leg, by its place in `Course.legs`."""
+    legs = course.legs
+    node = course.tables.nodes[int(legs["node"][row])]
+    ends = f"from GPU {legs['from_gpu'][row]} to GPU {legs['to_gpu'][row]}"
+    return Finding(check, f"a leg {ends} of {node!r} {what}", "legs", int(legs["row"][row]))
+
+
+def of_movement(course: Course, check: str, movement: int, what: str) -> Finding:
+    """Return what a check found of what moved over NVLink together."""
+    node = course.tables.nodes[int(course.inside.node[movement])]
+    return Finding(check, f"what {node!r} moved over NVLink {what}", "legs", int(course.inside.row[movement]))
+
+
+def of_message(course: Course, check: str, row: int, what: str) -> Finding:
+    """Return what a check found of a message."""
+    found = course.messages
+    node = course.tables.nodes[int(found["node"][row])]
+    ends = f"from GPU {found['source'][row]} to GPU {found['destination'][row]}"
+    return Finding(check, f"the message {ends} of {node!r} {what}", "messages", row)

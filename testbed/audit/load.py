@@ -11,16 +11,16 @@ few times, from each of these on. Only what is left is tried by earliest deadlin
 """
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from testbed.audit.capacity import carried_by, first_missed
+from testbed.audit.capacity import first_missed
 from testbed.audit.course import Course, Integers, seconds
 from testbed.audit.finding import Finding
-from testbed.audit.paths import circuits_of
+from testbed.audit.paths import Circuit, circuits_of
 from topologies.fabric import Port
 from traffic.clock import NEVER, SECOND
 from traffic.tables import NVLINK
@@ -38,15 +38,14 @@ SPLIT = 0.2
 of what the lanes carried meanwhile, and was up to a tenth off."""
 FEW = 32
 """From so many times of release on, job by job is as fast."""
-Circuit = tuple[str, tuple[int, int]]
 
 
 @dataclass(frozen=True, eq=False)
 class Jobs:
     """What machines have to do; parallel arrays."""
 
-    leg: Integers
-    """The leg that each is."""
+    row: Integers
+    """The row of each in the table of legs, the first of what moved together."""
     machine: Integers
     released: Floats
     """When it may begin, as the bytes that its machine could have carried by then."""
@@ -57,15 +56,14 @@ class Jobs:
     def select(self, which: Integers | NDArray[np.bool_]) -> "Jobs":
         """Return some of them, in that order."""
         times = self.released[which], self.due[which]
-        return Jobs(self.leg[which], self.machine[which], *times, self.sizes[which])
+        return Jobs(self.row[which], self.machine[which], *times, self.sizes[which])
 
 
 def load(course: Course) -> Iterator[Finding]:
     """Yield the first leg that a link cannot have carried in time, of NVLink's and of the others'."""
     for jobs, machines in (_over_nvlink(course), _over_links(course)):
         if (job := _first_missed(jobs, machines.lent_of(jobs.machine))) is not None:
-            leg, machine = int(jobs.leg[job]), int(jobs.machine[job])
-            yield _finding(course, leg, machines.names[machine])
+            yield _finding(course, int(jobs.row[job]), machines.names[int(jobs.machine[job])])
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,21 +81,29 @@ class _Machines:
 
 def _over_nvlink(course: Course) -> tuple[Jobs, _Machines]:
     """Return what crossed the links out of GPUs, and into them."""
-    legs, fabric = course.legs, course.fabric
-    inside = np.flatnonzero(legs["medium"] == NVLINK)
+    legs, inside, fabric = course.legs, course.inside, course.fabric
+    rows = np.flatnonzero(legs["medium"] == NVLINK)
     rate = np.array([fabric.servers[server].nvlink_bps for server in fabric.gpu_servers])
-    ends = [legs[end][inside].astype(np.int64) for end in ("from_gpu", "to_gpu")]
-    machine = np.concatenate([ends[0], ends[1] + fabric.gpus])
-    per_ps = np.concatenate([rate, rate])[machine] / (8 * SECOND)
-    leg = np.concatenate([inside, inside])
-    begin_ps = int(legs["first_ps"][inside].min()) if len(inside) else 0
-    sizes = legs["bytes"][leg] * (1 - ROUNDING) - 1
+    ends = [legs[end][rows].astype(np.int64) for end in ("from_gpu", "to_gpu")]
+    machine = np.concatenate([ends[0], ends[1] + fabric.gpus, inside.gpu, inside.gpu + fabric.gpus])
+    sizes = np.concatenate([legs["bytes"][rows], legs["bytes"][rows], inside.sent, inside.received])
+    first_ps, last_ps, row = (
+        np.concatenate([own, own, together[inside.movement], together[inside.movement]])
+        for own, together in (
+            (legs["first_ps"][rows], inside.first_ps),
+            (legs["last_ps"][rows], inside.last_ps),
+            (legs["row"][rows], inside.row),
+        )
+    )
+    used = np.flatnonzero(sizes)
+    per_ps = (np.concatenate([rate, rate]) / (8 * SECOND))[machine[used]]
+    begin_ps = int(first_ps.min(initial=NEVER))
     jobs = Jobs(
-        leg,
-        machine,
-        (legs["first_ps"][leg] - begin_ps) * per_ps,
-        (legs["last_ps"][leg] - begin_ps) * per_ps,
-        sizes,
+        row[used],
+        machine[used],
+        (first_ps[used] - begin_ps) * per_ps,
+        (last_ps[used] - begin_ps) * per_ps,
+        np.asarray(sizes[used] * (1 - ROUNDING) - 1),
     )
     names = [f"NVLink {way} GPU {gpu}" for way in ("out of", "into") for gpu in range(fabric.gpus)]
     return jobs, _Machines(names, np.zeros(0))
@@ -110,8 +116,10 @@ def _over_links(course: Course) -> tuple[Jobs, _Machines]:
     number: dict[Port | Circuit, int] = {}
     crossed, first = list[int](), [0]
     for path in course.tables.paths:
-        crossed += [number.setdefault(port, len(number)) for port in path if port in fabric.link_at]
-        crossed += [number.setdefault(circuit, len(number)) for circuit in circuits_of(path, fabric)]
+        crossed += [number.setdefault(port, len(number)) for port in path if port in course.peers]
+        crossed += [
+            number.setdefault(circuit, len(number)) for circuit in circuits_of(path, fabric, course.peers)
+        ]
         first.append(len(crossed))
     first_of, counts = np.array(first), np.diff(first)[legs["path"][crossing]]
     leg = np.repeat(crossing, counts)
@@ -124,12 +132,12 @@ def _over_links(course: Course) -> tuple[Jobs, _Machines]:
     fixed = np.array([rates.constant(each) for each in number])
     start_ps = int(legs["first_ps"][crossing].min()) if len(crossing) else 0
     released, due = ((at - start_ps) * (fixed[machine] / (8 * SECOND)) for at in (begin_ps, end_ps))
-    for each, index in number.items():
-        if fixed[index] < 0:
-            mine = np.flatnonzero(machine == index)
-            at_ps, rate_bps = rates.over_time(each)
-            released[mine] = carried_by(begin_ps[mine], at_ps, rate_bps)
-            due[mine] = carried_by(end_ps[mine], at_ps, rate_bps)
+    changing = np.flatnonzero(fixed[machine] < 0)
+    if len(changing):
+        over_time = [rates.over_time(each) for each, index in number.items() if fixed[index] < 0]
+        which = (np.cumsum(fixed < 0) - 1)[machine[changing]]
+        released[changing] = _carried_by_each(which, begin_ps[changing], over_time)
+        due[changing] = _carried_by_each(which, end_ps[changing], over_time)
     if lent.any():
         rests_ps = _rests_ps(legs["first_ps"][crossing], legs["last_ps"][crossing])
         released += np.searchsorted(rests_ps, begin_ps, side="right") * lent[machine]
@@ -137,7 +145,44 @@ def _over_links(course: Course) -> tuple[Jobs, _Machines]:
     names = [
         str(each) if isinstance(each, Port) else f"{each[0]} {each[1][0]}>{each[1][1]}" for each in number
     ]
-    return Jobs(leg, machine, released, due, np.asarray(sizes, dtype=float)), _Machines(names, lent)
+    return Jobs(legs["row"][leg], machine, released, due, np.asarray(sizes, dtype=float)), _Machines(
+        names, lent
+    )
+
+
+def _carried_by_each(
+    which: Integers, times_ps: Integers, over_time: Sequence[tuple[Integers, Floats]]
+) -> Floats:
+    """Return what machines could have carried by some times, as `carried_by`: of all at once.
+
+    Parameters
+    ----------
+    which
+        The machine that each of the times is asked of.
+    times_ps
+        The times.
+    over_time
+        From when on each machine had which rate.
+    """
+    counts = [len(at_ps) for at_ps, _ in over_time]
+    of = np.repeat(np.arange(len(over_time)), counts)
+    at_ps = np.concatenate([each for each, _ in over_time])
+    rate_bps = np.concatenate([each for _, each in over_time])
+    per_ps = rate_bps / (8 * SECOND)
+    first = np.cumsum([0, *counts[:-1]])
+    lasts_ps = np.diff(at_ps, append=0)
+    lasts_ps[np.cumsum(counts) - 1] = 0
+    full = np.concatenate([[0.0], np.cumsum(lasts_ps * per_ps)[:-1]])
+    full -= np.repeat(full[first], counts)
+    # The last change before each time: changes and times in one order, a change first where they are equal.
+    order = np.lexsort(
+        (np.repeat([0, 1], [len(of), len(which)]), np.append(at_ps, times_ps), np.append(of, which))
+    )
+    is_change = order < len(of)
+    latest = np.maximum.accumulate(np.where(is_change, np.arange(len(order)), 0))
+    last = np.empty(len(which), dtype=np.int64)
+    last[order[~is_change] - len(of)] = order[latest[~is_change]]
+    return np.asarray(full[last] + (times_ps - at_ps[last]) * per_ps[last])
 
 
 def _to_carry(course: Course, leg: Integers, machine: Integers) -> Floats:
@@ -252,7 +297,7 @@ def _lit_until(intervals: list[tuple[int, int]], begin_ps: int, end_ps: int) -> 
 
 def _first_missed(jobs: Jobs, lent: Floats) -> int | None:
     """Return a job that its machine cannot have done in time; None if there is none."""
-    if not len(jobs.leg):
+    if not len(jobs.row):
         return None
     order = np.lexsort((jobs.released, jobs.machine))
     jobs, lent = jobs.select(order), lent[order]
@@ -272,7 +317,7 @@ def _first_missed(jobs: Jobs, lent: Floats) -> int | None:
 
 def _clusters(jobs: Jobs, due: Floats) -> Integers:
     """Return a number for each job, which those share that a machine has without a pause between them."""
-    new = np.ones(len(jobs.leg), dtype=bool)
+    new = np.ones(len(jobs.row), dtype=bool)
     new[1:] = jobs.machine[1:] != jobs.machine[:-1]
     start = np.flatnonzero(new)
     until = _running_max(due, start)
@@ -332,14 +377,13 @@ def _first_of_turn(turn: Integers, start: Integers, least: int) -> Integers:
     return found
 
 
-def _finding(course: Course, leg: int, machine: str) -> Finding:
-    legs = course.legs
-    node = course.tables.nodes[int(legs["node"][leg])]
-    times = seconds(int(legs["first_ps"][leg])), seconds(int(legs["last_ps"][leg]))
-    return Finding(
-        CHECK,
-        f"{machine} cannot have carried {int(legs['bytes'][leg])} bytes of {node!r} from {times[0]} to "
-        f"{times[1]} beside what else it had to carry by then",
-        "legs",
-        leg,
+def _finding(course: Course, row: int, machine: str) -> Finding:
+    """Return that a machine cannot have carried what a row of the table of legs says, or begins to say."""
+    leg = course.tables.legs.iloc[row]
+    node = course.tables.nodes[int(leg["node"])]
+    times = seconds(int(leg["first_ps"])), seconds(int(leg["last_ps"]))
+    sentence = (
+        f"{machine} cannot have carried {int(leg['bytes'])} bytes of {node!r} from {times[0]} to {times[1]} "
+        "beside what else it had to carry by then"
     )
+    return Finding(CHECK, sentence, "legs", row)

@@ -2,8 +2,8 @@
 
 A port's counters have frames: payload behind headers of their own, acknowledgements, which are headers alone,
 and what was sent again. So the payload is the bytes less some 66 of each frame (Ethernet, IP, TCP and its
-timestamps; a datagram has fewer, an acknowledgement of gaps a few more). What links that fail swallow was sent
-and is no leg's, so where something fails a port may have counted more.
+timestamps; a datagram has fewer, an acknowledgement of gaps a few more). What links that fail swallow was
+sent and is no leg's, so where something fails a port may have counted more.
 """
 
 from collections.abc import Iterator

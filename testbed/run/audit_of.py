@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from testbed.audit.audit import audited
 from testbed.audit.finding import Circumstances, Wire
+from testbed.machine.garbage import no_garbage_collection
 from testbed.network.network import Network
 from testbed.run.experiment import Experiment
 from testbed.run.run import Run
@@ -41,7 +42,8 @@ def with_audit(
         late_light_ps=ps(experiment.dilation.real_s(LATE_LIGHT_S)) if live else 0,
         wire=wire,
     )
-    return replace(run, audit=audited(run.tables, experiment.job, experiment.fabric, known))
+    with no_garbage_collection():  # it makes none, and looking through all that a run holds takes as long
+        return replace(run, audit=audited(run.tables, experiment.job, experiment.fabric, known))
 
 
 def lent_by_all(experiment: Experiment, lent_s: float) -> dict[Port, float]:

@@ -5,7 +5,7 @@ gigabytes. Messages that started and ended together are a block, which is expand
 """
 
 from array import array
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import accumulate, pairwise
 from typing import NamedTuple
@@ -18,7 +18,7 @@ from traffic.clock import NEVER
 from traffic.messages import Messages
 from traffic.records import NVLINK as OVER_NVLINK
 from traffic.records import path_text
-from traffic.tables import EVENTS, LEGS, MESSAGES, NVLINK, Tables
+from traffic.tables import EVENTS, LEGS, MESSAGES, NVLINK, Block, Tables
 
 
 class Of(NamedTuple):
@@ -105,6 +105,13 @@ class Rows:
                 column[begin:end] = value.column() if isinstance(value, Of) else value
             columns[name] = column
         return pd.DataFrame(columns)
+
+    def blocks(self) -> Iterator[Block]:
+        """Yield its rows block by block."""
+        self._flush()
+        for rows, values in self._blocks:
+            found = (value.column() if isinstance(value, Of) else value for value in values)
+            yield Block(rows, dict(zip(self._columns, found, strict=True)))
 
     def _flush(self) -> None:
         if self._flat:

@@ -27,6 +27,8 @@ def later(job: Job, shift_s: int) -> Job:
 def tables(experiment: Experiment, shift_s: int = 0) -> list[pd.DataFrame]:
     """Return the tables of a run, later than what comes before it; what was lit until then is left out."""
     found: Tables = predict(experiment).tables
+    if not shift_s:
+        return [found.messages, found.spans, found.events]
     events = found.events[found.events["at_ps"] >= shift_s * SECOND]
     return [shifted_back(table, shift_s) for table in (found.messages, found.spans, events)]
 
