@@ -95,8 +95,8 @@ class Block(NamedTuple):
 
     rows: int
     """How many."""
-    columns: Mapping[str, int | NDArray[np.int64]]
-    """What each has in a column, or what all have."""
+    column: Callable[[str], int | NDArray[np.int64]]
+    """Returns what each has in a column, by its name, or what all have."""
 
 
 class Table:

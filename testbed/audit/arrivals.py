@@ -55,16 +55,10 @@ def _not_owed(course: Course) -> Iterator[Finding]:
         return known[id(owed), servers]
 
     for node in course.collectives():
-        rows, wrong = course.last_messages(node.name), list[Finding]()
-        for form in course.forms(node):
-            pattern = form.pattern if isinstance(form, Collective) else node.pattern
-            pairs = pairs_of(pattern, rows)
-            finding = pairs.differs(course, node.name, rows) if pairs else None
-            if finding is None:
-                break
-            wrong.append(finding)
-        else:
-            yield wrong[0]
+        rows = course.last_messages(node.name)
+        pairs = pairs_of(course.pattern(node), rows)
+        if pairs and (finding := pairs.differs(course, node.name, rows)):
+            yield finding
 
 
 class _Pairs:
@@ -170,7 +164,7 @@ def _not_carried(course: Course) -> Iterator[Finding]:
     together = np.zeros(len(course.tables.nodes), dtype=bool)
     together[legs["node"][~own]] = True
     together[course.inside.node] = True
-    checked = has_legs | ~together[found["node"]]
+    checked = course.looked_at[found["node"]] & (has_legs | ~together[found["node"]])
     wrong = checked & np.where(found["given_up"], arrived > found["bytes"], arrived != found["bytes"])
     for row in np.flatnonzero(wrong)[:1].tolist():
         yield of_message(
@@ -209,15 +203,13 @@ def _not_passed_on(course: Course) -> Iterator[Finding]:
         rows, loads = legs_of[number], loads_of[number]
         rows = rows[legs["first_ps"][rows] >= since_ps]
         loads = loads[inside.first_ps[inside.movement[loads]] >= since_ps]
-        forms = [form for form in course.forms(node) if isinstance(form, Collective)]
-        wrong = [_keeps_wrong(course, form, rows, loads) for form in forms]
-        if all(wrong) and wrong[0]:
-            yield wrong[0]
+        if finding := _keeps_wrong(course, node, rows, loads):
+            yield finding
 
 
 def _keeps_wrong(course: Course, node: Collective, rows: Integers, loads: Integers) -> Finding | None:
     """Return a GPU that did not keep what it should; of what is relayed, the first GPU of a server."""
-    owed = course.owed(node.pattern)
+    owed = course.owed(course.pattern(node))
     if owed is None:
         return None
     legs, inside = course.legs, course.inside

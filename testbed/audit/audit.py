@@ -52,4 +52,5 @@ def audited(tables: Tables, job: Job, fabric: Fabric, known: Circumstances | Non
         for node in course.nodes.values()
         if isinstance(node, Collective) and not is_defined(node.pattern)
     }
-    return Audit(findings, tuple(sorted(own)))
+    looked_at = course.looked_at
+    return Audit(findings, tuple(sorted(own)), float(looked_at.mean()) if len(looked_at) else 1.0)

@@ -21,6 +21,10 @@ from traffic.job import Collective, Job, Node
 from traffic.tables import LEGS, NVLINK, Block, Tables
 
 Integers = NDArray[np.int64]
+MOST_APART, MOST_TOGETHER = 250_000, 4_000_000
+"""So many legs are looked at, those of nodes picked evenly, and so many that moved over NVLink together."""
+SCATTERED = 2654435761
+"""Knuth's multiplicative hash: nodes are picked without regard to their order."""
 
 
 @dataclass(frozen=True)
@@ -56,16 +60,35 @@ class Course:
         rows = [np.zeros(0, dtype=np.int64)]
         together, row = list[tuple[int, Block]](), 0
         for block in self.tables.leg_blocks():
-            if _moves_together(block):
+            node = block.column("node")
+            kept = self.looked_at[node]
+            if kept.all() and _moves_together(block):
                 together.append((row, block))
-            else:
-                rows.append(np.arange(row, row + block.rows))
-                for name, value in block.columns.items():
-                    filled = np.full(block.rows, value) if isinstance(value, int) else value
-                    apart[name].append(filled.astype(LEGS[name], copy=False))
+            elif kept.any():
+                at = np.arange(block.rows) if kept.ndim == 0 else np.flatnonzero(kept)
+                rows.append(row + at)
+                for name, kind in LEGS.items():
+                    value = block.column(name)
+                    filled = value[at] if isinstance(value, np.ndarray) else np.full(len(at), value)
+                    apart[name].append(filled.astype(kind, copy=False))
             row += block.rows
         legs = {name: np.concatenate(column) for name, column in (*apart.items(), ("row", rows))}
         return legs, Inside.of(together, self.fabric)
+
+    @cached_property
+    def looked_at(self) -> NDArray[np.bool_]:
+        """The nodes whose legs are looked at: all, or of very many legs those of a part of the nodes."""
+        nodes = np.arange(len(self.tables.nodes), dtype=np.uint64)
+        if self.tables.leg_blocks is None:
+            return np.ones(len(nodes), dtype=bool)
+        apart = together = 0
+        for block in self.tables.leg_blocks():
+            if _moves_together(block):
+                together += block.rows
+            else:
+                apart += block.rows
+        every = max(-(-apart // MOST_APART), -(-together // MOST_TOGETHER), 1)
+        return np.asarray((nodes * np.uint64(SCATTERED) >> np.uint64(7)) % np.uint64(every) == 0)
 
     @cached_property
     def spans(self) -> Mapping[str, NDArray[np.int64]]:
@@ -124,10 +147,34 @@ class Course:
     def forms(self, node: Node) -> list[Node]:
         """Return a node as it was last, and as it was before GPUs changed places."""
         found = [node]
-        for each in self.revisions:
-            if each.moves:
-                found.append(renumbered(found[-1], places_after(each.moves, self.fabric.gpus)))
+        for _, places in self.moves:
+            found.append(renumbered(found[-1], places))
         return found[::-1]
+
+    def pattern(self, node: Collective) -> Pattern:
+        """Return a collective's pattern between the GPUs that it was between when it began last."""
+        number = self.number_of.get(node.name, -1)
+        began_ps = max(
+            [*self.given_up.get(node.name, ()), *self.spans["ready_ps"][self.spans_by_node[number]].tolist()],
+            default=0,
+        )
+        pattern = node.pattern
+        for at_ps, places in self.moves:
+            if at_ps <= began_ps:
+                pattern = pattern.renumbered(places)
+        return pattern
+
+    @cached_property
+    def moves(self) -> tuple[tuple[int, Sequence[int]], ...]:
+        """When GPUs changed places, and which GPU had the place of each from then on."""
+        faults = self.tables.faults
+        detected = faults[faults["what"] == "detected"]
+        at_ps = dict(zip(detected["name"], detected["at_ps"].tolist(), strict=True))
+        return tuple(
+            (at_ps[each.fault], places_after(each.moves, self.fabric.gpus))
+            for each in self.revisions
+            if each.moves
+        )
 
     @cached_property
     def number_of(self) -> dict[str, int]:
@@ -207,9 +254,10 @@ class Course:
 
 def _moves_together(block: Block) -> bool:
     """Return whether rows are of several messages that moved over NVLink in proportion."""
-    common = (block.columns[name] for name in ("node", "message", "op", "medium", "first_ps", "last_ps"))
-    is_common = all(isinstance(value, (int, np.integer)) for value in common)
-    return is_common and block.columns["message"] == -1 and block.columns["medium"] == NVLINK
+    common = map(block.column, ("message", "node", "op", "medium", "first_ps", "last_ps"))
+    if any(isinstance(value, np.ndarray) for value in common):
+        return False
+    return block.column("message") == -1 and block.column("medium") == NVLINK
 
 
 @dataclass(frozen=True, eq=False)
@@ -238,7 +286,7 @@ class Inside:
         server, leaves = fabric.server_of_gpu, list[int]()
         gpus, sent, received = list[Integers](), list[Integers](), list[Integers]()
         for row, block in found:
-            source, to, size = (np.asarray(block.columns[name]) for name in ("from_gpu", "to_gpu", "bytes"))
+            source, to, size = (np.asarray(block.column(name)) for name in ("from_gpu", "to_gpu", "bytes"))
             first = int(min(source.min(initial=fabric.gpus), to.min(initial=fabric.gpus)))
             count = int(max(source.max(initial=-1), to.max(initial=-1))) - first + 1
             sent.append(np.bincount(source - first, size, minlength=count).astype(np.int64))
@@ -248,7 +296,7 @@ class Inside:
         none = [np.zeros(0, dtype=np.int64)]
 
         def common(name: str) -> Integers:
-            return np.array([block.columns[name] for _, block in found], dtype=np.int64)
+            return np.array([block.column(name) for _, block in found], dtype=np.int64)
 
         return cls(
             node=common("node"),

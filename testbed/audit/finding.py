@@ -49,6 +49,8 @@ class Circumstances:
     """What fails."""
     revisions: Revisions = AS_IT_WAS
     """What becomes of the job then."""
+    estimates: bool = False
+    """Whether what a message sent over each of several lanes is an estimate: where it chose, in the model."""
     pipelined: bool = False
     """Whether the legs of delegated all-to-alls overlap."""
     late_light_ps: int = 0
@@ -66,6 +68,9 @@ class Audit:
     conserved_only: tuple[str, ...] = ()
     """The patterns of a user's own, of which nobody else says what they owe: of these was only checked
     that each message's bytes arrived."""
+
+    share: float = 1.0
+    """Of how many of the nodes the legs were looked at, 0..1: of all, but of those of very large runs."""
 
     @property
     def sound(self) -> bool:

@@ -23,7 +23,7 @@ from testbed.audit.finding import Finding
 from testbed.audit.paths import Circuit, circuits_of
 from topologies.fabric import Port
 from traffic.clock import NEVER, SECOND
-from traffic.tables import NVLINK
+from traffic.tables import NVLINK, PACKETS
 
 CHECK = "capacity"
 Floats = NDArray[np.float64]
@@ -164,16 +164,15 @@ def _carried_by_each(
     over_time
         From when on each machine had which rate.
     """
-    counts = [len(at_ps) for at_ps, _ in over_time]
+    counts = np.array([len(at_ps) for at_ps, _ in over_time])
     of = np.repeat(np.arange(len(over_time)), counts)
     at_ps = np.concatenate([each for each, _ in over_time])
-    rate_bps = np.concatenate([each for _, each in over_time])
-    per_ps = rate_bps / (8 * SECOND)
-    first = np.cumsum([0, *counts[:-1]])
-    lasts_ps = np.diff(at_ps, append=0)
-    lasts_ps[np.cumsum(counts) - 1] = 0
-    full = np.concatenate([[0.0], np.cumsum(lasts_ps * per_ps)[:-1]])
-    full -= np.repeat(full[first], counts)
+    per_ps = np.concatenate([each for _, each in over_time]) / (8 * SECOND)
+    full = np.zeros(len(at_ps))
+    first = np.cumsum(counts) - counts
+    for change in range(1, int(counts.max())):  # of each machine by itself: nothing is rounded by the others
+        then = first[counts > change] + change
+        full[then] = full[then - 1] + (at_ps[then] - at_ps[then - 1]) * per_ps[then - 1]
     # The last change before each time: changes and times in one order, a change first where they are equal.
     order = np.lexsort(
         (np.repeat([0, 1], [len(of), len(which)]), np.append(at_ps, times_ps), np.append(of, which))
@@ -192,7 +191,8 @@ def _to_carry(course: Course, leg: Integers, machine: Integers) -> Floats:
         return np.asarray(
             legs["bytes"][leg] * (1 - LIVE) - (LIVE_BYTES / known.wire.volume if known.wire else 1)
         )
-    slack = np.where(_is_estimated(course, leg, machine), SPLIT, ROUNDING)
+    estimated = known.estimates and _is_estimated(course, leg, machine)
+    slack = np.where(estimated, SPLIT, ROUNDING)
     return np.asarray(legs["bytes"][leg] * (1 - slack) - 1)
 
 
@@ -202,7 +202,7 @@ def _is_estimated(course: Course, leg: Integers, machine: Integers) -> NDArray[n
     Its legs have the same times. What crosses a machine by all of them is no estimate.
     """
     legs, estimated = course.legs, np.zeros(len(leg), dtype=bool)
-    lane = np.flatnonzero((legs["lane"] >= 0) & (legs["message"] >= 0))
+    lane = np.flatnonzero((legs["medium"] == PACKETS) & (legs["message"] >= 0))
     if len(lane) == len(np.unique(legs["message"][lane])):
         return estimated
     times = np.stack([legs["message"][lane], legs["first_ps"][lane], legs["last_ps"][lane]])

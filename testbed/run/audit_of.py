@@ -12,6 +12,8 @@ from testbed.run.run import Run
 from topologies.errors import UnsoundError
 from topologies.fabric import Port
 from traffic.clock import ps
+from traffic.spraying.policy import ProactivePolicy
+from traffic.spraying.registry import policy_named
 
 LATE_LIGHT_S = 0.02
 """How far from what the log says light may come and go in an emulation [emulated s]: *lit* and *dark* are
@@ -38,12 +40,19 @@ def with_audit(
         live=live,
         faults=experiment.faults,
         revisions=experiment.revisions,
+        estimates=not live and _chooses(experiment),
         pipelined=bool(experiment.delegated and experiment.delegated.pipelined),
         late_light_ps=ps(experiment.dilation.real_s(LATE_LIGHT_S)) if live else 0,
         wire=wire,
     )
     with no_garbage_collection():  # it makes none, and looking through all that a run holds takes as long
         return replace(run, audit=audited(run.tables, experiment.job, experiment.fabric, known))
+
+
+def _chooses(experiment: Experiment) -> bool:
+    """Return whether messages choose their lanes as they go, or take those that are lit."""
+    sprays = experiment.spraying
+    return bool(experiment.ocs) or bool(sprays and not isinstance(policy_named(sprays), ProactivePolicy))
 
 
 def lent_by_all(experiment: Experiment, lent_s: float) -> dict[Port, float]:
