@@ -21,6 +21,8 @@ from traffic.spraying.policy import QueuePair
 
 NVLINK, PACKETS, LIGHT = 0, 1, 2
 """What a leg went over: inside a server, over packet switches (or a cable), over circuits."""
+GATHER, CROSSES, SCATTER = 0, 1, 2
+"""The operations of a delegated all-to-all that legs are part of."""
 DARK, LIT = 0, 1
 """What became of an OCS: it began to change its circuits, or carries what was ordered."""
 
@@ -150,8 +152,9 @@ class Tables:
     node together), op (the operation of the node that it is part of: of a delegated all-to-all 0 gather,
     1 cross, 2 scatter, else 0), hop (of what is relayed, from 0), medium (`NVLINK`, `PACKETS`, `LIGHT`),
     lane and path (-1 over NVLink), from_gpu and to_gpu, bytes that arrived, first_ps (they could go),
-    last_ps (the last of them arrived, or what was left was taken back), slot (of a schedule, else -1), group
-    (what it carries of several messages, if that crosses: the number of the first of them; else -1)."""
+    last_ps (the last of them arrived, or what was left was taken back), slot (of a schedule: that of its OCS,
+    if only one lit it meanwhile; else -1), group (what it carries of several messages, if that crosses: the
+    number of the first of them; else -1)."""
     links: Table = Table(LINKS)
     """A row per change of a link: port (either end), at_ps, rate_bps, whether it is up, and whether the job
     knew. Links that never changed are absent."""
@@ -159,8 +162,8 @@ class Tables:
     """A row per change of an OCS: ocs, at_ps, what (`DARK`, `LIT`), and the circuits that carry from then
     on, as pairs of ports."""
     faults: Table = Table(FAULTS)
-    """What came of each fault: name, at_ps, what (failed, detected, gone around, back, in use again, given
-    up)."""
+    """What came of each fault: name, at_ps, what (failed, detected, gone around, back, in use again); and of
+    each collective that was given up for one (given up)."""
     grants: Table = Table(GRANTS)
     """What receivers granted and senders sent in all, where the transport grants: lane, at_ps, granted_bytes,
     sent_bytes."""

@@ -14,10 +14,7 @@ from traffic.clock import NEVER
 from traffic.delegation import MOST_KNOWN, Delegation
 from traffic.messages import Messages
 from traffic.scheme import Placement
-from traffic.tables import NVLINK
-
-GATHER, CROSS, SCATTER = 0, 1, 2
-"""What legs are part of (`traffic.tables.Tables.legs`)."""
+from traffic.tables import CROSSES, GATHER, NVLINK, SCATTER
 
 
 @dataclass(frozen=True, eq=False)
@@ -177,7 +174,7 @@ def write_in_turn(
                 groups[pair] = len(written.messages)
                 ends, times = (leg.source, leg.destination), (start_ps, last_ps)
                 written.messages.add(node, -1, 0, *ends, leg.size, *times, given_up, True, groups[pair])
-            written.add_parts(node, -1, parts[index], op=CROSS, group=groups[pair])
+            written.add_parts(node, -1, parts[index], op=CROSSES, group=groups[pair])
         elif index != legs.inside:
             written.add_inside(node, -1, leg.inside, times_ps[index], op=_op(legs, index))
 
@@ -219,7 +216,7 @@ def write_as_one(
             len(placed.bytes),
             node,
             -1,
-            CROSS,
+            CROSSES,
             0,
             *(Of(column, placed.qp) for column in lanes.over),
             *(Of(end, placed.message) for end in ends),

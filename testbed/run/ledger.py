@@ -8,6 +8,7 @@ has is asked when bytes go on it, and may change.
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import count, pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -15,7 +16,7 @@ import pandas as pd
 
 from testbed.run.delegated import Lanes, Leg, Legs, write_as_one, write_in_turn
 from testbed.run.run_tables import Part, Rows, Written, event_table
-from topologies.fabric import Fabric, Path, Port
+from topologies.fabric import Fabric, Link, Path, Port
 from topologies.light import Circuit
 from traffic.clock import NEVER
 from traffic.scheme import Placement
@@ -189,6 +190,8 @@ class Ledger:
         self._overs = {self._over[INSIDE]: INSIDE}
         """The number of each of these."""
         self._filed: dict[int, _Filed] = {}
+        self._slots_of: dict[int, list[tuple[int, int, int]]] = {}
+        """The slots that light each lane, and from when to when each does."""
         self._spans = Rows(SPANS)
         self._ready_ps: dict[str, int] = {}
         self._held_ps: dict[str, int] = {}
@@ -198,6 +201,8 @@ class Ledger:
         self._faults: list[tuple[str, int, str]] = []
         self._light: list[tuple[int, int, int, tuple[Circuit, ...]]] = []
         self._ocses = _Numbers()
+        self._slots: dict[str, list[tuple[int, Sequence[Circuit] | None]]] = defaultdict(list)
+        """What the slots of each OCS' programs carry from when on; None between two."""
         self._links: list[tuple[int, int, float, bool, bool]] = []
         self._ports: dict[Port, int] = {}
 
@@ -276,16 +281,20 @@ class Ledger:
         self._faults.append((name, at_ps, what))
         self.note(at_ps, what, name)
 
-    def light(self, at_ps: int, what: str, ocs: str, circuits: Sequence[Circuit]) -> None:
+    def light(
+        self, at_ps: int, what: str, ocs: str, circuits: Sequence[Circuit], *, in_program: bool = False
+    ) -> None:
         """Note the circuits that an OCS carries from now on, under the name of what happened to it."""
+        if in_program:
+            self._slots[ocs].append((at_ps, circuits if what == "lit" else None))
         dark_or_lit = LIT if what == "lit" else DARK
         self._light.append((self._ocses[ocs], at_ps, dark_or_lit, tuple(circuits)))
         shown = " ".join(f"{a}>{b}" for a, b in circuits)
         self.note(at_ps, what, f"{ocs} {shown or '-'}" if what in ("lit", "switching") else ocs)
 
-    def link(self, port: Port, at_ps: int, rate_bps: float, *, up: bool, known: bool) -> None:
-        """Note what became of the link at a port, if that is new."""
-        number = self._ports.setdefault(port, len(self._ports))
+    def link(self, link: Link, at_ps: int, *, up: bool, known: bool) -> None:
+        """Note what became of a link, if that is new."""
+        number, rate_bps = self._ports.setdefault(link.a, len(self._ports)), link.rate_bps
         before = next(
             (row for row in reversed(self._links) if row[0] == number), (number, 0, rate_bps, True, True)
         )
@@ -364,9 +373,34 @@ class Ledger:
             last_ps = message.end_ps if leg.last_ps == NEVER else leg.last_ps
             if leg.bytes > 0 and last_ps < NEVER:
                 over, ends = self._over[leg.over], (message.source, message.destination)
-                yield Part(hop, *over, *ends, leg.bytes, leg.first_ps, last_ps)
+                slot = self._slot(over.lane, leg.first_ps, last_ps) if over.medium == LIGHT else -1
+                yield Part(hop, *over, *ends, leg.bytes, leg.first_ps, last_ps, slot)
         for part in self.hops.get(number, ()):
             yield from self._parts(part, hop + self.messages[part].hop)
+
+    def _slot(self, lane: int, first_ps: int, last_ps: int) -> int:
+        """Return the slot of a lane's OCS in which it was lit meanwhile; -1 if in none or several."""
+        if not self._slots:
+            return -1
+        if lane not in self._slots_of:
+            self._slots_of[lane] = list(self._slots_over(list(self._lanes)[lane]))
+        lit = [
+            slot
+            for slot, since_ps, until_ps in self._slots_of[lane]
+            if since_ps < last_ps and until_ps > first_ps
+        ]
+        return lit[0] if len(lit) == 1 else -1
+
+    def _slots_over(self, queue_pair: QueuePair) -> Iterator[tuple[int, int, int]]:
+        """Yield the slots that light a queue pair's circuit, and from when to when each does."""
+        ends = queue_pair.source, queue_pair.destination
+        near, far = (self._fabric.peer(self._fabric.nic_port(nic)) for nic in ends)
+        shown, slots = [*self._slots[near.node], (NEVER, None)], count()
+        for (since_ps, circuits), (until_ps, _) in pairwise(shown):
+            if circuits is not None:
+                slot = next(slots)
+                if (near.number, far.number) in circuits:
+                    yield slot, since_ps, until_ps
 
 
 def _times_ps(sent: Iterable[Message]) -> list[tuple[int, int]]:

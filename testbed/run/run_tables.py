@@ -57,6 +57,7 @@ class Part(NamedTuple):
     bytes: int
     first_ps: int
     last_ps: int
+    slot: int = -1
 
 
 class Rows:
@@ -136,7 +137,7 @@ class Written:
     ) -> None:
         """Add the legs of a message, or of several (message -1)."""
         for hop, *columns in parts:
-            self.legs.add(node, message, op, hop, *columns, -1, group)
+            self.legs.add(node, message, op, hop, *columns, group)
 
     def add_inside(
         self, node: int, message: Value, sent: Messages, times_ps: tuple[int, int], *, op: int = 0

@@ -795,7 +795,7 @@ class Runner:
         else:
             what, circuits = "shown", ()
         self._optics.shows(ocs, circuits)
-        self._ledger.light(at_ps, what, ocs, circuits)
+        self._ledger.light(at_ps, what, ocs, circuits, in_program=True)
         if isinstance(happening, Shown):
             self._showing.discard(ocs)
             if not self._showing:
@@ -891,6 +891,7 @@ class Runner:
         for port in fault.ports:
             self._down[self._fabric.link_at[port]] += 1
             self._backend.fail(port)
+        self._note_links(fault)
         if fault.daemon:
             self._dead[fault.daemon] += 1
             if self._dead[fault.daemon] == 1:
@@ -908,6 +909,7 @@ class Runner:
             self._down[self._fabric.link_at[port]] -= 1
             if not self._down[self._fabric.link_at[port]]:
                 self._backend.restore(port)
+        self._note_links(fault)
         if fault.daemon:
             self._dead[fault.daemon] -= 1
             if not self._dead[fault.daemon]:
@@ -919,6 +921,7 @@ class Runner:
         """Close what crosses the failed links, revise the job, and send elsewhere what was not delivered."""
         self._ledger.fault(self._backend.now_ps, "detected", fault.name)
         self._known[fault] = set()
+        self._note_links(fault)
         revision = self._revise(self._view(), fault)
         self._check_running(revision.cancel)
         self._gone.update(fault.gpus)
@@ -948,6 +951,7 @@ class Runner:
     def _over(self, fault: Fault) -> None:
         """Send what had to go elsewhere as if it had never failed; and all, if nothing was forwarded."""
         moved = self._known.pop(fault, set())
+        self._note_links(fault)
         if fault.daemon == "switches":  # connections would wait for their timeouts
             left = self._take_back(lambda _carrier: True, set(self._under_way()))
         else:
@@ -960,6 +964,13 @@ class Runner:
         self._tell(FaultOver(fault.name))
         self._place_left(left)
         self._place_waiting()
+
+    def _note_links(self, fault: Fault) -> None:
+        """Write down what has become of the links of a fault, and whether it is known."""
+        now_ps, failed = self._backend.now_ps, self._failed
+        for link in dict.fromkeys(map(self._fabric.link_at.__getitem__, fault.ports)):
+            up = not self._down[link]
+            self._ledger.link(link, now_ps, up=up, known=up == (link.a not in failed))
 
     def _go_around(self) -> None:
         self._kept.clear()
@@ -1113,7 +1124,7 @@ class Runner:
         for number in messages:
             self._messages[number].then = []
         for name in nodes:
-            self._ledger.note(self._backend.now_ps, "given up", name)
+            self._ledger.fault(self._backend.now_ps, "given up", name)
             self._unfinished.discard(name)
 
     def _cancel(self, nodes: Iterable[str]) -> None:

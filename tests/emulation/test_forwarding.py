@@ -18,6 +18,7 @@ from tests.emulation.box import Box
 from tests.emulation.machine import Machine
 from tests.testbed.forwarding_cases import Forwarding, around, becomes_direct, ring_fabric, stride_circuits
 from tests.testbed.run_cases import DELAY_S
+from tests.testbed.tables import check_tables
 from topologies.addresses import interface, nic_ip
 from topologies.fabric import Nic
 from topologies.parallel_ocs import parallel_ocs_fabric
@@ -36,6 +37,7 @@ def live(case: Forwarding) -> tuple[Run, dict[Nic, int]]:
         with LiveBackend(network, DILATION) as backend:
             run = case.run(backend)
             assert backend.health.retransmits == 0
+        check_tables(run.tables)
         return run, {nic: sent_bytes(network, nic) for nic in case.fabric.nics}
 
 

@@ -16,6 +16,7 @@ from testbed.run.runner import Runner
 from tests.emulation.box import Box
 from tests.emulation.machine import Machine
 from tests.testbed.run_cases import DELAY_S, Case, both_ways, moe, ring
+from tests.testbed.tables import check_tables
 from topologies.errors import StuckError
 from topologies.events import Event, Lit, NodeStarted, Order, Reconfigure, SetTimer, TimerFired, View
 from topologies.fabric import Nic
@@ -39,7 +40,9 @@ def live(case: Case) -> Run:
         for ocs in case.delay_s:
             network.northbound.set_delay(ocs, ReconfigurationDelay("drawn", DILATION.emulated_s(DELAY_S)))
         with LiveBackend(network, DILATION) as backend:
-            return case.run(backend)
+            run = case.run(backend)
+    check_tables(run.tables)
+    return run
 
 
 def test_a_job_that_nothing_can_carry_is_named(sandbox: Box | None) -> None:

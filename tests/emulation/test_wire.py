@@ -1,6 +1,7 @@
 """What ports counted of a run, against its legs: all payload, headers, and what was sent again."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from numpy.typing import NDArray
 
@@ -9,13 +10,16 @@ from testbed.run.dilation import Dilation
 from testbed.run.emulate import Emulation, emulate
 from testbed.run.evidence import Watch
 from testbed.run.experiment import Experiment
+from testbed.run.predict import predict
 from testbed.run.run import Run
 from tests.emulation.conftest import Booted
 from tests.testbed.ocs_cases import experiment_of
+from tests.testbed.tables import check_tables
 from topologies.leaf_spine import leaf_spine_fabric
 from topologies.rail import rail_fabric
 from traffic.metrics import link_bytes
 from traffic.packets import DEFAULT_MTU
+from traffic.records import path_text
 from traffic.steps import single
 from traffic.transports.datagrams import HEADER, OVERHEAD_BYTES
 from traffic.transports.host_settings import TransportSetup
@@ -32,7 +36,18 @@ def watched(experiment: Experiment, network: Network) -> tuple[Emulation, Run]:
     """Return an emulation, and its run with what ports counted."""
     with Watch(network) as watch:
         emulation = emulate(experiment, network)
-    return emulation, watch.wired(emulation.run)
+    run = watch.wired(emulation.run)
+    check_tables(run.tables)
+    return emulation, run
+
+
+def carried(run: Run) -> pd.DataFrame:
+    """Return what each lane carried of which message, over which path, without times."""
+    tables = run.tables
+    columns = ["node", "message", "op", "hop", "medium", "from_gpu", "to_gpu", "bytes", "slot", "group"]
+    lanes = [str(tables.lanes[lane]) if lane >= 0 else "" for lane in tables.legs["lane"]]
+    paths = [path_text(tables.paths[path]) if path >= 0 else "" for path in tables.legs["path"]]
+    return tables.legs[columns].assign(lane=lanes, path=paths)
 
 
 def on_ports(run: Run, volume: float) -> NDArray[np.float64]:
@@ -59,6 +74,8 @@ def test_every_port_sent_its_legs_and_headers(booted: Booted, transport: str, sc
     with booted(fabric, DILATION.rate) as net:
         net.network.set_hosts(asked.host)
         emulation, run = watched(asked, net.network)
+    if scheme != "reps":  # which chooses as it sees the wire
+        pd.testing.assert_frame_equal(carried(run), carried(predict(asked, emulation.paths)))
     size, packets, payload = on_ports(run, DILATION.volume).T
     rounded = len(run.tables.messages)
     resent = emulation.health.retransmits * DEFAULT_MTU

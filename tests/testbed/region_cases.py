@@ -11,6 +11,7 @@ from controller.circuits.devices import ReconfigurationDelay
 from testbed.run.experiment import Experiment
 from testbed.run.region_plan import DelegatedSetup, First, RegionalSetup
 from testbed.run.run import Run
+from tests.testbed.tables import check_tables
 from topologies.fabric import Fabric, Nic
 from topologies.mfabric import mfabric_fabric
 from traffic.faults import Fault
@@ -111,6 +112,7 @@ def lost(
 
 def check_bytes(fabric: Fabric, run: Run) -> None:
     """Check that all of each message left its server, went through others whole, and arrived."""
+    check_tables(run.tables)
     assert run.messages["end_s"].notna().all()
     columns = (run.messages[name].tolist() for name in ("source", "destination", "bytes", "path"))
     for source, destination, owed, text in zip(*columns, strict=True):

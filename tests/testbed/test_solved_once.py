@@ -17,6 +17,7 @@ from testbed.run.runner import Runner
 from testbed.run.solved_once import solved_once
 from tests.examples import examples
 from tests.testbed.cases import DILATION
+from tests.testbed.tables import check_tables
 from tests.traffic.job_cases import jobs
 from topologies.mfabric import mfabric_fabric
 from topologies.rail import rail_fabric
@@ -126,11 +127,7 @@ def check_same(found: Run, whole: Run) -> None:
         others = [column for column in expected.columns if column not in times]
         pd.testing.assert_frame_equal(table[others], expected[others])
         assert (abs(table[times] - expected[times]) <= CLOSE_PS).all(axis=None)
-    carried, messages = found.tables.legs, found.tables.messages
-    mine = messages.loc[carried["message"], ["node", "released_ps", "end_ps"]].reset_index(drop=True)
-    assert (mine["node"] == carried["node"]).all()
-    assert (mine["released_ps"] <= carried["first_ps"]).all()
-    assert (mine["end_ps"] >= carried["last_ps"]).all()
+    check_tables(found.tables)
     for one, other in zip(found.messages["path"], whole.messages["path"], strict=True):
         ways, expected_ways = legs(one), legs(other)
         for way in ways | expected_ways:  # a leg's two edges are each rounded to a byte
