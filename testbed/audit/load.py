@@ -127,7 +127,7 @@ def _over_links(course: Course) -> tuple[Jobs, _Machines]:
     machine = np.array(crossed, dtype=np.int64)[first_of[legs["path"][leg]] + within]
     sizes = _to_carry(course, leg, machine)
     begin_ps, end_ps = legs["first_ps"][leg], legs["last_ps"][leg]
-    lent = np.array([known.lent_bytes.get(each, 0.0) if isinstance(each, Port) else 0.0 for each in number])
+    lent = np.array([known.lent_bytes.get(_fed_by(each, course), 0.0) for each in number])
     rates = _Rates(course)
     fixed = np.array([rates.constant(each) for each in number])
     start_ps = int(legs["first_ps"][crossing].min()) if len(crossing) else 0
@@ -140,8 +140,9 @@ def _over_links(course: Course) -> tuple[Jobs, _Machines]:
         due[changing] = _carried_by_each(which, end_ps[changing], over_time)
     if lent.any():
         rests_ps = _rests_ps(legs["first_ps"][crossing], legs["last_ps"][crossing])
-        released += np.searchsorted(rests_ps, begin_ps, side="right") * lent[machine]
-        due += np.searchsorted(rests_ps, end_ps, side="left") * lent[machine]
+        before = np.searchsorted(rests_ps, begin_ps, side="right")
+        released += before * lent[machine]
+        due += np.maximum(before, np.searchsorted(rests_ps, end_ps, side="left")) * lent[machine]
     names = [
         str(each) if isinstance(each, Port) else f"{each[0]} {each[1][0]}>{each[1][1]}" for each in number
     ]
@@ -214,6 +215,14 @@ def _is_estimated(course: Course, leg: Integers, machine: Integers) -> NDArray[n
     _, at, crossing = np.unique(code, return_inverse=True, return_counts=True)
     estimated[mine] = crossing[at] < together[group_of[leg[mine]]]
     return estimated
+
+
+def _fed_by(each: Port | Circuit, course: Course) -> Port:
+    """Return the port whose bucket lends to a link, or to a circuit."""
+    if isinstance(each, Port):
+        return each
+    entry = Port(each[0], each[1][0])
+    return course.fabric.peer(entry) if entry in course.fabric.link_at else entry
 
 
 def _rests_ps(first_ps: Integers, last_ps: Integers) -> Integers:
