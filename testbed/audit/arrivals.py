@@ -139,10 +139,9 @@ def _codes(course: Course, source: Integers, destination: Integers, *, servers: 
     """Return a number for each pair of GPUs."""
     source, destination = source.astype(np.int64), destination.astype(np.int64)
     if servers:
-        first, server = np.asarray(course.fabric.gpu_offsets), course.fabric.server_of_gpu
-        leaves = server[source] != server[destination]
-        source = np.where(leaves, first[server[source]], source)
-        destination = np.where(leaves, first[server[destination]], destination)
+        near, far = course.first_gpus[source], course.first_gpus[destination]
+        leaves = near != far
+        source, destination = np.where(leaves, near, source), np.where(leaves, far, destination)
     return np.asarray(source * course.fabric.gpus + destination)
 
 
@@ -222,7 +221,7 @@ def _keeps_wrong(course: Course, node: Collective, rows: Integers, loads: Intege
     )
     out_of, into = np.concatenate(sent), np.concatenate(received)
     if legs["hop"][rows].any():
-        out_of, into = (_first_gpus(course)[gpus] for gpus in (out_of, into))
+        out_of, into = (course.first_gpus[gpus] for gpus in (out_of, into))  # relays pass on from any
     first = int(min(out_of.min(initial=course.fabric.gpus), into.min(initial=course.fabric.gpus)))
     count = int(max(out_of.max(initial=-1), into.max(initial=-1))) - first + 1
     # What it owes counts as received, and what it is owed as sent: then all is even.
@@ -237,11 +236,6 @@ def _keeps_wrong(course: Course, node: Collective, rows: Integers, loads: Intege
     what = f"lacks {lack} bytes of its own" if lack > 0 else f"kept {-lack} bytes of others"
     row = int(legs["row"][touching[0]]) if len(touching) else -1
     return Finding(CHECK, f"GPU {gpu} {what} in {node.name!r}", "legs", row)
-
-
-def _first_gpus(course: Course) -> Integers:
-    """Return the first GPU of each GPU's server: relays pass bytes on from whichever GPU stands for them."""
-    return np.asarray(course.fabric.gpu_offsets, dtype=np.int64)[course.fabric.server_of_gpu]
 
 
 def _stands_at(course: Course, rows: Integers, end: str) -> Integers:

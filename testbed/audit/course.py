@@ -215,6 +215,11 @@ class Course:
         }
 
     @cached_property
+    def first_gpus(self) -> Integers:
+        """The first GPU of each GPU's server."""
+        return np.asarray(self.fabric.gpu_offsets, dtype=np.int64)[self.fabric.server_of_gpu]
+
+    @cached_property
     def peers(self) -> Mapping[Port, Port]:
         """The port at the other end of each link that a path crosses, by the port that sends."""
         used = {port for path in self.tables.paths for port in path}

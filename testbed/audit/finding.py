@@ -76,3 +76,12 @@ class Audit:
     def sound(self) -> bool:
         """Whether nothing was found."""
         return not self.findings
+
+    @property
+    def limits(self) -> tuple[str, ...]:
+        """What was not looked at, in words; nothing as a rule."""
+        own = (
+            f"of {', '.join(self.conserved_only)} only that every byte arrived" if self.conserved_only else ""
+        )
+        part = f"the legs of {self.share:.1%} of the nodes" if self.share < 1 else ""
+        return tuple(filter(None, (own, part)))

@@ -228,6 +228,7 @@ def summary_row(outcome: Outcome) -> dict[str, object]:
         "over_predicted": outcome.over_predicted,
         "findings": "; ".join(outcome.findings),
         "bound_s": outcome.bound_s,
+        "audited": "; ".join(outcome.run.audit.limits or ("all",)) if outcome.run.audit else "",
         "verdict": outcome.verdict.word,
         "reasons": "; ".join(outcome.verdict.reasons),
         "advice": outcome.verdict.advice,

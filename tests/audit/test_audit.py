@@ -26,7 +26,7 @@ from traffic.collectives.all_to_all import AllToAll
 from traffic.collectives.exchange import Pattern
 from traffic.collectives.node_all_to_all import RingAllToAll
 from traffic.collectives.point_to_point import PointToPoint
-from traffic.collectives.ring import Ring
+from traffic.collectives.ring import Operation, Ring
 from traffic.demand import Demand
 from traffic.faults import Fault
 from traffic.job import Collective, Compute, Job, Node
@@ -141,7 +141,7 @@ def _pattern(kind: str, gpus: int, rng: np.random.Generator) -> Pattern:
         return AllToAll(Demand("drawn", owed))
     if kind == "ring":
         rings = (tuple(order), tuple(order[::-1]))[: int(rng.integers(1, 3))]
-        operations = ("all-reduce", "reduce-scatter", "all-gather")
+        operations: tuple[Operation, ...] = ("all-reduce", "reduce-scatter", "all-gather")
         return Ring(rings, int(rng.integers(100, 4_000_000)), operations[int(rng.integers(3))])
     if kind == "hops":
         hops = tuple(zip(order, order[1:] + order[:1], strict=True))
@@ -155,7 +155,7 @@ def test_what_is_drawn_may_be(data: st.DataObject) -> None:
     fabric = data.draw(st.sampled_from(FABRICS))
     job = data.draw(jobs(fabric))
     scheme = data.draw(st.sampled_from(SCHEMES))
-    faults = ()
+    faults: tuple[Fault, ...] = ()
     if data.draw(st.booleans()):
         port = data.draw(st.sampled_from(sorted(fabric.link_at)))
         after_s, detect_s = (data.draw(st.sampled_from([1e-5, 1e-4, 5e-4])) for _ in range(2))

@@ -14,9 +14,11 @@ import pytest
 from controller.circuits.devices import ReconfigurationDelay
 from testbed.audit.audit import audited
 from testbed.audit.finding import Circumstances, Wire
+from testbed.run import delegated
 from testbed.run import runner as running
 from testbed.run import solved_once as solving
 from testbed.run.alone import Alone
+from testbed.run.backend import Arrived
 from testbed.run.dilation import Dilation
 from testbed.run.experiment import Experiment
 from testbed.run.fluid_backend import FluidBackend
@@ -133,7 +135,7 @@ def does_not_scatter(patch: Patch) -> None:
 
 
 def scatters_before_all_has_come(patch: Patch) -> None:
-    legs_of = running.legs_of
+    legs_of = delegated.legs_of
     patch.setattr(
         running, "legs_of", lambda found, *, pipelined, as_one: legs_of(found, pipelined=True, as_one=as_one)
     )
@@ -243,8 +245,7 @@ def nvlink_twice_as_fast(patch: Patch) -> None:
 def arrives_early(patch: Patch) -> None:
     def sooner(found: list[object], *_: object) -> list[object]:
         return [
-            replace(each, at_ps=each.at_ps * 9 // 10) if isinstance(each, running.Arrived) else each
-            for each in found
+            replace(each, at_ps=each.at_ps * 9 // 10) if isinstance(each, Arrived) else each for each in found
         ]
 
     around(patch, FluidBackend, "wait", sooner)
@@ -560,12 +561,13 @@ def ports_of(run: Run) -> tuple[object, ...]:
 
 def granted(run: Run, factor: float) -> pd.DataFrame:
     """Return grants of which so many times as much was sent."""
-    sizes = run.tables.legs.groupby("lane")["bytes"].sum()
-    rows = [(lane, 0, int(size / factor), size) for lane, size in sizes.items() if lane >= 0]
+    legs = run.tables.legs[run.tables.legs["lane"] >= 0]
+    sizes = legs.groupby("lane")["bytes"].sum()
+    rows = [(lane, 0, int(size / factor), size) for lane, size in zip(sizes.index, sizes, strict=True)]
     return pd.DataFrame(rows, columns=list(GRANTS)).astype(GRANTS)
 
 
-TRANSPORTS = {
+TRANSPORTS: Mapping[str, tuple[str, Callable[[Run], pd.DataFrame], str]] = {
     "sends all twice": ("wire", lambda run: counted(run, 2.0), "paths"),
     "delivers what was not sent": ("wire", lambda run: counted(run, 0.5), "paths"),
     "sends beyond what was granted": ("grants", lambda run: granted(run, 1.34), "protocols"),

@@ -68,6 +68,16 @@ def test_its_row_has_no_numbers_and_the_others_have_theirs() -> None:
     assert math.isnan(outcome.over_predicted)
 
 
+def test_a_row_says_how_much_was_audited() -> None:
+    outcome = replace(small_outcomes()[0], emulated=None, verdict=Verdict("model"))
+    partly = replace(outcome.predicted, audit=Audit((), ("sent",), 0.02))
+    table = summary([outcome, replace(outcome, predicted=partly)])
+    assert table["audited"].tolist() == [
+        "all",
+        "of sent only that every byte arrived; the legs of 2.0% of the nodes",
+    ]
+
+
 def test_it_is_in_no_mean_and_alone_it_has_none() -> None:
     outcomes = outcomes_with(0)
     table = summary(outcomes)
