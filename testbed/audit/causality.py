@@ -185,6 +185,7 @@ def _messages(course: Course) -> Iterator[Finding]:
             row,
             f"was released at {seconds(int(released[row]))}, before its collective was ready",
         )
+    yield from _owed_since(course, ready)
     late = (found["end_ps"] != NEVER) & (found["end_ps"] > end[found["node"]])
     for row in np.flatnonzero(late)[:1].tolist():
         yield of_message(
@@ -192,6 +193,17 @@ def _messages(course: Course) -> Iterator[Finding]:
         )
     for row in np.flatnonzero((found["end_ps"] < released) & (released != NEVER))[:1].tolist():
         yield of_message(course, CHECK, row, "ended before it was released")
+
+
+def _owed_since(course: Course, ready: Integers) -> Iterator[Finding]:
+    """Yield collectives whose messages are all owed since later than they: a CCT would lack the wait."""
+    found = course.messages
+    first = np.full(len(ready), NEVER, dtype=np.int64)
+    np.minimum.at(first, found["node"], found["released_ps"])
+    for number in np.flatnonzero((first != NEVER) & (ready != NEVER) & (first > ready))[:1].tolist():
+        row = int(np.flatnonzero(found["node"] == number)[0])
+        times = seconds(int(first[number])), seconds(int(ready[number]))
+        yield of_message(course, CHECK, row, f"is owed since {times[0]}, and its collective since {times[1]}")
 
 
 def _legs(course: Course) -> Iterator[Finding]:

@@ -386,6 +386,16 @@ def ends_before_its_last_message(patch: Patch) -> None:
     patch.setattr(Runner, "_piece_done", early)
 
 
+def waiting_for_light_does_not_count(patch: Patch) -> None:
+    release = Runner._release_first
+
+    def later(self: Runner, node: Collective, first: int) -> None:
+        self._since_ps[node.name] = self._backend.now_ps
+        release(self, node, first)
+
+    patch.setattr(Runner, "_release_first", later)
+
+
 def what_comes_back_counts_twice(patch: Patch) -> None:
     returned = Message.returned
 
@@ -462,6 +472,9 @@ MUTANTS: Mapping[str, Mutant] = {
     "runner: computes in half the time": Mutant("step", computes_in_half_the_time, "causality"),
     "runner: forgets an arrival": Mutant("uniform, rails", forgets_that_one_arrived, "bytes"),
     "runner: ends before its last message": Mutant("step", ends_before_its_last_message, "causality"),
+    "runner: waiting for light does not count": Mutant(
+        "region, block", waiting_for_light_does_not_count, "causality"
+    ),
     "fault: what comes back counts twice": Mutant("uplink", what_comes_back_counts_twice, "bytes"),
     "fault: half of what comes back": Mutant("NIC", half_of_what_comes_back_is_sent, "bytes"),
     "fault: goes on before its place is taken": Mutant(
