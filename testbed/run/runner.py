@@ -253,7 +253,8 @@ class Runner:
 
     def _start(self, node: Node) -> None:
         self._pieces_of[node.name] = 0
-        self._ledger.ready(node.name, self._backend.now_ps)
+        now_ps = self._since_ps[node.name] = self._backend.now_ps
+        self._ledger.ready(node.name, now_ps)
         if isinstance(node, Collective):
             self._begin(node.name)
             if node.name not in self._held:
@@ -281,7 +282,6 @@ class Runner:
             self._end(name)
 
     def _begin(self, name: str) -> None:
-        self._since_ps[name] = self._backend.now_ps
         self._tell(NodeStarted(name))
         self._await_faults(name)
 
