@@ -127,6 +127,7 @@ def write_in_turn(
     times_ps: Sequence[tuple[int, int]],
     parts: Sequence[Sequence[Part]],
     *,
+    let_go_ps: int,
     given_up: bool,
     per_pair: bool,
 ) -> None:
@@ -140,6 +141,8 @@ def write_in_turn(
         What ran.
     times_ps, parts
         When each leg began and ended, `NEVER` if it did not; and what carried it.
+    let_go_ps
+        When a controller let the all-to-all go; its first legs are owed since before.
     given_up
         Whether the all-to-all was.
     per_pair
@@ -147,6 +150,7 @@ def write_in_turn(
     """
     found, start_ps = legs.delegation, times_ps[0][0]
     last_ps = NEVER if given_up else max(end_ps for _, end_ps in times_ps)
+    times_ps = [(max(first_ps, let_go_ps), end_ps) for first_ps, end_ps in times_ps]
     began_ps, ended_ps = times_ps[legs.inside]
     groups = [-1] * len(found.between)
     columns = found.messages.source, found.messages.destination, found.messages.bytes, found.pair
@@ -183,18 +187,20 @@ def write_as_one(
     legs: Legs,
     times_ps: Sequence[tuple[int, int]],
     lanes: Lanes | None,
+    let_go_ps: int,
 ) -> None:
     """Write down an all-to-all whose pairs of servers were one leg: messages inside, and pairs.
 
     Parameters
     ----------
-    written, node, legs, times_ps
+    written, node, legs, times_ps, let_go_ps
         As of `write_in_turn`.
     lanes
         Where the pairs went; None if there are none.
     """
     found, start_ps = legs.delegation, times_ps[0][0]
     between, end_ps = found.between, max(end_ps for _, end_ps in times_ps)
+    times_ps = [(max(first_ps, let_go_ps), end_ps) for first_ps, end_ps in times_ps]
     for index, leg in enumerate(legs.legs):
         if leg.inside is not None and index != legs.inside:
             written.add_inside(node, -1, leg.inside, times_ps[index], op=_op(legs, index))

@@ -318,7 +318,14 @@ class Ledger:
         for number, message in enumerate(self.messages):
             if message is FILED:
                 if filed := self._filed.get(number):
-                    write_as_one(written, self._nodes[filed.node], filed.legs, filed.times_ps, filed.lanes)
+                    write_as_one(
+                        written,
+                        self._nodes[filed.node],
+                        filed.legs,
+                        filed.times_ps,
+                        filed.lanes,
+                        self._released_ps.get(filed.node, 0),
+                    )
             elif message.leg is None and message.part_of < 0:
                 self._write(written, number)
             elif legs := self.delegated.get(number):
@@ -330,12 +337,14 @@ class Ledger:
                     replace(legs, legs=ran),
                     _times_ps([self.messages[each] for each in sent]),
                     [list(self._parts(each)) for each in sent],
+                    let_go_ps=self._released_ps.get(message.node, 0),
                     given_up=any(each in given_up for each in sent),
                     per_pair=per_pair,
                 )
         return Tables(
             messages=written.messages.table,
             legs=written.legs.table,
+            leg_blocks=written.legs.blocks,
             spans=self._spans.table,
             events=event_table(self._events),
             links=pd.DataFrame(self._links, columns=list(LINKS)).astype(LINKS),
