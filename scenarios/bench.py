@@ -89,7 +89,7 @@ MIB = 1 << 20
 SCENARIOS = Path(__file__).parent
 LARGE_CCT_S = 8.0
 KILLS = 20
-VERDICT_VALUES: dict[Word, float] = {"faithful": 1.0, "strained": 0.5, "void": 0.0}
+VERDICT_VALUES: dict[Word, float] = {"faithful": 1.0, "strained": 0.5, "void": 0.0, "unsound": -1.0}
 
 
 @dataclass(frozen=True)
@@ -306,7 +306,9 @@ FIGURES = {
     "boot_s": Figure(boot_s, "s", "< 2"),
     "peak_memory_bytes": Figure(peak_memory_bytes, "bytes", f"< {3 * MIB << 9}"),
     "kill_residue": Figure(kill_residue, "things", "0", sandbox=False),
-    "servers128_verdict": Figure(servers128_verdict, "verdict", "1: faithful; 0.5 is strained, 0 is void"),
+    "servers128_verdict": Figure(
+        servers128_verdict, "verdict", "1: faithful; 0.5 is strained, 0 is void, -1 unsound"
+    ),
     "honesty": Figure(honesty, "share of right verdicts", "1"),
     "ocs_dark_excess_p99_s": Figure(ocs_dark_excess_p99_s, "s", "<= 0.003"),
     "ocs_overhead_p99_s": Figure(ocs_overhead_p99_s, "s", "<= 0.008"),

@@ -7,7 +7,8 @@
     ├── ScenarioError    options that do not go together, an unknown scheme
     ├── MachineError     this machine lacks a tool, a right or the speed
     ├── NetworkError     a network, a switch or a controller that failed
-    └── StuckError       a transfer that made no progress
+    ├── StuckError       a transfer that made no progress
+    └── UnsoundError     a run whose tables say what cannot be
 
 Only ``scenarios/_harness.py`` catches them, prints one line and exits with 2.
 """
@@ -62,3 +63,7 @@ class NetworkError(LightrailError):
 
 class StuckError(NetworkError):
     """A transfer that made no progress for the stated time."""
+
+
+class UnsoundError(LightrailError):
+    """A run whose tables say what cannot be, so that nothing of it may be shown."""

@@ -12,7 +12,7 @@ from testbed.report.claims import Claim, worst_claim
 from testbed.report.page import Block, Findings, Line, Plot, Sheet, slug
 from testbed.report.table import significant
 from testbed.run.experiment import Experiment
-from testbed.run.outcome import Outcome
+from testbed.run.outcome import LEFT_OUT, Outcome
 from testbed.run.run import Run
 from topologies.fabric import Fabric
 from traffic.metrics import GB, bus_bytes
@@ -211,7 +211,7 @@ RINGS = (
 
 def _claims(outcomes: Sequence[Outcome]) -> list[Claim]:
     """Return what the paper says of bandwidth and of faults, held against emulations alone."""
-    sound = [outcome for outcome in outcomes if outcome.emulated and outcome.verdict.word != "void"]
+    sound = [outcome for outcome in outcomes if outcome.emulated and outcome.verdict.word not in LEFT_OUT]
     rings = [ring_table(outcome.experiment, outcome.run) for outcome in sound]
     faults = [
         dying_table(outcome.experiment, outcome.run)

@@ -15,7 +15,7 @@ from testbed.report.page import Block, Findings, Line, Plot, Sheet
 from testbed.report.palette import BOUND, COLOURS, canvas, horizontal_grid, styled
 from testbed.report.table import number
 from testbed.run.experiment import Experiment
-from testbed.run.outcome import Outcome
+from testbed.run.outcome import LEFT_OUT, Outcome
 from testbed.run.run import Run
 from traffic.faults import moved
 
@@ -42,12 +42,12 @@ def failure_findings(outcomes: Sequence[Outcome], node: str) -> Findings:
     ratios = [
         float(row["lost_s"] / row["predicted_lost_s"])
         for row in table.to_dict("records")
-        if "void" not in (row["verdict"], row["healthy_verdict"])
+        if not {row["verdict"], row["healthy_verdict"]} & {*LEFT_OUT}
         and row["verdict"] != "model"
         and row["predicted_lost_s"]
     ]
     emulated = table[table["verdict"] != "model"]
-    timed = emulated[(emulated["verdict"] != "void") & (emulated["detect_s"] > 0)]
+    timed = emulated[~emulated["verdict"].isin(LEFT_OUT) & (emulated["detect_s"] > 0)]
     known = [float(ratio) for ratio in timed["known_s"] / timed["detect_s"]]
     lacks = [float(lack) for lack in emulated["lacks_bytes"]]
     claims = [

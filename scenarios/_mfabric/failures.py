@@ -34,6 +34,7 @@ from testbed.report.claims import MORE, TOLERANCE, Claim
 from testbed.report.page import Block, Findings, Line, Plot, Sheet
 from testbed.report.palette import COLOURS, canvas, horizontal_grid, styled
 from testbed.report.table import number
+from testbed.run.audit_of import sound
 from testbed.run.experiment import Experiment
 from testbed.run.predict import predict
 from testbed.run.region_plan import DelegatedSetup, RegionalSetup
@@ -133,7 +134,7 @@ def _server(model: MoeModel) -> int:
 
 
 def _iteration_s(setting: Setting, point: tuple[str, str]) -> float:
-    return predict(failure_experiment(setting, *point), couples=True).iteration_s
+    return sound(predict(failure_experiment(setting, *point), couples=True)).iteration_s
 
 
 @lru_cache(maxsize=1)

@@ -28,6 +28,7 @@ from testbed.machine.processes import in_processes
 from testbed.report.claims import MORE, Claim, around
 from testbed.report.page import Block, Findings, Line, Plot, Sheet
 from testbed.report.palette import canvas, horizontal_grid, styled
+from testbed.run.audit_of import sound
 from testbed.run.experiment import Experiment
 from testbed.run.predict import predict
 from testbed.run.region_plan import DelegatedSetup, RegionalSetup
@@ -252,7 +253,7 @@ def _exchanges_s(seed: int, key: tuple[Case, str]) -> tuple[float, float]:
         delegated=DelegatedSetup(pipelined=case.pipelined),
         regional=None if fabric == NVL72 else regional,
     )
-    tasks = predict(experiment, couples=True).tasks.set_index("node")
+    tasks = sound(predict(experiment, couples=True)).tasks.set_index("node")
     took_s = tasks["end_s"] - tasks["start_s"]
     return float(took_s["F0 0.0 l0 dispatch"]), float(took_s["F0 0.0 l0 combine"])
 

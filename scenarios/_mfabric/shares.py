@@ -21,6 +21,7 @@ from testbed.report.claims import Claim, Range, around
 from testbed.report.page import Block, Findings, Line, Plot, Sheet, counted
 from testbed.report.palette import COLOURS as SCHEMES
 from testbed.report.palette import canvas, horizontal_grid, styled
+from testbed.run.audit_of import sound
 from testbed.run.experiment import Experiment
 from testbed.run.predict import predict
 from testbed.run.region_plan import DelegatedSetup
@@ -240,7 +241,7 @@ def layer_times(
         machines=machines,
         tp_shards_tokens=tp_shards_tokens,
     )
-    run = predict(Experiment(fabric, step.job, "delegated", delegated=DelegatedSetup()), couples=True)
+    run = sound(predict(Experiment(fabric, step.job, "delegated", delegated=DelegatedSetup()), couples=True))
     spans = run.tasks.groupby("node").agg(start_s=("start_s", "min"), end_s=("end_s", "max"))
     took_s = spans["end_s"] - spans["start_s"]
     forward_s, backward_s = (

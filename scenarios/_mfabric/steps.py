@@ -26,6 +26,7 @@ from scenarios._mfabric.section import Section
 from scenarios._mfabric.training_points import GATEWAYS, Training, over_circuits, over_packets, training
 from scenarios._mfabric.training_report import held_times
 from testbed.machine.processes import in_processes
+from testbed.run.audit_of import sound
 from testbed.run.experiment import Experiment
 from testbed.run.predict import predict
 from testbed.run.region_plan import First
@@ -183,7 +184,7 @@ def step_fabric(point: StepPoint) -> Fabric:
 
 
 def _iteration(setting: Setting, point: StepPoint) -> Iteration:
-    run = predict(step_experiment(setting, point), couples=True)
+    run = sound(predict(step_experiment(setting, point), couples=True))
     changes = int((run.events["what"] == "drained").sum())
     return Iteration(run.iteration_s, changes, _waiting_s(point, run))
 

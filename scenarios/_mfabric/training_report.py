@@ -13,7 +13,7 @@ from testbed.report.claims import Claim, Range, farthest_from_1, worst_claim
 from testbed.report.page import Block, Findings, Line, Plot, Sheet
 from testbed.report.palette import BOUND, canvas, colours, horizontal_grid, styled
 from testbed.report.table import number
-from testbed.run.outcome import Outcome
+from testbed.run.outcome import LEFT_OUT, Outcome
 from testbed.run.run import Run
 from topologies.cost import performance_per_dollar
 from topologies.errors import FabricError
@@ -199,7 +199,7 @@ def _agreement_sheet(table: pd.DataFrame) -> Sheet:
 def _tcp_text(table: pd.DataFrame) -> str:
     """Return what the kernel's TCP does beside what the model says, by the counters; nothing without."""
     # Over a panel queue pairs that servers forward share circuits.
-    sound = table[table["emulated_s"].notna() & (table["verdict"] != "void") & ~table["forwards"]]
+    sound = table[table["emulated_s"].notna() & ~table["verdict"].isin(LEFT_OUT) & ~table["forwards"]]
     is_tcp = np.array([congestion_control(name) is not None for name in sound["transport"]], dtype=bool)
     if not sound.loc[is_tcp, "packets"].sum():
         return ""
@@ -361,7 +361,7 @@ PART_COLOURS = {
 def _agreement(table: pd.DataFrame) -> list[Claim]:
     """Return how far iterations as emulated are from predictions, under each transport."""
     claims = []
-    sound = table[table["emulated_s"].notna() & (table["verdict"] != "void")]
+    sound = table[table["emulated_s"].notna() & ~table["verdict"].isin(LEFT_OUT)]
     for transport in dict.fromkeys(table["transport"]):
         own = sound[sound["transport"] == transport]
         expected = AGREES if transport == "credit" else (0.0, math.inf)

@@ -4,9 +4,9 @@ A claim is a sentence of a paper with the range in which lightrail takes it to h
 paper gives one number the range is 10 % to each side, but stays on the number's side of 1: which
 scheme wins is part of the claim. Schemes within 2 % of each other are as good as each other: both
 may be called the best, and neither ends later than the other.
-What is measured comes from the summary alone; a void point makes a claim not comparable. Each claim is
-judged under each transport of a run, as if there were no other: a conclusion about schemes that only one
-transport bears out is one about the transport.
+What is measured comes from the summary alone; a void or unsound point makes a claim not comparable. Each
+claim is judged under each transport of a run, as if there were no other: a conclusion about schemes that
+only one transport bears out is one about the transport.
 """
 
 import math
@@ -19,6 +19,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from testbed.report.means import WORDS, transports_of
+from testbed.run.outcome import LEFT_OUT
 
 TOLERANCE = 0.10
 SAME = 0.02
@@ -107,8 +108,9 @@ def judged(sentence: Sentence, table: pd.DataFrame) -> Claim:
     about = sentence.text, sentence.source, sentence.expected
     if missing := _missing(sentence.needs, table):
         return Claim(*about, reason=f"not run: {'; '.join(missing)}", ran=False)
-    if void := _void(sentence.needs, table):
-        return Claim(*about, reason=f"void: {'; '.join(void)}")
+    for word in reversed(LEFT_OUT):
+        if out := _left_out(word, sentence.needs, table):
+            return Claim(*about, reason=f"{word}: {'; '.join(out)}")
     measured = sentence.measure(table)
     if math.isnan(measured):
         return Claim(*about, reason=_nothing(sentence.needs, table))
@@ -208,11 +210,11 @@ def _missing(needs: Sequence[tuple[str, str]], table: pd.DataFrame) -> list[str]
     return [f"{scheme}, {workload}" for workload, scheme in needs if (workload, scheme) not in there]
 
 
-def _void(needs: Sequence[tuple[str, str]], table: pd.DataFrame) -> list[str]:
-    """Return the points of a claim that are void, each with the seeds."""
-    void = _needed(needs, table[table["verdict"] == "void"])
+def _left_out(word: str, needs: Sequence[tuple[str, str]], table: pd.DataFrame) -> list[str]:
+    """Return the points of a claim that are void, or unsound, each with the seeds."""
+    found = _needed(needs, table[table["verdict"] == word])
     seeds: dict[tuple[str, str], list[str]] = {}
-    for scheme, workload, seed in zip(void["scheme"], void["workload"], void["seed"], strict=True):
+    for scheme, workload, seed in zip(found["scheme"], found["workload"], found["seed"], strict=True):
         seeds.setdefault((scheme, workload), []).append(str(seed))
     return [f"{scheme}, {workload}, seed {', '.join(mine)}" for (scheme, workload), mine in seeds.items()]
 

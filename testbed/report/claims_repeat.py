@@ -7,6 +7,7 @@ from functools import partial
 import pandas as pd
 
 from testbed.report.claims import Claim, Range, Sentence, judged
+from testbed.run.outcome import LEFT_OUT
 
 AGAIN: Range = (0.95, 1.05)
 """How far a CCT may be from the one before of the same transport and seed."""
@@ -32,7 +33,7 @@ def repeat_claims(
         are measured, and not compared.
     """
     transports = table["transport"].unique()
-    sound = before[(before["verdict"] != "void") & before["transport"].isin(transports)]
+    sound = before[(~before["verdict"].isin(LEFT_OUT)) & before["transport"].isin(transports)]
     other = {tuple(point): why for (*point, over), why in (changed or {}).items() if over in transports}
     claims = []
     for workload, scheme in dict.fromkeys(zip(table["workload"], table["scheme"], strict=True)):
@@ -47,7 +48,7 @@ def _judged(workload: str, scheme: str, table: pd.DataFrame, sound: pd.DataFrame
     text = f"{workload}: {scheme} takes as long as before"
     mine = sound[(sound["workload"] == workload) & (sound["scheme"] == scheme)]
     if mine.empty:
-        return Claim(text, source, AGAIN, reason="void before, or not finished")
+        return Claim(text, source, AGAIN, reason="void or unsound before, or not finished")
     before = mine.set_index(KEY)["cct_s"]
     measure = partial(_furthest, workload=workload, scheme=scheme, before=before)
     return judged(Sentence(text, source, AGAIN, [(workload, scheme)], measure), table)

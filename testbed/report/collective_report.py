@@ -133,6 +133,10 @@ VERDICTS = (
         "void",
         "The machine could not keep up: the number says more of the machine than of the scheme.",
     ),
+    (
+        "unsound",
+        "What its tables say cannot be (the reason has the row that proves it): it has no numbers.",
+    ),
     ("model", "Nothing was emulated, or no byte crossed the network; the number is the model's."),
     (
         "alike, partly, unlike",

@@ -8,9 +8,9 @@ import pandas as pd
 
 from testbed.report.means import Mean, counted_words, over_seeds, verdict_text
 from testbed.report.page import Block, Line, Sheet
-from testbed.report.table import VOID_TEXT, number, significant
+from testbed.report.table import left_out_texts, number, significant
 from testbed.run.experiment import Experiment
-from testbed.run.outcome import Outcome
+from testbed.run.outcome import LEFT_OUT, Outcome
 from testbed.run.repetitions import differing
 from testbed.run.run import Run
 from traffic.faults import AS_IT_WAS
@@ -117,15 +117,15 @@ def fault_sheets(outcomes: Sequence[Outcome]) -> list[Sheet]:
 def _line(words: Sequence[str], alike: pd.DataFrame, emulated: bool) -> Line:
     """Return the line of a point: means over its seeds, void ones only where there are no others."""
     seeds = counted_words(alike["verdict"].tolist())
-    void = alike["verdict"].eq("void").to_numpy()
-    compared_void = void | alike["healthy_verdict"].eq("void").to_numpy()
+    void = alike["verdict"].isin(LEFT_OUT).to_numpy()
+    compared_void = void | alike["healthy_verdict"].isin(LEFT_OUT).to_numpy()
     times_s = [over_seeds(alike[name].to_numpy(dtype=float), void).value for name in TIMES]
     added, predicted = (
         over_seeds(alike[name].to_numpy(dtype=float), compared_void)
         for name in ("added_s", "predicted_added_s")
     )
     given_up = over_seeds(alike["given_up"].to_numpy(dtype=float), void).value
-    all_void = list(seeds) == ["void"]
+    all_void = set(seeds) <= set(LEFT_OUT)
     cells = [significant(1e3 * time_s) for time_s in times_s]
     cells += _added_cells(added, predicted, emulated, shows_void=not all_void)
     return Line(
@@ -145,9 +145,9 @@ def _added_cells(added: Mean, predicted: Mean, emulated: bool, *, shows_void: bo
 
 
 def _void_text(rows: pd.DataFrame) -> str:
-    """Return what void means, where something is."""
-    is_there = any(rows[name].eq("void").any() for name in ("verdict", "healthy_verdict"))
-    return f" {VOID_TEXT}" if is_there else ""
+    """Return what void and unsound mean, where something is."""
+    words = {*rows["verdict"], *rows["healthy_verdict"]}
+    return "".join(f" {text}" for text in left_out_texts(words))
 
 
 def _point(experiment: Experiment) -> tuple[str, str, str, int]:

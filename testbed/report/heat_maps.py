@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from testbed.report.means import in_order
 from testbed.report.palette import HEAT, INK, NO_CELL, fixed_canvas, named, over, styled
 from testbed.run.experiment import Experiment
-from testbed.run.outcome import Outcome
+from testbed.run.outcome import LEFT_OUT, Outcome
 from traffic.metrics import load_mse, nic_received_bytes, nic_sent_bytes, uplink_bytes
 
 UNITS = (("GB", 1e9), ("MB", 1e6), ("kB", 1e3), ("bytes", 1.0))
@@ -37,12 +37,12 @@ Loads = NDArray[np.float64]
 
 
 def one_per_scheme(outcomes: Sequence[Outcome], workload: str, *, faults: bool = False) -> list[Outcome]:
-    """Return an outcome of each scheme that ran a workload: the first seed's that is not void, if any is.
+    """Return an outcome of each scheme that ran a workload: the first seed's that is not left out, if any is.
 
     A scheme with faults is one of its own if that is asked for.
     """
     chosen: dict[str, Outcome] = {}
-    for outcome in sorted(outcomes, key=lambda outcome: outcome.verdict.word == "void"):
+    for outcome in sorted(outcomes, key=lambda outcome: outcome.verdict.word in LEFT_OUT):
         if outcome.experiment.job.name == workload:
             experiment = outcome.experiment
             chosen.setdefault(experiment.scheme_name if faults else _name(experiment), outcome)
@@ -107,7 +107,7 @@ def _draw_maps(axes: Axes, shown: Sequence[Outcome], loads: Sequence[Loads], wha
     for place, (outcome, load) in enumerate(zip(shown, loads, strict=True)):
         sides = place, place + MAP, len(load) - 0.5, -0.5
         axes.imshow(load / scale, heat, shades, interpolation="nearest", extent=sides)
-        if outcome.verdict.word == "void":
+        if outcome.verdict.word in LEFT_OUT:
             cross = Rectangle((place, -0.5), MAP, len(load), facecolor="#ffffffb0", hatch="xx", edgecolor=INK)
             axes.add_patch(cross)
     axes.set(xlim=(0, len(loads)), ylim=(max(map(len, loads)) - 0.5, -0.5), aspect="auto")
@@ -136,7 +136,7 @@ def _write_titles(axes: Axes, shown: Sequence[Outcome], numbers: Sequence[str]) 
     above = axes.get_xaxis_transform()
     for place, (outcome, number) in enumerate(zip(shown, numbers, strict=True)):
         word = outcome.verdict.word
-        mark = f" ({word})" if word in ("void", "model") else ""
+        mark = f" ({word})" if word in (*LEFT_OUT, "model") else ""
         text = f"{_name(outcome.experiment)}{mark}\n{number}"
         axes.text(place, 1.03, text, transform=above, va="bottom")
 

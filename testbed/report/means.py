@@ -2,7 +2,7 @@
 
 A point is a workload under a scheme and a transport, over its seeds; no run has two experiments of one name
 that are more than its seeds (`testbed.run.repetitions`). A void seed never hides in a mean: it is left out
-where there are others, and where all are void the mean says that it is.
+where there are others, and where all are void the mean says that it is. An unsound one has no numbers.
 """
 
 import math
@@ -16,6 +16,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from testbed.run.agreement import LIMIT
+from testbed.run.outcome import LEFT_OUT
 from traffic.transports.registry import DATAGRAMS
 
 BASELINE = "ecmp"
@@ -24,7 +25,7 @@ BIG_SWITCH = "big switch"
 """What one packet switch is called that stands in the place of OCSes; their baseline."""
 SCHEMES = ("ecmp", "plb", "minrtt", "reps", "pxn", "rails", "optimal")
 """The order in which schemes are shown; others come after them."""
-WORDS = ("model", "faithful", "strained", "void")
+WORDS = ("model", "faithful", "strained", "void", "unsound")
 """The words of a verdict, the worst last."""
 
 
@@ -69,8 +70,8 @@ class Point:
 
     @property
     def void(self) -> bool:
-        """Whether all its seeds are void, so that its means are."""
-        return list(self.words) == ["void"]
+        """Whether all its seeds are void or unsound, so that its means are void."""
+        return set(self.words) <= set(LEFT_OUT)
 
     @property
     def verdict(self) -> str:
@@ -118,13 +119,15 @@ def with_ratios(table: pd.DataFrame, baseline: str = BASELINE) -> pd.DataFrame:
     DataFrame
         The table with four columns more: ``busbw_relative``, busbw over the baseline's with the same
         workload, seed and transport; ``busbw_limit``, what that would be at the lower bound, whatever the
-        scheme; ``over_bound``, CCT over the lower bound; ``baseline_void``, whether the baseline is void.
+        scheme; ``over_bound``, CCT over the lower bound; ``baseline_void``, whether the baseline is left out.
     """
     keys = ["workload", "seed", "against"]
     base = table[table["scheme"] == baseline].assign(against=lambda rows: rows["transport"])
     table = table.assign(against=_against(table, base))
     base_busbw = base.groupby(keys)["busbw_gbytes_s"].mean().rename("base_busbw")
-    base_void = base["verdict"].eq("void").groupby([base[key] for key in keys]).any().rename("baseline_void")
+    base_void = (
+        base["verdict"].isin(LEFT_OUT).groupby([base[key] for key in keys]).any().rename("baseline_void")
+    )
     ratios = table.join(base_busbw, on=keys).join(base_void, on=keys)
     ratios["over_bound"] = ratios["cct_s"] / ratios["bound_s"].where(ratios["bound_s"] > 0)
     ratios["busbw_relative"] = ratios["busbw_gbytes_s"] / ratios["base_busbw"]
@@ -192,16 +195,15 @@ def in_order(schemes: Iterable[str]) -> list[str]:
 
 def _point(workload: str, scheme: str, transport: str, rows: pd.DataFrame, numbers: Sequence[str]) -> Point:
     verdicts = rows["verdict"].tolist()
-    void, baseline_void = np.array([word == "void" for word in verdicts]), rows["baseline_void"].to_numpy()
-    unsound = {
+    void, baseline_void = np.array([word in LEFT_OUT for word in verdicts]), rows["baseline_void"].to_numpy()
+    masks = {
         "bound_s": np.zeros_like(void),
         "busbw_relative": void | baseline_void,
         "busbw_limit": baseline_void,
     }
     values = rows[numbers].to_numpy(dtype=float)
     means = {
-        column: over_seeds(values[:, index], unsound.get(column, void))
-        for index, column in enumerate(numbers)
+        column: over_seeds(values[:, index], masks.get(column, void)) for index, column in enumerate(numbers)
     }
     notes = list(dict.fromkeys(rows["note"]))
     is_limit = bool((rows["predicted_as"] == LIMIT).any())
@@ -210,10 +212,13 @@ def _point(workload: str, scheme: str, transport: str, rows: pd.DataFrame, numbe
     return Point(workload, scheme, transport, note, counted_words(verdicts), is_limit, means, likeness)
 
 
-def over_seeds(values: NDArray[np.float64], unsound: NDArray[np.bool_]) -> Mean:
-    """Return the mean of what is known of some seeds: of the sound ones, of the others if there are none."""
+def over_seeds(values: NDArray[np.float64], void: NDArray[np.bool_]) -> Mean:
+    """Return the mean of what is known of some seeds: of void ones if there are no others.
+
+    What is unsound has no numbers.
+    """
     known = ~np.isnan(values)
-    sound = values[known & ~unsound]
+    sound = values[known & ~void]
     taken = sound if len(sound) else values[known]
     if not len(taken):
         return Mean(math.nan)

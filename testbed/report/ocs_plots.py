@@ -1,8 +1,10 @@
 """The plot of parallel OCSes: prediction against measurement."""
 
+import math
 from collections.abc import Sequence
 from itertools import groupby
 
+import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -55,7 +57,8 @@ def _bars(axes: Axes, rows: Sequence[Point], scale: float) -> None:
     # The big switch is left out: where delays are long, nothing could be read beside it.
     end = _end([point["cct_s"].value / scale for point in rows if point.scheme != BIG_SWITCH])
     for x, point in enumerate(rows):
-        colour, measured = COLOURS.get(point.scheme.partition(",")[0], INK), point["cct_s"].value / scale
+        colour = COLOURS.get(point.scheme.partition(",")[0], INK)
+        measured = np.nan_to_num(point["cct_s"].value / scale)
         axes.bar(x - 0.2, point["predicted_s"].value / scale, 0.38, color=colour, alpha=0.45)
         bar = axes.bar(x + 0.2, measured, 0.38, color=colour).patches[0]
         if point.void:
@@ -77,8 +80,9 @@ def _bars(axes: Axes, rows: Sequence[Point], scale: float) -> None:
 
 
 def _end(times: Sequence[float]) -> float:
-    """Return where a plot of some times ends."""
-    return min(max(times), SHOWN * min(times))
+    """Return where a plot of some times ends; what is unsound has none."""
+    known = [time for time in times if not math.isnan(time)] or [1.0]
+    return min(max(known), SHOWN * min(known))
 
 
 def _name(scheme: str) -> str:

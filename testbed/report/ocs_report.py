@@ -19,13 +19,13 @@ from testbed.report.run_json import Run
 from testbed.report.table import (
     FREE,
     STYLES,
-    VOID_TEXT,
     agreement_cell,
     block_table,
     duration_text,
     few_packets,
     indented,
     is_informed,
+    left_out_texts,
     likeness_text,
     number,
     significant,
@@ -170,8 +170,7 @@ def _caption(table: pd.DataFrame) -> str:
     said.append(f"Transport: {' and '.join(over)}{_big_switch_text(rows)}.")
     if few := few_packets(rows):
         said.append(few)
-    if table["verdict"].eq("void").any():
-        said.append(VOID_TEXT)
+    said += left_out_texts(set(table["verdict"]))
     return " ".join(said)
 
 

@@ -14,6 +14,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from testbed.report.means import Point, in_order
+from testbed.run.outcome import LEFT_OUT
 
 Kind = Literal["bars", "lines", "dots"]
 COLOURS = {
@@ -117,8 +118,7 @@ def legend(
     handles = [_handle(kind, colour, name) for name, colour in colours(schemes).items()]
     if bound is not None:
         handles.append(Line2D([], [], color=BOUND, linewidth=1.4, label=bound))
-    if "void" in drawn:
-        handles.append(_handle(kind, INK, "void", void=True))
+    handles += [_handle(kind, INK, word, void=True) for word in LEFT_OUT if word in drawn]
     if "model" in drawn:
         handles.append(Patch(facecolor="none", label="model: nothing was emulated"))
     if handles:

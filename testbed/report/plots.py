@@ -1,6 +1,6 @@
 """The plots of a run's times: data in, figure out, a function each (loads: `testbed.report.heat_maps`).
 
-Void points are hatched or crossed and say ``void``; those that nothing emulated say ``model``; the
+Void and unsound points are hatched or crossed and say so; those that nothing emulated say ``model``; the
 lower bound is a red line. The bars' and dots' ``gid`` is their workload and scheme.
 """
 
@@ -31,7 +31,7 @@ from testbed.report.palette import (
 )
 from testbed.report.table import time_unit
 from testbed.run.agreement import AGREES_FROM, AGREES_TO
-from testbed.run.outcome import Outcome
+from testbed.run.outcome import LEFT_OUT, Outcome
 from traffic.job_bounds import node_bounds_s
 from traffic.metrics import crossing_times_s
 
@@ -114,7 +114,7 @@ def cct_cdf(outcomes: Sequence[Outcome]) -> Figure:
     """Return what share of the messages was done when: a panel per workload, a line per scheme.
 
     Times are those of the messages that crossed the network, from the start of their step, over the
-    step's lower bound. All seeds together; void ones only where there are no others.
+    step's lower bound. All seeds together; void and unsound ones only where there are no others.
     """
     notes = {o.experiment.job.name: o.experiment.job.note for o in outcomes}
     schemes = in_order(o.experiment.scheme_name for o in outcomes)
@@ -218,14 +218,14 @@ def _cdf(axes: Axes, workload: str, scheme: str, outcomes: Sequence[Outcome], co
     """Draw the line of a point; a dotted one if it is void."""
     about = workload, scheme
     here = [o for o in outcomes if (o.experiment.job.name, o.experiment.scheme_name) == about]
-    sound = [o for o in here if o.verdict.word != "void"]
+    sound = [o for o in here if o.verdict.word not in LEFT_OUT]
     times = np.concatenate([np.empty(0), *(times_over_bound(o) for o in sound or here)])
     if not len(times):
         return
     line = axes.ecdf(times, color=colour, linestyle="-" if sound else ":")
     line.set_gid(f"{workload}|{scheme}")
     if not sound:
-        write_mark(axes, f"{scheme}: void", (float(np.median(times)), 0.5))
+        write_mark(axes, f"{scheme}: {here[0].verdict.word}", (float(np.median(times)), 0.5))
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,6 +252,8 @@ def beside(mine: Sequence[Point], rows: Sequence[Point], group: int) -> list[_Ba
 def draw(axes: Axes, bar: _Bar, mean: Mean, *, say: bool = True) -> None:
     """Draw a bar with its spread; it says what its verdict is unless it is faithful."""
     if np.isnan(mean.value):
+        if bar.point.word == "unsound" and say:
+            write_mark(axes, bar.point.verdict, (bar.at, 0), rotation=90)
         return
     patch = axes.bar(bar.at, mean.value, bar.width * 0.92, color=bar.colour).patches[0]
     if mean.void:

@@ -108,7 +108,7 @@ def _counts(table: pd.DataFrame) -> list[tuple[str, int]]:
 def _doubts(emulated: pd.DataFrame) -> list[Row]:
     """Return what is not to be believed and why, the worst first; seeds with the same reasons together."""
     seeds: dict[tuple[str, ...], list[str]] = {}
-    for word in ("void", "strained"):
+    for word in ("unsound", "void", "strained"):
         for row in emulated[emulated["verdict"] == word].to_dict("records"):
             about = tuple(str(row[name]) for name in POINT)
             seeds.setdefault(about, []).append(str(row["seed"]))

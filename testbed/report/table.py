@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import groupby
 
 import pandas as pd
@@ -20,7 +20,13 @@ from testbed.run.similitude import few_packets_text
 
 UNITS = (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6))
 DURATIONS = ((60.0, "min"), (1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))
-STYLES = {"faithful": "green", "strained": "yellow", "void": "bold red", "model": "blue"}
+STYLES = {
+    "faithful": "green",
+    "strained": "yellow",
+    "void": "bold red",
+    "unsound": "bold white on red",
+    "model": "blue",
+}
 SHOWN, FREE_AT = 11, 9
 """How many cells of a point a terminal has room for, and which is over the free prediction: without it where
 that is as over the other."""
@@ -33,7 +39,10 @@ WIDEST = 10_000
 FREE = "The prediction has the paths taken and the delays drawn, the free one the model's own."
 ONE = "The free prediction is the same: paths and delays were the model's own."
 """What a caption says of the two predictions, where they differ and where they are one."""
-VOID_TEXT = "void: the machine could not keep up; left out of means where other seeds are not."
+LEFT_OUT_TEXTS = {
+    "void": "void: the machine could not keep up; left out of means where other seeds are not.",
+    "unsound": "unsound: its tables say what cannot be, so it has no numbers; the report has the row.",
+}
 RULING_STYLES = {"holds": "green", "does not hold": "yellow", "not comparable": "dim"}
 
 
@@ -287,11 +296,15 @@ def caption(rows: Sequence[Point], baseline: str) -> str:
         said.append(FREE if any(map(is_informed, rows)) else ONE)
     if few := few_packets(rows):
         said.append(few)
-    if any("void" in point.words for point in rows):
-        said.append(VOID_TEXT)
+    said += left_out_texts({word for point in rows for word in point.words})
     if any("model" in point.words for point in rows):
         said.append("model: predicted, no byte crossed an emulated network.")
     return " ".join(said)
+
+
+def left_out_texts(words: Collection[str]) -> list[str]:
+    """Return what the words mean of what is left out of means, where there are such."""
+    return [text for word, text in LEFT_OUT_TEXTS.items() if word in words]
 
 
 def point_cells(point: Point, scale: float) -> list[str]:

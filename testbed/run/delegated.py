@@ -159,6 +159,7 @@ def write_in_turn(
     times_ps: Sequence[tuple[int, int]],
     parts: Sequence[Sequence[Part]],
     *,
+    let_go_ps: int,
     given_up: bool,
     per_pair: bool,
 ) -> None:
@@ -172,6 +173,8 @@ def write_in_turn(
         What ran.
     times_ps, parts
         When each leg began and ended, `NEVER` if it did not; and what carried it.
+    let_go_ps
+        When a controller let the all-to-all go; its first legs are owed since before.
     given_up
         Whether the all-to-all was.
     per_pair
@@ -179,6 +182,7 @@ def write_in_turn(
     """
     found, start_ps = legs.delegation, times_ps[0][0]
     last_ps = NEVER if given_up else max(end_ps for _, end_ps in times_ps)
+    times_ps = [(max(first_ps, let_go_ps), end_ps) for first_ps, end_ps in times_ps]
     began_ps, ended_ps = times_ps[legs.inside]
     groups = [-1] * len(found.between)
     columns = found.messages.source, found.messages.destination, found.messages.bytes, found.pair
@@ -217,12 +221,13 @@ def write_as_one(
     rows_inside: Integers,
     times_ps: Sequence[tuple[int, int]],
     lanes: Lanes | None,
+    let_go_ps: int,
 ) -> None:
     """Write down an all-to-all whose pairs of servers were one leg: messages inside, and pairs.
 
     Parameters
     ----------
-    written, node, times_ps
+    written, node, times_ps, let_go_ps
         As of `write_in_turn`.
     legs, rows_inside
         What is kept of it.
@@ -230,6 +235,7 @@ def write_as_one(
         Where the pairs went; None if there are none.
     """
     start_ps, end_ps = times_ps[0][0], max(end_ps for _, end_ps in times_ps)
+    times_ps = [(max(first_ps, let_go_ps), last_ps) for first_ps, last_ps in times_ps]
     for (op, source, destination, size), (first_ps, last_ps) in zip(legs, times_ps, strict=True):
         rows, number, sent = len(size), len(written.messages), (source, destination, size)
         numbers = Of(counted(rows), plus=number)

@@ -31,7 +31,7 @@ LIGHT_ADVICE: dict[Word, str] = {
     "void": ADVICE["void"],
     "strained": "raise --slot-ms, or repeat it on an idle machine",
 }
-WORST_LAST: tuple[Word, ...] = ("faithful", "strained", "void")
+WORST_LAST: tuple[Word, ...] = ("faithful", "strained", "void", "unsound")
 NOTHING_SENT = "no byte crossed the network"
 
 

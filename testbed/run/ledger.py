@@ -326,7 +326,8 @@ class Ledger:
         for number, message in enumerate(self.messages):
             if message is FILED:
                 if filed := self._filed.get(number):
-                    write_as_one(written, self._nodes[filed.node], *filed[1:])
+                    let_go_ps = self._released_ps.get(filed.node, 0)
+                    write_as_one(written, self._nodes[filed.node], *filed[1:], let_go_ps)
             elif message.leg is None and message.part_of < 0:
                 self._write(written, number)
             elif legs := self.delegated.get(number):
@@ -338,12 +339,14 @@ class Ledger:
                     replace(legs, legs=ran),
                     _times_ps([self.messages[each] for each in sent]),
                     [list(self._parts(each)) for each in sent],
+                    let_go_ps=self._released_ps.get(message.node, 0),
                     given_up=any(each in given_up for each in sent),
                     per_pair=per_pair,
                 )
         return Tables(
             messages=written.messages.packed,
             legs=written.legs.packed,
+            leg_blocks=written.legs.blocks,
             spans=self._spans.packed,
             events=event_table(self._events),
             links=pd.DataFrame(self._links, columns=list(LINKS)).astype(LINKS),

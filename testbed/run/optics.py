@@ -94,9 +94,14 @@ class Optics:
         self._routes = Routes(self._fabric, self._lit, self._failed)
         self._backend.avoid(self._failed)
 
+    @property
+    def leads(self) -> bool:
+        """Whether light leads queue pairs: over circuits of several OCSes, or on by servers that forward."""
+        return not self._is_simple
+
     def is_routed(self, queue_pair: QueuePair) -> bool:
-        """Return whether a queue pair goes over circuits between which servers forward."""
-        return self._fabric.servers_forward and self.carries(queue_pair)
+        """Return whether a queue pair's path depends on what is lit beyond the circuit at its NIC."""
+        return self.leads and self.carries(queue_pair)
 
     def carries(self, queue_pair: QueuePair) -> bool:
         """Return whether a queue pair goes over circuits."""

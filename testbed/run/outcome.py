@@ -8,6 +8,7 @@ from typing import Literal
 
 import pandas as pd
 
+from testbed.audit.finding import Audit
 from testbed.run.agreement import findings, nic_busy
 from testbed.run.experiment import Experiment
 from testbed.run.light_log import LightLog
@@ -30,7 +31,27 @@ from traffic.records import Records
 SHARES = ("marked", "recycled", "moved")
 """What the summary has of a reactive scheme: chunks that met congestion, chunks whose entropy was used again,
 chunks before which the path was changed."""
-Word = Literal["faithful", "strained", "void", "model"]
+Word = Literal["faithful", "strained", "void", "unsound", "model"]
+MEASURED = (
+    "cct_s",
+    "iteration_s",
+    "cct_mean_s",
+    "cct_p80_s",
+    "cct_p95_s",
+    "cct_p99_s",
+    "busbw_gbytes_s",
+    "mse_sent",
+    "mse_received",
+    "predicted_s",
+    "over_predicted",
+    "free_s",
+    "over_free",
+)
+"""The columns of a summary that are empty where a run is unsound."""
+LEFT_OUT: tuple[Word, ...] = ("void", "unsound")
+"""The words of what is left out of means and claims."""
+NOT_POSSIBLE = "this is an error of lightrail, or of code of your own: please report it with run.json"
+"""What to do about what is unsound."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +60,8 @@ class Verdict:
 
     word: Word
     """``faithful``; ``strained``: look at the reason; ``void``: the machine could not keep up;
-    ``model``: nothing was emulated, or no byte crossed the network."""
+    ``unsound``: its tables say what cannot be, so nothing of it is known; ``model``: nothing was emulated, or
+    no byte crossed the network."""
     reasons: tuple[str, ...] = ()
     """Why it is not faithful, a sentence each."""
     advice: str = ""
@@ -112,6 +134,18 @@ class Outcome:
     numbers: tuple[Number, ...] = ()
     """What the emulation keeps of the real network's dimensionless numbers; none where nobody asked."""
 
+    def __post_init__(self) -> None:
+        """Call it unsound if a run of it cannot be, whatever the machine was able to."""
+        found = [sentence for name, run in self.runs.items() for sentence in _impossible(name, run.audit)]
+        if found and self.verdict.word != "unsound":
+            reasons = (*found, *self.verdict.reasons)
+            object.__setattr__(self, "verdict", Verdict("unsound", reasons, NOT_POSSIBLE))
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether its tables may be: what is unsound has no numbers."""
+        return self.verdict.word != "unsound"
+
     @property
     def run(self) -> Run:
         """The emulated run, or the predicted one where nothing was emulated."""
@@ -130,13 +164,13 @@ class Outcome:
 
     @cached_property
     def cct_s(self) -> float:
-        """How long bytes were under way (`traffic.metrics.communication_s`) [s]."""
-        return communication_s(self.run.tables)
+        """How long bytes were under way (`traffic.metrics.communication_s`), NaN if it is unsound [s]."""
+        return communication_s(self.run.tables) if self.is_sound else math.nan
 
     @cached_property
     def predicted_s(self) -> float:
         """The same as predicted [s]."""
-        return communication_s(self.predicted.tables)
+        return communication_s(self.predicted.tables) if self.is_sound else math.nan
 
     @property
     def over_predicted(self) -> float:
@@ -179,6 +213,11 @@ class Outcome:
         return link_bytes(self.run.tables)
 
 
+def _impossible(name: str, audit: Audit | None) -> list[str]:
+    """Return what is impossible in a run on a backend, a sentence each."""
+    return [f"{name}: {finding}" for finding in audit.findings] if audit else []
+
+
 def bound_s(experiment: Experiment, lent_bytes: Mapping[Port, float] = NOTHING_LENT) -> float:
     """Return how long the job's bytes are under way at least [s].
 
@@ -194,7 +233,7 @@ def summary_row(outcome: Outcome) -> dict[str, object]:
     """Return an outcome as one row of ``summary.csv``; all times are real seconds."""
     experiment, fabric = outcome.experiment, outcome.experiment.fabric
     times, measured, predicted = cct(outcome.run.tables), outcome.cct_s, outcome.predicted_s
-    return {
+    row = {
         "workload": experiment.job.name,
         "note": experiment.job.note,
         "scheme": experiment.scheme_name,
@@ -216,6 +255,7 @@ def summary_row(outcome: Outcome) -> dict[str, object]:
         "over_free": outcome.over_free,
         "findings": "; ".join(outcome.findings),
         "bound_s": outcome.bound_s,
+        "audited": "; ".join(outcome.run.audit.limits or ("all",)) if outcome.run.audit else "",
         "verdict": outcome.verdict.word,
         "reasons": "; ".join(outcome.verdict.reasons),
         "advice": outcome.verdict.advice,
@@ -226,6 +266,9 @@ def summary_row(outcome: Outcome) -> dict[str, object]:
         "inert": "; ".join(outcome.inert),
         **(outcome.light.columns if outcome.light else {}),
     }
+    if outcome.is_sound:
+        return row
+    return {**row, **dict.fromkeys(MEASURED, math.nan)}
 
 
 def summary(outcomes: list[Outcome]) -> pd.DataFrame:

@@ -15,6 +15,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from testbed.machine.garbage import no_garbage_collection
+from testbed.run.audit_of import with_audit
 from testbed.run.experiment import Experiment
 from testbed.run.fluid_backend import FluidBackend
 from testbed.run.packet_paths import computed_paths, optical_path, seen_or_computed
@@ -41,7 +42,7 @@ def predict(
     couples: bool = False,
     lent_bytes: Mapping[Port, float] = NOTHING_LENT,
 ) -> Run:
-    """Return the run that max-min fair fluids give, in real seconds.
+    """Return the run that max-min fair fluids give, audited, in real seconds.
 
     Queue pairs that meet share a link as their transport has it: evenly, or in proportion to the bytes that
     each has left, so that those which start together at a NIC end together.
@@ -96,8 +97,10 @@ def predict(
             return runner.run()
 
     if experiment.circuits or experiment.faults:
-        return run(experiment.job)
-    return solved_once(experiment.job, backend, run, lambda: memory_of(scheme))
+        found = run(experiment.job)
+    else:
+        found = solved_once(experiment.job, backend, run, lambda: memory_of(scheme))
+    return with_audit(found, experiment, lent_bytes)
 
 
 def is_informed(

@@ -5,6 +5,7 @@ from functools import cached_property
 
 import pandas as pd
 
+from testbed.audit.finding import Audit
 from testbed.run.run_tables import message_texts
 from traffic.clock import SECOND
 from traffic.records import COLUMNS, Records
@@ -16,6 +17,8 @@ class Run:
     """What came of a job; times since its start and bytes are real."""
 
     tables: Tables
+    audit: Audit | None = None
+    """What is impossible in them; None where nobody looked."""
 
     @cached_property
     def messages(self) -> pd.DataFrame:

@@ -6,8 +6,8 @@ gigabytes. Messages that started and ended together are a block, which is expand
 
 from array import array
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache, partial
 from itertools import accumulate, pairwise
 from typing import NamedTuple
 
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from traffic.clock import NEVER
 from traffic.records import NVLINK as OVER_NVLINK
 from traffic.records import path_text
-from traffic.tables import EVENTS, LEGS, MESSAGES, NVLINK, Tables
+from traffic.tables import EVENTS, LEGS, MESSAGES, NVLINK, Block, Tables
 
 Integers = NDArray[np.integer]
 """Whole numbers, in a type that holds them."""
@@ -116,12 +116,26 @@ class Rows:
             columns[name] = column
         return pd.DataFrame(columns)
 
+    def blocks(self) -> Iterator[Block]:
+        """Yield its rows block by block."""
+        self._flush()
+        names = {name: place for place, name in enumerate(self._columns)}
+        for rows, values in self._blocks:
+            yield Block(rows, partial(_column, names, values))
+
     def _flush(self) -> None:
         if self._flat:
             table = np.frombuffer(self._flat, dtype=np.int64).reshape(-1, len(self._columns))
             columns = zip(table.T, self._columns.values(), strict=True)
             self._blocks.append((len(table), tuple(column.astype(kind) for column, kind in columns)))
             self._flat = array("q")
+
+
+def _column(names: Mapping[str, int], values: Sequence[Value], name: str) -> int | NDArray[np.int64]:
+    value = values[names[name]]
+    if isinstance(value, int):
+        return value
+    return (value.column() if isinstance(value, Of) else value).astype(np.int64, copy=False)
 
 
 class Written:

@@ -274,7 +274,8 @@ class Runner:
 
     def _start(self, node: Node) -> None:
         self._pieces_of[node.name] = 0
-        self._ledger.ready(node.name, self._backend.now_ps)
+        now_ps = self._since_ps[node.name] = self._backend.now_ps
+        self._ledger.ready(node.name, now_ps)
         if isinstance(node, Collective):
             self._number(node)
             self._begin(node.name)
@@ -303,7 +304,6 @@ class Runner:
             self._end(name)
 
     def _begin(self, name: str) -> None:
-        self._since_ps[name] = self._backend.now_ps
         self._tell(NodeStarted(name))
         self._await_faults(name)
 
@@ -827,9 +827,9 @@ class Runner:
     def _rename_legs(self, *, all_of_them: bool = False) -> None:
         """Book what queue pairs have yet to deliver under the paths that they have now.
 
-        By default those over circuits that servers forward between: others change only by faults.
+        By default those that light leads: others change only by faults.
         """
-        if not (all_of_them or self._fabric.servers_forward):
+        if not (all_of_them or self._optics.leads):
             return
         for carrier, queue_pair in self._carriers.items():
             before = self._over_of[carrier]

@@ -119,6 +119,7 @@ def _joined(parts: Sequence[Tables]) -> Tables:
         nodes=tuple(chain.from_iterable(part.nodes for part in parts)),
         lanes=lanes,
         paths=paths,
+        leg_blocks=None,
     )
 
 

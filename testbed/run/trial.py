@@ -3,7 +3,9 @@
 import math
 from collections.abc import Mapping, Sequence
 
+from testbed.audit.finding import Wire
 from testbed.network.network import Network
+from testbed.run.audit_of import lent_by_shapers, with_audit
 from testbed.run.carried import carried
 from testbed.run.emulate import emulate
 from testbed.run.evidence import Watch
@@ -56,12 +58,16 @@ def tried(
             unmet=broken,
             limits=LIT if experiment.foreseen else PACKETS,
         )
+    counted = Wire(experiment.dilation.volume, experiment.mtu, measures.retransmits)
+    emulated = with_audit(
+        watch.wired(emulation.run), experiment, lent_by_shapers(experiment, network), counted
+    )
     seen = emulation.crossings
     wire = None if seen is None else carried(seen, emulation.logs, experiment.dilation)
     return Outcome(
         experiment,
         predicted,
-        watch.wired(emulation.run),
+        emulated,
         judged,
         measures,
         light,

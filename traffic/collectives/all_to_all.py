@@ -7,6 +7,7 @@ import numpy as np
 
 from topologies.errors import DemandError
 from traffic.collectives.exchange import Exchange
+from traffic.collectives.owed import Owed, exactly
 from traffic.demand import Demand
 from traffic.messages import Messages, messages_of
 
@@ -50,6 +51,15 @@ class AllToAll:
     def renumbered(self, gpus: Sequence[int]) -> "AllToAll":
         """Return the demand between other GPUs: ``gpus[k]`` takes the part of GPU k."""
         return AllToAll(self.demand, tuple(gpus[gpu] for gpu in self.ranks))
+
+
+def owed_in_all_to_all(pattern: AllToAll) -> Owed:
+    """Return the demand: row i, column j is what the GPU of rank i owes that of rank j."""
+    ranks = np.array(pattern.ranks, dtype=np.int64)
+    row, column = np.nonzero(pattern.demand.matrix)
+    away = row != column
+    row, column = row[away], column[away]
+    return exactly(ranks[row], ranks[column], pattern.demand.matrix[row, column])
 
 
 def _shown(ranks: tuple[int, ...]) -> str:

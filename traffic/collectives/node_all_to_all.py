@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from topologies.errors import DemandError
 from traffic.collectives.exchange import Exchange
+from traffic.collectives.owed import Owed
 from traffic.messages import Messages
 
 Block = tuple[int, int]
@@ -208,6 +209,24 @@ class RingAllToAll:
             for some in (self.rings, self.back)
         )
         return replace(self, rings=rings, back=back)
+
+
+def owed_in_ring_all_to_all(pattern: RingAllToAll) -> Owed:
+    """Return what each hop carries: m p (p - 1) / 2, both ways m p^2 / 8, of odd p m (p^2 - 1) / 8."""
+    hops = np.array((*pattern.rings, *pattern.back), dtype=np.int64)
+    rings, nodes, _ = hops.shape
+    eighths = nodes * nodes - nodes % 2 if pattern.back else 4 * nodes * (nodes - 1)
+    size = pattern.node_bytes * eighths // (8 * len(pattern.rings))
+    edge = np.arange(rings * nodes).reshape(rings, nodes)
+    return Owed(
+        source=hops[:, :, 0].ravel(),
+        destination=hops[:, :, 1].ravel(),
+        least=np.full(rings * nodes, size, dtype=np.int64),
+        most=np.full(rings * nodes, size, dtype=np.int64),
+        total=size * rings * nodes,
+        follows=np.concatenate([edge[:, -1:], edge[:, :-1]], axis=1).ravel(),
+        steps=nodes // 2 if pattern.back else nodes - 1,
+    )
 
 
 def _connections(steps: int, hops: int) -> NDArray[np.int64]:

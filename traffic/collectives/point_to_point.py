@@ -7,6 +7,7 @@ import numpy as np
 
 from topologies.errors import DemandError
 from traffic.collectives.exchange import Exchange
+from traffic.collectives.owed import Owed, exactly
 from traffic.messages import Messages
 
 
@@ -46,3 +47,9 @@ class PointToPoint:
     def renumbered(self, gpus: Sequence[int]) -> "PointToPoint":
         """Return the messages between other GPUs: ``gpus[k]`` takes the part of GPU k."""
         return PointToPoint(tuple((gpus[source], gpus[to], size) for source, to, size in self.messages))
+
+
+def owed_point_to_point(pattern: PointToPoint) -> Owed:
+    """Return each message of the list."""
+    listed = np.array(pattern.messages, dtype=np.int64).reshape(-1, 3)
+    return exactly(listed[:, 0], listed[:, 1], listed[:, 2])

@@ -30,6 +30,7 @@ from numpy.typing import NDArray
 
 from topologies.errors import DemandError
 from traffic.collectives.exchange import CoupledFlows, Exchange
+from traffic.collectives.owed import Owed
 from traffic.messages import Messages
 
 Operation = Literal["all-reduce", "reduce-scatter", "all-gather"]
@@ -108,6 +109,25 @@ class Ring:
     def renumbered(self, gpus: Sequence[int]) -> "Ring":
         """Return the same collective over rings of other GPUs: ``gpus[k]`` takes the part of GPU k."""
         return replace(self, rings=tuple(tuple(gpus[gpu] for gpu in ring) for ring in self.rings))
+
+
+def owed_in_ring(pattern: Ring) -> Owed:
+    """Return (n - 1) / n S on each edge of a ring, for AllReduce twice that; R rings have S / R each."""
+    rings = np.array(pattern.rings, dtype=np.int64)
+    count, ranks = rings.shape
+    steps = (ranks - 1) * (2 if pattern.operation == "all-reduce" else 1)
+    chunk, rest = divmod(pattern.bytes, count * ranks)
+    edge = np.arange(count * ranks).reshape(count, ranks)
+    each = np.full(count * ranks, steps, dtype=np.int64)
+    return Owed(
+        source=rings.ravel(),
+        destination=np.concatenate([rings[:, 1:], rings[:, :1]], axis=1).ravel(),
+        least=each * chunk,
+        most=each * (chunk + (rest > 0)),
+        total=steps * pattern.bytes,
+        follows=np.concatenate([edge[:, -1:], edge[:, :-1]], axis=1).ravel(),
+        steps=steps,
+    )
 
 
 def _edges(size: int, parts: int) -> NDArray[np.int64]:

@@ -1,0 +1,353 @@
+"""Causality: nothing begins before what it waits for has ended, and nothing takes less than it takes.
+
+A GPU computes one thing at a time. A collective's span contains its waiting for circuits and all of its
+messages, a message its legs, and of what travels step by step each step waits for the one before.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from testbed.audit.course import Course, Integers, ends_ps, of_leg, of_message, of_movement, seconds
+from testbed.audit.finding import Finding
+from traffic.clock import NEVER, SECOND
+from traffic.collectives.owed import Owed
+from traffic.job import Collective, Compute
+
+CHECK = "causality"
+
+
+def causality(course: Course) -> Iterator[Finding]:
+    """Yield what began too early, or took too little."""
+    yield from _spans(course)
+    yield from _waits(course)
+    yield from _computes(course)
+    yield from _one_at_a_time(course)
+    yield from _messages(course)
+    yield from _legs(course)
+    yield from _operations(course)
+    yield from _relays(course)
+    yield from _steps(course)
+
+
+def _spans(course: Course) -> Iterator[Finding]:
+    """Yield spans that end before they begin, or are of nothing that the job has."""
+    spans, held = course.spans, course.spans["held_ps"] != NEVER
+    order = [
+        ("begins before it was let go", spans["first_ps"] < spans["released_ps"]),
+        ("was let go before it was ready", spans["released_ps"] < spans["ready_ps"]),
+        ("ends before it begins", spans["end_ps"] < spans["first_ps"]),
+        ("was held before it was ready", held & (spans["held_ps"] < spans["ready_ps"])),
+        ("was let go before it was held", held & (spans["released_ps"] < spans["held_ps"])),
+    ]
+    for what, wrong in order:
+        for row in np.flatnonzero(wrong)[:1].tolist():
+            yield _of_span(course, row, what)
+    known = np.array([name in course.nodes for name in course.tables.nodes], dtype=bool)
+    for row in np.flatnonzero(~known[spans["node"]])[:1].tolist():
+        yield _of_span(course, row, "is none of the job's nodes")
+
+
+def _waits(course: Course) -> Iterator[Finding]:
+    """Yield nodes that were ready before one that they wait for had ended, or that never ended."""
+    ended = ends_ps(course)
+    ready = np.full(len(course.tables.nodes), NEVER, dtype=np.int64)
+    np.minimum.at(ready, course.spans["node"], course.spans["ready_ps"])
+    ends: dict[str, int] = {}
+    known: dict[int, int] = {}
+    for name in in_order(course):
+        after = course.awaited[name]
+        if id(after) not in known:
+            known[id(after)] = max(map(ends.__getitem__, after), default=0)
+        free_ps = known[id(after)]
+        number = course.number_of.get(name, -1)
+        if number < 0 or ended[number] < 0:
+            if _should_run(course, name):
+                yield Finding(CHECK, f"{name!r} did not run, and nothing gave it up", "spans", -1)
+            ends[name] = free_ps
+            continue
+        ends[name] = int(ended[number])
+        if ready[number] < free_ps:
+            row = np.flatnonzero((course.spans["node"] == number) & (course.spans["ready_ps"] < free_ps))[0]
+            late = max(after, key=ends.__getitem__)
+            what = f"was ready at {seconds(int(ready[number]))}, and waits for {late!r}, which ended at"
+            yield _of_span(course, int(row), f"{what} {seconds(free_ps)}")
+
+
+def in_order(course: Course) -> Iterator[str]:
+    """Yield the nodes, each after those that it waits for."""
+    seen = set[str]()
+    for name in course.nodes:
+        waiting = [name]
+        while waiting:
+            last = waiting[-1]
+            before = [one for one in course.awaited[last] if one not in seen] if last not in seen else []
+            if before:
+                waiting += before
+                continue
+            waiting.pop()
+            if last not in seen:
+                seen.add(last)
+                yield last
+
+
+def _should_run(course: Course, name: str) -> bool:
+    """Return whether a node has something to do on GPUs that are there."""
+    node = course.nodes[name]
+    if name in course.cancelled:
+        return False
+    if isinstance(node, Collective):
+        return True
+    moved = {gpu for each in course.revisions for gpu, _ in each.moves}
+    return any(gpu not in course.gone or gpu in moved for gpu in node.gpus)
+
+
+def _computes(course: Course) -> Iterator[Finding]:
+    """Yield computes that took another time than they take, on other GPUs, or not on all of them."""
+    spans = course.spans
+    takes = np.full(len(course.tables.nodes), -1, dtype=np.int64)
+    expected = np.full(len(course.tables.nodes), -1, dtype=np.int64)
+    varied = list[Compute]()
+    for node in course.nodes.values():
+        number = course.number_of.get(node.name, -1)
+        if number < 0:
+            continue
+        if isinstance(node, Collective):
+            expected[number] = 1
+            continue
+        if not course.gone:
+            expected[number] = len(node.gpus)
+        if node.durations_s:
+            varied.append(node)
+        else:
+            takes[number] = _ps(node.duration_s)
+    lasts = spans["end_ps"] - spans["first_ps"]
+    should = takes[spans["node"]]
+    wrong = (should >= 0) & (np.abs(lasts - should) > 1) & (spans["gpu"] >= 0)
+    for row in np.flatnonzero(wrong)[:1].tolist():
+        yield _takes_wrong(course, row, int(should[row]))
+    for node in varied:
+        yield from _varied(course, node)
+    counts = np.bincount(spans["node"], minlength=len(expected))
+    for number in np.flatnonzero((expected >= 0) & (counts != expected) & (counts > 0))[:1].tolist():
+        row = int(np.flatnonzero(spans["node"] == number)[-1])
+        what = f"has {int(counts[number])} spans, and {int(expected[number])} of it run"
+        yield _of_span(course, row, what)
+
+
+def _varied(course: Course, node: Compute) -> Iterator[Finding]:
+    spans = course.spans
+    rows = course.spans_by_node[course.number_of[node.name]]
+    own = dict(zip(node.gpus, node.durations_s, strict=True))
+    for form in course.forms(node):
+        own |= dict(zip(form.gpus, node.durations_s, strict=True))
+    for row in rows.tolist():
+        should = _ps(own.get(int(spans["gpu"][row]), -1.0))
+        if abs(int(spans["end_ps"][row] - spans["first_ps"][row]) - should) > 1:
+            yield _takes_wrong(course, row, should)
+            return
+
+
+def _takes_wrong(course: Course, row: int, should: int) -> Finding:
+    lasts = int(course.spans["end_ps"][row] - course.spans["first_ps"][row])
+    return _of_span(course, row, f"took {seconds(lasts)} to compute, and takes {seconds(should)}")
+
+
+def _ps(lasts_s: float) -> int:
+    return max(round(lasts_s * SECOND), int(lasts_s > 0))
+
+
+def _one_at_a_time(course: Course) -> Iterator[Finding]:
+    """Yield a compute that began on a GPU while another ran there."""
+    spans = course.spans
+    rows = np.flatnonzero(spans["gpu"] >= 0)
+    order = rows[np.lexsort((spans["end_ps"][rows], spans["first_ps"][rows], spans["gpu"][rows]))]
+    gpu, first, end = (spans[name][order] for name in ("gpu", "first_ps", "end_ps"))
+    wrong = (gpu[1:] == gpu[:-1]) & (first[1:] < end[:-1])
+    for place in np.flatnonzero(wrong)[:1].tolist():
+        other = course.tables.nodes[int(spans["node"][order[place]])]
+        what = f"began to compute on GPU {gpu[place]} while {other!r} did"
+        yield _of_span(course, int(order[place + 1]), what)
+
+
+def _messages(course: Course) -> Iterator[Finding]:
+    """Yield messages outside of the span of their collective."""
+    found, spans = course.messages, course.spans
+    collectives = spans["gpu"] < 0
+    ready, end = (np.full(len(course.tables.nodes), NEVER, dtype=np.int64) for _ in range(2))
+    ready[spans["node"][collectives]] = spans["ready_ps"][collectives]
+    end[spans["node"][collectives]] = spans["end_ps"][collectives]
+    released = found["released_ps"]
+    for row in np.flatnonzero(released < ready[found["node"]])[:1].tolist():
+        yield of_message(
+            course,
+            CHECK,
+            row,
+            f"was released at {seconds(int(released[row]))}, before its collective was ready",
+        )
+    yield from _owed_since(course, ready)
+    late = (found["end_ps"] != NEVER) & (found["end_ps"] > end[found["node"]])
+    for row in np.flatnonzero(late)[:1].tolist():
+        yield of_message(
+            course, CHECK, row, f"ended at {seconds(int(found['end_ps'][row]))}, after its collective had"
+        )
+    for row in np.flatnonzero((found["end_ps"] < released) & (released != NEVER))[:1].tolist():
+        yield of_message(course, CHECK, row, "ended before it was released")
+
+
+def _owed_since(course: Course, ready: Integers) -> Iterator[Finding]:
+    """Yield collectives whose messages are all owed since later than they: a CCT would lack the wait."""
+    found = course.messages
+    first = np.full(len(ready), NEVER, dtype=np.int64)
+    np.minimum.at(first, found["node"], found["released_ps"])
+    for number in np.flatnonzero((first != NEVER) & (ready != NEVER) & (first > ready))[:1].tolist():
+        row = int(np.flatnonzero(found["node"] == number)[0])
+        times = seconds(int(first[number])), seconds(int(ready[number]))
+        yield of_message(course, CHECK, row, f"is owed since {times[0]}, and its collective since {times[1]}")
+
+
+def _legs(course: Course) -> Iterator[Finding]:
+    """Yield legs outside of the time of their message, or before their collective was let go."""
+    legs, found = course.legs, course.messages
+    if not len(legs["node"]):
+        return
+    for row in np.flatnonzero(legs["last_ps"] < legs["first_ps"])[:1].tolist():
+        yield of_leg(course, CHECK, row, "ends before it begins")
+    for row in np.flatnonzero(legs["bytes"] < 0)[:1].tolist():
+        yield of_leg(course, CHECK, row, "has less than no byte")
+    own = legs["message"] >= 0
+    rows = np.flatnonzero(own)
+    message = legs["message"] if own.all() else legs["message"][rows]
+    first, last = (legs[name] if own.all() else legs[name][rows] for name in ("first_ps", "last_ps"))
+    for row in rows[first < found["released_ps"][message]][:1].tolist():
+        yield of_leg(course, CHECK, row, "begins before its message was released")
+    for row in rows[last > found["end_ps"][message]][:1].tolist():
+        yield of_leg(
+            course, CHECK, row, f"ends at {seconds(int(legs['last_ps'][row]))}, after its message had arrived"
+        )
+    yield from _outside(course)
+
+
+def _outside(course: Course) -> Iterator[Finding]:
+    """Yield legs, and what moved over NVLink, before their collective was let go or after it had ended."""
+    legs, inside, spans = course.legs, course.inside, course.spans
+    of = spans["gpu"] < 0
+    let_go, end = (np.zeros(len(course.tables.nodes), dtype=np.int64) for _ in range(2))
+    let_go[spans["node"][of]] = spans["released_ps"][of]
+    end[spans["node"][of]] = spans["end_ps"][of]
+    early, late = "begins before its collective was let go", "ends after its collective"
+    for row in np.flatnonzero(legs["first_ps"] < let_go[legs["node"]])[:1].tolist():
+        yield of_leg(course, CHECK, row, early)
+    for row in np.flatnonzero(legs["last_ps"] > end[legs["node"]])[:1].tolist():
+        yield of_leg(course, CHECK, row, late)
+    for movement in np.flatnonzero(inside.first_ps < let_go[inside.node])[:1].tolist():
+        yield of_movement(course, CHECK, movement, early)
+    for movement in np.flatnonzero(inside.last_ps > end[inside.node])[:1].tolist():
+        yield of_movement(course, CHECK, movement, late)
+
+
+def _operations(course: Course) -> Iterator[Finding]:
+    """Yield operations of delegated all-to-alls that begin before the one before has ended."""
+    legs, inside = course.legs, course.inside
+    if course.known.pipelined or not (legs["op"].any() or inside.op.any()):
+        return
+    again = np.zeros(len(course.tables.nodes), dtype=bool)
+    again[[course.number_of[name] for name in course.given_up if name in course.number_of]] = True
+    rows = np.flatnonzero((legs["message"] < 0) & ~again[legs["node"]])
+    moved = np.flatnonzero(~again[inside.node])
+    op = np.concatenate([legs["op"][rows], inside.op[moved]])
+    node = np.concatenate([legs["node"][rows], inside.node[moved]])
+    first_ps = np.concatenate([legs["first_ps"][rows], inside.first_ps[moved]])
+    last_ps = np.concatenate([legs["last_ps"][rows], inside.last_ps[moved]])
+    row = np.concatenate([legs["row"][rows], inside.row[moved]])
+    last = np.zeros((3, len(again)), dtype=np.int64)
+    np.maximum.at(last, (op, node), last_ps)
+    last = np.maximum.accumulate(last)
+    for place in np.flatnonzero((op > 0) & (first_ps < last[op - 1, node]))[:1].tolist():
+        name, before = course.tables.nodes[int(node[place])], ("gathered", "sent")[int(op[place]) - 1]
+        sentence = f"{name!r} goes on at {seconds(int(first_ps[place]))}, before all was {before}"
+        yield Finding(CHECK, sentence, "legs", int(row[place]))
+
+
+def _relays(course: Course) -> Iterator[Finding]:
+    """Yield legs that bring more further than had come to the relay."""
+    legs = course.legs
+    server = course.fabric.server_of_gpu
+    onward = np.flatnonzero((legs["hop"] > 0) & (legs["bytes"] > 0))
+    into: dict[tuple[int, int, int], list[int]] = {}
+    for row in np.flatnonzero(np.isin(legs["message"], np.unique(legs["message"][onward]))).tolist():
+        key = int(legs["node"][row]), int(legs["message"][row]), int(server[legs["to_gpu"][row]])
+        into.setdefault(key, []).append(row)
+    for row in onward.tolist():
+        key = int(legs["node"][row]), int(legs["message"][row]), int(server[legs["from_gpu"][row]])
+        come = into.get(key, [])
+        if not come or min(int(legs["last_ps"][one]) for one in come) > legs["first_ps"][row]:
+            yield of_leg(course, CHECK, row, "goes on before anything had come to the relay")
+            return
+
+
+def _steps(course: Course) -> Iterator[Finding]:
+    """Yield messages of a step that were released before what they pass on had arrived."""
+    for node in course.collectives():
+        if course.attempts.get(node.name) or course.gone:
+            continue
+        found = course.owed(node.pattern)
+        rows = course.last_messages(node.name)
+        if found and len(found.follows) and len(rows) == len(found.source) * found.steps and found.steps > 1:
+            row = _early_step(course, found, rows)
+            if row is not None:
+                yield of_message(course, CHECK, row, "was released before the step before it had arrived")
+                return
+
+
+def _early_step(course: Course, owed: Owed, rows: Integers) -> int | None:
+    """Return a message that is released when fewer steps have arrived than it needs.
+
+    Edges between the same two GPUs cannot be told apart: of all their messages but the first ones, the k-th
+    that is released comes after the k-th that arrives of those that they follow.
+    """
+    gpus, found = course.fabric.gpus, course.messages
+    pair_of_edge = owed.source * gpus + owed.destination
+    pairs, edge_pair = np.unique(pair_of_edge, return_inverse=True)
+    codes = found["source"][rows].astype(np.int64) * gpus + found["destination"][rows]
+    pair = np.searchsorted(pairs, codes)
+    if (pair >= len(pairs)).any() or (pairs[np.minimum(pair, len(pairs) - 1)] != codes).any():
+        return None  # other pairs: the bytes' business
+    by_release = np.lexsort((found["released_ps"][rows], pair))
+    if len(pairs) == len(pair_of_edge):
+        shape = len(pairs), owed.steps
+        if (np.bincount(pair, minlength=len(pairs)) != owed.steps).any():
+            return None
+        released = found["released_ps"][rows][by_release].reshape(shape)
+        arrived = np.sort(found["end_ps"][rows][by_release].reshape(shape), axis=1)
+        follows = edge_pair[owed.follows][np.argsort(edge_pair)]
+        early = released[:, 1:] < arrived[follows][:, :-1]
+        if not early.any():
+            return None
+        at = int(np.flatnonzero(early.ravel())[0])
+        edge, step = divmod(at, owed.steps - 1)
+        return int(rows[by_release][edge * owed.steps + step + 1])
+    return _early_among(course, owed, rows, pair, edge_pair)
+
+
+def _early_among(
+    course: Course, owed: Owed, rows: Integers, pair: Integers, edge_pair: Integers
+) -> int | None:
+    found = course.messages
+    before: dict[int, set[int]] = {}
+    for edge, other in zip(edge_pair.tolist(), edge_pair[owed.follows].tolist(), strict=True):
+        before.setdefault(edge, set()).add(other)
+    counts = np.bincount(edge_pair)
+    for number, others in before.items():
+        mine = rows[pair == number]
+        mine = mine[np.argsort(found["released_ps"][mine], kind="stable")]
+        arrived = np.sort(found["end_ps"][rows[np.isin(pair, list(others))]])
+        later = mine[counts[number] :]
+        early = np.flatnonzero(found["released_ps"][later] < arrived[: len(later)])
+        if len(early):
+            return int(later[early[0]])
+    return None
+
+
+def _of_span(course: Course, row: int, what: str) -> Finding:
+    return Finding(CHECK, f"{course.tables.nodes[int(course.spans['node'][row])]!r} {what}", "spans", row)

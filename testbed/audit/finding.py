@@ -1,0 +1,87 @@
+"""What an audit finds, and what it has to know beside the tables, the job and the fabric."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from topologies.fabric import Port
+from traffic.faults import AS_IT_WAS, Fault, Revisions
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something in a run's tables that cannot be."""
+
+    check: str
+    """Which check found it: ``bytes``, ``paths``, ``capacity``, ``causality``, ``bounds``, ``protocols``."""
+    sentence: str
+    """What cannot be, and why."""
+    table: str
+    """The table whose row proves it."""
+    row: int
+    """Which row, counted from 0; -1 where a row is missing."""
+
+    def __str__(self) -> str:
+        place = f"row {self.row} of {self.table}" if self.row >= 0 else f"no row in {self.table}"
+        return f"{self.sentence} ({self.check}: {place})"
+
+
+@dataclass(frozen=True)
+class Wire:
+    """At which scale ports counted what a run sent."""
+
+    volume: float
+    """Emulated bytes over real bytes."""
+    mtu: int
+    """Of every interface [bytes]."""
+    resent: float
+    """Packets that were sent again, at all NICs together."""
+
+
+@dataclass(frozen=True)
+class Circumstances:
+    """What decides whether the tables of a run can be, beside its job and its fabric."""
+
+    lent_bytes: Mapping[Port, float] = field(default_factory=dict)
+    """What the token bucket at a port lets through at once after a pause, in real bytes; 0 where absent."""
+    live: bool = False
+    """Whether it was emulated: then rates, and times of light, are those of a machine."""
+    faults: tuple[Fault, ...] = ()
+    """What fails."""
+    revisions: Revisions = AS_IT_WAS
+    """What becomes of the job then."""
+    estimates: bool = False
+    """Whether what a message sent over each of several lanes is an estimate: where it chose, in the model."""
+    pipelined: bool = False
+    """Whether the legs of delegated all-to-alls overlap."""
+    late_light_ps: int = 0
+    """How much earlier than it was noted light may have come, and how much later it may have gone [ps]."""
+    wire: Wire | None = None
+    """How to read the table of the wire; None where it is not held against the legs."""
+
+
+@dataclass(frozen=True)
+class Audit:
+    """What came of the audit of a run."""
+
+    findings: tuple[Finding, ...] = ()
+    """The first of each check; a run without any is sound."""
+    conserved_only: tuple[str, ...] = ()
+    """The patterns of a user's own, of which nobody else says what they owe: of these was only checked
+    that each message's bytes arrived."""
+
+    share: float = 1.0
+    """Of how many of the nodes the legs were looked at, 0..1: of all, but of those of very large runs."""
+
+    @property
+    def sound(self) -> bool:
+        """Whether nothing was found."""
+        return not self.findings
+
+    @property
+    def limits(self) -> tuple[str, ...]:
+        """What was not looked at, in words; nothing as a rule."""
+        own = (
+            f"of {', '.join(self.conserved_only)} only that every byte arrived" if self.conserved_only else ""
+        )
+        part = f"the legs of {self.share:.1%} of the nodes" if self.share < 1 else ""
+        return tuple(filter(None, (own, part)))

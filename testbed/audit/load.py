@@ -1,0 +1,398 @@
+"""Capacity: no link carried more than it could, while it was up, in the time that its legs give it.
+
+The legs that cross a link, or a circuit, are jobs for a machine (`testbed.audit.capacity`): released when
+their bytes could go, due when the last of them had arrived. NVLink is a link out of each GPU and one into
+it. A circuit is a link that is there while it is lit.
+
+Most of it is arithmetic on whole columns. The legs of a machine are cut where none is under way. One alone
+needs room between its own two times; several that were released together need room for all that was due by
+each of their ends, which is what earliest deadline first comes to then. So do those that were released at a
+few times, from each of these on. Only what is left is tried by earliest deadline first, job by job.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from testbed.audit.capacity import first_missed
+from testbed.audit.course import Course, Integers, seconds
+from testbed.audit.finding import Finding
+from testbed.audit.paths import Circuit, circuits_of
+from topologies.fabric import Port
+from traffic.clock import NEVER, SECOND
+from traffic.tables import NVLINK, PACKETS
+
+CHECK = "capacity"
+Floats = NDArray[np.float64]
+ROUNDING = 1e-6
+"""Less of each leg, and a byte, has to be carried in time: times and parts are rounded."""
+LIVE = 0.02
+"""The same of what was emulated: what a shaper's rate may be off."""
+LIVE_BYTES = 2.0
+"""The same at emulated scale [bytes]: each parcel is rounded to whole ones there."""
+SPLIT = 0.2
+"""The same of a message's part over one of several lanes that it chose as it went, in the model: that is made
+of what the lanes carried meanwhile, and was up to a tenth off."""
+FEW = 32
+"""From so many times of release on, job by job is as fast."""
+
+
+@dataclass(frozen=True, eq=False)
+class Jobs:
+    """What machines have to do; parallel arrays."""
+
+    row: Integers
+    """The row of each in the table of legs, the first of what moved together."""
+    machine: Integers
+    released: Floats
+    """When it may begin, as the bytes that its machine could have carried by then."""
+    due: Floats
+    sizes: Floats
+    """What of it has to be done in time [bytes]."""
+
+    def select(self, which: Integers | NDArray[np.bool_]) -> "Jobs":
+        """Return some of them, in that order."""
+        times = self.released[which], self.due[which]
+        return Jobs(self.row[which], self.machine[which], *times, self.sizes[which])
+
+
+def load(course: Course) -> Iterator[Finding]:
+    """Yield the first leg that a link cannot have carried in time, of NVLink's and of the others'."""
+    for jobs, machines in (_over_nvlink(course), _over_links(course)):
+        if (job := _first_missed(jobs, machines.lent_of(jobs.machine))) is not None:
+            yield _finding(course, int(jobs.row[job]), machines.names[int(jobs.machine[job])])
+
+
+@dataclass(frozen=True, eq=False)
+class _Machines:
+    """Links and circuits by number."""
+
+    names: list[str]
+    lent: Floats
+    """What each lends after a pause [bytes]; without NVLink's, which lends nothing."""
+
+    def lent_of(self, machine: Integers) -> Floats:
+        """Return what the machine of each job lends."""
+        return self.lent[machine] if len(self.lent) else np.zeros(len(machine))
+
+
+def _over_nvlink(course: Course) -> tuple[Jobs, _Machines]:
+    """Return what crossed the links out of GPUs, and into them."""
+    legs, inside, fabric = course.legs, course.inside, course.fabric
+    rows = np.flatnonzero(legs["medium"] == NVLINK)
+    rate = np.array([fabric.servers[server].nvlink_bps for server in fabric.gpu_servers])
+    ends = [legs[end][rows].astype(np.int64) for end in ("from_gpu", "to_gpu")]
+    machine = np.concatenate([ends[0], ends[1] + fabric.gpus, inside.gpu, inside.gpu + fabric.gpus])
+    sizes = np.concatenate([legs["bytes"][rows], legs["bytes"][rows], inside.sent, inside.received])
+    first_ps, last_ps, row = (
+        np.concatenate([own, own, together[inside.movement], together[inside.movement]])
+        for own, together in (
+            (legs["first_ps"][rows], inside.first_ps),
+            (legs["last_ps"][rows], inside.last_ps),
+            (legs["row"][rows], inside.row),
+        )
+    )
+    used = np.flatnonzero(sizes)
+    per_ps = (np.concatenate([rate, rate]) / (8 * SECOND))[machine[used]]
+    begin_ps = int(first_ps.min(initial=NEVER))
+    jobs = Jobs(
+        row[used],
+        machine[used],
+        (first_ps[used] - begin_ps) * per_ps,
+        (last_ps[used] - begin_ps) * per_ps,
+        np.asarray(sizes[used] * (1 - ROUNDING) - 1),
+    )
+    names = [f"NVLink {way} GPU {gpu}" for way in ("out of", "into") for gpu in range(fabric.gpus)]
+    return jobs, _Machines(names, np.zeros(0))
+
+
+def _over_links(course: Course) -> tuple[Jobs, _Machines]:
+    """Return what crossed each port's link, and each circuit."""
+    legs, fabric, known = course.legs, course.fabric, course.known
+    crossing = np.flatnonzero((legs["medium"] != NVLINK) & (legs["path"] >= 0))
+    number: dict[Port | Circuit, int] = {}
+    crossed, first = list[int](), [0]
+    for path in course.tables.paths:
+        crossed += [number.setdefault(port, len(number)) for port in path if port in course.peers]
+        crossed += [
+            number.setdefault(circuit, len(number)) for circuit in circuits_of(path, fabric, course.peers)
+        ]
+        first.append(len(crossed))
+    first_of, counts = np.array(first), np.diff(first)[legs["path"][crossing]]
+    leg = np.repeat(crossing, counts)
+    within = np.arange(len(leg)) - np.repeat(np.cumsum(counts) - counts, counts)
+    machine = np.array(crossed, dtype=np.int64)[first_of[legs["path"][leg]] + within]
+    sizes = _to_carry(course, leg, machine)
+    begin_ps, end_ps = legs["first_ps"][leg], legs["last_ps"][leg]
+    lent = np.array([known.lent_bytes.get(_fed_by(each, course), 0.0) for each in number])
+    rates = _Rates(course)
+    fixed = np.array([rates.constant(each) for each in number])
+    start_ps = int(legs["first_ps"][crossing].min()) if len(crossing) else 0
+    released, due = ((at - start_ps) * (fixed[machine] / (8 * SECOND)) for at in (begin_ps, end_ps))
+    changing = np.flatnonzero(fixed[machine] < 0)
+    if len(changing):
+        over_time = [rates.over_time(each) for each, index in number.items() if fixed[index] < 0]
+        which = (np.cumsum(fixed < 0) - 1)[machine[changing]]
+        released[changing] = _carried_by_each(which, begin_ps[changing], over_time)
+        due[changing] = _carried_by_each(which, end_ps[changing], over_time)
+    if lent.any():
+        rests_ps = _rests_ps(legs["first_ps"][crossing], legs["last_ps"][crossing])
+        before = np.searchsorted(rests_ps, begin_ps, side="right")
+        released += before * lent[machine]
+        due += np.maximum(before, np.searchsorted(rests_ps, end_ps, side="left")) * lent[machine]
+    names = [
+        str(each) if isinstance(each, Port) else f"{each[0]} {each[1][0]}>{each[1][1]}" for each in number
+    ]
+    return Jobs(legs["row"][leg], machine, released, due, np.asarray(sizes, dtype=float)), _Machines(
+        names, lent
+    )
+
+
+def _carried_by_each(
+    which: Integers, times_ps: Integers, over_time: Sequence[tuple[Integers, Floats]]
+) -> Floats:
+    """Return what machines could have carried by some times, as `carried_by`: of all at once.
+
+    Parameters
+    ----------
+    which
+        The machine that each of the times is asked of.
+    times_ps
+        The times.
+    over_time
+        From when on each machine had which rate.
+    """
+    counts = np.array([len(at_ps) for at_ps, _ in over_time])
+    of = np.repeat(np.arange(len(over_time)), counts)
+    at_ps = np.concatenate([each for each, _ in over_time])
+    per_ps = np.concatenate([each for _, each in over_time]) / (8 * SECOND)
+    full = np.zeros(len(at_ps))
+    first = np.cumsum(counts) - counts
+    for change in range(1, int(counts.max())):  # of each machine by itself: nothing is rounded by the others
+        then = first[counts > change] + change
+        full[then] = full[then - 1] + (at_ps[then] - at_ps[then - 1]) * per_ps[then - 1]
+    # The last change before each time: changes and times in one order, a change first where they are equal.
+    order = np.lexsort(
+        (np.repeat([0, 1], [len(of), len(which)]), np.append(at_ps, times_ps), np.append(of, which))
+    )
+    is_change = order < len(of)
+    latest = np.maximum.accumulate(np.where(is_change, np.arange(len(order)), 0))
+    last = np.empty(len(which), dtype=np.int64)
+    last[order[~is_change] - len(of)] = order[latest[~is_change]]
+    return np.asarray(full[last] + (times_ps - at_ps[last]) * per_ps[last])
+
+
+def _to_carry(course: Course, leg: Integers, machine: Integers) -> Floats:
+    """Return what of each leg has to have crossed a machine in time [bytes]."""
+    legs, known = course.legs, course.known
+    if known.live:
+        return np.asarray(
+            legs["bytes"][leg] * (1 - LIVE) - (LIVE_BYTES / known.wire.volume if known.wire else 1)
+        )
+    estimated = known.estimates and _is_estimated(course, leg, machine)
+    slack = np.where(estimated, SPLIT, ROUNDING)
+    return np.asarray(legs["bytes"][leg] * (1 - slack) - 1)
+
+
+def _is_estimated(course: Course, leg: Integers, machine: Integers) -> NDArray[np.bool_]:
+    """Return which legs are an estimated part of a message that chose its lanes as it went.
+
+    Its legs have the same times. What crosses a machine by all of them is no estimate.
+    """
+    legs, estimated = course.legs, np.zeros(len(leg), dtype=bool)
+    lane = np.flatnonzero((legs["medium"] == PACKETS) & (legs["message"] >= 0))
+    if len(lane) == len(np.unique(legs["message"][lane])):
+        return estimated
+    times = np.stack([legs["message"][lane], legs["first_ps"][lane], legs["last_ps"][lane]])
+    _, group, together = np.unique(times, axis=1, return_inverse=True, return_counts=True)
+    group_of = np.full(len(legs["lane"]), -1, dtype=np.int64)
+    group_of[lane] = np.where(together[group.ravel()] > 1, group.ravel(), -1)
+    mine = np.flatnonzero(group_of[leg] >= 0)
+    code = group_of[leg[mine]] * (int(machine.max(initial=0)) + 1) + machine[mine]
+    _, at, crossing = np.unique(code, return_inverse=True, return_counts=True)
+    estimated[mine] = crossing[at] < together[group_of[leg[mine]]]
+    return estimated
+
+
+def _fed_by(each: Port | Circuit, course: Course) -> Port:
+    """Return the port whose bucket lends to a link, or to a circuit."""
+    if isinstance(each, Port):
+        return each
+    entry = Port(each[0], each[1][0])
+    return course.fabric.peer(entry) if entry in course.fabric.link_at else entry
+
+
+def _rests_ps(first_ps: Integers, last_ps: Integers) -> Integers:
+    """Return when legs began while no others were under way: the clock may have stood, and buckets filled."""
+    order = np.argsort(first_ps, kind="stable")
+    before = np.maximum.accumulate(last_ps[order])
+    begins = first_ps[order]
+    return np.concatenate([begins[:1], begins[1:][begins[1:] >= before[:-1]]])
+
+
+class _Rates:
+    """The rate of each link and circuit over time."""
+
+    def __init__(self, course: Course) -> None:
+        self._course = course
+        links, ports = course.tables.links, course.tables.ports
+        self._changes: dict[Port, list[tuple[int, float]]] = defaultdict(list)
+        """Of each link that changed, by both of its ports: from when on it had which rate."""
+        rows = zip(
+            links["port"].tolist(),
+            links["at_ps"].tolist(),
+            links["rate_bps"].tolist(),
+            links["up"],
+            strict=True,
+        )
+        for port, at_ps, rate_bps, up in rows:
+            for end in course.fabric.both_ends([ports[port]]):
+                self._changes[end].append((at_ps, rate_bps if up else 0.0))
+        self._lit = _lit_over_time(course)
+
+    def constant(self, each: Port | Circuit) -> float:
+        """Return the rate of what always had one; -1 if it changed [bit/s]."""
+        if not isinstance(each, Port) or each in self._changes:
+            return -1.0
+        return self._course.fabric.link_at[each].rate_bps
+
+    def over_time(self, each: Port | Circuit) -> tuple[Integers, Floats]:
+        """Return from when on it had which rate, the first from 0 on."""
+        if isinstance(each, Port):
+            changes = sorted(
+                [(0, self._course.fabric.link_at[each].rate_bps), *self._changes[each]], key=lambda c: c[0]
+            )
+        else:
+            ocs, circuit = each
+            full = max(
+                self._course.fabric.link_at[port].rate_bps
+                for port in (Port(ocs, circuit[0]), Port(ocs, circuit[1]))
+            )
+            changes = [(0, 0.0)]
+            for begin_ps, end_ps in self._lit.get(each, ()):
+                changes += [(begin_ps, full), (end_ps, 0.0)]
+        at_ps, rate_bps = zip(*changes, strict=True)
+        return np.array(at_ps, dtype=np.int64), np.array(rate_bps)
+
+
+def _lit_over_time(course: Course) -> dict[Circuit, list[tuple[int, int]]]:
+    """Return from when until when each circuit was lit, as far as the log of light may be late."""
+    light, ocses, late_ps = course.tables.light, course.tables.ocses, course.known.late_light_ps
+    found: dict[Circuit, list[tuple[int, int]]] = defaultdict(list)
+    since: dict[str, dict[tuple[int, int], int]] = defaultdict(dict)
+    rows = zip(light["ocs"].tolist(), light["at_ps"].tolist(), light["circuits"], strict=True)
+    for number, at_ps, circuits in rows:
+        ocs, now = ocses[number], set(map(tuple, circuits))
+        for circuit in [circuit for circuit in since[ocs] if circuit not in now]:
+            _lit_until(found[ocs, circuit], since[ocs].pop(circuit), at_ps + late_ps)
+        for circuit in now - since[ocs].keys():
+            since[ocs][circuit] = max(at_ps - late_ps, 0)
+    for ocs, open_ended in since.items():
+        for circuit, begin_ps in open_ended.items():
+            _lit_until(found[ocs, circuit], begin_ps, NEVER)
+    return found
+
+
+def _lit_until(intervals: list[tuple[int, int]], begin_ps: int, end_ps: int) -> None:
+    """Add an interval to those before; they do not overlap."""
+    if intervals and intervals[-1][1] >= begin_ps:
+        intervals[-1] = (intervals[-1][0], end_ps)
+    else:
+        intervals.append((begin_ps, end_ps))
+
+
+def _first_missed(jobs: Jobs, lent: Floats) -> int | None:
+    """Return a job that its machine cannot have done in time; None if there is none."""
+    if not len(jobs.row):
+        return None
+    order = np.lexsort((jobs.released, jobs.machine))
+    jobs, lent = jobs.select(order), lent[order]
+    due = jobs.due + lent
+    cluster = _clusters(jobs, due)
+    counts = np.bincount(cluster)
+    alone = counts[cluster] == 1
+    missed = alone & (jobs.sizes > due - jobs.released)
+    if missed.any():
+        return int(order[np.flatnonzero(missed)[0]])
+    rest = np.flatnonzero(~alone)
+    if not len(rest):
+        return None
+    found = _first_in_clusters(jobs.select(rest), due[rest], cluster[rest])
+    return None if found is None else int(order[rest[found]])
+
+
+def _clusters(jobs: Jobs, due: Floats) -> Integers:
+    """Return a number for each job, which those share that a machine has without a pause between them."""
+    new = np.ones(len(jobs.row), dtype=bool)
+    new[1:] = jobs.machine[1:] != jobs.machine[:-1]
+    start = np.flatnonzero(new)
+    until = _running_max(due, start)
+    new[1:] |= jobs.released[1:] >= until[:-1]
+    return np.asarray(np.cumsum(new) - 1)
+
+
+def _running_max(values: Floats, start: Integers) -> Floats:
+    """Return the largest value so far, from each start anew, rounded down a little.
+
+    Each part is lifted above those before it, in whole steps so that nothing of a value is rounded away.
+    """
+    least, parts = float(values.min()), len(start)
+    steps = 1 << max(60 - parts.bit_length(), 1)
+    step = max((float(values.max()) - least) / steps, np.finfo(float).tiny)
+    part = np.repeat(np.arange(parts), np.diff(np.append(start, len(values))))
+    lifted = np.floor((values - least) / step).astype(np.int64) + part * (steps + 1)
+    return np.asarray((np.maximum.accumulate(lifted) - part * (steps + 1)) * step + least)
+
+
+def _first_in_clusters(jobs: Jobs, due: Floats, cluster: Integers) -> int | None:
+    """Return a job of those that share their machine which cannot have been done in time."""
+    start = np.flatnonzero(np.diff(cluster, prepend=-1))
+    counts = np.diff(np.append(start, len(cluster)))
+    part = np.repeat(np.arange(len(start)), counts)
+    changes = np.ones(len(cluster), dtype=bool)
+    changes[1:] = (jobs.released[1:] != jobs.released[:-1]) | (part[1:] != part[:-1])
+    releases = np.add.reduceat(changes.astype(np.int64), start)
+    turn = np.cumsum(changes) - 1
+    turn -= np.repeat(turn[start], counts)
+    by_due = np.lexsort((due, part))
+    for least in range(int(releases[releases <= FEW].max(initial=0))):
+        # Of each cluster what is released from one of its times on: all of it due by a job's end has to fit.
+        mine = by_due[(turn[by_due] >= least) & (releases[part[by_due]] <= FEW)]
+        at = part[mine]
+        total = np.cumsum(jobs.sizes[mine])
+        begins = np.flatnonzero(np.diff(at, prepend=-1))
+        before = np.repeat(total[begins] - jobs.sizes[mine][begins], np.diff(np.append(begins, len(mine))))
+        first = jobs.released[start[at] + _first_of_turn(turn, start, least)[at]]
+        missed = np.flatnonzero(total - before > due[mine] - first)
+        if len(missed):
+            return int(mine[missed[0]])
+    for index in np.flatnonzero(releases > FEW).tolist():
+        which = slice(int(start[index]), int(start[index] + counts[index]))
+        found = first_missed(jobs.released[which], due[which], jobs.sizes[which])
+        if found is not None:
+            return int(start[index]) + found.job
+    return None
+
+
+def _first_of_turn(turn: Integers, start: Integers, least: int) -> Integers:
+    """Return the place in each cluster of its first job of a turn; of one that has fewer turns, 0."""
+    found = np.zeros(len(start), dtype=np.int64)
+    first = np.flatnonzero((turn == least) & np.append(True, turn[1:] != turn[:-1]))
+    cluster = np.searchsorted(start, first, side="right") - 1
+    found[cluster] = first - start[cluster]
+    return found
+
+
+def _finding(course: Course, row: int, machine: str) -> Finding:
+    """Return that a machine cannot have carried what a row of the table of legs says, or begins to say."""
+    leg = course.tables.legs.iloc[row]
+    node = course.tables.nodes[int(leg["node"])]
+    times = seconds(int(leg["first_ps"])), seconds(int(leg["last_ps"]))
+    sentence = (
+        f"{machine} cannot have carried {int(leg['bytes'])} bytes of {node!r} from {times[0]} to {times[1]} "
+        "beside what else it had to carry by then"
+    )
+    return Finding(CHECK, sentence, "legs", row)

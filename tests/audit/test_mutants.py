@@ -1,0 +1,614 @@
+"""Mutants by hand: each makes a run do what cannot be, and the audit says so; without it nothing is found.
+
+A mutant is the real scheme, pattern, transport, controller, backend or runner with one thing changed in it.
+"""
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from controller.circuits.devices import ReconfigurationDelay
+from testbed.audit.audit import audited
+from testbed.audit.finding import Circumstances, Wire
+from testbed.run import delegated
+from testbed.run import runner as running
+from testbed.run import solved_once as solving
+from testbed.run.alone import Alone
+from testbed.run.backend import Arrived
+from testbed.run.dilation import Dilation
+from testbed.run.experiment import Experiment
+from testbed.run.fluid_backend import FluidBackend
+from testbed.run.job_graph import JobGraph
+from testbed.run.ledger import Message
+from testbed.run.ocs_plan import OcsSetup, over_ocses
+from testbed.run.predict import predict
+from testbed.run.run import Run
+from testbed.run.runner import Runner
+from tests.audit.cases import small_runs
+from tests.traffic.cases import lent_for
+from topologies.events import TimedCircuits
+from topologies.light import Circuit
+from topologies.parallel_ocs import parallel_ocs_fabric
+from traffic.clock import NEVER
+from traffic.collectives.all_to_all import AllToAll
+from traffic.collectives.exchange import CoupledFlows, Exchange
+from traffic.collectives.node_all_to_all import RingAllToAll
+from traffic.collectives.point_to_point import PointToPoint
+from traffic.collectives.ring import Ring
+from traffic.delegation import Delegated, Delegation
+from traffic.demand import Demand
+from traffic.fluid.network import FluidNetwork
+from traffic.fluid.nvlink import Nvlink
+from traffic.job import Collective, Compute, Job, Node
+from traffic.messages import Messages
+from traffic.scheme import Placement, Sprayed
+from traffic.spraying.policy import QueuePair
+from traffic.tables import GRANTS, WIRE
+
+RUNS = dict(small_runs())
+Patch = pytest.MonkeyPatch
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """What is changed, in which run, and which check finds it."""
+
+    run: str
+    change: Callable[[Patch], None]
+    check: str
+    couples: bool = False
+    lent_s: float = 0.0
+
+
+def around(patch: Patch, owner: type, name: str, changed: Callable[..., object]) -> None:
+    """Have a method's result be changed: ``changed`` gets it and the method's arguments."""
+    method = getattr(owner, name)
+    patch.setattr(owner, name, lambda *args, **named: changed(method(*args, **named), *args))
+
+
+def placed(patch: Patch, changed: Callable[[Placement], Placement]) -> None:
+    """Have a spraying scheme's placements changed."""
+    around(patch, Sprayed, "place", lambda found, *_: changed(found))
+
+
+# Schemes
+
+
+def loses_half(patch: Patch) -> None:
+    placed(patch, lambda found: replace(found, bytes=found.bytes // 2))
+
+
+def sends_twice(patch: Patch) -> None:
+    placed(patch, lambda found: replace(found, bytes=found.bytes * 2))
+
+
+def to_the_next_server(patch: Patch) -> None:
+    def moved(pair: QueuePair) -> QueuePair:
+        servers = (
+            server for server in range(4) if server not in (pair.source.server, pair.destination.server)
+        )
+        return replace(pair, destination=pair.destination._replace(server=next(servers)))
+
+    placed(patch, lambda found: replace(found, queue_pairs=tuple(map(moved, found.queue_pairs))))
+
+
+def from_the_next_server(patch: Patch) -> None:
+    def moved(pair: QueuePair) -> QueuePair:
+        servers = (
+            server for server in range(4) if server not in (pair.source.server, pair.destination.server)
+        )
+        return replace(pair, source=pair.source._replace(server=next(servers)))
+
+    placed(patch, lambda found: replace(found, queue_pairs=tuple(map(moved, found.queue_pairs))))
+
+
+def swaps_messages(patch: Patch) -> None:
+    placed(patch, lambda found: replace(found, bytes=found.bytes[::-1].copy()))
+
+
+def delegates(patch: Patch, changed: Callable[[Delegation], Delegation]) -> None:
+    around(patch, Delegated, "delegate", lambda found, *_: changed(found))
+
+
+def gathers_elsewhere(patch: Patch) -> None:
+    def turned(found: Delegation) -> Delegation:
+        gather = found.gather
+        return replace(found, gather=Messages(gather.destination, gather.source, gather.bytes))
+
+    delegates(patch, turned)
+
+
+def scatters_half(patch: Patch) -> None:
+    def halved(found: Delegation) -> Delegation:
+        scatter = found.scatter
+        return replace(found, scatter=Messages(scatter.source, scatter.destination, scatter.bytes // 2 + 1))
+
+    delegates(patch, halved)
+
+
+def does_not_scatter(patch: Patch) -> None:
+    none = np.zeros(0, dtype=np.int64)
+    delegates(patch, lambda found: replace(found, scatter=Messages(none, none, none)))
+
+
+def scatters_before_all_has_come(patch: Patch) -> None:
+    legs_of = delegated.legs_of
+    patch.setattr(
+        running, "legs_of", lambda found, *, pipelined, as_one: legs_of(found, pipelined=True, as_one=as_one)
+    )
+
+
+# Patterns
+
+
+def exchanges(patch: Patch, pattern: type, changed: Callable[[Exchange], Exchange]) -> None:
+    around(patch, pattern, "exchange", lambda found, *_: changed(found))
+
+
+def a_step_too_few(patch: Patch) -> None:
+    def shorter(found: Exchange) -> Exchange:
+        kept = np.arange(len(found.messages)) < len(found.messages) * 13 // 14
+        waits = found.waits[(found.waits < kept.sum()).all(axis=1)]
+        return Exchange(found.messages.select(kept), waits, found.connection[kept])
+
+    exchanges(patch, Ring, shorter)
+
+
+def half_a_chunk(patch: Patch) -> None:
+    def halved(found: Exchange) -> Exchange:
+        return replace(found, messages=replace(found.messages, bytes=found.messages.bytes // 2))
+
+    exchanges(patch, Ring, halved)
+
+
+def steps_that_do_not_wait(patch: Patch) -> None:
+    exchanges(patch, Ring, lambda found: replace(found, waits=found.waits[:0]))
+
+
+def turned_round(patch: Patch) -> None:
+    def turned(found: Exchange) -> Exchange:
+        owed = found.messages
+        return replace(found, messages=Messages(owed.destination, owed.source, owed.bytes))
+
+    exchanges(patch, AllToAll, turned)
+
+
+def shifted(patch: Patch) -> None:
+    def moved(found: Exchange) -> Exchange:
+        return replace(found, messages=replace(found.messages, bytes=np.roll(found.messages.bytes, 1)))
+
+    exchanges(patch, AllToAll, moved)
+
+
+def a_pair_left_out(patch: Patch) -> None:
+    def without(found: Exchange) -> Exchange:
+        return Exchange(found.messages.select(np.arange(len(found.messages)) != 5))
+
+    exchanges(patch, AllToAll, without)
+
+
+def a_pair_twice(patch: Patch) -> None:
+    def again(found: Exchange) -> Exchange:
+        columns = (found.messages.source, found.messages.destination, found.messages.bytes)
+        return Exchange(Messages(*(np.append(column, column[5]) for column in columns)))
+
+    exchanges(patch, AllToAll, again)
+
+
+def the_last_left_out(patch: Patch) -> None:
+    def shorter(found: Exchange) -> Exchange:
+        return Exchange(found.messages.select(np.arange(len(found.messages)) < len(found.messages) - 1))
+
+    exchanges(patch, PointToPoint, shorter)
+
+
+def equal_steps(patch: Patch) -> None:
+    def even(found: Exchange) -> Exchange:
+        sizes = np.full(len(found.messages), found.messages.bytes[0])
+        return replace(found, messages=replace(found.messages, bytes=sizes))
+
+    exchanges(patch, RingAllToAll, even)
+
+
+def a_coupled_ring_of_half(patch: Patch) -> None:
+    def halved(found: CoupledFlows, *_: object) -> CoupledFlows:
+        return replace(found, messages=replace(found.messages, bytes=found.messages.bytes // 2))
+
+    around(patch, Ring, "coupled_flows", halved)
+
+
+# Backends
+
+
+def nics_twice_as_fast(patch: Patch) -> None:
+    begin = FluidNetwork.__init__
+    patch.setattr(
+        FluidNetwork,
+        "__init__",
+        lambda self, rates, **named: begin(self, [2 * rate for rate in rates], **named),
+    )
+
+
+def nvlink_twice_as_fast(patch: Patch) -> None:
+    begin = Nvlink.__init__
+
+    def faster(self: Nvlink, fabric: object) -> None:
+        begin(self, fabric)  # type: ignore[arg-type]
+        self._rate_bps = [2 * rate for rate in self._rate_bps]
+
+    patch.setattr(Nvlink, "__init__", faster)
+
+
+def arrives_early(patch: Patch) -> None:
+    def sooner(found: list[object], *_: object) -> list[object]:
+        return [
+            replace(each, at_ps=each.at_ps * 9 // 10) if isinstance(each, Arrived) else each for each in found
+        ]
+
+    around(patch, FluidBackend, "wait", sooner)
+
+
+def shines_in_the_dark(patch: Patch) -> None:
+    switch = FluidBackend._switch
+
+    def at_once(self: FluidBackend, ocs: str, slots: deque[TimedCircuits], keeps: bool) -> object:
+        happened = switch(self, ocs, slots, keeps)
+        if slots:
+            self._shine(ocs, set(slots[0].circuits))
+        return happened
+
+    patch.setattr(FluidBackend, "_switch", at_once)
+
+
+def shows_other_circuits(patch: Patch) -> None:
+    def others(found: object, *_: object) -> object:
+        circuits: tuple[Circuit, ...] = found.circuits  # type: ignore[attr-defined]
+        outputs = [b for _, b in circuits]
+        moved = zip((a for a, _ in circuits), outputs[1:] + outputs[:1], strict=True)
+        return replace(found, circuits=tuple(moved))  # type: ignore[type-var]
+
+    around(patch, FluidBackend, "_show_slot", others)
+
+
+def sends_over_what_is_cut(patch: Patch) -> None:
+    patch.setattr(FluidBackend, "_set_links", lambda _self: None)
+
+
+def lends_three_times(patch: Patch) -> None:
+    lend = FluidNetwork.lend
+    patch.setattr(FluidNetwork, "lend", lambda self, lent_bytes: lend(self, 3 * np.asarray(lent_bytes)))
+
+
+def borrows_in_the_middle(patch: Patch) -> None:
+    wait = FluidBackend.wait
+
+    def borrowing(self: FluidBackend, until_ps: int) -> object:
+        if self.now_ps > 0 and not self._network.quiet:
+            self._network.lend(1e-4)
+        return wait(self, until_ps)
+
+    patch.setattr(FluidBackend, "wait", borrowing)
+
+
+def a_coupled_flow_in_half_the_time(patch: Patch) -> None:
+    add = Alone.add
+    patch.setattr(
+        Alone,
+        "add",
+        lambda self, flow, weight, links, began_ps, end_ps: add(
+            self, flow, weight, links, began_ps, (began_ps + end_ps) // 2
+        ),
+    )
+
+
+def paths_without_their_spine(patch: Patch) -> None:
+    around(patch, FluidBackend, "path", lambda found, *_: (found[0], found[-1]))
+
+
+def paths_of_others(patch: Patch) -> None:
+    around(patch, FluidBackend, "path", lambda found, self, _pair: self._paths[0])
+
+
+def sections_at_once(patch: Patch) -> None:
+    repeated = solving._Repeated
+    around(patch, repeated, "_shifts", lambda found, *_: np.zeros_like(found))
+
+
+# The runner, and faults
+
+
+def nothing_waits(patch: Patch) -> None:
+    sources = JobGraph.sources
+
+    def all_of_them(self: JobGraph) -> list[Node]:
+        self._waits.update(dict.fromkeys(self._waits, 0))
+        return sources(self)
+
+    patch.setattr(JobGraph, "sources", all_of_them)
+
+
+def starts_with_the_first_that_ends(patch: Patch) -> None:
+    add = JobGraph._add
+
+    def adding(self: JobGraph, node: Node) -> None:
+        add(self, node)
+        self._waits[node.name] = min(self._waits[node.name], 1)
+
+    patch.setattr(JobGraph, "_add", adding)
+
+
+class _Forgets(dict[int, str]):
+    """What GPUs compute; of two at once the second to end is not there any more."""
+
+    def __delitem__(self, gpu: int) -> None:
+        self.pop(gpu, None)
+
+
+def computes_two_at_once(patch: Patch) -> None:
+    begin = Runner.__init__
+
+    def beginning(self: Runner, *args: object, **named: object) -> None:
+        begin(self, *args, **named)  # type: ignore[arg-type]
+        self._computing = _Forgets()
+
+    patch.setattr(Runner, "__init__", beginning)
+    patch.setattr(Runner, "_is_busy", lambda _self, _gpu: False)
+
+
+def computes_in_half_the_time(patch: Patch) -> None:
+    around(patch, Compute, "by_duration", lambda found, *_: [(lasts_s / 2, gpus) for lasts_s, gpus in found])
+
+
+def forgets_that_one_arrived(patch: Patch) -> None:
+    result = Runner._result
+
+    def forgetting(self: Runner) -> Run:
+        next(each for each in self._messages if each.legs).end_ps = NEVER
+        return result(self)
+
+    patch.setattr(Runner, "_result", forgetting)
+
+
+def ends_before_its_last_message(patch: Patch) -> None:
+    done = Runner._piece_done
+
+    def early(self: Runner, name: str, pieces: int = 1) -> None:
+        collective = isinstance(self._graph.nodes[name], Collective)
+        if collective and self._pieces_of[name] == 20:
+            self._pieces_of[name] = 1
+            done(self, name, 1)
+        elif not collective or self._pieces_of[name] > 0:
+            done(self, name, pieces)
+
+    patch.setattr(Runner, "_piece_done", early)
+
+
+def waiting_for_light_does_not_count(patch: Patch) -> None:
+    release = Runner._release_first
+
+    def later(self: Runner, node: Collective, first: int) -> None:
+        self._since_ps[node.name] = self._backend.now_ps
+        release(self, node, first)
+
+    patch.setattr(Runner, "_release_first", later)
+
+
+def what_comes_back_counts_twice(patch: Patch) -> None:
+    returned = Message.returned
+
+    def kept(self: Message, over: int, size: int, at_ps: int, *, whole: bool) -> int:
+        leg = self.on(over)
+        lacks = returned(self, over, size, at_ps, whole=whole)
+        if leg:
+            leg.bytes += lacks
+        return lacks
+
+    patch.setattr(Message, "returned", kept)
+
+
+def half_of_what_comes_back_is_sent(patch: Patch) -> None:
+    around(patch, Message, "returned", lambda found, *_: found // 2 + 1)
+
+
+def goes_on_before_what_takes_its_place(patch: Patch) -> None:
+    put = JobGraph.replace
+
+    def early(self: JobGraph, names: list[str], nodes: list[Node]) -> list[Node]:
+        waiting = [then for name in names for then in self._then.get(name, [])]
+        ready = put(self, names, nodes)
+        self._waits.update(dict.fromkeys(waiting, 0))
+        return [*ready, *(self.nodes[name] for name in waiting)]
+
+    patch.setattr(JobGraph, "replace", early)
+
+
+def the_old_gpus_go_on(patch: Patch) -> None:
+    patch.setattr(running, "renumbered", lambda node, _places: node)
+    patch.setattr(Runner, "_lose", lambda _self, _messages: [])
+
+
+MUTANTS: Mapping[str, Mutant] = {
+    "scheme: half of each parcel": Mutant("uniform, rails", loses_half, "bytes"),
+    "scheme: each parcel twice": Mutant("uniform, rails", sends_twice, "bytes"),
+    "scheme: to the next server": Mutant("uniform, ecmp", to_the_next_server, "paths"),
+    "scheme: from the next server": Mutant("uniform, ecmp", from_the_next_server, "paths"),
+    "scheme: bytes of other messages": Mutant("slow ring", swaps_messages, "bytes"),
+    "scheme: gathers the wrong way": Mutant("region, servers of GPUs", gathers_elsewhere, "bytes"),
+    "scheme: scatters half": Mutant("region, servers of GPUs", scatters_half, "bytes"),
+    "scheme: does not scatter": Mutant("region, servers of GPUs", does_not_scatter, "bytes"),
+    "scheme: scatters early": Mutant("region, servers of GPUs", scatters_before_all_has_come, "causality"),
+    "pattern: a step too few": Mutant("ring both ways", a_step_too_few, "bytes"),
+    "pattern: half a chunk": Mutant("all-gather", half_a_chunk, "bytes"),
+    "pattern: steps do not wait": Mutant("reduce-scatter", steps_that_do_not_wait, "causality"),
+    "pattern: demand turned round": Mutant("step", turned_round, "bytes"),
+    "pattern: demand shifted": Mutant("step", shifted, "bytes"),
+    "pattern: a pair left out": Mutant("uniform, ecmp", a_pair_left_out, "bytes"),
+    "pattern: a pair twice": Mutant("uniform, ecmp", a_pair_twice, "bytes"),
+    "pattern: the last message left out": Mutant("point to point", the_last_left_out, "bytes"),
+    "pattern: equal steps": Mutant("ring all-to-all", equal_steps, "bytes"),
+    "pattern: a coupled ring of half": Mutant(
+        "ring both ways", a_coupled_ring_of_half, "bytes", couples=True
+    ),
+    "backend: NICs twice as fast": Mutant("step", nics_twice_as_fast, "capacity"),
+    "backend: NVLink twice as fast": Mutant("ring both ways", nvlink_twice_as_fast, "capacity"),
+    "backend: arrives early": Mutant("uniform, rails", arrives_early, "capacity"),
+    "backend: shines in the dark": Mutant("schedule, one OCS", shines_in_the_dark, "capacity"),
+    "backend: shows other circuits": Mutant("schedule, one OCS", shows_other_circuits, "capacity"),
+    "backend: sends over what is cut": Mutant("NIC, known late", sends_over_what_is_cut, "capacity"),
+    "backend: lends three times": Mutant("uniform, rails", lends_three_times, "bounds", lent_s=1e-5),
+    "backend: borrows in the middle": Mutant("uniform, ecmp", borrows_in_the_middle, "capacity"),
+    "backend: half the time alone": Mutant(
+        "ring both ways", a_coupled_flow_in_half_the_time, "capacity", couples=True
+    ),
+    "backend: paths without their spine": Mutant("slow ring", paths_without_their_spine, "paths"),
+    "backend: paths of others": Mutant("uniform, ecmp", paths_of_others, "paths"),
+    "backend: equal sections at once": Mutant("repeated", sections_at_once, "causality"),
+    "runner: nothing waits": Mutant("step", nothing_waits, "causality"),
+    "runner: waits for one of two": Mutant("step", starts_with_the_first_that_ends, "causality"),
+    "runner: two computes at once": Mutant("two tasks", computes_two_at_once, "causality"),
+    "runner: computes in half the time": Mutant("step", computes_in_half_the_time, "causality"),
+    "runner: forgets an arrival": Mutant("uniform, rails", forgets_that_one_arrived, "bytes"),
+    "runner: ends before its last message": Mutant("step", ends_before_its_last_message, "causality"),
+    "runner: waiting for light does not count": Mutant(
+        "region, block", waiting_for_light_does_not_count, "causality"
+    ),
+    "fault: what comes back counts twice": Mutant("uplink", what_comes_back_counts_twice, "bytes"),
+    "fault: half of what comes back": Mutant("NIC", half_of_what_comes_back_is_sent, "bytes"),
+    "fault: goes on before its place is taken": Mutant(
+        "GPU, revised", goes_on_before_what_takes_its_place, "causality"
+    ),
+    "fault: the old GPUs go on": Mutant("region, GPU moved", the_old_gpus_go_on, "bytes"),
+}
+
+
+def _more_runs() -> dict[str, Experiment]:
+    """Return runs besides the small ones: a ring over spines, equal steps, and two tasks on a GPU."""
+    step = RUNS["step"]
+    ring = Ring(((0, 3, 4, 7, 2, 5, 6, 1),), 8_000_000)
+    slow = Job("ring", 8, (Collective("ring", ring), Collective("again", AllToAll(_ones(8)), ("ring",))))
+    nodes = tuple(
+        node
+        for turn in range(3)
+        for node in (
+            Compute(f"{turn}", tuple(range(8)), 1e-4, (f"all {turn - 1}",) if turn else ()),
+            Collective(f"all {turn}", AllToAll(_ones(8)), (f"{turn}",)),
+        )
+    )
+    tasks = (Compute("one", (0, 1), 1e-4), Compute("other", (0,), 2e-4))
+    return {
+        "slow ring": replace(step, job=slow, policy="ecmp"),
+        "repeated": replace(step, job=Job("repeated", 8, nodes)),
+        "schedule, one OCS": _on_one_ocs(),
+        "NIC, known late": replace(
+            RUNS["NIC"], faults=(replace(RUNS["NIC"].faults[0], detect_s=2e-3, node="first"),)
+        ),
+        "two tasks": replace(step, job=Job("tasks", 8, tasks)),
+    }
+
+
+def _on_one_ocs() -> Experiment:
+    """Return a schedule in which each message has one lane, so that what that carried is known."""
+    fabric = parallel_ocs_fabric(6, 1)
+    owed = np.random.default_rng(2).integers(1, 200_000_000, (6, 6))
+    setup = OcsSetup(ReconfigurationDelay("delay", 1e-3))
+    return Experiment(
+        fabric, over_ocses(Demand("drawn", owed), 1), "spectra", Dilation(2.5e-4, 1.0), ocs=setup
+    )
+
+
+def _ones(gpus: int) -> Demand:
+
+    return Demand("drawn", np.random.default_rng(1).integers(1, 3_000_000, (gpus, gpus)))
+
+
+ALL = RUNS | _more_runs()
+
+
+def run_of(mutant: Mutant) -> Run:
+    experiment = ALL[mutant.run]
+    lent_bytes = lent_for(experiment.fabric, mutant.lent_s)
+    return predict(experiment, couples=mutant.couples, lent_bytes=lent_bytes)
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_a_mutant_is_unsound_and_a_row_proves_it(name: str, monkeypatch: Patch) -> None:
+    mutant = MUTANTS[name]
+    before = run_of(mutant).audit
+    assert before is not None
+    assert before.findings == ()
+    mutant.change(monkeypatch)
+    found = run_of(mutant)
+    assert found.audit is not None
+    assert mutant.check in {finding.check for finding in found.audit.findings}, found.audit.findings
+    for finding in found.audit.findings:
+        assert -1 <= finding.row < len(getattr(found.tables, finding.table))
+
+
+def test_there_are_as_many_as_promised() -> None:
+    assert len(MUTANTS) + len(TRANSPORTS) >= 25
+
+
+# Transports are no part of the model: what they did is in the tables of grants and of the wire.
+
+WIRED = Circumstances(live=True, wire=Wire(1.0, 9000, 0.0))
+
+
+def counted(run: Run, factor: float) -> pd.DataFrame:
+    """Return what ports count that send so many times the bytes of the legs."""
+    legs, paths = run.tables.legs, run.tables.paths
+    sent: dict[int, int] = {}
+    numbers = {port: number for number, port in enumerate(ports_of(run))}
+    for path, size in zip(legs["path"], legs["bytes"], strict=True):
+        for port in paths[path] if path >= 0 else ():
+            sent[numbers[port]] = sent.get(numbers[port], 0) + int(size)
+    rows = [
+        (port, int(size * factor) + 66 * -(-size // 8948), -(-size // 8948), 0) for port, size in sent.items()
+    ]
+    return pd.DataFrame(rows, columns=list(WIRE)).astype(WIRE)
+
+
+def ports_of(run: Run) -> tuple[object, ...]:
+    return tuple(dict.fromkeys(port for path in run.tables.paths for port in path))
+
+
+def granted(run: Run, factor: float) -> pd.DataFrame:
+    """Return grants of which so many times as much was sent."""
+    legs = run.tables.legs[run.tables.legs["lane"] >= 0]
+    sizes = legs.groupby("lane")["bytes"].sum()
+    rows = [(lane, 0, int(size / factor), size) for lane, size in zip(sizes.index, sizes, strict=True)]
+    return pd.DataFrame(rows, columns=list(GRANTS)).astype(GRANTS)
+
+
+TRANSPORTS: Mapping[str, tuple[str, Callable[[Run], pd.DataFrame], str]] = {
+    "sends all twice": ("wire", lambda run: counted(run, 2.0), "paths"),
+    "delivers what was not sent": ("wire", lambda run: counted(run, 0.5), "paths"),
+    "sends beyond what was granted": ("grants", lambda run: granted(run, 1.34), "protocols"),
+    "sends a little beyond": ("grants", lambda run: granted(run, 1.03), "protocols"),
+}
+
+
+@pytest.mark.parametrize("name", TRANSPORTS)
+def test_a_transport_that_breaks_its_word_is_unsound(name: str) -> None:
+    table, rows, check = TRANSPORTS[name]
+    experiment = RUNS["uniform, rails"]
+    run = predict(experiment)
+    tables = replace(run.tables, ports=ports_of(run), **{table: rows(run)})  # type: ignore[arg-type]
+    found = audited(tables, experiment.job, experiment.fabric, WIRED)
+    assert {finding.check for finding in found.findings} == {check}
+
+
+@pytest.mark.parametrize("factor", [1.0, 1.009])
+def test_a_transport_that_keeps_it_is_not(factor: float) -> None:
+    experiment = RUNS["uniform, rails"]
+    run = predict(experiment)
+    tables = replace(
+        run.tables,
+        ports=ports_of(run),  # type: ignore[arg-type]
+        wire=counted(run, factor),
+        grants=granted(run, factor),
+    )
+    assert audited(tables, experiment.job, experiment.fabric, WIRED).findings == ()
