@@ -12,7 +12,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from topologies.fabric import Fabric, Path, Port
-from traffic.clock import SECOND
+from traffic.clock import NEVER, SECOND
 from traffic.collectives.all_to_all import AllToAll
 from traffic.collectives.exchange import Pattern
 from traffic.job import Job
@@ -43,8 +43,8 @@ def cct(tables: Tables) -> Cct:
 
     With several nodes, percentiles are over the messages of all and ``last_s`` is the slowest node.
     """
-    since_s, arrived = _since_s(tables), _arrived(tables)
-    crossed = since_s[arrived["crosses"].to_numpy()]
+    since_s, crosses = _since_s(tables), _arrived(tables, "crosses")[0]
+    crossed = since_s[crosses]
     if not len(crossed):
         return Cct(0.0, 0.0, 0.0, 0.0, float(since_s.max(initial=0.0)))
     p80, p95, p99 = np.percentile(crossed, [80, 95, 99]).tolist()
@@ -53,9 +53,8 @@ def cct(tables: Tables) -> Cct:
 
 def crossing_times_s(tables: Tables) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     """Return how long each message took that crossed the network, as `cct` has it, and its node [s]."""
-    arrived = _arrived(tables)
-    crosses = arrived["crosses"].to_numpy()
-    return _since_s(tables)[crosses], arrived["node"].to_numpy(np.int64)[crosses]
+    node, crosses = _arrived(tables, "node", "crosses")
+    return _since_s(tables)[crosses], node[crosses]
 
 
 def communication_s(tables: Tables) -> float:
@@ -63,9 +62,13 @@ def communication_s(tables: Tables) -> float:
 
     Where nodes follow each other it is the sum of their times; what overlaps counts once.
     """
-    nodes = _arrived(tables).groupby("node").agg(start_ps=("released_ps", "min"), end_ps=("end_ps", "max"))
+    node, released_ps, ended_ps = _arrived(tables, "node", "released_ps", "end_ps")
+    nodes, node = np.unique(node, return_inverse=True)
+    first_ps, last_ps = np.full(len(nodes), NEVER), np.zeros(len(nodes), dtype=np.int64)
+    np.minimum.at(first_ps, node, released_ps)
+    np.maximum.at(last_ps, node, ended_ps)
     total_ps, until_ps = 0, 0
-    for start_ps, end_ps in sorted(zip(nodes["start_ps"].tolist(), nodes["end_ps"].tolist(), strict=True)):
+    for start_ps, end_ps in sorted(zip(first_ps.tolist(), last_ps.tolist(), strict=True)):
         total_ps += max(end_ps - max(start_ps, until_ps), 0)
         until_ps = max(until_ps, end_ps)
     return total_ps / SECOND
@@ -73,8 +76,8 @@ def communication_s(tables: Tables) -> float:
 
 def span_s(tables: Tables) -> float:
     """Return the time from the first byte sent to the last delivered, over all nodes [s]."""
-    arrived = _arrived(tables)
-    return int(arrived["end_ps"].max() - arrived["released_ps"].min()) / SECOND if len(arrived) else 0.0
+    released_ps, end_ps = _arrived(tables, "released_ps", "end_ps")
+    return int(end_ps.max() - released_ps.min()) / SECOND if len(end_ps) else 0.0
 
 
 def busbw_gbytes_s(job: Job, seconds: float) -> float:
@@ -120,14 +123,17 @@ def link_bytes(tables: Tables) -> dict[Port, int]:
 
 def crossed_bytes(tables: Tables) -> float:
     """Return how many bytes of messages arrived in another server than they came from."""
-    arrived = _arrived(tables)
-    return float(arrived.loc[arrived["crosses"], "bytes"].sum())
+    crosses, size = _arrived(tables, "crosses", "bytes")
+    return float(size[crosses].sum())
 
 
 def path_bytes(tables: Tables) -> dict[Path, int]:
-    """Return how many bytes arrived over each path between servers, in the order of their first."""
-    sizes = tables.legs[tables.legs["medium"] != NVLINK].groupby("path", sort=False)["bytes"].sum()
-    return {tables.paths[path]: size for path, size in zip(sizes.index.tolist(), sizes.tolist(), strict=True)}
+    """Return how many bytes arrived over each path between servers that carried some."""
+    crosses = tables.legs["medium"].to_numpy() != NVLINK
+    path, size = (tables.legs[column].to_numpy()[crosses] for column in ("path", "bytes"))
+    sizes = np.zeros(len(tables.paths), dtype=np.int64)
+    np.add.at(sizes, path, size)
+    return {path: size for path, size in zip(tables.paths, sizes.tolist(), strict=True) if size}
 
 
 def uplink_bytes(sent: Mapping[Port, int], fabric: Fabric, tier: int = 0) -> pd.DataFrame:
@@ -224,15 +230,18 @@ def load_mse(nic_bytes: NDArray[np.float64]) -> float:
     return float(normalised.mean()) if loaded.any() else 0.0
 
 
-def _arrived(tables: Tables) -> pd.DataFrame:
-    return tables.messages[~tables.messages["given_up"]]
+def _arrived(tables: Tables, *columns: str) -> list[NDArray[np.int64]]:
+    """Return columns of the messages that were not given up."""
+    arrived = ~tables.messages["given_up"].to_numpy()
+    return [tables.messages[column].to_numpy()[arrived] for column in columns]
 
 
 def _since_s(tables: Tables) -> NDArray[np.float64]:
     """Return how long each message took that arrived, since the first of its node was released [s]."""
-    arrived = _arrived(tables)
-    first_ps = arrived.groupby("node")["released_ps"].transform("min")
-    return (arrived["end_ps"] - first_ps).to_numpy(dtype=float) / SECOND
+    node, released_ps, end_ps = _arrived(tables, "node", "released_ps", "end_ps")
+    first_ps = np.full(int(node.max(initial=-1)) + 1, NEVER)
+    np.minimum.at(first_ps, node, released_ps)
+    return np.asarray((end_ps - first_ps[node]) / SECOND)
 
 
 def _no_load(fabric: Fabric) -> NDArray[np.float64]:

@@ -99,7 +99,10 @@ class Message:
 
     def on(self, over: int) -> Carried | None:
         """Return the leg on which bytes of it are under way over something."""
-        return next((leg for leg in reversed(self.legs) if leg.over == over and leg.parts), None)
+        for leg in reversed(self.legs):
+            if leg.over == over and leg.parts:
+                return leg
+        return None
 
     def put(self, over: int, size: int, at_ps: int, parts: int = 1) -> None:
         """Count bytes that were put on a lane together."""
@@ -226,7 +229,7 @@ class Ledger:
     def put(self, number: int, over: int, size: int, at_ps: int) -> None:
         """Count a part of a message that was put on a lane together."""
         message = self.messages[number]
-        self.sends(message.node, at_ps)
+        self._first_ps.setdefault(message.node, at_ps)
         message.pieces += 1
         message.put(over, size, at_ps)
 
@@ -341,10 +344,10 @@ class Ledger:
                     per_pair=per_pair,
                 )
         return Tables(
-            messages=written.messages.table,
-            legs=written.legs.table,
+            messages=written.messages.packed,
+            legs=written.legs.packed,
             leg_blocks=written.legs.blocks,
-            spans=self._spans.table,
+            spans=self._spans.packed,
             events=event_table(self._events),
             links=pd.DataFrame(self._links, columns=list(LINKS)).astype(LINKS),
             light=pd.DataFrame(self._light, columns=list(LIGHT_CHANGES)).astype(LIGHT_CHANGES),

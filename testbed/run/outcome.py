@@ -149,7 +149,7 @@ class Outcome:
         """The records of `run`."""
         return self.run.records
 
-    @property
+    @cached_property
     def cct_s(self) -> float:
         """How long bytes were under way (`traffic.metrics.communication_s`), NaN if it is unsound [s]."""
         return communication_s(self.run.tables) if self.is_sound else math.nan

@@ -8,6 +8,7 @@ the emulation costs.
 
 from collections.abc import Mapping, Sequence
 
+from testbed.machine.garbage import no_garbage_collection
 from testbed.run.audit_of import lent_by_all, with_audit
 from testbed.run.experiment import Experiment
 from testbed.run.fluid_backend import FluidBackend
@@ -67,7 +68,7 @@ def predict(
     )
 
     def run(job: Job) -> Run:
-        return Runner(
+        runner = Runner(
             fabric,
             job,
             backend,
@@ -77,7 +78,9 @@ def predict(
             revise=experiment.revisions,
             lit=dict(experiment.foreseen.first) if experiment.foreseen else None,
             path=lambda pair: backend.path(pair) or optical_path(fabric, pair),
-        ).run()
+        )
+        with no_garbage_collection():  # a run makes many small things that last, and no cycles
+            return runner.run()
 
     if experiment.circuits or experiment.faults:
         found = run(experiment.job)

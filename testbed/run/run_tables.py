@@ -5,7 +5,8 @@ gigabytes. Messages that started and ended together are a block, which is expand
 """
 
 from array import array
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache, partial
 from itertools import accumulate, pairwise
 from typing import NamedTuple
@@ -93,6 +94,12 @@ class Rows:
         self._rows += rows
         return self._rows - rows
 
+    @property
+    def packed(self) -> Callable[[], pd.DataFrame]:
+        """How the table is made, once no more rows are added: smaller than the table."""
+        self._flush()
+        return self.table
+
     def table(self) -> pd.DataFrame:
         """Return the table of all."""
         self._flush()
@@ -117,7 +124,8 @@ class Rows:
     def _flush(self) -> None:
         if self._flat:
             table = np.frombuffer(self._flat, dtype=np.int64).reshape(-1, len(self._columns))
-            self._blocks.append((len(table), tuple(table.T)))
+            columns = zip(table.T, self._columns.values(), strict=True)
+            self._blocks.append((len(table), tuple(column.astype(kind) for column, kind in columns)))
             self._flat = array("q")
 
 
@@ -136,8 +144,8 @@ class Written:
         self, node: int, message: int, parts: Iterable[Part], *, op: int = 0, group: int = -1
     ) -> None:
         """Add the legs of a message, or of several (message -1)."""
-        for hop, *columns in parts:
-            self.legs.add(node, message, op, hop, *columns, group)
+        for part in parts:
+            self.legs.add(node, message, op, *part, group)
 
     def add_inside(
         self, node: int, message: Value, sent: Messages, times_ps: tuple[int, int], *, op: int = 0
@@ -159,41 +167,46 @@ def message_texts(tables: Tables) -> list[str]:
 
     What legs carry of several messages together counts for each by its part.
     """
-    names = _names(tables)
-    messages, legs = tables.messages, tables.legs
-    own: dict[int, dict[str, int]] = {}
-    shared: dict[int, dict[str, int]] = {}
-    rows = zip(
-        legs["message"].tolist(),
-        legs["group"].tolist(),
-        legs["medium"].tolist(),
-        zip(legs["lane"].tolist(), legs["path"].tolist(), strict=True),
-        legs["bytes"].tolist(),
-        strict=True,
-    )
-    for message, group, medium, over, size in rows:
-        if message < 0 and group < 0:
+    names, messages, legs = _Names(tables), tables.messages, tables.legs
+    own: list[dict[str, int] | None] = [None] * len(messages)
+    shared = defaultdict[int, dict[str, int]](dict)
+    columns = (legs[name].tolist() for name in ("message", "group", "lane", "path", "bytes"))
+    for message, group, lane, path, size in zip(*columns, strict=True):
+        name = names[lane, path]
+        if message >= 0:
+            parts = own[message]
+            if parts is None:
+                own[message] = {name: size}
+                continue
+        elif group >= 0:
+            parts = shared[group]
+        else:
             continue
-        parts = own.setdefault(message, {}) if message >= 0 else shared.setdefault(group, {})
-        name = OVER_NVLINK if medium == NVLINK else names[over]
         parts[name] = parts.get(name, 0) + size
-    group = messages["group"].to_numpy()
+    groups, sizes = messages["group"].to_numpy(), messages["bytes"].to_numpy()
     total = np.zeros(len(messages), dtype=np.int64)
-    np.add.at(total, group[group >= 0], messages["bytes"].to_numpy()[group >= 0])
+    np.add.at(total, groups[groups >= 0], sizes[groups >= 0])
     return [
-        _text(own.get(number, {})) if of < 0 else _part(shared.get(of, {}), size, int(total[of]))
-        for number, (of, size) in enumerate(zip(group.tolist(), messages["bytes"].tolist(), strict=True))
+        _text(parts or {}) if group < 0 else _part(shared[group], size, int(total[group]))
+        for parts, group, size in zip(own, groups.tolist(), sizes.tolist(), strict=True)
     ]
 
 
-def _names(tables: Tables) -> dict[tuple[int, int], str]:
-    """Return what a path's text calls each lane and path: where no path is known it is the lane."""
-    over = tables.legs[["lane", "path"]].drop_duplicates()
-    pairs = [(lane, path) for lane, path in over.itertuples(index=False, name=None) if lane >= 0]
-    return {
-        (lane, path): path_text(tables.paths[path]) if tables.paths[path] else str(tables.lanes[lane])
-        for lane, path in pairs
-    }
+class _Names(dict[tuple[int, int], str]):
+    """What a path's text calls each lane and path: where no path is known it is the lane."""
+
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
+
+    def __missing__(self, over: tuple[int, int]) -> str:
+        lane, path = over
+        if lane < 0:
+            name = OVER_NVLINK
+        else:
+            ports = self._tables.paths[path]
+            name = path_text(ports) if ports else str(self._tables.lanes[lane])
+        self[over] = name
+        return name
 
 
 def _text(parts: Mapping[str, int]) -> str:
