@@ -9,6 +9,7 @@ from itertools import islice
 from testbed.audit.arrivals import arrivals
 from testbed.audit.bounds import bounds
 from testbed.audit.causality import causality
+from testbed.audit.consistency import consistency
 from testbed.audit.course import Course
 from testbed.audit.definitions import is_defined
 from testbed.audit.finding import Audit, Circumstances, Finding
@@ -28,6 +29,7 @@ CHECKS: tuple[Callable[[Course], Iterator[Finding]], ...] = (
     causality,
     bounds,
     protocols,
+    consistency,
 )
 MOST = 3
 """So many findings of a check are reported."""

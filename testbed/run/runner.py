@@ -274,11 +274,11 @@ class Runner:
 
     def _start(self, node: Node) -> None:
         self._pieces_of[node.name] = 0
-        now_ps = self._since_ps[node.name] = self._backend.now_ps
+        now_ps = self._backend.now_ps
         self._ledger.ready(node.name, now_ps)
         if isinstance(node, Collective):
             self._number(node)
-            self._begin(node.name)
+            self._begin(node.name, now_ps)
             if node.name not in self._held:
                 self._go(node.name)
             return
@@ -292,7 +292,7 @@ class Runner:
         self._compute(node, [gpu for gpu in left if gpu not in busy] if busy else left)
         self._compute_next(busy)
         if not self._pieces_of[node.name]:
-            self._begin(node.name)
+            self._begin(node.name, now_ps)
             self._end(node.name)
 
     def _go(self, name: str) -> None:
@@ -303,7 +303,8 @@ class Runner:
         if not self._pieces_of[name]:
             self._end(name)
 
-    def _begin(self, name: str) -> None:
+    def _begin(self, name: str, now_ps: int) -> None:
+        self._since_ps[name] = now_ps
         self._tell(NodeStarted(name))
         self._await_faults(name)
 
@@ -331,7 +332,7 @@ class Runner:
         start_ps = self._backend.now_ps
         self._computing.update(dict.fromkeys(gpus, node.name))
         if node.name not in self._since_ps:
-            self._begin(node.name)
+            self._begin(node.name, start_ps)
         for lasts_s, together in node.by_duration(gpus):
             end_ps = start_ps + ps(lasts_s)
             self._at(end_ps, partial(self._computed, node.name, together, start_ps, end_ps))

@@ -23,7 +23,7 @@ from testbed.run.dilation import Dilation
 from testbed.run.experiment import Experiment
 from testbed.run.fluid_backend import FluidBackend
 from testbed.run.job_graph import JobGraph
-from testbed.run.ledger import Message
+from testbed.run.ledger import Ledger, Message
 from testbed.run.ocs_plan import OcsSetup, over_ocses
 from testbed.run.predict import predict
 from testbed.run.run import Run
@@ -397,6 +397,10 @@ def waiting_for_light_does_not_count(patch: Patch) -> None:
     patch.setattr(Runner, "_release_first", later)
 
 
+def a_cut_is_not_noted(patch: Patch) -> None:
+    patch.setattr(Ledger, "link", lambda _self, *_args, **_named: None)
+
+
 def what_comes_back_counts_twice(patch: Patch) -> None:
     returned = Message.returned
 
@@ -476,6 +480,7 @@ MUTANTS: Mapping[str, Mutant] = {
     "runner: waiting for light does not count": Mutant(
         "region, block", waiting_for_light_does_not_count, "causality"
     ),
+    "fault: a cut is not noted": Mutant("uplink, back", a_cut_is_not_noted, "consistency"),
     "fault: what comes back counts twice": Mutant("uplink", what_comes_back_counts_twice, "bytes"),
     "fault: half of what comes back": Mutant("NIC", half_of_what_comes_back_is_sent, "bytes"),
     "fault: goes on before its place is taken": Mutant(

@@ -1,0 +1,88 @@
+"""Consistency: the tables say the same as each other, as the fabric, and as what failed.
+
+A message crosses if its GPUs are of two servers, and is one row of its collective's exchange. An OCS that
+goes dark carries nothing that it did not before. A link is down from when a fault of it comes until that is
+over.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from testbed.audit.course import Course, of_message
+from testbed.audit.finding import Finding
+from topologies.fabric import Link
+from traffic.tables import DARK
+
+CHECK = "consistency"
+
+
+def consistency(course: Course) -> Iterator[Finding]:
+    """Yield rows that say otherwise than another table, the fabric or the faults."""
+    yield from _crossing(course)
+    yield from _exchanged(course)
+    yield from _darkened(course)
+    yield from _failed(course)
+
+
+def _crossing(course: Course) -> Iterator[Finding]:
+    found, server = course.messages, course.fabric.server_of_gpu
+    leaves = server[found["source"]] != server[found["destination"]]
+    for row in np.flatnonzero(found["crosses"] != leaves)[:1].tolist():
+        yield of_message(course, CHECK, row, f"{'leaves' if leaves[row] else 'stays in'} its server")
+
+
+def _exchanged(course: Course) -> Iterator[Finding]:
+    """Yield collectives whose messages are not each one row of their exchange."""
+    number = course.messages["row"]
+    if not len(number):
+        return
+    for node in course.collectives():
+        rows = course.last_messages(node.name)
+        mine = number[rows]
+        count = len(mine)
+        if count and mine.min() >= 0 and (mine.max() >= count or int(mine.sum()) != count * (count - 1) // 2):
+            yield of_message(course, CHECK, int(rows[mine.argmax()]), "is not one of its collective's rows")
+            return
+
+
+def _darkened(course: Course) -> Iterator[Finding]:
+    """Yield OCSes that went dark and carry circuits that they did not before."""
+    light = course.tables.light
+    carried: dict[int, set[tuple[int, ...]]] = {}
+    columns = (light[name].tolist() for name in ("ocs", "what", "circuits"))
+    for row, (ocs, what, circuits) in enumerate(zip(*columns, strict=True)):
+        now = set(map(tuple, circuits))
+        if what == DARK and not now <= carried.get(ocs, set()):
+            name = course.tables.ocses[ocs]
+            yield Finding(CHECK, f"OCS {name} went dark and carries new circuits", "light", row)
+            return
+        carried[ocs] = now
+
+
+def _failed(course: Course) -> Iterator[Finding]:
+    """Yield links that are up while a fault of theirs stands, or down without one."""
+    faults, links, ports = course.tables.faults, course.tables.links, course.tables.ports
+    by_name = {fault.name: fault for fault in course.known.faults}
+    standing: dict[Link, int] = {}
+    changes: list[tuple[int, Link, int]] = []
+    for name, at_ps, what in faults[["name", "at_ps", "what"]].itertuples(index=False, name=None):
+        if what in ("failed", "back") and name in by_name:
+            down = 1 if what == "failed" else -1
+            changes += [(at_ps, course.fabric.link_at[port], down) for port in by_name[name].ports]
+    last: dict[tuple[int, Link], bool] = {}
+    for at_ps, link, down in changes:
+        standing[link] = standing.get(link, 0) + down
+        last[at_ps, link] = standing[link] == 0
+    noted: dict[Link, list[tuple[int, bool, int]]] = {}
+    for row, (port, at_ps, up) in enumerate(
+        links[["port", "at_ps", "up"]].itertuples(index=False, name=None)
+    ):
+        noted.setdefault(course.fabric.link_at[ports[port]], []).append((at_ps, bool(up), row))
+    for (at_ps, link), up in last.items():
+        said = [(is_up, row) for when, is_up, row in noted.get(link, ()) if when <= at_ps]
+        is_up, row = said[-1] if said else (True, -1)
+        if is_up != up:
+            state = "up" if is_up else "down"
+            yield Finding(CHECK, f"link {link.a} - {link.b} is {state} against its faults", "links", row)
+            return
