@@ -59,7 +59,7 @@ class Course:
         apart: dict[str, list[NDArray[np.int64]]] = {name: [np.zeros(0, kind)] for name, kind in LEGS.items()}
         rows = [np.zeros(0, dtype=np.int64)]
         together, row = list[tuple[int, Block]](), 0
-        for block in self.tables.leg_blocks():
+        for block in filter(lambda block: block.rows, self.tables.leg_blocks()):
             node = block.column("node")
             kept = self.looked_at[node]
             if kept.all() and _moves_together(block):

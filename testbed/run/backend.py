@@ -134,8 +134,11 @@ class Backend(Protocol):
         """
         ...
 
-    def chosen(self, message: int) -> dict[int, int]:
-        """Return how many bytes each queue pair carried of a message that chose, once it has arrived."""
+    def chosen(self, message: int, *, goes_on: bool = False) -> dict[int, int]:
+        """Return how many bytes each queue pair carried of a message that chose since it was last asked.
+
+        It has arrived and is forgotten, unless it goes on.
+        """
         ...
 
     def lacking(self, message: int) -> int:

@@ -3,7 +3,7 @@
 import heapq
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, count, pairwise
 from operator import attrgetter
@@ -223,9 +223,16 @@ class FluidBackend:
         order, parcels = parcels_in_turns(pools, size.astype(float))
         self._network.post(pools[order], parcels, message[order])
 
-    def chosen(self, message: int) -> dict[int, int]:
+    def chosen(self, message: int, *, goes_on: bool = False) -> dict[int, int]:
         """Return what each queue pair carried of a message: its part of what they carried meanwhile."""
-        return self._parts(message, self._choosing[message].size)
+        chosen = self._choosing[message]
+        if not goes_on:
+            return self._parts(message, chosen.size)
+        left = self.lacking(message)
+        before = self._network.delivered_bytes(self._shared[chosen.among][1])
+        parts = self._parts(message, chosen.size - left)
+        self._choosing[message] = replace(chosen, before=before, size=left)
+        return parts
 
     def lacking(self, message: int) -> int:
         """Return how many bytes a message lacks that takes what is lit."""

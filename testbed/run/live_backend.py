@@ -114,6 +114,8 @@ class LiveBackend:
         self._posted: set[int] = set()
         """Those of them that TCP carries: which have, or had, bytes of their own."""
         self._choosing: dict[int, ReactiveFeeder] = {}
+        self._told: dict[int, dict[int, int]] = {}
+        """What was said to have been carried of each that goes on, by queue pair."""
         self._policies: list[ReactivePolicy] = []
         """Those that have chosen."""
         self._happened: list[Happening] = []
@@ -374,11 +376,20 @@ class LiveBackend:
         self._go_on()
         self._engine.feed(feeder)
 
-    def chosen(self, message: int) -> dict[int, int]:
-        """Return how many bytes each queue pair carried of a message that chose."""
-        if message in self._choosing:
-            return self._choosing.pop(message).carried(message)
-        return self.programs.carried(message)
+    def chosen(self, message: int, *, goes_on: bool = False) -> dict[int, int]:
+        """Return how many bytes each queue pair carried of a message that chose since it was last asked."""
+        if message not in self._choosing:
+            return self.programs.carried(message)
+        feeder = self._choosing[message] if goes_on else self._choosing.pop(message)
+        return self._since_asked(message, feeder.carried(message), goes_on=goes_on)
+
+    def _since_asked(self, message: int, carried: Mapping[int, int], *, goes_on: bool) -> dict[int, int]:
+        """Return what was carried of a message since it was last asked, by queue pair."""
+        told = self._told.pop(message, {})
+        if goes_on:
+            self._told[message] = dict(carried)
+        since = {number: size - told.get(number, 0) for number, size in carried.items()}
+        return {number: size for number, size in since.items() if size > 0}
 
     def lacking(self, message: int) -> int:
         """Return how many bytes a message lacks that takes what is lit."""
@@ -403,11 +414,12 @@ class LiveBackend:
                     lacking[name, number] += size
                 self._forget(number)
             for name in names:
-                back[name] = {
+                carried = {
                     number: max(size - (lacks and self._real_bytes(lacks)), 0)
                     for number, size in feeder.carried(name).items()
                     for lacks in [lacking[name, number]]
                 }
+                back[name] = self._since_asked(name, carried, goes_on=False)
                 del self._choosing[name]
             self._engine.forget(feeder, names)
         return back

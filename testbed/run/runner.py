@@ -175,7 +175,7 @@ class Runner:
         self._nvlink = Nvlink(fabric)
         self._carriers: dict[int, QueuePair] = {}
         self._over_of: dict[int, int] = {}
-        """What the ledger calls each of them with the path that it has now."""
+        """What the ledger calls each of them with the path that it has now, or had when it was closed."""
         self._kept: dict[str, dict[int, QueuePair]] = defaultdict(dict)
         """The queue pair of each connection that a collective under way keeps."""
         self._delegates = scheme if isinstance(scheme, Delegates) else None
@@ -760,10 +760,11 @@ class Runner:
         """Return the numbers of queue pairs, which are opened if they are not."""
         carriers = self._backend.numbers(queue_pairs)
         for carrier, queue_pair in zip(carriers, queue_pairs, strict=True):
-            if carrier not in self._carriers:
+            is_new = carrier not in self._carriers
+            if is_new:
                 self._carriers[carrier] = queue_pair
                 self._optics.use(carrier, queue_pair)
-            if carrier not in self._over_of or self._optics.is_routed(queue_pair):
+            if is_new or self._optics.is_routed(queue_pair):
                 self._over_of[carrier] = self._over_now(carrier)
         return carriers
 
@@ -836,10 +837,20 @@ class Runner:
             before = self._over_of[carrier]
             changes = all_of_them or self._optics.is_routed(queue_pair)
             if changes and before != (now := self._over_now(carrier)):
+                self._book_choosing(carrier)
                 self._over_of[carrier] = now
                 for number, left in self._backend.left(carrier).items():
-                    if number not in self._choosing:  # else it has no legs before it has arrived
+                    if number not in self._choosing:  # else it has no legs but for what was booked
                         self._messages[number].moved(before, now, left, self._backend.now_ps)
+
+    def _book_choosing(self, carrier: int) -> None:
+        """Write down what messages that may choose a queue pair have sent until now, over its path so far."""
+        now_ps = self._backend.now_ps
+        for number, among in self._choosing.items():
+            if carrier in among and number not in self._taking_light:
+                message = self._messages[number]
+                self._carried(message, self._backend.chosen(number, goes_on=True), now_ps)
+                message.chose_ps = now_ps
 
     # Circuits
 
@@ -1213,7 +1224,7 @@ class Runner:
     def _withdraw(self, carrier: int) -> list[tuple[int, int]]:
         """Close a queue pair; return what it did not deliver, a message and its bytes each."""
         back = [(number, size, True) for number, size in self._backend.withdraw(carrier)]
-        left = self._returned(self._over_of.pop(carrier), back)
+        left = self._returned(self._over_of[carrier], back)
         queue_pair = self._carriers.pop(carrier)
         self._optics.forget(carrier, queue_pair)
         self._note_returned(queue_pair, left)
