@@ -71,7 +71,8 @@ def around(patch: Patch, owner: type, name: str, changed: Callable[..., object])
 
 
 def placed(patch: Patch, changed: Callable[[Placement], Placement]) -> None:
-    """Have a spraying scheme's placements changed."""
+    """Have a spraying scheme's placements changed, and nobody look at them before they are sent."""
+    patch.setattr(running, "placed_by", lambda scheme, view, messages: scheme.place(view, messages))
     around(patch, Sprayed, "place", lambda found, *_: changed(found))
 
 
@@ -137,9 +138,7 @@ def does_not_scatter(patch: Patch) -> None:
 
 def scatters_before_all_has_come(patch: Patch) -> None:
     legs_of = delegated.legs_of
-    patch.setattr(
-        running, "legs_of", lambda found, *, pipelined, as_one: legs_of(found, pipelined=True, as_one=as_one)
-    )
+    patch.setattr(running, "legs_of", lambda found, **named: legs_of(found, **{**named, "pipelined": True}))
 
 
 # Patterns
@@ -288,7 +287,7 @@ def borrows_in_the_middle(patch: Patch) -> None:
 
     def borrowing(self: FluidBackend, until_ps: int) -> object:
         if self.now_ps > 0 and not self._network.quiet:
-            self._network.lend(1e-4)
+            self._network.lend(np.full(len(self._network.link_bps), 1_000_000.0))
         return wait(self, until_ps)
 
     patch.setattr(FluidBackend, "wait", borrowing)
@@ -535,7 +534,7 @@ ALL = RUNS | _more_runs()
 
 def run_of(mutant: Mutant) -> Run:
     experiment = ALL[mutant.run]
-    lent_bytes = lent_for(experiment.fabric, mutant.lent_s)
+    lent_bytes = lent_for(experiment.fabric, mutant.lent_s) if mutant.lent_s else {}
     return predict(experiment, couples=mutant.couples, lent_bytes=lent_bytes)
 
 
