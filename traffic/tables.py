@@ -166,7 +166,7 @@ class Tables:
     each collective that was given up for one (given up)."""
     grants: Table = Table(GRANTS)
     """What receivers granted and senders sent in all, where the transport grants: lane, at_ps, granted_bytes,
-    sent_bytes."""
+    sent_bytes of the emulation."""
     wire: Table = Table(WIRE)
     """What each port of a link sent, by its counters before and after the run: port, bytes, packets and drops
     of the emulation; empty where nothing was emulated."""

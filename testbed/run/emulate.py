@@ -1,9 +1,11 @@
 """The emulation: an experiment through the runner over a booted network."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+
+import pandas as pd
 
 from controller.circuits.status import LogEntry
 from testbed.machine.garbage import no_garbage_collection
@@ -19,6 +21,7 @@ from topologies.errors import ScenarioError
 from topologies.fabric import Path
 from traffic.metrics import communication_s
 from traffic.spraying.policy import QueuePair
+from traffic.tables import GRANTS
 from traffic.transports.circuit_engine import LEAST_MARGINS
 from traffic.transports.engine import STUCK_S, Health
 
@@ -46,15 +49,14 @@ class Emulation:
     """What each OCS that is reconfigured did [emulated seconds]."""
     crossings: Mapping[str, Crossings] | None = None
     """The packets that crossed each OCS, where circuits follow the job and no packet was missed."""
-    grants: Sequence[tuple[QueuePair, int, int]] = ()
-    """What each queue pair or group was granted and has sent (`Engine.grants`) [emulated bytes]."""
     inert: tuple[str, ...] = ()
     """What of a reactive policy could not act."""
 
     @property
     def sent_over_granted(self) -> float:
         """All that was sent over all that was granted; NaN where nothing was granted."""
-        granted, sent = sum(row[1] for row in self.grants), sum(row[2] for row in self.grants)
+        grants = self.run.tables.grants
+        granted, sent = (int(grants[name].sum()) for name in ("granted_bytes", "sent_bytes"))
         return sent / granted if granted else math.nan
 
 
@@ -113,14 +115,22 @@ def emulate(
             communicators=experiment.communicators,
         )
         with no_garbage_collection():
-            run = runner.run()
+            run = _with_grants(runner.run(), backend)
         health, shares = backend.health, backend.shares
-        grants, inert = backend.grants, backend.inert
+        inert = backend.inert
     emulated_s = dilation.emulated_s(communication_s(run.tables) if skips else run.iteration_s)
     logs = _logs(network, before)
     light = _light_log(experiment, backend, logs, run) if experiment.ocs else None
     crossings = tap.crossings if tap and not tap.missed else None
-    return Emulation(run, backend.paths, health, emulated_s, light, shares, logs, crossings, grants, inert)
+    return Emulation(run, backend.paths, health, emulated_s, light, shares, logs, crossings, inert)
+
+
+def _with_grants(run: Run, backend: LiveBackend) -> Run:
+    """Return a run with what receivers granted and senders sent until now in its tables."""
+    grants, tables, now_ps = backend.grants, run.tables, backend.now_ps
+    lanes = tuple(dict.fromkeys([*tables.lanes, *(queue_pair for queue_pair, *_ in grants)]))
+    rows = [(lanes.index(queue_pair), now_ps, *sizes) for queue_pair, *sizes in grants]
+    return Run(replace(tables, lanes=lanes, grants=pd.DataFrame(rows, columns=list(GRANTS)).astype(GRANTS)))
 
 
 def _prepare_ocses(experiment: Experiment, network: Network) -> dict[str, int]:

@@ -103,7 +103,7 @@ class Measures:
     control_error: float = math.nan
     """The worst known-answer control before or after the run: its time over the known one, less 1."""
     sent_over_granted: float = math.nan
-    """What senders sent, also again, over what of it was granted when it was sent; NaN without grants."""
+    """What senders sent over what of it was granted when it was sent; NaN without grants."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -53,7 +53,7 @@ EVENTS = 128
 BUFFER_BYTES = 256 << 10
 ZEROS = memoryview(bytes(BUFFER_BYTES))
 TCP_INFO_BYTES = 216
-RETRANSMITS, RESENT_BYTES = (100, "=I"), (208, "=Q")
+RETRANSMITS = (100, "=I")
 """Where struct tcp_info (linux/tcp.h) has them, and as what."""
 BROKEN = select.EPOLLERR | select.EPOLLHUP
 
@@ -106,8 +106,6 @@ class _Stream:
     """What a feeder put on it, and so sent, before it was granted [bytes]."""
     lost: int = 0
     """What was sent over connections that were reset, and did not arrive [bytes]."""
-    resent_bytes: int = 0
-    """What TCP sent again over connections that were reset."""
     backlog: Backlog = field(default_factory=Backlog)
     feeders: list[ReactiveFeeder] = field(default_factory=list)
     group: list["_Stream"] = field(default_factory=list)
@@ -222,7 +220,7 @@ class Engine:
         """What each queue pair or group was granted and has sent [bytes], where the transport grants.
 
         A row is the number of the first queue pair, what had been granted of what it sent when it was sent,
-        and all that went to the wire: what sockets were handed, and what TCP sent again, not granted by any.
+        and all that it sent. What TCP sends again is in `health`: it stands for a lost packet's new grant.
         A grant that comes after its bytes have gone, or that was not used, does not count; nor does more than
         receivers granted in all.
         """
@@ -240,7 +238,7 @@ class Engine:
                     sum(int(granted[s.number]) for s in mine),
                     sum(s.sent + s.lost - s.early for s in mine),
                 ),
-                sum(s.sent + s.lost + s.resent_bytes + _resent_bytes(s) for s in mine),
+                sum(s.sent + s.lost for s in mine),
             )
             for first, mine in sorted(groups.items())
         ]
@@ -410,10 +408,14 @@ class Engine:
         stream.backlog.post(sizes, messages)
         self._counts.posted[stream.number] = stream.posted
 
-    def takes(self, number: int) -> bool:
-        """Return whether what a feeder puts on a queue pair now would leave, as far as is known."""
+    def takes(self, number: int, size: int) -> bool:
+        """Return whether what a feeder puts on a queue pair now would leave, as far as is known.
+
+        A window may be overshot by a chunk, as it moves on when a part of that has arrived; a grant may not.
+        """
         stream = self._streams[number]
-        return stream.room > 0 and not (stream.blocked or stream.held)
+        granted = stream.may_send - stream.posted >= size
+        return granted and stream.room > 0 and not (stream.blocked or stream.held)
 
     def carried(self, number: int) -> set[int]:
         """Return the messages whose bytes a queue pair still carries."""
@@ -458,7 +460,6 @@ class Engine:
         stream = self._streams[number]
         self._open -= bool(stream.left)
         self._resent += _resent(stream)
-        stream.resent_bytes += _resent_bytes(stream)
         stream.lost += stream.sent - stream.counted
         left = stream.backlog.withdraw(stream.counted)
         stream.sent = stream.counted
@@ -714,11 +715,6 @@ def _broken(stream: _Stream, error: OSError) -> StuckError:
 def _resent(stream: _Stream) -> int:
     """Return the packets that TCP sent again since the queue pair was connected."""
     return _tcp_info(stream.sender, *RETRANSMITS) - stream.resent_before if stream.sender else 0
-
-
-def _resent_bytes(stream: _Stream) -> int:
-    """Return the payload that TCP sent again over the connection of a queue pair [bytes]."""
-    return _tcp_info(stream.sender, *RESENT_BYTES) if stream.sender else 0
 
 
 def _tcp_info(connection: socket.socket, offset: int, kind: str) -> int:
