@@ -269,7 +269,9 @@ class Engine:
 
     def add(self, queue_pair: QueuePair) -> int:
         """Return the number of a new queue pair, which is not connected yet."""
-        self._streams.append(_Stream(len(self._streams), queue_pair))
+        # Until the transport is asked, nothing was granted.
+        may_send = 0 if isinstance(self._transport, Granting) else UNLIMITED_BYTES
+        self._streams.append(_Stream(len(self._streams), queue_pair, may_send=may_send))
         self._counts.reserve(len(self._streams))
         return len(self._streams) - 1
 
