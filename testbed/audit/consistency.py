@@ -1,15 +1,15 @@
 """Consistency: the tables say the same as each other, as the fabric, and as what failed.
 
-A message crosses if its GPUs are of two servers, and is one row of its collective's exchange. An OCS that
-goes dark carries nothing that it did not before. A link is down from when a fault of it comes until that is
-over.
+A message crosses if its GPUs are of two servers, is one row of its collective's exchange, and goes by queue
+pairs of its communicator. An OCS that goes dark carries nothing that it did not before. A link is down from
+when a fault of it comes until that is over.
 """
 
 from collections.abc import Iterator
 
 import numpy as np
 
-from testbed.audit.course import Course, of_message
+from testbed.audit.course import Course, of_leg, of_message
 from testbed.audit.finding import Finding
 from topologies.fabric import Link
 from traffic.tables import DARK
@@ -21,6 +21,7 @@ def consistency(course: Course) -> Iterator[Finding]:
     """Yield rows that say otherwise than another table, the fabric or the faults."""
     yield from _crossing(course)
     yield from _exchanged(course)
+    yield from _communicators(course)
     yield from _darkened(course)
     yield from _failed(course)
 
@@ -44,6 +45,18 @@ def _exchanged(course: Course) -> Iterator[Finding]:
         if count and mine.min() >= 0 and (mine.max() >= count or int(mine.sum()) != count * (count - 1) // 2):
             yield of_message(course, CHECK, int(rows[mine.argmax()]), "is not one of its collective's rows")
             return
+
+
+def _communicators(course: Course) -> Iterator[Finding]:
+    """Yield legs over queue pairs of another communicator than their collective's."""
+    legs, of_node = course.legs, np.full(len(course.tables.nodes), -1, dtype=np.int64)
+    of_node[course.messages["node"]] = course.messages["communicator"]
+    crossing = np.flatnonzero(legs["lane"] >= 0)
+    of_lane = np.array([lane.communicator for lane in course.tables.lanes], dtype=np.int64)
+    wrong = of_lane[legs["lane"][crossing]] != of_node[legs["node"][crossing]]
+    for row in crossing[wrong][:1].tolist():
+        lane = course.tables.lanes[int(legs["lane"][row])]
+        yield of_leg(course, CHECK, row, f"goes by {lane}, a queue pair of another communicator")
 
 
 def _darkened(course: Course) -> Iterator[Finding]:

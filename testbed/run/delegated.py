@@ -180,7 +180,7 @@ def write_in_turn(
     per_pair
         Whether there is a row for each pair of servers, instead of one for each message between them.
     """
-    found, start_ps = legs.delegation, times_ps[0][0]
+    found, start_ps, communicator = legs.delegation, times_ps[0][0], written.communicators[node]
     last_ps = NEVER if given_up else max(end_ps for _, end_ps in times_ps)
     times_ps = [(max(first_ps, let_go_ps), end_ps) for first_ps, end_ps in times_ps]
     began_ps, ended_ps = times_ps[legs.inside]
@@ -192,7 +192,7 @@ def write_in_turn(
         if pair < 0:
             end_ps = NEVER if given_up else ended_ps
             number = written.messages.add(
-                node, row, 0, *ends, size, start_ps, end_ps, end_ps == NEVER, False, -1
+                node, row, communicator, *ends, size, start_ps, end_ps, end_ps == NEVER, False, -1
             )
             if ended_ps < NEVER:
                 part = Part(0, NVLINK, -1, -1, source, destination, size, began_ps, ended_ps)
@@ -200,14 +200,16 @@ def write_in_turn(
         elif not per_pair:
             groups[pair] = len(written.messages) if groups[pair] < 0 else groups[pair]
             times = start_ps, last_ps
-            written.messages.add(node, row, 0, *ends, size, *times, given_up, True, groups[pair])
+            written.messages.add(node, row, communicator, *ends, size, *times, given_up, True, groups[pair])
     for index, leg in enumerate(legs.legs):
         if leg.inside is None:
             pair = index - legs.first_pair
             if per_pair:
                 groups[pair] = len(written.messages)
                 ends, times = (leg.source, leg.destination), (start_ps, last_ps)
-                written.messages.add(node, -1, 0, *ends, leg.size, *times, given_up, True, groups[pair])
+                written.messages.add(
+                    node, -1, communicator, *ends, leg.size, *times, given_up, True, groups[pair]
+                )
             written.add_parts(node, -1, parts[index], op=CROSSES, group=groups[pair])
         elif index != legs.inside:
             sent = leg.inside.source, leg.inside.destination, leg.inside.bytes
@@ -235,12 +237,15 @@ def write_as_one(
         Where the pairs went; None if there are none.
     """
     start_ps, end_ps = times_ps[0][0], max(end_ps for _, end_ps in times_ps)
+    communicator = written.communicators[node]
     times_ps = [(max(first_ps, let_go_ps), last_ps) for first_ps, last_ps in times_ps]
     for (op, source, destination, size), (first_ps, last_ps) in zip(legs, times_ps, strict=True):
         rows, number, sent = len(size), len(written.messages), (source, destination, size)
         numbers = Of(counted(rows), plus=number)
         if op == CROSSES and lanes is not None:
-            written.messages.block(rows, node, -1, 0, *sent, start_ps, end_ps, False, True, numbers)
+            written.messages.block(
+                rows, node, -1, communicator, *sent, start_ps, end_ps, False, True, numbers
+            )
             written.legs.block(
                 len(lanes.bytes),
                 node,
@@ -257,7 +262,9 @@ def write_as_one(
                 Of(lanes.pair, plus=number),
             )
         elif op < 0:
-            written.messages.block(rows, node, rows_inside, 0, *sent, start_ps, last_ps, False, False, -1)
+            written.messages.block(
+                rows, node, rows_inside, communicator, *sent, start_ps, last_ps, False, False, -1
+            )
             written.add_inside(node, numbers, sent, (first_ps, last_ps))
         else:
             written.add_inside(node, -1, sent, (first_ps, last_ps), op=op)

@@ -6,7 +6,7 @@ has is asked when bytes go on it, and may change.
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count, pairwise
 from typing import NamedTuple
@@ -311,18 +311,22 @@ class Ledger:
 
     # The tables
 
-    def tables(self, given_up: Collection[int], *, per_pair: bool) -> Tables:
+    def tables(
+        self, given_up: Collection[int], communicators: Mapping[str, int], *, per_pair: bool
+    ) -> Tables:
         """Return the tables of the run.
 
         Parameters
         ----------
         given_up
             The messages that were.
+        communicators
+            The number of each collective's.
         per_pair
             Whether delegated all-to-alls have a message for each pair of servers, instead of one for each
             message between them.
         """
-        written = Written()
+        written = Written([communicators.get(name, 0) for name in self._nodes])
         for number, message in enumerate(self.messages):
             if message is FILED:
                 if filed := self._filed.get(number):
@@ -366,7 +370,10 @@ class Ledger:
         ends = message.source, message.destination
         crosses = servers[message.source] != servers[message.destination]
         times_ps = message.start_ps, message.end_ps
-        row = written.messages.add(node, message.row, 0, *ends, message.size, *times_ps, lost, crosses, -1)
+        communicator = written.communicators[node]
+        row = written.messages.add(
+            node, message.row, communicator, *ends, message.size, *times_ps, lost, crosses, -1
+        )
         if number in self.hops:
             written.add_parts(node, row, self._parts(number))
             return

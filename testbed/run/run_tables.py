@@ -139,9 +139,16 @@ def _column(names: Mapping[str, int], values: Sequence[Value], name: str) -> int
 
 
 class Written:
-    """The rows of messages and of their legs, put together message by message."""
+    """The rows of messages and of their legs, put together message by message.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    communicators
+        The number of the communicator of each node, by the node's number.
+    """
+
+    def __init__(self, communicators: Sequence[int]) -> None:
+        self.communicators = communicators
         self.messages, self.legs = Rows(MESSAGES), Rows(LEGS)
 
     def add_parts(

@@ -1277,7 +1277,7 @@ class Runner:
         heapq.heappush(self._timers, (checked(at_ps), next(self._tickets), action))
 
     def _result(self) -> Run:
-        return Run(self._ledger.tables(self._lost, per_pair=self._coupling is not None))
+        return Run(self._ledger.tables(self._lost, self._communicator, per_pair=self._coupling is not None))
 
 
 def _check(fabric: Fabric, job: Job, faults: Sequence[Fault], later: Sequence[Node]) -> None:

@@ -111,6 +111,10 @@ def swaps_messages(patch: Patch) -> None:
     placed(patch, lambda found: replace(found, bytes=found.bytes[::-1].copy()))
 
 
+def by_queue_pairs_of_others(patch: Patch) -> None:
+    patch.setattr(running, "of_communicator", lambda found, _number: found)
+
+
 def delegates(patch: Patch, changed: Callable[[Delegation], Delegation]) -> None:
     around(patch, Delegated, "delegate", lambda found, *_: changed(found))
 
@@ -440,6 +444,9 @@ MUTANTS: Mapping[str, Mutant] = {
     "scheme: to the next server": Mutant("uniform, ecmp", to_the_next_server, "paths"),
     "scheme: from the next server": Mutant("uniform, ecmp", from_the_next_server, "paths"),
     "scheme: bytes of other messages": Mutant("slow ring", swaps_messages, "bytes"),
+    "scheme: queue pairs of another communicator": Mutant(
+        "beside each other", by_queue_pairs_of_others, "consistency"
+    ),
     "scheme: gathers the wrong way": Mutant("region, servers of GPUs", gathers_elsewhere, "bytes"),
     "scheme: scatters half": Mutant("region, servers of GPUs", scatters_half, "bytes"),
     "scheme: does not scatter": Mutant("region, servers of GPUs", does_not_scatter, "bytes"),
