@@ -10,7 +10,7 @@ from testbed.network.network import Network
 from testbed.run.experiment import Experiment
 from testbed.run.run import Run
 from topologies.errors import UnsoundError
-from topologies.fabric import Port
+from topologies.fabric import Fabric, Port
 from traffic.clock import ps
 from traffic.spraying.policy import ProactivePolicy
 from traffic.spraying.registry import policy_named
@@ -36,7 +36,7 @@ def with_audit(
     """
     live = wire is not None
     known = Circumstances(
-        lent_bytes=lent_bytes,
+        lent_bytes=_lent_everywhere(experiment.fabric, lent_bytes),
         live=live,
         faults=experiment.faults,
         revisions=experiment.revisions,
@@ -53,6 +53,12 @@ def _chooses(experiment: Experiment) -> bool:
     """Return whether messages choose their lanes as they go, or take those that are lit."""
     sprays = experiment.spraying
     return bool(experiment.ocs) or bool(sprays and not isinstance(policy_named(sprays), ProactivePolicy))
+
+
+def _lent_everywhere(fabric: Fabric, lent_bytes: Mapping[Port, float]) -> dict[Port, float]:
+    """Return what each port lets through at once: one without a shaper whatever another's bucket lends."""
+    most = max(lent_bytes.values(), default=0.0)
+    return {port: lent_bytes.get(port, most) for port in fabric.link_at} if most else {}
 
 
 def lent_by_shapers(experiment: Experiment, network: Network) -> dict[Port, float]:

@@ -1012,14 +1012,14 @@ class Runner:
         return self._fabric.both_ends(port for fault in self._known for port in fault.ports)
 
     def _fail(self, fault: Fault) -> None:
-        now_ps = self._backend.now_ps
-        self._ledger.fault(now_ps, "failed", fault.name)
         self._standing.append(fault)
         self._stopped.update(fault.gpus)
         for port in fault.ports:
             self._down[self._fabric.link_at[port]] += 1
             self._backend.fail(port)
-        self._note_links(fault)
+        now_ps = self._backend.now_ps  # an emulation's links carry something until all of them are down
+        self._ledger.fault(now_ps, "failed", fault.name)
+        self._note_links(fault, now_ps)
         if fault.daemon:
             self._dead[fault.daemon] += 1
             if self._dead[fault.daemon] == 1:
@@ -1037,7 +1037,7 @@ class Runner:
             self._down[self._fabric.link_at[port]] -= 1
             if not self._down[self._fabric.link_at[port]]:
                 self._backend.restore(port)
-        self._note_links(fault)
+        self._note_links(fault, now_ps)
         if fault.daemon:
             self._dead[fault.daemon] -= 1
             if not self._dead[fault.daemon]:
@@ -1047,9 +1047,10 @@ class Runner:
 
     def _detected(self, fault: Fault) -> None:
         """Close what crosses the failed links, revise the job, and send elsewhere what was not delivered."""
-        self._ledger.fault(self._backend.now_ps, "detected", fault.name)
+        now_ps = self._backend.now_ps
+        self._ledger.fault(now_ps, "detected", fault.name)
         self._known[fault] = set()
-        self._note_links(fault)
+        self._note_links(fault, now_ps)
         revision = self._revise(self._view(), fault)
         self._check_running(revision.cancel)
         self._gone.update(fault.gpus)
@@ -1079,7 +1080,7 @@ class Runner:
     def _over(self, fault: Fault) -> None:
         """Send what had to go elsewhere as if it had never failed; and all, if nothing was forwarded."""
         moved = self._known.pop(fault, set())
-        self._note_links(fault)
+        self._note_links(fault, self._backend.now_ps)
         if fault.daemon == "switches":  # connections would wait for their timeouts
             left = self._take_back(lambda _carrier: True, set(self._under_way()))
         else:
@@ -1093,9 +1094,9 @@ class Runner:
         self._place_left(left)
         self._place_waiting()
 
-    def _note_links(self, fault: Fault) -> None:
+    def _note_links(self, fault: Fault, now_ps: int) -> None:
         """Write down what has become of the links of a fault, and whether it is known."""
-        now_ps, failed = self._backend.now_ps, self._failed
+        failed = self._failed
         for link in dict.fromkeys(map(self._fabric.link_at.__getitem__, fault.ports)):
             up = not self._down[link]
             self._ledger.link(link, now_ps, up=up, known=up == (link.a not in failed))

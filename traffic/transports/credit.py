@@ -112,6 +112,10 @@ class Credit:
                 granted[number] = size
         return granted
 
+    def was_reset(self, number: int, sent_bytes: int) -> None:
+        """Note what a queue pair had sent, some of it perhaps since the last time."""
+        self._sent[number] = max(int(self._sent[number]), sent_bytes)
+
     def limits(self, offered: Offered) -> Limits:
         """Return what senders were granted until now."""
         arrived, posted, total = _of_groups(offered)

@@ -463,6 +463,8 @@ class Engine:
         self._open -= bool(stream.left)
         self._resent += _resent(stream)
         stream.lost += stream.sent - stream.counted
+        if isinstance(self._transport, Granting) and number < self._known:
+            self._transport.was_reset(number, stream.sent)
         left = stream.backlog.withdraw(stream.counted)
         stream.sent = stream.counted
         self._counts.sent[number] = stream.sent

@@ -115,6 +115,10 @@ class Granting(Protocol):
         """
         ...
 
+    def was_reset(self, number: int, sent_bytes: int) -> None:
+        """Hear that a queue pair is reset, and what it had sent: all of that it had been granted."""
+        ...
+
 
 NicRate = Callable[[Nic], float]
 """The rate of a NIC at emulated scale [bit/s]."""
