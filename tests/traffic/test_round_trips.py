@@ -49,11 +49,12 @@ def test_nics_do_not_wait_for_each_other() -> None:
 
 def test_a_slow_link_takes_its_time_and_what_waits_before_it_queues() -> None:
     trips = RoundTrips([Crossing(A, 4 * RATE_BPS, RATE_BPS)])
-    for _ in range(8):
+    for _ in range(16):
         trips.handed_over(0, PACKET_BYTES, 0.0)
-    marked = [trips.arrived(0, place * SENT_S).marked for place in range(1, 9)]
+    marked = [trips.arrived(0, place * SENT_S).marked for place in range(1, 17)]
     assert marked == sorted(marked)
-    assert marked.count(False) == 3  # the third waited for 3 packets of it, less the 2/4 it took to leave
+    # Each waits for 3/4 of a packet longer than the one before, as the NIC sends four meanwhile.
+    assert marked.count(False) == 1 + int(MARK_PACKETS / 0.75)
 
 
 def test_fast_links_are_forgiven_a_late_loop() -> None:
