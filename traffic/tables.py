@@ -187,9 +187,14 @@ class Tables:
 
 def in_seconds(table: pd.DataFrame) -> pd.DataFrame:
     """Return a table with seconds for picoseconds: a column ``start_s`` for ``start_ps``."""
-    times = {name: f"{name[:-3]}_s" for name in table.columns if name.endswith("_ps")}
-    seconds = {name: np.where(table[name] < NEVER, table[name].to_numpy() / SECOND, np.nan) for name in times}
-    return table.assign(**seconds).rename(columns=times)
+    columns = dict[str, pd.Series | NDArray[np.float64]]()
+    for name, column in table.items():
+        if str(name).endswith("_ps"):
+            times_ps = column.to_numpy()
+            columns[f"{str(name)[:-3]}_s"] = np.where(times_ps < NEVER, times_ps / SECOND, np.nan)
+        else:
+            columns[str(name)] = column
+    return pd.DataFrame(columns, index=table.index)
 
 
 def in_picoseconds(table: pd.DataFrame) -> pd.DataFrame:

@@ -16,7 +16,7 @@ LANES = ("computes", "sends", "receives")
 SPANS = ["server", "lane", "node", "start_s", "end_s"]
 
 
-def server_spans(run: Run, fabric: Fabric) -> pd.DataFrame:
+def server_spans(run: Run, fabric: Fabric, messages: pd.DataFrame | None = None) -> pd.DataFrame:
     """Return when each server worked on each node of the job.
 
     Parameters
@@ -25,6 +25,8 @@ def server_spans(run: Run, fabric: Fabric) -> pd.DataFrame:
         How the job ran.
     fabric
         Which server each GPU is in.
+    messages
+        Its `timed_messages`, where they are there already.
 
     Returns
     -------
@@ -34,7 +36,7 @@ def server_spans(run: Run, fabric: Fabric) -> pd.DataFrame:
         A message inside a server is sent and received there.
     """
     servers = np.asarray(fabric.gpu_servers)
-    messages, tasks = timed_messages(run), run.tasks[run.tasks["gpu"] >= 0]
+    messages, tasks = timed_messages(run) if messages is None else messages, run.tasks[run.tasks["gpu"] >= 0]
     parts = [
         tasks.assign(server=servers[tasks["gpu"].to_numpy(int)], lane="computes"),
         messages.assign(server=servers[messages["source"].to_numpy(int)], lane="sends"),

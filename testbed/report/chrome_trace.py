@@ -73,7 +73,7 @@ def chrome_trace(runs: Mapping[str, Run], fabric: Fabric) -> str:
             else:
                 left_out[f"{kind} of the {name} run"] = f"{len(found)}, see records.csv and nodes.csv"
         events += _run_events(name, slices, run, pids)
-    lines = ",\n".join(json.dumps(event, separators=(",", ":")) for event in events)
+    lines = ",\n".join(map(json.JSONEncoder(separators=(",", ":")).encode, events))
     head = json.dumps({"displayTimeUnit": "ms", "otherData": left_out})
     return f'{head[:-1]}, "traceEvents": [\n{lines}\n]}}\n'
 
@@ -81,13 +81,14 @@ def chrome_trace(runs: Mapping[str, Run], fabric: Fabric) -> str:
 def _kinds(run: Run, fabric: Fabric) -> dict[str, pd.DataFrame]:
     """Return the tables that a trace may hold of a run, from the coarsest to the finest."""
     nodes = run.tasks.groupby("node", sort=False).agg(start_s=("start_s", "min"), end_s=("end_s", "max"))
-    spans = server_spans(run, fabric)
+    messages = timed_messages(run)
+    spans = server_spans(run, fabric, messages)
     return {
         "nodes": nodes.reset_index(),
         "circuits": light_spans(run),
         "collectives": spans[spans["lane"] != "computes"],
         "computes": run.tasks[run.tasks["gpu"] >= 0],
-        "messages": timed_messages(run),
+        "messages": messages,
     }
 
 
@@ -139,9 +140,11 @@ def _about(what: str, args: dict[str, str | int], pid: int, tid: int = 0) -> Eve
 
 def _complete(each: Slice, pid: int, tid: int) -> Event:
     start_ns, end_ns = _ns(each.start_s), _ns(each.end_s)
-    times: Event = {"ts": start_ns / 1e3, "dur": (end_ns - start_ns) / 1e3}
-    event: Event = {"ph": "X", "name": each.name, "pid": pid, "tid": tid, **times}
-    return {**event, "args": each.args} if each.args else event
+    ts, dur = start_ns / 1e3, (end_ns - start_ns) / 1e3
+    event: Event = {"ph": "X", "name": each.name, "pid": pid, "tid": tid, "ts": ts, "dur": dur}
+    if each.args:
+        event["args"] = each.args
+    return event
 
 
 def _instants(run: Run, pid: int) -> Iterator[Event]:

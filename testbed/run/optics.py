@@ -105,7 +105,9 @@ class Optics:
 
     def carries(self, queue_pair: QueuePair) -> bool:
         """Return whether a queue pair goes over circuits."""
-        return self._fabric.peer(self._fabric.nic_port(queue_pair.source)).node in self._lit
+        return (
+            bool(self._lit) and self._fabric.peer(self._fabric.nic_port(queue_pair.source)).node in self._lit
+        )
 
     def route(self, queue_pair: QueuePair) -> Route | None:
         """Return the route of a queue pair over circuits; None if it stands."""

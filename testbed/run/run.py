@@ -71,10 +71,9 @@ class Run:
     @cached_property
     def records(self) -> Records:
         """Its messages that arrived as records, the collectives among its nodes counted from 0."""
-        steps = {node: step for step, node in enumerate(dict.fromkeys(self.messages["node"]))}
-        arrived = self.messages[self.messages["end_s"].notna()]
-        step = arrived["node"].map(steps)
-        return arrived.drop(columns="node").assign(step=step)[list(COLUMNS)].astype(COLUMNS)
+        step, _ = pd.factorize(self.tables.messages["node"])
+        found = self.messages.assign(step=step)[list(COLUMNS)]
+        return found[found["end_s"].notna()].astype(COLUMNS)
 
     def names(self, table: pd.DataFrame) -> pd.api.extensions.ExtensionArray:
         """Return the name of each row's node."""
