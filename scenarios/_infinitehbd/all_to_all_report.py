@@ -8,6 +8,7 @@ from scenarios._infinitehbd.all_to_all import BY_DISTANCE, EXCHANGE, ONE_WAY, TW
 from testbed.report.claims import SHARE, Claim, Range, ruling
 from testbed.report.page import Block, Findings, Line, Sheet, counted
 from testbed.report.table import number
+from testbed.run.audit_of import sound
 from testbed.run.outcome import Outcome
 from testbed.run.predict import predict
 from topologies.khop_ring import KHopRing
@@ -62,7 +63,7 @@ def _sheet(cases: Mapping[Case, Mapping[str, tuple[Point, Outcome]]]) -> Sheet:
 
 def _cells(point: Point, outcome: Outcome, of_case: Mapping[str, tuple[Point, Outcome]]) -> list[str]:
     exchange, exchanged = of_case[EXCHANGE]
-    predicted_s = communication_s(predict(point.experiment).tables)
+    predicted_s = communication_s(sound(predict(point.experiment)).tables)
     emulated = outcome.emulated is not None
     return [
         f"{point.scheme}, {counted(point.waiting_rounds, 'wait')}" if point.waiting_rounds else point.scheme,
