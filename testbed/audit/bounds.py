@@ -9,7 +9,6 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from testbed.audit.causality import in_order
 from testbed.audit.course import Course, Integers, ends_ps, seconds
 from testbed.audit.definitions import is_defined
 from testbed.audit.finding import Finding
@@ -33,12 +32,12 @@ def bounds(course: Course) -> Iterator[Finding]:
     np.minimum.at(let_go, course.spans["node"], course.spans["released_ps"])
     at_least: dict[str, float] = {}
     known: dict[int, float] = {}
-    for name in in_order(course):
+    for name in course.in_order:
         node, after = course.nodes[name], course.awaited[name]
         number = course.number_of.get(name, -1)
         takes_ps = 0.0
         if isinstance(node, Collective):
-            if name not in course.cancelled:
+            if name not in course.cancelled and course.looks_at(name):
                 takes_ps = least_s.of(node) * SECOND * (1 - slack) - 2
         elif not course.gone:
             takes_ps = max(map(node.on_gpu_s, node.gpus), default=0.0) * SECOND * (1 - ROUNDING) - 2

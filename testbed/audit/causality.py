@@ -55,7 +55,7 @@ def _waits(course: Course) -> Iterator[Finding]:
     np.minimum.at(ready, course.spans["node"], course.spans["ready_ps"])
     ends: dict[str, int] = {}
     known: dict[int, int] = {}
-    for name in in_order(course):
+    for name in course.in_order:
         after = course.awaited[name]
         if id(after) not in known:
             known[id(after)] = max(map(ends.__getitem__, after), default=0)
@@ -72,23 +72,6 @@ def _waits(course: Course) -> Iterator[Finding]:
             late = max(after, key=ends.__getitem__)
             what = f"was ready at {seconds(int(ready[number]))}, and waits for {late!r}, which ended at"
             yield _of_span(course, int(row), f"{what} {seconds(free_ps)}")
-
-
-def in_order(course: Course) -> Iterator[str]:
-    """Yield the nodes, each after those that it waits for."""
-    seen = set[str]()
-    for name in course.nodes:
-        waiting = [name]
-        while waiting:
-            last = waiting[-1]
-            before = [one for one in course.awaited[last] if one not in seen] if last not in seen else []
-            if before:
-                waiting += before
-                continue
-            waiting.pop()
-            if last not in seen:
-                seen.add(last)
-                yield last
 
 
 def _should_run(course: Course, name: str) -> bool:
@@ -118,7 +101,7 @@ def _computes(course: Course) -> Iterator[Finding]:
         if not course.gone:
             expected[number] = len(node.gpus)
         if node.durations_s:
-            varied.append(node)
+            varied += [node] * course.looks_at(node.name)
         else:
             takes[number] = _ps(node.duration_s)
     lasts = spans["end_ps"] - spans["first_ps"]

@@ -59,10 +59,9 @@ class Course:
         apart: dict[str, list[NDArray[np.int64]]] = {name: [np.zeros(0, kind)] for name, kind in LEGS.items()}
         rows = [np.zeros(0, dtype=np.int64)]
         together, row = list[tuple[int, Block]](), 0
-        for block in filter(lambda block: block.rows, self.tables.leg_blocks()):
-            node = block.column("node")
-            kept = self.looked_at[node]
-            if kept.all() and _moves_together(block):
+        for block, is_together in self._blocks:
+            kept = self.looked_at[block.column("node")]
+            if is_together and kept.all():
                 together.append((row, block))
             elif kept.any():
                 at = np.arange(block.rows) if kept.ndim == 0 else np.flatnonzero(kept)
@@ -76,17 +75,22 @@ class Course:
         return legs, Inside.of(together, self.fabric)
 
     @cached_property
+    def _blocks(self) -> list[tuple[Block, bool]]:
+        """The blocks of legs that have rows, and whether what is in each moved over NVLink together."""
+        blocks = self.tables.leg_blocks() if self.tables.leg_blocks else ()
+        return [(block, _moves_together(block)) for block in blocks if block.rows]
+
+    @cached_property
     def looked_at(self) -> NDArray[np.bool_]:
-        """The nodes whose legs are looked at: all, or of very many legs those of a part of the nodes."""
+        """The nodes that are looked at row by row: all, or of very many legs those of a part of the nodes.
+
+        When each node ran, and after which others, is looked at of all.
+        """
         nodes = np.arange(len(self.tables.nodes), dtype=np.uint64)
         if self.tables.leg_blocks is None:
             return np.ones(len(nodes), dtype=bool)
-        apart = together = 0
-        for block in self.tables.leg_blocks():
-            if _moves_together(block):
-                together += block.rows
-            else:
-                apart += block.rows
+        together = sum(block.rows for block, is_together in self._blocks if is_together)
+        apart = sum(block.rows for block, is_together in self._blocks if not is_together)
         every = max(-(-apart // MOST_APART), -(-together // MOST_TOGETHER), 1)
         return np.asarray((nodes * np.uint64(SCATTERED) >> np.uint64(7)) % np.uint64(every) == 0)
 
@@ -133,6 +137,22 @@ class Course:
                     awaited[name] = (*(one for one in after if one not in each.cancel), *last)
         return awaited
 
+    @cached_property
+    def in_order(self) -> Sequence[str]:
+        """The names of the nodes, each after those that it waits for."""
+        found = dict[str, None]()
+        for name in self.nodes:
+            waiting = [name]
+            while waiting:
+                last = waiting[-1]
+                before = [one for one in self.awaited[last] if one not in found] if last not in found else []
+                if before:
+                    waiting += before
+                    continue
+                waiting.pop()
+                found.setdefault(last)
+        return list(found)
+
     def owed(self, pattern: Pattern) -> Owed | None:
         """Return what a pattern owes, found once; None for a user's own."""
         if id(pattern) not in self._owed:
@@ -153,6 +173,8 @@ class Course:
 
     def pattern(self, node: Collective) -> Pattern:
         """Return a collective's pattern between the GPUs that it was between when it began last."""
+        if not self.moves:
+            return node.pattern
         number = self.number_of.get(node.name, -1)
         began_ps = max(
             [*self.given_up.get(node.name, ()), *self.spans["ready_ps"][self.spans_by_node[number]].tolist()],
@@ -241,10 +263,15 @@ class Course:
         return rows[len(rows) - len(rows) // self.attempts.get(name, 1) :]
 
     def collectives(self) -> Iterator[Collective]:
-        """Yield the collectives that were not given up."""
+        """Yield the collectives that are looked at and were not given up."""
         for node in self.nodes.values():
-            if isinstance(node, Collective) and node.name not in self.cancelled:
+            if isinstance(node, Collective) and node.name not in self.cancelled and self.looks_at(node.name):
                 yield node
+
+    def looks_at(self, name: str) -> bool:
+        """Return whether a node is looked at, message by message and GPU by GPU."""
+        number = self.number_of.get(name, -1)
+        return number < 0 or bool(self.looked_at[number])
 
     @cached_property
     def is_last(self) -> NDArray[np.bool_]:
@@ -259,10 +286,9 @@ class Course:
 
 def _moves_together(block: Block) -> bool:
     """Return whether rows are of several messages that moved over NVLink in proportion."""
-    common = map(block.column, ("message", "node", "op", "medium", "first_ps", "last_ps"))
-    if any(isinstance(value, np.ndarray) for value in common):
+    if block.common("message") != -1 or block.common("medium") != NVLINK:
         return False
-    return block.column("message") == -1 and block.column("medium") == NVLINK
+    return all(block.common(name) is not None for name in ("node", "op", "first_ps", "last_ps"))
 
 
 @dataclass(frozen=True, eq=False)

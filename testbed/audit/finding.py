@@ -71,7 +71,7 @@ class Audit:
     that each message's bytes arrived."""
 
     share: float = 1.0
-    """Of how many of the nodes the legs were looked at, 0..1: of all, but of those of very large runs."""
+    """How many of the nodes were looked at row by row, 0..1: all, but of very large runs."""
 
     @property
     def sound(self) -> bool:
@@ -84,5 +84,5 @@ class Audit:
         own = (
             f"of {', '.join(self.conserved_only)} only that every byte arrived" if self.conserved_only else ""
         )
-        part = f"the legs of {self.share:.1%} of the nodes" if self.share < 1 else ""
+        part = f"{self.share:.1%} of the nodes row by row" if self.share < 1 else ""
         return tuple(filter(None, (own, part)))

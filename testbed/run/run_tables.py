@@ -109,11 +109,12 @@ class Rows:
         edges = list(pairwise(accumulate(counts.tolist(), initial=0)))
         columns = {}
         for place, (name, kind) in enumerate(self._columns.items()):
-            column = np.empty(self._rows, dtype=kind)
-            for (begin, end), (_, values) in zip(edges, self._blocks, strict=True):
-                value = values[place]
-                column[begin:end] = value.column() if isinstance(value, Of) else value
-            columns[name] = column
+            found = [values[place] for _, values in self._blocks]
+            common = np.array([value if isinstance(value, int) else 0 for value in found], dtype=kind)
+            column = columns[name] = np.repeat(common, counts)
+            for (begin, end), value in zip(edges, found, strict=True):
+                if not isinstance(value, int):
+                    column[begin:end] = value.column() if isinstance(value, Of) else value
         return pd.DataFrame(columns)
 
     def blocks(self) -> Iterator[Block]:
@@ -121,7 +122,7 @@ class Rows:
         self._flush()
         names = {name: place for place, name in enumerate(self._columns)}
         for rows, values in self._blocks:
-            yield Block(rows, partial(_column, names, values))
+            yield Block(rows, partial(_column, names, values), partial(_common, names, values))
 
     def _flush(self) -> None:
         if self._flat:
@@ -136,6 +137,11 @@ def _column(names: Mapping[str, int], values: Sequence[Value], name: str) -> int
     if isinstance(value, int):
         return value
     return (value.column() if isinstance(value, Of) else value).astype(np.int64, copy=False)
+
+
+def _common(names: Mapping[str, int], values: Sequence[Value], name: str) -> int | None:
+    value = values[names[name]]
+    return value if isinstance(value, int) else None
 
 
 class Written:

@@ -74,7 +74,7 @@ def test_a_row_says_how_much_was_audited() -> None:
     table = summary([outcome, replace(outcome, predicted=partly)])
     assert table["audited"].tolist() == [
         "all",
-        "of sent only that every byte arrived; the legs of 2.0% of the nodes",
+        "of sent only that every byte arrived; 2.0% of the nodes row by row",
     ]
 
 
