@@ -437,7 +437,7 @@ def test_what_a_group_of_queue_pairs_sent_is_counted_together(loopback: Endpoint
     ends = {(pair.source.server, pair.destination) for pair in permitted.queue_pairs}
     assert len(rows) == len(ends) < len(permitted.queue_pairs)
     assert sum(sent for _, _, sent in rows) == counted
-    assert all(granted == sent for _, granted, sent in rows), "a chunk waits until all of it was granted"
+    assert all(granted == sent for _, granted, sent in rows), "what of a chunk was not granted waits"
 
 
 def test_small_steps_of_a_pace_add_up(loopback: Endpoints) -> None:

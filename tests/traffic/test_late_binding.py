@@ -34,7 +34,7 @@ class Wire:
     window: int = 1 << 40
     """What a queue pair may have under way."""
 
-    def takes(self, number: int, size: int) -> bool:
+    def takes(self, number: int) -> bool:
         return self.under_way(number) < self.window
 
     def put(self, number: int, size: int, message: int) -> None:

@@ -102,8 +102,6 @@ class _Stream:
     """Whether it waits for room in its socket, or to be connected."""
     moved_at: float = 0.0
     resent_before: int = 0
-    early: int = 0
-    """What a feeder put on it, and so sent, before it was granted [bytes]."""
     lost: int = 0
     """What was sent over connections that were reset, and did not arrive [bytes]."""
     backlog: Backlog = field(default_factory=Backlog)
@@ -219,10 +217,8 @@ class Engine:
     def grants(self) -> list[tuple[int, int, int]]:
         """What each queue pair or group was granted and has sent [bytes], where the transport grants.
 
-        A row is the number of the first queue pair, what had been granted of what it sent when it was sent,
-        and all that it sent. What TCP sends again is in `health`: it stands for a lost packet's new grant.
-        A grant that comes after its bytes have gone, or that was not used, does not count; nor does more than
-        receivers granted in all.
+        A row is the number of the first queue pair, what it was granted and used, and all that it sent. What
+        TCP sends again is in `health`: it stands for a lost packet's new grant.
         """
         if not isinstance(self._transport, Granting):
             return []
@@ -231,17 +227,11 @@ class Engine:
         together = {stream.number: mine for mine in self._groups.values() for stream in mine}
         groups = {min(s.number for s in mine): mine for mine in together.values()}
         groups |= {s.number: [s] for s in self._streams if s.number not in together}
-        return [
-            (
-                first,
-                min(
-                    sum(int(granted[s.number]) for s in mine),
-                    sum(s.sent + s.lost - s.early for s in mine),
-                ),
-                sum(s.sent + s.lost for s in mine),
-            )
-            for first, mine in sorted(groups.items())
-        ]
+        rows = []
+        for first, mine in sorted(groups.items()):
+            sent = sum(stream.sent + stream.lost for stream in mine)
+            rows.append((first, min(int(granted[[stream.number for stream in mine]].sum()), sent), sent))
+        return rows
 
     def posted(self, number: int) -> int:
         """Return how many bytes were posted on a queue pair."""
@@ -392,7 +382,6 @@ class Engine:
     def put(self, number: int, size: int, message: int) -> None:
         """Put bytes of a message behind what a queue pair carries, and send."""
         stream = self._streams[number]
-        stream.early += size - min(max(stream.may_send - stream.posted, 0), size)
         self._put(stream, [size], [message])
         if stream.may_send != UNLIMITED_BYTES:
             for other in stream.group:
@@ -410,14 +399,10 @@ class Engine:
         stream.backlog.post(sizes, messages)
         self._counts.posted[stream.number] = stream.posted
 
-    def takes(self, number: int, size: int) -> bool:
-        """Return whether what a feeder puts on a queue pair now would leave, as far as is known.
-
-        A window may be overshot by a chunk, as it moves on when a part of that has arrived; a grant may not.
-        """
+    def takes(self, number: int) -> bool:
+        """Return whether what a feeder puts on a queue pair now would begin to leave, as far as is known."""
         stream = self._streams[number]
-        granted = stream.may_send - stream.posted >= size
-        return granted and stream.room > 0 and not (stream.blocked or stream.held)
+        return stream.room > 0 and not (stream.blocked or stream.held)
 
     def carried(self, number: int) -> set[int]:
         """Return the messages whose bytes a queue pair still carries."""
@@ -582,9 +567,9 @@ class Engine:
         """Hand a queue pair's socket what its window has room for."""
         if not stream.sender:
             return
-        # What a feeder puts on it was limited before: a part of a chunk would be a small packet.
-        limit = UNLIMITED_BYTES if stream.feeders else min(stream.counted + stream.window, stream.may_send)
-        room = min(stream.posted, limit) - stream.sent
+        # A window was looked at before a feeder put a chunk: a part of one would be a small packet.
+        window_ends = UNLIMITED_BYTES if stream.feeders else stream.counted + stream.window
+        room = min(stream.posted, window_ends, stream.may_send) - stream.sent
         try:
             while room > 0 and not stream.held:
                 size = stream.sender.send(ZEROS[:room])

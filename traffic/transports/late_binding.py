@@ -34,8 +34,6 @@ DEPTH_PACKETS = 2
 """A NIC takes more while it holds less than so many packets."""
 TICK_PACKETS = 0.5
 """In how many packets' time of the fastest NIC they are looked at once."""
-GRANTED_PACKETS = 2
-"""So much of a larger chunk has to be granted before it goes: a receiver may never grant more at once."""
 SMOOTHING = 1 / 8
 """How much the last round trip weighs in the smoothed one."""
 SWEEP_PACKETS = 50
@@ -55,8 +53,8 @@ class Carrier(Protocol):
     def counted(self, number: int) -> int:
         """Return how many bytes of a queue pair were counted at its receiver."""
 
-    def takes(self, number: int, size: int) -> bool:
-        """Return whether so many bytes that are put on a queue pair now may leave."""
+    def takes(self, number: int) -> bool:
+        """Return whether what is put on a queue pair now may leave."""
 
 
 class ReactiveFeeder:
@@ -134,7 +132,6 @@ class ReactiveFeeder:
         self._nic_of = [nics[qp.source] for qp in pairs]
         self._time = time
         self._states = _States(self._nic_of, numbers, volume)
-        self._most_granted_bytes = GRANTED_PACKETS * packet
         self._sharing: list[list[int]] = [[] for _ in pairs]
         for message in _staggered(permitted):
             for qp in permitted.of_message[message]:
@@ -249,7 +246,6 @@ class ReactiveFeeder:
         bursts = self._bursts[message]
         if not bursts:
             return
-        self._states.next_bytes = min(bursts[0][1], self._most_granted_bytes)
         qp = choice(self._policy, message, self._of_message[message], self._states, now / self._time)
         if qp is None:
             self._parked.setdefault(message, []).append(nic)
@@ -290,8 +286,6 @@ class _States(Sequence[QpState]):
 
     carrier: Carrier
     """Who carries; known from the first turn on."""
-    next_bytes = 0
-    """What is to be put on one of them [bytes]."""
 
     def __init__(self, nics: list[_Nic], numbers: Sequence[int], volume: float) -> None:
         self.backlog = [0] * len(nics)
@@ -314,7 +308,7 @@ class _States(Sequence[QpState]):
     def __getitem__(self, qp: int | slice) -> QpState | list[QpState]:
         if isinstance(qp, slice):
             return [self[index] for index in range(*qp.indices(len(self)))]
-        room = self._nics[qp].room and self.carrier.takes(self._numbers[qp], self.next_bytes)
+        room = self._nics[qp].room and self.carrier.takes(self._numbers[qp])
         return QpState(ceil(self.backlog[qp] / self._volume), self._rtt_s[qp], room)
 
 
