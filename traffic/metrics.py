@@ -60,13 +60,19 @@ def crossing_times_s(tables: Tables) -> tuple[NDArray[np.float64], NDArray[np.in
 def communication_s(tables: Tables) -> float:
     """Return the collective completion time: how long bytes of any node were under way, without compute [s].
 
-    Where nodes follow each other it is the sum of their times; what overlaps counts once.
+    Where nodes follow each other it is the sum of their times; what overlaps counts once. A collective that
+    gave up messages counts until it ended: until then they were waited for.
     """
     node, released_ps, ended_ps = _arrived(tables, "node", "released_ps", "end_ps")
     nodes, node = np.unique(node, return_inverse=True)
     first_ps, last_ps = np.full(len(nodes), NEVER), np.zeros(len(nodes), dtype=np.int64)
     np.minimum.at(first_ps, node, released_ps)
     np.maximum.at(last_ps, node, ended_ps)
+    lost = tables.messages.loc[tables.messages["given_up"], "node"]
+    if len(lost):
+        spans = tables.spans[(tables.spans["gpu"] < 0) & tables.spans["node"].isin(lost)]
+        waited = spans[spans["node"].isin(nodes)]
+        np.maximum.at(last_ps, np.searchsorted(nodes, waited["node"]), waited["end_ps"].to_numpy())
     total_ps, until_ps = 0, 0
     for start_ps, end_ps in sorted(zip(first_ps.tolist(), last_ps.tolist(), strict=True)):
         total_ps += max(end_ps - max(start_ps, until_ps), 0)

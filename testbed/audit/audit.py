@@ -12,6 +12,7 @@ from testbed.audit.causality import causality
 from testbed.audit.consistency import consistency
 from testbed.audit.course import Course
 from testbed.audit.definitions import is_defined
+from testbed.audit.failures import failures
 from testbed.audit.finding import Audit, Circumstances, Finding
 from testbed.audit.load import load
 from testbed.audit.paths import paths
@@ -30,6 +31,7 @@ CHECKS: tuple[Callable[[Course], Iterator[Finding]], ...] = (
     bounds,
     protocols,
     consistency,
+    failures,
 )
 MOST = 3
 """So many findings of a check are reported."""

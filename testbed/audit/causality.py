@@ -218,6 +218,8 @@ def _outside(course: Course) -> Iterator[Finding]:
     let_go, end = (np.zeros(len(course.tables.nodes), dtype=np.int64) for _ in range(2))
     let_go[spans["node"][of]] = spans["released_ps"][of]
     end[spans["node"][of]] = spans["end_ps"][of]
+    # What was on NVLink when its collective was given up arrives, whoever asks for it.
+    end[[course.number_of[name] for name in course.given_up if name in course.number_of]] = NEVER
     early, late = "begins before its collective was let go", "ends after its collective"
     for row in np.flatnonzero(legs["first_ps"] < let_go[legs["node"]])[:1].tolist():
         yield of_leg(course, CHECK, row, early)

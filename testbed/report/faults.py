@@ -56,10 +56,11 @@ def fault_table(outcomes: Sequence[Outcome]) -> pd.DataFrame:
         if twin and differing(without, twin.experiment):
             twin = None
         lost = messages.loc[messages["end_s"].isna(), "bytes"]
+        job, comparable = outcome.experiment.job, twin and twin.is_sound and outcome.is_sound
         added = {
-            "added_s": _added_s(outcome.run, twin.run, outcome.experiment.job) if twin else nan,
+            "added_s": _added_s(outcome.run, twin.run, job) if twin and comparable else nan,
             "predicted_added_s": (
-                _added_s(outcome.predicted, twin.predicted, outcome.experiment.job) if twin else nan
+                _added_s(outcome.predicted, twin.predicted, job) if twin and comparable else nan
             ),
             "given_up": len(lost),
             "given_up_bytes": int(lost.sum()),
@@ -68,7 +69,10 @@ def fault_table(outcomes: Sequence[Outcome]) -> pd.DataFrame:
         }
         for fault in outcome.experiment.faults:
             at_s = events[events["which"] == fault.name].groupby("what")["at_s"].first()
-            times = {name: at_s.get(stage, nan) for name, stage in zip(TIMES, STAGES, strict=True)}
+            stages = STAGES if outcome.is_sound else ()
+            times = dict.fromkeys(TIMES, nan) | {
+                name: at_s.get(stage, nan) for name, stage in zip(TIMES, stages, strict=False)
+            }
             words = dict(zip([*POINT, "seed"], point, strict=True))
             rows.append({**words, "fault": fault.name, **times, **added})
     return pd.DataFrame(rows)

@@ -10,7 +10,7 @@ import pandas as pd
 from testbed.report.claims import Claim
 from testbed.report.collective_report import VERDICTS, fabric_text, scale_text
 from testbed.report.figures import TIMELINE_CAPTION
-from testbed.report.nodes import node_table
+from testbed.report.nodes import nodes_of
 from testbed.report.page import TRACES, Block, Line, Page, Plot, Sheet, counted
 from testbed.report.run_json import Run
 from testbed.report.table import number, significant
@@ -56,7 +56,7 @@ def node_sheet(outcomes: Sequence[Outcome]) -> Sheet:
     blocks, left = [], 0
     transports = list(dict.fromkeys(outcome.experiment.transport_name for outcome in outcomes))
     for outcome in outcomes:
-        nodes = _nodes(outcome)
+        nodes = nodes_of(outcome)
         left += max(len(nodes) - MOST_SHOWN, 0)
         rows = nodes.head(MOST_SHOWN).to_dict("records")
         lines = [Line([str(row["node"]), str(row["kind"]), *_times(row, emulated)]) for row in rows]
@@ -79,13 +79,6 @@ def node_sheet(outcomes: Sequence[Outcome]) -> Sheet:
     )
 
 
-def _nodes(outcome: Outcome) -> pd.DataFrame:
-    experiment = outcome.experiment
-    return node_table(
-        experiment.whole_job, experiment.fabric, outcome.run, outcome.predicted, outcome.lent_bytes
-    )
-
-
 def whole(outcome: Outcome, emulated: bool) -> list[str]:
     """Return the cells of the whole job, as `HEADERS` has them, and of its prediction.
 
@@ -93,13 +86,13 @@ def whole(outcome: Outcome, emulated: bool) -> list[str]:
     """
     job, fabric = outcome.experiment.job, outcome.experiment.fabric
     bound_s = job_bound_s(job, node_bounds_s(job, fabric, outcome.lent_bytes))
-    took_s = outcome.run.iteration_s
+    took_s = outcome.run.iteration_s if outcome.is_sound else math.nan
     whole: Mapping[Hashable, float] = {
         "start_s": 0.0,
         "end_s": took_s,
         "took_s": took_s,
         "bound_s": math.nan if outcome.experiment.revisions.known else bound_s,
-        "predicted_s": outcome.predicted.iteration_s,
+        "predicted_s": outcome.predicted.iteration_s if outcome.is_sound else math.nan,
     }
     return _times(whole, emulated)
 

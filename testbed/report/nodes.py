@@ -1,14 +1,27 @@
 """The nodes of a job as a table: when each began and ended, beside its bound and its prediction."""
 
+import math
 from collections.abc import Mapping
 
 import pandas as pd
 
+from testbed.run.outcome import Outcome
 from testbed.run.run import Run
 from topologies.fabric import Fabric, Port
 from traffic.bounds import NOTHING_LENT
 from traffic.job import Compute, Job
 from traffic.job_bounds import node_bounds_s
+
+
+def nodes_of(outcome: Outcome) -> pd.DataFrame:
+    """Return the `node_table` of an outcome, in which what is unsound has no times."""
+    experiment = outcome.experiment
+    found = node_table(
+        experiment.whole_job, experiment.fabric, outcome.run, outcome.predicted, outcome.lent_bytes
+    )
+    if not outcome.is_sound:
+        found[[name for name in found.columns if name.endswith("_s") or name == "over_predicted"]] = math.nan
+    return found
 
 
 def node_table(

@@ -34,7 +34,7 @@ from testbed.machine.files import append_whole, make_directory, write_whole
 from testbed.report.chrome_trace import chrome_trace
 from testbed.report.claims import Claim, under_each_transport
 from testbed.report.faults import fault_sheets, fault_table
-from testbed.report.nodes import node_table
+from testbed.report.nodes import nodes_of
 from testbed.report.page import Findings, Page, slug
 from testbed.report.run_json import Run, run_json
 from testbed.report.transports import alike_text, choices_text
@@ -233,10 +233,7 @@ class ResultsDirectory(RunDirectory):
         if experiment.key not in self._experiments:
             check_named_apart([*self._experiments.values(), experiment])
         self.outcomes.append(outcome)
-        nodes = node_table(
-            experiment.whole_job, experiment.fabric, outcome.run, outcome.predicted, outcome.lent_bytes
-        )
-        tables = {"records": records_table(outcome), "nodes": _named(nodes, experiment)}
+        tables = {"records": records_table(outcome), "nodes": _named(nodes_of(outcome), experiment)}
         if outcome.wire is not None:
             tables["wire"] = _named(outcome.wire.copy(), experiment)
         self._write_trace(outcome)

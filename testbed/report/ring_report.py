@@ -8,7 +8,7 @@ import pandas as pd
 
 from testbed.report.claims import Claim
 from testbed.report.node_report import how_text, node_page, node_sheet, titled, whole
-from testbed.report.nodes import node_table
+from testbed.report.nodes import nodes_of
 from testbed.report.page import Block, Line, Page, Sheet
 from testbed.report.run_json import Run
 from testbed.report.table import number, significant
@@ -78,7 +78,7 @@ def kinds_table(outcome: Outcome) -> pd.DataFrame:
         predicted_s, means; busbw and closed_busbw [1e9 bytes/s], NaN where there is no closed form.
     """
     experiment = outcome.experiment
-    nodes = node_table(experiment.job, experiment.fabric, outcome.run, outcome.predicted, outcome.lent_bytes)
+    nodes = nodes_of(outcome)
     took_s, predicted_s = (nodes.set_index("node")[column].to_dict() for column in ("took_s", "predicted_s"))
     known: dict[Pattern, dict[str, object]] = {}
     rows = []

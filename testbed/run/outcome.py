@@ -136,7 +136,8 @@ class Outcome:
 
     def __post_init__(self) -> None:
         """Call it unsound if a run of it cannot be, whatever the machine was able to."""
-        found = [sentence for name, run in self.runs.items() for sentence in _impossible(name, run.audit)]
+        runs = {**self.runs, **({"free": self.free} if self.free else {})}
+        found = [sentence for name, run in runs.items() for sentence in _impossible(name, run.audit)]
         if found and self.verdict.word != "unsound":
             reasons = (*found, *self.verdict.reasons)
             object.__setattr__(self, "verdict", Verdict("unsound", reasons, NOT_POSSIBLE))
@@ -180,7 +181,9 @@ class Outcome:
     @cached_property
     def free_s(self) -> float:
         """The same as predicted by the model's own choices alone [s]."""
-        return self.predicted_s if self.free is None else communication_s(self.free.tables)
+        if self.free is None or not self.is_sound:
+            return self.predicted_s
+        return communication_s(self.free.tables)
 
     @property
     def over_free(self) -> float:

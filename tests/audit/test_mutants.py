@@ -404,6 +404,20 @@ def a_cut_is_not_noted(patch: Patch) -> None:
     patch.setattr(Ledger, "link", lambda _self, *_args, **_named: None)
 
 
+def never_happens(patch: Patch) -> None:
+    patch.setattr(Runner, "_await_faults", lambda _self, _node: None)
+
+
+def timers_in_half_the_time(patch: Patch) -> None:
+    at = Runner._at
+
+    def sooner(self: Runner, at_ps: int, action: Callable[[], None]) -> None:
+        now_ps = self._backend.now_ps
+        at(self, now_ps + (at_ps - now_ps) // 2, action)
+
+    patch.setattr(Runner, "_at", sooner)
+
+
 def what_comes_back_counts_twice(patch: Patch) -> None:
     returned = Message.returned
 
@@ -487,6 +501,8 @@ MUTANTS: Mapping[str, Mutant] = {
         "region, block", waiting_for_light_does_not_count, "causality"
     ),
     "fault: a cut is not noted": Mutant("uplink, back", a_cut_is_not_noted, "consistency"),
+    "fault: never happens": Mutant("NIC", never_happens, "consistency"),
+    "fault: all timers in half the time": Mutant("NIC, known late", timers_in_half_the_time, "consistency"),
     "fault: what comes back counts twice": Mutant("uplink", what_comes_back_counts_twice, "bytes"),
     "fault: half of what comes back": Mutant("NIC", half_of_what_comes_back_is_sent, "bytes"),
     "fault: goes on before its place is taken": Mutant(

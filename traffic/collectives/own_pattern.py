@@ -64,7 +64,7 @@ def check_exchange(pattern: Pattern) -> None:
     """
     name = class_name(type(pattern))
     with own_code("pattern", name):
-        exchange: object = pattern.exchange()
+        exchange, again = cast(object, pattern.exchange()), cast(object, pattern.exchange())
         gpus = np.array(sorted(pattern.gpus), dtype=np.int64)
     if not isinstance(exchange, Exchange):
         raise _no_exchange(name, f"is an object of type {type(exchange).__name__}")
@@ -74,7 +74,7 @@ def check_exchange(pattern: Pattern) -> None:
     ends = {"source": messages.source, "destination": messages.destination}
     arrays = {"bytes": messages.bytes, **ends, "waits": waits, "connection": connection}
     for field, array in arrays.items():
-        if not isinstance(array, np.ndarray) or array.dtype.kind not in "iu":
+        if type(array) is not np.ndarray or array.dtype.kind not in "iu":
             raise _no_exchange(name, f"has no array of integers for {field}")
         shape = (len(array), 2) if field == "waits" else (messages.bytes.size,)
         if array.shape != shape and (field != "connection" or array.size):
@@ -85,12 +85,29 @@ def check_exchange(pattern: Pattern) -> None:
     if messages.bytes.min(initial=1) < 1:
         raise _no_exchange(name, f"has a message of {messages.bytes.min()} bytes")
     _check_waits(name, waits, len(messages))
+    if not _is_same(exchange, again):
+        raise _no_exchange(name, "is another one each time that it is asked for")
+
+
+def _is_same(exchange: Exchange, again: object) -> bool:
+    """Return whether a second exchange is as the first; bounds and predictions ask for it anew."""
+    if not (isinstance(again, Exchange) and isinstance(again.messages, Messages)):
+        return False
+    pairs = zip(_arrays(exchange), _arrays(again), strict=True)
+    return all(np.array_equal(array, other) for array, other in pairs)
+
+
+def _arrays(exchange: Exchange) -> tuple[NDArray[np.int64], ...]:
+    messages = exchange.messages
+    return messages.source, messages.destination, messages.bytes, exchange.waits, exchange.connection
 
 
 def _check_waits(name: str, waits: NDArray[np.int64], messages: int) -> None:
     if waits.size and (waits.min() < 0 or waits.max() >= messages):
         raise _no_exchange(name, f"has {messages} messages, and waits of others")
     before = defaultdict[int, list[int]](list)
+    if len(np.unique(waits, axis=0)) < len(waits):
+        raise _no_exchange(name, "has a wait twice")
     for first, then in waits.tolist():
         before[then].append(first)
     try:

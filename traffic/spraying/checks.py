@@ -119,6 +119,9 @@ def _queue_pairs(name: str, found: object) -> tuple[QueuePair, ...]:
         if not (all(map(_is_number, numbers)) and _is_index(each.entropy, ENTROPIES)):
             said = f"has the queue pair {_shown(each)}"
             raise refusal(name, said, f"count NICs in integers, entropies from 0 to {ENTROPIES - 1}")
+        if each.communicator != 0:
+            said = f"has the queue pair {_shown(each)}"
+            raise refusal(name, said, "name no communicator: queue pairs are made those of the collective's")
     queue_pairs = tuple(found)
     if len(set(queue_pairs)) < len(queue_pairs):
         twice = next(each for each in queue_pairs if queue_pairs.count(each) > 1)
@@ -128,7 +131,7 @@ def _queue_pairs(name: str, found: object) -> tuple[QueuePair, ...]:
 
 def _indices(name: str, field: str, found: object, count: int, below: int, of_what: str) -> NDArray[np.int64]:
     """Return an array of indices as int64; ScenarioError if it is none of so many."""
-    if not isinstance(found, np.ndarray) or found.dtype.kind not in "iu" or found.shape != (count,):
+    if type(found) is not np.ndarray or found.dtype.kind not in "iu" or found.shape != (count,):
         what = f"an array of {found.dtype}, {found.shape}" if isinstance(found, np.ndarray) else _kind(found)
         hint = f"give an array of integers of the shape ({count},)"
         raise refusal(name, f"has {what} for {field}, with {count} chunks", hint)

@@ -131,7 +131,7 @@ class OwnProactive:
     keeps_connections
         Whether it has a connection for each two GPUs of a ring.
     steady
-        As of `ProactivePolicy`; a function is, but for the random numbers that it draws.
+        As of `ProactivePolicy`; what does not say so may keep something from one collective to the next.
     """
 
     def __init__(
@@ -141,7 +141,7 @@ class OwnProactive:
         assign: Callable[..., object],
         *,
         keeps_connections: bool = False,
-        steady: bool = True,
+        steady: bool = False,
     ) -> None:
         self.name, self.keeps_connections, self.steady = name, keeps_connections, steady
         self._named, self._assign = named, assign
@@ -213,7 +213,7 @@ def _own(name: str) -> Policy:
     if not callable(own):
         raise _not_a_policy(name)
     check_arguments("scheme", name, own, _asked(ProactivePolicy.assign), PAGE)
-    return OwnProactive(name, name, own)
+    return OwnProactive(name, name, own, steady=bool(getattr(own, "steady", False)))
 
 
 def _of_class(named: str, own: type) -> Policy:
