@@ -228,13 +228,13 @@ def _keeps_wrong(course: Course, node: Collective, rows: Integers, loads: Intege
     lacks = np.bincount(out_of - first, amounts[0], minlength=count) - np.bincount(
         into - first, amounts[1], minlength=count
     )
-    # What GPUs send each other on the way is a sum of parts of messages, and rounded to whole bytes.
-    servers = course.fabric.server_of_gpu[np.arange(first, first + count)]
-    rounded = 2 * np.bincount(course.fabric.server_of_gpu)[servers]
-    wrong = np.flatnonzero(np.abs(lacks) > rounded)
-    if not len(wrong):
+    for place in np.flatnonzero(lacks).tolist():
+        gpu, lack = place + first, int(lacks[place])
+        # What GPUs send each other on the way is a sum of parts of messages, and rounded to whole bytes.
+        if abs(lack) > 2 * course.fabric.servers[course.fabric.gpu_servers[gpu]].gpus:
+            break
+    else:
         return None
-    gpu, lack = int(wrong[0]) + first, int(lacks[wrong[0]])
     touching = rows[(sent[0] == gpu) | (received[0] == gpu)]
     what = f"lacks {lack} bytes of its own" if lack > 0 else f"kept {-lack} bytes of others"
     row = int(legs["row"][touching[0]]) if len(touching) else -1

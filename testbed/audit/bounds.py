@@ -9,11 +9,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from testbed.audit.course import Course, Integers, ends_ps, seconds
+from testbed.audit.course import Course, Integers, earliest_ps, ends_ps, seconds
 from testbed.audit.definitions import is_defined
 from testbed.audit.finding import Finding
 from topologies.fabric import Nic
-from traffic.clock import NEVER, SECOND
+from traffic.clock import SECOND
 from traffic.job import Collective
 
 CHECK = "bounds"
@@ -27,9 +27,7 @@ def bounds(course: Course) -> Iterator[Finding]:
     """Yield collectives, and the job, that ended sooner than they can."""
     least_s = _Least(course)
     slack = LIVE if course.known.live else ROUNDING
-    ended = ends_ps(course)
-    let_go = np.full(len(course.tables.nodes), NEVER, dtype=np.int64)
-    np.minimum.at(let_go, course.spans["node"], course.spans["released_ps"])
+    ended, let_go = ends_ps(course), earliest_ps(course, "released_ps")
     at_least: dict[str, float] = {}
     known: dict[int, float] = {}
     for name in course.in_order:

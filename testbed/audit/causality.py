@@ -8,7 +8,16 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from testbed.audit.course import Course, Integers, ends_ps, of_leg, of_message, of_movement, seconds
+from testbed.audit.course import (
+    Course,
+    Integers,
+    earliest_ps,
+    ends_ps,
+    of_leg,
+    of_message,
+    of_movement,
+    seconds,
+)
 from testbed.audit.finding import Finding
 from traffic.clock import NEVER, SECOND
 from traffic.collectives.owed import Owed
@@ -50,9 +59,7 @@ def _spans(course: Course) -> Iterator[Finding]:
 
 def _waits(course: Course) -> Iterator[Finding]:
     """Yield nodes that were ready before one that they wait for had ended, or that never ended."""
-    ended = ends_ps(course)
-    ready = np.full(len(course.tables.nodes), NEVER, dtype=np.int64)
-    np.minimum.at(ready, course.spans["node"], course.spans["ready_ps"])
+    ended, ready = ends_ps(course), earliest_ps(course, "ready_ps")
     ends: dict[str, int] = {}
     known: dict[int, int] = {}
     for name in course.in_order:

@@ -377,6 +377,13 @@ def ends_ps(course: Course) -> Integers:
     return ends
 
 
+def earliest_ps(course: Course, column: str) -> Integers:
+    """Return the earliest time in a column of each node's spans; `NEVER` for those without any [ps]."""
+    earliest = np.full(len(course.tables.nodes), NEVER, dtype=np.int64)
+    np.minimum.at(earliest, course.spans["node"], course.spans[column])
+    return earliest
+
+
 def seconds(at_ps: int) -> str:
     """Return a time for a sentence."""
     return "never" if at_ps == NEVER else f"{at_ps / 1e12:.9g} s"

@@ -87,24 +87,23 @@ def sends_twice(patch: Patch) -> None:
     placed(patch, lambda found: replace(found, bytes=found.bytes * 2))
 
 
-def to_the_next_server(patch: Patch) -> None:
+def end_at_the_next_server(patch: Patch, end: str) -> None:
+    """Have an end of each queue pair at a server that neither of its ends is at."""
+
     def moved(pair: QueuePair) -> QueuePair:
-        servers = (
-            server for server in range(4) if server not in (pair.source.server, pair.destination.server)
-        )
-        return replace(pair, destination=pair.destination._replace(server=next(servers)))
+        taken = (pair.source.server, pair.destination.server)
+        server = next(server for server in range(4) if server not in taken)
+        return replace(pair, **{end: getattr(pair, end)._replace(server=server)})
 
     placed(patch, lambda found: replace(found, queue_pairs=tuple(map(moved, found.queue_pairs))))
+
+
+def to_the_next_server(patch: Patch) -> None:
+    end_at_the_next_server(patch, "destination")
 
 
 def from_the_next_server(patch: Patch) -> None:
-    def moved(pair: QueuePair) -> QueuePair:
-        servers = (
-            server for server in range(4) if server not in (pair.source.server, pair.destination.server)
-        )
-        return replace(pair, source=pair.source._replace(server=next(servers)))
-
-    placed(patch, lambda found: replace(found, queue_pairs=tuple(map(moved, found.queue_pairs))))
+    end_at_the_next_server(patch, "source")
 
 
 def swaps_messages(patch: Patch) -> None:

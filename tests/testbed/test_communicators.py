@@ -10,16 +10,12 @@ from testbed.run.experiment import Experiment
 from testbed.run.predict import predict
 from testbed.run.run import Run
 from topologies.errors import ScenarioError
-from topologies.fabric import Fabric
 from topologies.rail import rail_fabric
 from traffic.collectives.all_to_all import AllToAll
 from traffic.collectives.point_to_point import PointToPoint
 from traffic.collectives.ring import Ring
 from traffic.demand import Demand
 from traffic.job import Collective, Compute, Job, chain
-from traffic.messages import Chunks, Messages
-from traffic.spraying.policy import Assignment
-from traffic.spraying.rails import rails_of, same_rail
 from traffic.transports.host_settings import TransportSetup
 
 SERVERS = 8
@@ -123,27 +119,11 @@ def test_rails_sees_what_its_communicator_has_under_way_and_nothing_of_others() 
         assert f"@h0:{expected}" in path
 
 
-class Alternating:
-    """A user's own scheme: every collective on the rail after that of the one before."""
-
-    name = "alternating"
-
-    def __init__(self) -> None:
-        self._turn = -1
-
-    def assign(
-        self, *, fabric: Fabric, messages: Messages, chunks: Chunks, rng: np.random.Generator
-    ) -> Assignment:
-        """Return every chunk on one rail."""
-        self._turn += 1
-        return same_rail(fabric, messages, chunks, np.full(len(chunks), self._turn % rails_of(fabric)))
-
-
 def test_equal_parts_are_solved_once_only_where_the_scheme_places_them_alike() -> None:
     fabric = rail_fabric(2, 2)
     steps = [sends(f"step {number}", ((0, 2, 1000),)) for number in range(5)]
     job = chain("steps", 4, tuple(steps))
-    experiment = Experiment(fabric, job, f"{__name__}:Alternating")
+    experiment = Experiment(fabric, job, "tests.traffic.cases:Turning")
     paths = predict(experiment).messages["path"].tolist()
     assert paths == [f"1000@h0:{number % 2},leaf{number % 2}:1" for number in range(5)]
     assert predict(experiment).messages.equals(predict(experiment).messages)

@@ -19,6 +19,7 @@ from traffic.spraying.policy import (
     QueuePair,
     ReactivePolicy,
 )
+from traffic.spraying.rails import rails_of, same_rail
 from traffic.spraying.registry import policy_named
 
 
@@ -144,3 +145,20 @@ def carried(work: Work, policy: ReactivePolicy, seed: int = 0) -> tuple[Permitte
             )
         flying[qp].clear()
     return permitted, chosen
+
+
+class Turning:
+    """A user's own scheme: every collective on the rail after that of the one before."""
+
+    name = "turning"
+
+    def __init__(self) -> None:
+        self._turn = -1
+
+    def assign(
+        self, *, fabric: Fabric, messages: Messages, chunks: Chunks, rng: np.random.Generator
+    ) -> Assignment:
+        """Return every chunk on one rail."""
+        self._turn += 1
+        rail = np.full(len(chunks), self._turn % rails_of(fabric))
+        return same_rail(fabric, messages, chunks, rail)

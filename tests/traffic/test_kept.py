@@ -13,8 +13,8 @@ from topologies.rail import rail_fabric
 from traffic.messages import Chunks, Messages
 from traffic.scheme import Choice, Placement, Sprayed
 from traffic.spraying.plb import Plb
-from traffic.spraying.policy import Assignment, Permitted, QpState, QueuePair
-from traffic.spraying.rails import Rails, rails_of, same_rail
+from traffic.spraying.policy import Permitted, QpState, QueuePair
+from traffic.spraying.rails import Rails
 from traffic.spraying.registry import POLICIES, policy_named
 from traffic.spraying.reps import Reps
 from traffic.spraying.subflows import subflows
@@ -95,22 +95,6 @@ def test_connections_are_drawn_anew_around_what_has_failed() -> None:
     assert pairs(scheme.place(view(), drawn(0))) == before
 
 
-class Turning:
-    """A user's own scheme: every collective on the rail after that of the one before."""
-
-    name = "turning"
-
-    def __init__(self) -> None:
-        self._turn = -1
-
-    def assign(
-        self, *, fabric: Fabric, messages: Messages, chunks: Chunks, rng: np.random.Generator
-    ) -> Assignment:
-        self._turn += 1
-        rail = np.full(len(chunks), self._turn % rails_of(fabric))
-        return same_rail(fabric, messages, chunks, rail)
-
-
 class Learning:
     """A user's own scheme that decides as it goes: it counts its exchanges, and what it chose."""
 
@@ -137,7 +121,7 @@ class Learning:
 
 def test_a_users_own_scheme_goes_on_where_it_was_and_is_new_in_each_run() -> None:
     for _ in range(2):
-        scheme = sprayed(f"{__name__}:Turning")
+        scheme = sprayed("tests.traffic.cases:Turning")
         rails = [
             pairs(scheme.place(view(number), messages((0, 2, CHUNK)))).pop().source.nic
             for number in (0, 0, 1, 0)

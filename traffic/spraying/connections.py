@@ -1,25 +1,61 @@
 """Connections of several queue pairs each, whose chunks go round them (NCCL_IB_QPS_PER_CONNECTION)."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from topologies.fabric import Fabric, Nic
-from traffic.messages import Chunks
+from traffic.messages import Chunks, Messages
 from traffic.spraying.entropies import KeptEntropies
 from traffic.spraying.order import taking_turns
 from traffic.spraying.policy import Assignment, QueuePair
 
 
-def on_connections(
+class OnConnections(ABC):
+    """A policy whose messages go by connections, chunk by chunk round the queue pairs of each.
+
+    Parameters
+    ----------
+    qps
+        Queue pairs of a connection (NCCL_IB_QPS_PER_CONNECTION).
+    """
+
+    steady = True
+
+    def __init__(self, qps: int = 1) -> None:
+        self.qps, self.keeps_connections = qps, qps == 1
+        self._entropies = KeptEntropies()
+
+    @abstractmethod
+    def connections(
+        self, fabric: Fabric, messages: Messages
+    ) -> tuple[Sequence[tuple[Nic, Nic]], NDArray[np.int64]]:
+        """Return source and destination NIC of each connection, and the connection of each message."""
+
+    def assign(
+        self, *, fabric: Fabric, messages: Messages, chunks: Chunks, rng: np.random.Generator
+    ) -> Assignment:
+        """Return every chunk on a queue pair of its message's connection.
+
+        Raises
+        ------
+        ScenarioError
+            If more queue pairs run between two NICs than there are entropies.
+        """
+        ends, of_message = self.connections(fabric, messages)
+        return _on_connections(fabric, ends, of_message, chunks, self._entropies, rng, self.qps)
+
+
+def _on_connections(
     fabric: Fabric,
     ends: Sequence[tuple[Nic, Nic]],
     of_message: NDArray[np.int64],
     chunks: Chunks,
     entropies: KeptEntropies,
     rng: np.random.Generator,
-    qps: int = 1,
+    qps: int,
 ) -> Assignment:
     """Return every chunk on a queue pair of its message's connection.
 

@@ -9,16 +9,17 @@ communicator's connection between two NICs keeps its entropies for the run. With
 connection, chunks go round them in turn.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
+from numpy.typing import NDArray
 
-from topologies.fabric import Fabric
-from traffic.messages import Chunks, Messages
-from traffic.spraying.connections import on_connections
-from traffic.spraying.entropies import KeptEntropies
-from traffic.spraying.policy import Assignment
+from topologies.fabric import Fabric, Nic
+from traffic.messages import Messages
+from traffic.spraying.connections import OnConnections
 
 
-class Ecmp:
+class Ecmp(OnConnections):
     """A connection per message, between the NICs beside its GPUs, of random entropies.
 
     Parameters
@@ -33,27 +34,15 @@ class Ecmp:
     """
 
     name = "ecmp"
-    steady = True
 
-    def __init__(self, qps: int = 1) -> None:
-        self.qps, self.keeps_connections = qps, qps == 1
-        self._entropies = KeptEntropies()
-
-    def assign(
-        self, *, fabric: Fabric, messages: Messages, chunks: Chunks, rng: np.random.Generator
-    ) -> Assignment:
-        """Return every chunk on a queue pair of its message.
-
-        Raises
-        ------
-        ScenarioError
-            If more queue pairs run between two NICs than there are entropies.
-        """
+    def connections(
+        self, fabric: Fabric, messages: Messages
+    ) -> tuple[Sequence[tuple[Nic, Nic]], NDArray[np.int64]]:
+        """Return the NICs of each connection, and the connection of each message."""
         ends = [
             (fabric.pinned_nic(source), fabric.pinned_nic(destination))
             for source, destination in zip(
                 messages.source.tolist(), messages.destination.tolist(), strict=True
             )
         ]
-        of_message = np.arange(len(messages))
-        return on_connections(fabric, ends, of_message, chunks, self._entropies, rng, self.qps)
+        return ends, np.arange(len(messages))

@@ -11,16 +11,17 @@ The NVLink hop before the NIC costs nothing here. The two of RailS' chunks, befo
 not either.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
+from numpy.typing import NDArray
 
 from topologies.fabric import Fabric, Nic
-from traffic.messages import Chunks, Messages
-from traffic.spraying.connections import on_connections
-from traffic.spraying.entropies import KeptEntropies
-from traffic.spraying.policy import Assignment
+from traffic.messages import Messages
+from traffic.spraying.connections import OnConnections
 
 
-class Pxn:
+class Pxn(OnConnections):
     """A connection from each server to each GPU that it owes something, on that GPU's rail.
 
     Where the source server has no NIC that works on that rail, a message leaves by the one beside its GPU.
@@ -37,22 +38,11 @@ class Pxn:
     """
 
     name = "pxn"
-    steady = True
 
-    def __init__(self, qps: int = 1) -> None:
-        self.qps, self.keeps_connections = qps, qps == 1
-        self._entropies = KeptEntropies()
-
-    def assign(
-        self, *, fabric: Fabric, messages: Messages, chunks: Chunks, rng: np.random.Generator
-    ) -> Assignment:
-        """Return every chunk on a queue pair of its source server's connection to its destination GPU.
-
-        Raises
-        ------
-        ScenarioError
-            If there are more queue pairs of a connection than entropies.
-        """
+    def connections(
+        self, fabric: Fabric, messages: Messages
+    ) -> tuple[Sequence[tuple[Nic, Nic]], NDArray[np.int64]]:
+        """Return the NICs of each connection, and the connection of each message."""
         nic_on = [fabric.rails(server) for server in range(len(fabric.servers))]
         rail_of = [{nic: rail for rail, nic in own.items()} for own in nic_on]
         number: dict[tuple[Nic, int], int] = {}
@@ -64,4 +54,4 @@ class Pxn:
             leaves_by = fabric.pinned_nic(source) if nic is None else Nic(near, nic)
             of_message[message] = number.setdefault((leaves_by, destination), len(number))
         pairs = [(leaves_by, fabric.pinned_nic(destination)) for leaves_by, destination in number]
-        return on_connections(fabric, pairs, of_message, chunks, self._entropies, rng, self.qps)
+        return pairs, of_message
