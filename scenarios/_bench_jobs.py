@@ -147,7 +147,7 @@ class _Alternating:
         """Light one pairing after the other; the state counts them."""
         turn = state if isinstance(state, int) else 0
         if isinstance(event, NodeStarted | TimerFired):
-            return turn + 1, [Reconfigure("ocs0", _both(_ODD if turn % 2 else _EVEN))]
+            return turn + 1, [Reconfigure({"ocs0": _both(_ODD if turn % 2 else _EVEN)})]
         again = isinstance(event, Lit) and turn < TURNS
         return turn, [SetTimer("change", TURN_S)] if again else []
 

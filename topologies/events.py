@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
 from topologies.fabric import Fabric, Nic, Port
 from topologies.light import Circuit
@@ -23,7 +24,23 @@ class NodeDone:
 
 @dataclass(frozen=True)
 class Lit:
-    """An OCS carries what was ordered last."""
+    """OCSes that were reconfigured together carry what was ordered of them."""
+
+    ocses: tuple[str, ...]
+    """In the order of their names."""
+
+
+@dataclass(frozen=True)
+class Refused:
+    """OCSes stay as they were: what crosses circuits that were to end did not drain in time."""
+
+    ocses: tuple[str, ...]
+    """In the order of their names."""
+
+
+@dataclass(frozen=True)
+class Provisioned:
+    """An OCS has set the circuits that were provisioned, beside those that it shows."""
 
     ocs: str
 
@@ -59,16 +76,63 @@ class ProgramsEnded:
     """What messages over circuits lack: source and destination GPU, and bytes."""
 
 
-Event = NodeStarted | NodeDone | Lit | FaultDetected | FaultOver | TimerFired | ProgramsEnded
+Event = (
+    NodeStarted
+    | NodeDone
+    | Lit
+    | Refused
+    | Provisioned
+    | FaultDetected
+    | FaultOver
+    | TimerFired
+    | ProgramsEnded
+)
+AtDeadline = Literal["cut", "refuse"]
+"""What happens where lanes have not drained in time: they are closed, and what they lack is sent again when
+there is light; or nothing is changed."""
 
 
 @dataclass(frozen=True)
 class Reconfigure:
-    """Drain what crosses circuits that end, and have an OCS make others; `Lit` follows."""
+    """Drain what changes its route, and have OCSes make other circuits, all at once; `Lit` follows.
+
+    Lanes whose route changes stand until all of these OCSes are lit.
+    """
+
+    circuits: Mapping[str, tuple[Circuit, ...]]
+    """All that each OCS has afterwards; a circuit that it has already stays lit."""
+    deadline_s: float | None = None
+    """How long draining may take [s]; None for as long as it takes."""
+    at_deadline: AtDeadline = "cut"
+
+
+@dataclass(frozen=True)
+class Provision:
+    """Have an OCS set circuits beside those that it shows, which stay lit; `Provisioned` follows.
+
+    That takes its reconfiguration delay. An OCS has one such configuration at a time.
+
+    References
+    ----------
+    TopoOpt, appendix C: the look-ahead panel.
+    """
 
     ocs: str
     circuits: tuple[Circuit, ...]
-    """All that it has afterwards; a circuit that it has already stays lit."""
+
+
+@dataclass(frozen=True)
+class Flip:
+    """Have OCSes show what was provisioned, all at once, as `Reconfigure` does; `Lit` follows.
+
+    It waits until all have provisioned their circuits, and each is dark for the time of its flip. What they
+    showed until then is provisioned afterwards.
+    """
+
+    ocses: tuple[str, ...]
+    deadline_s: float | None = None
+    """How long draining may take [s]; None for as long as it takes."""
+    at_deadline: AtDeadline = "cut"
 
 
 @dataclass(frozen=True)
@@ -113,13 +177,15 @@ class SendRest:
 
 @dataclass(frozen=True)
 class Hold:
-    """Have a collective that begins now send only once an OCS shows all that it was ordered."""
+    """Have a collective that begins now send only once OCSes show all that they were ordered."""
 
     node: str
-    ocs: str
+    ocses: tuple[str, ...]
+    deadline_s: float | None = None
+    """How long it waits at most [s]; None for as long as it takes."""
 
 
-Order = Reconfigure | Show | SetTimer | SendRest | Hold
+Order = Reconfigure | Provision | Flip | Show | SetTimer | SendRest | Hold
 
 
 def _none(_nic: Nic) -> int:

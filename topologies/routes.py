@@ -31,6 +31,15 @@ class Route:
         return tuple(circuit for path in self.light for circuit in path.circuits)
 
 
+def light_leads(fabric: Fabric) -> bool:
+    """Return whether routes may cross OCSes in series, or servers that forward.
+
+    If not, a circuit carries what the NIC at its input sends, and nothing else.
+    """
+    ocses = {switch.name for switch in fabric.switches if switch.kind == "ocs"}
+    return fabric.servers_forward or any({link.a.node, link.b.node} <= ocses for link in fabric.links)
+
+
 class Routes:
     """The routes over circuits that do not change, each found when it is first asked for.
 

@@ -37,7 +37,7 @@ from topologies.fabric import Fabric, Nic, Port
 from topologies.light import Circuit
 from topologies.mfabric import delegation_gpu
 from topologies.packet_part import cut_off, on_packet_switch
-from topologies.routes import Routes
+from topologies.routes import Routes, light_leads
 from traffic.messages import Messages
 from traffic.relays import Hops, relayed_paths
 from traffic.scheme import Choice, KeepsConnections, Placement, Scheme, WhileLit, memory_of, name_of
@@ -617,8 +617,7 @@ def _nics_on_light(fabric: Fabric) -> tuple[tuple[Nic, ...], ...]:
 def _light_of(fabric: Fabric) -> tuple[frozenset[str], ...]:
     """Return the OCSes that each server's lanes depend on: its own, or all where light crosses several."""
     ocses = {switch.name for switch in fabric.switches if switch.kind == "ocs"}
-    in_series = any({link.a.node, link.b.node} <= ocses for link in fabric.links)
-    if in_series or fabric.servers_forward:
+    if light_leads(fabric):
         return (frozenset(ocses),) * len(fabric.servers)
     return tuple(
         frozenset(fabric.peer(fabric.nic_port(nic)).node for nic in nics) for nics in _nics_on_light(fabric)

@@ -71,6 +71,8 @@ LINKS = {"port": "int32", "at_ps": "int64", "rate_bps": "float64", "up": "bool",
 """The columns of `Tables.links`."""
 LIGHT_CHANGES = {"ocs": "int32", "at_ps": "int64", "what": "int8", "circuits": "object"}
 """The columns of `Tables.light`."""
+ORDERS = {"ocs": "int32", "at_ps": "int64", "circuits": "object"}
+"""The columns of `Tables.orders`."""
 FAULTS = {"name": "str", "at_ps": "int64", "what": "str"}
 """The columns of `Tables.faults`."""
 GRANTS = {"lane": "int32", "at_ps": "int64", "granted_bytes": "int64", "sent_bytes": "int64"}
@@ -163,6 +165,9 @@ class Tables:
     light: Table = Table(LIGHT_CHANGES)
     """A row per change of an OCS: ocs, at_ps, what (`DARK`, `LIT`), and the circuits that carry from then
     on, as pairs of ports."""
+    orders: Table = Table(ORDERS)
+    """A row per configuration that an OCS was ordered to carry: ocs, at_ps, and all circuits of it. A program
+    has a row for each of its slots."""
     faults: Table = Table(FAULTS)
     """What came of each fault: name, at_ps, what (failed, detected, gone around, back, in use again); and of
     each collective that was given up for one (given up)."""

@@ -69,7 +69,7 @@ class Foreseen:
         known = state if isinstance(state, frozenset) else frozenset[str]()
         if isinstance(event, NodeDone):
             ended = [shown for name, circuits in self.after if name == event.node for shown in circuits]
-            return known, [Reconfigure(ocs, pairs) for ocs, pairs in ended]
+            return known, _shown(ended)
         if isinstance(event, FaultOver):
             return known - {event.fault}, []
         if self.stays or not isinstance(event, FaultDetected):
@@ -77,7 +77,7 @@ class Foreseen:
         known |= {event.fault}
         for change in self.changes:
             if frozenset(change.faults) == known:
-                return known, [Reconfigure(ocs, pairs) for ocs, pairs in change.circuits]
+                return known, _shown(change.circuits)
         asked, *foreseen = (_together(faults) for faults in (known, *(each.faults for each in self.changes)))
         raise ScenarioError(
             f"no circuits are foreseen for {asked}", f"foreseen are: {'; '.join(foreseen) or 'none'}"
@@ -105,6 +105,11 @@ class Foreseen:
                 f"which honours {LEAST_DELAY_S:g} s and more",
                 "raise --volume, or lower --emulated-rate",
             )
+
+
+def _shown(circuits: Collection[OcsCircuits]) -> Sequence[Order]:
+    """Return the order that has OCSes show circuits, all at once; none if nothing changes."""
+    return [Reconfigure(dict(circuits))] if circuits else []
 
 
 def _together(faults: Collection[str]) -> str:

@@ -165,7 +165,7 @@ class Regional:
         if turn.known == "start" and not state.under_way:
             state, orders = self._shown(state, view, ocs, self._demand(state, turn))
         after = replace(state, next_turn=number + 1, under_way=state.under_way + 1)
-        return after, [*orders, Hold(turn.node, ocs)]
+        return after, [*orders, Hold(turn.node, (ocs,))]
 
     def _ends(
         self, state: RegionState, view: View, ocs: str, number: int
@@ -210,7 +210,7 @@ class Regional:
         if set(mapping) == set(state.mapping):
             return state, []
         circuits = circuits_of(self._fabric, region, mapping)
-        return replace(state, mapping=mapping), [Reconfigure(ocs, circuits.pairs)]
+        return replace(state, mapping=mapping), [Reconfigure({ocs: circuits.pairs})]
 
     def _mapping(
         self, region: Region, demand: Matrix, last: NicMapping, failed: AbstractSet[Port]

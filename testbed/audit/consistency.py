@@ -1,10 +1,11 @@
 """Consistency: the tables say the same as each other, as the fabric, and as what failed.
 
 A message crosses if its GPUs are of two servers, is one row of its collective's exchange, and goes by queue
-pairs of its communicator. An OCS that goes dark carries nothing that it did not before. A link is down from
-when a fault of it comes until that is over.
+pairs of its communicator. An OCS that goes dark carries nothing that it did not before, and lights what was
+ordered, one order after the other. A link is down from when a fault of it comes until that is over.
 """
 
+from collections import defaultdict, deque
 from collections.abc import Iterator
 
 import numpy as np
@@ -12,7 +13,8 @@ import numpy as np
 from testbed.audit.course import Course, of_leg, of_message
 from testbed.audit.finding import Finding
 from topologies.fabric import Link
-from traffic.tables import DARK
+from traffic.clock import NEVER
+from traffic.tables import DARK, LIGHT_CHANGES, LIT, ORDERS
 
 CHECK = "consistency"
 
@@ -23,6 +25,7 @@ def consistency(course: Course) -> Iterator[Finding]:
     yield from _exchanged(course)
     yield from _communicators(course)
     yield from _darkened(course)
+    yield from _ordered(course)
     yield from _failed(course)
 
 
@@ -71,6 +74,26 @@ def _darkened(course: Course) -> Iterator[Finding]:
             yield Finding(CHECK, f"OCS {name} went dark and carries new circuits", "light", row)
             return
         carried[ocs] = now
+
+
+def _ordered(course: Course) -> Iterator[Finding]:
+    """Yield OCSes that lit what was not ordered, or before it was; in an emulation slots may be left out."""
+    orders, light, known = course.tables.orders, course.tables.light, course.known
+    due: dict[int, deque[tuple[int, frozenset[tuple[int, ...]]]]] = defaultdict(deque)
+    for ocs, at_ps, circuits in zip(*(orders[name].tolist() for name in ORDERS), strict=True):
+        due[ocs].append((at_ps, frozenset(map(tuple, circuits))))
+    columns = (light[name].tolist() for name in LIGHT_CHANGES)
+    for row, (ocs, at_ps, what, circuits) in enumerate(zip(*columns, strict=True)):
+        if what != LIT:
+            continue
+        coming, lit = due[ocs], frozenset(map(tuple, circuits))
+        while known.live and coming and coming[0][1] != lit:
+            coming.popleft()
+        ordered_ps, ordered = coming.popleft() if coming else (NEVER, None)
+        if ordered != lit or at_ps + known.late_light_ps < ordered_ps:
+            sentence = f"OCS {course.tables.ocses[ocs]} lit circuits that were not ordered"
+            yield Finding(CHECK, sentence, "light", row)
+            return
 
 
 def _failed(course: Course) -> Iterator[Finding]:

@@ -4,16 +4,19 @@ All times are real picoseconds since the start (`traffic.clock`), all sizes real
 backend's own scale.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
+from testbed.run.packet_paths import PacketPaths
 from topologies.events import Show
-from topologies.fabric import Port
+from topologies.fabric import Nic, Port
 from topologies.light import Circuit
+from topologies.routes import Routes
+from traffic.clock import NEVER
 from traffic.faults import Daemon
 from traffic.scheme import Choice, WhileLit
 from traffic.spraying.policy import QueuePair
@@ -37,8 +40,19 @@ class Arrived:
 
 
 @dataclass(frozen=True)
-class NowLit:
-    """An OCS carries the circuits that were ordered."""
+class LightChanged:
+    """What an OCS carries from now on, as the device has it."""
+
+    ocs: str
+    circuits: tuple[Circuit, ...]
+    at_ps: int
+    until_ps: int | None = NEVER
+    """When that changes, as far as it is planned; None while the device moves on in a program."""
+
+
+@dataclass(frozen=True)
+class NowProvisioned:
+    """An OCS has set circuits beside those that it shows."""
 
     ocs: str
     at_ps: int
@@ -46,39 +60,13 @@ class NowLit:
 
 @dataclass(frozen=True)
 class Drained:
-    """Nothing is on its way any more over queue pairs that were held."""
+    """Nothing is on its way any more over the queue pairs that are held for a change of light."""
 
-    ocs: str
+    change: int
     at_ps: int
 
 
-@dataclass(frozen=True)
-class Switching:
-    """An OCS moves on in its program: until `SlotLit` only some circuits carry."""
-
-    ocs: str
-    kept: tuple[Circuit, ...]
-    at_ps: int
-
-
-@dataclass(frozen=True)
-class SlotLit:
-    """An OCS shows the next circuits of its program."""
-
-    ocs: str
-    circuits: tuple[Circuit, ...]
-    at_ps: int
-
-
-@dataclass(frozen=True)
-class Shown:
-    """An OCS has shown its program, and is dark."""
-
-    ocs: str
-    at_ps: int
-
-
-Happening = Arrived | NowLit | Drained | Switching | SlotLit | Shown
+Happening = Arrived | Drained | LightChanged | NowProvisioned
 
 
 class Strand(NamedTuple):
@@ -98,11 +86,16 @@ class Backend(Protocol):
         """Time since the start [ps]."""
         ...
 
+    @property
+    def packet_paths(self) -> PacketPaths:
+        """The paths of its queue pairs over packet switches."""
+        ...
+
     def numbers(self, queue_pairs: Sequence[QueuePair]) -> list[int]:
         """Return the number of each queue pair; those that are not open are opened."""
         ...
 
-    def begin_lit(self, circuits: Mapping[str, Sequence[Circuit]]) -> None:
+    def begin_lit(self, circuits: Mapping[str, tuple[Circuit, ...]]) -> None:
         """Have OCSes carry circuits before anything else is done; the clock stands meanwhile."""
         ...
 
@@ -158,13 +151,6 @@ class Backend(Protocol):
         """
         ...
 
-    def crosses(self, number: int) -> Collection[Port]:
-        """Return ports at the links that a queue pair's bytes and acknowledgements cross, as far as is known.
-
-        Of one over circuits these are its ends.
-        """
-        ...
-
     def carried(self, number: int) -> set[int]:
         """Return the messages whose bytes a queue pair still carries."""
         ...
@@ -191,20 +177,44 @@ class Backend(Protocol):
         """
         ...
 
-    def drain(self, ocs: str, numbers: Iterable[int]) -> None:
+    def drain(self, change: int, numbers: Collection[int]) -> None:
         """Hold queue pairs, and report `Drained` once nothing of theirs is on its way."""
         ...
 
-    def resume(self, numbers: Iterable[int]) -> None:
-        """Let queue pairs send again."""
+    def stop_draining(self, change: int) -> Collection[int]:
+        """Wait no longer for a change's queue pairs; return those of which something is on its way."""
         ...
 
-    def light(self, ocs: str, circuits: Sequence[Circuit]) -> None:
-        """Reconfigure an OCS, and report `NowLit` when it is done."""
+    def resume(self, numbers: Collection[int]) -> None:
+        """Let queue pairs send again that have a route."""
+        ...
+
+    def follow(self, routes: Routes, nics: Collection[Nic] | None) -> None:
+        """Have queue pairs over circuits, and servers that forward, take routes.
+
+        Parameters
+        ----------
+        routes
+            Over what is known to be lit and not to have failed. A queue pair without one stands.
+        nics
+            The NICs whose queue pairs may have others than before; None for all.
+        """
+        ...
+
+    def light(self, circuits: Mapping[str, tuple[Circuit, ...]]) -> None:
+        """Have OCSes carry circuits, and report `LightChanged` when each does."""
+        ...
+
+    def provision(self, ocs: str, circuits: tuple[Circuit, ...]) -> None:
+        """Have an OCS set circuits beside those that it shows, and report `NowProvisioned`."""
+        ...
+
+    def flip(self, ocses: Collection[str]) -> None:
+        """Have OCSes carry what they provisioned, and report `LightChanged` when each does."""
         ...
 
     def show(self, order: Show) -> None:
-        """Have OCSes show programs, and report `Switching`, `SlotLit` and in the end `Shown`."""
+        """Have OCSes show programs, and report `LightChanged` for each slot and each move between two."""
         ...
 
     def fail(self, port: Port) -> None:

@@ -14,7 +14,6 @@ from testbed.network.network import Network
 from testbed.run.experiment import Experiment
 from testbed.run.light_log import LightLog
 from testbed.run.live_backend import LiveBackend
-from testbed.run.packet_paths import optical_path
 from testbed.run.run import Run
 from testbed.run.runner import Runner
 from topologies.errors import ScenarioError
@@ -111,7 +110,6 @@ def emulate(
             faults=experiment.faults,
             revise=experiment.revisions,
             lit=dict(experiment.foreseen.first) if experiment.foreseen else None,
-            path=lambda pair: backend.path(pair) or optical_path(fabric, pair),
             communicators=experiment.communicators,
         )
         with no_garbage_collection():
@@ -122,7 +120,8 @@ def emulate(
     logs = _logs(network, before)
     light = _light_log(experiment, backend, logs, run) if experiment.ocs else None
     crossings = tap.crossings if tap and not tap.missed else None
-    return Emulation(run, backend.paths, health, emulated_s, light, shares, logs, crossings, inert)
+    paths = backend.packet_paths.at_first
+    return Emulation(run, paths, health, emulated_s, light, shares, logs, crossings, inert)
 
 
 def _with_grants(run: Run, backend: LiveBackend) -> Run:

@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import chain
 
 from testbed.network.link_state import links_down, turn_links
 from testbed.network.network import Network
@@ -61,7 +62,7 @@ class FaultsByHand:
         for ocs, delay in self._experiment.ocs_delays.items():
             emulated = delay.scaled(self._experiment.dilation.time)
             self._network.northbound.set_delay(ocs, emulated, self._experiment.seed)
-        self._light(Reconfigure(ocs, pairs) for ocs, pairs in self._foreseen.first)
+        self._light([Reconfigure(dict(self._foreseen.first))])
 
     def fail(self, name: str) -> list[str]:
         """Cut the links of a fault, and light what is foreseen for it; return the OCSes that changed.
@@ -97,10 +98,10 @@ class FaultsByHand:
     def _light(self, orders: Iterable[Reconfigure]) -> list[str]:
         """Have OCSes light circuits, all at once, and wait until they do."""
         ocses = []
-        for order in orders:
+        for ocs, circuits in chain.from_iterable(order.circuits.items() for order in orders):
             # A replay leaves programs behind that never end.
-            self._network.northbound.light(order.ocs, order.circuits, busy="replace")
-            ocses.append(order.ocs)
+            self._network.northbound.light(ocs, circuits, busy="replace")
+            ocses.append(ocs)
         for ocs in ocses:
             self._network.northbound.wait_idle(ocs, WAIT_S)
         return ocses

@@ -1,7 +1,7 @@
 """The fluid backend: max-min rates over links that go dark, on a clock of its own."""
 
 import heapq
-from collections import Counter, defaultdict, deque
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -12,21 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from testbed.run.alone import Alone, messages_of
-from testbed.run.backend import (
-    NOT_CONTROLLED,
-    NOTHING_COMES,
-    Arrived,
-    Drained,
-    Happening,
-    NowLit,
-    Shown,
-    SlotLit,
-    Strand,
-    Switching,
-)
-from testbed.run.packet_paths import Paths, computed_paths, paths_over
+from testbed.run.backend import NOTHING_COMES, Arrived, Drained, Happening, Strand
+from testbed.run.fluid_light import FluidLight
+from testbed.run.gates import Gates
+from testbed.run.packet_paths import PacketPaths, computed_paths
 from topologies.errors import StuckError
-from topologies.events import Show, TimedCircuits
+from topologies.events import Show
 from topologies.fabric import Fabric, Nic, Path, Port
 from topologies.light import Circuit
 from topologies.routes import Routes
@@ -56,6 +47,8 @@ class FluidBackend:
     drawn_s
         How long each was dark before each of the slots of its programs, as far as that is known; else as
         ``delay_s`` says [s].
+    flip_s
+        How long each OCS is dark when it flips to what it provisioned [s]; 0 for those that are not named.
     by_bytes
         Whether queue pairs share links in proportion to what they have left, as the ideal transport has it,
         those of communicators fairly (`traffic.fair_weights`).
@@ -91,16 +84,18 @@ class FluidBackend:
         delay_s: Mapping[str, float],
         *,
         drawn_s: Mapping[str, Sequence[float]] | None = None,
+        flip_s: Mapping[str, float] | None = None,
         by_bytes: bool = True,
         paths: Callable[[Sequence[QueuePair]], Sequence[Path]] | None = None,
         couples: bool = False,
         lent_bytes: Mapping[Port, float] = NOTHING_LENT,
     ) -> None:
-        self._fabric, self._delay_s, self._lent_bytes = fabric, delay_s, lent_bytes
+        self._fabric, self._lent_bytes = fabric, lent_bytes
+        self._ocses = frozenset(delay_s)
         self._from_rest = False
         """Whether a collective began while nothing was on its way, and buckets have not lent yet."""
-        self._drawn_s = {ocs: deque(times_s) for ocs, times_s in (drawn_s or {}).items()}
-        self._find_paths = paths or partial(computed_paths, fabric)
+        self.packet_paths = PacketPaths(fabric, paths or partial(computed_paths, fabric))
+        """The paths of its queue pairs over packet switches."""
         self._ports = {port: number for number, port in enumerate(fabric.link_at)}
         rates = [link.rate_bps for link in fabric.link_at.values()]
         self._couples = couples and not fabric.impaired
@@ -110,9 +105,6 @@ class FluidBackend:
         self._network = FluidNetwork(rates + nvlink * 2, by_bytes=by_bytes)
         self._coupled: dict[tuple[int | tuple[int, int], ...], list[tuple[range, range]]] = defaultdict(list)
         """Coupled flows and their pools, by what they go over; several if more were under way at once."""
-        in_series = any({link.a.node, link.b.node} <= delay_s.keys() for link in fabric.links)
-        self._is_simple = not (fabric.servers_forward or in_series)
-        """Whether light crosses one OCS, and is nobody's route but of the NICs at its ends."""
         self._joined: dict[int, _Joined] = {}
         """Those that are in the network, by the negative number that their strands have there."""
         self._alone = Alone()
@@ -124,39 +116,32 @@ class FluidBackend:
         self._pools: list[int] = []
         self._carrier_of: dict[int, int] = {}
         """The queue pair of each such pool."""
-        self._paths: list[Path] = []
-        """The path of each queue pair as it was opened; empty over circuits."""
         self._shared: dict[tuple[int, ...], tuple[int, range]] = {}
         """The pool of messages that may choose from the same queue pairs, and its flows."""
         self._rehearsed = False
         """Whether the scheme was asked on made-up states: once is enough."""
         self._choosing: dict[int, _Choosing] = {}
         """The messages under way that choose."""
-        self._gate_of: dict[int, _Gate] = {}
-        self._gates: dict[Nic, list[_Gate]] = defaultdict(list)
-        """Those of the queue pairs over circuits, by the NIC that sends."""
-        self._gates_to: dict[tuple[Nic, Nic], list[_Gate]] = defaultdict(list)
-        """The same, by both NICs."""
-        self._open: dict[Nic, list[_Gate]] = defaultdict(list)
-        """Those that are open, by the NIC that sends."""
-        self._lit: dict[str, set[Circuit]] = {ocs: set() for ocs in delay_s}
-        self._pairs_lit: dict[str, tuple[Circuit, ...]] = dict.fromkeys(delay_s, ())
-        """The same as routes are made of it."""
-        self._failed: frozenset[Port] = frozenset()
-        """The ports that are known to have failed."""
-        self._around: Paths | None = None
-        """The paths around these, once they were asked for."""
+        self._gates = Gates(fabric, self._network, self._ports, self._meet)
+        """Those of the queue pairs over circuits."""
+        self._draining: dict[int, set[int]] = {}
+        """The queue pairs that keep each change of light from beginning: their links carry nothing."""
         self._cut: set[Port] = set()
-        """Those that have."""
-        self._forwards = self._controlled = True
-        """Whether switches do, and whether there is a controller."""
+        """Where links are down."""
+        self._forwards = True
+        """Whether switches do."""
         self._silent: dict[int, int] = {}
         """The queue pairs of flows that wait until these are closed: switches dropped what was on its way."""
-        self._routes = self._routes_now()
-        self._showing = self._switching = 0
-        """How many OCSes show programs, and how many are being switched to circuits that stay."""
         self._to_come: list[tuple[int, int, Callable[[], Happening]]] = []
         self._tickets = count()
+        self._light = FluidLight(
+            delay_s,
+            drawn_s or {},
+            flip_s or {},
+            now_ps=lambda: self.now_ps,
+            at=self._at,
+            shown=self._round_off,
+        )
 
     @property
     def now_ps(self) -> int:
@@ -175,10 +160,9 @@ class FluidBackend:
             self._add(new)
         return [self._numbers[queue_pair] for queue_pair in queue_pairs]
 
-    def begin_lit(self, circuits: Mapping[str, Sequence[Circuit]]) -> None:
+    def begin_lit(self, circuits: Mapping[str, tuple[Circuit, ...]]) -> None:
         """Light circuits at once."""
-        for ocs, pairs in circuits.items():
-            self._shine(ocs, set(pairs))
+        self._light.begin(circuits)
 
     def begin(self) -> None:
         """Have what is posted next borrow from token buckets, if nothing is on its way."""
@@ -210,7 +194,7 @@ class FluidBackend:
             rehearse(choice)
         if isinstance(choice, Choice) and getattr(choice.policy, "settles", False):
             rates = {port: link.rate_bps for port, link in self._fabric.link_at.items()}
-            settled_on = settled(choice.permitted, [self._paths[number] for number in numbers], rates)
+            settled_on = settled(choice.permitted, list(map(self._path, numbers)), rates)
             permitted = tuple((qp,) for qp in settled_on.tolist())
         sets = [tuple(sorted(numbers[qp] for qp in qps)) for qps in permitted]
         self._enter(list(chain.from_iterable(sets)))
@@ -325,10 +309,10 @@ class FluidBackend:
             return False
         loads: dict[int, float] = defaultdict(float)
         for _, size, over in flow:
-            if isinstance(over, int) and (gate := self._gate_of.get(over)):
-                if not gate.open:
+            if isinstance(over, int) and over in self._gates:
+                if not self._gates[over].open:
                     return False
-                crossed = gate.ports
+                crossed = self._gates[over].ports
             else:
                 crossed = self._links_over(over)
             for link in crossed:
@@ -342,10 +326,11 @@ class FluidBackend:
         self._alone.add(flow, weight, links, self.now_ps, self.now_ps + ps(lasts_s))
         return True
 
-    def _meet(self, links: Sequence[int]) -> None:
-        """Have flows that were alone on some links share them from now on."""
-        for left in self._alone.leave(links, self.now_ps):
-            self._join(*left)
+    def _meet(self, links: Sequence[int] | None) -> None:
+        """Have flows that were alone on some links share them from now on; None for all links."""
+        if self._alone:
+            for left in self._alone.leave(list(self._alone.links) if links is None else links, self.now_ps):
+                self._join(*left)
 
     def _join(self, flow: Sequence[Strand], weight: float, share: float = 1.0) -> None:
         """Put a coupled flow into the network, or what it has left."""
@@ -361,7 +346,7 @@ class FluidBackend:
         for flows, pools in self._coupled[over]:
             if not any(map(self._network.held, pools)):
                 return flows[0], pools
-        self._make_gates(each for each in over if isinstance(each, int))
+        self._gates.make_links(each for each in over if isinstance(each, int))
         links = list(map(self._links_over, over))
         first = self._network.pools
         # Of one communicator; what stays inside servers meets no other on a NIC.
@@ -370,8 +355,8 @@ class FluidBackend:
         pools = range(first, self._network.pools)
         self._coupled[over].append((flows, pools))
         for each, flow in zip(over, flows, strict=True):
-            if isinstance(each, int) and each in self._gate_of:
-                self._gate_of[each].flows.append(flow)
+            if isinstance(each, int) and each in self._gates:
+                self._gates[each].flows.append(flow)
         return flows[0], pools
 
     def _links_over(self, over: int | tuple[int, int]) -> list[int]:
@@ -399,63 +384,64 @@ class FluidBackend:
         """Return what a queue pair did not deliver."""
         self._make_flows([number])
         self._speak([self._flows[number]])
-        return [(message, round(size)) for message, size in self._network.withdraw(self._pools[number])]
+        left = [(message, round(size)) for message, size in self._network.withdraw(self._pools[number])]
+        self._look_for_drained()
+        return left
 
     def retract(self, number: int) -> list[tuple[int, int, bool]]:
         """Return what a queue pair did not deliver: nothing is ever on its way."""
         return [(message, size, True) for message, size in self.withdraw(number)]
 
-    def drain(self, ocs: str, numbers: Iterable[int]) -> None:
-        """Report `Drained`: nothing is ever on its way."""
-        self._at(self.now_ps, partial(Drained, ocs, self.now_ps))
+    def drain(self, change: int, numbers: Collection[int]) -> None:
+        """Hold queue pairs, and report `Drained` at once but for what dead links hold back.
 
-    def resume(self, numbers: Iterable[int]) -> None:
-        """Do nothing: what is lit carries."""
+        Nothing is ever on its way here. What TCP had on its way over a link when that failed is neither lost
+        nor delivered until the link is back or the queue pair is closed.
+        """
+        self._gates.hold(numbers, stands=True)
+        self._draining[change] = set(numbers)
+        self._look_for_drained()
 
-    def light(self, ocs: str, circuits: Sequence[Circuit]) -> None:
-        """Darken the circuits that end, and light the new ones when the OCS is done."""
-        self._check_controlled()
-        self._switching += 1
-        kept = self._lit[ocs] & set(circuits)
-        self._shine(ocs, kept)
-        at_ps = self.now_ps + ps(self._dark_s(ocs, len(kept), circuits))
+    def stop_draining(self, change: int) -> Collection[int]:
+        """Return the queue pairs that dead links hold back."""
+        return self._draining.pop(change)
 
-        def done() -> Happening:
-            self._switching -= 1
-            self._shine(ocs, set(circuits))
-            return NowLit(ocs, at_ps)
+    def _look_for_drained(self) -> None:
+        for change, numbers in list(self._draining.items()):
+            stuck = {number for number in numbers if self._is_stuck(number)}
+            self._draining[change] = stuck
+            if not stuck:
+                del self._draining[change]
+                self._at(self.now_ps, partial(Drained, change, self.now_ps))
 
-        self._at(at_ps, done)
+    def _is_stuck(self, number: int) -> bool:
+        """Return whether a queue pair over circuits owes something that links do not carry."""
+        pool, rates_bps = self._pools[number], self._network.link_bps[self._gates[number].ports]
+        return pool >= 0 and not rates_bps.all() and bool(self._network.held(pool))
+
+    def resume(self, numbers: Collection[int]) -> None:
+        """Let queue pairs send again that have a route."""
+        self._gates.hold(numbers, stands=False)
+
+    def follow(self, routes: Routes, nics: Collection[Nic] | None) -> None:
+        """Lead queue pairs over circuits over other routes."""
+        self._gates.follow(routes, nics)
+
+    def light(self, circuits: Mapping[str, tuple[Circuit, ...]]) -> None:
+        """Light circuits when the OCSes are done."""
+        self._light.light(circuits)
+
+    def provision(self, ocs: str, circuits: tuple[Circuit, ...]) -> None:
+        """Set circuits beside those that an OCS shows."""
+        self._light.provision(ocs, circuits)
+
+    def flip(self, ocses: Collection[str]) -> None:
+        """Light what OCSes provisioned."""
+        self._light.flip(ocses)
 
     def show(self, order: Show) -> None:
         """Have OCSes show programs, each slot as long as it says."""
-        self._check_controlled()
-        for ocs, slots in order.programs:
-            self._showing += 1
-            self._at(self.now_ps, partial(self._switch, ocs, deque(slots), order.partial))
-
-    def _switch(self, ocs: str, slots: deque[TimedCircuits], keeps: bool) -> Happening:
-        """Darken what the next slot does not keep; it is lit when the device is done."""
-        if not slots:
-            self._shine(ocs, set())
-            self._showing -= 1
-            if not self._showing:
-                self._round_off()
-            return Shown(ocs, self.now_ps)
-        kept = self._lit[ocs] & set(slots[0].circuits) if keeps else set()
-        self._shine(ocs, kept)
-        at_ps = self.now_ps + ps(self._dark_s(ocs, len(kept), slots[0].circuits))
-        self._at(at_ps, partial(self._show_slot, ocs, slots, keeps))
-        return Switching(ocs, tuple(sorted(kept)), self.now_ps)
-
-    def _dark_s(self, ocs: str, kept: int, circuits: Sequence[Circuit]) -> float:
-        """Return how long what is new of an OCS' circuits is dark: no time if all are kept, or none are left.
-
-        What was drawn is of orders that have circuits (`testbed.run.light_log.drawn_s`).
-        """
-        drawn_s = self._drawn_s.get(ocs)
-        delay_s = drawn_s.popleft() if circuits and drawn_s else self._delay_s[ocs]
-        return delay_s if kept < len(circuits) else 0.0
+        self._light.show(order)
 
     def _round_off(self) -> None:
         """Deliver what slots left over by rounding only."""
@@ -469,12 +455,6 @@ class FluidBackend:
                 for message in held:
                     self._at(self.now_ps, partial(Arrived, message, self.now_ps))
 
-    def _show_slot(self, ocs: str, slots: deque[TimedCircuits], keeps: bool) -> Happening:
-        slot = slots.popleft()
-        self._shine(ocs, set(slot.circuits))
-        self._at(self.now_ps + ps(slot.lit_s), partial(self._switch, ocs, slots, keeps))
-        return SlotLit(ocs, slot.circuits, self.now_ps)
-
     def fail(self, port: Port) -> None:
         """Cut the link at a port."""
         self._cut |= {port, self._fabric.peer(port)}
@@ -487,18 +467,19 @@ class FluidBackend:
 
     def kill(self, daemon: Daemon, *, for_good: bool) -> None:
         """Have switches forward nothing without their daemon; without the controller they forward on."""
-        self._forwards &= daemon != "switches"
-        self._controlled &= daemon != "controller"
-        if daemon == "switches":
-            self._silence()
-        if self._showing or self._switching:
-            self._check_controlled()
+        if daemon == "controller":
+            self._light.control(works=False)
+            return
+        self._forwards = False
+        self._silence()
         self._set_links()
 
     def revive(self, daemon: Daemon) -> None:
         """Have switches forward again."""
-        self._forwards |= daemon == "switches"
-        self._controlled |= daemon == "controller"
+        if daemon == "controller":
+            self._light.control(works=True)
+            return
+        self._forwards = True
         self._set_links()
 
     def _silence(self) -> None:
@@ -514,7 +495,7 @@ class FluidBackend:
         ]
         for among, pool, flows in [*pairs, *((among, *shared) for among, shared in self._shared.items())]:
             for number, flow in zip(among, flows, strict=True):
-                if number not in self._gate_of and self._network.held(pool):
+                if number not in self._gates and self._network.held(pool):
                     self._silent[flow] = number
                     self._network.set_path(flow, [*self._links_of(number), dead])
 
@@ -523,49 +504,22 @@ class FluidBackend:
         for flow in self._silent.keys() & set(flows):
             self._network.set_path(flow, self._links_of(self._silent.pop(flow)))
 
-    def _check_controlled(self) -> None:
-        if not self._controlled:
-            raise StuckError(*NOT_CONTROLLED)
-
     def _set_links(self) -> None:
         """Have links carry that are neither cut nor at a switch that forwards nothing."""
         works = [self._forwards and port not in self._cut for port in self._ports]
         rates = [link.rate_bps for link in self._fabric.link_at.values()]
         self._network.set_rates(range(len(rates)), np.where(works, rates, 0.0))
+        self._look_for_drained()
 
     def avoid(self, ports: Collection[Port]) -> None:
-        """Lead traffic around failed ports; over packets as the switches' new rules do."""
-        self._failed = frozenset(ports)
-        self._around = paths_over(self._fabric, self._failed)
-        self._routes = self._routes_now()
-        self._lead_light(self._gates)
-        packet = {pair: number for pair, number in self._numbers.items() if number not in self._gate_of}
-        paths = map(self._around.find, packet) if ports else self._find_paths(list(packet))
-        for number, path in zip(packet.values(), paths, strict=True):
-            if path:
-                self._lead(number, path)
-
-    def _lead(self, number: int, path: Path) -> None:
-        """Have a queue pair over packets take a path."""
-        if path != self._paths[number]:
-            self._paths[number] = path
-            links = [self._ports[port] for port in path]
+        """Lead traffic over packets around failed ports, as the switches' new rules do."""
+        for queue_pair, path in self.packet_paths.avoid(frozenset(ports)).items():
+            number, links = self._numbers[queue_pair], [self._ports[port] for port in path]
             shared = [
                 flows[among.index(number)] for among, (_, flows) in self._shared.items() if number in among
             ]
             for flow in {self._flows[number], *shared} - self._silent.keys() - {-1}:
                 self._network.set_path(flow, links)
-
-    def path(self, queue_pair: QueuePair) -> Path:
-        """Return the path that a queue pair takes now; empty over circuits."""
-        return self._paths[self._numbers[queue_pair]]
-
-    def crosses(self, number: int) -> Collection[Port]:
-        """Return the ports that send a queue pair's bytes and acknowledgements over packets."""
-        if number in self._gate_of:
-            return ()
-        self._around = self._around or paths_over(self._fabric)
-        return {*self._paths[number], *self._around.crossed(self._pairs[number])}
 
     def wait(self, until_ps: int) -> list[Happening]:
         """Let time pass until something happens."""
@@ -599,41 +553,24 @@ class FluidBackend:
         """Number queue pairs; where flows are coupled, those of their own are made when they are used."""
         optical = [qp for qp in queue_pairs if self._is_optical(qp)]
         packet = [qp for qp in queue_pairs if not self._is_optical(qp)]
-        paths = (
-            self._find_paths(packet)
-            if not self._failed
-            else computed_paths(self._fabric, packet, self._failed)
-        )
+        self.packet_paths.open(packet)
         first, new = len(self._flows), [*packet, *optical]
         self._numbers.update(zip(new, range(first, first + len(new)), strict=True))
         self._pairs += new
-        self._paths += [*paths, *[()] * len(optical)]
         self._pools += [-1] * len(new)
         self._flows += [-1] * len(new)
-        for number, queue_pair in enumerate(optical, start=first + len(packet)):
-            gate = _Gate(queue_pair.destination)
-            self._gates[queue_pair.source].append(gate)
-            self._gates_to[queue_pair.source, queue_pair.destination].append(gate)
-            self._gate_of[number] = gate
+        ends = [(queue_pair.source, queue_pair.destination) for queue_pair in optical]
+        self._gates.add(range(first + len(packet), len(self._flows)), ends)
         if not self._couples:
             self._make_flows(range(first, first + len(new)))
-        self._lead_light({queue_pair.source for queue_pair in optical})
-
-    def _make_gates(self, numbers: Iterable[int]) -> None:
-        """Give queue pairs over circuits that have none the link that opens and shuts."""
-        for number in numbers:
-            gate = self._gate_of.get(number)
-            if gate and gate.link < 0:
-                rate_bps = self._fabric.nic_rate_bps(self._pairs[number].source) if gate.open else 0.0
-                gate.link = self._network.add_link(rate_bps)
 
     def _make_flows(self, numbers: Iterable[int]) -> None:
         """Give queue pairs that have none a flow and a pool of their own."""
         new = [number for number in dict.fromkeys(numbers) if self._flows[number] < 0]
         if not new:
             return
-        self._make_gates(new)
-        effects = path_effects([self._paths[number] for number in new], self._fabric)
+        self._gates.make_links(new)
+        effects = path_effects(list(map(self._path, new)), self._fabric)
         pools = self._network.pools
         flows = self._network.add_flows(
             list(map(self._links_of, new)),
@@ -644,8 +581,8 @@ class FluidBackend:
         for place, number in enumerate(new):
             self._flows[number], self._pools[number] = flows[place], pools + place
             self._carrier_of[pools + place] = number
-            if number in self._gate_of:
-                self._gate_of[number].flows.append(flows[place])
+            if number in self._gates:
+                self._gates[number].flows.append(flows[place])
 
     def _enter(self, numbers: Sequence[int]) -> None:
         """Get ready for bytes on queue pairs: they have flows, and meet what was alone on their links."""
@@ -658,7 +595,7 @@ class FluidBackend:
         new = [among for among in dict.fromkeys(sets) if among not in self._shared]
         if not new:
             return
-        paths = [self._paths[number] for among in new for number in among]
+        paths = [self._path(number) for among in new for number in among]
         links = [self._links_of(number) for number in chain.from_iterable(new)]
         effects, first_of = path_effects(paths, self._fabric), np.cumsum([0, *map(len, new)])
         pool = self._network.pools
@@ -673,62 +610,21 @@ class FluidBackend:
         for number, (among, first) in enumerate(zip(new, first_of.tolist(), strict=False)):
             self._shared[among] = pool + number, flows[first : first + len(among)]
             for qp, flow in zip(among, self._shared[among][1], strict=True):
-                if qp in self._gate_of:
-                    self._gate_of[qp].flows.append(flow)
+                if qp in self._gates:
+                    self._gates[qp].flows.append(flow)
 
     def _links_of(self, number: int) -> list[int]:
         """Return the links that a queue pair crosses now."""
-        if number in self._gate_of:
-            return self._gate_of[number].path
-        return [self._ports[port] for port in self._paths[number]]
+        if number in self._gates:
+            return self._gates[number].path
+        return [self._ports[port] for port in self._path(number)]
+
+    def _path(self, number: int) -> Path:
+        """Return the path of a queue pair over packet switches; empty over circuits."""
+        return self.packet_paths[self._pairs[number]]
 
     def _is_optical(self, queue_pair: QueuePair) -> bool:
-        return self._fabric.peer(self._fabric.nic_port(queue_pair.source)).node in self._delay_s
-
-    def _shine(self, ocs: str, circuits: set[Circuit]) -> None:
-        """Have an OCS carry circuits from now on."""
-        if circuits == self._lit[ocs]:
-            return
-        moved = self._lit[ocs] ^ circuits
-        self._lit[ocs] = circuits
-        self._pairs_lit[ocs] = tuple(circuits)
-        self._routes = self._routes_now()
-        if not self._is_simple:
-            self._meet(list(self._alone.links))  # any of their routes may change
-            self._lead_light(self._gates)
-            return
-        ports = [port for a, _ in sorted(moved) if (port := Port(ocs, a)) in self._fabric.link_at]
-        ends = dict.fromkeys(map(self._fabric.peer, ports))
-        if self._alone:
-            self._meet([self._ports[end] for end in ends])
-        self._lead_light(map(self._fabric.nic_at, ends))
-
-    def _routes_now(self) -> Routes:
-        return Routes(self._fabric, self._pairs_lit, self._failed)
-
-    def _lead_light(self, nics: Iterable[Nic]) -> None:
-        """Open the gates of queue pairs that have a route now, and lead them over it; shut the others."""
-        changed: dict[int, float] = {}
-        for nic in nics:
-            gates = self._gates[nic]
-            if self._is_simple:  # few of thousands have light, or had it: the others are not looked up
-                reached = self._routes.next_nic(nic)
-                lit = self._gates_to[nic, reached] if reached else []
-                gates = [*self._open[nic], *(gate for gate in lit if not gate.open)]
-            for gate in gates:
-                route = self._routes.sending(nic, gate.destination)
-                opens = route is not None
-                if opens != gate.open:
-                    gate.open = opens
-                    changed[gate.link] = self._fabric.nic_rate_bps(nic) if opens else 0.0
-                ports = [self._ports[port] for port in route.ports] if route else gate.ports
-                if ports != gate.ports:
-                    gate.ports = ports
-                    for flow in gate.flows:
-                        self._network.set_path(flow, gate.path)
-            self._open[nic] = [gate for gate in gates if gate.open]
-        changed.pop(-1, None)  # of gates that no flow has crossed
-        self._network.set_rates(list(changed), list(changed.values()))
+        return self._fabric.peer(self._fabric.nic_port(queue_pair.source)).node in self._ocses
 
     def _at(self, at_ps: int, action: Callable[[], Happening]) -> None:
         heapq.heappush(self._to_come, (checked(at_ps), next(self._tickets), action))
@@ -754,18 +650,3 @@ class _Joined:
     messages: list[int]
     strands: int
     """How many have not arrived."""
-
-
-class _Gate:
-    """A link of its own at the head of a queue pair over circuits, which carries while it has a route."""
-
-    def __init__(self, destination: Nic) -> None:
-        self.destination, self.link, self.open = destination, -1, False
-        self.ports: list[int] = []
-        """The links of the route that it has, or had last."""
-        self.flows: list[int] = []
-
-    @property
-    def path(self) -> list[int]:
-        """All links."""
-        return [self.link, *self.ports]

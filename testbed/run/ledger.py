@@ -29,6 +29,7 @@ from traffic.tables import (
     LINKS,
     LIT,
     NVLINK,
+    ORDERS,
     PACKETS,
     SPANS,
     Tables,
@@ -206,6 +207,7 @@ class Ledger:
         self._events: list[tuple[int, str, str]] = []
         self._faults: list[tuple[str, int, str]] = []
         self._light: list[tuple[int, int, int, tuple[Circuit, ...]]] = []
+        self._orders: list[tuple[int, int, tuple[Circuit, ...]]] = []
         self._ocses = _Numbers()
         self._slots: dict[str, list[tuple[int, Sequence[Circuit] | None]]] = defaultdict(list)
         """What the slots of each OCS' programs carry from when on; None between two."""
@@ -300,6 +302,10 @@ class Ledger:
         shown = " ".join(f"{a}>{b}" for a, b in circuits)
         self.note(at_ps, what, f"{ocs} {shown or '-'}" if what in ("lit", "switching") else ocs)
 
+    def ordered(self, at_ps: int, ocs: str, circuits: Sequence[Circuit]) -> None:
+        """Note the circuits that an OCS is to carry next."""
+        self._orders.append((self._ocses[ocs], at_ps, tuple(circuits)))
+
     def link(self, link: Link, at_ps: int, *, up: bool, known: bool) -> None:
         """Note what became of a link, if that is new."""
         number, rate_bps = self._ports.setdefault(link.a, len(self._ports)), link.rate_bps
@@ -355,6 +361,7 @@ class Ledger:
             events=event_table(self._events),
             links=pd.DataFrame(self._links, columns=list(LINKS)).astype(LINKS),
             light=pd.DataFrame(self._light, columns=list(LIGHT_CHANGES)).astype(LIGHT_CHANGES),
+            orders=pd.DataFrame(self._orders, columns=list(ORDERS)).astype(ORDERS),
             faults=pd.DataFrame(self._faults, columns=list(FAULTS)).astype(FAULTS),
             nodes=tuple(self._nodes),
             paths=tuple(self._paths),

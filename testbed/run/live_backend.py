@@ -12,22 +12,30 @@ kernels have the routes over what is lit before anything is sent there.
 import contextlib
 import time
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.circuits.circuits import Circuits
-from controller.circuits.programs import Day, Program
 from testbed.network.network import Network
 from testbed.network.tap import Tap
 from testbed.network.wiring import turn_link
-from testbed.run.backend import NOT_CONTROLLED, NOTHING_COMES, Arrived, Drained, Happening, NowLit, Shown
+from testbed.run.backend import (
+    NOTHING_COMES,
+    Arrived,
+    Drained,
+    Happening,
+    LightChanged,
+    NowProvisioned,
+)
 from testbed.run.dilation import Dilation
 from testbed.run.light_news import News
+from testbed.run.live_lanes import LiveLanes
+from testbed.run.live_light import LiveLight
 from testbed.run.live_programs import LivePrograms
-from testbed.run.packet_paths import Paths, computed_paths, paths_over
+from testbed.run.packet_paths import PacketPaths, computed_paths, paths_over
 from topologies.errors import StuckError
 from topologies.events import Show
 from topologies.fabric import Fabric, Nic, Path, Port
@@ -48,10 +56,6 @@ from traffic.transports.round_trips import Crossing, shares_of
 
 MOST_IDLE = 4096
 """Queue pairs that nobody uses stay connected up to so many."""
-LIGHT_S, MOST_DELAYS = 20.0, 20
-"""An OCS lights what is ordered within so long [s] and so many times its delay, which may vary."""
-LIT_FOR_S = 1e6
-"""How long a program's day lasts: until the next is ordered."""
 
 
 class LiveBackend:
@@ -102,45 +106,26 @@ class LiveBackend:
             transport=transport_named(transport)(self._nic_rate_bps, self._packet_bytes),
             check=network.check_alive,
             stuck_s=stuck_s,
-            excused=lambda: bool(self._ordered or self._away),
+            excused=lambda: self._light.moves or bool(self._away),
         )
         self._numbers: dict[QueuePair, int] = {}
-        self.paths: dict[QueuePair, Path] = {}
-        """The path of each queue pair over packet switches that was connected while nothing had failed."""
-        self._paths_now: dict[QueuePair, Path] = {}
-        """The path that each takes now."""
-        self._optical: dict[int, QueuePair] = {}
-        """The queue pairs over circuits."""
-        self._posted: set[int] = set()
-        """Those of them that TCP carries: which have, or had, bytes of their own."""
+        self.packet_paths = PacketPaths(self._fabric, partial(computed_paths, self._fabric))
+        """The paths of its queue pairs over packet switches, as they were seen where that was possible."""
+        self._light = LiveLight(network)
+        self._lanes = LiveLanes(self._fabric, self._engine, network.routes, self._forwarding_s)
         self._choosing: dict[int, ReactiveFeeder] = {}
         self._told: dict[int, dict[int, int]] = {}
         """What was said to have been carried of each that goes on, by queue pair."""
         self._policies: list[ReactivePolicy] = []
         """Those that have chosen."""
         self._happened: list[Happening] = []
-        self._draining: dict[str, set[int]] = {}
-        self._lit: dict[str, tuple[Circuit, ...]] = {
-            s.name: () for s in self._fabric.switches if s.kind == "ocs"
-        }
-        self._ordered: dict[str, tuple[Circuit, ...]] = {}
-        self._due: dict[str, float] = {}
-        """When they have lit it at the latest [s, monotonic]."""
-        self._lights_s: dict[str, float] = {}
-        """How long each may take for that."""
-        self._controlled = True
-        """Whether there is a controller."""
-        nodes = {nic: self._fabric.peer(self._fabric.nic_port(nic)).node for nic in self._fabric.nics}
-        self._ocs_of = {nic: node for nic, node in nodes.items() if node in self._lit}
-        self._failed: frozenset[Port] = frozenset()
         self._cut: set[Port] = set()
         """Where links are down."""
         self._away = set[object]()
         """What has failed and will be back: ports, and the switches' daemon."""
-        self._around: Paths | None = None
-        """The paths around failed ports, once they were asked for."""
-        self._routes = Routes(self._fabric, self._lit)
-        self.programs = LivePrograms(network, dilation, self._ocs_of, meeting, margins, exact=bool(faults))
+        self.programs = LivePrograms(
+            network, dilation, self._lanes.ocs_of, meeting, margins, exact=bool(faults)
+        )
         """What carries messages that take what is lit."""
         self._least_ps = 0
         self._start = 0.0
@@ -196,9 +181,8 @@ class LiveBackend:
             for queue_pair in self._numbers.keys() - set(queue_pairs):
                 self.withdraw(self._numbers[queue_pair])
         self._numbers.update((queue_pair, self._engine.add(queue_pair)) for queue_pair in new)
-        self._optical.update({self._numbers[pair]: pair for pair in new if self._is_optical(pair)})
-        self._set_routes()
-        if packet := [queue_pair for queue_pair in new if not self._is_optical(queue_pair)]:
+        self._lanes.add({self._numbers[pair]: pair for pair in new if self._lanes.carries(pair)})
+        if packet := [queue_pair for queue_pair in new if not self._lanes.carries(queue_pair)]:
             self._connect(packet)
         return [self._numbers[queue_pair] for queue_pair in queue_pairs]
 
@@ -227,7 +211,7 @@ class LiveBackend:
 
     def _forget(self, number: int) -> None:
         """Open a queue pair of these ends anew when there is one again."""
-        self._posted.discard(number)
+        self._lanes.forget(number)
         queue_pair = self._engine.queue_pair(number)
         if self._numbers.get(queue_pair) == number:
             del self._numbers[queue_pair]
@@ -243,87 +227,35 @@ class LiveBackend:
             self._network.impair(self._dilation.time, loss=False)
             with Tap(self._fabric) as tap:
                 self._engine.connect(numbers)
-                paths = tap.paths(queue_pairs)
+                paths: Sequence[Path] = tap.paths(queue_pairs)
+            self.packet_paths.saw(queue_pairs, paths)
             self._network.impair(self._dilation.time)
         else:
-            paths = computed_paths(self._fabric, queue_pairs, self._failed)
+            paths = self.packet_paths.open(queue_pairs)
             for number in numbers:
                 self._engine.dial(number)
         for failed in self._foreseen:
             around = paths_over(self._fabric, failed)
             for queue_pair in queue_pairs:
                 around.crossed(queue_pair)
-        self._paths_now.update(zip(queue_pairs, paths, strict=True))
-        if not self._failed:
-            self.paths.update(zip(queue_pairs, paths, strict=True))
         effects = path_effects(paths, self._fabric)
         round_trips_s, lossy = effects.round_trip_s * self._dilation.time, effects.delivered < 1
         for number, round_trip_s, loses in zip(numbers, round_trips_s.tolist(), lossy.tolist(), strict=True):
             self._engine.crosses(number, round_trip_s, lossy=loses)
-
-    def _is_optical(self, queue_pair: QueuePair) -> bool:
-        return queue_pair.source in self._ocs_of
-
-    def _light_changed(self) -> None:
-        """Have servers and queue pairs follow what is lit now."""
-        self._routes = Routes(self._fabric, self._lit, self._failed)
-        self._set_routes()
-        self._follow_light(self._posted)
-
-    def _set_routes(self) -> None:
-        """Have servers that forward do so between the NICs in use."""
-        if self._network.routes:
-            optical = filter(self._is_optical, self._numbers)
-            used = {nic for queue_pair in optical for nic in (queue_pair.source, queue_pair.destination)}
-            self._network.routes.follow(self._routes, used)
-
-    def _follow_light(self, numbers: Iterable[int]) -> None:
-        """Let queue pairs over circuits send that have a route, and connect them at the first; hold others.
-
-        What is sent into the dark, a SYN too, TCP repeats only after a timeout.
-        """
-        draining = set[int]().union(*self._draining.values())
-        for number in numbers:
-            queue_pair = self._optical[number]
-            route = self._routes.sending(queue_pair.source, queue_pair.destination)
-            if not route:
-                self._engine.hold([number])
-            elif number not in draining:
-                self._engine.crosses(number, self._forwarding_s(route))
-                if not self._engine.dialled(number):
-                    self._engine.dial(number)
-                self._engine.resume([number])
 
     def _forwarding_s(self, route: Route) -> float:
         """Return how long servers on a route take to pass a packet on [s, emulated]."""
         nics = [self._fabric.nic_at(path.ports[0]) for path in route.light[1:]]
         return sum(8 * self._packet_bytes / self._nic_rate_bps(nic) for nic in nics)
 
-    def begin_lit(self, circuits: Mapping[str, Sequence[Circuit]]) -> None:
+    def begin_lit(self, circuits: Mapping[str, tuple[Circuit, ...]]) -> None:
         """Have OCSes light circuits, and wait for it while the clock stands."""
-        for ocs, pairs in circuits.items():
-            self.light(ocs, pairs)
-        while self._ordered:
+        self.light(circuits)
+        while self._light.moves:
             self._engine.serve(TURN_S)
-            self._check_due()
+            self._light.check_due()
         self._happened.clear()
         self._start = self._stands_at = time.monotonic()
-
-    def _lights_within_s(self, ocs: str) -> float:
-        """Return how long an OCS may take to light what is ordered [s]."""
-        if ocs not in self._lights_s:
-            self._lights_s[ocs] = LIGHT_S + MOST_DELAYS * self._network.northbound.ocs(ocs).delay_s
-        return self._lights_s[ocs]
-
-    def _check_due(self) -> None:
-        """Raise StuckError if an OCS has not lit what was ordered when it was due."""
-        now = time.monotonic()
-        for ocs in self._ordered:
-            if now > self._due[ocs]:
-                raise StuckError(
-                    f"OCS {ocs} did not light what was ordered within {self._lights_s[ocs]:g} s",
-                    "repeat the run",
-                )
 
     # Bytes
 
@@ -338,9 +270,7 @@ class LiveBackend:
     def post(self, number: NDArray[np.int64], size: NDArray[np.int64], message: NDArray[np.int64]) -> None:
         """Put parcels behind what queue pairs carry, at emulated scale."""
         self._engine.post(number, self._dilation.emulated_bytes(size), message)
-        if over_circuits := self._optical.keys() & set(number.tolist()):
-            self._posted |= over_circuits
-            self._follow_light(over_circuits)
+        self._lanes.post(number.tolist())
         self._go_on()
 
     def choose(
@@ -436,7 +366,7 @@ class LiveBackend:
 
     def _crossing(self, queue_pair: QueuePair) -> Crossing:
         """Return the path of a queue pair; where none was seen, its NIC is the slowest link of it."""
-        links = [self._fabric.link_at[port] for port in self.paths.get(queue_pair, ())]
+        links = [self._fabric.link_at[port] for port in self.packet_paths.at_first.get(queue_pair, ())]
         nic_bps = self._nic_rate_bps(queue_pair.source)
         slowest_bps = min([nic_bps, *(link.rate_bps * self._dilation.rate for link in links)])
         delay_s = self._dilation.emulated_s(sum(link.delay_s for link in links))
@@ -447,40 +377,46 @@ class LiveBackend:
 
     # Light and faults
 
-    def drain(self, ocs: str, numbers: Iterable[int]) -> None:
+    def drain(self, change: int, numbers: Collection[int]) -> None:
         """Hold queue pairs, and report when all that was sent has arrived."""
-        self._draining[ocs] = set(numbers)
-        self._engine.hold(self._draining[ocs])
+        self._lanes.drain(change, numbers)
         self._look_for_drained()
 
-    def resume(self, numbers: Iterable[int]) -> None:
-        """Let queue pairs send again that have light."""
-        self._follow_light(self._posted.intersection(numbers))
+    def stop_draining(self, change: int) -> Collection[int]:
+        """Wait no longer for a change's queue pairs; return those of which something is on its way."""
+        return self._lanes.stop_draining(change)
 
-    def light(self, ocs: str, circuits: Sequence[Circuit]) -> None:
-        """Have an OCS light circuits until the next order."""
-        self._check_controlled()
+    def resume(self, numbers: Collection[int]) -> None:
+        """Let queue pairs send again that have a route."""
+        self._lanes.resume(numbers)
+
+    def follow(self, routes: Routes, nics: Collection[Nic] | None) -> None:
+        """Have servers and queue pairs over circuits take other routes."""
+        self._lanes.follow(routes)
+
+    def light(self, circuits: Mapping[str, tuple[Circuit, ...]]) -> None:
+        """Have OCSes light circuits until the next order."""
         self._go_on()
-        ports = self._fabric.switches[self._fabric.switch_index[ocs]].ports
-        self._ordered[ocs] = tuple(sorted(circuits))
-        self._due[ocs] = time.monotonic() + self._lights_within_s(ocs)
-        self._lit[ocs] = tuple(pair for pair in self._lit[ocs] if pair in circuits)
-        self._light_changed()
-        program = Program((Day(Circuits(ports, tuple(circuits)), LIT_FOR_S),))
-        self._network.northbound.show(ocs, program, None, self._news.path)
+        self._light.light(circuits, self._news.path)
+
+    def provision(self, ocs: str, circuits: tuple[Circuit, ...]) -> None:
+        """Have an OCS set circuits beside those that it shows."""
+        self._go_on()
+        self._light.provision(ocs, circuits)
+
+    def flip(self, ocses: Collection[str]) -> None:
+        """Have OCSes light what they provisioned."""
+        self._go_on()
+        self._light.flip(ocses, self._news.path)
 
     def show(self, order: Show) -> None:
         """Have the controller step OCSes through programs; the clock stands until they begin."""
-        self._check_controlled()
+        self._light.check_controlled()
         begins_at = self.programs.show(order, self._news)
         if self._stands_at is not None:
             self._least_ps = self.now_ps
             self._start += begins_at - self._stands_at
             self._stands_at = None
-
-    def _check_controlled(self) -> None:
-        if not self._controlled:
-            raise StuckError(*NOT_CONTROLLED)
 
     def fail(self, port: Port) -> None:
         """Take the link at a port down, from the switch's side."""
@@ -500,9 +436,8 @@ class LiveBackend:
         self._network.kill(daemon, for_good=for_good)
         if daemon == "switches" and not for_good:
             self._away.add(daemon)
-        self._controlled &= daemon != "controller"
-        if self._ordered or self.programs.showing:
-            self._check_controlled()
+        if daemon == "controller":
+            self._light.control(works=False, needed=self.programs.showing)
 
     def revive(self, daemon: Daemon) -> None:
         """Start it again; the clock stands until switches forward, since nothing moves before."""
@@ -512,45 +447,28 @@ class LiveBackend:
             self._start += time.monotonic() - began_at
             self._away.discard(daemon)
             self._engine.excuse()
-        self._controlled |= daemon == "controller"
+        if daemon == "controller":
+            self._light.control(works=True, needed=False)
 
     def avoid(self, ports: Collection[Port]) -> None:
         """Lead traffic around failed ports, once the switches have their rules for it."""
-        self._failed = frozenset(ports)
-        self.programs.avoid(self._failed)
-        self._light_changed()
+        failed = frozenset(ports)
+        self.programs.avoid(failed)
         self._network.follow(self._cut)  # switches go around a cut that nobody has been told of, too
-        self._around = paths_over(self._fabric, self._failed)
-        packet = [pair for pair in self._numbers if not self._is_optical(pair)]
-        self._paths_now.update({pair: path for pair in packet if (path := self._around.find(pair))})
-
-    def path(self, queue_pair: QueuePair) -> Path:
-        """Return the path that a queue pair takes now; empty over circuits."""
-        return self._paths_now.get(queue_pair, ())
-
-    def crosses(self, number: int) -> Collection[Port]:
-        """Return the ports that send a queue pair's bytes and acknowledgements over packets."""
-        if number in self._optical:
-            return ()
-        queue_pair = self._engine.queue_pair(number)
-        self._around = self._around or paths_over(self._fabric)
-        return {*self.path(queue_pair), *self._around.crossed(queue_pair)}
+        self.packet_paths.avoid(failed)
 
     def _read_news(self) -> None:
         for notice in self._news.read():
             if self.programs.shows(notice.ocs):
-                self._happened += self.programs.heard(notice, self.now_ps)
-            elif notice.until_s is not None and self._ordered.get(notice.ocs) == notice.circuits:
-                self._lit[notice.ocs] = self._ordered.pop(notice.ocs)
+                until_ps = None if notice.until_s is None else self._at_ps(notice.until_s)
+                self._happened += self.programs.heard(notice, self.now_ps, until_ps)
+            elif self._light.heard(notice):
                 self._engine.excuse()
-                self._light_changed()
-                self._happened.append(NowLit(notice.ocs, self.now_ps))
+                self._happened.append(LightChanged(notice.ocs, notice.circuits, self.now_ps))
 
     def _look_for_drained(self) -> None:
-        for ocs, numbers in list(self._draining.items()):
-            if all(map(self._engine.drained, numbers)):
-                del self._draining[ocs]
-                self._happened.append(Drained(ocs, self.now_ps))
+        self._happened += [Drained(change, self.now_ps) for change in self._lanes.drained()]
+        self._happened += [NowProvisioned(ocs, self.now_ps) for ocs in self._light.provisioned()]
 
     # The clock
 
@@ -567,15 +485,17 @@ class LiveBackend:
         while not (self._happened or is_due):
             left_s = self._left_s(until_ps)
             is_due = not left_s  # sockets are served all the same: NVLink's rings always have something due
-            arrived = self._engine.serve(min(left_s, TURN_S) if self.programs.showing else left_s)
+            if self.programs.showing or self._light.sets:
+                left_s = min(left_s, TURN_S)
+            arrived = self._engine.serve(left_s)
             if self.programs.showing:
                 landed, ended = self.programs.turn()
                 arrived += landed
-                self._happened += [Shown(ocs, self.now_ps) for ocs in ended]
+                self._happened += [LightChanged(ocs, (), self.now_ps) for ocs in ended]
             self._happened += [Arrived(message, self._at_ps(at), number) for message, at, number in arrived]
             self._arrived_at = max([self._arrived_at, *(each.at for each in arrived)])
             self._look_for_drained()
-            self._check_due()
+            self._light.check_due()
             if until_ps == NEVER and not arrived:
                 self._check_for_light()
         if self._quiet:
@@ -589,7 +509,7 @@ class LiveBackend:
 
     def _check_for_light(self) -> None:
         """Raise StuckError if all that is left waits for light, and none is ordered."""
-        if self._ordered or self._draining or self.programs.showing or self._happened:
+        if self._moves or self.programs.showing or self._happened:
             return
         waiting = self._engine.waiting and f"queue pair {self._engine.waiting} waits"
         if self._engine.quiet and self.programs.owes:
@@ -600,7 +520,12 @@ class LiveBackend:
     @property
     def _quiet(self) -> bool:
         """Whether nothing is on its way, nor ordered."""
-        return self._engine.quiet and not (self._draining or self._ordered or self.programs.owes)
+        return self._engine.quiet and not (self._moves or self.programs.owes)
+
+    @property
+    def _moves(self) -> bool:
+        """Whether light is to change: lanes drain for it, or OCSes have not done what was ordered."""
+        return self._lanes.drains or self._light.moves or self._light.sets
 
     def _go_on(self) -> None:
         """Have the clock go on if it stands."""

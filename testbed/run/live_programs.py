@@ -16,7 +16,7 @@ from controller.circuits.circuits import Circuits
 from controller.circuits.programs import Day, Program
 from testbed.machine.kernel import inside_namespace
 from testbed.network.network import Network
-from testbed.run.backend import SlotLit, Switching
+from testbed.run.backend import LightChanged
 from testbed.run.dilation import Dilation
 from testbed.run.light_news import News, Notice
 from topologies.addresses import nic_ip
@@ -206,8 +206,8 @@ class LivePrograms:
         """Return whether an OCS shows a program."""
         return ocs in self._ends
 
-    def heard(self, notice: Notice, now_ps: int) -> list[Switching | SlotLit]:
-        """Point senders where light goes now; return what to report, at the run's time."""
+    def heard(self, notice: Notice, now_ps: int, until_ps: int | None) -> list[LightChanged]:
+        """Point senders where light goes now; return what to report, at the run's times."""
         now, fabric, ocs = time.monotonic(), self._network.fabric, notice.ocs
         self._heard_at = max(now, notice.until_s or 0.0)
         ends = [
@@ -225,8 +225,7 @@ class LivePrograms:
             self._coming[ocs] -= 1
             is_last = not self._coming[ocs]
             self._planned_ends[ocs] = notice.until_s - (self._longer_s[ocs] if is_last else 0.0)
-        kind = Switching if notice.until_s is None else SlotLit
-        return [kind(ocs, notice.circuits, now_ps)]
+        return [LightChanged(ocs, notice.circuits, now_ps, until_ps)]
 
     def avoid(self, failed: frozenset[Port]) -> None:
         """Send nothing over failed ports in slots to come."""

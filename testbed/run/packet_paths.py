@@ -33,6 +33,11 @@ def computed_paths(
     return tuple(known[queue_pair] for queue_pair in queue_pairs)
 
 
+def path_now(fabric: Fabric, paths: "PacketPaths", queue_pair: QueuePair) -> Path:
+    """Return the path of a queue pair over packet switches, or over the circuits of one OCS."""
+    return paths[queue_pair] or optical_path(fabric, queue_pair)
+
+
 def seen_or_computed(
     fabric: Fabric, seen: dict[QueuePair, Path]
 ) -> Callable[[Sequence[QueuePair]], Sequence[Path]]:
@@ -50,6 +55,76 @@ def optical_path(fabric: Fabric, queue_pair: QueuePair) -> Path:
     """Return the path of a queue pair over the circuits of one OCS."""
     near = fabric.nic_port(queue_pair.source)
     return near, fabric.peer(fabric.nic_port(queue_pair.destination))
+
+
+class PacketPaths:
+    """The paths that queue pairs over packet switches have now, around what is known to have failed.
+
+    Parameters
+    ----------
+    fabric
+        Whose.
+    find
+        Returns the paths of queue pairs while nothing has failed.
+    """
+
+    def __init__(self, fabric: Fabric, find: Callable[[Sequence[QueuePair]], Sequence[Path]]) -> None:
+        self._fabric, self._find = fabric, find
+        self._failed: frozenset[Port] = frozenset()
+        self._now: dict[QueuePair, Path] = {}
+        self.at_first: dict[QueuePair, Path] = {}
+        """The paths of those that were opened while nothing had failed."""
+
+    def open(self, queue_pairs: Sequence[QueuePair]) -> Sequence[Path]:
+        """Return the paths of queue pairs that are opened now.
+
+        Raises
+        ------
+        NetworkError
+            If switches lead one nowhere.
+        """
+        if self._failed:
+            paths: Sequence[Path] = computed_paths(self._fabric, queue_pairs, self._failed)
+        else:
+            paths = self._find(queue_pairs)
+        self.saw(queue_pairs, paths)
+        return paths
+
+    def saw(self, queue_pairs: Sequence[QueuePair], paths: Sequence[Path]) -> None:
+        """Record the paths that queue pairs were seen to take."""
+        seen = dict(zip(queue_pairs, paths, strict=True))
+        self._now |= seen
+        if not self._failed:
+            self.at_first |= seen
+
+    def avoid(self, failed: frozenset[Port]) -> dict[QueuePair, Path]:
+        """Lead queue pairs around failed ports, which are all of them; return those whose paths change.
+
+        Where there is no path around, the one from before stays.
+        """
+        self._failed, every = failed, list(self._now)
+        found = map(self._around.find, every) if failed else self._find(every)
+        moved = {
+            queue_pair: path
+            for queue_pair, path in zip(every, found, strict=True)
+            if path and path != self._now[queue_pair]
+        }
+        self._now |= moved
+        return moved
+
+    def __getitem__(self, queue_pair: QueuePair) -> Path:
+        """Return the path that a queue pair takes now; empty if it does not go over packet switches."""
+        return self._now.get(queue_pair, ())
+
+    def crossed(self, queue_pair: QueuePair) -> frozenset[Port]:
+        """Return the ports that send a queue pair's bytes and acknowledgements over packet switches."""
+        if queue_pair not in self._now:
+            return frozenset()
+        return self._around.crossed(queue_pair).union(self._now[queue_pair])
+
+    @property
+    def _around(self) -> "Paths":
+        return paths_over(self._fabric, self._failed)
 
 
 @lru_cache(maxsize=16)

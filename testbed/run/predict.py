@@ -18,7 +18,7 @@ from testbed.machine.garbage import no_garbage_collection
 from testbed.run.audit_of import with_audit
 from testbed.run.experiment import Experiment
 from testbed.run.fluid_backend import FluidBackend
-from testbed.run.packet_paths import computed_paths, optical_path, seen_or_computed
+from testbed.run.packet_paths import computed_paths, seen_or_computed
 from testbed.run.run import Run
 from testbed.run.runner import Runner
 from testbed.run.solved_once import solved_once
@@ -90,7 +90,6 @@ def predict(
             faults=experiment.faults,
             revise=experiment.revisions,
             lit=dict(experiment.foreseen.first) if experiment.foreseen else None,
-            path=lambda pair: backend.path(pair) or optical_path(fabric, pair),
             communicators=communicators,
         )
         with no_garbage_collection():  # a run makes many small things that last, and no cycles

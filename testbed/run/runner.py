@@ -16,23 +16,13 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from testbed.run.backend import (
-    Arrived,
-    Backend,
-    CouplingBackend,
-    Drained,
-    Happening,
-    NowLit,
-    Shown,
-    SlotLit,
-    Strand,
-    Switching,
-)
+from testbed.run.backend import Arrived, Backend, CouplingBackend, Happening, Strand
 from testbed.run.delegated import lane_flows, legs_of
 from testbed.run.gathered import Gathered, Hop
 from testbed.run.job_graph import JobGraph
 from testbed.run.ledger import INSIDE, Ledger, Message
-from testbed.run.optics import Optics
+from testbed.run.light import Light, Moved
+from testbed.run.packet_paths import path_now
 from testbed.run.run import Run
 from testbed.run.strands import strands_of
 from topologies.errors import ScenarioError, StuckError
@@ -40,19 +30,21 @@ from topologies.events import (
     Event,
     FaultDetected,
     FaultOver,
+    Flip,
     Hold,
     Lit,
     NodeDone,
     NodeStarted,
     Order,
     ProgramsEnded,
+    Provision,
     SendRest,
     SetTimer,
     Show,
     TimerFired,
     View,
 )
-from topologies.fabric import Fabric, Link, Nic, Path, Port
+from topologies.fabric import Fabric, Link, Nic, Port
 from topologies.light import Circuit
 from topologies.packet_part import cut_off
 from traffic.clock import NEVER, checked, in_seconds, ps
@@ -124,9 +116,6 @@ class Runner:
         Which circuits are lit when; by default none ever.
     faults, revise
         What fails, and how the job goes on then; by default as it was.
-    path
-        Returns the path that a queue pair has now; by default no path is known. Where servers forward, one
-        over circuits has its route instead, and a message has a leg for each route that it took.
     lit
         What OCSes carry from the start; by default nothing.
     communicators
@@ -148,7 +137,6 @@ class Runner:
         circuits: Circuits | None = None,
         faults: Sequence[Fault] = (),
         revise: Revise = AS_IT_WAS,
-        path: Callable[[QueuePair], Path] = lambda _queue_pair: (),
         lit: Mapping[str, tuple[Circuit, ...]] | None = None,
         communicators: Communicators | None = None,
     ) -> None:
@@ -156,7 +144,7 @@ class Runner:
         self._fabric, self._job, self._backend, self._scheme = fabric, job, backend, scheme
         self._circuits = circuits
         self._state: object = None
-        self._faults, self._revise, self._path = faults, revise, path
+        self._faults, self._revise = faults, revise
         self._first_lit = lit or {}
         self._communicators = communicators or Communicators(job)
         self._communicator: dict[str, int] = {}
@@ -192,9 +180,7 @@ class Runner:
         """Whether what circuits leave over goes over packets, and with it all that starts."""
         self._in_the_dark: list[tuple[int, int]] = []
         """What waits until its scheme sees light: a message and bytes each."""
-        self._showing: set[str] = set()
-        """The OCSes that show programs."""
-        self._optics = Optics(fabric, backend)
+        self._light = Light(fabric, backend, self._ledger, at=self._at, moved=self._light_moved)
         self._down: Counter[Link] = Counter()
         """By how many faults each link does not work now."""
         self._dead: Counter[Daemon] = Counter()
@@ -222,15 +208,13 @@ class Runner:
         """The first message of those whose legs between servers are one."""
         self._lanes: dict[tuple[int, tuple[QueuePair, ...]], _Opened] = {}
         """The lanes over which coupled flows of each communicator went."""
-        self._held: dict[str, str] = {}
-        """The OCS that a collective waits for."""
         self._since_ps: dict[str, int] = {}
         """Since when messages of each collective under way are owed: its start, or when it began again."""
 
     def run(self) -> Run:
         """Run the job to its end."""
         if self._first_lit:
-            self._begin_lit()
+            self._light.begin(self._first_lit)
         for fault in filter(self._stands, self._faults):
             self._fail(fault)
         self._do_what_is_due(self._backend.now_ps)
@@ -279,7 +263,7 @@ class Runner:
         if isinstance(node, Collective):
             self._number(node)
             self._begin(node.name, now_ps)
-            if node.name not in self._held:
+            if not self._light.is_held(node.name):
                 self._go(node.name)
             return
         left: Sequence[int] = node.gpus
@@ -517,7 +501,7 @@ class Runner:
         opened = self._lanes.get(lanes)
         if opened is None or self._fabric.servers_forward:
             carriers = self._opened(of_communicator(placed, communicator).queue_pairs)
-            is_light = [self._optics.carries(queue_pair) for queue_pair in placed.queue_pairs]
+            is_light = [self._light.carries(queue_pair) for queue_pair in placed.queue_pairs]
             opened = _Opened(carriers, is_light, [self._over_of[carrier] for carrier in carriers])
             self._lanes[lanes] = opened
         flows = lane_flows(placed, opened.carriers, [number] * len(between), opened.is_light)
@@ -571,7 +555,7 @@ class Runner:
     def _goes_on(self, hop: Hop, lane: QueuePair) -> None:
         """Put on its lane what has crossed NVLink; place it anew if that does not carry any more."""
         (carrier,) = self._opened([lane])
-        if self._is_cut(carrier) or (self._optics.carries(lane) and not self._optics.route(lane)):
+        if self._is_cut(carrier) or (self._light.carries(lane) and not self._light.route(lane)):
             self._note_returned(lane, [(hop.number, hop.bytes)])
             self._place([(hop.number, hop.bytes)])
             return
@@ -644,7 +628,7 @@ class Runner:
         for parcel, path in zip(parcels, paths, strict=True):
             if path:
                 first += self._hop_by_hop(*parcel, path)
-            elif path is None and self._optics.is_moving:
+            elif path is None and self._light.is_moving:
                 self._in_the_dark.append(parcel)
             else:
                 directly.append(parcel)
@@ -738,7 +722,7 @@ class Runner:
         if isinstance(placed, Placement):
             self._keep(placed, numbers)
             if (coupling := self._coupling) and all(self._messages[n].leg for n in numbers.tolist()):
-                is_light = [self._optics.carries(queue_pair) for queue_pair in placed.queue_pairs]
+                is_light = [self._light.carries(queue_pair) for queue_pair in placed.queue_pairs]
                 flows = lane_flows(placed, carriers, numbers.tolist(), is_light)
                 self._lead_strands(flows)
                 coupling.couple(flows)
@@ -763,8 +747,8 @@ class Runner:
             is_new = carrier not in self._carriers
             if is_new:
                 self._carriers[carrier] = queue_pair
-                self._optics.use(carrier, queue_pair)
-            if is_new or self._optics.is_routed(queue_pair):
+                self._light.use(carrier, queue_pair)
+            if is_new or self._light.is_routed(queue_pair):
                 self._over_of[carrier] = self._over_now(carrier)
         return carriers
 
@@ -815,10 +799,11 @@ class Runner:
     def _over_now(self, carrier: int) -> int:
         """Return what the ledger calls a queue pair; over routes as on the last one while it has none."""
         queue_pair = self._carriers[carrier]
-        is_light = self._optics.carries(queue_pair)
-        if not self._optics.is_routed(queue_pair):
-            return self._ledger.over(queue_pair, self._path(queue_pair), is_light=is_light)
-        route = self._optics.route(queue_pair)
+        is_light = self._light.carries(queue_pair)
+        if not self._light.is_routed(queue_pair):
+            path = path_now(self._fabric, self._backend.packet_paths, queue_pair)
+            return self._ledger.over(queue_pair, path, is_light=is_light)
+        route = self._light.route(queue_pair)
         if route is None and carrier in self._over_of:
             return self._over_of[carrier]
         return self._ledger.over(queue_pair, route.ports if route else (), is_light=is_light)
@@ -831,11 +816,11 @@ class Runner:
 
         By default those that light leads: others change only by faults.
         """
-        if not (all_of_them or self._optics.leads):
+        if not (all_of_them or self._light.leads):
             return
         for carrier, queue_pair in self._carriers.items():
             before = self._over_of[carrier]
-            changes = all_of_them or self._optics.is_routed(queue_pair)
+            changes = all_of_them or self._light.is_routed(queue_pair)
             if changes and before != (now := self._over_now(carrier)):
                 self._book_choosing(carrier)
                 self._over_of[carrier] = now
@@ -854,31 +839,27 @@ class Runner:
 
     # Circuits
 
-    def _begin_lit(self) -> None:
-        """Have OCSes carry what is lit from the start."""
-        self._backend.begin_lit(self._first_lit)
-        for ocs, circuits in self._first_lit.items():
-            self._optics.shows(ocs, circuits)
-            self._ledger.light(self._backend.now_ps, "lit", ocs, self._optics.lit[ocs])
-
     def _happened(self, happening: Happening) -> None:
         if isinstance(happening, Arrived):
             self._arrived(happening.message, happening.at_ps, self._over_of.get(happening.carrier))
-        elif isinstance(happening, Drained):
-            self._optics.drained(happening.ocs)
-            self._ledger.light(happening.at_ps, "drained", happening.ocs, self._optics.lit[happening.ocs])
-            self._rename_legs()
-        elif isinstance(happening, NowLit):
-            held = self._optics.now_lit(happening.ocs)
-            self._rename_legs()
-            self._ledger.light(happening.at_ps, "lit", happening.ocs, self._optics.lit[happening.ocs])
-            self._tell(Lit(happening.ocs))
-            if self._delegates and self._faults and (self._hops or not self._coupling):
-                self._place_left(self._without_light(held))
-            self._place_waiting()
-            self._send_held(happening.ocs)
         else:
-            self._program_goes_on(happening)
+            self._light.happened(happening)
+
+    def _light_moved(self, moved: Moved) -> None:
+        """Go on with what has become of light."""
+        self._rename_legs()
+        if moved.cut:
+            self._in_the_dark += self._take_back(moved.cut.__contains__)
+        if moved.programs_ended:
+            self._tell(ProgramsEnded(self._lacking()))
+        if moved.event:
+            self._tell(moved.event)
+        if isinstance(moved.event, Lit):
+            if self._delegates and self._faults and (self._hops or not self._coupling):
+                self._place_left(self._without_light(moved.held))
+            self._place_waiting()
+        for name in self._light.let_go():
+            self._go(name)
 
     def _place_waiting(self) -> None:
         """Place what waits for light."""
@@ -887,35 +868,10 @@ class Runner:
 
     def _without_light(self, held: Iterable[int]) -> list[tuple[int, int]]:
         """Take back what queue pairs have yet to carry that were held, and whose circuits have ended."""
-        dark = [carrier for carrier in sorted(held) if not self._optics.route(self._carriers[carrier])]
+        dark = [carrier for carrier in sorted(held) if not self._light.route(self._carriers[carrier])]
         return [
             parcel for carrier in dark if self._backend.carried(carrier) for parcel in self._withdraw(carrier)
         ]
-
-    def _send_held(self, ocs: str) -> None:
-        """Send what waits for an OCS, unless more was ordered of it."""
-        if self._optics.is_ordered(ocs):
-            return
-        for name in [name for name, awaited in self._held.items() if awaited == ocs]:
-            del self._held[name]
-            self._ledger.released(name, self._backend.now_ps)
-            self._go(name)
-
-    def _program_goes_on(self, happening: Switching | SlotLit | Shown) -> None:
-        """Record what an OCS shows in its program, and decide what follows when all have ended."""
-        ocs, at_ps = happening.ocs, happening.at_ps
-        if isinstance(happening, SlotLit):
-            what, circuits = "lit", happening.circuits
-        elif isinstance(happening, Switching):
-            what, circuits = "switching", happening.kept
-        else:
-            what, circuits = "shown", ()
-        self._optics.shows(ocs, circuits)
-        self._ledger.light(at_ps, what, ocs, circuits, in_program=True)
-        if isinstance(happening, Shown):
-            self._showing.discard(ocs)
-            if not self._showing:
-                self._tell(ProgramsEnded(self._lacking()))
 
     def _lacking(self) -> tuple[tuple[int, int, int], ...]:
         """Return what messages lack that take what is lit: source, destination and bytes."""
@@ -937,27 +893,28 @@ class Runner:
                 self._hold(order)
             elif isinstance(order, Show):
                 self._light_is_over = False
-                self._showing.update(ocs for ocs, _ in order.programs)
-                self._backend.show(order)
+                self._light.show(order)
+            elif isinstance(order, Provision):
+                self._light.provision(order)
+            elif isinstance(order, Flip):
+                self._light.flip(order)
             else:
-                self._optics.reconfigure(order.ocs, order.circuits)
+                self._light.reconfigure(order)
 
     def _hold(self, order: Hold) -> None:
-        """Have a collective that begins now wait for an OCS, if that has been ordered anything."""
+        """Have a collective that begins now wait for OCSes, if these have been ordered anything."""
         begins = isinstance(self._graph.nodes[order.node], Collective) and self._ready
         if not begins or self._ready[0].name != order.node:
             raise ScenarioError(
                 f"{order.node!r} was to be held, and is not a collective that begins now",
                 "order it when the collective starts (NodeStarted)",
             )
-        if self._optics.is_ordered(order.ocs):
-            self._ledger.held(order.node, self._backend.now_ps)
-            self._held[order.node] = order.ocs
+        self._light.hold(order.node, order.ocses, order.deadline_s)
 
     def _send_rest(self) -> None:
         """Place anew what messages over circuits lack."""
-        if self._showing or (self._taking_light and not self._has_rest):
-            why = "while OCSes show programs" if self._showing else "under a scheme without a rest"
+        if self._light.is_showing or (self._taking_light and not self._has_rest):
+            why = "while OCSes show programs" if self._light.is_showing else "under a scheme without a rest"
             raise ScenarioError(
                 f"what circuits leave over was ordered over packets {why}",
                 "order it when programs have ended, and take OverCircuits with a rest",
@@ -980,14 +937,14 @@ class Runner:
     def _view(self, communicator: int = 0) -> View:
         owed = partial(self._backlog_bytes, communicator)
         now_s = in_seconds(self._backend.now_ps)
-        return View(now_s, self._fabric, self._optics.lit, self._failed, communicator, owed)
+        return View(now_s, self._fabric, self._light.lit, self._failed, communicator, owed)
 
     def _backlog_bytes(self, communicator: int, nic: Nic) -> int:
         """Return what a communicator's queue pairs from a NIC have yet to deliver."""
         return self._backend.owed(
             [
                 carrier
-                for carrier, queue_pair in self._optics.using(nic).items()
+                for carrier, queue_pair in self._light.using(nic).items()
                 if queue_pair.communicator == communicator
             ]
         )
@@ -1103,7 +1060,7 @@ class Runner:
 
     def _go_around(self) -> None:
         self._kept.clear()
-        self._optics.avoid(self._failed)
+        self._light.avoid(self._failed)
         self._rename_legs(all_of_them=True)
 
     def _under_way(self) -> list[int]:
@@ -1218,16 +1175,17 @@ class Runner:
         """Return whether a failed port is at an end of a queue pair, or on its path."""
         queue_pair = self._carriers[carrier]
         ports = set(map(self._fabric.nic_port, (queue_pair.source, queue_pair.destination)))
-        if self._optics.is_routed(queue_pair):
-            ports |= self._optics.ports(queue_pair)
-        return not self._failed.isdisjoint(ports.union(self._backend.crosses(carrier)))
+        if self._light.is_routed(queue_pair):
+            ports |= self._light.ports(queue_pair)
+        ports |= self._backend.packet_paths.crossed(queue_pair)
+        return not self._failed.isdisjoint(ports)
 
     def _withdraw(self, carrier: int) -> list[tuple[int, int]]:
         """Close a queue pair; return what it did not deliver, a message and its bytes each."""
         back = [(number, size, True) for number, size in self._backend.withdraw(carrier)]
         left = self._returned(self._over_of[carrier], back)
         queue_pair = self._carriers.pop(carrier)
-        self._optics.forget(carrier, queue_pair)
+        self._light.forget(carrier, queue_pair)
         self._note_returned(queue_pair, left)
         return left
 

@@ -1,5 +1,7 @@
 """Digests of predicted runs: messages, legs, spans and light of each small run, as one word.
 
+Lanes, paths and OCSes are named, as their numbers say only in which order they came.
+
     .venv/bin/python -m tests.audit.digests > before.txt
 
 The same command after a change shows which runs differ: ``diff before.txt after.txt``.
@@ -13,6 +15,8 @@ from testbed.run.predict import predict
 from tests.audit.cases import small_runs
 from traffic.tables import Tables
 
+NAMES = {"lane": "lanes", "path": "paths", "ocs": "ocses", "node": "nodes"}
+"""What numbers of these columns are of."""
 TABLES = ("messages", "legs", "spans", "light")
 
 
@@ -20,9 +24,12 @@ def digest(tables: Tables) -> str:
     """Return a word that differs where tables do."""
     state = hashlib.sha256()
     for name in TABLES:
-        table = getattr(tables, name)
-        table = table.assign(circuits=table["circuits"].map(repr)) if "circuits" in table else table
-        state.update(pd.util.hash_pandas_object(table, index=False).to_numpy().tobytes())
+        table: pd.DataFrame = getattr(tables, name)
+        for column, names in NAMES.items():
+            if column in table:
+                words = [str(each) for each in getattr(tables, names)]
+                table = table.assign(**{column: [words[at] if at >= 0 else "" for at in table[column]]})
+        state.update(table.to_csv(index=False).encode())
     return state.hexdigest()[:16]
 
 

@@ -4,8 +4,9 @@ A mutant is the real scheme, pattern, transport, controller, backend or runner w
 """
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
+from itertools import count
 
 import numpy as np
 import pandas as pd
@@ -22,6 +23,7 @@ from testbed.run.backend import Arrived
 from testbed.run.dilation import Dilation
 from testbed.run.experiment import Experiment
 from testbed.run.fluid_backend import FluidBackend
+from testbed.run.fluid_light import FluidLight
 from testbed.run.job_graph import JobGraph
 from testbed.run.ledger import Ledger, Message
 from testbed.run.ocs_plan import OcsSetup, over_ocses
@@ -30,9 +32,11 @@ from testbed.run.run import Run
 from testbed.run.runner import Runner
 from tests.audit.cases import small_runs
 from tests.traffic.cases import lent_for
-from topologies.events import TimedCircuits
+from topologies.events import Show
+from topologies.fabric import Nic
 from topologies.light import Circuit
 from topologies.parallel_ocs import parallel_ocs_fabric
+from topologies.routes import Routes
 from traffic.clock import NEVER
 from traffic.collectives.all_to_all import AllToAll
 from traffic.collectives.exchange import CoupledFlows, Exchange
@@ -64,7 +68,7 @@ class Mutant:
     lent_s: float = 0.0
 
 
-def around(patch: Patch, owner: type, name: str, changed: Callable[..., object]) -> None:
+def around(patch: Patch, owner: object, name: str, changed: Callable[..., object]) -> None:
     """Have a method's result be changed: ``changed`` gets it and the method's arguments."""
     method = getattr(owner, name)
     patch.setattr(owner, name, lambda *args, **named: changed(method(*args, **named), *args))
@@ -255,25 +259,34 @@ def arrives_early(patch: Patch) -> None:
 
 
 def shines_in_the_dark(patch: Patch) -> None:
-    switch = FluidBackend._switch
+    show, follow = FluidBackend.show, FluidBackend.follow
+    coming = deque[Routes]()
 
-    def at_once(self: FluidBackend, ocs: str, slots: deque[TimedCircuits], keeps: bool) -> object:
-        happened = switch(self, ocs, slots, keeps)
-        if slots:
-            self._shine(ocs, set(slots[0].circuits))
-        return happened
+    def shown(self: FluidBackend, order: Show) -> None:
+        for ocs, slots in order.programs:
+            coming.extend(Routes(self._fabric, {ocs: slot.circuits}) for slot in slots[1:])
+        show(self, order)
 
-    patch.setattr(FluidBackend, "_switch", at_once)
+    def at_once(self: FluidBackend, routes: Routes, _nics: Collection[Nic] | None) -> None:
+        is_dark = not any(map(routes.next_nic, self._fabric.nics))
+        follow(self, coming.popleft() if is_dark and coming else routes, self._fabric.nics)
+
+    patch.setattr(FluidBackend, "show", shown)
+    patch.setattr(FluidBackend, "follow", at_once)
 
 
 def shows_other_circuits(patch: Patch) -> None:
+    turns = count()
+
     def others(found: object, *_: object) -> object:
+        if next(turns):
+            return found  # else the job would never end
         circuits: tuple[Circuit, ...] = found.circuits  # type: ignore[attr-defined]
         outputs = [b for _, b in circuits]
         moved = zip((a for a, _ in circuits), outputs[1:] + outputs[:1], strict=True)
         return replace(found, circuits=tuple(moved))  # type: ignore[type-var]
 
-    around(patch, FluidBackend, "_show_slot", others)
+    around(patch, FluidLight, "_show_slot", others)
 
 
 def sends_over_what_is_cut(patch: Patch) -> None:
@@ -308,11 +321,13 @@ def a_coupled_flow_in_half_the_time(patch: Patch) -> None:
 
 
 def paths_without_their_spine(patch: Patch) -> None:
-    around(patch, FluidBackend, "path", lambda found, *_: (found[0], found[-1]))
+    around(patch, running, "path_now", lambda found, *_: (found[0], found[-1]))
 
 
 def paths_of_others(patch: Patch) -> None:
-    around(patch, FluidBackend, "path", lambda found, self, _pair: self._paths[0])
+    around(
+        patch, running, "path_now", lambda _found, _fabric, paths, _pair: next(iter(paths.at_first.values()))
+    )
 
 
 def sections_at_once(patch: Patch) -> None:
@@ -480,7 +495,7 @@ MUTANTS: Mapping[str, Mutant] = {
     "backend: NVLink twice as fast": Mutant("ring both ways", nvlink_twice_as_fast, "capacity"),
     "backend: arrives early": Mutant("uniform, rails", arrives_early, "capacity"),
     "backend: shines in the dark": Mutant("schedule, one OCS", shines_in_the_dark, "capacity"),
-    "backend: shows other circuits": Mutant("schedule, one OCS", shows_other_circuits, "capacity"),
+    "backend: shows other circuits": Mutant("schedule, one OCS", shows_other_circuits, "consistency"),
     "backend: sends over what is cut": Mutant("NIC, known late", sends_over_what_is_cut, "capacity"),
     "backend: lends three times": Mutant("uniform, rails", lends_three_times, "bounds", lent_s=1e-5),
     "backend: borrows in the middle": Mutant("uniform, ecmp", borrows_in_the_middle, "capacity"),

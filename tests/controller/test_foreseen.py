@@ -34,7 +34,7 @@ def orders(*events: FaultDetected | FaultOver | NodeStarted) -> list[list[Order]
 
 def test_a_known_fault_reconfigures_what_is_foreseen_for_all_that_are_known() -> None:
     a, b = FaultDetected("a"), FaultDetected("b")
-    of_a, of_both = [Reconfigure("o", ()), Reconfigure("p", BOTH)], [Reconfigure("o", BOTH)]
+    of_a, of_both = [Reconfigure({"o": (), "p": BOTH})], [Reconfigure({"o": BOTH})]
     assert orders(NodeStarted("x"), a, b) == [[], of_a, of_both]
     assert orders(b, a) == [[], of_both]
     assert orders(a, FaultOver("a"), b) == [of_a, [], []]

@@ -38,6 +38,11 @@ def played(
     return found
 
 
+def reconfigured(orders: Sequence[Order]) -> list[str]:
+    """Return the OCSes that are reconfigured."""
+    return [ocs for order in orders if isinstance(order, Reconfigure) for ocs in order.circuits]
+
+
 def test_known_demands_are_lit_when_the_turn_before_has_ended() -> None:
     turns = {"ocs0": [Turn("a", HEAVY), Turn("b", LIGHT), Turn("c", LIGHT.T)]}
     events: list[Event] = [
@@ -48,12 +53,12 @@ def test_known_demands_are_lit_when_the_turn_before_has_ended() -> None:
         NodeDone("b"),
     ]
     first, *orders = played(turns, events)
-    assert first == [Reconfigure("ocs0", shown(HEAVY))]
-    assert orders[0] == [Hold("a", "ocs0")]
+    assert first == [Reconfigure({"ocs0": shown(HEAVY)})]
+    assert orders[0] == [Hold("a", ("ocs0",))]
     (change,) = orders[1]
     assert isinstance(change, Reconfigure)
-    assert set(change.circuits) != set(shown(HEAVY))
-    assert orders[2:] == [[Hold("b", "ocs0")], []]  # the transpose has the same circuits
+    assert set(change.circuits["ocs0"]) != set(shown(HEAVY))
+    assert orders[2:] == [[Hold("b", ("ocs0",))], []]  # the transpose has the same circuits
 
 
 def test_what_is_known_at_its_start_is_held_behind_its_own_circuits() -> None:
@@ -62,14 +67,14 @@ def test_what_is_known_at_its_start_is_held_behind_its_own_circuits() -> None:
     orders = played(turns, events)
     assert orders[1] == []
     assert [type(order) for order in orders[2]] == [Reconfigure, Hold]
-    assert orders[3:] == [[], [Hold("c", "ocs0")]]
+    assert orders[3:] == [[], [Hold("c", ("ocs0",))]]
 
 
 def test_circuits_stay_while_a_turn_is_under_way() -> None:
     turns = {"ocs0": [Turn("a", HEAVY), Turn("b", LIGHT, "start"), Turn("c", LIGHT)]}
     events: list[Event] = [NodeStarted("a"), NodeStarted("b"), NodeDone("a"), NodeDone("b")]
     orders = played(turns, events)
-    assert orders[1:3] == [[Hold("b", "ocs0")], []]
+    assert orders[1:3] == [[Hold("b", ("ocs0",))], []]
     assert [type(order) for order in orders[3]] == [Reconfigure]
 
 
@@ -77,11 +82,16 @@ def test_regions_are_apart_and_other_nodes_change_nothing() -> None:
     turns = {"ocs0": [Turn("a", HEAVY), Turn("b", LIGHT)], "ocs1": [Turn("x", HEAVY), Turn("y", HEAVY)]}
     events: list[Event] = [NodeStarted("a"), NodeDone("x"), NodeDone("nothing"), NodeDone("a")]
     first, starts, *orders = played(turns, [NodeStarted("x"), *events])
-    assert starts == [Hold("a", "ocs0")]
-    assert first[2] == Hold("x", "ocs1")
-    assert [order.ocs for order in first[:2] if isinstance(order, Reconfigure)] == ["ocs0", "ocs1"]
+    assert starts == [Hold("a", ("ocs0",))]
+    assert first[2] == Hold("x", ("ocs1",))
+    assert [ocs for order in first[:2] if isinstance(order, Reconfigure) for ocs in order.circuits] == [
+        "ocs0",
+        "ocs1",
+    ]
     assert orders[:2] == [[], []]
-    assert [order.ocs for order in orders[2] if isinstance(order, Reconfigure)] == ["ocs0"]
+    assert [ocs for order in orders[2] if isinstance(order, Reconfigure) for ocs in order.circuits] == [
+        "ocs0"
+    ]
 
 
 def test_what_failed_gets_no_circuit() -> None:
@@ -90,8 +100,8 @@ def test_what_failed_gets_no_circuit() -> None:
     (change,) = orders[0]
     assert isinstance(change, Reconfigure)
     port = FABRIC.peer(nic).number
-    assert port not in {end for circuit in change.circuits for end in circuit}
-    assert len(change.circuits) < len(shown(HEAVY))
+    assert port not in {end for circuit in change.circuits["ocs0"] for end in circuit}
+    assert len(change.circuits["ocs0"]) < len(shown(HEAVY))
 
 
 def test_what_is_refused() -> None:
@@ -109,7 +119,7 @@ def test_servers_without_packet_nics_ask_for_a_circuit_to_one_that_has_some() ->
     state, orders = first.decide(state, View(0.0, FABRIC, {}, dead), FaultDetected("both"))
     (order,) = orders  # in the middle of the turn, since what is relayed waits for it
     assert isinstance(order, Reconfigure)
-    pairs = {(a // 2, b // 2) for a, b in order.circuits}  # two circuit NICs a server
+    pairs = {(a // 2, b // 2) for a, b in order.circuits["ocs0"]}  # two circuit NICs a server
     assert all(any((server, relay) in pairs for relay in (2, 3)) for server in (0, 1))
     assert (0, 1) in pairs  # has kept one of two
     _, orders = first.decide(state, View(0.0, FABRIC, {}, dead), NodeDone("a"))
@@ -125,7 +135,7 @@ def test_two_servers_may_have_one_relay() -> None:
         failed = dead | FABRIC.both_ends([FABRIC.nic_port(Nic(seed % 3, 1))])
         last = FABRIC.both_ends([FABRIC.nic_port(Nic(seed % 3, 2))])  # one server has no NIC left
         orders = played({"ocs0": [Turn("a", demand)]}, [NodeStarted("a")], frozenset(failed | last))
-        circuits = [order for order in orders[0] if isinstance(order, Reconfigure)][-1].circuits
+        circuits = [order for order in orders[0] if isinstance(order, Reconfigure)][-1].circuits["ocs0"]
         pairs = {(a // 2, b // 2) for a, b in circuits}
         assert {server for server, far in pairs if far == 3} == {0, 1, 2} - {seed % 3}
 

@@ -88,7 +88,7 @@ def test_bundles_change_when_the_round_that_used_them_last_has_ended() -> None:
     view = View(0.0, khop_ring_fabric(FOUR), {}, frozenset())
     orders = {name: foreseen.decide(None, view, NodeDone(name))[1] for name in ("first", "second", "other")}
     assert orders == {
-        "first": [Reconfigure("n0b1", path[1]), Reconfigure("n3b0", path[1])],
+        "first": [Reconfigure({"n0b1": path[1], "n3b0": path[1]})],
         "second": [],
         "other": [],
     }

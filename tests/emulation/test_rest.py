@@ -132,7 +132,8 @@ def test_a_message_takes_all_that_is_lit_at_its_rate(
         with LiveBackend(network, scale) as backend:
             emulated = run(backend)
     legs, expected = (
-        {leg[1:]: leg[0] for leg in legs_of(each.messages["path"][0])} for each in (emulated, predicted)
+        {leg[1:]: leg[0] for leg in legs_of(fabric, each.messages["path"][0])}
+        for each in (emulated, predicted)
     )
     assert sum(legs.values()) == 250_000_000
     assert machine.busy or legs == {ends: pytest.approx(size, rel=0.15) for ends, size in expected.items()}

@@ -99,7 +99,7 @@ class Alternate:
         turn = state if isinstance(state, int) else 0
         if isinstance(event, NodeStarted | TimerFired):
             pairs = ((0, 1), (2, 3)) if turn % 2 == 0 else ((0, 2), (1, 3))
-            return turn + 1, [Reconfigure("ocs0", both_ways(*pairs))]
+            return turn + 1, [Reconfigure({"ocs0": both_ways(*pairs)})]
         return turn, [SetTimer("change", 0.025)] if isinstance(event, Lit) else []
 
 

@@ -51,10 +51,12 @@ class Forwarding:
 
     def run(self, backend: Backend) -> Run:
         """Return what comes of it; times count from the start of the warm-up."""
-        orders: dict[Event, tuple[Order, ...]] = {NodeStarted("warm up"): (Reconfigure("ocs0", self.first),)}
+        orders: dict[Event, tuple[Order, ...]] = {
+            NodeStarted("warm up"): (Reconfigure({"ocs0": self.first}),)
+        }
         if self.then:
             orders[NodeStarted("send")] = (SetTimer("change", self.then_s),)
-            orders[TimerFired("change")] = (Reconfigure("ocs0", self.then),)
+            orders[TimerFired("change")] = (Reconfigure({"ocs0": self.then}),)
         gpus = self.fabric.gpus
         nodes = (Compute("warm up", (0,), WARM_UP_S), Collective("send", PointToPoint(self.messages)))
         job = chain("forwarding", gpus, nodes)

@@ -19,6 +19,7 @@ from topologies.fabric import Fabric, Link, Nic, Port, Switch, equal_servers
 from traffic.collectives.all_to_all import AllToAll
 from traffic.demand import Demand
 from traffic.job import Collective, Job
+from traffic.records import path_of
 from traffic.scheme import OverCircuits, Sprayed
 from traffic.spraying.registry import policy_named
 
@@ -138,13 +139,13 @@ def halves_case() -> Rest:
     return Rest(fabric, matrix, Schedule(slots, DELAY_S))
 
 
-def legs_of(path: str) -> list[tuple[int, Nic, Nic]]:
+def legs_of(fabric: Fabric, path: str) -> list[tuple[int, Nic, Nic]]:
     """Return what each leg of a path carried, and between which NICs."""
     legs = []
     for leg in path.split(" "):
-        size, ends = leg.partition("#")[0].split("@")
-        near, far = (Nic(*map(int, end.split("."))) for end in ends.split(">"))
-        legs.append((int(size), near, far))
+        size, _, ports = leg.partition("@")
+        first, *_, last = path_of(ports)
+        legs.append((int(size), fabric.nic_at(first), fabric.nic_at(fabric.peer(last))))
     return legs
 
 
@@ -152,7 +153,7 @@ def by_kind(fabric: Fabric, paths: Sequence[str]) -> NDArray[np.int64]:
     """Return what each message sent over circuits and over packets, shape (messages, 2) [bytes]."""
     sizes = np.zeros((len(paths), 2), dtype=np.int64)
     for message, path in enumerate(paths):
-        for size, near, far in legs_of(path):
+        for size, near, far in legs_of(fabric, path):
             switches = {fabric.peer(fabric.nic_port(nic)).node for nic in (near, far)}
             assert len(switches) == 1, path
             sizes[message, int("eps0" in switches)] += size

@@ -92,10 +92,10 @@ def moe() -> Case:
         When(
             {
                 NodeStarted("gate"): (
-                    Reconfigure("ocs0", both_ways((0, 1), (2, 3))),
-                    Reconfigure("ocs1", both_ways((0, 2), (1, 3))),
+                    Reconfigure({"ocs0": both_ways((0, 1), (2, 3))}),
+                    Reconfigure({"ocs1": both_ways((0, 2), (1, 3))}),
                 ),
-                NodeDone("dispatch"): (Reconfigure("ocs0", both_ways((0, 3), (1, 2))),),
+                NodeDone("dispatch"): (Reconfigure({"ocs0": both_ways((0, 3), (1, 2))}),),
             }
         ),
         (Fault("h0:0", (Port("h0", 0),), "combine", 0.002, 0.001),),
@@ -145,10 +145,10 @@ def ring() -> Case:
         When(
             {
                 NodeStarted("warm up"): (
-                    Reconfigure("a", both_ways((0, 3), (1, 4), (2, 5))),
-                    Reconfigure("b", both_ways((3, 1), (4, 2), (5, 0))),
+                    Reconfigure({"a": both_ways((0, 3), (1, 4), (2, 5))}),
+                    Reconfigure({"b": both_ways((3, 1), (4, 2), (5, 0))}),
                 ),
-                FaultDetected("h1"): (Reconfigure("b", both_ways((3, 2), (5, 0))),),
+                FaultDetected("h1"): (Reconfigure({"b": both_ways((3, 2), (5, 0))}),),
             }
         ),
         (Fault("h1", (Port("h1", 0), Port("h1", 1)), "gradients", 0.013, 0.001),),

@@ -57,7 +57,7 @@ class Case:
             couples=self.couples,
             lent_bytes=self.lent_bytes,
         )
-        circuits = When({NodeStarted("warm up"): (Reconfigure("ocs0", self.lit),)})
+        circuits = When({NodeStarted("warm up"): (Reconfigure({"ocs0": self.lit}),)})
         job = chain("delegated", self.fabric.gpus, nodes)
         return Runner(self.fabric, job, backend, self.scheme, circuits=circuits, faults=self.faults).run()
 
@@ -172,7 +172,7 @@ def test_a_held_collective_sends_when_its_light_is_there() -> None:
         Collective("send", AllToAll(Demand("drawn", EXAMPLE))),
     )
     orders: dict[Event, tuple[Order, ...]] = {
-        NodeStarted("send"): (Reconfigure("ocs0", lit), Hold("send", "ocs0"))
+        NodeStarted("send"): (Reconfigure({"ocs0": lit}), Hold("send", ("ocs0",)))
     }
     for delay_s in (DELAY_S, 10 * DELAY_S):
         backend = FluidBackend(fabric, {"ocs0": delay_s})

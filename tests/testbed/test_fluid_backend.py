@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from testbed.run.backend import NowLit
+from testbed.run.backend import LightChanged
 from testbed.run.fluid_backend import FluidBackend
 from testbed.run.run import Run
 from testbed.run.runner import Runner
@@ -15,12 +15,13 @@ from tests.examples import examples
 from tests.traffic.cases import Work, assigned, lent_for, permitted_by, rail_paths, rates, work_of, works
 from topologies.errors import ScenarioError
 from topologies.fabric import Fabric, Path, Port
+from topologies.light import Circuit
 from topologies.parallel_ocs import parallel_ocs_fabric
 from topologies.rail import rail_fabric
 from traffic.bounds import lower_bound_s
 from traffic.clock import NEVER, in_seconds
 from traffic.messages import Messages
-from traffic.records import NVLINK
+from traffic.records import NVLINK, path_of
 from traffic.scheme import Sprayed
 from traffic.spraying.policy import Permitted, ProactivePolicy, QueuePair
 from traffic.spraying.registry import POLICIES, policy_named
@@ -90,7 +91,9 @@ def test_a_messages_legs_sum_to_its_size_over_queue_pairs_that_it_may_use(name: 
     for path, size, queue_pairs in zip(crossing["path"], crossing["bytes"], carriers, strict=True):
         legs = [leg.split("@") for leg in path.split(" ")]
         assert sum(int(carried) for carried, _ in legs) == size
-        assert {queue_pair for _, queue_pair in legs} <= {str(each) for each in queue_pairs}
+        ends = {(path[0], work.fabric.peer(path[-1])) for path in (path_of(ports) for _, ports in legs)}
+        nic_port = work.fabric.nic_port
+        assert ends <= {(nic_port(each.source), nic_port(each.destination)) for each in queue_pairs}
 
 
 class PermitsNothing(Reps):
@@ -126,9 +129,10 @@ def test_delays_drawn_are_those_of_orders_with_circuits() -> None:
     """What a log has of an OCS that is ordered dark, and of one that keeps what it needs, takes no time."""
     backend = FluidBackend(parallel_ocs_fabric(2, 1), {"ocs0": 9.0}, drawn_s={"ocs0": [0.1, 0.0, 0.2]})
     lit_s = []
-    for circuits in ([(0, 1), (1, 0)], [(0, 1)], [], [(1, 0)], [(0, 1)]):
-        backend.light("ocs0", circuits)
+    every: tuple[tuple[Circuit, ...], ...] = (((0, 1), (1, 0)), ((0, 1),), (), ((1, 0),), ((0, 1),))
+    for circuits in every:
+        backend.light({"ocs0": circuits})
         (lit,) = backend.wait(NEVER)
-        assert isinstance(lit, NowLit)
+        assert isinstance(lit, LightChanged)
         lit_s.append(in_seconds(lit.at_ps))
     assert lit_s == pytest.approx([0.1, 0.1, 0.1, 0.3, 9.3])

@@ -59,7 +59,7 @@ class TwoThirds:
 
 def run(job: Job, scheme: Scheme, *faults: Fault) -> Run:
     backend = FluidBackend(FABRIC, {}, by_bytes=False)
-    found = Runner(FABRIC, job, backend, scheme, faults=faults, path=backend.path).run()
+    found = Runner(FABRIC, job, backend, scheme, faults=faults).run()
     check_tables(found.tables)
     return found
 
@@ -146,7 +146,7 @@ def test_what_is_taken_back_leaves_its_leg_with_what_that_delivered() -> None:
 def test_a_collective_is_ready_before_it_is_let_go_and_light_has_its_own_table() -> None:
     fabric = parallel_ocs_fabric(2, 1, rate_bps=8.0 * RATE)
     lit = both_ways((0, 1))
-    orders = {NodeStarted("send"): (Reconfigure("ocs0", lit), Hold("send", "ocs0"))}
+    orders = {NodeStarted("send"): (Reconfigure({"ocs0": lit}), Hold("send", ("ocs0",)))}
     job = Job("held", 2, (Collective("send", PointToPoint(((0, 1, RATE),))),))
     backend = FluidBackend(fabric, {"ocs0": DELAY_S})
     lane = WholeMessages(lambda _view, a, b: QueuePair(Nic(a, 0), Nic(b, 0)))

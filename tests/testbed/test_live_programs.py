@@ -78,7 +78,7 @@ class Shown:
         self._lit += 1
         until_s = self.now + DELAY_S + day.duration_s
         self.now += DELAY_S
-        self.programs.heard(Notice("ocs0", day.circuits.pairs, until_s, False), 0)
+        self.programs.heard(Notice("ocs0", day.circuits.pairs, until_s, False), 0, 1)
         return until_s
 
 
@@ -108,7 +108,7 @@ def test_a_last_slot_is_waited_for_that_lights_what_is_missing(monkeypatch: pyte
     shown.now = until_s - 0.01
     assert shown.programs.turn() == ([], [])
     shown.now = until_s
-    shown.programs.heard(Notice("ocs0", (), None, True), 0)
+    shown.programs.heard(Notice("ocs0", (), None, True), 0, None)
     shown.now = until_s + 2 * LINGER_S
     assert shown.programs.turn() == ([], ["ocs0"])
     shown.show(THERE)

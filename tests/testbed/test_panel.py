@@ -119,9 +119,9 @@ def test_a_ring_alone_on_routes_is_led_over_new_ones_when_circuits_change() -> N
     """Servers 0 and 2 send through 1 and 3, then directly and through both."""
     direct = both_ways((0, 5), (2, 7), (4, 3), (6, 1))
     orders: dict[Event, tuple[Order, ...]] = {
-        NodeStarted("warm up"): (Reconfigure("ocs0", stride_circuits(4, 1)),),
+        NodeStarted("warm up"): (Reconfigure({"ocs0": stride_circuits(4, 1)}),),
         NodeStarted("ring"): (SetTimer("change", 0.02),),
-        TimerFired("change"): (Reconfigure("ocs0", direct),),
+        TimerFired("change"): (Reconfigure({"ocs0": direct}),),
     }
     nodes = (
         Compute("warm up", (0,), 2 * DELAY_S),

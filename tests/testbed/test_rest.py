@@ -132,7 +132,7 @@ def test_under_every_policy_all_bytes_arrive_once_over_nics_that_belong_together
     crossing = found[servers[found["source"]] != servers[found["destination"]]]
     assert (by_kind(case.fabric, crossing["path"].tolist()).sum(axis=1) == crossing["bytes"]).all()
     for row in crossing.itertuples():
-        for _, near, far in legs_of(str(row.path)):
+        for _, near, far in legs_of(case.fabric, str(row.path)):
             assert (near.server, far.server) == (servers[row.source], servers[row.destination])
     assert found["end_s"].notna().all()
 
@@ -178,7 +178,7 @@ def test_servers_without_a_circuit_between_them_use_packets_at_once() -> None:
     case = halves_case()
     run = over_fluids(case)
     assert run.messages["end_s"].tolist() == pytest.approx([0.11, 0.2])
-    assert run.messages["path"].str.contains("@0.0>1.0#0").tolist() == [True, False]
+    assert run.messages["path"].str.contains("@h0:0,ocs0:1").tolist() == [True, False]
     with pytest.raises(ScenarioError, match="no circuit can join the servers of a message"):
         over_fluids(replace(case, policy=None))
 

@@ -97,16 +97,16 @@ def test_collectives_side_by_side_share_links() -> None:
     sent = (sends("a", (0, 2, SECOND)), sends("b", (0, 3, SECOND)), sends("c", (1, 3, SECOND)))
     apart = run(Job("drawn", 4, sent)).messages
     assert rows(apart, "node", "source", "destination", "bytes", "start_s", "end_s", "path") == [
-        ("a", 0, 2, SECOND, 0.0, 2.0, f"{SECOND}@0.0>1.0#0"),  # of two communicators: side by side
-        ("b", 0, 3, SECOND, 0.0, 2.0, f"{SECOND}@0.0>1.0#0/1"),
-        ("c", 1, 3, SECOND, 0.0, 1.0, f"{SECOND}@0.1>1.1#0/2"),
+        ("a", 0, 2, SECOND, 0.0, 2.0, f"{SECOND}@h0:0,leaf0:1"),  # of two communicators: side by side
+        ("b", 0, 3, SECOND, 0.0, 2.0, f"{SECOND}@h0:0,leaf0:1"),
+        ("c", 1, 3, SECOND, 0.0, 1.0, f"{SECOND}@h0:1,leaf1:1"),
     ]
     nodes = tuple(replace(node, communicator="one") for node in sent)
     found = run(Job("drawn", 4, nodes)).messages
     assert rows(found, "node", "source", "destination", "bytes", "start_s", "end_s", "path") == [
-        ("a", 0, 2, SECOND, 0.0, 1.0, f"{SECOND}@0.0>1.0#0"),  # one queue pair: first come, first served
-        ("b", 0, 3, SECOND, 0.0, 2.0, f"{SECOND}@0.0>1.0#0"),
-        ("c", 1, 3, SECOND, 0.0, 1.0, f"{SECOND}@0.1>1.1#0"),
+        ("a", 0, 2, SECOND, 0.0, 1.0, f"{SECOND}@h0:0,leaf0:1"),  # one queue pair: first come, first served
+        ("b", 0, 3, SECOND, 0.0, 2.0, f"{SECOND}@h0:0,leaf0:1"),
+        ("c", 1, 3, SECOND, 0.0, 1.0, f"{SECOND}@h0:1,leaf1:1"),
     ]
 
 
@@ -155,8 +155,8 @@ def test_what_a_failed_link_did_not_deliver_goes_elsewhere() -> None:
     fault = Fault("cable", (Port("h0", 0),), "a", after_s=0.25, detect_s=1.0)
     found = Runner(FABRIC, job, FluidBackend(FABRIC, {}), WholeMessages(around), faults=[fault]).run()
     assert rows(found.messages, "end_s", "path") == [
-        (2.0, "250@0.0>1.0#0 750@0.1>1.1#0"),
-        (3.0, "1000@0.1>1.1#0"),
+        (2.0, "250@h0:0,leaf0:1 750@h0:1,leaf1:1"),
+        (3.0, "1000@h0:1,leaf1:1"),
     ]
     assert rows(found.events, "at_s", "what", "which") == [
         (0.25, "failed", "cable"),
@@ -186,7 +186,7 @@ def test_timers_decide_too() -> None:
     case = ring()
     orders: dict[Event, tuple[Order, ...]] = {
         NodeStarted("warm up"): (SetTimer("later", 0.005),),
-        TimerFired("later"): (Reconfigure("a", ((0, 3),)), Reconfigure("a", ((1, 4), (0, 3)))),
+        TimerFired("later"): (Reconfigure({"a": ((0, 3),)}), Reconfigure({"a": ((1, 4), (0, 3))})),
         NodeDone("warm up"): (),
     }
     job = Job("drawn", 3, (Compute("warm up", (0,), 0.1),))
@@ -205,7 +205,7 @@ def test_moe_over_packets_and_circuits_survives_a_nic() -> None:
     found = case.run(FluidBackend(case.fabric, case.delay_s))
     combine = found.messages[found.messages["node"] == "combine"]
     # Two milliseconds of a message that had the circuit's queue pair for itself until its link failed.
-    assert "25000000@3.0>0.0#0 16147184@3.2>0.2#0" in set(combine["path"])
+    assert "25000000@h3:0,ocs0:0 16147184@h3:2,eps0:0" in set(combine["path"])
     assert rows(found.events, "what", "which")[4:] == [
         ("drained", "ocs0"),
         ("lit", "ocs0 0>3 3>0 1>2 2>1"),

@@ -1,0 +1,128 @@
+"""Queue pairs over circuits of a booted network: they send while they have a route and need not stand.
+
+What is sent into the dark, a SYN too, TCP repeats only after a timeout. So a queue pair connects at its first
+route, and is held whenever it has none.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+
+from testbed.network.forwarding import KernelRoutes
+from topologies.fabric import Fabric, Nic
+from topologies.light import Circuit
+from topologies.routes import Route, Routes
+from traffic.spraying.policy import QueuePair
+from traffic.transports.engine import Engine
+
+
+class LiveLanes:
+    """The queue pairs over circuits, by their numbers.
+
+    Parameters
+    ----------
+    fabric, engine
+        Of the run.
+    kernels
+        The kernels' routes where servers forward.
+    forwarding_s
+        Returns how long servers on a route take to pass a packet on [s, emulated].
+    """
+
+    def __init__(
+        self,
+        fabric: Fabric,
+        engine: Engine,
+        kernels: KernelRoutes | None,
+        forwarding_s: Callable[[Route], float],
+    ) -> None:
+        self._engine, self._kernels, self._forwarding_s = engine, kernels, forwarding_s
+        ocses = {switch.name for switch in fabric.switches if switch.kind == "ocs"}
+        nodes = {nic: fabric.peer(fabric.nic_port(nic)).node for nic in fabric.nics}
+        self.ocs_of: Mapping[Nic, str] = {nic: node for nic, node in nodes.items() if node in ocses}
+        """The OCS that each NIC is on."""
+        dark: dict[str, tuple[Circuit, ...]] = dict.fromkeys(ocses, ())
+        self._routes = Routes(fabric, dark)
+        self._open: dict[int, QueuePair] = {}
+        self._posted: set[int] = set()
+        """Those that TCP carries: which have, or had, bytes of their own."""
+        self._standing: set[int] = set()
+        """Those that stand for a change of light."""
+        self._draining: dict[int, Collection[int]] = {}
+        """Those of them that may have something on the way, by the change."""
+
+    def carries(self, queue_pair: QueuePair) -> bool:
+        """Return whether a queue pair goes over circuits."""
+        return queue_pair.source in self.ocs_of
+
+    def add(self, queue_pairs: Mapping[int, QueuePair]) -> None:
+        """Add queue pairs; servers forward between their NICs from now on."""
+        self._open |= queue_pairs
+        if queue_pairs:
+            self._set_kernels()
+
+    def post(self, numbers: Iterable[int]) -> None:
+        """Have those of some queue pairs send that are over circuits, when they can."""
+        mine = self._open.keys() & set(numbers)
+        self._posted |= mine
+        self._lead(mine)
+
+    def forget(self, number: int) -> None:
+        """Forget a queue pair that was closed."""
+        self._open.pop(number, None)
+        self._posted.discard(number)
+        self._standing.discard(number)
+
+    def follow(self, routes: Routes) -> None:
+        """Have servers and queue pairs take other routes."""
+        self._routes = routes
+        self._set_kernels()
+        self._lead(self._posted)
+
+    def drain(self, change: int, numbers: Collection[int]) -> None:
+        """Hold queue pairs for a change of light."""
+        self._standing.update(numbers)
+        self._draining[change] = numbers
+        self._engine.hold(numbers)
+
+    def stop_draining(self, change: int) -> Collection[int]:
+        """Wait no longer for a change's queue pairs; return those of which something is on its way."""
+        return [number for number in self._draining.pop(change) if not self._engine.drained(number)]
+
+    @property
+    def drains(self) -> bool:
+        """Whether something may be on its way of what stands."""
+        return bool(self._draining)
+
+    def drained(self) -> list[int]:
+        """Return the changes of whose queue pairs nothing is on its way any more, each once."""
+        found = [
+            change
+            for change, numbers in self._draining.items()
+            if all(self._engine.drained(number) for number in numbers)
+        ]
+        for change in found:
+            del self._draining[change]
+        return found
+
+    def resume(self, numbers: Collection[int]) -> None:
+        """Let queue pairs send again that have a route."""
+        self._standing.difference_update(numbers)
+        self._lead(self._posted.intersection(numbers))
+
+    def _lead(self, numbers: Iterable[int]) -> None:
+        """Let queue pairs send that have a route, and connect them at the first; hold others."""
+        for number in numbers:
+            queue_pair = self._open[number]
+            route = self._routes.sending(queue_pair.source, queue_pair.destination)
+            if not route:
+                self._engine.hold([number])
+            elif number not in self._standing:
+                self._engine.crosses(number, self._forwarding_s(route))
+                if not self._engine.dialled(number):
+                    self._engine.dial(number)
+                self._engine.resume([number])
+
+    def _set_kernels(self) -> None:
+        """Have servers that forward do so between the NICs in use."""
+        if self._kernels:
+            ends = {nic for lane in self._open.values() for nic in (lane.source, lane.destination)}
+            self._kernels.follow(self._routes, ends)

@@ -1,0 +1,123 @@
+"""The OCSes of a booted network: what its controller is ordered, and what it says of them."""
+
+import time
+from collections.abc import Collection, Mapping
+from pathlib import Path
+
+from controller.circuits.circuits import Circuits
+from controller.circuits.programs import Day, Program
+from testbed.network.network import Network
+from testbed.run.backend import NOT_CONTROLLED
+from testbed.run.light_news import Notice
+from topologies.errors import StuckError
+from topologies.light import Circuit
+
+LIGHT_S, MOST_DELAYS = 20.0, 20
+"""An OCS lights what is ordered within so long [s] and so many times its delay, which may vary."""
+LIT_FOR_S = 1e6
+"""How long a program's day lasts: until the next is ordered."""
+
+
+class LiveLight:
+    """Orders circuits that stay; all times are those of `time.monotonic`.
+
+    Parameters
+    ----------
+    network
+        Whose OCSes.
+    """
+
+    def __init__(self, network: Network) -> None:
+        self._network, self._fabric = network, network.fabric
+        self._ordered: dict[str, tuple[Circuit, ...]] = {}
+        """What each OCS is to light and has not yet."""
+        self._beside: dict[str, tuple[Circuit, ...]] = {}
+        """What each was to provision."""
+        self._shown: dict[str, tuple[Circuit, ...]] = {}
+        """What each showed last."""
+        self._ready: dict[str, float] = {}
+        """When OCSes will have provisioned it."""
+        self._due: dict[str, float] = {}
+        """When each has lit what is ordered at the latest."""
+        self._lights_s: dict[str, float] = {}
+        """How long each may take for that."""
+        self._controlled = True
+
+    @property
+    def moves(self) -> bool:
+        """Whether OCSes do not yet show what was ordered."""
+        return bool(self._ordered)
+
+    @property
+    def sets(self) -> bool:
+        """Whether OCSes have not yet provisioned what was ordered."""
+        return bool(self._ready)
+
+    def control(self, *, works: bool, needed: bool) -> None:
+        """Have a controller, or none; StuckError if there is none where OCSes wait for it."""
+        self._controlled = works
+        if needed or self._ordered or self._ready:
+            self.check_controlled()
+
+    def check_controlled(self) -> None:
+        """Raise StuckError if there is no controller."""
+        if not self._controlled:
+            raise StuckError(*NOT_CONTROLLED)
+
+    def light(self, circuits: Mapping[str, tuple[Circuit, ...]], news: Path) -> None:
+        """Have OCSes light circuits until the next order, and say so to a socket."""
+        self.check_controlled()
+        ports = {ocs: self._fabric.switches[self._fabric.switch_index[ocs]].ports for ocs in circuits}
+        self._order(circuits)
+        programs = {
+            ocs: Program((Day(Circuits(ports[ocs], pairs), LIT_FOR_S),)) for ocs, pairs in circuits.items()
+        }
+        self._network.northbound.show_all(programs, None, news)
+
+    def provision(self, ocs: str, circuits: tuple[Circuit, ...]) -> None:
+        """Have an OCS set circuits beside those that it shows."""
+        self.check_controlled()
+        self._beside[ocs] = circuits
+        self._ready[ocs] = self._network.northbound.provision(ocs, circuits).shadow_ready_s
+
+    def flip(self, ocses: Collection[str], news: Path) -> None:
+        """Have OCSes light what they provisioned, and say so to a socket."""
+        self.check_controlled()
+        former = {ocs: self._shown.get(ocs, ()) for ocs in ocses}
+        self._order({ocs: self._beside[ocs] for ocs in ocses})
+        self._beside |= former
+        self._network.northbound.flip_all(tuple(ocses), news)
+
+    def heard(self, notice: Notice) -> bool:
+        """Return whether a notice is of an OCS that lit what was ordered."""
+        if notice.until_s is None or self._ordered.get(notice.ocs) != notice.circuits:
+            return False
+        self._shown[notice.ocs] = self._ordered.pop(notice.ocs)
+        return True
+
+    def provisioned(self) -> list[str]:
+        """Return the OCSes that have provisioned what was ordered by now, each once."""
+        now = time.monotonic()
+        found = [ocs for ocs, at in self._ready.items() if at <= now]
+        for ocs in found:
+            del self._ready[ocs]
+        return found
+
+    def check_due(self) -> None:
+        """Raise StuckError if an OCS has not lit what was ordered when it was due."""
+        now = time.monotonic()
+        for ocs in self._ordered:
+            if now > self._due[ocs]:
+                raise StuckError(
+                    f"OCS {ocs} did not light what was ordered within {self._lights_s[ocs]:g} s",
+                    "repeat the run",
+                )
+
+    def _order(self, circuits: Mapping[str, tuple[Circuit, ...]]) -> None:
+        now = time.monotonic()
+        for ocs, pairs in circuits.items():
+            if ocs not in self._lights_s:
+                delay_s = self._network.northbound.ocs(ocs).delay_s
+                self._lights_s[ocs] = LIGHT_S + MOST_DELAYS * delay_s
+            self._ordered[ocs] = tuple(sorted(pairs))
+            self._due[ocs] = now + self._lights_s[ocs]
