@@ -217,8 +217,8 @@ class Light:
             raise ScenarioError(
                 f"OCS {missing[0]} was to flip, and was to provision nothing", "order Provision before Flip"
             )
-        circuits = {ocs: self._beside[ocs] for ocs in order.ocses}
-        self._add(_Change(circuits, order.deadline_s, order.at_deadline, is_flip=True))
+        later = dict.fromkeys(order.ocses, ())  # what is beside when it begins
+        self._add(_Change(later, order.deadline_s, order.at_deadline, is_flip=True))
 
     def show(self, order: Show) -> None:
         """Have OCSes show programs."""
@@ -290,6 +290,8 @@ class Light:
 
     def _drain(self, number: int, change: _Change) -> None:
         change.drains, self._carry = True, None
+        if change.is_flip:
+            change.circuits = {ocs: self._beside[ocs] for ocs in change.circuits}
         change.held = frozenset(self._led_elsewhere(change))
         if change.deadline_s is not None:
             due_ps = self._backend.now_ps + ps(change.deadline_s)
@@ -355,6 +357,8 @@ class Light:
     def _move(self, change: _Change, at_ps: int) -> None:
         """Have the devices move: nothing is on its way through circuits that end."""
         change.drains, change.moving = False, set(change.circuits)
+        if change.is_flip:
+            self._beside |= {ocs: self._lit[ocs] for ocs in change.circuits}
         self._show({ocs: self._kept(ocs, change) for ocs in change.circuits})
         self._order(change.circuits)
         if change.is_flip:
@@ -376,10 +380,7 @@ class Light:
             self._ledger.light(happening.at_ps, "lit", happening.ocs, happening.circuits)
             change.moving.discard(happening.ocs)
             if not change.moving:
-                before = {ocs: self._lit[ocs] for ocs in change.circuits}
                 self._show(change.circuits)
-                if change.is_flip:
-                    self._beside |= before
                 self._end(number, change, Lit(tuple(sorted(change.circuits))))
 
     def _end(self, number: int, change: _Change, event: Event) -> None:

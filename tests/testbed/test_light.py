@@ -1,0 +1,277 @@
+"""Light: changes of one OCS and of several, what stands meanwhile, deadlines, and what is set beside."""
+
+from collections.abc import Mapping, Sequence
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from testbed.audit.audit import audited
+from testbed.run.fluid_backend import FluidBackend
+from testbed.run.run import Run
+from testbed.run.runner import Runner
+from tests.examples import examples
+from tests.testbed.forwarding_cases import ring_fabric, stride_circuits
+from tests.testbed.run_cases import When, both_ways
+from topologies.errors import ScenarioError, StuckError
+from topologies.events import (
+    Event,
+    Flip,
+    Hold,
+    NodeStarted,
+    Order,
+    Provision,
+    Provisioned,
+    Reconfigure,
+    Refused,
+    SetTimer,
+    TimerFired,
+)
+from topologies.fabric import Fabric, Link, Nic, Port, Switch, equal_servers
+from topologies.parallel_ocs import parallel_ocs_fabric
+from traffic.collectives.point_to_point import PointToPoint
+from traffic.faults import Fault
+from traffic.job import Collective, Compute, Node, chain
+from traffic.scheme import OnceLit, Scheme, WholeMessages
+from traffic.spraying.policy import QueuePair
+
+RATE = 100_000_000
+"""A link carries so many bytes a second."""
+DELAY_S = 0.01
+WARM = Compute("warm up", (0,), 1.0)
+FABRIC = parallel_ocs_fabric(4, 2, rate_bps=8 * RATE)
+A, B = both_ways((0, 1), (2, 3)), both_ways((0, 2), (1, 3))
+"""Two configurations of an OCS of four servers."""
+
+
+def lane(nic: int) -> WholeMessages:
+    """Return a scheme that sends by a NIC of the same number at both ends."""
+    return WholeMessages(lambda _view, a, b: QueuePair(Nic(a, nic), Nic(b, nic)))
+
+
+def run(
+    fabric: Fabric,
+    nodes: Sequence[Node],
+    orders: Mapping[Event, tuple[Order, ...]],
+    scheme: Scheme,
+    *,
+    delay_s: Mapping[str, float] | None = None,
+    flip_s: Mapping[str, float] | None = None,
+    faults: Sequence[Fault] = (),
+) -> Run:
+    """Return what comes of nodes one after the other."""
+    ocses = [switch.name for switch in fabric.switches if switch.kind == "ocs"]
+    backend = FluidBackend(fabric, delay_s or dict.fromkeys(ocses, DELAY_S), flip_s=flip_s)
+    job = chain("drawn", fabric.gpus, tuple(nodes))
+    return Runner(fabric, job, backend, scheme, circuits=When(dict(orders)), faults=faults).run()
+
+
+def sends(name: str, *messages: tuple[int, int, int]) -> Collective:
+    """Return messages that start together."""
+    return Collective(name, PointToPoint(messages))
+
+
+def light(found: Run) -> list[tuple[float, str]]:
+    """Return what happened to circuits: when [s], and what to which OCS."""
+    rows = zip(found.events["at_s"], found.events["what"], found.events["which"], strict=True)
+    return [(at_s, f"{what} {which.split()[0]}") for at_s, what, which in rows]
+
+
+def test_ocses_that_change_together_are_one_change() -> None:
+    """The message from 0 to 2 has its circuit at 1.6, and goes when the other OCS is lit as well."""
+    change, back = Reconfigure({"ocs0": B, "ocs1": B}), Reconfigure({"ocs0": A, "ocs1": A})
+    orders: dict[Event, tuple[Order, ...]] = {
+        NodeStarted("warm up"): (back,),
+        NodeStarted("send"): (SetTimer("change", 0.5), SetTimer("back", 1.0)),
+        TimerFired("change"): (change,),
+        TimerFired("back"): (back,),
+    }
+    nodes = (WARM, sends("send", (0, 1, RATE), (0, 2, RATE // 10)))
+    found = run(FABRIC, nodes, orders, lane(0), delay_s={"ocs0": 0.1, "ocs1": 0.3})
+    assert light(found)[4:8] == [
+        (1.5, "drained ocs0"),
+        (1.5, "drained ocs1"),
+        (1.6, "lit ocs0"),
+        (1.8, "lit ocs1"),
+    ]
+    assert found.messages["end_s"].tolist() == pytest.approx([2.3 + 0.5, 1.8 + 0.1])
+
+
+def test_what_waits_for_two_ocses_starts_when_both_are_lit_or_its_time_is_up() -> None:
+    both = Reconfigure({"ocs0": A}), Reconfigure({"ocs1": A})
+    for deadline_s, starts_s in ((None, 1.3), (0.2, 1.2), (0.5, 1.3)):
+        held = (*both, Hold("send", ("ocs0", "ocs1"), deadline_s))
+        nodes = (WARM, sends("send", (0, 1, RATE)))
+        found = run(FABRIC, nodes, {NodeStarted("send"): held}, lane(0), delay_s={"ocs0": 0.1, "ocs1": 0.3})
+        assert found.messages["end_s"].tolist() == pytest.approx([starts_s + 1])
+
+
+def chord_fabric() -> Fabric:
+    """Return five servers in a ring of light on ``ocs0``, with a third NIC each on ``ocs1``."""
+    ring = ring_fabric(5, 8 * RATE)
+    chords = tuple(Link(Port(f"h{server}", 2), Port("ocs1", server), 8 * RATE) for server in range(5))
+    switches = (*ring.switches, Switch("ocs1", 5, "ocs"))
+    servers = equal_servers(5, 3, 1, 1e12)
+    return Fabric("chord", servers, switches, (*ring.links, *chords), servers_forward=True)
+
+
+@pytest.mark.parametrize(("chord", "stands_s"), [((1, 3), DELAY_S), ((0, 2), 0.0)])
+def test_a_lane_whose_route_becomes_shorter_stands_for_the_change(
+    chord: tuple[int, int], stands_s: float
+) -> None:
+    """From server 0 by NIC 0 to NIC 1 of server 4, through 1, 2 and 3; NIC 2 of server 0 is no shortcut."""
+    orders: dict[Event, tuple[Order, ...]] = {
+        NodeStarted("warm up"): (Reconfigure({"ocs0": stride_circuits(5, 1)}),),
+        NodeStarted("send"): (SetTimer("change", 0.5),),
+        TimerFired("change"): (Reconfigure({"ocs1": both_ways(chord)}),),
+    }
+    pinned = WholeMessages(lambda _view, a, b: QueuePair(Nic(a, 0), Nic(b, 1)))
+    found = run(chord_fabric(), (WARM, sends("send", (0, 4, RATE))), orders, pinned)
+    assert found.messages["end_s"].tolist() == pytest.approx([2.0 + stands_s])
+    legs = found.tables.legs
+    assert sorted(legs["bytes"].tolist()) == ([RATE // 2, RATE // 2] if stands_s else [RATE])
+
+
+def dead_link(lasts_s: float | None, detect_s: float = 5.0) -> Fault:
+    """Return a cut at 1.2 s of the link that a message from server 0 crosses, known long after."""
+    return Fault("cut", (Port("h0", 0),), "send", 0.2, detect_s, lasts_s)
+
+
+def over_a_dead_link(fault: Fault, *order: Reconfigure) -> Run:
+    """Return a message from 0 to 1, its circuits changed by orders at 1.3 s."""
+    orders: dict[Event, tuple[Order, ...]] = {
+        NodeStarted("warm up"): (Reconfigure({"ocs0": A}),),
+        NodeStarted("send"): (SetTimer("change", 0.3),),
+        TimerFired("change"): order,
+        Refused(("ocs0", "ocs1")): (SetTimer("too late", 0.1),),
+        TimerFired("too late"): (Reconfigure({"ocs1": B}),),
+    }
+    return run(FABRIC, (WARM, sends("send", (0, 1, RATE))), orders, OnceLit(), faults=[fault])
+
+
+def test_lanes_over_a_dead_link_are_closed_at_the_deadline_and_sent_anew_when_there_is_light() -> None:
+    order = Reconfigure({"ocs0": (), "ocs1": A}, deadline_s=0.1)
+    found = over_a_dead_link(dead_link(None), order)
+    assert (1.4, "drained ocs0") in light(found)
+    assert found.messages["end_s"].tolist() == pytest.approx([1.4 + DELAY_S + 0.8])
+
+
+def test_a_change_is_refused_at_the_deadline_and_lanes_go_on_as_before() -> None:
+    order = Reconfigure({"ocs0": (), "ocs1": A}, deadline_s=0.1, at_deadline="refuse")
+    found = over_a_dead_link(dead_link(0.5), order)
+    assert light(found)[2:6] == [
+        (1.2, "failed cut"),
+        (1.4, "refused ocs0"),
+        (1.4, "refused ocs1"),
+        (1.5, "drained ocs1"),
+    ]
+    assert found.messages["end_s"].tolist() == pytest.approx([1.7 + 0.8])
+
+
+def test_without_a_deadline_draining_takes_until_the_link_is_back() -> None:
+    kept = over_a_dead_link(dead_link(0.5), Reconfigure({"ocs0": A, "ocs1": A}))
+    assert (1.3, "drained ocs0") in light(kept)  # its circuits stay: nothing has to drain
+    found = over_a_dead_link(dead_link(0.5), Reconfigure({"ocs0": B}), Reconfigure({"ocs0": A}))
+    assert (1.7, "drained ocs0") in light(found)
+    assert found.messages["end_s"].tolist() == pytest.approx([1.7 + 2 * DELAY_S + 0.8])
+    with pytest.raises(StuckError, match="nothing more can arrive after cut"):
+        over_a_dead_link(dead_link(None), Reconfigure({"ocs0": B}))
+
+
+def test_what_is_set_beside_is_flipped_to_and_back() -> None:
+    fabric = parallel_ocs_fabric(4, 1, rate_bps=8 * RATE)
+    orders: dict[Event, tuple[Order, ...]] = {
+        NodeStarted("warm up"): (Reconfigure({"ocs0": A}),),
+        NodeStarted("send"): (Provision("ocs0", B), SetTimer("back", 0.5)),
+        Provisioned("ocs0"): (Flip(("ocs0",)),),
+        TimerFired("back"): (Flip(("ocs0",)),),
+    }
+    nodes = (WARM, sends("send", (0, 1, RATE), (0, 2, RATE // 10)))
+    found = run(fabric, nodes, orders, lane(0), delay_s={"ocs0": 0.3}, flip_s={"ocs0": 0.02})
+    assert light(found)[2:] == [
+        (1.3, "drained ocs0"),
+        (1.32, "lit ocs0"),
+        (1.5, "drained ocs0"),
+        (1.52, "lit ocs0"),
+    ]
+    assert found.messages["end_s"].tolist() == pytest.approx([1.52 + 0.7, 1.32 + 0.1])
+
+
+def test_a_flip_waits_until_all_have_provisioned() -> None:
+    orders: dict[Event, tuple[Order, ...]] = {
+        NodeStarted("warm up"): (Provision("ocs0", A), Provision("ocs1", A), Flip(("ocs0", "ocs1"))),
+    }
+    nodes = (WARM, sends("send", (0, 1, RATE)))
+    found = run(FABRIC, nodes, orders, lane(0), delay_s={"ocs0": 0.1, "ocs1": 0.3})
+    assert light(found) == [
+        (0.3, "drained ocs0"),
+        (0.3, "drained ocs1"),
+        (0.3, "lit ocs0"),
+        (0.3, "lit ocs1"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ((Flip(("ocs0",)),), "was to provision nothing"),
+        ((Provision("ocs0", A), Flip(("ocs0",)), Provision("ocs0", B)), "while it was to flip"),
+    ],
+)
+def test_a_flip_to_nothing_and_a_provision_before_a_flip_are_errors(
+    wrong: tuple[Order, ...], says: str
+) -> None:
+    with pytest.raises(ScenarioError, match=says):
+        run(FABRIC, (WARM,), {NodeStarted("warm up"): wrong}, lane(0))
+
+
+C = both_ways((0, 3), (1, 2))
+
+
+@st.composite
+def changes(draw: st.DrawFn) -> list[tuple[float, Order]]:
+    """Return orders at some times; at the end each of three configurations has its turn on both OCSes."""
+    configurations = st.sampled_from([A, B, C, A[:2], ()])
+    drawn: list[tuple[float, Order]] = []
+    beside = set[str]()
+    for at_s in sorted(draw(st.lists(st.floats(0.0, 2.0), max_size=8))):
+        ocses = draw(st.sampled_from([("ocs0",), ("ocs1",), ("ocs0", "ocs1")]))
+        kind = draw(st.sampled_from(["reconfigure", "provision", "flip"]))
+        if kind == "provision" and ocses[0] not in beside:
+            drawn.append((at_s, Provision(ocses[0], draw(configurations))))
+            beside.add(ocses[0])
+        elif kind == "flip" and beside.issuperset(ocses):
+            drawn.append((at_s, Flip(ocses)))
+        else:
+            drawn.append((at_s, Reconfigure({ocs: draw(configurations) for ocs in ocses})))
+    for turn, shown in enumerate((A, B, C), start=1):
+        drawn.append((20.0 * turn, Reconfigure({"ocs0": shown, "ocs1": shown})))
+    return drawn
+
+
+@settings(max_examples=examples(40, 400), deadline=None)
+@given(
+    orders=changes(),
+    delay_s=st.tuples(st.floats(0.001, 0.5), st.floats(0.001, 0.5)),
+    flip_s=st.floats(0.0, 0.1),
+)
+def test_whatever_is_ordered_all_arrives_and_the_audit_finds_nothing(
+    orders: list[tuple[float, Order]], delay_s: tuple[float, float], flip_s: float
+) -> None:
+    events: dict[Event, tuple[Order, ...]] = {}
+    for number, (_, order) in enumerate(orders):
+        events[TimerFired(str(number))] = (order,)
+    events[NodeStarted("send")] = tuple(SetTimer(str(n), at_s) for n, (at_s, _) in enumerate(orders))
+    pairs = [(a, b, RATE // 10) for a in range(4) for b in range(4) if a != b]
+    nodes = (sends("send", *pairs),)
+    found = run(
+        FABRIC,
+        nodes,
+        events,
+        WholeMessages(lambda _view, a, b: QueuePair(Nic(a, (a + b) % 2), Nic(b, (a + b) % 2))),
+        delay_s={"ocs0": delay_s[0], "ocs1": delay_s[1]},
+        flip_s={"ocs0": flip_s, "ocs1": flip_s / 2},
+    )
+    assert found.messages["end_s"].notna().all()
+    job = chain("drawn", FABRIC.gpus, nodes)
+    assert audited(found.tables, job, FABRIC).findings == ()
