@@ -7,7 +7,7 @@ here for both. All times are real picoseconds since the start (`traffic.clock`).
 
 import heapq
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, count
@@ -17,12 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from testbed.run.backend import Arrived, Backend, CouplingBackend, Happening, Strand
+from testbed.run.carriers import Carriers
 from testbed.run.delegated import lane_flows, legs_of
 from testbed.run.gathered import Gathered, Hop
 from testbed.run.job_graph import JobGraph
 from testbed.run.ledger import INSIDE, Ledger, Message
 from testbed.run.light import Light, Moved
-from testbed.run.packet_paths import path_now
 from testbed.run.run import Run
 from testbed.run.strands import strands_of
 from topologies.errors import ScenarioError, StuckError
@@ -44,7 +44,7 @@ from topologies.events import (
     TimerFired,
     View,
 )
-from topologies.fabric import Fabric, Link, Nic, Port
+from topologies.fabric import Fabric, Link, Port
 from topologies.light import Circuit
 from topologies.packet_part import cut_off
 from traffic.clock import NEVER, checked, in_seconds, ps
@@ -161,19 +161,11 @@ class Runner:
         self._timers: list[tuple[int, int, Callable[[], None]]] = []
         self._tickets = count()
         self._nvlink = Nvlink(fabric)
-        self._carriers: dict[int, QueuePair] = {}
-        self._over_of: dict[int, int] = {}
-        """What the ledger calls each of them with the path that it has now, or had when it was closed."""
         self._kept: dict[str, dict[int, QueuePair]] = defaultdict(dict)
         """The queue pair of each connection that a collective under way keeps."""
         self._delegates = scheme if isinstance(scheme, Delegates) else None
         self._coupling = self._coupling_backend()
         self._keeps = isinstance(scheme, KeepsConnections) and scheme.keeps_connections
-        self._choosing: dict[int, tuple[int, ...]] = {}
-        """The messages under way that choose their queue pairs as they go, or take those that are lit; and
-        which these are."""
-        self._taking_light: set[int] = set()
-        """Those of them that take what is lit."""
         self._has_rest = False
         """Whether the scheme says how to carry over packets what circuits leave over."""
         self._light_is_over = False
@@ -181,6 +173,14 @@ class Runner:
         self._in_the_dark: list[tuple[int, int]] = []
         """What waits until its scheme sees light: a message and bytes each."""
         self._light = Light(fabric, backend, self._ledger, at=self._at, moved=self._light_moved)
+        self._carriers = Carriers(
+            fabric,
+            backend,
+            self._ledger,
+            self._light,
+            arrived=self._counts_as_arrived,
+            returned=self._note_returned,
+        )
         self._down: Counter[Link] = Counter()
         """By how many faults each link does not work now."""
         self._dead: Counter[Daemon] = Counter()
@@ -431,7 +431,7 @@ class Runner:
             found = of_communicator(placed_by(self._scheme, view, leaving), view.communicator)
             if not isinstance(found, Placement):
                 return False
-            placed, carriers = found, self._opened(found.queue_pairs)
+            placed, carriers = found, self._carriers.open(found.queue_pairs)
         first = len(self._messages)
         self._add_messages(node, coupled.messages)
         for message in self._messages[first:]:
@@ -445,7 +445,7 @@ class Runner:
         now_ps = self._backend.now_ps
         for strand in chain.from_iterable(flows):
             message = self._messages[strand.message]
-            over = self._over_of[strand.over] if isinstance(strand.over, int) else INSIDE
+            (over,) = self._carriers.over([strand.over]) if isinstance(strand.over, int) else [INSIDE]
             message.put(over, strand.bytes, now_ps)
             self._ledger.sends(message.node, now_ps)
         for flow in flows:
@@ -500,9 +500,9 @@ class Runner:
         lanes = communicator, placed.queue_pairs
         opened = self._lanes.get(lanes)
         if opened is None or self._fabric.servers_forward:
-            carriers = self._opened(of_communicator(placed, communicator).queue_pairs)
+            carriers = self._carriers.open(of_communicator(placed, communicator).queue_pairs)
             is_light = [self._light.carries(queue_pair) for queue_pair in placed.queue_pairs]
-            opened = _Opened(carriers, is_light, [self._over_of[carrier] for carrier in carriers])
+            opened = _Opened(carriers, is_light, self._carriers.over(carriers))
             self._lanes[lanes] = opened
         flows = lane_flows(placed, opened.carriers, [number] * len(between), opened.is_light)
         message.pieces = len(flows)
@@ -554,12 +554,14 @@ class Runner:
 
     def _goes_on(self, hop: Hop, lane: QueuePair) -> None:
         """Put on its lane what has crossed NVLink; place it anew if that does not carry any more."""
-        (carrier,) = self._opened([lane])
-        if self._is_cut(carrier) or (self._light.carries(lane) and not self._light.route(lane)):
+        (carrier,) = self._carriers.open([lane])
+        is_dark = self._light.carries(lane) and not self._light.route(lane)
+        if is_dark or self._carriers.is_cut(carrier, self._failed):
             self._note_returned(lane, [(hop.number, hop.bytes)])
             self._place([(hop.number, hop.bytes)])
             return
-        self._ledger.put(hop.number, self._over_of[carrier], hop.bytes, self._backend.now_ps)
+        (over,) = self._carriers.over([carrier])
+        self._ledger.put(hop.number, over, hop.bytes, self._backend.now_ps)
         self._backend.post(*map(np.array, ([carrier], [hop.bytes], [hop.number])))
 
     def _note_returned(self, lane: QueuePair, left: Iterable[tuple[int, int]]) -> None:
@@ -683,9 +685,9 @@ class Runner:
 
     def _post_kept(self, parcels: Sequence[tuple[int, int, QueuePair]]) -> None:
         """Put bytes of messages on the queue pairs of their connections."""
-        carriers = self._opened([queue_pair for *_, queue_pair in parcels])
-        for (number, size, _), carrier in zip(parcels, carriers, strict=True):
-            self._ledger.put(number, self._over_of[carrier], size, self._backend.now_ps)
+        carriers = self._carriers.open([queue_pair for *_, queue_pair in parcels])
+        for (number, size, _), over in zip(parcels, self._carriers.over(carriers), strict=True):
+            self._ledger.put(number, over, size, self._backend.now_ps)
         numbers, sizes = (np.array([parcel[column] for parcel in parcels]) for column in (0, 1))
         self._backend.post(np.array(carriers), sizes, numbers)
 
@@ -718,7 +720,7 @@ class Runner:
             if not lit.any():
                 return
             placed, messages, numbers = placed.select(lit), messages.select(lit), numbers[lit]
-        carriers = self._opened(placed.queue_pairs)
+        carriers = self._carriers.open(placed.queue_pairs)
         if isinstance(placed, Placement):
             self._keep(placed, numbers)
             if (coupling := self._coupling) and all(self._messages[n].leg for n in numbers.tolist()):
@@ -729,34 +731,13 @@ class Runner:
                 return
             self._post(carriers, placed, numbers[placed.message])
             return
-        for number, qps in zip(numbers.tolist(), placed.permitted.of_message, strict=True):
-            self._choosing[number] = tuple(carriers[qp] for qp in qps)
-        if isinstance(placed, WhileLit):
-            self._taking_light.update(numbers.tolist())
-        for number in numbers.tolist():
-            message = self._messages[number]
-            message.pieces += 1
-            message.chose_ps = self._backend.now_ps
-            self._ledger.sends(message.node, message.chose_ps)
-        self._backend.choose(carriers, placed, messages.bytes, numbers)
-
-    def _opened(self, queue_pairs: Sequence[QueuePair]) -> list[int]:
-        """Return the numbers of queue pairs, which are opened if they are not."""
-        carriers = self._backend.numbers(queue_pairs)
-        for carrier, queue_pair in zip(carriers, queue_pairs, strict=True):
-            is_new = carrier not in self._carriers
-            if is_new:
-                self._carriers[carrier] = queue_pair
-                self._light.use(carrier, queue_pair)
-            if is_new or self._light.is_routed(queue_pair):
-                self._over_of[carrier] = self._over_now(carrier)
-        return carriers
+        self._carriers.choose(carriers, placed, messages.bytes, numbers)
 
     def _post(self, carriers: list[int], placed: Placement, numbers: NDArray[np.int64]) -> None:
         """Put parcels, each of a message of a number, on queue pairs."""
         if not len(placed.bytes):
             return  # all of it crosses NVLink first
-        over, now_ps = [self._over_of[carrier] for carrier in carriers], self._backend.now_ps
+        over, now_ps = self._carriers.over(carriers), self._backend.now_ps
         leg, of_leg = np.unique(numbers * len(over) + placed.qp, return_inverse=True)
         sizes = np.bincount(of_leg, placed.bytes).astype(np.int64)
         for code, size in zip(leg.tolist(), sizes.tolist(), strict=True):
@@ -777,10 +758,7 @@ class Runner:
         message.end_ps = at_ps
         if (hop := self._then_on.pop(number, None)) and hop.then:
             self._goes_on(hop, hop.then)
-        if number in self._choosing:
-            del self._choosing[number]
-            self._taking_light.discard(number)
-            self._carried(message, self._backend.chosen(number), at_ps)
+        self._carriers.ended(number, at_ps)
         for then in message.then:
             self._messages[then].waits -= 1
         self._release(then for then in message.then if self._is_ready(then))
@@ -789,74 +767,34 @@ class Runner:
         elif not message.then:
             self._arrived(message.part_of, at_ps)
 
-    def _carried(self, message: Message, sizes: Mapping[int, int], at_ps: int) -> None:
-        """Write down what queue pairs carried of a message that chose them as it went, until now."""
-        for carrier, size in sizes.items():
-            over = self._over_of[carrier]
-            message.put(over, size, message.chose_ps)
-            message.landed(over, at_ps)
-
-    def _over_now(self, carrier: int) -> int:
-        """Return what the ledger calls a queue pair; over routes as on the last one while it has none."""
-        queue_pair = self._carriers[carrier]
-        is_light = self._light.carries(queue_pair)
-        if not self._light.is_routed(queue_pair):
-            path = path_now(self._fabric, self._backend.packet_paths, queue_pair)
-            return self._ledger.over(queue_pair, path, is_light=is_light)
-        route = self._light.route(queue_pair)
-        if route is None and carrier in self._over_of:
-            return self._over_of[carrier]
-        return self._ledger.over(queue_pair, route.ports if route else (), is_light=is_light)
+    def _counts_as_arrived(self, number: int, over: int) -> None:
+        """Have what a message put together on something count as arrived, when all else is done."""
+        now_ps = self._backend.now_ps
+        self._at(now_ps, partial(self._arrived, number, now_ps, over))
 
     def _is_ready(self, number: int) -> bool:
         return not self._messages[number].waits and number not in self._lost
-
-    def _rename_legs(self, *, all_of_them: bool = False) -> None:
-        """Book what queue pairs have yet to deliver under the paths that they have now.
-
-        By default those that light leads: others change only by faults.
-        """
-        if not (all_of_them or self._light.leads):
-            return
-        for carrier, queue_pair in self._carriers.items():
-            before = self._over_of[carrier]
-            changes = all_of_them or self._light.is_routed(queue_pair)
-            if changes and before != (now := self._over_now(carrier)):
-                self._book_choosing(carrier)
-                self._over_of[carrier] = now
-                for number, left in self._backend.left(carrier).items():
-                    if number not in self._choosing:  # else it has no legs but for what was booked
-                        self._messages[number].moved(before, now, left, self._backend.now_ps)
-
-    def _book_choosing(self, carrier: int) -> None:
-        """Write down what messages that may choose a queue pair have sent until now, over its path so far."""
-        now_ps = self._backend.now_ps
-        for number, among in self._choosing.items():
-            if carrier in among and number not in self._taking_light:
-                message = self._messages[number]
-                self._carried(message, self._backend.chosen(number, goes_on=True), now_ps)
-                message.chose_ps = now_ps
 
     # Circuits
 
     def _happened(self, happening: Happening) -> None:
         if isinstance(happening, Arrived):
-            self._arrived(happening.message, happening.at_ps, self._over_of.get(happening.carrier))
+            self._arrived(happening.message, happening.at_ps, self._carriers.over_of(happening.carrier))
         else:
             self._light.happened(happening)
 
     def _light_moved(self, moved: Moved) -> None:
         """Go on with what has become of light."""
-        self._rename_legs()
+        self._carriers.rename()
         if moved.cut:
-            self._in_the_dark += self._take_back(moved.cut.__contains__)
+            self._in_the_dark += self._carriers.take_back(moved.cut.__contains__, (), self._lost)
         if moved.programs_ended:
             self._tell(ProgramsEnded(self._lacking()))
         if moved.event:
             self._tell(moved.event)
         if isinstance(moved.event, Lit):
             if self._delegates and self._faults and (self._hops or not self._coupling):
-                self._place_left(self._without_light(moved.held))
+                self._place_left(self._carriers.without_light(moved.held))
             self._place_waiting()
         for name in self._light.let_go():
             self._go(name)
@@ -866,16 +804,9 @@ class Runner:
         waiting, self._in_the_dark = self._in_the_dark, []
         self._place_left(waiting)
 
-    def _without_light(self, held: Iterable[int]) -> list[tuple[int, int]]:
-        """Take back what queue pairs have yet to carry that were held, and whose circuits have ended."""
-        dark = [carrier for carrier in sorted(held) if not self._light.route(self._carriers[carrier])]
-        return [
-            parcel for carrier in dark if self._backend.carried(carrier) for parcel in self._withdraw(carrier)
-        ]
-
     def _lacking(self) -> tuple[tuple[int, int, int], ...]:
         """Return what messages lack that take what is lit: source, destination and bytes."""
-        rows = [(self._messages[n], self._backend.lacking(n)) for n in sorted(self._taking_light)]
+        rows = [(self._messages[n], self._backend.lacking(n)) for n in self._carriers.taking_light]
         return tuple((message.source, message.destination, size) for message, size in rows if size)
 
     def _tell(self, event: Event) -> None:
@@ -913,41 +844,20 @@ class Runner:
 
     def _send_rest(self) -> None:
         """Place anew what messages over circuits lack."""
-        if self._light.is_showing or (self._taking_light and not self._has_rest):
+        if self._light.is_showing or (self._carriers.taking_light and not self._has_rest):
             why = "while OCSes show programs" if self._light.is_showing else "under a scheme without a rest"
             raise ScenarioError(
                 f"what circuits leave over was ordered over packets {why}",
                 "order it when programs have ended, and take OverCircuits with a rest",
             )
-        self._light_is_over, left = True, []
-        for number, sizes in sorted(self._backend.recall(sorted(self._taking_light)).items()):
-            left.append(self._recalled(number, sizes))
-        if left:
+        self._light_is_over = True
+        if left := self._carriers.recall(self._carriers.taking_light):
             self._place(left)
 
-    def _recalled(self, number: int, sizes: Mapping[int, int]) -> tuple[int, int]:
-        """Record what was carried of a message that was taken back; return it and what it lacks."""
-        message = self._messages[number]
-        self._carried(message, sizes, self._backend.now_ps)
-        message.pieces -= 1
-        del self._choosing[number]
-        self._taking_light.discard(number)
-        return number, message.size - message.carried
-
     def _view(self, communicator: int = 0) -> View:
-        owed = partial(self._backlog_bytes, communicator)
+        owed = partial(self._carriers.backlog_bytes, communicator)
         now_s = in_seconds(self._backend.now_ps)
         return View(now_s, self._fabric, self._light.lit, self._failed, communicator, owed)
-
-    def _backlog_bytes(self, communicator: int, nic: Nic) -> int:
-        """Return what a communicator's queue pairs from a NIC have yet to deliver."""
-        return self._backend.owed(
-            [
-                carrier
-                for carrier, queue_pair in self._light.using(nic).items()
-                if queue_pair.communicator == communicator
-            ]
-        )
 
     # Faults
 
@@ -1016,7 +926,8 @@ class Runner:
         cancelled = {n for n, message in enumerate(self._messages) if message.node in given_up}
         self._lost |= cancelled
         ended = self._lose(self._under_way())
-        left = self._take_back(self._is_cut)
+        failed = self._failed
+        left = self._carriers.take_back(lambda each: self._carriers.is_cut(each, failed), (), self._lost)
         self._known[fault] |= {number for number, _ in left}
         self._go_around()
         self._ledger.fault(self._backend.now_ps, "gone around", fault.name)
@@ -1039,12 +950,11 @@ class Runner:
         moved = self._known.pop(fault, set())
         self._note_links(fault, self._backend.now_ps)
         if fault.daemon == "switches":  # connections would wait for their timeouts
-            left = self._take_back(lambda _carrier: True, set(self._under_way()))
+            left = self._carriers.take_back(lambda _carrier: True, set(self._under_way()), self._lost)
         else:
-            left = self._take_back(lambda _carrier: False, self._choosing.keys())
-            for carrier in list(self._carriers):
-                if moved & self._backend.carried(carrier):
-                    left += self._retract(carrier)
+            choosing = self._carriers.choosing
+            left = self._carriers.take_back(lambda _carrier: False, choosing, self._lost)
+            left += self._carriers.unsent(moved)
         self._go_around()
         self._ledger.fault(self._backend.now_ps, "in use again", fault.name)
         self._tell(FaultOver(fault.name))
@@ -1061,7 +971,7 @@ class Runner:
     def _go_around(self) -> None:
         self._kept.clear()
         self._light.avoid(self._failed)
-        self._rename_legs(all_of_them=True)
+        self._carriers.rename(all_of_them=True)
 
     def _under_way(self) -> list[int]:
         """Return the messages that have not arrived."""
@@ -1142,73 +1052,10 @@ class Runner:
         """Return whether a node is under way, or a collective has sent all and has not ended."""
         return bool(self._pieces_of.get(name)) or name in self._unfinished
 
-    def _take_back(
-        self, is_closed: Callable[[int], bool], messages: Collection[int] = ()
-    ) -> list[tuple[int, int]]:
-        """Close queue pairs; return what is left of messages on them, and of those that may choose them.
-
-        Closed are those that are said to be, and those that carry what is lost. Messages that choose are
-        taken back if they may use a closed one, are lost, or are named. Those that take what is lit keep
-        theirs, and lack what these do not carry, unless they are lost.
-        """
-        lit = {carrier for number in self._taking_light for carrier in self._choosing[number]}
-        closed = {carrier for carrier in self._carriers if carrier not in lit and is_closed(carrier)}
-        recalled = [
-            number
-            for number, among in self._choosing.items()
-            if number in self._lost
-            or (number not in self._taking_light and (number in messages or not closed.isdisjoint(among)))
-        ]
-        back = self._backend.recall(sorted(recalled))
-        left = [self._recalled(number, sizes) for number, sizes in sorted(back.items())]
-        for carrier in list(self._carriers):
-            if carrier in closed or not self._lost.isdisjoint(self._backend.carried(carrier)):
-                left += self._withdraw(carrier)
-        return left
-
     def _place_left(self, left: Sequence[tuple[int, int]]) -> None:
         """Place what is left of messages, but of those that are lost."""
         if left := [(number, size) for number, size in left if number not in self._lost]:
             self._place(left)
-
-    def _is_cut(self, carrier: int) -> bool:
-        """Return whether a failed port is at an end of a queue pair, or on its path."""
-        queue_pair = self._carriers[carrier]
-        ports = set(map(self._fabric.nic_port, (queue_pair.source, queue_pair.destination)))
-        if self._light.is_routed(queue_pair):
-            ports |= self._light.ports(queue_pair)
-        ports |= self._backend.packet_paths.crossed(queue_pair)
-        return not self._failed.isdisjoint(ports)
-
-    def _withdraw(self, carrier: int) -> list[tuple[int, int]]:
-        """Close a queue pair; return what it did not deliver, a message and its bytes each."""
-        back = [(number, size, True) for number, size in self._backend.withdraw(carrier)]
-        left = self._returned(self._over_of[carrier], back)
-        queue_pair = self._carriers.pop(carrier)
-        self._light.forget(carrier, queue_pair)
-        self._note_returned(queue_pair, left)
-        return left
-
-    def _retract(self, carrier: int) -> list[tuple[int, int]]:
-        """Return what a queue pair has not sent, a message and its bytes each; it delivers the rest."""
-        left = self._returned(self._over_of[carrier], self._backend.retract(carrier))
-        self._note_returned(self._carriers[carrier], left)
-        return left
-
-    def _returned(self, over: int, back: Iterable[tuple[int, int, bool]]) -> list[tuple[int, int]]:
-        """Record what a queue pair gives back: message, bytes, whether none stays; return what lacks.
-
-        What was rounded away at emulated scale counts as arrived.
-        """
-        left = []
-        for number, size, whole in back:
-            message, now_ps = self._messages[number], self._backend.now_ps
-            if lacks := message.returned(over, size, now_ps, whole=whole):
-                message.pieces -= whole
-                left.append((number, lacks))
-            elif whole:
-                self._at(now_ps, partial(self._arrived, number, now_ps, over))
-        return left
 
     def _check_running(self, names: Iterable[str]) -> None:
         for name in names:

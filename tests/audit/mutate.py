@@ -33,6 +33,7 @@ from traffic.tables import Tables
 
 MUTATED = (
     "testbed.run.alone",
+    "testbed.run.carriers",
     "testbed.run.delegated",
     "testbed.run.fluid_backend",
     "testbed.run.fluid_light",

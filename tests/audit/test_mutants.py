@@ -15,6 +15,7 @@ import pytest
 from controller.circuits.devices import ReconfigurationDelay
 from testbed.audit.audit import audited
 from testbed.audit.finding import Circumstances, Wire
+from testbed.run import carriers as carrying
 from testbed.run import delegated
 from testbed.run import runner as running
 from testbed.run import solved_once as solving
@@ -321,12 +322,12 @@ def a_coupled_flow_in_half_the_time(patch: Patch) -> None:
 
 
 def paths_without_their_spine(patch: Patch) -> None:
-    around(patch, running, "path_now", lambda found, *_: (found[0], found[-1]))
+    around(patch, carrying, "path_now", lambda found, *_: (found[0], found[-1]))
 
 
 def paths_of_others(patch: Patch) -> None:
     around(
-        patch, running, "path_now", lambda _found, _fabric, paths, _pair: next(iter(paths.at_first.values()))
+        patch, carrying, "path_now", lambda _found, _fabric, paths, _pair: next(iter(paths.at_first.values()))
     )
 
 

@@ -1,0 +1,254 @@
+"""Carriers: the queue pairs in use, which messages go over each by which path, and what they give back.
+
+A message is on queue pairs where it was placed, chooses among some as it goes, or takes those that are lit.
+The ledger has what each carries under the path that it takes, so that is booked anew when the path changes.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from testbed.run.backend import Backend
+from testbed.run.ledger import Ledger, Message
+from testbed.run.light import Light
+from testbed.run.packet_paths import path_now
+from topologies.fabric import Fabric, Nic, Port
+from traffic.scheme import Choice, WhileLit
+from traffic.spraying.policy import QueuePair
+
+Left = list[tuple[int, int]]
+"""What messages lack: the number of each, and its bytes."""
+
+
+class Carriers:
+    """The queue pairs of one run, by the numbers that the backend gives them.
+
+    Parameters
+    ----------
+    fabric, backend, ledger, light
+        Of the run.
+    arrived
+        Told, at once but not in the middle of anything, that all that a message had put together on something
+        counts as arrived: its number, and what the ledger calls that.
+    returned
+        Told what messages lack that a queue pair gives back.
+    """
+
+    def __init__(
+        self,
+        fabric: Fabric,
+        backend: Backend,
+        ledger: Ledger,
+        light: Light,
+        *,
+        arrived: Callable[[int, int], None],
+        returned: Callable[[QueuePair, Left], None],
+    ) -> None:
+        self._fabric, self._backend, self._ledger, self._light = fabric, backend, ledger, light
+        self._arrived, self._returned = arrived, returned
+        self._messages = ledger.messages
+        self._pairs: dict[int, QueuePair] = {}
+        self._over: dict[int, int] = {}
+        """What the ledger calls each with the path that it has now, or had when it was closed."""
+        self._choosing: dict[int, tuple[int, ...]] = {}
+        """The messages under way that choose as they go, or take what is lit; and among which."""
+        self._taking_light: set[int] = set()
+        """Those of them that take what is lit."""
+
+    def open(self, queue_pairs: Sequence[QueuePair]) -> list[int]:
+        """Return the numbers of queue pairs, which are opened if they are not."""
+        carriers = self._backend.numbers(queue_pairs)
+        for carrier, queue_pair in zip(carriers, queue_pairs, strict=True):
+            is_new = carrier not in self._pairs
+            if is_new:
+                self._pairs[carrier] = queue_pair
+                self._light.use(carrier, queue_pair)
+            if is_new or self._light.is_routed(queue_pair):
+                self._over[carrier] = self._over_now(carrier)
+        return carriers
+
+    def over(self, carriers: Iterable[int]) -> list[int]:
+        """Return what the ledger calls queue pairs."""
+        return [self._over[carrier] for carrier in carriers]
+
+    def over_of(self, carrier: int) -> int | None:
+        """Return what the ledger calls a queue pair; None if it is none."""
+        return self._over.get(carrier)
+
+    def backlog_bytes(self, communicator: int, nic: Nic) -> int:
+        """Return what a communicator's queue pairs from a NIC have yet to deliver."""
+        using = self._light.using(nic).items()
+        return self._backend.owed([carrier for carrier, pair in using if pair.communicator == communicator])
+
+    # Messages that choose, or take what is lit
+
+    def choose(
+        self,
+        carriers: Sequence[int],
+        choice: Choice | WhileLit,
+        size: NDArray[np.int64],
+        numbers: NDArray[np.int64],
+    ) -> None:
+        """Have messages choose among carriers as they go, or take those that are lit."""
+        for number, qps in zip(numbers.tolist(), choice.permitted.of_message, strict=True):
+            self._choosing[number] = tuple(carriers[qp] for qp in qps)
+            message = self._messages[number]
+            message.pieces += 1
+            message.chose_ps = self._backend.now_ps
+            self._ledger.sends(message.node, message.chose_ps)
+        if isinstance(choice, WhileLit):
+            self._taking_light.update(numbers.tolist())
+        self._backend.choose(carriers, choice, size, numbers)
+
+    @property
+    def taking_light(self) -> list[int]:
+        """The messages under way that take what is lit, in order."""
+        return sorted(self._taking_light)
+
+    @property
+    def choosing(self) -> Collection[int]:
+        """The messages under way that choose, or take what is lit."""
+        return self._choosing.keys()
+
+    def ended(self, number: int, at_ps: int) -> None:
+        """Write down what was carried of a message that has arrived, if it chose or took what is lit."""
+        if number in self._choosing:
+            self._forget_choice(number)
+            self._carried(self._messages[number], self._backend.chosen(number), at_ps)
+
+    def recall(self, numbers: Collection[int]) -> Left:
+        """Take back what messages lack that choose, or take what is lit."""
+        left = []
+        for number, sizes in sorted(self._backend.recall(sorted(numbers)).items()):
+            message = self._messages[number]
+            self._carried(message, sizes, self._backend.now_ps)
+            message.pieces -= 1
+            self._forget_choice(number)
+            left.append((number, message.size - message.carried))
+        return left
+
+    def _forget_choice(self, number: int) -> None:
+        del self._choosing[number]
+        self._taking_light.discard(number)
+
+    def _carried(self, message: Message, sizes: Mapping[int, int], at_ps: int) -> None:
+        """Write down what queue pairs carried of a message that chose them as it went, until now."""
+        for carrier, size in sizes.items():
+            message.put(self._over[carrier], size, message.chose_ps)
+            message.landed(self._over[carrier], at_ps)
+
+    # Paths
+
+    def _over_now(self, carrier: int) -> int:
+        """Return what the ledger calls a queue pair; over routes as on the last one while it has none."""
+        queue_pair = self._pairs[carrier]
+        is_light = self._light.carries(queue_pair)
+        if not self._light.is_routed(queue_pair):
+            path = path_now(self._fabric, self._backend.packet_paths, queue_pair)
+            return self._ledger.over(queue_pair, path, is_light=is_light)
+        route = self._light.route(queue_pair)
+        if route is None and carrier in self._over:
+            return self._over[carrier]
+        return self._ledger.over(queue_pair, route.ports if route else (), is_light=is_light)
+
+    def rename(self, *, all_of_them: bool = False) -> None:
+        """Book what queue pairs have yet to deliver under the paths that they have now.
+
+        By default those that light leads: others change only by faults.
+        """
+        if not (all_of_them or self._light.leads):
+            return
+        for carrier, queue_pair in self._pairs.items():
+            before = self._over[carrier]
+            changes = all_of_them or self._light.is_routed(queue_pair)
+            if changes and before != (now := self._over_now(carrier)):
+                self._book_choosing(carrier)
+                self._over[carrier] = now
+                for number, left in self._backend.left(carrier).items():
+                    if number not in self._choosing:  # else it has no legs but for what was booked
+                        self._messages[number].moved(before, now, left, self._backend.now_ps)
+
+    def _book_choosing(self, carrier: int) -> None:
+        """Write down what messages that may choose a queue pair have sent until now, over its path so far."""
+        now_ps = self._backend.now_ps
+        for number, among in self._choosing.items():
+            if carrier in among and number not in self._taking_light:
+                message = self._messages[number]
+                self._carried(message, self._backend.chosen(number, goes_on=True), now_ps)
+                message.chose_ps = now_ps
+
+    # What they give back
+
+    def is_cut(self, carrier: int, failed: Collection[Port]) -> bool:
+        """Return whether a failed port is at an end of a queue pair, or on its path."""
+        queue_pair = self._pairs[carrier]
+        ports = set(map(self._fabric.nic_port, (queue_pair.source, queue_pair.destination)))
+        if self._light.is_routed(queue_pair):
+            ports |= self._light.ports(queue_pair)
+        ports |= self._backend.packet_paths.crossed(queue_pair)
+        return not ports.isdisjoint(failed)
+
+    def take_back(
+        self, is_closed: Callable[[int], bool], messages: Collection[int], lost: Collection[int]
+    ) -> Left:
+        """Close queue pairs; return what is left of messages on them, and of those that may choose them.
+
+        Closed are those that are said to be, and those that carry what is lost. Messages that choose are
+        taken back if they may use a closed one, are lost, or are named. Those that take what is lit keep
+        theirs, and lack what these do not carry, unless they are lost.
+        """
+        lit = {carrier for number in self._taking_light for carrier in self._choosing[number]}
+        closed = {carrier for carrier in self._pairs if carrier not in lit and is_closed(carrier)}
+        left = self.recall(
+            [
+                number
+                for number, among in self._choosing.items()
+                if number in lost
+                or (number not in self._taking_light and (number in messages or not closed.isdisjoint(among)))
+            ]
+        )
+        for carrier in list(self._pairs):
+            if carrier in closed or any(number in lost for number in self._backend.carried(carrier)):
+                left += self._withdraw(carrier)
+        return left
+
+    def without_light(self, carriers: Iterable[int]) -> Left:
+        """Close those of some queue pairs whose circuits have ended; return what they did not deliver."""
+        dark = [carrier for carrier in sorted(carriers) if not self._light.route(self._pairs[carrier])]
+        carrying = filter(self._backend.carried, dark)
+        return [parcel for carrier in carrying for parcel in self._withdraw(carrier)]
+
+    def unsent(self, messages: Collection[int]) -> Left:
+        """Take back what queue pairs have not sent that carry some messages; they deliver the rest."""
+        left: Left = []
+        for carrier in list(self._pairs):
+            if not self._backend.carried(carrier).isdisjoint(messages):
+                found = self._lacking(carrier, self._backend.retract(carrier))
+                self._returned(self._pairs[carrier], found)
+                left += found
+        return left
+
+    def _withdraw(self, carrier: int) -> Left:
+        """Close a queue pair; return what it did not deliver."""
+        back = [(number, size, True) for number, size in self._backend.withdraw(carrier)]
+        left = self._lacking(carrier, back)
+        queue_pair = self._pairs.pop(carrier)
+        self._light.forget(carrier, queue_pair)
+        self._returned(queue_pair, left)
+        return left
+
+    def _lacking(self, carrier: int, back: Iterable[tuple[int, int, bool]]) -> Left:
+        """Record what a queue pair gives back: message, bytes, whether none stays; return what lacks.
+
+        What was rounded away at emulated scale counts as arrived.
+        """
+        left, over = [], self._over[carrier]
+        for number, size, whole in back:
+            message, now_ps = self._messages[number], self._backend.now_ps
+            if lacks := message.returned(over, size, now_ps, whole=whole):
+                message.pieces -= whole
+                left.append((number, lacks))
+            elif whole:
+                self._arrived(number, over)
+        return left
