@@ -165,13 +165,27 @@ class ControllerClient:
         notify
             A unix datagram socket that receives what is lit whenever that changes.
         """
-        wanted: dict[str, object] = {"start_s": start_s, "notify": notify and str(notify)}
-        if isinstance(program, str):
-            wanted["text"] = program
-        else:
-            wanted["days"] = [asdict(day) | {"circuits": day.circuits.pairs} for day in program.days]
-            wanted["partial"] = program.partial
-        return _ocs_status(self._send("POST", f"/ocs/{name}/schedule", wanted))
+        return _ocs_status(self._send("POST", f"/ocs/{name}/schedule", _schedule(program, start_s, notify)))
+
+    def show_all(
+        self, programs: Mapping[str, Program], start_s: float | None = None, notify: Path | None = None
+    ) -> None:
+        """Have OCSes show programs that begin at once; return when they have begun, or wait for their start.
+
+        Parameters
+        ----------
+        programs
+            What each shows, by its name.
+        start_s, notify
+            As of `show`, for all of them.
+
+        Raises
+        ------
+        DemandError, NetworkError
+            If one of them cannot begin: then none has.
+        """
+        wanted = {name: _schedule(program, start_s, notify) for name, program in programs.items()}
+        self._send("POST", "/ocs/schedules", {"schedules": wanted})
 
     def wait_idle(self, name: str, timeout_s: float) -> OcsStatus:
         """Return what an OCS shows once nothing is under way.
@@ -212,6 +226,14 @@ class ControllerClient:
         if response.status != 200:
             raise NetworkError(f"ask the controller for {path}: {_detail(text)}")
         return text
+
+
+def _schedule(program: Program | str, start_s: float | None, notify: Path | None) -> dict[str, object]:
+    wanted: dict[str, object] = {"start_s": start_s, "notify": notify and str(notify)}
+    if isinstance(program, str):
+        return wanted | {"text": program}
+    days = [asdict(day) | {"circuits": day.circuits.pairs} for day in program.days]
+    return wanted | {"days": days, "partial": program.partial}
 
 
 def _ocs_status(text: str) -> OcsStatus:

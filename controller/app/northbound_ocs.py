@@ -11,6 +11,8 @@
 ``POST /ocs/{name}/schedule``  ``{"days": [{"circuits": ..., "duration_s": 0.05, "night_s": 0}]}`` or
                                ``{"text": "50ms 0>1,1>0 20ms -"}``; also ``partial``, ``start_s``,
                                ``notify``
+``POST /ocs/schedules``        ``{"schedules": {"ocs0": ..., "ocs1": ...}}``, each as above: all begin at
+                               once, or none if one of them cannot
 ============================== =========================================================================
 
 404 for an OCS that does not exist; 422 for a body that is not of this form, and for circuits or times that
@@ -18,7 +20,7 @@ no OCS can have, before any circuit is taken away; 503 for one that is not conne
 is one sentence.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Literal, Protocol
 
@@ -29,7 +31,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from controller.circuits.circuits import Circuits, Pair, circuits_from_text
 from controller.circuits.devices import LONGEST_S, ReconfigurationDelay
-from controller.circuits.programs import Day, Program, program_from_text
+from controller.circuits.programs import Day, Program, Showing, program_from_text
 from controller.circuits.reconfiguration import Command, Entry
 from controller.circuits.status import LogEntry, OcsStatus
 from topologies.errors import DemandError
@@ -56,8 +58,8 @@ class Ocses(Protocol):
     def command(self, name: str, command: Command) -> None:
         """Give an OCS a command."""
 
-    def run(self, name: str, program: Program, start_s: float | None, notify: Path | None) -> None:
-        """Have an OCS show a program."""
+    def run(self, showings: Mapping[str, Showing]) -> None:
+        """Have OCSes show programs, all or none."""
 
 
 class _Body(BaseModel):
@@ -105,6 +107,12 @@ class WantedSchedule(_Body):
     notify: Text | None = None
 
 
+class WantedSchedules(_Body):
+    """The body of ``POST /ocs/schedules``: a schedule of each OCS, by its name."""
+
+    schedules: dict[Text, WantedSchedule]
+
+
 def ocs_routes(ocses: Ocses) -> APIRouter:
     """Return the routes of a fabric's OCSes."""
     routes = APIRouter(prefix="/ocs")
@@ -137,9 +145,13 @@ def ocs_routes(ocses: Ocses) -> APIRouter:
 
     @routes.post("/{name}/schedule")
     def schedule(name: existing_ocs, wanted: WantedSchedule) -> OcsStatus:
-        program = _program(wanted, ocses.ports(name))
-        ocses.run(name, program, wanted.start_s, Path(wanted.notify) if wanted.notify else None)
+        ocses.run({name: _showing(wanted, ocses.ports(name))})
         return ocses.status(name)
+
+    @routes.post("/schedules")
+    def schedules(wanted: WantedSchedules) -> None:
+        names = [existing(name) for name in wanted.schedules]
+        ocses.run({name: _showing(wanted.schedules[name], ocses.ports(name)) for name in names})
 
     return routes
 
@@ -158,6 +170,11 @@ def malformed(_: Request, error: RequestValidationError) -> JSONResponse:
     first = error.errors()[0]
     place = ".".join(map(str, first["loc"]))
     return JSONResponse({"detail": f"{place[:80]!a}: {first['msg']}"}, 422)
+
+
+def _showing(wanted: WantedSchedule, ports: int) -> Showing:
+    notify = Path(wanted.notify) if wanted.notify else None
+    return Showing(_program(wanted, ports), wanted.start_s, notify)
 
 
 def _program(wanted: WantedSchedule, ports: int) -> Program:

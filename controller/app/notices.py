@@ -16,12 +16,12 @@ from threading import Thread
 from controller.app.app_thread import AppThread
 from topologies.errors import DemandError
 
-KEPT = 1000
-"""How many notices wait for a slow subscriber at most; the socket itself holds ten more."""
+KEPT = 10_000
+"""How many notices wait for a slow subscriber at most, of all its OCSes; the socket itself holds ten more."""
 
 
 class Subscriber:
-    """One subscriber; every method is for the app's thread.
+    """One subscriber, of one or several OCSes; every method is for the app's thread.
 
     Parameters
     ----------
@@ -59,6 +59,10 @@ class Subscriber:
             self._missed += 1
         if not self._waiting:
             self._send()
+
+    def forget(self, ocs: str) -> None:
+        """Send nothing more of what is kept of an OCS."""
+        self._kept = deque(notice for notice in self._kept if notice["ocs"] != ocs)
 
     def close(self) -> None:
         """Send nothing more."""

@@ -8,7 +8,8 @@ under way, so that no OCS stays busy. The switch begins anew when it is back.
 """
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import ExitStack, closing
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -23,7 +24,7 @@ from controller.circuits.bundles import coming, committed, discarded, going
 from controller.circuits.circuits import check_permitted
 from controller.circuits.devices import ReconfigurationDelay
 from controller.circuits.orders import Darken, Light, Notice, Order, Prepare, Wait
-from controller.circuits.programs import Program
+from controller.circuits.programs import Showing
 from controller.circuits.reconfiguration import Command, Entry, OpticalSwitch
 from controller.circuits.status import OcsStatus
 from topologies.errors import DemandError, NetworkError
@@ -62,6 +63,7 @@ class OpticalSwitches:
         self._prepared: dict[str, int] = {}
         """The reconfiguration whose light is prepared; its number is that of its bundles and messages."""
         self._subscribers: dict[str, Subscriber] = {}
+        """Of each OCS; those that were started by one request may have one in common."""
 
     def __contains__(self, name: str) -> bool:
         """Whether there is an OCS of this name; from any thread."""
@@ -117,37 +119,55 @@ class OpticalSwitches:
         check_permitted(self._switches[name], command.circuits)
         self._start(name, lambda ocs, now: ocs.command(command, now))
 
-    def run(self, name: str, program: Program, start_s: float | None, notify: Path | None) -> None:
-        """Have an OCS show a program.
+    def run(self, showings: Mapping[str, Showing]) -> None:
+        """Have OCSes show programs; all begin in one turn of the app's thread.
 
         Parameters
         ----------
-        name
-            Which.
-        program
-            What it shows.
-        start_s
-            When the first night begins, on this machine's monotonic clock [s]; None for now.
-        notify
-            A unix datagram socket that receives whatever changes (`controller.app.notices`).
+        showings
+            What each shows, by its name.
 
         Raises
         ------
         DemandError
-            If there is no such socket, or the OCS does not permit a day's circuits. It is left as it is.
+            If there is no such socket to notify, or an OCS does not permit a day's circuits.
+        NetworkError
+            If one is not connected. In either case all are left as they are.
         """
-        for day in program.days:
-            check_permitted(self._switches[name], day.circuits)
+        for name, showing in showings.items():
+            for day in showing.program.days:
+                check_permitted(self._switches[name], day.circuits)
+        self._thread.ask(lambda: self._run(showings))
 
-        def begin(ocs: OpticalSwitch, now: float) -> Iterable[Order]:
-            subscriber = Subscriber(notify, self._thread) if notify else None
-            if old := self._subscribers.pop(name, None):
+    def _run(self, showings: Mapping[str, Showing]) -> None:
+        for name in showings:
+            self._connected(name)
+        subscribers = self._opened({showing.notify for showing in showings.values() if showing.notify})
+        now_s = monotonic()
+        for name, showing in showings.items():
+            self._subscribe(name, subscribers[showing.notify] if showing.notify else None)
+            self._show(name, showing, now_s)
+
+    def _show(self, name: str, showing: Showing, now_s: float) -> None:
+        begins_s = now_s if showing.start_s is None else showing.start_s
+        self._step(name, lambda ocs, now: ocs.run(showing.program, begins_s, now))
+
+    def _opened(self, paths: Iterable[Path]) -> dict[Path, Subscriber]:
+        """Return a subscriber for each path; DemandError, and none is left open, if one has no socket."""
+        with ExitStack() as stack:
+            opened = {path: stack.enter_context(closing(Subscriber(path, self._thread))) for path in paths}
+            stack.pop_all()
+        return opened
+
+    def _subscribe(self, name: str, subscriber: Subscriber | None) -> None:
+        """Notify a subscriber of an OCS from now on, in place of the one before."""
+        old = self._subscribers.pop(name, None)
+        if subscriber:
+            self._subscribers[name] = subscriber
+        if old:
+            old.forget(name)  # a notice from before must not overtake one from now on
+            if old not in self._subscribers.values():
                 old.close()
-            if subscriber:
-                self._subscribers[name] = subscriber
-            return ocs.run(program, now if start_s is None else start_s, now)
-
-        self._start(name, begin)
 
     def _start(self, name: str, begin: Decision) -> None:
         def work() -> None:

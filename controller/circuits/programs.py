@@ -16,6 +16,7 @@ device needs, whichever is longer. A night at the end is a day without circuits:
 
 import re
 from dataclasses import dataclass
+from pathlib import Path
 
 from controller.circuits.circuits import Circuits, circuits_from_text
 from controller.circuits.devices import LONGEST_S
@@ -61,6 +62,17 @@ class Program:
                     f"a day of {day.duration_s:g} s after a night of {day.night_s:g} s",
                     f"give the day more than 0 s, and neither more than {LONGEST_S:g} s",
                 )
+
+
+@dataclass(frozen=True)
+class Showing:
+    """A program, and how an OCS shows it."""
+
+    program: Program
+    start_s: float | None = None
+    """When the first night begins, on the machine's monotonic clock [s]; None for now."""
+    notify: Path | None = None
+    """A unix datagram socket that receives whatever changes (`controller.app.notices`)."""
 
 
 def program_from_text(text: str, ports: int, partial: bool = True) -> Program:

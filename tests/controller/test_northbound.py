@@ -14,7 +14,7 @@ from topologies.parallel_ocs import parallel_ocs_fabric
 
 
 class PlayedNetwork:
-    """A network of one OCS, of 4 ports."""
+    """A network of OCSes of 4 ports."""
 
     def __init__(self) -> None:
         self.fabric = parallel_ocs_fabric(4, 1)
@@ -45,6 +45,7 @@ BODIES: dict[tuple[str, str], dict[str, Any]] = {
         "days": [{"circuits": "0>1", "duration_s": 1.0, "night_s": 0.0}], "text": "", "partial": True,
         "start_s": 1.0, "notify": "/run/x",
     },
+    ("POST", "/ocs/schedules"): {"schedules": {"ocs0": {"text": "1s 0>1", "start_s": 1.0}}},
 }  # fmt: skip
 """The routes that take a body, and a whole one."""
 UNFIT = [float("nan"), float("inf"), -float("inf"), "\ud800", [float("nan")], {"\ud800": float("nan")}]

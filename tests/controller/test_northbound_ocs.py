@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from fastapi import FastAPI
 from controller.app.northbound_ocs import ocs_routes, refused
 from controller.circuits.circuits import Circuits, circuits_from_text
 from controller.circuits.devices import ReconfigurationDelay
-from controller.circuits.programs import Day, Program
+from controller.circuits.programs import Day, Program, Showing
 from controller.circuits.reconfiguration import Command, Entry
 from controller.circuits.status import OcsStatus
 from topologies.errors import DemandError
@@ -21,13 +22,13 @@ STATUS = OcsStatus("ocs0", 4, "lit", ((0, 3),), False, 0, 1, "", "mems-3d", 0.01
 
 
 class Played:
-    """Takes all that is asked of OCSes; there is one, of 4 ports."""
+    """Takes all that is asked of OCSes; there are two, of 4 ports."""
 
     def __init__(self) -> None:
         self.calls: list[object] = []
 
     def __contains__(self, name: str) -> bool:
-        return name == "ocs0"
+        return name in ("ocs0", "ocs1")
 
     def ports(self, name: str) -> int:
         return 4
@@ -44,8 +45,8 @@ class Played:
     def command(self, name: str, command: Command) -> None:
         self.calls.append(command)
 
-    def run(self, name: str, program: Program, start_s: float | None, notify: Path | None) -> None:
-        self.calls.append((program, start_s, notify))
+    def run(self, showings: Mapping[str, Showing]) -> None:
+        self.calls.append(showings)
 
 
 class Client:
@@ -125,7 +126,35 @@ def test_a_schedule_as_days_and_as_text(client: Client, played: Played) -> None:
         client.request("POST", "/ocs/ocs0/schedule", {"text": "500ms 0>1 250ms - 1s 1>0"}).status_code == 200
     )
     shown = (Day(Circuits(4, ((0, 1),)), 0.5), Day(Circuits(4, ((1, 0),)), 1.0, 0.25))
-    assert played.calls == [(Program(shown, False), 9.5, Path("/run/x")), (Program(shown), None, None)]
+    assert played.calls == [
+        {"ocs0": Showing(Program(shown, False), 9.5, Path("/run/x"))},
+        {"ocs0": Showing(Program(shown))},
+    ]
+
+
+def test_schedules_of_several_ocses_are_one_call(client: Client, played: Played) -> None:
+    day = {"circuits": "0>1", "duration_s": 0.5}
+    body = {"schedules": {"ocs1": {"text": "1s 0>1", "notify": "/run/x"}, "ocs0": {"days": [day]}}}
+    assert client.request("POST", "/ocs/schedules", body).status_code == 200
+    lit = Circuits(4, ((0, 1),))
+    showings = {
+        "ocs1": Showing(Program((Day(lit, 1.0),)), notify=Path("/run/x")),
+        "ocs0": Showing(Program((Day(lit, 0.5),))),
+    }
+    assert played.calls == [showings]
+
+
+@pytest.mark.parametrize(
+    ("name", "schedule", "status"),
+    [("leaf0", {"text": "1s 0>1"}, 404), ("ocs1", {"text": "1s 0>9"}, 422), ("ocs1", {}, 422)],
+)
+def test_one_schedule_that_cannot_be_shown_keeps_all_from_beginning(
+    client: Client, played: Played, name: str, schedule: dict[str, Any], status: int
+) -> None:
+    body = {"schedules": {"ocs0": {"text": "1s 0>1"}, name: schedule}}
+    answer = client.request("POST", "/ocs/schedules", body)
+    assert (answer.status_code, played.calls) == (status, [])
+    assert answer.json()["detail"]
 
 
 @pytest.mark.parametrize(

@@ -107,6 +107,21 @@ def test_of_too_many_notices_the_oldest_are_dropped_and_counted(
     subscriber.close()
 
 
+def test_of_an_ocs_that_has_another_subscriber_nothing_more_is_sent(
+    thread: Thread, bound: Bound, tmp_path: Path
+) -> None:
+    unread = bound("unread")
+    subscriber = Subscriber(tmp_path / "unread", thread.app)
+    for number in range(100):
+        subscriber.notify({"number": number, "ocs": f"ocs{number % 2}"})
+    subscriber.forget("ocs1")
+    subscriber.notify({"number": 100, "ocs": "ocs0"})
+    numbers = [notice["number"] for notice in read(unread, thread, last=100)]
+    first_kept = next(number for number in range(100) if number not in numbers)
+    assert numbers == [*range(first_kept), *(n for n in range(first_kept, 101) if n % 2 == 0)]
+    subscriber.close()
+
+
 def test_a_subscriber_that_has_gone_is_not_waited_for(thread: Thread, bound: Bound, tmp_path: Path) -> None:
     unread = bound("unread")
     subscriber = Subscriber(tmp_path / "unread", thread.app)

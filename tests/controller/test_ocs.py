@@ -12,7 +12,7 @@ from controller.app.ocs import OpticalSwitches
 from controller.app.proof import Proof, Then
 from controller.circuits.circuits import circuits_from_text
 from controller.circuits.devices import LONGEST_S
-from controller.circuits.programs import program_from_text
+from controller.circuits.programs import Showing, program_from_text
 from controller.circuits.reconfiguration import Command
 from tests.controller.played import begun_since, eventually
 from topologies.errors import NetworkError
@@ -130,7 +130,7 @@ def test_waits_of_years_take_no_threads_and_are_replaced(played: Played) -> None
     played.connect(Switch())
     before = threading.enumerate()
     for _ in range(20):
-        played.ocses.run(OCS, program_from_text("50ms 0>1", 4), LONGEST_S, None)
+        played.ocses.run({OCS: Showing(program_from_text("50ms 0>1", 4), LONGEST_S)})
     assert not begun_since(before)
     assert played.ocses.status(OCS).busy
     played.light("1>0")

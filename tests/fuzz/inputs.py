@@ -91,18 +91,19 @@ FAULTS = [
 ]  # fmt: skip
 TYPED = ["0>3 3>0", "0>1,1>2,2>0", "-", "50ms 0>1,1>0 20ms - 50ms 0>2,2>0", "1s 0>1"]
 BODIES = {
-    ("PUT", "circuits"): [
+    ("PUT", "ocs0/circuits"): [
         '{"circuits": [[0, 3], [3, 0]]}',
         '{"circuits": "0>3 3>0", "partial": false, "busy": "queue"}',
     ],
-    ("PUT", "device"): [
+    ("PUT", "ocs0/device"): [
         '{"device": "polatis", "delay_s": 0.01, "delay_p99_s": 0.02, "nic_s": 0.1, "nic_p99_s": 0.2}'
     ],
-    ("POST", "schedule"): [
+    ("POST", "ocs0/schedule"): [
         '{"days": [{"circuits": "0>1", "duration_s": 0.5},'
         ' {"circuits": [[1, 0]], "duration_s": 1, "night_s": 0.25}]}',
         '{"text": "500ms 0>1 250ms - 1s 1>0", "partial": true, "start_s": 9.5, "notify": "/run/x"}',
     ],
+    ("POST", "schedules"): ['{"schedules": {"ocs0": {"text": "1s 0>1"}, "ocs1": {"text": "1s -"}}}'],
 }
 
 
@@ -200,7 +201,7 @@ def _failing(text: str) -> None:
 
 
 class _Network:
-    """Has one OCS, and nothing else to be asked."""
+    """Has OCSes, and nothing else to be asked."""
 
     fabric = FABRIC
 
@@ -227,9 +228,9 @@ def _answered(method: str, path: str, text: str) -> None:
     async def answer() -> httpx.Response:
         async with httpx.AsyncClient(transport=NORTHBOUND, base_url="http://controller") as client:
             content, kind = text.encode("utf-8", "surrogatepass"), {"content-type": "application/json"}
-            return await client.request(method, f"/ocs/ocs0/{path}", content=content, headers=kind)
+            return await client.request(method, f"/ocs/{path}", content=content, headers=kind)
 
     found = asyncio.run(answer())
-    assert found.status_code == 200 or (found.status_code in (400, 422) and found.json()["detail"]), (
+    assert found.status_code == 200 or (found.status_code in (400, 404, 422) and found.json()["detail"]), (
         found.text
     )
