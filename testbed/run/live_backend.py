@@ -462,9 +462,9 @@ class LiveBackend:
             if self.programs.shows(notice.ocs):
                 until_ps = None if notice.until_s is None else self._at_ps(notice.until_s)
                 self._happened += self.programs.heard(notice, self.now_ps, until_ps)
-            elif self._light.heard(notice):
+            elif (lit := self._light.heard(notice)) is not None:
                 self._engine.excuse()
-                self._happened.append(LightChanged(notice.ocs, notice.circuits, self.now_ps))
+                self._happened.append(LightChanged(notice.ocs, lit, self.now_ps))
 
     def _look_for_drained(self) -> None:
         self._happened += [Drained(change, self.now_ps) for change in self._lanes.drained()]

@@ -88,12 +88,13 @@ class LiveLight:
         self._beside |= former
         self._network.northbound.flip_all(tuple(ocses), news)
 
-    def heard(self, notice: Notice) -> bool:
-        """Return whether a notice is of an OCS that lit what was ordered."""
-        if notice.until_s is None or self._ordered.get(notice.ocs) != notice.circuits:
-            return False
+    def heard(self, notice: Notice) -> tuple[Circuit, ...] | None:
+        """Return what an OCS has lit by a notice, as it was ordered; None if it lit something else."""
+        ordered = self._ordered.get(notice.ocs)
+        if ordered is None or notice.until_s is None or notice.circuits != tuple(sorted(ordered)):
+            return None
         self._shown[notice.ocs] = self._ordered.pop(notice.ocs)
-        return True
+        return ordered
 
     def provisioned(self) -> list[str]:
         """Return the OCSes that have provisioned what was ordered by now, each once."""
@@ -119,5 +120,5 @@ class LiveLight:
             if ocs not in self._lights_s:
                 delay_s = self._network.northbound.ocs(ocs).delay_s
                 self._lights_s[ocs] = LIGHT_S + MOST_DELAYS * delay_s
-            self._ordered[ocs] = tuple(sorted(pairs))
+            self._ordered[ocs] = tuple(pairs)
             self._due[ocs] = now + self._lights_s[ocs]

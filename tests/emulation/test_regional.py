@@ -72,7 +72,7 @@ def test_an_ocs_that_never_lights_what_is_ordered_ends_the_run(
 ) -> None:
     read = News.read
     monkeypatch.setattr("testbed.run.light_news.News.read", lambda news: read(news)[:0])
-    monkeypatch.setattr("testbed.run.live_backend.LIGHT_S", 0.5)
+    monkeypatch.setattr("testbed.run.live_light.LIGHT_S", 0.5)
     experiment = with_delay(toy_experiment(toy_step(ranks=4), servers=4), 50e-6)
     with pytest.raises(StuckError, match=r"OCS .* did not light what was ordered within"):
         live(replace(experiment, dilation=DILATION))

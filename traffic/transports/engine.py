@@ -102,8 +102,6 @@ class _Stream:
     """Whether it waits for room in its socket, or to be connected."""
     moved_at: float = 0.0
     resent_before: int = 0
-    lost: int = 0
-    """What was sent over connections that were reset, and did not arrive [bytes]."""
     backlog: Backlog = field(default_factory=Backlog)
     feeders: list[ReactiveFeeder] = field(default_factory=list)
     group: list["_Stream"] = field(default_factory=list)
@@ -217,8 +215,9 @@ class Engine:
     def grants(self) -> list[tuple[int, int, int]]:
         """What each queue pair or group was granted and has sent [bytes], where the transport grants.
 
-        A row is the number of the first queue pair, what it was granted and used, and all that it sent. What
-        TCP sends again is in `health`: it stands for a lost packet's new grant.
+        A row is the number of the first queue pair, what it was granted and used, and all that it sent. Not
+        counted is what TCP sends again (`health`), nor what a reset took from its path: what goes in the place
+        of lost bytes stands for their new grant.
         """
         if not isinstance(self._transport, Granting):
             return []
@@ -229,7 +228,7 @@ class Engine:
         groups |= {s.number: [s] for s in self._streams if s.number not in together}
         rows = []
         for first, mine in sorted(groups.items()):
-            sent = sum(stream.sent + stream.lost for stream in mine)
+            sent = sum(stream.sent for stream in mine)
             rows.append((first, min(int(granted[[stream.number for stream in mine]].sum()), sent), sent))
         return rows
 
@@ -447,7 +446,6 @@ class Engine:
         stream = self._streams[number]
         self._open -= bool(stream.left)
         self._resent += _resent(stream)
-        stream.lost += stream.sent - stream.counted
         if isinstance(self._transport, Granting) and number < self._known:
             self._transport.was_reset(number, stream.sent)
         left = stream.backlog.withdraw(stream.counted)
