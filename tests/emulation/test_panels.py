@@ -1,0 +1,115 @@
+"""Forty-eight panels that change together while TCP flows: no packet loops, and none is lost by the change."""
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from controller.circuits.devices import ReconfigurationDelay
+from testbed.machine.kernel import inside_namespace
+from testbed.network.network import Network
+from testbed.run.dilation import Dilation
+from testbed.run.fluid_backend import FluidBackend
+from testbed.run.live_backend import LiveBackend
+from testbed.run.runner import Runner
+from tests.emulation.box import Box
+from tests.emulation.machine import Machine
+from tests.testbed.run_cases import When, both_ways
+from topologies.events import Event, NodeStarted, Order, Reconfigure, SetTimer, TimerFired
+from topologies.fabric import Fabric, Link, Port, Switch, equal_servers
+from topologies.light import Circuit
+from traffic.collectives.point_to_point import PointToPoint
+from traffic.job import Collective, Compute, chain
+from traffic.scheme import Routed
+
+pytestmark = pytest.mark.emulation
+
+SERVERS, PANELS = 8, 48
+DILATION = Dilation(rate=2e-4, volume=5e-3)
+"""20 Mbit/s."""
+TTL = 3
+"""As many light paths as the longest route has."""
+
+
+def panels_fabric() -> Fabric:
+    """Return servers that forward, NIC k of each on panel k."""
+    names = [f"p{panel}" for panel in range(PANELS)]
+    links = tuple(
+        Link(Port(f"h{server}", panel), Port(name, server), 100e9)
+        for server in range(SERVERS)
+        for panel, name in enumerate(names)
+    )
+    switches = tuple(Switch(name, SERVERS, "ocs") for name in names)
+    return Fabric("panels", equal_servers(SERVERS, PANELS, 1, 1e12), switches, links, servers_forward=True)
+
+
+def matching(turn: int) -> tuple[Circuit, ...]:
+    """Return the duplex circuits of a turn of a round-robin tournament: each server has one partner."""
+    last, others = SERVERS - 1, SERVERS - 1
+    pairs = [(turn % others, last)]
+    pairs += [((turn + k) % others, (turn - k) % others) for k in range(1, SERVERS // 2)]
+    return both_ways(*pairs)
+
+
+SPARSE = {f"p{panel}": matching(panel // 2 % 3) if panel % 2 == 0 else () for panel in range(PANELS)}
+"""Half of the panels are dark: most servers reach each other through others."""
+DENSE = {f"p{panel}": SPARSE[f"p{panel}"] or matching(panel) for panel in range(PANELS)}
+"""The others are lit as well: routes become shorter, and no circuit ends."""
+OTHERS = {f"p{panel}": matching(panel + 1) for panel in range(PANELS)}
+"""All circuits are others."""
+
+
+def counted(network: Network) -> Counter[str]:
+    """Return what the servers' kernels and NICs have counted, all together."""
+    found: Counter[str] = Counter()
+    for namespace in network.wiring.namespaces:
+        with inside_namespace(namespace):
+            words = [line.split() for line in Path("/proc/thread-self/net/snmp").read_text().splitlines()]
+            nics = Path("/proc/thread-self/net/dev").read_text().splitlines()
+        for names, values in zip(words[::2], words[1::2], strict=True):
+            found.update(
+                {f"{names[0]}{name}": int(value) for name, value in zip(names[1:], values[1:], strict=True)}
+            )
+        for words_of in (line.split() for line in nics if "-nic" in line):
+            found.update(received=int(words_of[2]), sent=int(words_of[10]), sent_bytes=int(words_of[9]))
+    return found
+
+
+LOOPS_AND_LOSSES = (
+    "Icmp:OutTimeExcds", "Ip:InHdrErrors", "Ip:InAddrErrors", "Ip:InDiscards", "Ip:OutDiscards",
+    "Ip:OutNoRoutes", "Tcp:RetransSegs",
+)  # fmt: skip
+
+
+def test_no_packet_loops_or_is_lost_when_panels_change_together(
+    sandbox: Box | None, machine: Machine
+) -> None:
+    fabric, delay_s = panels_fabric(), 0.002
+    messages = tuple((a, (a + step) % SERVERS, 300_000_000) for a in range(SERVERS) for step in (1, 3))
+    orders: dict[Event, tuple[Order, ...]] = {
+        NodeStarted("warm up"): (Reconfigure(SPARSE),),
+        NodeStarted("send"): (SetTimer("first", 0.01), SetTimer("second", 0.03), SetTimer("third", 0.045)),
+        TimerFired("first"): (Reconfigure(DENSE),),
+        TimerFired("second"): (Reconfigure(OTHERS),),
+        TimerFired("third"): (Reconfigure(DENSE),),
+    }
+    job = chain(
+        "panels", SERVERS, (Compute("warm up", (0,), 0.005), Collective("send", PointToPoint(messages)))
+    )
+    predicted = Runner(
+        fabric, job, FluidBackend(fabric, dict.fromkeys(SPARSE, delay_s)), Routed(), circuits=When(orders)
+    ).run()
+    with Network(fabric, DILATION.rate) as network:
+        for panel in SPARSE:
+            network.northbound.set_delay(panel, ReconfigurationDelay("drawn", DILATION.emulated_s(delay_s)))
+        for namespace in network.wiring.namespaces:
+            with inside_namespace(namespace):
+                Path("/proc/sys/net/ipv4/ip_default_ttl").write_text(str(TTL))
+        with LiveBackend(network, DILATION) as backend:
+            before = counted(network)
+            run = Runner(fabric, job, backend, Routed(), circuits=When(orders)).run()
+            found = counted(network) - before
+    for each in (predicted, run):
+        print(each.events["what"].value_counts(), each.messages["end_s"].max(), found)
+    assert {name: found[name] for name in LOOPS_AND_LOSSES if found[name]} == {}
+    assert found["sent"] == found["received"]
