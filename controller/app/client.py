@@ -187,6 +187,33 @@ class ControllerClient:
         wanted = {name: _schedule(program, start_s, notify) for name, program in programs.items()}
         self._send("POST", "/ocs/schedules", {"schedules": wanted})
 
+    def provision(self, name: str, circuits: Sequence[Pair] | str) -> OcsStatus:
+        """Set circuits on an OCS' idle side, in place of those there; what is lit stays as it is.
+
+        Parameters
+        ----------
+        name, circuits
+            Which OCS, and what its idle side shows from the ``shadow_ready_s`` of the answer on.
+        """
+        return _ocs_status(self._send("PUT", f"/ocs/{name}/shadow", {"circuits": circuits}))
+
+    def flip_all(self, names: Sequence[str], notify: Path | None = None) -> None:
+        """Have OCSes exchange their two sides at once; return when they have begun.
+
+        Parameters
+        ----------
+        names
+            Which.
+        notify
+            As of `show`; the notice of circuits that are lit has an ``until_s`` that is far off.
+
+        Raises
+        ------
+        DemandError, NetworkError
+            If one of them cannot flip now: then none does.
+        """
+        self._send("POST", "/ocs/flip", {"ocses": list(names), "notify": notify and str(notify)})
+
     def wait_idle(self, name: str, timeout_s: float) -> OcsStatus:
         """Return what an OCS shows once nothing is under way.
 
@@ -238,7 +265,8 @@ def _schedule(program: Program | str, start_s: float | None, notify: Path | None
 
 def _ocs_status(text: str) -> OcsStatus:
     data = json.loads(text)
-    return OcsStatus(**data | {"circuits": _pairs(data["circuits"])})
+    shadow = None if data["shadow"] is None else _pairs(data["shadow"])
+    return OcsStatus(**data | {"circuits": _pairs(data["circuits"]), "shadow": shadow})
 
 
 def _pairs(pairs: Sequence[Pair]) -> tuple[Pair, ...]:

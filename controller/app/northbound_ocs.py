@@ -13,11 +13,15 @@
                                ``notify``
 ``POST /ocs/schedules``        ``{"schedules": {"ocs0": ..., "ocs1": ...}}``, each as above: all begin at
                                once, or none if one of them cannot
+``PUT /ocs/{name}/shadow``     ``{"circuits": ...}``: provisions circuits on the idle side; the answer's
+                               ``shadow_ready_s`` says from when on they can be flipped to
+``POST /ocs/flip``             ``{"ocses": ["ocs0", "ocs1"]}``: all exchange their two sides at once, or
+                               none if one of them cannot; also ``notify``
 ============================== =========================================================================
 
-404 for an OCS that does not exist; 422 for a body that is not of this form, and for circuits or times that
-no OCS can have, before any circuit is taken away; 503 for one that is not connected. The answer's ``detail``
-is one sentence.
+404 for an OCS that does not exist; 422 for a body that is not of this form, for circuits or times that no
+OCS can have, and for a flip to what is not ready, before any circuit is taken away; 503 for one that is not
+connected. The answer's ``detail`` is one sentence.
 """
 
 from collections.abc import Mapping, Sequence
@@ -58,6 +62,12 @@ class Ocses(Protocol):
     def command(self, name: str, command: Command) -> None:
         """Give an OCS a command."""
 
+    def provision(self, name: str, circuits: Circuits) -> None:
+        """Set circuits on an OCS' idle side."""
+
+    def flip(self, names: Sequence[str], notify: Path | None) -> None:
+        """Have OCSes exchange their two sides, all or none."""
+
     def run(self, showings: Mapping[str, Showing]) -> None:
         """Have OCSes show programs, all or none."""
 
@@ -87,6 +97,7 @@ class WantedDevice(_Body):
     delay_p99_s: float | None = None
     nic_s: float = 0.0
     nic_p99_s: float | None = None
+    flip_s: float = 0.0
 
 
 class WantedDay(_Body):
@@ -107,6 +118,19 @@ class WantedSchedule(_Body):
     notify: Text | None = None
 
 
+class WantedShadow(_Body):
+    """The body of ``PUT /ocs/{name}/shadow``."""
+
+    circuits: list[tuple[int, int]] | str
+
+
+class WantedFlip(_Body):
+    """The body of ``POST /ocs/flip``."""
+
+    ocses: list[Text]
+    notify: Text | None = None
+
+
 class WantedSchedules(_Body):
     """The body of ``POST /ocs/schedules``: a schedule of each OCS, by its name."""
 
@@ -116,11 +140,30 @@ class WantedSchedules(_Body):
 def ocs_routes(ocses: Ocses) -> APIRouter:
     """Return the routes of a fabric's OCSes."""
     routes = APIRouter(prefix="/ocs")
+    _add_routes_of_one(routes, ocses)
+    _add_routes_of_several(routes, ocses)
+    return routes
 
+
+def refused(_: Request, error: Exception) -> JSONResponse:
+    """Return what answers a request that asks for what cannot be: the reason, with 422."""
+    return JSONResponse({"detail": str(error)}, 422)
+
+
+def malformed(_: Request, error: RequestValidationError) -> JSONResponse:
+    """Return what answers a request that is not of its route's form: the first thing that is wrong, with 422.
+
+    The library's own answer has what was sent in it, and so fails where that is no JSON: NaN, or half of a
+    surrogate pair.
+    """
+    first = error.errors()[0]
+    place = ".".join(map(str, first["loc"]))
+    return JSONResponse({"detail": f"{place[:80]!a}: {first['msg']}"}, 422)
+
+
+def _add_routes_of_one(routes: APIRouter, ocses: Ocses) -> None:
     def existing(name: str) -> str:
-        if name not in ocses:
-            raise HTTPException(404, f"the fabric has no OCS {name!r}")
-        return name
+        return _existing(ocses, name)
 
     existing_ocs = Annotated[str, Depends(existing)]
 
@@ -148,33 +191,36 @@ def ocs_routes(ocses: Ocses) -> APIRouter:
         ocses.run({name: _showing(wanted, ocses.ports(name))})
         return ocses.status(name)
 
+    @routes.put("/{name}/shadow")
+    def shadow(name: existing_ocs, wanted: WantedShadow) -> OcsStatus:
+        ocses.provision(name, _circuits(wanted.circuits, ocses.ports(name)))
+        return ocses.status(name)
+
+
+def _add_routes_of_several(routes: APIRouter, ocses: Ocses) -> None:
     @routes.post("/schedules")
     def schedules(wanted: WantedSchedules) -> None:
-        names = [existing(name) for name in wanted.schedules]
+        names = [_existing(ocses, name) for name in wanted.schedules]
         ocses.run({name: _showing(wanted.schedules[name], ocses.ports(name)) for name in names})
 
-    return routes
+    @routes.post("/flip")
+    def flip(wanted: WantedFlip) -> None:
+        names = [_existing(ocses, name) for name in dict.fromkeys(wanted.ocses)]
+        ocses.flip(names, _path(wanted.notify))
 
 
-def refused(_: Request, error: Exception) -> JSONResponse:
-    """Return what answers a request that asks for what cannot be: the reason, with 422."""
-    return JSONResponse({"detail": str(error)}, 422)
-
-
-def malformed(_: Request, error: RequestValidationError) -> JSONResponse:
-    """Return what answers a request that is not of its route's form: the first thing that is wrong, with 422.
-
-    The library's own answer has what was sent in it, and so fails where that is no JSON: NaN, or half of a
-    surrogate pair.
-    """
-    first = error.errors()[0]
-    place = ".".join(map(str, first["loc"]))
-    return JSONResponse({"detail": f"{place[:80]!a}: {first['msg']}"}, 422)
+def _existing(ocses: Ocses, name: str) -> str:
+    if name not in ocses:
+        raise HTTPException(404, f"the fabric has no OCS {name!r}")
+    return name
 
 
 def _showing(wanted: WantedSchedule, ports: int) -> Showing:
-    notify = Path(wanted.notify) if wanted.notify else None
-    return Showing(_program(wanted, ports), wanted.start_s, notify)
+    return Showing(_program(wanted, ports), wanted.start_s, _path(wanted.notify))
+
+
+def _path(notify: str | None) -> Path | None:
+    return Path(notify) if notify else None
 
 
 def _program(wanted: WantedSchedule, ports: int) -> Program:

@@ -8,7 +8,7 @@ under way, so that no OCS stays busy. The switch begins anew when it is back.
 """
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import asdict
 from functools import partial
@@ -21,11 +21,11 @@ from controller.app.openflow import Datapath, barrier, hang_up
 from controller.app.proof import Proof
 from controller.app.timers import Timers
 from controller.circuits.bundles import coming, committed, discarded, going
-from controller.circuits.circuits import check_permitted
+from controller.circuits.circuits import Circuits, check_permitted
 from controller.circuits.devices import ReconfigurationDelay
 from controller.circuits.orders import Darken, Light, Notice, Order, Prepare, Wait
 from controller.circuits.programs import Showing
-from controller.circuits.reconfiguration import Command, Entry, OpticalSwitch
+from controller.circuits.reconfiguration import WHEN_TO_FLIP, Command, Entry, OpticalSwitch
 from controller.circuits.status import OcsStatus
 from topologies.errors import DemandError, NetworkError
 from topologies.fabric import Fabric
@@ -119,6 +119,40 @@ class OpticalSwitches:
         check_permitted(self._switches[name], command.circuits)
         self._start(name, lambda ocs, now: ocs.command(command, now))
 
+    def provision(self, name: str, circuits: Circuits) -> None:
+        """Set circuits on an OCS' idle side; DemandError if it does not permit them."""
+        check_permitted(self._switches[name], circuits)
+        self._start(name, lambda ocs, now: ocs.provision(circuits, now))
+
+    def flip(self, names: Sequence[str], notify: Path | None) -> None:
+        """Have OCSes exchange their two sides, in one turn of the app's thread.
+
+        Parameters
+        ----------
+        names
+            Which, each once.
+        notify
+            As of `Showing`.
+
+        Raises
+        ------
+        DemandError
+            If there is no such socket to notify, or an OCS cannot flip now; it says when its shadow is ready.
+        NetworkError
+            If one is not connected. In either case all are left as they are.
+        """
+        self._thread.ask(lambda: self._flip(names, notify))
+
+    def _flip(self, names: Sequence[str], notify: Path | None) -> None:
+        now_s = monotonic()
+        for name in names:
+            if reason := self._connected(name).why_not_flip(now_s):
+                raise DemandError(f"OCS {name} {reason}", WHEN_TO_FLIP)
+        subscriber = Subscriber(notify, self._thread) if notify and names else None
+        for name in names:
+            self._subscribe(name, subscriber)
+            self._step(name, OpticalSwitch.flip)
+
     def run(self, showings: Mapping[str, Showing]) -> None:
         """Have OCSes show programs; all begin in one turn of the app's thread.
 
@@ -194,6 +228,8 @@ class OpticalSwitches:
             queued=ocs.queued,
             number=ocs.log[-1].number if ocs.log else 0,
             error=ocs.error,
+            shadow=ocs.shadow.circuits.pairs if ocs.shadow else None,
+            shadow_ready_s=ocs.shadow.ready_s if ocs.shadow else None,
             **asdict(ocs.delay),
         )
 

@@ -88,10 +88,14 @@ class ReconfigurationDelay:
     """How long NICs need after that [s]."""
     nic_p99_s: float | None = None
     """Its 99th percentile, if it varies [s]."""
+    flip_s: float = 0.0
+    """How long a flip takes, from the circuits that are shown to those that were provisioned: fixed, and
+    without the NICs' time [s]."""
 
     def __post_init__(self) -> None:
         """Refuse what no device needs."""
-        for mean_s, p99_s in ((self.delay_s, self.delay_p99_s), (self.nic_s, self.nic_p99_s)):
+        times = (self.delay_s, self.delay_p99_s), (self.nic_s, self.nic_p99_s), (self.flip_s, None)
+        for mean_s, p99_s in times:
             _check(mean_s, p99_s)
 
     @property
@@ -111,7 +115,9 @@ class ReconfigurationDelay:
     def scaled(self, time: float) -> "ReconfigurationDelay":
         """Return it with all that takes so many times as long."""
         late = [None if p99_s is None else p99_s * time for p99_s in (self.delay_p99_s, self.nic_p99_s)]
-        return ReconfigurationDelay(self.device, self.delay_s * time, late[0], self.nic_s * time, late[1])
+        return ReconfigurationDelay(
+            self.device, self.delay_s * time, late[0], self.nic_s * time, late[1], self.flip_s * time
+        )
 
     def draw_s(self, rng: np.random.Generator) -> float:
         """Return how long one reconfiguration keeps ports dark [s].

@@ -44,7 +44,7 @@ class Notice:
     """What is known to be lit; nothing while the switch is not connected."""
     now: float
     until_s: float | None
-    """When some of it goes dark, if a program has said so."""
+    """When some of it goes dark, if a program has said so; far off after a flip."""
     ended: bool = False
     """Whether the program is over."""
     error: str = ""

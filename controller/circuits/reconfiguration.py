@@ -6,9 +6,18 @@ A switch that refuses any of it ends it there, and so do a proof that fails and 
 lost: a circuit is logged as lit only after it was confirmed, and what waits or would follow is dropped,
 because it was asked of an OCS that shows something else.
 
+Each OCS has a second, idle side. Circuits are *provisioned* there while others are lit, in the device's
+delay, and a *flip* exchanges the two sides in the device's flip time. A flip does not wait: while the OCS is
+darkening, dark or lighting it is refused. It replaces a program, and commands that wait behind a lit day. A
+refusal, a failed proof or a lost connection leaves the idle side unknown.
+
 The machine decides and never acts: each call returns orders, which `controller.app.ocs` carries out and
 whose ends it reports. All that belongs to one reconfiguration carries its number; what comes late,
 for one that was replaced, is ignored.
+
+References
+----------
+TopoOpt, appendix C: a look-ahead patch panel, and a 1x2 switch at each interface that chooses a panel.
 """
 
 from collections import deque
@@ -26,8 +35,11 @@ from topologies.errors import DemandError
 
 Phase = Literal["lit", "darkening", "dark", "lighting"]
 LOG_ENTRIES = 100_000
+WHEN_TO_FLIP = "provision circuits, and flip once they are ready and nothing is under way"
 MOST_WAITING = 1000
 """How many commands wait for their turn at most."""
+STAYS_S = 1e6
+"""How long what was flipped to is lit, as its notice says: it stays until it is replaced [s]."""
 PREPARED_S = 2.0
 """How long before the light what brings it is prepared at most: Open vSwitch forgets a bundle after 10 s."""
 
@@ -46,6 +58,17 @@ class Command:
     """How long ports stay dark at least [s]; the device's delay if that is longer."""
     lit_s: float | None = None
     """How long it stays lit before the program goes on [s]; None for a command by itself."""
+    flips: bool = False
+    """Whether the idle side has the circuits, so that the device's flip time passes, not its delay."""
+
+
+@dataclass(frozen=True)
+class Shadow:
+    """What the idle side of an OCS shows."""
+
+    circuits: Circuits
+    ready_s: float
+    """When it is set, on the controller's monotonic clock [s]."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +81,7 @@ class Entry:
     darkened: int
     """How many circuits went dark."""
     delay_s: float
-    """How long the device needed this time."""
+    """How long the device needed this time; the flip time of a flip."""
     command_s: float
     dark_s: float | None = None
     """When the circuits that changed were dark on the wire."""
@@ -93,6 +116,8 @@ class OpticalSwitch:
         """The newest reconfiguration, or program that has not begun."""
         self.error = ""
         """What ended the newest command or program before its time, or its light; empty if nothing."""
+        self.shadow: Shadow | None = None
+        """What the idle side shows; None if that is unknown."""
         self._waiting: deque[Command] = deque()
         self._program: deque[Day] = deque()
         self._partial = True
@@ -166,6 +191,39 @@ class OpticalSwitch:
         self.phase = "lit"
         self._command = Command(self.lit, lit_s=0.0)
         return self._wait(start_s, now)
+
+    def provision(self, circuits: Circuits, now: float) -> list[Order]:
+        """Set circuits on the idle side, in place of those there; what is lit stays as it is."""
+        self.shadow = Shadow(circuits, now + self.delay.draw_s(self._rng))
+        return []
+
+    def why_not_flip(self, now: float) -> str:
+        """Return why this OCS cannot flip at a time; empty if it can."""
+        if self.phase != "lit":
+            return f"is being reconfigured ({self.phase})"
+        if self.shadow is None:
+            return "has nothing provisioned"
+        if now < self.shadow.ready_s:
+            left_s = self.shadow.ready_s - now
+            return f"has its shadow ready at {self.shadow.ready_s:.6f} s, in {left_s:.6f} s"
+        return ""
+
+    def flip(self, now: float) -> list[Order]:
+        """Exchange the two sides: circuits that both have stay lit, and the former ones are provisioned.
+
+        Raises
+        ------
+        DemandError
+            If `why_not_flip` has a reason.
+        """
+        reason = self.why_not_flip(now)
+        if reason or self.shadow is None:
+            raise DemandError(f"this OCS {reason}", WHEN_TO_FLIP)
+        self.error = ""
+        self._program.clear()
+        self._waiting.clear()
+        command, self.shadow = Command(self.shadow.circuits, flips=True), Shadow(self.lit, now)
+        return self._begin(command, now)
 
     def confirmed(self, number: int, now: float) -> list[Order]:
         """Go on: what was ordered is on the wire."""
@@ -243,6 +301,7 @@ class OpticalSwitch:
         """Drop what is under way and what waits."""
         self.number += 1
         self.error = error
+        self.shadow = None
         self._program.clear()
         self._waiting.clear()
         self.phase, self._command = "lit", Command(self.lit)
@@ -264,7 +323,9 @@ class OpticalSwitch:
         return self.confirmed(self.number, now)
 
     def _entry(self, command: Command, change: Transition, now: float) -> Entry:
-        delay_s = self.delay.draw_s(self._rng) if change.lit else 0.0
+        delay_s = 0.0
+        if change.lit:
+            delay_s = self.delay.flip_s if command.flips else self.delay.draw_s(self._rng)
         return Entry(self.number, command.circuits, command.partial, len(change.dark), delay_s, now)
 
     def _darkened(self, now: float) -> list[Order]:
@@ -295,7 +356,8 @@ class OpticalSwitch:
         """Return what follows once a command is done."""
         lit_s = self._command.lit_s
         if lit_s is None:
-            return [Notice(self.lit, now, None), *self._next(now)]
+            until_s = now + STAYS_S if self._command.flips else None
+            return [Notice(self.lit, now, until_s), *self._next(now)]
         return [Notice(self.lit, now, now + lit_s), *self._wait(now + lit_s, now)]
 
     def _wait(self, until_s: float, now: float) -> list[Order]:

@@ -100,6 +100,12 @@ class OcsStatus:
     """How long NICs need after that."""
     nic_p99_s: float | None
     """99th percentile of that, if it varies."""
+    flip_s: float = 0.0
+    """How long a flip takes [s]."""
+    shadow: tuple[tuple[int, int], ...] | None = None
+    """What the idle side shows, or will once it is ready; None if that is unknown."""
+    shadow_ready_s: float | None = None
+    """When the idle side is ready, on the machine's monotonic clock [s]."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,12 +39,14 @@ BODIES: dict[tuple[str, str], dict[str, Any]] = {
         "circuits": [[0, 1]], "partial": True, "bidirectional": False, "busy": "queue",
     },
     ("PUT", "/ocs/ocs0/device"): {
-        "device": "odd", "delay_s": 0.1, "delay_p99_s": 0.2, "nic_s": 0.1, "nic_p99_s": 0.2,
+        "device": "odd", "delay_s": 0.1, "delay_p99_s": 0.2, "nic_s": 0.1, "nic_p99_s": 0.2, "flip_s": 0.1,
     },
     ("POST", "/ocs/ocs0/schedule"): {
         "days": [{"circuits": "0>1", "duration_s": 1.0, "night_s": 0.0}], "text": "", "partial": True,
         "start_s": 1.0, "notify": "/run/x",
     },
+    ("PUT", "/ocs/ocs0/shadow"): {"circuits": [[0, 1]]},
+    ("POST", "/ocs/flip"): {"ocses": ["ocs0", "ocs1"], "notify": "/run/x"},
     ("POST", "/ocs/schedules"): {"schedules": {"ocs0": {"text": "1s 0>1", "start_s": 1.0}}},
 }  # fmt: skip
 """The routes that take a body, and a whole one."""

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,10 @@ from controller.circuits.reconfiguration import Command, Entry
 from controller.circuits.status import OcsStatus
 from topologies.errors import DemandError
 
-STATUS = OcsStatus("ocs0", 4, "lit", ((0, 3),), False, 0, 1, "", "mems-3d", 0.0125, None, 0.0, None)
+STATUS = OcsStatus(
+    "ocs0", 4, "lit", ((0, 3),), False, 0, 1, "", "mems-3d", 0.0125, None, 0.0, None,
+    shadow=((0, 1), (1, 0)), shadow_ready_s=7.5,
+)  # fmt: skip
 
 
 class Played:
@@ -44,6 +47,12 @@ class Played:
 
     def command(self, name: str, command: Command) -> None:
         self.calls.append(command)
+
+    def provision(self, name: str, circuits: Circuits) -> None:
+        self.calls.append((name, circuits))
+
+    def flip(self, names: Sequence[str], notify: Path | None) -> None:
+        self.calls.append((names, notify))
 
     def run(self, showings: Mapping[str, Showing]) -> None:
         self.calls.append(showings)
@@ -108,13 +117,13 @@ def test_circuits_as_pairs_and_as_text(client: Client, played: Played) -> None:
 
 
 def test_a_device_and_the_seed_of_its_delays(client: Client, played: Played) -> None:
-    body = {"device": "polatis", "delay_s": 0.0175}
+    body = {"device": "polatis", "delay_s": 0.0175, "flip_s": 0.001}
     assert client.request("PUT", "/ocs/ocs0/device", body).status_code == 200
     assert client.request("PUT", "/ocs/ocs0/device?seed=7", body).status_code == 200
     assert client.request("PUT", "/ocs/ocs0/device?seed=-7", body).status_code == 422
     assert played.calls == [
-        (ReconfigurationDelay("polatis", 0.0175), 0),
-        (ReconfigurationDelay("polatis", 0.0175), 7),
+        (ReconfigurationDelay("polatis", 0.0175, flip_s=0.001), 0),
+        (ReconfigurationDelay("polatis", 0.0175, flip_s=0.001), 7),
     ]
 
 
@@ -157,6 +166,35 @@ def test_one_schedule_that_cannot_be_shown_keeps_all_from_beginning(
     assert answer.json()["detail"]
 
 
+def test_circuits_are_provisioned_and_several_ocses_are_flipped_by_one_call(
+    client: Client, played: Played
+) -> None:
+    answer = client.request("PUT", "/ocs/ocs1/shadow", {"circuits": "0>1 1>0"})
+    assert (answer.status_code, answer.json()["shadow_ready_s"]) == (200, 7.5)
+    for body in ({"ocses": ["ocs1", "ocs0", "ocs1"], "notify": "/run/x"}, {"ocses": ["ocs0"]}):
+        assert client.request("POST", "/ocs/flip", body).status_code == 200
+    provisioned = ("ocs1", circuits_from_text("0>1 1>0", 4))
+    assert played.calls == [provisioned, (["ocs1", "ocs0"], Path("/run/x")), (["ocs0"], None)]
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        ({"ocses": ["ocs0", "leaf0"]}, 404),
+        ({}, 422),
+        ({"ocses": "ocs0"}, 422),
+        ({"ocses": ["ocs0", 1]}, 422),
+        ({"ocses": ["ocs0"], "at_s": 5}, 422),
+    ],
+)
+def test_a_flip_that_makes_no_sense_flips_none(
+    client: Client, played: Played, body: dict[str, Any], status: int
+) -> None:
+    answer = client.request("POST", "/ocs/flip", body)
+    assert (answer.status_code, played.calls) == (status, [])
+    assert answer.json()["detail"]
+
+
 @pytest.mark.parametrize(
     ("method", "path", "body"),
     [
@@ -164,6 +202,10 @@ def test_one_schedule_that_cannot_be_shown_keeps_all_from_beginning(
         ("PUT", "circuits", {"circuits": [[0, 9]]}),
         ("PUT", "circuits", {"circuits": "0>1", "bidirectional": True}),
         ("PUT", "circuits", {"circuits": "0>1", "colour": "red"}),
+        ("PUT", "shadow", {"circuits": "0>1 2>1"}),
+        ("PUT", "shadow", {"circuits": "0>1", "partial": True}),
+        ("PUT", "shadow", {}),
+        ("PUT", "device", {"flip_s": -1.0}),
         ("POST", "schedule", {}),
         ("POST", "schedule", {"text": "1s 0>1", "days": [{"circuits": "0>1", "duration_s": 1}]}),
         ("POST", "schedule", {"days": [{"circuits": "0>1", "duration_s": 0}]}),

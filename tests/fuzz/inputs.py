@@ -96,13 +96,16 @@ BODIES = {
         '{"circuits": "0>3 3>0", "partial": false, "busy": "queue"}',
     ],
     ("PUT", "ocs0/device"): [
-        '{"device": "polatis", "delay_s": 0.01, "delay_p99_s": 0.02, "nic_s": 0.1, "nic_p99_s": 0.2}'
+        '{"device": "polatis", "delay_s": 0.01, "delay_p99_s": 0.02, "nic_s": 0.1, "nic_p99_s": 0.2,'
+        ' "flip_s": 0.01}'
     ],
     ("POST", "ocs0/schedule"): [
         '{"days": [{"circuits": "0>1", "duration_s": 0.5},'
         ' {"circuits": [[1, 0]], "duration_s": 1, "night_s": 0.25}]}',
         '{"text": "500ms 0>1 250ms - 1s 1>0", "partial": true, "start_s": 9.5, "notify": "/run/x"}',
     ],
+    ("PUT", "ocs0/shadow"): ['{"circuits": [[0, 3], [3, 0]]}', '{"circuits": "0>3 3>0"}'],
+    ("POST", "flip"): ['{"ocses": ["ocs0", "ocs1"], "notify": "/run/x"}'],
     ("POST", "schedules"): ['{"schedules": {"ocs0": {"text": "1s 0>1"}, "ocs1": {"text": "1s -"}}}'],
 }
 
