@@ -78,7 +78,8 @@ class LiveLight:
         """Have an OCS set circuits beside those that it shows."""
         self.check_controlled()
         self._beside[ocs] = circuits
-        self._ready[ocs] = self._network.northbound.provision(ocs, circuits).shadow_ready_s
+        status = self._network.northbound.provision(ocs, circuits)
+        self._ready[ocs] = status.shadow_ready_s or time.monotonic()
 
     def flip(self, ocses: Collection[str], news: Path) -> None:
         """Have OCSes light what they provisioned, and say so to a socket."""

@@ -71,6 +71,7 @@ def predict(
         fabric,
         {name: delay.mean_s for name, delay in experiment.ocs_delays.items()},
         drawn_s=delays_s,
+        flip_s={name: delay.flip_s for name, delay in experiment.ocs_delays.items()},
         by_bytes=by_bytes(experiment.transport.name)
         and (isinstance(policy_named(sprays), ProactivePolicy) if sprays else bool(experiment.delegated)),
         paths=seen_or_computed(fabric, known),

@@ -215,9 +215,9 @@ class Engine:
     def grants(self) -> list[tuple[int, int, int]]:
         """What each queue pair or group was granted and has sent [bytes], where the transport grants.
 
-        A row is the number of the first queue pair, what it was granted and used, and all that it sent. Not
-        counted is what TCP sends again (`health`), nor what a reset took from its path: what goes in the place
-        of lost bytes stands for their new grant.
+        A row is the number of the first queue pair, what it was granted and used, and all that it sent. What
+        TCP sends again is in `health`. That, and what is sent in place of what a reset took from its path,
+        stands for a new grant.
         """
         if not isinstance(self._transport, Granting):
             return []
