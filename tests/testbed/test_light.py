@@ -12,7 +12,8 @@ from testbed.run.run import Run
 from testbed.run.runner import Runner
 from tests.examples import examples
 from tests.testbed.forwarding_cases import ring_fabric, stride_circuits
-from tests.testbed.run_cases import When, both_ways
+from tests.testbed.light_cases import FABRIC, RATE, WARM, A, B, over_a_dead_link
+from tests.testbed.run_cases import DELAY_S, When, both_ways
 from topologies.errors import ScenarioError, StuckError
 from topologies.events import (
     Event,
@@ -23,7 +24,6 @@ from topologies.events import (
     Provision,
     Provisioned,
     Reconfigure,
-    Refused,
     SetTimer,
     TimerFired,
 )
@@ -31,17 +31,9 @@ from topologies.fabric import Fabric, Link, Nic, Port, Switch, equal_servers
 from topologies.parallel_ocs import parallel_ocs_fabric
 from traffic.collectives.point_to_point import PointToPoint
 from traffic.faults import Fault
-from traffic.job import Collective, Compute, Node, chain
-from traffic.scheme import OnceLit, Scheme, WholeMessages
+from traffic.job import Collective, Node, chain
+from traffic.scheme import Scheme, WholeMessages
 from traffic.spraying.policy import QueuePair
-
-RATE = 100_000_000
-"""A link carries so many bytes a second."""
-DELAY_S = 0.01
-WARM = Compute("warm up", (0,), 1.0)
-FABRIC = parallel_ocs_fabric(4, 2, rate_bps=8 * RATE)
-A, B = both_ways((0, 1), (2, 3)), both_ways((0, 2), (1, 3))
-"""Two configurations of an OCS of four servers."""
 
 
 def lane(nic: int) -> WholeMessages:
@@ -132,33 +124,22 @@ def test_a_lane_whose_route_becomes_shorter_stands_for_the_change(
     assert sorted(legs["bytes"].tolist()) == ([RATE // 2, RATE // 2] if stands_s else [RATE])
 
 
-def dead_link(lasts_s: float | None, detect_s: float = 5.0) -> Fault:
-    """Return a cut at 1.2 s of the link that a message from server 0 crosses, known long after."""
-    return Fault("cut", (Port("h0", 0),), "send", 0.2, detect_s, lasts_s)
-
-
-def over_a_dead_link(fault: Fault, *order: Reconfigure) -> Run:
-    """Return a message from 0 to 1, its circuits changed by orders at 1.3 s."""
-    orders: dict[Event, tuple[Order, ...]] = {
-        NodeStarted("warm up"): (Reconfigure({"ocs0": A}),),
-        NodeStarted("send"): (SetTimer("change", 0.3),),
-        TimerFired("change"): order,
-        Refused(("ocs0", "ocs1")): (SetTimer("too late", 0.1),),
-        TimerFired("too late"): (Reconfigure({"ocs1": B}),),
-    }
-    return run(FABRIC, (WARM, sends("send", (0, 1, RATE))), orders, OnceLit(), faults=[fault])
+def without_a_link(lasts_s: float | None, *order: Reconfigure) -> Run:
+    """Return what the model makes of `over_a_dead_link`."""
+    case = over_a_dead_link(lasts_s, *order)
+    return case.run(FluidBackend(case.fabric, case.delay_s))
 
 
 def test_lanes_over_a_dead_link_are_closed_at_the_deadline_and_sent_anew_when_there_is_light() -> None:
     order = Reconfigure({"ocs0": (), "ocs1": A}, deadline_s=0.1)
-    found = over_a_dead_link(dead_link(None), order)
+    found = without_a_link(None, order)
     assert (1.4, "drained ocs0") in light(found)
     assert found.messages["end_s"].tolist() == pytest.approx([1.4 + DELAY_S + 0.8])
 
 
 def test_a_change_is_refused_at_the_deadline_and_lanes_go_on_as_before() -> None:
     order = Reconfigure({"ocs0": (), "ocs1": A}, deadline_s=0.1, at_deadline="refuse")
-    found = over_a_dead_link(dead_link(0.5), order)
+    found = without_a_link(0.5, order)
     assert light(found)[2:6] == [
         (1.2, "failed cut"),
         (1.4, "refused ocs0"),
@@ -169,13 +150,13 @@ def test_a_change_is_refused_at_the_deadline_and_lanes_go_on_as_before() -> None
 
 
 def test_without_a_deadline_draining_takes_until_the_link_is_back() -> None:
-    kept = over_a_dead_link(dead_link(0.5), Reconfigure({"ocs0": A, "ocs1": A}))
+    kept = without_a_link(0.5, Reconfigure({"ocs0": A, "ocs1": A}))
     assert (1.3, "drained ocs0") in light(kept)  # its circuits stay: nothing has to drain
-    found = over_a_dead_link(dead_link(0.5), Reconfigure({"ocs0": B}), Reconfigure({"ocs0": A}))
+    found = without_a_link(0.5, Reconfigure({"ocs0": B}), Reconfigure({"ocs0": A}))
     assert (1.7, "drained ocs0") in light(found)
     assert found.messages["end_s"].tolist() == pytest.approx([1.7 + 2 * DELAY_S + 0.8])
     with pytest.raises(StuckError, match="nothing more can arrive after cut"):
-        over_a_dead_link(dead_link(None), Reconfigure({"ocs0": B}))
+        without_a_link(None, Reconfigure({"ocs0": B}))
 
 
 def test_what_is_set_beside_is_flipped_to_and_back() -> None:
