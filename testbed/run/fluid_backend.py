@@ -32,7 +32,7 @@ from topologies.light import Circuit
 from topologies.routes import Routes
 from traffic.bounds import NOTHING_LENT
 from traffic.clock import NEVER, checked, ps
-from traffic.faults import Daemon
+from traffic.effects import Daemon, DaemonState, LinkState
 from traffic.fluid.choice import parcels_in_turns, settled
 from traffic.fluid.network import Arrival, FluidNetwork
 from traffic.fluid.rehearsal import rehearse
@@ -146,8 +146,8 @@ class FluidBackend:
         """The ports that are known to have failed."""
         self._around: Paths | None = None
         """The paths around these, once they were asked for."""
-        self._cut: set[Port] = set()
-        """Those that have."""
+        self._shares: dict[Port, float] = {}
+        """What those that failed carry, known or not, and links that are slower, as a share of their rate."""
         self._forwards = self._controlled = True
         """Whether switches do, and whether there is a controller."""
         self._silent: dict[int, int] = {}
@@ -209,7 +209,10 @@ class FluidBackend:
             self._rehearsed = True
             rehearse(choice)
         if isinstance(choice, Choice) and getattr(choice.policy, "settles", False):
-            rates = {port: link.rate_bps for port, link in self._fabric.link_at.items()}
+            slower = self._shares
+            rates = {
+                port: link.rate_bps * (slower.get(port) or 1.0) for port, link in self._fabric.link_at.items()
+            }
             settled_on = settled(choice.permitted, [self._paths[number] for number in numbers], rates)
             permitted = tuple((qp,) for qp in settled_on.tolist())
         sets = [tuple(sorted(numbers[qp] for qp in qps)) for qps in permitted]
@@ -475,31 +478,29 @@ class FluidBackend:
         self._at(self.now_ps + ps(slot.lit_s), partial(self._switch, ocs, slots, keeps))
         return SlotLit(ocs, slot.circuits, self.now_ps)
 
-    def fail(self, port: Port) -> None:
-        """Cut the link at a port."""
-        self._cut |= {port, self._fabric.peer(port)}
+    def set_link(self, port: Port, state: LinkState) -> None:
+        """Have the link at a port carry what a state leaves of its rate."""
+        share = state.rate * (1 - state.loss) if state.up else 0.0
+        self._shares.update(dict.fromkeys((port, self._fabric.peer(port)), share))
         self._set_links()
 
-    def restore(self, port: Port) -> None:
-        """Mend the link at a port."""
-        self._cut -= {port, self._fabric.peer(port)}
-        self._set_links()
-
-    def kill(self, daemon: Daemon, *, for_good: bool) -> None:
+    def set_daemon(self, daemon: Daemon, state: DaemonState) -> None:
         """Have switches forward nothing without their daemon; without the controller they forward on."""
-        self._forwards &= daemon != "switches"
-        self._controlled &= daemon != "controller"
         if daemon == "switches":
+            self._forwards = state.up
+        else:
+            self._controlled = state.up
+        if daemon == "switches" and not state.up:
             self._silence()
         if self._showing or self._switching:
             self._check_controlled()
         self._set_links()
 
-    def revive(self, daemon: Daemon) -> None:
-        """Have switches forward again."""
-        self._forwards |= daemon == "switches"
-        self._controlled |= daemon == "controller"
-        self._set_links()
+    def expects_back(self, expects: bool) -> None:
+        """Do nothing: what makes no progress is found by what is to come."""
+
+    def learn_rates(self, shares: Mapping[Nic, float]) -> None:
+        """Do nothing: max-min rates are those of the links."""
 
     def _silence(self) -> None:
         """Have what carries something over packet switches wait until it is closed.
@@ -528,10 +529,12 @@ class FluidBackend:
             raise StuckError(*NOT_CONTROLLED)
 
     def _set_links(self) -> None:
-        """Have links carry that are neither cut nor at a switch that forwards nothing."""
-        works = [self._forwards and port not in self._cut for port in self._ports]
-        rates = [link.rate_bps for link in self._fabric.link_at.values()]
-        self._network.set_rates(range(len(rates)), np.where(works, rates, 0.0))
+        """Have links carry their share of their rate, unless switches forward nothing."""
+        rates = [
+            link.rate_bps * self._shares.get(port, 1.0) * self._forwards
+            for port, link in self._fabric.link_at.items()
+        ]
+        self._network.set_rates(range(len(rates)), rates)
 
     def avoid(self, ports: Collection[Port]) -> None:
         """Lead traffic around failed ports; over packets as the switches' new rules do."""
