@@ -1,7 +1,8 @@
-"""Faults as people write them: what fails, when, and when it is back.
+"""Faults as people write them: what fails, when, when it is back, and what of it works on.
 
 ``nic:3:1@40%-70%`` is NIC 1 of server 3, from 40 % to 70 % of the time that was predicted without faults;
-``link:leaf0-spine1@2ms`` all links between two nodes, from 2 ms on.
+``link:leaf0-spine1@2ms`` all links between two nodes, from 2 ms on. ``link:leaf0:3@40%=0.5`` has the link at
+a port go on at half its rate, and ``=loss:0.01`` lose 1 % of its packets.
 """
 
 import re
@@ -12,22 +13,35 @@ from functools import partial
 from topologies.errors import ScenarioError
 from topologies.fabric import Fabric, Nic, Port
 from topologies.strict_json import shown
-from traffic.faults import Daemon, Fault
+from traffic.effects import Daemon, Down, Effect, Gone, Killed, LinkEffect, Lossy, Slow
+from traffic.faults import Fault, When
 
 DETECT_S = 1e-3
 """How long until a fault is known, unless something else is asked for [real s]: three lost hellos of BFD that
 are 0.3 ms apart."""
-KINDS = "nic:SERVER:NIC, link:NODE-NODE, port:NODE:PORT, server:SERVER, gpu:GPU, controller or switches"
+KINDS = (
+    "nic:SERVER:NIC, link:NODE-NODE, link:NODE:PORT, port:NODE:PORT, server:SERVER, gpu:GPU, controller or "
+    "switches"
+)
+OF_LINKS = ("nic", "link", "port", "server")
+"""What may go on at a share of its rate, or lose packets."""
 UNITS_S = {"s": 1.0, "ms": 1e-3, "us": 1e-6}
-HINT = f"write WHAT@TIME or WHAT@TIME-TIME; what: {KINDS}; times like 40% of the prediction, 2ms or 0.5s"
+HINT = (
+    f"write WHAT@TIME or WHAT@TIME-TIME; what: {KINDS}; times like 40% of the prediction, 2ms or 0.5s; for "
+    "links that go on, =SHARE of their rate or =loss:PROBABILITY after it"
+)
 MOST_TEXT = 100
 """Characters of a fault: it names one part and two times, and tables call it so."""
-_TEXT = re.compile(r"(?P<kind>[a-z]+)(?::(?P<where>[^@]+))?@(?P<begin>(?:e-|[^-])+)(?:-(?P<end>.+))?")
+_TEXT = re.compile(
+    r"(?P<kind>[a-z]+)(?::(?P<where>[^@]+))?@(?P<begin>(?:e-|[^-=])+)(?:-(?P<end>[^=]+))?(?:=(?P<impaired>.+))?"
+)
 _TIME = re.compile(r"(?P<number>\d+(?:\.\d*)?(?:e-?\d+)?)(?P<unit>%|s|ms|us)")
+_IMPAIRED = re.compile(r"(?P<loss>loss:)?(?P<number>\d+(?:\.\d*)?(?:e-?\d+)?)")
+MakesEffect = Callable[[tuple[Port, ...]], LinkEffect]
 
 
 @dataclass(frozen=True)
-class _When:
+class _Time:
     """A time, or a share of the prediction."""
 
     value: float
@@ -36,6 +50,18 @@ class _When:
     def seconds(self, predicted_s: float) -> float:
         """Return it as time since the start [s]."""
         return self.value * predicted_s if self.is_share else self.value
+
+
+@dataclass(frozen=True)
+class _Words:
+    """What the text of a fault says."""
+
+    kind: str
+    where: str
+    begin: _Time
+    end: _Time | None
+    effect: MakesEffect
+    """What befalls the links."""
 
 
 @dataclass(frozen=True)
@@ -52,15 +78,21 @@ class WrittenFault:
 
     def __post_init__(self) -> None:
         """Read the text once."""
-        _ = self._parts
+        _ = self._words
 
     @property
-    def _parts(self) -> tuple[str, str, _When, _When | None]:
+    def _words(self) -> _Words:
         found = _TEXT.fullmatch(self.text.strip()) if len(self.text) <= MOST_TEXT else None
         if not found or found["kind"] not in _MAKERS:
             raise _refused(self.text)
-        end = None if found["end"] is None else _when(self.text, found["end"])
-        return found["kind"], found["where"] or "", _when(self.text, found["begin"]), end
+        end = None if found["end"] is None else _time(self.text, found["end"])
+        effect = Down if found["impaired"] is None else _impairing(self.text, found["impaired"])
+        if effect is not Down and found["kind"] not in OF_LINKS:
+            raise ScenarioError(
+                f"{shown(self.text)}: only links can be slowed, or lose packets",
+                f"name {', '.join(OF_LINKS)}",
+            )
+        return _Words(found["kind"], found["where"] or "", _time(self.text, found["begin"]), end, effect)
 
     def over(self, fabric: Fabric, predicted_s: float, detect_s: float = DETECT_S) -> Fault:
         """Return the fault.
@@ -79,24 +111,53 @@ class WrittenFault:
         ScenarioError
             If the fabric has no such part, or it would be back before it fails.
         """
-        kind, where, begin, end = self._parts
-        after_s = begin.seconds(predicted_s)
-        lasts_s = None if end is None else end.seconds(predicted_s) - after_s
+        words = self._words
+        after_s = words.begin.seconds(predicted_s)
+        lasts_s = None if words.end is None else words.end.seconds(predicted_s) - after_s
         if lasts_s is not None and lasts_s <= 0:
             raise ScenarioError(f"{self.text!r} is back before it fails", HINT)
-        found = _MAKERS[kind](fabric, where)
-        if isinstance(found, str):
-            raise ScenarioError(f"{self.text!r} on fabric {fabric.name!r}: {found}", HINT)
-        gpus = found.gpus if lasts_s is None else ()
-        return Fault(self.text, found.ports, "", after_s, detect_s, lasts_s, gpus, found.daemon)
+        part = _MAKERS[words.kind](fabric, words.where)
+        if isinstance(part, str):
+            raise ScenarioError(f"{self.text!r} on fabric {fabric.name!r}: {part}", HINT)
+        takes_gpus = lasts_s is None and words.effect is Down
+        effects: list[Effect] = [words.effect(part.ports)] if part.ports else []
+        effects += [Gone(part.gpus)] if part.gpus and takes_gpus else []
+        effects += [Killed(part.daemon)] if part.daemon else []
+        return Fault(self.text, tuple(effects), When("", after_s, lasts_s), detect_s)
 
 
-def _when(text: str, time: str) -> _When:
+def at_once(text: str) -> str:
+    """Return the text of a fault that comes at the start, of a text without a time.
+
+    Examples
+    --------
+    >>> at_once("nic:3:1=0.5")
+    'nic:3:1@0s=0.5'
+    """
+    what, impairs, impaired = text.partition("=")
+    return f"{what}@0s{impairs}{impaired}"
+
+
+def _time(text: str, time: str) -> _Time:
     found = _TIME.fullmatch(time.strip())
     if not found:
         raise _refused(text)
     is_share = found["unit"] == "%"
-    return _When(float(found["number"]) * (0.01 if is_share else UNITS_S[found["unit"]]), is_share)
+    return _Time(float(found["number"]) * (0.01 if is_share else UNITS_S[found["unit"]]), is_share)
+
+
+def _impairing(text: str, impaired: str) -> MakesEffect:
+    """Return what makes the effect on links that go on, as it is written after ``=``."""
+    found = _IMPAIRED.fullmatch(impaired.strip())
+    if not found:
+        raise _refused(text)
+    number = float(found["number"])
+    effect: MakesEffect = partial(Lossy, loss=number) if found["loss"] else partial(Slow, rate=number)
+    try:
+        effect(())
+    except ScenarioError as error:
+        raise ScenarioError(f"{shown(text)}: {error.sentence}", error.hint) from error
+    return effect
 
 
 def _refused(text: str) -> ScenarioError:
@@ -129,7 +190,9 @@ def _link(fabric: Fabric, where: str) -> _Part | str:
         for link in fabric.links
         if where in (f"{link.a.node}-{link.b.node}", f"{link.b.node}-{link.a.node}")
     )
-    return _Part(ports) if ports else f"no link joins {where!r}"
+    if ports:
+        return _Part(ports)
+    return _port(fabric, where) if ":" in where else f"no link joins {where!r}"
 
 
 def _port(fabric: Fabric, where: str) -> _Part | str:

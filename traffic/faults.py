@@ -2,18 +2,39 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from functools import cached_property
 
 from topologies.errors import ScenarioError
 from topologies.events import View
 from topologies.fabric import Fabric, Port
 from traffic.compose import renumbered
+from traffic.effects import (
+    Daemon,
+    Down,
+    Effect,
+    Gone,
+    LinkState,
+    check_effect,
+    daemon_states,
+    gpu_states,
+    link_states,
+)
 from traffic.job import LONGEST_S, Job, Node
 
-Daemon = Literal["controller", "switches"]
-"""The controller's process, or the one that forwards in all switches."""
 Moves = tuple[tuple[int, int], ...]
 """GPUs that are gone, each with the GPU that takes its place."""
+
+
+@dataclass(frozen=True)
+class When:
+    """When a fault comes, and when it is over."""
+
+    node: str = ""
+    """The node from whose start the time counts; empty for the start of the job."""
+    after_s: float = 0.0
+    """How long after it the fault comes [s]."""
+    lasts_s: float | None = None
+    """How long until it is over [s]; None if it stays."""
 
 
 @dataclass(frozen=True)
@@ -22,34 +43,30 @@ class Fault:
 
     Raises
     ------
-    ScenarioError
-        If nothing fails, a time is negative or too long, or it is back before it fails.
+    LightrailError
+        If nothing fails, an effect is none or improves something, a time is negative or too long, or it is
+        back before it fails.
     """
 
     name: str
     """What tables call it."""
-    ports: tuple[Port, ...] = ()
-    """One end of each link that fails."""
-    node: str = ""
-    """The node from whose start the time counts; empty for the start of the job."""
-    after_s: float = 0.0
-    """How long after it the links fail [s]."""
+    effects: tuple[Effect, ...]
+    """What it changes while it stands, in this order."""
+    when: When = When()
+    """When it comes."""
     detect_s: float = 0.0
     """How long after that everybody knows, and as long after it is back [s]."""
-    lasts_s: float | None = None
-    """How long until it is back [s]; None if it stays away."""
-    gpus: tuple[int, ...] = ()
-    """The GPUs that are gone, for good: what they compute does not end and, once that is known, what they owe
-    or are owed is not delivered, unless a revision moves it."""
-    daemon: Daemon | None = None
-    """The process that is killed, and started again."""
 
     def __post_init__(self) -> None:
-        """Check the times, and that GPUs stay away."""
-        if not (self.ports or self.gpus or self.daemon):
+        """Check the effects and the times, and that GPUs stay away."""
+        for effect in self.effects:
+            check_effect(effect)
+        if not (self.links or self.gpus or self.daemon):
             raise ScenarioError(
                 f"nothing fails by fault {self.name!r}", "name ports, GPUs (these for good) or a daemon"
             )
+        if len(daemon_states(self.effects)) > 1:
+            raise ScenarioError(f"fault {self.name!r} is of two daemons", "give each a fault of its own")
         times_s = (self.after_s, self.detect_s, self.lasts_s or 0.0)
         if not all(0 <= time_s <= LONGEST_S for time_s in times_s) or self.lasts_s == 0:
             raise ScenarioError(
@@ -64,10 +81,71 @@ class Fault:
             )
 
     @property
+    def node(self) -> str:
+        """As of `When`."""
+        return self.when.node
+
+    @property
+    def after_s(self) -> float:
+        """As of `When`."""
+        return self.when.after_s
+
+    @property
+    def lasts_s(self) -> float | None:
+        """As of `When`."""
+        return self.when.lasts_s
+
+    @cached_property
+    def links(self) -> dict[Port, LinkState]:
+        """What becomes of the link at each of its ports by this fault alone."""
+        return link_states(self.effects, lambda port: port)
+
+    @cached_property
+    def ports(self) -> tuple[Port, ...]:
+        """One end of each link that goes down."""
+        return tuple(port for port, state in self.links.items() if not state.up)
+
+    @cached_property
+    def gpus(self) -> tuple[int, ...]:
+        """The GPUs that are gone, for good.
+
+        What they compute does not end and, once that is known, what they owe or are owed is not delivered,
+        unless a revision moves it.
+        """
+        return tuple(gpu for gpu, state in gpu_states(self.effects).items() if not state.up)
+
+    @cached_property
+    def daemon(self) -> Daemon | None:
+        """The process that is killed, and started again."""
+        states = daemon_states(self.effects)
+        return next((daemon for daemon, state in states.items() if not state.up), None)
+
+    @property
+    def only_impairs(self) -> bool:
+        """Whether all works on, and links do so worse: nothing is led around them."""
+        return not (self.ports or self.gpus or self.daemon)
+
+    @property
     def is_standing(self) -> bool:
-        """Whether links are away for good and that is known before anything is sent, and no more fails."""
+        """Whether links are changed for good and that is known before anything is sent, and no more fails."""
         at_once = not self.node and self.after_s == self.detect_s == 0
         return at_once and self.lasts_s is None and not (self.gpus or self.daemon)
+
+
+def cut(
+    name: str,
+    ports: Sequence[Port],
+    node: str = "",
+    after_s: float = 0.0,
+    detect_s: float = 0.0,
+    lasts_s: float | None = None,
+    *,
+    gpus: Sequence[int] = (),
+) -> Fault:
+    """Return a fault that takes links down, and GPUs along; parameters are those of `Fault` and `When`."""
+    down: tuple[Effect, ...] = (Down(tuple(ports)),) if ports else ()
+    gone = (Gone(tuple(gpus)),) if gpus else ()
+    return Fault(name, (*down, *gone), When(node, after_s, lasts_s), detect_s)
 
 
 def check_faults(faults: Sequence[Fault], fabric: Fabric) -> None:
@@ -80,7 +158,7 @@ def check_faults(faults: Sequence[Fault], fabric: Fabric) -> None:
         in which switches would need it.
     """
     for fault in faults:
-        if missing := [port for port in fault.ports if port not in fabric.link_at]:
+        if missing := [port for port in fault.links if port not in fabric.link_at]:
             raise ScenarioError(f"fault {fault.name!r} is of port {missing[0]}, which has no link")
         if missing_gpus := [gpu for gpu in fault.gpus if not 0 <= gpu < fabric.gpus]:
             raise ScenarioError(f"fault {fault.name!r} is of GPU {missing_gpus[0]}, of {fabric.gpus}")

@@ -23,12 +23,13 @@ from topologies.strict_json import Strict, first_of, json_value, shown
 from traffic.collectives.all_to_all import AllToAll
 from traffic.collectives.exchange import Pattern
 from traffic.collectives.node_all_to_all import RingAllToAll
-from traffic.collectives.own_pattern import check_exchange, class_name, own_pattern, words_of_own
+from traffic.collectives.own_pattern import check_exchange, own_pattern, words_of_own
 from traffic.collectives.point_to_point import PointToPoint
 from traffic.collectives.ring import Operation, Ring
 from traffic.compose import MOST_NODES, Repeat, unfolded
 from traffic.demand import Demand
 from traffic.job import LONGEST_S, Collective, Compute, Job, Node
+from traffic.own_value import class_name
 from traffic.readers.text import MAX_BYTES, MAX_GPUS, text_of
 
 FORMAT = "lightrail job 1"

@@ -13,7 +13,7 @@ from topologies.fabric import Fabric
 from topologies.khop_ring import Bundle, KHopRing, khop_ring_fabric
 from topologies.light import light_rings
 from traffic.collectives.ring import Ring
-from traffic.faults import Fault, KnownRevision, Revisions
+from traffic.faults import Fault, KnownRevision, Revisions, cut
 from traffic.job import Collective, chain
 from traffic.rings_over import closed_form_s
 
@@ -174,4 +174,4 @@ def _fault(ring: KHopRing, fabric: Fabric, number: int, dying: Dying, takes_s: f
     node, per_node = dying.nodes[number - 1], ring.gpus_per_node
     ports = tuple(port for bundle in range(per_node) for port in fabric.used_ports(str(Bundle(node, bundle))))
     gpus = tuple(range(node * per_node, (node + 1) * per_node))
-    return Fault(node_fault(node), ports, hit(number), dying.share * takes_s, dying.known_s, gpus=gpus)
+    return cut(node_fault(node), ports, hit(number), dying.share * takes_s, dying.known_s, gpus=gpus)

@@ -14,7 +14,7 @@ from topologies.mfabric import regions
 from topologies.packet_part import on_packet_switch
 from traffic.collectives.all_to_all import AllToAll
 from traffic.delegation import lower_bound_s
-from traffic.faults import Fault, KnownRevision, Moves, Revisions, moved
+from traffic.faults import KnownRevision, Moves, Revisions, cut, moved
 
 PACKET_NIC, PACKET_NICS, CIRCUIT_NIC = "one packet NIC", "all packet NICs", "one circuit NIC"
 GPU, SERVER = "a GPU", "a server"
@@ -94,7 +94,7 @@ def failing(experiment: Experiment, failure: Failure, node: str, share: float, d
         raise ScenarioError(f"{node!r} is not an all-to-all", "name a dispatch or a combine")
     takes_s = lower_bound_s(experiment.fabric, pattern.exchange().messages)
     ports = tuple(map(experiment.fabric.nic_port, failure.nics))
-    fault = Fault(
+    fault = cut(
         failure.name,
         ports,
         node,
@@ -112,7 +112,7 @@ def steady(experiment: Experiment, failure: Failure) -> Experiment:
         # The NICs of a server that is gone have nothing to carry.
         label = f"{STEADY}, {failure.name}"
         return replace(experiment, job=moved(experiment.job, failure.moves), label=label)
-    fault = Fault(failure.name, tuple(map(experiment.fabric.nic_port, failure.nics)))
+    fault = cut(failure.name, tuple(map(experiment.fabric.nic_port, failure.nics)))
     return replace(experiment, faults=(fault,), label=STEADY)
 
 

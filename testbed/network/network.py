@@ -41,7 +41,7 @@ from testbed.network.wiring import Wiring, adopt_taps, set_netems, shape_switch_
 from topologies.addresses import datapath_id, interface, nic_ip, openflow_port
 from topologies.errors import NetworkError
 from topologies.fabric import Fabric, Link, Nic, Port
-from traffic.faults import Daemon
+from traffic.effects import Daemon
 from traffic.packets import DEFAULT_MTU
 from traffic.transports.connections import Endpoints
 from traffic.transports.host_settings import HostSettings, carrying
@@ -170,6 +170,10 @@ class Network:
         links = frozenset(self.fabric.link_at[port] for port in failed)
         if links != self._followed and not self._without_controller:
             self._wait_ready(links)
+
+    def shape_link(self, port: Port, rate: float, loss: float) -> None:
+        """Shape both ends of the link at a port to a share of its rate, and have it lose packets."""
+        raise NotImplementedError
 
     def mend(self) -> None:
         """Start again what was killed, and wait until all is as it was at first."""

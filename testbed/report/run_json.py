@@ -16,7 +16,7 @@ from testbed.run.experiment import Experiment
 from testbed.run.similitude import REAL_LINK_DELAY_S, Number
 from topologies.errors import ScenarioError
 
-FORMAT_VERSION = 4
+FORMAT_VERSION = 5
 HINT = "give the run.json of a results directory"
 
 Kind = Literal["schemes", "circuits", "nodes", "rings"]

@@ -17,7 +17,7 @@ from topologies.fabric import Nic, Port
 from topologies.light import Circuit
 from topologies.routes import Routes
 from traffic.clock import NEVER
-from traffic.faults import Daemon
+from traffic.effects import Daemon, DaemonState, LinkState
 from traffic.scheme import Choice, WhileLit
 from traffic.spraying.policy import QueuePair
 
@@ -217,20 +217,20 @@ class Backend(Protocol):
         """Have OCSes show programs, and report `LightChanged` for each slot and each move between two."""
         ...
 
-    def fail(self, port: Port) -> None:
-        """Cut the link at a port."""
+    def set_link(self, port: Port, state: LinkState) -> None:
+        """Have the link at a port do what a state says, from now on."""
         ...
 
-    def restore(self, port: Port) -> None:
-        """Mend the link at a port."""
+    def set_daemon(self, daemon: Daemon, state: DaemonState) -> None:
+        """Kill a process of the network, or start it again."""
         ...
 
-    def kill(self, daemon: Daemon, *, for_good: bool) -> None:
-        """Kill a process of the network, which will be back unless it is for good."""
+    def expects_back(self, expects: bool) -> None:
+        """Take whether something that is away will be back, so that bytes may make no progress until then."""
         ...
 
-    def revive(self, daemon: Daemon) -> None:
-        """Start it again."""
+    def learn_rates(self, shares: Mapping[Nic, float]) -> None:
+        """Take which NICs are known to have a share of their rate only: these are all of them."""
         ...
 
     def avoid(self, ports: Collection[Port]) -> None:

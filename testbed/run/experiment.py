@@ -18,6 +18,7 @@ from topologies.fabric import Fabric, Port
 from traffic.collectives.exchange import bytes_between
 from traffic.communicators import Communicators
 from traffic.delegation import Delegated, Lanes
+from traffic.effect_json import own_effects
 from traffic.faults import AS_IT_WAS, Fault, Revisions, check_faults, moved
 from traffic.job import Job
 from traffic.job_file import check_own_patterns, own_patterns
@@ -238,7 +239,8 @@ class Experiment:
             "" if congestion_control(transport) else transport,
         ]
         patterns = own_patterns((*self.job.nodes, *self.revisions.nodes))
-        return [*(name for name in named if ":" in name), *patterns]
+        effects = own_effects(effect for fault in self.faults for effect in fault.effects)
+        return [*(name for name in named if ":" in name), *patterns, *effects]
 
     @cached_property  # a user's own scheme is imported to be asked for its name
     def scheme_name(self) -> str:
@@ -280,6 +282,8 @@ class Experiment:
         ------
         DemandError
             If a pattern of the user's own cannot be written down.
+        ScenarioError
+            If an effect of theirs cannot.
         """
         return self._json
 

@@ -1,6 +1,8 @@
 """An experiment as JSON: what is written is checked when it is read, field by field."""
 
 import json
+from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Annotated, Literal
 
 from pydantic import (
@@ -20,7 +22,8 @@ from testbed.run.ocs_plan import OcsSetup
 from testbed.run.region_plan import DelegatedSetup, RegionalSetup
 from topologies.errors import FabricError, ScenarioError, TraceError
 from topologies.fabric import Fabric
-from traffic.faults import AS_IT_WAS, Fault, KnownRevision, Moves, Revisions
+from traffic.effect_json import effect_document, effect_of_document
+from traffic.faults import AS_IT_WAS, Fault, KnownRevision, Moves, Revisions, When
 from traffic.job import Job
 from traffic.job_file import job_document, job_of_document
 from traffic.packets import DEFAULT_MTU
@@ -79,11 +82,42 @@ def _revisions_data(revisions: Revisions) -> object:
     ]
 
 
+class _FaultRecord(BaseModel):
+    """The fields of `traffic.faults.Fault`."""
+
+    model_config = ConfigDict(extra="forbid")
+    name: str
+    effects: list[object]
+    when: When
+    detect_s: float
+
+
+def _faults(data: object) -> tuple[Fault, ...]:
+    if isinstance(data, tuple):
+        return data
+    records = TypeAdapter(list[_FaultRecord]).validate_python(data)
+    return tuple(
+        Fault(r.name, tuple(map(effect_of_document, r.effects)), r.when, r.detect_s) for r in records
+    )
+
+
+def _faults_data(faults: Sequence[Fault]) -> object:
+    return [
+        {
+            "name": fault.name,
+            "effects": list(map(effect_document, fault.effects)),
+            "when": asdict(fault.when),
+            "detect_s": fault.detect_s,
+        }
+        for fault in faults
+    ]
+
+
 class ExperimentRecord(BaseModel):
     """The fields of an experiment (`testbed.run.experiment`)."""
 
     model_config = ConfigDict(extra="forbid", arbitrary_types_allowed=True)
-    format: Literal[4] = 4
+    format: Literal[5] = 5
     fabric: Annotated[Fabric, PlainValidator(_fabric), PlainSerializer(_fabric_data)]
     job: Annotated[Job, PlainValidator(_job), PlainSerializer(job_document)]
     policy: str
@@ -94,7 +128,7 @@ class ExperimentRecord(BaseModel):
     label: str
     transport: TransportSetup
     mtu: int = DEFAULT_MTU
-    faults: tuple[Fault, ...] = ()
+    faults: Annotated[tuple[Fault, ...], PlainValidator(_faults), PlainSerializer(_faults_data)] = ()
     foreseen: Foreseen | None = None
     revisions: Annotated[Revisions, PlainValidator(_revisions), PlainSerializer(_revisions_data)] = AS_IT_WAS
     delegated: DelegatedSetup | None = None
@@ -103,13 +137,14 @@ class ExperimentRecord(BaseModel):
 
 
 def record_json(record: ExperimentRecord) -> str:
-    """Return a record as JSON; DemandError where a job of it has no words, as of `job_document`."""
+    """Return a record as JSON; LightrailError where a job or an effect of it has no words."""
     try:
         return record.model_dump_json()
     except PydanticSerializationError:
         # It has the text of the error and not the error, which is raised here as what it is.
         job_document(record.job)
         _revisions_data(record.revisions)
+        _faults_data(record.faults)
         raise
 
 

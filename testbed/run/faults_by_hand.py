@@ -13,14 +13,14 @@ from itertools import chain
 
 from testbed.network.link_state import links_down, turn_links
 from testbed.network.network import Network
-from testbed.network.wiring import turn_link
 from testbed.run.experiment import Experiment
+from testbed.run.faulting import HEALTHY, states_of_links
 from testbed.run.predict import predict
 from topologies.errors import LightrailError, ScenarioError
 from topologies.events import FaultDetected, Reconfigure, View
 from topologies.fabric import Port
-from traffic.fault_text import WrittenFault
-from traffic.faults import Fault
+from traffic.fault_text import WrittenFault, at_once
+from traffic.faults import Fault, cut
 
 WAIT_S = 30.0
 
@@ -56,8 +56,7 @@ class FaultsByHand:
     def begin(self) -> None:
         """Mend what has failed, and light what is lit from the start."""
         self._state = None
-        for name in self.failed:
-            self._turn(name, works=True)
+        self._set_links(())
         self.failed.clear()
         for ocs, delay in self._experiment.ocs_delays.items():
             emulated = delay.scaled(self._experiment.dilation.time)
@@ -81,7 +80,7 @@ class FaultsByHand:
             raise ScenarioError(f"{name} has failed already", "type mend to have all work again")
         view = View(0.0, self._experiment.fabric, {}, frozenset())
         self._state, orders = self._foreseen.decide(self._state, view, FaultDetected(name))
-        self._turn(name, works=False)
+        self._set_links((*self.failed, name))
         self.failed.append(name)
         return self._light(order for order in orders if isinstance(order, Reconfigure))
 
@@ -91,9 +90,9 @@ class FaultsByHand:
         cut = fabric.both_ends(port for name in self.failed for port in self._faults[name].ports)
         return cut.issuperset(fabric.used_ports(node))
 
-    def _turn(self, name: str, *, works: bool) -> None:
-        for port in self._faults[name].ports:
-            turn_link(self._experiment.fabric, port, works=works)
+    def _set_links(self, failed: Iterable[str]) -> None:
+        now, before = ([self._faults[name] for name in names] for names in (failed, self.failed))
+        set_links(self._network, before, now)
 
     def _light(self, orders: Iterable[Reconfigure]) -> list[str]:
         """Have OCSes light circuits, all at once, and wait until they do."""
@@ -130,7 +129,7 @@ class StandingFaults:
         for link in links_down(fabric):
             if link not in known:
                 down[f"link:{link.a.node}-{link.b.node}"].append(link.a)
-        return (*self._named.values(), *(Fault(name, tuple(ports)) for name, ports in down.items()))
+        return (*self._named.values(), *(cut(name, ports) for name, ports in down.items()))
 
     @property
     def names(self) -> list[str]:
@@ -147,11 +146,11 @@ class StandingFaults:
         """
         if text in self.names:
             raise ScenarioError(f"{text} has failed already", "type mend to have all work again")
-        written = WrittenFault(text if "@" in text else f"{text}@0s")
+        written = WrittenFault(text if "@" in text else at_once(text))
         fault = written.over(self._network.fabric, 1.0, 0.0)
         if "@" not in text:
             fault = replace(fault, name=text)
-            self._break([fault])
+            self._break([fault], self._named.values())
             self._named[text] = fault
         elif fault.daemon == "switches" and fault.lasts_s is None:
             raise ScenarioError(
@@ -203,17 +202,27 @@ class StandingFaults:
         timed = [written.over(experiment.fabric, lasts_s) for written in self._in_replays.values()]
         return replace(experiment, faults=(*experiment.faults, *timed))
 
-    def _break(self, faults: Iterable[Fault]) -> None:
-        self._turn(faults, works=False)
+    def _break(self, faults: Sequence[Fault], before: Iterable[Fault] = ()) -> None:
+        """Have faults come beside those that came before."""
+        before = list(before)
+        set_links(self._network, before, [*before, *faults])
         for fault in faults:
             if fault.daemon:
                 self._network.kill(fault.daemon, for_good=False)
 
-    def _restore(self, faults: Iterable[Fault]) -> None:
-        """Have links up and daemons alive, and wait until switches have the rules that they began with."""
-        self._turn(faults, works=True)
+    def _restore(self, faults: Sequence[Fault]) -> None:
+        """Have links work and daemons alive, and wait until switches have the rules that they began with."""
+        set_links(self._network, faults, ())
         self._network.mend()
 
-    def _turn(self, faults: Iterable[Fault], *, works: bool) -> None:
-        fabric = self._network.fabric
-        turn_links(fabric, [fabric.link_at[port] for each in faults for port in each.ports], works=works)
+
+def set_links(network: Network, before: Iterable[Fault], now: Iterable[Fault]) -> None:
+    """Have the links of a network do what faults leave of them, where that is not what those before left."""
+    fabric = network.fabric
+    were, are = (states_of_links(fabric, faults) for faults in (before, now))
+    for link in {**were, **are}:
+        was, state = were.get(link, HEALTHY), are.get(link, HEALTHY)
+        if state.up != was.up:
+            turn_links(fabric, [link], works=state.up)
+        if (state.rate, state.loss) != (was.rate, was.loss):
+            network.shape_link(link.a, state.rate, state.loss)

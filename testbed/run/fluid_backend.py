@@ -23,7 +23,7 @@ from topologies.light import Circuit
 from topologies.routes import Routes
 from traffic.bounds import NOTHING_LENT
 from traffic.clock import NEVER, checked, ps
-from traffic.faults import Daemon
+from traffic.effects import Daemon, DaemonState, LinkState
 from traffic.fluid.choice import parcels_in_turns, settled
 from traffic.fluid.network import Arrival, FluidNetwork
 from traffic.fluid.rehearsal import rehearse
@@ -126,8 +126,8 @@ class FluidBackend:
         """Those of the queue pairs over circuits."""
         self._draining: dict[int, set[int]] = {}
         """The queue pairs that keep each change of light from beginning: their links carry nothing."""
-        self._cut: set[Port] = set()
-        """Where links are down."""
+        self._shares: dict[Port, float] = {}
+        """What those links carry that failed or are slower, known or not, as a share of their rate."""
         self._forwards = True
         """Whether switches do."""
         self._silent: dict[int, int] = {}
@@ -193,7 +193,10 @@ class FluidBackend:
             self._rehearsed = True
             rehearse(choice)
         if isinstance(choice, Choice) and getattr(choice.policy, "settles", False):
-            rates = {port: link.rate_bps for port, link in self._fabric.link_at.items()}
+            slower = self._shares
+            rates = {
+                port: link.rate_bps * (slower.get(port) or 1.0) for port, link in self._fabric.link_at.items()
+            }
             settled_on = settled(choice.permitted, list(map(self._path, numbers)), rates)
             permitted = tuple((qp,) for qp in settled_on.tolist())
         sets = [tuple(sorted(numbers[qp] for qp in qps)) for qps in permitted]
@@ -455,32 +458,27 @@ class FluidBackend:
                 for message in held:
                     self._at(self.now_ps, partial(Arrived, message, self.now_ps))
 
-    def fail(self, port: Port) -> None:
-        """Cut the link at a port."""
-        self._cut |= {port, self._fabric.peer(port)}
+    def set_link(self, port: Port, state: LinkState) -> None:
+        """Have the link at a port carry what a state leaves of its rate."""
+        share = state.rate * (1 - state.loss) if state.up else 0.0
+        self._shares.update(dict.fromkeys((port, self._fabric.peer(port)), share))
         self._set_links()
 
-    def restore(self, port: Port) -> None:
-        """Mend the link at a port."""
-        self._cut -= {port, self._fabric.peer(port)}
-        self._set_links()
-
-    def kill(self, daemon: Daemon, *, for_good: bool) -> None:
+    def set_daemon(self, daemon: Daemon, state: DaemonState) -> None:
         """Have switches forward nothing without their daemon; without the controller they forward on."""
         if daemon == "controller":
-            self._light.control(works=False)
+            self._light.control(works=state.up)
             return
-        self._forwards = False
-        self._silence()
+        self._forwards = state.up
+        if not state.up:
+            self._silence()
         self._set_links()
 
-    def revive(self, daemon: Daemon) -> None:
-        """Have switches forward again."""
-        if daemon == "controller":
-            self._light.control(works=True)
-            return
-        self._forwards = True
-        self._set_links()
+    def expects_back(self, expects: bool) -> None:
+        """Do nothing: what makes no progress is found by what is to come."""
+
+    def learn_rates(self, shares: Mapping[Nic, float]) -> None:
+        """Do nothing: max-min rates are those of the links."""
 
     def _silence(self) -> None:
         """Have what carries something over packet switches wait until it is closed.
@@ -505,10 +503,12 @@ class FluidBackend:
             self._network.set_path(flow, self._links_of(self._silent.pop(flow)))
 
     def _set_links(self) -> None:
-        """Have links carry that are neither cut nor at a switch that forwards nothing."""
-        works = [self._forwards and port not in self._cut for port in self._ports]
-        rates = [link.rate_bps for link in self._fabric.link_at.values()]
-        self._network.set_rates(range(len(rates)), np.where(works, rates, 0.0))
+        """Have links carry their share of their rate, unless switches forward nothing."""
+        rates = [
+            link.rate_bps * self._shares.get(port, 1.0) * self._forwards
+            for port, link in self._fabric.link_at.items()
+        ]
+        self._network.set_rates(range(len(rates)), rates)
         self._look_for_drained()
 
     def avoid(self, ports: Collection[Port]) -> None:

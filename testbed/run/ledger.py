@@ -306,11 +306,11 @@ class Ledger:
         """Note the circuits that an OCS is to carry next."""
         self._orders.append((self._ocses[ocs], at_ps, tuple(circuits)))
 
-    def link(self, link: Link, at_ps: int, *, up: bool, known: bool) -> None:
+    def link(self, link: Link, at_ps: int, *, rate_bps: float, up: bool, known: bool) -> None:
         """Note what became of a link, if that is new."""
-        number, rate_bps = self._ports.setdefault(link.a, len(self._ports)), link.rate_bps
+        number = self._ports.setdefault(link.a, len(self._ports))
         before = next(
-            (row for row in reversed(self._links) if row[0] == number), (number, 0, rate_bps, True, True)
+            (row for row in reversed(self._links) if row[0] == number), (number, 0, link.rate_bps, True, True)
         )
         if before[2:] != (rate_bps, up, known):
             self._links.append((number, at_ps, rate_bps, up, known))

@@ -42,7 +42,8 @@ from topologies.fabric import Fabric, Nic, Path, Port
 from topologies.light import Circuit
 from topologies.routes import Route, Routes
 from traffic.clock import NEVER, in_seconds, ps
-from traffic.faults import Daemon, Fault
+from traffic.effects import Daemon, DaemonState, LinkState
+from traffic.faults import Fault
 from traffic.packets import packet_bytes
 from traffic.path_effects import path_effects
 from traffic.scheme import Choice, WhileLit
@@ -100,13 +101,15 @@ class LiveBackend:
         """The ports that will have failed, one fault after the other."""
         self._network, self._dilation, self._fabric = network, dilation, network.fabric
         self._skips = skips
+        self._nic_shares: dict[Nic, float] = {}
+        """What NICs are known to have of their rate, where that is not all."""
         self._packet_bytes = packet_bytes(network.mtu)
         self._engine = Engine(
             network.endpoints,
             transport=transport_named(transport)(self._nic_rate_bps, self._packet_bytes),
             check=network.check_alive,
             stuck_s=stuck_s,
-            excused=lambda: self._light.moves or bool(self._away),
+            excused=lambda: self._light.moves or self._expects_back,
         )
         self._numbers: dict[QueuePair, int] = {}
         self.packet_paths = PacketPaths(self._fabric, partial(computed_paths, self._fabric))
@@ -121,8 +124,10 @@ class LiveBackend:
         self._happened: list[Happening] = []
         self._cut: set[Port] = set()
         """Where links are down."""
-        self._away = set[object]()
-        """What has failed and will be back: ports, and the switches' daemon."""
+        self._links: dict[Port, LinkState] = {}
+        """What was made of links that changed."""
+        self._expects_back = False
+        """Whether something that has failed will be back."""
         self.programs = LivePrograms(
             network, dilation, self._lanes.ocs_of, meeting, margins, exact=bool(faults)
         )
@@ -147,8 +152,8 @@ class LiveBackend:
     def __exit__(self, kind: object, *_error: object) -> None:
         """Close everything, mend what was broken, and end what is left of programs."""
         with self._stack:
-            for port in sorted(self._cut):
-                self.restore(port)
+            for port in sorted(self._links):
+                self.set_link(port, LinkState())
             if kind is None and self._faults:
                 self._network.mend()
             if kind is None:
@@ -373,7 +378,7 @@ class LiveBackend:
         return Crossing(queue_pair.source, nic_bps, slowest_bps, 2 * delay_s)
 
     def _nic_rate_bps(self, nic: Nic) -> float:
-        return self._fabric.nic_rate_bps(nic) * self._dilation.rate
+        return self._fabric.nic_rate_bps(nic) * self._dilation.rate * self._nic_shares.get(nic, 1.0)
 
     # Light and faults
 
@@ -418,37 +423,48 @@ class LiveBackend:
             self._start += begins_at - self._stands_at
             self._stands_at = None
 
-    def fail(self, port: Port) -> None:
-        """Take the link at a port down, from the switch's side."""
-        self._cut.add(port)
-        self._away |= {port for fault in self._faults if fault.lasts_s and port in fault.ports}
-        turn_link(self._fabric, port, works=False)
+    def set_link(self, port: Port, state: LinkState) -> None:
+        """Take the link at a port down or up, from the switch's side, and shape it."""
+        before = self._links.get(port, LinkState())
+        self._links[port] = state
+        if state.up != before.up:
+            (self._cut.discard if state.up else self._cut.add)(port)
+            if state.up:
+                self._engine.excuse()
+            turn_link(self._fabric, port, works=state.up)
+        if (state.rate, state.loss) != (before.rate, before.loss):
+            self._network.shape_link(port, state.rate, state.loss)
 
-    def restore(self, port: Port) -> None:
-        """Take it up again."""
-        self._cut -= {port, self._fabric.peer(port)}
-        self._away -= {port, self._fabric.peer(port)}
-        self._engine.excuse()
-        turn_link(self._fabric, port, works=True)
+    def set_daemon(self, daemon: Daemon, state: DaemonState) -> None:
+        """Kill a process of the network, or start it again."""
+        if state.up:
+            self._revive(daemon)
+        else:
+            self._kill(daemon)
 
-    def kill(self, daemon: Daemon, *, for_good: bool) -> None:
-        """Kill a process of the network."""
-        self._network.kill(daemon, for_good=for_good)
-        if daemon == "switches" and not for_good:
-            self._away.add(daemon)
+    def _kill(self, daemon: Daemon) -> None:
+        self._network.kill(daemon, for_good=not self._expects_back)
         if daemon == "controller":
             self._light.control(works=False, needed=self.programs.showing)
 
-    def revive(self, daemon: Daemon) -> None:
-        """Start it again; the clock stands until switches forward, since nothing moves before."""
+    def _revive(self, daemon: Daemon) -> None:
+        """Start a daemon; the clock stands until switches forward, since nothing moves before."""
         began_at = time.monotonic()
         self._network.revive(daemon)
         if daemon == "switches":
             self._start += time.monotonic() - began_at
-            self._away.discard(daemon)
             self._engine.excuse()
         if daemon == "controller":
             self._light.control(works=True, needed=False)
+
+    def expects_back(self, expects: bool) -> None:
+        """Excuse queue pairs that make no progress while something is away that will be back."""
+        self._expects_back = expects
+
+    def learn_rates(self, shares: Mapping[Nic, float]) -> None:
+        """Have transports reckon with what NICs are known to have of their rate."""
+        self._nic_shares = dict(shares)
+        self._engine.rates_changed()
 
     def avoid(self, ports: Collection[Port]) -> None:
         """Lead traffic around failed ports, once the switches have their rules for it."""

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from testbed.run.experiment import Experiment
 from topologies.errors import ScenarioError
+from traffic.faults import When
 from traffic.job import Compute, Job
 
 ALIKE = ("fabric", "policy", "chunk_bytes", "ocs", "transport", "mtu", "delegated")
@@ -67,7 +68,7 @@ def _shape(experiment: Experiment) -> object:
 def _failing(experiment: Experiment) -> object:
     """Return what fails, and not when."""
     return [
-        replace(fault, after_s=0.0, lasts_s=None if fault.lasts_s is None else 1.0)
+        replace(fault, when=When(fault.node, lasts_s=None if fault.lasts_s is None else 1.0))
         for fault in experiment.faults
     ]
 

@@ -6,7 +6,7 @@ here for both. All times are real picoseconds since the start (`traffic.clock`).
 """
 
 import heapq
-from collections import Counter, defaultdict, deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from testbed.run.backend import Arrived, Backend, CouplingBackend, Happening, Strand
 from testbed.run.carriers import Carriers
 from testbed.run.delegated import lane_flows, legs_of
+from testbed.run.faulting import Faulting
 from testbed.run.gathered import Gathered, Hop
 from testbed.run.job_graph import JobGraph
 from testbed.run.ledger import INSIDE, Ledger, Message
@@ -44,7 +45,7 @@ from topologies.events import (
     TimerFired,
     View,
 )
-from topologies.fabric import Fabric, Link, Port
+from topologies.fabric import Fabric, Port
 from topologies.light import Circuit
 from topologies.packet_part import cut_off
 from traffic.clock import NEVER, checked, in_seconds, ps
@@ -55,7 +56,6 @@ from traffic.compose import renumbered
 from traffic.delegation import Delegates
 from traffic.faults import (
     AS_IT_WAS,
-    Daemon,
     Fault,
     Moves,
     Revision,
@@ -156,6 +156,16 @@ class Runner:
         """What each node that has started has yet to do: GPUs that compute, messages that arrive."""
         self._queued: dict[int, deque[Compute]] = defaultdict(deque)
         self._ledger = Ledger(fabric, (node.name for node in job.nodes))
+        self._faulting = Faulting(
+            fabric,
+            faults,
+            backend,
+            self._ledger,
+            leaves=revise.leaves if isinstance(revise, Revisions) else lambda _fault: False,
+            at=self._at,
+            detected=self._detected,
+            over=self._over,
+        )
         self._messages, self._hops = self._ledger.messages, self._ledger.hops
         """All messages, and those that bring each relayed one further."""
         self._timers: list[tuple[int, int, Callable[[], None]]] = []
@@ -181,18 +191,10 @@ class Runner:
             arrived=self._counts_as_arrived,
             returned=self._note_returned,
         )
-        self._down: Counter[Link] = Counter()
-        """By how many faults each link does not work now."""
-        self._dead: Counter[Daemon] = Counter()
-        """By how many each process is gone."""
-        self._standing: list[Fault] = []
-        """The faults that are not over."""
-        self._known: dict[Fault, set[int]] = {}
-        """The faults that are known and not over, and the messages that had to go elsewhere."""
+        self._moved: dict[Fault, set[int]] = {}
+        """The messages that had to go elsewhere by each fault that is known and not over."""
         self._gone: set[int] = set()
         """The GPUs that are known to be gone."""
-        self._stopped: set[int] = set()
-        """The GPUs that are gone, known or not."""
         self._unfinished: set[str] = set()
         """The collectives that have sent all, some of it from or to GPUs that are gone
         and not yet known to be."""
@@ -215,10 +217,9 @@ class Runner:
         """Run the job to its end."""
         if self._first_lit:
             self._light.begin(self._first_lit)
-        for fault in filter(self._stands, self._faults):
-            self._fail(fault)
+        self._faulting.begin()
         self._do_what_is_due(self._backend.now_ps)
-        self._await_faults("")
+        self._faulting.node_began("")
         self._start_all(self._graph.sources())
         while self._graph.open:
             next_timer_ps = self._timers[0][0] if self._timers else NEVER
@@ -239,7 +240,7 @@ class Runner:
         try:
             return self._backend.wait(until_ps)
         except StuckError as stuck:
-            if standing := [fault.name for fault in self._standing]:
+            if standing := [fault.name for fault in self._faulting.standing]:
                 what = f"nothing more can arrive after {', '.join(standing)}, and the job has not ended"
                 raise StuckError(
                     what, "let it be back, as in @40%-70%, or take a fabric with a way around"
@@ -290,7 +291,7 @@ class Runner:
     def _begin(self, name: str, now_ps: int) -> None:
         self._since_ps[name] = now_ps
         self._tell(NodeStarted(name))
-        self._await_faults(name)
+        self._faulting.node_began(name)
 
     def _piece_done(self, name: str, pieces: int = 1) -> None:
         self._pieces_of[name] -= pieces
@@ -329,11 +330,11 @@ class Runner:
 
     def _is_busy(self, gpu: int) -> bool:
         """Return whether a GPU computes something, or nothing any more."""
-        return gpu in self._computing or gpu in self._stopped
+        return gpu in self._computing or gpu in self._faulting.stopped
 
     def _computed(self, name: str, gpus: Sequence[int], start_ps: int, end_ps: int) -> None:
-        if self._stopped:
-            gpus = [gpu for gpu in gpus if gpu not in self._stopped]
+        if self._faulting.stopped:
+            gpus = [gpu for gpu in gpus if gpu not in self._faulting.stopped]
         if not gpus:
             return
         self._ledger.computed(name, gpus, start_ps, end_ps)
@@ -382,7 +383,7 @@ class Runner:
             return False
         messages = node.pattern.exchange().messages
         found = scheme.delegate(self._view(self._number(node)), messages)
-        as_one = self._coupling is not None and not self._known  # after faults some pairs may be relayed
+        as_one = self._coupling is not None and not self._failed  # else some pairs may be relayed
         may_move = self._gathered is not None
         legs = legs_of(found, pipelined=scheme.pipelined, as_one=as_one, may_move=may_move)
         first = len(self._messages)
@@ -455,7 +456,7 @@ class Runner:
     def _coupling_backend(self) -> CouplingBackend | None:
         """The backend if it couples flows in this run, else None: never with faults that come later."""
         backend = self._backend
-        if isinstance(backend, CouplingBackend) and backend.couples and all(map(self._stands, self._faults)):
+        if isinstance(backend, CouplingBackend) and backend.couples and not self._faulting.come_later:
             return backend
         return None
 
@@ -524,7 +525,7 @@ class Runner:
 
     def _where_gathered(self) -> Gathered | None:
         """Return where bytes of delegated all-to-alls are; None if they are where delegation has them."""
-        if self._delegates is None or self._coupling or all(map(self._stands, self._faults)):
+        if self._delegates is None or self._coupling or not self._faulting.come_later:
             return None
         return Gathered(self._fabric, pipelined=self._delegates.pipelined)
 
@@ -590,7 +591,7 @@ class Runner:
                 for parcel in parcels
                 if self._messages[parcel[0]].over_light == over_light and not self._kept_for(parcel[0])
             ]
-            if self._known and cut_off(self._fabric, self._failed):
+            if self._failed and cut_off(self._fabric, self._failed):
                 new = self._relay(new, over_light=over_light)
             if not new:
                 continue
@@ -861,63 +862,16 @@ class Runner:
 
     # Faults
 
-    def _await_faults(self, node: str) -> None:
-        """Have the faults happen that count from the start of a node, or of the job."""
-        for fault in self._faults:
-            if fault.node == node and not self._stands(fault):
-                self._at(self._backend.now_ps + ps(fault.after_s), partial(self._fail, fault))
-
-    def _stands(self, fault: Fault) -> bool:
-        """Return whether a fault is there from the start, and leaves the job as it is."""
-        return fault.is_standing and isinstance(self._revise, Revisions) and self._revise.leaves(fault)
-
     @property
     def _failed(self) -> frozenset[Port]:
         """The ports that are known to have failed, at both ends of links."""
-        if not self._known:
-            return frozenset()
-        return self._fabric.both_ends(port for fault in self._known for port in fault.ports)
+        return self._faulting.failed
 
-    def _fail(self, fault: Fault) -> None:
-        self._standing.append(fault)
-        self._stopped.update(fault.gpus)
-        for port in fault.ports:
-            self._down[self._fabric.link_at[port]] += 1
-            self._backend.fail(port)
-        now_ps = self._backend.now_ps  # an emulation's links carry something until all of them are down
-        self._ledger.fault(now_ps, "failed", fault.name)
-        self._note_links(fault, now_ps)
-        if fault.daemon:
-            self._dead[fault.daemon] += 1
-            if self._dead[fault.daemon] == 1:
-                self._backend.kill(fault.daemon, for_good=fault.lasts_s is None)
-        if fault.lasts_s is None or fault.detect_s < fault.lasts_s:
-            self._at(now_ps + ps(fault.detect_s), partial(self._detected, fault))
-        if fault.lasts_s is not None:
-            self._at(now_ps + ps(fault.lasts_s), partial(self._is_back, fault))
+    def _detected(self, fault: Fault, *, leads: bool) -> None:
+        """Revise the job and, where a fault leads traffic anew, close what crosses the failed links.
 
-    def _is_back(self, fault: Fault) -> None:
-        now_ps = self._backend.now_ps
-        self._ledger.fault(now_ps, "back", fault.name)
-        self._standing.remove(fault)
-        for port in fault.ports:
-            self._down[self._fabric.link_at[port]] -= 1
-            if not self._down[self._fabric.link_at[port]]:
-                self._backend.restore(port)
-        self._note_links(fault, now_ps)
-        if fault.daemon:
-            self._dead[fault.daemon] -= 1
-            if not self._dead[fault.daemon]:
-                self._backend.revive(fault.daemon)
-        if fault in self._known or fault.daemon == "switches":
-            self._at(now_ps + ps(fault.detect_s), partial(self._over, fault))
-
-    def _detected(self, fault: Fault) -> None:
-        """Close what crosses the failed links, revise the job, and send elsewhere what was not delivered."""
-        now_ps = self._backend.now_ps
-        self._ledger.fault(now_ps, "detected", fault.name)
-        self._known[fault] = set()
-        self._note_links(fault, now_ps)
+        What was not delivered is sent elsewhere.
+        """
         revision = self._revise(self._view(), fault)
         self._check_running(revision.cancel)
         self._gone.update(fault.gpus)
@@ -926,11 +880,12 @@ class Runner:
         cancelled = {n for n, message in enumerate(self._messages) if message.node in given_up}
         self._lost |= cancelled
         ended = self._lose(self._under_way())
-        failed = self._failed
+        failed = self._failed if leads else frozenset[Port]()
         left = self._carriers.take_back(lambda each: self._carriers.is_cut(each, failed), (), self._lost)
-        self._known[fault] |= {number for number, _ in left}
-        self._go_around()
-        self._ledger.fault(self._backend.now_ps, "gone around", fault.name)
+        self._moved[fault] = {number for number, _ in left}
+        if leads:
+            self._go_around()
+            self._ledger.fault(self._backend.now_ps, "gone around", fault.name)
         self._give_up(again, cancelled)
         self._cancel(revision.cancel)
         self._tell(FaultDetected(fault.name))
@@ -945,10 +900,12 @@ class Runner:
             self._unfinished.discard(name)
             self._end(name)
 
-    def _over(self, fault: Fault) -> None:
+    def _over(self, fault: Fault, *, leads: bool) -> None:
         """Send what had to go elsewhere as if it had never failed; and all, if nothing was forwarded."""
-        moved = self._known.pop(fault, set())
-        self._note_links(fault, self._backend.now_ps)
+        moved = self._moved.pop(fault, set())
+        if not leads:
+            self._tell(FaultOver(fault.name))
+            return
         if fault.daemon == "switches":  # connections would wait for their timeouts
             left = self._carriers.take_back(lambda _carrier: True, set(self._under_way()), self._lost)
         else:
@@ -960,13 +917,6 @@ class Runner:
         self._tell(FaultOver(fault.name))
         self._place_left(left)
         self._place_waiting()
-
-    def _note_links(self, fault: Fault, now_ps: int) -> None:
-        """Write down what has become of the links of a fault, and whether it is known."""
-        failed = self._failed
-        for link in dict.fromkeys(map(self._fabric.link_at.__getitem__, fault.ports)):
-            up = not self._down[link]
-            self._ledger.link(link, now_ps, up=up, known=up == (link.a not in failed))
 
     def _go_around(self) -> None:
         self._kept.clear()
@@ -1029,7 +979,7 @@ class Runner:
 
     def _lacks_a_gpu(self, name: str) -> bool:
         """Return whether a collective has a GPU that is gone, which is not known."""
-        unknown, node = self._stopped - self._gone, self._graph.nodes[name]
+        unknown, node = self._faulting.stopped - self._gone, self._graph.nodes[name]
         return bool(unknown) and isinstance(node, Collective) and not unknown.isdisjoint(node.gpus)
 
     def _move(self, moves: Moves) -> list[str]:

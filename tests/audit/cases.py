@@ -7,6 +7,7 @@ held against them.
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -32,7 +33,8 @@ from traffic.collectives.node_all_to_all import RingAllToAll
 from traffic.collectives.point_to_point import PointToPoint
 from traffic.collectives.ring import Ring
 from traffic.demand import Demand
-from traffic.faults import Fault, KnownRevision, Moves, Revisions
+from traffic.effects import Gone, Killed
+from traffic.faults import Fault, KnownRevision, Moves, Revisions, When, cut
 from traffic.job import Collective, Compute, Job, Node, chain
 from traffic.steps import single
 from traffic.transports.host_settings import TransportSetup
@@ -166,11 +168,11 @@ def _failing() -> Iterator[tuple[str, Experiment]]:
     nodes = (Collective("first", AllToAll(drawn(GPUS))), Collective("second", AllToAll(drawn(GPUS, 1))))
     job = chain("failing", GPUS, nodes)
     uplink, nic = (Port("leaf0", 4),), (Port("h1", 0),)
-    cut = Fault("uplink", uplink, "first", 2e-4, 1e-4)
-    yield "uplink", Experiment(RAIL, job, "ecmp", faults=(cut,))
-    yield "uplink, back", Experiment(RAIL, job, "reps", faults=(replace(cut, lasts_s=3e-4),))
-    yield "NIC", Experiment(RAIL, job, "rails", faults=(Fault("nic", nic, "second", 2e-4, 1e-4),))
-    daemon = Fault("switches", (), "first", 1e-4, 1e-4, lasts_s=2e-4, daemon="switches")
+    cuts = partial(cut, "uplink", uplink, "first", 2e-4, 1e-4)
+    yield "uplink", Experiment(RAIL, job, "ecmp", faults=(cuts(),))
+    yield "uplink, back", Experiment(RAIL, job, "reps", faults=(cuts(lasts_s=3e-4),))
+    yield "NIC", Experiment(RAIL, job, "rails", faults=(cut("nic", nic, "second", 2e-4, 1e-4),))
+    daemon = Fault("switches", (Killed("switches"),), When("first", 1e-4, 2e-4), 1e-4)
     yield "switches", Experiment(RAIL, job, "ecmp", faults=(daemon,))
     yield "GPU, revised", _without_a_gpu()
     block = toy_experiment(toy_step(ranks=4, layers=1), servers=4, alpha=2, packet_nics=2)
@@ -178,7 +180,7 @@ def _failing() -> Iterator[tuple[str, Experiment]]:
     (dispatch,) = (node.name for node in block.job.collectives if node.name == "F0 0.0 l0 dispatch")
     for name, lasts_s in (("NICs", None), ("NICs, back", 2e-4)):
         failing = tuple(
-            replace(fault, node=dispatch, lasts_s=lasts_s)
+            replace(fault, when=replace(fault.when, node=dispatch, lasts_s=lasts_s))
             for fault in lost(block.fabric, (0, 0), (1, 1), after_s=1e-4, detect_s=5e-5)
         )
         yield f"region, {name}", replace(block, faults=failing)
@@ -191,7 +193,8 @@ def _losing_in(experiment: Experiment, moves: Moves) -> Experiment:
     """Return an experiment that loses GPUs while its first all-to-all is under way."""
     losing = moved_cases.losing(experiment, moves, 0.02)
     (fault,) = losing.faults
-    return replace(losing, faults=(replace(fault, node=experiment.job.collectives[0].name),))
+    when = replace(fault.when, node=experiment.job.collectives[0].name)
+    return replace(losing, faults=(replace(fault, when=when),))
 
 
 def _without_a_gpu() -> Experiment:
@@ -202,7 +205,7 @@ def _without_a_gpu() -> Experiment:
         Collective("ring", Ring((EVERY,), 8 * MEGABYTE)),
         Compute("step", left, 1e-4),
     )
-    fault = Fault("gpu", (), "ring", 1e-4, 1e-4, gpus=(3,))
+    fault = Fault("gpu", (Gone((3,)),), When("ring", 1e-4), 1e-4)
     return Experiment(
         RAIL,
         chain("ring", GPUS, nodes),

@@ -29,7 +29,7 @@ from traffic.collectives.node_all_to_all import RingAllToAll
 from traffic.collectives.point_to_point import PointToPoint
 from traffic.collectives.ring import Operation, Ring
 from traffic.demand import Demand
-from traffic.faults import Fault
+from traffic.faults import Fault, cut
 from traffic.job import Collective, Compute, Job, Node
 from traffic.tables import Tables
 
@@ -162,7 +162,7 @@ def test_what_is_drawn_may_be(data: st.DataObject) -> None:
         port = data.draw(st.sampled_from(sorted(fabric.link_at)))
         after_s, detect_s = (data.draw(st.sampled_from([1e-5, 1e-4, 5e-4])) for _ in range(2))
         faults = (
-            Fault("cut", (port,), "", after_s, detect_s, lasts_s=data.draw(st.sampled_from([1e-3, 2e-3]))),
+            cut("cut", (port,), "", after_s, detect_s, lasts_s=data.draw(st.sampled_from([1e-3, 2e-3]))),
         )
     if data.draw(st.booleans()) and not faults:
         _check(Experiment(fabric, job, scheme), couples=True)

@@ -23,6 +23,7 @@ from testbed.run.alone import Alone
 from testbed.run.backend import Arrived
 from testbed.run.dilation import Dilation
 from testbed.run.experiment import Experiment
+from testbed.run.faulting import Faulting
 from testbed.run.fluid_backend import FluidBackend
 from testbed.run.fluid_light import FluidLight
 from testbed.run.job_graph import JobGraph
@@ -46,6 +47,7 @@ from traffic.collectives.point_to_point import PointToPoint
 from traffic.collectives.ring import Ring
 from traffic.delegation import Delegated, Delegation
 from traffic.demand import Demand
+from traffic.faults import When
 from traffic.fluid.network import FluidNetwork
 from traffic.fluid.nvlink import Nvlink
 from traffic.job import Collective, Compute, Job, Node
@@ -420,7 +422,7 @@ def a_cut_is_not_noted(patch: Patch) -> None:
 
 
 def never_happens(patch: Patch) -> None:
-    patch.setattr(Runner, "_await_faults", lambda _self, _node: None)
+    patch.setattr(Faulting, "node_began", lambda _self, _node: None)
 
 
 def timers_in_half_the_time(patch: Patch) -> None:
@@ -546,7 +548,7 @@ def _more_runs() -> dict[str, Experiment]:
         "repeated": replace(step, job=Job("repeated", 8, nodes)),
         "schedule, one OCS": _on_one_ocs(),
         "NIC, known late": replace(
-            RUNS["NIC"], faults=(replace(RUNS["NIC"].faults[0], detect_s=2e-3, node="first"),)
+            RUNS["NIC"], faults=(replace(RUNS["NIC"].faults[0], detect_s=2e-3, when=When("first", 2e-4)),)
         ),
         "two tasks": replace(step, job=Job("tasks", 8, tasks)),
     }

@@ -15,7 +15,7 @@ from tests.emulation.machine import Machine
 from topologies.fabric import Nic
 from topologies.mfabric import mfabric_fabric
 from traffic.demand import Demand
-from traffic.faults import Fault
+from traffic.faults import cut
 from traffic.steps import single
 from traffic.transports.host_settings import TransportSetup
 
@@ -36,7 +36,7 @@ def test_what_is_left_crosses_nvlink_as_predicted(sandbox: Box | None, machine: 
     owed[0, 2] = SIZE
     gather_s = 8 * SIZE / 2 / RATE_BPS
     nic = fabric.nic_port(Nic(server, 2 * server))
-    fault = Fault("nic", (nic,), after_s=1.5 * gather_s, detect_s=0.02)
+    fault = cut("nic", (nic,), after_s=1.5 * gather_s, detect_s=0.02)
     healthy = Experiment(
         fabric,
         single(Demand("one", owed)),

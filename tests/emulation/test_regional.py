@@ -161,7 +161,7 @@ def test_nics_lost_in_mid_step_cost_no_byte(sandbox: Box | None, machine: Machin
     regional = replace(experiment.regional, delay=replace(DELAY, delay_s=50e-6))
     places = {(0, 0): "F0 0.0 l0 dispatch", (0, 2): "F0 0.0 l0 dispatch", (1, 1): "F0 0.0 l0 combine"}
     faults = tuple(
-        replace(fault, node=node)
+        replace(fault, when=replace(fault.when, node=node))
         for nic, node in places.items()
         for fault in lost(experiment.fabric, nic, after_s=150e-6, detect_s=30e-6)
     )

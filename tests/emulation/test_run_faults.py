@@ -18,8 +18,9 @@ from tests.emulation.box import Box
 from tests.testbed.ocs_cases import experiment_of
 from topologies.errors import NetworkError, StuckError
 from topologies.rail import rail_fabric
+from traffic.effects import Killed
 from traffic.fault_text import WrittenFault
-from traffic.faults import Fault
+from traffic.faults import Fault, When
 from traffic.steps import single
 from traffic.transports.host_settings import TransportSetup
 from traffic.workloads.synthetic import uniform
@@ -121,6 +122,6 @@ def test_an_ocs_port_that_is_lost_leaves_its_bytes_to_other_ocses(sandbox: Box |
 
 def test_a_controller_that_steps_ocses_is_missed_at_once(sandbox: Box | None) -> None:
     healthy = experiment_of("spectra")
-    fault = Fault("controller", after_s=0.4 * predict(healthy).iteration_s, daemon="controller")
+    fault = Fault("controller", (Killed("controller"),), When(after_s=0.4 * predict(healthy).iteration_s))
     with booted(healthy) as network, pytest.raises(StuckError, match="the controller was killed"):
         tried(replace(healthy, faults=(fault,)), network)

@@ -10,7 +10,7 @@ from topologies.events import Event, NodeStarted, Order, Reconfigure, SetTimer, 
 from topologies.fabric import Fabric, Link, Nic, Port, Switch, equal_servers
 from topologies.light import Circuit
 from traffic.collectives.point_to_point import PointToPoint
-from traffic.faults import Fault
+from traffic.faults import Fault, cut
 from traffic.job import Collective, Compute, chain
 from traffic.scheme import Routed, Scheme, WholeMessages
 from traffic.spraying.policy import QueuePair
@@ -82,5 +82,5 @@ def becomes_direct(size: int) -> Forwarding:
 
 def around(size: int) -> Forwarding:
     """Return a message from server 0 to server 2, and server 1 on its route, which dies."""
-    fault = Fault("h1", (Port("h1", 0), Port("h1", 1)), "send", 0.015, 0.002)
+    fault = cut("h1", (Port("h1", 0), Port("h1", 1)), "send", 0.015, 0.002)
     return Forwarding(ring_fabric(4), ((0, 2, size),), stride_circuits(4, 1), faults=(fault,))

@@ -5,7 +5,7 @@ from topologies.events import Event, NodeStarted, Order, Reconfigure, Refused, S
 from topologies.fabric import Port
 from topologies.parallel_ocs import parallel_ocs_fabric
 from traffic.collectives.point_to_point import PointToPoint
-from traffic.faults import AS_IT_WAS, Fault
+from traffic.faults import AS_IT_WAS, cut
 from traffic.job import Collective, Compute, chain
 from traffic.scheme import OnceLit
 
@@ -29,6 +29,6 @@ def over_a_dead_link(lasts_s: float | None, *order: Reconfigure) -> Case:
         Refused(("ocs0", "ocs1")): (SetTimer("too late", 0.1),),
         TimerFired("too late"): (Reconfigure({"ocs1": B}),),
     }
-    fault = Fault("cut", (Port("h0", 0),), "send", 0.2, 5.0, lasts_s)
+    fault = cut("cut", (Port("h0", 0),), node="send", after_s=0.2, detect_s=5.0, lasts_s=lasts_s)
     job = chain("drawn", FABRIC.gpus, (WARM, Collective("send", PointToPoint(((0, 1, RATE),)))))
     return Case(FABRIC, job, OnceLit(), When(orders), (fault,), AS_IT_WAS)

@@ -9,7 +9,7 @@ from tests.testbed.region_cases import DELAY, MODEL, varied_gate
 from topologies.fabric import Fabric, Nic
 from topologies.mfabric import mfabric_fabric, region_gpus
 from traffic.compose import placed
-from traffic.faults import Fault, KnownRevision, Moves, Revisions, moved
+from traffic.faults import KnownRevision, Moves, Revisions, cut, moved
 from traffic.models.moe_step import Machines, MoeStep, moe_step
 
 GPUS, NICS, SERVERS = 4, 4, 4
@@ -76,7 +76,7 @@ def losing(experiment: Experiment, moves: Moves, after_s: float, detect_s: float
     fabric = experiment.fabric
     nics = [Nic(RANK, nic) for nic in range(NICS)] if len(moves) == GPUS else []
     gpus = tuple(gpu for gpu, _ in moves)
-    fault = Fault(LOST, tuple(map(fabric.nic_port, nics)), "", after_s, detect_s, gpus=gpus)
+    fault = cut(LOST, tuple(map(fabric.nic_port, nics)), "", after_s, detect_s, gpus=gpus)
     return replace(experiment, faults=(fault,), revisions=Revisions((KnownRevision(LOST, moves=moves),)))
 
 

@@ -14,7 +14,7 @@ from testbed.run.run import Run
 from tests.testbed.tables import check_tables
 from topologies.fabric import Fabric, Nic
 from topologies.mfabric import mfabric_fabric
-from traffic.faults import Fault
+from traffic.faults import Fault, cut
 from traffic.models.moe import GroupedAttention, MoeModel
 from traffic.models.moe_step import Gate, Machines, MoeStep, moe_step
 from traffic.readers.expert_step import read_expert_step
@@ -106,7 +106,7 @@ def lost(
 ) -> tuple[Fault, ...]:
     """Return a fault per NIC, server and number each; by default they stand from the start."""
     return tuple(
-        Fault(f"nic:{nic[0]}:{nic[1]}", (fabric.nic_port(Nic(*nic)),), "", after_s, detect_s) for nic in nics
+        cut(f"nic:{nic[0]}:{nic[1]}", (fabric.nic_port(Nic(*nic)),), "", after_s, detect_s) for nic in nics
     )
 
 

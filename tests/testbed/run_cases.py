@@ -15,7 +15,7 @@ from topologies.parallel_ocs import parallel_ocs_fabric
 from traffic.collectives.all_to_all import AllToAll
 from traffic.collectives.ring import Ring
 from traffic.demand import Demand
-from traffic.faults import Fault, Revision
+from traffic.faults import Fault, Revision, cut
 from traffic.job import Collective, Compute, Job, chain
 from traffic.scheme import Scheme, WholeMessages
 from traffic.spraying.policy import QueuePair
@@ -98,7 +98,7 @@ def moe() -> Case:
                 NodeDone("dispatch"): (Reconfigure({"ocs0": both_ways((0, 3), (1, 2))}),),
             }
         ),
-        (Fault("h0:0", (Port("h0", 0),), "combine", 0.002, 0.001),),
+        (cut("h0:0", (Port("h0", 0),), "combine", 0.002, 0.001),),
         lambda _view, _fault: Revision(),
     )
 
@@ -151,7 +151,7 @@ def ring() -> Case:
                 FaultDetected("h1"): (Reconfigure({"b": both_ways((3, 2), (5, 0))}),),
             }
         ),
-        (Fault("h1", (Port("h1", 0), Port("h1", 1)), "gradients", 0.013, 0.001),),
+        (cut("h1", (Port("h1", 0), Port("h1", 1)), "gradients", 0.013, 0.001),),
         partial(_instead, again),
     )
 

@@ -20,7 +20,7 @@ from tests.testbed.cases import VOID, outcome_of
 from topologies.errors import StuckError
 from topologies.fabric import Fabric, Link, Nic
 from topologies.rail import rail_fabric
-from traffic.faults import Daemon
+from traffic.effects import Daemon
 from traffic.job_file import write_job
 from traffic.packets import DEFAULT_MTU
 from traffic.steps import single

@@ -22,7 +22,7 @@ from topologies.mfabric import mfabric_fabric
 from traffic.collectives.all_to_all import AllToAll
 from traffic.delegation import Delegated, bounds
 from traffic.demand import Demand
-from traffic.faults import Fault
+from traffic.faults import Fault, cut
 from traffic.job import Collective, Compute, Node, chain
 from traffic.metrics import communication_s
 from traffic.records import legs_of
@@ -187,7 +187,7 @@ def test_what_a_failed_circuit_nic_leaves_over_goes_over_packets() -> None:
     demand = np.kron(np.array([[0, 1], [1, 0]]), np.ones((2, 2), dtype=np.int64)) * 100_000_000
     view = lit_view(fabric, demand.reshape(2, 2, 2, 2).sum(axis=(1, 3)))
     ports = tuple(fabric.nic_port(nic) for nic in fabric.nics if nic.server == 0 and nic.nic in (1, 3))
-    fault = Fault("both", ports, "send", 0.005, 0.001)
+    fault = cut("both", ports, "send", 0.005, 0.001)
     run = Case(fabric, demand, view.lit["ocs0"], faults=(fault,)).run()
     assert run.messages["end_s"].notna().all()
     legs = legs_of(run.messages)

@@ -15,6 +15,7 @@ from tests.examples import examples
 from tests.testbed.region_cases import check_bytes, lost, toy_experiment, toy_step
 from topologies.fabric import Fabric
 from topologies.packet_part import on_packet_switch
+from traffic.faults import When
 
 
 @cache
@@ -57,7 +58,7 @@ def test_steps_without_nics_from_the_start_are_coupled(nics: list[tuple[int, int
     assert relays or len(coupled.messages) < len(lanes.messages)
     assert communication_s(coupled) == pytest.approx(communication_s(lanes), rel=0.05)
     if (0, 1) not in nics:  # else other circuits may be lit first, and better ones: Algorithm 1 is greedy
-        later = replace(standing, faults=tuple(replace(fault, after_s=1e-9) for fault in standing.faults))
+        later = replace(standing, faults=lost(experiment.fabric, *nics, after_s=1e-9))
         assert predict(later, couples=True).iteration_s == pytest.approx(lanes.iteration_s)
         assert communication_s(coupled) > communication_s(predict(experiment, couples=True))
 
@@ -86,10 +87,8 @@ def test_every_byte_arrives_whatever_fails_when(
     faults = tuple(
         replace(
             fault,
-            node=node,
-            after_s=after * TOOK_S,
+            when=When(node, after * TOOK_S, None if lasts is None else lasts * TOOK_S),
             detect_s=detect * TOOK_S,
-            lasts_s=None if lasts is None else lasts * TOOK_S,
         )
         for nic, (node, after, detect, lasts) in failing.items()
         for fault in lost(fabric, nic)
@@ -108,7 +107,7 @@ def test_what_a_server_without_packet_nics_sends_goes_through_another() -> None:
     fabric = experiment.fabric
     (combine,) = (name for name in COLLECTIVES if "F0 0.0 l0 combine" in name)
     faults = tuple(
-        replace(fault, node=combine, after_s=0.4 * TOOK_S, detect_s=0.1 * TOOK_S)
+        replace(fault, when=When(combine, 0.4 * TOOK_S), detect_s=0.1 * TOOK_S)
         for fault in lost(fabric, *packet_nics(fabric, 0))
     )
     run = predict(replace(experiment, faults=faults))

@@ -14,8 +14,9 @@ from testbed.run.predict import predict
 from tests.testbed.cases import VOID, slowed
 from topologies.rail import rail_fabric
 from traffic.collectives.all_to_all import AllToAll
+from traffic.effects import Gone
 from traffic.fault_text import WrittenFault
-from traffic.faults import Fault, KnownRevision, Revisions
+from traffic.faults import Fault, KnownRevision, Revisions, When
 from traffic.job import Collective, Compute, Job
 from traffic.steps import single
 from traffic.workloads.synthetic import uniform
@@ -65,7 +66,7 @@ def test_what_is_added_to_a_job_is_its_iteration_s() -> None:
         Compute("experts", (0, 1, 2, 3), 1.0, ("tokens",)),
     )
     healthy = replace(HEALTHY, job=Job("step", 6, nodes))
-    fault = Fault("gpu:3", node="experts", after_s=0.4, detect_s=0.1, gpus=(3,))
+    fault = Fault("gpu:3", (Gone((3,)),), When("experts", 0.4), 0.1)
     revisions = Revisions((KnownRevision("gpu:3", moves=((3, 4),)),))
     failing = replace(healthy, faults=(fault,), revisions=revisions)
     before, after = (Outcome(each, predict(each)) for each in (healthy, failing))

@@ -1,5 +1,6 @@
 """Faults by hand on a network that is not there: what is cut, what is lit, and what is said to a slip."""
 
+from collections.abc import Iterable
 from types import SimpleNamespace
 
 import pytest
@@ -13,7 +14,7 @@ from testbed.cli import FabricCLI
 from testbed.run.experiment import Experiment
 from testbed.run.faults_by_hand import FaultsByHand
 from topologies.errors import ScenarioError
-from topologies.fabric import Fabric, Port
+from topologies.fabric import Fabric, Link
 from topologies.khop_ring import KHopRing
 from traffic.steps import single
 from traffic.workloads.synthetic import uniform
@@ -30,7 +31,7 @@ class Network:
     def __init__(self, fabric: Fabric) -> None:
         self.fabric, self.northbound, self.mininet = fabric, self, None
         self.lit: dict[str, tuple[tuple[int, int], ...]] = {}
-        self.down: set[Port] = set()
+        self.down: set[Link] = set()
         self.waited_for: list[str] = []
 
     def set_delay(self, name: str, _delay: object, _seed: int) -> None:
@@ -59,10 +60,10 @@ class Network:
 def network(monkeypatch: pytest.MonkeyPatch) -> Network:
     found = Network(asked(1).fabric)
 
-    def turn(_fabric: Fabric, port: Port, *, works: bool) -> None:
-        (found.down.discard if works else found.down.add)(port)
+    def turn(_fabric: Fabric, links: Iterable[Link], *, works: bool) -> None:
+        (found.down.difference_update if works else found.down.update)(links)
 
-    monkeypatch.setattr(testbed.run.faults_by_hand, "turn_link", turn)
+    monkeypatch.setattr(testbed.run.faults_by_hand, "turn_links", turn)
     monkeypatch.setattr(CLI, "__init__", lambda *_: None)  # it would read lines where it is made
     return found
 
@@ -81,9 +82,10 @@ def test_a_node_fails_and_all_is_mended(network: Network) -> None:
     assert by_hand.fail("node 1") == ["n0b1", "n2b0"]
     assert network.lit == first | dict(foreseen_of(experiment).changes[0].circuits)
     assert network.waited_for[-2:] == ["n0b1", "n2b0"]
-    assert network.down == {*experiment.faults[0].ports}
+    links = [{*map(experiment.fabric.link_at.__getitem__, fault.ports)} for fault in experiment.faults]
+    assert network.down == links[0]
     by_hand.fail("node 0")
-    assert network.down == {*experiment.faults[0].ports, *experiment.faults[1].ports}
+    assert network.down == links[0] | links[1]
     by_hand.begin()
     assert (network.lit, network.down, by_hand.failed) == (first, set(), [])
     assert by_hand.fail("node 1") == ["n0b1", "n2b0"], "as if nothing had failed before"

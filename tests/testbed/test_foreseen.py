@@ -18,7 +18,7 @@ from topologies.fabric import Port
 from topologies.khop_ring import KHopRing, khop_ring_fabric
 from topologies.light import light_rings
 from traffic.collectives.ring import Ring
-from traffic.faults import AS_IT_WAS, Fault, KnownRevision, Revisions
+from traffic.faults import AS_IT_WAS, KnownRevision, Revisions, cut
 from traffic.job import Collective, Job, chain
 from traffic.transports.host_settings import TransportSetup
 
@@ -44,7 +44,7 @@ def experiment(ring: KHopRing, *dying: int, mode: Mode = "shrink") -> Experiment
         return chain("reduces", fabric.gpus, tuple(Collective(name, pattern) for name in names))
 
     faults = tuple(
-        Fault(
+        cut(
             node_fault(node),
             tuple(port for bundle in range(per_node) for port in fabric.used_ports(f"n{node}b{bundle}")),
             f"hit {count}",
@@ -168,6 +168,6 @@ def test_what_does_not_fit_together_is_refused(changed: Callable[[Experiment], E
 
 def test_a_fault_may_count_from_a_node_that_a_revision_adds_and_from_no_other() -> None:
     asked = experiment(KHopRing(5, 2, 2), 1)
-    late = Fault("late", (Port("h0", 0),), "hit 9")
+    late = cut("late", (Port("h0", 0),), "hit 9")
     with pytest.raises(ScenarioError, match="counts from node 'hit 9', which job"):
         predict(replace(asked, faults=(*asked.faults, late)))

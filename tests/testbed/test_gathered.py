@@ -10,7 +10,7 @@ from tests.testbed.test_delegated import Case, took_s
 from topologies.fabric import Nic
 from topologies.mfabric import mfabric_fabric
 from traffic.delegation import Delegated
-from traffic.faults import Fault
+from traffic.faults import cut
 from traffic.records import legs_of
 
 CIRCUIT_BPS, PACKET_BPS, NVLINK_BPS = 40e9, 16e9, 32e9
@@ -26,7 +26,7 @@ def seconds(size: float, rate_bps: float) -> float:
 
 def fault(case: Case, nic: Nic, after_s: float, lasts_s: float | None = None) -> Case:
     """Return a case in which a NIC fails some time after the all-to-all began."""
-    failing = Fault("nic", (case.fabric.nic_port(nic),), "send", after_s, lasts_s=lasts_s)
+    failing = cut("nic", (case.fabric.nic_port(nic),), "send", after_s, lasts_s=lasts_s)
     return replace(case, faults=(failing,))
 
 
@@ -106,7 +106,7 @@ def test_what_crosses_nvlink_when_its_new_lane_fails_goes_to_another() -> None:
     gather_s, left = seconds(SIZE, NVLINK_BPS), SIZE - CIRCUIT_BPS * AFTER_S / 8
     hop_s = seconds(left, NVLINK_BPS)
     circuit, packets = (
-        Fault(f"nic {nic}", (case.fabric.nic_port(Nic(0, nic)),), "send", after_s, lasts_s=lasts_s)
+        cut(f"nic {nic}", (case.fabric.nic_port(Nic(0, nic)),), "send", after_s, lasts_s=lasts_s)
         for nic, after_s, lasts_s in (
             (1, gather_s + AFTER_S, hop_s / 2),
             (0, gather_s + AFTER_S + hop_s * 3 / 4, None),

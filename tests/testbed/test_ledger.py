@@ -26,7 +26,7 @@ from topologies.rail import rail_fabric
 from traffic.clock import NEVER, ps
 from traffic.collectives.point_to_point import PointToPoint
 from traffic.collectives.ring import Ring
-from traffic.faults import Fault
+from traffic.faults import Fault, cut
 from traffic.job import Collective, Compute, Job, chain
 from traffic.messages import Messages
 from traffic.scheme import Placement, Scheme, WholeMessages
@@ -122,7 +122,7 @@ def test_what_is_taken_back_leaves_its_leg_with_what_that_delivered() -> None:
         return QueuePair(Nic(a, rail), Nic(b, rail))
 
     job = Job("drawn", 4, (Collective("a", PointToPoint(((0, 2, RATE), (0, 3, RATE)))),))
-    fault = Fault("cable", (Port("h0", 0),), "a", after_s=0.25, lasts_s=2.5, detect_s=1.0)
+    fault = cut("cable", (Port("h0", 0),), "a", after_s=0.25, lasts_s=2.5, detect_s=1.0)
     tables = run(job, WholeMessages(around), fault).tables
     assert rows(tables.legs, *LEG) == [
         (0, PACKETS, 0, 0, 2, 250, *at(0.0, 1.25)),
@@ -228,7 +228,7 @@ def test_relayed_bytes_have_a_leg_for_each_hop() -> None:
     experiment = step()
     fabric = experiment.fabric
     faults = tuple(
-        replace(fault, node="F0 0.0 l0 combine", after_s=2e-4, detect_s=5e-5)
+        replace(fault, when=replace(fault.when, node="F0 0.0 l0 combine", after_s=2e-4), detect_s=5e-5)
         for fault in lost(fabric, *packet_nics(fabric, 0))
     )
     tables = predict(replace(experiment, faults=faults)).tables

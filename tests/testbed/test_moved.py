@@ -23,6 +23,7 @@ from tests.testbed.moved_cases import (
     steadily,
 )
 from topologies.errors import ScenarioError
+from traffic.effects import Gone
 from traffic.faults import AS_IT_WAS, Moves, moved
 from traffic.job import Collective, Job
 from traffic.records import NVLINK
@@ -183,4 +184,4 @@ def test_what_is_refused() -> None:
     with pytest.raises(ScenarioError, match="has another or is not there"):
         losing(HEALTHY, ((MOVES["GPU"][0][0], 0),), 0.1)
     with pytest.raises(ScenarioError, match="leaves it alone"):
-        replace(experiment, faults=(replace(experiment.faults[0], gpus=(0,)),))
+        replace(experiment, faults=(replace(experiment.faults[0], effects=(Gone((0,)),)),))

@@ -21,7 +21,7 @@ from topologies.events import Event, NodeStarted, Order, Reconfigure, SetTimer, 
 from topologies.fabric import Nic
 from traffic.collectives.ring import Ring
 from traffic.delegation import Delegates, Lanes, bounds
-from traffic.faults import Fault
+from traffic.faults import cut
 from traffic.job import Collective, Compute, chain
 from traffic.records import legs_of, path_of
 from traffic.transports.host_settings import TransportSetup
@@ -106,7 +106,7 @@ def test_all_servers_send_what_they_owe_in_an_all_to_all() -> None:
 @pytest.mark.parametrize("lasts_s", [None, 0.01])
 def test_traffic_goes_around_a_nic_that_fails(lasts_s: float | None) -> None:
     experiment = panel_step(0)
-    fault = Fault("nic", (experiment.fabric.nic_port(Nic(0, 1)),), "all-to-all", 0.02, 0.001, lasts_s=lasts_s)
+    fault = cut("nic", (experiment.fabric.nic_port(Nic(0, 1)),), "all-to-all", 0.02, 0.001, lasts_s=lasts_s)
     run = predict(replace(experiment, faults=(fault,)))
     assert run.messages["end_s"].notna().all()
     assert legs_of(run.messages)["bytes"].sum() == legs_of(predict(experiment).messages)["bytes"].sum()

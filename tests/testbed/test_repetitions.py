@@ -19,7 +19,7 @@ from topologies.parallel_ocs import parallel_ocs_fabric
 from topologies.rail import rail_fabric
 from traffic.collectives.ring import Ring
 from traffic.demand import Demand
-from traffic.faults import Fault
+from traffic.faults import When, cut
 from traffic.jitter import jittered
 from traffic.job import Collective, Compute, Job
 from traffic.steps import single
@@ -38,7 +38,7 @@ RING = Job(
         Compute("next", tuple(range(16)), 1e-3, ("sum",)),
     ),
 )
-CUT = Fault("cut", (Port("h0", 0),), after_s=1e-3)
+CUT = cut("cut", (Port("h0", 0),), after_s=1e-3)
 OTHERS: dict[str, dict[str, Any]] = {
     "fabric": {"fabric": rail_fabric(4, 4, 1)},
     "chunk_bytes": {"chunk_bytes": 1 << 16},
@@ -98,7 +98,7 @@ def test_what_seeds_draw_are_seeds_of_one(seeds: list[int], data: st.DataObject)
 
 
 def test_a_seed_may_have_its_own_scale_and_time_of_a_fault() -> None:
-    faults = [(replace(CUT, after_s=after_s),) for after_s in (1e-3, 2e-3)]
+    faults = [(replace(CUT, when=When(after_s=after_s)),) for after_s in (1e-3, 2e-3)]
     experiments = [
         replace(ONE, seed=seed, faults=fault, dilation=Dilation(1e-3, 1e-2 + seed))
         for seed, fault in enumerate(faults)

@@ -115,7 +115,7 @@ def test_run_json_says_all_that_is_needed_to_run_it_again(tmp_path: Path) -> Non
         results.describe(settings={"mtu": 9000})
         results.add(outcomes[0])
         data = json.loads((results.path / "run.json").read_text())
-    assert data["format"] == 4
+    assert data["format"] == 5
     assert data["command"] == ["rails_sparse.py"]
     assert data["transports"] == ["credit"]
     assert data["seeds"] == [0, 1]
@@ -328,7 +328,7 @@ def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
         experiments_of(file)
     for other in (1, 2, 99):
         file.write_text(f'{{"format": {other}}}')
-        with pytest.raises(ScenarioError, match=f"has the format {other}, and this version reads 4"):
+        with pytest.raises(ScenarioError, match=f"has the format {other}, and this version reads 5"):
             experiments_of(file)
 
 

@@ -24,7 +24,8 @@ from topologies.leaf_spine import leaf_spine_fabric
 from topologies.rail import rail_fabric
 from traffic.collectives.ring import Ring
 from traffic.demand import Demand
-from traffic.faults import Fault, Revision
+from traffic.effects import Down, Gone, Killed
+from traffic.faults import Fault, Revision, When, cut
 from traffic.job import Collective, Compute, Job
 from traffic.records import NVLINK
 from traffic.steps import single
@@ -61,7 +62,7 @@ def cases(draw: st.DrawFn) -> tuple[Experiment, Experiment]:
     healthy = asked(fabric, scheme, draw(st.integers(0, 9)))
     took_s = predict(healthy).iteration_s
     share, lasts = draw(st.floats(0, 1.1)), draw(st.none() | st.floats(0.01, 0.5))
-    fault = Fault(
+    fault = cut(
         "cut",
         (draw(st.sampled_from([*nics, *trunks])),),
         after_s=share * took_s,
@@ -95,7 +96,7 @@ def test_all_bytes_arrive_around_what_failed(case: tuple[Experiment, Experiment]
 def test_rails_without_a_nic_has_the_others_of_its_server(nic: int, share: float, detect: float) -> None:
     healthy = Experiment(RAIL, single(uniform(RAIL.gpus)), "rails", UNSCALED, transport=CREDIT)
     took_s = predict(healthy).iteration_s
-    fault = Fault("nic", (RAIL.nic_port(Nic(2, nic)),), after_s=share * took_s, detect_s=detect * took_s)
+    fault = cut("nic", (RAIL.nic_port(Nic(2, nic)),), after_s=share * took_s, detect_s=detect * took_s)
     expected = share + detect + (1 - share - detect * 2 / 3) * 3 / 2
     found = predict(replace(healthy, faults=(fault,))).iteration_s / took_s
     assert found == pytest.approx(max(expected, 1.0), rel=0.03)
@@ -105,7 +106,7 @@ def test_a_server_that_is_gone_is_owed_nothing_and_the_others_get_all() -> None:
     healthy = asked(RAIL, "rails", 0)
     took_s = predict(healthy).iteration_s
     gone = tuple(range(*RAIL.gpu_offsets[1:3]))
-    fault = Fault(
+    fault = cut(
         "server", tuple(RAIL.used_ports("h1")), after_s=0.3 * took_s, detect_s=0.01 * took_s, gpus=gone
     )
     run = predict(replace(healthy, faults=(fault,)))
@@ -119,12 +120,12 @@ def test_a_server_that_is_gone_is_owed_nothing_and_the_others_get_all() -> None:
 def test_what_waits_for_a_gpu_that_is_gone_is_an_error_unless_it_is_its_own() -> None:
     ring = Collective("ring", Ring(((0, 3, 6),), 3_000_000), ("warm up",))
     job = Job("drawn", RAIL.gpus, (Compute("warm up", (0, 3, 6), 1e-4), ring))
-    fault = Fault("gpu", gpus=(3,), node="ring", after_s=1e-5)
+    fault = Fault("gpu", (Gone((3,)),), When("ring", 1e-5))
     experiment = Experiment(RAIL, job, "rails", UNSCALED, transport=CREDIT, faults=(fault,))
     with pytest.raises(ScenarioError, match="'ring' cannot go on without GPU 3, which is gone"):
         predict(experiment)
     alone = Job("drawn", RAIL.gpus, (Compute("long", (2, 3), 1.0), Compute("then", (2,), 1.0, ("long",))))
-    early = Fault("gpu", gpus=(3,), after_s=0.5)
+    early = Fault("gpu", (Gone((3,)),), When(after_s=0.5))
     run = predict(replace(experiment, job=alone, faults=(early,)))
     assert run.tasks[["node", "gpu", "end_s"]].to_numpy().tolist() == [["long", 2, 1.0], ["then", 2, 2.0]]
 
@@ -134,7 +135,7 @@ def test_a_collective_that_lost_a_gpu_lets_nothing_begin_that_waits_for_it() -> 
     healthy = asked(RAIL, "rails", 0)
     (step,) = healthy.job.collectives
     gate = Compute("gate", (0, 1), 1e-3, (step.name,))
-    fault = Fault("gpu:3", gpus=(3,), after_s=0.4 * predict(healthy).iteration_s)
+    fault = Fault("gpu:3", (Gone((3,)),), When(after_s=0.4 * predict(healthy).iteration_s))
     experiment = replace(healthy, job=replace(healthy.job, nodes=(*healthy.job.nodes, gate)), faults=(fault,))
     with pytest.raises(ScenarioError, match=f"'{step.name}' cannot go on without GPU 3, which is gone"):
         predict(experiment)
@@ -142,7 +143,7 @@ def test_a_collective_that_lost_a_gpu_lets_nothing_begin_that_waits_for_it() -> 
 
 def test_a_fault_may_count_from_a_node_that_computes_nothing() -> None:
     nodes = (Compute("barrier", (), 0.0), Compute("long", (0, 1), 1.0, ("barrier",)))
-    fault = Fault("gpu:1", gpus=(1,), node="barrier", after_s=0.5, detect_s=0.1)
+    fault = Fault("gpu:1", (Gone((1,)),), When("barrier", 0.5), 0.1)
     run = predict(Experiment(RAIL, Job("drawn", RAIL.gpus, nodes), "rails", faults=(fault,)))
     happened = run.events[["at_s", "what", "which"]].to_numpy().tolist()
     assert happened[:2] == [[0.5, "failed", "gpu:1"], [0.6, "detected", "gpu:1"]]
@@ -153,7 +154,7 @@ def test_what_waits_for_a_collective_that_is_given_up_for_nothing_goes_on() -> N
     (step,) = healthy.job.collectives
     then = Compute("then", (0,), 1.0, (step.name,))
     job = replace(healthy.job, nodes=(*healthy.job.nodes, then))
-    backend, fault = FluidBackend(RAIL, {}), Fault("gpu:3", gpus=(3,), after_s=1e-5, detect_s=1e-5)
+    backend, fault = FluidBackend(RAIL, {}), Fault("gpu:3", (Gone((3,)),), When(after_s=1e-5), 1e-5)
     runner = Runner(
         RAIL,
         job,
@@ -169,13 +170,13 @@ def test_what_waits_for_a_collective_that_is_given_up_for_nothing_goes_on() -> N
 def test_switches_forward_on_without_the_controller_and_not_without_their_daemon() -> None:
     healthy = asked(RAIL, "ecmp", 0)
     took_s = predict(healthy).iteration_s
-    without = Fault("controller", after_s=0.4 * took_s, daemon="controller")
+    without = Fault("controller", (Killed("controller"),), When(after_s=0.4 * took_s))
     assert predict(replace(healthy, faults=(without,))).iteration_s == took_s
-    stopped = Fault("switches", after_s=0.4 * took_s, daemon="switches", lasts_s=0.5 * took_s)
+    stopped = Fault("switches", (Killed("switches"),), When("", 0.4 * took_s, 0.5 * took_s))
     stood = predict(replace(healthy, faults=(stopped,))).iteration_s
     assert stood == pytest.approx(1.5 * took_s, rel=0.05)  # what is left is sent over paths drawn anew
     with pytest.raises(StuckError, match="nothing more can arrive after switches, and the job has not ended"):
-        predict(replace(healthy, faults=(replace(stopped, lasts_s=None),)))
+        predict(replace(healthy, faults=(replace(stopped, when=When(after_s=0.4 * took_s)),)))
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
@@ -185,7 +186,7 @@ def test_connections_wait_until_switches_that_were_away_are_known_to_be_back(
 ) -> None:
     healthy = asked(RAIL, scheme, 0)
     took_s = predict(healthy).iteration_s
-    away = Fault("switches", (), "", 0.4 * took_s, detect * took_s, 0.2 * took_s, daemon="switches")
+    away = Fault("switches", (Killed("switches"),), When("", 0.4 * took_s, 0.2 * took_s), detect * took_s)
     stood = predict(replace(healthy, faults=(away,)))
     assert stood.iteration_s == pytest.approx((1.2 + detect) * took_s, rel=0.06)
     ends_s = stood.messages["end_s"]
@@ -201,7 +202,7 @@ def test_what_a_lost_port_of_an_ocs_leaves_over_goes_over_others(
     healthy = experiment_of(scheduler)
     before = predict(healthy)
     took_s = before.iteration_s
-    lost = Fault("port", (Port(f"ocs{ocs}", port),), after_s=share * took_s, detect_s=0.02 * took_s)
+    lost = cut("port", (Port(f"ocs{ocs}", port),), after_s=share * took_s, detect_s=0.02 * took_s)
     after = predict(replace(healthy, faults=(lost,)))
     assert after.messages["end_s"].notna().all()
     assert after.messages[["source", "destination", "bytes"]].equals(
@@ -214,7 +215,7 @@ def test_over_circuits_a_server_that_is_gone_is_owed_nothing() -> None:
     healthy = experiment_of("spectra")
     took_s = predict(healthy).iteration_s
     ports = tuple(healthy.fabric.used_ports("h2"))
-    run = predict(replace(healthy, faults=(Fault("server", ports, after_s=0.3 * took_s, gpus=(2,)),)))
+    run = predict(replace(healthy, faults=(cut("server", ports, after_s=0.3 * took_s, gpus=(2,)),)))
     touched = run.messages["source"].eq(2) | run.messages["destination"].eq(2)
     assert run.messages.loc[~touched, "end_s"].notna().all()
     assert run.messages.loc[touched, "end_s"].isna().any()
@@ -222,7 +223,7 @@ def test_over_circuits_a_server_that_is_gone_is_owed_nothing() -> None:
 
 def test_ocses_are_not_stepped_without_a_controller() -> None:
     healthy = experiment_of("spectra")
-    killed = Fault("controller", after_s=0.4 * predict(healthy).iteration_s, daemon="controller")
+    killed = Fault("controller", (Killed("controller"),), When(after_s=0.4 * predict(healthy).iteration_s))
     with pytest.raises(StuckError, match="the controller was killed, and OCSes wait for its commands"):
         predict(replace(healthy, faults=(killed,)))
 
@@ -230,11 +231,11 @@ def test_ocses_are_not_stepped_without_a_controller() -> None:
 @pytest.mark.parametrize(
     ("faults", "sentence"),
     [
-        ([Fault("cut", (Port("h9", 1),))], "of port h9:1, which has no link"),
-        ([Fault("gone", gpus=(99,))], "of GPU 99, of 12"),
-        ([Fault("cut", (Port("h0", 1),))] * 2, "'cut' is there twice"),
+        ([cut("cut", (Port("h9", 1),))], "of port h9:1, which has no link"),
+        ([Fault("gone", (Gone((99,)),))], "of GPU 99, of 12"),
+        ([cut("cut", (Port("h0", 1),))] * 2, "'cut' is there twice"),
         (
-            [Fault("cut", (Port("h0", 1),)), Fault("away", daemon="controller")],
+            [cut("cut", (Port("h0", 1),)), Fault("away", (Killed("controller"),))],
             "the controller fails in a run in which switches need it",
         ),
     ],
@@ -250,7 +251,7 @@ def test_a_link_that_failed_from_both_ends_is_back_when_both_faults_are_over() -
     healthy = asked(RAIL, "rails", 0)
     took_s = predict(healthy).iteration_s
     port = RAIL.nic_port(Nic(2, 1))
-    late = partial(Fault, after_s=0.1 * took_s, detect_s=4 * took_s)
+    late = partial(cut, after_s=0.1 * took_s, detect_s=4 * took_s)
     alone = replace(healthy, faults=(late("one", (port,)),))
     both = (late("one", (port,)), late("two", (RAIL.peer(port),), lasts_s=0.1 * took_s))
     assert predict(replace(healthy, faults=both)).iteration_s == predict(alone).iteration_s > 4 * took_s
@@ -260,14 +261,14 @@ def test_switches_forward_again_when_all_that_stopped_them_is_over() -> None:
     healthy = asked(RAIL, "rails", 0)
     took_s = predict(healthy).iteration_s
     stops = [
-        Fault(name, daemon="switches", after_s=after * took_s, lasts_s=0.4 * took_s)
+        Fault(name, (Killed("switches"),), When("", after * took_s, 0.4 * took_s))
         for name, after in (("one", 0.2), ("two", 0.4))
     ]
     assert predict(replace(healthy, faults=tuple(stops))).iteration_s == pytest.approx(1.6 * took_s, rel=0.05)
 
 
 def test_an_experiment_with_faults_is_read_back() -> None:
-    fault = Fault("cut", (Port("h0", 1),), "step 0", 1e-3, 1e-4, 0.5, (), "switches")
+    fault = Fault("cut", (Down((Port("h0", 1),)), Killed("switches")), When("step 0", 1e-3, 0.5), 1e-4)
     experiment = asked(RAIL, "rails", 0, fault)
     assert Experiment.from_json(experiment.to_json()) == experiment
     assert experiment.scheme_name == "rails, cut"
@@ -276,11 +277,13 @@ def test_an_experiment_with_faults_is_read_back() -> None:
 @pytest.mark.parametrize(
     "wrong",
     [
-        Fault,
-        partial(Fault, daemon="switches", after_s=-1.0),
-        partial(Fault, daemon="switches", detect_s=float("nan")),
-        partial(Fault, daemon="switches", lasts_s=0.0),
-        partial(Fault, gpus=(1,), lasts_s=1.0),
+        partial(Fault, effects=()),
+        partial(Fault, effects=(Down(()),)),
+        partial(Fault, effects=(Killed("switches"), Killed("controller"))),
+        partial(Fault, effects=(Killed("switches"),), when=When(after_s=-1.0)),
+        partial(Fault, effects=(Killed("switches"),), detect_s=float("nan")),
+        partial(Fault, effects=(Killed("switches"),), when=When(lasts_s=0.0)),
+        partial(Fault, effects=(Gone((1,)),), when=When(lasts_s=1.0)),
     ],
 )
 def test_a_fault_that_cannot_be_is_refused(wrong: Callable[[str], Fault]) -> None:

@@ -21,7 +21,7 @@ from traffic.collectives.all_to_all import AllToAll
 from traffic.collectives.point_to_point import PointToPoint
 from traffic.collectives.ring import Operation, Ring
 from traffic.demand import Demand
-from traffic.faults import Fault, Revision
+from traffic.faults import Fault, Revision, cut
 from traffic.job import Collective, Compute, Job, chain
 from traffic.messages import Messages
 from traffic.records import NVLINK
@@ -152,7 +152,7 @@ def test_what_a_failed_link_did_not_deliver_goes_elsewhere() -> None:
         return QueuePair(Nic(a, rail), Nic(b, rail))
 
     job = Job("drawn", 4, (sends("a", (0, 2, SECOND), (0, 3, SECOND)),))
-    fault = Fault("cable", (Port("h0", 0),), "a", after_s=0.25, detect_s=1.0)
+    fault = cut("cable", (Port("h0", 0),), "a", after_s=0.25, detect_s=1.0)
     found = Runner(FABRIC, job, FluidBackend(FABRIC, {}), WholeMessages(around), faults=[fault]).run()
     assert rows(found.messages, "end_s", "path") == [
         (2.0, "250@h0:0,leaf0:1 750@h0:1,leaf1:1"),
@@ -170,7 +170,7 @@ def test_a_collective_that_was_given_up_is_replaced_for_those_that_wait_for_it()
         return Revision(("a",), (sends("d", (1, 3, SECOND)), Compute("e", (1,), 1.0, ("d",))))
 
     nodes = (sends("a", (0, 2, SECOND)), sends("b", (1, 3, SECOND)), Compute("c", (0,), 1.0, ("a",)))
-    fault = Fault("cable", (Port("h0", 0),), "a", after_s=0.5, detect_s=0.0)
+    fault = cut("cable", (Port("h0", 0),), "a", after_s=0.5, detect_s=0.0)
     backend = FluidBackend(FABRIC, {})
     found = Runner(FABRIC, Job("drawn", 4, nodes), backend, same_rail, faults=[fault], revise=revise).run()
     assert rows(found.tasks, "node", "start_s", "end_s") == [
@@ -260,12 +260,12 @@ def test_what_does_not_fit_is_refused() -> None:
     with pytest.raises(ScenarioError, match="is for 5 GPUs, and the fabric has 4"):
         run(Job("drawn", 5, (sends("a"),)))
     with pytest.raises(ScenarioError, match="counts from node 'b', which job 'drawn' has not"):
-        run(Job("drawn", 4, (sends("a"),)), Fault("cable", node="b", daemon="switches"))
+        run(Job("drawn", 4, (sends("a"),)), cut("cable", (Port("h0", 0),), "b"))
 
 
 def test_only_a_collective_that_runs_can_be_given_up() -> None:
     nodes = (sends("a", (0, 2, SECOND)), sends("b", (0, 2, SECOND), after=("a",)))
-    fault = Fault("cable", (Port("h0", 1),), "a", 0.5, 0.0)
+    fault = cut("cable", (Port("h0", 1),), "a", 0.5, 0.0)
     runner = Runner(
         FABRIC,
         Job("drawn", 4, nodes),

@@ -18,7 +18,7 @@ from topologies.rail import rail_fabric
 from traffic.collectives.exchange import Exchange, Pattern
 from traffic.collectives.own_pattern import own_pattern
 from traffic.collectives.ring import Ring
-from traffic.faults import Fault, KnownRevision, Revisions
+from traffic.faults import KnownRevision, Revisions, cut
 from traffic.job import Collective, Job
 from traffic.job_file import job_document, job_of_document, read_job, write_job
 from traffic.messages import Messages
@@ -129,7 +129,7 @@ def test_what_is_derived_from_a_pattern_of_lightrails_stays_what_it_is() -> None
 
 def test_what_a_revision_adds_may_be_of_one_too() -> None:
     revisions = Revisions((KnownRevision("cut", ("sum",), job_with(Sent(((1, 2),)))),))
-    fault = Fault("cut", (Port("h0", 0),))
+    fault = cut("cut", (Port("h0", 0),))
     revised = Experiment(WIRED, job_with(Sent(PAIRS)), "rails", faults=(fault,), revisions=revisions)
     assert Experiment.from_json(revised.to_json()) == revised
 

@@ -9,7 +9,7 @@ from topologies.events import View
 from topologies.fabric import Port
 from topologies.rail import rail_fabric
 from traffic.collectives.ring import Ring
-from traffic.faults import AS_IT_WAS, Fault, KnownRevision, Moves, Revision, Revisions, moved
+from traffic.faults import AS_IT_WAS, Fault, KnownRevision, Moves, Revision, Revisions, cut, moved
 from traffic.job import Collective, Compute, chain
 
 RING = Ring(((0, 1, 2),), 90)
@@ -19,7 +19,7 @@ REVISIONS = Revisions((KnownRevision("first", ("a", "b"), INSTEAD), KnownRevisio
 
 
 def fault(name: str) -> Fault:
-    return Fault(name, (Port("h0", 0),))
+    return cut(name, (Port("h0", 0),))
 
 
 def test_each_fault_has_its_revision_and_others_none() -> None:

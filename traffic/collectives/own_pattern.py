@@ -1,56 +1,32 @@
-"""A user's own pattern as it is written down: the class that makes it, and the fields that it is made of."""
+"""A user's own pattern: how it is written down, and what its exchange must be."""
 
-import json
 from collections import defaultdict
-from collections.abc import Callable, Mapping
-from dataclasses import fields, is_dataclass
+from collections.abc import Mapping
 from graphlib import CycleError, TopologicalSorter
 from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from topologies.errors import DemandError, LightrailError, ScenarioError
-from topologies.own import own_code, own_object
+from topologies.errors import DemandError
+from topologies.own import own_code
 from traffic.collectives.exchange import Exchange, Pattern
 from traffic.messages import Messages
+from traffic.own_value import Kind, class_name, own_value, words_of_value
 
-PAGE = "docs/own_pattern.md"
-METHODS = ("exchange", "renumbered")
-VALUES = ("name", "gpus")
-"""What a pattern has besides its methods."""
-
-
-def class_name(own: type[Pattern]) -> str:
-    """Return a pattern's class as ``module:Class``."""
-    return f"{own.__module__}:{own.__qualname__}"
+PATTERN = Kind(
+    "pattern",
+    "docs/own_pattern.md",
+    methods=("exchange", "renumbered"),
+    values=("name", "gpus"),
+    parts="name, gpus, exchange and renumbered",
+    error=DemandError,
+)
 
 
 def own_pattern(name: str, made_of: Mapping[str, object]) -> Pattern:
-    """Return a user's own pattern.
-
-    Parameters
-    ----------
-    name
-        ``module:Class``, with the module on Python's path or in the current directory.
-    made_of
-        The arguments of the class by name; lists become tuples.
-
-    Raises
-    ------
-    LightrailError
-        If there is no such class, it makes no pattern of them, or its own code raises.
-    """
-    own = own_object("pattern", name)
-    # Looked at before it is called: a file that names it may come from anybody.
-    if not isinstance(own, type) or not all(callable(getattr(own, method, None)) for method in METHODS):
-        raise _not_a_pattern(name)
-    make = cast(Callable[..., object], own)
-    with own_code("pattern", name):
-        pattern = make(**{key: _frozen(value) for key, value in made_of.items()})
-        if lacking := [value for value in VALUES if not hasattr(pattern, value)]:
-            raise _not_a_pattern(name, lacking[0])
-    return cast(Pattern, pattern)
+    """Return a user's own pattern: parameters and errors are those of `own_value`."""
+    return cast(Pattern, own_value(PATTERN, name, made_of))
 
 
 def check_exchange(pattern: Pattern) -> None:
@@ -118,63 +94,10 @@ def _check_waits(name: str, waits: NDArray[np.int64], messages: int) -> None:
 
 
 def _no_exchange(name: str, said: str) -> DemandError:
-    return DemandError(f"the exchange of the pattern {name!r} {said}", f"see {PAGE}")
+    return DemandError(f"the exchange of the pattern {name!r} {said}", f"see {PATTERN.page}")
 
 
 def words_of_own(pattern: Pattern) -> dict[str, object]:
-    """Return what `own_pattern` makes an equal pattern of: its class, and its fields as JSON has them.
-
-    Raises
-    ------
-    DemandError
-        If that makes none: its class cannot be named, or holds what JSON does not.
-    """
-    name = class_name(type(pattern))
-    module, _, own = name.partition(":")
-    if module == "__main__" or "." in own:
-        where = "the script that runs" if module == "__main__" else "another class or a function"
-        raise _unwritable(pattern, f"its class is in {where}", "put it in a module of its own")
-    hint = "make it a frozen dataclass of numbers, texts and tuples of them"
-    try:
-        made_of: dict[str, object] = json.loads(json.dumps(_fields(pattern), allow_nan=False, default=_plain))
-    except (TypeError, ValueError) as error:
-        raise _unwritable(pattern, str(error), hint) from error
-    try:
-        again = own_pattern(name, made_of)
-        with own_code("pattern", name):
-            is_equal = bool(again == pattern)
-    except LightrailError as error:
-        raise _unwritable(pattern, error.sentence, error.hint) from error
-    if not is_equal:
-        raise _unwritable(pattern, "what its class makes of its fields is not equal to it", hint)
+    """Return what `own_pattern` makes an equal pattern of; DemandError if that makes none."""
+    name, made_of = words_of_value(PATTERN, pattern)
     return {"pattern": name, "fields": made_of}
-
-
-def _fields(pattern: Pattern) -> dict[str, object]:
-    if not is_dataclass(pattern):
-        return {}
-    return {field.name: getattr(pattern, field.name) for field in fields(pattern) if field.init}
-
-
-def _plain(value: object) -> object:
-    """Return a number of numpy's as one of Python's."""
-    if isinstance(value, np.generic):
-        return value.item()
-    raise TypeError(f"it holds an object of type {type(value).__name__}")
-
-
-def _frozen(value: object) -> object:
-    """Return a value of JSON as a frozen value holds it."""
-    return tuple(map(_frozen, value)) if isinstance(value, list) else value
-
-
-def _unwritable(pattern: Pattern, why: str, hint: str) -> DemandError:
-    sentence = f"the pattern {class_name(type(pattern))!r} cannot be written down: {why}"
-    return DemandError(sentence, hint if PAGE in hint else f"{hint}, see {PAGE}")
-
-
-def _not_a_pattern(name: str, lacking: str = "") -> ScenarioError:
-    return ScenarioError(
-        f"{name!r} is not a pattern" + (f": it has no {lacking}" if lacking else ""),
-        f"name a class with {', '.join((*VALUES, *METHODS[:-1]))} and {METHODS[-1]}, see {PAGE}",
-    )

@@ -431,6 +431,10 @@ class Engine:
         held = [stream for stream in self._streams if stream.left] if self._open else []
         return held[0].queue_pair if held and all(stream.held for stream in held) else None
 
+    def rates_changed(self) -> None:
+        """Have transports ask anew how fast NICs are."""
+        raise NotImplementedError
+
     def excuse(self) -> None:
         """Let no queue pair count as stuck for what was until now: it may have waited for light."""
         now = time.monotonic()

@@ -1,0 +1,128 @@
+"""A value of a user's own class as it is written down: the class, and the fields that it is made of."""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, is_dataclass
+from typing import cast
+
+import numpy as np
+
+from topologies.errors import LightrailError, ScenarioError
+from topologies.own import own_code, own_object
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of value that users bring."""
+
+    name: str
+    """In the words of an error: ``pattern``."""
+    page: str
+    """Where to read more."""
+    methods: tuple[str, ...]
+    """What its class has."""
+    values: tuple[str, ...]
+    """What each value has besides."""
+    parts: str
+    """Both, in words."""
+    error: type[LightrailError]
+    """What is raised for one that cannot be written down."""
+    arguments: Callable[[Mapping[str, object]], Mapping[str, object]] = dict
+    """Returns what the class takes, of the fields as they are read."""
+
+
+def class_name(own: type) -> str:
+    """Return a class as ``module:Class``."""
+    return f"{own.__module__}:{own.__qualname__}"
+
+
+def own_value(kind: Kind, name: str, made_of: Mapping[str, object]) -> object:
+    """Return a value of a user's own class.
+
+    Parameters
+    ----------
+    kind
+        What it is to be.
+    name
+        ``module:Class``, with the module on Python's path or in the current directory.
+    made_of
+        The arguments of the class by name; lists become tuples.
+
+    Raises
+    ------
+    LightrailError
+        If there is no such class, it makes no such value of them, or its own code raises.
+    """
+    own = own_object(kind.name, name)
+    # Looked at before it is called: a file that names it may come from anybody.
+    if not isinstance(own, type) or not all(callable(getattr(own, method, None)) for method in kind.methods):
+        raise _not_one(kind, name)
+    make = cast(Callable[..., object], own)
+    with own_code(kind.name, name):
+        value = make(**kind.arguments({key: _frozen(each) for key, each in made_of.items()}))
+        if lacking := [each for each in kind.values if not hasattr(value, each)]:
+            raise _not_one(kind, name, lacking[0])
+    return value
+
+
+def words_of_value(kind: Kind, value: object) -> tuple[str, dict[str, object]]:
+    """Return what `own_value` makes an equal value of: its class, and its fields as JSON has them.
+
+    Raises
+    ------
+    LightrailError
+        Of the kind, if that makes none: its class cannot be named, or holds what JSON does not.
+    """
+    name = class_name(type(value))
+    module, _, own = name.partition(":")
+    if module == "__main__" or "." in own:
+        where = "the script that runs" if module == "__main__" else "another class or a function"
+        raise _unwritable(kind, name, f"its class is in {where}", "put it in a module of its own")
+    hint = "make it a frozen dataclass of numbers, texts and tuples of them"
+    try:
+        made_of: dict[str, object] = json.loads(json.dumps(_fields(value), allow_nan=False, default=_plain))
+    except (TypeError, ValueError) as error:
+        raise _unwritable(kind, name, str(error), hint) from error
+    try:
+        again = own_value(kind, name, made_of)
+        with own_code(kind.name, name):
+            is_equal = bool(again == value)
+    except LightrailError as error:
+        raise _unwritable(kind, name, error.sentence, error.hint) from error
+    if not is_equal:
+        raise _unwritable(kind, name, "what its class makes of its fields is not equal to it", hint)
+    return name, made_of
+
+
+def _fields(value: object) -> dict[str, object]:
+    if not is_dataclass(value):
+        return {}
+    return {field.name: getattr(value, field.name) for field in fields(value) if field.init}
+
+
+def _plain(value: object) -> object:
+    """Return a number of numpy's as one of Python's."""
+    if isinstance(value, np.generic):
+        return value.item()
+    raise TypeError(f"it holds an object of type {type(value).__name__}")
+
+
+def _frozen(value: object) -> object:
+    """Return a value of JSON as a frozen value holds it."""
+    return tuple(map(_frozen, value)) if isinstance(value, list) else value
+
+
+def _unwritable(kind: Kind, name: str, why: str, hint: str) -> LightrailError:
+    sentence = f"the {kind.name} {name!r} cannot be written down: {why}"
+    return kind.error(sentence, hint if kind.page in hint else f"{hint}, see {kind.page}")
+
+
+def _not_one(kind: Kind, name: str, lacking: str = "") -> ScenarioError:
+    return ScenarioError(
+        f"{name!r} is not {_a(kind.name)}" + (f": it has no {lacking}" if lacking else ""),
+        f"name a class with {kind.parts}, see {kind.page}",
+    )
+
+
+def _a(word: str) -> str:
+    return f"an {word}" if word[0] in "aeiou" else f"a {word}"
