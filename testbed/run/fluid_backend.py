@@ -3,9 +3,9 @@
 import heapq
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
-from itertools import chain, count, pairwise
+from itertools import chain, count
 from operator import attrgetter
 
 import numpy as np
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from testbed.run.alone import Alone, messages_of
 from testbed.run.backend import NOTHING_COMES, Arrived, Drained, Happening, Strand
+from testbed.run.fluid_choices import FluidChoices
 from testbed.run.fluid_light import FluidLight
 from testbed.run.gates import Gates
 from testbed.run.packet_paths import PacketPaths, computed_paths
@@ -24,15 +25,12 @@ from topologies.routes import Routes
 from traffic.bounds import NOTHING_LENT
 from traffic.clock import NEVER, checked, ps
 from traffic.effects import Daemon, DaemonState, LinkState
-from traffic.fluid.choice import parcels_in_turns, settled
+from traffic.fluid.choice import settled
 from traffic.fluid.network import Arrival, FluidNetwork
 from traffic.fluid.rehearsal import rehearse
 from traffic.path_effects import path_effects
 from traffic.scheme import Choice, WhileLit
 from traffic.spraying.policy import QueuePair
-
-ROUNDING = 1e-8
-"""What a schedule's slots leave over of a message counts as delivered, as part of the largest message."""
 
 
 class FluidBackend:
@@ -116,12 +114,10 @@ class FluidBackend:
         self._pools: list[int] = []
         self._carrier_of: dict[int, int] = {}
         """The queue pair of each such pool."""
-        self._shared: dict[tuple[int, ...], tuple[int, range]] = {}
-        """The pool of messages that may choose from the same queue pairs, and its flows."""
+        self._choices = FluidChoices(self._network, self._has_arrived)
+        """The messages under way that choose."""
         self._rehearsed = False
         """Whether the scheme was asked on made-up states: once is enough."""
-        self._choosing: dict[int, _Choosing] = {}
-        """The messages under way that choose."""
         self._gates = Gates(fabric, self._network, self._ports, self._meet)
         """Those of the queue pairs over circuits."""
         self._draining: dict[int, set[int]] = {}
@@ -140,7 +136,7 @@ class FluidBackend:
             flip_s or {},
             now_ps=lambda: self.now_ps,
             at=self._at,
-            shown=self._round_off,
+            shown=self._choices.round_off,
         )
 
     @property
@@ -201,72 +197,25 @@ class FluidBackend:
             permitted = tuple((qp,) for qp in settled_on.tolist())
         sets = [tuple(sorted(numbers[qp] for qp in qps)) for qps in permitted]
         self._enter(list(chain.from_iterable(sets)))
-        self._share(sets)
-        before = {among: self._network.delivered_bytes(self._shared[among][1]) for among in set(sets)}
-        posted = next(self._tickets)
-        for each, among, owed in zip(message.tolist(), sets, size.tolist(), strict=True):
-            self._choosing[each] = _Choosing(among, before[among], owed, posted)
-        pools = np.array([self._shared[among][0] for among in sets])
-        order, parcels = parcels_in_turns(pools, size.astype(float))
-        self._network.post(pools[order], parcels, message[order])
+        self._share(self._choices.without_pool(sets))
+        self._choices.post(sets, size, message, next(self._tickets))
 
     def chosen(self, message: int, *, goes_on: bool = False) -> dict[int, int]:
         """Return what each queue pair carried of a message: its part of what they carried meanwhile."""
-        chosen = self._choosing[message]
-        if not goes_on:
-            return self._parts(message, chosen.size)
-        left = self.lacking(message)
-        before = self._network.delivered_bytes(self._shared[chosen.among][1])
-        parts = self._parts(message, chosen.size - left)
-        self._choosing[message] = replace(chosen, before=before, size=left)
-        return parts
+        return self._choices.chosen(message, goes_on=goes_on)
 
     def lacking(self, message: int) -> int:
         """Return how many bytes a message lacks that takes what is lit."""
-        return self._left(self._choosing[message].among).get(message, 0)
+        return self._choices.lacking(message)
 
     def recall(self, messages: Sequence[int]) -> dict[int, dict[int, int]]:
         """Take back what messages lack."""
-        recalled = {}
-        for among in dict.fromkeys(self._choosing[message].among for message in messages):
-            left, pool = self._left(among), self._shared[among][0]
-            for message in sorted(self._network.held(pool) - left.keys()):
-                self._at(self.now_ps, partial(Arrived, message, self.now_ps))
-            self._network.withdraw(pool)
-            self._speak(self._shared[among][1])
-            for message, size in left.items():
-                recalled[message] = self._parts(message, self._choosing[message].size - size)
+        recalled, flows = self._choices.recall(messages)
+        self._speak(flows)
         return recalled
 
-    def _left(self, among: tuple[int, ...]) -> dict[int, int]:
-        """Return what messages lack that may choose from the same queue pairs, if they lack anything.
-
-        A pool has parcels of turns (`parcels_in_turns`): those posted together and not delivered shared each.
-        """
-        parcels = self._network.left(self._shared[among][0])
-        sharing = Counter(self._choosing[message].posted for message in parcels)
-        so_far: dict[int, float] = defaultdict(float)
-        left = {}
-        for message, size in parcels.items():
-            posted = self._choosing[message].posted
-            so_far[posted] += size / sharing[posted]
-            sharing[posted] -= 1
-            left[message] = max(round(so_far[posted]), 1)
-        return left
-
-    def _parts(self, message: int, delivered: int) -> dict[int, int]:
-        """Return how many bytes of a message, of those delivered, each queue pair carried; forget it."""
-        carried, chosen = self._carried_of(message), self._choosing.pop(message)
-        if not delivered:
-            return {}
-        edges = np.rint(carried.cumsum() * (delivered / carried.sum())).astype(np.int64).tolist()
-        parts = zip(chosen.among, pairwise([0, *edges]), strict=True)
-        return {number: end - begin for number, (begin, end) in parts if end != begin}
-
-    def _carried_of(self, message: int) -> NDArray[np.float64]:
-        """Return what the queue pairs of a message have carried since it was posted [bytes]."""
-        chosen = self._choosing[message]
-        return self._network.delivered_bytes(self._shared[chosen.among][1]) - chosen.before
+    def _has_arrived(self, message: int) -> None:
+        self._at(self.now_ps, partial(Arrived, message, self.now_ps))
 
     @property
     def couples(self) -> bool:
@@ -446,18 +395,6 @@ class FluidBackend:
         """Have OCSes show programs, each slot as long as it says."""
         self._light.show(order)
 
-    def _round_off(self) -> None:
-        """Deliver what slots left over by rounding only."""
-        largest = max((each.size for each in self._choosing.values()), default=0)
-        for among in dict.fromkeys(each.among for each in self._choosing.values()):
-            pool = self._shared[among][0]
-            held = sorted(self._network.held(pool))
-            left = max(self._network.left(pool).values(), default=0)
-            if left <= ROUNDING * largest and all(self._carried_of(message).any() for message in held):
-                self._network.withdraw(pool)
-                for message in held:
-                    self._at(self.now_ps, partial(Arrived, message, self.now_ps))
-
     def set_link(self, port: Port, state: LinkState) -> None:
         """Have the link at a port carry what a state leaves of its rate."""
         share = state.rate * (1 - state.loss) if state.up else 0.0
@@ -491,7 +428,8 @@ class FluidBackend:
             for number, (pool, flow) in enumerate(zip(self._pools, self._flows, strict=True))
             if flow >= 0
         ]
-        for among, pool, flows in [*pairs, *((among, *shared) for among, shared in self._shared.items())]:
+        shared = [(among, *pool_and_flows) for among, pool_and_flows in self._choices.pools.items()]
+        for among, pool, flows in [*pairs, *shared]:
             for number, flow in zip(among, flows, strict=True):
                 if number not in self._gates and self._network.held(pool):
                     self._silent[flow] = number
@@ -515,10 +453,7 @@ class FluidBackend:
         """Lead traffic over packets around failed ports, as the switches' new rules do."""
         for queue_pair, path in self.packet_paths.avoid(frozenset(ports)).items():
             number, links = self._numbers[queue_pair], [self._ports[port] for port in path]
-            shared = [
-                flows[among.index(number)] for among, (_, flows) in self._shared.items() if number in among
-            ]
-            for flow in {self._flows[number], *shared} - self._silent.keys() - {-1}:
+            for flow in {self._flows[number], *self._choices.flows_over(number)} - self._silent.keys() - {-1}:
                 self._network.set_path(flow, links)
 
     def wait(self, until_ps: int) -> list[Happening]:
@@ -591,27 +526,24 @@ class FluidBackend:
             self._meet(list(chain.from_iterable(map(self._links_of, dict.fromkeys(numbers)))))
 
     def _share(self, sets: Sequence[tuple[int, ...]]) -> None:
-        """Make a pool for each set of queue pairs that has none."""
-        new = [among for among in dict.fromkeys(sets) if among not in self._shared]
-        if not new:
+        """Make a pool for each of some sets of queue pairs."""
+        if not sets:
             return
-        paths = [self._path(number) for among in new for number in among]
-        links = [self._links_of(number) for number in chain.from_iterable(new)]
-        effects, first_of = path_effects(paths, self._fabric), np.cumsum([0, *map(len, new)])
-        pool = self._network.pools
+        numbers = list(chain.from_iterable(sets))
+        effects = path_effects(list(map(self._path, numbers)), self._fabric)
+        first_of, pool = np.cumsum([0, *map(len, sets)]), self._network.pools
         flows = self._network.add_flows(
-            links,
-            pool=np.repeat(np.arange(pool, pool + len(new)), np.diff(first_of)),
-            part_of=[self._flows[number] for among in new for number in among],
+            list(map(self._links_of, numbers)),
+            pool=np.repeat(np.arange(pool, pool + len(sets)), np.diff(first_of)),
+            part_of=[self._flows[number] for number in numbers],
             delivered=effects.delivered,
             delay_s=np.maximum.reduceat(effects.delay_s, first_of[:-1]),
-            communicator=[self._pairs[number].communicator for number in chain.from_iterable(new)],
+            communicator=[self._pairs[number].communicator for number in numbers],
         )
-        for number, (among, first) in enumerate(zip(new, first_of.tolist(), strict=False)):
-            self._shared[among] = pool + number, flows[first : first + len(among)]
-            for qp, flow in zip(among, self._shared[among][1], strict=True):
-                if qp in self._gates:
-                    self._gates[qp].flows.append(flow)
+        self._choices.add_pools(pool, sets, flows)
+        for number, flow in zip(numbers, flows, strict=True):
+            if number in self._gates:
+                self._gates[number].flows.append(flow)
 
     def _links_of(self, number: int) -> list[int]:
         """Return the links that a queue pair crosses now."""
@@ -628,19 +560,6 @@ class FluidBackend:
 
     def _at(self, at_ps: int, action: Callable[[], Happening]) -> None:
         heapq.heappush(self._to_come, (checked(at_ps), next(self._tickets), action))
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Choosing:
-    """A message that chooses."""
-
-    among: tuple[int, ...]
-    """The queue pairs that it may use."""
-    before: NDArray[np.float64]
-    """What these had carried before."""
-    size: int
-    posted: int
-    """Equal for messages that were posted together."""
 
 
 @dataclass(slots=True, eq=False)

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from testbed.run.backend import Arrived, Backend, CouplingBackend, Happening, Strand
 from testbed.run.carriers import Carriers
+from testbed.run.computing import Computing
 from testbed.run.delegated import lane_flows, legs_of
 from testbed.run.faulting import Faulting
 from testbed.run.gathered import Gathered, Hop
@@ -64,7 +65,7 @@ from traffic.faults import (
     places_after,
 )
 from traffic.fluid.nvlink import Nvlink
-from traffic.job import Collective, Compute, Job, Node
+from traffic.job import Collective, Job, Node
 from traffic.messages import Messages, crosses_network
 from traffic.placing import placed_by
 from traffic.relays import Hops, parts_of
@@ -154,7 +155,6 @@ class Runner:
         """The nodes that are being started."""
         self._pieces_of: dict[str, int] = {}
         """What each node that has started has yet to do: GPUs that compute, messages that arrive."""
-        self._queued: dict[int, deque[Compute]] = defaultdict(deque)
         self._ledger = Ledger(fabric, (node.name for node in job.nodes))
         self._faulting = Faulting(
             fabric,
@@ -165,6 +165,14 @@ class Runner:
             at=self._at,
             detected=self._detected,
             over=self._over,
+        )
+        self._computing = Computing(
+            self._ledger,
+            self._faulting.stopped,
+            now_ps=lambda: backend.now_ps,
+            at=self._at,
+            began=self._begin,
+            done=self._piece_done,
         )
         self._messages, self._hops = self._ledger.messages, self._ledger.hops
         """All messages, and those that bring each relayed one further."""
@@ -200,8 +208,6 @@ class Runner:
         and not yet known to be."""
         self._lost: set[int] = set()
         """The messages that are given up, because a GPU is gone or their collective is."""
-        self._computing: dict[int, str] = {}
-        """What each GPU that is not idle computes."""
         self._gathered = self._where_gathered()
         """Where the bytes of delegated all-to-alls are, if their lanes may change."""
         self._then_on: dict[int, Hop] = {}
@@ -259,11 +265,10 @@ class Runner:
 
     def _start(self, node: Node) -> None:
         self._pieces_of[node.name] = 0
-        now_ps = self._backend.now_ps
-        self._ledger.ready(node.name, now_ps)
+        self._ledger.ready(node.name, self._backend.now_ps)
         if isinstance(node, Collective):
             self._number(node)
-            self._begin(node.name, now_ps)
+            self._begin(node.name)
             if not self._light.is_held(node.name):
                 self._go(node.name)
             return
@@ -271,13 +276,9 @@ class Runner:
         if self._gone:
             left = [gpu for gpu in left if gpu not in self._gone]
         self._pieces_of[node.name] = len(left)
-        busy = [gpu for gpu in left if self._is_busy(gpu) or self._queued.get(gpu)]
-        for gpu in busy:
-            self._queued[gpu].append(node)
-        self._compute(node, [gpu for gpu in left if gpu not in busy] if busy else left)
-        self._compute_next(busy)
-        if not self._pieces_of[node.name]:
-            self._begin(node.name, now_ps)
+        self._computing.start(node, left)
+        if not left:
+            self._begin(node.name)
             self._end(node.name)
 
     def _go(self, name: str) -> None:
@@ -288,10 +289,12 @@ class Runner:
         if not self._pieces_of[name]:
             self._end(name)
 
-    def _begin(self, name: str, now_ps: int) -> None:
-        self._since_ps[name] = now_ps
-        self._tell(NodeStarted(name))
-        self._faulting.node_began(name)
+    def _begin(self, name: str) -> None:
+        """Have a node begin, if no GPU of it has begun before."""
+        if name not in self._since_ps:
+            self._since_ps[name] = self._backend.now_ps
+            self._tell(NodeStarted(name))
+            self._faulting.node_began(name)
 
     def _piece_done(self, name: str, pieces: int = 1) -> None:
         self._pieces_of[name] -= pieces
@@ -309,40 +312,6 @@ class Runner:
                 self._ledger.file(name, first)
         self._tell(NodeDone(name))
         self._start_all(self._graph.done(name))
-
-    def _compute(self, node: Compute, gpus: Sequence[int]) -> None:
-        """Start a task on GPUs that are idle; those that take equally long end together."""
-        if not gpus:
-            return
-        start_ps = self._backend.now_ps
-        self._computing.update(dict.fromkeys(gpus, node.name))
-        if node.name not in self._since_ps:
-            self._begin(node.name, start_ps)
-        for lasts_s, together in node.by_duration(gpus):
-            end_ps = start_ps + ps(lasts_s)
-            self._at(end_ps, partial(self._computed, node.name, together, start_ps, end_ps))
-
-    def _compute_next(self, gpus: Iterable[int]) -> None:
-        """Start the next task of GPUs that are idle."""
-        for gpu in gpus:
-            if (queued := self._queued.get(gpu)) and not self._is_busy(gpu):
-                self._compute(queued.popleft(), [gpu])
-
-    def _is_busy(self, gpu: int) -> bool:
-        """Return whether a GPU computes something, or nothing any more."""
-        return gpu in self._computing or gpu in self._faulting.stopped
-
-    def _computed(self, name: str, gpus: Sequence[int], start_ps: int, end_ps: int) -> None:
-        if self._faulting.stopped:
-            gpus = [gpu for gpu in gpus if gpu not in self._faulting.stopped]
-        if not gpus:
-            return
-        self._ledger.computed(name, gpus, start_ps, end_ps)
-        for gpu in gpus:
-            del self._computing[gpu]
-        self._compute_next(gpus[:-1])
-        self._piece_done(name, len(gpus))
-        self._compute_next(gpus[-1:])
 
     # Messages
 
@@ -894,7 +863,8 @@ class Runner:
             self._since_ps[name] = self._backend.now_ps
             self._go(name)
         self._start_all(self._graph.replace(revision.cancel, revision.add))
-        for node in [*ended, *self._idled(fault.gpus, dict(revision.moves))]:
+        idled = self._computing.give_up(fault.gpus, dict(revision.moves), self._graph.nodes)
+        for node in [*ended, *idled]:
             self._piece_done(node)
         for name in sorted(self._unfinished):
             self._unfinished.discard(name)
@@ -962,20 +932,6 @@ class Runner:
         while (part_of := self._messages[number].part_of) >= 0:
             number = part_of
         return number
-
-    def _idled(self, gpus: Iterable[int], moves: Mapping[int, int]) -> list[str]:
-        """Return what GPUs that are gone had yet to compute, but for what others compute in their place."""
-        idled = []
-        for gpu in gpus:
-            begun = filter(None, [self._computing.pop(gpu, None)])
-            left = [*begun, *(node.name for node in self._queued.pop(gpu, ()))]
-            if gpu not in moves:
-                idled += left
-                continue
-            nodes = map(self._graph.nodes.__getitem__, left)
-            self._queued[moves[gpu]] += (node for node in nodes if isinstance(node, Compute))
-            self._compute_next([moves[gpu]])
-        return idled
 
     def _lacks_a_gpu(self, name: str) -> bool:
         """Return whether a collective has a GPU that is gone, which is not known."""

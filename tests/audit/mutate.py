@@ -34,8 +34,11 @@ from traffic.tables import Tables
 MUTATED = (
     "testbed.run.alone",
     "testbed.run.carriers",
+    "testbed.run.computing",
     "testbed.run.delegated",
+    "testbed.run.faulting",
     "testbed.run.fluid_backend",
+    "testbed.run.fluid_choices",
     "testbed.run.fluid_light",
     "testbed.run.gates",
     "testbed.run.job_graph",

@@ -21,6 +21,7 @@ from testbed.run import runner as running
 from testbed.run import solved_once as solving
 from testbed.run.alone import Alone
 from testbed.run.backend import Arrived
+from testbed.run.computing import Computing
 from testbed.run.dilation import Dilation
 from testbed.run.experiment import Experiment
 from testbed.run.faulting import Faulting
@@ -369,14 +370,14 @@ class _Forgets(dict[int, str]):
 
 
 def computes_two_at_once(patch: Patch) -> None:
-    begin = Runner.__init__
+    begin = Computing.__init__
 
-    def beginning(self: Runner, *args: object, **named: object) -> None:
+    def beginning(self: Computing, *args: object, **named: object) -> None:
         begin(self, *args, **named)  # type: ignore[arg-type]
         self._computing = _Forgets()
 
-    patch.setattr(Runner, "__init__", beginning)
-    patch.setattr(Runner, "_is_busy", lambda _self, _gpu: False)
+    patch.setattr(Computing, "__init__", beginning)
+    patch.setattr(Computing, "_is_busy", lambda _self, _gpu: False)
 
 
 def computes_in_half_the_time(patch: Patch) -> None:

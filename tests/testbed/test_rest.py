@@ -14,7 +14,8 @@ from controller.schedulers.registry import scheduler_named
 from controller.schedulers.schedule import Schedule, Slot
 from testbed.run.dilation import Dilation
 from testbed.run.experiment import Experiment
-from testbed.run.fluid_backend import ROUNDING, FluidBackend
+from testbed.run.fluid_backend import FluidBackend
+from testbed.run.fluid_choices import ROUNDING
 from testbed.run.ocs_plan import OcsSetup, over_ocses
 from testbed.run.outcome import bound_s
 from testbed.run.predict import predict
