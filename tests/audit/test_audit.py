@@ -154,6 +154,20 @@ def _pattern(kind: str, gpus: int, rng: np.random.Generator) -> Pattern:
     return PointToPoint(tuple((a, b, int(rng.integers(1, 2_000_000))) for a, b in ends))
 
 
+@pytest.mark.parametrize("name", [name for name, each in RUNS.items() if not (each.faults or each.ocs)])
+def test_a_run_is_sound_in_which_a_link_slows_down_or_loses_packets(name: str) -> None:
+    experiment = RUNS[name]
+    took_s, ports = predict(experiment).iteration_s, sorted(experiment.fabric.link_at)
+    slow, lossy = Slow((ports[0],), 0.3), Lossy((ports[-1],), 0.3)
+    faults = (
+        Fault("slow", (slow,), When("", 0.2 * took_s, 0.5 * took_s), 0.05 * took_s),
+        Fault("lossy", (lossy, slow), When("", 0.4 * took_s), 0.1 * took_s),
+    )
+    audit = predict(replace(experiment, faults=faults)).audit
+    assert audit is not None
+    assert audit.findings == ()
+
+
 @given(st.data())
 def test_what_is_drawn_may_be(data: st.DataObject) -> None:
     fabric = data.draw(st.sampled_from(FABRICS))

@@ -188,7 +188,8 @@ def test_an_experiment_with_effects_is_read_back() -> None:
     back = Experiment.from_json(experiment.to_json())
     assert (back, back.key) == (experiment, experiment.key)
     assert experiment.own == [f"{HERE}:Dim"]
-    assert experiment.failing == FABRIC.both_ends(PORTS), "of what goes down, not of what is slowed"
+    slowed = replace(experiment, faults=(Fault("slow", (Slow((Port("h1", 0),), 0.5),)),))
+    assert slowed.failing == FABRIC.both_ends((Port("h1", 0),)), "what is lost there is no machine's"
 
 
 @pytest.mark.parametrize(
