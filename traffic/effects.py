@@ -283,10 +283,10 @@ def _wrong(effect: Effect) -> str:
     if isinstance(effect, GpuEffect):
         if not _is_tuple_of(effect.gpus, int):
             return "has gpus that are not a tuple of whole numbers"
-        return _wrong_on(effect.on, (GpuState(), GpuState(up=False)), _is_known, _is_revived)
+        return _wrong_on(effect.on, (GpuState(), GpuState(up=False)), _says_up, _is_revived)
     if effect.daemon not in get_args(Daemon):
         return f"is of the daemon {effect.daemon!r}, and not of {' or '.join(get_args(Daemon))}"
-    return _wrong_on(effect.on, (DaemonState(), DaemonState(up=False)), _is_known, _is_revived)
+    return _wrong_on(effect.on, (DaemonState(), DaemonState(up=False)), _says_up, _is_revived)
 
 
 def _is_tuple_of(values: object, kind: type) -> bool:
@@ -319,7 +319,7 @@ def _is_better(after: LinkState, before: LinkState) -> bool:
     return after.up > before.up or after.rate > before.rate or after.loss < before.loss
 
 
-def _is_known(state: GpuState | DaemonState) -> bool:
+def _says_up(state: GpuState | DaemonState) -> bool:
     return isinstance(state.up, bool)
 
 

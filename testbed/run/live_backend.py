@@ -488,16 +488,16 @@ class LiveBackend:
             raise StuckError(*NOT_CONTROLLED)
 
     def set_link(self, port: Port, state: LinkState) -> None:
-        """Take the link at a port down or up, from the switch's side, and shape it."""
+        """Shape the link at a port, and take it down or up from the switch's side."""
         before = self._links.get(port, LinkState())
         self._links[port] = state
+        if (state.rate, state.loss) != (before.rate, before.loss):
+            self._network.shape_link(port, state.rate, state.loss)
         if state.up != before.up:
             (self._cut.discard if state.up else self._cut.add)(port)
             if state.up:
                 self._engine.excuse()
             turn_link(self._fabric, port, works=state.up)
-        if (state.rate, state.loss) != (before.rate, before.loss):
-            self._network.shape_link(port, state.rate, state.loss)
 
     def set_daemon(self, daemon: Daemon, state: DaemonState) -> None:
         """Kill a process of the network, or start it again."""
