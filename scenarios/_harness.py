@@ -87,6 +87,7 @@ from testbed.run.calibrate import (
 from testbed.run.constants import constant_numbers, constants
 from testbed.run.dark_excess import DarkExcess, dark_excess, is_measured
 from testbed.run.dilation import UNSCALED, Dilation
+from testbed.run.emulate import check_losses
 from testbed.run.experiment import Experiment
 from testbed.run.outcome import Outcome, bound_s
 from testbed.run.predict import predict
@@ -364,6 +365,9 @@ def go_on(scenario: Scenario, options: Options) -> ResultsDirectory | None:
     check_datapath(options.datapath)
     for fabric in scenario.fabrics:
         check_netem(link_netems(fabric, None))
+    written = scenario.failures.faults if scenario.failures else ()
+    own = [fault.name for each in scenario.experiments for fault in each.faults if fault.loses]
+    check_losses([*own, *(fault.text for fault in written if fault.loses)])
     for name, mtu in {(each.transport.name, each.mtu) for each in scenario.experiments}:
         control = congestion_control(name)
         check_congestion_control(control)

@@ -161,8 +161,9 @@ Fail = Annotated[
     typer.Option(
         "--fail",
         help="What fails, comma-separated, such as nic:3:1@40%-70%: NIC 1 of server 3, from 40 to 70 % of the"
-        " prediction. Also link:leaf0-spine1@2ms, server:2@40%, gpu:5@40%, port:ocs0:3@40%, controller@40%,"
-        " switches@40%. Every point runs without and with it.",
+        " prediction. Also link:leaf0-spine1@2ms, link:leaf0:3@40%, server:2@40%, gpu:5@40%, port:ocs0:3@40%,"
+        " controller@40%, switches@40%; nic:3:1@40%=0.5 goes on at half its rate, nic:3:1@40%=loss:0.01 loses"
+        " 1 % of its packets. Every point runs without and with it.",
     ),
 ]
 DetectAfter = Annotated[

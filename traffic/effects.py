@@ -16,6 +16,9 @@ from traffic.own_value import class_name
 
 Daemon = Literal["controller", "switches"]
 """The controller's process, or the one that forwards in all switches."""
+LEAST_LEFT = 1e-4
+"""What one effect leaves of a link's rate, or of its packets, at least: over a link that is a million times
+slower than others predictions take minutes."""
 PAGE = "docs/own_fault.md"
 _Key = TypeVar("_Key")
 _State = TypeVar("_State")
@@ -110,7 +113,7 @@ class Slow:
     Raises
     ------
     ScenarioError
-        If the share is not above 0 and below 1.
+        If the share is below `LEAST_LEFT`, or not below 1.
     """
 
     ports: tuple[Port, ...]
@@ -119,9 +122,9 @@ class Slow:
 
     def __post_init__(self) -> None:
         """Check the share."""
-        if not 0 < self.rate < 1:
+        if not LEAST_LEFT <= self.rate < 1:
             raise ScenarioError(
-                f"a link is slowed to {self.rate:g} of its rate", "give a share above 0 and below 1"
+                f"a link is slowed to {self.rate:g} of its rate", f"give a share from {LEAST_LEFT:g}, below 1"
             )
 
     def on(self, state: LinkState) -> LinkState:
@@ -136,7 +139,7 @@ class Lossy:
     Raises
     ------
     ScenarioError
-        If the loss is not above 0 and below 1.
+        If the loss is not above 0, or leaves less than `LEAST_LEFT`.
     """
 
     ports: tuple[Port, ...]
@@ -145,9 +148,10 @@ class Lossy:
 
     def __post_init__(self) -> None:
         """Check the loss."""
-        if not 0 < self.loss < 1:
+        if not 0 < self.loss <= 1 - LEAST_LEFT:
             raise ScenarioError(
-                f"a link is to lose packets with probability {self.loss:g}", "give one above 0 and below 1"
+                f"a link is to lose packets with probability {self.loss:g}",
+                f"give one above 0, to {1 - LEAST_LEFT:g}",
             )
 
     def on(self, state: LinkState) -> LinkState:
@@ -279,10 +283,10 @@ def _wrong(effect: Effect) -> str:
     if isinstance(effect, GpuEffect):
         if not _is_tuple_of(effect.gpus, int):
             return "has gpus that are not a tuple of whole numbers"
-        return _wrong_on(effect.on, (GpuState(), GpuState(up=False)), _is_known, _is_revived)
+        return _wrong_on(effect.on, (GpuState(), GpuState(up=False)), _says_up, _is_revived)
     if effect.daemon not in get_args(Daemon):
         return f"is of the daemon {effect.daemon!r}, and not of {' or '.join(get_args(Daemon))}"
-    return _wrong_on(effect.on, (DaemonState(), DaemonState(up=False)), _is_known, _is_revived)
+    return _wrong_on(effect.on, (DaemonState(), DaemonState(up=False)), _says_up, _is_revived)
 
 
 def _is_tuple_of(values: object, kind: type) -> bool:
@@ -315,7 +319,7 @@ def _is_better(after: LinkState, before: LinkState) -> bool:
     return after.up > before.up or after.rate > before.rate or after.loss < before.loss
 
 
-def _is_known(state: GpuState | DaemonState) -> bool:
+def _says_up(state: GpuState | DaemonState) -> bool:
     return isinstance(state.up, bool)
 
 

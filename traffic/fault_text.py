@@ -94,6 +94,11 @@ class WrittenFault:
             )
         return _Words(found["kind"], found["where"] or "", _time(self.text, found["begin"]), end, effect)
 
+    @property
+    def loses(self) -> bool:
+        """Whether links lose packets by it."""
+        return isinstance(self._words.effect(()), Lossy)
+
     def over(self, fabric: Fabric, predicted_s: float, detect_s: float = DETECT_S) -> Fault:
         """Return the fault.
 

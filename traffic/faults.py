@@ -121,6 +121,11 @@ class Fault:
         return next((daemon for daemon, state in states.items() if not state.up), None)
 
     @property
+    def loses(self) -> bool:
+        """Whether links lose packets by it."""
+        return any(state.loss for state in self.links.values())
+
+    @property
     def only_impairs(self) -> bool:
         """Whether all works on, and links do so worse: nothing is led around them."""
         return not (self.ports or self.gpus or self.daemon)

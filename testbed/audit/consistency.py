@@ -2,11 +2,13 @@
 
 A message crosses if its GPUs are of two servers, is one row of its collective's exchange, and goes by queue
 pairs of its communicator. An OCS that goes dark carries nothing that it did not before, and lights what was
-ordered, one order after the other. A link is down from when a fault of it comes until that is over.
+ordered, one order after the other. A link does what the effects of the faults that stand leave of it, one
+after the other.
 """
 
 from collections import defaultdict, deque
 from collections.abc import Iterator
+from math import isclose
 
 import numpy as np
 
@@ -14,6 +16,8 @@ from testbed.audit.course import Course, of_leg, of_message
 from testbed.audit.finding import Finding
 from topologies.fabric import Link
 from traffic.clock import NEVER
+from traffic.effects import LinkEffect, LinkState
+from traffic.faults import Fault
 from traffic.tables import DARK, LIGHT_CHANGES, LIT, ORDERS
 
 CHECK = "consistency"
@@ -97,28 +101,41 @@ def _ordered(course: Course) -> Iterator[Finding]:
 
 
 def _failed(course: Course) -> Iterator[Finding]:
-    """Yield links that are up while a fault of theirs stands, or down without one."""
-    faults, links, ports = course.tables.faults, course.tables.links, course.tables.ports
+    """Yield links that are up, or have a rate, that the faults which stand do not leave them."""
+    links, ports = course.tables.links, course.tables.ports
+    columns = (links[name].tolist() for name in ("port", "at_ps", "rate_bps", "up"))
+    noted: dict[Link, list[tuple[int, float, bool, int]]] = {}
+    for row, (port, at_ps, rate_bps, up) in enumerate(zip(*columns, strict=True)):
+        noted.setdefault(course.fabric.link_at[ports[port]], []).append((at_ps, rate_bps, up, row))
+    for (at_ps, link), state in _states(course).items():
+        said = [found for found in noted.get(link, ()) if found[0] <= at_ps]
+        _, rate_bps, up, row = said[-1] if said else (0, link.rate_bps, True, -1)
+        if up != state.up:
+            sentence = f"link {link.a} - {link.b} is {'up' if up else 'down'} against its faults"
+        elif not isclose(rate_bps, link.rate_bps * state.rate):
+            left = f"its faults leave {state.rate:g} of its rate"
+            sentence = f"link {link.a} - {link.b} has {rate_bps:g} bit/s, and {left}"
+        else:
+            continue
+        yield Finding(CHECK, sentence, "links", row)
+        return
+
+
+def _states(course: Course) -> dict[tuple[int, Link], LinkState]:
+    """Return what the faults that stood left of each link of theirs, whenever one came or was over."""
+    faults = course.tables.faults
     by_name = {fault.name: fault for fault in course.known.faults}
-    standing: dict[Link, int] = {}
-    changes: list[tuple[int, Link, int]] = []
+    standing: list[Fault] = []
+    found: dict[tuple[int, Link], LinkState] = {}
     for name, at_ps, what in faults[["name", "at_ps", "what"]].itertuples(index=False, name=None):
-        if what in ("failed", "back") and name in by_name:
-            down = 1 if what == "failed" else -1
-            changes += [(at_ps, course.fabric.link_at[port], down) for port in by_name[name].ports]
-    last: dict[tuple[int, Link], bool] = {}
-    for at_ps, link, down in changes:
-        standing[link] = standing.get(link, 0) + down
-        last[at_ps, link] = standing[link] == 0
-    noted: dict[Link, list[tuple[int, bool, int]]] = {}
-    for row, (port, at_ps, up) in enumerate(
-        links[["port", "at_ps", "up"]].itertuples(index=False, name=None)
-    ):
-        noted.setdefault(course.fabric.link_at[ports[port]], []).append((at_ps, bool(up), row))
-    for (at_ps, link), up in last.items():
-        said = [(is_up, row) for when, is_up, row in noted.get(link, ()) if when <= at_ps]
-        is_up, row = said[-1] if said else (True, -1)
-        if is_up != up:
-            state = "up" if is_up else "down"
-            yield Finding(CHECK, f"link {link.a} - {link.b} is {state} against its faults", "links", row)
-            return
+        if what not in ("failed", "back") or name not in by_name:
+            continue
+        fault = by_name[name]
+        standing = [*standing, fault] if what == "failed" else [each for each in standing if each != fault]
+        for link in dict.fromkeys(map(course.fabric.link_at.__getitem__, fault.links)):
+            ends, state = {link.a, link.b}, LinkState()
+            for effect in (effect for each in standing for effect in each.effects):
+                if isinstance(effect, LinkEffect) and not ends.isdisjoint(effect.ports):
+                    state = effect.on(state)
+            found[at_ps, link] = state
+    return found

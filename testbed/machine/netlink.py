@@ -153,15 +153,16 @@ def kernel_has_netem() -> bool:
 
 
 def shaper_request(
-    rate_bytes_s: int, burst_bytes: int, queue_bytes: int, *, below_netem: bool = False
+    rate_bytes_s: int, burst_bytes: int, queue_bytes: int, *, below_netem: bool = False, change: bool = False
 ) -> bytes:
     """Return the request for a token bucket filter (tc-tbf(8)) on an interface yet to be filled in.
 
-    It is the interface's own queue, or below a netem that `netem_request` makes first.
+    It is the interface's own queue, or below a netem that `netem_request` makes first. One that is there can
+    be changed: what waits in it stays, and its bucket is full (tbf_change in net/sched/sch_tbf.c).
     """
     encoder = IPBatch()
     encoder.tc(
-        "add",
+        "change" if change else "add",
         kind="tbf",
         index=1,
         handle=CHILD_HANDLE if below_netem else ROOT_HANDLE,
@@ -200,7 +201,9 @@ def marker_request(mark_bytes: int, queue_bytes: int, *, below_netem: bool = Fal
     return HEADER.pack(HEADER.size + len(body), RTM_NEWQDISC, flags_of_request, 0, 0) + body
 
 
-def netem_request(delay_s: float, loss: float, limit_packets: int, *, change: bool = False) -> bytes:
+def netem_request(
+    delay_s: float, loss: float, limit_packets: int, *, change: bool = False, replace: bool = False
+) -> bytes:
     """Return the request for a netem (tc-netem(8)) on an interface yet to be filled in.
 
     Encoded here: pyroute2's own encoder knows whole microseconds only.
@@ -217,12 +220,14 @@ def netem_request(delay_s: float, loss: float, limit_packets: int, *, change: bo
         How many packets may wait at once; more are dropped.
     change
         Whether to change the netem that the interface has, instead of adding one.
+    replace
+        Whether it takes the place of the queue that the interface has, which is dropped.
     """
     message = tcmsg()
     message["header"]["type"] = RTM_NEWQDISC
     message["header"]["flags"] = NLM_F_REQUEST | NLM_F_ACK
     if not change:
-        message["header"]["flags"] |= NLM_F_CREATE | NLM_F_EXCL
+        message["header"]["flags"] |= NLM_F_CREATE | (NLM_F_REPLACE if replace else NLM_F_EXCL)
     message["index"], message["handle"], message["parent"] = 1, ROOT_HANDLE, ROOT
     ticks = max(round(delay_s * 1e9 / TICK_NS), int(delay_s > 0))
     options = {"delay": ticks, "limit": limit_packets, "loss": round(loss * CERTAIN)}

@@ -28,9 +28,13 @@ class Netem:
     loss: float = 0.0
     """The probability that one is dropped."""
 
-    def request(self, *, change: bool = False) -> bytes:
-        """Return the request to the kernel."""
-        return netem_request(self.delay_s, self.loss, LIMIT_PACKETS, change=change)
+    def request(self, *, change: bool = False, replace: bool = False) -> bytes:
+        """Return the request to the kernel: for a new one, to change it, or for one in another's place."""
+        return netem_request(self.delay_s, self.loss, LIMIT_PACKETS, change=change, replace=replace)
+
+    def losing(self, loss: float) -> "Netem":
+        """Return it with a loss on top of its own."""
+        return Netem(self.delay_s, 1 - (1 - self.loss) * (1 - loss))
 
 
 def link_netems(

@@ -37,7 +37,15 @@ from testbed.network.mark import Mark
 from testbed.network.netem import Netem, check_delays, check_netem, link_netems
 from testbed.network.nodes import LiveIntf, LiveLink, LiveMininet, LiveServer, LiveSwitch
 from testbed.network.openvswitch import MachineOpenVSwitch, PrivateOpenVSwitch, machine_directory
-from testbed.network.wiring import Wiring, adopt_taps, set_netems, shape_switch_ports, wire
+from testbed.network.wiring import (
+    Wiring,
+    adopt_taps,
+    put_netems,
+    reshape,
+    set_netems,
+    shape_switch_ports,
+    wire,
+)
 from topologies.addresses import datapath_id, interface, nic_ip, openflow_port
 from topologies.errors import NetworkError
 from topologies.fabric import Fabric, Link, Nic, Port
@@ -50,6 +58,8 @@ OPENFLOW, NORTHBOUND = "openflow.sock", "northbound.sock"
 READY_S = 120.0
 LEAST_SEND_BUFFER_BYTES, MOST_SEND_BUFFER_BYTES = 4 << 20, 1 << 30
 """The daemon sends 32 packets of a port at once: where queues are short, they decide what is dropped."""
+AS_IT_BEGAN = (1.0, 0.0)
+"""All of a link's rate, and no loss but its own."""
 LOG_LINES = 40
 CHECKOUT = Path(__file__).resolve().parents[2]
 
@@ -87,7 +97,6 @@ class Network:
         self.rate_factor = rate_factor
         self.host = host or carrying(fabric, rate_factor, mtu)
         self.datapath = datapath or default_datapath()
-        self.netems = self._netems(None)
         self.wiring: Wiring
         self._stack = ExitStack()
         self._entered = self._without_controller = self._without_switches = False
@@ -95,6 +104,12 @@ class Network:
         """Whether the controller has yet to say that it listens."""
         self._followed: frozenset[Link] = frozenset()
         """The failed links that switches have rules around."""
+        self._shaped: dict[Link, tuple[float, float]] = {}
+        """What links pass of the rate that they began with, and lose on top of their own loss."""
+        self._impaired: float | None = None
+        """By what links' delays are multiplied now; None while they have neither delay nor loss."""
+        self.netems: dict[Port, Netem] = {}
+        self.netems = self._netems(None)
 
     def __enter__(self) -> "Network":
         """Boot, or leave nothing behind and raise NetworkError, MachineError or FabricError."""
@@ -172,8 +187,35 @@ class Network:
             self._wait_ready(links)
 
     def shape_link(self, port: Port, rate: float, loss: float) -> None:
-        """Shape both ends of the link at a port to a share of its rate, and have it lose packets."""
-        raise NotImplementedError
+        """Have the link at a port pass a share of its rate, both ways, and lose more packets than its own.
+
+        Light does not queue: of a link to an OCS only the NIC's end is shaped. Packets that wait stay; they
+        are lost where a link loses packets for the first time.
+
+        Parameters
+        ----------
+        port
+            Of the link, at either end.
+        rate
+            The share of the rate that it began with, above 0; 1 for all.
+        loss
+            The probability that a packet is lost in a direction; 0 for none.
+
+        Raises
+        ------
+        MachineError
+            If packets are to be lost and the kernel has no netem.
+        """
+        link = self.fabric.link_at[port]
+        self._shaped[link] = (rate, loss)
+        shares = dict.fromkeys((link.a, link.b), rate)
+        wanted = self._netems(self._impaired)
+        check_netem(wanted)
+        new = {end: netem for end, netem in wanted.items() if end not in self.netems}
+        put_netems(self.wiring, new, shares)
+        self.netems |= new
+        reshape(self.wiring, shares, self.netems)
+        self._set(wanted)
 
     def mend(self) -> None:
         """Start again what was killed, and wait until all is as it was at first."""
@@ -181,6 +223,9 @@ class Network:
             self.revive("controller")
         if self._without_switches:
             self.revive("switches")
+        for link, shaped in list(self._shaped.items()):
+            if shaped != AS_IT_BEGAN:
+                self.shape_link(link.a, *AS_IT_BEGAN)
         self._wait_ready(frozenset())
 
     def set_hosts(self, host: HostSettings) -> None:
@@ -225,6 +270,7 @@ class Network:
             If a delay is too short or too long to be emulated.
         """
         check_delays(self.fabric, time_factor)
+        self._impaired = time_factor
         self._set(self._netems(time_factor, loss=loss))
 
     @contextmanager
@@ -245,7 +291,12 @@ class Network:
     def _netems(self, time_factor: float | None, *, loss: bool = True) -> dict[Port, Netem]:
         # Through a veth pair and the kernel's datapath a packet stays charged to its sender's socket.
         orphan = self.datapath == "kernel"
-        return link_netems(self.fabric, time_factor, loss=loss, orphan=orphan)
+        netems = link_netems(self.fabric, time_factor, loss=loss, orphan=orphan)
+        for link, (_, lost) in self._shaped.items():
+            for end in (link.a, link.b):
+                if lost or end in self.netems:
+                    netems[end] = netems.get(end, Netem()).losing(lost)
+        return netems
 
     def _boot(self, stack: ExitStack, mark: Mark) -> None:
         private, directory = inside_sandbox(), self.directory

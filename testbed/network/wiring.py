@@ -8,9 +8,9 @@ Where a link has delay or loss, a netem stands in front of it (`testbed.network.
 import os
 import socket
 from collections import defaultdict
-from collections.abc import Mapping
-from contextlib import ExitStack
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping
+from contextlib import ExitStack, nullcontext
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from socket import AF_INET
@@ -213,14 +213,53 @@ def shape_switch_ports(wiring: Wiring) -> None:
 
 def set_netems(wiring: Wiring, netems: Mapping[Port, Netem]) -> None:
     """Give ports that have a netem another delay and loss; packets that wait there keep theirs."""
-    of_node: dict[str, dict[Port, Netem]] = defaultdict(dict)
-    for port, netem in netems.items():
-        of_node[port.node][port] = netem
-    for server, namespace in zip(wiring.fabric.servers, wiring.namespaces, strict=True):
-        with inside_namespace(namespace):
-            _change_netems(wiring.fabric, of_node.pop(server.name, {}))
-    for of_switch in of_node.values():
-        _change_netems(wiring.fabric, of_switch)
+
+    def change(batch: Batch, port: Port, index: int) -> None:
+        batch.add_qdisc(f"change the netem of {port}", netems[port].request(change=True), index)
+
+    _at_ports(wiring, netems, change)
+
+
+def put_netems(wiring: Wiring, netems: Mapping[Port, Netem], shares: Mapping[Port, float]) -> None:
+    """Put a netem in front of the shapers of ports that have none; what waits there is lost.
+
+    A queue cannot be moved below another one. ``shares`` says what of their rate the shapers pass, where that
+    is not all.
+    """
+
+    def put(batch: Batch, port: Port, index: int) -> None:
+        batch.add_qdisc(f"put a netem on {port}", netems[port].request(replace=True), index)
+        if shape := _shape_at(wiring, port, shares.get(port, 1.0)):
+            _add_shaper(batch, shape, port, index, below_netem=True)
+
+    _at_ports(wiring, netems, put)
+
+
+def reshape(wiring: Wiring, shares: Mapping[Port, float], netems: Collection[Port]) -> None:
+    """Have the shapers of ports pass a share of the rate that they began with; what waits there stays.
+
+    ``netems`` are the ports that have a netem.
+    """
+
+    def change(batch: Batch, port: Port, index: int) -> None:
+        if shape := _shape_at(wiring, port, shares[port]):
+            batch.add_qdisc(f"reshape {port}", _shaper(shape, port in netems, change=True), index)
+
+    _at_ports(wiring, shares, change)
+
+
+def _at_ports(wiring: Wiring, ports: Collection[Port], request: Callable[[Batch, Port, int], None]) -> None:
+    """Send requests about ports, each in the namespace that the port's interface is in."""
+    of_server = defaultdict[int, list[Port]](list)
+    for port in ports:
+        of_server[wiring.fabric.server_index.get(port.node, -1)].append(port)
+    for server, mine in of_server.items():
+        where = inside_namespace(wiring.namespaces[server]) if server >= 0 else nullcontext()
+        with where:
+            batch, indices = Batch(), interface_indices()
+            for port in mine:
+                request(batch, port, indices[interface(wiring.fabric, port)])
+            batch.commit()
 
 
 def adopt_taps(wiring: Wiring) -> None:
@@ -384,29 +423,32 @@ def _add_qdiscs(batch: Batch, wiring: Wiring, port: Port, indices: dict[str, int
     if netem:
         batch.add_qdisc(f"put a netem on {port}", netem.request(), index)
     if shape:
-        batch.add_qdisc(f"shape {port}", _shaper(shape, netem is not None), index)
-    if shape and shape.mark_bytes:
-        batch.add_qdisc(f"mark packets at {port}", _marker(shape, netem is not None), index)
+        _add_shaper(batch, shape, port, index, below_netem=netem is not None)
+
+
+def _add_shaper(batch: Batch, shape: Shape, port: Port, index: int, *, below_netem: bool) -> None:
+    batch.add_qdisc(f"shape {port}", _shaper(shape, below_netem), index)
+    if shape.mark_bytes:
+        batch.add_qdisc(f"mark packets at {port}", _marker(shape, below_netem), index)
+
+
+def _shape_at(wiring: Wiring, port: Port, share: float) -> Shape | None:
+    """Return the shape of a port at a share of the rate that it began with; None if it has none."""
+    if (shape := wiring.shapes.get(port)) is None:
+        return None
+    rate_bps = shape.rate_bps * share
+    return replace(shape, rate_bps=rate_bps, burst_bytes=burst_bytes(rate_bps, wiring.mtu))
 
 
 @lru_cache
-def _shaper(shape: Shape, below_netem: bool) -> bytes:
-    rate_bytes_s = round(shape.rate_bps / 8)
-    return shaper_request(rate_bytes_s, shape.burst_bytes, shape.queue_bytes, below_netem=below_netem)
+def _shaper(shape: Shape, below_netem: bool, *, change: bool = False) -> bytes:
+    rate_bytes_s, sizes = round(shape.rate_bps / 8), (shape.burst_bytes, shape.queue_bytes)
+    return shaper_request(rate_bytes_s, *sizes, below_netem=below_netem, change=change)
 
 
 @lru_cache
 def _marker(shape: Shape, below_netem: bool) -> bytes:
     return marker_request(shape.mark_bytes, shape.queue_bytes, below_netem=below_netem)
-
-
-def _change_netems(fabric: Fabric, netems: Mapping[Port, Netem]) -> None:
-    """Change the netems of ports whose interfaces are in this thread's namespace."""
-    batch, indices = Batch(), interface_indices()
-    for port, netem in netems.items():
-        request = netem.request(change=True)
-        batch.add_qdisc(f"change the netem of {port}", request, indices[interface(fabric, port)])
-    batch.commit()
 
 
 def _switch_offloads_off(names: list[str]) -> None:

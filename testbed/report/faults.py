@@ -25,10 +25,10 @@ DIGITS = 12
 """Of times in seconds: what computing with floats leaves beyond them is no time that was added."""
 CAPTION = (
     "What failed: means over seeds, milliseconds at real scale, {}.{} Known: schemes, circuits and routing "
-    "are told. Around: packet switches have rules around it, and what it held up is placed anew. Used: "
-    "traffic is placed there again. Added: to the CCT of the same point without faults, or to the iteration "
-    "of a job that computes, by all its faults together. Lost: messages that are given up, from and to GPUs "
-    "that are gone, or that begin again with others."
+    "are told. Around: packet switches have rules around it, and what it held up is placed anew, unless "
+    "links are only slower. Used: traffic is placed there again. Added: to the CCT of the same point without "
+    "faults, or to the iteration of a job that computes, by all its faults together. Lost: messages that are "
+    "given up, from and to GPUs that are gone, or that begin again with others."
 )
 
 

@@ -1,7 +1,7 @@
 """The emulation: an experiment through the runner over a booted network."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 
@@ -9,6 +9,7 @@ import pandas as pd
 
 from controller.circuits.status import LogEntry
 from testbed.machine.garbage import no_garbage_collection
+from testbed.machine.netlink import kernel_has_netem
 from testbed.network.circuit_tap import CircuitTap, Crossings
 from testbed.network.network import Network
 from testbed.run.experiment import Experiment
@@ -16,7 +17,7 @@ from testbed.run.light_log import LightLog
 from testbed.run.live_backend import LiveBackend
 from testbed.run.run import Run
 from testbed.run.runner import Runner
-from topologies.errors import ScenarioError
+from topologies.errors import MachineError, ScenarioError
 from topologies.fabric import Path
 from traffic.metrics import communication_s
 from traffic.spraying.policy import QueuePair
@@ -76,6 +77,8 @@ def emulate(
 
     Raises
     ------
+    MachineError
+        If a fault has links lose packets, and this machine's kernel has no netem.
     ScenarioError
         If the network is another fabric's, or at another rate or MTU, or its hosts are set for another
         transport, or a link's delay cannot be honoured.
@@ -85,6 +88,7 @@ def emulate(
     booted = network.fabric, network.rate_factor, network.mtu, network.host
     if booted != (experiment.fabric, experiment.dilation.rate, experiment.mtu, experiment.host):
         raise ScenarioError("the network was booted for another experiment", "boot one for this")
+    check_losses([fault.name for fault in experiment.faults if fault.loses])
     fabric, dilation = experiment.fabric, experiment.dilation
     before = _prepare_ocses(experiment, network)
     meeting = experiment.ocs.meeting if experiment.ocs else "drain"
@@ -122,6 +126,15 @@ def emulate(
     crossings = tap.crossings if tap and not tap.missed else None
     paths = backend.packet_paths.at_first
     return Emulation(run, paths, health, emulated_s, light, shares, logs, crossings, inert)
+
+
+def check_losses(lossy: Sequence[str]) -> None:
+    """Raise MachineError if there are faults by which links lose packets, and the kernel has no netem."""
+    if lossy and not kernel_has_netem():
+        raise MachineError(
+            f"this machine's kernel has no netem, which {lossy[0]!r} needs for the loss of links",
+            "leave it out, or load or install its module sch_netem",
+        )
 
 
 def _with_grants(run: Run, backend: LiveBackend) -> Run:

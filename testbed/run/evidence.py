@@ -33,8 +33,8 @@ class Watch:
     network
         What runs.
     failing
-        The ports of links that are to fail. What is lost there is the fault's, not the machine's, and so is
-        what meets a switch without a rule.
+        The ports of links that are to fail, or to be slower. What is lost there is the fault's, not the
+        machine's, and so is what meets a switch without a rule.
     restarts
         Whether the switches' daemon is to be killed: what it counts begins anew then, and is not known.
     relit

@@ -262,8 +262,8 @@ class Experiment:
 
     @property
     def failing(self) -> frozenset[Port]:
-        """The ports at both ends of the links that fail."""
-        return self.fabric.both_ends(port for fault in self.faults for port in fault.ports)
+        """The ports at both ends of the links that faults change: what is lost there is theirs."""
+        return self.fabric.both_ends(port for fault in self.faults for port in fault.links)
 
     @property
     def gone(self) -> frozenset[int]:

@@ -87,11 +87,11 @@ class FaultsByHand:
     def is_cut(self, node: str) -> bool:
         """Return whether all links of a node are down."""
         fabric = self._experiment.fabric
-        cut = fabric.both_ends(port for name in self.failed for port in self._faults[name].ports)
-        return cut.issuperset(fabric.used_ports(node))
+        down = fabric.both_ends(port for name in self.failed for port in self._faults[name].ports)
+        return down.issuperset(fabric.used_ports(node))
 
     def _set_links(self, failed: Iterable[str]) -> None:
-        now, before = ([self._faults[name] for name in names] for names in (failed, self.failed))
+        before, now = ([self._faults[name] for name in names] for names in (self.failed, failed))
         set_links(self._network, before, now)
 
     def _light(self, orders: Iterable[Reconfigure]) -> list[str]:
@@ -150,7 +150,7 @@ class StandingFaults:
         fault = written.over(self._network.fabric, 1.0, 0.0)
         if "@" not in text:
             fault = replace(fault, name=text)
-            self._break([fault], self._named.values())
+            self._break((fault,), tuple(self._named.values()))
             self._named[text] = fault
         elif fault.daemon == "switches" and fault.lasts_s is None:
             raise ScenarioError(
@@ -202,10 +202,9 @@ class StandingFaults:
         timed = [written.over(experiment.fabric, lasts_s) for written in self._in_replays.values()]
         return replace(experiment, faults=(*experiment.faults, *timed))
 
-    def _break(self, faults: Sequence[Fault], before: Iterable[Fault] = ()) -> None:
+    def _break(self, faults: tuple[Fault, ...], before: tuple[Fault, ...] = ()) -> None:
         """Have faults come beside those that came before."""
-        before = list(before)
-        set_links(self._network, before, [*before, *faults])
+        set_links(self._network, before, before + faults)
         for fault in faults:
             if fault.daemon:
                 self._network.kill(fault.daemon, for_good=False)

@@ -372,8 +372,8 @@ class LiveBackend:
     def _crossing(self, queue_pair: QueuePair) -> Crossing:
         """Return the path of a queue pair; where none was seen, its NIC is the slowest link of it."""
         links = [self._fabric.link_at[port] for port in self.packet_paths.at_first.get(queue_pair, ())]
-        nic_bps = self._nic_rate_bps(queue_pair.source)
-        slowest_bps = min([nic_bps, *(link.rate_bps * self._dilation.rate for link in links)])
+        nic_bps, last_bps = map(self._nic_rate_bps, (queue_pair.source, queue_pair.destination))
+        slowest_bps = min([nic_bps, last_bps, *(link.rate_bps * self._dilation.rate for link in links)])
         delay_s = self._dilation.emulated_s(sum(link.delay_s for link in links))
         return Crossing(queue_pair.source, nic_bps, slowest_bps, 2 * delay_s)
 
@@ -424,16 +424,16 @@ class LiveBackend:
             self._stands_at = None
 
     def set_link(self, port: Port, state: LinkState) -> None:
-        """Take the link at a port down or up, from the switch's side, and shape it."""
+        """Shape the link at a port, and take it down or up from the switch's side."""
         before = self._links.get(port, LinkState())
         self._links[port] = state
+        if (state.rate, state.loss) != (before.rate, before.loss):
+            self._network.shape_link(port, state.rate, state.loss)
         if state.up != before.up:
             (self._cut.discard if state.up else self._cut.add)(port)
             if state.up:
                 self._engine.excuse()
             turn_link(self._fabric, port, works=state.up)
-        if (state.rate, state.loss) != (before.rate, before.loss):
-            self._network.shape_link(port, state.rate, state.loss)
 
     def set_daemon(self, daemon: Daemon, state: DaemonState) -> None:
         """Kill a process of the network, or start it again."""

@@ -246,7 +246,7 @@ class Runner:
         try:
             return self._backend.wait(until_ps)
         except StuckError as stuck:
-            if standing := [fault.name for fault in self._faulting.standing]:
+            if standing := [fault.name for fault in self._faulting.standing if not fault.only_impairs]:
                 what = f"nothing more can arrive after {', '.join(standing)}, and the job has not ended"
                 raise StuckError(
                     what, "let it be back, as in @40%-70%, or take a fabric with a way around"

@@ -29,7 +29,8 @@ from traffic.collectives.node_all_to_all import RingAllToAll
 from traffic.collectives.point_to_point import PointToPoint
 from traffic.collectives.ring import Operation, Ring
 from traffic.demand import Demand
-from traffic.faults import Fault, cut
+from traffic.effects import Down, Effect, Lossy, Slow
+from traffic.faults import Fault, When
 from traffic.job import Collective, Compute, Job, Node
 from traffic.tables import Tables
 
@@ -40,6 +41,7 @@ MAY_IMPORT = (
     "traffic.clock",
     "traffic.collectives",
     "traffic.compose",
+    "traffic.effects",
     "traffic.faults",
     "traffic.job",
     "traffic.tables",
@@ -152,6 +154,20 @@ def _pattern(kind: str, gpus: int, rng: np.random.Generator) -> Pattern:
     return PointToPoint(tuple((a, b, int(rng.integers(1, 2_000_000))) for a, b in ends))
 
 
+@pytest.mark.parametrize("name", [name for name, each in RUNS.items() if not (each.faults or each.ocs)])
+def test_a_run_is_sound_in_which_a_link_slows_down_or_loses_packets(name: str) -> None:
+    experiment = RUNS[name]
+    took_s, ports = predict(experiment).iteration_s, sorted(experiment.fabric.link_at)
+    slow, lossy = Slow((ports[0],), 0.3), Lossy((ports[-1],), 0.3)
+    faults = (
+        Fault("slow", (slow,), When("", 0.2 * took_s, 0.5 * took_s), 0.05 * took_s),
+        Fault("lossy", (lossy, slow), When("", 0.4 * took_s), 0.1 * took_s),
+    )
+    audit = predict(replace(experiment, faults=faults)).audit
+    assert audit is not None
+    assert audit.findings == ()
+
+
 @given(st.data())
 def test_what_is_drawn_may_be(data: st.DataObject) -> None:
     fabric = data.draw(st.sampled_from(FABRICS))
@@ -161,9 +177,10 @@ def test_what_is_drawn_may_be(data: st.DataObject) -> None:
     if data.draw(st.booleans()):
         port = data.draw(st.sampled_from(sorted(fabric.link_at)))
         after_s, detect_s = (data.draw(st.sampled_from([1e-5, 1e-4, 5e-4])) for _ in range(2))
-        faults = (
-            cut("cut", (port,), "", after_s, detect_s, lasts_s=data.draw(st.sampled_from([1e-3, 2e-3]))),
-        )
+        effects: list[Effect] = [Down((port,)), Slow((port,), 0.3), Lossy((port,), 0.2)]
+        effect = data.draw(st.sampled_from(effects))
+        when = When("", after_s, data.draw(st.sampled_from([1e-3, 2e-3])))
+        faults = (Fault("fault", (effect,), when, detect_s),)
     if data.draw(st.booleans()) and not faults:
         _check(Experiment(fabric, job, scheme), couples=True)
     _check(Experiment(fabric, job, scheme, faults=faults), couples=False)

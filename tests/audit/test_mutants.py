@@ -24,7 +24,7 @@ from testbed.run.backend import Arrived
 from testbed.run.computing import Computing
 from testbed.run.dilation import Dilation
 from testbed.run.experiment import Experiment
-from testbed.run.faulting import Faulting
+from testbed.run.faulting import Faulting, states_of_links
 from testbed.run.fluid_backend import FluidBackend
 from testbed.run.fluid_light import FluidLight
 from testbed.run.job_graph import JobGraph
@@ -36,7 +36,7 @@ from testbed.run.runner import Runner
 from tests.audit.cases import small_runs
 from tests.traffic.cases import lent_for
 from topologies.events import Show
-from topologies.fabric import Nic
+from topologies.fabric import Link, Nic
 from topologies.light import Circuit
 from topologies.parallel_ocs import parallel_ocs_fabric
 from topologies.routes import Routes
@@ -48,7 +48,8 @@ from traffic.collectives.point_to_point import PointToPoint
 from traffic.collectives.ring import Ring
 from traffic.delegation import Delegated, Delegation
 from traffic.demand import Demand
-from traffic.faults import When
+from traffic.effects import Slow
+from traffic.faults import Fault, When
 from traffic.fluid.network import FluidNetwork
 from traffic.fluid.nvlink import Nvlink
 from traffic.job import Collective, Compute, Job, Node
@@ -422,6 +423,27 @@ def a_cut_is_not_noted(patch: Patch) -> None:
     patch.setattr(Ledger, "link", lambda _self, *_args, **_named: None)
 
 
+def a_slowed_link_as_fast_as_before(patch: Patch) -> None:
+    set_link = FluidBackend.set_link
+    patch.setattr(
+        FluidBackend, "set_link", lambda self, port, state: set_link(self, port, replace(state, rate=1.0))
+    )
+
+
+def a_slowed_link_is_noted_as_a_whole_one(patch: Patch) -> None:
+    link_of = Ledger.link
+
+    def noting(self: Ledger, link: Link, at_ps: int, *, rate_bps: float, up: bool, known: bool) -> None:
+        assert rate_bps <= link.rate_bps
+        link_of(self, link, at_ps, rate_bps=link.rate_bps, up=up, known=known)
+
+    patch.setattr(Ledger, "link", noting)
+
+
+def the_last_effect_alone(patch: Patch) -> None:
+    patch.setattr(Faulting, "_states", lambda self, faults: states_of_links(self._fabric, list(faults)[-1:]))
+
+
 def never_happens(patch: Patch) -> None:
     patch.setattr(Faulting, "node_began", lambda _self, _node: None)
 
@@ -519,6 +541,13 @@ MUTANTS: Mapping[str, Mutant] = {
         "region, block", waiting_for_light_does_not_count, "causality"
     ),
     "fault: a cut is not noted": Mutant("uplink, back", a_cut_is_not_noted, "consistency"),
+    "fault: a slowed link as fast as before": Mutant(
+        "NIC, slowed", a_slowed_link_as_fast_as_before, "capacity"
+    ),
+    "fault: a slowed link is noted as a whole one": Mutant(
+        "NIC, slowed", a_slowed_link_is_noted_as_a_whole_one, "consistency"
+    ),
+    "fault: the last effect alone": Mutant("NIC, slowed twice", the_last_effect_alone, "consistency"),
     "fault: never happens": Mutant("NIC", never_happens, "consistency"),
     "fault: all timers in half the time": Mutant("NIC, known late", timers_in_half_the_time, "consistency"),
     "fault: what comes back counts twice": Mutant("uplink", what_comes_back_counts_twice, "bytes"),
@@ -551,8 +580,17 @@ def _more_runs() -> dict[str, Experiment]:
         "NIC, known late": replace(
             RUNS["NIC"], faults=(replace(RUNS["NIC"].faults[0], detect_s=2e-3, when=When("first", 2e-4)),)
         ),
+        "NIC, slowed": replace(RUNS["NIC"], faults=(_slow("slow", 0.25, 2e-4),)),
+        "NIC, slowed twice": replace(
+            RUNS["NIC"], faults=(_slow("once", 0.25, 2e-4), _slow("again", 0.5, 3e-4))
+        ),
         "two tasks": replace(step, job=Job("tasks", 8, tasks)),
     }
+
+
+def _slow(name: str, rate: float, after_s: float) -> Fault:
+    """Return a fault that slows the NIC which fails in another run."""
+    return Fault(name, (Slow(RUNS["NIC"].faults[0].ports, rate),), When("second", after_s), 1e-4)
 
 
 def _on_one_ocs() -> Experiment:

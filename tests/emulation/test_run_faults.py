@@ -17,11 +17,13 @@ from testbed.run.trial import tried
 from tests.emulation.box import Box
 from tests.testbed.ocs_cases import experiment_of
 from topologies.errors import NetworkError, StuckError
+from topologies.fabric import Port
 from topologies.rail import rail_fabric
 from traffic.effects import Killed
 from traffic.fault_text import WrittenFault
 from traffic.faults import Fault, When
 from traffic.steps import single
+from traffic.transports.engine import Engine
 from traffic.transports.host_settings import TransportSetup
 from traffic.workloads.synthetic import uniform
 
@@ -99,6 +101,27 @@ def test_what_survives_arrives(sandbox: Box | None, scheme: str, faults: list[st
                 assert stages(emulated(outcome), fault.name) == expected
             assert outcome.over_predicted > 0.7, text
         network.northbound.wait_ready(SENTENCE_S)  # all is mended
+
+
+def test_a_link_is_slowed_and_restored_and_transports_learn_it(
+    sandbox: Box | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is shaped here, so more crosses the link than it is said to carry; the audit finds it."""
+    shaped: list[tuple[Port, float, float]] = []
+    learned: list[int] = []
+    monkeypatch.setattr(Network, "shape_link", lambda _network, *shape: shaped.append(shape))
+    monkeypatch.setattr(Engine, "rates_changed", lambda _engine: learned.append(len(shaped)))
+    text = "nic:3:1@20%-60%=0.5"
+    with booted(asked("rails")) as network:
+        outcome = tried(failing(asked("rails"), text), network)
+    port = Port("h3", 1)
+    assert shaped == [(port, 0.5, 0.0), (port, 1.0, 0.0)]
+    assert learned == [1, 2]
+    assert survives(outcome)
+    assert stages(emulated(outcome), text) == ["failed", "detected", "back"]
+    audit = emulated(outcome).audit
+    assert audit is not None
+    assert [finding.check for finding in audit.findings] == ["capacity"]
 
 
 def test_switches_that_are_gone_are_said_in_time(sandbox: Box | None) -> None:

@@ -88,6 +88,7 @@ FAULT_TRACE = json.dumps(
 FAULTS = [
     "nic:1:1@40%-70%", "link:leaf0-spine1@2ms", "server:1@40%", "gpu:3@40%", "port:leaf1:2@1e-3s-2e-3s",
     "controller@40%", "switches@40%", "nic:0:0@3%,nic:0:1@5%-6%",
+    "nic:1:1@40%-70%=0.5", "link:leaf0:2@2ms=loss:0.01",
 ]  # fmt: skip
 TYPED = ["0>3 3>0", "0>1,1>2,2>0", "-", "50ms 0>1,1>0 20ms - 50ms 0>2,2>0", "1s 0>1"]
 BODIES = {

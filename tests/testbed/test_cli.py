@@ -18,9 +18,9 @@ from testbed.run.outcome import Outcome, Verdict
 from testbed.run.predict import predict
 from tests.testbed.cases import VOID, outcome_of
 from topologies.errors import StuckError
-from topologies.fabric import Fabric, Link, Nic
+from topologies.fabric import Fabric, Link, Nic, Port
 from topologies.rail import rail_fabric
-from traffic.effects import Daemon
+from traffic.effects import Daemon, Slow
 from traffic.job_file import write_job
 from traffic.packets import DEFAULT_MTU
 from traffic.steps import single
@@ -37,16 +37,28 @@ class Network:
         self.fabric, self.mininet, self.rate_factor, self.mtu = fabric, None, 1e-3, DEFAULT_MTU
         self.down: set[Link] = set()
         self.dead: set[Daemon] = set()
+        self.shaped: dict[Link, tuple[float, float]] = {}
+        """The share of its rate and the loss of each link that has not all of its rate."""
         self.hosts: list[HostSettings] = []
 
     @property
     def names(self) -> list[str]:
-        """What is down."""
-        return [*sorted(f"{link.a.node}-{link.b.node}" for link in self.down), *sorted(self.dead)]
+        """What is down, and what is slow or loses packets."""
+        shaped = [(f"{link.a.node}-{link.b.node}", *shape) for link, shape in self.shaped.items()]
+        slow = sorted(f"{name} at {rate:g}, loss {loss:g}" for name, rate, loss in shaped)
+        return [*sorted(f"{link.a.node}-{link.b.node}" for link in self.down), *sorted(self.dead), *slow]
 
     def turn(self, _fabric: Fabric, links: Iterable[Link], *, works: bool) -> None:
         """Turn links."""
         (self.down.difference_update if works else self.down.update)(links)
+
+    def shape_link(self, port: Port, rate: float, loss: float) -> None:
+        """Shape a link, which is not as it was asked for already."""
+        link = self.fabric.link_at[port]
+        assert self.shaped.get(link, (1.0, 0.0)) != (rate, loss)
+        self.shaped[link] = rate, loss
+        if (rate, loss) == (1.0, 0.0):
+            del self.shaped[link]
 
     def kill(self, daemon: Daemon, *, for_good: bool) -> None:
         """Kill a daemon, which is to be there again some time."""
@@ -258,6 +270,28 @@ def test_a_replay_has_what_failed_and_all_works_while_links_are_sampled(
     assert network.names == []
     cli.onecmd("replay uniform")
     assert trials.experiments[-1].faults == ()
+
+
+def test_a_link_is_slowed_by_hand_and_whole_when_it_is_mended(
+    cli: FabricCLI, trials: Trials, capsys: pytest.CaptureFixture[str]
+) -> None:
+    network = trials.network
+    for fault in ("nic:0:0=0.5", "link:h0-leaf0=0.5", "server:1=loss:0.01", "nic:1:1"):
+        cli.onecmd(f"fail {fault}")
+    cli.onecmd("fail gpu:1=0.5")
+    assert "'gpu:1@0s=0.5': only links can be slowed" in capsys.readouterr().out
+    failed = ["h1-leaf1", "h0-leaf0 at 0.25, loss 0", "h1-leaf0 at 1, loss 0.01", "h1-leaf1 at 1, loss 0.01"]
+    assert network.names == failed
+    cli.onecmd("replay uniform ecmp")
+    assert trials.down == [[]]
+    assert network.names == failed, "as before"
+    (experiment,) = trials.experiments
+    slow, twice, lossy, cable = experiment.faults
+    assert slow.effects == (Slow((Port("h0", 0),), 0.5),)
+    assert slow.is_standing
+    assert (twice.name, lossy.loses, cable.ports) == ("link:h0-leaf0=0.5", True, (Port("h1", 1),))
+    cli.onecmd("mend")
+    assert network.names == []
 
 
 def test_what_fails_at_a_time_fails_in_replays(

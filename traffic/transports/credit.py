@@ -90,10 +90,9 @@ class Credit:
         for number, queue_pair in enumerate(queue_pairs[len(self._queue_pairs) :], len(self._queue_pairs)):
             nic = queue_pair.destination
             if nic not in self._receivers:
-                rate_bps = self._nic_rate_bps(nic)
-                self._receivers[nic] = Receiver(rate_bps / 8, self._packet_bytes)
-                self.period_s = min(self.period_s, PERIOD_PACKETS * packet_s(rate_bps, self._packet_bytes))
+                self._receivers[nic] = Receiver(self._nic_rate_bps(nic) / 8, self._packet_bytes)
             self._receivers[nic].expect(number)
+        self._set_period()
         known, more = len(self._queue_pairs), len(queue_pairs) - len(self._queue_pairs)
         self._group = np.append(self._group, np.arange(known, known + more))
         self._queue_pairs = list(queue_pairs)
@@ -102,6 +101,16 @@ class Credit:
             for array in (self._announced, self._granted, self._sent, self._take_backs)
         )
         self._order = _staggered(queue_pairs)
+
+    def rates_changed(self) -> None:
+        """Have receivers grant at the rates that their NICs have now."""
+        for nic, receiver in self._receivers.items():
+            receiver.grant_at(self._nic_rate_bps(nic) / 8)
+        self._set_period()
+
+    def _set_period(self) -> None:
+        fastest_bps = max(map(self._nic_rate_bps, self._receivers))
+        self.period_s = PERIOD_PACKETS * packet_s(fastest_bps, self._packet_bytes)
 
     @property
     def granted_bytes(self) -> NDArray[np.int64]:
@@ -200,9 +209,7 @@ class Receiver:
 
     def __init__(self, bytes_s: float, packet_bytes: int = PACKET_BYTES) -> None:
         self._packet_bytes = packet_bytes
-        self._packets_s = bytes_s / (packet_bytes + HEADER_BYTES)
-        self._turn_packets = max(LEAST_PACKET_S * self._packets_s, 1.0)
-        """How many packets count as one: 1, and more at a NIC that is faster than it is served."""
+        self.grant_at(bytes_s)
         self._sources: dict[int, _Source] = {}
         self._turns: deque[_Source] = deque()
         """Those that have announced more than they were granted, in the order of their turns."""
@@ -211,6 +218,12 @@ class Receiver:
         self._at_s = 0.0
         self._rested = True
         """Whether nobody asked for more when it granted last."""
+
+    def grant_at(self, bytes_s: float) -> None:
+        """Grant at another rate from now on [bytes/s]."""
+        self._packets_s = bytes_s / (self._packet_bytes + HEADER_BYTES)
+        self._turn_packets = max(LEAST_PACKET_S * self._packets_s, 1.0)
+        """How many packets count as one: 1, and more at a NIC that is faster than it is served."""
 
     def expect(self, number: int) -> None:
         """Record a queue pair that ends here."""

@@ -35,7 +35,14 @@ from traffic.transports import connections
 from traffic.transports.connections import DIAL_PAUSE_S, DIALS, Endpoints
 from traffic.transports.counts import Counts
 from traffic.transports.late_binding import ReactiveFeeder
-from traffic.transports.transport import PACKET_BYTES, UNLIMITED_BYTES, Granting, Limits, Transport
+from traffic.transports.transport import (
+    PACKET_BYTES,
+    UNLIMITED_BYTES,
+    FollowsRates,
+    Granting,
+    Limits,
+    Transport,
+)
 
 PACE_STEP = 0.05
 LONGEST_PERIODS = 4
@@ -432,8 +439,12 @@ class Engine:
         return held[0].queue_pair if held and all(stream.held for stream in held) else None
 
     def rates_changed(self) -> None:
-        """Have transports ask anew how fast NICs are."""
-        raise NotImplementedError
+        """Have the transport, and what chooses as it goes, ask anew how fast NICs are."""
+        if isinstance(self._transport, FollowsRates):
+            self._transport.rates_changed()
+        for feeder in self._feeders:
+            feeder.rates_changed()
+        self._share_at, self._anew = 0.0, True
 
     def excuse(self) -> None:
         """Let no queue pair count as stuck for what was until now: it may have waited for light."""

@@ -56,6 +56,7 @@ class Ideal:
         self.period_s = inf
         """How often NICs are shared anew, once they are known [s]."""
         self._nic_rate_bps, self._packet_bytes = nic_rate_bps, packet_bytes
+        self._queue_pairs: Sequence[QueuePair] = ()
         self._shares = NicShares((), nic_rate_bps, packet_bytes)
         self._communicator = np.zeros(0, dtype=np.int64)
         """That of each queue pair."""
@@ -63,9 +64,14 @@ class Ideal:
 
     def know(self, queue_pairs: Sequence[QueuePair]) -> None:
         """Record all queue pairs, by number."""
+        self._queue_pairs = list(queue_pairs)
         self._shares = NicShares(queue_pairs, self._nic_rate_bps, self._packet_bytes)
         self.period_s = PERIOD_PACKETS * self._shares.packet_s
         self._communicator = np.array([each.communicator for each in queue_pairs], dtype=np.int64)
+
+    def rates_changed(self) -> None:
+        """Share NICs by the rates that they have now."""
+        self.know(self._queue_pairs)
 
     def limits(self, offered: Offered) -> Limits:
         """Return what the bytes left entitle queue pairs to."""

@@ -124,15 +124,16 @@ class ReactiveFeeder:
         self._unbound = np.array([sum(size for _, size in bursts) for bursts in self._bursts], dtype=np.int64)
         """What of each message is on no queue pair yet [bytes]."""
         self._carried: list[dict[int, int]] = [{} for _ in names]
-        pairs = permitted.queue_pairs
+        self._pairs, self._nic_rate_bps, self._packet = permitted.queue_pairs, nic_rate_bps, packet
         self._round_trips = RoundTrips(crossings or _unhindered(permitted, nic_rate_bps), packet)
-        nics = {nic: _Nic(nic_rate_bps(nic) / 8, packet) for nic in dict.fromkeys(qp.source for qp in pairs)}
+        sources = dict.fromkeys(qp.source for qp in self._pairs)
+        nics = {nic: _Nic(nic_rate_bps(nic) / 8, packet) for nic in sources}
         self._nics = list(nics.values())
         self._packet_s = min((packet_s(8 * nic.rate_bytes_s, packet) for nic in self._nics), default=inf)
-        self._nic_of = [nics[qp.source] for qp in pairs]
+        self._nic_of = [nics[qp.source] for qp in self._pairs]
         self._time = time
         self._states = _States(self._nic_of, numbers, volume)
-        self._sharing: list[list[int]] = [[] for _ in pairs]
+        self._sharing: list[list[int]] = [[] for _ in self._pairs]
         for message in _staggered(permitted):
             for qp in permitted.of_message[message]:
                 self._sharing[qp].append(message)
@@ -173,6 +174,13 @@ class ReactiveFeeder:
             messages |= {message for qp in more for message in self._sharing[qp]}
         left = sorted(message for message in messages if self._to_come[message])
         return [self._names[message] for message in left], [self.numbers[qp] for qp in sorted(qps)]
+
+    def rates_changed(self) -> None:
+        """Reckon with the rates that NICs have now."""
+        for nic, queue_pair in zip(self._nic_of, self._pairs, strict=True):
+            nic.send_at(self._nic_rate_bps(queue_pair.source) / 8)
+        ends = [(self._nic_rate_bps(qp.source), self._nic_rate_bps(qp.destination)) for qp in self._pairs]
+        self._round_trips.rates_changed(ends)
 
     def forget(self, names: Iterable[int]) -> None:
         """Bind no more of some messages that are under way."""
@@ -265,10 +273,15 @@ class _Nic:
     """What a source NIC was given and has not sent, and the messages that could send more by it."""
 
     def __init__(self, rate_bytes_s: float, packet: int) -> None:
-        self.rate_bytes_s = rate_bytes_s
-        self.depth = DEPTH_PACKETS * max(packet, LEAST_PACKET_S * rate_bytes_s)
+        self._packet = packet
+        self.send_at(rate_bytes_s)
         self.queue = self.at = 0.0
         self.ready: deque[int] = deque()
+
+    def send_at(self, rate_bytes_s: float) -> None:
+        """Reckon with another rate from now on."""
+        self.rate_bytes_s = rate_bytes_s
+        self.depth = DEPTH_PACKETS * max(self._packet, LEAST_PACKET_S * rate_bytes_s)
 
     @property
     def room(self) -> bool:

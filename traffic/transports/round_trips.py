@@ -12,7 +12,7 @@ which is two packets of each flow that meets there, and below a window of REPS' 
 
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from topologies.fabric import Nic
@@ -52,14 +52,27 @@ class RoundTrips:
     """Times the chunks of some queue pairs, each of which delivers them in order."""
 
     def __init__(self, crossings: Sequence[Crossing], packet_bytes: int = PACKET_BYTES) -> None:
-        self._crossings = crossings
-        self._marks_s = [MARK_PACKETS * packet_s(each.slowest_bps, packet_bytes) for each in crossings]
-        """How long a chunk on each may queue unmarked [s]."""
+        self._at_first, self._packet_bytes = crossings, packet_bytes
+        self._take(crossings)
         self._share = packet_bytes / (packet_bytes + ACKNOWLEDGED_BYTES)
         self._under_way: list[deque[tuple[float, float]]] = [deque() for _ in crossings]
         """When each chunk was handed over, and when it would arrive through empty queues [s]."""
         self._sent_s: dict[Nic, float] = {}
         """When each NIC will have sent what it was given [s]."""
+
+    def _take(self, crossings: Sequence[Crossing]) -> None:
+        self._crossings = crossings
+        self._marks_s = [MARK_PACKETS * packet_s(each.slowest_bps, self._packet_bytes) for each in crossings]
+        """How long a chunk on each may queue unmarked [s]."""
+
+    def rates_changed(self, nics_bps: Sequence[tuple[float, float]]) -> None:
+        """Reckon with other rates of each queue pair's NICs, the one that sends and the one that receives."""
+        self._take(
+            [
+                replace(each, nic_bps=sends_bps, slowest_bps=min(each.slowest_bps, sends_bps, receives_bps))
+                for each, (sends_bps, receives_bps) in zip(self._at_first, nics_bps, strict=True)
+            ]
+        )
 
     def handed_over(self, qp: int, size: int, now: float) -> None:
         """Note that a queue pair's socket was handed a chunk [bytes]."""

@@ -120,6 +120,15 @@ class Granting(Protocol):
         ...
 
 
+@runtime_checkable
+class FollowsRates(Protocol):
+    """A transport that reckons with the rates of NICs, and asks for them anew when they have changed."""
+
+    def rates_changed(self) -> None:
+        """Ask anew how fast NICs are (`NicRate`)."""
+        ...
+
+
 NicRate = Callable[[Nic], float]
 """The rate of a NIC at emulated scale [bit/s]."""
 

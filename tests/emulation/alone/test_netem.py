@@ -143,12 +143,15 @@ def test_a_collective_over_long_links_takes_what_was_predicted(booted: Booted, l
 def test_a_scenario_says_so_before_it_measures_the_machine(sandbox: Box | None) -> None:
     if kernel_has_netem():
         pytest.skip("this kernel has netem")
-    # This test is in a sandbox already.
-    options = ["--servers", "2", "--loss", "0.01", "--no-sandbox"]
-    command = [sys.executable, "scenarios/rails_uniform.py", *options]
-    run = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True)
-    assert (run.returncode, run.stdout) == (2, "")
-    assert run.stderr.startswith("this machine's kernel has no netem, which delay and loss of links need; ")
+    for option, why in (
+        (["--loss", "0.01"], "delay and loss of links need; "),
+        (["--fail", "nic:0:0@40%=loss:0.01"], "'nic:0:0@40%=loss:0.01' needs for the loss of links; "),
+    ):
+        # This test is in a sandbox already.
+        command = [sys.executable, "scenarios/rails_uniform.py", "--servers", "2", *option, "--no-sandbox"]
+        run = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True)
+        assert (run.returncode, run.stdout) == (2, "")
+        assert run.stderr.startswith(f"this machine's kernel has no netem, which {why}")
 
 
 def test_without_netem_nothing_is_booted_and_a_sentence_says_so(
