@@ -5,6 +5,7 @@ import json
 import socket
 import subprocess
 import threading
+import time
 from contextlib import ExitStack, nullcontext
 
 import pytest
@@ -14,6 +15,7 @@ from testbed.network.light_tap import SO_RCVBUFFORCE
 from testbed.network.wiring import SERVER_QUEUE_BYTES, burst_bytes
 from tests.emulation.conftest import Booted
 from tests.emulation.live import Live
+from tests.emulation.machine import Machine
 from topologies.addresses import interface, nic_ip
 from topologies.fabric import Nic, Port
 from topologies.rail import rail_fabric
@@ -97,7 +99,71 @@ def test_an_incast_fills_a_queue_whose_drops_are_counted_and_nothing_else_is_los
     assert received + dropped == pytest.approx(SENDERS * DATAGRAMS, rel=0.05)
 
 
-def blast(sender: socket.socket, address: tuple[str, int]) -> None:
+def blast(sender: socket.socket, address: tuple[str, int], datagrams: int = DATAGRAMS) -> None:
     """Send datagrams as fast as the sender's own link takes them."""
-    for _ in range(DATAGRAMS):
+    for _ in range(datagrams):
         sender.sendto(bytes(DATAGRAM_BYTES), address)
+
+
+WAVE = 60
+
+
+def wave_s(net: Live, nics: tuple[Nic, Nic], halfway: tuple[Port, float] | None = None) -> float:
+    """Return how long a wave of datagrams takes from one NIC to another; all of it has to arrive.
+
+    Halfway a link may be shaped to another share of its rate.
+    """
+    source, address = str(nic_ip(net.fabric, nics[0])), (str(nic_ip(net.fabric, nics[1])), 7000)
+    with ExitStack() as stack:
+        receiver, sender = (
+            stack.enter_context(net.open(nic.server, socket.SOCK_DGRAM)) for nic in nics[::-1]
+        )
+        receiver.bind(address)
+        receiver.settimeout(3.0)
+        sender.bind((source, 0))
+        thread = threading.Thread(target=blast, args=(sender, address, WAVE))
+        thread.start()
+        stack.callback(thread.join)
+        arrived_at = []
+        for number in range(WAVE):
+            receiver.recv(DATAGRAM_BYTES)
+            arrived_at.append(time.monotonic())
+            if halfway and number == WAVE // 2:
+                net.network.shape_link(*halfway, 0.0)
+    return arrived_at[-1] - arrived_at[WAVE // 4]
+
+
+@pytest.mark.parametrize(
+    ("port", "nics"),
+    [(Port("h0", 0), (Nic(0, 0), Nic(1, 0))), (Port("leaf0", 3), (Nic(0, 0), Nic(1, 1)))],
+    ids=["nic", "uplink"],
+)
+def test_a_link_is_shaped_anew_while_packets_wait_and_none_is_lost(
+    booted: Booted, machine: Machine, port: Port, nics: tuple[Nic, Nic]
+) -> None:
+    fabric = rail_fabric(3, 2, 1)
+    link = fabric.link_at[port]
+    with booted(fabric, FACTOR) as net:
+        before = {each: told(net, each)[1] for each in fabric.link_at}
+        whole_s = wave_s(net, nics)
+        wave_s(net, nics, (port, 0.5))
+        for each, options in before.items():
+            share = 0.5 if each in (link.a, link.b) else 1.0
+            assert told(net, each)[1]["rate"] == float(options["rate"]) * share, each
+        half_s = wave_s(net, nics)
+        wave_s(net, nics, (port, 1.0))
+        restored_s = wave_s(net, nics)
+        assert {each: told(net, each)[1] for each in fabric.link_at} == before
+        assert all(told(net, each)[0]["drops"] == 0 for each in fabric.link_at)
+    assert machine.busy or whole_s / half_s == pytest.approx(0.5, abs=0.05)
+    assert machine.busy or whole_s / restored_s == pytest.approx(1.0, abs=0.05)
+
+
+def test_a_network_that_is_mended_has_the_rates_that_it_began_with(booted: Booted) -> None:
+    fabric = rail_fabric(2, 1)
+    with booted(fabric, FACTOR) as net:
+        before = {each: told(net, each)[1] for each in fabric.link_at}
+        net.network.shape_link(Port("h1", 0), 0.1, 0.0)
+        assert told(net, Port("h1", 0))[1] != before[Port("h1", 0)]
+        net.network.mend()
+        assert {each: told(net, each)[1] for each in fabric.link_at} == before
