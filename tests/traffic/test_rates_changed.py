@@ -54,7 +54,7 @@ def paces(ideal: Ideal) -> list[float]:
     """Return the paces of two queue pairs that have as much left."""
     owed, nothing = np.full((2, 2), [[10**9], [0]])
     asked: Offered = offered(0.0, owed, nothing)
-    return ideal.limits(asked).pace_bytes_s.tolist()
+    return list(map(float, ideal.limits(asked).pace_bytes_s))
 
 
 def test_an_ideal_transport_shares_nics_by_the_rates_that_they_have_now() -> None:
