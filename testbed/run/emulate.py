@@ -124,8 +124,7 @@ def emulate(
     logs = _logs(network, before)
     light = _light_log(experiment, backend, logs, run) if experiment.ocs else None
     crossings = tap.crossings if tap and not tap.missed else None
-    paths = backend.packet_paths.at_first
-    return Emulation(run, paths, health, emulated_s, light, shares, logs, crossings, inert)
+    return Emulation(run, backend.paths, health, emulated_s, light, shares, logs, crossings, inert)
 
 
 def check_losses(lossy: Sequence[str]) -> None:

@@ -114,6 +114,8 @@ class LiveBackend:
         self._numbers: dict[QueuePair, int] = {}
         self.packet_paths = PacketPaths(self._fabric, partial(computed_paths, self._fabric))
         """The paths of its queue pairs over packet switches, as they were seen where that was possible."""
+        self.paths: dict[QueuePair, Path] = {}
+        """The path of each queue pair over packet switches that was connected while nothing had failed."""
         self._light = LiveLight(network)
         self._lanes = LiveLanes(self._fabric, self._engine, network.routes, self._forwarding_s)
         self._choosing: dict[int, ReactiveFeeder] = {}
@@ -239,6 +241,8 @@ class LiveBackend:
             paths = self.packet_paths.open(queue_pairs)
             for number in numbers:
                 self._engine.dial(number)
+        if not self.packet_paths.are_led_around:
+            self.paths.update(zip(queue_pairs, paths, strict=True))
         for failed in self._foreseen:
             around = paths_over(self._fabric, failed)
             for queue_pair in queue_pairs:
@@ -371,7 +375,7 @@ class LiveBackend:
 
     def _crossing(self, queue_pair: QueuePair) -> Crossing:
         """Return the path of a queue pair; where none was seen, its NIC is the slowest link of it."""
-        links = [self._fabric.link_at[port] for port in self.packet_paths.at_first.get(queue_pair, ())]
+        links = [self._fabric.link_at[port] for port in self.paths.get(queue_pair, ())]
         nic_bps, last_bps = map(self._nic_rate_bps, (queue_pair.source, queue_pair.destination))
         slowest_bps = min([nic_bps, last_bps, *(link.rate_bps * self._dilation.rate for link in links)])
         delay_s = self._dilation.emulated_s(sum(link.delay_s for link in links))

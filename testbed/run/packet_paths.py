@@ -72,8 +72,6 @@ class PacketPaths:
         self._fabric, self._find = fabric, find
         self._failed: frozenset[Port] = frozenset()
         self._now: dict[QueuePair, Path] = {}
-        self.at_first: dict[QueuePair, Path] = {}
-        """The paths of those that were opened while nothing had failed."""
 
     def open(self, queue_pairs: Sequence[QueuePair]) -> Sequence[Path]:
         """Return the paths of queue pairs that are opened now.
@@ -92,10 +90,12 @@ class PacketPaths:
 
     def saw(self, queue_pairs: Sequence[QueuePair], paths: Sequence[Path]) -> None:
         """Record the paths that queue pairs were seen to take."""
-        seen = dict(zip(queue_pairs, paths, strict=True))
-        self._now |= seen
-        if not self._failed:
-            self.at_first |= seen
+        self._now.update(zip(queue_pairs, paths, strict=True))
+
+    @property
+    def are_led_around(self) -> bool:
+        """Whether something is known to have failed."""
+        return bool(self._failed)
 
     def avoid(self, failed: frozenset[Port]) -> dict[QueuePair, Path]:
         """Lead queue pairs around failed ports, which are all of them; return those whose paths change.

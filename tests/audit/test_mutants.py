@@ -330,9 +330,7 @@ def paths_without_their_spine(patch: Patch) -> None:
 
 
 def paths_of_others(patch: Patch) -> None:
-    around(
-        patch, carrying, "path_now", lambda _found, _fabric, paths, _pair: next(iter(paths.at_first.values()))
-    )
+    around(patch, carrying, "path_now", lambda _found, _fabric, paths, _pair: next(iter(paths._now.values())))
 
 
 def sections_at_once(patch: Patch) -> None:
