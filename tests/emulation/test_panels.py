@@ -18,7 +18,17 @@ from testbed.run.runner import Runner
 from tests.emulation.box import Box
 from tests.emulation.machine import Machine
 from tests.testbed.run_cases import When, both_ways
-from topologies.events import Event, Flip, NodeStarted, Order, Provision, Reconfigure, SetTimer, TimerFired
+from topologies.events import (
+    Event,
+    Flip,
+    Hold,
+    NodeStarted,
+    Order,
+    Provision,
+    Reconfigure,
+    SetTimer,
+    TimerFired,
+)
 from topologies.fabric import Fabric, Link, Port, Switch, equal_servers
 from topologies.light import Circuit
 from traffic.collectives.point_to_point import PointToPoint
@@ -120,7 +130,7 @@ TURNS = tuple(SetTimer(str(turn), 0.01 * turn) for turn in range(1, 6))
 def test_no_packet_loops_or_is_lost_when_panels_change_together(
     sandbox: Box | None, machine: Machine, how: str
 ) -> None:
-    fabric, orders = panels_fabric(), CHANGES[how] | {NodeStarted("send"): TURNS}
+    fabric, orders = panels_fabric(), CHANGES[how] | {NodeStarted("send"): (Hold("send", EVERY), *TURNS)}
     messages = tuple((a, (a + step) % SERVERS, 300_000_000) for a in range(SERVERS) for step in (1, 3))
     nodes = (Compute("warm up", (0,), 2 * DELAY_S), Collective("send", PointToPoint(messages)))
     job = chain("panels", SERVERS, nodes)
