@@ -191,7 +191,13 @@ class Light:
         self._backend.avoid(self._failed)
 
     def reconfigure(self, order: Reconfigure) -> None:
-        """Have OCSes show circuits, once they show what was ordered before."""
+        """Have OCSes show circuits, once they show what was ordered before.
+
+        Raises
+        ------
+        ScenarioError
+            If one is not there, or shows a program.
+        """
         self._add(_Change(dict(order.circuits), order.deadline_s, order.at_deadline))
 
     def provision(self, order: Provision) -> None:
@@ -207,12 +213,19 @@ class Light:
                 f"OCS {order.ocs} was to provision circuits while it was to flip to others",
                 "order it when they are lit (Lit)",
             )
+        self._check((order.ocs,))
         self._beside[order.ocs] = order.circuits
         self._provisioned.discard(order.ocs)
         self._backend.provision(order.ocs, order.circuits)
 
     def flip(self, order: Flip) -> None:
-        """Have OCSes show what they provisioned, once they have; ScenarioError if they were to do nothing."""
+        """Have OCSes show what they provisioned, once they have.
+
+        Raises
+        ------
+        ScenarioError
+            If one was to provision nothing, or shows a program.
+        """
         if missing := [ocs for ocs in order.ocses if ocs not in self._beside]:
             raise ScenarioError(
                 f"OCS {missing[0]} was to flip, and was to provision nothing", "order Provision before Flip"
@@ -221,7 +234,18 @@ class Light:
         self._add(_Change(later, order.deadline_s, order.at_deadline, is_flip=True))
 
     def show(self, order: Show) -> None:
-        """Have OCSes show programs."""
+        """Have OCSes show programs.
+
+        Raises
+        ------
+        ScenarioError
+            If one does not yet show what it was ordered before.
+        """
+        if busy := [ocs for ocs, _ in order.programs if self._is_ordered(ocs)]:
+            raise ScenarioError(
+                f"OCS {busy[0]} was to show a program while it was to be reconfigured",
+                "order it when it is lit (Lit)",
+            )
         self._showing.update(ocs for ocs, _ in order.programs)
         for ocs, slots in order.programs:
             for slot in slots:
@@ -276,8 +300,23 @@ class Light:
             self._lit_now(happening)
 
     def _add(self, change: _Change) -> None:
+        self._check(change.circuits)
+        if not change.circuits:
+            return
+        if busy := self._showing.intersection(change.circuits):
+            raise ScenarioError(
+                f"OCS {min(busy)} was to be reconfigured while it shows a program",
+                "order it when programs have ended (ProgramsEnded)",
+            )
         self._changes[next(self._numbers)] = change
         self._begin_waiting()
+
+    def _check(self, ocses: Iterable[str]) -> None:
+        if unknown := [ocs for ocs in ocses if ocs not in self._lit]:
+            raise ScenarioError(
+                f"circuits were ordered of {unknown[0]!r}, which is not an OCS of {self._fabric.name!r}",
+                f"name one of {', '.join(self._lit) or 'none: it has no OCS'}",
+            )
 
     def _begin_waiting(self) -> None:
         """Drain for the changes whose OCSes have made all that was ordered before, and provisioned it."""

@@ -25,6 +25,8 @@ from topologies.events import (
     Provisioned,
     Reconfigure,
     SetTimer,
+    Show,
+    TimedCircuits,
     TimerFired,
 )
 from topologies.fabric import Fabric, Link, Nic, Port, Switch, equal_servers
@@ -192,16 +194,21 @@ def test_a_flip_waits_until_all_have_provisioned() -> None:
     ]
 
 
+SHOW = Show((("ocs0", (TimedCircuits(A, 0.1),)),))
+
+
 @pytest.mark.parametrize(
     ("wrong", "says"),
     [
         ((Flip(("ocs0",)),), "was to provision nothing"),
         ((Provision("ocs0", A), Flip(("ocs0",)), Provision("ocs0", B)), "while it was to flip"),
+        ((Reconfigure({"ocs9": A}),), "'ocs9', which is not an OCS of 'parallel_ocs'"),
+        ((Provision("leaf0", A),), "'leaf0', which is not an OCS"),
+        ((Reconfigure({"ocs0": A}), SHOW), "while it was to be reconfigured"),
+        ((SHOW, Reconfigure({"ocs1": A, "ocs0": A})), "while it shows a program"),
     ],
 )
-def test_a_flip_to_nothing_and_a_provision_before_a_flip_are_errors(
-    wrong: tuple[Order, ...], says: str
-) -> None:
+def test_orders_that_do_not_go_together_are_errors(wrong: tuple[Order, ...], says: str) -> None:
     with pytest.raises(ScenarioError, match=says):
         run(FABRIC, (WARM,), {NodeStarted("warm up"): wrong}, lane(0))
 
@@ -256,3 +263,9 @@ def test_whatever_is_ordered_all_arrives_and_the_audit_finds_nothing(
     assert found.messages["end_s"].notna().all()
     job = chain("drawn", FABRIC.gpus, nodes)
     assert audited(found.tables, job, FABRIC).findings == ()
+
+
+def test_an_order_of_nothing_does_nothing() -> None:
+    nothing: tuple[Order, ...] = (Reconfigure({}), Flip(()), Reconfigure({"ocs0": A}))
+    found = run(FABRIC, (WARM,), {NodeStarted("warm up"): nothing}, lane(0))
+    assert light(found) == [(0.0, "drained ocs0"), (DELAY_S, "lit ocs0")]
