@@ -13,6 +13,7 @@ from testbed.run.runner import Runner
 from tests.examples import examples
 from tests.testbed.forwarding_cases import ring_fabric, stride_circuits
 from tests.testbed.light_cases import FABRIC, RATE, WARM, A, B, over_a_dead_link
+from tests.testbed.light_reference import Reference
 from tests.testbed.run_cases import DELAY_S, When, both_ways
 from topologies.errors import ScenarioError, StuckError
 from topologies.events import (
@@ -243,7 +244,7 @@ def changes(draw: st.DrawFn) -> list[tuple[float, Order]]:
     delay_s=st.tuples(st.floats(0.001, 0.5), st.floats(0.001, 0.5)),
     flip_s=st.floats(0.0, 0.1),
 )
-def test_whatever_is_ordered_all_arrives_and_the_audit_finds_nothing(
+def test_whatever_is_ordered_all_arrives_when_circuits_have_been_lit_for_it(
     orders: list[tuple[float, Order]], delay_s: tuple[float, float], flip_s: float
 ) -> None:
     events: dict[Event, tuple[Order, ...]] = {}
@@ -252,15 +253,12 @@ def test_whatever_is_ordered_all_arrives_and_the_audit_finds_nothing(
     events[NodeStarted("send")] = tuple(SetTimer(str(n), at_s) for n, (at_s, _) in enumerate(orders))
     pairs = [(a, b, RATE // 10) for a in range(4) for b in range(4) if a != b]
     nodes = (sends("send", *pairs),)
-    found = run(
-        FABRIC,
-        nodes,
-        events,
-        WholeMessages(lambda _view, a, b: QueuePair(Nic(a, (a + b) % 2), Nic(b, (a + b) % 2))),
-        delay_s={"ocs0": delay_s[0], "ocs1": delay_s[1]},
-        flip_s={"ocs0": flip_s, "ocs1": flip_s / 2},
-    )
-    assert found.messages["end_s"].notna().all()
+    delays_s, flips_s = {"ocs0": delay_s[0], "ocs1": delay_s[1]}, {"ocs0": flip_s, "ocs1": flip_s / 2}
+    by_nic = WholeMessages(lambda _view, a, b: QueuePair(Nic(a, (a + b) % 2), Nic(b, (a + b) % 2)))
+    found = run(FABRIC, nodes, events, by_nic, delay_s=delays_s, flip_s=flips_s)
+    messages = [(f"ocs{(a + b) % 2}", (a, b)) for a, b, _ in pairs]
+    expected_s = Reference(delays_s, flips_s).ends_s(orders, messages, 0.1)
+    assert found.messages["end_s"].tolist() == pytest.approx(expected_s, abs=1e-8)
     job = chain("drawn", FABRIC.gpus, nodes)
     assert audited(found.tables, job, FABRIC).findings == ()
 
