@@ -47,7 +47,7 @@ from testbed.network.wiring import (
     wire,
 )
 from topologies.addresses import datapath_id, interface, nic_ip, openflow_port
-from topologies.errors import NetworkError
+from topologies.errors import NetworkError, ScenarioError
 from topologies.fabric import Fabric, Link, Nic, Port
 from traffic.effects import Daemon
 from traffic.packets import DEFAULT_MTU
@@ -203,14 +203,21 @@ class Network:
 
         Raises
         ------
+        ScenarioError
+            If the rate or the loss is not a share.
         MachineError
-            If packets are to be lost and the kernel has no netem.
+            If packets are to be lost and the kernel has no netem; then nothing is changed.
         """
+        if not 0 < rate <= 1:
+            raise ScenarioError(f"a link cannot pass {rate:g} of its rate", "take above 0, and at most 1")
+        if not 0 <= loss <= 1:
+            raise ScenarioError(f"a link cannot lose {loss:g} of its packets", "take 0 to 1")
         link = self.fabric.link_at[port]
+        if loss:
+            check_netem({port: Netem(loss=loss)})
         self._shaped[link] = (rate, loss)
         shares = dict.fromkeys((link.a, link.b), rate)
         wanted = self._netems(self._impaired)
-        check_netem(wanted)
         new = {end: netem for end, netem in wanted.items() if end not in self.netems}
         put_netems(self.wiring, new, shares)
         self.netems |= new

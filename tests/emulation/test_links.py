@@ -7,16 +7,19 @@ import subprocess
 import threading
 import time
 from contextlib import ExitStack, nullcontext
+from math import nan
 
 import pytest
 
 from testbed.machine.kernel import inside_namespace
+from testbed.network import netem as netem_module
 from testbed.network.light_tap import SO_RCVBUFFORCE
 from testbed.network.wiring import SERVER_QUEUE_BYTES, burst_bytes
 from tests.emulation.conftest import Booted
 from tests.emulation.live import Live
 from tests.emulation.machine import Machine
 from topologies.addresses import interface, nic_ip
+from topologies.errors import MachineError, ScenarioError
 from topologies.fabric import Nic, Port
 from topologies.rail import rail_fabric
 from traffic.packets import DEFAULT_MTU
@@ -165,5 +168,26 @@ def test_a_network_that_is_mended_has_the_rates_that_it_began_with(booted: Boote
         before = {each: told(net, each)[1] for each in fabric.link_at}
         net.network.shape_link(Port("h1", 0), 0.1, 0.0)
         assert told(net, Port("h1", 0))[1] != before[Port("h1", 0)]
+        net.network.mend()
+        assert {each: told(net, each)[1] for each in fabric.link_at} == before
+
+
+def test_a_link_that_cannot_be_shaped_as_asked_is_as_before(
+    booted: Booted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(netem_module, "kernel_has_netem", lambda: False)
+    fabric, one, other = rail_fabric(2, 1), Port("h0", 0), Port("h1", 0)
+    with booted(fabric, FACTOR) as net:
+        before = {each: told(net, each)[1] for each in fabric.link_at}
+        for rate, loss in ((0.0, 0.0), (-0.5, 0.0), (1.5, 0.0), (nan, 0.0), (1.0, -0.1), (1.0, 1.5)):
+            with pytest.raises(ScenarioError, match="a link cannot"):
+                net.network.shape_link(one, rate, loss)
+        for port in (one, other):
+            with pytest.raises(MachineError, match="no netem"):
+                net.network.shape_link(port, 0.5, 0.01)
+        assert {each: told(net, each)[1] for each in fabric.link_at} == before
+        net.network.shape_link(other, 0.5, 0.0)
+        assert told(net, other)[1]["rate"] == float(before[other]["rate"]) / 2
+        net.network.impair(1.0)
         net.network.mend()
         assert {each: told(net, each)[1] for each in fabric.link_at} == before
