@@ -36,6 +36,17 @@ def granted_packets(credit: Credit, left: int, at_s: float, lasts_s: float) -> f
     return (int(credit.granted_bytes.sum()) - before) / PACKET
 
 
+def test_rates_may_change_before_there_are_queue_pairs() -> None:
+    rates, nic = Rates(), Nic(1, 0)
+    for transport in (Credit(rates, PACKET), Ideal(rates, PACKET)):
+        transport.rates_changed()
+    rates.shares[nic] = 0.5
+    credit = Credit(rates, PACKET)
+    credit.rates_changed()
+    credit.know([QueuePair(Nic(0, 0), nic)])
+    assert granted_packets(credit, 10_000 * PACKET, 0.0, 1.0) == pytest.approx(500, rel=0.02)
+
+
 @pytest.mark.parametrize("tells", [True, False])
 def test_receivers_grant_at_the_rates_that_their_nics_have_now(tells: bool) -> None:
     rates, nic = Rates(), Nic(1, 0)

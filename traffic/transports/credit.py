@@ -109,8 +109,9 @@ class Credit:
         self._set_period()
 
     def _set_period(self) -> None:
-        fastest_bps = max(map(self._nic_rate_bps, self._receivers))
-        self.period_s = PERIOD_PACKETS * packet_s(fastest_bps, self._packet_bytes)
+        if self._receivers:
+            fastest_bps = max(map(self._nic_rate_bps, self._receivers))
+            self.period_s = PERIOD_PACKETS * packet_s(fastest_bps, self._packet_bytes)
 
     @property
     def granted_bytes(self) -> NDArray[np.int64]:
