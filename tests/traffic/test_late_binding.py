@@ -10,13 +10,14 @@ from hypothesis import strategies as st
 
 from tests.examples import examples
 from tests.traffic.cases import Work, permitted_by, work_of, works
+from topologies.fabric import Nic
 from topologies.rail import rail_fabric
 from traffic.spraying.minrtt import MinRtt
 from traffic.spraying.plb import Plb
 from traffic.spraying.policy import Permitted, QpState, ReactivePolicy
 from traffic.spraying.reps import Reps
 from traffic.transports.late_binding import DEPTH_PACKETS, ReactiveFeeder
-from traffic.transports.transport import PACKET_BYTES
+from traffic.transports.transport import PACKET_BYTES, NicRate
 
 RATE_BPS = 8e6
 POLICIES = [MinRtt, Plb, Reps]
@@ -57,7 +58,14 @@ class Wire:
         self.done += feeder.arrived(self, number, self.waiting.pop(number, ()), now)
 
 
-def feeder_of(policy: ReactivePolicy, work: Work, scale: int = 1) -> tuple[ReactiveFeeder, Wire]:
+def rate_bps(_nic: Nic) -> float:
+    """Return the rate of every NIC."""
+    return RATE_BPS
+
+
+def feeder_of(
+    policy: ReactivePolicy, work: Work, scale: int = 1, rate: NicRate = rate_bps
+) -> tuple[ReactiveFeeder, Wire]:
     """Return a feeder that calls queue pairs and messages by numbers of their own, and its wire."""
     permitted = permitted_by(policy, work)
     feeder = ReactiveFeeder(
@@ -65,7 +73,7 @@ def feeder_of(policy: ReactivePolicy, work: Work, scale: int = 1) -> tuple[React
         permitted,
         work.chunks,
         work.chunks.bytes * scale,
-        lambda _: RATE_BPS,
+        rate,
         numbers=range(10, 10 + len(permitted.queue_pairs)),
         names=range(1000, 1000 + len(work.crossing)),
     )
@@ -121,6 +129,28 @@ def test_a_nic_is_given_what_it_can_send_soon_and_no_more() -> None:
     assert wire.under_way(qp) == PACKET_BYTES
     feeder.turn(wire, 1.0)
     assert wire.under_way(qp) == (1 + DEPTH_PACKETS) * PACKET_BYTES
+
+
+@pytest.mark.parametrize("tells", [True, False])
+def test_a_nic_is_given_what_it_can_send_at_the_rate_that_it_has_now(tells: bool) -> None:
+    rates, packets = [RATE_BPS], 1000
+    feeder, wire = feeder_of(Plb(), one_pair(packets), PACKET_BYTES, lambda _: rates[0])
+    whole_tick_s = feeder.tick_s
+    feeder.turn(wire, 0.0)
+    (qp,) = wire.totals
+    now = 0.0
+    for share in (1.0, 0.5, 1.0):
+        rates[0] = share * RATE_BPS
+        if tells:
+            feeder.rates_changed()
+        known = share if tells else 1.0
+        assert feeder.tick_s == pytest.approx(whole_tick_s / known)
+        before = wire.posted(qp)
+        for _ in range(400):
+            now += whole_tick_s / 4
+            feeder.turn(wire, now)
+        sent = 400 * whole_tick_s / 4 * known * RATE_BPS / 8
+        assert wire.posted(qp) - before == pytest.approx(sent, abs=2 * PACKET_BYTES)
 
 
 def test_a_queue_pair_gets_what_it_takes_and_more_once_it_opens() -> None:

@@ -129,7 +129,7 @@ class ReactiveFeeder:
         sources = dict.fromkeys(qp.source for qp in self._pairs)
         nics = {nic: _Nic(nic_rate_bps(nic) / 8, packet) for nic in sources}
         self._nics = list(nics.values())
-        self._packet_s = min((packet_s(8 * nic.rate_bytes_s, packet) for nic in self._nics), default=inf)
+        self._packet_s = self._fastest_packet_s()
         self._nic_of = [nics[qp.source] for qp in self._pairs]
         self._time = time
         self._states = _States(self._nic_of, numbers, volume)
@@ -179,6 +179,7 @@ class ReactiveFeeder:
         """Reckon with the rates that NICs have now."""
         for nic, queue_pair in zip(self._nic_of, self._pairs, strict=True):
             nic.send_at(self._nic_rate_bps(queue_pair.source) / 8)
+        self._packet_s = self._fastest_packet_s()
         ends = [(self._nic_rate_bps(qp.source), self._nic_rate_bps(qp.destination)) for qp in self._pairs]
         self._round_trips.rates_changed(ends)
 
@@ -243,6 +244,9 @@ class ReactiveFeeder:
         """Let the messages that may use a queue pair be asked again: it may take more now."""
         for message in self._sharing[self._qp_of[number]]:
             self._wake(message)
+
+    def _fastest_packet_s(self) -> float:
+        return min((packet_s(8 * nic.rate_bytes_s, self._packet) for nic in self._nics), default=inf)
 
     def _wake(self, message: int) -> None:
         for nic in self._parked.pop(message, ()):
