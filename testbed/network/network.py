@@ -108,6 +108,8 @@ class Network:
         """What links pass of the rate that they began with, and lose on top of their own loss."""
         self._impaired: float | None = None
         """By what links' delays are multiplied now; None while they have neither delay nor loss."""
+        self._loses = True
+        """Whether links have their own loss when they have delay."""
         self.netems: dict[Port, Netem] = {}
         self.netems = self._netems(None)
 
@@ -217,7 +219,7 @@ class Network:
             check_netem({port: Netem(loss=loss)})
         self._shaped[link] = (rate, loss)
         shares = dict.fromkeys((link.a, link.b), rate)
-        wanted = self._netems(self._impaired)
+        wanted = self._netems(self._impaired, loss=self._loses)
         new = {end: netem for end, netem in wanted.items() if end not in self.netems}
         put_netems(self.wiring, new, shares)
         self.netems |= new
@@ -277,7 +279,7 @@ class Network:
             If a delay is too short or too long to be emulated.
         """
         check_delays(self.fabric, time_factor)
-        self._impaired = time_factor
+        self._impaired, self._loses = time_factor, loss
         self._set(self._netems(time_factor, loss=loss))
 
     @contextmanager

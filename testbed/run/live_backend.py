@@ -376,8 +376,8 @@ class LiveBackend:
     def _crossing(self, queue_pair: QueuePair) -> Crossing:
         """Return the path of a queue pair; where none was seen, its NIC is the slowest link of it."""
         links = [self._fabric.link_at[port] for port in self.paths.get(queue_pair, ())]
-        nic_bps, last_bps = map(self._nic_rate_bps, (queue_pair.source, queue_pair.destination))
-        slowest_bps = min([nic_bps, last_bps, *(link.rate_bps * self._dilation.rate for link in links)])
+        rates_bps = [self._fabric.nic_rate_bps(queue_pair.source), *(link.rate_bps for link in links)]
+        nic_bps, slowest_bps = rates_bps[0] * self._dilation.rate, min(rates_bps) * self._dilation.rate
         delay_s = self._dilation.emulated_s(sum(link.delay_s for link in links))
         return Crossing(queue_pair.source, nic_bps, slowest_bps, 2 * delay_s)
 

@@ -126,6 +126,7 @@ class ReactiveFeeder:
         self._carried: list[dict[int, int]] = [{} for _ in names]
         self._pairs, self._nic_rate_bps, self._packet = permitted.queue_pairs, nic_rate_bps, packet
         self._round_trips = RoundTrips(crossings or _unhindered(permitted, nic_rate_bps), packet)
+        self._round_trips.rates_changed(self._ends_bps())
         sources = dict.fromkeys(qp.source for qp in self._pairs)
         nics = {nic: _Nic(nic_rate_bps(nic) / 8, packet) for nic in sources}
         self._nics = list(nics.values())
@@ -180,8 +181,7 @@ class ReactiveFeeder:
         for nic, queue_pair in zip(self._nic_of, self._pairs, strict=True):
             nic.send_at(self._nic_rate_bps(queue_pair.source) / 8)
         self._packet_s = self._fastest_packet_s()
-        ends = [(self._nic_rate_bps(qp.source), self._nic_rate_bps(qp.destination)) for qp in self._pairs]
-        self._round_trips.rates_changed(ends)
+        self._round_trips.rates_changed(self._ends_bps())
 
     def forget(self, names: Iterable[int]) -> None:
         """Bind no more of some messages that are under way."""
@@ -244,6 +244,11 @@ class ReactiveFeeder:
         """Let the messages that may use a queue pair be asked again: it may take more now."""
         for message in self._sharing[self._qp_of[number]]:
             self._wake(message)
+
+    def _ends_bps(self) -> list[tuple[float, float]]:
+        """Return the rates of the NICs at both ends of each queue pair [bit/s]."""
+        rate_bps = self._nic_rate_bps
+        return [(rate_bps(each.source), rate_bps(each.destination)) for each in self._pairs]
 
     def _fastest_packet_s(self) -> float:
         return min((packet_s(8 * nic.rate_bytes_s, self._packet) for nic in self._nics), default=inf)
