@@ -8,7 +8,18 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from topologies.errors import ScenarioError
 from topologies.fabric import Port
 from topologies.strict_json import Strict, first_of, shown
-from traffic.effects import BUILT_IN, PAGE, Down, Effect, Gone, Killed, Lossy, Slow, is_own
+from traffic.effects import (
+    BUILT_IN,
+    PAGE,
+    Down,
+    Effect,
+    Gone,
+    Killed,
+    Lossy,
+    Slow,
+    check_effect,
+    is_own,
+)
 from traffic.own_value import Kind, class_name, own_value, words_of_value
 
 
@@ -50,10 +61,12 @@ class _OwnEffect(Strict):
 
 
 def effect_document(effect: Effect) -> dict[str, object]:
-    """Return an effect as JSON has it; ScenarioError if it cannot be written down."""
+    """Return an effect as JSON has it; LightrailError if it cannot be written down, and read back."""
     if is_own(effect):
         name, fields = words_of_value(EFFECT, effect)
-        return {"effect": name, "fields": fields}
+        written: dict[str, object] = {"effect": name, "fields": fields}
+        check_effect(effect_of_document(written))
+        return written
     (name,) = (name for name, kind in BUILT_IN.items() if type(effect) is kind)
     return {"effect": name, **vars(effect)}
 

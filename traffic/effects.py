@@ -6,8 +6,8 @@ changes. A user's own is a frozen dataclass with ``ports`` and ``on`` (docs/own_
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from typing import Literal, Protocol, TypeVar, get_args, runtime_checkable
+from dataclasses import dataclass, replace
+from typing import Literal, Protocol, TypeVar, cast, get_args, runtime_checkable
 
 from topologies.errors import ScenarioError
 from topologies.fabric import Port
@@ -21,7 +21,8 @@ LEAST_LEFT = 1e-4
 slower than others predictions take minutes."""
 PAGE = "docs/own_fault.md"
 _Key = TypeVar("_Key")
-_State = TypeVar("_State")
+State = TypeVar("State", "LinkState", "GpuState", "DaemonState")
+"""What a link, a GPU or a process does."""
 
 
 @dataclass(frozen=True)
@@ -129,7 +130,7 @@ class Slow:
 
     def on(self, state: LinkState) -> LinkState:
         """Return a slower link."""
-        return LinkState(state.up, state.rate * self.rate, state.loss)
+        return LinkState(state.up, max(state.rate * self.rate, LEAST_LEFT), state.loss)
 
 
 @dataclass(frozen=True)
@@ -156,7 +157,8 @@ class Lossy:
 
     def on(self, state: LinkState) -> LinkState:
         """Return a link that delivers what both losses leave."""
-        return LinkState(state.up, state.rate, state.loss + (1 - state.loss) * self.loss)
+        lost = state.loss + (1 - state.loss) * self.loss
+        return LinkState(state.up, state.rate, min(lost, 1 - LEAST_LEFT))
 
 
 @dataclass(frozen=True)
@@ -208,30 +210,47 @@ def link_states(effects: Iterable[Effect], link_of: Callable[[Port], _Key]) -> d
     {Port(node='h0', number=1): LinkState(up=True, rate=0.25, loss=0.0)}
     """
     on_links = [effect for effect in effects if isinstance(effect, LinkEffect)]
-    each = ((link, effect.on) for effect in on_links for link in dict.fromkeys(map(link_of, effect.ports)))
+    each = ((link, effect) for effect in on_links for link in dict.fromkeys(map(link_of, effect.ports)))
     return _folded(each, LinkState())
 
 
 def gpu_states(effects: Iterable[Effect]) -> dict[int, GpuState]:
     """Return the state of all GPUs that effects change, which began in this order."""
     on_gpus = [effect for effect in effects if isinstance(effect, GpuEffect)]
-    return _folded(((gpu, effect.on) for effect in on_gpus for gpu in effect.gpus), GpuState())
+    return _folded(((gpu, effect) for effect in on_gpus for gpu in effect.gpus), GpuState())
 
 
 def daemon_states(effects: Iterable[Effect]) -> dict[Daemon, DaemonState]:
     """Return the state of all daemons that effects change, which began in this order."""
     on_daemons = [effect for effect in effects if isinstance(effect, DaemonEffect)]
-    return _folded(((effect.daemon, effect.on) for effect in on_daemons), DaemonState())
+    return _folded(((effect.daemon, effect) for effect in on_daemons), DaemonState())
 
 
-def _folded(
-    effects: Iterable[tuple[_Key, Callable[[_State], _State]]], healthy: _State
-) -> dict[_Key, _State]:
+def _folded(effects: Iterable[tuple[_Key, Effect]], healthy: State) -> dict[_Key, State]:
     """Return what becomes of everything that is changed, one effect after the other."""
-    states: dict[_Key, _State] = {}
-    for key, on in effects:
-        states[key] = on(states.get(key, healthy))
+    states: dict[_Key, State] = {}
+    for key, effect in effects:
+        states[key] = applied(effect, states.get(key, healthy))
     return states
+
+
+def applied(effect: Effect, state: State) -> State:
+    """Return what an effect makes of a state of what it changes.
+
+    Raises
+    ------
+    LightrailError
+        If its own code raises, or makes something of it that is not a state, or is better.
+    """
+    on = cast("Callable[[State], State]", effect.on)
+    if not is_own(effect):
+        return on(state)
+    name = class_name(type(effect))
+    with own_code("effect", name):
+        after = on(replace(state))  # it may not change the one that others have
+    if said := _wrong_state(after, state):
+        raise ScenarioError(f"the effect {name!r} {said}", f"see {PAGE}")
+    return after
 
 
 def is_own(effect: Effect) -> bool:
@@ -279,49 +298,44 @@ def _wrong(effect: Effect) -> str:
     if isinstance(effect, LinkEffect):
         if not _is_tuple_of(effect.ports, Port):
             return "has ports that are not a tuple of Port"
-        return _wrong_on(effect.on, TRIED, _is_link_state, _is_better)
+        return _wrong_on(effect, TRIED)
     if isinstance(effect, GpuEffect):
         if not _is_tuple_of(effect.gpus, int):
             return "has gpus that are not a tuple of whole numbers"
-        return _wrong_on(effect.on, (GpuState(), GpuState(up=False)), _says_up, _is_revived)
+        return _wrong_on(effect, (GpuState(), GpuState(up=False)))
     if effect.daemon not in get_args(Daemon):
         return f"is of the daemon {effect.daemon!r}, and not of {' or '.join(get_args(Daemon))}"
-    return _wrong_on(effect.on, (DaemonState(), DaemonState(up=False)), _says_up, _is_revived)
+    return _wrong_on(effect, (DaemonState(), DaemonState(up=False)))
 
 
 def _is_tuple_of(values: object, kind: type) -> bool:
     return isinstance(values, tuple) and all(isinstance(value, kind) for value in values)
 
 
-def _wrong_on(
-    on: Callable[[_State], _State],
-    states: Iterable[_State],
-    is_state: Callable[[_State], bool],
-    is_better: Callable[[_State, _State], bool],
-) -> str:
+def _wrong_on(effect: Effect, states: Iterable[State]) -> str:
     """Return what is wrong with what an effect makes of states."""
     for state in states:
-        after = on(state)
-        if type(after) is not type(state) or not is_state(after):
-            return f"makes {after} of {state}, which is not a state"
-        if after != on(state):
+        if applied(effect, state) != applied(effect, state):
             return f"makes something else of {state} each time"
-        if is_better(after, state):
-            return f"makes {after} of {state}, which is better"
     return ""
 
 
-def _is_link_state(state: LinkState) -> bool:
-    return isinstance(state.up, bool) and 0 < state.rate <= 1 and 0 <= state.loss < 1
+def _wrong_state(after: object, before: LinkState | GpuState | DaemonState) -> str:
+    """Return what is wrong with what an effect made of a state; nothing if nothing is."""
+    if type(after) is not type(before) or not _is_state(after):
+        return f"makes {after} of {before}, which is not a state"
+    return f"makes {after} of {before}, which is better" if _is_better(after, before) else ""
 
 
-def _is_better(after: LinkState, before: LinkState) -> bool:
-    return after.up > before.up or after.rate > before.rate or after.loss < before.loss
+def _is_state(state: LinkState | GpuState | DaemonState) -> bool:
+    if not isinstance(state.up, bool):
+        return False
+    if not isinstance(state, LinkState):
+        return True
+    return LEAST_LEFT <= state.rate <= 1 and 0 <= state.loss <= 1 - LEAST_LEFT
 
 
-def _says_up(state: GpuState | DaemonState) -> bool:
-    return isinstance(state.up, bool)
-
-
-def _is_revived(after: GpuState | DaemonState, before: GpuState | DaemonState) -> bool:
-    return after.up > before.up
+def _is_better(after: LinkState | GpuState | DaemonState, before: object) -> bool:
+    if isinstance(after, LinkState) and isinstance(before, LinkState):
+        return after.up > before.up or after.rate > before.rate or after.loss < before.loss
+    return bool(after.up > getattr(before, "up", True))

@@ -16,7 +16,7 @@ from testbed.audit.course import Course, of_leg, of_message
 from testbed.audit.finding import Finding
 from topologies.fabric import Link
 from traffic.clock import NEVER
-from traffic.effects import LinkEffect, LinkState
+from traffic.effects import LinkEffect, LinkState, applied
 from traffic.faults import Fault
 from traffic.tables import DARK, LIGHT_CHANGES, LIT, ORDERS
 
@@ -136,6 +136,6 @@ def _states(course: Course) -> dict[tuple[int, Link], LinkState]:
             ends, state = {link.a, link.b}, LinkState()
             for effect in (effect for each in standing for effect in each.effects):
                 if isinstance(effect, LinkEffect) and not ends.isdisjoint(effect.ports):
-                    state = effect.on(state)
+                    state = applied(effect, state)
             found[at_ps, link] = state
     return found

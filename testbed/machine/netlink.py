@@ -13,7 +13,6 @@ from functools import cache
 from ipaddress import IPv4Address, IPv4Network
 from socket import AF_INET
 
-from pyroute2 import IPBatch
 from pyroute2.netlink import NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE, NLM_F_REQUEST, nlmsg
 from pyroute2.netlink.rtnl import (
     RTM_DELLINK,
@@ -59,6 +58,11 @@ RED_COUNTS = struct.Struct("=4I")
 """struct tc_red_xstats: packets dropped early, dropped for room, dropped otherwise, marked."""
 ATTRIBUTE_BYTES = 4
 """Of an attribute, before its value."""
+TCA_TBF_PARMS, TCA_TBF_BURST, TC_LINKLAYER_ETHERNET = 1, 6, 1
+RATE_SPEC = struct.Struct("=BBHhHI")
+"""struct tc_ratespec: cell_log, link layer, overhead, cell_align, mpu, rate [bytes/s]."""
+TBF = struct.Struct("=III")
+"""What struct tc_tbf_qopt has after its two rates: limit [bytes], buffer [ticks], mtu [ticks]."""
 TCA_RED_PARMS, TCA_RED_STAB, TCA_RED_FLAGS = 1, 2, 4
 TC_RED_ECN, TC_RED_NODROP = 2**0, 2**3
 FORGOTTEN_AT_ONCE = bytes([31] * 256)
@@ -159,20 +163,19 @@ def shaper_request(
 
     It is the interface's own queue, or below a netem that `netem_request` makes first. One that is there can
     be changed: what waits in it stays, and its bucket is full (tbf_change in net/sched/sch_tbf.c).
+
+    Encoded here: pyroute2 gives the bucket as a time, which is rounded by the rate. A packet that a slower
+    shaper took would then be larger than the whole bucket of a faster one, which would never pass it.
     """
-    encoder = IPBatch()
-    encoder.tc(
-        "change" if change else "add",
-        kind="tbf",
-        index=1,
-        handle=CHILD_HANDLE if below_netem else ROOT_HANDLE,
-        parent=BELOW_ROOT if below_netem else ROOT,
-        rate=rate_bytes_s,
-        burst=burst_bytes,
-        limit=queue_bytes,
-    )
-    encoder.close()  # it holds an event loop
-    return bytes(encoder.batch)
+    rate = RATE_SPEC.pack(0, TC_LINKLAYER_ETHERNET, 0, 0, 0, rate_bytes_s)
+    ticks = -(-burst_bytes * 10**9 // (rate_bytes_s * TICK_NS))
+    options = _attribute(TCA_TBF_PARMS, rate + bytes(RATE_SPEC.size) + TBF.pack(queue_bytes, ticks, 0))
+    options += _attribute(TCA_TBF_BURST, struct.pack("=I", burst_bytes))
+    handles = (CHILD_HANDLE, BELOW_ROOT) if below_netem else (ROOT_HANDLE, ROOT)
+    body = TC_MESSAGE.pack(1, *handles, 0) + _attribute(TCA_KIND, b"tbf\0")
+    body += _attribute(TCA_OPTIONS, options)
+    flags = NLM_F_REQUEST | NLM_F_ACK | (0 if change else NLM_F_CREATE | NLM_F_EXCL)
+    return HEADER.pack(HEADER.size + len(body), RTM_NEWQDISC, flags, 0, 0) + body
 
 
 def marker_request(mark_bytes: int, queue_bytes: int, *, below_netem: bool = False) -> bytes:

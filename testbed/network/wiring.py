@@ -436,8 +436,8 @@ def _shape_at(wiring: Wiring, port: Port, share: float) -> Shape | None:
     """Return the shape of a port at a share of the rate that it began with; None if it has none."""
     if (shape := wiring.shapes.get(port)) is None:
         return None
-    rate_bps = shape.rate_bps * share
-    return replace(shape, rate_bps=rate_bps, burst_bytes=burst_bytes(rate_bps, wiring.mtu))
+    # Its bucket stays as large: what the shaper has let wait must fit it, or would wait for ever.
+    return replace(shape, rate_bps=shape.rate_bps * share)
 
 
 @lru_cache

@@ -55,6 +55,7 @@ class NowProvisioned:
     """An OCS has set circuits beside those that it shows."""
 
     ocs: str
+    circuits: tuple[Circuit, ...]
     at_ps: int
 
 
@@ -175,6 +176,10 @@ class Backend(Protocol):
 
         One for each message and what was posted of it together.
         """
+        ...
+
+    def hold(self, numbers: Collection[int]) -> None:
+        """Hold queue pairs until they are resumed."""
         ...
 
     def drain(self, change: int, numbers: Collection[int]) -> None:

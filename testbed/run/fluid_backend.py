@@ -344,19 +344,23 @@ class FluidBackend:
         """Return what a queue pair did not deliver: nothing is ever on its way."""
         return [(message, size, True) for message, size in self.withdraw(number)]
 
+    def hold(self, numbers: Collection[int]) -> None:
+        """Hold queue pairs over circuits."""
+        self._gates.hold(numbers, stands=True)
+
     def drain(self, change: int, numbers: Collection[int]) -> None:
         """Hold queue pairs, and report `Drained` at once but for what dead links hold back.
 
         Nothing is ever on its way here. What TCP had on its way over a link when that failed is neither lost
         nor delivered until the link is back or the queue pair is closed.
         """
-        self._gates.hold(numbers, stands=True)
+        self.hold(numbers)
         self._draining[change] = set(numbers)
         self._look_for_drained()
 
     def stop_draining(self, change: int) -> Collection[int]:
         """Return the queue pairs that dead links hold back."""
-        return self._draining.pop(change)
+        return self._draining.pop(change, ())
 
     def _look_for_drained(self) -> None:
         for change, numbers in list(self._draining.items()):

@@ -47,8 +47,8 @@ class FluidLight:
         self._lit: dict[str, tuple[Circuit, ...]] = dict.fromkeys(delay_s, ())
         self._beside: dict[str, tuple[Circuit, ...]] = {}
         """What each provisioned, or showed before it flipped."""
-        self._showing = self._switching = 0
-        """How many OCSes show programs, and how many are being switched to circuits that stay."""
+        self._showing = self._switching = self._setting = 0
+        """How many OCSes show programs, are being switched to circuits that stay, and provision."""
         self._controlled = True
 
     def begin(self, circuits: Mapping[str, tuple[Circuit, ...]]) -> None:
@@ -58,7 +58,7 @@ class FluidLight:
     def control(self, *, works: bool) -> None:
         """Have a controller, or none; StuckError if there is none where OCSes wait for it."""
         self._controlled = works
-        if self._showing or self._switching:
+        if self._showing or self._switching or self._setting:
             self._check_controlled()
 
     def light(self, circuits: Mapping[str, tuple[Circuit, ...]]) -> None:
@@ -72,7 +72,13 @@ class FluidLight:
         self._check_controlled()
         self._beside[ocs] = circuits
         at_ps = self._now_ps() + ps(self._delay_s[ocs])
-        self._at(at_ps, partial(NowProvisioned, ocs, at_ps))
+        self._setting += 1
+
+        def done() -> Happening:
+            self._setting -= 1
+            return NowProvisioned(ocs, circuits, at_ps)
+
+        self._at(at_ps, done)
 
     def flip(self, ocses: Collection[str]) -> None:
         """Carry what was provisioned; what was carried until now is provisioned then."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
 
+from controller.circuits.circuits import Circuits, check_permitted
 from testbed.run.backend import Backend, Drained, LightChanged, NowProvisioned
 from testbed.run.ledger import Ledger
 from topologies.errors import ScenarioError
@@ -164,14 +165,19 @@ class Light:
         return self._carriers[nic]
 
     def use(self, carrier: int, queue_pair: QueuePair) -> None:
-        """Record a queue pair in use."""
+        """Record a queue pair in use; it stands if a change that has begun leads it elsewhere."""
         self._carriers[queue_pair.source][carrier] = queue_pair
+        if self._changes and self.carries(queue_pair):
+            self._stand_too({carrier: queue_pair})
 
     def forget(self, carrier: int, queue_pair: QueuePair) -> None:
-        """Do not hold or resume a queue pair that was closed."""
+        """Do not hold a queue pair that was closed, should it be opened again."""
         self._carriers[queue_pair.source].pop(carrier, None)
-        for change in self._changes.values():
+        holding = [change for change in self._changes.values() if carrier in change.held]
+        for change in holding:
             change.held -= {carrier}
+        if holding:
+            self._backend.resume((carrier,))
 
     # Orders
 
@@ -197,6 +203,8 @@ class Light:
         ------
         ScenarioError
             If one is not there, or shows a program.
+        DemandError
+            If one cannot have such circuits.
         """
         self._add(_Change(dict(order.circuits), order.deadline_s, order.at_deadline))
 
@@ -206,14 +214,16 @@ class Light:
         Raises
         ------
         ScenarioError
-            If it was ordered to flip to what it provisioned before, and has not done so.
+            If it is not there, or was ordered to flip to what it provisioned before and has not done so.
+        DemandError
+            If it cannot have such circuits.
         """
         if any(change.is_flip and order.ocs in change.circuits for change in self._changes.values()):
             raise ScenarioError(
                 f"OCS {order.ocs} was to provision circuits while it was to flip to others",
                 "order it when they are lit (Lit)",
             )
-        self._check((order.ocs,))
+        self._check({order.ocs: order.circuits})
         self._beside[order.ocs] = order.circuits
         self._provisioned.discard(order.ocs)
         self._backend.provision(order.ocs, order.circuits)
@@ -241,6 +251,11 @@ class Light:
         ScenarioError
             If one does not yet show what it was ordered before.
         """
+        if again := [ocs for ocs, _ in order.programs if ocs in self._showing]:
+            raise ScenarioError(
+                f"OCS {again[0]} was to show a program while it shows another",
+                "order it when programs have ended (ProgramsEnded)",
+            )
         if busy := [ocs for ocs, _ in order.programs if self._is_ordered(ocs)]:
             raise ScenarioError(
                 f"OCS {busy[0]} was to show a program while it was to be reconfigured",
@@ -256,8 +271,9 @@ class Light:
         """Hold a collective until OCSes show all that they were ordered, if they were ordered anything."""
         if not (awaited := tuple(filter(self._is_ordered, ocses))):
             return
-        self._ledger.held(name, self._backend.now_ps)
-        self._awaited[name] = awaited
+        if name not in self._awaited:
+            self._ledger.held(name, self._backend.now_ps)
+        self._awaited[name] = (*self._awaited.get(name, ()), *awaited)
         if deadline_s is not None:
             self._at(self._backend.now_ps + ps(deadline_s), partial(self._give_up_waiting, name))
 
@@ -291,9 +307,10 @@ class Light:
             if change and change.drains:  # else its time was up
                 self._move(change, happening.at_ps)
         elif isinstance(happening, NowProvisioned):
-            self._provisioned.add(happening.ocs)
-            self._begin_waiting()
-            self._moved(Moved(Provisioned(happening.ocs)))
+            if happening.circuits == self._beside[happening.ocs]:  # else others were ordered meanwhile
+                self._provisioned.add(happening.ocs)
+                self._begin_waiting()
+                self._moved(Moved(Provisioned(happening.ocs)))
         elif happening.ocs in self._showing:
             self._go_on_showing(happening)
         else:
@@ -311,12 +328,16 @@ class Light:
         self._changes[next(self._numbers)] = change
         self._begin_waiting()
 
-    def _check(self, ocses: Iterable[str]) -> None:
-        if unknown := [ocs for ocs in ocses if ocs not in self._lit]:
-            raise ScenarioError(
-                f"circuits were ordered of {unknown[0]!r}, which is not an OCS of {self._fabric.name!r}",
-                f"name one of {', '.join(self._lit) or 'none: it has no OCS'}",
-            )
+    def _check(self, circuits: Configuration) -> None:
+        """Raise ScenarioError for an OCS that is not there, DemandError for circuits that it cannot have."""
+        for ocs, pairs in circuits.items():
+            if ocs not in self._lit:
+                raise ScenarioError(
+                    f"circuits were ordered of {ocs!r}, which is not an OCS of {self._fabric.name!r}",
+                    f"name one of {', '.join(self._lit) or 'none: it has no OCS'}",
+                )
+            switch = self._fabric.switches[self._fabric.switch_index[ocs]]
+            check_permitted(switch, Circuits(switch.ports, pairs))
 
     def _begin_waiting(self) -> None:
         """Drain for the changes whose OCSes have made all that was ordered before, and provisioned it."""
@@ -331,25 +352,35 @@ class Light:
         change.drains, self._carry = True, None
         if change.is_flip:
             change.circuits = {ocs: self._beside[ocs] for ocs in change.circuits}
-        change.held = frozenset(self._led_elsewhere(change))
+        change.held = frozenset(self._led_elsewhere(change, self._lanes_of(change)))
         if change.deadline_s is not None:
             due_ps = self._backend.now_ps + ps(change.deadline_s)
             self._at(due_ps, partial(self._time_is_up, number, change))
         self._backend.drain(number, change.held)
 
-    def _led_elsewhere(self, change: _Change) -> set[int]:
+    def _stand_too(self, lanes: Mapping[int, QueuePair]) -> None:
+        """Have lanes stand for changes that have begun, since which they were opened or got a route."""
+        for change in self._changes.values():
+            more = self._led_elsewhere(change, lanes) - change.held if change.has_begun else set[int]()
+            if more:
+                change.held |= more
+                self._backend.hold(more)
+
+    def _lanes_of(self, change: _Change) -> dict[int, QueuePair]:
+        """Return the lanes that a change may lead elsewhere."""
+        nics: Iterable[Nic] = list(self._carriers)
+        if not self.leads:
+            ending = [(ocs, a) for ocs in change.circuits for a, _ in self._ending(ocs, change)]
+            nics = self._nics_at(ending)
+        return {number: lane for nic in nics for number, lane in self._carriers[nic].items()}
+
+    def _led_elsewhere(self, change: _Change, lanes: Mapping[int, QueuePair]) -> set[int]:
         """Return the lanes whose route differs after a change, or after all that have begun.
 
         A lane may have a route that none of several changes ends, and only all of them make shorter.
         """
         if not self.leads:
-            ending = [(ocs, a) for ocs in change.circuits for a, _ in self._ending(ocs, change)]
-            return {
-                number
-                for nic in self._nics_at(ending)
-                for number, lane in self._carriers[nic].items()
-                if self._routes.next_nic(nic) == lane.destination
-            }
+            return {number for number, lane in lanes.items() if self._ends_for(change, lane)}
         begun = dict[str, tuple[Circuit, ...]]()
         for each in self._changes.values():
             begun |= each.circuits if each.has_begun else {}
@@ -358,10 +389,16 @@ class Light:
         ]
         return {
             number
-            for lanes in self._carriers.values()
             for number, lane in lanes.items()
             if self.carries(lane) and self._is_led_elsewhere(lane, targets)
         }
+
+    def _ends_for(self, change: _Change, lane: QueuePair) -> bool:
+        """Return whether the circuit ends that a lane has, where one carries what its NIC sends."""
+        at = self._fabric.peer(self._fabric.nic_port(lane.source))
+        if at.node not in change.circuits or self._routes.next_nic(lane.source) != lane.destination:
+            return False
+        return dict(self._lit[at.node])[at.number] != dict(change.circuits[at.node]).get(at.number)
 
     def _is_led_elsewhere(self, lane: QueuePair, targets: Iterable[Routes]) -> bool:
         """Return whether a lane that has a route has another one in some of several cases."""
@@ -385,7 +422,7 @@ class Light:
         if not change.drains:
             return
         left = frozenset(self._backend.stop_draining(number))
-        if change.at_deadline == "cut":
+        if change.at_deadline == "cut" or not left:
             self._moved(Moved(cut=left))
             self._move(change, self._backend.now_ps)
             return
@@ -455,6 +492,9 @@ class Light:
         if not any(moved.values()):
             return
         self._routes = Routes(self._fabric, self._lit, self._failed)
+        if self.leads and self._changes:
+            every = {number: lane for own in self._carriers.values() for number, lane in own.items()}
+            self._stand_too(every)
         begun_at = [(ocs, a) for ocs, pairs in moved.items() for a, _ in sorted(pairs)]
         self._backend.follow(self._routes, None if self.leads else self._nics_at(begun_at))
 

@@ -386,6 +386,10 @@ class LiveBackend:
 
     # Light and faults
 
+    def hold(self, numbers: Collection[int]) -> None:
+        """Hold queue pairs over circuits."""
+        self._lanes.hold(numbers)
+
     def drain(self, change: int, numbers: Collection[int]) -> None:
         """Hold queue pairs, and report when all that was sent has arrived."""
         self._lanes.drain(change, numbers)
@@ -488,7 +492,9 @@ class LiveBackend:
 
     def _look_for_drained(self) -> None:
         self._happened += [Drained(change, self.now_ps) for change in self._lanes.drained()]
-        self._happened += [NowProvisioned(ocs, self.now_ps) for ocs in self._light.provisioned()]
+        self._happened += [
+            NowProvisioned(ocs, circuits, self.now_ps) for ocs, circuits in self._light.provisioned()
+        ]
 
     # The clock
 

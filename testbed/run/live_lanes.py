@@ -77,15 +77,19 @@ class LiveLanes:
         self._set_kernels()
         self._lead(self._posted)
 
+    def hold(self, numbers: Collection[int]) -> None:
+        """Hold queue pairs until they are resumed."""
+        self._standing.update(numbers)
+        self._engine.hold(numbers)
+
     def drain(self, change: int, numbers: Collection[int]) -> None:
         """Hold queue pairs for a change of light."""
-        self._standing.update(numbers)
+        self.hold(numbers)
         self._draining[change] = numbers
-        self._engine.hold(numbers)
 
     def stop_draining(self, change: int) -> Collection[int]:
         """Wait no longer for a change's queue pairs; return those of which something is on its way."""
-        return [number for number in self._draining.pop(change) if not self._engine.drained(number)]
+        return [number for number in self._draining.pop(change, ()) if not self._engine.drained(number)]
 
     @property
     def drains(self) -> bool:

@@ -97,13 +97,13 @@ class LiveLight:
         self._shown[notice.ocs] = self._ordered.pop(notice.ocs)
         return ordered
 
-    def provisioned(self) -> list[str]:
-        """Return the OCSes that have provisioned what was ordered by now, each once."""
+    def provisioned(self) -> list[tuple[str, tuple[Circuit, ...]]]:
+        """Return the OCSes that have provisioned what was ordered by now, each once, and their circuits."""
         now = time.monotonic()
         found = [ocs for ocs, at in self._ready.items() if at <= now]
         for ocs in found:
             del self._ready[ocs]
-        return found
+        return [(ocs, self._beside[ocs]) for ocs in found]
 
     def check_due(self) -> None:
         """Raise StuckError if an OCS has not lit what was ordered when it was due."""

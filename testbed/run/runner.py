@@ -40,6 +40,7 @@ from topologies.events import (
     Order,
     ProgramsEnded,
     Provision,
+    Refused,
     SendRest,
     SetTimer,
     Show,
@@ -199,8 +200,8 @@ class Runner:
             arrived=self._counts_as_arrived,
             returned=self._note_returned,
         )
-        self._moved: dict[Fault, set[int]] = {}
-        """The messages that had to go elsewhere by each fault that is known and not over."""
+        self._moved: set[int] = set()
+        """The messages that had to go elsewhere, while anything is known to have failed."""
         self._gone: set[int] = set()
         """The GPUs that are known to be gone."""
         self._unfinished: set[str] = set()
@@ -762,7 +763,7 @@ class Runner:
             self._tell(ProgramsEnded(self._lacking()))
         if moved.event:
             self._tell(moved.event)
-        if isinstance(moved.event, Lit):
+        if isinstance(moved.event, Lit | Refused):
             if self._delegates and self._faults and (self._hops or not self._coupling):
                 self._place_left(self._carriers.without_light(moved.held))
             self._place_waiting()
@@ -851,7 +852,7 @@ class Runner:
         ended = self._lose(self._under_way())
         failed = self._failed if leads else frozenset[Port]()
         left = self._carriers.take_back(lambda each: self._carriers.is_cut(each, failed), (), self._lost)
-        self._moved[fault] = {number for number, _ in left}
+        self._moved.update(number for number, _ in left)
         if leads:
             self._go_around()
             self._ledger.fault(self._backend.now_ps, "gone around", fault.name)
@@ -872,7 +873,6 @@ class Runner:
 
     def _over(self, fault: Fault, *, leads: bool) -> None:
         """Send what had to go elsewhere as if it had never failed; and all, if nothing was forwarded."""
-        moved = self._moved.pop(fault, set())
         if not leads:
             self._tell(FaultOver(fault.name))
             return
@@ -881,7 +881,9 @@ class Runner:
         else:
             choosing = self._carriers.choosing
             left = self._carriers.take_back(lambda _carrier: False, choosing, self._lost)
-            left += self._carriers.unsent(moved)
+            left += self._carriers.unsent(self._moved)
+        if not self._failed:
+            self._moved.clear()
         self._go_around()
         self._ledger.fault(self._backend.now_ps, "in use again", fault.name)
         self._tell(FaultOver(fault.name))

@@ -158,8 +158,8 @@ def test_a_link_is_shaped_anew_while_packets_wait_and_none_is_lost(
         restored_s = wave_s(net, nics)
         assert {each: told(net, each)[1] for each in fabric.link_at} == before
         assert all(told(net, each)[0]["drops"] == 0 for each in fabric.link_at)
-    assert machine.busy or whole_s / half_s == pytest.approx(0.5, abs=0.05)
-    assert machine.busy or whole_s / restored_s == pytest.approx(1.0, abs=0.05)
+    assert machine.busy or whole_s / half_s == pytest.approx(0.5, abs=0.1)
+    assert machine.busy or whole_s / restored_s == pytest.approx(1.0, abs=0.1)
 
 
 def test_a_network_that_is_mended_has_the_rates_that_it_began_with(booted: Booted) -> None:

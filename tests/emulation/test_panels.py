@@ -8,6 +8,7 @@ import pytest
 
 from controller.circuits.devices import ReconfigurationDelay
 from testbed.machine.kernel import inside_namespace
+from testbed.machine.residue import END_S, until
 from testbed.network.network import Network
 from testbed.run.backend import Backend
 from testbed.run.dilation import Dilation
@@ -88,6 +89,19 @@ def counted(network: Network) -> Counter[str]:
     return found
 
 
+def landed(network: Network, before: Counter[str]) -> Counter[str]:
+    """Return what has been counted since then, once what was under way has landed, or should have."""
+    found = counted(network) - before
+
+    def has_landed() -> bool:
+        nonlocal found
+        found = counted(network) - before
+        return found["sent"] == found["received"]
+
+    until(has_landed, END_S)
+    return found
+
+
 LOOPS_AND_LOSSES = (
     "Icmp:OutTimeExcds", "Ip:InHdrErrors", "Ip:InAddrErrors", "Ip:InDiscards", "Ip:OutDiscards",
     "Ip:OutNoRoutes", "Tcp:RetransSegs",
@@ -149,7 +163,7 @@ def test_no_packet_loops_or_is_lost_when_panels_change_together(
         with LiveBackend(network, DILATION) as backend:
             before = counted(network)
             emulated = run(backend)
-            found = counted(network) - before
+            found = landed(network, before)
     assert {name: found[name] for name in LOOPS_AND_LOSSES if found[name]} == {}
     assert found["sent"] == found["received"]
     legs, paths = emulated.tables.legs, emulated.tables.paths

@@ -102,15 +102,22 @@ def test_what_survives_arrives(sandbox: Box | None, scheme: str, faults: list[st
         network.northbound.wait_ready(SENTENCE_S)  # all is mended
 
 
-@pytest.mark.parametrize("scheme", ["rails", "ecmp"])
+@pytest.mark.parametrize(
+    ("scheme", "text"),
+    [
+        ("rails", "link:leaf1:3@40%-70%=0.5"),
+        ("ecmp", "link:leaf1:3@40%-70%=0.5"),
+        ("rails", "nic:3:1@20%-50%=0.1"),  # what waits there has to fit the bucket of the whole rate
+        ("rails", "nic:3:1@0%=0.5"),  # before any queue pair is known
+    ],
+)
 def test_a_link_that_is_slow_for_a_while_takes_the_time_that_is_predicted(
-    sandbox: Box | None, machine: Machine, scheme: str
+    sandbox: Box | None, machine: Machine, scheme: str, text: str
 ) -> None:
-    text = "link:leaf1:3@40%-70%=0.5"
     with booted(asked(scheme)) as network:
         outcome = tried(failing(asked(scheme), text), network)
     assert survives(outcome)
-    assert stages(emulated(outcome), text) == ["failed", "detected", "back"]
+    assert stages(emulated(outcome), text)[:2] == ["failed", "detected"]
     assert outcome.is_sound, outcome.verdict
     assert machine.busy or 0.9 < outcome.over_predicted < 1.1, outcome.over_predicted
 

@@ -1,6 +1,7 @@
 """Light: changes of one OCS and of several, what stands meanwhile, deadlines, and what is set beside."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -15,7 +16,7 @@ from tests.testbed.forwarding_cases import ring_fabric, stride_circuits
 from tests.testbed.light_cases import FABRIC, RATE, WARM, A, B, over_a_dead_link
 from tests.testbed.light_reference import Reference
 from tests.testbed.run_cases import DELAY_S, When, both_ways
-from topologies.errors import ScenarioError, StuckError
+from topologies.errors import LightrailError, StuckError
 from topologies.events import (
     Event,
     Flip,
@@ -34,7 +35,7 @@ from topologies.fabric import Fabric, Link, Nic, Port, Switch, equal_servers
 from topologies.parallel_ocs import parallel_ocs_fabric
 from traffic.collectives.point_to_point import PointToPoint
 from traffic.faults import Fault
-from traffic.job import Collective, Node, chain
+from traffic.job import Collective, Compute, Job, Node, chain
 from traffic.scheme import Scheme, WholeMessages
 from traffic.spraying.policy import QueuePair
 
@@ -205,12 +206,15 @@ SHOW = Show((("ocs0", (TimedCircuits(A, 0.1),)),))
         ((Provision("ocs0", A), Flip(("ocs0",)), Provision("ocs0", B)), "while it was to flip"),
         ((Reconfigure({"ocs9": A}),), "'ocs9', which is not an OCS of 'parallel_ocs'"),
         ((Provision("leaf0", A),), "'leaf0', which is not an OCS"),
+        ((Reconfigure({"ocs0": ((0, 1), (2, 1))}),), "1"),
+        ((Provision("ocs0", ((9, 7),)),), "9"),
+        ((SHOW, SHOW), "while it shows another"),
         ((Reconfigure({"ocs0": A}), SHOW), "while it was to be reconfigured"),
         ((SHOW, Reconfigure({"ocs1": A, "ocs0": A})), "while it shows a program"),
     ],
 )
 def test_orders_that_do_not_go_together_are_errors(wrong: tuple[Order, ...], says: str) -> None:
-    with pytest.raises(ScenarioError, match=says):
+    with pytest.raises(LightrailError, match=says):
         run(FABRIC, (WARM,), {NodeStarted("warm up"): wrong}, lane(0))
 
 
@@ -267,3 +271,90 @@ def test_an_order_of_nothing_does_nothing() -> None:
     nothing: tuple[Order, ...] = (Reconfigure({}), Flip(()), Reconfigure({"ocs0": A}))
     found = run(FABRIC, (WARM,), {NodeStarted("warm up"): nothing}, lane(0))
     assert light(found) == [(0.0, "drained ocs0"), (DELAY_S, "lit ocs0")]
+
+
+def beside_each_other(late: Collective, starts_s: float) -> Job:
+    """Return a message of half a second from 0 to 1, and others that start so long after it."""
+    waits = Compute("waits", (2,), starts_s, ("warm up",))
+    first = Collective("send", PointToPoint(((0, 1, RATE // 2),)), ("warm up",))
+    return Job("drawn", 4, (WARM, first, waits, replace(late, after=("waits",))))
+
+
+def test_a_lane_that_was_closed_at_a_deadline_carries_again_when_it_is_opened_anew() -> None:
+    """The same lane is used for what it lacked: it does not stand for the change before any more."""
+    orders = Reconfigure({"ocs0": B}, deadline_s=0.1), Reconfigure({"ocs0": A})
+    found = without_a_link(0.5, *orders)
+    assert found.messages["end_s"].tolist() == pytest.approx([1.7 + 0.8])
+
+
+@pytest.mark.parametrize("deadline_s", [0.0, 0.4])
+def test_what_drains_by_the_deadline_has_drained(deadline_s: float) -> None:
+    """At once where nothing is held back; and in the instant in which the link is back."""
+    lasts_s = 0.5 if deadline_s else 1e-9
+    order = Reconfigure({"ocs0": B}, deadline_s, "refuse")
+    found = without_a_link(lasts_s, order, Reconfigure({"ocs0": A}))
+    assert [what for _, what in light(found)].count("lit ocs0") == 3
+    assert found.messages["end_s"].notna().all()
+
+
+def test_what_waits_for_light_goes_on_when_a_change_is_refused() -> None:
+    case = over_a_dead_link(0.5, Reconfigure({"ocs0": B}, 0.1, "refuse"))
+    job = beside_each_other(sends("late", (2, 3, RATE // 10)), 0.35)
+    found = replace(case, job=job).run(FluidBackend(FABRIC, case.delay_s))
+    assert found.messages["end_s"].tolist() == pytest.approx([1.7 + 0.3, 1.4 + 0.1])
+
+
+def test_two_holds_of_a_collective_are_one_of_all_their_ocses() -> None:
+    holds = Hold("send", ("ocs1",)), Hold("send", ("ocs0",))
+    orders: dict[Event, tuple[Order, ...]] = {
+        NodeStarted("send"): (Reconfigure({"ocs0": A}), Reconfigure({"ocs1": A}), *holds)
+    }
+    delay_s = {"ocs0": 0.1, "ocs1": 0.3}
+    found = run(FABRIC, (WARM, sends("send", (0, 1, RATE))), orders, lane(0), delay_s=delay_s)
+    assert found.messages["end_s"].tolist() == pytest.approx([2.3])
+
+
+@pytest.mark.parametrize("opened", ["since", "before"])
+def test_a_lane_that_gets_its_route_during_a_change_stands_for_it(opened: str) -> None:
+    """It would send over 1, 2 and 3 until the chord from 1 to 3 is lit, and over that from then on."""
+    ring, chord = stride_circuits(5, 1), both_ways((1, 3))
+    at_first = ring if opened == "since" else tuple(circuit for circuit in ring if 4 not in circuit)
+    changes: tuple[Order, ...] = (Reconfigure({"ocs1": chord}),)
+    if opened == "before":  # it has a route when the first of two changes is done
+        changes = (Reconfigure({"ocs0": ring}), *changes)
+    starts_s = 0.6 if opened == "since" else 0.0
+    orders: dict[Event, tuple[Order, ...]] = {
+        NodeStarted("warm up"): (Reconfigure({"ocs0": at_first}),),
+        NodeStarted("waits"): (SetTimer("change", 0.5),),
+        TimerFired("change"): changes,
+    }
+    nodes = (
+        WARM,
+        Compute("waits", (1,), starts_s, ("warm up",)),
+        Collective("send", PointToPoint(((0, 4, RATE),)), ("waits",)),
+    )
+    pinned = WholeMessages(lambda _view, a, b: QueuePair(Nic(a, 0), Nic(b, 1)))
+    backend = FluidBackend(chord_fabric(), {"ocs0": 0.1, "ocs1": 0.3})
+    found = Runner(chord_fabric(), Job("drawn", 5, nodes), backend, pinned, circuits=When(orders)).run()
+    assert found.messages["end_s"].tolist() == pytest.approx([1.8 + 1.0])
+
+
+def test_a_lane_over_circuits_that_end_stands_when_it_is_opened_while_others_drain() -> None:
+    """From 2 to 3, begun at 1.35 while the lane from 0 to 1 drains until its link is back at 1.7."""
+    case = over_a_dead_link(0.5, Reconfigure({"ocs0": B}), Reconfigure({"ocs0": A}))
+    job = beside_each_other(sends("late", (2, 3, RATE // 10)), 0.35)
+    found = replace(case, job=job, scheme=lane(0)).run(FluidBackend(FABRIC, case.delay_s))
+    begins_s = 1.7 + 2 * DELAY_S
+    assert found.messages["end_s"].tolist() == pytest.approx([begins_s + 0.3, begins_s + 0.1])
+
+
+def test_a_newer_provision_takes_the_place_of_one_that_is_not_done() -> None:
+    fabric = parallel_ocs_fabric(4, 1, rate_bps=8 * RATE)
+    orders: dict[Event, tuple[Order, ...]] = {
+        NodeStarted("warm up"): (Reconfigure({"ocs0": A}),),
+        NodeStarted("send"): (Provision("ocs0", A), SetTimer("newer", 0.2)),
+        TimerFired("newer"): (Provision("ocs0", B), Flip(("ocs0",))),
+    }
+    nodes = (WARM, sends("send", (0, 2, RATE // 10)))
+    found = run(fabric, nodes, orders, lane(0), delay_s={"ocs0": 0.3})
+    assert found.messages["end_s"].tolist() == pytest.approx([1.2 + 0.3 + 0.1])

@@ -1,7 +1,7 @@
 """Links that are slowed or lose packets, predicted: closed forms, and nothing is led around them."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -10,6 +10,7 @@ from testbed.run.experiment import Experiment
 from testbed.run.predict import predict
 from testbed.run.run import Run
 from tests.testbed.tables import rows
+from topologies.errors import LightrailError
 from topologies.fabric import Port
 from topologies.rail import rail_fabric
 from traffic.clock import ps
@@ -17,9 +18,11 @@ from traffic.collectives.all_to_all import AllToAll
 from traffic.collectives.point_to_point import PointToPoint
 from traffic.collectives.ring import Ring
 from traffic.demand import Demand
-from traffic.effects import Down, Effect, Lossy, Slow
-from traffic.faults import Fault, When
+from traffic.effects import Down, Effect, LinkState, Lossy, Slow
+from traffic.faults import Fault, When, cut
 from traffic.job import Collective, Job
+from traffic.steps import single
+from traffic.workloads.synthetic import uniform
 
 PAIR, RAIL = rail_fabric(2, 1), rail_fabric(3, 2, spines=1)
 CABLE = (Port("leaf0", 1),)
@@ -113,3 +116,47 @@ def test_a_ring_over_a_link_that_is_slow_from_the_start_is_as_slow(couples: bool
     assert runs[1].iteration_s == pytest.approx(2 * runs[0].iteration_s, rel=0.01)
     assert runs[1].audit is not None
     assert runs[1].audit.findings == ()
+
+
+@pytest.mark.parametrize("scheme", ["rails", "ecmp"])
+@pytest.mark.parametrize("second", [(0.3, 0.7), (0.5, 0.7)], ids=["overlapping", "adjacent"])
+def test_what_two_cuts_of_a_link_moved_is_back_on_it_as_after_one(
+    scheme: str, second: tuple[float, float]
+) -> None:
+    fabric = rail_fabric(4, 2, spines=2)
+    healthy = Experiment(fabric, single(uniform(fabric.gpus)), scheme)
+    took_s = predict(healthy).iteration_s
+
+    def down(name: str, begin: float, end: float) -> Fault:
+        lasts_s = (end - begin) * took_s
+        return cut(name, (Port("h3", 1),), after_s=begin * took_s, detect_s=0.02 * took_s, lasts_s=lasts_s)
+
+    one = predict(replace(healthy, faults=(down("a", 0.1, 0.7),)))
+    two = predict(replace(healthy, faults=(down("a", 0.1, 0.5), down("b", *second))))
+    assert two.iteration_s == pytest.approx(one.iteration_s, rel=0.02)
+
+
+@dataclass(frozen=True)
+class Late:
+    """Goes wrong only on a link that another fault has slowed."""
+
+    ports: tuple[Port, ...]
+    how: str
+
+    def on(self, state: LinkState) -> LinkState:
+        """Return the same, or something else where the rate is that of the other fault."""
+        if state.rate != 0.4:
+            return state
+        if self.how == "raises":
+            raise KeyError("late")
+        if self.how == "exits":
+            raise SystemExit(0)
+        return LinkState(rate={"improves": 1.0, "no rate": 0.0, "nan": float("nan")}[self.how])
+
+
+@pytest.mark.parametrize("how", ["raises", "exits", "improves", "no rate", "nan"])
+def test_an_effect_that_goes_wrong_in_the_middle_of_a_run_ends_it_in_a_sentence(how: str) -> None:
+    fabric, cable = rail_fabric(2, 2), (Port("h1", 1),)
+    faults = Fault("slow", (Slow(cable, 0.4),)), Fault("late", (Late(cable, how),), When(after_s=1e-6))
+    with pytest.raises(LightrailError, match=r"effect .*(Late|raised)"):
+        predict(Experiment(fabric, single(uniform(fabric.gpus)), "rails", faults=faults))

@@ -108,8 +108,8 @@ def test_what_befalls_a_link_composes_and_never_improves_it(
     for effect in effects:
         check_effect(effect)
     slow, lossy, down = (effect.on(state) for effect in (Slow(PORTS, rate), Lossy(PORTS, loss), Down(PORTS)))
-    assert slow == replace(state, rate=state.rate * rate)
-    assert 1 - lossy.loss == pytest.approx((1 - state.loss) * (1 - loss))
+    assert slow == replace(state, rate=max(state.rate * rate, LEAST_LEFT))
+    assert 1 - lossy.loss == pytest.approx(max((1 - state.loss) * (1 - loss), LEAST_LEFT))
     assert lossy.loss >= state.loss
     assert down == replace(state, up=False)
 
