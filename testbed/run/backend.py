@@ -214,8 +214,8 @@ class Backend(Protocol):
         """Have an OCS set circuits beside those that it shows, and report `NowProvisioned`."""
         ...
 
-    def flip(self, ocses: Collection[str]) -> None:
-        """Have OCSes carry what they provisioned, and report `LightChanged` when each does."""
+    def flip(self, circuits: Mapping[str, tuple[Circuit, ...]]) -> None:
+        """Have OCSes carry what they provisioned, which is this, and report `LightChanged` when each does."""
         ...
 
     def show(self, order: Show) -> None:

@@ -391,9 +391,9 @@ class FluidBackend:
         """Set circuits beside those that an OCS shows."""
         self._light.provision(ocs, circuits)
 
-    def flip(self, ocses: Collection[str]) -> None:
+    def flip(self, circuits: Mapping[str, tuple[Circuit, ...]]) -> None:
         """Light what OCSes provisioned."""
-        self._light.flip(ocses)
+        self._light.flip(circuits)
 
     def show(self, order: Show) -> None:
         """Have OCSes show programs, each slot as long as it says."""

@@ -45,8 +45,6 @@ class FluidLight:
         self._drawn_s = {ocs: deque(times_s) for ocs, times_s in drawn_s.items()}
         self._now_ps, self._at, self._shown = now_ps, at, shown
         self._lit: dict[str, tuple[Circuit, ...]] = dict.fromkeys(delay_s, ())
-        self._beside: dict[str, tuple[Circuit, ...]] = {}
-        """What each provisioned, or showed before it flipped."""
         self._showing = self._switching = self._setting = 0
         """How many OCSes show programs, are being switched to circuits that stay, and provision."""
         self._controlled = True
@@ -70,7 +68,6 @@ class FluidLight:
     def provision(self, ocs: str, circuits: tuple[Circuit, ...]) -> None:
         """Set circuits beside those that are shown."""
         self._check_controlled()
-        self._beside[ocs] = circuits
         at_ps = self._now_ps() + ps(self._delay_s[ocs])
         self._setting += 1
 
@@ -80,12 +77,11 @@ class FluidLight:
 
         self._at(at_ps, done)
 
-    def flip(self, ocses: Collection[str]) -> None:
-        """Carry what was provisioned; what was carried until now is provisioned then."""
+    def flip(self, circuits: Mapping[str, tuple[Circuit, ...]]) -> None:
+        """Carry what was provisioned when each device has flipped."""
         self._check_controlled()
-        for ocs in ocses:
-            shown, self._beside[ocs] = self._beside[ocs], self._lit[ocs]
-            self._switch_to(ocs, shown, self._flip_s.get(ocs, 0.0))
+        for ocs, pairs in circuits.items():
+            self._switch_to(ocs, pairs, self._flip_s.get(ocs, 0.0))
 
     def show(self, order: Show) -> None:
         """Show programs, each slot as long as it says."""

@@ -438,7 +438,7 @@ class Light:
         self._show({ocs: self._kept(ocs, change) for ocs in change.circuits})
         self._order(change.circuits)
         if change.is_flip:
-            self._backend.flip(tuple(change.circuits))
+            self._backend.flip(change.circuits)
         else:
             self._backend.light(change.circuits)
         for ocs in change.circuits:

@@ -417,10 +417,10 @@ class LiveBackend:
         self._go_on()
         self._light.provision(ocs, circuits)
 
-    def flip(self, ocses: Collection[str]) -> None:
+    def flip(self, circuits: Mapping[str, tuple[Circuit, ...]]) -> None:
         """Have OCSes light what they provisioned."""
         self._go_on()
-        self._light.flip(ocses, self._news.path)
+        self._light.flip(circuits, self._news.path)
 
     def show(self, order: Show) -> None:
         """Have the controller step OCSes through programs; the clock stands until they begin."""

@@ -1,7 +1,7 @@
 """The OCSes of a booted network: what its controller is ordered, and what it says of them."""
 
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from controller.circuits.circuits import Circuits
@@ -31,12 +31,8 @@ class LiveLight:
         self._network, self._fabric = network, network.fabric
         self._ordered: dict[str, tuple[Circuit, ...]] = {}
         """What each OCS is to light and has not yet."""
-        self._beside: dict[str, tuple[Circuit, ...]] = {}
-        """What each was to provision."""
-        self._shown: dict[str, tuple[Circuit, ...]] = {}
-        """What each showed last."""
-        self._ready: dict[str, float] = {}
-        """When OCSes will have provisioned it."""
+        self._setting: dict[str, tuple[float, tuple[Circuit, ...]]] = {}
+        """When each OCS will have provisioned what it was to, and that."""
         self._due: dict[str, float] = {}
         """When each has lit what is ordered at the latest."""
         self._lights_s: dict[str, float] = {}
@@ -51,12 +47,12 @@ class LiveLight:
     @property
     def sets(self) -> bool:
         """Whether OCSes have not yet provisioned what was ordered."""
-        return bool(self._ready)
+        return bool(self._setting)
 
     def control(self, *, works: bool, needed: bool) -> None:
         """Have a controller, or none; StuckError if there is none where OCSes wait for it."""
         self._controlled = works
-        if needed or self._ordered or self._ready:
+        if needed or self._ordered or self._setting:
             self.check_controlled()
 
     def check_controlled(self) -> None:
@@ -77,33 +73,29 @@ class LiveLight:
     def provision(self, ocs: str, circuits: tuple[Circuit, ...]) -> None:
         """Have an OCS set circuits beside those that it shows."""
         self.check_controlled()
-        self._beside[ocs] = circuits
         status = self._network.northbound.provision(ocs, circuits)
-        self._ready[ocs] = status.shadow_ready_s or time.monotonic()
+        self._setting[ocs] = status.shadow_ready_s or time.monotonic(), circuits
 
-    def flip(self, ocses: Collection[str], news: Path) -> None:
+    def flip(self, circuits: Mapping[str, tuple[Circuit, ...]], news: Path) -> None:
         """Have OCSes light what they provisioned, and say so to a socket."""
         self.check_controlled()
-        former = {ocs: self._shown.get(ocs, ()) for ocs in ocses}
-        self._order({ocs: self._beside[ocs] for ocs in ocses})
-        self._beside |= former
-        self._network.northbound.flip_all(tuple(ocses), news)
+        self._order(circuits)
+        self._network.northbound.flip_all(tuple(circuits), news)
 
     def heard(self, notice: Notice) -> tuple[Circuit, ...] | None:
         """Return what an OCS has lit by a notice, as it was ordered; None if it lit something else."""
         ordered = self._ordered.get(notice.ocs)
         if ordered is None or notice.until_s is None or notice.circuits != tuple(sorted(ordered)):
             return None
-        self._shown[notice.ocs] = self._ordered.pop(notice.ocs)
-        return ordered
+        return self._ordered.pop(notice.ocs)
 
     def provisioned(self) -> list[tuple[str, tuple[Circuit, ...]]]:
         """Return the OCSes that have provisioned what was ordered by now, each once, and their circuits."""
         now = time.monotonic()
-        found = [ocs for ocs, at in self._ready.items() if at <= now]
-        for ocs in found:
-            del self._ready[ocs]
-        return [(ocs, self._beside[ocs]) for ocs in found]
+        found = [(ocs, circuits) for ocs, (at, circuits) in self._setting.items() if at <= now]
+        for ocs, _ in found:
+            del self._setting[ocs]
+        return found
 
     def check_due(self) -> None:
         """Raise StuckError if an OCS has not lit what was ordered when it was due."""
