@@ -17,7 +17,7 @@ from traffic.own_value import class_name
 Daemon = Literal["controller", "switches"]
 """The controller's process, or the one that forwards in all switches."""
 LEAST_LEFT = 1e-4
-"""What one effect leaves of a link's rate, or of its packets, at least: over a link that is a million times
+"""What effects leave of a link's rate, and of its packets, at least: over a link that is a million times
 slower than others predictions take minutes."""
 PAGE = "docs/own_fault.md"
 _Key = TypeVar("_Key")

@@ -146,7 +146,7 @@ def ocs_routes(ocses: Ocses) -> APIRouter:
 
 
 def refused(_: Request, error: Exception) -> JSONResponse:
-    """Return what answers a request that asks for what cannot be: the reason, with 422."""
+    """Return the answer to a request for something impossible: the reason, with 422."""
     return JSONResponse({"detail": str(error)}, 422)
 
 

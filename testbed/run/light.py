@@ -380,7 +380,13 @@ class Light:
         A lane may have a route that none of several changes ends, and only all of them make shorter.
         """
         if not self.leads:
-            return {number for number, lane in lanes.items() if self._ends_for(change, lane)}
+            ending = {Port(ocs, a) for ocs in change.circuits for a, _ in self._ending(ocs, change)}
+            return {
+                number
+                for number, lane in lanes.items()
+                if self._fabric.peer(self._fabric.nic_port(lane.source)) in ending
+                and self._routes.next_nic(lane.source) == lane.destination
+            }
         begun = dict[str, tuple[Circuit, ...]]()
         for each in self._changes.values():
             begun |= each.circuits if each.has_begun else {}
@@ -392,13 +398,6 @@ class Light:
             for number, lane in lanes.items()
             if self.carries(lane) and self._is_led_elsewhere(lane, targets)
         }
-
-    def _ends_for(self, change: _Change, lane: QueuePair) -> bool:
-        """Return whether the circuit ends that a lane has, where one carries what its NIC sends."""
-        at = self._fabric.peer(self._fabric.nic_port(lane.source))
-        if at.node not in change.circuits or self._routes.next_nic(lane.source) != lane.destination:
-            return False
-        return dict(self._lit[at.node])[at.number] != dict(change.circuits[at.node]).get(at.number)
 
     def _is_led_elsewhere(self, lane: QueuePair, targets: Iterable[Routes]) -> bool:
         """Return whether a lane that has a route has another one in some of several cases."""

@@ -55,7 +55,7 @@ class Dim:
 
 @dataclass(frozen=True)
 class Told:
-    """A user's own that does what it is told."""
+    """A user's own, whose fields say what it makes of a state."""
 
     does: Callable[[LinkState], object]
     ports: tuple[Port, ...] = PORTS
