@@ -206,3 +206,5 @@ class View:
     """That of messages which are to be placed."""
     backlog_bytes: Callable[[Nic], int] = field(default=_none, compare=False)
     """What its queue pairs from a NIC have yet to deliver [bytes]."""
+    light_is_coming: bool = False
+    """Whether OCSes do not yet show what was ordered."""

@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate, product, starmap
 from operator import itemgetter
-from typing import NamedTuple, Protocol, TypeVar, runtime_checkable
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,9 +39,11 @@ from topologies.mfabric import delegation_gpu
 from topologies.packet_part import cut_off, on_packet_switch
 from topologies.routes import Routes, light_leads
 from traffic.messages import Messages
+from traffic.ops import INSIDE, LANES, OWN, Brought, Ops, Part
 from traffic.relays import Hops, relayed_paths
-from traffic.scheme import Choice, KeepsConnections, Placement, Scheme, WhileLit, memory_of, name_of
+from traffic.scheme import Placement
 from traffic.spraying.policy import QueuePair
+from traffic.tables import CROSSES, GATHER, SCATTER
 
 BISECTIONS = 60
 """Halvings of a time span: what is left of it is less than a float can tell."""
@@ -91,32 +93,6 @@ class Bounds(NamedTuple):
         return max(self)
 
 
-@runtime_checkable
-class Delegates(Scheme, Protocol):
-    """A scheme that has all-to-alls gathered and scattered."""
-
-    @property
-    def pipelined(self) -> bool:
-        """Whether all legs go at once."""
-        ...
-
-    @property
-    def lanes(self) -> "Lanes":
-        """Places what goes between delegation GPUs."""
-        ...
-
-    def delegate(self, view: View, messages: Messages) -> Delegation:
-        """Return the legs of an all-to-all."""
-        ...
-
-    def paths(self, view: View, messages: Messages, *, over_light: bool) -> list[Hops | None]:
-        """Return how messages go through other servers: no hops if directly, None if they cannot go now.
-
-        With ``over_light`` circuits between their servers are lanes of theirs.
-        """
-        ...
-
-
 class Lanes:
     """Each message split over the lanes of its two servers.
 
@@ -146,9 +122,9 @@ class Lanes:
         ScenarioError
             If no lane joins the servers of a message, or servers should forward and do not.
         """
-        key = _decides(view, messages, light=self._light)
+        key = decides(view, messages, light=self._light)
         if key not in self._placed:
-            _make_room(self._placed)
+            make_room(self._placed)
             self._placed[key] = self._place(view, messages)
         return self._placed[key]
 
@@ -157,7 +133,7 @@ class Lanes:
 
         No hops if they go directly; None if no relay can serve them now.
         """
-        if not cut_off(view.fabric, view.failed):
+        if not (view.failed and cut_off(view.fabric, view.failed)):
             return [()] * len(messages)
         ends = _servers_of(view.fabric, messages)
         lanes = self._lanes(view, tuple(dict.fromkeys(ends))).of_pair
@@ -199,7 +175,7 @@ class Lanes:
         servers = dict.fromkeys(server for pair in pairs for server in pair)
         key = pairs, view.failed, _light(view, servers) if self._light else ()
         if key not in self._found:
-            _make_room(self._found)
+            make_room(self._found)
             self._found[key] = _FoundLanes(self._find_lanes(view, pairs, servers))
         return self._found[key]
 
@@ -281,72 +257,6 @@ class _FoundLanes:
         return Placement(self._queue_pairs, self._qp, self._message, sizes)
 
 
-class Delegated:
-    """All-to-alls over lanes, gathered and scattered; all else over packets.
-
-    Parameters
-    ----------
-    rest
-        Places the messages of other collectives, those of pipelines and of data-parallel rings; by default
-        evenly on the packet NICs of their servers, NIC m to NIC m.
-    pipelined
-        Whether all legs of an all-to-all go at once.
-    spill, two_hops
-        As of `Lanes`.
-    """
-
-    def __init__(
-        self,
-        rest: Scheme | None = None,
-        *,
-        pipelined: bool = False,
-        spill: bool = False,
-        two_hops: bool = False,
-    ) -> None:
-        self._packets = Lanes(light=False)
-        self._rest: Scheme = rest or self._packets
-        self.pipelined = pipelined
-        self.lanes = Lanes(spill=spill, two_hops=two_hops)
-        self._known: dict[object, Delegation] = {}
-
-    @property
-    def name(self) -> str:
-        """That of the scheme of other collectives."""
-        return name_of(self._rest)
-
-    @property
-    def keeps_connections(self) -> bool:
-        """Whether the scheme of other collectives does."""
-        return isinstance(self._rest, KeepsConnections) and self._rest.keeps_connections
-
-    @property
-    def memory(self) -> int:
-        """That of the scheme of other collectives."""
-        return memory_of(self._rest)
-
-    def place(self, view: View, messages: Messages) -> Placement | Choice | WhileLit:
-        """Return what the other scheme makes of messages of other collectives."""
-        return self._rest.place(view, messages)
-
-    def paths(self, view: View, messages: Messages, *, over_light: bool) -> list[Hops | None]:
-        """Return how messages go through other servers where all packet NICs of one have failed."""
-        return (self.lanes if over_light else self._packets).paths(view, messages)
-
-    def delegate(self, view: View, messages: Messages) -> Delegation:
-        """Return the legs of an all-to-all; equal ones over equal circuits are equal objects.
-
-        Raises
-        ------
-        ScenarioError
-            If no lane joins two servers, and packet NICs of neither have failed.
-        """
-        key = _decides(view, messages)
-        if key not in self._known:
-            _make_room(self._known)
-            self._known[key] = delegation(view, messages, self.lanes)
-        return self._known[key]
-
-
 def delegation(view: View, messages: Messages, lanes: Lanes) -> Delegation:
     """Return the legs of an all-to-all over lanes."""
     fabric = view.fabric
@@ -381,6 +291,54 @@ def delegation(view: View, messages: Messages, lanes: Lanes) -> Delegation:
         _hops(messages.source[leaving], sources[leaves_by], out, fabric.gpus),
         messages.select(~crosses),
         _hops(ends[comes_by], messages.destination[coming], into, fabric.gpus),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class DelegatedOps(Ops):
+    """The operations of a delegated all-to-all: what gathers, what stays, what crosses and what scatters."""
+
+    delegation: Delegation | None = None
+    """What they carry out."""
+    first_pair: int = 0
+    """The operation of the first pair of servers; those of the others follow, if it is not that of all."""
+
+
+def in_stages(found: Delegation, *, pipelined: bool, coupled: bool, as_one: bool) -> DelegatedOps:
+    """Return the operations of a delegated all-to-all, in the order in which they may start.
+
+    Parameters
+    ----------
+    found
+        What each stage sends.
+    pipelined
+        Whether none waits for another.
+    coupled
+        Whether the run moves what it can together: there is a row for each two servers then, and not for each
+        message between them. Else lanes may change, and there is always a scatter, of what may arrive
+        elsewhere than planned.
+    as_one
+        Whether all pairs of servers are one operation.
+    """
+    pairs = Part(found.between, as_one and bool(len(found.between)), LANES, CROSSES)
+    kinds = [
+        *[Part(found.gather, True, INSIDE, GATHER)] * bool(len(found.gather)),
+        *[Part(found.inside, True, INSIDE, row=np.flatnonzero(found.pair < 0))] * bool(len(found.inside)),
+        pairs,
+        *[Part(found.scatter, True, INSIDE, SCATTER)] * bool(len(found.scatter) or not coupled),
+    ]
+    first = dict(zip((each.stage for each in kinds), accumulate(map(len, kinds), initial=0), strict=False))
+    gather, begin, end = first.get(GATHER), int(GATHER in first), first.get(SCATTER, sum(map(len, kinds)))
+    after = [(gather, middle) for middle in range(begin, end) if gather is not None]
+    after += [(middle, end) for middle in range(begin, end) if SCATTER in first]
+    by = np.where(found.pair < 0, first.get(OWN, -1), first[CROSSES] + found.pair)
+    return DelegatedOps(
+        tuple(kinds),
+        np.array([] if pipelined else after, dtype=np.int64).reshape(-1, 2),
+        None if coupled else Brought(found.messages, by),
+        coupled=coupled,
+        delegation=found,
+        first_pair=first[CROSSES],
     )
 
 
@@ -492,7 +450,7 @@ def nvlink_s(fabric: Fabric, messages: Messages) -> float:
     return float(max((8 * load / rates).max() for load in loads))
 
 
-def _decides(view: View, messages: Messages, *, light: bool = True) -> object:
+def decides(view: View, messages: Messages, *, light: bool = True) -> object:
     """Return all that decides over which lanes messages go, in a value that can be looked up."""
     columns = (messages.source, messages.destination, messages.bytes)
     gpus = np.concatenate(columns[:2])
@@ -512,7 +470,7 @@ def _servers_of(fabric: Fabric, messages: Messages) -> list[tuple[int, int]]:
     return list(zip(servers[messages.source].tolist(), servers[messages.destination].tolist(), strict=True))
 
 
-def _make_room(known: dict[object, Known]) -> None:
+def make_room(known: dict[object, Known]) -> None:
     """Forget all if it is too much."""
     if len(known) >= MOST_KNOWN:
         known.clear()

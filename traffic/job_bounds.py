@@ -8,8 +8,8 @@ import numpy as np
 
 from topologies.fabric import Fabric, Port
 from traffic.bounds import NOTHING_LENT, lower_bound_s
-from traffic.collectives.exchange import Pattern
 from traffic.job import Compute, Job
+from traffic.ops import Pattern
 
 
 def node_bounds_s(
@@ -33,7 +33,7 @@ def node_bounds_s(
             bounds[node.name] = max(map(node.on_gpu_s, node.gpus), default=0.0)
             continue
         if node.pattern not in known:  # repeated nodes have equal patterns
-            messages = node.pattern.exchange().messages
+            messages = node.pattern.lower().moves
             if absent:
                 ends = np.stack([messages.source, messages.destination])
                 messages = messages.select(np.logical_not(np.isin(ends, absent).any(axis=0)))

@@ -21,14 +21,14 @@ from topologies.errors import DemandError, MachineError, ScenarioError, TraceErr
 from topologies.fabric import MOST_GPUS
 from topologies.strict_json import Strict, first_of, json_value, shown
 from traffic.collectives.all_to_all import AllToAll
-from traffic.collectives.exchange import Pattern
 from traffic.collectives.node_all_to_all import RingAllToAll
-from traffic.collectives.own_pattern import check_exchange, own_pattern, words_of_own
+from traffic.collectives.own_pattern import check_lowered, own_pattern, words_of_own
 from traffic.collectives.point_to_point import PointToPoint
 from traffic.collectives.ring import Operation, Ring
 from traffic.compose import MOST_NODES, Repeat, unfolded
 from traffic.demand import Demand
 from traffic.job import LONGEST_S, Collective, Compute, Job, Node
+from traffic.ops import Pattern
 from traffic.own_value import class_name
 from traffic.readers.text import MAX_BYTES, MAX_GPUS, text_of
 
@@ -220,9 +220,9 @@ def own_patterns(nodes: Iterable[Node]) -> list[str]:
 
 
 def check_own_patterns(nodes: Iterable[Node]) -> None:
-    """Refuse patterns of the user's own whose messages cannot be sent, as `check_exchange` does."""
+    """Refuse patterns of the user's own whose messages cannot be sent, as `check_lowered` does."""
     for pattern in _own(nodes):
-        check_exchange(pattern)
+        check_lowered(pattern)
 
 
 def _own(nodes: Iterable[Node]) -> list[Pattern]:

@@ -67,6 +67,12 @@ def messages_of(demand: Demand) -> Messages:
     return Messages(source, destination, owed[source, destination])
 
 
+def together(*several: Messages) -> Messages:
+    """Return messages one after the other."""
+    columns = zip(*((each.source, each.destination, each.bytes) for each in several), strict=True)
+    return Messages(*map(np.concatenate, columns))
+
+
 def crosses_network(messages: Messages, fabric: Fabric) -> NDArray[np.bool_]:
     """Return which messages leave their server; the others go over NVLink."""
     servers = fabric.server_of_gpu

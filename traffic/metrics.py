@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from topologies.fabric import Fabric, Path, Port
 from traffic.clock import NEVER, SECOND
 from traffic.collectives.all_to_all import AllToAll
-from traffic.collectives.exchange import Pattern
 from traffic.job import Job
+from traffic.ops import Pattern
 from traffic.tables import NVLINK, Tables
 
 GB = 1e9
@@ -113,7 +113,7 @@ def bus_bytes(pattern: Pattern) -> float:
     if isinstance(pattern, AllToAll):
         owed, n = pattern.demand.matrix, len(pattern.ranks)
         return max(int(owed.sum(axis=0).max()), int(owed.sum(axis=1).max())) * (n - 1) / n
-    messages = pattern.exchange().messages
+    messages = pattern.lower().moves
     ends = (messages.source, messages.destination)
     return max((float(np.bincount(end, messages.bytes).max()) for end in ends if len(end)), default=0.0)
 

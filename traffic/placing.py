@@ -15,13 +15,41 @@ from numpy.typing import NDArray
 from topologies.events import View
 from topologies.fabric import Fabric, Nic
 from traffic.messages import Messages
-from traffic.scheme import Choice, Placement, Scheme, WhileLit, name_of
+from traffic.ops import OWN, Ops
+from traffic.scheme import Choice, Lowers, Placement, Scheme, WhileLit, name_of
 from traffic.spraying.checks import refusal
 from traffic.spraying.policy import Permitted, QueuePair
+from traffic.tables import CROSSES
 
 Placed = TypeVar("Placed", bound=Placement | Choice | WhileLit)
 Placed_co = TypeVar("Placed_co", bound=Placement | Choice | WhileLit, covariant=True)
 HOME = "have it begin at a NIC of the source GPU's server, and end at one of the destination's"
+
+
+def lowered_by(scheme: Scheme, ops: Ops, view: View) -> Ops:
+    """Return what a scheme makes of operations: the same, unless it lowers them.
+
+    Raises
+    ------
+    ScenarioError
+        If bytes are lost or made.
+    """
+    if not isinstance(scheme, Lowers):
+        return ops
+    found = scheme.lower(ops, view)
+    if found is not ops and _owed(found) != _owed(ops):
+        said = f"lowered operations of {_owed(ops):,} bytes to others that bring {_owed(found):,}"
+        raise refusal(name_of(scheme), said, "bring each byte once")
+    return found
+
+
+def _owed(ops: Ops) -> int:
+    """Return how many bytes operations bring to where they go."""
+    if ops.brought:
+        return int(ops.brought.messages.bytes.sum())
+    return sum(
+        int(part.moves.bytes.sum()) for part in ops.parts if part.stage in (OWN, CROSSES) and part.hop < 1
+    )
 
 
 class _Places(Protocol[Placed_co]):

@@ -2,7 +2,7 @@
 
 They cross a circuit to a *relay*, a server that has one to the cut-off server and packet NICs that work, and
 go on over its packet NICs; back the same way. The relay stores what it forwards: a message goes hop by hop,
-in parts that follow each other.
+in pieces that follow each other.
 
 References
 ----------
@@ -12,16 +12,21 @@ circuit the one with the fewest bytes over packet NICs, then that of the lowest 
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import NamedTuple
 
+import numpy as np
+
 from topologies.events import View
-from topologies.fabric import Nic
+from topologies.fabric import Fabric, Nic
 from topologies.packet_part import cut_off
 from topologies.routes import Routes
+from traffic.messages import Messages
+from traffic.ops import DARK, LANES, PACKETS, Ops, Part, joined
 
-PARTS = 8
-"""In so many parts a message is relayed, so that its hops are busy together for most of the time."""
+PIECES = 8
+"""In so many pieces a message is relayed, so that its hops are busy together for most of the time."""
 
 Pair = tuple[int, int]
 """A source and a destination server."""
@@ -41,17 +46,71 @@ Hops = tuple[Hop, ...]
 """All of them, in order."""
 
 
-def parts_of(size: int) -> list[int]:
-    """Return the sizes of the parts in which bytes are relayed.
+def pieces_of(size: int) -> list[int]:
+    """Return the sizes of the pieces in which bytes are relayed.
 
     Examples
     --------
-    >>> parts_of(20), parts_of(3)
+    >>> pieces_of(20), pieces_of(3)
     ([2, 3, 2, 3, 2, 3, 2, 3], [1, 1, 1])
     """
-    count = min(PARTS, size)
-    edges = [size * part // count for part in range(count + 1)]
+    count = min(PIECES, size)
+    edges = [size * piece // count for piece in range(count + 1)]
     return [end - begin for begin, end in pairwise(edges)]
+
+
+def hop_by_hop(view: View, part: Part, paths: Sequence[Hops | None]) -> Ops:
+    """Return operations as they go through other servers.
+
+    Parameters
+    ----------
+    view
+        Whether more light is to come: what no relay can serve yet waits for it.
+    part
+        Operations that are under way, of one move each.
+    paths
+        The hops of each: none if it goes directly, None if no relay can serve it now.
+    """
+    waits = np.array([path is None and view.light_is_coming for path in paths], dtype=bool)
+    directly = np.array([not path for path in paths], dtype=bool) & ~waits
+    found = [Ops((part.select(directly), replace(part.select(waits), medium=DARK)))]
+    rows = zip(
+        part.moves.source.tolist(), part.moves.destination.tolist(), part.moves.bytes.tolist(), strict=True
+    )
+    for (source, destination, size), of, path in zip(rows, part.of.tolist(), paths, strict=True):
+        if path:
+            ends = [_gpu_at(view.fabric, source, destination, server) for server in _servers_of(path)]
+            found.append(_chain(ends, pieces_of(size), of, path))
+    return joined(found)
+
+
+def _chain(ends: Sequence[int], sizes: Sequence[int], of: int, path: Hops) -> Ops:
+    """Return the hops of one operation's pieces between GPUs, each piece's after each other."""
+    pieces = len(sizes)
+    parts = tuple(
+        Part(
+            Messages(np.full(pieces, near), np.full(pieces, far), np.array(sizes, dtype=np.int64)),
+            medium=LANES if hop.over_light else PACKETS,
+            of=np.full(pieces, of),
+            hop=place,
+        )
+        for place, (hop, (near, far)) in enumerate(zip(path, pairwise(ends), strict=True))
+    )
+    number = np.arange(len(path) * pieces).reshape(len(path), pieces)
+    return Ops(parts, np.stack([number[:-1].ravel(), number[1:].ravel()], axis=1))
+
+
+def _servers_of(path: Hops) -> list[int]:
+    return [path[0].source, *(hop.destination for hop in path)]
+
+
+def _gpu_at(fabric: Fabric, source: int, destination: int, server: int) -> int:
+    """Return the GPU of a server that stands for a move's: its own ones where they are there."""
+    for gpu in (source, destination):
+        if fabric.gpu_servers[gpu] == server:
+            return gpu
+    place = source - fabric.gpu_offsets[fabric.gpu_servers[source]]
+    return fabric.gpu_offsets[server] + place % fabric.servers[server].gpus
 
 
 def relayed_paths(

@@ -1,12 +1,12 @@
-"""A scheme: which queue pairs carry the bytes of messages, decided when these may go."""
+"""A scheme: what becomes of operations, and which queue pairs carry their bytes, decided when these may go."""
 
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from itertools import product
-from typing import Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,7 @@ from topologies.light import light_peers
 from topologies.packet_part import PacketPart, is_mixed, packet_part
 from topologies.routes import Routes
 from traffic.messages import CHUNK_BYTES, Chunks, Messages, chunks_of
+from traffic.ops import DARK, Ops, Part
 from traffic.spraying.checks import refusal
 from traffic.spraying.policy import (
     Assignment,
@@ -128,11 +129,76 @@ class KeepsConnections(Scheme, Protocol):
 
 
 @runtime_checkable
-class WaitsForLight(Scheme, Protocol):
-    """A scheme that places messages over circuits only once these are lit."""
+class Lowers(Scheme, Protocol):
+    """A scheme that makes other operations of those that may go; by default they stay as they are."""
 
-    def is_lit(self, view: View, messages: Messages) -> NDArray[np.bool_]:
-        """Return which messages it can place now; the others wait until more is lit."""
+    def lower(self, ops: Ops, view: View) -> Ops:
+        """Return what becomes of operations.
+
+        It is asked when a collective starts, and again whenever bytes of operations are to leave their server:
+        their parts then say whose they are (`Part.of`), and what it returns says whose they stay.
+        """
+        ...
+
+
+@runtime_checkable
+class HasLanes(Scheme, Protocol):
+    """A scheme that places what goes over `LANES` by another scheme."""
+
+    @property
+    def lanes(self) -> Scheme:
+        """That scheme."""
+        ...
+
+
+class Hop(NamedTuple):
+    """Bytes of an operation that cross NVLink, since its lanes are not those that they are ready for."""
+
+    number: int
+    """The operation."""
+    source: int
+    destination: int
+    bytes: int
+    then: QueuePair | None = None
+    """On which they go afterwards; None if they are on their way meanwhile."""
+
+
+class Whereabouts(Protocol):
+    """Which GPUs have the bytes of operations, for a scheme that decides by that."""
+
+    def admit(self, ops: Ops, first: int) -> None:
+        """Follow the operations of a collective, which are numbered from a first one on."""
+        ...
+
+    def put(
+        self, placed: Placement, numbers: Sequence[int], wholes: Sequence[int]
+    ) -> tuple[Placement, list[Hop]]:
+        """Return what of operations goes on their lanes at once, and what crosses NVLink.
+
+        Parameters
+        ----------
+        placed
+            Where operations go.
+        numbers, wholes
+            Of each, and of the one that it is or brings a hop further.
+        """
+        ...
+
+    def withdraw(self, lane: QueuePair, left: Iterable[tuple[int, int]]) -> None:
+        """Take what a lane gives back: the operation, and bytes."""
+        ...
+
+    def moves(self, number: int) -> Messages | None:
+        """Return the moves of an operation as bytes are now; None if as it was lowered."""
+        ...
+
+
+@runtime_checkable
+class FollowsBytes(Scheme, Protocol):
+    """A scheme that has to know where bytes are when lanes may change."""
+
+    def follow(self, fabric: Fabric) -> Whereabouts:
+        """Return what follows the bytes of a run."""
         ...
 
 
@@ -228,9 +294,14 @@ class OnceLit:
     is decided when it starts.
     """
 
-    def is_lit(self, view: View, messages: Messages) -> NDArray[np.bool_]:
-        """Return for each message whether a circuit joins its servers."""
-        return np.array([bool(paths) for paths in _direct(view, messages)], dtype=bool)
+    def lower(self, ops: Ops, view: View) -> Ops:
+        """Return what is under way, that whose servers no circuit joins in the dark."""
+
+        def by_light(part: Part) -> Ops:
+            lit = np.array([bool(paths) for paths in _direct(view, part.moves)], dtype=bool)
+            return Ops((part,) if lit.all() else (part.select(lit), replace(part.select(~lit), medium=DARK)))
+
+        return ops.each_under_way(by_light)
 
     def place(self, view: View, messages: Messages) -> Placement:
         """Return a parcel per message and light path; ScenarioError for a message without one."""

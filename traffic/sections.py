@@ -17,9 +17,9 @@ from hashlib import sha256
 import numpy as np
 from numpy.typing import NDArray
 
-from traffic.collectives.exchange import Pattern
 from traffic.compose import one_after_another
 from traffic.job import Collective, Compute, Job, Node
+from traffic.ops import Pattern
 
 
 def sections(job: Job) -> list[tuple[Node, ...]]:
@@ -52,14 +52,14 @@ def contents(found: Sequence[Sequence[Node]]) -> list[int]:
     """Return a number for each section, the same for equal ones; from 0, as they first come.
 
     Sections are equal if they have equal nodes but for names, in equal order: the GPUs and durations of
-    computes, the messages of collectives, what these wait for and their communicators, and the arrows.
+    computes, the operations of collectives (`traffic.ops`) and their communicators, and the arrows.
     """
     patterns = {
         id(node.pattern): node.pattern for nodes in found for node in nodes if isinstance(node, Collective)
     }
-    exchanged = {identity: _exchanged(pattern) for identity, pattern in patterns.items()}
+    lowered = {identity: _lowered(pattern) for identity, pattern in patterns.items()}
     numbers: dict[tuple[object, ...], int] = {}
-    return [numbers.setdefault(_content(section, exchanged), len(numbers)) for section in found]
+    return [numbers.setdefault(_content(section, lowered), len(numbers)) for section in found]
 
 
 def in_turn(name: str, gpus: int, parts: Mapping[str, Sequence[Node]]) -> Job:
@@ -118,31 +118,40 @@ def _inside(node: Node, section_of: Mapping[str, int]) -> Node:
     return replace(node, after=tuple(name for name in node.after if section_of[name] == mine))
 
 
-def _content(section: Sequence[Node], exchanged: Mapping[int, bytes]) -> tuple[object, ...]:
+def _content(section: Sequence[Node], lowered: Mapping[int, bytes]) -> tuple[object, ...]:
     """Return what equal sections have in common: everything but names."""
     place = {node.name: index for index, node in enumerate(section)}
     return tuple(
         (
             (node.gpus, node.duration_s, node.durations_s)
             if isinstance(node, Compute)
-            else (exchanged[id(node.pattern)], node.communicator),
+            else (lowered[id(node.pattern)], node.communicator),
             *sorted({place[name] for name in node.after}),
         )
         for node in section
     )
 
 
-def _exchanged(pattern: Pattern) -> bytes:
-    """Return what equal exchanges have in common, whatever they and their demands are called.
+def _lowered(pattern: Pattern) -> bytes:
+    """Return what equal operations have in common, whatever their patterns and demands are called.
 
-    Their kind and GPUs are part of it: an all-to-all is delegated where a point to point of equal messages is
-    not, and they tell communicators apart.
+    The kind of pattern and its GPUs are part of it, since they tell communicators apart.
     """
-    exchange = pattern.exchange()
-    messages = exchange.messages
-    digest = sha256(repr(type(pattern)).encode())
-    columns = messages.source, messages.destination, messages.bytes, np.array(sorted(pattern.gpus))
-    for array in (*columns, exchange.waits, exchange.connection):
+    ops = pattern.lower()
+    kinds = [(part.together, part.medium, part.stage) for part in ops.parts]
+    digest = sha256(repr((type(pattern), ops.splits, kinds)).encode())
+    columns = [
+        column
+        for part in ops.parts
+        for column in (
+            part.moves.source,
+            part.moves.destination,
+            part.moves.bytes,
+            part.channel,
+            part.placed_as,
+        )
+    ]
+    for array in (*columns, ops.after, np.array(sorted(pattern.gpus))):
         digest.update(f"{array.dtype}{array.shape}".encode())
         digest.update(array.tobytes())
     return digest.digest()

@@ -92,7 +92,7 @@ def failing(experiment: Experiment, failure: Failure, node: str, share: float, d
     pattern = next(each.pattern for each in experiment.job.collectives if each.name == node)
     if not isinstance(pattern, AllToAll):
         raise ScenarioError(f"{node!r} is not an all-to-all", "name a dispatch or a combine")
-    takes_s = lower_bound_s(experiment.fabric, pattern.exchange().messages)
+    takes_s = lower_bound_s(experiment.fabric, pattern.lower().moves)
     ports = tuple(map(experiment.fabric.nic_port, failure.nics))
     fault = cut(
         failure.name,

@@ -130,7 +130,7 @@ def lacking_bytes(experiment: Experiment, run: Run) -> int:
         jobs.append((known_s.get(name, math.inf), moved(jobs[-1][1], moves)))
     for place, node in enumerate(experiment.job.collectives):
         owing = [job for since_s, job in jobs if since_s <= ended_s.get(node.name, math.inf)][-1]
-        owed = owing.collectives[place].pattern.exchange().messages
+        owed = owing.collectives[place].pattern.lower().moves
         ends = owed.source * experiment.fabric.gpus + owed.destination
         pairs, of_pair = np.unique(ends, return_inverse=True)
         for pair, size in zip(pairs.tolist(), np.bincount(of_pair, owed.bytes).tolist(), strict=True):

@@ -16,7 +16,6 @@ from testbed.run.region_plan import DelegatedSetup
 from topologies.fabric import Fabric
 from topologies.patch_panel import patch_panel_fabric
 from traffic.collectives.all_to_all import AllToAll
-from traffic.collectives.exchange import CouplesPattern
 from traffic.job import Job
 from traffic.models.moe import NUMBER_BYTES
 from traffic.workloads.gate import gate_demand, gate_tokens
@@ -82,11 +81,8 @@ def linked_servers(job: Job, fabric: Fabric) -> Iterator[Pair]:
         pattern = node.pattern
         if isinstance(pattern, AllToAll):
             continue
-        if isinstance(pattern, CouplesPattern):
-            messages = pattern.coupled_flows().messages
-        else:
-            messages = pattern.exchange().messages
-        near, far = servers[messages.source], servers[messages.destination]
+        moves = pattern.lower(coupled=True).moves
+        near, far = servers[moves.source], servers[moves.destination]
         yield from dict.fromkeys(zip(near.tolist(), far.tolist(), strict=True))
 
 

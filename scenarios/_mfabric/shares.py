@@ -167,9 +167,9 @@ def sent_bytes(step: MoeStep, machines: Machines) -> Counter[str]:
             owed = node.pattern.demand.matrix
             sent["EP"] += int(owed.sum() - np.trace(owed))
         elif isinstance(node.pattern, PointToPoint):
-            sent["PP"] += int(node.pattern.exchange().messages.bytes.sum())
+            sent["PP"] += int(node.pattern.lower().moves.bytes.sum())
         elif isinstance(node.pattern, Ring):
-            sent["DP"] += int(node.pattern.coupled_flows().messages.bytes.sum())
+            sent["DP"] += int(node.pattern.lower(coupled=True).moves.bytes.sum())
     return sent
 
 
@@ -183,7 +183,7 @@ def _call_bytes(model: MoeModel, step: MoeStep) -> Counter[str]:
         if isinstance(node.pattern, AllToAll):
             sizes["EP"] += int(node.pattern.demand.matrix.sum())
         elif isinstance(node.pattern, PointToPoint):
-            sizes["PP"] += int(node.pattern.exchange().messages.bytes.sum())
+            sizes["PP"] += int(node.pattern.lower().moves.bytes.sum())
         elif isinstance(node.pattern, Ring):
             sizes["DP"] += node.pattern.bytes * len(node.pattern.gpus)
     if model.tp > 1:

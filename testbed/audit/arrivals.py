@@ -13,9 +13,9 @@ from testbed.audit.course import Course, Grouped, Integers, of_message
 from testbed.audit.finding import Finding
 from traffic.clock import NEVER
 from traffic.collectives.all_to_all import AllToAll
-from traffic.collectives.exchange import Pattern
 from traffic.collectives.owed import Owed
 from traffic.job import Collective
+from traffic.ops import Pattern
 
 CHECK = "bytes"
 

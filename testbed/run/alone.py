@@ -4,29 +4,32 @@ import heapq
 import itertools
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
-from testbed.run.backend import Strand
 from traffic.clock import NEVER
+
+
+class Flow(Protocol):
+    """A coupled flow."""
+
+    @property
+    def ops(self) -> list[int]:
+        """The operations that it is of."""
+        ...
 
 
 class Left(NamedTuple):
     """A coupled flow that is alone no more."""
 
-    flow: Sequence[Strand]
+    flow: Flow
     weight: float
     share: float
     """Which part of its bytes it has yet to carry."""
 
 
-def messages_of(flow: Iterable[Strand]) -> Iterable[int]:
-    """Return the messages of a coupled flow, each once."""
-    return dict.fromkeys(strand.message for strand in flow)
-
-
 @dataclass(slots=True, eq=False)
 class _Alone:
-    flow: Sequence[Strand]
+    flow: Flow
     weight: float
     links: Sequence[int]
     began_ps: int
@@ -56,9 +59,7 @@ class Alone:
         """Return whether one crosses some links."""
         return any(link in self._on for link in links)
 
-    def add(
-        self, flow: Sequence[Strand], weight: float, links: Sequence[int], began_ps: int, end_ps: int
-    ) -> None:
+    def add(self, flow: Flow, weight: float, links: Sequence[int], began_ps: int, end_ps: int) -> None:
         """Take a flow with its links to itself, from when it begins to when it will end."""
         alone = _Alone(flow, weight, links, began_ps, end_ps)
         self._on.update(dict.fromkeys(links, alone))
@@ -89,7 +90,7 @@ class Alone:
         while self.next_ps <= now_ps:
             end_ps, _, alone = heapq.heappop(self._ends)
             self._free(alone)
-            found += [(end_ps, message) for message in messages_of(alone.flow)]
+            found += [(end_ps, op) for op in alone.flow.ops]
         return found
 
     def _free(self, alone: _Alone) -> None:

@@ -4,14 +4,15 @@ A message is on queue pairs where it was placed, chooses among some as it goes, 
 The ledger has what each carries under the path that it takes, so that is booked anew when the path changes.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from testbed.run.backend import Backend
-from testbed.run.ledger import Ledger, Message
+from testbed.run.ledger import INSIDE, Ledger
 from testbed.run.light import Light
+from testbed.run.movers import NVLINK, Backend, Chosen
+from testbed.run.movers import Left as Reported
 from testbed.run.packet_paths import path_now
 from topologies.fabric import Fabric, Nic, Port
 from traffic.scheme import Choice, WhileLit
@@ -47,7 +48,7 @@ class Carriers:
     ) -> None:
         self._fabric, self._backend, self._ledger, self._light = fabric, backend, ledger, light
         self._arrived, self._returned = arrived, returned
-        self._messages = ledger.messages
+        self._ops = ledger.ops
         self._pairs: dict[int, QueuePair] = {}
         self._over: dict[int, int] = {}
         """What the ledger calls each with the path that it has now, or had when it was closed."""
@@ -58,7 +59,7 @@ class Carriers:
 
     def open(self, queue_pairs: Sequence[QueuePair]) -> list[int]:
         """Return the numbers of queue pairs, which are opened if they are not."""
-        carriers = self._backend.numbers(queue_pairs)
+        carriers = self._backend.open(queue_pairs)
         for carrier, queue_pair in zip(carriers, queue_pairs, strict=True):
             is_new = carrier not in self._pairs
             if is_new:
@@ -72,14 +73,19 @@ class Carriers:
         """Return what the ledger calls queue pairs."""
         return [self._over[carrier] for carrier in carriers]
 
-    def over_of(self, carrier: int) -> int | None:
-        """Return what the ledger calls a queue pair; None if it is none."""
-        return self._over.get(carrier)
+    def over_of(self, lane: int) -> int | None:
+        """Return what the ledger calls a lane; None if it was closed."""
+        return INSIDE if lane == NVLINK else self._over.get(lane)
+
+    def are_light(self, carriers: Iterable[int]) -> list[bool]:
+        """Return which of some queue pairs go over circuits."""
+        return [self._light.carries(self._pairs[carrier]) for carrier in carriers]
 
     def backlog_bytes(self, communicator: int, nic: Nic) -> int:
         """Return what a communicator's queue pairs from a NIC have yet to deliver."""
         using = self._light.using(nic).items()
-        return self._backend.owed([carrier for carrier, pair in using if pair.communicator == communicator])
+        lanes = [carrier for carrier, pair in using if pair.communicator == communicator]
+        return sum(each.left for each in self._backend.under_way(lanes))
 
     # Messages that choose, or take what is lit
 
@@ -89,17 +95,17 @@ class Carriers:
         choice: Choice | WhileLit,
         size: NDArray[np.int64],
         numbers: NDArray[np.int64],
-    ) -> None:
-        """Have messages choose among carriers as they go, or take those that are lit."""
+    ) -> Chosen:
+        """Return messages that choose among carriers as they go, or take those that are lit."""
         for number, qps in zip(numbers.tolist(), choice.permitted.of_message, strict=True):
             self._choosing[number] = tuple(carriers[qp] for qp in qps)
-            message = self._messages[number]
-            message.pieces += 1
-            message.chose_ps = self._backend.now_ps
-            self._ledger.sends(message.node, message.chose_ps)
+            op = self._ops[number]
+            op.pieces += 1
+            op.chose_ps = self._backend.now_ps
+            self._ledger.sends(op.node, op.chose_ps)
         if isinstance(choice, WhileLit):
             self._taking_light.update(numbers.tolist())
-        self._backend.choose(carriers, choice, size, numbers)
+        return Chosen(numbers, size, carriers, choice)
 
     @property
     def taking_light(self) -> list[int]:
@@ -115,28 +121,40 @@ class Carriers:
         """Write down what was carried of a message that has arrived, if it chose or took what is lit."""
         if number in self._choosing:
             self._forget_choice(number)
-            self._carried(self._messages[number], self._backend.chosen(number), at_ps)
+            self._carried(self._backend.stop(ops=[number]), at_ps)
+
+    @property
+    def lacking(self) -> tuple[tuple[int, int, int], ...]:
+        """What messages lack that take what is lit: source and destination GPU, and bytes."""
+        rows = self._backend.under_way(ops=self.taking_light)
+        found = [(self._ops[each.op], each.left) for each in rows if each.lane < 0]
+        return tuple((op.source, op.destination, size) for op, size in found if size)
 
     def recall(self, numbers: Collection[int]) -> Left:
         """Take back what messages lack that choose, or take what is lit."""
+        if not numbers:
+            return []
+        stopped = self._backend.stop(ops=sorted(numbers))
+        self._carried(stopped, self._backend.now_ps)
         left = []
-        for number, sizes in sorted(self._backend.recall(sorted(numbers)).items()):
-            message = self._messages[number]
-            self._carried(message, sizes, self._backend.now_ps)
-            message.pieces -= 1
+        for number in sorted({each.op for each in stopped}):
+            op = self._ops[number]
+            op.pieces -= 1
             self._forget_choice(number)
-            left.append((number, message.size - message.carried))
+            left.append((number, op.size - op.carried))
         return left
 
     def _forget_choice(self, number: int) -> None:
         del self._choosing[number]
         self._taking_light.discard(number)
 
-    def _carried(self, message: Message, sizes: Mapping[int, int], at_ps: int) -> None:
-        """Write down what queue pairs carried of a message that chose them as it went, until now."""
-        for carrier, size in sizes.items():
-            message.put(self._over[carrier], size, message.chose_ps)
-            message.landed(self._over[carrier], at_ps)
+    def _carried(self, reported: Iterable[Reported], at_ps: int) -> None:
+        """Write down what queue pairs carried of messages that chose them as they went, until now."""
+        for each in reported:
+            if each.carried:
+                op, over = self._ops[each.op], self._over[each.lane]
+                op.put(over, each.carried, op.chose_ps)
+                op.landed(over, at_ps)
 
     # Paths
 
@@ -165,18 +183,19 @@ class Carriers:
             if changes and before != (now := self._over_now(carrier)):
                 self._book_choosing(carrier)
                 self._over[carrier] = now
-                for number, left in self._backend.left(carrier).items():
-                    if number not in self._choosing:  # else it has no legs but for what was booked
-                        self._messages[number].moved(before, now, left, self._backend.now_ps)
+                for each in self._backend.under_way([carrier]):
+                    if (
+                        each.left and each.op not in self._choosing
+                    ):  # else it has no legs but for what was booked
+                        self._ops[each.op].moved(before, now, each.left, self._backend.now_ps)
 
     def _book_choosing(self, carrier: int) -> None:
         """Write down what messages that may choose a queue pair have sent until now, over its path so far."""
         now_ps = self._backend.now_ps
         for number, among in self._choosing.items():
             if carrier in among and number not in self._taking_light:
-                message = self._messages[number]
-                self._carried(message, self._backend.chosen(number, goes_on=True), now_ps)
-                message.chose_ps = now_ps
+                self._carried(self._backend.under_way(ops=[number]), now_ps)
+                self._ops[number].chose_ps = now_ps
 
     # What they give back
 
@@ -188,6 +207,12 @@ class Carriers:
             ports |= self._light.ports(queue_pair)
         ports |= self._backend.packet_paths.crossed(queue_pair)
         return not ports.isdisjoint(failed)
+
+    def is_dead(self, carrier: int, failed: Collection[Port]) -> bool:
+        """Return whether a queue pair carries nothing: a port of it has failed, or its circuits are dark."""
+        queue_pair = self._pairs[carrier]
+        is_dark = self._light.carries(queue_pair) and not self._light.route(queue_pair)
+        return is_dark or self.is_cut(carrier, failed)
 
     def take_back(
         self, is_closed: Callable[[int], bool], messages: Collection[int], lost: Collection[int]
@@ -208,47 +233,47 @@ class Carriers:
                 or (number not in self._taking_light and (number in messages or not closed.isdisjoint(among)))
             ]
         )
-        for carrier in list(self._pairs):
-            if carrier in closed or any(number in lost for number in self._backend.carried(carrier)):
-                left += self._withdraw(carrier)
+        if lost:
+            closed |= {each.lane for each in self._backend.under_way(list(self._pairs)) if each.op in lost}
+        for carrier in [carrier for carrier in self._pairs if carrier in closed]:
+            left += self._withdraw(carrier)
         return left
 
     def without_light(self, carriers: Iterable[int]) -> Left:
         """Close those of some queue pairs whose circuits have ended; return what they did not deliver."""
         dark = [carrier for carrier in sorted(carriers) if not self._light.route(self._pairs[carrier])]
-        carrying = filter(self._backend.carried, dark)
+        carrying = dict.fromkeys(each.lane for each in self._backend.under_way(dark))
         return [parcel for carrier in carrying for parcel in self._withdraw(carrier)]
 
     def unsent(self, messages: Collection[int]) -> Left:
         """Take back what queue pairs have not sent that carry some messages; they deliver the rest."""
         left: Left = []
-        for carrier in list(self._pairs):
-            if not self._backend.carried(carrier).isdisjoint(messages):
-                found = self._lacking(carrier, self._backend.retract(carrier))
-                self._returned(self._pairs[carrier], found)
-                left += found
+        carrying = self._backend.under_way(list(self._pairs))
+        for carrier in dict.fromkeys(each.lane for each in carrying if each.op in messages):
+            found = self._lacking(carrier, self._backend.stop([carrier], in_flight="keep"))
+            self._returned(self._pairs[carrier], found)
+            left += found
         return left
 
     def _withdraw(self, carrier: int) -> Left:
         """Close a queue pair; return what it did not deliver."""
-        back = [(number, size, True) for number, size in self._backend.withdraw(carrier)]
-        left = self._lacking(carrier, back)
+        left = self._lacking(carrier, self._backend.stop([carrier]))
         queue_pair = self._pairs.pop(carrier)
         self._light.forget(carrier, queue_pair)
         self._returned(queue_pair, left)
         return left
 
-    def _lacking(self, carrier: int, back: Iterable[tuple[int, int, bool]]) -> Left:
-        """Record what a queue pair gives back: message, bytes, whether none stays; return what lacks.
+    def _lacking(self, carrier: int, back: Iterable[Reported]) -> Left:
+        """Record what a queue pair gives back; return what lacks.
 
         What was rounded away at emulated scale counts as arrived.
         """
         left, over = [], self._over[carrier]
-        for number, size, whole in back:
-            message, now_ps = self._messages[number], self._backend.now_ps
-            if lacks := message.returned(over, size, now_ps, whole=whole):
-                message.pieces -= whole
-                left.append((number, lacks))
+        for each in back:
+            op, whole = self._ops[each.op], not each.on_the_way
+            if lacks := op.returned(over, each.left, self._backend.now_ps, whole=whole):
+                op.pieces -= whole
+                left.append((each.op, lacks))
             elif whole:
-                self._arrived(number, over)
+                self._arrived(each.op, over)
         return left

@@ -15,14 +15,15 @@ from testbed.run.ocs_plan import OcsPlan, OcsSetup
 from testbed.run.region_plan import DelegatedSetup, RegionalSetup, RegionPlan
 from topologies.errors import ScenarioError
 from topologies.fabric import Fabric, Port
-from traffic.collectives.exchange import bytes_between
 from traffic.communicators import Communicators
-from traffic.delegation import Delegated, Lanes
+from traffic.delegated import Delegated
+from traffic.delegation import Lanes
 from traffic.effect_json import own_effects
 from traffic.faults import AS_IT_WAS, Fault, Revisions, check_faults, moved
 from traffic.job import Job
 from traffic.job_file import check_own_patterns, own_patterns
 from traffic.messages import CHUNK_BYTES
+from traffic.ops import bytes_between
 from traffic.packets import DEFAULT_MTU, check_mtu
 from traffic.scheme import OnceLit, OverCircuits, Scheme, Sprayed
 from traffic.spraying.policy import ReactivePolicy

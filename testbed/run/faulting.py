@@ -10,8 +10,8 @@ from functools import partial
 from itertools import chain
 from typing import Protocol
 
-from testbed.run.backend import Backend
 from testbed.run.ledger import Ledger
+from testbed.run.movers import Backend, Expect, KnowRates, SetDaemon, SetLink
 from topologies.fabric import Fabric, Link, Nic, Port
 from traffic.clock import ps
 from traffic.effects import Daemon, DaemonState, Effect, LinkState, daemon_states, gpu_states, link_states
@@ -82,6 +82,11 @@ class Faulting:
         return fault.is_standing and self._leaves(fault)
 
     @property
+    def expected(self) -> bool:
+        """Whether there are any faults, now or later."""
+        return bool(self._faults)
+
+    @property
     def come_later(self) -> bool:
         """Whether some fault comes while the job runs, or revises it."""
         return not all(map(self.stands, self._faults))
@@ -148,7 +153,7 @@ class Faulting:
         }
         if rates != self._rates:
             self._rates = rates
-            self._backend.learn_rates(rates)
+            self._backend.carry_out(KnowRates(rates))
         return not fault.only_impairs or self.failed != before
 
     def _states(self, faults: Iterable[Fault]) -> dict[Link, LinkState]:
@@ -162,7 +167,7 @@ class Faulting:
             state = states.get(link, HEALTHY)
             if state != self._links.get(link, HEALTHY):
                 self._links[link] = state
-                self._backend.set_link(link.a, state)
+                self._backend.carry_out(SetLink(link.a, state))
 
     def _set_daemon(self, fault: Fault) -> None:
         """Have the backend follow what has become of a fault's daemon."""
@@ -171,7 +176,7 @@ class Faulting:
             state = states.get(daemon, DaemonState())
             if state != self._daemons.get(daemon, DaemonState()):
                 self._daemons[daemon] = state
-                self._backend.set_daemon(daemon, state)
+                self._backend.carry_out(SetDaemon(daemon, state))
 
     def _expect(self) -> None:
         """Say whether something that bytes wait for will be back: switches forward without the controller."""
@@ -179,7 +184,7 @@ class Faulting:
         for_good, now = self._down(stays), self._down(self.standing)
         if (expects := not now <= for_good) != self._expects_back:
             self._expects_back = expects
-            self._backend.expects_back(expects)
+            self._backend.carry_out(Expect(expects))
 
     def _down(self, faults: Sequence[Fault]) -> set[Link | Daemon]:
         """Return the links that some faults take down, and the switches' daemon if they kill it."""

@@ -7,27 +7,42 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import chain, count
 from operator import attrgetter
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from testbed.run.alone import Alone, messages_of
-from testbed.run.backend import NOTHING_COMES, Arrived, Drained, Happening, Strand
+from testbed.run.alone import Alone
 from testbed.run.fluid_choices import FluidChoices
 from testbed.run.fluid_light import FluidLight
 from testbed.run.gates import Gates
+from testbed.run.movers import (
+    NOTHING_COMES,
+    NVLINK,
+    Arrived,
+    Chosen,
+    Drained,
+    Expect,
+    Flows,
+    Happening,
+    KnowRates,
+    Left,
+    Order,
+    SetDaemon,
+    SetLink,
+)
 from testbed.run.packet_paths import PacketPaths, computed_paths
 from topologies.errors import StuckError
-from topologies.events import Show
 from topologies.fabric import Fabric, Nic, Path, Port
-from topologies.light import Circuit
 from topologies.routes import Routes
 from traffic.bounds import NOTHING_LENT
 from traffic.clock import NEVER, checked, ps
 from traffic.effects import Daemon, DaemonState, LinkState
 from traffic.fluid.choice import settled
 from traffic.fluid.network import Arrival, FluidNetwork
+from traffic.fluid.nvlink import Nvlink
 from traffic.fluid.rehearsal import rehearse
+from traffic.messages import Messages
 from traffic.path_effects import path_effects
 from traffic.scheme import Choice, WhileLit
 from traffic.spraying.policy import QueuePair
@@ -52,9 +67,6 @@ class FluidBackend:
         those of communicators fairly (`traffic.fair_weights`).
     paths
         Return the paths of queue pairs over packet switches; by default as the switches' hash gives them.
-    couples
-        Whether rings, and other patterns that can, run as coupled flows, which is fast and less exact: see
-        `couple`. Where links have delay or loss they never do, since each step would pay the delay.
     lent_bytes
         What each port lets through at once after a pause, at real scale [bytes]; those that are not named
         have no shaper: an emulation's shapers are token buckets, which are full whenever a collective begins
@@ -85,7 +97,6 @@ class FluidBackend:
         flip_s: Mapping[str, float] | None = None,
         by_bytes: bool = True,
         paths: Callable[[Sequence[QueuePair]], Sequence[Path]] | None = None,
-        couples: bool = False,
         lent_bytes: Mapping[Port, float] = NOTHING_LENT,
     ) -> None:
         self._fabric, self._lent_bytes = fabric, lent_bytes
@@ -96,8 +107,7 @@ class FluidBackend:
         """The paths of its queue pairs over packet switches."""
         self._ports = {port: number for number, port in enumerate(fabric.link_at)}
         rates = [link.rate_bps for link in fabric.link_at.values()]
-        self._couples = couples and not fabric.impaired
-        nvlink = [fabric.servers[server].nvlink_bps for server in fabric.gpu_servers] if self._couples else []
+        nvlink = [fabric.servers[server].nvlink_bps for server in fabric.gpu_servers]
         self._first_nvlink = len(rates)
         """The link out of GPU 0, then those of the others, then those into them: for coupled flows."""
         self._network = FluidNetwork(rates + nvlink * 2, by_bytes=by_bytes)
@@ -105,6 +115,7 @@ class FluidBackend:
         """Coupled flows and their pools, by what they go over; several if more were under way at once."""
         self._joined: dict[int, _Joined] = {}
         """Those that are in the network, by the negative number that their strands have there."""
+        self._nvlink = Nvlink(fabric)
         self._alone = Alone()
         """Coupled flows whose links carry nothing else."""
         self._numbers: dict[QueuePair, int] = {}
@@ -116,6 +127,8 @@ class FluidBackend:
         """The queue pair of each such pool."""
         self._choices = FluidChoices(self._network, self._has_arrived)
         """The messages under way that choose."""
+        self._takes_light: set[int] = set()
+        """Those of them that take what is lit."""
         self._rehearsed = False
         """Whether the scheme was asked on made-up states: once is enough."""
         self._gates = Gates(fabric, self._network, self._ports, self._meet)
@@ -149,20 +162,44 @@ class FluidBackend:
         """How many queue pairs, and sets of them that messages chose from, were opened; none is closed."""
         return self._network.pools + len(self._numbers)
 
-    def numbers(self, queue_pairs: Sequence[QueuePair]) -> list[int]:
+    @property
+    def moves_inside(self) -> bool:
+        """What stays inside servers too."""
+        return True
+
+    def open(self, queue_pairs: Sequence[QueuePair]) -> list[int]:
         """Return the number of each queue pair."""
         new = [queue_pair for queue_pair in queue_pairs if queue_pair not in self._numbers]
         if new:
             self._add(new)
         return [self._numbers[queue_pair] for queue_pair in queue_pairs]
 
-    def begin_lit(self, circuits: Mapping[str, tuple[Circuit, ...]]) -> None:
-        """Light circuits at once."""
-        self._light.begin(circuits)
+    # Bytes
 
-    def begin(self) -> None:
-        """Have what is posted next borrow from token buckets, if nothing is on its way."""
-        self._from_rest |= bool(self._lent_bytes) and self._network.quiet and not self._alone
+    def start(self, flows: Sequence[Flows | Chosen], *, first: bool = False) -> None:
+        """Have bytes move; those that move together compete with others as `_couple` says."""
+        self._from_rest |= first and bool(self._lent_bytes) and self._network.quiet and not self._alone
+        together = list[Flows]()
+        for each in flows:
+            if isinstance(each, Chosen):
+                self._choose(each)
+            elif (each.lane == NVLINK).all():
+                self._start_inside(each)
+            elif each.together:
+                together.append(each)
+            else:
+                self._enter(each.lane.tolist())
+                pools = [self._pools[lane] for lane in each.lane.tolist()]
+                self._network.post(pools, each.bytes, each.op)
+        if together:
+            self._couple(together)
+
+    def _start_inside(self, flows: Flows) -> None:
+        moves = Messages(flows.source, flows.destination, flows.bytes)
+        if flows.together:
+            self._nvlink.couple(moves, int(flows.op[0]), self.now_ps)
+        else:
+            self._nvlink.post(moves, flows.op.tolist(), self.now_ps)
 
     def _lend(self) -> None:
         """Have what is posted leave as far as buckets let it; a gate, NVLink and an OCS have none."""
@@ -171,19 +208,9 @@ class FluidBackend:
             lent_bytes[self._ports[port]] = size
         self._network.lend(lent_bytes)
 
-    def post(self, number: NDArray[np.int64], size: NDArray[np.int64], message: NDArray[np.int64]) -> None:
-        """Put parcels behind what queue pairs carry."""
-        self._enter(number.tolist())
-        self._network.post([self._pools[each] for each in number.tolist()], size, message)
-
-    def choose(
-        self,
-        numbers: Sequence[int],
-        choice: Choice | WhileLit,
-        size: NDArray[np.int64],
-        message: NDArray[np.int64],
-    ) -> None:
-        """Have messages drain what they may choose, as the limit of their scheme (`traffic.fluid.choice`)."""
+    def _choose(self, chosen: Chosen) -> None:
+        """Have operations drain what they may choose, as the limit of their scheme (`traffic.fluid.choice`)."""
+        numbers, choice = chosen.lanes, chosen.among
         permitted = choice.permitted.of_message
         if isinstance(choice, Choice) and not self._rehearsed:
             self._rehearsed = True
@@ -198,34 +225,16 @@ class FluidBackend:
         sets = [tuple(sorted(numbers[qp] for qp in qps)) for qps in permitted]
         self._enter(list(chain.from_iterable(sets)))
         self._share(self._choices.without_pool(sets))
-        self._choices.post(sets, size, message, next(self._tickets))
-
-    def chosen(self, message: int, *, goes_on: bool = False) -> dict[int, int]:
-        """Return what each queue pair carried of a message: its part of what they carried meanwhile."""
-        return self._choices.chosen(message, goes_on=goes_on)
-
-    def lacking(self, message: int) -> int:
-        """Return how many bytes a message lacks that takes what is lit."""
-        return self._choices.lacking(message)
-
-    def recall(self, messages: Sequence[int]) -> dict[int, dict[int, int]]:
-        """Take back what messages lack."""
-        recalled, flows = self._choices.recall(messages)
-        self._speak(flows)
-        return recalled
+        self._choices.post(sets, chosen.bytes, chosen.op, next(self._tickets))
+        self._takes_light.update(chosen.op.tolist() if isinstance(choice, WhileLit) else ())
 
     def _has_arrived(self, message: int) -> None:
         self._at(self.now_ps, partial(Arrived, message, self.now_ps))
 
-    @property
-    def couples(self) -> bool:
-        """Whether this run has coupled flows."""
-        return self._couples
+    def _couple(self, flows: Sequence[Flows]) -> None:
+        """Move flows that go together, which compete with others about as they would step by step.
 
-    def couple(self, flows: Sequence[Sequence[Strand]]) -> None:
-        """Move coupled flows, which compete with others about as they would step by step.
-
-        Where bytes weigh, a strand weighs by all that it has yet to carry. Step by step its queue pair holds
+        Where bytes weigh, a strand, what goes over one lane or between two GPUs, weighs by all that it has yet to carry. Step by step its queue pair holds
         less, but never nothing: all that the flow has under way piles up behind its slowest edge, while
         others there have less left from step to step. So neither ends much before the other, as if both
         weighed by their whole. Where bytes do not weigh, a flow counts as its queue pairs, each divided
@@ -246,21 +255,22 @@ class FluidBackend:
         - A strand shares with what else its queue pair carries, where a step would wait its turn; and it
           does not meet messages inside servers that are not coupled.
         """
-        using = Counter(strand.over for strand in chain.from_iterable(flows))
+        using = Counter(over for flow in flows for over in _over(flow))
         for flow in flows:
-            weight = sum(1 / using[strand.over] for strand in flow)
-            if not self._goes_alone(flow, weight):
-                self._join(flow, weight)
+            strands = _Strands(flow.op, _over(flow), flow.bytes.tolist())
+            weight = sum(1 / using[over] for over in strands.over)
+            if not self._goes_alone(strands, weight):
+                self._join(strands, weight)
 
-    def _goes_alone(self, flow: Sequence[Strand], weight: float) -> bool:
-        """Time a coupled flow whose links carry nothing else; return whether it is one.
+    def _goes_alone(self, flow: "_Strands", weight: float) -> bool:
+        """Time a flow whose links carry nothing else; return whether it is one.
 
         It needs no rates: it ends when its busiest link has carried its part, unless another comes.
         """
         if self._lent_bytes:
             return False
         loads: dict[int, float] = defaultdict(float)
-        for _, size, over in flow:
+        for size, over in zip(flow.bytes, flow.over, strict=True):
             if isinstance(over, int) and over in self._gates:
                 if not self._gates[over].open:
                     return False
@@ -284,14 +294,14 @@ class FluidBackend:
             for left in self._alone.leave(list(self._alone.links) if links is None else links, self.now_ps):
                 self._join(*left)
 
-    def _join(self, flow: Sequence[Strand], weight: float, share: float = 1.0) -> None:
-        """Put a coupled flow into the network, or what it has left."""
-        over, size = tuple(strand.over for strand in flow), [strand.bytes * share for strand in flow]
-        first, pools = self._coupled_flow(over)
+    def _join(self, flow: "_Strands", weight: float, share: float = 1.0) -> None:
+        """Put a flow into the network, or what it has left."""
+        size = [part * share for part in flow.bytes]
+        first, pools = self._coupled_flow(flow.over)
         self._network.weigh(first, weight * max(size) / sum(size))
         tag = -1 - next(self._tickets)
-        self._joined[tag] = _Joined(list(messages_of(flow)), len(flow))
-        self._network.post(pools, size, [tag] * len(flow))
+        self._joined[tag] = _Joined(flow.ops, len(size))
+        self._network.post(pools, size, [tag] * len(size))
 
     def _coupled_flow(self, over: tuple[int | tuple[int, int], ...]) -> tuple[int, range]:
         """Return the first of idle coupled flows over queue pairs and NVLink, and their pools."""
@@ -317,50 +327,73 @@ class FluidBackend:
             return [self._first_nvlink + over[0], self._first_nvlink + self._fabric.gpus + over[1]]
         return self._links_of(over)
 
-    def carried(self, number: int) -> set[int]:
-        """Return the messages whose bytes a queue pair still carries, but for coupled flows."""
-        self._make_flows([number])
-        return self._network.held(self._pools[number])
+    # What is under way
 
-    def owed(self, numbers: Sequence[int]) -> int:
-        """Return what queue pairs have yet to deliver, but for coupled flows and what chose them."""
-        pools = [pool for number in numbers if (pool := self._pools[number]) >= 0]
-        return round(self._network.held_bytes(pools))
+    def stop(
+        self,
+        lanes: Sequence[int] = (),
+        ops: Sequence[int] = (),
+        *,
+        in_flight: Literal["keep", "drop"] = "drop",
+    ) -> list[Left]:
+        """Take back what was not delivered: nothing is ever on its way."""
+        left = [each for lane in lanes for each in self._withdraw(lane)]
+        self._takes_light.difference_update(ops)
+        arrived = [op for op in ops if self._choices.has_arrived(op)]
+        for op in arrived:
+            left += _carried(op, self._choices.chosen(op, goes_on=False))
+        recalled, flows = self._choices.recall([op for op in ops if op not in arrived])
+        self._speak(flows)
+        for op, sizes in sorted(recalled.items()):
+            left += [*_carried(op, sizes), Left(op, -1, left=1)]
+        return left
 
-    def left(self, number: int) -> dict[int, int]:
-        """Return what a queue pair has yet to deliver of each message."""
-        self._make_flows([number])
-        return {message: round(size) for message, size in self._network.left(self._pools[number]).items()}
+    def under_way(self, lanes: Sequence[int] = (), ops: Sequence[int] = ()) -> list[Left]:
+        """Report what lanes have yet to deliver, and what operations lack that choose."""
+        pools = {pool: lane for lane in lanes if (pool := self._pools[lane]) >= 0}
+        stuck = {lane for lane in lanes if lane in self._gates and self._is_stuck(lane)}
+        left = list[Left]()
+        for pool in self._network.filled(list(pools)):
+            lane, sizes = pools[pool], self._network.left(pool)
+            left += [
+                Left(message, lane, on_the_way=int(lane in stuck), left=round(sizes.get(message, 0.0)))
+                for message in sorted(self._network.held(pool))
+            ]
+        for op in ops:
+            if op not in self._takes_light:
+                left += _carried(op, self._choices.chosen(op, goes_on=True))
+            left.append(Left(op, -1, left=self._choices.lacking(op)))
+        return left
 
-    def withdraw(self, number: int) -> list[tuple[int, int]]:
-        """Return what a queue pair did not deliver."""
-        self._make_flows([number])
-        self._speak([self._flows[number]])
-        left = [(message, round(size)) for message, size in self._network.withdraw(self._pools[number])]
+    def _withdraw(self, lane: int) -> list[Left]:
+        """Close a queue pair, which is opened anew when it is used again."""
+        self._make_flows([lane])
+        self._speak([self._flows[lane]])
+        left = [
+            Left(message, lane, left=round(size))
+            for message, size in self._network.withdraw(self._pools[lane])
+        ]
         self._look_for_drained()
         return left
 
-    def retract(self, number: int) -> list[tuple[int, int, bool]]:
-        """Return what a queue pair did not deliver: nothing is ever on its way."""
-        return [(message, size, True) for message, size in self.withdraw(number)]
-
-    def hold(self, numbers: Collection[int]) -> None:
-        """Hold queue pairs over circuits."""
-        self._gates.hold(numbers, stands=True)
-
-    def drain(self, change: int, numbers: Collection[int]) -> None:
-        """Hold queue pairs, and report `Drained` at once but for what dead links hold back.
+    def pause(self, lanes: Collection[int], change: int | None = None) -> None:
+        """Have lanes over circuits stand, and report `Drained` at once but for what dead links hold back.
 
         Nothing is ever on its way here. What TCP had on its way over a link when that failed is neither lost
         nor delivered until the link is back or the queue pair is closed.
         """
-        self.hold(numbers)
-        self._draining[change] = set(numbers)
-        self._look_for_drained()
+        self._gates.hold(lanes, stands=True)
+        if change is not None:
+            self._draining[change] = set(lanes)
+            self._look_for_drained()
 
-    def stop_draining(self, change: int) -> Collection[int]:
-        """Return the queue pairs that dead links hold back."""
-        return self._draining.pop(change, ())
+    def resume(self, lanes: Collection[int]) -> None:
+        """Let lanes send again that have a route."""
+        for change, draining in list(self._draining.items()):
+            draining.difference_update(lanes)
+            if not draining:
+                del self._draining[change]
+        self._gates.hold(lanes, stands=False)
 
     def _look_for_drained(self) -> None:
         for change, numbers in list(self._draining.items()):
@@ -375,37 +408,30 @@ class FluidBackend:
         pool, rates_bps = self._pools[number], self._network.link_bps[self._gates[number].ports]
         return pool >= 0 and not rates_bps.all() and bool(self._network.held(pool))
 
-    def resume(self, numbers: Collection[int]) -> None:
-        """Let queue pairs send again that have a route."""
-        self._gates.hold(numbers, stands=False)
-
-    def follow(self, routes: Routes, nics: Collection[Nic] | None) -> None:
-        """Lead queue pairs over circuits over other routes."""
+    def follow(
+        self, routes: Routes, nics: Collection[Nic] | None = None, failed: Collection[Port] | None = None
+    ) -> None:
+        """Lead queue pairs over other routes, and those over packets around what is known to have failed."""
         self._gates.follow(routes, nics)
+        if failed is not None:
+            self._avoid(frozenset(failed))
 
-    def light(self, circuits: Mapping[str, tuple[Circuit, ...]]) -> None:
-        """Light circuits when the OCSes are done."""
-        self._light.light(circuits)
+    def carry_out(self, order: Order) -> None:
+        """Do something to the network; rates are those of links, whatever is known of them."""
+        if isinstance(order, SetLink):
+            self._set_link(order.port, order.state)
+        elif isinstance(order, SetDaemon):
+            self._set_daemon(order.daemon, order.state)
+        elif not isinstance(order, Expect | KnowRates):
+            self._light.carry_out(order)
 
-    def provision(self, ocs: str, circuits: tuple[Circuit, ...]) -> None:
-        """Set circuits beside those that an OCS shows."""
-        self._light.provision(ocs, circuits)
-
-    def flip(self, circuits: Mapping[str, tuple[Circuit, ...]]) -> None:
-        """Light what OCSes provisioned."""
-        self._light.flip(circuits)
-
-    def show(self, order: Show) -> None:
-        """Have OCSes show programs, each slot as long as it says."""
-        self._light.show(order)
-
-    def set_link(self, port: Port, state: LinkState) -> None:
+    def _set_link(self, port: Port, state: LinkState) -> None:
         """Have the link at a port carry what a state leaves of its rate."""
         share = state.rate * (1 - state.loss) if state.up else 0.0
         self._shares.update(dict.fromkeys((port, self._fabric.peer(port)), share))
         self._set_links()
 
-    def set_daemon(self, daemon: Daemon, state: DaemonState) -> None:
+    def _set_daemon(self, daemon: Daemon, state: DaemonState) -> None:
         """Have switches forward nothing without their daemon; without the controller they forward on."""
         if daemon == "controller":
             self._light.control(works=state.up)
@@ -414,12 +440,6 @@ class FluidBackend:
         if not state.up:
             self._silence()
         self._set_links()
-
-    def expects_back(self, expects: bool) -> None:
-        """Do nothing: what makes no progress is found by what is to come."""
-
-    def learn_rates(self, shares: Mapping[Nic, float]) -> None:
-        """Do nothing: max-min rates are those of the links."""
 
     def _silence(self) -> None:
         """Have what carries something over packet switches wait until it is closed.
@@ -453,43 +473,48 @@ class FluidBackend:
         self._network.set_rates(range(len(rates)), rates)
         self._look_for_drained()
 
-    def avoid(self, ports: Collection[Port]) -> None:
+    def _avoid(self, ports: frozenset[Port]) -> None:
         """Lead traffic over packets around failed ports, as the switches' new rules do."""
-        for queue_pair, path in self.packet_paths.avoid(frozenset(ports)).items():
+        for queue_pair, path in self.packet_paths.avoid(ports).items():
             number, links = self._numbers[queue_pair], [self._ports[port] for port in path]
             for flow in {self._flows[number], *self._choices.flows_over(number)} - self._silent.keys() - {-1}:
                 self._network.set_path(flow, links)
 
-    def wait(self, until_ps: int) -> list[Happening]:
+    # Time
+
+    def advance(self, to_ps: int) -> list[Happening]:
         """Let time pass until something happens."""
-        if self._from_rest and not self._network.quiet:  # a delegated all-to-all goes over NVLink first
+        if self._from_rest and not self._network.quiet:
             self._lend()
             self._from_rest = False
         next_ps = self._to_come[0][0] if self._to_come else NEVER
-        at_ps = min(until_ps, next_ps, self._alone.next_ps)
+        at_ps = min(to_ps, next_ps, self._alone.next_ps, self._nvlink.next_ps)
         if at_ps == NEVER and self._network.next_ps == at_ps:
             raise StuckError(NOTHING_COMES, "light a circuit, or add a path")
-        arrived = self._network.advance(at_ps)
-        if arrived:
-            return sorted(chain.from_iterable(map(self._of_tag, arrived)), key=attrgetter("at_ps", "message"))
-        happened: list[Happening] = [Arrived(message, at) for at, message in self._alone.ended(self.now_ps)]
-        while self._to_come and self._to_come[0][0] <= self.now_ps:
-            happened.append(heapq.heappop(self._to_come)[2]())
+        happened: list[Happening]
+        if arrived := self._network.advance(at_ps):
+            of_tags = chain.from_iterable(map(self._of_tag, arrived))
+            happened = [*sorted(of_tags, key=attrgetter("at_ps", "op"))]
+        else:
+            happened = [Arrived(op, at) for at, op in self._alone.ended(self.now_ps)]
+            while self._to_come and self._to_come[0][0] <= self.now_ps:
+                happened.append(heapq.heappop(self._to_come)[2]())
+        happened += [Arrived(op, self.now_ps, NVLINK) for op in self._nvlink.advance(self.now_ps)]
         return happened
 
     def _of_tag(self, arrived: Arrival) -> Iterator[Arrived]:
         """Yield what arrived: a message, or those of a coupled flow with its last strand."""
         at_ps, tag, pool = arrived
         if tag >= 0:
-            yield Arrived(tag, at_ps, self._carrier_of.get(pool, -1))
+            yield Arrived(tag, at_ps, self._carrier_of.get(pool))
             return
         joined = self._joined[tag]
         joined.strands -= 1
         if not joined.strands:
-            yield from (Arrived(message, at_ps) for message in self._joined.pop(tag).messages)
+            yield from (Arrived(op, at_ps) for op in self._joined.pop(tag).ops)
 
     def _add(self, queue_pairs: Sequence[QueuePair]) -> None:
-        """Number queue pairs; where flows are coupled, those of their own are made when they are used."""
+        """Number queue pairs; their flows are made when they are used."""
         optical = [qp for qp in queue_pairs if self._is_optical(qp)]
         packet = [qp for qp in queue_pairs if not self._is_optical(qp)]
         self.packet_paths.open(packet)
@@ -500,8 +525,6 @@ class FluidBackend:
         self._flows += [-1] * len(new)
         ends = [(queue_pair.source, queue_pair.destination) for queue_pair in optical]
         self._gates.add(range(first + len(packet), len(self._flows)), ends)
-        if not self._couples:
-            self._make_flows(range(first, first + len(new)))
 
     def _make_flows(self, numbers: Iterable[int]) -> None:
         """Give queue pairs that have none a flow and a pool of their own."""
@@ -566,10 +589,34 @@ class FluidBackend:
         heapq.heappush(self._to_come, (checked(at_ps), next(self._tickets), action))
 
 
+class _Strands(NamedTuple):
+    """A flow that goes together, strand by strand."""
+
+    op: NDArray[np.int64]
+    over: tuple[int | tuple[int, int], ...]
+    """The number of the queue pair, or the source and destination GPU inside a server."""
+    bytes: Sequence[float]
+
+    @property
+    def ops(self) -> list[int]:
+        """The operations that it is of, each once."""
+        return list(dict.fromkeys(self.op.tolist()))
+
+
+def _over(flow: Flows) -> tuple[int | tuple[int, int], ...]:
+    """Return what each strand of a flow goes over."""
+    rows = zip(flow.lane.tolist(), flow.source.tolist(), flow.destination.tolist(), strict=True)
+    return tuple((source, to) if lane == NVLINK else lane for lane, source, to in rows)
+
+
+def _carried(op: int, sizes: Mapping[int, int]) -> list[Left]:
+    return [Left(op, lane, carried=size) for lane, size in sizes.items()]
+
+
 @dataclass(slots=True, eq=False)
 class _Joined:
-    """A coupled flow in the network."""
+    """A flow that goes together, in the network."""
 
-    messages: list[int]
+    ops: list[int]
     strands: int
     """How many have not arrived."""

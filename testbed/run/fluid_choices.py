@@ -75,6 +75,10 @@ class FluidChoices:
         self._choosing[message] = replace(chosen, before=before, size=left)
         return parts
 
+    def has_arrived(self, message: int) -> bool:
+        """Return whether a message lacks nothing."""
+        return not self.lacking(message)
+
     def lacking(self, message: int) -> int:
         """Return how many bytes a message lacks."""
         return self._left(self._choosing[message].among).get(message, 0)

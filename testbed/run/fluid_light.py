@@ -4,9 +4,9 @@ from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 
-from testbed.run.backend import NOT_CONTROLLED, Happening, LightChanged, NowProvisioned
+from testbed.run.movers import NOT_CONTROLLED, FlipTo, Happening, Light, LightChanged, NowProvisioned
 from topologies.errors import StuckError
-from topologies.events import Show, TimedCircuits
+from topologies.events import Provision, Show, TimedCircuits
 from topologies.light import Circuit
 from traffic.clock import NEVER, ps
 
@@ -49,9 +49,22 @@ class FluidLight:
         """How many OCSes show programs, are being switched to circuits that stay, and provision."""
         self._controlled = True
 
-    def begin(self, circuits: Mapping[str, tuple[Circuit, ...]]) -> None:
-        """Carry circuits at once."""
-        self._lit |= circuits
+    def carry_out(self, order: Light | FlipTo | Provision | Show) -> None:
+        """Do what is ordered of OCSes; what is lit first is lit at once."""
+        if isinstance(order, Light) and order.first:
+            self._lit |= order.circuits
+            return
+        self._check_controlled()
+        if isinstance(order, Light):
+            for ocs, pairs in order.circuits.items():
+                self._switch_to(ocs, pairs, self._dark_s(ocs, self._kept(ocs, pairs), pairs))
+        elif isinstance(order, FlipTo):
+            for ocs, pairs in order.circuits.items():
+                self._switch_to(ocs, pairs, self._flip_s.get(ocs, 0.0))
+        elif isinstance(order, Provision):
+            self._provision(order.ocs, order.circuits)
+        else:
+            self._show(order)
 
     def control(self, *, works: bool) -> None:
         """Have a controller, or none; StuckError if there is none where OCSes wait for it."""
@@ -59,15 +72,8 @@ class FluidLight:
         if self._showing or self._switching or self._setting:
             self._check_controlled()
 
-    def light(self, circuits: Mapping[str, tuple[Circuit, ...]]) -> None:
-        """Carry circuits when each device is done; those that stay carry meanwhile."""
-        self._check_controlled()
-        for ocs, pairs in circuits.items():
-            self._switch_to(ocs, pairs, self._dark_s(ocs, self._kept(ocs, pairs), pairs))
-
-    def provision(self, ocs: str, circuits: tuple[Circuit, ...]) -> None:
+    def _provision(self, ocs: str, circuits: tuple[Circuit, ...]) -> None:
         """Set circuits beside those that are shown."""
-        self._check_controlled()
         at_ps = self._now_ps() + ps(self._delay_s[ocs])
         self._setting += 1
 
@@ -77,15 +83,8 @@ class FluidLight:
 
         self._at(at_ps, done)
 
-    def flip(self, circuits: Mapping[str, tuple[Circuit, ...]]) -> None:
-        """Carry what was provisioned when each device has flipped."""
-        self._check_controlled()
-        for ocs, pairs in circuits.items():
-            self._switch_to(ocs, pairs, self._flip_s.get(ocs, 0.0))
-
-    def show(self, order: Show) -> None:
+    def _show(self, order: Show) -> None:
         """Show programs, each slot as long as it says."""
-        self._check_controlled()
         for ocs, slots in order.programs:
             self._showing += 1
             self._at(self._now_ps(), partial(self._next_slot, ocs, deque(slots), order.partial))

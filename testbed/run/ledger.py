@@ -1,25 +1,26 @@
-"""The ledger: what the runner writes down while it runs, and the tables that come of it.
+"""The ledger: what becomes of operations, nodes, light and faults while a job runs, and the tables of it.
 
-A message has a leg for each lane and path that carried some of it, and for each time that it did: what is
-taken back and sent elsewhere leaves its leg with what that delivered. A lane is a queue pair; which path it
-has is asked when bytes go on it, and may change.
+An operation of one move has a leg for each lane and path that carried some of it, and for each time that it
+did: what is taken back and sent elsewhere leaves its leg with what that delivered. A lane is a queue pair;
+which path it has is asked when bytes go on it, and may change. Moves that go together are written down at once.
 """
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from functools import partial
 from itertools import count, pairwise
 from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from testbed.run.delegated import Kept, Lanes, Leg, Legs, lanes_of, write_as_one, write_in_turn
-from testbed.run.run_tables import Integers, Part, Rows, Written, event_table
+from testbed.run.run_tables import Integers, Leg, Rows, event_table
+from testbed.run.written import Kept, Times, Together, Written, kept, packed
 from topologies.fabric import Fabric, Link, Path, Port
 from topologies.light import Circuit
 from traffic.clock import NEVER
-from traffic.scheme import Placement
+from traffic.ops import ANY, OWN, Ops, Part
 from traffic.spraying.policy import QueuePair
 from traffic.tables import (
     DARK,
@@ -49,49 +50,50 @@ class Over(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Carried:
-    """What one lane and path, or NVLink, carries of a message: a leg."""
+    """What one lane and path, or NVLink, carries of an operation: a leg."""
 
     over: int
     """Its number in the ledger."""
     bytes: int
     first_ps: int
     last_ps: int = NEVER
-    """`NEVER`: as the message's."""
+    """`NEVER`: as the operation's."""
     parts: int = 1
     """How many parts that were put on it together have neither arrived nor been taken back."""
 
 
 @dataclass(slots=True)
-class Message:
-    """A message, and what it waits for."""
+class Op:
+    """An operation, and what it waits for."""
 
     node: str
     source: int
     destination: int
+    """The GPUs of its one move; -1 if it has several."""
     size: int
+    """All its bytes."""
     waits: int = 0
     then: list[int] = field(default_factory=list)
     pieces: int = 0
-    """How many parts of it are on queue pairs or NVLink."""
+    """How many parts of it are on lanes or NVLink, or brought further by others."""
     start_ps: int = NEVER
     end_ps: int = NEVER
     legs: list[Carried] = field(default_factory=list)
+    moves: Part | None = None
+    """Its moves, if they go together."""
+    together: Together | None = None
+    """What carries them, if not all go over NVLink."""
     row: int = -1
-    """Its row in its collective's exchange, if it has one of its own there."""
-    connection: int = -1
-    """That of its collective by which it goes, if several messages go by it."""
-    leg: Leg | None = None
-    """What it is of a delegated all-to-all."""
-    lanes: Lanes | None = None
-    """Where such a leg goes between all pairs of servers as coupled flows."""
+    """Which of its pattern's messages it is, if it is one."""
+    channel: int = -1
+    """The connection of its collective by which it goes, if several go by it."""
+    medium: int = ANY
     part_of: int = -1
-    """The message that it brings a hop further, if that is relayed."""
+    """The operation that it brings a hop further, if that is relayed."""
     hop: int = 0
     """Which hop that is."""
-    over_light: bool = False
-    """Whether it goes over circuits between its servers where there are some; others never do."""
     chose_ps: int = NEVER
-    """Since when it chooses queue pairs as it goes."""
+    """Since when it chooses lanes as it goes."""
 
     @property
     def carried(self) -> int:
@@ -148,19 +150,17 @@ class Message:
         self.put(now, size, at_ps, parts)
 
 
-FILED = Message("", -1, -1, 0, end_ps=0)
-"""Stands for messages of which only the rows are known."""
+FILED = Op("", -1, -1, 0, end_ps=0)
+"""Stands for operations of which only the rows are known."""
 
 
 class _Filed(NamedTuple):
-    """What is kept of an all-to-all that ran as coupled flows and has ended."""
+    """What is kept of a collective that went together and has ended."""
 
     node: str
-    legs: Sequence[Kept]
-    rows_inside: Integers
-    times_ps: Sequence[tuple[int, int]]
-    """When each of its legs began and ended."""
-    lanes: Lanes | None
+    parts: Sequence[Kept]
+    times_ps: Times
+    carried: Sequence[Together | None]
 
 
 class _Numbers(dict[str, int]):
@@ -184,12 +184,12 @@ class Ledger:
 
     def __init__(self, fabric: Fabric, nodes: Iterable[str]) -> None:
         self._fabric = fabric
-        self.messages: list[Message] = []
-        """All of them, by number."""
+        self.ops: list[Op] = []
+        """All operations, by number."""
         self.hops: dict[int, list[int]] = defaultdict(list)
-        """The messages that bring each relayed message further."""
-        self.delegated: dict[int, Legs] = {}
-        """What each delegated all-to-all consists of, by its first message."""
+        """The operations that bring each relayed one further."""
+        self._sets: dict[int, Ops] = {}
+        """What is written down at once, by the first operation of it."""
         self._nodes = _Numbers((name, number) for number, name in enumerate(nodes))
         self._lanes: dict[QueuePair, int] = {}
         self._paths: dict[Path, int] = {}
@@ -197,6 +197,8 @@ class Ledger:
         self._overs = {self._over[INSIDE]: INSIDE}
         """The number of each of these."""
         self._filed: dict[int, _Filed] = {}
+        self._known: dict[Ops, Sequence[Kept]] = {}
+        """What is kept of operations; those that a scheme lowered alike are one object."""
         self._slots_of: dict[int, list[tuple[int, int, int]]] = {}
         """The slots that light each lane, and from when to when each does."""
         self._spans = Rows(SPANS)
@@ -214,6 +216,41 @@ class Ledger:
         self._links: list[tuple[int, int, float, bool, bool]] = []
         self._ports: dict[Port, int] = {}
 
+    # Operations
+
+    def add(self, node: str, ops: Ops) -> range:
+        """Return the numbers of operations, which are a collective's."""
+        first = len(self.ops)
+        for part in ops.parts:
+            moves = part.moves
+            if part.together:
+                self.ops.append(Op(node, -1, -1, int(moves.bytes.sum()), moves=part, medium=part.medium))
+                continue
+            rows = zip(moves.source.tolist(), moves.destination.tolist(), moves.bytes.tolist(), strict=True)
+            begin, channel = len(self.ops) - first, part.channel.tolist() or [-1] * len(moves)
+            own = range(begin, begin + len(moves)) if part.stage == OWN else [-1] * len(moves)
+            self.ops += [
+                Op(node, *ends, row=row, channel=by, medium=part.medium)
+                for ends, row, by in zip(rows, own, channel, strict=True)
+            ]
+        numbers = range(first, len(self.ops))
+        if ops.brought or any(part.together for part in ops.parts):
+            self._sets[first] = ops
+        self.wait(first, ops)
+        return numbers
+
+    def wait(self, first: int, ops: Ops) -> None:
+        """Have operations, which are numbered from a first one on, wait for each other."""
+        for before, then in (ops.after + first).tolist():
+            self.ops[before].then.append(then)
+            self.ops[then].waits += 1
+
+    def bring(self, number: int, source: int, destination: int, size: int, **more: int) -> int:
+        """Return the number of an operation that brings bytes of another one further."""
+        self.hops[number].append(len(self.ops))
+        self.ops.append(Op(self.ops[number].node, source, destination, size, part_of=number, **more))
+        return len(self.ops) - 1
+
     # Legs
 
     def over(self, queue_pair: QueuePair, path: Path, *, is_light: bool) -> int:
@@ -226,32 +263,42 @@ class Ledger:
             self._over.append(over)
         return self._overs[over]
 
-    def lanes(self, placed: Placement, overs: Sequence[int]) -> Lanes:
-        """Return where coupled flows go whose queue pairs are so numbered here."""
-        return lanes_of(placed, [self._over[over] for over in overs])
+    def together(self, move: Integers, size: Integers, which: Integers, overs: Sequence[int]) -> Together:
+        """Return what carries moves that go together; ``overs`` is what they go over, by ``which``."""
+        medium, lane, path = np.array([self._over[over] for over in overs], dtype=np.int32).reshape(-1, 3).T
+        return Together(packed(move), packed(size), packed(which), (medium, lane, path))
 
     def put(self, number: int, over: int, size: int, at_ps: int) -> None:
-        """Count a part of a message that was put on a lane together."""
-        message = self.messages[number]
-        self._first_ps.setdefault(message.node, at_ps)
-        message.pieces += 1
-        if message.legs:
-            message.put(over, size, at_ps)
+        """Count a part of an operation that was put on a lane together."""
+        op = self.ops[number]
+        self._first_ps.setdefault(op.node, at_ps)
+        op.pieces += 1
+        if op.legs:
+            op.put(over, size, at_ps)
         else:
-            message.legs.append(Carried(over, size, at_ps))
+            op.legs.append(Carried(over, size, at_ps))
 
     def sends(self, node: str, at_ps: int) -> None:
         """Note that bytes of a node may go from now on, if none could before."""
         self._first_ps.setdefault(node, at_ps)
 
-    def file(self, name: str, first: int) -> None:
-        """Keep of an all-to-all that ran as coupled flows what its rows are made of, and nothing else."""
-        legs = self.delegated.pop(first)
-        sent = self.messages[first : first + len(legs.legs)]
-        self.messages[first : first + len(sent)] = [FILED] * len(sent)
-        if sent:
-            lanes = next((each.lanes for each in sent if each.lanes), None)
-            self._filed[first] = _Filed(name, legs.kept, legs.rows_inside, _times_ps(sent), lanes)
+    def file(self, name: str, numbers: range) -> None:
+        """Keep of a collective that has ended what its rows are made of and nothing else, if it went together."""
+        ops = self._sets.get(numbers.start)
+        if ops is None or ops.brought or not all(part.together for part in ops.parts):
+            return
+        sent = self.ops[numbers.start : numbers.stop]
+        self.ops[numbers.start : numbers.stop] = [FILED] * len(sent)
+        self._filed[numbers.start] = _Filed(
+            name, self._kept(ops), _times_ps(sent), [each.together for each in sent]
+        )
+        del self._sets[numbers.start]
+
+    def _kept(self, ops: Ops) -> Sequence[Kept]:
+        """Return what is kept of operations, once for all that are equal."""
+        if ops not in self._known:
+            self._known[ops] = [kept(part, self._fabric.server_of_gpu) for part in ops.parts]
+        return self._known[ops]
 
     # Nodes, faults and light
 
@@ -317,42 +364,28 @@ class Ledger:
 
     # The tables
 
-    def tables(
-        self, given_up: Collection[int], communicators: Mapping[str, int], *, per_pair: bool
-    ) -> Tables:
+    def tables(self, given_up: Collection[int], communicators: Mapping[str, int]) -> Tables:
         """Return the tables of the run.
 
         Parameters
         ----------
         given_up
-            The messages that were.
+            The operations that were.
         communicators
             The number of each collective's.
-        per_pair
-            Whether delegated all-to-alls have a message for each pair of servers, instead of one for each
-            message between them.
         """
         written = Written([communicators.get(name, 0) for name in self._nodes])
-        for number, message in enumerate(self.messages):
-            if message is FILED:
-                if filed := self._filed.get(number):
-                    let_go_ps = self._released_ps.get(filed.node, 0)
-                    write_as_one(written, self._nodes[filed.node], *filed[1:], let_go_ps)
-            elif message.leg is None and message.part_of < 0:
+        number = 0
+        while number < len(self.ops):
+            ops = self._sets.get(number)
+            if filed := self._filed.get(number):
+                let_go_ps = self._released_ps.get(filed.node, 0)
+                written.add_together(self._nodes[filed.node], *filed[1:], self._legs, let_go_ps)
+            elif ops:
+                self._write_set(written, ops, range(number, number + len(ops)), given_up)
+            elif self.ops[number].part_of < 0 and self.ops[number] is not FILED:
                 self._write(written, number)
-            elif legs := self.delegated.get(number):
-                sent = range(number, number + len(legs.legs))
-                ran = tuple(leg for each in sent if (leg := self.messages[each].leg))
-                write_in_turn(
-                    written,
-                    self._nodes[message.node],
-                    replace(legs, legs=ran),
-                    _times_ps([self.messages[each] for each in sent]),
-                    [list(self._parts(each)) for each in sent],
-                    let_go_ps=self._released_ps.get(message.node, 0),
-                    given_up=any(each in given_up for each in sent),
-                    per_pair=per_pair,
-                )
+            number += len(ops) if ops else 1
         return Tables(
             messages=written.messages.packed,
             legs=written.legs.packed,
@@ -370,38 +403,68 @@ class Ledger:
             ocses=tuple(self._ocses),
         )
 
+    def _write_set(self, written: Written, ops: Ops, numbers: range, given_up: Collection[int]) -> None:
+        """Write down operations whose moves are not each a message of its own, or go together."""
+        sent = self.ops[numbers.start : numbers.stop]
+        node, let_go_ps = self._nodes[sent[0].node], self._released_ps.get(sent[0].node, 0)
+        parts = [kept(part, self._fabric.server_of_gpu) for part in self._as_moved(ops, sent)]
+        legs_of = partial(self._legs_of, numbers)
+        if ops.brought:
+            lost = not given_up.isdisjoint(numbers)
+            written.add_brought(node, ops.brought, parts, _times_ps(sent), legs_of, let_go_ps, given_up=lost)
+            return
+        carried = [each.together for each in sent]
+        written.add_together(node, parts, _times_ps(sent), carried, legs_of, let_go_ps)
+
+    def _as_moved(self, ops: Ops, sent: Sequence[Op]) -> Iterator[Part]:
+        """Yield the parts of operations with the moves that were carried out in the end."""
+        place = 0
+        for part in ops.parts:
+            yield (sent[place].moves or part) if part.together else part
+            place += len(part)
+
     def _write(self, written: Written, number: int) -> None:
-        """Write down a message that has legs of its own."""
-        message, servers = self.messages[number], self._fabric.gpu_servers
-        node, lost = self._nodes[message.node], message.end_ps == NEVER
-        ends = message.source, message.destination
-        crosses = servers[message.source] != servers[message.destination]
-        times_ps = message.start_ps, message.end_ps
-        communicator = written.communicators[node]
+        """Write down an operation that is a message, and has legs of its own."""
+        op, servers = self.ops[number], self._fabric.gpu_servers
+        node, lost = self._nodes[op.node], op.end_ps == NEVER
+        ends = op.source, op.destination
+        crosses = servers[op.source] != servers[op.destination]
         row = written.messages.add(
-            node, message.row, communicator, *ends, message.size, *times_ps, lost, crosses, -1
+            node,
+            op.row,
+            written.communicators[node],
+            *ends,
+            op.size,
+            op.start_ps,
+            op.end_ps,
+            lost,
+            crosses,
+            -1,
         )
         if number in self.hops:
-            written.add_parts(node, row, self._parts(number))
+            written.add_legs(node, row, self._legs(number))
             return
-        for leg in message.legs:  # as parts are written, in half the time
-            last_ps = message.end_ps if leg.last_ps == NEVER else leg.last_ps
+        for leg in op.legs:  # as legs are written, in half the time
+            last_ps = op.end_ps if leg.last_ps == NEVER else leg.last_ps
             if leg.bytes > 0 and last_ps < NEVER:
                 over, size = self._over[leg.over], leg.bytes
                 slot = self._slot(over.lane, leg.first_ps, last_ps) if self._slots else -1
                 written.legs.add(node, row, 0, 0, *over, *ends, size, leg.first_ps, last_ps, slot, -1)
 
-    def _parts(self, number: int, hop: int = 0) -> Iterator[Part]:
-        """Yield the legs of a message that brought bytes, those of its hops among them."""
-        message = self.messages[number]
-        for leg in message.legs:
-            last_ps = message.end_ps if leg.last_ps == NEVER else leg.last_ps
+    def _legs_of(self, numbers: range, place: int) -> Iterator[Leg]:
+        return self._legs(numbers[place])
+
+    def _legs(self, number: int, hop: int = 0) -> Iterator[Leg]:
+        """Yield the legs of an operation that brought bytes, those of its hops among them."""
+        op = self.ops[number]
+        for leg in op.legs:
+            last_ps = op.end_ps if leg.last_ps == NEVER else leg.last_ps
             if leg.bytes > 0 and last_ps < NEVER:
-                over, ends = self._over[leg.over], (message.source, message.destination)
+                over, ends = self._over[leg.over], (op.source, op.destination)
                 slot = self._slot(over.lane, leg.first_ps, last_ps) if self._slots else -1
-                yield Part(hop, *over, *ends, leg.bytes, leg.first_ps, last_ps, slot)
+                yield Leg(hop, *over, *ends, leg.bytes, leg.first_ps, last_ps, slot)
         for part in self.hops.get(number, ()):
-            yield from self._parts(part, hop + self.messages[part].hop)
+            yield from self._legs(part, hop + self.ops[part].hop)
 
     def _slot(self, lane: int, first_ps: int, last_ps: int) -> int:
         """Return the slot of a lane's OCS in which it was lit meanwhile; -1 if in none or several."""
@@ -428,5 +491,5 @@ class Ledger:
                     yield slot, since_ps, until_ps
 
 
-def _times_ps(sent: Iterable[Message]) -> list[tuple[int, int]]:
+def _times_ps(sent: Iterable[Op]) -> list[tuple[int, int]]:
     return [(each.start_ps, each.end_ps) for each in sent]

@@ -13,8 +13,9 @@ from functools import partial
 from itertools import count
 
 from controller.circuits.circuits import Circuits, check_permitted
-from testbed.run.backend import Backend, Drained, LightChanged, NowProvisioned
+from testbed.run import movers
 from testbed.run.ledger import Ledger
+from testbed.run.movers import Backend, Drained, FlipTo, LightChanged, NowProvisioned
 from topologies.errors import ScenarioError
 from topologies.events import (
     AtDeadline,
@@ -184,7 +185,7 @@ class Light:
     def begin(self, circuits: Configuration) -> None:
         """Have OCSes carry what is lit from the start."""
         self._order(circuits)
-        self._backend.begin_lit(circuits)
+        self._backend.carry_out(movers.Light(circuits, first=True))
         self._show(circuits)
         for ocs in circuits:
             self._ledger.light(self._backend.now_ps, "lit", ocs, self._lit[ocs])
@@ -193,8 +194,7 @@ class Light:
         """Lead routes around ports that are known to have failed: these are all of them."""
         self._failed = frozenset(failed)
         self._routes = Routes(self._fabric, self._lit, self._failed)
-        self._backend.follow(self._routes, None)
-        self._backend.avoid(self._failed)
+        self._backend.follow(self._routes, failed=self._failed)
 
     def reconfigure(self, order: Reconfigure) -> None:
         """Have OCSes show circuits, once they show what was ordered before.
@@ -226,7 +226,7 @@ class Light:
         self._check({order.ocs: order.circuits})
         self._beside[order.ocs] = order.circuits
         self._provisioned.discard(order.ocs)
-        self._backend.provision(order.ocs, order.circuits)
+        self._backend.carry_out(order)
 
     def flip(self, order: Flip) -> None:
         """Have OCSes show what they provisioned, once they have.
@@ -265,7 +265,7 @@ class Light:
         for ocs, slots in order.programs:
             for slot in slots:
                 self._order({ocs: slot.circuits})
-        self._backend.show(order)
+        self._backend.carry_out(order)
 
     def hold(self, name: str, ocses: Iterable[str], deadline_s: float | None) -> None:
         """Hold a collective until OCSes show all that they were ordered, if they were ordered anything."""
@@ -356,7 +356,7 @@ class Light:
         if change.deadline_s is not None:
             due_ps = self._backend.now_ps + ps(change.deadline_s)
             self._at(due_ps, partial(self._time_is_up, number, change))
-        self._backend.drain(number, change.held)
+        self._backend.pause(change.held, number)
 
     def _stand_too(self, lanes: Mapping[int, QueuePair]) -> None:
         """Have lanes stand for changes that have begun, since which they were opened or got a route."""
@@ -364,7 +364,7 @@ class Light:
             more = self._led_elsewhere(change, lanes) - change.held if change.has_begun else set[int]()
             if more:
                 change.held |= more
-                self._backend.hold(more)
+                self._backend.pause(more)
 
     def _lanes_of(self, change: _Change) -> dict[int, QueuePair]:
         """Return the lanes that a change may lead elsewhere."""
@@ -420,7 +420,7 @@ class Light:
         """Close lanes that have not drained for a change, or leave everything as it is."""
         if not change.drains:
             return
-        left = frozenset(self._backend.stop_draining(number))
+        left = frozenset(each.lane for each in self._backend.under_way(list(change.held)) if each.on_the_way)
         if change.at_deadline == "cut" or not left:
             self._moved(Moved(cut=left))
             self._move(change, self._backend.now_ps)
@@ -436,10 +436,8 @@ class Light:
             self._beside |= {ocs: self._lit[ocs] for ocs in change.circuits}
         self._show({ocs: self._kept(ocs, change) for ocs in change.circuits})
         self._order(change.circuits)
-        if change.is_flip:
-            self._backend.flip(change.circuits)
-        else:
-            self._backend.light(change.circuits)
+        move = FlipTo if change.is_flip else movers.Light
+        self._backend.carry_out(move(change.circuits))
         for ocs in change.circuits:
             self._ledger.light(at_ps, "drained", ocs, self._lit[ocs])
         self._moved(Moved())

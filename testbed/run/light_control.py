@@ -20,9 +20,9 @@ from testbed.run.control import Control
 from testbed.run.dilation import Dilation
 from testbed.run.evidence import cpu_pressure_s
 from testbed.run.experiment import Experiment
+from testbed.run.kernel import Kernel
 from testbed.run.live_backend import LiveBackend
 from testbed.run.live_programs import slot_s
-from testbed.run.runner import Runner
 from traffic.demand import Demand
 from traffic.job import Job
 from traffic.scheme import OverCircuits
@@ -102,7 +102,7 @@ def light_control(network: Network, experiment: Experiment) -> Control | None:
     backed = LiveBackend(network, slots.dilation, margins=plan.setup.margins)
     began, waited_s = time.monotonic(), cpu_pressure_s()
     with backed as backend, no_garbage_collection():
-        runner = Runner(plan.fabric, slots.job, backend, OverCircuits(), circuits=slots.circuits)
+        runner = Kernel(plan.fabric, slots.job, backend, OverCircuits(), circuits=slots.circuits)
         took_s = float(runner.run().messages["end_s"].max())
     pressure = (cpu_pressure_s() - waited_s) / (time.monotonic() - began)
     senders = len(plan.fabric.servers) * len(plan.ocses)

@@ -22,7 +22,12 @@ from numpy.typing import NDArray
 from testbed.network.network import Network
 from testbed.network.tap import Tap
 from testbed.network.wiring import turn_link
-from testbed.run.backend import (
+from testbed.run.dilation import Dilation
+from testbed.run.light_news import News
+from testbed.run.live_lanes import LiveLanes
+from testbed.run.live_light import LiveLight
+from testbed.run.live_programs import LivePrograms
+from testbed.run.movers import (
     NOTHING_COMES,
     Arrived,
     Drained,
@@ -30,11 +35,6 @@ from testbed.run.backend import (
     LightChanged,
     NowProvisioned,
 )
-from testbed.run.dilation import Dilation
-from testbed.run.light_news import News
-from testbed.run.live_lanes import LiveLanes
-from testbed.run.live_light import LiveLight
-from testbed.run.live_programs import LivePrograms
 from testbed.run.packet_paths import PacketPaths, computed_paths, paths_over
 from topologies.errors import StuckError
 from topologies.events import Show

@@ -7,8 +7,8 @@ from pathlib import Path
 from controller.circuits.circuits import Circuits
 from controller.circuits.programs import Day, Program
 from testbed.network.network import Network
-from testbed.run.backend import NOT_CONTROLLED
 from testbed.run.light_news import Notice
+from testbed.run.movers import NOT_CONTROLLED
 from topologies.errors import StuckError
 from topologies.light import Circuit
 

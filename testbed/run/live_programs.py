@@ -16,9 +16,9 @@ from controller.circuits.circuits import Circuits
 from controller.circuits.programs import Day, Program
 from testbed.machine.kernel import inside_namespace
 from testbed.network.network import Network
-from testbed.run.backend import LightChanged
 from testbed.run.dilation import Dilation
 from testbed.run.light_news import News, Notice
+from testbed.run.movers import LightChanged
 from topologies.addresses import nic_ip
 from topologies.errors import ScenarioError, StuckError
 from topologies.events import Show, TimedCircuits

@@ -18,9 +18,9 @@ from testbed.machine.garbage import no_garbage_collection
 from testbed.run.audit_of import with_audit
 from testbed.run.experiment import Experiment
 from testbed.run.fluid_backend import FluidBackend
+from testbed.run.kernel import Kernel
 from testbed.run.packet_paths import computed_paths, seen_or_computed
 from testbed.run.run import Run
-from testbed.run.runner import Runner
 from testbed.run.solved_once import solved_once
 from topologies.fabric import Path, Port
 from traffic.bounds import NOTHING_LENT
@@ -75,14 +75,13 @@ def predict(
         by_bytes=by_bytes(experiment.transport.name)
         and (isinstance(policy_named(sprays), ProactivePolicy) if sprays else bool(experiment.delegated)),
         paths=seen_or_computed(fabric, known),
-        couples=couples,
         lent_bytes=lent_bytes,
     )
 
     scheme, communicators = experiment.scheme, experiment.communicators
 
     def run(job: Job) -> Run:
-        runner = Runner(
+        kernel = Kernel(
             fabric,
             job,
             backend,
@@ -92,9 +91,10 @@ def predict(
             revise=experiment.revisions,
             lit=dict(experiment.foreseen.first) if experiment.foreseen else None,
             communicators=communicators,
+            couples=couples,
         )
         with no_garbage_collection():  # a run makes many small things that last, and no cycles
-            return runner.run()
+            return kernel.run()
 
     if experiment.circuits or experiment.faults:
         found = run(experiment.job)

@@ -1,4 +1,4 @@
-"""Tables put together from what the runner wrote down: rows and blocks of rows, when a table is asked for.
+"""Tables put together from what a run wrote down: rows and blocks of rows, when a table is asked for.
 
 A training step on 32,768 GPUs has ten million messages and many more legs; a tuple for each would take
 gigabytes. Messages that started and ended together are a block, which is expanded with its table.
@@ -6,7 +6,7 @@ gigabytes. Messages that started and ended together are a block, which is expand
 
 from array import array
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache, partial
 from itertools import accumulate, pairwise
 from typing import NamedTuple
@@ -15,10 +15,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from traffic.clock import NEVER
 from traffic.records import NVLINK as OVER_NVLINK
 from traffic.records import path_text
-from traffic.tables import EVENTS, LEGS, MESSAGES, NVLINK, Block, Tables
+from traffic.tables import EVENTS, Block, Tables
 
 Integers = NDArray[np.integer]
 """Whole numbers, in a type that holds them."""
@@ -48,8 +47,8 @@ def counted(rows: int) -> NDArray[np.int64]:
     return np.arange(rows)
 
 
-class Part(NamedTuple):
-    """A leg of a message, or of what brings it a hop further, with its columns of `traffic.tables.LEGS`."""
+class Leg(NamedTuple):
+    """A leg of an operation, or of what brings it a hop further, with its columns of `traffic.tables.LEGS`."""
 
     hop: int
     medium: int
@@ -142,43 +141,6 @@ def _column(names: Mapping[str, int], values: Sequence[Value], name: str) -> int
 def _common(names: Mapping[str, int], values: Sequence[Value], name: str) -> int | None:
     value = values[names[name]]
     return value if isinstance(value, int) else None
-
-
-class Written:
-    """The rows of messages and of their legs, put together message by message.
-
-    Parameters
-    ----------
-    communicators
-        The number of the communicator of each node, by the node's number.
-    """
-
-    def __init__(self, communicators: Sequence[int]) -> None:
-        self.communicators = communicators
-        self.messages, self.legs = Rows(MESSAGES), Rows(LEGS)
-
-    def add_parts(
-        self, node: int, message: int, parts: Iterable[Part], *, op: int = 0, group: int = -1
-    ) -> None:
-        """Add the legs of a message, or of several (message -1)."""
-        for part in parts:
-            self.legs.add(node, message, op, *part, group)
-
-    def add_inside(
-        self,
-        node: int,
-        message: Value,
-        sent: tuple[Integers, Integers, Integers],
-        times_ps: tuple[int, int],
-        *,
-        op: int = 0,
-    ) -> None:
-        """Add what moved over NVLink in proportion, unless it has not all arrived.
-
-        ``sent`` has the source, destination and bytes of each.
-        """
-        if times_ps[1] < NEVER:
-            self.legs.block(len(sent[0]), node, message, op, 0, NVLINK, -1, -1, *sent, *times_ps, -1, -1)
 
 
 def event_table(found: Sequence[tuple[int, str, str]]) -> pd.DataFrame:

@@ -28,7 +28,6 @@ from topologies.khop_ring import KHopRing
 from topologies.parallel_ocs import parallel_ocs_fabric
 from topologies.rail import rail_fabric
 from traffic.collectives.all_to_all import AllToAll
-from traffic.collectives.exchange import Pattern
 from traffic.collectives.node_all_to_all import RingAllToAll
 from traffic.collectives.point_to_point import PointToPoint
 from traffic.collectives.ring import Ring
@@ -36,6 +35,7 @@ from traffic.demand import Demand
 from traffic.effects import Gone, Killed
 from traffic.faults import Fault, KnownRevision, Moves, Revisions, When, cut
 from traffic.job import Collective, Compute, Job, Node, chain
+from traffic.ops import Pattern
 from traffic.steps import single
 from traffic.transports.host_settings import TransportSetup
 from traffic.workloads.synthetic import receiver_skew, sender_skew, sparse, uniform

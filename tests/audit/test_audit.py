@@ -24,7 +24,6 @@ from topologies.fat_tree import fat_tree_fabric
 from topologies.leaf_spine import leaf_spine_fabric
 from topologies.rail import rail_fabric
 from traffic.collectives.all_to_all import AllToAll
-from traffic.collectives.exchange import Pattern
 from traffic.collectives.node_all_to_all import RingAllToAll
 from traffic.collectives.point_to_point import PointToPoint
 from traffic.collectives.ring import Operation, Ring
@@ -32,6 +31,7 @@ from traffic.demand import Demand
 from traffic.effects import Down, Effect, Lossy, Slow
 from traffic.faults import Fault, When
 from traffic.job import Collective, Compute, Job, Node
+from traffic.ops import Pattern
 from traffic.tables import Tables
 
 FOLDER = Path(__file__).parents[2] / "testbed" / "audit"

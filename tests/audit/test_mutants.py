@@ -11,6 +11,7 @@ from itertools import count
 import numpy as np
 import pandas as pd
 import pytest
+from traffic.collectives.exchange import CoupledFlows, Exchange
 
 from controller.circuits.devices import ReconfigurationDelay
 from testbed.audit.audit import audited
@@ -20,7 +21,6 @@ from testbed.run import delegated
 from testbed.run import runner as running
 from testbed.run import solved_once as solving
 from testbed.run.alone import Alone
-from testbed.run.backend import Arrived
 from testbed.run.computing import Computing
 from testbed.run.dilation import Dilation
 from testbed.run.experiment import Experiment
@@ -29,10 +29,10 @@ from testbed.run.fluid_backend import FluidBackend
 from testbed.run.fluid_light import FluidLight
 from testbed.run.job_graph import JobGraph
 from testbed.run.ledger import Ledger, Message
+from testbed.run.movers import Arrived
 from testbed.run.ocs_plan import OcsSetup, over_ocses
 from testbed.run.predict import predict
 from testbed.run.run import Run
-from testbed.run.runner import Runner
 from tests.audit.cases import small_runs
 from tests.traffic.cases import lent_for
 from topologies.events import Show
@@ -42,11 +42,11 @@ from topologies.parallel_ocs import parallel_ocs_fabric
 from topologies.routes import Routes
 from traffic.clock import NEVER
 from traffic.collectives.all_to_all import AllToAll
-from traffic.collectives.exchange import CoupledFlows, Exchange
 from traffic.collectives.node_all_to_all import RingAllToAll
 from traffic.collectives.point_to_point import PointToPoint
 from traffic.collectives.ring import Ring
-from traffic.delegation import Delegated, Delegation
+from traffic.delegated import Delegated
+from traffic.delegation import Delegation
 from traffic.demand import Demand
 from traffic.effects import Slow
 from traffic.faults import Fault, When

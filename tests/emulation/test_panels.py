@@ -10,12 +10,12 @@ from controller.circuits.devices import ReconfigurationDelay
 from testbed.machine.kernel import inside_namespace
 from testbed.machine.residue import END_S, until
 from testbed.network.network import Network
-from testbed.run.backend import Backend
 from testbed.run.dilation import Dilation
 from testbed.run.fluid_backend import FluidBackend
+from testbed.run.kernel import Kernel
 from testbed.run.live_backend import LiveBackend
+from testbed.run.movers import Backend
 from testbed.run.run import Run
-from testbed.run.runner import Runner
 from tests.emulation.box import Box
 from tests.emulation.machine import Machine
 from tests.testbed.run_cases import When, both_ways
@@ -150,7 +150,7 @@ def test_no_packet_loops_or_is_lost_when_panels_change_together(
     job = chain("panels", SERVERS, nodes)
 
     def run(backend: Backend) -> Run:
-        return Runner(fabric, job, backend, Routed(), circuits=When(orders)).run()
+        return Kernel(fabric, job, backend, Routed(), circuits=When(orders)).run()
 
     predicted = run(FluidBackend(fabric, dict.fromkeys(EVERY, DELAY_S), flip_s=dict.fromkeys(EVERY, FLIP_S)))
     delay = ReconfigurationDelay("drawn", DELAY_S, flip_s=FLIP_S).scaled(DILATION.time)

@@ -5,12 +5,12 @@ import pytest
 
 from controller.circuits.devices import ReconfigurationDelay
 from testbed.network.network import Network
-from testbed.run.backend import Backend
 from testbed.run.dilation import Dilation
 from testbed.run.fluid_backend import FluidBackend
+from testbed.run.kernel import Kernel
 from testbed.run.live_backend import LiveBackend
+from testbed.run.movers import Backend
 from testbed.run.run import Run
-from testbed.run.runner import Runner
 from tests.emulation.box import Box
 from tests.emulation.machine import Machine
 from tests.testbed.rest_cases import DELAY_S, Rest, by_kind, halves_case, legs_of, partial_case
@@ -122,7 +122,7 @@ def test_a_message_takes_all_that_is_lit_at_its_rate(
     circuits = When({NodeStarted("a"): (Show(programs),)})
 
     def run(backend: Backend) -> Run:
-        return Runner(fabric, job, backend, OverCircuits(), circuits=circuits).run()
+        return Kernel(fabric, job, backend, OverCircuits(), circuits=circuits).run()
 
     predicted = run(FluidBackend(fabric, {ocs: DELAY_S for ocs, _ in programs}))
     scale = Dilation(rate=1e-4, volume=1e-2)
@@ -149,7 +149,7 @@ def test_programs_over_ocses_in_series_are_refused(sandbox: Box | None) -> None:
         LiveBackend(network, DILATION) as backend,
         pytest.raises(ScenarioError, match="OCS a is linked to b, and datagrams over programs cross one OCS"),
     ):
-        Runner(case.fabric, job, backend, OverCircuits(), circuits=circuits).run()
+        Kernel(case.fabric, job, backend, OverCircuits(), circuits=circuits).run()
 
 
 def test_what_no_program_carries_is_stuck_and_not_waited_for(sandbox: Box | None) -> None:
@@ -159,4 +159,4 @@ def test_what_no_program_carries_is_stuck_and_not_waited_for(sandbox: Box | None
         LiveBackend(network, DILATION) as backend,
         pytest.raises(StuckError, match="what takes circuits of programs waits for light, and none"),
     ):
-        Runner(two_each(), job, backend, OverCircuits()).run()
+        Kernel(two_each(), job, backend, OverCircuits()).run()

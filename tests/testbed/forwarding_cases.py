@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass, field
 
-from testbed.run.backend import Backend
+from testbed.run.kernel import Kernel
+from testbed.run.movers import Backend
 from testbed.run.run import Run
-from testbed.run.runner import Runner
 from tests.testbed.run_cases import DELAY_S, When, both_ways
 from topologies.events import Event, NodeStarted, Order, Reconfigure, SetTimer, TimerFired
 from topologies.fabric import Fabric, Link, Nic, Port, Switch, equal_servers
@@ -61,7 +61,7 @@ class Forwarding:
         nodes = (Compute("warm up", (0,), WARM_UP_S), Collective("send", PointToPoint(self.messages)))
         job = chain("forwarding", gpus, nodes)
         circuits = When(orders)
-        return Runner(self.fabric, job, backend, self.scheme, circuits=circuits, faults=self.faults).run()
+        return Kernel(self.fabric, job, backend, self.scheme, circuits=circuits, faults=self.faults).run()
 
     @property
     def delay_s(self) -> dict[str, float]:

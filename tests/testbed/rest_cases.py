@@ -12,9 +12,9 @@ from controller.schedulers.matching import heaviest_permutation
 from controller.schedulers.registry import scheduler_named
 from controller.schedulers.schedule import Schedule, Slot
 from controller.schedulers.spectra import spectra
-from testbed.run.backend import Backend
+from testbed.run.kernel import Kernel
+from testbed.run.movers import Backend
 from testbed.run.run import Run
-from testbed.run.runner import Runner
 from topologies.fabric import Fabric, Link, Nic, Port, Switch, equal_servers
 from traffic.collectives.all_to_all import AllToAll
 from traffic.demand import Demand
@@ -86,7 +86,7 @@ class Rest:
     def run(self, backend: Backend) -> Run:
         """Return what comes of it."""
         rest = Sprayed(partial(policy_named, self.policy)) if self.policy else None
-        return Runner(self.fabric, self.job, backend, OverCircuits(rest), circuits=self.circuits).run()
+        return Kernel(self.fabric, self.job, backend, OverCircuits(rest), circuits=self.circuits).run()
 
     @cached_property
     def served(self) -> NDArray[np.float64]:

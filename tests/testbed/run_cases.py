@@ -5,9 +5,11 @@ from functools import partial
 
 import numpy as np
 
-from testbed.run.backend import Backend
+from testbed.run.deciding import Circuits
+from testbed.run.kernel import Kernel
+from testbed.run.movers import Backend
+from testbed.run.revising import Revise
 from testbed.run.run import Run
-from testbed.run.runner import Circuits, Revise, Runner
 from topologies.events import Event, FaultDetected, NodeDone, NodeStarted, Order, Reconfigure, View
 from topologies.fabric import Fabric, Link, Nic, Port, Switch, equal_servers
 from topologies.light import Circuit
@@ -37,7 +39,7 @@ class Case:
 
     def run(self, backend: Backend) -> Run:
         """Return what comes of it."""
-        runner = Runner(
+        runner = Kernel(
             self.fabric,
             self.job,
             backend,

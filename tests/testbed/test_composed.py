@@ -5,8 +5,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from testbed.run.fluid_backend import FluidBackend
+from testbed.run.kernel import Kernel
 from testbed.run.run import Run
-from testbed.run.runner import Runner
 from tests.examples import examples
 from tests.traffic.cases import lent_for
 from tests.traffic.job_cases import jobs
@@ -28,7 +28,7 @@ so that sums of times are exact and what ends at once does so whenever a job beg
 def run(job: Job, lent_s: float = 0.0) -> Run:
     """Run a job over `FABRIC`."""
     scheme = WholeMessages(lambda _view, a, b: QueuePair(Nic(a, 0), Nic(b, 0)))
-    return Runner(
+    return Kernel(
         FABRIC, job, FluidBackend(FABRIC, {}, by_bytes=False, lent_bytes=lent_for(FABRIC, lent_s)), scheme
     ).run()
 

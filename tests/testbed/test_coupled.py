@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from testbed.run.dilation import Dilation
 from testbed.run.experiment import Experiment
 from testbed.run.fluid_backend import FluidBackend
+from testbed.run.kernel import Kernel
 from testbed.run.predict import predict
 from testbed.run.run import Run
-from testbed.run.runner import Runner
 from tests.examples import examples
 from tests.testbed.run_cases import ring
 from tests.testbed.test_runner import same_rail
@@ -36,7 +36,7 @@ SIZE = 10_000_019
 def run(fabric: Fabric, *nodes: Collective, couples: bool, scheme: Scheme = same_rail) -> Run:
     """Return what comes of collectives that start together."""
     backend = FluidBackend(fabric, {}, couples=couples)
-    return Runner(fabric, Job("drawn", fabric.gpus, nodes), backend, scheme).run()
+    return Kernel(fabric, Job("drawn", fabric.gpus, nodes), backend, scheme).run()
 
 
 def took_s(found: Run, node: str) -> float:
@@ -65,7 +65,7 @@ def test_an_edge_carries_what_its_steps_do(
 ) -> None:
     rings = tuple(tuple(data.draw(st.permutations(range(ranks)))) for _ in range(count))
     pattern = Ring(rings, size, operation)  # type: ignore[arg-type]
-    coupled, steps = pattern.coupled_flows(), pattern.exchange().messages
+    coupled, steps = pattern.coupled_flows(), pattern.lower().moves
     stepwise = np.zeros(count * ranks, dtype=np.int64)
     np.add.at(stepwise, np.arange(len(steps)) % len(stepwise), steps.bytes)
     assert coupled.messages.bytes.tolist() == stepwise.tolist()
@@ -151,7 +151,7 @@ def test_equal_collectives_after_each_other_take_equal_times(by_bytes: bool) -> 
     rings = nccl_rings([0, 1, 2, 3], 2)
     nodes = [Collective(f"ring {k}", Ring(rings, SIZE), (f"ring {k - 1}",) if k else ()) for k in range(3)]
     backend = FluidBackend(fabric, {}, by_bytes=by_bytes, couples=True)
-    tasks = Runner(fabric, Job("drawn", 8, tuple(nodes)), backend, same_rail).run().tasks
+    tasks = Kernel(fabric, Job("drawn", 8, tuple(nodes)), backend, same_rail).run().tasks
     assert (tasks["end_s"] - tasks["start_s"]).tolist() == pytest.approx([took_s_alone(fabric, rings)] * 3)
 
 
@@ -163,7 +163,7 @@ def test_queue_pairs_opened_after_a_ring_share_evenly_with_it() -> None:
     fabric = rail_fabric(3, 1, 0, rate_bps=8.0)
     nodes = (Collective("ring", Ring(((0, 1),), 400)), Collective("other", PointToPoint(((0, 2, 200),))))
     backend = FluidBackend(fabric, {}, by_bytes=False, couples=True)
-    found = Runner(fabric, Job("drawn", 3, nodes), backend, same_rail).run()
+    found = Kernel(fabric, Job("drawn", 3, nodes), backend, same_rail).run()
     assert [took_s(found, node) for node in ("ring", "other")] == pytest.approx([600, 400])
 
 

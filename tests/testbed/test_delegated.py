@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from testbed.run.fluid_backend import FluidBackend
+from testbed.run.kernel import Kernel
 from testbed.run.run import Run
-from testbed.run.runner import Runner
 from tests.examples import examples
 from tests.testbed.run_cases import When
 from tests.traffic.cases import lent_for
@@ -20,7 +20,8 @@ from topologies.fabric import Fabric, Port
 from topologies.light import Circuit
 from topologies.mfabric import mfabric_fabric
 from traffic.collectives.all_to_all import AllToAll
-from traffic.delegation import Delegated, bounds
+from traffic.delegated import Delegated
+from traffic.delegation import bounds
 from traffic.demand import Demand
 from traffic.faults import Fault, cut
 from traffic.job import Collective, Compute, Node, chain
@@ -59,7 +60,7 @@ class Case:
         )
         circuits = When({NodeStarted("warm up"): (Reconfigure({"ocs0": self.lit}),)})
         job = chain("delegated", self.fabric.gpus, nodes)
-        return Runner(self.fabric, job, backend, self.scheme, circuits=circuits, faults=self.faults).run()
+        return Kernel(self.fabric, job, backend, self.scheme, circuits=circuits, faults=self.faults).run()
 
 
 def took_s(run: Run) -> float:
@@ -176,7 +177,7 @@ def test_a_held_collective_sends_when_its_light_is_there() -> None:
     }
     for delay_s in (DELAY_S, 10 * DELAY_S):
         backend = FluidBackend(fabric, {"ocs0": delay_s})
-        run = Runner(fabric, chain("held", 4, nodes), backend, Delegated(), circuits=When(orders)).run()
+        run = Kernel(fabric, chain("held", 4, nodes), backend, Delegated(), circuits=When(orders)).run()
         assert took_s(run) == pytest.approx(delay_s + 7.2e-3)
         assert communication_s(run.tables) == pytest.approx(took_s(run)), "what it waits for is its own time"
         assert run.events["what"].tolist() == ["held", "drained", "lit", "released"]

@@ -7,8 +7,8 @@ from random import Random
 import pytest
 
 from testbed.run.fluid_backend import FluidBackend
+from testbed.run.kernel import Kernel
 from testbed.run.run import Run
-from testbed.run.runner import Runner
 from topologies.fabric import Link, Nic, Port
 from topologies.rail import rail_fabric
 from traffic.clock import ps
@@ -117,7 +117,7 @@ def _effect(random: Random) -> Effect:
 def run(faults: Sequence[Fault], backend: FluidBackend) -> Run:
     job = Job("drawn", FABRIC.gpus, (Compute("long", tuple(range(FABRIC.gpus)), ENDS_S),))
     scheme = Sprayed(lambda: policy_named("ecmp"), 0, 1 << 20)
-    return Runner(FABRIC, job, backend, scheme, faults=faults).run()
+    return Kernel(FABRIC, job, backend, scheme, faults=faults).run()
 
 
 # What the list of faults says

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from testbed.run.backend import LightChanged
 from testbed.run.fluid_backend import FluidBackend
+from testbed.run.kernel import Kernel
+from testbed.run.movers import LightChanged
 from testbed.run.run import Run
-from testbed.run.runner import Runner
 from tests.examples import examples
 from tests.traffic.cases import Work, assigned, lent_for, permitted_by, rail_paths, rates, work_of, works
 from topologies.errors import ScenarioError
@@ -41,7 +41,7 @@ def run_of(work: Work, name: str, lent_s: float = 0.0) -> Run:
     lent_bytes = lent_for(work.fabric, lent_s)
     backend = FluidBackend(work.fabric, {}, by_bytes=by_bytes, paths=paths, lent_bytes=lent_bytes)
     scheme = Sprayed(lambda: policy_named(name), 0, CHUNK_BYTES)
-    return Runner(work.fabric, single(work.demand), backend, scheme).run()
+    return Kernel(work.fabric, single(work.demand), backend, scheme).run()
 
 
 @pytest.mark.parametrize("name", sorted(POLICIES))

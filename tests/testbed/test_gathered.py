@@ -9,7 +9,7 @@ from testbed.run.run import Run
 from tests.testbed.test_delegated import Case, took_s
 from topologies.fabric import Nic
 from topologies.mfabric import mfabric_fabric
-from traffic.delegation import Delegated
+from traffic.delegated import Delegated
 from traffic.faults import cut
 from traffic.records import legs_of
 

@@ -8,10 +8,10 @@ import pytest
 
 from testbed.run.experiment import Experiment
 from testbed.run.fluid_backend import FluidBackend
+from testbed.run.kernel import Kernel
 from testbed.run.predict import predict
 from testbed.run.region_plan import DelegatedSetup
 from testbed.run.run import Run
-from testbed.run.runner import Runner
 from tests.testbed.forwarding_cases import becomes_direct
 from tests.testbed.ocs_cases import experiment_of
 from tests.testbed.region_cases import lost
@@ -59,7 +59,7 @@ class TwoThirds:
 
 def run(job: Job, scheme: Scheme, *faults: Fault) -> Run:
     backend = FluidBackend(FABRIC, {}, by_bytes=False)
-    found = Runner(FABRIC, job, backend, scheme, faults=faults).run()
+    found = Kernel(FABRIC, job, backend, scheme, faults=faults).run()
     check_tables(found.tables)
     return found
 
@@ -105,7 +105,7 @@ def test_a_ring_has_a_leg_for_each_step_or_coupled_for_each_edge(couples: bool) 
     job = Job("ring", 2, (Collective("ring", Ring(((0, 1),), 2 * RATE)),))
     backend = FluidBackend(fabric, {}, couples=couples)
     rail = WholeMessages(lambda _view, a, b: QueuePair(Nic(a, 0), Nic(b, 0)))
-    tables = Runner(fabric, job, backend, rail).run().tables
+    tables = Kernel(fabric, job, backend, rail).run().tables
     check_tables(tables)
     whole = [(0, 0, 1, 2 * RATE, *at(0, 2)), (1, 1, 0, 2 * RATE, *at(0, 2))]
     steps = [
@@ -150,7 +150,7 @@ def test_a_collective_is_ready_before_it_is_let_go_and_light_has_its_own_table()
     job = Job("held", 2, (Collective("send", PointToPoint(((0, 1, RATE),))),))
     backend = FluidBackend(fabric, {"ocs0": DELAY_S})
     lane = WholeMessages(lambda _view, a, b: QueuePair(Nic(a, 0), Nic(b, 0)))
-    tables = Runner(fabric, job, backend, lane, circuits=When(orders)).run().tables  # type: ignore[arg-type]
+    tables = Kernel(fabric, job, backend, lane, circuits=When(orders)).run().tables  # type: ignore[arg-type]
     check_tables(tables)
     assert rows(tables.spans, *tables.spans.columns) == [
         (0, -1, 0, 0, *at(DELAY_S, DELAY_S, DELAY_S + 1)),
@@ -217,7 +217,7 @@ def test_gather_cross_and_scatter_are_legs(couples: bool) -> None:
     assert len(crossing) == (pairs if couples else 6 * 4)
     assert crossing["group"].nunique() == pairs
     assert (crossing["row"] == -1).all() == couples
-    owed = experiment.job.collectives[0].pattern.exchange().messages
+    owed = experiment.job.collectives[0].pattern.lower().moves
     stays = tables.messages[~tables.messages["crosses"]]
     assert (owed.source[stays["row"]] == stays["source"]).all()
     assert (owed.destination[stays["row"]] == stays["destination"]).all()

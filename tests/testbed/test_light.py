@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from testbed.audit.audit import audited
 from testbed.run.fluid_backend import FluidBackend
+from testbed.run.kernel import Kernel
 from testbed.run.run import Run
-from testbed.run.runner import Runner
 from tests.examples import examples
 from tests.testbed.forwarding_cases import ring_fabric, stride_circuits
 from tests.testbed.light_cases import FABRIC, RATE, WARM, A, B, over_a_dead_link
@@ -59,7 +59,7 @@ def run(
     ocses = [switch.name for switch in fabric.switches if switch.kind == "ocs"]
     backend = FluidBackend(fabric, delay_s or dict.fromkeys(ocses, DELAY_S), flip_s=flip_s)
     job = chain("drawn", fabric.gpus, tuple(nodes))
-    return Runner(fabric, job, backend, scheme, circuits=When(dict(orders)), faults=faults).run()
+    return Kernel(fabric, job, backend, scheme, circuits=When(dict(orders)), faults=faults).run()
 
 
 def sends(name: str, *messages: tuple[int, int, int]) -> Collective:
@@ -335,7 +335,7 @@ def test_a_lane_that_gets_its_route_during_a_change_stands_for_it(opened: str) -
     )
     pinned = WholeMessages(lambda _view, a, b: QueuePair(Nic(a, 0), Nic(b, 1)))
     backend = FluidBackend(chord_fabric(), {"ocs0": 0.1, "ocs1": 0.3})
-    found = Runner(chord_fabric(), Job("drawn", 5, nodes), backend, pinned, circuits=When(orders)).run()
+    found = Kernel(chord_fabric(), Job("drawn", 5, nodes), backend, pinned, circuits=When(orders)).run()
     assert found.messages["end_s"].tolist() == pytest.approx([1.8 + 1.0])
 
 

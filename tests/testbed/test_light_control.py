@@ -7,8 +7,8 @@ import pytest
 from controller.circuits.devices import ReconfigurationDelay
 from testbed.run.dilation import Dilation
 from testbed.run.fluid_backend import FluidBackend
+from testbed.run.kernel import Kernel
 from testbed.run.light_control import LIT_S, LONGEST_DELAY_S, SLOTS, FilledSlots
-from testbed.run.runner import Runner
 from tests.testbed.ocs_cases import experiment_of, planned
 from topologies.parallel_ocs import parallel_ocs_fabric
 from traffic.scheme import OverCircuits
@@ -25,7 +25,7 @@ def test_all_light_is_used_from_the_first_dark_to_the_last_byte(servers: int, oc
     experiment = planned(fabric, uniform(servers), "spectra", delay, Dilation(2e-4, 4e-3))
     slots = FilledSlots(experiment)
     backend = FluidBackend(fabric, dict.fromkeys(experiment.plan.ocses, slots.delay_s))
-    run = Runner(fabric, slots.job, backend, OverCircuits(), circuits=slots.circuits).run()
+    run = Kernel(fabric, slots.job, backend, OverCircuits(), circuits=slots.circuits).run()
     assert slots.delay_s == pytest.approx(20e-3)
     lit_bytes = LIT_S * fabric.nic_rate_bps(fabric.nics[0]) / 8
     assert run.records["bytes"].sum() == pytest.approx(servers * ocses * SLOTS * lit_bytes, rel=1e-6)

@@ -35,7 +35,7 @@ MOVES = {"GPU": GPU_MOVES, "server": SERVER_MOVES}
 def owed(job: Job, node: str) -> Counter[tuple[int, int]]:
     """Return the bytes that a collective moves from one GPU to another."""
     (found,) = (each for each in job.collectives if each.name == node)
-    messages, total = found.pattern.exchange().messages, Counter[tuple[int, int]]()
+    messages, total = found.pattern.lower().moves, Counter[tuple[int, int]]()
     for source, destination, size in zip(messages.source, messages.destination, messages.bytes, strict=True):
         total[int(source), int(destination)] += int(size)
     return total

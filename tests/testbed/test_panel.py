@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from testbed.run.dilation import Dilation
 from testbed.run.experiment import Experiment
 from testbed.run.fluid_backend import FluidBackend
+from testbed.run.kernel import Kernel
 from testbed.run.predict import predict
 from testbed.run.run import Run
-from testbed.run.runner import Runner
 from tests.testbed.forwarding_cases import ring_fabric, stride_circuits
 from tests.testbed.panel_cases import panel_step, took_s
 from tests.testbed.run_cases import DELAY_S, When, both_ways
@@ -43,7 +43,7 @@ def best_s(experiment: Experiment) -> float:
     view = View(0.0, experiment.fabric, dict(experiment.foreseen.first), frozenset())
     scheme = experiment.scheme
     assert isinstance(scheme, Delegates)
-    messages = experiment.job.collectives[0].pattern.exchange().messages
+    messages = experiment.job.collectives[0].pattern.lower().moves
     return bounds(view, scheme.delegate(view, messages)).in_turn_s
 
 
@@ -96,7 +96,7 @@ def test_all_servers_send_what_they_owe_in_an_all_to_all() -> None:
     servers = np.asarray(experiment.fabric.gpu_servers)
     sent = np.zeros((6, 6), dtype=int)
     np.add.at(sent, (servers[rows["source"]], servers[rows["destination"]]), rows["bytes"])
-    exchange = experiment.job.collectives[0].pattern.exchange().messages
+    exchange = experiment.job.collectives[0].pattern.lower().moves
     owed = np.zeros((6, 6), dtype=int)
     np.add.at(owed, (servers[exchange.source], servers[exchange.destination]), exchange.bytes)
     np.fill_diagonal(owed, 0)
@@ -131,6 +131,6 @@ def test_a_ring_alone_on_routes_is_led_over_new_ones_when_circuits_change() -> N
     for couples in (False, True):
         backend = FluidBackend(ring_fabric(4), {"ocs0": DELAY_S}, couples=couples)
         job = chain("ring", 4, nodes)
-        runs.append(Runner(ring_fabric(4), job, backend, Lanes(), circuits=When(orders)).run())
+        runs.append(Kernel(ring_fabric(4), job, backend, Lanes(), circuits=When(orders)).run())
     assert took_s(runs[0], "ring") == pytest.approx(0.032 + DELAY_S, rel=1e-3)
     assert took_s(runs[1], "ring") == pytest.approx(took_s(runs[0], "ring"), rel=0.01)

@@ -16,11 +16,11 @@ from testbed.run.dilation import Dilation
 from testbed.run.experiment import Experiment
 from testbed.run.fluid_backend import FluidBackend
 from testbed.run.fluid_choices import ROUNDING
+from testbed.run.kernel import Kernel
 from testbed.run.ocs_plan import OcsSetup, over_ocses
 from testbed.run.outcome import bound_s
 from testbed.run.predict import predict
 from testbed.run.run import Run
-from testbed.run.runner import Runner
 from tests.examples import examples
 from tests.testbed.rest_cases import (
     DELAY_S,
@@ -90,7 +90,7 @@ def test_the_rest_takes_as_long_as_it_does_over_packets_alone(case: Rest) -> Non
     scheme = Sprayed(partial(policy_named, "ecmp"))
     job = Job("alone", len(left), (Collective("rest", AllToAll(Demand("rest", left))),))
     ends_s = (
-        Runner(alone, job, FluidBackend(alone, {}), scheme)
+        Kernel(alone, job, FluidBackend(alone, {}), scheme)
         .run()
         .messages.set_index(["source", "destination"])["end_s"]
     )
@@ -190,7 +190,7 @@ def test_what_starts_when_light_is_over_uses_packets_at_once() -> None:
     job = chain("two", 4, (*case.job.nodes, later))
     scheme = OverCircuits(Sprayed(partial(policy_named, "ecmp")))
     backend = FluidBackend(case.fabric, case.delay_s)
-    run = Runner(case.fabric, job, backend, scheme, circuits=case.circuits).run()
+    run = Kernel(case.fabric, job, backend, scheme, circuits=case.circuits).run()
     row = run.messages[run.messages["node"] == "later"].iloc[0]
     assert by_kind(case.fabric, [row["path"]]).tolist() == [[0, SECOND // 10]]
     assert row["end_s"] - row["start_s"] == pytest.approx(0.2)
@@ -218,7 +218,7 @@ def test_a_rest_that_cannot_go_over_packets_is_refused(
     decided = When({NodeStarted("a"): (SHOW,)} | orders)
     backend = FluidBackend(fabric, dict.fromkeys(OCSES, DELAY_S))
     with pytest.raises(ScenarioError, match=why):
-        Runner(fabric, job, backend, scheme, circuits=decided).run()
+        Kernel(fabric, job, backend, scheme, circuits=decided).run()
 
 
 def test_equal_runs_are_equal_bit_by_bit() -> None:

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from testbed.run.dilation import UNSCALED
 from testbed.run.experiment import Experiment
 from testbed.run.fluid_backend import FluidBackend
+from testbed.run.kernel import Kernel
 from testbed.run.predict import predict
 from testbed.run.run import Run
-from testbed.run.runner import Runner
 from tests.examples import examples
 from tests.testbed.ocs_cases import experiment_of
 from topologies.errors import ScenarioError, StuckError
@@ -155,7 +155,7 @@ def test_what_waits_for_a_collective_that_is_given_up_for_nothing_goes_on() -> N
     then = Compute("then", (0,), 1.0, (step.name,))
     job = replace(healthy.job, nodes=(*healthy.job.nodes, then))
     backend, fault = FluidBackend(RAIL, {}), Fault("gpu:3", (Gone((3,)),), When(after_s=1e-5), 1e-5)
-    runner = Runner(
+    runner = Kernel(
         RAIL,
         job,
         backend,

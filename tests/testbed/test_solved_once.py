@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from testbed.run.experiment import Experiment
 from testbed.run.fluid_backend import FluidBackend
+from testbed.run.kernel import Kernel
 from testbed.run.predict import predict
 from testbed.run.region_plan import DelegatedSetup
 from testbed.run.run import Run
-from testbed.run.runner import Runner
 from testbed.run.solved_once import solved_once
 from tests.examples import examples
 from tests.testbed.cases import DILATION
@@ -58,7 +58,7 @@ class Model:
         """Run each node of a job."""
         self.ran.append(job)
         numbers = self._communicators
-        return Runner(FABRIC, job, self.backend, self._placing, communicators=numbers).run()
+        return Kernel(FABRIC, job, self.backend, self._placing, communicators=numbers).run()
 
     def solve(self, job: Job) -> Run:
         """Run its sections where none equal to it has run."""
@@ -180,7 +180,7 @@ def test_a_point_to_point_does_not_stand_for_the_all_to_all_of_its_messages() ->
     job = chain("both", 8, tuple(nodes))
     experiment = Experiment(fabric, job, "delegated", delegated=DelegatedSetup())
     backend = FluidBackend(fabric, {}, by_bytes=True, couples=True)
-    whole = Runner(fabric, job, backend, experiment.scheme).run()
+    whole = Kernel(fabric, job, backend, experiment.scheme).run()
     pd.testing.assert_frame_equal(predict(experiment, couples=True).tables.spans, whole.tables.spans)
 
 

@@ -21,7 +21,8 @@ from topologies.events import View
 from topologies.fabric import Fabric, Nic
 from topologies.fat_tree import fat_tree_fabric
 from topologies.mfabric import delegation_gpu, mfabric_fabric, regions
-from traffic.delegation import Delegated, Delegation, Lanes, bounds, delegation, lower_bound_s
+from traffic.delegated import Delegated
+from traffic.delegation import Delegation, Lanes, bounds, delegation, lower_bound_s
 from traffic.demand import Demand
 from traffic.messages import Messages, messages_of
 

@@ -9,11 +9,11 @@ from numpy.typing import NDArray
 from tests.traffic.job_cases import patterns
 from topologies.errors import DemandError
 from traffic.collectives.all_to_all import AllToAll
-from traffic.collectives.exchange import Exchange, Pattern
 from traffic.collectives.point_to_point import PointToPoint
 from traffic.collectives.ring import Operation, Ring
 from traffic.demand import Demand
 from traffic.job import Collective, Compute, Job, chain
+from traffic.ops import Ops, Pattern
 
 PAIR = PointToPoint(((0, 1, 5),))
 
@@ -33,20 +33,20 @@ def ring_after(ring: Ring, held: NDArray[np.int64], adds: bool) -> NDArray[np.in
     ``held`` counts contributions, shape (GPUs, rings, chunks). A message carries what its sender holds
     of a chunk when it starts, and it starts only when all that it waits for has arrived.
     """
-    exchange, ranks = ring.exchange(), len(ring.rings[0])
+    ops, ranks = ring.lower(), len(ring.rings[0])
     waits: dict[int, set[int]] = {}
-    for first, then in exchange.waits.tolist():
+    for first, then in ops.after.tolist():
         waits.setdefault(then, set()).add(first)
     arrived: set[int] = set()
-    steps = len(exchange.messages) // (ranks * len(ring.rings))
+    steps = len(ops.moves) // (ranks * len(ring.rings))
     for step in range(steps):
         sent = []
         for number in range(step * len(ring.rings) * ranks, (step + 1) * len(ring.rings) * ranks):
             assert waits.get(number, set()) <= arrived
             which, rank = divmod(number % (len(ring.rings) * ranks), ranks)
             source, destination = ring.rings[which][rank], ring.rings[which][(rank + 1) % ranks]
-            assert exchange.messages.source[number] == source
-            assert exchange.messages.destination[number] == destination
+            assert ops.moves.source[number] == source
+            assert ops.moves.destination[number] == destination
             chunk = (rank - step + (0 if adds else 1)) % ranks
             sent.append((destination, which, chunk, held[source, which, chunk]))
             arrived.add(number)
@@ -76,29 +76,29 @@ def test_all_gather_takes_every_chunk_to_every_rank(ring: Ring) -> None:
 
 @given(rings("all-reduce"))
 def test_all_reduce_sends_each_byte_over_all_links_but_one_twice(ring: Ring) -> None:
-    exchange, ranks = ring.exchange(), len(ring.rings[0])
-    assert exchange.messages.bytes.sum() == 2 * (ranks - 1) * ring.bytes
-    assert len(exchange.messages) == 2 * (ranks - 1) * ranks * len(ring.rings)
-    assert len(exchange.waits) == (2 * (ranks - 1) - 1) * ranks * len(ring.rings)
-    receiver = exchange.messages.destination[exchange.waits[:, 0]]
-    assert (receiver == exchange.messages.source[exchange.waits[:, 1]]).all()
+    ops, ranks = ring.lower(), len(ring.rings[0])
+    assert ops.moves.bytes.sum() == 2 * (ranks - 1) * ring.bytes
+    assert len(ops.moves) == 2 * (ranks - 1) * ranks * len(ring.rings)
+    assert len(ops.after) == (2 * (ranks - 1) - 1) * ranks * len(ring.rings)
+    receiver = ops.moves.destination[ops.after[:, 0]]
+    assert (receiver == ops.moves.source[ops.after[:, 1]]).all()
 
 
 def test_an_all_to_all_waits_for_nothing() -> None:
-    exchange = AllToAll(Demand("drawn", np.array([[9, 1], [2, 0]]))).exchange()
-    assert messages(exchange) == [(0, 1, 1), (1, 0, 2)]
-    assert len(exchange.waits) == 0
+    ops = AllToAll(Demand("drawn", np.array([[9, 1], [2, 0]]))).lower()
+    assert messages(ops) == [(0, 1, 1), (1, 0, 2)]
+    assert len(ops.after) == 0
 
 
 def test_two_gpus_may_exchange_several_messages() -> None:
     sent = ((0, 2, 5), (0, 2, 7), (2, 1, 1))
-    assert messages(PointToPoint(sent).exchange()) == list(sent)
+    assert messages(PointToPoint(sent).lower()) == list(sent)
     assert PointToPoint(sent).gpus == {0, 1, 2}
 
 
 def test_an_all_to_all_may_be_between_any_gpus() -> None:
     demand = Demand("drawn", np.array([[9, 1], [2, 0]]))
-    assert messages(AllToAll(demand, (5, 3)).exchange()) == [(5, 3, 1), (3, 5, 2)]
+    assert messages(AllToAll(demand, (5, 3)).lower()) == [(5, 3, 1), (3, 5, 2)]
     assert AllToAll(demand, (5, 3)).gpus == {3, 5}
     assert AllToAll(demand) == AllToAll(demand, (0, 1)) != AllToAll(demand, (1, 0))
 
@@ -113,17 +113,17 @@ def test_an_all_to_all_has_a_gpu_for_each_row(ranks: tuple[int, ...]) -> None:
 def test_a_renumbered_pattern_sends_the_same_messages_between_other_gpus(
     pattern: Pattern, gpus: list[int]
 ) -> None:
-    exchange, other = pattern.exchange(), pattern.renumbered(gpus).exchange()
-    renumbered = [(gpus[source], gpus[to], size) for source, to, size in messages(exchange)]
+    ops, other = pattern.lower(), pattern.renumbered(gpus).lower()
+    renumbered = [(gpus[source], gpus[to], size) for source, to, size in messages(ops)]
     assert messages(other) == renumbered
-    assert (other.waits == exchange.waits).all()
+    assert (other.after == ops.after).all()
     assert pattern.renumbered(gpus).gpus == {gpus[gpu] for gpu in pattern.gpus}
     assert pattern.renumbered(range(10)) == pattern
 
 
-def messages(exchange: Exchange) -> list[tuple[int, int, int]]:
+def messages(ops: Ops) -> list[tuple[int, int, int]]:
     """Return source, destination and size of each message."""
-    found = exchange.messages
+    found = ops.moves
     return list(zip(found.source.tolist(), found.destination.tolist(), found.bytes.tolist(), strict=True))
 
 

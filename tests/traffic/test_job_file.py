@@ -12,14 +12,15 @@ from hypothesis import strategies as st
 
 from tests.traffic.job_cases import jobs
 from topologies.errors import DemandError, MachineError, TraceError
+from topologies.events import View
 from traffic.collectives.all_to_all import AllToAll
-from traffic.collectives.exchange import Exchange
 from traffic.collectives.point_to_point import PointToPoint
 from traffic.collectives.ring import Ring
 from traffic.demand import Demand
 from traffic.job import Collective, Compute, Job
 from traffic.job_file import read_job, write_job
 from traffic.messages import messages_of
+from traffic.ops import Ops, each_alone
 
 COMPUTE: dict[str, Any] = {"kind": "compute", "name": "a", "duration_s": 0.5}
 RING: dict[str, Any] = {"kind": "ring_all_reduce", "name": "a", "bytes": 1e6}
@@ -247,8 +248,8 @@ class Own:
     name = "own"
     gpus = frozenset({0, 1})
 
-    def exchange(self) -> Exchange:
-        return Exchange(messages_of(Demand("own", np.zeros((2, 2), dtype=np.int64))))
+    def lower(self, view: View | None = None, *, coupled: bool = False) -> Ops:
+        return each_alone(messages_of(Demand("own", np.zeros((2, 2), dtype=np.int64))))
 
     def renumbered(self, gpus: object) -> "Own":
         return self

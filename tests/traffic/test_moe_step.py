@@ -9,13 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from testbed.run.fluid_backend import FluidBackend
-from testbed.run.runner import Runner
+from testbed.run.kernel import Kernel
 from topologies.errors import DemandError
 from topologies.fat_tree import fat_tree_fabric
 from traffic.collectives.all_to_all import AllToAll
-from traffic.collectives.exchange import bytes_between
 from traffic.collectives.ring import Ring
-from traffic.delegation import Delegated
+from traffic.delegated import Delegated
 from traffic.job import Collective, Compute
 from traffic.models.moe import MODELS, GroupedAttention, MoeModel, model_named
 from traffic.models.moe_step import (
@@ -26,6 +25,7 @@ from traffic.models.moe_step import (
     one_forward_one_backward,
     repeated_gate,
 )
+from traffic.ops import bytes_between
 from traffic.workloads.gate import ARTIFACT_TOKENS
 
 SMALL = MoeModel(
@@ -90,7 +90,7 @@ def test_counts_of_a_step(model: str, replicas: int, all_to_alls: int, regions: 
     assert len({node.pattern.gpus for node in exchanges}) == regions
     assert step.job.gpus == 1024
     assert found.micro_batch * found.pp * replicas * found.ep == 1024  # sequences of an iteration
-    owed = exchanges[0].pattern.exchange().messages.bytes.sum()
+    owed = exchanges[0].pattern.lower().moves.bytes.sum()
     own = np.trace(ARTIFACT_TOKENS) / ARTIFACT_TOKENS.sum()
     assert owed == pytest.approx(8 * found.all_to_all_bytes * (1 - own), rel=1e-9)
 
@@ -133,7 +133,7 @@ def test_a_step_of_equal_stages_takes_as_many_turns_as_micro_batches_and_stages(
     micro_batches = 5
     step = moe_step(SMALL, EVEN, micro_batches=micro_batches, machines=FAST)
     fabric = fat_tree_fabric(4, servers=4, nics=2, gpus=8, rate_bps=1e18, nvlink_bps=1e18)
-    run = Runner(fabric, step.job, FluidBackend(fabric, {}, couples=True), Delegated()).run()
+    run = Kernel(fabric, step.job, FluidBackend(fabric, {}, couples=True), Delegated()).run()
     received = SMALL.tokens * SMALL.top_k
     forward_s = attention_s(SMALL, 0, FAST) + expert_s(SMALL, received, FAST)
     backward_s = attention_s(SMALL, 0, FAST, 2) + expert_s(SMALL, received, FAST, 2)
@@ -156,7 +156,7 @@ def test_whole_copies_of_tokens_are_tp_times_the_bytes() -> None:
     sharded, whole = (
         moe_step(SMALL, EVEN, tp_shards_tokens=shards).job.collectives[0] for shards in (True, False)
     )
-    owed = [each.pattern.exchange().messages.bytes.sum() for each in (sharded, whole)]
+    owed = [each.pattern.lower().moves.bytes.sum() for each in (sharded, whole)]
     assert owed[1] == SMALL.tp * owed[0]
 
 

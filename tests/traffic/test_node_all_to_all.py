@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from tests.topologies.khop_rings import khop_rings
 from topologies.errors import DemandError, FabricError
 from topologies.khop_ring import KHopRing, khop_ring_fabric
-from traffic.collectives.exchange import bytes_between
 from traffic.collectives.node_all_to_all import (
     RingAllToAll,
     binary_exchange_s,
@@ -19,6 +18,7 @@ from traffic.collectives.node_all_to_all import (
     ring_all_to_all_s,
     ring_steps,
 )
+from traffic.ops import bytes_between
 from traffic.workloads.khop_all_to_all import exchange_job, ring_job
 
 POWERS = st.integers(1, 6).map(lambda log: 1 << log)
@@ -95,17 +95,17 @@ def test_a_ring_all_to_all_carries_every_step_over_every_hop_in_turn(
     )
     back = tuple(tuple((b, a) for a, b in reversed(ring)) for ring in forward) if both_ways else ()
     pattern = RingAllToAll(forward, 2 * rings * 5, back)
-    exchange = pattern.exchange()
+    ops = pattern.lower()
     per_hop = sum(ring_steps(nodes, both_ways=both_ways)) * 5
     sent = bytes_between(pattern, nodes * rings)
     expected = Counter(hop for ring in (*forward, *back) for hop in ring)
     assert {(a, b): sent[a, b] for a, b in np.argwhere(sent).tolist()} == {
         hop: per_hop * times for hop, times in expected.items()
     }
-    messages = exchange.messages
-    for before, then in exchange.waits.tolist():
+    messages = ops.moves
+    for before, then in ops.after.tolist():
         assert messages.destination[before] == messages.source[then]
-    assert len(exchange.waits) == len(messages) - len(forward + back) * nodes
+    assert len(ops.after) == len(messages) - len(forward + back) * nodes
     assert pattern.renumbered(range(nodes * rings)) == pattern
 
 
@@ -132,7 +132,7 @@ def test_messages_of_a_job_go_over_the_lanes_of_links_and_share_them_evenly(bund
     assert len(lanes) == 4 * len(ring.links), "two lanes, both ways"
     for job in (exchange_job(ring, 400), *(ring_job(ring, 400, both_ways=way) for way in (False, True))):
         for node in job.collectives:
-            messages = node.pattern.exchange().messages
+            messages = node.pattern.lower().moves
             sent = Counter[frozenset[int]]()
             ends = zip(messages.source.tolist(), messages.destination.tolist(), strict=True)
             for pair, size in zip(ends, messages.bytes.tolist(), strict=True):

@@ -13,15 +13,16 @@ from hypothesis import strategies as st
 
 from testbed.run.experiment import Experiment
 from topologies.errors import DemandError, ScenarioError, TraceError
+from topologies.events import View
 from topologies.fabric import Port
 from topologies.rail import rail_fabric
-from traffic.collectives.exchange import Exchange, Pattern
 from traffic.collectives.own_pattern import own_pattern
 from traffic.collectives.ring import Ring
 from traffic.faults import KnownRevision, Revisions, cut
 from traffic.job import Collective, Job
 from traffic.job_file import job_document, job_of_document, read_job, write_job
 from traffic.messages import Messages
+from traffic.ops import Ops, Pattern, each_alone
 
 HERE = "tests.traffic.test_own_pattern"
 WIRED = rail_fabric(2, 2)
@@ -46,9 +47,9 @@ class Sent:
     def gpus(self) -> frozenset[int]:
         return frozenset(gpu for pair in self.pairs for gpu in pair)
 
-    def exchange(self) -> Exchange:
+    def lower(self, view: View | None = None, *, coupled: bool = False) -> Ops:
         source, to = np.array(self.pairs, dtype=np.int64).reshape(-1, 2).T
-        return Exchange(Messages(source, to, np.full(len(source), self.bytes)))
+        return each_alone(Messages(source, to, np.full(len(source), self.bytes)))
 
     def renumbered(self, gpus: Sequence[int]) -> Self:
         return replace(self, pairs=tuple((gpus[source], gpus[to]) for source, to in self.pairs))
@@ -186,35 +187,43 @@ def test_a_class_without_what_a_pattern_has_is_named() -> None:
 class Nameless:
     """Has the methods alone."""
 
-    def exchange(self) -> None: ...
+    def lower(self) -> None: ...
 
     def renumbered(self) -> None: ...
 
 
 @dataclass(frozen=True)
 class Returns(Sent):
-    """Returns what another exchange becomes."""
+    """Returns what other operations become."""
 
     what: str = ""
 
-    def exchange(self) -> Exchange:
-        """Return it."""
-        right = super().exchange()
-        messages, size = right.messages, len(right.messages)
+    def lower(self, view: View | None = None, *, coupled: bool = False) -> Ops:
+        """Return them."""
+        right = super().lower(view, coupled=coupled)
+        (part,) = right.parts
+        moves, size = part.moves, len(part.moves)
         if self.what == "raises":
             raise IndexError("no message")
+
+        def moved(**columns: object) -> Ops:
+            return replace(right, parts=(replace(part, moves=replace(moves, **columns)),))  # type: ignore[arg-type]
+
         changed: dict[str, object] = {
             "nothing": None,
-            "a text": replace(right, messages="all"),  # type: ignore[arg-type]
-            "nobody": replace(right, messages=replace(messages, source=messages.source + 9)),
-            "no bytes": replace(right, messages=replace(messages, bytes=messages.bytes * 0)),
-            "floats": replace(right, messages=replace(messages, bytes=messages.bytes / 2)),  # type: ignore[arg-type]
-            "too few": replace(right, messages=replace(messages, source=messages.source[:1])),
-            "a list": replace(right, waits=[(0, 1)]),  # type: ignore[arg-type]
-            "one by one": replace(right, waits=np.arange(2)),
-            "others": replace(right, waits=np.array([[0, size]])),
-            "each other": replace(right, waits=np.array([[0, 1], [1, 0]])),
-            "one connection": replace(right, connection=np.zeros(1, dtype=np.int64)),
+            "no parts": replace(right, parts=(moves,)),  # type: ignore[arg-type]
+            "a text": replace(right, parts=(replace(part, moves="all"),)),  # type: ignore[arg-type]
+            "nobody": moved(source=moves.source + 9),
+            "no bytes": moved(bytes=moves.bytes * 0),
+            "floats": moved(bytes=moves.bytes / 2),
+            "too few": moved(source=moves.source[:1]),
+            "a list": replace(right, after=[(0, 1)]),  # type: ignore[arg-type]
+            "one by one": replace(right, after=np.arange(2)),
+            "others": replace(right, after=np.array([[0, size]])),
+            "each other": replace(right, after=np.array([[0, 1], [1, 0]])),
+            "one connection": replace(right, parts=(replace(part, channel=np.zeros(1, dtype=np.int64)),)),
+            "nowhere": replace(right, parts=(replace(part, medium=9),)),
+            "half": moved(bytes=moves.bytes // 2) if coupled else right,
         }
         return changed[self.what]  # type: ignore[return-value]
 
@@ -223,21 +232,24 @@ class Returns(Sent):
     ("what", "said"),
     [
         ("raises", "your pattern raised IndexError at "),
-        ("nothing", "is an object of type NoneType; see docs/own_pattern.md"),
-        ("a text", "has messages of type str; see"),
-        ("nobody", "has the source 9, which is not among its gpus"),
-        ("no bytes", "has a message of 0 bytes"),
-        ("floats", "has no array of integers for bytes"),
-        ("too few", "has source of the shape (1,), and not (2,)"),
-        ("a list", "has no array of integers for waits"),
-        ("one by one", "has waits of the shape (2,), and not (2, 2)"),
-        ("others", "has 2 messages, and waits of others"),
-        ("each other", "has messages that wait for each other: "),
-        ("one connection", "has connection of the shape (1,), and not (2,)"),
+        ("nothing", "are an object of type NoneType; see docs/own_pattern.md"),
+        ("no parts", "are no tuple of parts; see"),
+        ("a text", "have moves of type str; see"),
+        ("nobody", "have the source 9, which is not among its gpus"),
+        ("no bytes", "have a move of 0 bytes"),
+        ("floats", "have no array of integers for bytes"),
+        ("too few", "have source of the shape (1,), and not (2,)"),
+        ("a list", "have no array of pairs of integers for after"),
+        ("one by one", "have no array of pairs of integers for after"),
+        ("others", "are 2, and some wait for others"),
+        ("each other", "wait for each other: "),
+        ("one connection", "have channel of the shape (1,), and not (2,)"),
+        ("nowhere", "go over 9, which is no medium"),
+        ("half", "carry other bytes when they may be coupled"),
     ],
 )
-def test_an_exchange_that_cannot_be_sent_is_refused_before_anything_runs(what: str, said: str) -> None:
+def test_operations_that_cannot_be_carried_out_are_refused_before_anything_runs(what: str, said: str) -> None:
     with pytest.raises((DemandError, ScenarioError)) as refused:
         Experiment(WIRED, job_with(Returns(PAIRS, 8, what=what)), "rails")
-    expected = said if what == "raises" else f"the exchange of the pattern '{HERE}:Returns' {said}"
+    expected = said if what == "raises" else f"the operations of the pattern '{HERE}:Returns' {said}"
     assert str(refused.value).startswith(expected)

@@ -8,7 +8,8 @@ from topologies.events import View
 from topologies.fabric import Nic
 from topologies.mfabric import mfabric_fabric
 from topologies.packet_part import cut_off
-from traffic.delegation import Delegated, Lanes, bounds
+from traffic.delegated import Delegated
+from traffic.delegation import Lanes, bounds
 from traffic.relays import Hop
 
 FABRIC = mfabric_fabric(4, gpus=1, nics=4, packet_nics=2)

@@ -95,9 +95,9 @@ def _work(node: Node) -> object:
     """Return what a node is of, demands without their names."""
     if isinstance(node, Compute):
         return node.gpus, node.duration_s, node.durations_s
-    exchange = node.pattern.exchange()
-    messages = exchange.messages
-    columns = messages.source, messages.destination, messages.bytes, exchange.waits
+    ops = node.pattern.lower()
+    moves = ops.moves
+    columns = moves.source, moves.destination, moves.bytes, ops.after
     return type(node.pattern), [column.tolist() for column in columns]
 
 

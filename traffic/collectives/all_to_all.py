@@ -6,10 +6,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from topologies.errors import DemandError
-from traffic.collectives.exchange import Exchange
+from topologies.events import View
 from traffic.collectives.owed import Owed, exactly
 from traffic.demand import Demand
 from traffic.messages import Messages, messages_of
+from traffic.ops import Ops, Part
 
 
 @dataclass(frozen=True)
@@ -43,10 +44,11 @@ class AllToAll:
         """The GPUs of the demand, idle ones among them."""
         return frozenset(self.ranks)
 
-    def exchange(self) -> Exchange:
-        """Return one message per pair that owes something."""
+    def lower(self, view: View | None = None, *, coupled: bool = False) -> Ops:
+        """Return a move per pair that owes something, which a scheme may split."""
         owed, gpu = messages_of(self.demand), np.array(self.ranks, dtype=np.int64)
-        return Exchange(Messages(gpu[owed.source], gpu[owed.destination], owed.bytes))
+        moves = Messages(gpu[owed.source], gpu[owed.destination], owed.bytes)
+        return Ops((Part(moves),), splits=True, coupled=coupled)
 
     def renumbered(self, gpus: Sequence[int]) -> "AllToAll":
         """Return the demand between other GPUs: ``gpus[k]`` takes the part of GPU k."""

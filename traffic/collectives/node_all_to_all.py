@@ -21,12 +21,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from topologies.errors import DemandError
-from traffic.collectives.exchange import Exchange
+from topologies.events import View
 from traffic.collectives.owed import Owed
 from traffic.messages import Messages
+from traffic.ops import Ops, each_alone
 
 Block = tuple[int, int]
 """What a node has for another: m bytes, by the ranks of the two."""
@@ -191,7 +191,7 @@ class RingAllToAll:
         """The GPUs that send or receive."""
         return frozenset(gpu for ring in (*self.rings, *self.back) for hop in ring for gpu in hop)
 
-    def exchange(self) -> Exchange:
+    def lower(self, view: View | None = None, *, coupled: bool = False) -> Ops:
         """Return the messages of all rings, step by step; a hop waits for what came over the one before."""
         hops = np.array((*self.rings, *self.back), dtype=np.int64)
         rings, nodes, _ = hops.shape
@@ -200,7 +200,8 @@ class RingAllToAll:
         source, destination = np.tile(hops.reshape(-1, 2), (len(halves), 1)).T
         number = np.arange(len(sizes)).reshape(len(halves), rings, nodes)
         waits = np.stack([np.roll(number[:-1], 1, axis=2).ravel(), number[1:].ravel()], axis=1)
-        return Exchange(Messages(source, destination, sizes), waits, _connections(len(halves), rings * nodes))
+        hop = np.tile(np.arange(rings * nodes), len(halves))  # each keeps its connection
+        return each_alone(Messages(source, destination, sizes), waits, hop)
 
     def renumbered(self, gpus: Sequence[int]) -> "RingAllToAll":
         """Return the same all-to-all between other GPUs: ``gpus[k]`` takes the part of GPU k."""
@@ -227,8 +228,3 @@ def owed_in_ring_all_to_all(pattern: RingAllToAll) -> Owed:
         follows=np.concatenate([edge[:, -1:], edge[:, :-1]], axis=1).ravel(),
         steps=nodes // 2 if pattern.back else nodes - 1,
     )
-
-
-def _connections(steps: int, hops: int) -> NDArray[np.int64]:
-    """Return the connection of each message: every hop keeps its own."""
-    return np.tile(np.arange(hops), steps)

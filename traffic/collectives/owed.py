@@ -1,7 +1,7 @@
-"""What a pattern owes, from its definition: what stands beside its exchange and is never made of it.
+"""What a pattern owes, from its definition: what stands beside its operations and is never made of them.
 
-Each pattern has a function that says so beside it, and the audit holds runs against it. So a step too few in
-an exchange, or a shifted matrix, shows.
+Each pattern has a function that says so beside it, and the audit holds runs against it. So a step too few,
+or a shifted matrix, shows.
 """
 
 from dataclasses import dataclass, field

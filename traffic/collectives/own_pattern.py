@@ -1,8 +1,9 @@
-"""A user's own pattern: how it is written down, and what its exchange must be."""
+"""A user's own pattern: how it is written down, and what its operations must be."""
 
 from collections import defaultdict
 from collections.abc import Mapping
 from graphlib import CycleError, TopologicalSorter
+from itertools import chain
 from typing import cast
 
 import numpy as np
@@ -10,16 +11,16 @@ from numpy.typing import NDArray
 
 from topologies.errors import DemandError
 from topologies.own import own_code
-from traffic.collectives.exchange import Exchange, Pattern
 from traffic.messages import Messages
+from traffic.ops import ANY, INSIDE, LANES, PACKETS, Ops, Part, Pattern
 from traffic.own_value import Kind, class_name, own_value, words_of_value
 
 PATTERN = Kind(
     "pattern",
     "docs/own_pattern.md",
-    methods=("exchange", "renumbered"),
+    methods=("lower", "renumbered"),
     values=("name", "gpus"),
-    parts="name, gpus, exchange and renumbered",
+    parts="name, gpus, lower and renumbered",
     error=DemandError,
 )
 
@@ -29,72 +30,114 @@ def own_pattern(name: str, made_of: Mapping[str, object]) -> Pattern:
     return cast(Pattern, own_value(PATTERN, name, made_of))
 
 
-def check_exchange(pattern: Pattern) -> None:
-    """Refuse a user's own pattern whose messages cannot be sent.
+def check_lowered(pattern: Pattern) -> None:
+    """Refuse a user's own pattern whose operations cannot be carried out.
 
     Raises
     ------
     LightrailError
-        If its own code raises, or it returns no exchange, or one of messages without bytes or between GPUs
-        that do not take part, or of messages that wait for each other.
+        If its own code raises, or it returns no operations, or some without bytes or between GPUs that do not
+        take part, or that wait for each other, or owe something else when they may be coupled.
     """
     name = class_name(type(pattern))
     with own_code("pattern", name):
-        exchange, again = cast(object, pattern.exchange()), cast(object, pattern.exchange())
+        ops, again = cast(object, pattern.lower()), cast(object, pattern.lower())
+        coupled = cast(object, pattern.lower(coupled=True))
         gpus = np.array(sorted(pattern.gpus), dtype=np.int64)
-    if not isinstance(exchange, Exchange):
-        raise _no_exchange(name, f"is an object of type {type(exchange).__name__}")
-    if not isinstance(exchange.messages, Messages):
-        raise _no_exchange(name, f"has messages of type {type(exchange.messages).__name__}")
-    messages, waits, connection = exchange.messages, exchange.waits, exchange.connection
-    ends = {"source": messages.source, "destination": messages.destination}
-    arrays = {"bytes": messages.bytes, **ends, "waits": waits, "connection": connection}
+    for found in (ops, again, coupled):
+        _check_ops(name, found, gpus)
+    ops, again, coupled = cast(tuple[Ops, Ops, Ops], (ops, again, coupled))
+    if not _is_same(ops, again):
+        raise _not_valid(name, "are others each time that they are asked for")
+    if not _owes_as(ops, coupled):
+        raise _not_valid(name, "carry other bytes when they may be coupled")
+
+
+def _check_ops(name: str, ops: object, gpus: NDArray[np.int64]) -> None:
+    if not isinstance(ops, Ops):
+        raise _not_valid(name, f"are an object of type {type(ops).__name__}")
+    parts = cast(object, ops.parts)
+    if not isinstance(parts, tuple) or not parts or not all(isinstance(part, Part) for part in parts):
+        raise _not_valid(name, "are no tuple of parts")
+    for part in ops.parts:
+        _check_part(name, part, gpus)
+    if not _is_integers(ops.after) or ops.after.shape != (len(ops.after), 2):
+        raise _not_valid(name, "have no array of pairs of integers for after")
+    _check_after(name, ops.after, len(ops))
+
+
+def _check_part(name: str, part: Part, gpus: NDArray[np.int64]) -> None:
+    moves = cast(object, part.moves)
+    if not isinstance(moves, Messages):
+        raise _not_valid(name, f"have moves of type {type(moves).__name__}")
+    ends = {"source": moves.source, "destination": moves.destination}
+    arrays = {"bytes": moves.bytes, **ends, "channel": part.channel, "placed_as": part.placed_as}
     for field, array in arrays.items():
-        if type(array) is not np.ndarray or array.dtype.kind not in "iu":
-            raise _no_exchange(name, f"has no array of integers for {field}")
-        shape = (len(array), 2) if field == "waits" else (messages.bytes.size,)
-        if array.shape != shape and (field != "connection" or array.size):
-            raise _no_exchange(name, f"has {field} of the shape {array.shape}, and not {shape}")
+        if not _is_integers(array):
+            raise _not_valid(name, f"have no array of integers for {field}")
+        is_optional = field in ("channel", "placed_as") and not array.size
+        if array.shape != (moves.bytes.size,) and not is_optional:
+            raise _not_valid(name, f"have {field} of the shape {array.shape}, and not {(moves.bytes.size,)}")
     for field, array in ends.items():
         if (outside := array[~np.isin(array, gpus)]).size:
-            raise _no_exchange(name, f"has the {field} {outside[0]}, which is not among its gpus")
-    if messages.bytes.min(initial=1) < 1:
-        raise _no_exchange(name, f"has a message of {messages.bytes.min()} bytes")
-    _check_waits(name, waits, len(messages))
-    if not _is_same(exchange, again):
-        raise _no_exchange(name, "is another one each time that it is asked for")
+            raise _not_valid(name, f"have the {field} {outside[0]}, which is not among its gpus")
+    if moves.bytes.min(initial=1) < 1:
+        raise _not_valid(name, f"have a move of {moves.bytes.min()} bytes")
+    if part.medium not in (ANY, INSIDE, PACKETS, LANES):
+        raise _not_valid(name, f"go over {part.medium!r}, which is no medium")
 
 
-def _is_same(exchange: Exchange, again: object) -> bool:
-    """Return whether a second exchange is as the first; bounds and predictions ask for it anew."""
-    if not (isinstance(again, Exchange) and isinstance(again.messages, Messages)):
+def _is_integers(array: object) -> bool:
+    return type(array) is np.ndarray and array.dtype.kind in "iu"
+
+
+def _is_same(ops: Ops, again: Ops) -> bool:
+    """Return whether operations are equal; bounds and predictions ask for them anew."""
+    if len(ops.parts) != len(again.parts):
         return False
-    pairs = zip(_arrays(exchange), _arrays(again), strict=True)
+    pairs = zip(_arrays(ops), _arrays(again), strict=True)
     return all(np.array_equal(array, other) for array, other in pairs)
 
 
-def _arrays(exchange: Exchange) -> tuple[NDArray[np.int64], ...]:
-    messages = exchange.messages
-    return messages.source, messages.destination, messages.bytes, exchange.waits, exchange.connection
+def _arrays(ops: Ops) -> list[NDArray[np.int64]]:
+    columns = [
+        (part.moves.source, part.moves.destination, part.moves.bytes, part.channel, part.placed_as)
+        for part in ops.parts
+    ]
+    return [ops.after, *chain.from_iterable(columns)]
 
 
-def _check_waits(name: str, waits: NDArray[np.int64], messages: int) -> None:
-    if waits.size and (waits.min() < 0 or waits.max() >= messages):
-        raise _no_exchange(name, f"has {messages} messages, and waits of others")
+def _owes_as(ops: Ops, other: Ops) -> bool:
+    """Return whether all that GPUs send to each other is the same, in whatever moves."""
+    return all(np.array_equal(one, two) for one, two in zip(_by_pair(ops), _by_pair(other), strict=True))
+
+
+def _by_pair(ops: Ops) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the GPUs that send to each other, each two once, and their bytes."""
+    ends = np.stack([ops.moves.source, ops.moves.destination], axis=1)
+    pairs, pair = np.unique(ends, axis=0, return_inverse=True)
+    sizes = np.zeros(len(pairs), dtype=np.int64)
+    np.add.at(sizes, pair.ravel(), ops.moves.bytes)
+    return pairs, sizes
+
+
+def _check_after(name: str, after: NDArray[np.int64], ops: int) -> None:
+    if after.size and (after.min() < 0 or after.max() >= ops):
+        raise _not_valid(name, f"are {ops}, and some wait for others")
     before = defaultdict[int, list[int]](list)
-    if len(np.unique(waits, axis=0)) < len(waits):
-        raise _no_exchange(name, "has a wait twice")
-    for first, then in waits.tolist():
+    if len(np.unique(after, axis=0)) < len(after):
+        raise _not_valid(name, "have a wait twice")
+    for first, then in after.tolist():
         before[then].append(first)
     try:
         TopologicalSorter(before).prepare()
     except CycleError as error:
         circle = " > ".join(map(str, error.args[1]))
-        raise _no_exchange(name, f"has messages that wait for each other: {circle}") from error
+        raise _not_valid(name, f"wait for each other: {circle}") from error
 
 
-def _no_exchange(name: str, said: str) -> DemandError:
-    return DemandError(f"the exchange of the pattern {name!r} {said}", f"see {PATTERN.page}")
+def _not_valid(name: str, said: str) -> DemandError:
+    return DemandError(f"the operations of the pattern {name!r} {said}", f"see {PATTERN.page}")
 
 
 def words_of_own(pattern: Pattern) -> dict[str, object]:

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from topologies.errors import DemandError
-from traffic.collectives.exchange import Exchange
+from topologies.events import View
 from traffic.collectives.owed import Owed, exactly
 from traffic.messages import Messages
+from traffic.ops import Ops, each_alone
 
 
 @dataclass(frozen=True)
@@ -39,10 +40,10 @@ class PointToPoint:
         """The GPUs that send or receive."""
         return frozenset(gpu for source, destination, _ in self.messages for gpu in (source, destination))
 
-    def exchange(self) -> Exchange:
+    def lower(self, view: View | None = None, *, coupled: bool = False) -> Ops:
         """Return the messages as they were listed."""
         source, destination, size = np.array(self.messages, dtype=np.int64).reshape(-1, 3).T
-        return Exchange(Messages(source, destination, size))
+        return each_alone(Messages(source, destination, size))
 
     def renumbered(self, gpus: Sequence[int]) -> "PointToPoint":
         """Return the messages between other GPUs: ``gpus[k]`` takes the part of GPU k."""

@@ -12,7 +12,7 @@ S / n on each and leaves S. With B bytes per second out of and into each rank, o
 or all-gather takes (n - 1) / n S / B, its AllReduce twice that; no number of rings takes less.
 
 A slow edge holds back the others after at most a round, since there are no more chunks than ranks. So a
-ring is one coupled flow over all its edges (`Ring.coupled_flows`): it ends when its slowest edge has
+ring can be one operation, over all its edges together (`Ring.lower`): it ends when its slowest edge has
 carried what it carries in all steps.
 
 References
@@ -29,9 +29,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topologies.errors import DemandError
-from traffic.collectives.exchange import CoupledFlows, Exchange
+from topologies.events import View
 from traffic.collectives.owed import Owed
 from traffic.messages import Messages
+from traffic.ops import Ops, Part, each_alone
 
 Operation = Literal["all-reduce", "reduce-scatter", "all-gather"]
 
@@ -78,8 +79,11 @@ class Ring:
         """The GPUs of the rings."""
         return frozenset(self.rings[0])
 
-    def exchange(self) -> Exchange:
-        """Return the messages of all rings, step by step."""
+    def lower(self, view: View | None = None, *, coupled: bool = False) -> Ops:
+        """Return the messages of all rings step by step, or each ring as one operation."""
+        return self._at_once() if coupled else self._step_by_step()
+
+    def _step_by_step(self) -> Ops:
         ranks, chunk = len(self.rings[0]), self._chunks()
         steps = _chunks_sent(ranks, self.operation)
         source, destination, size = [], [], []
@@ -90,16 +94,18 @@ class Ring:
                 size.append(mine[step])
         messages = Messages(*map(np.concatenate, (source, destination, size)))
         edge = np.tile(np.arange(len(self.rings) * ranks), len(steps))  # NCCL connects each once
-        return Exchange(messages, _waits(len(steps), len(self.rings), ranks), edge)
+        return each_alone(messages, _waits(len(steps), len(self.rings), ranks), edge)
 
-    def coupled_flows(self) -> CoupledFlows:
-        """Return a flow per ring: a message per edge, of the bytes of all steps."""
+    def _at_once(self) -> Ops:
+        """Return an operation per ring: a move per edge of the bytes of all steps, placed as in the first."""
         rings, chunk = np.array(self.rings), self._chunks()
         steps = _chunks_sent(rings.shape[1], self.operation)
-        carried = np.sum([chunk[:, step] for step in steps], axis=0)
-        messages = Messages(rings.ravel(), np.roll(rings, -1, axis=1).ravel(), carried.ravel())
-        flow = np.repeat(np.arange(len(rings)), rings.shape[1])
-        return CoupledFlows(messages, flow, chunk[:, steps[0]].ravel())
+        carried, onwards = np.sum([chunk[:, step] for step in steps], axis=0), np.roll(rings, -1, axis=1)
+        parts = [
+            Part(Messages(*edges), together=True, placed_as=first)
+            for *edges, first in zip(rings, onwards, carried, chunk[:, steps[0]], strict=True)
+        ]
+        return Ops(tuple(parts), coupled=True)
 
     def _chunks(self) -> NDArray[np.int64]:
         """Return the size of each chunk, shape (rings, ranks) [bytes]."""

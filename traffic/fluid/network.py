@@ -216,11 +216,10 @@ class FluidNetwork:
         """Return the messages that have bytes in a pool."""
         return self._backlogs[pool].messages
 
-    def held_bytes(self, pools: Sequence[int]) -> float:
-        """Return how much has not left some pools, each given once [bytes]."""
+    def filled(self, pools: Sequence[int]) -> list[int]:
+        """Return those of some pools that have messages to deliver."""
         numbers = np.asarray(pools, dtype=np.int64)
-        self._bring_up(numbers)
-        return float(self._left[numbers].sum())
+        return list(numbers[np.isfinite(self._next_end[numbers])].tolist())
 
     def left(self, pool: int) -> dict[int, float]:
         """Return what has not left a pool of each message [bytes]."""

@@ -75,14 +75,12 @@ class Nvlink:
         first_ps = self._ends[0][0] if self._ends else NEVER
         return min(first_ps, self._network.next_ps) if self._pairs_of else first_ps
 
-    def post(self, messages: Sequence[tuple[int, int, int]], numbers: Sequence[int], now_ps: int) -> None:
-        """Send messages between GPUs of one server: source, destination and bytes of each.
-
-        `advance` calls each by its number.
-        """
+    def post(self, messages: Messages, numbers: Sequence[int], now_ps: int) -> None:
+        """Send messages between GPUs of one server; `advance` calls each by its number."""
         self._early += self._past(now_ps)
         sharing: list[tuple[int, Sizes]] = []
-        for (source, destination, size), number in zip(messages, numbers, strict=True):
+        columns = messages.source.tolist(), messages.destination.tolist(), messages.bytes.tolist()
+        for source, destination, size, number in zip(*columns, numbers, strict=True):
             self._start(number, {(source, destination): float(size)}, now_ps, sharing)
         self._share(sharing, now_ps)
 

@@ -12,26 +12,13 @@ What a relay passes on inside its server is not reckoned with, as in the delegat
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
-from testbed.run.delegated import Legs
 from topologies.fabric import Fabric
-from traffic.delegation import delegation_gpus, scattered
+from traffic.delegation import DelegatedOps, Delegation, delegation_gpus, scattered
 from traffic.messages import Messages
-from traffic.scheme import Placement
+from traffic.ops import Ops
+from traffic.scheme import Hop, Placement
 from traffic.spraying.policy import QueuePair
-
-
-class Hop(NamedTuple):
-    """Bytes of a message that cross NVLink, since its lanes are not those that they were gathered for."""
-
-    number: int
-    """The message."""
-    source: int
-    destination: int
-    bytes: int
-    then: QueuePair | None = None
-    """On which they go afterwards; None if they are on their way meanwhile."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -63,13 +50,16 @@ class Gathered:
         self._gpu_of, self._gpus, self._pipelined = delegation_gpus(fabric), fabric.gpus, pipelined
         self._server_of = fabric.gpu_servers
         self._pairs: dict[int, _Pair] = {}
-        """By the number of their message."""
-        self._of_scatter: dict[int, tuple[Legs, int]] = {}
-        """The all-to-all that a scatter is of, and the first of its messages."""
+        """By the number of their operation."""
+        self._of_scatter: dict[int, tuple[Delegation, range]] = {}
+        """The all-to-all that a scatter is of, and the operations of its pairs."""
 
-    def begin(self, legs: Legs, first: int) -> None:
-        """Take an all-to-all, whose messages are numbered from a first one on, as it will be gathered."""
-        between, lanes, begin = legs.delegation.between, legs.delegation.lanes, first + legs.first_pair
+    def admit(self, ops: Ops, first: int) -> None:
+        """Take an all-to-all as it will be gathered."""
+        if not isinstance(ops, DelegatedOps) or not ops.delegation:
+            return
+        found, begin = ops.delegation, first + ops.first_pair
+        between, lanes = found.between, found.lanes
         ends = zip(between.source.tolist(), between.destination.tolist(), strict=True)
         for number, (near, far) in enumerate(ends, start=begin):
             servers = self._server_of[near], self._server_of[far]
@@ -82,20 +72,12 @@ class Gathered:
             if lane.destination.server == pair.far:
                 pair.planned[self._gpu_of[lane.destination]] += size
         if not self._pipelined:
-            self._of_scatter[first + len(legs.legs) - 1] = legs, first
+            self._of_scatter[first + len(ops) - 1] = found, range(begin, begin + len(between))
 
     def put(
         self, placed: Placement, numbers: Sequence[int], wholes: Sequence[int]
     ) -> tuple[Placement, list[Hop]]:
-        """Return what of messages goes on their lanes at once, and what crosses NVLink.
-
-        Parameters
-        ----------
-        placed
-            Where messages go.
-        numbers, wholes
-            Of each, and of the pair of servers that it is or brings a hop further.
-        """
+        """Return what goes on its lanes at once, and what crosses NVLink."""
         hops, sizes = list[Hop](), placed.bytes.copy()
         parcels = zip(placed.message.tolist(), placed.qp.tolist(), placed.bytes.tolist(), strict=True)
         lacking = list[tuple[int, int, int]]()
@@ -121,7 +103,7 @@ class Gathered:
         columns = (column[there_now] for column in (placed.qp, placed.message, sizes))
         return Placement(placed.queue_pairs, *columns), hops
 
-    def returned(self, lane: QueuePair, left: Iterable[tuple[int, int]]) -> None:
+    def withdraw(self, lane: QueuePair, left: Iterable[tuple[int, int]]) -> None:
         """Take what a lane gives back: the pair of servers, and bytes."""
         for whole, size in left:
             if (pair := self._pairs.get(whole)) is None:
@@ -131,16 +113,15 @@ class Gathered:
             if lane.destination.server == pair.far:
                 pair.landing[self._gpu_of[lane.destination]] -= size
 
-    def scatter(self, number: int) -> Messages | None:
-        """Return what a message scatters, from where it arrived; None if that is as it was planned."""
+    def moves(self, number: int) -> Messages | None:
+        """Return what is scattered, from where it arrived; None if that is as it was planned."""
         if number not in self._of_scatter:
             return None
-        legs, first = self._of_scatter.pop(number)
-        numbers = range(first + legs.first_pair, number)
+        found, numbers = self._of_scatter.pop(number)
         pairs = [self._pairs.pop(each) for each in numbers]
         if all(+pair.landing == pair.planned for pair in pairs):
             return None
-        return scattered(legs.delegation, [_whole(pair) for pair in pairs], self._gpus)
+        return scattered(found, [_whole(pair) for pair in pairs], self._gpus)
 
     def _lands(self, pair: _Pair, number: int, gpu: int, size: int) -> list[Hop]:
         """Count what is to arrive at a GPU; return what of it others scatter meanwhile."""

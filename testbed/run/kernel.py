@@ -1,0 +1,492 @@
+"""The kernel: starts the operations of a job, lets time pass, and goes on with what has ended.
+
+What a job means is written here once; it knows no medium and no paper. Movers move bytes
+(`testbed.run.movers`), of which the backend has the clock: a booted network, or fluids. A collective that may go
+is lowered to operations (`traffic.ops`); what waits for nothing is released, placed on lanes and started.
+
+All that happens, and all that was planned, goes through one heap, by time [ps], phase and ticket. So what comes
+at one time has an order: what fails does so before what arrives, and what starts sees all that has ended.
+"""
+
+import heapq
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from enum import IntEnum
+from functools import partial
+from itertools import count
+
+import numpy as np
+from numpy.typing import NDArray
+
+from testbed.run.carriers import Carriers, Left
+from testbed.run.computing import Computing
+from testbed.run.deciding import Circuits, Deciding
+from testbed.run.faulting import Faulting
+from testbed.run.job_graph import JobGraph
+from testbed.run.ledger import INSIDE, Ledger
+from testbed.run.light import Light, Moved
+from testbed.run.movers import NVLINK, Arrived, Backend, Chosen, Flows, Happening
+from testbed.run.nvlink import NvlinkMover
+from testbed.run.placing import Placing
+from testbed.run.revising import Revise, Revising
+from testbed.run.run import Run
+from topologies.errors import ScenarioError, StuckError
+from topologies.events import Lit, NodeDone, NodeStarted, ProgramsEnded, Refused, View
+from topologies.fabric import Fabric
+from topologies.light import Circuit
+from traffic import ops as media
+from traffic.clock import NEVER, checked, in_seconds
+from traffic.communicators import Communicators
+from traffic.faults import AS_IT_WAS, Fault, Revisions, check_faults
+from traffic.job import Collective, Job, Node
+from traffic.messages import Messages
+from traffic.ops import Ops
+from traffic.scheme import Placement, Scheme
+from traffic.spraying.policy import QueuePair
+
+
+class Phase(IntEnum):
+    """In which order what comes at one time is done."""
+
+    EFFECT = 0
+    """Something fails, is known to, or is back."""
+    LIGHT = 1
+    """Light has changed, or should have by now."""
+    ARRIVAL = 2
+    """Bytes have arrived."""
+    COMPUTE = 3
+    """A GPU has computed something."""
+    TIMER = 4
+    """A timer that was set runs out."""
+    START = 5
+    """Nodes start that wait for nothing any more."""
+
+
+class Kernel:
+    """Runs a job once over a backend.
+
+    Parameters
+    ----------
+    fabric, job, backend
+        What runs, and where.
+    scheme
+        What becomes of operations, and which lanes carry their bytes.
+    circuits
+        Which circuits are lit when; by default none ever.
+    faults, revise
+        What fails, and how the job goes on then; by default as it was.
+    lit
+        What OCSes carry from the start; by default nothing.
+    communicators
+        The numbers of the communicators, each of which has queue pairs of its own; by default the job's.
+    couples
+        Whether what moves in lock step goes together, which is fast and less exact; the backend has to move
+        such flows (`testbed.run.fluid_backend`). With faults that come later nothing does, as what a ring has
+        yet to do after one depends on the step in which it came; nor where links have delay or loss, since each
+        step would pay the delay.
+
+    Raises
+    ------
+    ScenarioError
+        If the job is for more GPUs than the fabric has, or a fault waits for a node that is not there.
+    """
+
+    def __init__(
+        self,
+        fabric: Fabric,
+        job: Job,
+        backend: Backend,
+        scheme: Scheme,
+        *,
+        circuits: Circuits | None = None,
+        faults: Sequence[Fault] = (),
+        revise: Revise = AS_IT_WAS,
+        lit: Mapping[str, tuple[Circuit, ...]] | None = None,
+        communicators: Communicators | None = None,
+        couples: bool = False,
+    ) -> None:
+        _check(fabric, job, faults, revise.nodes if isinstance(revise, Revisions) else ())
+        self._fabric, self._backend, self._first_lit = fabric, backend, lit or {}
+        self._communicators = communicators or Communicators(job)
+        self._communicator: dict[str, int] = {}
+        """The number of the communicator of each collective that has begun, or moved."""
+        self._heap: list[tuple[int, Phase, int, Callable[[], None]]] = []
+        self._tickets = count()
+        self._graph = JobGraph(job)
+        self._pieces_of: dict[str, int] = {}
+        """What each node that has started has yet to do: GPUs that compute, operations that end."""
+        self._since_ps: dict[str, int] = {}
+        """Since when operations of each node are owed: its start, or when it began again."""
+        self._numbers_of: dict[str, range] = {}
+        """The operations of each collective under way."""
+        self._first: set[str] = set()
+        """The collectives of which nothing has left a server yet."""
+        self._starting = ""
+        """The collective that begins now."""
+        self._ledger = Ledger(fabric, (node.name for node in job.nodes))
+        self._ops = self._ledger.ops
+        self._inside = None if backend.moves_inside else NvlinkMover(fabric, lambda: backend.now_ps)
+        self._faulting = Faulting(
+            fabric,
+            faults,
+            backend,
+            self._ledger,
+            leaves=revise.leaves if isinstance(revise, Revisions) else lambda _fault: False,
+            at=partial(self._at, Phase.EFFECT),
+            detected=self._detected,
+            over=self._over,
+        )
+        self._couples = couples and not (self._faulting.come_later or fabric.impaired)
+        self._computing = Computing(
+            self._ledger,
+            self._faulting.stopped,
+            now_ps=lambda: backend.now_ps,
+            at=partial(self._at, Phase.COMPUTE),
+            began=self._begin,
+            done=self.piece_done,
+        )
+        self._light = Light(
+            fabric, backend, self._ledger, at=partial(self._at, Phase.LIGHT), moved=self._light_moved
+        )
+        self._carriers = Carriers(
+            fabric,
+            backend,
+            self._ledger,
+            self._light,
+            arrived=self._counts_as_arrived,
+            returned=self._returned,
+        )
+        self._placing = Placing(
+            fabric,
+            scheme,
+            self._ledger,
+            self._carriers,
+            backend,
+            start=self._move,
+            view=self._view,
+            communicators=self._communicator,
+            release=self._release,
+            may_move=self._faulting.come_later and not self._couples,
+        )
+        self._deciding = Deciding(
+            circuits,
+            self._light,
+            self._carriers,
+            self._placing,
+            view=self._view,
+            after=lambda lasts_ps, action: self._at(Phase.TIMER, backend.now_ps + lasts_ps, action),
+            begins=lambda: self._starting,
+        )
+        self._revising = Revising(
+            fabric,
+            self._ledger,
+            self._graph,
+            self._faulting,
+            self._light,
+            self._carriers,
+            self._placing,
+            self._computing,
+            self._deciding,
+            nodes=self,
+            revise=revise,
+            view=self._view,
+        )
+
+    def run(self) -> Run:
+        """Run the job to its end."""
+        if self._first_lit:
+            self._light.begin(self._first_lit)
+        self._faulting.begin()
+        self._faulting.node_began("")
+        self.start_all(self._graph.sources())
+        self._do_what_is_due(self.now_ps)
+        while self._graph.open:
+            self._advance()
+            self._do_what_is_due(self.now_ps)
+        return Run(self._ledger.tables(self._revising.lost, self._communicator))
+
+    # Time
+
+    @property
+    def now_ps(self) -> int:
+        """Time since the start [ps]."""
+        return self._backend.now_ps
+
+    def _at(self, phase: Phase, at_ps: int, action: Callable[[], None]) -> None:
+        """Do something at a time; what was asked for first comes first in its phase."""
+        heapq.heappush(self._heap, (checked(at_ps), phase, next(self._tickets), action))
+
+    def _do_what_is_due(self, now_ps: int) -> None:
+        while self._heap and self._heap[0][0] <= now_ps:
+            heapq.heappop(self._heap)[3]()
+
+    def _advance(self) -> None:
+        """Let time pass until something happens, or is due."""
+        due_ps = self._heap[0][0] if self._heap else NEVER
+        if self._inside:
+            due_ps = min(due_ps, self._inside.due_ps)
+        for happening in self._passed(due_ps):
+            self._note(happening)
+        if self._inside:
+            for arrived in self._inside.advance(self.now_ps):
+                self._note(arrived)
+
+    def _passed(self, due_ps: int) -> Sequence[Happening]:
+        """Return what the backend reports next; if nothing can happen any more, say which faults stand."""
+        try:
+            return self._backend.advance(due_ps)
+        except StuckError as stuck:
+            if standing := [fault.name for fault in self._faulting.standing if not fault.only_impairs]:
+                what = f"nothing more can arrive after {', '.join(standing)}, and the job has not ended"
+                raise StuckError(
+                    what, "let it be back, as in @40%-70%, or take a fabric with a way around"
+                ) from stuck
+            raise
+
+    def _note(self, happening: Happening) -> None:
+        """Have something that has happened dealt with in its turn."""
+        if isinstance(happening, Arrived):
+            arrived = partial(self._arrived, happening.op, happening.at_ps, happening.lane)
+            self._at(Phase.ARRIVAL, happening.at_ps, arrived)
+        else:
+            self._at(Phase.LIGHT, happening.at_ps, partial(self._light.happened, happening))
+
+    # Nodes
+
+    def start_all(self, nodes: Iterable[Node]) -> None:
+        """Start nodes that wait for nothing, when all else has been done that comes now."""
+        for node in nodes:
+            self._at(Phase.START, self.now_ps, partial(self._start, node))
+
+    def _start(self, node: Node) -> None:
+        self._pieces_of[node.name] = 0
+        self._ledger.ready(node.name, self.now_ps)
+        if isinstance(node, Collective):
+            self.number(node)
+            self._starting = node.name
+            self._begin(node.name)
+            self._starting = ""
+            if not self._light.is_held(node.name):
+                self._go(node.name)
+            return
+        left = [gpu for gpu in node.gpus if gpu not in self._revising.gone]
+        self._pieces_of[node.name] = len(left)
+        self._computing.start(node, left)
+        if not left:
+            self._begin(node.name)
+            self.end(node.name)
+
+    def _begin(self, name: str) -> None:
+        """Have a node begin, if no GPU of it has begun before."""
+        if name not in self._since_ps:
+            self._since_ps[name] = self.now_ps
+            self._deciding.tell(NodeStarted(name))
+            self._faulting.node_began(name)
+
+    def _go(self, name: str) -> None:
+        """Send a collective that has begun."""
+        node = self._graph.nodes[name]
+        if isinstance(node, Collective):
+            self._send(node)
+        if not self._pieces_of[name]:
+            self.end(name)
+
+    def go_again(self, name: str) -> None:
+        """Send all of a collective once more, from now on."""
+        self._since_ps[name] = self.now_ps
+        self._go(name)
+
+    def has_pieces(self, name: str) -> bool:
+        """Return whether a node has started and has something yet to do."""
+        return bool(self._pieces_of.get(name))
+
+    def piece_done(self, name: str, pieces: int = 1) -> None:
+        """Record that something of a node is done."""
+        self._pieces_of[name] -= pieces
+        if not self._pieces_of[name]:
+            self.end(name)
+
+    def end(self, name: str) -> None:
+        """End a node of which everything is done."""
+        if self._revising.is_unfinished(name):
+            return
+        if isinstance(self._graph.nodes[name], Collective):
+            self._ledger.ended(name, self.now_ps)
+            self._placing.forget_connections(name)
+            numbers = self._numbers_of.pop(name)
+            if self._couples:
+                self._ledger.file(name, numbers)
+        self._deciding.tell(NodeDone(name))
+        self.start_all(self._graph.done(name))
+
+    def number(self, node: Collective) -> int:
+        """Return the number of a collective's communicator; it stays when GPUs move."""
+        if node.name not in self._communicator:
+            self._communicator[node.name] = self._communicators.number(node)
+        return self._communicator[node.name]
+
+    # Operations
+
+    def _send(self, node: Collective) -> None:
+        """Lower a collective, and start what of it waits for nothing: that is owed since the collective began."""
+        ops, placed = self._lowered(node)
+        numbers = self._numbers_of[node.name] = self._ledger.add(node.name, ops)
+        self._placing.admit(ops, numbers.start)
+        self._pieces_of[node.name] = len(numbers) - len(self._revising.lose(numbers))
+        self._first.add(node.name)
+        ready = list(filter(self._is_ready, numbers))
+        self._release(ready, placed)
+        for number in ready:
+            self._ops[number].start_ps = self._since_ps[node.name]
+
+    def _lowered(self, node: Collective) -> tuple[Ops, Placement | None]:
+        """Return the operations of a collective, and where those go that go together from the start."""
+        communicator = self.number(node)
+        view = self._view(communicator)
+        if self._couples:
+            ops = self._placing.lowered(node.pattern.lower(view, coupled=True), communicator)
+            if not any(part.together and part.medium == media.ANY for part in ops.parts):
+                return ops, None
+            if placed := self._placing.placed_together(ops, communicator):
+                return ops, placed
+        return self._placing.lowered(node.pattern.lower(view), communicator), None
+
+    def _is_ready(self, number: int) -> bool:
+        return not self._ops[number].waits and number not in self._revising.lost
+
+    def _release(self, numbers: Iterable[int], placed: Placement | None = None) -> None:
+        """Start operations that wait for nothing any more; ``placed`` is where those go together, if known."""
+        servers, now_ps = self._fabric.gpu_servers, self.now_ps
+        inside, leaving, together = list[int](), list[tuple[int, int]](), list[int]()
+        for number in numbers:
+            op = self._ops[number]
+            op.start_ps = now_ps
+            if op.moves and op.medium == media.INSIDE:
+                self._start_inside(number)
+            elif op.moves:
+                together.append(number)
+            elif servers[op.source] == servers[op.destination]:
+                inside.append(number)
+            else:
+                leaving.append((number, op.size))
+        if inside:
+            self._stay_inside(inside)
+        if together:
+            self._move(self._placing.together(together, placed))
+        if leaving:
+            self._placing.place(leaving)
+
+    def _start_inside(self, number: int) -> None:
+        """Send moves that go together over NVLink, from where their bytes are."""
+        op = self._ops[number]
+        assert op.moves
+        if (moved := self._placing.moves(number)) is not None:
+            op.moves, op.size = replace(op.moves, moves=moved), int(moved.bytes.sum())
+        moves = op.moves.moves
+        self._ledger.put(number, INSIDE, op.size, op.start_ps)
+        if len(moves):
+            self._move([_over_nvlink(np.full(len(moves), number), moves, together=True)])
+        else:
+            self._at(Phase.ARRIVAL, op.start_ps, partial(self._arrived, number, op.start_ps, NVLINK))
+
+    def _stay_inside(self, numbers: Sequence[int]) -> None:
+        """Send operations of one move over NVLink."""
+        ops = [self._ops[number] for number in numbers]
+        for number, op in zip(numbers, ops, strict=True):
+            self._ledger.put(number, INSIDE, op.size, op.start_ps)
+        moves = Messages(*np.array([(op.source, op.destination, op.size) for op in ops], dtype=np.int64).T)
+        self._move([_over_nvlink(np.array(numbers, dtype=np.int64), moves)])
+
+    def _move(self, flows: Sequence[Flows | Chosen]) -> None:
+        """Have movers start flows."""
+        if self._inside and all(isinstance(each, Flows) and (each.lane == NVLINK).all() for each in flows):
+            self._inside.start(flows)
+            return
+        nodes = {self._ops[int(each.op[0])].node for each in flows}
+        self._backend.start(flows, first=not self._first.isdisjoint(nodes))
+        if any(isinstance(each, Chosen) or (each.lane != NVLINK).any() for each in flows):
+            self._first -= nodes
+
+    def _arrived(self, number: int, at_ps: int, lane: int | None) -> None:
+        """Record that what was started together of an operation on a lane has arrived."""
+        op = self._ops[number]
+        if lane is not None and (over := self._carriers.over_of(lane)) is not None:
+            op.landed(over, at_ps)
+        if number in self._revising.lost:
+            return  # over NVLink, which nothing stops
+        op.pieces -= 1
+        if op.pieces:
+            return
+        op.end_ps = at_ps
+        self._placing.goes_on(number, lambda carrier: self._carriers.is_dead(carrier, self._faulting.failed))
+        self._carriers.ended(number, at_ps)
+        for then in op.then:
+            self._ops[then].waits -= 1
+        self._release(then for then in op.then if self._is_ready(then))
+        if op.part_of < 0:
+            self.piece_done(op.node)
+        elif not op.then:
+            self._arrived(op.part_of, at_ps, None)
+
+    def _counts_as_arrived(self, number: int, lane: int) -> None:
+        """Have what an operation put together on a lane count as arrived, when all else is done."""
+        self._at(Phase.ARRIVAL, self.now_ps, partial(self._arrived, number, self.now_ps, lane))
+
+    # Light and faults
+
+    def _view(self, communicator: int = 0) -> View:
+        return View(
+            in_seconds(self.now_ps),
+            self._fabric,
+            self._light.lit,
+            self._faulting.failed,
+            communicator,
+            partial(self._carriers.backlog_bytes, communicator),
+            self._light.is_moving,
+        )
+
+    def _light_moved(self, moved: Moved) -> None:
+        """Go on with what has become of light."""
+        self._carriers.rename()
+        if moved.cut:
+            lost = self._revising.lost
+            self._placing.wait(self._carriers.take_back(moved.cut.__contains__, (), lost))
+        if moved.programs_ended:
+            self._deciding.tell(ProgramsEnded(self._carriers.lacking))
+        if moved.event:
+            self._deciding.tell(moved.event)
+        if isinstance(moved.event, Lit | Refused):
+            self._revising.relit(moved.held)
+        for name in self._light.let_go():
+            self._go(name)
+
+    def _detected(self, fault: Fault, *, leads: bool) -> None:
+        self._revising.detected(fault, leads=leads)
+
+    def _over(self, fault: Fault, *, leads: bool) -> None:
+        self._revising.over(fault, leads=leads)
+
+    def _returned(self, lane: QueuePair, left: Left) -> None:
+        self._placing.returned(lane, left)
+
+
+def _over_nvlink(op: NDArray[np.int64], moves: Messages, *, together: bool = False) -> Flows:
+    lane = np.full(len(op), NVLINK)
+    return Flows(op, moves.bytes, lane, moves.source, moves.destination, together)
+
+
+def _check(fabric: Fabric, job: Job, faults: Sequence[Fault], later: Sequence[Node]) -> None:
+    """Refuse what does not go together; ``later`` are the nodes that revisions may add."""
+    if job.gpus > fabric.gpus:
+        raise ScenarioError(
+            f"job {job.name!r} is for {job.gpus} GPUs, and the fabric has {fabric.gpus}",
+            "take a larger fabric, or a smaller job",
+        )
+    check_faults(faults, fabric)
+    names = {node.name for node in (*job.nodes, *later)}
+    for fault in faults:
+        if fault.node and fault.node not in names:
+            raise ScenarioError(
+                f"fault {fault.name!r} counts from node {fault.node!r}, which job {job.name!r} has not",
+                f"name one of {', '.join(sorted(names))}",
+            )

@@ -1,0 +1,275 @@
+"""Movers: what moves the bytes of operations; exactly one of them, the backend, has a clock and the devices.
+
+The kernel (`testbed.run.kernel`) starts flows and asks movers to let time pass; what comes of it they report.
+A backend is physics: it decides nothing. All times are real picoseconds since the start (`traffic.clock`), all
+sizes real bytes, whatever the backend's own scale.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from testbed.run.packet_paths import PacketPaths
+from topologies.events import Provision, Show
+from topologies.fabric import Nic, Port
+from topologies.light import Circuit
+from topologies.routes import Routes
+from traffic.clock import NEVER
+from traffic.effects import Daemon, DaemonState, LinkState
+from traffic.scheme import Choice, WhileLit
+from traffic.spraying.policy import QueuePair
+
+NOTHING_COMES = "nothing is on its way, and the job has not ended"
+NOT_CONTROLLED = (
+    "the controller was killed, and OCSes wait for its commands",
+    "let it fail where nothing is switched, or over packets",
+)
+"""A sentence and a hint."""
+NVLINK = -1
+"""The lane of what moves inside a server."""
+
+# What moves
+
+
+@dataclass(frozen=True, eq=False)
+class Flows:
+    """Bytes that start to move, each on its lane; parallel arrays, in the order in which they are posted."""
+
+    op: NDArray[np.int64]
+    """The operation that each are of."""
+    bytes: NDArray[np.int64]
+    """How many [bytes]."""
+    lane: NDArray[np.int64]
+    """The number of the queue pair; `NVLINK` inside a server."""
+    source: NDArray[np.int64]
+    destination: NDArray[np.int64]
+    """The GPUs, of what moves inside a server."""
+    together: bool = False
+    """Whether all move in proportion to their bytes and end together: each operation arrives once."""
+
+
+@dataclass(frozen=True, eq=False)
+class Chosen:
+    """Operations whose bytes choose lanes as they go, or take whichever are lit; parallel arrays."""
+
+    op: NDArray[np.int64]
+    bytes: NDArray[np.int64]
+    lanes: Sequence[int]
+    """The numbers of the queue pairs of ``among``."""
+    among: Choice | WhileLit
+    """Which of them each may use."""
+
+
+class Left(NamedTuple):
+    """What has become of an operation on a lane, or of what it has on none."""
+
+    op: int
+    lane: int
+    """-1 of what is on no lane yet."""
+    carried: int = 0
+    """What the lane delivered since this was last reported of an operation that chooses [bytes]; others have
+    what was put on the lane, less what is left."""
+    on_the_way: int = 0
+    """What was sent and has not arrived, which it still delivers unless that is dropped [bytes]."""
+    left: int = 0
+    """What it has yet to deliver, or gave back [bytes]; 0 of what arrived and was not reported."""
+
+
+# What is done to a network
+
+
+@dataclass(frozen=True)
+class Light:
+    """OCSes are to carry circuits, and to report `LightChanged` when each does."""
+
+    circuits: Mapping[str, tuple[Circuit, ...]]
+    first: bool = False
+    """Whether before anything else is done: the clock stands until they do, and nothing is reported."""
+
+
+@dataclass(frozen=True)
+class FlipTo:
+    """OCSes are to carry what they provisioned, which is this, and to report `LightChanged` when each does."""
+
+    circuits: Mapping[str, tuple[Circuit, ...]]
+
+
+@dataclass(frozen=True)
+class SetLink:
+    """The link at a port does what a state says, from now on."""
+
+    port: Port
+    state: LinkState
+
+
+@dataclass(frozen=True)
+class SetDaemon:
+    """A process of the network is killed, or started again."""
+
+    daemon: Daemon
+    state: DaemonState
+
+
+@dataclass(frozen=True)
+class Expect:
+    """Something that is away will be back, so that bytes may make no progress until then; or nothing will."""
+
+    back: bool
+
+
+@dataclass(frozen=True)
+class KnowRates:
+    """These NICs, and no others, are known to have a share of their rate only."""
+
+    shares: Mapping[Nic, float]
+
+
+Order = Light | Provision | FlipTo | Show | SetLink | SetDaemon | Expect | KnowRates
+"""`Provision` is reported by `NowProvisioned`, `Show` by `LightChanged` for each slot and between two."""
+
+# What is reported
+
+
+@dataclass(frozen=True)
+class Arrived:
+    """The last byte arrived of what was started together of an operation on a lane."""
+
+    op: int
+    at_ps: int
+    lane: int | None = None
+    """`NVLINK`, or the number of the queue pair; None of what chose lanes, or moved together."""
+
+
+@dataclass(frozen=True)
+class LightChanged:
+    """What an OCS carries from now on, as the device has it."""
+
+    ocs: str
+    circuits: tuple[Circuit, ...]
+    at_ps: int
+    until_ps: int | None = NEVER
+    """When that changes, as far as it is planned; None while the device moves on in a program."""
+
+
+@dataclass(frozen=True)
+class NowProvisioned:
+    """An OCS has set circuits beside those that it shows."""
+
+    ocs: str
+    circuits: tuple[Circuit, ...]
+    at_ps: int
+
+
+@dataclass(frozen=True)
+class Drained:
+    """Nothing is on its way any more over the queue pairs that stand for a change of light."""
+
+    change: int
+    at_ps: int
+
+
+Happening = Arrived | Drained | LightChanged | NowProvisioned
+
+
+class Mover(Protocol):
+    """Moves what it is given until it has arrived."""
+
+    @property
+    def due_ps(self) -> int:
+        """When something happens next if nothing changes [ps]; `NEVER` if nothing will, or the mover has a
+        clock of its own.
+        """
+        ...
+
+    def start(self, flows: Sequence[Flows | Chosen], *, first: bool = False) -> None:
+        """Have bytes move from now on, behind what their lanes carry.
+
+        With ``first`` a collective begins with them: shapers lend what they have saved, if nothing else is on
+        its way.
+        """
+        ...
+
+    def advance(self, to_ps: int) -> Sequence[Happening]:
+        """Let time pass until something happens, at most until ``to_ps``; return what did."""
+        ...
+
+
+class Backend(Mover, Protocol):
+    """The mover that owns time, the lanes, and the devices of the network."""
+
+    @property
+    def now_ps(self) -> int:
+        """Time since the start [ps]."""
+        ...
+
+    @property
+    def moves_inside(self) -> bool:
+        """Whether it moves what stays inside servers, too; else another mover does."""
+        ...
+
+    @property
+    def packet_paths(self) -> PacketPaths:
+        """The paths of its queue pairs over packet switches."""
+        ...
+
+    def open(self, queue_pairs: Sequence[QueuePair]) -> list[int]:
+        """Return the number of each queue pair; those that are not open are opened."""
+        ...
+
+    def stop(
+        self,
+        lanes: Sequence[int] = (),
+        ops: Sequence[int] = (),
+        *,
+        in_flight: Literal["keep", "drop"] = "drop",
+    ) -> list[Left]:
+        """Take back what lanes, or operations that choose theirs, have not delivered.
+
+        Parameters
+        ----------
+        lanes
+            They are closed if what is in flight is dropped; else they deliver it.
+        ops
+            Those of them that lack bytes, and with one that chooses all that choose from lanes of its: all that
+            they put on lanes is dropped. Those that have arrived are forgotten.
+        in_flight
+            What becomes of what was sent and has not arrived.
+        """
+        ...
+
+    def under_way(self, lanes: Sequence[int] = (), ops: Sequence[int] = ()) -> list[Left]:
+        """Report what lanes have yet to deliver, but for what moves together, and what operations lack that
+        choose, with what lanes carried of them.
+        """
+        ...
+
+    def pause(self, lanes: Collection[int], change: int | None = None) -> None:
+        """Have lanes stand until they are resumed; report `Drained` once nothing of theirs is on its way."""
+        ...
+
+    def resume(self, lanes: Collection[int]) -> None:
+        """Let lanes send again that have a route."""
+        ...
+
+    def follow(
+        self, routes: Routes, nics: Collection[Nic] | None = None, failed: Collection[Port] | None = None
+    ) -> None:
+        """Have lanes over circuits, and servers that forward, take routes.
+
+        Parameters
+        ----------
+        routes
+            Over what is known to be lit and not to have failed. A lane without one stands.
+        nics
+            The NICs whose lanes may have others than before; None for all.
+        failed
+            All ports that are known to have failed, around which packets are led; None if as before.
+        """
+        ...
+
+    def carry_out(self, order: Order) -> None:
+        """Do something to the network."""
+        ...

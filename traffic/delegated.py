@@ -1,0 +1,112 @@
+"""The scheme that delegates: all-to-alls over the lanes of servers, gathered and scattered; all else over packets.
+
+References
+----------
+mFabric, section 5.3.
+"""
+
+from functools import partial
+
+from topologies.events import View
+from topologies.fabric import Fabric
+from topologies.packet_part import cut_off
+from traffic.delegation import DelegatedOps, Delegation, Lanes, decides, delegation, in_stages, make_room
+from traffic.gathered import Gathered
+from traffic.messages import Messages
+from traffic.ops import LANES, Ops, Part
+from traffic.relays import hop_by_hop
+from traffic.scheme import (
+    Choice,
+    KeepsConnections,
+    Placement,
+    Scheme,
+    Whereabouts,
+    WhileLit,
+    memory_of,
+    name_of,
+)
+
+
+class Delegated:
+    """All-to-alls over lanes, gathered and scattered; all else over packets.
+
+    Parameters
+    ----------
+    rest
+        Places the messages of other collectives, those of pipelines and of data-parallel rings; by default
+        evenly on the packet NICs of their servers, NIC m to NIC m.
+    pipelined
+        Whether all legs of an all-to-all go at once.
+    spill, two_hops
+        As of `Lanes`.
+    """
+
+    def __init__(
+        self,
+        rest: Scheme | None = None,
+        *,
+        pipelined: bool = False,
+        spill: bool = False,
+        two_hops: bool = False,
+    ) -> None:
+        self._packets = Lanes(light=False)
+        self._rest: Scheme = rest or self._packets
+        self.pipelined = pipelined
+        self.lanes = Lanes(spill=spill, two_hops=two_hops)
+        self._known: dict[object, Delegation] = {}
+        self._lowered: dict[tuple[Delegation, bool], DelegatedOps] = {}
+
+    @property
+    def name(self) -> str:
+        """That of the scheme of other collectives."""
+        return name_of(self._rest)
+
+    @property
+    def keeps_connections(self) -> bool:
+        """Whether the scheme of other collectives does."""
+        return isinstance(self._rest, KeepsConnections) and self._rest.keeps_connections
+
+    @property
+    def memory(self) -> int:
+        """That of the scheme of other collectives."""
+        return memory_of(self._rest)
+
+    def place(self, view: View, messages: Messages) -> Placement | Choice | WhileLit:
+        """Return what the other scheme makes of messages of other collectives."""
+        return self._rest.place(view, messages)
+
+    def follow(self, fabric: Fabric) -> Whereabouts:
+        """Return what follows the bytes of a run: they are scattered from where they arrived."""
+        return Gathered(fabric, pipelined=self.pipelined)
+
+    def lower(self, ops: Ops, view: View) -> Ops:
+        """Return an all-to-all gathered, crossing and scattered, and what no lane joins by its hops."""
+        if not ops.splits:
+            return ops.each_under_way(partial(self._relayed, view))
+        found = self.delegate(view, ops.moves)
+        key = found, ops.coupled and not cut_off(view.fabric, view.failed)
+        if key not in self._lowered:
+            make_room(self._lowered)
+            self._lowered[key] = in_stages(
+                found, pipelined=self.pipelined, coupled=ops.coupled, as_one=key[1]
+            )
+        return self._lowered[key]
+
+    def _relayed(self, view: View, part: Part) -> Ops:
+        lanes = self.lanes if part.medium == LANES else self._packets
+        paths = lanes.paths(view, part.moves)
+        return hop_by_hop(view, part, paths) if any(path or path is None for path in paths) else Ops((part,))
+
+    def delegate(self, view: View, messages: Messages) -> Delegation:
+        """Return the legs of an all-to-all; equal ones over equal circuits are equal objects.
+
+        Raises
+        ------
+        ScenarioError
+            If no lane joins two servers, and packet NICs of neither have failed.
+        """
+        key = decides(view, messages)
+        if key not in self._known:
+            make_room(self._known)
+            self._known[key] = delegation(view, messages, self.lanes)
+        return self._known[key]
