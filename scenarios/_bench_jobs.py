@@ -95,7 +95,7 @@ def coupled_over_stepwise() -> tuple[float, str]:
     for couples in (True, False):
         began = time.monotonic()
         times_s.append(
-            Kernel(fabric, job, FluidBackend(fabric, {}, couples=couples), _OwnRails()).run().iteration_s
+            Kernel(fabric, job, FluidBackend(fabric, {}), _OwnRails(), couples=couples).run().iteration_s
         )
         took_s.append(time.monotonic() - began)
     return times_s[0] / times_s[1], f"solved in {took_s[0]:.3f} s instead of {took_s[1]:.2f} s"

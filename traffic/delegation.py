@@ -51,6 +51,7 @@ MOST_KNOWN = 4096
 """So many delegations are remembered: a training step repeats the same few hundred."""
 
 
+Key = TypeVar("Key")
 Known = TypeVar("Known")
 
 
@@ -470,7 +471,7 @@ def _servers_of(fabric: Fabric, messages: Messages) -> list[tuple[int, int]]:
     return list(zip(servers[messages.source].tolist(), servers[messages.destination].tolist(), strict=True))
 
 
-def make_room(known: dict[object, Known]) -> None:
+def make_room(known: dict[Key, Known]) -> None:
     """Forget all if it is too much."""
     if len(known) >= MOST_KNOWN:
         known.clear()

@@ -105,7 +105,7 @@ def emulate(
         faults=experiment.faults,
     )
     with tapped as tap, backed as backend:
-        runner = Kernel(
+        kernel = Kernel(
             fabric,
             experiment.job,
             backend,
@@ -117,7 +117,7 @@ def emulate(
             communicators=experiment.communicators,
         )
         with no_garbage_collection():
-            run = _with_grants(runner.run(), backend)
+            run = _with_grants(kernel.run(), backend)
         health, shares = backend.health, backend.shares
         inert = backend.inert
     emulated_s = dilation.emulated_s(communication_s(run.tables) if skips else run.iteration_s)

@@ -1,18 +1,14 @@
 """The fluid backend: max-min rates over links that go dark, on a clock of its own."""
 
 import heapq
-from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain, count
 from operator import attrgetter
-from typing import Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from testbed.run.alone import Alone
 from testbed.run.fluid_choices import FluidChoices
 from testbed.run.fluid_light import FluidLight
 from testbed.run.gates import Gates
@@ -25,24 +21,25 @@ from testbed.run.movers import (
     Expect,
     Flows,
     Happening,
+    InFlight,
     KnowRates,
     Left,
     Order,
     SetDaemon,
     SetLink,
 )
+from testbed.run.nvlink import NvlinkPaths, nvlink_rates_bps
 from testbed.run.packet_paths import PacketPaths, computed_paths
 from topologies.errors import StuckError
 from topologies.fabric import Fabric, Nic, Path, Port
 from topologies.routes import Routes
 from traffic.bounds import NOTHING_LENT
-from traffic.clock import NEVER, checked, ps
+from traffic.clock import NEVER, checked
 from traffic.effects import Daemon, DaemonState, LinkState
+from traffic.fluid.bundles import Bundle, Bundles, Crossed, Over, crossed
 from traffic.fluid.choice import settled
 from traffic.fluid.network import Arrival, FluidNetwork
-from traffic.fluid.nvlink import Nvlink
 from traffic.fluid.rehearsal import rehearse
-from traffic.messages import Messages
 from traffic.path_effects import path_effects
 from traffic.scheme import Choice, WhileLit
 from traffic.spraying.policy import QueuePair
@@ -107,17 +104,14 @@ class FluidBackend:
         """The paths of its queue pairs over packet switches."""
         self._ports = {port: number for number, port in enumerate(fabric.link_at)}
         rates = [link.rate_bps for link in fabric.link_at.values()]
-        nvlink = [fabric.servers[server].nvlink_bps for server in fabric.gpu_servers]
-        self._first_nvlink = len(rates)
-        """The link out of GPU 0, then those of the others, then those into them: for coupled flows."""
-        self._network = FluidNetwork(rates + nvlink * 2, by_bytes=by_bytes)
-        self._coupled: dict[tuple[int | tuple[int, int], ...], list[tuple[range, range]]] = defaultdict(list)
-        """Coupled flows and their pools, by what they go over; several if more were under way at once."""
-        self._joined: dict[int, _Joined] = {}
-        """Those that are in the network, by the negative number that their strands have there."""
-        self._nvlink = Nvlink(fabric)
-        self._alone = Alone()
-        """Coupled flows whose links carry nothing else."""
+        self._network = FluidNetwork([*rates, *nvlink_rates_bps(fabric)], by_bytes=by_bytes)
+        self._nvlink = NvlinkPaths(len(rates), fabric.gpus)
+        self._inside: set[int] = set()
+        """The pools of what stays inside servers."""
+        self._bundles = Bundles(self._network, self._add_coupled)
+        """What moves together, and what stays inside servers."""
+        self._crossed: dict[tuple[bytes, ...], Crossed] = {}
+        """The links that moves together cross, by their lanes."""
         self._numbers: dict[QueuePair, int] = {}
         self._pairs: list[QueuePair] = []
         self._flows: list[int] = []
@@ -131,7 +125,7 @@ class FluidBackend:
         """Those of them that take what is lit."""
         self._rehearsed = False
         """Whether the scheme was asked on made-up states: once is enough."""
-        self._gates = Gates(fabric, self._network, self._ports, self._meet)
+        self._gates = Gates(fabric, self._network, self._ports, self._bundles.meet)
         """Those of the queue pairs over circuits."""
         self._draining: dict[int, set[int]] = {}
         """The queue pairs that keep each change of light from beginning: their links carry nothing."""
@@ -178,13 +172,14 @@ class FluidBackend:
 
     def start(self, flows: Sequence[Flows | Chosen], *, first: bool = False) -> None:
         """Have bytes move; those that move together compete with others as `_couple` says."""
-        self._from_rest |= first and bool(self._lent_bytes) and self._network.quiet and not self._alone
+        self._from_rest |= first and bool(self._lent_bytes) and self._network.quiet_but(self._inside)
         together = list[Flows]()
         for each in flows:
             if isinstance(each, Chosen):
                 self._choose(each)
             elif (each.lane == NVLINK).all():
-                self._start_inside(each)
+                for bundle in self._nvlink.bundles(each):
+                    self._bundles.start(bundle, may_be_alone=True)
             elif each.together:
                 together.append(each)
             else:
@@ -194,16 +189,10 @@ class FluidBackend:
         if together:
             self._couple(together)
 
-    def _start_inside(self, flows: Flows) -> None:
-        moves = Messages(flows.source, flows.destination, flows.bytes)
-        if flows.together:
-            self._nvlink.couple(moves, int(flows.op[0]), self.now_ps)
-        else:
-            self._nvlink.post(moves, flows.op.tolist(), self.now_ps)
-
     def _lend(self) -> None:
         """Have what is posted leave as far as buckets let it; a gate, NVLink and an OCS have none."""
         lent_bytes = np.full(len(self._network.link_bps), np.inf)
+        lent_bytes[len(self._ports) : len(self._ports) + 2 * self._fabric.gpus] = 0.0  # NVLink stands meanwhile
         for port, size in self._lent_bytes.items():
             lent_bytes[self._ports[port]] = size
         self._network.lend(lent_bytes)
@@ -255,77 +244,54 @@ class FluidBackend:
         - A strand shares with what else its queue pair carries, where a step would wait its turn; and it
           does not meet messages inside servers that are not coupled.
         """
-        using = Counter(over for flow in flows for over in _over(flow))
+        using = Counter[Hashable]()
         for flow in flows:
-            strands = _Strands(flow.op, _over(flow), flow.bytes.tolist())
-            weight = sum(1 / using[over] for over in strands.over)
-            if not self._goes_alone(strands, weight):
-                self._join(strands, weight)
+            over = partial(_over, flow)
 
-    def _goes_alone(self, flow: "_Strands", weight: float) -> bool:
-        """Time a flow whose links carry nothing else; return whether it is one.
+            def weight(over: Callable[[], Over] = over) -> float:
+                if not using:
+                    using.update(each for flow in flows for each in _over(flow))
+                return sum(1 / using[each] for each in over())
 
-        It needs no rates: it ends when its busiest link has carried its part, unless another comes.
-        """
-        if self._lent_bytes:
-            return False
-        loads: dict[int, float] = defaultdict(float)
-        for size, over in zip(flow.bytes, flow.over, strict=True):
-            if isinstance(over, int) and over in self._gates:
-                if not self._gates[over].open:
-                    return False
-                crossed = self._gates[over].ports
-            else:
-                crossed = self._links_over(over)
-            for link in crossed:
-                loads[link] += size
-        links = list(loads)
-        rates = self._network.link_bps[links]
-        if not rates.all() or self._alone.on(links) or self._network.uses(links):
-            self._meet(links)
-            return False
-        lasts_s = float((8 * np.array(list(loads.values())) / rates).max())
-        self._alone.add(flow, weight, links, self.now_ps, self.now_ps + ps(lasts_s))
-        return True
+            is_open = all(self._gates[lane].open for lane in flow.lane.tolist() if lane in self._gates)
+            ops = tuple(dict.fromkeys(flow.op.tolist()))
+            bundle = Bundle(ops, flow.bytes, self._crossed_by(flow), over, weight)
+            self._bundles.start(bundle, may_be_alone=is_open and not self._lent_bytes)
 
-    def _meet(self, links: Sequence[int] | None) -> None:
-        """Have flows that were alone on some links share them from now on; None for all links."""
-        if self._alone:
-            for left in self._alone.leave(list(self._alone.links) if links is None else links, self.now_ps):
-                self._join(*left)
+    def _crossed_by(self, flow: Flows) -> Crossed:
+        """Return the links that what moves together crosses, but for gates; equal flows are looked at once."""
+        key = flow.lane.tobytes(), flow.source.tobytes(), flow.destination.tobytes()
+        if (found := self._crossed.get(key)) is None:
+            paths = [
+                self._gates[each].ports
+                if isinstance(each, int) and each in self._gates
+                else self._links_over(each)
+                for each in _over(flow)
+            ]
+            found = crossed(paths)
+            if not any(map(self._gates.__contains__, flow.lane.tolist())) or not self._gates.leads:
+                self._crossed[key] = found
+        return found
 
-    def _join(self, flow: "_Strands", weight: float, share: float = 1.0) -> None:
-        """Put a flow into the network, or what it has left."""
-        size = [part * share for part in flow.bytes]
-        first, pools = self._coupled_flow(flow.over)
-        self._network.weigh(first, weight * max(size) / sum(size))
-        tag = -1 - next(self._tickets)
-        self._joined[tag] = _Joined(flow.ops, len(size))
-        self._network.post(pools, size, [tag] * len(size))
-
-    def _coupled_flow(self, over: tuple[int | tuple[int, int], ...]) -> tuple[int, range]:
-        """Return the first of idle coupled flows over queue pairs and NVLink, and their pools."""
-        for flows, pools in self._coupled[over]:
-            if not any(map(self._network.held, pools)):
-                return flows[0], pools
-        self._gates.make_links(each for each in over if isinstance(each, int))
-        links = list(map(self._links_over, over))
+    def _add_coupled(self, over: Over) -> range:
+        """Return the numbers of new flows that move together over queue pairs and NVLink."""
+        lanes = [each for each in over if isinstance(each, int)]
+        self._gates.make_links(lanes)
         first = self._network.pools
-        # Of one communicator; what stays inside servers meets no other on a NIC.
-        communicator = next((self._pairs[each].communicator for each in over if isinstance(each, int)), 0)
+        # Of one communicator; what stays inside servers shares as if each were of its own.
+        communicator = self._pairs[lanes[0]].communicator if lanes else -1 - first
+        links = [self._links_over(each) for each in over]
         flows = self._network.add_flows(links, coupled_weight=1.0, communicator=communicator)
-        pools = range(first, self._network.pools)
-        self._coupled[over].append((flows, pools))
+        if not lanes:
+            self._inside.update(range(first, self._network.pools))
         for each, flow in zip(over, flows, strict=True):
             if isinstance(each, int) and each in self._gates:
                 self._gates[each].flows.append(flow)
-        return flows[0], pools
+        return flows
 
-    def _links_over(self, over: int | tuple[int, int]) -> list[int]:
-        """Return the links that a strand crosses."""
-        if isinstance(over, tuple):
-            return [self._first_nvlink + over[0], self._first_nvlink + self._fabric.gpus + over[1]]
-        return self._links_of(over)
+    def _links_over(self, over: Hashable) -> list[int]:
+        """Return the links that a strand crosses: of a queue pair, or between two GPUs of a server."""
+        return self._links_of(over) if isinstance(over, int) else self._nvlink.path(*over)  # type: ignore[misc]
 
     # What is under way
 
@@ -334,7 +300,7 @@ class FluidBackend:
         lanes: Sequence[int] = (),
         ops: Sequence[int] = (),
         *,
-        in_flight: Literal["keep", "drop"] = "drop",
+        in_flight: InFlight = "drop",
     ) -> list[Left]:
         """Take back what was not delivered: nothing is ever on its way."""
         left = [each for lane in lanes for each in self._withdraw(lane)]
@@ -412,6 +378,8 @@ class FluidBackend:
         self, routes: Routes, nics: Collection[Nic] | None = None, failed: Collection[Port] | None = None
     ) -> None:
         """Lead queue pairs over other routes, and those over packets around what is known to have failed."""
+        if failed is not None:
+            self._crossed.clear()
         self._gates.follow(routes, nics)
         if failed is not None:
             self._avoid(frozenset(failed))
@@ -488,18 +456,15 @@ class FluidBackend:
             self._lend()
             self._from_rest = False
         next_ps = self._to_come[0][0] if self._to_come else NEVER
-        at_ps = min(to_ps, next_ps, self._alone.next_ps, self._nvlink.next_ps)
+        at_ps = min(to_ps, next_ps, self._bundles.next_ps)
         if at_ps == NEVER and self._network.next_ps == at_ps:
             raise StuckError(NOTHING_COMES, "light a circuit, or add a path")
-        happened: list[Happening]
-        if arrived := self._network.advance(at_ps):
-            of_tags = chain.from_iterable(map(self._of_tag, arrived))
-            happened = [*sorted(of_tags, key=attrgetter("at_ps", "op"))]
-        else:
-            happened = [Arrived(op, at) for at, op in self._alone.ended(self.now_ps)]
-            while self._to_come and self._to_come[0][0] <= self.now_ps:
-                happened.append(heapq.heappop(self._to_come)[2]())
-        happened += [Arrived(op, self.now_ps, NVLINK) for op in self._nvlink.advance(self.now_ps)]
+        of_tags = chain.from_iterable(map(self._of_tag, self._network.advance(at_ps)))
+        happened: list[Happening] = [*sorted(of_tags, key=attrgetter("at_ps", "op"))]
+        for ended_ps, bundle in self._bundles.ended():
+            happened += [Arrived(op, ended_ps, bundle.lane) for op in bundle.ops]
+        while not happened and self._to_come and self._to_come[0][0] <= self.now_ps:
+            happened.append(heapq.heappop(self._to_come)[2]())  # devices move when all has arrived that does now
         return happened
 
     def _of_tag(self, arrived: Arrival) -> Iterator[Arrived]:
@@ -508,10 +473,8 @@ class FluidBackend:
         if tag >= 0:
             yield Arrived(tag, at_ps, self._carrier_of.get(pool))
             return
-        joined = self._joined[tag]
-        joined.strands -= 1
-        if not joined.strands:
-            yield from (Arrived(op, at_ps) for op in self._joined.pop(tag).ops)
+        if bundle := self._bundles.arrived(tag):
+            yield from (Arrived(op, at_ps, bundle.lane) for op in bundle.ops)
 
     def _add(self, queue_pairs: Sequence[QueuePair]) -> None:
         """Number queue pairs; their flows are made when they are used."""
@@ -549,8 +512,7 @@ class FluidBackend:
     def _enter(self, numbers: Sequence[int]) -> None:
         """Get ready for bytes on queue pairs: they have flows, and meet what was alone on their links."""
         self._make_flows(numbers)
-        if self._alone:
-            self._meet(list(chain.from_iterable(map(self._links_of, dict.fromkeys(numbers)))))
+        self._bundles.meet(list(chain.from_iterable(map(self._links_of, dict.fromkeys(numbers)))))
 
     def _share(self, sets: Sequence[tuple[int, ...]]) -> None:
         """Make a pool for each of some sets of queue pairs."""
@@ -589,21 +551,7 @@ class FluidBackend:
         heapq.heappush(self._to_come, (checked(at_ps), next(self._tickets), action))
 
 
-class _Strands(NamedTuple):
-    """A flow that goes together, strand by strand."""
-
-    op: NDArray[np.int64]
-    over: tuple[int | tuple[int, int], ...]
-    """The number of the queue pair, or the source and destination GPU inside a server."""
-    bytes: Sequence[float]
-
-    @property
-    def ops(self) -> list[int]:
-        """The operations that it is of, each once."""
-        return list(dict.fromkeys(self.op.tolist()))
-
-
-def _over(flow: Flows) -> tuple[int | tuple[int, int], ...]:
+def _over(flow: Flows) -> Over:
     """Return what each strand of a flow goes over."""
     rows = zip(flow.lane.tolist(), flow.source.tolist(), flow.destination.tolist(), strict=True)
     return tuple((source, to) if lane == NVLINK else lane for lane, source, to in rows)
@@ -611,12 +559,3 @@ def _over(flow: Flows) -> tuple[int | tuple[int, int], ...]:
 
 def _carried(op: int, sizes: Mapping[int, int]) -> list[Left]:
     return [Left(op, lane, carried=size) for lane, size in sizes.items()]
-
-
-@dataclass(slots=True, eq=False)
-class _Joined:
-    """A flow that goes together, in the network."""
-
-    ops: list[int]
-    strands: int
-    """How many have not arrived."""

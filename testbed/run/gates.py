@@ -45,7 +45,8 @@ class Gates:
         meet: Callable[[Sequence[int] | None], None],
     ) -> None:
         self._fabric, self._network, self._links, self._meet = fabric, network, links, meet
-        self._leads = light_leads(fabric)
+        self.leads = light_leads(fabric)
+        """Whether a queue pair's route may be another when circuits change."""
         self._routes = Routes(fabric, {})
         self._of: dict[int, Gate] = {}
         self._from: dict[Nic, list[Gate]] = defaultdict(list)
@@ -118,7 +119,7 @@ class Gates:
 
     def _concerned(self, nic: Nic) -> list[Gate]:
         """Return the gates of a NIC that may open or shut: few of thousands have light, or had it."""
-        if self._leads:
+        if self.leads:
             return self._from[nic]
         reached = self._routes.next_nic(nic)
         lit = self._between[nic, reached] if reached else []

@@ -345,9 +345,14 @@ class Kernel:
         view = self._view(communicator)
         if self._couples:
             ops = self._placing.lowered(node.pattern.lower(view, coupled=True), communicator)
-            if not any(part.together and part.medium == media.ANY for part in ops.parts):
+            in_step = [part.together and part.medium == media.ANY for part in ops.parts]
+            if not any(in_step):
                 return ops, None
-            if placed := self._placing.placed_together(ops, communicator):
+            if (
+                all(in_step)
+                and not len(ops.after)
+                and (placed := self._placing.placed_together(ops, communicator))
+            ):
                 return ops, placed
         return self._placing.lowered(node.pattern.lower(view), communicator), None
 
@@ -363,6 +368,8 @@ class Kernel:
             op.start_ps = now_ps
             if op.moves and op.medium == media.INSIDE:
                 self._start_inside(number)
+            elif op.moves and op.medium == media.LANES:
+                self._move(self._placing.over_lanes(number))
             elif op.moves:
                 together.append(number)
             elif servers[op.source] == servers[op.destination]:
@@ -371,8 +378,8 @@ class Kernel:
                 leaving.append((number, op.size))
         if inside:
             self._stay_inside(inside)
-        if together:
-            self._move(self._placing.together(together, placed))
+        if together and placed:
+            self._move(self._placing.in_step(together, placed))
         if leaving:
             self._placing.place(leaving)
 

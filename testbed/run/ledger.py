@@ -21,6 +21,7 @@ from topologies.fabric import Fabric, Link, Path, Port
 from topologies.light import Circuit
 from traffic.clock import NEVER
 from traffic.ops import ANY, OWN, Ops, Part
+from traffic.ops import INSIDE as INSIDE_SERVER
 from traffic.spraying.policy import QueuePair
 from traffic.tables import (
     DARK,
@@ -245,10 +246,21 @@ class Ledger:
             self.ops[before].then.append(then)
             self.ops[then].waits += 1
 
-    def bring(self, number: int, source: int, destination: int, size: int, **more: int) -> int:
+    def bring(
+        self,
+        number: int,
+        source: int,
+        destination: int,
+        size: int,
+        *,
+        medium: int = INSIDE_SERVER,
+        hop: int = 0,
+    ) -> int:
         """Return the number of an operation that brings bytes of another one further."""
         self.hops[number].append(len(self.ops))
-        self.ops.append(Op(self.ops[number].node, source, destination, size, part_of=number, **more))
+        self.ops.append(
+            Op(self.ops[number].node, source, destination, size, part_of=number, medium=medium, hop=hop)
+        )
         return len(self.ops) - 1
 
     # Legs
@@ -410,7 +422,7 @@ class Ledger:
         parts = [kept(part, self._fabric.server_of_gpu) for part in self._as_moved(ops, sent)]
         legs_of = partial(self._legs_of, numbers)
         if ops.brought:
-            lost = not given_up.isdisjoint(numbers)
+            lost = any(number in given_up for number in numbers)
             written.add_brought(node, ops.brought, parts, _times_ps(sent), legs_of, let_go_ps, given_up=lost)
             return
         carried = [each.together for each in sent]

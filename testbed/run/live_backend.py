@@ -16,9 +16,6 @@ from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from typing import Self
 
-import numpy as np
-from numpy.typing import NDArray
-
 from testbed.network.network import Network
 from testbed.network.tap import Tap
 from testbed.network.wiring import turn_link
@@ -30,23 +27,32 @@ from testbed.run.live_programs import LivePrograms
 from testbed.run.movers import (
     NOTHING_COMES,
     Arrived,
+    Chosen,
     Drained,
+    Expect,
+    Flows,
     Happening,
+    InFlight,
+    KnowRates,
+    Left,
+    Light,
     LightChanged,
     NowProvisioned,
+    Order,
+    SetDaemon,
+    SetLink,
 )
 from testbed.run.packet_paths import PacketPaths, computed_paths, paths_over
 from topologies.errors import StuckError
 from topologies.events import Show
 from topologies.fabric import Fabric, Nic, Path, Port
-from topologies.light import Circuit
 from topologies.routes import Route, Routes
 from traffic.clock import NEVER, in_seconds, ps
-from traffic.effects import Daemon, DaemonState, LinkState
+from traffic.effects import Daemon, LinkState
 from traffic.faults import Fault
 from traffic.packets import packet_bytes
 from traffic.path_effects import path_effects
-from traffic.scheme import Choice, WhileLit
+from traffic.scheme import WhileLit
 from traffic.spraying.policy import Counts, NamesInert, QueuePair, ReactivePolicy, inert_in_all
 from traffic.transports.circuit_engine import LEAST_MARGINS, TURN_S, Margins, Meeting
 from traffic.transports.engine import STUCK_S, Engine, Health
@@ -155,7 +161,7 @@ class LiveBackend:
         """Close everything, mend what was broken, and end what is left of programs."""
         with self._stack:
             for port in sorted(self._links):
-                self.set_link(port, LinkState())
+                self._set_link(port, LinkState())
             if kind is None and self._faults:
                 self._network.mend()
             if kind is None:
@@ -179,42 +185,71 @@ class LiveBackend:
             (self._engine.queue_pair(number), granted, sent) for number, granted, sent in self._engine.grants
         ]
 
+    @property
+    def moves_inside(self) -> bool:
+        """Between servers only: NVLink is modelled."""
+        return False
+
     # Queue pairs
 
-    def numbers(self, queue_pairs: Sequence[QueuePair]) -> list[int]:
+    def open(self, queue_pairs: Sequence[QueuePair]) -> list[int]:
         """Return the number of each queue pair; one that is new is connected, or begins to be."""
         new = [queue_pair for queue_pair in dict.fromkeys(queue_pairs) if queue_pair not in self._numbers]
         if new and self._quiet and len(self._numbers) + len(new) > MOST_IDLE:
             for queue_pair in self._numbers.keys() - set(queue_pairs):
-                self.withdraw(self._numbers[queue_pair])
+                self._withdraw(self._numbers[queue_pair])
         self._numbers.update((queue_pair, self._engine.add(queue_pair)) for queue_pair in new)
         self._lanes.add({self._numbers[pair]: pair for pair in new if self._lanes.carries(pair)})
         if packet := [queue_pair for queue_pair in new if not self._lanes.carries(queue_pair)]:
             self._connect(packet)
         return [self._numbers[queue_pair] for queue_pair in queue_pairs]
 
-    def carried(self, number: int) -> set[int]:
-        """Return the messages whose bytes a queue pair still carries."""
-        return self._engine.carried(number)
+    def stop(
+        self, lanes: Sequence[int] = (), ops: Sequence[int] = (), *, in_flight: InFlight = "drop"
+    ) -> list[Left]:
+        """Take back what was not delivered; the clock stands if nothing else moves."""
+        take_back = self._withdraw if in_flight == "drop" else self._retract
+        left = [each for lane in lanes for each in take_back(lane)]
+        if ops:
+            left += self._recall(ops)
+            if self._quiet and self._stands_at is None:
+                self._stands_at = time.monotonic()
+        return left
 
-    def owed(self, numbers: Sequence[int]) -> int:
-        """Return how many real bytes queue pairs have yet to deliver."""
-        return round(sum(map(self._engine.owed, numbers)) / self._dilation.volume)
+    def under_way(self, lanes: Sequence[int] = (), ops: Sequence[int] = ()) -> list[Left]:
+        """Report what lanes have yet to deliver, and what operations lack that choose."""
+        left = list[Left]()
+        for lane in lanes:
+            if carried := self._engine.carried(lane):
+                sizes, moves = self._engine.left(lane), not self._engine.drained(lane)
+                left += [
+                    Left(
+                        op,
+                        lane,
+                        on_the_way=int(moves),
+                        left=self._real_bytes(sizes[op]) if op in sizes else 0,
+                    )
+                    for op in sorted(carried)
+                ]
+        for op in ops:
+            if feeder := self._choosing.get(op):
+                left += self._since_asked(op, feeder.carried(op), goes_on=True)
+            else:
+                left.append(Left(op, -1, left=self.programs.lacking(op)))
+        return left
 
-    def left(self, number: int) -> dict[int, int]:
-        """Return what a queue pair has yet to deliver of each message, in real bytes."""
-        return {message: self._real_bytes(size) for message, size in self._engine.left(number).items()}
-
-    def withdraw(self, number: int) -> list[tuple[int, int]]:
+    def _withdraw(self, lane: int) -> list[Left]:
         """Reset a queue pair; return what it did not deliver, in real bytes."""
-        left = self._engine.withdraw(number)
-        self._forget(number)
-        return [(message, self._real_bytes(size) if size else 0) for message, size in left]
+        left = self._engine.withdraw(lane)
+        self._forget(lane)
+        return [Left(op, lane, left=self._real_bytes(size) if size else 0) for op, size in left]
 
-    def retract(self, number: int) -> list[tuple[int, int, bool]]:
+    def _retract(self, lane: int) -> list[Left]:
         """Take back what a queue pair has not sent, in real bytes."""
-        back = self._engine.retract(number)
-        return [(message, self._real_bytes(size), whole) for message, size, whole in back]
+        return [
+            Left(op, lane, on_the_way=int(not whole), left=self._real_bytes(size))
+            for op, size, whole in self._engine.retract(lane)
+        ]
 
     def _forget(self, number: int) -> None:
         """Open a queue pair of these ends anew when there is one again."""
@@ -257,9 +292,9 @@ class LiveBackend:
         nics = [self._fabric.nic_at(path.ports[0]) for path in route.light[1:]]
         return sum(8 * self._packet_bytes / self._nic_rate_bps(nic) for nic in nics)
 
-    def begin_lit(self, circuits: Mapping[str, tuple[Circuit, ...]]) -> None:
+    def _light_first(self, order: Light) -> None:
         """Have OCSes light circuits, and wait for it while the clock stands."""
-        self.light(circuits)
+        self._light.light(order.circuits, self._news.path)
         while self._light.moves:
             self._engine.serve(TURN_S)
             self._light.check_due()
@@ -268,32 +303,29 @@ class LiveBackend:
 
     # Bytes
 
-    def begin(self) -> None:
-        """Wait, if nothing is on its way, until shapers lend all they can, which is what is predicted.
+    def start(self, flows: Sequence[Flows | Chosen], *, first: bool = False) -> None:
+        """Put bytes behind what queue pairs carry, at emulated scale.
 
-        The clock stands meanwhile. Else what they lend would depend on how long a decision takes here.
+        With ``first`` the clock stands, if nothing is on its way, until shapers lend all they can, which is
+        what is predicted. Else what they lend would depend on how long a decision takes here.
         """
-        if self._quiet and self._stands_at is not None:
+        if first and self._quiet and self._stands_at is not None:
             self._engine.rest(self._arrived_at + self._network.wiring.refill_s - time.monotonic())
+        for each in flows:
+            if isinstance(each, Chosen):
+                self._choose(each)
+            else:
+                self._engine.post(each.lane, self._dilation.emulated_bytes(each.bytes), each.op)
+                self._lanes.post(each.lane.tolist())
+                self._go_on()
 
-    def post(self, number: NDArray[np.int64], size: NDArray[np.int64], message: NDArray[np.int64]) -> None:
-        """Put parcels behind what queue pairs carry, at emulated scale."""
-        self._engine.post(number, self._dilation.emulated_bytes(size), message)
-        self._lanes.post(number.tolist())
-        self._go_on()
-
-    def choose(
-        self,
-        numbers: Sequence[int],
-        choice: Choice | WhileLit,
-        size: NDArray[np.int64],
-        message: NDArray[np.int64],
-    ) -> None:
-        """Let messages choose among queue pairs as they go, each chunk when its NIC can send it."""
+    def _choose(self, chosen: Chosen) -> None:
+        """Let operations choose among queue pairs as they go, each chunk when its NIC can send it."""
+        choice, ops = chosen.among, chosen.op.tolist()
         if isinstance(choice, WhileLit):
             if not self.programs.circuits.attached:
                 self.programs.attach(self._engine, self._stack)
-            self.programs.post(numbers, choice.permitted, size.tolist(), message.tolist())
+            self.programs.post(chosen.lanes, choice.permitted, chosen.bytes.tolist(), ops)
             self._go_on()
             return
         feeder = ReactiveFeeder(
@@ -302,8 +334,8 @@ class LiveBackend:
             choice.chunks,
             self._dilation.emulated_bytes(choice.chunks.bytes),
             self._nic_rate_bps,
-            numbers=numbers,
-            names=message.tolist(),
+            numbers=chosen.lanes,
+            names=ops,
             began_at=time.monotonic(),
             packet=self._packet_bytes,
             crossings=[self._crossing(queue_pair) for queue_pair in choice.queue_pairs],
@@ -311,42 +343,35 @@ class LiveBackend:
             time=self._dilation.time,
         )
         self._policies.append(choice.policy)
-        self._choosing.update(dict.fromkeys(message.tolist(), feeder))
+        self._choosing.update(dict.fromkeys(ops, feeder))
         self._go_on()
         self._engine.feed(feeder)
 
-    def chosen(self, message: int, *, goes_on: bool = False) -> dict[int, int]:
-        """Return how many bytes each queue pair carried of a message that chose since it was last asked."""
-        if message not in self._choosing:
-            return self.programs.carried(message)
-        feeder = self._choosing[message] if goes_on else self._choosing.pop(message)
-        return self._since_asked(message, feeder.carried(message), goes_on=goes_on)
-
-    def _since_asked(self, message: int, carried: Mapping[int, int], *, goes_on: bool) -> dict[int, int]:
-        """Return what was carried of a message since it was last asked, by queue pair."""
-        told = self._told.pop(message, {})
+    def _since_asked(self, op: int, carried: Mapping[int, int], *, goes_on: bool) -> list[Left]:
+        """Report what was carried of an operation since it last was, by queue pair."""
+        told = self._told.pop(op, {})
         if goes_on:
-            self._told[message] = dict(carried)
-        since = {number: size - told.get(number, 0) for number, size in carried.items()}
-        return {number: size for number, size in since.items() if size > 0}
+            self._told[op] = dict(carried)
+        since = {lane: size - told.get(lane, 0) for lane, size in carried.items()}
+        return [Left(op, lane, carried=size) for lane, size in since.items() if size > 0]
 
-    def lacking(self, message: int) -> int:
-        """Return how many bytes a message lacks that takes what is lit."""
-        return self.programs.lacking(message)
+    def _recall(self, ops: Sequence[int]) -> list[Left]:
+        """Take back operations that lack bytes; forget those that have arrived."""
+        left, lacking = list[Left](), list[int]()
+        for op in ops:
+            if op in self._choosing and self._choosing[op].lacks(op):
+                lacking.append(op)
+            elif op in self._choosing:
+                left += self._since_asked(op, self._choosing.pop(op).carried(op), goes_on=False)
+            else:
+                left += self.programs.stop(op)
+        return left + self._take_back(lacking)
 
-    def recall(self, messages: Sequence[int]) -> dict[int, dict[int, int]]:
-        """Take back messages that lack bytes; the clock stands if nothing else moves."""
-        recalled = self.programs.recall([message for message in messages if message not in self._choosing])
-        recalled |= self._take_back([message for message in messages if message in self._choosing])
-        if self._quiet and self._stands_at is None:
-            self._stands_at = time.monotonic()
-        return recalled
-
-    def _take_back(self, messages: Sequence[int]) -> dict[int, dict[int, int]]:
-        """Take back messages that choose, with those that may use the same queue pairs, which are reset."""
-        back: dict[int, dict[int, int]] = {}
-        for feeder in dict.fromkeys(self._choosing[message] for message in messages):
-            names, numbers = feeder.sharing(messages)
+    def _take_back(self, ops: Sequence[int]) -> list[Left]:
+        """Take back operations that choose, with those that may use the same queue pairs, which are reset."""
+        back = list[Left]()
+        for feeder in dict.fromkeys(self._choosing[op] for op in ops):
+            names, numbers = feeder.sharing(ops)
             lacking: Counter[tuple[int, int]] = Counter()
             for number in numbers:
                 for name, size in self._engine.withdraw(number):
@@ -358,7 +383,7 @@ class LiveBackend:
                     for number, size in feeder.carried(name).items()
                     for lacks in [lacking[name, number]]
                 }
-                back[name] = self._since_asked(name, carried, goes_on=False)
+                back += [*self._since_asked(name, carried, goes_on=False), Left(name, -1, left=1)]
                 del self._choosing[name]
             self._engine.forget(feeder, names)
         return back
@@ -386,43 +411,48 @@ class LiveBackend:
 
     # Light and faults
 
-    def hold(self, numbers: Collection[int]) -> None:
-        """Hold queue pairs over circuits."""
-        self._lanes.hold(numbers)
-
-    def drain(self, change: int, numbers: Collection[int]) -> None:
-        """Hold queue pairs, and report when all that was sent has arrived."""
-        self._lanes.drain(change, numbers)
+    def pause(self, lanes: Collection[int], change: int | None = None) -> None:
+        """Have lanes over circuits stand, and report when all that they sent has arrived."""
+        if change is None:
+            self._lanes.hold(lanes)
+            return
+        self._lanes.drain(change, lanes)
         self._look_for_drained()
 
-    def stop_draining(self, change: int) -> Collection[int]:
-        """Wait no longer for a change's queue pairs; return those of which something is on its way."""
-        return self._lanes.stop_draining(change)
+    def resume(self, lanes: Collection[int]) -> None:
+        """Let lanes send again that have a route."""
+        self._lanes.resume(lanes)
 
-    def resume(self, numbers: Collection[int]) -> None:
-        """Let queue pairs send again that have a route."""
-        self._lanes.resume(numbers)
-
-    def follow(self, routes: Routes, nics: Collection[Nic] | None) -> None:
-        """Have servers and queue pairs over circuits take other routes."""
+    def follow(
+        self, routes: Routes, nics: Collection[Nic] | None = None, failed: Collection[Port] | None = None
+    ) -> None:
+        """Have servers and lanes over circuits take other routes, and switches lead around what has failed."""
         self._lanes.follow(routes)
+        if failed is not None:
+            self.programs.avoid(frozenset(failed))
+            self._network.follow(self._cut)  # switches go around a cut that nobody has been told of, too
+            self.packet_paths.avoid(frozenset(failed))
 
-    def light(self, circuits: Mapping[str, tuple[Circuit, ...]]) -> None:
-        """Have OCSes light circuits until the next order."""
-        self._go_on()
-        self._light.light(circuits, self._news.path)
+    def carry_out(self, order: Order) -> None:
+        """Do something to the network."""
+        if isinstance(order, SetLink):
+            self._set_link(order.port, order.state)
+        elif isinstance(order, SetDaemon):
+            (self._revive if order.state.up else self._kill)(order.daemon)
+        elif isinstance(order, Expect):
+            self._expects_back = order.back
+        elif isinstance(order, KnowRates):
+            self._nic_shares = dict(order.shares)
+            self._engine.rates_changed()
+        elif isinstance(order, Light) and order.first:
+            self._light_first(order)
+        elif isinstance(order, Show):
+            self._show(order)
+        else:
+            self._go_on()
+            self._light.carry_out(order, self._news.path)
 
-    def provision(self, ocs: str, circuits: tuple[Circuit, ...]) -> None:
-        """Have an OCS set circuits beside those that it shows."""
-        self._go_on()
-        self._light.provision(ocs, circuits)
-
-    def flip(self, circuits: Mapping[str, tuple[Circuit, ...]]) -> None:
-        """Have OCSes light what they provisioned."""
-        self._go_on()
-        self._light.flip(circuits, self._news.path)
-
-    def show(self, order: Show) -> None:
+    def _show(self, order: Show) -> None:
         """Have the controller step OCSes through programs; the clock stands until they begin."""
         self._light.check_controlled()
         begins_at = self.programs.show(order, self._news)
@@ -431,7 +461,7 @@ class LiveBackend:
             self._start += begins_at - self._stands_at
             self._stands_at = None
 
-    def set_link(self, port: Port, state: LinkState) -> None:
+    def _set_link(self, port: Port, state: LinkState) -> None:
         """Shape the link at a port, and take it down or up from the switch's side."""
         before = self._links.get(port, LinkState())
         self._links[port] = state
@@ -442,13 +472,6 @@ class LiveBackend:
             if state.up:
                 self._engine.excuse()
             turn_link(self._fabric, port, works=state.up)
-
-    def set_daemon(self, daemon: Daemon, state: DaemonState) -> None:
-        """Kill a process of the network, or start it again."""
-        if state.up:
-            self._revive(daemon)
-        else:
-            self._kill(daemon)
 
     def _kill(self, daemon: Daemon) -> None:
         self._network.kill(daemon, for_good=not self._expects_back)
@@ -464,22 +487,6 @@ class LiveBackend:
             self._engine.excuse()
         if daemon == "controller":
             self._light.control(works=True, needed=False)
-
-    def expects_back(self, expects: bool) -> None:
-        """Excuse queue pairs that make no progress while something is away that will be back."""
-        self._expects_back = expects
-
-    def learn_rates(self, shares: Mapping[Nic, float]) -> None:
-        """Have transports reckon with what NICs are known to have of their rate."""
-        self._nic_shares = dict(shares)
-        self._engine.rates_changed()
-
-    def avoid(self, ports: Collection[Port]) -> None:
-        """Lead traffic around failed ports, once the switches have their rules for it."""
-        failed = frozenset(ports)
-        self.programs.avoid(failed)
-        self._network.follow(self._cut)  # switches go around a cut that nobody has been told of, too
-        self.packet_paths.avoid(failed)
 
     def _read_news(self) -> None:
         for notice in self._news.read():
@@ -498,18 +505,18 @@ class LiveBackend:
 
     # The clock
 
-    def wait(self, until_ps: int) -> list[Happening]:
+    def advance(self, to_ps: int) -> list[Happening]:
         """Let time pass until something happens; it passes to the moment while nothing is on its way."""
-        idle_ps = max(until_ps, self.now_ps) if self._quiet and not self._happened else None
+        idle_ps = max(to_ps, self.now_ps) if self._quiet and not self._happened else None
         self._go_on()
         if self._quiet and not self._happened:
-            if until_ps == NEVER:
+            if to_ps == NEVER:
                 raise StuckError(NOTHING_COMES, "light a circuit, or add a path")
             if self._skips:
-                self._start -= self._left_s(until_ps)
+                self._start -= self._left_s(to_ps)
         is_due = False
         while not (self._happened or is_due):
-            left_s = self._left_s(until_ps)
+            left_s = self._left_s(to_ps)
             is_due = not left_s  # sockets are served all the same: NVLink's rings always have something due
             if self.programs.showing or self._light.sets:
                 left_s = min(left_s, TURN_S)
@@ -522,7 +529,7 @@ class LiveBackend:
             self._arrived_at = max([self._arrived_at, *(each.at for each in arrived)])
             self._look_for_drained()
             self._light.check_due()
-            if until_ps == NEVER and not arrived:
+            if to_ps == NEVER and not arrived:
                 self._check_for_light()
         if self._quiet:
             self._stands_at = time.monotonic()

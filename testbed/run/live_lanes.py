@@ -46,7 +46,7 @@ class LiveLanes:
         """Those that TCP carries: which have, or had, bytes of their own."""
         self._standing: set[int] = set()
         """Those that stand for a change of light."""
-        self._draining: dict[int, Collection[int]] = {}
+        self._draining: dict[int, set[int]] = {}
         """Those of them that may have something on the way, by the change."""
 
     def carries(self, queue_pair: QueuePair) -> bool:
@@ -68,6 +68,7 @@ class LiveLanes:
     def forget(self, number: int) -> None:
         """Forget a queue pair that was closed."""
         self._open.pop(number, None)
+        self._stop_draining((number,))
         self._posted.discard(number)
         self._standing.discard(number)
 
@@ -85,11 +86,14 @@ class LiveLanes:
     def drain(self, change: int, numbers: Collection[int]) -> None:
         """Hold queue pairs for a change of light."""
         self.hold(numbers)
-        self._draining[change] = numbers
+        self._draining[change] = set(numbers)
 
-    def stop_draining(self, change: int) -> Collection[int]:
-        """Wait no longer for a change's queue pairs; return those of which something is on its way."""
-        return [number for number in self._draining.pop(change, ()) if not self._engine.drained(number)]
+    def _stop_draining(self, numbers: Iterable[int]) -> None:
+        """Wait no longer for what some queue pairs have on the way."""
+        for change, draining in list(self._draining.items()):
+            draining.difference_update(numbers)
+            if not draining:
+                del self._draining[change]
 
     @property
     def drains(self) -> bool:
@@ -110,6 +114,7 @@ class LiveLanes:
     def resume(self, numbers: Collection[int]) -> None:
         """Let queue pairs send again that have a route."""
         self._standing.difference_update(numbers)
+        self._stop_draining(numbers)
         self._lead(self._posted.intersection(numbers))
 
     def _lead(self, numbers: Iterable[int]) -> None:

@@ -8,8 +8,9 @@ from controller.circuits.circuits import Circuits
 from controller.circuits.programs import Day, Program
 from testbed.network.network import Network
 from testbed.run.light_news import Notice
-from testbed.run.movers import NOT_CONTROLLED
+from testbed.run.movers import NOT_CONTROLLED, FlipTo, Light
 from topologies.errors import StuckError
+from topologies.events import Provision
 from topologies.light import Circuit
 
 LIGHT_S, MOST_DELAYS = 20.0, 20
@@ -60,6 +61,15 @@ class LiveLight:
         if not self._controlled:
             raise StuckError(*NOT_CONTROLLED)
 
+    def carry_out(self, order: Light | FlipTo | Provision, news: Path) -> None:
+        """Do what is ordered of OCSes, which say what they light to a socket."""
+        if isinstance(order, Provision):
+            self._provision(order.ocs, order.circuits)
+        elif isinstance(order, FlipTo):
+            self._flip(order.circuits, news)
+        else:
+            self.light(order.circuits, news)
+
     def light(self, circuits: Mapping[str, tuple[Circuit, ...]], news: Path) -> None:
         """Have OCSes light circuits until the next order, and say so to a socket."""
         self.check_controlled()
@@ -70,13 +80,13 @@ class LiveLight:
         }
         self._network.northbound.show_all(programs, None, news)
 
-    def provision(self, ocs: str, circuits: tuple[Circuit, ...]) -> None:
+    def _provision(self, ocs: str, circuits: tuple[Circuit, ...]) -> None:
         """Have an OCS set circuits beside those that it shows."""
         self.check_controlled()
         status = self._network.northbound.provision(ocs, circuits)
         self._setting[ocs] = status.shadow_ready_s or time.monotonic(), circuits
 
-    def flip(self, circuits: Mapping[str, tuple[Circuit, ...]], news: Path) -> None:
+    def _flip(self, circuits: Mapping[str, tuple[Circuit, ...]], news: Path) -> None:
         """Have OCSes light what they provisioned, and say so to a socket."""
         self.check_controlled()
         self._order(circuits)

@@ -18,7 +18,7 @@ from testbed.machine.kernel import inside_namespace
 from testbed.network.network import Network
 from testbed.run.dilation import Dilation
 from testbed.run.light_news import News, Notice
-from testbed.run.movers import LightChanged
+from testbed.run.movers import Left, LightChanged
 from topologies.addresses import nic_ip
 from topologies.errors import ScenarioError, StuckError
 from topologies.events import Show, TimedCircuits
@@ -144,19 +144,15 @@ class LivePrograms:
             self._sizes[message] = real
             self.circuits.owe(message, small, ends)
 
-    def carried(self, message: int) -> dict[int, int]:
-        """Return how many real bytes each queue pair carried of a message, which has arrived."""
-        return self._parts(message, self._sizes[message])
-
-    def recall(self, messages: Sequence[int]) -> dict[int, dict[int, int]]:
-        """Take back those of some messages that lack bytes; return the real bytes of their queue pairs."""
-        recalled = {}
-        for message in messages:
-            if lacks := self.circuits.missing(message):
-                arrived = sum(self.circuits.carried(message).values())
-                self.circuits.withdraw(message)
-                recalled[message] = self._parts(message, self._sizes[message] * arrived // (arrived + lacks))
-        return recalled
+    def stop(self, message: int) -> list[Left]:
+        """Take back what a message lacks; return that, and the real bytes that each queue pair carried of it."""
+        lacks, size = self.circuits.missing(message), self._sizes[message]
+        if lacks:
+            arrived = sum(self.circuits.carried(message).values())
+            self.circuits.withdraw(message)
+            size = size * arrived // (arrived + lacks)
+        carried = [Left(message, lane, carried=part) for lane, part in self._parts(message, size).items()]
+        return [*carried, *[Left(message, -1, left=1)] * bool(lacks)]
 
     def _parts(self, message: int, delivered: int) -> dict[int, int]:
         """Return how many real bytes of a message, of those delivered, each queue pair carried; forget it."""

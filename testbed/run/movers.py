@@ -28,6 +28,8 @@ NOT_CONTROLLED = (
     "let it fail where nothing is switched, or over packets",
 )
 """A sentence and a hint."""
+InFlight = Literal["keep", "drop"]
+"""What becomes of what was sent and has not arrived."""
 NVLINK = -1
 """The lane of what moves inside a server."""
 
@@ -177,13 +179,6 @@ Happening = Arrived | Drained | LightChanged | NowProvisioned
 class Mover(Protocol):
     """Moves what it is given until it has arrived."""
 
-    @property
-    def due_ps(self) -> int:
-        """When something happens next if nothing changes [ps]; `NEVER` if nothing will, or the mover has a
-        clock of its own.
-        """
-        ...
-
     def start(self, flows: Sequence[Flows | Chosen], *, first: bool = False) -> None:
         """Have bytes move from now on, behind what their lanes carry.
 
@@ -224,7 +219,7 @@ class Backend(Mover, Protocol):
         lanes: Sequence[int] = (),
         ops: Sequence[int] = (),
         *,
-        in_flight: Literal["keep", "drop"] = "drop",
+        in_flight: InFlight = "drop",
     ) -> list[Left]:
         """Take back what lanes, or operations that choose theirs, have not delivered.
 
@@ -235,14 +230,13 @@ class Backend(Mover, Protocol):
         ops
             Those of them that lack bytes, and with one that chooses all that choose from lanes of its: all that
             they put on lanes is dropped. Those that have arrived are forgotten.
-        in_flight
-            What becomes of what was sent and has not arrived.
         """
         ...
 
     def under_way(self, lanes: Sequence[int] = (), ops: Sequence[int] = ()) -> list[Left]:
-        """Report what lanes have yet to deliver, but for what moves together, and what operations lack that
-        choose, with what lanes carried of them.
+        """Report what lanes have yet to deliver, and what has become of operations that choose.
+
+        What moves together is left out. Of those that take what is lit it is what they lack.
         """
         ...
 

@@ -6,14 +6,16 @@ hop, some waits for light. The rest goes where its connection went before, or wh
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from testbed.run.carriers import Carriers, Left
-from testbed.run.ledger import INSIDE, Ledger, Op
+from testbed.run.ledger import INSIDE, Ledger
 from testbed.run.movers import NVLINK, Backend, Chosen, Flows
+from testbed.run.written import Together
 from topologies.errors import ScenarioError
 from topologies.events import View
 from topologies.fabric import Fabric
@@ -36,6 +38,10 @@ from traffic.scheme import (
 from traffic.spraying.policy import QueuePair
 
 Start = Callable[[Sequence[Flows | Chosen]], None]
+MOST_KNOWN = 4096
+"""So many sets of queue pairs are remembered."""
+NOWHERE = Placement((), *(np.zeros(0, dtype=np.int64) for _ in range(3)))
+"""Where nothing is placed."""
 
 
 class _Opened(NamedTuple):
@@ -128,86 +134,93 @@ class Placing:
 
         They can unless the scheme has them choose as they go, or a relay stores what it forwards.
         """
-        moves, placed_as = _moves_of(ops.parts)
-        leaving = placed_as.select(crosses_network(moves, self._fabric))
+        moves, first = _moves_of(ops.parts)
+        leaving = first.select(crosses_network(moves, self._fabric))
         if not len(leaving):
-            return Placement((), *(np.zeros(0, dtype=np.int64) for _ in range(3)))
+            return NOWHERE
         view = self._view(communicator)
         under_way = Ops((Part(leaving, of=np.arange(len(leaving))),))
         if lowered_by(self._scheme, under_way, view) is not under_way:
             return None
-        placed = of_communicator(placed_by(self._scheme, view, leaving), communicator)
+        placed = placed_by(self._scheme, view, leaving)
         return placed if isinstance(placed, Placement) else None
 
-    def together(self, numbers: Sequence[int], placed: Placement | None = None) -> list[Flows]:
-        """Return the flows of operations of one collective that go together; ``placed`` is where, if known."""
-        found = [(number, self._ops[number]) for number in numbers]
-        parts = [op.moves for _, op in found if op.moves]
-        moves, placed_as = _moves_of(parts)
-        communicator = self._communicator[found[0][1].node]
-        crossing = crosses_network(moves, self._fabric)
-        if placed is None:
-            scheme = self._lanes if parts[0].medium == LANES else self._scheme
-            placed = placed_by(scheme, self._view(communicator), placed_as.select(crossing))
-        opened = self._open(placed.queue_pairs, communicator)
-        move = np.flatnonzero(crossing)[placed.message]
-        sizes = placed.bytes if moves is placed_as else _in_proportion(moves, placed_as, move, placed.bytes)
-        flows, first = list[Flows](), 0
-        for number, op in found:
-            count = len(op.moves.moves) if op.moves else 0
-            mine = (move >= first) & (move < first + count) & (sizes > 0)
-            flows += self._flows(number, op, move[mine] - first, placed.qp[mine], sizes[mine], opened)
-            first += count
-        return flows
+    def in_step(self, numbers: Sequence[int], placed: Placement) -> list[Flows]:
+        """Return the flows of operations of one collective, each of which is one over NVLink and lanes.
 
-    def _flows(
-        self,
-        number: int,
-        op: Op,
-        move: NDArray[np.int64],
-        qp: NDArray[np.int64],
-        size: NDArray[np.int64],
-        opened: _Opened,
-    ) -> list[Flows]:
-        """Return the flows of an operation whose moves go together.
+        All steps are alike but for some bytes, so each lane carries the same part of each.
 
-        Lanes over circuits share nothing with those over packets: each are one flow, which ends when its busiest
-        link does. Senders whose lanes share packet NICs, or circuits that servers forward between, do so by
-        what they have left, so that those on the busiest link end together; what else they cross has room.
+        Parameters
+        ----------
+        numbers
+            Of the operations.
+        placed
+            Where the first step of what leaves its server goes.
         """
-        assert op.moves
-        moves, light = op.moves.moves, opened.is_light[qp]
-        (inside,) = np.nonzero(~np.isin(np.arange(len(moves)), move)) if op.medium != LANES else ([],)
-        lane = np.append(opened.carriers[qp], np.full(len(inside), NVLINK))
-        sizes = np.append(size, moves.bytes[inside])
-        every = np.append(move, inside).astype(np.int64)
-        order = np.argsort(every, kind="stable")
-        which = np.append(qp, np.full(len(inside), len(opened.over))).astype(np.int64)
-        op.together = self._ledger.together(every[order], sizes[order], which[order], [*opened.over, INSIDE])
-        kinds = [~light, light] if op.medium == LANES else [np.ones(len(lane), dtype=bool)]
-        flows = [
-            Flows(
-                np.full(len(of), number),
-                sizes[of],
-                lane[of],
-                moves.source[every[of]],
-                moves.destination[every[of]],
-                True,
-            )
-            for kind in kinds
-            if len(of := np.flatnonzero(kind))
-        ]
-        op.pieces = len(flows)
-        self._ledger.sends(op.node, self._backend.now_ps)
+        parts = [op.moves for number in numbers if (op := self._ops[number]).moves]
+        moves, first = _moves_of(parts)
+        (leaving,) = np.nonzero(crosses_network(moves, self._fabric))
+        (inside,) = np.nonzero(~crosses_network(moves, self._fabric))
+        opened = self._open(placed.queue_pairs, self._communicator[self._ops[numbers[0]].node])
+        sizes = in_proportion(moves, first, leaving[placed.message], placed.bytes)
+        move = np.append(leaving[placed.message], inside)
+        which = np.append(placed.qp, np.full(len(inside), len(opened.over)))
+        sizes = np.append(sizes, moves.bytes[inside])
+        order = np.argsort(move, kind="stable")
+        order = order[sizes[order] > 0]
+        move, which, sizes = move[order], which[order], sizes[order]
+        lane = np.append(opened.carriers, NVLINK)[which]
+        edges = np.cumsum([0, *(len(part.moves) for part in parts)])
+        flows = list[Flows]()
+        for number, begin, end in zip(numbers, edges, edges[1:], strict=False):
+            mine = slice(*np.searchsorted(move, (begin, end)))
+            ends = moves.source[move[mine]], moves.destination[move[mine]]
+            flows.append(Flows(np.full(len(ends[0]), number), sizes[mine], lane[mine], *ends, together=True))
+            carried = move[mine] - begin, sizes[mine], which[mine]
+            self._go_together(number, flows[-1:], self._ledger.together(*carried, [*opened.over, INSIDE]))
         return flows
+
+    def over_lanes(self, number: int) -> list[Flows]:
+        """Return the flows of an operation that goes together over the lanes of its servers.
+
+        Lanes over circuits share nothing with those over packets: each are one flow, which ends when its
+        busiest link does. Senders whose lanes share packet NICs, or circuits that servers forward between, do
+        so by what they have left, so that those on the busiest link end together; what else they cross has
+        room for them.
+        """
+        op = self._ops[number]
+        assert op.moves
+        communicator = self._communicator[op.node]
+        placed = placed_by(self._lanes, self._view(communicator), op.moves.moves)
+        assert isinstance(placed, Placement)
+        opened = self._open(placed.queue_pairs, communicator)
+        lane, light = opened.carriers[placed.qp], opened.is_light[placed.qp]
+        of = np.full(len(lane), number)
+        if light.all() or not light.any():
+            flows = [Flows(of, placed.bytes, lane, of, of, together=True)]
+        else:
+            flows = [
+                Flows(of[each], placed.bytes[each], lane[each], of[each], of[each], together=True)
+                for each in (~light, light)
+            ]
+        carried = self._ledger.together(placed.message, placed.bytes, placed.qp, opened.over)
+        self._go_together(number, flows, carried)
+        return flows
+
+    def _go_together(self, number: int, flows: Sequence[Flows], carried: Together) -> None:
+        op = self._ops[number]
+        op.pieces, op.together = len(flows), carried
+        self._ledger.sends(op.node, self._backend.now_ps)
 
     def _open(self, queue_pairs: Sequence[QueuePair], communicator: int) -> _Opened:
         """Return queue pairs in use; the same tuple of them is looked at once, unless paths may change."""
+        if len(self._opened) >= MOST_KNOWN:
+            self._opened.clear()
         key = id(queue_pairs), communicator
         found = self._opened.get(key)
         if found is None or self._fabric.servers_forward:
-            mine = of_communicator(Placement(tuple(queue_pairs), *[np.zeros(0, np.int64)] * 3), communicator)
-            carriers = self._carriers.open(mine.queue_pairs)
+            own = of_communicator(replace(NOWHERE, queue_pairs=tuple(queue_pairs)), communicator)
+            carriers = self._carriers.open(own.queue_pairs)
             is_light = np.array(self._carriers.are_light(carriers), dtype=bool)
             found = _Opened(queue_pairs, np.array(carriers), is_light, self._carriers.over(carriers))
             self._opened[key] = found
@@ -438,7 +451,7 @@ def _moves_of(parts: Sequence[Part]) -> tuple[Messages, Messages]:
     return moves, Messages(moves.source, moves.destination, np.concatenate(sizes))
 
 
-def _in_proportion(
+def in_proportion(
     moves: Messages, placed_as: Messages, move: NDArray[np.int64], size: NDArray[np.int64]
 ) -> NDArray[np.int64]:
     """Divide the bytes of each move as those that were placed of it are; in the end exactly all.
@@ -453,7 +466,7 @@ def _in_proportion(
     Examples
     --------
     >>> whole, first = (Messages(np.array([0]), np.array([2]), np.array([size])) for size in (10, 4))
-    >>> _in_proportion(whole, first, np.array([0, 0, 0]), np.array([1, 2, 1])).tolist()
+    >>> in_proportion(whole, first, np.array([0, 0, 0]), np.array([1, 2, 1])).tolist()
     [2, 5, 3]
     """
     total, part = moves.bytes.tolist(), placed_as.bytes.tolist()  # whole numbers whose products may be large

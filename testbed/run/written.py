@@ -31,7 +31,7 @@ class Together(NamedTuple):
 class Kept(NamedTuple):
     """A part of operations, in as few bytes as hold it: of many thousands all last."""
 
-    count: int
+    ops: int
     """How many operations it has."""
     together: bool
     stage: int
@@ -39,7 +39,7 @@ class Kept(NamedTuple):
     """Source, destination and bytes of each move."""
     row: Integers | int
     """Which of the pattern's messages each is; -1 of what stands for several, or has no row."""
-    crosses: NDArray[np.bool_]
+    crosses: Integers
     """Which leave their server."""
 
 
@@ -48,9 +48,8 @@ def kept(part: Part, servers: NDArray[np.int64]) -> Kept:
     moves = part.moves
     sent = packed(moves.source), packed(moves.destination), packed(moves.bytes)
     row = packed(part.row) if len(part.row) else -1
-    return Kept(
-        len(part), part.together, part.stage, sent, row, servers[moves.source] != servers[moves.destination]
-    )
+    crosses = (servers[moves.source] != servers[moves.destination]).astype(np.int8)
+    return Kept(len(part), part.together, part.stage, sent, row, crosses)
 
 
 def packed(numbers: Integers) -> Integers:
@@ -111,9 +110,9 @@ class Written:
                 self._add_moves(node, number, part, carried[place], times)
             else:
                 self._add_rows(node, part, owed)
-                for move in range(part.count):
+                for move in range(part.ops):
                     self.add_legs(node, -1, legs_of(place + move), op=CROSSES, group=number + move)
-            place += part.count
+            place += part.ops
 
     def _add_rows(self, node: int, part: Kept, times_ps: tuple[int, int]) -> None:
         count = len(part.crosses)
@@ -170,7 +169,7 @@ class Written:
             Whether the collective was.
         """
         first, messages, start_ps = len(self.messages), brought.messages, times_ps[0][0]
-        stage = np.repeat([part.stage for part in parts], [part.count for part in parts])
+        stage = np.repeat([part.stage for part in parts], [part.ops for part in parts])
         crosses = stage[brought.by] == CROSSES
         ends_ps = np.array([end_ps for _, end_ps in times_ps])
         end_ps = np.where(crosses, ends_ps.max(initial=0), ends_ps[brought.by])
@@ -185,7 +184,7 @@ class Written:
             len(rows), node, rows, communicator, *sent, start_ps, end_ps, lost, crosses, group
         )
         times_ps = [(max(began_ps, let_go_ps), ended_ps) for began_ps, ended_ps in times_ps]
-        places = accumulate((part.count for part in parts), initial=0)
+        places = accumulate((part.ops for part in parts), initial=0)
         in_order = sorted(zip(parts, places, strict=False), key=lambda each: each[0].stage != OWN)
         for part, place in in_order:
             if part.stage == OWN:
@@ -194,7 +193,7 @@ class Written:
             elif part.together:
                 self._add_inside(node, -1, part.sent, times_ps[place], op=part.stage)
             else:
-                for op in range(place, place + part.count):
+                for op in range(place, place + part.ops):
                     self.add_legs(node, -1, legs_of(op), op=CROSSES, group=first + int(row_of[op]))
 
     def _add_inside(

@@ -11,7 +11,9 @@ from itertools import count
 import numpy as np
 import pandas as pd
 import pytest
+from testbed.run.alone import Alone
 from traffic.collectives.exchange import CoupledFlows, Exchange
+from traffic.fluid.nvlink import Nvlink
 
 from controller.circuits.devices import ReconfigurationDelay
 from testbed.audit.audit import audited
@@ -20,7 +22,6 @@ from testbed.run import carriers as carrying
 from testbed.run import delegated
 from testbed.run import runner as running
 from testbed.run import solved_once as solving
-from testbed.run.alone import Alone
 from testbed.run.computing import Computing
 from testbed.run.dilation import Dilation
 from testbed.run.experiment import Experiment
@@ -51,7 +52,6 @@ from traffic.demand import Demand
 from traffic.effects import Slow
 from traffic.faults import Fault, When
 from traffic.fluid.network import FluidNetwork
-from traffic.fluid.nvlink import Nvlink
 from traffic.job import Collective, Compute, Job, Node
 from traffic.messages import Messages
 from traffic.scheme import Placement, Sprayed

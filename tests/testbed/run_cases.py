@@ -37,7 +37,7 @@ class Case:
     faults: tuple[Fault, ...]
     revise: Revise
 
-    def run(self, backend: Backend) -> Run:
+    def run(self, backend: Backend, *, couples: bool = False) -> Run:
         """Return what comes of it."""
         runner = Kernel(
             self.fabric,
@@ -47,6 +47,7 @@ class Case:
             circuits=self.circuits,
             faults=self.faults,
             revise=self.revise,
+            couples=couples,
         )
         return runner.run()
 

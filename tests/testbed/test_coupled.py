@@ -35,8 +35,8 @@ SIZE = 10_000_019
 
 def run(fabric: Fabric, *nodes: Collective, couples: bool, scheme: Scheme = same_rail) -> Run:
     """Return what comes of collectives that start together."""
-    backend = FluidBackend(fabric, {}, couples=couples)
-    return Kernel(fabric, Job("drawn", fabric.gpus, nodes), backend, scheme).run()
+    job, backend = Job("drawn", fabric.gpus, nodes), FluidBackend(fabric, {})
+    return Kernel(fabric, job, backend, scheme, couples=couples).run()
 
 
 def took_s(found: Run, node: str) -> float:
@@ -65,15 +65,17 @@ def test_an_edge_carries_what_its_steps_do(
 ) -> None:
     rings = tuple(tuple(data.draw(st.permutations(range(ranks)))) for _ in range(count))
     pattern = Ring(rings, size, operation)  # type: ignore[arg-type]
-    coupled, steps = pattern.coupled_flows(), pattern.lower().moves
+    coupled, steps = pattern.lower(coupled=True), pattern.lower().moves
     stepwise = np.zeros(count * ranks, dtype=np.int64)
     np.add.at(stepwise, np.arange(len(steps)) % len(stepwise), steps.bytes)
-    assert coupled.messages.bytes.tolist() == stepwise.tolist()
-    assert coupled.step_bytes.tolist() == steps.bytes[: len(stepwise)].tolist()
+    assert coupled.moves.bytes.tolist() == stepwise.tolist()
+    first = np.concatenate([part.placed_as for part in coupled.parts])
+    assert first.tolist() == steps.bytes[: len(stepwise)].tolist()
     for column in ("source", "destination"):
-        edges = getattr(coupled.messages, column).tolist()
+        edges = getattr(coupled.moves, column).tolist()
         assert edges == getattr(steps, column)[: len(stepwise)].tolist()
-    assert coupled.flow.tolist() == np.repeat(np.arange(count), ranks).tolist()
+    assert [len(part.moves) for part in coupled.parts] == [ranks] * count
+    assert all(part.together for part in coupled.parts)
 
 
 @settings(max_examples=examples(12, 40), deadline=None)
@@ -135,7 +137,7 @@ def test_a_coupled_ring_has_a_row_per_edge_whose_legs_sum_to_its_bytes() -> None
     ideal = TransportSetup("ideal")
     found = predict(Experiment(fabric, job, "rails", Dilation(1.0, 1.0), transport=ideal), couples=True)
     messages = found.messages
-    assert messages["bytes"].tolist() == pattern.coupled_flows().messages.bytes.tolist()
+    assert messages["bytes"].tolist() == pattern.lower(coupled=True).moves.bytes.tolist()
     assert (messages["start_s"] == 0).all()
     assert messages["end_s"].nunique() == 1
     for path, size, source, destination in messages[["path", "bytes", "source", "destination"]].to_numpy():
@@ -150,8 +152,8 @@ def test_equal_collectives_after_each_other_take_equal_times(by_bytes: bool) -> 
     fabric = rail_fabric(4, 2, 0)
     rings = nccl_rings([0, 1, 2, 3], 2)
     nodes = [Collective(f"ring {k}", Ring(rings, SIZE), (f"ring {k - 1}",) if k else ()) for k in range(3)]
-    backend = FluidBackend(fabric, {}, by_bytes=by_bytes, couples=True)
-    tasks = Kernel(fabric, Job("drawn", 8, tuple(nodes)), backend, same_rail).run().tasks
+    backend = FluidBackend(fabric, {}, by_bytes=by_bytes)
+    tasks = Kernel(fabric, Job("drawn", 8, tuple(nodes)), backend, same_rail, couples=True).run().tasks
     assert (tasks["end_s"] - tasks["start_s"]).tolist() == pytest.approx([took_s_alone(fabric, rings)] * 3)
 
 
@@ -162,8 +164,8 @@ def took_s_alone(fabric: Fabric, rings: tuple[tuple[int, ...], ...]) -> float:
 def test_queue_pairs_opened_after_a_ring_share_evenly_with_it() -> None:
     fabric = rail_fabric(3, 1, 0, rate_bps=8.0)
     nodes = (Collective("ring", Ring(((0, 1),), 400)), Collective("other", PointToPoint(((0, 2, 200),))))
-    backend = FluidBackend(fabric, {}, by_bytes=False, couples=True)
-    found = Kernel(fabric, Job("drawn", 3, nodes), backend, same_rail).run()
+    backend = FluidBackend(fabric, {}, by_bytes=False)
+    found = Kernel(fabric, Job("drawn", 3, nodes), backend, same_rail, couples=True).run()
     assert [took_s(found, node) for node in ("ring", "other")] == pytest.approx([600, 400])
 
 
@@ -197,14 +199,14 @@ def test_where_links_have_delay_rings_run_step_by_step() -> None:
 
 def test_with_faults_rings_run_step_by_step() -> None:
     case = ring()
-    both = (FluidBackend(case.fabric, case.delay_s, couples=couples) for couples in (False, True))
-    assert_equal(*map(case.run, both))
+    both = (case.run(FluidBackend(case.fabric, case.delay_s), couples=couples) for couples in (False, True))
+    assert_equal(*both)
 
 
 def test_over_circuits_a_coupled_ring_waits_for_light() -> None:
     case = replace(ring(), faults=())
     exact, found = (
-        case.run(FluidBackend(case.fabric, case.delay_s, couples=couples)) for couples in (False, True)
+        case.run(FluidBackend(case.fabric, case.delay_s), couples=couples) for couples in (False, True)
     )
     assert len(found.messages) == 3
     columns = ["node", "gpu"]

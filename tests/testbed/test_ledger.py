@@ -103,9 +103,9 @@ def test_a_leg_for_each_lane_ends_with_its_own_last_byte() -> None:
 def test_a_ring_has_a_leg_for_each_step_or_coupled_for_each_edge(couples: bool) -> None:
     fabric = rail_fabric(2, 1, 0, rate_bps=8.0 * RATE)
     job = Job("ring", 2, (Collective("ring", Ring(((0, 1),), 2 * RATE)),))
-    backend = FluidBackend(fabric, {}, couples=couples)
+    backend = FluidBackend(fabric, {})
     rail = WholeMessages(lambda _view, a, b: QueuePair(Nic(a, 0), Nic(b, 0)))
-    tables = Kernel(fabric, job, backend, rail).run().tables
+    tables = Kernel(fabric, job, backend, rail, couples=couples).run().tables
     check_tables(tables)
     whole = [(0, 0, 1, 2 * RATE, *at(0, 2)), (1, 1, 0, 2 * RATE, *at(0, 2))]
     steps = [

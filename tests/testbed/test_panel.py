@@ -129,8 +129,10 @@ def test_a_ring_alone_on_routes_is_led_over_new_ones_when_circuits_change() -> N
     )
     runs = []
     for couples in (False, True):
-        backend = FluidBackend(ring_fabric(4), {"ocs0": DELAY_S}, couples=couples)
+        backend = FluidBackend(ring_fabric(4), {"ocs0": DELAY_S})
         job = chain("ring", 4, nodes)
-        runs.append(Kernel(ring_fabric(4), job, backend, Lanes(), circuits=When(orders)).run())
+        runs.append(
+            Kernel(ring_fabric(4), job, backend, Lanes(), circuits=When(orders), couples=couples).run()
+        )
     assert took_s(runs[0], "ring") == pytest.approx(0.032 + DELAY_S, rel=1e-3)
     assert took_s(runs[1], "ring") == pytest.approx(took_s(runs[0], "ring"), rel=0.01)

@@ -12,7 +12,7 @@ An event solves only the component of links and flows that it touches (`traffic.
 
 import heapq
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -69,6 +69,8 @@ class FluidNetwork:
         self._pool, self._part_of = np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
         self._delivered, self._delay_ps = np.zeros(0), np.zeros(0, dtype=np.int64)
         self._communicator = np.zeros(0, dtype=np.int64)
+        self._communicators: dict[int, int] = {}
+        """The number that each communicator has here, from 0."""
         self._coupled = np.zeros(0, dtype=np.int64)
         """Which coupled flows each flow is one of; -1 for one on its own."""
         self._coupled_weight = np.zeros(0)
@@ -157,7 +159,9 @@ class FluidNetwork:
         self._pool = np.append(self._pool, own)
         self._part_of = np.append(self._part_of, np.asarray(whole, dtype=np.int64))
         self._delivered = np.append(self._delivered, np.broadcast_to(delivered, more))
-        self._communicator = np.append(self._communicator, np.broadcast_to(communicator, more))
+        named = np.broadcast_to(np.asarray(communicator, dtype=np.int64), more).tolist()
+        numbered = [self._communicators.setdefault(name, len(self._communicators)) for name in named]
+        self._communicator = np.append(self._communicator, np.array(numbered, dtype=np.int64))
         together = -1 if coupled_weight is None else len(self._coupled_weight)
         self._coupled = np.append(self._coupled, np.full(more, together))
         if coupled_weight is not None:
@@ -262,6 +266,10 @@ class FluidNetwork:
     def quiet(self) -> bool:
         """Whether no pool holds bytes, and none are on their way."""
         return not (self._left.any() or self._arriving)
+
+    def quiet_but(self, pools: Collection[int]) -> bool:
+        """Return whether no pool holds bytes but some, and none are on their way."""
+        return not self._arriving and set(self._left.nonzero()[0].tolist()) <= set(pools)
 
     @property
     def next_ps(self) -> int:

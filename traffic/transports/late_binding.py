@@ -164,6 +164,10 @@ class ReactiveFeeder:
         """Return how many real bytes of a message each queue pair carried or carries."""
         return self._carried[self._message_of[name]]
 
+    def lacks(self, name: int) -> bool:
+        """Return whether a message has not arrived."""
+        return self._to_come[self._message_of[name]] > 0
+
     def sharing(self, names: Iterable[int]) -> tuple[list[int], list[int]]:
         """Return the messages under way that may use the queue pairs of some, and these queue pairs' numbers.
 
