@@ -29,9 +29,9 @@ from testbed.run.predict import predict
 from testbed.run.scale import job_volume
 from testbed.run.trial import tried
 from topologies.errors import LightrailError, NetworkError, ScenarioError
+from traffic.collectives.pattern import bytes_between
 from traffic.fault_text import KINDS
 from traffic.job import Job
-from traffic.ops import bytes_between
 from traffic.spraying.registry import policy_named
 from traffic.transports.host_settings import CREDIT, TransportSetup
 from traffic.transports.registry import congestion_control

@@ -7,7 +7,7 @@ from functools import cached_property
 from graphlib import CycleError, TopologicalSorter
 
 from topologies.errors import DemandError
-from traffic.ops import Pattern
+from traffic.collectives.pattern import Pattern
 
 LONGEST_S = 1e9
 """Longest compute that a file may have, and longest time of a fault: some 30 years [s]."""

@@ -8,8 +8,8 @@ import numpy as np
 
 from topologies.fabric import Fabric, Port
 from traffic.bounds import NOTHING_LENT, lower_bound_s
+from traffic.collectives.pattern import Pattern
 from traffic.job import Compute, Job
-from traffic.ops import Pattern
 
 
 def node_bounds_s(

@@ -23,12 +23,12 @@ from topologies.strict_json import Strict, first_of, json_value, shown
 from traffic.collectives.all_to_all import AllToAll
 from traffic.collectives.node_all_to_all import RingAllToAll
 from traffic.collectives.own_pattern import check_lowered, own_pattern, words_of_own
+from traffic.collectives.pattern import Pattern
 from traffic.collectives.point_to_point import PointToPoint
 from traffic.collectives.ring import Operation, Ring
 from traffic.compose import MOST_NODES, Repeat, unfolded
 from traffic.demand import Demand
 from traffic.job import LONGEST_S, Collective, Compute, Job, Node
-from traffic.ops import Pattern
 from traffic.own_value import class_name
 from traffic.readers.text import MAX_BYTES, MAX_GPUS, text_of
 

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from topologies.fabric import Fabric, Path, Port
 from traffic.clock import NEVER, SECOND
 from traffic.collectives.all_to_all import AllToAll
+from traffic.collectives.pattern import Pattern
 from traffic.job import Job
-from traffic.ops import Pattern
 from traffic.tables import NVLINK, Tables
 
 GB = 1e9

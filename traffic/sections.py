@@ -17,9 +17,9 @@ from hashlib import sha256
 import numpy as np
 from numpy.typing import NDArray
 
+from traffic.collectives.pattern import Pattern
 from traffic.compose import one_after_another
 from traffic.job import Collective, Compute, Job, Node
-from traffic.ops import Pattern
 
 
 def sections(job: Job) -> list[tuple[Node, ...]]:

@@ -12,10 +12,10 @@ from typing import Literal, TypeVar
 import numpy as np
 
 from traffic.collectives.all_to_all import AllToAll
+from traffic.collectives.pattern import Pattern
 from traffic.collectives.ring import Operation, Ring
 from traffic.demand import Demand
 from traffic.job import Collective, Compute, Job, Node
-from traffic.ops import Pattern
 from traffic.workloads.gating import apportioned
 
 GroupKind = Literal["tp", "dp", "ep", "dp_ep", "pp", "all"]

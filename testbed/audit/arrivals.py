@@ -14,8 +14,8 @@ from testbed.audit.finding import Finding
 from traffic.clock import NEVER
 from traffic.collectives.all_to_all import AllToAll
 from traffic.collectives.owed import Owed
+from traffic.collectives.pattern import Pattern
 from traffic.job import Collective
-from traffic.ops import Pattern
 
 CHECK = "bytes"
 

@@ -14,10 +14,10 @@ from topologies.fabric import Fabric, Port
 from topologies.mfabric import delegation_gpu
 from traffic.clock import NEVER
 from traffic.collectives.owed import Owed
+from traffic.collectives.pattern import Pattern
 from traffic.compose import renumbered
 from traffic.faults import KnownRevision, places_after
 from traffic.job import Collective, Job, Node
-from traffic.ops import Pattern
 from traffic.tables import LEGS, NVLINK, Block, Tables
 
 Integers = NDArray[np.int64]

@@ -5,9 +5,9 @@ from collections.abc import Callable
 from traffic.collectives.all_to_all import AllToAll, owed_in_all_to_all
 from traffic.collectives.node_all_to_all import RingAllToAll, owed_in_ring_all_to_all
 from traffic.collectives.owed import Owed
+from traffic.collectives.pattern import Pattern
 from traffic.collectives.point_to_point import PointToPoint, owed_point_to_point
 from traffic.collectives.ring import Ring, owed_in_ring
-from traffic.ops import Pattern
 
 DEFINITIONS: dict[type, Callable[..., Owed]] = {
     AllToAll: owed_in_all_to_all,

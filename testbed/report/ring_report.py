@@ -15,9 +15,9 @@ from testbed.report.table import number, significant
 from testbed.run.agreement import ALL_LIMITED, LIMIT, MARK, MARKED, agreement_text
 from testbed.run.outcome import Outcome
 from topologies.fabric import Fabric
+from traffic.collectives.pattern import Pattern
 from traffic.collectives.ring import Ring
 from traffic.metrics import GB, bus_bytes
-from traffic.ops import Pattern
 from traffic.rings_over import closed_form_s
 
 WORDS = ("collective", "over")

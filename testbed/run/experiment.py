@@ -15,6 +15,7 @@ from testbed.run.ocs_plan import OcsPlan, OcsSetup
 from testbed.run.region_plan import DelegatedSetup, RegionalSetup, RegionPlan
 from topologies.errors import ScenarioError
 from topologies.fabric import Fabric, Port
+from traffic.collectives.pattern import bytes_between
 from traffic.communicators import Communicators
 from traffic.delegated import Delegated
 from traffic.delegation import Lanes
@@ -23,7 +24,6 @@ from traffic.faults import AS_IT_WAS, Fault, Revisions, check_faults, moved
 from traffic.job import Job
 from traffic.job_file import check_own_patterns, own_patterns
 from traffic.messages import CHUNK_BYTES
-from traffic.ops import bytes_between
 from traffic.packets import DEFAULT_MTU, check_mtu
 from traffic.scheme import OnceLit, OverCircuits, Scheme, Sprayed
 from traffic.spraying.policy import ReactivePolicy

@@ -192,7 +192,9 @@ class FluidBackend:
     def _lend(self) -> None:
         """Have what is posted leave as far as buckets let it; a gate, NVLink and an OCS have none."""
         lent_bytes = np.full(len(self._network.link_bps), np.inf)
-        lent_bytes[len(self._ports) : len(self._ports) + 2 * self._fabric.gpus] = 0.0  # NVLink stands meanwhile
+        lent_bytes[len(self._ports) : len(self._ports) + 2 * self._fabric.gpus] = (
+            0.0  # NVLink stands meanwhile
+        )
         for port, size in self._lent_bytes.items():
             lent_bytes[self._ports[port]] = size
         self._network.lend(lent_bytes)
@@ -463,8 +465,9 @@ class FluidBackend:
         happened: list[Happening] = [*sorted(of_tags, key=attrgetter("at_ps", "op"))]
         for ended_ps, bundle in self._bundles.ended():
             happened += [Arrived(op, ended_ps, bundle.lane) for op in bundle.ops]
-        while not happened and self._to_come and self._to_come[0][0] <= self.now_ps:
-            happened.append(heapq.heappop(self._to_come)[2]())  # devices move when all has arrived that does now
+        if not happened:  # else devices move when all is dealt with that has arrived
+            while self._to_come and self._to_come[0][0] <= self.now_ps:
+                happened.append(heapq.heappop(self._to_come)[2]())
         return happened
 
     def _of_tag(self, arrived: Arrival) -> Iterator[Arrived]:

@@ -29,13 +29,13 @@ from topologies.parallel_ocs import parallel_ocs_fabric
 from topologies.rail import rail_fabric
 from traffic.collectives.all_to_all import AllToAll
 from traffic.collectives.node_all_to_all import RingAllToAll
+from traffic.collectives.pattern import Pattern
 from traffic.collectives.point_to_point import PointToPoint
 from traffic.collectives.ring import Ring
 from traffic.demand import Demand
 from traffic.effects import Gone, Killed
 from traffic.faults import Fault, KnownRevision, Moves, Revisions, When, cut
 from traffic.job import Collective, Compute, Job, Node, chain
-from traffic.ops import Pattern
 from traffic.steps import single
 from traffic.transports.host_settings import TransportSetup
 from traffic.workloads.synthetic import receiver_skew, sender_skew, sparse, uniform

@@ -32,10 +32,9 @@ from topologies.errors import LightrailError
 from traffic.tables import Tables
 
 MUTATED = (
-    "testbed.run.alone",
     "testbed.run.carriers",
     "testbed.run.computing",
-    "testbed.run.delegated",
+    "testbed.run.deciding",
     "testbed.run.faulting",
     "testbed.run.fluid_backend",
     "testbed.run.fluid_choices",
@@ -44,13 +43,16 @@ MUTATED = (
     "testbed.run.job_graph",
     "testbed.run.ledger",
     "testbed.run.light",
-    "testbed.run.runner",
+    "testbed.run.kernel",
+    "testbed.run.nvlink",
+    "testbed.run.placing",
+    "testbed.run.revising",
     "testbed.run.solved_once",
-    "testbed.run.strands",
+    "testbed.run.written",
+    "traffic.fluid.bundles",
     "traffic.fluid.choice",
     "traffic.fluid.maxmin",
     "traffic.fluid.network",
-    "traffic.fluid.nvlink",
 )
 LONGEST_S = 60
 """A mutant that takes longer does not end."""

@@ -25,13 +25,13 @@ from topologies.leaf_spine import leaf_spine_fabric
 from topologies.rail import rail_fabric
 from traffic.collectives.all_to_all import AllToAll
 from traffic.collectives.node_all_to_all import RingAllToAll
+from traffic.collectives.pattern import Pattern
 from traffic.collectives.point_to_point import PointToPoint
 from traffic.collectives.ring import Operation, Ring
 from traffic.demand import Demand
 from traffic.effects import Down, Effect, Lossy, Slow
 from traffic.faults import Fault, When
 from traffic.job import Collective, Compute, Job, Node
-from traffic.ops import Pattern
 from traffic.tables import Tables
 
 FOLDER = Path(__file__).parents[2] / "testbed" / "audit"
@@ -73,12 +73,12 @@ def test_it_imports_nothing_of_what_makes_runs(file: Path) -> None:
             assert not ours or node.module.startswith(MAY_IMPORT), node.module
 
 
-def test_no_exchange_is_asked_for() -> None:
+def test_nothing_is_lowered_or_placed_again() -> None:
     for file in FOLDER.glob("*.py"):
         called = {
             node.attr for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.Attribute)
         }
-        assert not called & {"exchange", "coupled_flows", "place", "choose", "delegate"}, file
+        assert not called & {"lower", "place", "choose", "delegate"}, file
 
 
 @pytest.mark.parametrize("name", RUNS)

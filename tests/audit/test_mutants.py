@@ -4,23 +4,21 @@ A mutant is the real scheme, pattern, transport, controller, backend or runner w
 """
 
 from collections import deque
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from itertools import count
 
 import numpy as np
 import pandas as pd
 import pytest
-from testbed.run.alone import Alone
-from traffic.collectives.exchange import CoupledFlows, Exchange
-from traffic.fluid.nvlink import Nvlink
+from numpy.typing import NDArray
 
 from controller.circuits.devices import ReconfigurationDelay
 from testbed.audit.audit import audited
 from testbed.audit.finding import Circumstances, Wire
 from testbed.run import carriers as carrying
-from testbed.run import delegated
-from testbed.run import runner as running
+from testbed.run import fluid_backend as predicting
+from testbed.run import placing, revising
 from testbed.run import solved_once as solving
 from testbed.run.computing import Computing
 from testbed.run.dilation import Dilation
@@ -29,18 +27,21 @@ from testbed.run.faulting import Faulting, states_of_links
 from testbed.run.fluid_backend import FluidBackend
 from testbed.run.fluid_light import FluidLight
 from testbed.run.job_graph import JobGraph
-from testbed.run.ledger import Ledger, Message
-from testbed.run.movers import Arrived
+from testbed.run.kernel import Kernel, Phase
+from testbed.run.ledger import Ledger, Op
+from testbed.run.movers import Arrived, Order
 from testbed.run.ocs_plan import OcsSetup, over_ocses
 from testbed.run.predict import predict
+from testbed.run.revising import Revising
 from testbed.run.run import Run
 from tests.audit.cases import small_runs
 from tests.traffic.cases import lent_for
-from topologies.events import Show
-from topologies.fabric import Link, Nic
+from topologies.events import Show, View
+from topologies.fabric import Link
 from topologies.light import Circuit
 from topologies.parallel_ocs import parallel_ocs_fabric
 from topologies.routes import Routes
+from traffic import delegated, delegation
 from traffic.clock import NEVER
 from traffic.collectives.all_to_all import AllToAll
 from traffic.collectives.node_all_to_all import RingAllToAll
@@ -51,12 +52,14 @@ from traffic.delegation import Delegation
 from traffic.demand import Demand
 from traffic.effects import Slow
 from traffic.faults import Fault, When
+from traffic.fluid.bundles import Bundle, Bundles
 from traffic.fluid.network import FluidNetwork
 from traffic.job import Collective, Compute, Job, Node
 from traffic.messages import Messages
+from traffic.ops import Ops, Part
 from traffic.scheme import Placement, Sprayed
 from traffic.spraying.policy import QueuePair
-from traffic.tables import GRANTS, WIRE
+from traffic.tables import GRANTS, WIRE, Tables
 
 RUNS = dict(small_runs())
 Patch = pytest.MonkeyPatch
@@ -81,7 +84,7 @@ def around(patch: Patch, owner: object, name: str, changed: Callable[..., object
 
 def placed(patch: Patch, changed: Callable[[Placement], Placement]) -> None:
     """Have a spraying scheme's placements changed, and nobody look at them before they are sent."""
-    patch.setattr(running, "placed_by", lambda scheme, view, messages: scheme.place(view, messages))
+    patch.setattr(placing, "placed_by", lambda scheme, view, messages: scheme.place(view, messages))
     around(patch, Sprayed, "place", lambda found, *_: changed(found))
 
 
@@ -120,7 +123,7 @@ def swaps_messages(patch: Patch) -> None:
 
 
 def by_queue_pairs_of_others(patch: Patch) -> None:
-    patch.setattr(running, "of_communicator", lambda found, _number: found)
+    patch.setattr(placing, "of_communicator", lambda found, _number: found)
 
 
 def delegates(patch: Patch, changed: Callable[[Delegation], Delegation]) -> None:
@@ -149,87 +152,89 @@ def does_not_scatter(patch: Patch) -> None:
 
 
 def scatters_before_all_has_come(patch: Patch) -> None:
-    legs_of = delegated.legs_of
-    patch.setattr(running, "legs_of", lambda found, **named: legs_of(found, **{**named, "pipelined": True}))
+    in_stages = delegation.in_stages
+    patch.setattr(
+        delegated, "in_stages", lambda found, **named: in_stages(found, **{**named, "pipelined": True})
+    )
 
 
 # Patterns
 
 
-def exchanges(patch: Patch, pattern: type, changed: Callable[[Exchange], Exchange]) -> None:
-    around(patch, pattern, "exchange", lambda found, *_: changed(found))
+def lowers(patch: Patch, pattern: type, changed: Callable[[Part], Part], *, coupled: bool = False) -> None:
+    """Have a pattern lower itself to other operations, of one part; or each of those that are coupled."""
+    lower = pattern.lower  # type: ignore[attr-defined]
+
+    def lowered(self: object, view: object = None, **named: bool) -> Ops:
+        found: Ops = lower(self, view, **named)
+        if any(part.together for part in found.parts) != coupled:
+            return found
+        return replace(found, parts=tuple(map(changed, found.parts)))
+
+    patch.setattr(pattern, "lower", lowered)
+
+
+def with_bytes(part: Part, sizes: NDArray[np.int64]) -> Part:
+    return replace(part, moves=replace(part.moves, bytes=sizes))
 
 
 def a_step_too_few(patch: Patch) -> None:
-    def shorter(found: Exchange) -> Exchange:
-        kept = np.arange(len(found.messages)) < len(found.messages) * 13 // 14
-        waits = found.waits[(found.waits < kept.sum()).all(axis=1)]
-        return Exchange(found.messages.select(kept), waits, found.connection[kept])
+    lower = Ring.lower
 
-    exchanges(patch, Ring, shorter)
+    def shorter(self: Ring, view: View | None = None, *, coupled: bool = False) -> Ops:
+        found = lower(self, view, coupled=coupled)
+        if coupled:
+            return found
+        (part,) = found.parts
+        kept = np.arange(len(part)) < len(part) * 13 // 14
+        after = found.after[(found.after < kept.sum()).all(axis=1)]
+        return replace(found, parts=(part.select(kept),), after=after)
+
+    patch.setattr(Ring, "lower", shorter)
 
 
 def half_a_chunk(patch: Patch) -> None:
-    def halved(found: Exchange) -> Exchange:
-        return replace(found, messages=replace(found.messages, bytes=found.messages.bytes // 2))
-
-    exchanges(patch, Ring, halved)
+    lowers(patch, Ring, lambda part: with_bytes(part, part.moves.bytes // 2))
 
 
 def steps_that_do_not_wait(patch: Patch) -> None:
-    exchanges(patch, Ring, lambda found: replace(found, waits=found.waits[:0]))
+    around(patch, Ring, "lower", lambda found, *_: replace(found, after=found.after[:0]))
 
 
 def turned_round(patch: Patch) -> None:
-    def turned(found: Exchange) -> Exchange:
-        owed = found.messages
-        return replace(found, messages=Messages(owed.destination, owed.source, owed.bytes))
+    def turned(part: Part) -> Part:
+        moves = part.moves
+        return replace(part, moves=Messages(moves.destination, moves.source, moves.bytes))
 
-    exchanges(patch, AllToAll, turned)
+    lowers(patch, AllToAll, turned)
 
 
 def shifted(patch: Patch) -> None:
-    def moved(found: Exchange) -> Exchange:
-        return replace(found, messages=replace(found.messages, bytes=np.roll(found.messages.bytes, 1)))
-
-    exchanges(patch, AllToAll, moved)
+    lowers(patch, AllToAll, lambda part: with_bytes(part, np.roll(part.moves.bytes, 1)))
 
 
 def a_pair_left_out(patch: Patch) -> None:
-    def without(found: Exchange) -> Exchange:
-        return Exchange(found.messages.select(np.arange(len(found.messages)) != 5))
-
-    exchanges(patch, AllToAll, without)
+    lowers(patch, AllToAll, lambda part: part.select(np.arange(len(part)) != 5))
 
 
 def a_pair_twice(patch: Patch) -> None:
-    def again(found: Exchange) -> Exchange:
-        columns = (found.messages.source, found.messages.destination, found.messages.bytes)
-        return Exchange(Messages(*(np.append(column, column[5]) for column in columns)))
+    def again(part: Part) -> Part:
+        columns = (part.moves.source, part.moves.destination, part.moves.bytes)
+        return replace(part, moves=Messages(*(np.append(column, column[5]) for column in columns)))
 
-    exchanges(patch, AllToAll, again)
+    lowers(patch, AllToAll, again)
 
 
 def the_last_left_out(patch: Patch) -> None:
-    def shorter(found: Exchange) -> Exchange:
-        return Exchange(found.messages.select(np.arange(len(found.messages)) < len(found.messages) - 1))
-
-    exchanges(patch, PointToPoint, shorter)
+    lowers(patch, PointToPoint, lambda part: part.select(np.arange(len(part)) < len(part) - 1))
 
 
 def equal_steps(patch: Patch) -> None:
-    def even(found: Exchange) -> Exchange:
-        sizes = np.full(len(found.messages), found.messages.bytes[0])
-        return replace(found, messages=replace(found.messages, bytes=sizes))
-
-    exchanges(patch, RingAllToAll, even)
+    lowers(patch, RingAllToAll, lambda part: with_bytes(part, np.full(len(part), part.moves.bytes[0])))
 
 
 def a_coupled_ring_of_half(patch: Patch) -> None:
-    def halved(found: CoupledFlows, *_: object) -> CoupledFlows:
-        return replace(found, messages=replace(found.messages, bytes=found.messages.bytes // 2))
-
-    around(patch, Ring, "coupled_flows", halved)
+    lowers(patch, Ring, lambda part: with_bytes(part, part.moves.bytes // 2), coupled=True)
 
 
 # Backends
@@ -245,13 +250,7 @@ def nics_twice_as_fast(patch: Patch) -> None:
 
 
 def nvlink_twice_as_fast(patch: Patch) -> None:
-    begin = Nvlink.__init__
-
-    def faster(self: Nvlink, fabric: object) -> None:
-        begin(self, fabric)  # type: ignore[arg-type]
-        self._rate_bps = [2 * rate for rate in self._rate_bps]
-
-    patch.setattr(Nvlink, "__init__", faster)
+    around(patch, predicting, "nvlink_rates_bps", lambda found, *_: [2 * rate for rate in found])
 
 
 def arrives_early(patch: Patch) -> None:
@@ -260,23 +259,23 @@ def arrives_early(patch: Patch) -> None:
             replace(each, at_ps=each.at_ps * 9 // 10) if isinstance(each, Arrived) else each for each in found
         ]
 
-    around(patch, FluidBackend, "wait", sooner)
+    around(patch, FluidBackend, "advance", sooner)
 
 
 def shines_in_the_dark(patch: Patch) -> None:
-    show, follow = FluidBackend.show, FluidBackend.follow
+    carry_out, follow = FluidBackend.carry_out, FluidBackend.follow
     coming = deque[Routes]()
 
-    def shown(self: FluidBackend, order: Show) -> None:
-        for ocs, slots in order.programs:
+    def shown(self: FluidBackend, order: Order) -> None:
+        for ocs, slots in order.programs if isinstance(order, Show) else ():
             coming.extend(Routes(self._fabric, {ocs: slot.circuits}) for slot in slots[1:])
-        show(self, order)
+        carry_out(self, order)
 
-    def at_once(self: FluidBackend, routes: Routes, _nics: Collection[Nic] | None) -> None:
+    def at_once(self: FluidBackend, routes: Routes, _nics: object = None, failed: object = None) -> None:
         is_dark = not any(map(routes.next_nic, self._fabric.nics))
         follow(self, coming.popleft() if is_dark and coming else routes, self._fabric.nics)
 
-    patch.setattr(FluidBackend, "show", shown)
+    patch.setattr(FluidBackend, "carry_out", shown)
     patch.setattr(FluidBackend, "follow", at_once)
 
 
@@ -304,25 +303,24 @@ def lends_three_times(patch: Patch) -> None:
 
 
 def borrows_in_the_middle(patch: Patch) -> None:
-    wait = FluidBackend.wait
+    advance = FluidBackend.advance
 
-    def borrowing(self: FluidBackend, until_ps: int) -> object:
+    def borrowing(self: FluidBackend, to_ps: int) -> object:
         if self.now_ps > 0 and not self._network.quiet:
             self._network.lend(np.full(len(self._network.link_bps), 1_000_000.0))
-        return wait(self, until_ps)
+        return advance(self, to_ps)
 
-    patch.setattr(FluidBackend, "wait", borrowing)
+    patch.setattr(FluidBackend, "advance", borrowing)
 
 
 def a_coupled_flow_in_half_the_time(patch: Patch) -> None:
-    add = Alone.add
-    patch.setattr(
-        Alone,
-        "add",
-        lambda self, flow, weight, links, began_ps, end_ps: add(
-            self, flow, weight, links, began_ps, (began_ps + end_ps) // 2
-        ),
-    )
+    start = Bundles.start
+
+    def smaller(self: Bundles, bundle: Bundle, *, may_be_alone: bool) -> None:
+        bundle.bytes = bundle.bytes // 2
+        start(self, bundle, may_be_alone=may_be_alone)
+
+    patch.setattr(Bundles, "start", smaller)
 
 
 def paths_without_their_spine(patch: Patch) -> None:
@@ -384,19 +382,19 @@ def computes_in_half_the_time(patch: Patch) -> None:
 
 
 def forgets_that_one_arrived(patch: Patch) -> None:
-    result = Runner._result
+    tables = Ledger.tables
 
-    def forgetting(self: Runner) -> Run:
-        next(each for each in self._messages if each.legs).end_ps = NEVER
-        return result(self)
+    def forgetting(self: Ledger, *args: object) -> Tables:
+        next(each for each in self.ops if each.legs).end_ps = NEVER
+        return tables(self, *args)  # type: ignore[arg-type]
 
-    patch.setattr(Runner, "_result", forgetting)
+    patch.setattr(Ledger, "tables", forgetting)
 
 
 def ends_before_its_last_message(patch: Patch) -> None:
-    done = Runner._piece_done
+    done = Kernel.piece_done
 
-    def early(self: Runner, name: str, pieces: int = 1) -> None:
+    def early(self: Kernel, name: str, pieces: int = 1) -> None:
         collective = isinstance(self._graph.nodes[name], Collective)
         if collective and self._pieces_of[name] == 20:
             self._pieces_of[name] = 1
@@ -404,17 +402,17 @@ def ends_before_its_last_message(patch: Patch) -> None:
         elif not collective or self._pieces_of[name] > 0:
             done(self, name, pieces)
 
-    patch.setattr(Runner, "_piece_done", early)
+    patch.setattr(Kernel, "piece_done", early)
 
 
 def waiting_for_light_does_not_count(patch: Patch) -> None:
-    release = Runner._release_first
+    send = Kernel._send
 
-    def later(self: Runner, node: Collective, first: int) -> None:
-        self._since_ps[node.name] = self._backend.now_ps
-        release(self, node, first)
+    def later(self: Kernel, node: Collective) -> None:
+        self._since_ps[node.name] = self.now_ps
+        send(self, node)
 
-    patch.setattr(Runner, "_release_first", later)
+    patch.setattr(Kernel, "_send", later)
 
 
 def a_cut_is_not_noted(patch: Patch) -> None:
@@ -422,9 +420,9 @@ def a_cut_is_not_noted(patch: Patch) -> None:
 
 
 def a_slowed_link_as_fast_as_before(patch: Patch) -> None:
-    set_link = FluidBackend.set_link
+    set_link = FluidBackend._set_link
     patch.setattr(
-        FluidBackend, "set_link", lambda self, port, state: set_link(self, port, replace(state, rate=1.0))
+        FluidBackend, "_set_link", lambda self, port, state: set_link(self, port, replace(state, rate=1.0))
     )
 
 
@@ -447,30 +445,29 @@ def never_happens(patch: Patch) -> None:
 
 
 def timers_in_half_the_time(patch: Patch) -> None:
-    at = Runner._at
+    at = Kernel._at
 
-    def sooner(self: Runner, at_ps: int, action: Callable[[], None]) -> None:
-        now_ps = self._backend.now_ps
-        at(self, now_ps + (at_ps - now_ps) // 2, action)
+    def sooner(self: Kernel, phase: Phase, at_ps: int, action: Callable[[], None]) -> None:
+        at(self, phase, self.now_ps + (at_ps - self.now_ps) // 2, action)
 
-    patch.setattr(Runner, "_at", sooner)
+    patch.setattr(Kernel, "_at", sooner)
 
 
 def what_comes_back_counts_twice(patch: Patch) -> None:
-    returned = Message.returned
+    returned = Op.returned
 
-    def kept(self: Message, over: int, size: int, at_ps: int, *, whole: bool) -> int:
+    def kept(self: Op, over: int, size: int, at_ps: int, *, whole: bool) -> int:
         leg = self.on(over)
         lacks = returned(self, over, size, at_ps, whole=whole)
         if leg:
             leg.bytes += lacks
         return lacks
 
-    patch.setattr(Message, "returned", kept)
+    patch.setattr(Op, "returned", kept)
 
 
 def half_of_what_comes_back_is_sent(patch: Patch) -> None:
-    around(patch, Message, "returned", lambda found, *_: found // 2 + 1)
+    around(patch, Op, "returned", lambda found, *_: found // 2 + 1)
 
 
 def goes_on_before_what_takes_its_place(patch: Patch) -> None:
@@ -486,8 +483,8 @@ def goes_on_before_what_takes_its_place(patch: Patch) -> None:
 
 
 def the_old_gpus_go_on(patch: Patch) -> None:
-    patch.setattr(running, "renumbered", lambda node, _places: node)
-    patch.setattr(Runner, "_lose", lambda _self, _messages: [])
+    patch.setattr(revising, "renumbered", lambda node, _places: node)
+    patch.setattr(Revising, "lose", lambda _self, _numbers: [])
 
 
 MUTANTS: Mapping[str, Mutant] = {

@@ -19,7 +19,7 @@ from testbed.run.outcome import Outcome
 from testbed.run.predict import predict
 from tests.scenarios.command import ran
 from topologies.rail import rail_fabric
-from traffic.ops import bytes_between
+from traffic.collectives.pattern import bytes_between
 
 SCHEMES = ["ecmp", "plb", "minrtt", "reps", "pxn", "rails", "optimal"]
 PHASES = ["start", "early", "mid", "stable"]

@@ -55,12 +55,19 @@ class Case:
             self.fabric,
             {"ocs0": DELAY_S},
             by_bytes=self.by_bytes,
-            couples=self.couples,
             lent_bytes=self.lent_bytes,
         )
         circuits = When({NodeStarted("warm up"): (Reconfigure({"ocs0": self.lit}),)})
         job = chain("delegated", self.fabric.gpus, nodes)
-        return Kernel(self.fabric, job, backend, self.scheme, circuits=circuits, faults=self.faults).run()
+        return Kernel(
+            self.fabric,
+            job,
+            backend,
+            self.scheme,
+            circuits=circuits,
+            faults=self.faults,
+            couples=self.couples,
+        ).run()
 
 
 def took_s(run: Run) -> float:

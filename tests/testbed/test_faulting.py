@@ -1,6 +1,6 @@
 """Random faults in a run: at every instant all is as the list of faults says, and nothing is said twice."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from random import Random
 
@@ -8,12 +8,13 @@ import pytest
 
 from testbed.run.fluid_backend import FluidBackend
 from testbed.run.kernel import Kernel
+from testbed.run.movers import Expect, KnowRates, Order, SetDaemon, SetLink
 from testbed.run.run import Run
 from topologies.fabric import Link, Nic, Port
 from topologies.rail import rail_fabric
+from topologies.routes import Routes
 from traffic.clock import ps
 from traffic.effects import (
-    Daemon,
     DaemonState,
     Down,
     Effect,
@@ -63,28 +64,25 @@ class Recording(FluidBackend):
         self._last[what] = state
         self.given.append((self.now_ps, what, state))
 
-    def set_link(self, port: Port, state: LinkState) -> None:
-        """Record a link, by its one fixed end."""
-        self.note(LINKS[port], state, LinkState())
-        super().set_link(port, state)
+    def carry_out(self, order: Order) -> None:
+        """Record an order: of a link by its one fixed end."""
+        if isinstance(order, SetLink):
+            self.note(LINKS[order.port], order.state, LinkState())
+        elif isinstance(order, SetDaemon):
+            self.note(order.daemon, order.state, DaemonState())
+        elif isinstance(order, Expect):
+            self.note("expects back", order.back, False)
+        elif isinstance(order, KnowRates):
+            self.note("rates", dict(order.shares), {})
+        super().carry_out(order)
 
-    def set_daemon(self, daemon: Daemon, state: DaemonState) -> None:
-        """Record a daemon."""
-        self.note(daemon, state, DaemonState())
-        super().set_daemon(daemon, state)
-
-    def expects_back(self, expects: bool) -> None:
-        """Record whether something will be back."""
-        self.note("expects back", expects, False)
-
-    def learn_rates(self, shares: Mapping[Nic, float]) -> None:
-        """Record what is known of rates."""
-        self.note("rates", dict(shares), {})
-
-    def avoid(self, ports: Collection[Port]) -> None:
+    def follow(
+        self, routes: Routes, nics: Collection[Nic] | None = None, failed: Collection[Port] | None = None
+    ) -> None:
         """Record what is known to have failed, which may be said again."""
-        self.given.append((self.now_ps, "failed", frozenset(ports)))
-        super().avoid(ports)
+        if failed is not None:
+            self.given.append((self.now_ps, "failed", frozenset(failed)))
+        super().follow(routes, nics, failed)
 
 
 def timeline(random: Random) -> tuple[Fault, ...]:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from testbed.run.fluid_backend import FluidBackend
 from testbed.run.kernel import Kernel
-from testbed.run.movers import LightChanged
+from testbed.run.movers import Light, LightChanged
 from testbed.run.run import Run
 from tests.examples import examples
 from tests.traffic.cases import Work, assigned, lent_for, permitted_by, rail_paths, rates, work_of, works
@@ -131,8 +131,8 @@ def test_delays_drawn_are_those_of_orders_with_circuits() -> None:
     lit_s = []
     every: tuple[tuple[Circuit, ...], ...] = (((0, 1), (1, 0)), ((0, 1),), (), ((1, 0),), ((0, 1),))
     for circuits in every:
-        backend.light({"ocs0": circuits})
-        (lit,) = backend.wait(NEVER)
+        backend.carry_out(Light({"ocs0": circuits}))
+        (lit,) = backend.advance(NEVER)
         assert isinstance(lit, LightChanged)
         lit_s.append(in_seconds(lit.at_ps))
     assert lit_s == pytest.approx([0.1, 0.1, 0.1, 0.3, 9.3])

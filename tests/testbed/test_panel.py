@@ -20,7 +20,8 @@ from tests.testbed.run_cases import DELAY_S, When, both_ways
 from topologies.events import Event, NodeStarted, Order, Reconfigure, SetTimer, TimerFired, View
 from topologies.fabric import Nic
 from traffic.collectives.ring import Ring
-from traffic.delegation import Delegates, Lanes, bounds
+from traffic.delegated import Delegated
+from traffic.delegation import Lanes, bounds
 from traffic.faults import cut
 from traffic.job import Collective, Compute, chain
 from traffic.records import legs_of, path_of
@@ -42,7 +43,7 @@ def best_s(experiment: Experiment) -> float:
     assert experiment.foreseen
     view = View(0.0, experiment.fabric, dict(experiment.foreseen.first), frozenset())
     scheme = experiment.scheme
-    assert isinstance(scheme, Delegates)
+    assert isinstance(scheme, Delegated)
     messages = experiment.job.collectives[0].pattern.lower().moves
     return bounds(view, scheme.delegate(view, messages)).in_turn_s
 

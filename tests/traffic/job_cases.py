@@ -5,11 +5,11 @@ from hypothesis import strategies as st
 
 from traffic.collectives.all_to_all import AllToAll
 from traffic.collectives.node_all_to_all import RingAllToAll
+from traffic.collectives.pattern import Pattern
 from traffic.collectives.point_to_point import PointToPoint
 from traffic.collectives.ring import Operation, Ring
 from traffic.demand import Demand
 from traffic.job import Collective, Compute, Job, Node
-from traffic.ops import Pattern
 
 OPERATIONS: tuple[Operation, ...] = ("all-reduce", "reduce-scatter", "all-gather")
 

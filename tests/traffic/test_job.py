@@ -9,11 +9,12 @@ from numpy.typing import NDArray
 from tests.traffic.job_cases import patterns
 from topologies.errors import DemandError
 from traffic.collectives.all_to_all import AllToAll
+from traffic.collectives.pattern import Pattern
 from traffic.collectives.point_to_point import PointToPoint
 from traffic.collectives.ring import Operation, Ring
 from traffic.demand import Demand
 from traffic.job import Collective, Compute, Job, chain
-from traffic.ops import Ops, Pattern
+from traffic.ops import Ops
 
 PAIR = PointToPoint(((0, 1, 5),))
 

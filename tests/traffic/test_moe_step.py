@@ -13,6 +13,7 @@ from testbed.run.kernel import Kernel
 from topologies.errors import DemandError
 from topologies.fat_tree import fat_tree_fabric
 from traffic.collectives.all_to_all import AllToAll
+from traffic.collectives.pattern import bytes_between
 from traffic.collectives.ring import Ring
 from traffic.delegated import Delegated
 from traffic.job import Collective, Compute
@@ -25,7 +26,6 @@ from traffic.models.moe_step import (
     one_forward_one_backward,
     repeated_gate,
 )
-from traffic.ops import bytes_between
 from traffic.workloads.gate import ARTIFACT_TOKENS
 
 SMALL = MoeModel(

@@ -18,7 +18,7 @@ from traffic.collectives.node_all_to_all import (
     ring_all_to_all_s,
     ring_steps,
 )
-from traffic.ops import bytes_between
+from traffic.collectives.pattern import bytes_between
 from traffic.workloads.khop_all_to_all import exchange_job, ring_job
 
 POWERS = st.integers(1, 6).map(lambda log: 1 << log)

@@ -11,7 +11,8 @@ from topologies.fabric import Nic, Port
 from topologies.light import Circuit
 from topologies.parallel_ocs import parallel_ocs_fabric
 from traffic.messages import Messages
-from traffic.scheme import OnceLit, WaitsForLight
+from traffic.ops import DARK, Ops, Part
+from traffic.scheme import OnceLit
 from traffic.spraying.policy import QueuePair
 
 FABRIC = parallel_ocs_fabric(3, 2)
@@ -43,8 +44,10 @@ def test_light_joins_servers_if_it_goes_both_ways_over_what_works(
     lit: dict[str, tuple[Circuit, ...]], failed: tuple[Port, ...], joined: bool
 ) -> None:
     scheme, asked = OnceLit(), messages((0, 1, 10))
-    assert isinstance(scheme, WaitsForLight)
-    assert scheme.is_lit(view(lit, *failed), asked).tolist() == [joined]
+    under_way = Ops((Part(asked, of=np.array([7])),))
+    lowered = scheme.lower(under_way, view(lit, *failed))
+    waits = [part for part in lowered.parts if part.medium == DARK and len(part)]
+    assert [part.of.tolist() for part in waits] == ([] if joined else [[7]])
     if not joined:
         with pytest.raises(ScenarioError, match="no circuit joins the servers of GPUs 0 and 1"):
             scheme.place(view(lit, *failed), asked)

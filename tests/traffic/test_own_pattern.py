@@ -17,12 +17,13 @@ from topologies.events import View
 from topologies.fabric import Port
 from topologies.rail import rail_fabric
 from traffic.collectives.own_pattern import own_pattern
+from traffic.collectives.pattern import Pattern
 from traffic.collectives.ring import Ring
 from traffic.faults import KnownRevision, Revisions, cut
 from traffic.job import Collective, Job
 from traffic.job_file import job_document, job_of_document, read_job, write_job
 from traffic.messages import Messages
-from traffic.ops import Ops, Pattern, each_alone
+from traffic.ops import Ops, each_alone
 
 HERE = "tests.traffic.test_own_pattern"
 WIRED = rail_fabric(2, 2)

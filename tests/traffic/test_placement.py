@@ -5,8 +5,8 @@ import pytest
 
 from topologies.errors import TraceError
 from topologies.rail import rail_fabric
+from traffic.collectives.pattern import bytes_between
 from traffic.job import Compute
-from traffic.ops import bytes_between
 from traffic.steps import Step, demands_of, job_of_steps
 from traffic.workloads.placement import placed
 from traffic.workloads.synthetic import sparse, uniform

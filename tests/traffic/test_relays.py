@@ -32,27 +32,27 @@ def test_only_servers_without_any_packet_nic_are_cut_off() -> None:
 
 def test_the_relay_has_a_circuit_and_the_fewest_packet_bytes_then_the_lowest_index() -> None:
     messages = sent(DEMAND)
-    paths = Delegated().paths(view_of(0), messages, over_light=True)
+    paths = Lanes().paths(view_of(0), messages)
     assert paths == [(), (), (Hop(0, 1, True), Hop(1, 3, False)), ()]
     busy = DEMAND + np.array([[0] * 4, [0, 0, 0, 1], [0] * 4, [0] * 4])  # 1 to 3 goes over packets
-    paths = Delegated().paths(view_of(0), sent(busy), over_light=True)
+    paths = Lanes().paths(view_of(0), sent(busy))
     assert paths[2] == (Hop(0, 2, True), Hop(2, 3, False))
 
 
 def test_it_comes_back_the_same_way_and_both_ends_may_need_one() -> None:
-    back = Delegated().paths(view_of(0), sent(DEMAND.T.copy()), over_light=True)
+    back = Lanes().paths(view_of(0), sent(DEMAND.T.copy()))
     assert (Hop(3, 1, False), Hop(1, 0, True)) in back
-    both = Delegated().paths(view_of(0, 3), sent(DEMAND), over_light=True)
+    both = Lanes().paths(view_of(0, 3), sent(DEMAND))
     assert both[2] == (Hop(0, 1, True), Hop(1, 2, False), Hop(2, 3, True))
 
 
 def test_other_collectives_take_a_circuit_to_their_server_if_there_is_one() -> None:
-    paths = Delegated().paths(view_of(0), sent(DEMAND), over_light=False)
+    paths = Lanes(light=False).paths(view_of(0), sent(DEMAND))
     assert paths == [(Hop(0, 1, True),), (Hop(0, 2, True),), (Hop(0, 1, True), Hop(1, 3, False)), ()]
 
 
 def test_nobody_relays_where_no_circuit_leads_to_packet_nics() -> None:
-    assert Delegated().paths(view_of(0, 1, 2), sent(DEMAND), over_light=True)[2] is None
+    assert Lanes().paths(view_of(0, 1, 2), sent(DEMAND))[2] is None
 
 
 def test_circuit_and_relay_carry_the_sum() -> None:

@@ -5,12 +5,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from testbed.run.movers import NVLINK, Flows
+from testbed.run.nvlink import NvlinkMover
 from tests.examples import examples
 from topologies.fabric import Fabric
 from topologies.rail import rail_fabric
 from traffic.clock import NEVER, in_seconds, ps
 from traffic.fluid.network import FluidNetwork
-from traffic.fluid.nvlink import Nvlink
 from traffic.messages import Messages
 
 FABRIC = rail_fabric(2, 4, nvlink_bps=80.0)
@@ -33,20 +34,37 @@ def messages_of(rows: list[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
     return [(source, (source + distance) % 4, size) for source, distance, size in rows]
 
 
+class Clock:
+    """Moves what stays inside servers, at a time that is set."""
+
+    def __init__(self, fabric: Fabric) -> None:
+        self.now_ps, self.ends = 0, dict[int, float]()
+        self.mover = NvlinkMover(fabric, lambda: self.now_ps)
+
+    def pass_until(self, until_ps: int) -> None:
+        """Let time pass, and note when each operation arrives."""
+        while (at_ps := self.mover.due_ps) <= until_ps and at_ps < NEVER:
+            for arrived in self.mover.advance(at_ps):
+                assert arrived.op not in self.ends
+                self.ends[arrived.op] = in_seconds(at_ps)
+        self.now_ps = until_ps
+
+    def send(self, moves: Messages, first: int, *, together: bool = False) -> None:
+        """Send moves, numbered from a first one on, or all as one operation."""
+        op = np.full(len(moves), first) if together else np.arange(first, first + len(moves))
+        lane = np.full(len(moves), NVLINK)
+        self.mover.start([Flows(op, moves.bytes, lane, moves.source, moves.destination, together)])
+
+
 def ends_s(fabric: Fabric, posted: list[Batch]) -> dict[int, float]:
     """Return when each message arrives over NVLink, counted in the order in which they are posted."""
-    nvlink, first, ends = Nvlink(fabric), 0, dict[int, float]()
-
-    def advance(until_ps: int) -> None:
-        while (at_ps := nvlink.next_ps) <= until_ps and at_ps < NEVER:
-            ends.update(dict.fromkeys(nvlink.advance(at_ps), in_seconds(at_ps)))
-
+    clock, first = Clock(fabric), 0
     for at_s, rows in posted:
-        advance(ps(at_s))
-        nvlink.post(messages_of(rows), range(first, first + len(rows)), ps(at_s))
+        clock.pass_until(ps(at_s))
+        clock.send(coupled(rows), first)
         first += len(rows)
-    advance(NEVER)
-    return ends
+    clock.pass_until(NEVER)
+    return clock.ends
 
 
 def fluid_ends_s(posted: list[Batch]) -> dict[int, float]:
@@ -95,15 +113,12 @@ def test_coupled_messages_end_together_when_their_busiest_gpu_does_and_share_whe
     drawn: list[Batch],
 ) -> None:
     first, second = (coupled(rows) for _, rows in drawn[:2])
-    nvlink, ends = Nvlink(FABRIC), dict[int, float]()
-    nvlink.couple(first, 0, 0)
-    assert in_seconds(nvlink.next_ps) == pytest.approx(busiest_s(first))
-    nvlink.couple(second, 1, 0)
-    while (at_ps := nvlink.next_ps) < NEVER:
-        for number in nvlink.advance(at_ps):
-            assert number not in ends
-            ends[number] = in_seconds(at_ps)
-    assert ends.keys() == {0, 1}
+    clock = Clock(FABRIC)
+    clock.send(first, 0, together=True)
+    assert in_seconds(clock.mover.due_ps) == pytest.approx(busiest_s(first))
+    clock.send(second, 1, together=True)
+    clock.pass_until(NEVER)
+    assert clock.ends.keys() == {0, 1}
     for number, part in enumerate((first, second)):
-        assert ends[number] >= busiest_s(part) * (1 - 1e-9)
-    assert max(ends.values()) <= (busiest_s(first) + busiest_s(second)) * (1 + 1e-9)
+        assert clock.ends[number] >= busiest_s(part) * (1 - 1e-9)
+    assert max(clock.ends.values()) <= (busiest_s(first) + busiest_s(second)) * (1 + 1e-9)
