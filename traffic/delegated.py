@@ -1,4 +1,4 @@
-"""The scheme that delegates: all-to-alls over the lanes of servers, gathered and scattered; all else over packets.
+"""The scheme that delegates: all-to-alls go over lanes, gathered and scattered; all else over packets.
 
 References
 ----------
@@ -10,7 +10,16 @@ from functools import partial
 from topologies.events import View
 from topologies.fabric import Fabric
 from topologies.packet_part import cut_off
-from traffic.delegation import DelegatedOps, Delegation, Lanes, decides, delegation, in_stages, make_room
+from traffic.delegation import (
+    DelegatedOps,
+    Delegation,
+    Lanes,
+    Shapes,
+    decides,
+    delegation,
+    in_stages,
+    make_room,
+)
 from traffic.gathered import Gathered
 from traffic.messages import Messages
 from traffic.ops import LANES, Ops, Part
@@ -54,6 +63,7 @@ class Delegated:
         self.pipelined = pipelined
         self.lanes = Lanes(spill=spill, two_hops=two_hops)
         self._known: dict[object, Delegation] = {}
+        self._shapes = Shapes()
         self._lowered: dict[tuple[Delegation, bool], DelegatedOps] = {}
 
     @property
@@ -108,5 +118,5 @@ class Delegated:
         key = decides(view, messages)
         if key not in self._known:
             make_room(self._known)
-            self._known[key] = delegation(view, messages, self.lanes)
+            self._known[key] = delegation(view, messages, self.lanes, self._shapes)
         return self._known[key]

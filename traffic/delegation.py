@@ -258,41 +258,140 @@ class _FoundLanes:
         return Placement(self._queue_pairs, self._qp, self._message, sizes)
 
 
-def delegation(view: View, messages: Messages, lanes: Lanes) -> Delegation:
-    """Return the legs of an all-to-all over lanes."""
-    fabric = view.fabric
-    servers, offsets = fabric.server_of_gpu, np.asarray(fabric.gpu_offsets)
-    near, far = servers[messages.source], servers[messages.destination]
-    crosses, count = near != far, len(fabric.servers)
-    codes, of_crossing = np.unique((near * count + far)[crosses], return_inverse=True)
-    pair = np.full(len(messages), -1, dtype=np.int64)
-    pair[crosses] = of_crossing
-    sizes = np.bincount(of_crossing, messages.bytes[crosses], len(codes)).astype(np.int64)
-    between = Messages(offsets[codes // count], offsets[codes % count], sizes)
-    placed, first, last = _placed(view, between, lanes)
-    delegate = delegation_gpus(fabric)
-    sources = np.array([delegate[pair.source] for pair in placed.queue_pairs], dtype=np.int64)
-    ends = np.array([delegate[pair.destination] for pair in placed.queue_pairs], dtype=np.int64)
+@dataclass(frozen=True, eq=False)
+class _Pairs:
+    """Between which servers messages go, whatever their sizes."""
+
+    pair: NDArray[np.int64]
+    """The pair of servers of each message; -1 if it stays inside, shape (messages,)."""
+    crossing: NDArray[np.int64]
+    """The messages that leave their server."""
+    source: NDArray[np.int64]
+    destination: NDArray[np.int64]
+    """The first GPU of each server of a pair, shape (pairs,)."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Shares:
+    """What GPUs of a server send to each other for the lanes of its pairs, whatever its size."""
+
+    message: NDArray[np.int64]
+    parcel: NDArray[np.int64]
+    """The message of each share, and the parcel of its pair that it is part of."""
+    moves: NDArray[np.intp]
+    """The shares that are not where they should be."""
+    hop: NDArray[np.intp]
+    """Between which GPUs each of these moves."""
+    source: NDArray[np.int64]
+    destination: NDArray[np.int64]
+    """Those GPUs, each two once."""
+
+    def sent(self, messages: Messages, part: NDArray[np.float64]) -> Messages:
+        """Return what GPUs send to each other in all; ``part`` is which of its pair each parcel has."""
+        shares = messages.bytes[self.message] * part[self.parcel]
+        sizes = np.rint(np.bincount(self.hop, shares[self.moves], len(self.source))).astype(np.int64)
+        found = Messages(self.source, self.destination, sizes)
+        return found if sizes.all() else found.select(sizes > 0)
+
+
+class Shapes:
+    """What delegations between the same GPUs and over the same lanes have in common, found once."""
+
+    def __init__(self) -> None:
+        self._pairs: dict[tuple[bytes, bytes], _Pairs] = {}
+        self._shares: dict[tuple[int, int], tuple[object, tuple[_Shares, _Shares]]] = {}
+        """By the identity of pairs and of parcels, which are kept."""
+
+    def pairs(self, fabric: Fabric, messages: Messages) -> _Pairs:
+        """Return between which servers messages go."""
+        key = messages.source.tobytes(), messages.destination.tobytes()
+        if key not in self._pairs:
+            make_room(self._pairs)
+            self._pairs[key] = _pairs_of(fabric, messages)
+        return self._pairs[key]
 
     def shares(
-        of_hop: NDArray[np.bool_],
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
-        """Return messages, the queue pair of each of their shares in a hop, and its bytes."""
-        qp, of_pair, size = placed.qp[of_hop], placed.message[of_hop], placed.bytes[of_hop]
-        message, parcel = _joined(np.flatnonzero(crosses), of_crossing, of_pair)
-        return message, qp[parcel], messages.bytes[message] * (size[parcel] / sizes[of_pair[parcel]])
+        self, fabric: Fabric, messages: Messages, pairs: _Pairs, placed: Placement
+    ) -> tuple[_Shares, _Shares]:
+        """Return what is gathered and what is scattered, where each parcel is of a whole path."""
+        key = id(pairs), id(placed.qp)
+        if key not in self._shares:
+            make_room(self._shares)
+            every = np.ones(len(placed.bytes), dtype=bool)
+            self._shares[key] = (pairs, placed.qp), _shares_of(fabric, messages, pairs, placed, every, every)
+        return self._shares[key][1]
 
-    leaving, leaves_by, out = shares(first)
-    coming, comes_by, into = shares(last)
+
+def delegation(view: View, messages: Messages, lanes: Lanes, shapes: Shapes | None = None) -> Delegation:
+    """Return the legs of an all-to-all over lanes; ``shapes`` are those that are known."""
+    fabric, shapes = view.fabric, shapes or Shapes()
+    pairs = shapes.pairs(fabric, messages)
+    of_crossing = pairs.pair[pairs.crossing]
+    sizes = np.bincount(of_crossing, messages.bytes[pairs.crossing], len(pairs.source)).astype(np.int64)
+    between = Messages(pairs.source, pairs.destination, sizes)
+    placed, first, last = _placed(view, between, lanes)
+    if first is None or last is None:
+        gathered, scattered = shapes.shares(fabric, messages, pairs, placed)
+    else:
+        gathered, scattered = _shares_of(fabric, messages, pairs, placed, first, last)
+    part = placed.bytes / sizes[placed.message]
     return Delegation(
         messages,
-        pair,
+        pairs.pair,
         between,
         placed,
-        _hops(messages.source[leaving], sources[leaves_by], out, fabric.gpus),
-        messages.select(~crosses),
-        _hops(ends[comes_by], messages.destination[coming], into, fabric.gpus),
+        gathered.sent(messages, part),
+        messages.select(pairs.pair < 0),
+        scattered.sent(messages, part),
     )
+
+
+def _pairs_of(fabric: Fabric, messages: Messages) -> _Pairs:
+    servers, offsets = fabric.server_of_gpu, np.asarray(fabric.gpu_offsets)
+    near, far, count = servers[messages.source], servers[messages.destination], len(fabric.servers)
+    (crossing,) = np.nonzero(near != far)
+    codes, of_crossing = np.unique((near * count + far)[crossing], return_inverse=True)
+    pair = np.full(len(messages), -1, dtype=np.int64)
+    pair[crossing] = of_crossing
+    return _Pairs(pair, crossing, offsets[codes // count], offsets[codes % count])
+
+
+def _shares_of(
+    fabric: Fabric,
+    messages: Messages,
+    pairs: _Pairs,
+    placed: Placement,
+    first: NDArray[np.bool_],
+    last: NDArray[np.bool_],
+) -> tuple[_Shares, _Shares]:
+    """Return what is gathered and scattered; parcels are of a ``first`` or ``last`` hop, or of both."""
+    delegate = delegation_gpus(fabric)
+    sources = np.array([delegate[lane.source] for lane in placed.queue_pairs], dtype=np.int64)
+    ends = np.array([delegate[lane.destination] for lane in placed.queue_pairs], dtype=np.int64)
+
+    def parcels(of_hop: NDArray[np.bool_]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        (mine,) = np.nonzero(of_hop)
+        message, parcel = _joined(pairs.crossing, pairs.pair[pairs.crossing], placed.message[mine])
+        return message, mine[parcel]
+
+    leaving, leaves_by = parcels(first)
+    coming, comes_by = parcels(last)
+    return (
+        _shares(leaving, leaves_by, messages.source[leaving], sources[placed.qp[leaves_by]], fabric.gpus),
+        _shares(coming, comes_by, ends[placed.qp[comes_by]], messages.destination[coming], fabric.gpus),
+    )
+
+
+def _shares(
+    message: NDArray[np.int64],
+    parcel: NDArray[np.int64],
+    source: NDArray[np.int64],
+    destination: NDArray[np.int64],
+    gpus: int,
+) -> _Shares:
+    (moves,) = np.nonzero(source != destination)
+    codes, hop = np.unique((source * gpus + destination)[moves], return_inverse=True)
+    return _Shares(message, parcel, moves, hop, codes // gpus, codes % gpus)
 
 
 @dataclass(frozen=True, eq=False)
@@ -375,16 +474,15 @@ def delegation_gpus(fabric: Fabric) -> dict[Nic, int]:
 
 def _placed(
     view: View, between: Messages, lanes: Lanes
-) -> tuple[Placement, NDArray[np.bool_], NDArray[np.bool_]]:
+) -> tuple[Placement, NDArray[np.bool_] | None, NDArray[np.bool_] | None]:
     """Return what servers send each other on lanes, and which parcels are of a first and of a last hop.
 
-    What is relayed has parcels in each of its hops; what no relay can serve yet has none.
+    None if all are of both. What is relayed has parcels in each of its hops; what no relay can serve yet has
+    none.
     """
     paths = lanes.paths(view, between)
     if not any(path is None or path for path in paths):
-        placed = lanes.place(view, between)
-        every = np.ones(len(placed.bytes), dtype=bool)
-        return placed, every, every
+        return lanes.place(view, between), None, None
     offsets, packets = view.fabric.gpu_offsets, Lanes(light=False)
     directly = np.array([path == () for path in paths])
     sent = [(lanes, np.flatnonzero(directly), between.select(directly), True, True)]

@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 from traffic.messages import Messages, together
 
 ANY, INSIDE, PACKETS, LANES, DARK = 0, 1, 2, 3, 4
-"""What a part may go over: NVLink inside a server, and between servers whatever its scheme says; NVLink alone;
-packet NICs alone; the lanes of its servers, which are circuits where there are some; nothing until more is
-lit."""
+"""What a part may go over: NVLink inside a server, and between servers whatever its scheme says; NVLink
+alone; packet NICs alone; the lanes of its servers, which are circuits where there are some; nothing until
+more is lit."""
 OWN = -1
 """The stage of a part that is not of what was lowered again (`traffic.tables`: GATHER, CROSSES, SCATTER)."""
 
@@ -46,13 +46,13 @@ class Part:
     stage: int = OWN
     """What they are of what was lowered again."""
     channel: NDArray[np.int64] = field(default_factory=_none)
-    """The connection by which each goes, shape (moves,), where several share one: schemes that keep connections
-    place its first move, and the others go the same way. Else empty."""
+    """The connection by which each goes, shape (moves,), where several share one: schemes that keep
+    connections place its first move, and the others go the same way. Else empty."""
     row: NDArray[np.int64] = field(default_factory=_none)
     """Which of the pattern's messages each is, shape (moves,), where that is not as they are counted. Else
     empty."""
     of: NDArray[np.int64] = field(default_factory=_none)
-    """Of what is lowered again while it is under way: the operation that each brings further, shape (moves,)."""
+    """Of what is lowered again while it is under way: the operation of each, shape (moves,)."""
     placed_as: NDArray[np.int64] = field(default_factory=_none)
     """The bytes of each by which a scheme places it, shape (moves,), if that is not all of it. Else empty."""
 

@@ -1,4 +1,4 @@
-"""A scheme: what becomes of operations, and which queue pairs carry their bytes, decided when these may go."""
+"""A scheme: what becomes of operations, and which queue pairs carry their bytes, once these may go."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
@@ -135,8 +135,8 @@ class Lowers(Scheme, Protocol):
     def lower(self, ops: Ops, view: View) -> Ops:
         """Return what becomes of operations.
 
-        It is asked when a collective starts, and again whenever bytes of operations are to leave their server:
-        their parts then say whose they are (`Part.of`), and what it returns says whose they stay.
+        It is asked when a collective starts, and again whenever bytes of operations are to leave their
+        server: their parts then say whose they are (`Part.of`), and what it returns says whose they stay.
         """
         ...
 

@@ -1,4 +1,4 @@
-"""Deciding: a rule hears what happens to a job, and what it orders of circuits and collectives is carried out."""
+"""Deciding: a rule hears what happens to a job, and what it orders is carried out."""
 
 from collections.abc import Callable, Sequence
 from functools import partial

@@ -13,10 +13,10 @@ from testbed.machine.netlink import kernel_has_netem
 from testbed.network.circuit_tap import CircuitTap, Crossings
 from testbed.network.network import Network
 from testbed.run.experiment import Experiment
-from testbed.run.kernel import Kernel
 from testbed.run.light_log import LightLog
 from testbed.run.live_backend import LiveBackend
 from testbed.run.run import Run
+from testbed.run.running import kernel_of
 from topologies.errors import MachineError, ScenarioError
 from topologies.fabric import Path
 from traffic.metrics import communication_s
@@ -105,17 +105,7 @@ def emulate(
         faults=experiment.faults,
     )
     with tapped as tap, backed as backend:
-        kernel = Kernel(
-            fabric,
-            experiment.job,
-            backend,
-            experiment.scheme,
-            circuits=experiment.circuits,
-            faults=experiment.faults,
-            revise=experiment.revisions,
-            lit=dict(experiment.foreseen.first) if experiment.foreseen else None,
-            communicators=experiment.communicators,
-        )
+        kernel = kernel_of(experiment, backend)
         with no_garbage_collection():
             run = _with_grants(kernel.run(), backend)
         health, shares = backend.health, backend.shares

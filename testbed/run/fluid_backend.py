@@ -200,7 +200,7 @@ class FluidBackend:
         self._network.lend(lent_bytes)
 
     def _choose(self, chosen: Chosen) -> None:
-        """Have operations drain what they may choose, as the limit of their scheme (`traffic.fluid.choice`)."""
+        """Have operations drain what they may choose, as their scheme's limit (`traffic.fluid.choice`)."""
         numbers, choice = chosen.lanes, chosen.among
         permitted = choice.permitted.of_message
         if isinstance(choice, Choice) and not self._rehearsed:
@@ -225,11 +225,11 @@ class FluidBackend:
     def _couple(self, flows: Sequence[Flows]) -> None:
         """Move flows that go together, which compete with others about as they would step by step.
 
-        Where bytes weigh, a strand, what goes over one lane or between two GPUs, weighs by all that it has yet to carry. Step by step its queue pair holds
-        less, but never nothing: all that the flow has under way piles up behind its slowest edge, while
-        others there have less left from step to step. So neither ends much before the other, as if both
-        weighed by their whole. Where bytes do not weigh, a flow counts as its queue pairs, each divided
-        among the strands that it carries.
+        A strand is what goes over one lane, or between two GPUs. Where bytes weigh, it weighs by all that it
+        has yet to carry. Step by step its queue pair holds less, but never nothing: all that the flow has
+        under way piles up behind its slowest edge, while others there have less left from step to step. So
+        neither ends much before the other, as if both weighed by their whole. Where bytes do not weigh, a
+        flow counts as its queue pairs, each divided among the strands that it carries.
 
         Notes
         -----
@@ -243,8 +243,7 @@ class FluidBackend:
           first: a uniform all-to-all beside a ring over all GPUs took 4 times as long as it would step by
           step. Those of other communicators share fairly, as they would.
         - Others that are short beside what the ring has under way take as long as if they were long.
-        - A strand shares with what else its queue pair carries, where a step would wait its turn; and it
-          does not meet messages inside servers that are not coupled.
+        - A strand shares with what else its queue pair carries, where a step would wait its turn.
         """
         using = Counter[Hashable]()
         for flow in flows:
@@ -261,7 +260,7 @@ class FluidBackend:
             self._bundles.start(bundle, may_be_alone=is_open and not self._lent_bytes)
 
     def _crossed_by(self, flow: Flows) -> Crossed:
-        """Return the links that what moves together crosses, but for gates; equal flows are looked at once."""
+        """Return the links that what moves together crosses, but for gates; once for equal flows."""
         key = flow.lane.tobytes(), flow.source.tobytes(), flow.destination.tobytes()
         if (found := self._crossed.get(key)) is None:
             paths = [

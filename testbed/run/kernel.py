@@ -1,11 +1,11 @@
 """The kernel: starts the operations of a job, lets time pass, and goes on with what has ended.
 
 What a job means is written here once; it knows no medium and no paper. Movers move bytes
-(`testbed.run.movers`), of which the backend has the clock: a booted network, or fluids. A collective that may go
-is lowered to operations (`traffic.ops`); what waits for nothing is released, placed on lanes and started.
+(`testbed.run.movers`), of which the backend has the clock: a booted network, or fluids. A collective that may
+go is lowered to operations (`traffic.ops`); what waits for nothing is released, placed on lanes and started.
 
-All that happens, and all that was planned, goes through one heap, by time [ps], phase and ticket. So what comes
-at one time has an order: what fails does so before what arrives, and what starts sees all that has ended.
+All that happens, and all that was planned, goes through one heap, by time [ps], phase and ticket. So what
+comes at one time has an order: what fails does so before what arrives, and what starts sees all that ended.
 """
 
 import heapq
@@ -82,8 +82,8 @@ class Kernel:
     couples
         Whether what moves in lock step goes together, which is fast and less exact; the backend has to move
         such flows (`testbed.run.fluid_backend`). With faults that come later nothing does, as what a ring has
-        yet to do after one depends on the step in which it came; nor where links have delay or loss, since each
-        step would pay the delay.
+        yet to do after one depends on the step in which it came; nor where links have delay or loss, since
+        each step would pay the delay.
 
     Raises
     ------
@@ -328,7 +328,7 @@ class Kernel:
     # Operations
 
     def _send(self, node: Collective) -> None:
-        """Lower a collective, and start what of it waits for nothing: that is owed since the collective began."""
+        """Lower a collective, and start what waits for nothing, which is owed since the collective began."""
         ops, placed = self._lowered(node)
         numbers = self._numbers_of[node.name] = self._ledger.add(node.name, ops)
         self._placing.admit(ops, numbers.start)
@@ -360,7 +360,7 @@ class Kernel:
         return not self._ops[number].waits and number not in self._revising.lost
 
     def _release(self, numbers: Iterable[int], placed: Placement | None = None) -> None:
-        """Start operations that wait for nothing any more; ``placed`` is where those go together, if known."""
+        """Start operations that wait for nothing any more; ``placed`` is where those in step go."""
         servers, now_ps = self._fabric.gpu_servers, self.now_ps
         inside, leaving, together = list[int](), list[tuple[int, int]](), list[int]()
         for number in numbers:

@@ -2,7 +2,8 @@
 
 An operation of one move has a leg for each lane and path that carried some of it, and for each time that it
 did: what is taken back and sent elsewhere leaves its leg with what that delivered. A lane is a queue pair;
-which path it has is asked when bytes go on it, and may change. Moves that go together are written down at once.
+which path it has is asked when bytes go on it, and may change. Moves that go together are written down at
+once.
 """
 
 from collections import defaultdict
@@ -198,8 +199,6 @@ class Ledger:
         self._overs = {self._over[INSIDE]: INSIDE}
         """The number of each of these."""
         self._filed: dict[int, _Filed] = {}
-        self._known: dict[Ops, Sequence[Kept]] = {}
-        """What is kept of operations; those that a scheme lowered alike are one object."""
         self._slots_of: dict[int, list[tuple[int, int, int]]] = {}
         """The slots that light each lane, and from when to when each does."""
         self._spans = Rows(SPANS)
@@ -295,7 +294,7 @@ class Ledger:
         self._first_ps.setdefault(node, at_ps)
 
     def file(self, name: str, numbers: range) -> None:
-        """Keep of a collective that has ended what its rows are made of and nothing else, if it went together."""
+        """Keep of a collective that went together and has ended only what its rows are made of."""
         ops = self._sets.get(numbers.start)
         if ops is None or ops.brought or not all(part.together for part in ops.parts):
             return
@@ -307,10 +306,8 @@ class Ledger:
         del self._sets[numbers.start]
 
     def _kept(self, ops: Ops) -> Sequence[Kept]:
-        """Return what is kept of operations, once for all that are equal."""
-        if ops not in self._known:
-            self._known[ops] = [kept(part, self._fabric.server_of_gpu) for part in ops.parts]
-        return self._known[ops]
+        """Return what is kept of operations: they themselves would take gigabytes in a large step."""
+        return [kept(part, self._fabric.server_of_gpu) for part in ops.parts]
 
     # Nodes, faults and light
 

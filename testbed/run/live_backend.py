@@ -426,7 +426,7 @@ class LiveBackend:
     def follow(
         self, routes: Routes, nics: Collection[Nic] | None = None, failed: Collection[Port] | None = None
     ) -> None:
-        """Have servers and lanes over circuits take other routes, and switches lead around what has failed."""
+        """Have servers and lanes over circuits take other routes, and switches lead around failures."""
         self._lanes.follow(routes)
         if failed is not None:
             self.programs.avoid(frozenset(failed))

@@ -145,7 +145,7 @@ class LivePrograms:
             self.circuits.owe(message, small, ends)
 
     def stop(self, message: int) -> list[Left]:
-        """Take back what a message lacks; return that, and the real bytes that each queue pair carried of it."""
+        """Take back what a message lacks; return that, and what queue pairs carried of it [real bytes]."""
         lacks, size = self.circuits.missing(message), self._sizes[message]
         if lacks:
             arrived = sum(self.circuits.carried(message).values())

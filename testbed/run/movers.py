@@ -1,8 +1,8 @@
 """Movers: what moves the bytes of operations; exactly one of them, the backend, has a clock and the devices.
 
 The kernel (`testbed.run.kernel`) starts flows and asks movers to let time pass; what comes of it they report.
-A backend is physics: it decides nothing. All times are real picoseconds since the start (`traffic.clock`), all
-sizes real bytes, whatever the backend's own scale.
+A backend is physics: it decides nothing. All times are real picoseconds since the start (`traffic.clock`),
+all sizes real bytes, whatever the backend's own scale.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -94,7 +94,7 @@ class Light:
 
 @dataclass(frozen=True)
 class FlipTo:
-    """OCSes are to carry what they provisioned, which is this, and to report `LightChanged` when each does."""
+    """OCSes are to carry what they provisioned, which is this, and each to report `LightChanged`."""
 
     circuits: Mapping[str, tuple[Circuit, ...]]
 
@@ -228,8 +228,8 @@ class Backend(Mover, Protocol):
         lanes
             They are closed if what is in flight is dropped; else they deliver it.
         ops
-            Those of them that lack bytes, and with one that chooses all that choose from lanes of its: all that
-            they put on lanes is dropped. Those that have arrived are forgotten.
+            Those of them that lack bytes, and with one that chooses all that choose from lanes of its: all
+            that they put on lanes is dropped. Those that have arrived are forgotten.
         """
         ...
 

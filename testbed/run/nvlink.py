@@ -1,7 +1,7 @@
 """NVLink: the links out of and into each GPU, inside servers; modelled, never emulated.
 
-Messages share each GPU's rate out and in, max-min fairly. In the model NVLink's links are links of its network
-like others; beside a booted network they have one of their own, on that network's clock.
+Messages share each GPU's rate out and in, max-min fairly. In the model NVLink's links are links of its
+network like others; beside a booted network they have one of their own, on that network's clock.
 """
 
 from collections.abc import Callable, Sequence

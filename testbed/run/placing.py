@@ -96,7 +96,7 @@ class Placing:
         self._communicator, self._release = communicators, release
         self._ops = ledger.ops
         self.by_light = isinstance(scheme, HasLanes)
-        """Whether the scheme has lanes by what is lit, and other ones for what is left when that goes dark."""
+        """Whether the scheme has lanes by what is lit, and others for what is left when that goes dark."""
         self._lanes = scheme.lanes if isinstance(scheme, HasLanes) else scheme
         self._keeps = isinstance(scheme, KeepsConnections) and scheme.keeps_connections
         self._kept: dict[str, dict[int, QueuePair]] = defaultdict(dict)
@@ -272,7 +272,7 @@ class Placing:
         return numbers, Messages(source, destination, sizes)
 
     def _lower(self, parcels: Left, medium: int) -> Left:
-        """Return what goes all the way now; what goes hop by hop is started, and some of it waits for light."""
+        """Return what goes all the way now; some goes hop by hop, and some waits for light."""
         numbers, messages = self._messages_of(parcels)
         under_way = Ops((Part(messages, medium=medium, of=numbers),))
         ops = lowered_by(self._scheme, under_way, self._view(0))
@@ -321,7 +321,8 @@ class Placing:
         if isinstance(placed, WhileLit):
             if self._fabric.servers_forward:
                 raise ScenarioError(
-                    "messages that take whichever circuit is lit go as datagrams, which servers do not forward",
+                    "messages that take whichever circuit is lit go as datagrams, which servers do not"
+                    " forward",
                     "take a scheme that places them on queue pairs, such as Routed",
                 )
             lit = self._by_light(placed, communicator, messages, numbers)

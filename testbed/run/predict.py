@@ -18,9 +18,9 @@ from testbed.machine.garbage import no_garbage_collection
 from testbed.run.audit_of import with_audit
 from testbed.run.experiment import Experiment
 from testbed.run.fluid_backend import FluidBackend
-from testbed.run.kernel import Kernel
 from testbed.run.packet_paths import computed_paths, seen_or_computed
 from testbed.run.run import Run
+from testbed.run.running import kernel_of
 from testbed.run.solved_once import solved_once
 from topologies.fabric import Path, Port
 from traffic.bounds import NOTHING_LENT
@@ -81,17 +81,8 @@ def predict(
     scheme, communicators = experiment.scheme, experiment.communicators
 
     def run(job: Job) -> Run:
-        kernel = Kernel(
-            fabric,
-            job,
-            backend,
-            scheme,
-            circuits=experiment.circuits,
-            faults=experiment.faults,
-            revise=experiment.revisions,
-            lit=dict(experiment.foreseen.first) if experiment.foreseen else None,
-            communicators=communicators,
-            couples=couples,
+        kernel = kernel_of(
+            experiment, backend, job=job, scheme=scheme, communicators=communicators, couples=couples
         )
         with no_garbage_collection():  # a run makes many small things that last, and no cycles
             return kernel.run()

@@ -1,4 +1,4 @@
-"""Revising: what becomes of a job's nodes and operations once something is known to have failed, or to be back."""
+"""Revising: what becomes of nodes and operations once something is known to have failed, or to be back."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
@@ -96,7 +96,7 @@ class Revising:
         self.gone: set[int] = set()
         """The GPUs that are known to be gone."""
         self._unfinished: set[str] = set()
-        """The collectives that have sent all, some of it from or to GPUs that are gone and not yet known to be."""
+        """The collectives that have sent all, some of it of GPUs that are gone, which is not known."""
         self.lost: set[int] = set()
         """The operations that are given up, because a GPU is gone or their collective is."""
 

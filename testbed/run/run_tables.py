@@ -48,7 +48,7 @@ def counted(rows: int) -> NDArray[np.int64]:
 
 
 class Leg(NamedTuple):
-    """A leg of an operation, or of what brings it a hop further, with its columns of `traffic.tables.LEGS`."""
+    """A leg of an operation, or of what brings it a hop further, with columns of `traffic.tables.LEGS`."""
 
     hop: int
     medium: int

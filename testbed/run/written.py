@@ -1,4 +1,4 @@
-"""The rows of a run's tables that are written down together: moves that went together, and what others brought."""
+"""Rows of a run's tables that are written down at once: moves that went together, and what others brought."""
 
 from collections.abc import Callable, Iterable, Sequence
 from itertools import accumulate

@@ -1,8 +1,8 @@
 """Bundles: what moves over several paths in proportion, so that all of it ends at once.
 
-A bundle whose links carry nothing else needs no rates: it ends when its busiest link has carried its part, which
-is known at once. Only bundles that meet others are fluids of a network. Of rings, and of what is gathered and
-scattered inside servers, hardly any do, and a run of thousands has no time for more.
+A bundle whose links carry nothing else needs no rates: it ends when its busiest link has carried its part,
+which is known at once. Only bundles that meet others are fluids of a network. Of rings, and of what is
+gathered and scattered inside servers, hardly any do, and a run of thousands has no time for more.
 """
 
 import heapq
@@ -58,8 +58,8 @@ class Bundle:
     crossed: Crossed
     over: Callable[[], Over]
     weight: Callable[[], float] | None = None
-    """As how many queue pairs it counts where it meets others, if bytes do not weigh there; by default the strand
-    that carries most counts as one."""
+    """As how many queue pairs it counts where it meets others, if bytes do not weigh there; by default the
+    strand that carries most counts as one."""
     lane: int | None = None
     """What its arrival is reported with."""
     left: int = 0
@@ -148,7 +148,7 @@ class Bundles:
         return found
 
     def arrived(self, tag: int) -> Bundle | None:
-        """Return the bundle whose last strand has arrived in the network under a negative number, if it has."""
+        """Return the bundle of a strand that arrived, by its negative number, if it was the last."""
         bundle = self._joined[tag]
         bundle.left -= 1
         return None if bundle.left else self._joined.pop(tag)

@@ -81,6 +81,8 @@ class FluidNetwork:
         self._since_ps, self._end_ps = np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
         self._next_end = np.zeros(0)
         self._backlogs: list[Backlog] = []
+        self._holding: set[int] = set()
+        """The pools that have messages to deliver."""
         self._arriving: list[tuple[int, int, int, int]] = []
         self._tickets = itertools.count()
         self._touched_links: set[int] = set()
@@ -207,6 +209,7 @@ class FluidNetwork:
             backlog = self._backlogs[number]
             before = backlog.posted
             backlog.post(ordered_sizes[begin:end], ordered_messages[begin:end])
+            self._holding.add(number)
             self._posted[number] = backlog.posted
             self._left[number] += backlog.posted - before
             self._next_end[number] = backlog.next_end
@@ -222,8 +225,7 @@ class FluidNetwork:
 
     def filled(self, pools: Sequence[int]) -> list[int]:
         """Return those of some pools that have messages to deliver."""
-        numbers = np.asarray(pools, dtype=np.int64)
-        return list(numbers[np.isfinite(self._next_end[numbers])].tolist())
+        return [pool for pool in pools if pool in self._holding]
 
     def left(self, pool: int) -> dict[int, float]:
         """Return what has not left a pool of each message [bytes]."""
@@ -235,6 +237,7 @@ class FluidNetwork:
         self._bring_up(np.array([pool]))
         gone = float(self._posted[pool] - self._left[pool])
         parcels = self._backlogs[pool].withdraw(gone)
+        self._holding.discard(pool)
         self._posted[pool], self._left[pool] = gone, 0.0
         self._end_ps[pool], self._next_end[pool] = NEVER, np.inf
         self._first_end_ps = None
@@ -265,11 +268,11 @@ class FluidNetwork:
     @property
     def quiet(self) -> bool:
         """Whether no pool holds bytes, and none are on their way."""
-        return not (self._left.any() or self._arriving)
+        return not (self._holding or self._arriving)
 
     def quiet_but(self, pools: Collection[int]) -> bool:
         """Return whether no pool holds bytes but some, and none are on their way."""
-        return not self._arriving and set(self._left.nonzero()[0].tolist()) <= set(pools)
+        return not self._arriving and self._holding.issubset(pools)
 
     @property
     def next_ps(self) -> int:
@@ -350,7 +353,7 @@ class FluidNetwork:
 
     def uses(self, links: ArrayLike) -> bool:
         """Return whether a flow that has bytes crosses one of some links."""
-        if not self._left.any():
+        if not self._holding:
             return False
         flowing = self._paths[self._left[self._pool] > 0]
         return bool(np.isin(flowing, links).any())
@@ -379,6 +382,8 @@ class FluidNetwork:
         for pool, count, delay_ps in zip(ended.tolist(), counts, delays_ps, strict=True):
             messages = self._backlogs[pool].deliver(count)
             self._next_end[pool] = self._backlogs[pool].next_end
+            if self._next_end[pool] == np.inf:
+                self._holding.discard(pool)
             if delay_ps:
                 for message in messages:
                     arrives_ps = left_ps + delay_ps

@@ -1,0 +1,42 @@
+"""An experiment over a backend: what predicts it and what emulates it run the same."""
+
+from testbed.run.experiment import Experiment
+from testbed.run.kernel import Kernel
+from testbed.run.movers import Backend
+from traffic.communicators import Communicators
+from traffic.job import Job
+from traffic.scheme import Scheme
+
+
+def kernel_of(
+    experiment: Experiment,
+    backend: Backend,
+    *,
+    job: Job | None = None,
+    scheme: Scheme | None = None,
+    communicators: Communicators | None = None,
+    couples: bool = False,
+) -> Kernel:
+    """Return what runs an experiment once over a backend.
+
+    Parameters
+    ----------
+    experiment, backend, couples
+        As of `testbed.run.kernel.Kernel`.
+    job
+        What runs of it; by default its own job.
+    scheme, communicators
+        Those of a run that this one is part of; by default new ones.
+    """
+    return Kernel(
+        experiment.fabric,
+        job or experiment.job,
+        backend,
+        scheme or experiment.scheme,
+        circuits=experiment.circuits,
+        faults=experiment.faults,
+        revise=experiment.revisions,
+        lit=dict(experiment.foreseen.first) if experiment.foreseen else None,
+        communicators=communicators or experiment.communicators,
+        couples=couples,
+    )
