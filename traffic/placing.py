@@ -1,4 +1,4 @@
-"""Where schemes meet the runner: what any of them places is looked at before a byte of it is sent.
+"""Where schemes meet the kernel: what any of them places is looked at before a byte of it is sent.
 
 A message's bytes are all placed, each once; a queue pair begins at a NIC of its source's server and ends at
 one of its destination's. A scheme that breaks this is refused in a sentence, emulated or predicted.
@@ -78,7 +78,7 @@ def placed_by(scheme: _Places[Placed], view: View, messages: Messages) -> Placed
 
 
 def _check_placement(scheme: Scheme, fabric: Fabric, messages: Messages, placed: Placement) -> None:
-    """Check parcels: 100,000 take 0.25 ms, where it takes the runner 33 to 73 ms to place and post them."""
+    """Check parcels: 100,000 take 0.25 ms, where it takes the kernel 33 to 73 ms to place and post them."""
     count, of_message = len(messages), placed.message
     _check_range(scheme, "queue pair", placed.qp, len(placed.queue_pairs))
     _check_range(scheme, "message", of_message, count)

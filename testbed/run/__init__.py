@@ -1,1 +1,1 @@
-"""A run: the experiment, the runner and its two backends, and whether to believe what came of it."""
+"""A run: the experiment, the kernel and its two backends, and whether to believe what came of it."""

@@ -2,7 +2,7 @@
 
 Whenever a fault comes or is over, the states are folded anew from the effects of all that stand, in the order
 in which they began, so that overlapping ones compose; the backend gets the differences. What the job knows is
-folded alike from the faults that are known. What becomes of messages then is the runner's.
+folded alike from the faults that are known. What becomes of operations then is `Revising`'s.
 """
 
 from collections.abc import Callable, Iterable, Sequence
