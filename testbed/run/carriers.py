@@ -85,7 +85,7 @@ class Carriers:
         """Return what a communicator's queue pairs from a NIC have yet to deliver."""
         using = self._light.using(nic).items()
         lanes = [carrier for carrier, pair in using if pair.communicator == communicator]
-        return sum(each.left for each in self._backend.under_way(lanes))
+        return self._backend.owed(lanes)
 
     # Messages that choose, or take what is lit
 

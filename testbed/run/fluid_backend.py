@@ -23,6 +23,7 @@ from testbed.run.movers import (
     Happening,
     InFlight,
     KnowRates,
+    Lead,
     Left,
     Order,
     SetDaemon,
@@ -31,8 +32,7 @@ from testbed.run.movers import (
 from testbed.run.nvlink import NvlinkPaths, nvlink_rates_bps
 from testbed.run.packet_paths import PacketPaths, computed_paths
 from topologies.errors import StuckError
-from topologies.fabric import Fabric, Nic, Path, Port
-from topologies.routes import Routes
+from topologies.fabric import Fabric, Path, Port
 from traffic.bounds import NOTHING_LENT
 from traffic.clock import NEVER, checked
 from traffic.effects import Daemon, DaemonState, LinkState
@@ -177,7 +177,7 @@ class FluidBackend:
         for each in flows:
             if isinstance(each, Chosen):
                 self._choose(each)
-            elif (each.lane == NVLINK).all():
+            elif each.inside:
                 for bundle in self._nvlink.bundles(each):
                     self._bundles.start(bundle, may_be_alone=True)
             elif each.together:
@@ -332,6 +332,10 @@ class FluidBackend:
             left.append(Left(op, -1, left=self._choices.lacking(op)))
         return left
 
+    def owed(self, lanes: Sequence[int]) -> int:
+        """Return what lanes have yet to deliver, but for what moves together and what chose them."""
+        return round(self._network.held_bytes([pool for lane in lanes if (pool := self._pools[lane]) >= 0]))
+
     def _withdraw(self, lane: int) -> list[Left]:
         """Close a queue pair, which is opened anew when it is used again."""
         self._make_flows([lane])
@@ -375,18 +379,13 @@ class FluidBackend:
         pool, rates_bps = self._pools[number], self._network.link_bps[self._gates[number].ports]
         return pool >= 0 and not rates_bps.all() and bool(self._network.held(pool))
 
-    def follow(
-        self, routes: Routes, nics: Collection[Nic] | None = None, failed: Collection[Port] | None = None
-    ) -> None:
-        """Lead queue pairs over other routes, and those over packets around what is known to have failed."""
-        if failed is not None:
-            self._crossed.clear()
-        self._gates.follow(routes, nics)
-        if failed is not None:
-            self._avoid(frozenset(failed))
-
     def carry_out(self, order: Order) -> None:
         """Do something to the network; rates are those of links, whatever is known of them."""
+        if isinstance(order, Lead):
+            self._gates.follow(order.routes, order.nics)
+            if order.failed is not None:
+                self._avoid(order.failed)
+            return
         if isinstance(order, SetLink):
             self._set_link(order.port, order.state)
         elif isinstance(order, SetDaemon):
@@ -444,6 +443,7 @@ class FluidBackend:
 
     def _avoid(self, ports: frozenset[Port]) -> None:
         """Lead traffic over packets around failed ports, as the switches' new rules do."""
+        self._crossed.clear()
         for queue_pair, path in self.packet_paths.avoid(ports).items():
             number, links = self._numbers[queue_pair], [self._ports[port] for port in path]
             for flow in {self._flows[number], *self._choices.flows_over(number)} - self._silent.keys() - {-1}:

@@ -406,13 +406,12 @@ class Kernel:
 
     def _move(self, flows: Sequence[Flows | Chosen]) -> None:
         """Have movers start flows."""
-        if self._inside and all(isinstance(each, Flows) and (each.lane == NVLINK).all() for each in flows):
-            self._inside.start(flows)
+        if all(isinstance(each, Flows) and each.inside for each in flows):
+            (self._inside or self._backend).start(flows)
             return
         nodes = {self._ops[int(each.op[0])].node for each in flows}
         self._backend.start(flows, first=not self._first.isdisjoint(nodes))
-        if any(isinstance(each, Chosen) or (each.lane != NVLINK).any() for each in flows):
-            self._first -= nodes
+        self._first -= nodes
 
     def _arrived(self, number: int, at_ps: int, lane: int | None) -> None:
         """Record that what was started together of an operation on a lane has arrived."""
@@ -479,7 +478,7 @@ class Kernel:
 
 def _over_nvlink(op: NDArray[np.int64], moves: Messages, *, together: bool = False) -> Flows:
     lane = np.full(len(op), NVLINK)
-    return Flows(op, moves.bytes, lane, moves.source, moves.destination, together)
+    return Flows(op, moves.bytes, lane, moves.source, moves.destination, together, inside=True)
 
 
 def _check(fabric: Fabric, job: Job, faults: Sequence[Fault], later: Sequence[Node]) -> None:

@@ -15,7 +15,7 @@ from itertools import count
 from controller.circuits.circuits import Circuits, check_permitted
 from testbed.run import movers
 from testbed.run.ledger import Ledger
-from testbed.run.movers import Backend, Drained, FlipTo, LightChanged, NowProvisioned
+from testbed.run.movers import Backend, Drained, FlipTo, Lead, LightChanged, NowProvisioned
 from topologies.errors import ScenarioError
 from topologies.events import (
     AtDeadline,
@@ -194,7 +194,7 @@ class Light:
         """Lead routes around ports that are known to have failed: these are all of them."""
         self._failed = frozenset(failed)
         self._routes = Routes(self._fabric, self._lit, self._failed)
-        self._backend.follow(self._routes, failed=self._failed)
+        self._backend.carry_out(Lead(self._routes, failed=self._failed))
 
     def reconfigure(self, order: Reconfigure) -> None:
         """Have OCSes show circuits, once they show what was ordered before.
@@ -493,7 +493,7 @@ class Light:
             every = {number: lane for own in self._carriers.values() for number, lane in own.items()}
             self._stand_too(every)
         begun_at = [(ocs, a) for ocs, pairs in moved.items() for a, _ in sorted(pairs)]
-        self._backend.follow(self._routes, None if self.leads else self._nics_at(begun_at))
+        self._backend.carry_out(Lead(self._routes, None if self.leads else self._nics_at(begun_at)))
 
     def _nics_at(self, inputs: Iterable[tuple[str, int]]) -> tuple[Nic, ...]:
         """Return the NICs at input ports of OCSes, each once."""

@@ -34,6 +34,7 @@ from testbed.run.movers import (
     Happening,
     InFlight,
     KnowRates,
+    Lead,
     Left,
     Light,
     LightChanged,
@@ -46,7 +47,7 @@ from testbed.run.packet_paths import PacketPaths, computed_paths, paths_over
 from topologies.errors import StuckError
 from topologies.events import Show
 from topologies.fabric import Fabric, Nic, Path, Port
-from topologies.routes import Route, Routes
+from topologies.routes import Route
 from traffic.clock import NEVER, in_seconds, ps
 from traffic.effects import Daemon, LinkState
 from traffic.faults import Fault
@@ -238,6 +239,10 @@ class LiveBackend:
                 left.append(Left(op, -1, left=self.programs.lacking(op)))
         return left
 
+    def owed(self, lanes: Sequence[int]) -> int:
+        """Return how many real bytes lanes have yet to deliver, but for what chose them."""
+        return round(sum(map(self._engine.owed, lanes)) / self._dilation.volume)
+
     def _withdraw(self, lane: int) -> list[Left]:
         """Reset a queue pair; return what it did not deliver, in real bytes."""
         left = self._engine.withdraw(lane)
@@ -423,19 +428,11 @@ class LiveBackend:
         """Let lanes send again that have a route."""
         self._lanes.resume(lanes)
 
-    def follow(
-        self, routes: Routes, nics: Collection[Nic] | None = None, failed: Collection[Port] | None = None
-    ) -> None:
-        """Have servers and lanes over circuits take other routes, and switches lead around failures."""
-        self._lanes.follow(routes)
-        if failed is not None:
-            self.programs.avoid(frozenset(failed))
-            self._network.follow(self._cut)  # switches go around a cut that nobody has been told of, too
-            self.packet_paths.avoid(frozenset(failed))
-
     def carry_out(self, order: Order) -> None:
         """Do something to the network."""
-        if isinstance(order, SetLink):
+        if isinstance(order, Lead):
+            self._lead(order)
+        elif isinstance(order, SetLink):
             self._set_link(order.port, order.state)
         elif isinstance(order, SetDaemon):
             (self._revive if order.state.up else self._kill)(order.daemon)
@@ -451,6 +448,14 @@ class LiveBackend:
         else:
             self._go_on()
             self._light.carry_out(order, self._news.path)
+
+    def _lead(self, order: Lead) -> None:
+        """Have servers and lanes over circuits take other routes, and switches lead around failures."""
+        self._lanes.follow(order.routes)
+        if order.failed is not None:
+            self.programs.avoid(order.failed)
+            self._network.follow(self._cut)  # switches go around a cut that nobody has been told of, too
+            self.packet_paths.avoid(order.failed)
 
     def _show(self, order: Show) -> None:
         """Have the controller step OCSes through programs; the clock stands until they begin."""

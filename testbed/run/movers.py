@@ -51,6 +51,8 @@ class Flows:
     """The GPUs, of what moves inside a server."""
     together: bool = False
     """Whether all move in proportion to their bytes and end together: each operation arrives once."""
+    inside: bool = False
+    """Whether all move inside servers."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,7 +131,19 @@ class KnowRates:
     shares: Mapping[Nic, float]
 
 
-Order = Light | Provision | FlipTo | Show | SetLink | SetDaemon | Expect | KnowRates
+@dataclass(frozen=True)
+class Lead:
+    """Lanes over circuits, and servers that forward, take routes; a lane without one stands."""
+
+    routes: Routes
+    """Over what is known to be lit and not to have failed."""
+    nics: Collection[Nic] | None = None
+    """Those whose lanes may have others than before; None for all."""
+    failed: frozenset[Port] | None = None
+    """All ports that are known to have failed, around which packets are led; None if as before."""
+
+
+Order = Light | Provision | FlipTo | Show | Lead | SetLink | SetDaemon | Expect | KnowRates
 """`Provision` is reported by `NowProvisioned`, `Show` by `LightChanged` for each slot and between two."""
 
 # What is reported
@@ -240,28 +254,16 @@ class Backend(Mover, Protocol):
         """
         ...
 
+    def owed(self, lanes: Sequence[int]) -> int:
+        """Return what lanes have yet to deliver in all, but for what goes together or chose them [bytes]."""
+        ...
+
     def pause(self, lanes: Collection[int], change: int | None = None) -> None:
         """Have lanes stand until they are resumed; report `Drained` once nothing of theirs is on its way."""
         ...
 
     def resume(self, lanes: Collection[int]) -> None:
         """Let lanes send again that have a route."""
-        ...
-
-    def follow(
-        self, routes: Routes, nics: Collection[Nic] | None = None, failed: Collection[Port] | None = None
-    ) -> None:
-        """Have lanes over circuits, and servers that forward, take routes.
-
-        Parameters
-        ----------
-        routes
-            Over what is known to be lit and not to have failed. A lane without one stands.
-        nics
-            The NICs whose lanes may have others than before; None for all.
-        failed
-            All ports that are known to have failed, around which packets are led; None if as before.
-        """
         ...
 
     def carry_out(self, order: Order) -> None:

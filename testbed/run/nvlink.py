@@ -61,7 +61,9 @@ class NvlinkPaths:
         def over() -> Over:
             return tuple(zip(source.tolist(), destination.tolist(), strict=True))
 
-        return Bundle((int(flows.op[mine][0]),), flows.bytes[mine], found, over, lane=NVLINK)
+        return Bundle(
+            (int(flows.op[mine][0]),), flows.bytes[mine], found, over, lane=NVLINK, meets_others=False
+        )
 
 
 class NvlinkMover:

@@ -98,6 +98,7 @@ class Placing:
         self.by_light = isinstance(scheme, HasLanes)
         """Whether the scheme has lanes by what is lit, and others for what is left when that goes dark."""
         self._lanes = scheme.lanes if isinstance(scheme, HasLanes) else scheme
+        self._lowers = isinstance(scheme, Lowers)
         self._keeps = isinstance(scheme, KeepsConnections) and scheme.keeps_connections
         self._kept: dict[str, dict[int, QueuePair]] = defaultdict(dict)
         """The queue pair of each connection that a collective under way keeps."""
@@ -175,7 +176,8 @@ class Placing:
         for number, begin, end in zip(numbers, edges, edges[1:], strict=False):
             mine = slice(*np.searchsorted(move, (begin, end)))
             ends = moves.source[move[mine]], moves.destination[move[mine]]
-            flows.append(Flows(np.full(len(ends[0]), number), sizes[mine], lane[mine], *ends, together=True))
+            stays = bool((lane[mine] == NVLINK).all())
+            flows.append(Flows(np.full(len(ends[0]), number), sizes[mine], lane[mine], *ends, True, stays))
             carried = move[mine] - begin, sizes[mine], which[mine]
             self._go_together(number, flows[-1:], self._ledger.together(*carried, [*opened.over, INSIDE]))
         return flows
@@ -233,13 +235,11 @@ class Placing:
         if kept := [(number, size, qp) for number, size in parcels if (qp := self._kept_for(number))]:
             self._post_kept(kept)
             parcels = [parcel for parcel in parcels if not self._kept_for(parcel[0])]
-        for over_lanes in (False, True):
-            mine = [each for each in parcels if (self._ops[each[0]].medium == LANES) == over_lanes]
-            if not mine:
-                continue
-            scheme = self._lanes if over_lanes else self._scheme
-            if isinstance(self._scheme, Lowers):
-                mine = self._lower(mine, LANES if over_lanes else media.ANY)
+        over_lanes = [each for each in parcels if self._ops[each[0]].medium == LANES] if self.by_light else []
+        others = [each for each in parcels if self._ops[each[0]].medium != LANES] if over_lanes else parcels
+        for scheme, medium, mine in ((self._scheme, media.ANY, others), (self._lanes, LANES, over_lanes)):
+            if self._lowers and mine:
+                mine = self._lower(mine, medium)
             if mine:
                 self._place_by(scheme, mine)
 

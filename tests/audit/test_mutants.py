@@ -29,7 +29,7 @@ from testbed.run.fluid_light import FluidLight
 from testbed.run.job_graph import JobGraph
 from testbed.run.kernel import Kernel, Phase
 from testbed.run.ledger import Ledger, Op
-from testbed.run.movers import Arrived, Order
+from testbed.run.movers import Arrived, Lead, Order
 from testbed.run.ocs_plan import OcsSetup, over_ocses
 from testbed.run.predict import predict
 from testbed.run.revising import Revising
@@ -263,20 +263,18 @@ def arrives_early(patch: Patch) -> None:
 
 
 def shines_in_the_dark(patch: Patch) -> None:
-    carry_out, follow = FluidBackend.carry_out, FluidBackend.follow
+    carry_out = FluidBackend.carry_out
     coming = deque[Routes]()
 
-    def shown(self: FluidBackend, order: Order) -> None:
+    def at_once(self: FluidBackend, order: Order) -> None:
         for ocs, slots in order.programs if isinstance(order, Show) else ():
             coming.extend(Routes(self._fabric, {ocs: slot.circuits}) for slot in slots[1:])
+        if isinstance(order, Lead):
+            is_dark = not any(map(order.routes.next_nic, self._fabric.nics))
+            order = Lead(coming.popleft() if is_dark and coming else order.routes)
         carry_out(self, order)
 
-    def at_once(self: FluidBackend, routes: Routes, _nics: object = None, failed: object = None) -> None:
-        is_dark = not any(map(routes.next_nic, self._fabric.nics))
-        follow(self, coming.popleft() if is_dark and coming else routes, self._fabric.nics)
-
-    patch.setattr(FluidBackend, "carry_out", shown)
-    patch.setattr(FluidBackend, "follow", at_once)
+    patch.setattr(FluidBackend, "carry_out", at_once)
 
 
 def shows_other_circuits(patch: Patch) -> None:

@@ -1,6 +1,6 @@
 """Random faults in a run: at every instant all is as the list of faults says, and nothing is said twice."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from random import Random
 
@@ -8,11 +8,10 @@ import pytest
 
 from testbed.run.fluid_backend import FluidBackend
 from testbed.run.kernel import Kernel
-from testbed.run.movers import Expect, KnowRates, Order, SetDaemon, SetLink
+from testbed.run.movers import Expect, KnowRates, Lead, Order, SetDaemon, SetLink
 from testbed.run.run import Run
-from topologies.fabric import Link, Nic, Port
+from topologies.fabric import Link, Port
 from topologies.rail import rail_fabric
-from topologies.routes import Routes
 from traffic.clock import ps
 from traffic.effects import (
     DaemonState,
@@ -74,15 +73,9 @@ class Recording(FluidBackend):
             self.note("expects back", order.back, False)
         elif isinstance(order, KnowRates):
             self.note("rates", dict(order.shares), {})
+        elif isinstance(order, Lead) and order.failed is not None:  # which may be said again
+            self.given.append((self.now_ps, "failed", order.failed))
         super().carry_out(order)
-
-    def follow(
-        self, routes: Routes, nics: Collection[Nic] | None = None, failed: Collection[Port] | None = None
-    ) -> None:
-        """Record what is known to have failed, which may be said again."""
-        if failed is not None:
-            self.given.append((self.now_ps, "failed", frozenset(failed)))
-        super().follow(routes, nics, failed)
 
 
 def timeline(random: Random) -> tuple[Fault, ...]:

@@ -53,7 +53,9 @@ class Clock:
         """Send moves, numbered from a first one on, or all as one operation."""
         op = np.full(len(moves), first) if together else np.arange(first, first + len(moves))
         lane = np.full(len(moves), NVLINK)
-        self.mover.start([Flows(op, moves.bytes, lane, moves.source, moves.destination, together)])
+        self.mover.start(
+            [Flows(op, moves.bytes, lane, moves.source, moves.destination, together, inside=True)]
+        )
 
 
 def ends_s(fabric: Fabric, posted: list[Batch]) -> dict[int, float]:

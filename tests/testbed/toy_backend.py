@@ -125,6 +125,9 @@ class ToyBackend:
         found = [Left(piece.ops[0], piece.lanes[0], left=round(piece.left)) for piece in self._on(lanes)]
         return [*found, *(Left(op, -1, left=round(self._chosen[op].left)) for op in ops)]
 
+    def owed(self, lanes: Sequence[int]) -> int:
+        return sum(each.left for each in self.under_way(lanes))
+
     def pause(self, lanes: Collection[int], change: int | None = None) -> None:
         self._paused |= set(lanes)
         if change is not None:
@@ -133,13 +136,12 @@ class ToyBackend:
     def resume(self, lanes: Collection[int]) -> None:
         self._paused -= set(lanes)
 
-    def follow(self, routes: Routes, nics: object = None, failed: Collection[Port] | None = None) -> None:
-        self._routes = routes
-        if failed is not None:
-            self.packet_paths.avoid(frozenset(failed))
-
     def carry_out(self, order: movers.Order) -> None:
-        if isinstance(order, movers.SetLink):
+        if isinstance(order, movers.Lead):
+            self._routes = order.routes
+            if order.failed is not None:
+                self.packet_paths.avoid(order.failed)
+        elif isinstance(order, movers.SetLink):
             ends = {order.port, self._fabric.peer(order.port)}
             self._down = self._down - ends if order.state.up else self._down | ends
         elif isinstance(order, movers.SetDaemon) and order.daemon == "switches":

@@ -7,7 +7,7 @@ gathered and scattered inside servers, hardly any do, and a run of thousands has
 
 import heapq
 import itertools
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 
@@ -62,6 +62,8 @@ class Bundle:
     strand that carries most counts as one."""
     lane: int | None = None
     """What its arrival is reported with."""
+    meets_others: bool = True
+    """Whether its links may carry what is no bundle."""
     left: int = 0
     """How many strands have not arrived, once it is in the network."""
 
@@ -95,17 +97,20 @@ class Bundles:
         """Coupled flows and their pools, by what they go over; several if more were under way at once."""
         self._joined: dict[int, Bundle] = {}
         """Those that are in the network, by the negative number that they have there."""
+        self._on = Counter[int]()
+        """How many of them cross each link."""
         self._tickets = itertools.count(1)
 
     def start(self, bundle: Bundle, *, may_be_alone: bool) -> None:
         """Have a bundle move from now on: alone, if that may be and nothing else is on its links."""
         links = bundle.crossed.links
         rates = self._network.link_bps[links]
+        is_free = self._alone.keys().isdisjoint(links) and not any(map(self._on.get, links))
         if (
-            self._alone.keys().isdisjoint(links)
+            is_free
             and may_be_alone
             and rates.all()
-            and not self._network.uses(links)
+            and not (bundle.meets_others and self._network.uses(links))
         ):
             loads = np.bincount(bundle.crossed.of, bundle.bytes[bundle.crossed.strand])
             began_ps = self._network.now_ps
@@ -151,7 +156,11 @@ class Bundles:
         """Return the bundle of a strand that arrived, by its negative number, if it was the last."""
         bundle = self._joined[tag]
         bundle.left -= 1
-        return None if bundle.left else self._joined.pop(tag)
+        if bundle.left:
+            return None
+        for link in bundle.crossed.links:
+            self._on[link] -= 1
+        return self._joined.pop(tag)
 
     def _free(self, alone: _Alone) -> None:
         for link in alone.bundle.crossed.links:
@@ -165,6 +174,7 @@ class Bundles:
         self._network.weigh(first, weighs)
         bundle.left, tag = len(sizes), -next(self._tickets)
         self._joined[tag] = bundle
+        self._on.update(bundle.crossed.links)
         self._network.post(pools, sizes, [tag] * len(sizes))
 
     def _idle(self, over: Over) -> tuple[int, range]:

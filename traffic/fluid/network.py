@@ -223,6 +223,12 @@ class FluidNetwork:
         """Return the messages that have bytes in a pool."""
         return self._backlogs[pool].messages
 
+    def held_bytes(self, pools: Sequence[int]) -> float:
+        """Return how much has not left some pools, each given once [bytes]."""
+        numbers = np.asarray(pools, dtype=np.int64)
+        self._bring_up(numbers)
+        return float(self._left[numbers].sum())
+
     def filled(self, pools: Sequence[int]) -> list[int]:
         """Return those of some pools that have messages to deliver."""
         return [pool for pool in pools if pool in self._holding]
@@ -351,7 +357,7 @@ class FluidNetwork:
         """The rate of each link now, shape (links,) [bit/s]."""
         return self._link_bps
 
-    def uses(self, links: ArrayLike) -> bool:
+    def uses(self, links: Sequence[int]) -> bool:
         """Return whether a flow that has bytes crosses one of some links."""
         if not self._holding:
             return False
