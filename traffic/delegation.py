@@ -63,6 +63,8 @@ class Delegation:
     """The messages of the all-to-all."""
     pair: NDArray[np.int64]
     """Index of each message's pair of servers in `between`; -1 if it stays inside, shape (messages,)."""
+    stays: NDArray[np.int64]
+    """The messages that stay inside, by their index."""
     between: Messages
     """All that one server sends to another, from the first GPU of the one to the first of the other."""
     lanes: Placement
@@ -265,7 +267,10 @@ class _Pairs:
     pair: NDArray[np.int64]
     """The pair of servers of each message; -1 if it stays inside, shape (messages,)."""
     crossing: NDArray[np.int64]
-    """The messages that leave their server."""
+    stays: NDArray[np.int64]
+    """The messages that leave their server, and those that do not."""
+    inside: tuple[NDArray[np.int64], NDArray[np.int64]]
+    """Source and destination of the latter."""
     source: NDArray[np.int64]
     destination: NDArray[np.int64]
     """The first GPU of each server of a pair, shape (pairs,)."""
@@ -338,10 +343,11 @@ def delegation(view: View, messages: Messages, lanes: Lanes, shapes: Shapes | No
     return Delegation(
         messages,
         pairs.pair,
+        pairs.stays,
         between,
         placed,
         gathered.sent(messages, part),
-        messages.select(pairs.pair < 0),
+        Messages(*pairs.inside, messages.bytes[pairs.stays]),
         scattered.sent(messages, part),
     )
 
@@ -353,7 +359,9 @@ def _pairs_of(fabric: Fabric, messages: Messages) -> _Pairs:
     codes, of_crossing = np.unique((near * count + far)[crossing], return_inverse=True)
     pair = np.full(len(messages), -1, dtype=np.int64)
     pair[crossing] = of_crossing
-    return _Pairs(pair, crossing, offsets[codes // count], offsets[codes % count])
+    (stays,) = np.nonzero(pair < 0)
+    inside = messages.source[stays], messages.destination[stays]
+    return _Pairs(pair, crossing, stays, inside, offsets[codes // count], offsets[codes % count])
 
 
 def _shares_of(
@@ -423,7 +431,7 @@ def in_stages(found: Delegation, *, pipelined: bool, coupled: bool, as_one: bool
     pairs = Part(found.between, as_one and bool(len(found.between)), LANES, CROSSES)
     kinds = [
         *[Part(found.gather, True, INSIDE, GATHER)] * bool(len(found.gather)),
-        *[Part(found.inside, True, INSIDE, row=np.flatnonzero(found.pair < 0))] * bool(len(found.inside)),
+        *[Part(found.inside, True, INSIDE, row=found.stays)] * bool(len(found.inside)),
         pairs,
         *[Part(found.scatter, True, INSIDE, SCATTER)] * bool(len(found.scatter) or not coupled),
     ]

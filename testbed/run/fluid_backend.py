@@ -44,6 +44,9 @@ from traffic.path_effects import path_effects
 from traffic.scheme import Choice, WhileLit
 from traffic.spraying.policy import QueuePair
 
+MOST_KNOWN = 4096
+"""So many sets of links are remembered."""
+
 
 class FluidBackend:
     """Moves bytes as fluids.
@@ -270,6 +273,8 @@ class FluidBackend:
                 for each in _over(flow)
             ]
             found = crossed(paths)
+            if len(self._crossed) >= MOST_KNOWN:
+                self._crossed.clear()
             if not any(map(self._gates.__contains__, flow.lane.tolist())) or not self._gates.leads:
                 self._crossed[key] = found
         return found

@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 
 from testbed.run.run_tables import Integers, Leg, Rows, event_table
-from testbed.run.written import Kept, Times, Together, Written, kept, packed
+from testbed.run.written import Kept, Packing, Times, Together, Written, packed
 from topologies.fabric import Fabric, Link, Path, Port
 from topologies.light import Circuit
 from traffic.clock import NEVER
@@ -40,6 +40,10 @@ from traffic.tables import (
 
 INSIDE = 0
 """What legs over NVLink go over, as lanes with their paths are numbered."""
+
+
+Columns = tuple[Integers, Integers, Integers]
+"""Medium, lane and path of each of some things that legs go over."""
 
 
 class Over(NamedTuple):
@@ -199,6 +203,7 @@ class Ledger:
         self._overs = {self._over[INSIDE]: INSIDE}
         """The number of each of these."""
         self._filed: dict[int, _Filed] = {}
+        self._packing = Packing()
         self._slots_of: dict[int, list[tuple[int, int, int]]] = {}
         """The slots that light each lane, and from when to when each does."""
         self._spans = Rows(SPANS)
@@ -274,10 +279,15 @@ class Ledger:
             self._over.append(over)
         return self._overs[over]
 
-    def together(self, move: Integers, size: Integers, which: Integers, overs: Sequence[int]) -> Together:
-        """Return what carries moves that go together; ``overs`` is what they go over, by ``which``."""
+    def columns(self, overs: Sequence[int]) -> Columns:
+        """Return medium, lane and path of some things that legs go over."""
         medium, lane, path = np.array([self._over[over] for over in overs], dtype=np.int32).reshape(-1, 3).T
-        return Together(packed(move), packed(size), packed(which), (medium, lane, path))
+        return medium, lane, path
+
+    def together(self, move: Integers, size: Integers, which: Integers, over: Columns) -> Together:
+        """Return what carries moves that go together; ``over`` is what they go over, by ``which``."""
+        shared = self._packing.shared
+        return Together(shared(move), packed(size), shared(which), over)
 
     def put(self, number: int, over: int, size: int, at_ps: int) -> None:
         """Count a part of an operation that was put on a lane together."""
@@ -301,13 +311,9 @@ class Ledger:
         sent = self.ops[numbers.start : numbers.stop]
         self.ops[numbers.start : numbers.stop] = [FILED] * len(sent)
         self._filed[numbers.start] = _Filed(
-            name, self._kept(ops), _times_ps(sent), [each.together for each in sent]
+            name, list(map(self._packing.part, ops.parts)), _times_ps(sent), [each.together for each in sent]
         )
         del self._sets[numbers.start]
-
-    def _kept(self, ops: Ops) -> Sequence[Kept]:
-        """Return what is kept of operations: they themselves would take gigabytes in a large step."""
-        return [kept(part, self._fabric.server_of_gpu) for part in ops.parts]
 
     # Nodes, faults and light
 
@@ -383,7 +389,7 @@ class Ledger:
         communicators
             The number of each collective's.
         """
-        written = Written([communicators.get(name, 0) for name in self._nodes])
+        written = Written([communicators.get(name, 0) for name in self._nodes], self._fabric.server_of_gpu)
         number = 0
         while number < len(self.ops):
             ops = self._sets.get(number)
@@ -416,7 +422,7 @@ class Ledger:
         """Write down operations whose moves are not each a message of its own, or go together."""
         sent = self.ops[numbers.start : numbers.stop]
         node, let_go_ps = self._nodes[sent[0].node], self._released_ps.get(sent[0].node, 0)
-        parts = [kept(part, self._fabric.server_of_gpu) for part in self._as_moved(ops, sent)]
+        parts = list(map(self._packing.part, self._as_moved(ops, sent)))
         legs_of = partial(self._legs_of, numbers)
         if ops.brought:
             lost = any(number in given_up for number in numbers)

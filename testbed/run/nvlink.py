@@ -5,16 +5,19 @@ network like others; beside a booted network they have one of their own, on that
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 
 from testbed.run.movers import NVLINK, Arrived, Chosen, Flows
 from topologies.fabric import Fabric
 from traffic.clock import NEVER
-from traffic.fluid.bundles import Bundle, Bundles, Crossed, Over
+from traffic.fluid.bundles import Bundle, Bundles, Crossed, Over, crossed
 from traffic.fluid.network import FluidNetwork
 
-MOST_KNOWN = 1 << 16
+Pair = tuple[int, int]
+"""A source and a destination GPU of one server."""
+MOST_KNOWN = 4096
 """So many sets of links are remembered."""
 
 
@@ -36,7 +39,10 @@ class NvlinkPaths:
 
     def __init__(self, first: int, gpus: int) -> None:
         self._first, self._gpus = first, gpus
-        self._known: dict[tuple[bytes, bytes], Crossed] = {}
+        self._pairs: dict[Pair, Crossed] = {}
+        """What a move between two GPUs crosses."""
+        self._known: dict[tuple[int, int], tuple[Flows, Crossed]] = {}
+        """What moves together cross, by the identity of their ends, which are kept."""
 
     def path(self, source: int, destination: int) -> list[int]:
         """Return the links between two GPUs of a server."""
@@ -45,25 +51,38 @@ class NvlinkPaths:
     def bundles(self, flows: Flows) -> list[Bundle]:
         """Return what moves inside servers as bundles: one, or one for each move."""
         if flows.together:
-            return [self._bundle(flows, slice(None))]
-        return [self._bundle(flows, slice(move, move + 1)) for move in range(len(flows.op))]
+            over = partial(_ends, flows)
+            op = int(flows.op[0])
+            return [Bundle((op,), flows.bytes, self._together(flows), over, lane=NVLINK, meets_others=False)]
+        sizes = flows.bytes.reshape(-1, 1)
+        return [
+            Bundle((op,), size, self._pair(pair), partial(_one, pair), lane=NVLINK, meets_others=False)
+            for op, size, pair in zip(flows.op.tolist(), sizes, _ends(flows), strict=True)
+        ]
 
-    def _bundle(self, flows: Flows, mine: slice) -> Bundle:
-        source, destination = flows.source[mine], flows.destination[mine]
-        key = source.tobytes(), destination.tobytes()
-        if (found := self._known.get(key)) is None:
+    def _pair(self, pair: Pair) -> Crossed:
+        if pair not in self._pairs:
+            self._pairs[pair] = crossed([self.path(*pair)])
+        return self._pairs[pair]
+
+    def _together(self, flows: Flows) -> Crossed:
+        key = id(flows.source), id(flows.destination)
+        if key not in self._known:
             if len(self._known) >= MOST_KNOWN:
                 self._known.clear()
-            ends = np.concatenate([self._first + source, self._first + self._gpus + destination])
+            ends = np.concatenate([self._first + flows.source, self._first + self._gpus + flows.destination])
             links, of = np.unique(ends, return_inverse=True)
-            found = self._known[key] = Crossed(links.tolist(), of, np.tile(np.arange(len(source)), 2))
+            strand = np.tile(np.arange(len(flows.source)), 2)
+            self._known[key] = flows, Crossed(links.tolist(), of, strand)
+        return self._known[key][1]
 
-        def over() -> Over:
-            return tuple(zip(source.tolist(), destination.tolist(), strict=True))
 
-        return Bundle(
-            (int(flows.op[mine][0]),), flows.bytes[mine], found, over, lane=NVLINK, meets_others=False
-        )
+def _ends(flows: Flows) -> tuple[Pair, ...]:
+    return tuple(zip(flows.source.tolist(), flows.destination.tolist(), strict=True))
+
+
+def _one(pair: Pair) -> tuple[Pair, ...]:
+    return (pair,)
 
 
 class NvlinkMover:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from testbed.run.carriers import Carriers, Left
-from testbed.run.ledger import INSIDE, Ledger
+from testbed.run.ledger import INSIDE, Columns, Ledger
 from testbed.run.movers import NVLINK, Backend, Chosen, Flows
 from testbed.run.written import Together
 from topologies.errors import ScenarioError
@@ -52,8 +52,8 @@ class _Opened(NamedTuple):
     """The number of each."""
     is_light: NDArray[np.bool_]
     """Whether it goes over circuits."""
-    over: Sequence[int]
-    """What the ledger calls it, with its path."""
+    columns: Columns
+    """Medium, lane and path of each, and of NVLink after them."""
 
 
 class Placing:
@@ -165,7 +165,7 @@ class Placing:
         opened = self._open(placed.queue_pairs, self._communicator[self._ops[numbers[0]].node])
         sizes = in_proportion(moves, first, leaving[placed.message], placed.bytes)
         move = np.append(leaving[placed.message], inside)
-        which = np.append(placed.qp, np.full(len(inside), len(opened.over)))
+        which = np.append(placed.qp, np.full(len(inside), len(opened.carriers)))
         sizes = np.append(sizes, moves.bytes[inside])
         order = np.argsort(move, kind="stable")
         order = order[sizes[order] > 0]
@@ -179,7 +179,7 @@ class Placing:
             stays = bool((lane[mine] == NVLINK).all())
             flows.append(Flows(np.full(len(ends[0]), number), sizes[mine], lane[mine], *ends, True, stays))
             carried = move[mine] - begin, sizes[mine], which[mine]
-            self._go_together(number, flows[-1:], self._ledger.together(*carried, [*opened.over, INSIDE]))
+            self._go_together(number, flows[-1:], self._ledger.together(*carried, opened.columns))
         return flows
 
     def over_lanes(self, number: int) -> list[Flows]:
@@ -205,7 +205,7 @@ class Placing:
                 Flows(of[each], placed.bytes[each], lane[each], of[each], of[each], together=True)
                 for each in (~light, light)
             ]
-        carried = self._ledger.together(placed.message, placed.bytes, placed.qp, opened.over)
+        carried = self._ledger.together(placed.message, placed.bytes, placed.qp, opened.columns)
         self._go_together(number, flows, carried)
         return flows
 
@@ -224,7 +224,8 @@ class Placing:
             own = of_communicator(replace(NOWHERE, queue_pairs=tuple(queue_pairs)), communicator)
             carriers = self._carriers.open(own.queue_pairs)
             is_light = np.array(self._carriers.are_light(carriers), dtype=bool)
-            found = _Opened(queue_pairs, np.array(carriers), is_light, self._carriers.over(carriers))
+            columns = self._ledger.columns([*self._carriers.over(carriers), INSIDE])
+            found = _Opened(queue_pairs, np.array(carriers, dtype=np.int64), is_light, columns)
             self._opened[key] = found
         return found
 

@@ -12,6 +12,8 @@ from traffic.clock import NEVER
 from traffic.ops import OWN, Brought, Part
 from traffic.tables import CROSSES, LEGS, MESSAGES, NVLINK
 
+MOST_KNOWN = 4096
+"""So many columns are remembered."""
 Times = Sequence[tuple[int, int]]
 """When each operation began and ended; `NEVER` if it did not."""
 
@@ -39,17 +41,31 @@ class Kept(NamedTuple):
     """Source, destination and bytes of each move."""
     row: Integers | int
     """Which of the pattern's messages each is; -1 of what stands for several, or has no row."""
-    crosses: Integers
-    """Which leave their server."""
 
 
-def kept(part: Part, servers: NDArray[np.int64]) -> Kept:
-    """Return what is kept of a part; ``servers`` has that of each GPU."""
-    moves = part.moves
-    sent = packed(moves.source), packed(moves.destination), packed(moves.bytes)
-    row = packed(part.row) if len(part.row) else -1
-    crosses = (servers[moves.source] != servers[moves.destination]).astype(np.int8)
-    return Kept(len(part), part.together, part.stage, sent, row, crosses)
+class Packing:
+    """Columns in as few bytes as hold them; of a column that many operations share there is one."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[Integers, Integers]] = {}
+        """By the identity of each, which is kept."""
+
+    def shared(self, numbers: Integers) -> Integers:
+        """Return a column, not negative, that others may have too."""
+        found = self._known.get(id(numbers))
+        if found is None:
+            if len(self._known) >= MOST_KNOWN:
+                self._known.clear()
+            found = self._known[id(numbers)] = numbers, packed(numbers)
+        return found[1]
+
+    def part(self, part: Part) -> Kept:
+        """Return what is kept of a part."""
+        moves = part.moves
+        sent = self.shared(moves.source), self.shared(moves.destination), packed(moves.bytes)
+        return Kept(
+            len(part), part.together, part.stage, sent, self.shared(part.row) if len(part.row) else -1
+        )
 
 
 def packed(numbers: Integers) -> Integers:
@@ -64,10 +80,12 @@ class Written:
     ----------
     communicators
         The number of the communicator of each node, by the node's number.
+    servers
+        That of each GPU.
     """
 
-    def __init__(self, communicators: Sequence[int]) -> None:
-        self.communicators = communicators
+    def __init__(self, communicators: Sequence[int], servers: NDArray[np.int64]) -> None:
+        self.communicators, self._servers = communicators, servers
         self.messages, self.legs = Rows(MESSAGES), Rows(LEGS)
 
     def add_legs(self, node: int, message: int, legs: Iterable[Leg], *, op: int = 0, group: int = -1) -> None:
@@ -115,19 +133,18 @@ class Written:
             place += part.ops
 
     def _add_rows(self, node: int, part: Kept, times_ps: tuple[int, int]) -> None:
-        count = len(part.crosses)
+        source, destination, size = part.sent
+        count, crosses = len(size), (self._servers[source] != self._servers[destination]).astype(np.int8)
         group: Value = Of(counted(count), plus=len(self.messages)) if part.stage == CROSSES else -1
         communicator = self.communicators[node]
-        self.messages.block(
-            count, node, part.row, communicator, *part.sent, *times_ps, False, part.crosses, group
-        )
+        self.messages.block(count, node, part.row, communicator, *part.sent, *times_ps, False, crosses, group)
 
     def _add_moves(
         self, node: int, number: int, part: Kept, carried: Together | None, times_ps: tuple[int, int]
     ) -> None:
         """Add the legs of moves that went together, whose messages are numbered from a first one on."""
         if carried is None:
-            self._add_inside(node, Of(counted(len(part.crosses)), plus=number), part.sent, times_ps)
+            self._add_inside(node, Of(counted(len(part.sent[0])), plus=number), part.sent, times_ps)
             return
         source, destination, _ = part.sent
         mine, crosses = Of(carried.move, plus=number), part.stage == CROSSES
