@@ -348,11 +348,8 @@ class Kernel:
             in_step = [part.together and part.medium == media.ANY for part in ops.parts]
             if not any(in_step):
                 return ops, None
-            if (
-                all(in_step)
-                and not len(ops.after)
-                and (placed := self._placing.placed_together(ops, communicator))
-            ):
+            is_one = all(in_step) and not len(ops.after)
+            if placed := self._placing.placed_together(ops, communicator) if is_one else None:
                 return ops, placed
         return self._placing.lowered(node.pattern.lower(view), communicator), None
 

@@ -223,6 +223,7 @@ class Returns(Sent):
             "others": replace(right, after=np.array([[0, size]])),
             "each other": replace(right, after=np.array([[0, 1], [1, 0]])),
             "one connection": replace(right, parts=(replace(part, channel=np.zeros(1, dtype=np.int64)),)),
+            "together": replace(right, parts=(replace(part, together=True),)),
             "nowhere": replace(right, parts=(replace(part, medium=9),)),
             "half": moved(bytes=moves.bytes // 2) if coupled else right,
         }
@@ -245,7 +246,8 @@ class Returns(Sent):
         ("others", "are 2, and some wait for others"),
         ("each other", "wait for each other: "),
         ("one connection", "have channel of the shape (1,), and not (2,)"),
-        ("nowhere", "go over 9, which is no medium"),
+        ("nowhere", "say what they go over, which their scheme decides; see"),
+        ("together", "go together where they may not be coupled; see"),
         ("half", "carry other bytes when they may be coupled"),
     ],
 )

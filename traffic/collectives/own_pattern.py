@@ -13,7 +13,7 @@ from topologies.errors import DemandError
 from topologies.own import own_code
 from traffic.collectives.pattern import Pattern
 from traffic.messages import Messages
-from traffic.ops import ANY, INSIDE, LANES, PACKETS, Ops, Part
+from traffic.ops import ANY, OWN, Ops, Part
 from traffic.own_value import Kind, class_name, own_value, words_of_value
 
 PATTERN = Kind(
@@ -48,6 +48,8 @@ def check_lowered(pattern: Pattern) -> None:
     for found in (ops, again, coupled):
         _check_ops(name, found, gpus)
     ops, again, coupled = cast(tuple[Ops, Ops, Ops], (ops, again, coupled))
+    if any(part.together for part in ops.parts):
+        raise _not_valid(name, "go together where they may not be coupled")
     if not _is_same(ops, again):
         raise _not_valid(name, "are others each time that they are asked for")
     if not _owes_as(ops, coupled):
@@ -62,6 +64,8 @@ def _check_ops(name: str, ops: object, gpus: NDArray[np.int64]) -> None:
         raise _not_valid(name, "are no tuple of parts")
     for part in ops.parts:
         _check_part(name, part, gpus)
+    if ops.brought:
+        raise _not_valid(name, "bring messages that are not their moves")
     if not _is_integers(ops.after) or ops.after.shape != (len(ops.after), 2):
         raise _not_valid(name, "have no array of pairs of integers for after")
     _check_after(name, ops.after, len(ops))
@@ -84,8 +88,8 @@ def _check_part(name: str, part: Part, gpus: NDArray[np.int64]) -> None:
             raise _not_valid(name, f"have the {field} {outside[0]}, which is not among its gpus")
     if moves.bytes.min(initial=1) < 1:
         raise _not_valid(name, f"have a move of {moves.bytes.min()} bytes")
-    if part.medium not in (ANY, INSIDE, PACKETS, LANES):
-        raise _not_valid(name, f"go over {part.medium!r}, which is no medium")
+    if (part.medium, part.stage) != (ANY, OWN):
+        raise _not_valid(name, "say what they go over, which their scheme decides")
 
 
 def _is_integers(array: object) -> bool:
