@@ -16,7 +16,7 @@ from testbed.run.predict import predict
 from testbed.run.run import Run
 from tests.examples import examples
 from tests.testbed.run_cases import ring
-from tests.testbed.test_runner import same_rail
+from tests.testbed.test_kernel import same_rail
 from tests.traffic.job_cases import OPERATIONS
 from topologies.fabric import Fabric
 from topologies.fat_tree import fat_tree_fabric
@@ -234,3 +234,17 @@ def test_ecmp_keeps_the_path_of_a_rings_edge_for_all_steps(seed: int) -> None:
     ways = messages["path"].str.replace(r"^\d+@", "", regex=True)
     assert ways.groupby([messages["source"], messages["destination"]]).nunique().eq(1).all()
     assert coupled.iteration_s == pytest.approx(exact.iteration_s, rel=0.01)
+
+
+@pytest.mark.parametrize("by_bytes", [False, True])
+def test_a_ring_shares_nvlink_with_a_message_beside_it(by_bytes: bool) -> None:
+    """NVLink out of GPU 0 carries both, and is never idle: the last of them ends when it has carried all."""
+    fabric = rail_fabric(2, 2, 0, rate_bps=8e9, nvlink_bps=800.0)
+    ring, message = Ring(((0, 1, 2, 3),), 400), PointToPoint(((0, 1, 300),))
+    nodes = (Collective("ring", ring), Collective("message", message))
+    edge = 2 * 3 * 100
+    backend = FluidBackend(fabric, {}, by_bytes=by_bytes)
+    found = Kernel(fabric, Job("beside", 4, nodes), backend, same_rail, couples=True).run().tasks
+    took_s = dict(zip(found["node"], found["end_s"], strict=True))
+    assert max(took_s.values()) == pytest.approx((edge + 300) / 100)
+    assert took_s["message"] == pytest.approx(2 * 300 / 100)

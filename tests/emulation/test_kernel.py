@@ -1,4 +1,4 @@
-"""The runner over a booted network: the same decisions as over fluids, and times near theirs."""
+"""The kernel over a booted network: the same decisions as over fluids, and times near theirs."""
 
 from collections.abc import Sequence
 from dataclasses import replace

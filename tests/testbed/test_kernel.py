@@ -1,4 +1,4 @@
-"""The runner over the fluid backend: whole tables, computed by hand."""
+"""The kernel over the fluid backend: whole tables, computed by hand."""
 
 from dataclasses import replace
 
