@@ -10,23 +10,19 @@ comes at one time has an order: what fails does so before what arrives, and what
 
 import heapq
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from enum import IntEnum
 from functools import partial
 from itertools import count
-
-import numpy as np
-from numpy.typing import NDArray
 
 from testbed.run.carriers import Carriers, Left
 from testbed.run.computing import Computing
 from testbed.run.deciding import Circuits, Deciding
 from testbed.run.faulting import Faulting
 from testbed.run.job_graph import JobGraph
-from testbed.run.ledger import INSIDE, Ledger
+from testbed.run.ledger import Ledger
 from testbed.run.light import Light, Moved
-from testbed.run.movers import NVLINK, Arrived, Backend, Chosen, Flows, Happening
-from testbed.run.nvlink import NvlinkMover
+from testbed.run.movers import Arrived, Backend, Happening
+from testbed.run.moving import Moving
 from testbed.run.placing import Placing
 from testbed.run.revising import Revise, Revising
 from testbed.run.run import Run
@@ -34,13 +30,10 @@ from topologies.errors import ScenarioError, StuckError
 from topologies.events import Lit, NodeDone, NodeStarted, ProgramsEnded, Refused, View
 from topologies.fabric import Fabric
 from topologies.light import Circuit
-from traffic import ops as media
 from traffic.clock import NEVER, checked, in_seconds
 from traffic.communicators import Communicators
 from traffic.faults import AS_IT_WAS, Fault, Revisions, check_faults
 from traffic.job import Collective, Job, Node
-from traffic.messages import Messages
-from traffic.ops import Ops
 from traffic.scheme import Placement, Scheme
 from traffic.spraying.policy import QueuePair
 
@@ -119,13 +112,11 @@ class Kernel:
         """Since when operations of each node are owed: its start, or when it began again."""
         self._numbers_of: dict[str, range] = {}
         """The operations of each collective under way."""
-        self._first: set[str] = set()
-        """The collectives of which nothing has left a server yet."""
         self._starting = ""
         """The collective that begins now."""
         self._ledger = Ledger(fabric, (node.name for node in job.nodes))
         self._ops = self._ledger.ops
-        self._inside = None if backend.moves_inside else NvlinkMover(fabric, lambda: backend.now_ps)
+        self._moving = Moving(fabric, backend, self._ops)
         self._faulting = Faulting(
             fabric,
             faults,
@@ -162,7 +153,8 @@ class Kernel:
             self._ledger,
             self._carriers,
             backend,
-            start=self._move,
+            start=self._moving.start,
+            arrived=self._counts_as_arrived,
             view=self._view,
             communicators=self._communicator,
             release=self._release,
@@ -221,20 +213,10 @@ class Kernel:
             heapq.heappop(self._heap)[3]()
 
     def _advance(self) -> None:
-        """Let time pass until something happens, or is due."""
-        due_ps = self._heap[0][0] if self._heap else NEVER
-        if self._inside:
-            due_ps = min(due_ps, self._inside.due_ps)
-        for happening in self._passed(due_ps):
-            self._note(happening)
-        if self._inside:
-            for arrived in self._inside.advance(self.now_ps):
-                self._note(arrived)
-
-    def _passed(self, due_ps: int) -> Sequence[Happening]:
-        """Return what the backend reports next; if nothing can happen any more, say which faults stand."""
+        """Let time pass until something happens, or is due; say which faults stand if nothing can."""
         try:
-            return self._backend.advance(due_ps)
+            for happening in self._moving.advance(self._heap[0][0] if self._heap else NEVER):
+                self._note(happening)
         except StuckError as stuck:
             if standing := [fault.name for fault in self._faulting.standing if not fault.only_impairs]:
                 what = f"nothing more can arrive after {', '.join(standing)}, and the job has not ended"
@@ -256,9 +238,11 @@ class Kernel:
     def start_all(self, nodes: Iterable[Node]) -> None:
         """Start nodes that wait for nothing, when all else has been done that comes now."""
         for node in nodes:
-            self._at(Phase.START, self.now_ps, partial(self._start, node))
+            self._at(Phase.START, self.now_ps, partial(self._start, node.name))
 
-    def _start(self, node: Node) -> None:
+    def _start(self, name: str) -> None:
+        """Start a node as it is now: what was known to fail at the same time may have moved it."""
+        node = self._graph.nodes[name]
         self._pieces_of[node.name] = 0
         self._ledger.ready(node.name, self.now_ps)
         if isinstance(node, Collective):
@@ -329,86 +313,26 @@ class Kernel:
 
     def _send(self, node: Collective) -> None:
         """Lower a collective, and start what waits for nothing, which is owed since the collective began."""
-        ops, placed = self._lowered(node)
+        communicator = self.number(node)
+        ops, placed = self._placing.lowered(node.pattern, communicator, coupled=self._couples)
         numbers = self._numbers_of[node.name] = self._ledger.add(node.name, ops)
         self._placing.admit(ops, numbers.start)
         self._pieces_of[node.name] = len(numbers) - len(self._revising.lose(numbers))
-        self._first.add(node.name)
+        self._moving.begin(node.name)
         ready = list(filter(self._is_ready, numbers))
         self._release(ready, placed)
         for number in ready:
             self._ops[number].start_ps = self._since_ps[node.name]
-
-    def _lowered(self, node: Collective) -> tuple[Ops, Placement | None]:
-        """Return the operations of a collective, and where those go that go together from the start."""
-        communicator = self.number(node)
-        view = self._view(communicator)
-        if self._couples:
-            ops = self._placing.lowered(node.pattern.lower(view, coupled=True), communicator)
-            in_step = [part.together and part.medium == media.ANY for part in ops.parts]
-            if not any(in_step):
-                return ops, None
-            is_one = all(in_step) and not len(ops.after)
-            if placed := self._placing.placed_together(ops, communicator) if is_one else None:
-                return ops, placed
-        return self._placing.lowered(node.pattern.lower(view), communicator), None
 
     def _is_ready(self, number: int) -> bool:
         return not self._ops[number].waits and number not in self._revising.lost
 
     def _release(self, numbers: Iterable[int], placed: Placement | None = None) -> None:
         """Start operations that wait for nothing any more; ``placed`` is where those in step go."""
-        servers, now_ps = self._fabric.gpu_servers, self.now_ps
-        inside, leaving, together = list[int](), list[tuple[int, int]](), list[int]()
-        for number in numbers:
-            op = self._ops[number]
-            op.start_ps = now_ps
-            if op.moves and op.medium == media.INSIDE:
-                self._start_inside(number)
-            elif op.moves and op.medium == media.LANES:
-                self._move(self._placing.over_lanes(number))
-            elif op.moves:
-                together.append(number)
-            elif servers[op.source] == servers[op.destination]:
-                inside.append(number)
-            else:
-                leaving.append((number, op.size))
-        if inside:
-            self._stay_inside(inside)
-        if together and placed:
-            self._move(self._placing.in_step(together, placed))
-        if leaving:
-            self._placing.place(leaving)
-
-    def _start_inside(self, number: int) -> None:
-        """Send moves that go together over NVLink, from where their bytes are."""
-        op = self._ops[number]
-        assert op.moves
-        if (moved := self._placing.moves(number)) is not None:
-            op.moves, op.size = replace(op.moves, moves=moved), int(moved.bytes.sum())
-        moves = op.moves.moves
-        self._ledger.put(number, INSIDE, op.size, op.start_ps)
-        if len(moves):
-            self._move([_over_nvlink(np.full(len(moves), number), moves, together=True)])
-        else:
-            self._at(Phase.ARRIVAL, op.start_ps, partial(self._arrived, number, op.start_ps, NVLINK))
-
-    def _stay_inside(self, numbers: Sequence[int]) -> None:
-        """Send operations of one move over NVLink."""
-        ops = [self._ops[number] for number in numbers]
-        for number, op in zip(numbers, ops, strict=True):
-            self._ledger.put(number, INSIDE, op.size, op.start_ps)
-        moves = Messages(*np.array([(op.source, op.destination, op.size) for op in ops], dtype=np.int64).T)
-        self._move([_over_nvlink(np.array(numbers, dtype=np.int64), moves)])
-
-    def _move(self, flows: Sequence[Flows | Chosen]) -> None:
-        """Have movers start flows."""
-        if all(isinstance(each, Flows) and each.inside for each in flows):
-            (self._inside or self._backend).start(flows)
-            return
-        nodes = {self._ops[int(each.op[0])].node for each in flows}
-        self._backend.start(flows, first=not self._first.isdisjoint(nodes))
-        self._first -= nodes
+        released, now_ps = list(numbers), self.now_ps
+        for number in released:
+            self._ops[number].start_ps = now_ps
+        self._placing.start(released, placed)
 
     def _arrived(self, number: int, at_ps: int, lane: int | None) -> None:
         """Record that what was started together of an operation on a lane has arrived."""
@@ -471,11 +395,6 @@ class Kernel:
 
     def _returned(self, lane: QueuePair, left: Left) -> None:
         self._placing.returned(lane, left)
-
-
-def _over_nvlink(op: NDArray[np.int64], moves: Messages, *, together: bool = False) -> Flows:
-    lane = np.full(len(op), NVLINK)
-    return Flows(op, moves.bytes, lane, moves.source, moves.destination, together, inside=True)
 
 
 def _check(fabric: Fabric, job: Job, faults: Sequence[Fault], later: Sequence[Node]) -> None:

@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 
 from testbed.run.run_tables import Integers, Leg, Rows, event_table
-from testbed.run.written import Kept, Packing, Times, Together, Written, packed
+from testbed.run.written import Kept, Packing, Parcels, Times, Written, packed
 from topologies.fabric import Fabric, Link, Path, Port
 from topologies.light import Circuit
 from traffic.clock import NEVER
@@ -87,7 +87,7 @@ class Op:
     legs: list[Carried] = field(default_factory=list)
     moves: Part | None = None
     """Its moves, if they go together."""
-    together: Together | None = None
+    together: Parcels | None = None
     """What carries them, if not all go over NVLink."""
     row: int = -1
     """Which of its pattern's messages it is, if it is one."""
@@ -166,7 +166,7 @@ class _Filed(NamedTuple):
     node: str
     parts: Sequence[Kept]
     times_ps: Times
-    carried: Sequence[Together | None]
+    carried: Sequence[Parcels | None]
 
 
 class _Numbers(dict[str, int]):
@@ -284,10 +284,10 @@ class Ledger:
         medium, lane, path = np.array([self._over[over] for over in overs], dtype=np.int32).reshape(-1, 3).T
         return medium, lane, path
 
-    def together(self, move: Integers, size: Integers, which: Integers, over: Columns) -> Together:
+    def together(self, move: Integers, size: Integers, which: Integers, over: Columns) -> Parcels:
         """Return what carries moves that go together; ``over`` is what they go over, by ``which``."""
         shared = self._packing.shared
-        return Together(shared(move), packed(size), shared(which), over)
+        return Parcels(shared(move), packed(size), shared(which), over)
 
     def put(self, number: int, over: int, size: int, at_ps: int) -> None:
         """Count a part of an operation that was put on a lane together."""

@@ -7,21 +7,20 @@ hop, some waits for light. The rest goes where its connection went before, or wh
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from testbed.run.carriers import Carriers, Left
-from testbed.run.ledger import INSIDE, Columns, Ledger
+from testbed.run.ledger import INSIDE, Ledger
 from testbed.run.movers import NVLINK, Backend, Chosen, Flows
-from testbed.run.written import Together
+from testbed.run.together import NOWHERE, Together, moves_of
 from topologies.errors import ScenarioError
 from topologies.events import View
 from topologies.fabric import Fabric
 from traffic import ops as media
+from traffic.collectives.pattern import Pattern
 from traffic.messages import Messages, crosses_network
-from traffic.messages import together as one_after_another
 from traffic.ops import DARK, LANES, Ops, Part
 from traffic.placing import lowered_by, placed_by
 from traffic.scheme import (
@@ -38,22 +37,6 @@ from traffic.scheme import (
 from traffic.spraying.policy import QueuePair
 
 Start = Callable[[Sequence[Flows | Chosen]], None]
-MOST_KNOWN = 4096
-"""So many sets of queue pairs are remembered."""
-NOWHERE = Placement((), *(np.zeros(0, dtype=np.int64) for _ in range(3)))
-"""Where nothing is placed."""
-
-
-class _Opened(NamedTuple):
-    """Queue pairs in use."""
-
-    queue_pairs: Sequence[QueuePair]
-    carriers: NDArray[np.int64]
-    """The number of each."""
-    is_light: NDArray[np.bool_]
-    """Whether it goes over circuits."""
-    columns: Columns
-    """Medium, lane and path of each, and of NVLink after them."""
 
 
 class Placing:
@@ -67,6 +50,8 @@ class Placing:
         Whose clock counts.
     start
         Has flows move.
+    arrived
+        Told, at once but in the middle of nothing, that an operation has nothing to move on a lane.
     view
         Returns what is known, for operations of a communicator.
     communicators
@@ -86,13 +71,14 @@ class Placing:
         backend: Backend,
         *,
         start: Start,
+        arrived: Callable[[int, int], None],
         view: Callable[[int], View],
         communicators: Mapping[str, int],
         release: Callable[[Iterable[int]], None],
         may_move: bool,
     ) -> None:
         self._fabric, self._scheme, self._ledger, self._carriers = fabric, scheme, ledger, carriers
-        self._backend, self._start, self._view = backend, start, view
+        self._backend, self._start, self._arrived, self._view = backend, start, arrived, view
         self._communicator, self._release = communicators, release
         self._ops = ledger.ops
         self.by_light = isinstance(scheme, HasLanes)
@@ -108,126 +94,100 @@ class Placing:
         """On what goes what an operation brings over NVLink."""
         self._in_the_dark: Left = []
         """What waits until its scheme sees light."""
-        self._opened: dict[tuple[int, int], _Opened] = {}
-        """The lanes over which moves of each communicator went together, by the identity of their tuple."""
+        self._together = Together(fabric, ledger, carriers, backend, communicators)
         self.has_rest = False
         """Whether the scheme says how to carry over packets what circuits leave over."""
         self.light_is_over = False
         """Whether what circuits leave over goes over packets, and with it all that starts."""
 
-    # Whole operations
+    # Operations that start
 
-    def lowered(self, ops: Ops, communicator: int) -> Ops:
-        """Return what the scheme makes of the operations of a collective that starts."""
-        return lowered_by(self._scheme, ops, self._view(communicator))
+    def lowered(self, pattern: Pattern, communicator: int, *, coupled: bool) -> tuple[Ops, Placement | None]:
+        """Return the operations of a collective that starts, and where those go that are in step.
+
+        Operations in step are so only if all are, none waits for another, and the scheme places them; else
+        the pattern has them step by step.
+        """
+        view = self._view(communicator)
+        if coupled:
+            ops = lowered_by(self._scheme, pattern.lower(view, coupled=True), view)
+            in_step = [part.together and part.medium == media.ANY for part in ops.parts]
+            if not any(in_step):
+                return ops, None
+            is_one = all(in_step) and not len(ops.after)
+            if placed := self._placed_in_step(ops, view) if is_one else None:
+                return ops, placed
+        return lowered_by(self._scheme, pattern.lower(view), view), None
 
     def admit(self, ops: Ops, first: int) -> None:
         """Follow operations, which are numbered from a first one on."""
         if self._where:
             self._where.admit(ops, first)
 
-    def moves(self, number: int) -> Messages | None:
-        """Return the moves of an operation as bytes are now; None if as it was lowered."""
-        return self._where.moves(number) if self._where else None
+    def start(self, numbers: Iterable[int], placed: Placement | None = None) -> None:
+        """Start operations; ``placed`` is where those in step go."""
+        servers = self._fabric.gpu_servers
+        inside, leaving, in_step = list[int](), list[tuple[int, int]](), list[int]()
+        for number in numbers:
+            op = self._ops[number]
+            if op.moves and op.medium == media.INSIDE:
+                self._together_inside(number)
+            elif op.moves and op.medium == LANES:
+                self._start(self._over_lanes(number, op.moves.moves))
+            elif op.moves:
+                in_step.append(number)
+            elif servers[op.source] == servers[op.destination]:
+                inside.append(number)
+            else:
+                leaving.append((number, op.size))
+        if inside:
+            self._stay_inside(inside)
+        if in_step and placed:
+            self._start(self._together.in_step(in_step, placed))
+        if leaving:
+            self.place(leaving)
 
-    def placed_together(self, ops: Ops, communicator: int) -> Placement | None:
-        """Return where the first moves of operations go that go together; None if they cannot.
+    def _over_lanes(self, number: int, moves: Messages) -> list[Flows]:
+        view = self._view(self._communicator[self._ops[number].node])
+        placed = placed_by(self._lanes, view, moves)
+        assert isinstance(placed, Placement)  # as lanes do
+        return self._together.over_lanes(number, placed)
+
+    def _together_inside(self, number: int) -> None:
+        """Send moves that go together over NVLink, from where their bytes are."""
+        op = self._ops[number]
+        assert op.moves
+        if self._where and (moved := self._where.moves(number)) is not None:
+            op.moves, op.size = replace(op.moves, moves=moved), int(moved.bytes.sum())
+        moves = op.moves.moves
+        self._ledger.put(number, INSIDE, op.size, op.start_ps)
+        if len(moves):
+            self._start([_over_nvlink(np.full(len(moves), number), moves, together=True)])
+        else:
+            self._arrived(number, NVLINK)
+
+    def _stay_inside(self, numbers: Sequence[int]) -> None:
+        """Send operations of one move over NVLink."""
+        ops = [self._ops[number] for number in numbers]
+        for number, op in zip(numbers, ops, strict=True):
+            self._ledger.put(number, INSIDE, op.size, op.start_ps)
+        moves = Messages(*np.array([(op.source, op.destination, op.size) for op in ops], dtype=np.int64).T)
+        self._start([_over_nvlink(np.array(numbers, dtype=np.int64), moves)])
+
+    def _placed_in_step(self, ops: Ops, view: View) -> Placement | None:
+        """Return where the first moves of operations go that are in step; None if they cannot be.
 
         They can unless the scheme has them choose as they go, or a relay stores what it forwards.
         """
-        moves, first = _moves_of(ops.parts)
+        moves, first = moves_of(ops.parts)
         leaving = first.select(crosses_network(moves, self._fabric))
         if not len(leaving):
             return NOWHERE
-        view = self._view(communicator)
         under_way = Ops((Part(leaving, of=np.arange(len(leaving))),))
         if lowered_by(self._scheme, under_way, view) is not under_way:
             return None
         placed = placed_by(self._scheme, view, leaving)
         return placed if isinstance(placed, Placement) else None
-
-    def in_step(self, numbers: Sequence[int], placed: Placement) -> list[Flows]:
-        """Return the flows of operations of one collective, each of which is one over NVLink and lanes.
-
-        All steps are alike but for some bytes, so each lane carries the same part of each.
-
-        Parameters
-        ----------
-        numbers
-            Of the operations.
-        placed
-            Where the first step of what leaves its server goes.
-        """
-        parts = [op.moves for number in numbers if (op := self._ops[number]).moves]
-        moves, first = _moves_of(parts)
-        (leaving,) = np.nonzero(crosses_network(moves, self._fabric))
-        (inside,) = np.nonzero(~crosses_network(moves, self._fabric))
-        opened = self._open(placed.queue_pairs, self._communicator[self._ops[numbers[0]].node])
-        sizes = in_proportion(moves, first, leaving[placed.message], placed.bytes)
-        move = np.append(leaving[placed.message], inside)
-        which = np.append(placed.qp, np.full(len(inside), len(opened.carriers)))
-        sizes = np.append(sizes, moves.bytes[inside])
-        order = np.argsort(move, kind="stable")
-        order = order[sizes[order] > 0]
-        move, which, sizes = move[order], which[order], sizes[order]
-        lane = np.append(opened.carriers, NVLINK)[which]
-        edges = np.cumsum([0, *(len(part.moves) for part in parts)])
-        flows = list[Flows]()
-        for number, begin, end in zip(numbers, edges, edges[1:], strict=False):
-            mine = slice(*np.searchsorted(move, (begin, end)))
-            ends = moves.source[move[mine]], moves.destination[move[mine]]
-            stays = bool((lane[mine] == NVLINK).all())
-            flows.append(Flows(np.full(len(ends[0]), number), sizes[mine], lane[mine], *ends, True, stays))
-            carried = move[mine] - begin, sizes[mine], which[mine]
-            self._go_together(number, flows[-1:], self._ledger.together(*carried, opened.columns))
-        return flows
-
-    def over_lanes(self, number: int) -> list[Flows]:
-        """Return the flows of an operation that goes together over the lanes of its servers.
-
-        Lanes over circuits share nothing with those over packets: each are one flow, which ends when its
-        busiest link does. Senders whose lanes share packet NICs, or circuits that servers forward between, do
-        so by what they have left, so that those on the busiest link end together; what else they cross has
-        room for them.
-        """
-        op = self._ops[number]
-        assert op.moves
-        communicator = self._communicator[op.node]
-        placed = placed_by(self._lanes, self._view(communicator), op.moves.moves)
-        assert isinstance(placed, Placement)
-        opened = self._open(placed.queue_pairs, communicator)
-        lane, light = opened.carriers[placed.qp], opened.is_light[placed.qp]
-        of = np.full(len(lane), number)
-        if light.all() or not light.any():
-            flows = [Flows(of, placed.bytes, lane, of, of, together=True)]
-        else:
-            flows = [
-                Flows(of[each], placed.bytes[each], lane[each], of[each], of[each], together=True)
-                for each in (~light, light)
-            ]
-        carried = self._ledger.together(placed.message, placed.bytes, placed.qp, opened.columns)
-        self._go_together(number, flows, carried)
-        return flows
-
-    def _go_together(self, number: int, flows: Sequence[Flows], carried: Together) -> None:
-        op = self._ops[number]
-        op.pieces, op.together = len(flows), carried
-        self._ledger.sends(op.node, self._backend.now_ps)
-
-    def _open(self, queue_pairs: Sequence[QueuePair], communicator: int) -> _Opened:
-        """Return queue pairs in use; the same tuple of them is looked at once, unless paths may change."""
-        if len(self._opened) >= MOST_KNOWN:
-            self._opened.clear()
-        key = id(queue_pairs), communicator
-        found = self._opened.get(key)
-        if found is None or self._fabric.servers_forward:
-            own = of_communicator(replace(NOWHERE, queue_pairs=tuple(queue_pairs)), communicator)
-            carriers = self._carriers.open(own.queue_pairs)
-            is_light = np.array(self._carriers.are_light(carriers), dtype=bool)
-            columns = self._ledger.columns([*self._carriers.over(carriers), INSIDE])
-            found = _Opened(queue_pairs, np.array(carriers, dtype=np.int64), is_light, columns)
-            self._opened[key] = found
-        return found
 
     # Bytes of operations
 
@@ -357,7 +317,7 @@ class Placing:
         for code, size in zip(leg.tolist(), sizes.tolist(), strict=True):
             number, qp = divmod(code, len(over))
             self._ledger.put(number, over[qp], size, now_ps)
-        self._start([on_lanes(of, placed.bytes, np.array(carriers)[placed.qp])])
+        self._start([_on_lanes(of, placed.bytes, np.array(carriers)[placed.qp])])
 
     # Connections that are kept
 
@@ -371,7 +331,7 @@ class Placing:
         for (number, size, _), over in zip(parcels, self._carriers.over(carriers), strict=True):
             self._ledger.put(number, over, size, self._backend.now_ps)
         numbers, sizes = (np.array([parcel[column] for parcel in parcels]) for column in (0, 1))
-        self._start([on_lanes(numbers, sizes, np.array(carriers))])
+        self._start([_on_lanes(numbers, sizes, np.array(carriers))])
 
     def _keep(self, placed: Placement, numbers: NDArray[np.int64]) -> None:
         """Remember the queue pairs of connections that are kept: of operations that go whole on one."""
@@ -425,7 +385,7 @@ class Placing:
             return
         (over,) = self._carriers.over([carrier])
         self._ledger.put(op.part_of, over, op.size, self._backend.now_ps)
-        self._start([on_lanes(*map(np.array, ([op.part_of], [op.size], [carrier])))])
+        self._start([_on_lanes(*map(np.array, ([op.part_of], [op.size], [carrier])))])
 
     def returned(self, lane: QueuePair, left: Left) -> None:
         """Follow what a lane gives back."""
@@ -439,44 +399,11 @@ class Placing:
         return number
 
 
-def on_lanes(op: NDArray[np.int64], size: NDArray[np.int64], lane: NDArray[np.int64]) -> Flows:
+def _over_nvlink(op: NDArray[np.int64], moves: Messages, *, together: bool = False) -> Flows:
+    lane = np.full(len(op), NVLINK)
+    return Flows(op, moves.bytes, lane, moves.source, moves.destination, together, inside=True)
+
+
+def _on_lanes(op: NDArray[np.int64], size: NDArray[np.int64], lane: NDArray[np.int64]) -> Flows:
     """Return bytes of operations on lanes between servers."""
     return Flows(op, size, lane, op, op)
-
-
-def _moves_of(parts: Sequence[Part]) -> tuple[Messages, Messages]:
-    """Return the moves of parts one after the other, and the same with the bytes by which they are placed."""
-    moves = parts[0].moves if len(parts) == 1 else one_after_another(*(part.moves for part in parts))
-    if not any(len(part.placed_as) for part in parts):
-        return moves, moves
-    sizes = [part.placed_as if len(part.placed_as) else part.moves.bytes for part in parts]
-    return moves, Messages(moves.source, moves.destination, np.concatenate(sizes))
-
-
-def in_proportion(
-    moves: Messages, placed_as: Messages, move: NDArray[np.int64], size: NDArray[np.int64]
-) -> NDArray[np.int64]:
-    """Divide the bytes of each move as those that were placed of it are; in the end exactly all.
-
-    Parameters
-    ----------
-    moves, placed_as
-        The moves, with all their bytes and with those by which they were placed.
-    move, size
-        Of each parcel that was placed.
-
-    Examples
-    --------
-    >>> whole, first = (Messages(np.array([0]), np.array([2]), np.array([size])) for size in (10, 4))
-    >>> in_proportion(whole, first, np.array([0, 0, 0]), np.array([1, 2, 1])).tolist()
-    [2, 5, 3]
-    """
-    total, part = moves.bytes.tolist(), placed_as.bytes.tolist()  # whole numbers whose products may be large
-    so_far, before = defaultdict[int, int](int), defaultdict[int, int](int)
-    sizes = []
-    for number, parcel in zip(move.tolist(), size.tolist(), strict=True):
-        so_far[number] += parcel
-        end = total[number] * so_far[number] // part[number]
-        sizes.append(end - before[number])
-        before[number] = end
-    return np.array(sizes, dtype=np.int64)

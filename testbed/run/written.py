@@ -18,7 +18,7 @@ Times = Sequence[tuple[int, int]]
 """When each operation began and ended; `NEVER` if it did not."""
 
 
-class Together(NamedTuple):
+class Parcels(NamedTuple):
     """What carries moves that go together; parallel arrays, in the order of the moves."""
 
     move: Integers
@@ -98,7 +98,7 @@ class Written:
         node: int,
         parts: Sequence[Kept],
         times_ps: Times,
-        carried: Sequence[Together | None],
+        carried: Sequence[Parcels | None],
         legs_of: Callable[[int], Iterable[Leg]],
         let_go_ps: int,
     ) -> None:
@@ -140,7 +140,7 @@ class Written:
         self.messages.block(count, node, part.row, communicator, *part.sent, *times_ps, False, crosses, group)
 
     def _add_moves(
-        self, node: int, number: int, part: Kept, carried: Together | None, times_ps: tuple[int, int]
+        self, node: int, number: int, part: Kept, carried: Parcels | None, times_ps: tuple[int, int]
     ) -> None:
         """Add the legs of moves that went together, whose messages are numbered from a first one on."""
         if carried is None:
