@@ -11,7 +11,7 @@ import numpy as np
 
 from testbed.run.fluid_choices import FluidChoices
 from testbed.run.fluid_light import FluidLight
-from testbed.run.gates import Gates
+from testbed.run.gates import Gate, Gates
 from testbed.run.movers import (
     NOTHING_COMES,
     NVLINK,
@@ -113,8 +113,8 @@ class FluidBackend:
         """The pools of what stays inside servers."""
         self._bundles = Bundles(self._network, self._add_coupled)
         """What moves together, and what stays inside servers."""
-        self._crossed: dict[tuple[bytes, ...], Crossed] = {}
-        """The links that moves together cross, by their lanes."""
+        self._crossed: dict[int, tuple[Flows, Crossed, Sequence[Gate]]] = {}
+        """The links that moves together cross, and their gates, by the identity of their lanes, kept here."""
         self._numbers: dict[QueuePair, int] = {}
         self._pairs: list[QueuePair] = []
         self._flows: list[int] = []
@@ -257,27 +257,32 @@ class FluidBackend:
                     using.update(each for flow in flows for each in _over(flow))
                 return sum(1 / using[each] for each in over())
 
-            is_open = all(self._gates[lane].open for lane in flow.lane.tolist() if lane in self._gates)
+            crossing, gates = self._crossed_by(flow)
+            is_open = all(gate.open for gate in gates)
             ops = tuple(dict.fromkeys(flow.op.tolist()))
-            bundle = Bundle(ops, flow.bytes, self._crossed_by(flow), over, weight)
+            bundle = Bundle(ops, flow.bytes, crossing, over, weight)
             self._bundles.start(bundle, may_be_alone=is_open and not self._lent_bytes)
 
-    def _crossed_by(self, flow: Flows) -> Crossed:
-        """Return the links that what moves together crosses, but for gates; once for equal flows."""
-        key = flow.lane.tobytes(), flow.source.tobytes(), flow.destination.tobytes()
-        if (found := self._crossed.get(key)) is None:
+    def _crossed_by(self, flow: Flows) -> tuple[Crossed, Sequence[Gate]]:
+        """Return the links that what goes together crosses, but for gates, and these.
+
+        Lanes that are the same array are looked at once, unless light leads them.
+        """
+        if (found := self._crossed.get(id(flow.lane))) is None:
+            over = _over(flow)
+            gates = [self._gates[each] for each in over if isinstance(each, int) and each in self._gates]
             paths = [
                 self._gates[each].ports
                 if isinstance(each, int) and each in self._gates
                 else self._links_over(each)
-                for each in _over(flow)
+                for each in over
             ]
-            found = crossed(paths)
             if len(self._crossed) >= MOST_KNOWN:
                 self._crossed.clear()
-            if not any(map(self._gates.__contains__, flow.lane.tolist())) or not self._gates.leads:
-                self._crossed[key] = found
-        return found
+            found = flow, crossed(paths), gates
+            if not (gates and self._gates.leads) and all(paths):
+                self._crossed[id(flow.lane)] = found
+        return found[1:]
 
     def _add_coupled(self, over: Over) -> range:
         """Return the numbers of new flows that move together over queue pairs and NVLink."""

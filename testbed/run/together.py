@@ -2,8 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import NamedTuple
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +24,8 @@ NOWHERE = Placement((), *(np.zeros(0, dtype=np.int64) for _ in range(3)))
 """Where nothing is placed."""
 
 
-class _Opened(NamedTuple):
+@dataclass(slots=True, eq=False)
+class _Opened:
     """Queue pairs in use."""
 
     queue_pairs: Sequence[QueuePair]
@@ -35,6 +35,17 @@ class _Opened(NamedTuple):
     """Whether it goes over circuits."""
     columns: Columns
     """Medium, lane and path of each, and of NVLink after them."""
+    last: tuple[NDArray[np.int64], list[tuple[NDArray[np.int64], NDArray[np.bool_]]]] | None = None
+    """The parcels that were looked at last, and their lanes over packets and over circuits."""
+
+    def apart(
+        self, qp: NDArray[np.int64], size: NDArray[np.int64]
+    ) -> list[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+        """Return the lanes and bytes of parcels over packets and of those over circuits, if there are any."""
+        if self.last is None or self.last[0] is not qp:
+            light = self.is_light[qp]
+            self.last = qp, [(self.carriers[qp[of]], of) for of in (~light, light) if of.any()]
+        return [(lane, size[of]) for lane, of in self.last[1]]
 
 
 class Together:
@@ -109,15 +120,10 @@ class Together:
         """
         op = self._ops[number]
         opened = self._open(placed.queue_pairs, self._communicator[op.node])
-        lane, light = opened.carriers[placed.qp], opened.is_light[placed.qp]
-        of = np.full(len(lane), number)
-        if light.all() or not light.any():
-            flows = [Flows(of, placed.bytes, lane, of, of, together=True)]
-        else:
-            flows = [
-                Flows(of[each], placed.bytes[each], lane[each], of[each], of[each], together=True)
-                for each in (~light, light)
-            ]
+        flows = [
+            Flows(np.full(len(lane), number), size, lane, lane, lane, together=True)
+            for lane, size in opened.apart(placed.qp, placed.bytes)
+        ]
         carried = self._ledger.together(placed.message, placed.bytes, placed.qp, opened.columns)
         self._go_together(number, flows, carried)
         return flows
