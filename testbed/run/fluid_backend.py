@@ -319,10 +319,10 @@ class FluidBackend:
         arrived = [op for op in ops if self._choices.has_arrived(op)]
         for op in arrived:
             left += _carried(op, self._choices.chosen(op, goes_on=False))
-        recalled, flows = self._choices.recall([op for op in ops if op not in arrived])
+        recalled, lacking, flows = self._choices.recall([op for op in ops if op not in arrived])
         self._speak(flows)
         for op, sizes in sorted(recalled.items()):
-            left += [*_carried(op, sizes), Left(op, -1, left=1)]
+            left += [*_carried(op, sizes), Left(op, -1, left=lacking[op])]
         return left
 
     def under_way(self, lanes: Sequence[int] = (), ops: Sequence[int] = ()) -> list[Left]:
@@ -333,7 +333,7 @@ class FluidBackend:
         for pool in self._network.filled(list(pools)):
             lane, sizes = pools[pool], self._network.left(pool)
             left += [
-                Left(message, lane, on_the_way=int(lane in stuck), left=round(sizes.get(message, 0.0)))
+                Left(message, lane, left=round(sizes.get(message, 0.0)), on_the_way=lane in stuck)
                 for message in sorted(self._network.held(pool))
             ]
         for op in ops:

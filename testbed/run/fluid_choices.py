@@ -83,17 +83,24 @@ class FluidChoices:
         """Return how many bytes a message lacks."""
         return self._left(self._choosing[message].among).get(message, 0)
 
-    def recall(self, messages: Sequence[int]) -> tuple[dict[int, dict[int, int]], list[int]]:
-        """Take back what messages lack, with those of their pools; return what was carried, and the flows."""
-        recalled, flows = {}, list[int]()
+    def recall(self, messages: Sequence[int]) -> tuple[dict[int, dict[int, int]], dict[int, int], list[int]]:
+        """Take back what messages lack, with those of their pools.
+
+        Returns
+        -------
+        carried, lacking, flows
+            What queue pairs carried of each, what each lacks, and the flows of the pools.
+        """
+        recalled, lacking, flows = {}, dict[int, int](), list[int]()
         for among in dict.fromkeys(self._choosing[message].among for message in messages):
             left = self._left(among)
             pool, own = self._pools[among]
             self._empty(pool, self._network.held(pool) - left.keys())
             flows += own
+            lacking |= left
             for message, size in left.items():
                 recalled[message] = self._parts(message, self._choosing[message].size - size)
-        return recalled, flows
+        return recalled, lacking, flows
 
     def round_off(self) -> None:
         """Deliver what slots left over by rounding only."""

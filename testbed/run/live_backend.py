@@ -227,8 +227,8 @@ class LiveBackend:
                     Left(
                         op,
                         lane,
-                        on_the_way=int(moves),
                         left=self._real_bytes(sizes[op]) if op in sizes else 0,
+                        on_the_way=moves,
                     )
                     for op in sorted(carried)
                 ]
@@ -252,7 +252,7 @@ class LiveBackend:
     def _retract(self, lane: int) -> list[Left]:
         """Take back what a queue pair has not sent, in real bytes."""
         return [
-            Left(op, lane, on_the_way=int(not whole), left=self._real_bytes(size))
+            Left(op, lane, left=self._real_bytes(size), on_the_way=not whole)
             for op, size, whole in self._engine.retract(lane)
         ]
 
@@ -388,7 +388,8 @@ class LiveBackend:
                     for number, size in feeder.carried(name).items()
                     for lacks in [lacking[name, number]]
                 }
-                back += [*self._since_asked(name, carried, goes_on=False), Left(name, -1, left=1)]
+                lacks_in_all = feeder.real_bytes(name) - sum(carried.values())
+                back += [*self._since_asked(name, carried, goes_on=False), Left(name, -1, left=lacks_in_all)]
                 del self._choosing[name]
             self._engine.forget(feeder, names)
         return back

@@ -147,12 +147,15 @@ class LivePrograms:
     def stop(self, message: int) -> list[Left]:
         """Take back what a message lacks; return that, and what queue pairs carried of it [real bytes]."""
         lacks, size = self.circuits.missing(message), self._sizes[message]
+        delivered = size
         if lacks:
             arrived = sum(self.circuits.carried(message).values())
             self.circuits.withdraw(message)
-            size = size * arrived // (arrived + lacks)
-        carried = [Left(message, lane, carried=part) for lane, part in self._parts(message, size).items()]
-        return [*carried, *[Left(message, -1, left=1)] * bool(lacks)]
+            delivered = size * arrived // (arrived + lacks)
+        carried = [
+            Left(message, lane, carried=part) for lane, part in self._parts(message, delivered).items()
+        ]
+        return [*carried, *[Left(message, -1, left=size - delivered)] * bool(lacks)]
 
     def _parts(self, message: int, delivered: int) -> dict[int, int]:
         """Return how many real bytes of a message, of those delivered, each queue pair carried; forget it."""

@@ -76,10 +76,10 @@ class Left(NamedTuple):
     carried: int = 0
     """What the lane delivered since this was last reported of an operation that chooses [bytes]; others have
     what was put on the lane, less what is left."""
-    on_the_way: int = 0
-    """What was sent and has not arrived, which it still delivers unless that is dropped [bytes]."""
     left: int = 0
     """What it has yet to deliver, or gave back [bytes]; 0 of what arrived and was not reported."""
+    on_the_way: bool = False
+    """Whether something was sent and has not arrived; it still is delivered, unless that is dropped."""
 
 
 # What is done to a network

@@ -113,7 +113,7 @@ class ToyBackend:
             edges = [round(size) for size in accumulate(piece.carried.values(), initial=0.0)]
             for lane, (begin, end) in zip(piece.carried, pairwise(edges), strict=True):
                 left.append(Left(op, lane, carried=end - begin))
-            left += [Left(op, -1, left=1)] * (piece in self._pieces)
+            left += [Left(op, -1, left=round(piece.left))] * (piece in self._pieces)
             self._pieces = [each for each in self._pieces if each is not piece]
         self._pieces = [piece for piece in self._pieces if piece not in self._on(lanes)]
         return left

@@ -281,6 +281,11 @@ class FluidNetwork:
         return not self._arriving and self._holding.issubset(pools)
 
     @property
+    def _is_idle(self) -> bool:
+        """Whether nothing moves, and nothing that moved has to be looked at."""
+        return not (self._holding or self._arriving or self._touched_pools or self._touched_links)
+
+    @property
     def next_ps(self) -> int:
         """When the next parcel leaves or arrives if nothing changes [ps]; `NEVER` if none will."""
         leaves_ps = self._next_leaves_ps()
@@ -303,7 +308,7 @@ class FluidNetwork:
         list of Arrival
             What arrived at that one instant; empty if nothing did.
         """
-        while (at_ps := self.next_ps) <= self._as_one_with(until_ps) and at_ps < NEVER:
+        while not self._is_idle and (at_ps := self.next_ps) <= self._as_one_with(until_ps) and at_ps < NEVER:
             self._move_to(at_ps)
             if arrived := self._leave(at_ps) + self._arrived():
                 return arrived

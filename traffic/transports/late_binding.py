@@ -119,6 +119,9 @@ class ReactiveFeeder:
         self._qp_of = {number: qp for qp, number in enumerate(numbers)}
         self._message_of = {name: message for message, name in enumerate(names)}
         self._policy = policy
+        self._real_bytes: list[int] = (
+            np.bincount(chunks.message, chunks.bytes, len(names)).astype(np.int64).tolist()
+        )
         self._bursts = _bursts(chunks, chunk_bytes, packet)
         self._to_come = [len(bursts) for bursts in self._bursts]
         self._unbound = np.array([sum(size for _, size in bursts) for bursts in self._bursts], dtype=np.int64)
@@ -163,6 +166,10 @@ class ReactiveFeeder:
     def carried(self, name: int) -> dict[int, int]:
         """Return how many real bytes of a message each queue pair carried or carries."""
         return self._carried[self._message_of[name]]
+
+    def real_bytes(self, name: int) -> int:
+        """Return the size of a message [real bytes]."""
+        return self._real_bytes[self._message_of[name]]
 
     def lacks(self, name: int) -> bool:
         """Return whether a message has not arrived."""
