@@ -47,7 +47,7 @@ from traffic.tables import CROSSES, GATHER, SCATTER
 
 BISECTIONS = 60
 """Halvings of a time span: what is left of it is less than a float can tell."""
-MOST_KNOWN = 4096
+MOST_KNOWN = 1024
 """So many delegations are remembered: a training step repeats the same few hundred."""
 
 
