@@ -91,9 +91,10 @@ class Together:
         (leaving,) = np.nonzero(crosses_network(moves, self._fabric))
         (inside,) = np.nonzero(~crosses_network(moves, self._fabric))
         opened = self._open(placed.queue_pairs, self._communicator[self._ops[numbers[0]].node])
-        sizes = in_proportion(moves, first, leaving[placed.message], placed.bytes)
-        move = np.append(leaving[placed.message], inside)
-        which = np.append(placed.qp, np.full(len(inside), len(opened.carriers)))
+        crosses, qp, size = _by_lane(placed)
+        sizes = in_proportion(moves, first, leaving[crosses], size)
+        move = np.append(leaving[crosses], inside)
+        which = np.append(qp, np.full(len(inside), len(opened.carriers)))
         sizes = np.append(sizes, moves.bytes[inside])
         order = np.argsort(move, kind="stable")
         order = order[sizes[order] > 0]
@@ -147,6 +148,16 @@ class Together:
             found = _Opened(queue_pairs, np.array(carriers, dtype=np.int64), is_light, columns)
             self._opened[key] = found
         return found
+
+
+def _by_lane(placed: Placement) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """Return message, queue pair and bytes of parcels, those of a message on one queue pair as one."""
+    count = max(len(placed.queue_pairs), 1)
+    code = placed.message * count + placed.qp
+    codes, first, of = np.unique(code, return_index=True, return_inverse=True)
+    in_order = np.argsort(first)
+    sizes = np.bincount(of, placed.bytes, len(codes)).astype(np.int64)
+    return codes[in_order] // count, codes[in_order] % count, sizes[in_order]
 
 
 def moves_of(parts: Sequence[Part]) -> tuple[Messages, Messages]:
