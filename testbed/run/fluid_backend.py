@@ -181,8 +181,7 @@ class FluidBackend:
             if isinstance(each, Chosen):
                 self._choose(each)
             elif each.inside:
-                for bundle in self._nvlink.bundles(each):
-                    self._bundles.start(bundle, may_be_alone=True)
+                self._bundles.start(self._nvlink.bundles(each), may_be_alone=True)
             elif each.together:
                 together.append(each)
             else:
@@ -261,7 +260,7 @@ class FluidBackend:
             is_open = all(gate.open for gate in gates)
             ops = tuple(dict.fromkeys(flow.op.tolist()))
             bundle = Bundle(ops, flow.bytes, crossing, over, weight)
-            self._bundles.start(bundle, may_be_alone=is_open and not self._lent_bytes)
+            self._bundles.start([bundle], may_be_alone=is_open and not self._lent_bytes)
 
     def _crossed_by(self, flow: Flows) -> tuple[Crossed, Sequence[Gate]]:
         """Return the links that what goes together crosses, but for gates, and these.
@@ -284,21 +283,24 @@ class FluidBackend:
                 self._crossed[id(flow.lane)] = found
         return found[1:]
 
-    def _add_coupled(self, over: Over) -> range:
-        """Return the numbers of new flows that move together over queue pairs and NVLink."""
+    def _add_coupled(self, several: Sequence[Over]) -> list[tuple[range, range]]:
+        """Return flows and pools of new bundles; what stays inside shares as if each were a communicator."""
+        if not any(isinstance(each, int) for over in several for each in over):
+            added = self._nvlink.add(self._network, several, lambda pool: -1 - pool)
+            self._inside.update(pool for _, pools in added for pool in pools)
+            return added
+        return [self._add_over_lanes(over) for over in several]
+
+    def _add_over_lanes(self, over: Over) -> tuple[range, range]:
         lanes = [each for each in over if isinstance(each, int)]
         self._gates.make_links(lanes)
-        first = self._network.pools
-        # Of one communicator; what stays inside servers shares as if each were of its own.
-        communicator = self._pairs[lanes[0]].communicator if lanes else -1 - first
-        links = [self._links_over(each) for each in over]
+        first, links = self._network.pools, [self._links_over(each) for each in over]
+        communicator = self._pairs[lanes[0]].communicator
         flows = self._network.add_flows(links, coupled_weight=1.0, communicator=communicator)
-        if not lanes:
-            self._inside.update(range(first, self._network.pools))
         for each, flow in zip(over, flows, strict=True):
             if isinstance(each, int) and each in self._gates:
                 self._gates[each].flows.append(flow)
-        return flows
+        return flows, range(first, self._network.pools)
 
     def _links_over(self, over: Hashable) -> list[int]:
         """Return the links that a strand crosses: of a queue pair, or between two GPUs of a server."""

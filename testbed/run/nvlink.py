@@ -48,6 +48,27 @@ class NvlinkPaths:
         """Return the links between two GPUs of a server."""
         return [self._first + source, self._first + self._gpus + destination]
 
+    def add(
+        self, network: FluidNetwork, several: Sequence[Over], communicator: Callable[[int], int]
+    ) -> list[tuple[range, range]]:
+        """Return the flows and pools of new bundles of a network; single ones are added at once.
+
+        ``communicator`` is that of a pool.
+        """
+        found = dict[Over, tuple[range, range]]()
+        if singles := [over for over in several if len(over) == 1]:
+            pools = range(network.pools, network.pools + len(singles))
+            paths = [self.path(*ends) for (ends,) in singles]  # type: ignore[misc]
+            flows = network.add_flows(paths, communicator=list(map(communicator, pools)))
+            for place, over in enumerate(singles):
+                found[over] = flows[place : place + 1], pools[place : place + 1]
+        for strands in (over for over in several if len(over) > 1):
+            pools = range(network.pools, network.pools + len(strands))
+            paths = [self.path(*ends) for ends in strands]  # type: ignore[misc]
+            flows = network.add_flows(paths, coupled_weight=1.0, communicator=communicator(pools[0]))
+            found[strands] = flows, pools
+        return [found[over] for over in several]
+
     def bundles(self, flows: Flows) -> list[Bundle]:
         """Return what moves inside servers as bundles: one, or one for each move."""
         if flows.together:
@@ -104,9 +125,8 @@ class NvlinkMover:
         self._early: list[Arrived] = []
         """What has arrived, and was not yet reported."""
 
-    def _add(self, over: Over) -> range:
-        paths = [self._paths.path(*ends) for ends in over]  # type: ignore[misc]
-        return self._network.add_flows(paths, coupled_weight=1.0)
+    def _add(self, several: Sequence[Over]) -> list[tuple[range, range]]:
+        return self._paths.add(self._network, several, lambda _pool: 0)
 
     @property
     def due_ps(self) -> int:
@@ -120,8 +140,7 @@ class NvlinkMover:
         self._pass(self._now_ps())
         for each in flows:
             assert isinstance(each, Flows)
-            for bundle in self._paths.bundles(each):
-                self._bundles.start(bundle, may_be_alone=True)
+            self._bundles.start(self._paths.bundles(each), may_be_alone=True)
 
     def advance(self, to_ps: int) -> list[Arrived]:
         """Let time pass; return what arrived."""

@@ -4,7 +4,7 @@ A mutant is the real scheme, pattern, transport, controller, backend or runner w
 """
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import count
 
@@ -314,9 +314,11 @@ def borrows_in_the_middle(patch: Patch) -> None:
 def a_coupled_flow_in_half_the_time(patch: Patch) -> None:
     start = Bundles.start
 
-    def smaller(self: Bundles, bundle: Bundle, *, may_be_alone: bool) -> None:
-        bundle.bytes = bundle.bytes // 2
-        start(self, bundle, may_be_alone=may_be_alone)
+    def smaller(self: Bundles, bundles: Iterable[Bundle], *, may_be_alone: bool) -> None:
+        halved = list(bundles)
+        for bundle in halved:
+            bundle.bytes = bundle.bytes // 2
+        start(self, halved, may_be_alone=may_be_alone)
 
     patch.setattr(Bundles, "start", smaller)
 

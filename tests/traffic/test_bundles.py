@@ -1,5 +1,7 @@
 """Bundles: timed alone or not, all take the time of fluids."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -24,8 +26,14 @@ def ends_s(posted: list[tuple[float, list[tuple[int, int]]]], *, may_be_alone: b
     """Return when each bundle ends; its strands cross a link each."""
     network = FluidNetwork([8 * BYTES_S] * LINKS)
 
-    def add(over: Over) -> range:
-        return network.add_flows([[int(str(link))] for link in over], coupled_weight=1.0)
+    def add(several: Sequence[Over]) -> list[tuple[range, range]]:
+        found = []
+        for over in several:
+            pool = network.pools
+            weight = 1.0 if len(over) > 1 else None
+            flows = network.add_flows([[int(str(link))] for link in over], coupled_weight=weight)
+            found.append((flows, range(pool, network.pools)))
+        return found
 
     bundles, ends = Bundles(network, add), dict[int, float]()
 
@@ -41,7 +49,7 @@ def ends_s(posted: list[tuple[float, list[tuple[int, int]]]], *, may_be_alone: b
         links = tuple(link for link, _ in strands)
         sizes = np.array([size for _, size in strands])
         bundle = Bundle((number,), sizes, crossed([[link] for link in links]), lambda links=links: links)  # type: ignore[misc]
-        bundles.start(bundle, may_be_alone=may_be_alone)
+        bundles.start([bundle], may_be_alone=may_be_alone)
     advance(ps(1e6))
     return ends
 

@@ -67,6 +67,11 @@ class Bundle:
     left: int = 0
     """How many strands have not arrived, once it is in the network."""
 
+    @property
+    def is_single(self) -> bool:
+        """Whether it is one strand that counts as one where it meets others: it may queue behind its like."""
+        return self.weight is None and len(self.bytes) == 1
+
 
 @dataclass(slots=True, eq=False)
 class _Alone:
@@ -85,10 +90,13 @@ class Bundles:
     network
         Where those that meet others are fluids.
     add
-        Adds flows to it that are coupled, over what strands go over, and returns their numbers.
+        Adds flows to it over what the strands of some bundles go over, those of a bundle coupled, and returns
+        the flows and pools of each.
     """
 
-    def __init__(self, network: FluidNetwork, add: Callable[[Over], range]) -> None:
+    def __init__(
+        self, network: FluidNetwork, add: Callable[[Sequence[Over]], Sequence[tuple[range, range]]]
+    ) -> None:
         self._network, self._add = network, add
         self._alone: dict[int, _Alone] = {}
         """By the links that they are on."""
@@ -101,40 +109,47 @@ class Bundles:
         """How many of them cross each link."""
         self._tickets = itertools.count(1)
 
-    def start(self, bundle: Bundle, *, may_be_alone: bool) -> None:
-        """Have a bundle move from now on: alone, if that may be and nothing else is on its links."""
-        links = bundle.crossed.links
-        rates = self._network.link_bps[links]
-        is_free = self._alone.keys().isdisjoint(links) and not any(map(self._on.get, links))
-        if (
-            is_free
-            and may_be_alone
-            and rates.all()
-            and not (bundle.meets_others and self._network.uses(links))
-        ):
-            loads = np.bincount(bundle.crossed.of, bundle.bytes[bundle.crossed.strand])
-            began_ps = self._network.now_ps
-            alone = _Alone(bundle, began_ps, began_ps + ps(float((8 * loads / rates).max())))
-            self._alone.update(dict.fromkeys(links, alone))
-            heapq.heappush(self._ends, (alone.end_ps, next(self._tickets), alone))
-        else:
-            self.meet(links)
-            self._join(bundle, 1.0)
+    def start(self, bundles: Iterable[Bundle], *, may_be_alone: bool) -> None:
+        """Have bundles move from now on: alone, if they may be and nothing else is on their links."""
+        joining = list[tuple[Bundle, float]]()
+        for bundle in bundles:
+            links = bundle.crossed.links
+            rates = self._network.link_bps[links]
+            is_free = self._alone.keys().isdisjoint(links) and not any(map(self._on.get, links))
+            is_used = not is_free or (bundle.meets_others and self._network.uses(links))
+            if may_be_alone and not is_used and rates.all():
+                self._go_alone(bundle, rates)
+                continue
+            joining += [*self._met(links), (bundle, 1.0)]
+            self._on.update(links)
+        self._join(joining)
+
+    def _go_alone(self, bundle: Bundle, rates_bps: NDArray[np.float64]) -> None:
+        loads = np.bincount(bundle.crossed.of, bundle.bytes[bundle.crossed.strand])
+        began_ps = self._network.now_ps
+        alone = _Alone(bundle, began_ps, began_ps + ps(float((8 * loads / rates_bps).max())))
+        self._alone.update(dict.fromkeys(bundle.crossed.links, alone))
+        heapq.heappush(self._ends, (alone.end_ps, next(self._tickets), alone))
 
     def meet(self, links: Iterable[int] | None) -> None:
         """Have bundles that were alone on some links share them from now on; None for all links.
 
         Those that end now do so.
         """
-        if not self._alone:
-            return
-        found = self._alone.values() if links is None else map(self._alone.get, links)
-        for alone in [each for each in dict.fromkeys(found) if each]:
-            if alone.end_ps > self._network.now_ps:
+        if self._alone:
+            self._join(self._met(list(self._alone) if links is None else links))
+
+    def _met(self, links: Iterable[int]) -> list[tuple[Bundle, float]]:
+        """Return the bundles that are alone on some links no more, and which part of each is left."""
+        found = list[tuple[Bundle, float]]()
+        for alone in dict.fromkeys(map(self._alone.get, links)):
+            if alone and alone.end_ps > self._network.now_ps:
                 alone.over = True
                 self._free(alone)
+                self._on.update(alone.bundle.crossed.links)
                 lasts_ps = alone.end_ps - alone.began_ps
-                self._join(alone.bundle, (alone.end_ps - self._network.now_ps) / lasts_ps)
+                found.append((alone.bundle, (alone.end_ps - self._network.now_ps) / lasts_ps))
+        return found
 
     @property
     def next_ps(self) -> int:
@@ -166,24 +181,38 @@ class Bundles:
         for link in alone.bundle.crossed.links:
             del self._alone[link]
 
-    def _join(self, bundle: Bundle, share: float) -> None:
-        """Put a bundle into the network, or what it has left."""
-        sizes = bundle.bytes * share
-        first, pools = self._idle(bundle.over())
-        weighs = bundle.weight() * sizes.max() / sizes.sum() if bundle.weight else 1.0
-        self._network.weigh(first, weighs)
-        bundle.left, tag = len(sizes), -next(self._tickets)
-        self._joined[tag] = bundle
-        self._on.update(bundle.crossed.links)
-        self._network.post(pools, sizes, [tag] * len(sizes))
+    def _join(self, joining: Sequence[tuple[Bundle, float]]) -> None:
+        """Put bundles into the network, or what they have left: single strands, which are many, at once."""
+        singles = [(bundle, share) for bundle, share in joining if bundle.is_single]
+        new = [over for over in dict.fromkeys(each.over() for each, _ in singles) if over not in self._flows]
+        for over, added in zip(new, self._add(new) if new else (), strict=True):
+            self._flows[over].append(added)
+        pools, sizes, tags = list[int](), list[float](), list[int]()
+        for bundle, share in joining:
+            if bundle.is_single:
+                _, mine = self._flows[bundle.over()][0]  # which has a queue
+            else:
+                flows, mine = self._idle(bundle.over())
+                sent = bundle.bytes * share
+                self._network.weigh(
+                    flows[0], bundle.weight() * sent.max() / sent.sum() if bundle.weight else 1.0
+                )
+            bundle.left, tag = len(bundle.bytes), -next(self._tickets)
+            self._joined[tag] = bundle
+            own = (bundle.bytes * share).tolist()
+            if not bundle.is_single:  # so that the next one of its kind finds these busy
+                self._network.post(mine, own, [tag] * len(own))
+                continue
+            pools += mine
+            sizes += own
+            tags.append(tag)
+        if pools:
+            self._network.post(pools, sizes, tags)
 
-    def _idle(self, over: Over) -> tuple[int, range]:
-        """Return the first of some coupled flows that are idle, and their pools; a single one has a queue."""
+    def _idle(self, over: Over) -> tuple[range, range]:
+        """Return coupled flows that are idle, and their pools."""
         for flows, pools in self._flows[over]:
-            if len(over) == 1 or not any(map(self._network.held, pools)):
-                return flows[0], pools
-        first = self._network.pools
-        flows = self._add(over)
-        pools = range(first, self._network.pools)
-        self._flows[over].append((flows, pools))
-        return flows[0], pools
+            if not any(map(self._network.held, pools)):
+                return flows, pools
+        self._flows[over] += self._add([over])
+        return self._flows[over][-1]

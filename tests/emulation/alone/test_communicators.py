@@ -28,7 +28,7 @@ DILATION = Dilation(rate=2e-4, volume=0.2)
 """100 Gbit/s is 20 Mbit/s here, and a millisecond a second."""
 SERVERS = 4
 RING_BYTES = 14_000_000
-"""Seventy-eight packets a step; its last one waits behind the all-to-all's in the switch besides, up to 50 ms."""
+"""Seventy-eight packets a step; its last one waits behind the all-to-all's in the switch, up to 50 ms."""
 
 
 def emulated(experiment: Experiment) -> Emulation:
