@@ -18,7 +18,7 @@ from traffic.messages import Messages
 from traffic.ops import OWN, Ops
 from traffic.scheme import Choice, Lowers, Placement, Scheme, WhileLit, name_of
 from traffic.spraying.checks import refusal
-from traffic.spraying.policy import Permitted, QueuePair
+from traffic.spraying.policy import Lanes, LaneSet, QueuePair
 from traffic.tables import CROSSES
 
 Placed = TypeVar("Placed", bound=Placement | Choice | WhileLit)
@@ -73,7 +73,7 @@ def placed_by(scheme: _Places[Placed], view: View, messages: Messages) -> Placed
     if isinstance(placed, Placement):
         _check_placement(scheme, view.fabric, messages, placed)
     else:
-        _check_permitted(scheme, view.fabric, messages, placed.permitted)
+        _check_lanes(scheme, view.fabric, messages, placed.lanes)
     return placed
 
 
@@ -98,26 +98,28 @@ def _check_placement(scheme: Scheme, fabric: Fabric, messages: Messages, placed:
         raise refusal(name_of(scheme), said, HOME)
 
 
-def _check_permitted(scheme: Scheme, fabric: Fabric, messages: Messages, permitted: Permitted) -> None:
-    """Check which queue pairs each message may use; that there are any is checked when that is made."""
-    of_message = permitted.of_message
-    if len(of_message) != len(messages):
-        said = f"permitted queue pairs to {len(of_message)} of {len(messages)} messages"
-        raise refusal(name_of(scheme), said, "permit each message some")
-    joins = _servers_joined(scheme, fabric, permitted.queue_pairs)
+def _check_lanes(scheme: Scheme, fabric: Fabric, messages: Messages, lanes: Sequence[Lanes]) -> None:
+    """Check what each message may use; that there is anything is checked when that is made."""
+    if len(lanes) != len(messages):
+        said = f"admitted {len(lanes)} of {len(messages)} messages to lanes"
+        raise refusal(name_of(scheme), said, "admit each message to some")
     home = _servers_of(fabric, messages)
-    checked = set[tuple[int, tuple[int, ...]]]()  # many messages share a set
-    for message, (ends, qps) in enumerate(zip(home.tolist(), of_message, strict=True)):
-        if (ends, qps) in checked:
-            continue
-        _check_range(scheme, "queue pair", np.array(qps, dtype=np.int64), len(joins))
-        for qp in qps:
-            if joins[qp] != ends:
-                said = (
-                    f"permitted {_named(permitted.queue_pairs[qp])} to the message {_ends(messages, message)}"
-                )
-                raise refusal(name_of(scheme), said, HOME)
-        checked.add((ends, qps))
+    for ends, sets in dict.fromkeys(zip(home.tolist(), lanes, strict=True)):  # many messages share them
+        for each in sets:
+            _check_home(scheme, fabric, messages, int((home == ends).argmax()), each)
+
+
+def _check_home(scheme: Scheme, fabric: Fabric, messages: Messages, message: int, lanes: LaneSet) -> None:
+    """Check that lanes join the servers of a message."""
+    for nics in (lanes.sources, lanes.destinations):
+        _check_nics(scheme, fabric, nics)
+    home = [int(fabric.server_of_gpu[gpu[message]]) for gpu in (messages.source, messages.destination)]
+    if any(nic.server != home[0] for nic in lanes.sources) or any(
+        nic.server != home[1] for nic in lanes.destinations
+    ):
+        stray = next(each for each in lanes if [each.source.server, each.destination.server] != home)
+        said = f"admitted the message {_ends(messages, message)} to {_named(stray)}"
+        raise refusal(name_of(scheme), said, HOME)
 
 
 def _check_range(scheme: Scheme, what: str, index: NDArray[np.int64], count: int) -> None:
@@ -132,12 +134,16 @@ def _servers_joined(scheme: Scheme, fabric: Fabric, queue_pairs: Sequence[QueueP
     joins = np.zeros(len(queue_pairs), dtype=np.int64)
     for end in ("source", "destination"):
         nics: list[Nic] = list(map(attrgetter(end), queue_pairs))
-        if not _nics(fabric).issuperset(nics):
-            nic = next(nic for nic in nics if nic not in _nics(fabric))
-            raise refusal(name_of(scheme), f"used NIC {nic}, which is not there", "see Fabric.nics")
+        _check_nics(scheme, fabric, nics)
         servers = np.fromiter(map(itemgetter(0), nics), np.int64, len(nics))
         joins = joins * len(fabric.servers) + servers
     return joins
+
+
+def _check_nics(scheme: Scheme, fabric: Fabric, nics: Sequence[Nic]) -> None:
+    if not _nics(fabric).issuperset(nics):
+        nic = next(nic for nic in nics if nic not in _nics(fabric))
+        raise refusal(name_of(scheme), f"used NIC {nic}, which is not there", "see Fabric.nics")
 
 
 def _servers_of(fabric: Fabric, messages: Messages) -> NDArray[np.int64]:

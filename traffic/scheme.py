@@ -2,10 +2,9 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from copy import copy
 from dataclasses import dataclass, replace
 from functools import cache, partial
-from itertools import product
+from itertools import compress, product
 from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
@@ -22,13 +21,16 @@ from traffic.ops import DARK, Ops, Part
 from traffic.spraying.checks import refusal
 from traffic.spraying.policy import (
     Assignment,
-    Permitted,
+    Lanes,
+    LaneSet,
     Policy,
     ProactivePolicy,
     QueuePair,
     ReactivePolicy,
     SeesBacklogs,
+    each_message,
 )
+from traffic.spraying.rehearsal import rehearse
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,51 +49,47 @@ class Placement:
 
 @dataclass(frozen=True, eq=False)
 class Choice:
-    """Messages whose chunks choose a queue pair as they go, as a reactive policy decides.
+    """Messages whose chunks choose a lane as they go, as a reactive policy decides.
 
     Raises
     ------
     ScenarioError
-        If the policy permits a message no queue pair.
+        If the policy admits a message to no lane.
     """
 
     policy: ReactivePolicy
-    """Who chooses for these messages alone."""
-    permitted: Permitted
-    """The queue pairs, and which of them each message may use."""
+    """Who chooses."""
+    first: int
+    """The policy's number of the first message, from which the others' count on."""
+    lanes: tuple[Lanes, ...]
+    """What each message may use."""
     chunks: Chunks
     """The chunks of the messages."""
 
     def __post_init__(self) -> None:
         """Check that every message can go."""
-        if not all(self.permitted.of_message):
-            raise ScenarioError("a message has chunks and no queue pair", "permit it at least one")
-
-    @property
-    def queue_pairs(self) -> tuple[QueuePair, ...]:
-        """The queue pairs to open."""
-        return self.permitted.queue_pairs
+        if not all(map(any, self.lanes)):
+            raise ScenarioError("a message has chunks and no lane", "admit it to one at least")
 
 
 @dataclass(frozen=True, eq=False)
 class WhileLit:
-    """Messages whose bytes go over whichever of their queue pairs has light, over several at once.
+    """Messages whose bytes go over whichever of their lanes has light, over several at once.
 
     Raises
     ------
     ScenarioError
-        If a message has no queue pair, and nothing else carries it.
+        If a message has no lane, and nothing else carries it.
     """
 
-    permitted: Permitted
-    """The queue pairs, over circuits, and which of them each message may use; one that has none goes over
-    packets at once."""
+    lanes: tuple[Lanes, ...]
+    """What each message may use, over circuits; one that has none goes over packets at once."""
     rest: "Scheme | None" = None
     """Places over packets what is left when circuits have gone dark; without it circuits carry all."""
 
     def __post_init__(self) -> None:
         """Check that every message can go."""
-        if not (self.rest or all(self.permitted.of_message)):
+        if not (self.rest or all(self.lanes)):
             raise ScenarioError(
                 "no circuit can join the servers of a message",
                 "give the scheme one for the rest, over packets",
@@ -99,15 +97,7 @@ class WhileLit:
 
     def select(self, mask: NDArray[np.bool_]) -> "WhileLit":
         """Return the same for the messages where ``mask`` is true."""
-        kept = zip(self.permitted.of_message, mask.tolist(), strict=True)
-        return replace(
-            self, permitted=replace(self.permitted, of_message=tuple(qps for qps, is_kept in kept if is_kept))
-        )
-
-    @property
-    def queue_pairs(self) -> tuple[QueuePair, ...]:
-        """The queue pairs to open."""
-        return self.permitted.queue_pairs
+        return replace(self, lanes=tuple(compress(self.lanes, mask.tolist())))
 
 
 class Scheme(Protocol):
@@ -223,12 +213,17 @@ def of_communicator(
     """Return what a scheme decided, on the queue pairs of a communicator: no scheme has to name it."""
     if not communicator:
         return placed
-    queue_pairs = tuple(
-        QueuePair(each.source, each.destination, each.entropy, communicator) for each in placed.queue_pairs
-    )
     if isinstance(placed, Placement):
+        queue_pairs = tuple(replace(each, communicator=communicator) for each in placed.queue_pairs)
         return replace(placed, queue_pairs=queue_pairs)
-    return replace(placed, permitted=replace(placed.permitted, queue_pairs=queue_pairs))
+    own = partial(replace, communicator=communicator)
+    return replace(placed, lanes=_each_changed(placed.lanes, own))
+
+
+def _each_changed(lanes: Iterable[Lanes], change: Callable[[LaneSet], LaneSet]) -> tuple[Lanes, ...]:
+    """Return what messages may use with each set of lanes changed, once for all messages that share it."""
+    changed = cache(lambda sets: tuple(map(change, sets)))
+    return tuple(map(changed, lanes))
 
 
 class WholeMessages:
@@ -356,19 +351,15 @@ class OverCircuits:
         self._rest = rest
 
     def place(self, view: View, messages: Messages) -> WhileLit:
-        """Return a queue pair for each two NICs that light can join."""
-        joined: dict[tuple[int, int], list[QueuePair]] = defaultdict(list)
+        """Return a lane for each two NICs that light can join."""
+        joined: dict[tuple[int, int], list[LaneSet]] = defaultdict(list)
         for near in view.fabric.nics:
             for far in light_peers(view.fabric, near):
-                joined[near.server, far.server].append(QueuePair(near, far))
-        servers = np.asarray(view.fabric.gpu_servers)
+                joined[near.server, far.server].append(LaneSet((near,), (far,)))
+        shared = {pair: tuple(lanes) for pair, lanes in joined.items()}
+        servers = view.fabric.server_of_gpu
         ends = zip(servers[messages.source].tolist(), servers[messages.destination].tolist(), strict=True)
-        numbers: dict[QueuePair, int] = {}
-        of_message = tuple(
-            tuple(numbers.setdefault(queue_pair, len(numbers)) for queue_pair in joined.get(pair, ()))
-            for pair in ends
-        )
-        return WhileLit(Permitted(tuple(numbers), of_message), self._rest)
+        return WhileLit(tuple(shared.get(pair, ()) for pair in ends), self._rest)
 
 
 def name_of(scheme: Scheme) -> str:
@@ -399,6 +390,8 @@ class Sprayed:
         self._kept: dict[int, _Kept] = {}
         """What each communicator has."""
         self._memory = 0
+        self._rehearsed = False
+        """Whether the policy was asked on made-up states, where nothing depends on it: once is enough."""
 
     @property
     def name(self) -> str:
@@ -417,23 +410,29 @@ class Sprayed:
 
     def place(self, view: View, messages: Messages) -> Placement | Choice:
         """Return a proactive policy's chunks in order, or what a reactive one may choose from."""
-        kept = self._kept_of(view)
-        before = kept.rng.bit_generator.state
+        part = None
         if view.failed or is_mixed(view.fabric):
-            placed = self._place_in(packet_part(view.fabric, view.failed), kept, view, messages)
-        else:
-            placed = self._place(view.fabric, kept, view.backlog_bytes, messages)
+            part = packet_part(view.fabric, view.failed)
+        kept = self._kept_of(view, part.fabric if part else view.fabric)
+        before = kept.rng.bit_generator.state
+        placed = (
+            self._place_in(part, kept, view, messages)
+            if part
+            else self._place(view.fabric, kept, view.backlog_bytes, messages)
+        )
         is_steady = bool(getattr(kept.policy, "steady", False))
         self._memory += not is_steady or kept.rng.bit_generator.state != before
         return placed
 
-    def _kept_of(self, view: View) -> "_Kept":
+    def _kept_of(self, view: View, fabric: Fabric) -> "_Kept":
         number = view.communicator
         kept = self._kept.get(number)
         if kept is None or kept.failed != view.failed:
             # That of number 0 is what a job of one communicator always had.
             own = np.random.SeedSequence(self._seed, spawn_key=(number,) if number else ())
             kept = self._kept[number] = _Kept(self._policy(), np.random.default_rng(own), view.failed)
+            if not isinstance(kept.policy, ProactivePolicy):
+                kept.policy.open(fabric=fabric, rng=kept.rng)
         return kept
 
     def _place(
@@ -445,8 +444,13 @@ class Sprayed:
                 policy.goes_on_from(backlog_bytes)
             found = policy.assign(fabric=fabric, messages=messages, chunks=chunks, rng=kept.rng)
             return _parcels(found, chunks)
-        permitted = policy.permit(fabric=fabric, messages=messages, rng=kept.rng)
-        return Choice(copy(policy), permitted, chunks)
+        if not self._rehearsed:
+            self._rehearsed, other = True, self._policy()
+            assert not isinstance(other, ProactivePolicy)  # as this one
+            rehearse(other, fabric, messages)
+        first, kept.admitted = kept.admitted, kept.admitted + len(messages)
+        admitted = each_message(messages, first)
+        return Choice(policy, first, tuple(policy.admit(message=each) for each in admitted), chunks)
 
     def _place_in(
         self, part: PacketPart, kept: "_Kept", view: View, messages: Messages
@@ -462,27 +466,37 @@ class Sprayed:
             )
         renumbered = Messages(source, destination, messages.bytes)
         placed = self._place(part.fabric, kept, lambda nic: view.backlog_bytes(part.nics[nic]), renumbered)
-        for nic in (nic for each in placed.queue_pairs for nic in (each.source, each.destination)):
+
+        def there(nic: Nic) -> Nic:
             if nic not in part.nics:
                 raise refusal(
                     self.name, f"used NIC {nic}, which is not there or has failed", "see Fabric.nics"
                 )
-        queue_pairs = tuple(
-            replace(each, source=part.nics[each.source], destination=part.nics[each.destination])
-            for each in placed.queue_pairs
-        )
+            return part.nics[nic]
+
         if isinstance(placed, Placement):
+            queue_pairs = tuple(
+                replace(each, source=there(each.source), destination=there(each.destination))
+                for each in placed.queue_pairs
+            )
             return replace(placed, queue_pairs=queue_pairs)
-        return replace(placed, permitted=replace(placed.permitted, queue_pairs=queue_pairs))
+
+        def inside(lanes: LaneSet) -> LaneSet:
+            sources, destinations = (tuple(map(there, nics)) for nics in (lanes.sources, lanes.destinations))
+            return replace(lanes, sources=sources, destinations=destinations)
+
+        return replace(placed, lanes=_each_changed(placed.lanes, inside))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class _Kept:
     """What a communicator has for the run, as long as the same is known to have failed."""
 
     policy: Policy
     rng: np.random.Generator
     failed: frozenset[Port]
+    admitted: int = 0
+    """How many messages."""
 
 
 def _parcels(found: Assignment, chunks: Chunks) -> Placement:

@@ -16,7 +16,7 @@ from testbed.run.movers import Left as Reported
 from testbed.run.packet_paths import path_now
 from topologies.fabric import Fabric, Nic, Port
 from traffic.scheme import Choice, WhileLit
-from traffic.spraying.policy import QueuePair
+from traffic.spraying.policy import Lanes, QueuePair, ReactivePolicy, each_of
 
 Left = list[tuple[int, int]]
 """What messages lack: the number of each, and its bytes."""
@@ -54,6 +54,8 @@ class Carriers:
         """What the ledger calls each with the path that it has now, or had when it was closed."""
         self._choosing: dict[int, tuple[int, ...]] = {}
         """The messages under way that choose as they go, or take what is lit; and among which."""
+        self._asked: dict[int, tuple[ReactivePolicy, int]] = {}
+        """The policy that chooses for each, and what it calls the message."""
         self._taking_light: set[int] = set()
         """Those of them that take what is lit."""
 
@@ -90,22 +92,30 @@ class Carriers:
     # Messages that choose, or take what is lit
 
     def choose(
-        self,
-        carriers: Sequence[int],
-        choice: Choice | WhileLit,
-        size: NDArray[np.int64],
-        numbers: NDArray[np.int64],
+        self, placed: Choice | WhileLit, size: NDArray[np.int64], numbers: NDArray[np.int64]
     ) -> Chosen:
-        """Return messages that choose among carriers as they go, or take those that are lit."""
-        for number, qps in zip(numbers.tolist(), choice.permitted.of_message, strict=True):
-            self._choosing[number] = tuple(carriers[qp] for qp in qps)
+        """Return messages that choose among lanes as they go, or take those that are lit."""
+        lanes = self._opened(placed.lanes)
+        for number, among in zip(numbers.tolist(), lanes, strict=True):
+            self._choosing[number] = among
             op = self._ops[number]
             op.pieces += 1
             op.chose_ps = self._backend.now_ps
             self._ledger.sends(op.node, op.chose_ps)
-        if isinstance(choice, WhileLit):
+        if isinstance(placed, WhileLit):
             self._taking_light.update(numbers.tolist())
-        return Chosen(numbers, size, carriers, choice)
+        else:
+            for name, number in enumerate(numbers.tolist(), start=placed.first):
+                self._asked[number] = placed.policy, name
+        return Chosen(numbers, size, lanes, placed)
+
+    def _opened(self, lanes: Sequence[Lanes]) -> list[tuple[int, ...]]:
+        """Return the numbers of the lanes that each message may use, opened if they are not."""
+        sets = dict.fromkeys(lanes)
+        queue_pairs = list(dict.fromkeys(each for among in sets for each in each_of(among)))
+        number = dict(zip(queue_pairs, self.open(queue_pairs), strict=True))
+        numbers = {among: tuple(number[each] for each in each_of(among)) for among in sets}
+        return [numbers[among] for among in lanes]
 
     @property
     def taking_light(self) -> list[int]:
@@ -147,6 +157,9 @@ class Carriers:
     def _forget_choice(self, number: int) -> None:
         del self._choosing[number]
         self._taking_light.discard(number)
+        if number in self._asked:
+            policy, message = self._asked.pop(number)
+            policy.withdraw(message=message)
 
     def _carried(self, reported: Iterable[Reported], at_ps: int) -> None:
         """Write down what queue pairs carried of messages that chose them as they went, until now."""

@@ -39,7 +39,6 @@ from traffic.effects import Daemon, DaemonState, LinkState
 from traffic.fluid.bundles import Bundle, Bundles, Crossed, Over, crossed
 from traffic.fluid.choice import settled
 from traffic.fluid.network import Arrival, FluidNetwork
-from traffic.fluid.rehearsal import rehearse
 from traffic.path_effects import path_effects
 from traffic.scheme import Choice, WhileLit
 from traffic.spraying.policy import QueuePair
@@ -126,8 +125,6 @@ class FluidBackend:
         """The messages under way that choose."""
         self._takes_light: set[int] = set()
         """Those of them that take what is lit."""
-        self._rehearsed = False
-        """Whether the scheme was asked on made-up states: once is enough."""
         self._gates = Gates(fabric, self._network, self._ports, self._bundles.meet)
         """Those of the queue pairs over circuits."""
         self._draining: dict[int, set[int]] = {}
@@ -203,19 +200,15 @@ class FluidBackend:
 
     def _choose(self, chosen: Chosen) -> None:
         """Have operations drain what they may choose, as their scheme's limit (`traffic.fluid.choice`)."""
-        numbers, choice = chosen.lanes, chosen.among
-        permitted = choice.permitted.of_message
-        if isinstance(choice, Choice) and not self._rehearsed:
-            self._rehearsed = True
-            rehearse(choice)
+        choice, lanes = chosen.among, chosen.lanes
         if isinstance(choice, Choice) and getattr(choice.policy, "settles", False):
             slower = self._shares
             rates = {
                 port: link.rate_bps * (slower.get(port) or 1.0) for port, link in self._fabric.link_at.items()
             }
-            settled_on = settled(choice.permitted, list(map(self._path, numbers)), rates)
-            permitted = tuple((qp,) for qp in settled_on.tolist())
-        sets = [tuple(sorted(numbers[qp] for qp in qps)) for qps in permitted]
+            paths = {lane: self._path(lane) for lane in chain.from_iterable(lanes)}
+            lanes = [(lane,) for lane in settled(lanes, paths, rates)]
+        sets = [tuple(sorted(among)) for among in lanes]
         self._enter(list(chain.from_iterable(sets)))
         self._share(self._choices.without_pool(sets))
         self._choices.post(sets, chosen.bytes, chosen.op, next(self._tickets))

@@ -330,24 +330,24 @@ class LiveBackend:
         if isinstance(choice, WhileLit):
             if not self.programs.circuits.attached:
                 self.programs.attach(self._engine, self._stack)
-            self.programs.post(chosen.lanes, choice.permitted, chosen.bytes.tolist(), ops)
+            self.programs.post(chosen.lanes, choice.lanes, chosen.bytes.tolist(), ops)
             self._go_on()
             return
         feeder = ReactiveFeeder(
-            choice.policy,
-            choice.permitted,
-            choice.chunks,
+            choice,
             self._dilation.emulated_bytes(choice.chunks.bytes),
             self._nic_rate_bps,
-            numbers=chosen.lanes,
+            lanes=chosen.lanes,
             names=ops,
             began_at=time.monotonic(),
+            real_s=self._real_s,
             packet=self._packet_bytes,
-            crossings=[self._crossing(queue_pair) for queue_pair in choice.queue_pairs],
+            crossing=self._crossing,
             volume=self._dilation.volume,
             time=self._dilation.time,
         )
-        self._policies.append(choice.policy)
+        if not any(choice.policy is each for each in self._policies):
+            self._policies.append(choice.policy)
         self._choosing.update(dict.fromkeys(ops, feeder))
         self._go_on()
         self._engine.feed(feeder)
@@ -580,7 +580,10 @@ class LiveBackend:
         return self._dilation.emulated_s(in_seconds(lasts_ps))
 
     def _at_ps(self, at: float) -> int:
-        return ps(self._dilation.real_s(at - self._start))
+        return ps(self._real_s(at))
+
+    def _real_s(self, at: float) -> float:
+        return self._dilation.real_s(at - self._start)
 
 
 def _foreseen(fabric: Fabric, faults: Sequence[Fault]) -> list[frozenset[Port]]:

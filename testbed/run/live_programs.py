@@ -24,7 +24,7 @@ from topologies.errors import ScenarioError, StuckError
 from topologies.events import Show, TimedCircuits
 from topologies.fabric import Fabric, Nic, Port
 from traffic.packets import DEFAULT_MTU
-from traffic.spraying.policy import Permitted
+from traffic.spraying.policy import Lanes, each_of
 from traffic.transports.circuit_engine import (
     LEAST_MARGINS,
     CircuitEngine,
@@ -124,23 +124,26 @@ class LivePrograms:
             self.circuits.attach(engine, nic, endpoint)
 
     def post(
-        self, numbers: Sequence[int], permitted: Permitted, sizes: Sequence[int], messages: Sequence[int]
+        self,
+        numbers: Sequence[tuple[int, ...]],
+        lanes: Sequence[Lanes],
+        sizes: Sequence[int],
+        messages: Sequence[int],
     ) -> None:
         """Post messages to their servers' circuits.
 
         Parameters
         ----------
-        numbers, permitted
-            The queue pairs' numbers, and which each message may use.
+        numbers, lanes
+            What each message may use.
         sizes, messages
             Real bytes and number of each message.
         """
         emulated = self._dilation.emulated_bytes(np.asarray(sizes)).tolist()
-        rows = zip(messages, permitted.of_message, sizes, emulated, strict=True)
-        for message, qps, real, small in rows:
-            pairs = [permitted.queue_pairs[qp] for qp in qps]
-            ends = [(pair.source, pair.destination) for pair in pairs]
-            self._numbers[message] = {each: numbers[qp] for each, qp in zip(ends, qps, strict=True)}
+        rows = zip(messages, numbers, lanes, sizes, emulated, strict=True)
+        for message, own, among, real, small in rows:
+            ends = [(each.source, each.destination) for each in each_of(among)]
+            self._numbers[message] = dict(zip(ends, own, strict=True))
             self._sizes[message] = real
             self.circuits.owe(message, small, ends)
 

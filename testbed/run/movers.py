@@ -61,10 +61,10 @@ class Chosen:
 
     op: NDArray[np.int64]
     bytes: NDArray[np.int64]
-    lanes: Sequence[int]
-    """The numbers of the queue pairs of ``among``."""
+    lanes: Sequence[tuple[int, ...]]
+    """The numbers of those that each may use; many share theirs."""
     among: Choice | WhileLit
-    """Which of them each may use."""
+    """What the scheme said."""
 
 
 class Left(NamedTuple):

@@ -290,8 +290,7 @@ class Placing:
             if not lit.any():
                 return
             placed, messages, numbers = placed.select(lit), messages.select(lit), numbers[lit]
-        carriers = self._carriers.open(placed.queue_pairs)
-        self._start([self._carriers.choose(carriers, placed, messages.bytes, numbers)])
+        self._start([self._carriers.choose(placed, messages.bytes, numbers)])
 
     def _by_light(
         self, placed: WhileLit, communicator: int, messages: Messages, numbers: NDArray[np.int64]
@@ -300,7 +299,7 @@ class Placing:
         lit = np.ones(len(messages), dtype=bool)
         if placed.rest:
             self.has_rest = True
-            lit = np.array([bool(qps) and not self.light_is_over for qps in placed.permitted.of_message])
+            lit = np.array([bool(each) and not self.light_is_over for each in placed.lanes])
             if not lit.all():
                 self._cross(placed.rest, communicator, messages.select(~lit), numbers[~lit])
         return lit

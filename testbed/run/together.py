@@ -15,7 +15,7 @@ from topologies.fabric import Fabric
 from traffic.messages import Messages, crosses_network
 from traffic.messages import together as one_after_another
 from traffic.ops import Part
-from traffic.scheme import Placement, of_communicator
+from traffic.scheme import Placement
 from traffic.spraying.policy import QueuePair
 
 MOST_KNOWN = 4096
@@ -141,8 +141,11 @@ class Together:
         key = id(queue_pairs), communicator
         found = self._opened.get(key)
         if found is None or self._fabric.servers_forward:
-            own = of_communicator(replace(NOWHERE, queue_pairs=tuple(queue_pairs)), communicator)
-            carriers = self._carriers.open(own.queue_pairs)
+            carriers = self._carriers.open(
+                [replace(each, communicator=communicator) for each in queue_pairs]
+                if communicator
+                else queue_pairs
+            )
             is_light = np.array(self._carriers.are_light(carriers), dtype=bool)
             columns = self._ledger.columns([*self._carriers.over(carriers), INSIDE])
             found = _Opened(queue_pairs, np.array(carriers, dtype=np.int64), is_light, columns)

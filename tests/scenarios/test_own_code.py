@@ -32,7 +32,7 @@ def fabric():
 
 
 class Reactive(MinRtt):
-    def permit(self, *, fabric, messages, rng):
+    def admit(self, *, message):
         raise ValueError("no queue pair")
 
 
@@ -50,11 +50,11 @@ class Elsewhere(MinRtt):
     name = "elsewhere"
 
     def choose(self, *, message, states, now):
-        return len(states) - 1
+        return len(states)
 
 
 class Forgetful(MinRtt):
-    def acknowledged(self, *, message, qp, rtt_s, marked, now):
+    def acknowledged(self, *, message, lane, rtt_s, marked, now):
         self.seen[message] = rtt_s
 
 
@@ -92,7 +92,7 @@ def uniform(folder: Path, *options: str) -> "CompletedProcess[str]":
             ["--schemes", "own:astray"],
             "the scheme 'own:astray' placed bytes from GPU 2 to GPU 0 on a queue pair ",
         ),
-        (["--schemes", "own:Elsewhere"], "the scheme 'elsewhere' chose 7 for message "),
+        (["--schemes", "own:Elsewhere"], "the scheme 'elsewhere' chose 2 for message "),
         (["--schemes", "own:Forgetful"], "your scheme raised AttributeError at own.py:44: "),
         (["--schemes", "leaves:scheme"], "your scheme raised SystemExit at leaves.py:2: 0"),
         (["--transport", "leaves:Transport"], "your transport raised SystemExit at leaves.py:2: 0"),

@@ -16,7 +16,8 @@ from topologies.fabric import Fabric
 from topologies.rail import rail_fabric
 from traffic.demand import Demand
 from traffic.messages import crosses_network, messages_of
-from traffic.spraying.policy import QueuePair
+from traffic.scheme import Placement
+from traffic.spraying.policy import QueuePair, each_of
 from traffic.steps import demands_of, single
 from traffic.transports.host_settings import TransportSetup
 from traffic.workloads.synthetic import sparse, uniform
@@ -57,7 +58,10 @@ def queue_pairs_of(experiment: Experiment) -> tuple[QueuePair, ...]:
     """Return the queue pairs of an experiment's first step."""
     messages, fabric = messages_of(demands_of(experiment.job)[0]), experiment.fabric
     view = View(0.0, fabric, {}, frozenset())
-    return experiment.scheme.place(view, messages.select(crosses_network(messages, fabric))).queue_pairs
+    placed = experiment.scheme.place(view, messages.select(crosses_network(messages, fabric)))
+    if isinstance(placed, Placement):
+        return placed.queue_pairs
+    return tuple(dict.fromkeys(pair for among in placed.lanes for pair in each_of(among)))
 
 
 def slowed(run: Run, slower: float) -> Run:

@@ -12,20 +12,19 @@ from testbed.run.kernel import Kernel
 from testbed.run.movers import Light, LightChanged
 from testbed.run.run import Run
 from tests.examples import examples
-from tests.traffic.cases import Work, assigned, lent_for, permitted_by, rail_paths, rates, work_of, works
+from tests.traffic.cases import Work, admitted_by, assigned, lent_for, rail_paths, rates, work_of, works
 from topologies.errors import ScenarioError
-from topologies.fabric import Fabric, Path, Port
+from topologies.fabric import Path, Port
 from topologies.light import Circuit
 from topologies.parallel_ocs import parallel_ocs_fabric
 from topologies.rail import rail_fabric
 from traffic.bounds import lower_bound_s
 from traffic.clock import NEVER, in_seconds
-from traffic.messages import Messages
 from traffic.records import NVLINK, path_of
 from traffic.scheme import Sprayed
-from traffic.spraying.policy import Permitted, ProactivePolicy, QueuePair
+from traffic.spraying.minrtt import MinRtt
+from traffic.spraying.policy import Lanes, Message, ProactivePolicy, QueuePair, each_of
 from traffic.spraying.registry import POLICIES, policy_named
-from traffic.spraying.reps import Reps
 from traffic.steps import single
 
 CHUNK_BYTES = 8
@@ -86,8 +85,7 @@ def test_a_messages_legs_sum_to_its_size_over_queue_pairs_that_it_may_use(name: 
             for message in range(len(work.crossing))
         ]
     else:
-        permitted = permitted_by(policy, work)
-        carriers = [{permitted.queue_pairs[qp] for qp in qps} for qps in permitted.of_message]
+        carriers = [set(each_of(among)) for among in admitted_by(policy, work).lanes]
     for path, size, queue_pairs in zip(crossing["path"], crossing["bytes"], carriers, strict=True):
         legs = [leg.split("@") for leg in path.split(" ")]
         assert sum(int(carried) for carried, _ in legs) == size
@@ -96,17 +94,16 @@ def test_a_messages_legs_sum_to_its_size_over_queue_pairs_that_it_may_use(name: 
         assert ends <= {(nic_port(each.source), nic_port(each.destination)) for each in queue_pairs}
 
 
-class PermitsNothing(Reps):
-    """A scheme with queue pairs that no message may use."""
+class AdmitsNothing(MinRtt):
+    """A scheme with lanes that no message may use."""
 
-    def permit(self, *, fabric: Fabric, messages: Messages, rng: np.random.Generator) -> Permitted:
-        permitted = super().permit(fabric=fabric, messages=messages, rng=rng)
-        return Permitted(permitted.queue_pairs, ((),) * len(messages))
+    def admit(self, *, message: Message) -> Lanes:
+        return ()
 
 
-def test_a_message_without_queue_pairs_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(POLICIES, "reps", PermitsNothing)
-    with pytest.raises(ScenarioError, match="chunks and no queue pair"):
+def test_a_message_without_lanes_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(POLICIES, "reps", AdmitsNothing)
+    with pytest.raises(ScenarioError, match="chunks and no lane"):
         run_of(work_of(rail_fabric(2, 1), np.ones((2, 2), dtype=np.int64)), "reps")
 
 

@@ -1,5 +1,6 @@
 """The kernel over the fluid backend: whole tables, computed by hand."""
 
+from collections import Counter
 from dataclasses import replace
 
 import numpy as np
@@ -25,8 +26,9 @@ from traffic.faults import Fault, Revision, cut
 from traffic.job import Collective, Compute, Job, chain
 from traffic.messages import Messages
 from traffic.records import NVLINK
-from traffic.scheme import Placement, WholeMessages
-from traffic.spraying.policy import QueuePair
+from traffic.scheme import Placement, Sprayed, WholeMessages
+from traffic.spraying.minrtt import MinRtt
+from traffic.spraying.policy import Lanes, Message, QueuePair
 
 SECOND = 1000
 """What a link of the fabric below carries in a second [bytes]."""
@@ -163,6 +165,33 @@ def test_what_a_failed_link_did_not_deliver_goes_elsewhere() -> None:
         (1.25, "detected", "cable"),
         (1.25, "gone around", "cable"),
     ]
+
+
+def test_a_scheme_that_chooses_hears_of_each_message_until_it_has_arrived_or_is_placed_anew() -> None:
+    heard: list[Counter[str]] = []
+
+    class Own(MinRtt):
+        def __init__(self) -> None:
+            heard.append(Counter())
+            self.heard, self.under_way = heard[-1], set[int]()
+
+        def admit(self, *, message: Message) -> Lanes:
+            self.heard["admitted"] += 1
+            self.under_way.add(message.number)
+            return super().admit(message=message)
+
+        def withdraw(self, *, message: int) -> None:
+            self.heard["withdrawn"] += 1
+            self.under_way.remove(message)
+
+    job = Job("drawn", 4, (sends("a", (0, 2, SECOND), (1, 3, SECOND)), sends("b", (0, 3, SECOND))))
+    fault = cut("cable", (Port("h0", 0),), "a", after_s=1e-9, detect_s=1e-9)
+    fabric = rail_fabric(2, 2)
+    Kernel(fabric, job, FluidBackend(fabric, {}), Sprayed(Own), faults=[fault]).run()
+    asked = [each for each in heard if each]
+    rehearsed = asked.pop(1)
+    assert [each["admitted"] for each in asked] == [2, 1, 2, 1], "two communicators, before it is known and after"
+    assert all(each["withdrawn"] == each["admitted"] for each in (rehearsed, *asked))
 
 
 def test_a_collective_that_was_given_up_is_replaced_for_those_that_wait_for_it() -> None:

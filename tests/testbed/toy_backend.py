@@ -58,8 +58,8 @@ class ToyBackend:
         for each in flows:
             ops, sizes = each.op.tolist(), each.bytes.tolist()
             if isinstance(each, movers.Chosen):
-                for op, size, among in zip(ops, sizes, each.among.permitted.of_message, strict=True):
-                    self._chosen[op] = Piece([op], [each.lanes[qp] for qp in among], size, None)
+                for op, size, own in zip(ops, sizes, each.lanes, strict=True):
+                    self._chosen[op] = Piece([op], list(own), size, None)
                 self._pieces += [self._chosen[op] for op in ops]
             elif each.together:
                 lanes = sorted(set(each.lane.tolist()))

@@ -11,13 +11,15 @@ from topologies.fabric import Fabric, Link, Path, Port, Server, Switch
 from topologies.rail import rail_fabric
 from traffic.demand import Demand
 from traffic.messages import Chunks, Messages, chunks_of, crosses_network, messages_of
+from traffic.scheme import Choice
 from traffic.spraying.policy import (
     Assignment,
-    Permitted,
+    LaneState,
     ProactivePolicy,
-    QpState,
     QueuePair,
     ReactivePolicy,
+    each_message,
+    each_of,
 )
 from traffic.spraying.rails import rails_of, same_rail
 from traffic.spraying.registry import policy_named
@@ -100,51 +102,60 @@ def assigned(name: str, work: Work, seed: int = 0) -> Assignment:
     )
 
 
-def permitted_by(policy: ReactivePolicy, work: Work) -> Permitted:
-    """Return the queue pairs that a policy permits."""
-    return policy.permit(fabric=work.fabric, messages=work.crossing, rng=np.random.default_rng(0))
+def admitted_by(policy: ReactivePolicy, work: Work, seed: int = 0) -> Choice:
+    """Return what a policy lets a work's messages use."""
+    policy.open(fabric=work.fabric, rng=np.random.default_rng(seed))
+    lanes = tuple(policy.admit(message=each) for each in each_message(work.crossing))
+    return Choice(policy, 0, lanes, work.chunks)
 
 
 WINDOW_BYTES = 24
 ROUND_S = 0.001
 
 
-def carried(work: Work, policy: ReactivePolicy, seed: int = 0) -> tuple[Permitted, list[int]]:
-    """Return what a policy permits and the queue pair that it chose for each chunk.
+def carried(work: Work, policy: ReactivePolicy, seed: int = 0) -> list[QueuePair]:
+    """Return the lane that a policy chose for each chunk.
 
-    A toy engine: all chunks of a random queue pair in flight are acknowledged per round, at random RTTs.
+    A toy engine: all chunks of a random lane in flight are acknowledged per round, at random RTTs.
     """
     rng = np.random.default_rng(seed)
-    permitted = policy.permit(fabric=work.fabric, messages=work.crossing, rng=rng)
-    states = [QpState(0, 0.0, True) for _ in permitted.queue_pairs]
-    flying: list[list[int]] = [[] for _ in states]
+    lanes = [each_of(among) for among in admitted_by(policy, work, seed).lanes]
+    states = {lane: LaneState(0, 0.0, True) for among in lanes for lane in among}
+    flying: dict[QueuePair, list[int]] = {lane: [] for lane in states}
     left = {message: deque[int]() for message in range(len(work.crossing))}
     for chunk, message in enumerate(work.chunks.message.tolist()):
         left[message].append(chunk)
-    chosen, now = [-1] * len(work.chunks), 0.0
-    while any(left.values()) or any(flying):
+    chosen, now = dict[int, QueuePair](), 0.0
+    while any(left.values()) or any(flying.values()):
         for message, waiting in left.items():
             while waiting:
-                qp = policy.choose(message=message, states=states, now=now)
-                if qp is None:
+                mine = [states[lane] for lane in lanes[message]]
+                index = policy.choose(message=message, states=mine, now=now)
+                if index is None:
                     break
-                assert states[qp].room, "a queue pair without room was chosen"
-                chosen[waiting[0]] = qp
-                flying[qp].append(waiting.popleft())
-                states[qp].backlog_bytes += int(work.chunks.bytes[flying[qp][-1]])
-                states[qp].room = states[qp].backlog_bytes < WINDOW_BYTES
-        busy = [qp for qp, chunks in enumerate(flying) if chunks]
+                assert mine[index].room, "a lane without room was chosen"
+                lane = chosen[waiting[0]] = lanes[message][index]
+                flying[lane].append(waiting.popleft())
+                states[lane].backlog_bytes += int(work.chunks.bytes[flying[lane][-1]])
+                states[lane].room = states[lane].backlog_bytes < WINDOW_BYTES
+        busy = [lane for lane, chunks in flying.items() if chunks]
         assert busy, "nothing is in flight and nothing was chosen"
         now += ROUND_S
-        qp = int(rng.choice(busy))
-        states[qp] = QpState(0, float(rng.uniform(ROUND_S, 4 * ROUND_S)), True)
-        for chunk in flying[qp]:
+        lane = busy[int(rng.integers(len(busy)))]
+        states[lane] = LaneState(0, float(rng.uniform(ROUND_S, 4 * ROUND_S)), True)
+        for chunk in flying[lane]:
             message = int(work.chunks.message[chunk])
             policy.acknowledged(
-                message=message, qp=qp, rtt_s=states[qp].rtt_s, marked=bool(rng.integers(2)), now=now
+                message=message,
+                lane=lanes[message].index(lane),
+                rtt_s=states[lane].rtt_s,
+                marked=bool(rng.integers(2)),
+                now=now,
             )
-        flying[qp].clear()
-    return permitted, chosen
+        flying[lane].clear()
+    for message in left:
+        policy.withdraw(message=message)
+    return [chosen[chunk] for chunk in range(len(work.chunks))]
 
 
 class Turning:

@@ -9,16 +9,19 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from ipaddress import IPv4Address
+from itertools import chain
 from math import inf
 
 import numpy as np
 import pytest
 
-from tests.traffic.cases import Work, assigned, permitted_by, work_of
+from tests.traffic.cases import Work, admitted_by, assigned, work_of
 from topologies.errors import MachineError, NetworkError, StuckError
 from topologies.fabric import Nic
 from topologies.rail import rail_fabric
-from traffic.spraying.policy import Permitted, ProactivePolicy, QpState, QueuePair, ReactivePolicy
+from traffic.scheme import Choice
+from traffic.spraying.minrtt import MinRtt
+from traffic.spraying.policy import LaneState, ProactivePolicy, QueuePair, ReactivePolicy, each_of
 from traffic.spraying.registry import POLICIES, policy_named
 from traffic.transports.connections import (
     Endpoints,
@@ -230,21 +233,18 @@ def test_a_reactive_scheme_moves_all_bytes_where_it_may(
 ) -> None:
     work, policy = some_work(seed), policy_named(name)
     assert isinstance(policy, ReactivePolicy)
-    permitted = permitted_by(policy, work)
-    names = range(7, 7 + len(work.crossing))
+    choice = admitted_by(policy, work)
+    names, numbers = range(7, 7 + len(work.crossing)), dict[QueuePair, int]()
     with Engine(loopback, transport=made(transport)) as engine:
-        numbers = connect(engine, permitted.queue_pairs)
-        feeder = ReactiveFeeder(
-            policy, permitted, work.chunks, work.chunks.bytes, nic_rate_bps, numbers=numbers, names=names
-        )
+        feeder = feeder_of(engine, choice, names, numbers)
         engine.feed(feeder)
-        seen = served(engine, dict(zip(permitted.queue_pairs, numbers, strict=True)))
+        seen = served(engine, numbers)
     assert sorted(seen.at_s) == list(names)
-    counted = dict.fromkeys(numbers, 0)
+    counted = dict.fromkeys(numbers.values(), 0)
     for message, size in enumerate(work.crossing.bytes.tolist()):
         parts = feeder.carried(7 + message)
         assert sum(parts.values()) == size
-        assert {numbers.index(number) for number in parts} <= set(permitted.of_message[message])
+        assert set(parts) <= {numbers[pair] for pair in each_of(choice.lanes[message])}
         for number, part in parts.items():
             counted[number] += part
     assert list(seen.counted.values()) == list(counted.values())
@@ -429,13 +429,13 @@ def test_what_was_granted_and_sent_is_counted_for_each_queue_pair(loopback: Endp
 def test_what_a_group_of_queue_pairs_sent_is_counted_together(loopback: Endpoints) -> None:
     work, policy = some_work(0), policy_named("minrtt")
     assert isinstance(policy, ReactivePolicy)
-    permitted = permitted_by(policy, work)
+    choice, numbers = admitted_by(policy, work), dict[QueuePair, int]()
     with Engine(loopback, transport=made("credit")) as engine:
-        engine.feed(feeder_of(engine, policy, permitted, work, range(len(work.crossing))))
+        engine.feed(feeder_of(engine, choice, range(len(work.crossing)), numbers))
         served(engine, {})
         rows, counted = engine.grants, engine.health.payload_bytes
-    ends = {(pair.source.server, pair.destination) for pair in permitted.queue_pairs}
-    assert len(rows) == len(ends) < len(permitted.queue_pairs)
+    ends = {(pair.source.server, pair.destination) for pair in numbers}
+    assert len(rows) == len(ends) < len(numbers)
     assert sum(sent for _, _, sent in rows) == counted
     assert all(granted == sent for _, granted, sent in rows), "what of a chunk was not granted waits"
 
@@ -481,9 +481,9 @@ def test_what_was_handed_over_whole_keeps_its_pace(
 def test_a_chunk_that_its_transport_never_lets_go_is_an_error(loopback: Endpoints) -> None:
     work, policy = some_work(0), policy_named("minrtt")
     assert isinstance(policy, ReactivePolicy)
-    permitted = permitted_by(policy, work)
+    choice = admitted_by(policy, work)
     with Engine(loopback, transport=made(f"{__name__}:NothingGoes"), stuck_s=0.2) as engine:
-        engine.feed(feeder_of(engine, policy, permitted, work, range(len(work.crossing))))
+        engine.feed(feeder_of(engine, choice, range(len(work.crossing)), {}))
         with pytest.raises(StuckError, match=r"chunks waited for 0\.2 s while nothing was on its way"):
             served(engine, {})
 
@@ -491,71 +491,49 @@ def test_a_chunk_that_its_transport_never_lets_go_is_an_error(loopback: Endpoint
 @pytest.mark.parametrize("transport", MOVERS)
 def test_two_collectives_share_queue_pairs_and_one_ends_first(loopback: Endpoints, transport: str) -> None:
     with Engine(loopback, transport=made(transport, 80e6)) as engine:
-        names, numbers = dict[QueuePair, int](), dict[int, int]()
+        numbers, sizes = dict[QueuePair, int](), dict[int, int]()
         for seed in (0, 1):
             work, policy = some_work(seed), policy_named("reps")
             assert isinstance(policy, ReactivePolicy)
-            permitted = permitted_by(policy, work)
-            new = [pair for pair in permitted.queue_pairs if pair not in names]
-            names |= dict(zip(new, connect(engine, new), strict=True))
             own = range(100 * seed, 100 * seed + len(work.crossing))
-            of_pairs = [names[pair] for pair in permitted.queue_pairs]
-            engine.feed(feeder_of(engine, policy, permitted, work, own, of_pairs))
-            numbers |= dict(zip(own, work.crossing.bytes.tolist(), strict=True))
-        seen = served(engine, names)
-        assert sorted(seen.at_s) == sorted(numbers)
-        assert sum(seen.counted.values()) == sum(numbers.values())
+            engine.feed(feeder_of(engine, admitted_by(policy, work), own, numbers))
+            sizes |= dict(zip(own, work.crossing.bytes.tolist(), strict=True))
+        seen = served(engine, numbers)
+        assert sorted(seen.at_s) == sorted(sizes)
+        assert sum(seen.counted.values()) == sum(sizes.values())
 
 
 def feeder_of(
-    engine: Engine,
-    policy: ReactivePolicy,
-    permitted: Permitted,
-    work: Work,
-    names: Sequence[int],
-    numbers: Sequence[int] | None = None,
+    engine: Engine, choice: Choice, names: Sequence[int], numbers: dict[QueuePair, int]
 ) -> ReactiveFeeder:
-    """Return what feeds a work's chunks; its queue pairs are connected, unless they are."""
-    numbers = connect(engine, permitted.queue_pairs) if numbers is None else numbers
+    """Return what feeds chunks; queue pairs that have no number yet are connected."""
+    lanes = [each_of(among) for among in choice.lanes]
+    new = [pair for pair in dict.fromkeys(chain.from_iterable(lanes)) if pair not in numbers]
+    numbers |= dict(zip(new, connect(engine, new), strict=True))
     return ReactiveFeeder(
-        policy,
-        permitted,
-        work.chunks,
-        work.chunks.bytes,
+        choice,
+        choice.chunks.bytes,
         nic_rate_bps,
-        numbers=numbers,
+        lanes=[tuple(numbers[pair] for pair in among) for among in lanes],
         names=names,
         began_at=time.monotonic(),
     )
 
 
-class NeverChooses:
+class NeverChooses(MinRtt):
     """A reactive scheme that waits for ever."""
 
     name = "never"
 
-    def choose(self, *, message: int, states: Sequence[QpState], now: float) -> int | None:
+    def choose(self, *, message: int, states: Sequence[LaneState], now: float) -> int | None:
         """Wait."""
-
-    def acknowledged(self, *, message: int, qp: int, rtt_s: float, marked: bool, now: float) -> None:
-        """Nothing is ever sent."""
 
 
 def test_a_scheme_that_never_chooses_is_told_of(loopback: Endpoints) -> None:
-    work, never = some_work(0), NeverChooses()
-    permitted = Permitted((ONE,), tuple((0,) for _ in work.crossing.bytes))
+    work = some_work(0)
     with Engine(loopback, transport=Ideal(nic_rate_bps), stuck_s=0.1) as engine:
-        feeder = ReactiveFeeder(
-            never,  # type: ignore[arg-type]
-            permitted,
-            work.chunks,
-            work.chunks.bytes,
-            nic_rate_bps,
-            numbers=connect(engine, [ONE]),
-            names=range(len(work.crossing)),
-            began_at=time.monotonic(),
-        )
-        engine.feed(feeder)
+        choice = admitted_by(NeverChooses(), work)
+        engine.feed(feeder_of(engine, choice, range(len(work.crossing)), {}))
         with pytest.raises(StuckError, match=r"chunks waited for 0\.1 s"):
             served(engine, {})
 

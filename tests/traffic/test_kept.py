@@ -8,16 +8,16 @@ import pytest
 
 from tests.traffic.cases import work_of
 from topologies.events import View
-from topologies.fabric import Fabric, Nic
+from topologies.fabric import Nic
 from topologies.rail import rail_fabric
 from traffic.messages import Chunks, Messages
 from traffic.scheme import Choice, Placement, Sprayed
+from traffic.spraying.minrtt import MinRtt
 from traffic.spraying.plb import Plb
-from traffic.spraying.policy import Permitted, QpState, QueuePair
+from traffic.spraying.policy import Lanes, LaneState, Message, QueuePair, each_of
 from traffic.spraying.rails import Rails
 from traffic.spraying.registry import POLICIES, policy_named
 from traffic.spraying.reps import Reps
-from traffic.spraying.subflows import subflows
 
 FABRIC = rail_fabric(4, 2, 4)
 CHUNK = 1000
@@ -49,7 +49,9 @@ def drawn(seed: int) -> Messages:
 
 def pairs(placed: object) -> set[QueuePair]:
     assert isinstance(placed, Placement | Choice)
-    return set(placed.queue_pairs)
+    if isinstance(placed, Placement):
+        return set(placed.queue_pairs)
+    return {pair for among in placed.lanes for pair in each_of(among)}
 
 
 @pytest.mark.parametrize("name", sorted(POLICIES))
@@ -78,13 +80,13 @@ def test_what_a_communicator_draws_does_not_depend_on_others(name: str) -> None:
     for seed in range(3):
         beside.place(view(1), drawn(seed + 10))
         one, other = (scheme.place(view(), drawn(seed)) for scheme in (alone, beside))
-        assert one.queue_pairs == other.queue_pairs
+        assert pairs(one) == pairs(other)
 
 
 def test_a_run_begins_as_every_run_of_its_seed_and_with_other_entropies_for_each_communicator() -> None:
-    first, again, another = (sprayed("ecmp", seed).place(view(), drawn(0)).queue_pairs for seed in (0, 0, 1))
+    first, again, another = (pairs(sprayed("ecmp", seed).place(view(), drawn(0))) for seed in (0, 0, 1))
     assert first == again != another
-    assert sprayed("ecmp").place(view(1), drawn(0)).queue_pairs != first
+    assert pairs(sprayed("ecmp").place(view(1), drawn(0))) != first
 
 
 def test_connections_are_drawn_anew_around_what_has_failed() -> None:
@@ -95,28 +97,27 @@ def test_connections_are_drawn_anew_around_what_has_failed() -> None:
     assert pairs(scheme.place(view(), drawn(0))) == before
 
 
-class Learning:
-    """A user's own scheme that decides as it goes: it counts its exchanges, and what it chose."""
+class Learning(MinRtt):
+    """A user's own scheme that decides as it goes: it knows what is under way, and counts what it chose."""
 
     name = "learning"
 
     def __init__(self) -> None:
-        self.chosen: dict[str, int] = {"in all": 0}
-        self.exchanges = 0
-        self.here = 0
+        self.under_way: dict[int, Message] = {}
+        self.chosen = 0
 
-    def permit(self, *, fabric: Fabric, messages: Messages, rng: np.random.Generator) -> Permitted:
-        self.exchanges += 1
-        self.permitted = subflows(fabric, messages, rng)
-        return self.permitted
+    def admit(self, *, message: Message) -> Lanes:
+        assert message.number not in self.under_way
+        self.under_way[message.number] = message
+        return super().admit(message=message)
 
-    def choose(self, *, message: int, states: Sequence[QpState], now: float) -> int | None:
-        self.chosen["in all"] += 1
-        self.here += 1
-        return self.permitted.of_message[message][0]
+    def choose(self, *, message: int, states: Sequence[LaneState], now: float) -> int | None:
+        assert message in self.under_way
+        self.chosen += 1
+        return 0
 
-    def acknowledged(self, *, message: int, qp: int, rtt_s: float, marked: bool, now: float) -> None:
-        """Learn nothing."""
+    def withdraw(self, *, message: int) -> None:
+        del self.under_way[message]
 
 
 def test_a_users_own_scheme_goes_on_where_it_was_and_is_new_in_each_run() -> None:
@@ -129,7 +130,7 @@ def test_a_users_own_scheme_goes_on_where_it_was_and_is_new_in_each_run() -> Non
         assert rails == [0, 1, 0, 0]
 
 
-def test_exchanges_that_are_under_way_at_once_tell_their_messages_apart_and_share_what_was_learnt() -> None:
+def test_collectives_that_are_under_way_at_once_have_one_policy_and_messages_of_their_own() -> None:
     made: list[Learning] = []
 
     def make() -> Learning:
@@ -139,50 +140,64 @@ def test_exchanges_that_are_under_way_at_once_tell_their_messages_apart_and_shar
     scheme = Sprayed(make, 0, CHUNK)
     first = scheme.place(view(), messages((0, 2, CHUNK), (1, 4, CHUNK)))
     second = scheme.place(view(), messages((6, 0, CHUNK)))
+    other = scheme.place(view(1), messages((6, 0, CHUNK)))
     assert isinstance(first, Choice)
     assert isinstance(second, Choice)
-    for choice, message in ((second, 0), (first, 1), (first, 0)):
-        qp = choice.policy.choose(message=message, states=[], now=0.0)
-        assert qp in choice.permitted.of_message[message]
-    (policy,) = made
-    assert (policy.exchanges, policy.chosen["in all"], policy.here) == (2, 3, 0)
+    assert isinstance(other, Choice)
+    assert first.policy is second.policy is not other.policy
+    assert (first.first, second.first, other.first) == (0, 2, 0)
+    rehearsed = [policy for policy in made if policy not in (first.policy, other.policy)]
+    assert [(len(policy.under_way), policy.chosen > 0) for policy in rehearsed] == [(0, True)]
+    assert {number: each[1:3] for number, each in made[0].under_way.items()} == {
+        0: (0, 2),
+        1: (1, 4),
+        2: (6, 0),
+    }
 
 
-def test_a_users_wrapped_scheme_is_copied_whole() -> None:
-    scheme = sprayed(f"{__name__}:Learning")
-    first = scheme.place(view(), messages((0, 2, CHUNK), (1, 4, CHUNK)))
-    second = scheme.place(view(), messages((6, 0, CHUNK)))
-    for choice, message in ((second, 0), (first, 1)):
-        assert isinstance(choice, Choice)
-        states = [QpState(0, 0.0, True) for _ in choice.queue_pairs]
-        qp = choice.policy.choose(message=message, states=states, now=0.0)
-        assert qp in choice.permitted.of_message[message]
+@pytest.mark.parametrize("turns", [1, 2])
+def test_reps_recycles_what_was_good_in_the_collective_before(turns: int) -> None:
+    policy = Reps()
+    policy.open(fabric=FABRIC, rng=np.random.default_rng(0))
+    for number in range(turns):
+        lanes = policy.admit(message=Message(number, 0, 3, CHUNK))
+        states = [LaneState(0, 0.0, True) for _ in each_of(lanes)]
+        lane = policy.choose(message=number, states=states, now=float(number))
+        assert lane is not None
+        policy.acknowledged(message=number, lane=lane, rtt_s=0.1, marked=False, now=number + 0.1)
+        policy.withdraw(message=number)
+        assert policy.counts["recycled"] == (number, number + 1)
 
 
-def test_reps_recycles_what_was_good_in_the_collective_before() -> None:
-    policy, rng = Reps(), np.random.default_rng(0)
-    states = [QpState(0, 0.0, True) for _ in range(4)]
-    for turn in range(2):
-        policy.permit(fabric=FABRIC, messages=messages((0, 3, CHUNK)), rng=rng)
-        qp = policy.choose(message=0, states=states, now=float(turn))
-        assert qp is not None
-        policy.acknowledged(message=0, qp=qp, rtt_s=0.1, marked=False, now=turn + 0.1)
-        assert policy.counts["recycled"] == (turn, turn + 1)
+def test_reps_counts_what_is_withdrawn_as_in_flight_no_more() -> None:
+    policy = Reps(in_flight=4)
+    policy.open(fabric=FABRIC, rng=np.random.default_rng(0))
+    for number in range(2):
+        lanes = policy.admit(message=Message(number, 0, 3, CHUNK))
+    states = [LaneState(0, 0.0, True) for _ in each_of(lanes)]
+    chosen = [policy.choose(message=number, states=states, now=0.0) for number in (0, 1, 0, 0, 1)]
+    assert [each is None for each in chosen] == [False] * 4 + [True]
+    policy.withdraw(message=0)
+    assert [policy.choose(message=1, states=states, now=0.0) is None for _ in range(4)] == [False] * 3 + [
+        True
+    ]
 
 
 def test_plb_begins_on_the_path_that_it_moved_to() -> None:
-    policy, rng = Plb(rounds=1), np.random.default_rng(0)
-    states = [QpState(0, 0.0, True) for _ in range(4)]
-    across = messages((0, 3, CHUNK))
-    policy.permit(fabric=FABRIC, messages=across, rng=rng)
+    policy = Plb(rounds=1)
+    policy.open(fabric=FABRIC, rng=np.random.default_rng(0))
+    states = [LaneState(0, 0.0, True) for _ in range(4)]
+    policy.admit(message=Message(0, 0, 3, CHUNK))
+    policy.admit(message=Message(1, 0, 3, CHUNK))
     before = policy.choose(message=0, states=states, now=0.0)
     assert before is not None
     for now in (0.1, 0.3):
-        policy.acknowledged(message=0, qp=before, rtt_s=0.1, marked=True, now=now)
+        policy.acknowledged(message=0, lane=before, rtt_s=0.1, marked=True, now=now)
     moved = policy.choose(message=0, states=states, now=0.4)
     assert moved != before
-    policy.permit(fabric=FABRIC, messages=across, rng=rng)
-    assert policy.choose(message=0, states=states, now=0.0) == moved
+    policy.withdraw(message=0)
+    policy.admit(message=Message(2, 0, 3, CHUNK))
+    assert policy.choose(message=2, states=states, now=0.0) == moved
 
 
 def test_rails_goes_on_from_what_its_nics_have_yet_to_deliver() -> None:

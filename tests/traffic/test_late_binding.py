@@ -9,12 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.examples import examples
-from tests.traffic.cases import Work, permitted_by, work_of, works
+from tests.traffic.cases import Work, admitted_by, work_of, works
 from topologies.fabric import Nic
 from topologies.rail import rail_fabric
+from traffic.scheme import Choice
 from traffic.spraying.minrtt import MinRtt
 from traffic.spraying.plb import Plb
-from traffic.spraying.policy import Permitted, QpState, ReactivePolicy
+from traffic.spraying.policy import LaneState, ReactivePolicy, each_of
 from traffic.spraying.reps import Reps
 from traffic.transports.late_binding import DEPTH_PACKETS, ReactiveFeeder
 from traffic.transports.transport import PACKET_BYTES, NicRate
@@ -27,7 +28,8 @@ POLICIES = [MinRtt, Plb, Reps]
 class Wire:
     """A carrier under the test's hands: what was put on it arrives when the test says so."""
 
-    permitted: Permitted
+    lanes: list[tuple[int, ...]]
+    """What each message may use."""
     totals: dict[int, list[int]] = field(default_factory=dict)
     waiting: dict[int, list[int]] = field(default_factory=dict)
     """For each queue pair the messages of what is under way."""
@@ -67,17 +69,23 @@ def feeder_of(
     policy: ReactivePolicy, work: Work, scale: int = 1, rate: NicRate = rate_bps
 ) -> tuple[ReactiveFeeder, Wire]:
     """Return a feeder that calls queue pairs and messages by numbers of their own, and its wire."""
-    permitted = permitted_by(policy, work)
+    choice = admitted_by(policy, work)
+    lanes = numbered(choice)
     feeder = ReactiveFeeder(
-        policy,
-        permitted,
-        work.chunks,
+        choice,
         work.chunks.bytes * scale,
         rate,
-        numbers=range(10, 10 + len(permitted.queue_pairs)),
+        lanes=lanes,
         names=range(1000, 1000 + len(work.crossing)),
     )
-    return feeder, Wire(permitted)
+    return feeder, Wire(lanes)
+
+
+def numbered(choice: Choice) -> list[tuple[int, ...]]:
+    """Return the numbers of the lanes that each message may use."""
+    pairs = list(dict.fromkeys(pair for among in choice.lanes for pair in each_of(among)))
+    number = {pair: 10 + index for index, pair in enumerate(pairs)}
+    return [tuple(number[pair] for pair in each_of(among)) for among in choice.lanes]
 
 
 def one_pair(packets: int) -> Work:
@@ -110,7 +118,7 @@ def test_every_chunk_is_posted_once_where_it_may_be(
     for message, size in enumerate(work.crossing.bytes.tolist()):
         parts = feeder.carried(1000 + message)
         assert sum(parts.values()) == size
-        assert {number - 10 for number in parts} <= set(wire.permitted.of_message[message])
+        assert set(parts) <= set(wire.lanes[message])
         for number, part in parts.items():
             carried[number] += part * scale
     assert {number: wire.counted(number) for number in carried} == carried
@@ -174,11 +182,11 @@ def test_what_waits_is_counted_at_every_queue_pair_that_may_carry_it(work: Work)
     unbound = work.crossing.bytes * PACKET_BYTES
     for message, size in enumerate(unbound):
         unbound[message] = size - PACKET_BYTES * sum(feeder.carried(1000 + message).values())
-    expected = [0] * len(wire.permitted.queue_pairs)
-    for message, qps in enumerate(wire.permitted.of_message):
-        for qp in qps:
-            expected[qp] += unbound[message]
-    assert feeder.waiting_bytes.tolist() == expected
+    expected = dict.fromkeys(feeder.numbers, 0)
+    for message, lanes in enumerate(wire.lanes):
+        for lane in lanes:
+            expected[lane] += unbound[message]
+    assert dict(zip(feeder.numbers, feeder.waiting_bytes, strict=True)) == expected
 
 
 def test_chunks_of_one_packet_go_the_same_way() -> None:
@@ -203,13 +211,13 @@ class Onlooker(MinRtt):
         super().__init__()
         self.seen: list[tuple[float, ...]] = []
 
-    def choose(self, *, message: int, states: Sequence[QpState], now: float) -> int | None:
+    def choose(self, *, message: int, states: Sequence[LaneState], now: float) -> int | None:
         """Note the time and the states."""
         qps = range(len(states))
         self.seen.append((now, *(states[qp].backlog_bytes for qp in qps), *(states[qp].rtt_s for qp in qps)))
         return super().choose(message=message, states=states, now=now)
 
-    def acknowledged(self, *, message: int, qp: int, rtt_s: float, marked: bool, now: float) -> None:
+    def acknowledged(self, *, message: int, lane: int, rtt_s: float, marked: bool, now: float) -> None:
         """Note the time and the round trip."""
         self.seen.append((now, rtt_s, marked))
 
@@ -218,22 +226,20 @@ class Onlooker(MinRtt):
 def test_a_policy_sees_real_scale_whatever_that_of_the_emulation_is(rate: float, volume: float) -> None:
     def seen(rate: float, volume: float) -> list[tuple[float, ...]]:
         work, policy = one_pair(40), Onlooker()
-        permitted, time = permitted_by(policy, work), volume / rate
+        choice, time = admitted_by(policy, work), volume / rate
         size = PACKET_BYTES * 16
         feeder = ReactiveFeeder(
-            policy,
-            permitted,
-            replace(work.chunks, bytes=work.chunks.bytes * size),
+            replace(choice, chunks=replace(work.chunks, bytes=work.chunks.bytes * size)),
             (work.chunks.bytes * size * volume).astype(np.int64),
             lambda _: RATE_BPS * rate,
-            numbers=range(len(permitted.queue_pairs)),
+            lanes=numbered(choice),
             names=[7],
             began_at=100.0,
             packet=int(PACKET_BYTES * volume),
             volume=volume,
             time=time,
         )
-        wire = Wire(permitted)
+        wire = Wire(numbered(choice))
         for step in range(200):
             at = 100.0 + 0.05 * step * time
             for number in [number for number in wire.totals if wire.under_way(number)]:
@@ -260,7 +266,7 @@ def test_the_smoothed_round_trip_follows_the_chunks() -> None:
         now += 1.0
     assert policy.seen[0][-2:] == (0.0, 0.0), "nothing was measured"
     assert policy.seen[-1][1] == pytest.approx(0.25)
-    choices = [each for each in policy.seen if len(each) == 1 + 2 * len(wire.permitted.queue_pairs)]
+    choices = [each for each in policy.seen if len(each) == 1 + 2 * len(wire.lanes[0])]
     assert choices[-1][-2:] == pytest.approx((0.25, 0.25), abs=0.01)
 
 

@@ -4,6 +4,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,7 +22,7 @@ from traffic.placing import placed_by
 from traffic.scheme import Choice, Placement, Sprayed, WhileLit
 from traffic.spraying.checks import choice
 from traffic.spraying.minrtt import MinRtt
-from traffic.spraying.policy import Assignment, Permitted, QpState, QueuePair
+from traffic.spraying.policy import Assignment, Lanes, LaneSet, LaneState, Message, QueuePair
 from traffic.spraying.rails import Rails
 from traffic.spraying.registry import POLICIES, policy_named
 
@@ -31,6 +32,7 @@ MATRIX[0, 2] = MATRIX[1, 4] = 24  # from server 0 to server 1, and to server 2
 WORK = work_of(FABRIC, MATRIX)
 SIX = np.arange(6)
 PAIRS = (QueuePair(Nic(0, 0), Nic(1, 0)), QueuePair(Nic(0, 1), Nic(2, 1)))
+LANES: Any = tuple(LaneSet((pair.source,), (pair.destination,)) for pair in PAIRS)
 RIGHT = Assignment(PAIRS, np.array([0, 0, 0, 1, 1, 1]), SIX)
 
 
@@ -59,13 +61,13 @@ def returning(found: object) -> Callable[..., object]:
     return scheme
 
 
-def permitting(found: object) -> type:
-    """Return a reactive scheme that permits this."""
+def admitting(found: object) -> type:
+    """Return a reactive scheme that admits each message to this."""
 
     class Own(MinRtt):
         name = "mine"
 
-        def permit(self, *, fabric: Fabric, messages: Messages, rng: np.random.Generator) -> Permitted:
+        def admit(self, *, message: Message) -> Lanes:
             return found  # type: ignore[return-value]
 
     return Own
@@ -167,48 +169,54 @@ def test_a_class_is_checked_as_a_function_is(own: Callable[[object], str]) -> No
     ("found", "said"),
     [
         (
-            Permitted(PAIRS, ((0,), (0,))),
-            "permitted a queue pair from NIC 0 of server 0 to NIC 0 of server 1 to the message",
+            LANES[:1],
+            "admitted the message from GPU 1 to GPU 4 to a queue pair from NIC 0 of server 0 to NIC 0 of",
         ),
         (
-            Permitted(PAIRS, ((0,), ())),
-            "permitted message 1 the queue pairs (); permit each message one at least",
+            LANES,
+            "admitted the message from GPU 0 to GPU 2 to a queue pair from NIC 1 of server 0 to NIC 1 of",
         ),
-        (Permitted(PAIRS, ((0, 0), (1,))), "permitted message 0 the queue pairs (0, 0)"),
-        (Permitted(PAIRS, ((0,),)), "permitted queue pairs to 1 messages, and there are 2"),
-        (Permitted(PAIRS, ((0,), (2,))), "permitted message 1 (2,), and has 2 queue pairs"),
-        (Permitted(PAIRS, ((0,), (-1,))), "permitted message 1 (-1,), and has 2 queue pairs"),
-        (Permitted(PAIRS, ((0,), (1.0,))), "permitted message 1 (1.0,)"),  # type: ignore[arg-type]
-        (Permitted(PAIRS, (0, 1)), "permitted message 0 0, and has 2 queue pairs"),  # type: ignore[arg-type]
-        (Permitted(PAIRS, None), "permitted queue pairs to an object of type NoneType messages"),  # type: ignore[arg-type]
-        (Permitted(("a",), ((0,), (0,))), "has an object of type str among its queue pairs"),  # type: ignore[arg-type]
-        (None, "returned an object of type NoneType from permit; return a Permitted"),
+        ((), "admitted message 0 to no lane; admit each message to one at least"),
+        ((LaneSet((), (Nic(1, 0),)),), "admitted message 0 to no lane"),
+        (2 * LANES[:1], "has the queue pair 0.0>1.0#0 twice"),
+        ((replace(LANES[0], entropies=(1, 1)),), "has the queue pair 0.0>1.0#1 twice"),
+        ((replace(LANES[0], entropies=(4096,)),), "has the queue pair 0.0>1.0#4096"),
+        ((replace(LANES[0], entropies=range(-1, 3)),), "has the queue pair 0.0>1.0#-1"),
+        ((replace(LANES[0], entropies=(0.0,)),), "has the queue pair 0.0>1.0#0.0"),
+        ((replace(LANES[0], communicator=1),), "has the queue pair 0.0>1.0#0/1; name no communicator"),
+        ((replace(LANES[0], sources=("a",)),), "has lanes between what is no tuple of NICs"),
+        ((replace(LANES[0], sources=(Nic(0, 7),)),), "used NIC 0.7, which is not there"),
+        ((replace(LANES[0], entropies=[0]),), "has lanes between what is no tuple of NICs"),
+        ((replace(LANES[0], sources=([],)),), "has lanes between what is no tuple of NICs; give NICs and"),
+        (LANES[0], "returned an object of type LaneSet from admit; return a tuple of LaneSet"),
+        ((None,), "returned an object of type tuple from admit"),
+        (None, "returned an object of type NoneType from admit"),
     ],
 )
-def test_what_a_users_scheme_permits_wrongly_is_a_sentence(
+def test_what_a_users_scheme_admits_to_wrongly_is_a_sentence(
     own: Callable[[object], str], found: object, said: str
 ) -> None:
     with pytest.raises(ScenarioError) as refused:
-        placed(own(permitting(found)))
+        placed(own(admitting(found)))
     assert str(refused.value).partition(" ")[2].partition("' ")[2].startswith(said)
 
 
 @pytest.mark.parametrize("chosen", [-1, 99_999, 1, 2, True, 0.0, "0", None, 0, np.int64(0)])
-def test_a_choice_is_none_or_one_that_the_message_may_use(chosen: object) -> None:
+def test_a_choice_is_none_or_a_lane_that_the_message_has(chosen: object) -> None:
     class Stubborn(MinRtt):
         def choose(self, **_: object) -> int | None:
             return chosen  # type: ignore[return-value]
 
-    states = [QpState(0, 0.0, True)] * 3
+    states = [LaneState(0, 0.0, True)]
     if chosen is None or (
         type(chosen) is not bool and isinstance(chosen, int | np.integer) and chosen in (0,)
     ):
-        assert choice(Stubborn(), 4, (0,), states, 0.0) == chosen
+        assert choice(Stubborn(), 4, 1, states, 0.0) == chosen
         return
     with pytest.raises(
-        ScenarioError, match=f"'minrtt' chose .*{chosen}.* for message 4, which may use .0,.; return"
+        ScenarioError, match=f"'minrtt' chose .*{chosen}.* for message 4, which has 1 lanes; return"
     ):
-        choice(Stubborn(), 4, (0,), states, 0.0)
+        choice(Stubborn(), 4, 1, states, 0.0)
 
 
 class Odd:

@@ -1,21 +1,23 @@
 """Reactive policies: what holds for every one of them, and each one's own rule."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.examples import examples
-from tests.traffic.cases import Work, carried, permitted_by, work_of, works
+from tests.traffic.cases import Work, admitted_by, carried, work_of, works
 from topologies.errors import ScenarioError
 from topologies.fabric import Nic
 from topologies.rail import rail_fabric
 from traffic.spraying.minrtt import MinRtt
 from traffic.spraying.plb import Plb
-from traffic.spraying.policy import QpState, ReactivePolicy
+from traffic.spraying.policy import LaneSet, LaneState, QueuePair, ReactivePolicy, each_of
 from traffic.spraying.registry import POLICIES, policy_named
 from traffic.spraying.reps import Reps
-from traffic.spraying.subflows import entropies
+from traffic.spraying.subflows import Subflows
 
 REACTIVE = [name for name in POLICIES if isinstance(policy_named(name), ReactivePolicy)]
 
@@ -26,8 +28,13 @@ def reactive(name: str) -> ReactivePolicy:
     return policy
 
 
-def idle(count: int) -> list[QpState]:
-    return [QpState(0, 0.0, True) for _ in range(count)]
+def idle(count: int) -> list[LaneState]:
+    return [LaneState(0, 0.0, True) for _ in range(count)]
+
+
+def lanes_of(policy: ReactivePolicy, work: Work) -> int:
+    """Return how many lanes a policy lets a work's first message use."""
+    return sum(map(len, admitted_by(policy, work).lanes[0]))
 
 
 def one_message(rails: int, destination: int) -> Work:
@@ -42,12 +49,8 @@ def one_message(rails: int, destination: int) -> Work:
 @settings(max_examples=examples(8, 25))
 @given(work=works(largest=50), seed=st.integers(0, 100))
 def test_every_chunk_is_carried_where_it_may_be(name: str, work: Work, seed: int) -> None:
-    permitted, chosen = carried(work, reactive(name), seed)
     servers = work.fabric.gpu_servers
-    assert len(set(permitted.queue_pairs)) == len(permitted.queue_pairs)
-    for message, qp in zip(work.chunks.message.tolist(), chosen, strict=True):
-        assert qp in permitted.of_message[message]
-        pair = permitted.queue_pairs[qp]
+    for message, pair in zip(work.chunks.message.tolist(), carried(work, reactive(name), seed), strict=True):
         assert pair.source.server == servers[work.crossing.source[message]]
         assert pair.destination == work.fabric.pinned_nic(int(work.crossing.destination[message]))
 
@@ -55,31 +58,50 @@ def test_every_chunk_is_carried_where_it_may_be(name: str, work: Work, seed: int
 @given(work=works())
 def test_plb_keeps_to_its_gpus_nic_and_the_others_use_all(work: Work) -> None:
     for policy, everywhere in ((Plb(), False), (MinRtt(), True), (Reps(), True)):
-        permitted = permitted_by(policy, work)
-        for source, qps in zip(work.crossing.source.tolist(), permitted.of_message, strict=True):
+        lanes = admitted_by(policy, work).lanes
+        for source, among in zip(work.crossing.source.tolist(), lanes, strict=True):
+            assert len(set(each_of(among))) == len(each_of(among))
             nic = work.fabric.pinned_nic(source)
             all_nics = set(range(work.fabric.servers[nic.server].nics))
-            used = {permitted.queue_pairs[qp].source.nic for qp in qps}
+            used = {lane.source.nic for lane in each_of(among)}
             assert used == (all_nics if everywhere else {nic.nic})
 
 
 def test_where_one_switch_joins_two_nics_one_entropy_is_enough() -> None:
     fabric, rng = rail_fabric(2, 2), np.random.default_rng(0)
-    assert len(entropies(fabric, Nic(0, 1), Nic(1, 1), rng, 5)) == 1
-    across = entropies(fabric, Nic(0, 1), Nic(1, 0), rng, 5)
-    assert len({pair.entropy for pair in across}) == 5
+    subflows = Subflows(fabric, rng, 5)
+    assert len(subflows.between(Nic(0, 1), Nic(1, 1))) == 1
+    across = subflows.between(Nic(0, 1), Nic(1, 0))
+    assert len(set(across.entropies)) == len(across) == 5
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=1, max_size=4, unique=True),
+    st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=1, max_size=4, unique=True),
+    st.integers(1, 100),
+)
+def test_a_set_of_lanes_is_the_list_that_it_stands_for(
+    near: list[tuple[int, int]], far: list[tuple[int, int]], entropies: int
+) -> None:
+    sources, destinations = (tuple(Nic(*ends) for ends in side) for side in (near, far))
+    lanes = LaneSet(sources, destinations, range(entropies))
+    listed = [QueuePair(*each) for each in product(sources, destinations, range(entropies))]
+    assert list(lanes) == listed == lanes[:]
+    assert (len(lanes), lanes[-1]) == (len(listed), listed[-1])
+    with pytest.raises(IndexError):
+        lanes[len(lanes)]
 
 
 @pytest.mark.parametrize("count", [0, 5000])
 def test_entropies_that_there_are_not_are_refused(count: int) -> None:
     with pytest.raises(ScenarioError, match="between two NICs"):
-        entropies(rail_fabric(2, 2), Nic(0, 0), Nic(1, 1), np.random.default_rng(0), count)
+        Subflows(rail_fabric(2, 2), np.random.default_rng(0), count)
 
 
 def test_minrtt_takes_the_shortest_that_has_room() -> None:
     policy = MinRtt()
-    permitted_by(policy, one_message(3, 0))
-    states = [QpState(0, 0.003, True), QpState(0, 0.001, False), QpState(9, 0.002, True)]
+    admitted_by(policy, one_message(3, 0))
+    states = [LaneState(0, 0.003, True), LaneState(0, 0.001, False), LaneState(9, 0.002, True)]
     assert policy.choose(message=0, states=states, now=0.0) == 2
     states[0].rtt_s = 0.0  # never measured: try it
     assert policy.choose(message=0, states=states, now=0.0) == 0
@@ -90,8 +112,8 @@ def test_minrtt_takes_the_shortest_that_has_room() -> None:
 
 def test_minrtt_takes_the_emptiest_of_equals() -> None:
     policy = MinRtt()
-    permitted_by(policy, one_message(3, 0))
-    states = [QpState(8, 0.0, True), QpState(0, 0.0, True), QpState(0, 0.0, True)]
+    admitted_by(policy, one_message(3, 0))
+    states = [LaneState(8, 0.0, True), LaneState(0, 0.0, True), LaneState(0, 0.0, True)]
     assert policy.choose(message=0, states=states, now=0.0) == 1
 
 
@@ -100,7 +122,7 @@ class Rounds:
 
     def __init__(self) -> None:
         self.plb = Plb(paths=4, idle_rounds=3, rounds=6)
-        self.states = idle(len(permitted_by(self.plb, one_message(2, 1)).queue_pairs))
+        self.states = idle(lanes_of(self.plb, one_message(2, 1)))
         self.now = 0.0
         self.qp = self.next(busy=False)
         self.round(congested=False)
@@ -118,7 +140,7 @@ class Rounds:
         for chunk in range(10):
             marked = congested and chunk < 10 * delayed
             late = 0.04 if chunk == 9 else 0.0005
-            self.plb.acknowledged(message=0, qp=self.qp, rtt_s=0.03, marked=marked, now=self.now + late)
+            self.plb.acknowledged(message=0, lane=self.qp, rtt_s=0.03, marked=marked, now=self.now + late)
         self.now += 0.04
 
 
@@ -169,8 +191,8 @@ class Spray:
 
     def __init__(self, **options: int) -> None:
         self.reps = Reps(silent_round_trips=100, freeze_round_trips=200, **options)
-        self.qps = len(permitted_by(self.reps, one_message(2, 1)).queue_pairs)
-        self.states = idle(self.qps)
+        self.lanes = lanes_of(self.reps, one_message(2, 1))
+        self.states = idle(self.lanes)
 
     def next(self, now: float = 0.0) -> int | None:
         """Return the queue pair of the next chunk."""
@@ -178,11 +200,11 @@ class Spray:
 
     def good(self, qp: int, now: float = 0.0) -> None:
         """Acknowledge a chunk without congestion."""
-        self.reps.acknowledged(message=0, qp=qp, rtt_s=self.rtt_s, marked=False, now=now)
+        self.reps.acknowledged(message=0, lane=qp, rtt_s=self.rtt_s, marked=False, now=now)
 
     def bad(self, qp: int, now: float = 0.0) -> None:
         """Acknowledge a chunk that met congestion."""
-        self.reps.acknowledged(message=0, qp=qp, rtt_s=self.rtt_s, marked=True, now=now)
+        self.reps.acknowledged(message=0, lane=qp, rtt_s=self.rtt_s, marked=True, now=now)
 
     def sent(self, count: int, now: float = 0.0) -> list[int]:
         """Send some chunks and return their queue pairs."""
@@ -200,7 +222,7 @@ def test_reps_uses_good_entropies_again_in_the_order_of_their_acknowledgement() 
 
 
 def test_reps_draws_entropies_at_random_at_first() -> None:
-    assert len(set(Spray().sent(16))) == Spray().qps == 3
+    assert len(set(Spray().sent(16))) == Spray().lanes == 3
 
 
 def test_reps_does_not_recycle_what_met_congestion() -> None:

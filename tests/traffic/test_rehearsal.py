@@ -11,26 +11,24 @@ from hypothesis import strategies as st
 from tests.traffic.cases import Work, work_of, works
 from topologies.errors import ScenarioError
 from topologies.rail import rail_fabric
-from traffic.fluid.rehearsal import rehearse
-from traffic.scheme import Choice
 from traffic.spraying.minrtt import MinRtt
-from traffic.spraying.policy import QpState, ReactivePolicy
+from traffic.spraying.policy import LaneState, ReactivePolicy
 from traffic.spraying.registry import POLICIES, policy_named
+from traffic.spraying.rehearsal import MESSAGES, rehearse
 
 REACTIVE = [name for name in (*POLICIES, "reps:5") if isinstance(policy_named(name), ReactivePolicy)]
 WORK = work_of(rail_fabric(4, 2), np.full((8, 8), 24))
 
 
-def choice_of(policy: object, work: Work = WORK) -> Choice:
+def rehearsed(policy: object, work: Work = WORK, seed: int = 0) -> None:
     assert isinstance(policy, ReactivePolicy)
-    rng = np.random.default_rng(0)
-    return Choice(policy, policy.permit(fabric=work.fabric, messages=work.crossing, rng=rng), work.chunks)
+    rehearse(policy, work.fabric, work.crossing, seed)
 
 
 @pytest.mark.parametrize("name", REACTIVE)
 @given(work=works(), seed=st.integers(0, 1000))
 def test_schemes_of_lightrail_answer(name: str, work: Work, seed: int) -> None:
-    rehearse(choice_of(policy_named(name), work), seed)
+    rehearsed(policy_named(name), work, seed)
 
 
 class Seen(MinRtt):
@@ -42,35 +40,41 @@ class Seen(MinRtt):
         self.rtts_s: list[float] = []
         self.in_flight = Counter[tuple[int, int]]()
         self.at = 0.0
+        self.withdrawn: list[int] = []
 
-    def choose(self, *, message: int, states: Sequence[QpState], now: float) -> int | None:
+    def withdraw(self, *, message: int) -> None:
+        """Note it."""
+        self.withdrawn.append(message)
+
+    def choose(self, *, message: int, states: Sequence[LaneState], now: float) -> int | None:
         """Choose as MinRTT does."""
         assert now > self.at
         self.at = now
-        mine = [states[qp] for qp in self._of_message[message]]
-        assert mine == [states[qp - len(states)] for qp in self._of_message[message]]
+        mine = list(states)
+        assert mine == [states[lane - len(states)] for lane in range(len(states))]
         self.rooms.append(float(np.mean([state.room for state in mine])))
         self.rtts_s += [state.rtt_s for state in mine]
-        qp = super().choose(message=message, states=states, now=now)
-        if qp is not None:
-            self.in_flight[message, qp] += 1
-        return qp
+        lane = super().choose(message=message, states=states, now=now)
+        if lane is not None:
+            self.in_flight[message, lane] += 1
+        return lane
 
-    def acknowledged(self, *, message: int, qp: int, rtt_s: float, marked: bool, now: float) -> None:
+    def acknowledged(self, *, message: int, lane: int, rtt_s: float, marked: bool, now: float) -> None:
         """Take off what was in flight."""
         assert now > self.at
         self.at = now
-        self.in_flight[message, qp] -= 1
-        assert self.in_flight[message, qp] >= 0
+        self.in_flight[message, lane] -= 1
+        assert self.in_flight[message, lane] >= 0
 
 
 def test_what_is_asked_could_be_asked_in_an_emulation() -> None:
     seen = Seen()
-    rehearse(choice_of(seen))
+    rehearsed(seen)
     assert {0.0, 0.5, 1.0} <= set(seen.rooms)
     assert 0.0 in seen.rtts_s
     assert 0.0 < max(seen.rtts_s) < 1.0
     assert not +seen.in_flight, "all that was chosen has been acknowledged"
+    assert len(set(seen.withdrawn)) == len(seen.withdrawn) == min(MESSAGES, len(WORK.crossing))
 
 
 class Late(MinRtt):
@@ -80,9 +84,9 @@ class Late(MinRtt):
         super().__init__()
         self.wrong = wrong
 
-    def choose(self, *, message: int, states: Sequence[QpState], now: float) -> int | None:
+    def choose(self, *, message: int, states: Sequence[LaneState], now: float) -> int | None:
         """Choose as MinRTT does, as long as there is room."""
-        if all(states[qp].room for qp in self._of_message[message]):
+        if all(state.room for state in states):
             return super().choose(message=message, states=states, now=now)
         return self.wrong  # type: ignore[return-value]
 
@@ -90,4 +94,4 @@ class Late(MinRtt):
 @pytest.mark.parametrize("wrong", [-1, 99_999, 0.0])
 def test_a_choice_that_is_not_permitted_is_found(wrong: object) -> None:
     with pytest.raises(ScenarioError, match=f"the scheme 'minrtt' chose {wrong} for message"):
-        rehearse(choice_of(Late(wrong)))
+        rehearsed(Late(wrong))

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from tests.traffic.cases import Work, assigned, permitted_by, uneven_fabric, work_of, works
+from tests.traffic.cases import Work, assigned, uneven_fabric, work_of, works
 from topologies.big_switch import big_switch_fabric
 from topologies.errors import ScenarioError
 from topologies.fabric import Fabric, Nic
@@ -26,9 +26,10 @@ from traffic.spraying.minrtt import MinRtt
 from traffic.spraying.policy import (
     ENTROPIES,
     Assignment,
-    Permitted,
+    Lanes,
+    LaneState,
+    Message,
     ProactivePolicy,
-    QpState,
     QueuePair,
     ReactivePolicy,
 )
@@ -364,15 +365,15 @@ class Raising(MinRtt):
     name = "raising"
     settles = True
 
-    def permit(self, *, fabric: Fabric, messages: Messages, rng: np.random.Generator) -> Permitted:
+    def admit(self, *, message: Message) -> Lanes:
         """Raise."""
-        raise KeyError("permit")
+        raise KeyError("admit")
 
-    def choose(self, *, message: int, states: Sequence[QpState], now: float) -> int | None:
-        """Choose a queue pair that there is not."""
+    def choose(self, *, message: int, states: Sequence[LaneState], now: float) -> int | None:
+        """Choose a lane that there is not."""
         return len(states) + message
 
-    def acknowledged(self, *, message: int, qp: int, rtt_s: float, marked: bool, now: float) -> None:
+    def acknowledged(self, *, message: int, lane: int, rtt_s: float, marked: bool, now: float) -> None:
         """Leave."""
         sys.exit(0)
 
@@ -394,14 +395,12 @@ def test_what_a_users_own_class_raises_is_a_sentence() -> None:
     assert isinstance(policy, ReactivePolicy)
     assert (policy.name, getattr(policy, "settles", False)) == ("raising", True)
     where = r"at .*test_spraying\.py:\d+"
-    with pytest.raises(ScenarioError, match=f"your scheme raised KeyError {where}: 'permit'; --debug"):
-        permitted_by(policy, work_of(rail_fabric(2, 2), np.zeros((4, 4), dtype=np.int64)))
+    with pytest.raises(ScenarioError, match=f"your scheme raised KeyError {where}: 'admit'; --debug"):
+        policy.admit(message=Message(0, 0, 2, 1))
     with pytest.raises(ScenarioError, match=f"your scheme raised SystemExit {where}: 0; --debug"):
-        policy.acknowledged(message=0, qp=0, rtt_s=0.0, marked=False, now=0.0)
-    with pytest.raises(
-        ScenarioError, match="'raising' chose 3 for message 3, which may use \\(0, 1\\); return"
-    ):
-        choice(policy, 3, (0, 1), [], 0.0)
+        policy.acknowledged(message=0, lane=0, rtt_s=0.0, marked=False, now=0.0)
+    with pytest.raises(ScenarioError, match="'raising' chose 3 for message 3, which has 2 lanes; return"):
+        choice(policy, 3, 2, [], 0.0)
 
 
 def nothing(**_: object) -> None:
@@ -411,7 +410,7 @@ def nothing(**_: object) -> None:
 class Deaf(MinRtt):
     """A reactive policy that is not told when something happens."""
 
-    def acknowledged(self, *, message: int, qp: int) -> None:  # type: ignore[override]
+    def acknowledged(self, *, message: int, lane: int) -> None:  # type: ignore[override]
         """Record nothing."""
 
 
@@ -430,7 +429,7 @@ def test_a_users_own_function_that_returns_no_assignment_is_refused() -> None:
         ("builtins:max", "does not take the arguments fabric, messages, chunks, rng"),
         (
             f"{__name__}:Deaf",
-            r"Deaf.acknowledged' .* message, qp, rtt_s, marked, now; write it as: def acknowl",
+            r"Deaf.acknowledged' .* message, lane, rtt_s, marked, now; write it as: def acknowl",
         ),
         ("no_such_module:scheme", "cannot be imported"),
         ("traffic.spraying.rails:no_such", "cannot be imported"),

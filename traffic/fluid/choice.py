@@ -18,42 +18,52 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topologies.fabric import Path, Port
-from traffic.spraying.policy import Permitted
 
 SWEEPS = 50
 """How often each message may move before it is left where it is."""
 
 
-def settled(permitted: Permitted, paths: Sequence[Path], rate_bps: Mapping[Port, float]) -> NDArray[np.int64]:
-    """Return a queue pair for each message such that none gets a larger share by moving alone.
+def settled(
+    lanes: Sequence[Sequence[int]], paths: Mapping[int, Path], rate_bps: Mapping[Port, float]
+) -> list[int]:
+    """Return a lane for each message such that none gets a larger share by moving alone.
 
     A message's share is the least, over the ports of its path, of the port's rate divided by how many
-    messages cross it. All start on their first queue pair and move in turn, at most `SWEEPS` times.
+    messages cross it. All start on their first lane and move in turn, at most `SWEEPS` times.
+
+    Parameters
+    ----------
+    lanes
+        The numbers of the lanes that each message may use.
+    paths
+        That of each lane.
+    rate_bps
+        Of each port.
     """
     number = {port: index for index, port in enumerate(rate_bps)}
-    links = [[number[port] for port in path] for path in paths]
+    links = {lane: [number[port] for port in path] for lane, path in paths.items()}
     rates, crossing = list(rate_bps.values()), [0] * len(rate_bps)
-    chosen = [qps[0] for qps in permitted.of_message]
-    for qp in chosen:
-        for port in links[qp]:
+    chosen = [among[0] for among in lanes]
+    for lane in chosen:
+        for port in links[lane]:
             crossing[port] += 1
 
-    def share(qp: int) -> float:
-        return min([rates[port] / (crossing[port] + 1) for port in links[qp]])
+    def share(lane: int) -> float:
+        return min([rates[port] / (crossing[port] + 1) for port in links[lane]])
 
     for _ in range(SWEEPS):
         moved = False
-        for message, qps in enumerate(permitted.of_message):
+        for message, among in enumerate(lanes):
             for port in links[chosen[message]]:
                 crossing[port] -= 1
-            best = max(qps, key=share)
+            best = max(among, key=share)
             if share(best) > share(chosen[message]) * (1 + 1e-9):
                 chosen[message], moved = best, True
             for port in links[chosen[message]]:
                 crossing[port] += 1
         if not moved:
             break
-    return np.array(chosen, dtype=np.int64)
+    return chosen
 
 
 def parcels_in_turns(

@@ -13,7 +13,16 @@ from numpy.typing import NDArray
 
 from topologies.errors import ScenarioError
 from topologies.fabric import Nic
-from traffic.spraying.policy import ENTROPIES, Assignment, Permitted, QpState, QueuePair, ReactivePolicy
+from traffic.spraying.policy import (
+    ENTROPIES,
+    Assignment,
+    Lanes,
+    LaneSet,
+    LaneState,
+    QueuePair,
+    ReactivePolicy,
+    each_of,
+)
 
 PAGE = "docs/own_scheme.md"
 LONGEST = 100
@@ -49,57 +58,60 @@ def checked_assignment(name: str, found: object, chunks: int) -> Assignment:
     return Assignment(queue_pairs, qp, order)
 
 
-def checked_permitted(name: str, found: object, messages: int) -> Permitted:
-    """Return what a reactive policy permits.
+def checked_lanes(name: str, found: object, message: int, known: set[Lanes]) -> Lanes:
+    """Return what a reactive policy lets a message use.
 
     Parameters
     ----------
     name
         The scheme, as it is named in a sentence.
     found
-        What its ``permit`` returned.
-    messages
-        How many messages there are.
+        What its ``admit`` returned.
+    message
+        The number of the message.
+    known
+        What was looked at before, to which it is added.
 
     Raises
     ------
     ScenarioError
-        If that does not say for each message which queue pairs may carry it, or says that none may.
+        If that is no tuple of sets of lanes, or there is no lane, or one twice.
     """
-    if not isinstance(found, Permitted):
-        raise refusal(name, f"returned {_kind(found)} from permit", "return a Permitted")
-    queue_pairs, of_message = _queue_pairs(name, found.queue_pairs), found.of_message
-    if not isinstance(of_message, Sequence) or len(of_message) != messages:
-        what = len(of_message) if isinstance(of_message, Sequence) else _kind(of_message)
-        said = f"permitted queue pairs to {what} messages, and there are {messages}"
-        raise refusal(name, said, "give of_message a tuple for each message")
-    for message, qps in enumerate(of_message):
-        if not isinstance(qps, Sequence) or not all(_is_index(qp, len(queue_pairs)) for qp in qps):
-            said = f"permitted message {message} {_shown(qps)}, and has {len(queue_pairs)} queue pairs"
-            raise refusal(name, said, "give a tuple of their indices")
-        if not qps or len(set(qps)) < len(qps):
-            said = f"permitted message {message} the queue pairs {_shown(qps)}"
-            raise refusal(name, said, "permit each message one at least, and each once")
-    return Permitted(queue_pairs, tuple(tuple(map(int, qps)) for qps in of_message))
+    if not isinstance(found, tuple) or not all(isinstance(each, LaneSet) for each in found):
+        raise refusal(name, f"returned {_kind(found)} from admit", "return a tuple of LaneSet")
+    if not all(map(_is_of_tuples, found)):
+        raise refusal(name, "has lanes between what is no tuple of NICs", "give NICs and entropies in tuples")
+    if found not in known:
+        if not _queue_pairs(name, each_of(found)):
+            said, hint = f"admitted message {message} to no lane", "admit each message to one at least"
+            raise refusal(name, said, hint)
+        known.add(found)
+    return found
+
+
+def _is_of_tuples(lanes: LaneSet) -> bool:
+    sides: tuple[object, object] = lanes.sources, lanes.destinations
+    of_nics = [isinstance(side, tuple) and all(isinstance(nic, Nic) for nic in side) for side in sides]
+    return all(of_nics) and isinstance(lanes.entropies, tuple | range)
 
 
 def choice(
-    policy: ReactivePolicy, message: int, permitted: Sequence[int], states: Sequence[QpState], now: float
+    policy: ReactivePolicy, message: int, lanes: int, states: Sequence[LaneState], now: float
 ) -> int | None:
-    """Return the queue pair that a policy chooses for a message's next chunk, or None to wait.
+    """Return the lane that a policy chooses, of so many, for a message's next chunk, or None to wait.
 
     Raises
     ------
     ScenarioError
-        If it chooses what the message may not use.
+        If there is no such lane.
     """
-    qp: object = policy.choose(message=message, states=states, now=now)
-    if qp is None:
+    lane: object = policy.choose(message=message, states=states, now=now)
+    if lane is None:
         return None
-    if not _is_index(qp, len(states)) or qp not in permitted:
-        said = f"chose {_shown(qp)} for message {message}, which may use {_shown(tuple(permitted))}"
-        raise refusal(policy.name, said, "return the index of a queue pair that it permitted, or None")
-    return int(qp)
+    if not _is_index(lane, lanes):
+        said = f"chose {_shown(lane)} for message {message}, which has {lanes} lanes"
+        raise refusal(policy.name, said, "return the index of a lane that it was admitted to, or None")
+    return int(lane)
 
 
 def refusal(name: str, said: str, hint: str) -> ScenarioError:

@@ -15,9 +15,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from topologies.fabric import Fabric
-from traffic.messages import Messages
-from traffic.spraying.policy import Permitted, QpState
-from traffic.spraying.subflows import Between, subflows
+from traffic.spraying.policy import Lanes, LaneState, Message
+from traffic.spraying.subflows import Subflows
 
 
 class MinRtt:
@@ -33,27 +32,27 @@ class MinRtt:
     name = "minrtt"
     steady = True
 
-    def __init__(self) -> None:
-        self._drawn: Between = {}
-        self._of_message: tuple[tuple[int, ...], ...] = ()
+    def open(self, *, fabric: Fabric, rng: np.random.Generator) -> None:
+        """Begin without a subflow."""
+        self._subflows = Subflows(fabric, rng)
 
-    def permit(self, *, fabric: Fabric, messages: Messages, rng: np.random.Generator) -> Permitted:
-        """Return a queue pair from every NIC of the source server to the NIC beside the destination."""
-        permitted = subflows(fabric, messages, rng, drawn=self._drawn)
-        self._of_message = permitted.of_message
-        return permitted
+    def admit(self, *, message: Message) -> Lanes:
+        """Return a lane from every NIC of the source server to the NIC beside the destination."""
+        return self._subflows.from_server(message.source, message.destination)
 
-    def choose(self, *, message: int, states: Sequence[QpState], now: float) -> int | None:
-        """Return the queue pair of least RTT that has room; one never measured is tried first.
+    def choose(self, *, message: int, states: Sequence[LaneState], now: float) -> int | None:
+        """Return the lane of least RTT that has room; one never measured is tried first.
 
         Among equals the one of least backlog is taken, then the first.
         """
         best, least = None, (float("inf"), 0)
-        for qp in self._of_message[message]:
-            state = states[qp]
+        for lane, state in enumerate(states):
             if state.room and (state.rtt_s, state.backlog_bytes) < least:
-                best, least = qp, (state.rtt_s, state.backlog_bytes)
+                best, least = lane, (state.rtt_s, state.backlog_bytes)
         return best
 
-    def acknowledged(self, *, message: int, qp: int, rtt_s: float, marked: bool, now: float) -> None:
+    def acknowledged(self, *, message: int, lane: int, rtt_s: float, marked: bool, now: float) -> None:
         """Learn nothing: the RTT is in the states."""
+
+    def withdraw(self, *, message: int) -> None:
+        """Forget nothing: the subflows are the server's."""

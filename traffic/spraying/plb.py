@@ -12,17 +12,16 @@ pair still carries arrives behind. Linux' pause after a timeout (suspend_rto_sec
 timeouts are TCP's own and not seen here.
 """
 
-from collections import Counter
 from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass
+from itertools import count
 
 import numpy as np
 
-from topologies.fabric import Fabric, Nic
-from traffic.messages import Messages
-from traffic.spraying.policy import Permitted, QpState, QueuePair
-from traffic.spraying.subflows import Between, entropies
+from topologies.fabric import Fabric
+from traffic.spraying.policy import Lanes, LaneState, Message
+from traffic.spraying.subflows import Subflows
 
 _Flow = tuple[int, int, int]
 """What stays on its path from one collective to the next: its GPUs, and which of those between them it is."""
@@ -32,7 +31,7 @@ _Flow = tuple[int, int, int]
 class _Path:
     """Where a message is, and what it saw there."""
 
-    qp: int
+    lane: int
     congested_rounds: int = 0
     acknowledged: int = 0
     marked: int = 0
@@ -76,65 +75,55 @@ class Plb:
         self.congested_share = congested_share
         self.idle_rounds = idle_rounds
         self.rounds = rounds
-        self._permitted = Permitted((), ())
-        self._path: list[_Path] = []
-        self._flows: list[_Flow] = []
-        """The one of each message."""
-        self._drawn: Between = {}
+        self._under_way: dict[int, _UnderWay] = {}
+        self._flows: set[_Flow] = set()
+        """Those that are under way."""
         self._kept: dict[_Flow, int] = {}
         """Which of its paths each is on, for the run."""
-        self._decisions: list[int] = []
         self._most_decisions = 0
         self._chosen = self._moved = self._acknowledged = self._marked = 0
-        self._rng: np.random.Generator | None = None
 
-    def permit(self, *, fabric: Fabric, messages: Messages, rng: np.random.Generator) -> Permitted:
-        """Return ``paths`` queue pairs between the NICs of each message, one if there is one way.
+    def open(self, *, fabric: Fabric, rng: np.random.Generator) -> None:
+        """Begin without a path."""
+        self._fabric, self._subflows = fabric, Subflows(fabric, rng, self.paths)
+        # Paths are taken by numbers of their own: which connections follow depends on no timing.
+        self._rng = deepcopy(rng)
+
+    def admit(self, *, message: Message) -> Lanes:
+        """Return ``paths`` lanes between the NICs of a message, one if there is one way.
 
         Messages of one pair of NICs, where GPUs outnumber NICs, share them.
         """
-        queue_pairs: list[QueuePair] = []
-        shared: dict[tuple[Nic, Nic], tuple[int, ...]] = {}
-        of_message = []
-        for source, destination in zip(messages.source.tolist(), messages.destination.tolist(), strict=True):
-            ends = fabric.pinned_nic(source), fabric.pinned_nic(destination)
-            if ends not in shared:
-                first = len(queue_pairs)
-                queue_pairs += entropies(fabric, *ends, rng, self.paths, self._drawn)
-                shared[ends] = tuple(range(first, len(queue_pairs)))
-            of_message.append(shared[ends])
-        self._permitted = Permitted(tuple(queue_pairs), tuple(of_message))
-        self._flows = _flows(messages)
-        for flow, qps in zip(self._flows, of_message, strict=True):
-            if flow not in self._kept:
-                self._kept[flow] = int(rng.integers(len(qps)))
-        self._path = [_Path(qps[self._kept[flow]]) for flow, qps in zip(self._flows, of_message, strict=True)]
-        # Moves draw from numbers of their own: which connections follow depends on no timing.
-        self._rng = self._rng or deepcopy(rng)
-        self._decisions = [0] * len(of_message)
-        return self._permitted
+        ends = message.source, message.destination
+        lanes = self._subflows.between(*map(self._fabric.pinned_nic, ends))
+        flow = next((*ends, turn) for turn in count() if (*ends, turn) not in self._flows)
+        self._flows.add(flow)
+        if flow not in self._kept:
+            self._kept[flow] = int(self._rng.integers(len(lanes)))
+        self._under_way[message.number] = _UnderWay(flow, _Path(self._kept[flow]))
+        return (lanes,)
 
-    def choose(self, *, message: int, states: Sequence[QpState], now: float) -> int | None:
-        """Return the message's queue pair if it has room, after moving it where that is due."""
-        path = self._path[message]
+    def choose(self, *, message: int, states: Sequence[LaneState], now: float) -> int | None:
+        """Return the message's lane if it has room, after moving it where that is due."""
+        mine = self._under_way[message]
+        path = mine.path
         rounds = path.congested_rounds
-        if rounds >= self.rounds or (rounds >= self.idle_rounds and not states[path.qp].backlog_bytes):
-            before, path = path.qp, _Path(self._other(message, path.qp))
-            self._path[message] = path
-            self._kept[self._flows[message]] = self._permitted.of_message[message].index(path.qp)
-            self._moved += path.qp != before
-        has_room = states[path.qp].room
+        if rounds >= self.rounds or (rounds >= self.idle_rounds and not states[path.lane].backlog_bytes):
+            before, path = path.lane, _Path(self._other(path.lane, len(states)))
+            mine.path, self._kept[mine.flow] = path, path.lane
+            self._moved += path.lane != before
+        has_room = states[path.lane].room
         self._chosen += has_room
-        self._decisions[message] += has_room
-        self._most_decisions = max(self._most_decisions, self._decisions[message])
-        return path.qp if has_room else None
+        mine.decisions += has_room
+        self._most_decisions = max(self._most_decisions, mine.decisions)
+        return path.lane if has_room else None
 
-    def acknowledged(self, *, message: int, qp: int, rtt_s: float, marked: bool, now: float) -> None:
+    def acknowledged(self, *, message: int, lane: int, rtt_s: float, marked: bool, now: float) -> None:
         """Count a chunk into its path's round, and judge the round when it is over."""
         self._acknowledged += 1
         self._marked += marked
-        path = self._path[message]
-        if qp != path.qp:
+        path = self._under_way[message].path
+        if lane != path.lane:
             return  # a late chunk of the path before says nothing about this one
         path.acknowledged += 1
         path.marked += marked
@@ -146,6 +135,10 @@ class Plb:
         path.congested_rounds = path.congested_rounds + 1 if congested else 0
         path.acknowledged = path.marked = 0
         path.round_ends_s = now + rtt_s
+
+    def withdraw(self, *, message: int) -> None:
+        """Forget a message; the next between its GPUs goes on where it was."""
+        self._flows.remove(self._under_way.pop(message).flow)
 
     @property
     def counts(self) -> dict[str, tuple[int, int]]:
@@ -168,18 +161,15 @@ class Plb:
             if 0 < self._most_decisions < rounds + 2
         }
 
-    def _other(self, message: int, qp: int) -> int:
-        others = [other for other in self._permitted.of_message[message] if other != qp]
-        if not others:
-            return qp
-        assert self._rng is not None  # it has permitted the message
-        return others[int(self._rng.integers(len(others)))]
+    def _other(self, lane: int, lanes: int) -> int:
+        others = [other for other in range(lanes) if other != lane]
+        return others[int(self._rng.integers(len(others)))] if others else lane
 
 
-def _flows(messages: Messages) -> list[_Flow]:
-    """Return the flow of each message: its GPUs, and how many between them are before it."""
-    turns, flows = Counter[tuple[int, int]](), list[_Flow]()
-    for ends in zip(messages.source.tolist(), messages.destination.tolist(), strict=True):
-        flows.append((*ends, turns[ends]))
-        turns[ends] += 1
-    return flows
+@dataclass(slots=True)
+class _UnderWay:
+    """A message that has not arrived."""
+
+    flow: _Flow
+    path: _Path
+    decisions: int = 0

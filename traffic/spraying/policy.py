@@ -4,9 +4,9 @@ A policy sees only the messages that leave their server. Entropy stands for what
 hashes: queue pairs between the same NICs with different entropies may take different spines.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, overload, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,26 +45,83 @@ class Assignment:
     """The chunks in the order in which they are posted; a queue pair carries its own in this order."""
 
 
-@dataclass(frozen=True, eq=False)
-class Permitted:
-    """The queue pairs that a reactive policy may choose from."""
+@dataclass(frozen=True, slots=True)
+class LaneSet(Sequence[QueuePair]):
+    """The lanes from each of some NICs to each of some others, by each of some entropies: said, not listed.
 
-    queue_pairs: tuple[QueuePair, ...]
-    """All of them, each once."""
-    of_message: tuple[tuple[int, ...], ...]
-    """For each message, the indices of the queue pairs that may carry its chunks."""
+    Lanes count from 0: those between the first source and the first destination come first.
+
+    Examples
+    --------
+    >>> lanes = LaneSet((Nic(0, 0), Nic(0, 1)), (Nic(1, 0),), range(64))
+    >>> len(lanes), str(lanes[65])
+    (128, '0.1>1.0#1')
+    """
+
+    sources: tuple[Nic, ...]
+    destinations: tuple[Nic, ...]
+    entropies: tuple[int, ...] | range = (0,)
+    communicator: int = 0
+    """As of `QueuePair`."""
+
+    def __len__(self) -> int:
+        """Return how many there are."""
+        return len(self.sources) * len(self.destinations) * len(self.entropies)
+
+    @overload
+    def __getitem__(self, lane: int) -> QueuePair: ...
+    @overload
+    def __getitem__(self, lane: slice) -> list[QueuePair]: ...
+    def __getitem__(self, lane: int | slice) -> QueuePair | list[QueuePair]:
+        """Return a lane."""
+        if isinstance(lane, slice):
+            return [self[index] for index in range(*lane.indices(len(self)))]
+        ends, entropy = divmod(range(len(self))[lane], len(self.entropies))
+        source, destination = divmod(ends, len(self.destinations))
+        return QueuePair(
+            self.sources[source],
+            self.destinations[destination],
+            self.entropies[entropy],
+            self.communicator,
+        )
+
+
+Lanes = tuple[LaneSet, ...]
+"""What a message may use: the lanes of several sets, which count on from one set to the next."""
+
+
+def each_of(lanes: Iterable[LaneSet]) -> list[QueuePair]:
+    """Return lanes one by one, for a network that has to have a connection for each."""
+    return [queue_pair for each in lanes for queue_pair in each]
+
+
+class Message(NamedTuple):
+    """A message that may choose from now on."""
+
+    number: int
+    """Its own, in the communicator's run: from 0, none is used twice."""
+    source: int
+    destination: int
+    """Its GPUs."""
+    bytes: int
+
+
+def each_message(messages: Messages, first: int = 0) -> list[Message]:
+    """Return messages one by one, with numbers from a first one on."""
+    rows = zip(messages.source.tolist(), messages.destination.tolist(), messages.bytes.tolist(), strict=True)
+    return [Message(number, *row) for number, row in enumerate(rows, start=first)]
 
 
 @dataclass(slots=True)
-class QpState:
-    """What a sender knows of one of its queue pairs, at real scale."""
+class LaneState:
+    """What a sender knows of one of its lanes, at real scale."""
 
     backlog_bytes: int
     """Posted and not yet acknowledged [bytes]."""
     rtt_s: float
     """Smoothed round-trip time of its chunks [s]; 0 before the first measurement."""
     room: bool
-    """Whether the queue pair takes another chunk now."""
+    """Whether the lane takes another chunk now."""
 
 
 @runtime_checkable
@@ -99,36 +156,43 @@ class SeesBacklogs(Protocol):
 
 @runtime_checkable
 class ReactivePolicy(Protocol):
-    """A scheme that chooses the queue pair of the next chunk from what it has seen, all at real scale.
+    """A scheme that chooses the lane of the next chunk from what it has seen, all at real scale.
 
-    One whose messages stay on a queue pair while it is good may say so by an attribute ``settles = True``;
-    it is then predicted as such (`traffic.fluid.choice`), else as one that keeps all busy.
+    There is one for each communicator of a run, and it lives as long: messages of several collectives, and of
+    several steps of one, may be under way at once. Lanes are counted from 0 in what `admit` returned for the
+    message. ``steady`` is as of `ProactivePolicy`, of ``admit``.
 
-    There is one for each communicator of a run. It is asked what it permits whenever messages may go, and a
-    copy of it (`copy.copy`) chooses for these, since several exchanges may be under way, each of which counts
-    its messages and queue pairs from 0. So an attribute that is set anew is of one exchange, and what is put
-    into a dictionary made before is kept for the run. ``steady`` is as of `ProactivePolicy`, of ``permit``.
+    One whose messages stay on a lane while it is good may say so by an attribute ``settles = True``; it is
+    then predicted as such (`traffic.fluid.choice`), else as one that keeps all busy.
     """
 
     name: str
 
-    def permit(self, *, fabric: Fabric, messages: Messages, rng: np.random.Generator) -> Permitted:
-        """Return the queue pairs to open, and which of them each message may use."""
+    def open(self, *, fabric: Fabric, rng: np.random.Generator) -> None:
+        """Begin, over a fabric without what is known to have failed."""
         ...
 
-    def choose(self, *, message: int, states: Sequence[QpState], now: float) -> int | None:
-        """Return the queue pair of a message's next chunk, or None to wait for room.
+    def admit(self, *, message: Message) -> Lanes:
+        """Return what a message may use."""
+        ...
 
-        ``states`` is indexed like ``Permitted.queue_pairs``; ``now`` is in seconds since the start.
+    def choose(self, *, message: int, states: Sequence[LaneState], now: float) -> int | None:
+        """Return the lane of the message's next chunk, or None to wait for room.
+
+        ``states`` is indexed as the message's lanes are; ``now`` is in seconds since the start of the run.
         """
         ...
 
-    def acknowledged(self, *, message: int, qp: int, rtt_s: float, marked: bool, now: float) -> None:
-        """Record that a chunk of ``message`` on ``qp`` was acknowledged.
+    def acknowledged(self, *, message: int, lane: int, rtt_s: float, marked: bool, now: float) -> None:
+        """Record that a chunk of a message on one of its lanes was acknowledged.
 
         ``rtt_s`` is how long this chunk took, unsmoothed [s]; ``marked`` is whether it queued for longer than
         a switch with ECN would let pass unmarked (`traffic.transports.round_trips`).
         """
+        ...
+
+    def withdraw(self, *, message: int) -> None:
+        """Forget a message: it has arrived, or what is left of it is admitted anew."""
         ...
 
 

@@ -7,7 +7,6 @@ colon and a number say how many entropies it has: ``ecmp:4``.
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from copy import copy
 from inspect import signature
 
 import numpy as np
@@ -16,7 +15,7 @@ from topologies.errors import ScenarioError
 from topologies.fabric import Fabric
 from topologies.own import check_arguments, own_code, own_object
 from traffic.messages import Chunks, Messages
-from traffic.spraying.checks import PAGE, checked_assignment, checked_permitted
+from traffic.spraying.checks import PAGE, checked_assignment, checked_lanes
 from traffic.spraying.ecmp import Ecmp
 from traffic.spraying.minrtt import MinRtt
 from traffic.spraying.optimal import Optimal
@@ -25,11 +24,12 @@ from traffic.spraying.policy import (
     ENTROPIES,
     Assignment,
     Counts,
+    Lanes,
+    LaneState,
+    Message,
     NamesInert,
-    Permitted,
     Policy,
     ProactivePolicy,
-    QpState,
     ReactivePolicy,
 )
 from traffic.spraying.pxn import Pxn
@@ -56,7 +56,13 @@ WITH_ENTROPIES: dict[str, Callable[[int], Policy]] = {
 
 METHODS = {
     ProactivePolicy: (ProactivePolicy.assign,),
-    ReactivePolicy: (ReactivePolicy.permit, ReactivePolicy.choose, ReactivePolicy.acknowledged),
+    ReactivePolicy: (
+        ReactivePolicy.open,
+        ReactivePolicy.admit,
+        ReactivePolicy.choose,
+        ReactivePolicy.acknowledged,
+        ReactivePolicy.withdraw,
+    ),
 }
 """What a policy of each kind is asked."""
 
@@ -170,11 +176,7 @@ class OwnReactive:
         self.name, self.settles = name, bool(getattr(own, "settles", False))
         self.steady = bool(getattr(own, "steady", False))
         self._named, self._own = named, own
-
-    def __copy__(self) -> "OwnReactive":
-        """Return what chooses for one exchange: a copy of the user's policy."""
-        with own_code("scheme", self._named):
-            return OwnReactive(self._named, self.name, copy(self._own))
+        self._checked: set[Lanes] = set()
 
     @property
     def counts(self) -> Mapping[str, tuple[int, int]]:
@@ -188,21 +190,31 @@ class OwnReactive:
         with own_code("scheme", self._named):
             return self._own.inert if isinstance(self._own, NamesInert) else {}
 
-    def permit(self, *, fabric: Fabric, messages: Messages, rng: np.random.Generator) -> Permitted:
-        """Return what it returns; ScenarioError if that does not say what is permitted."""
+    def open(self, *, fabric: Fabric, rng: np.random.Generator) -> None:
+        """Let it begin."""
         with own_code("scheme", self._named):
-            found = self._own.permit(fabric=fabric, messages=messages.read_only, rng=rng)
-        return checked_permitted(self._named, found, len(messages))
+            self._own.open(fabric=fabric, rng=rng)
 
-    def choose(self, *, message: int, states: Sequence[QpState], now: float) -> int | None:
+    def admit(self, *, message: Message) -> Lanes:
+        """Return what it returns; ScenarioError if that does not say what the message may use."""
+        with own_code("scheme", self._named):
+            found = self._own.admit(message=message)
+        return checked_lanes(self._named, found, message.number, self._checked)
+
+    def choose(self, *, message: int, states: Sequence[LaneState], now: float) -> int | None:
         """Return what it returns, of whatever type: `traffic.spraying.checks.choice` looks at it."""
         with own_code("scheme", self._named):
             return self._own.choose(message=message, states=states, now=now)
 
-    def acknowledged(self, *, message: int, qp: int, rtt_s: float, marked: bool, now: float) -> None:
+    def acknowledged(self, *, message: int, lane: int, rtt_s: float, marked: bool, now: float) -> None:
         """Let it handle that a chunk was acknowledged."""
         with own_code("scheme", self._named):
-            self._own.acknowledged(message=message, qp=qp, rtt_s=rtt_s, marked=marked, now=now)
+            self._own.acknowledged(message=message, lane=lane, rtt_s=rtt_s, marked=marked, now=now)
+
+    def withdraw(self, *, message: int) -> None:
+        """Let it forget a message."""
+        with own_code("scheme", self._named):
+            self._own.withdraw(message=message)
 
 
 def _own(name: str) -> Policy:

@@ -23,9 +23,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from topologies.fabric import Fabric, Nic
-from traffic.messages import Messages
-from traffic.spraying.policy import Permitted, QpState
-from traffic.spraying.subflows import Between, subflows
+from traffic.spraying.policy import Lanes, LaneState, Message
+from traffic.spraying.subflows import Subflows
 
 SMOOTHING = 1 / 8
 """How much the last round trip weighs in the smoothed one (RFC 6298)."""
@@ -75,30 +74,31 @@ class Reps:
         self.silent_round_trips = silent_round_trips
         self.freeze_round_trips = freeze_round_trips
         self.explore = explore
-        self._connection: list[_Connection] = []
-        self._drawn: Between = {}
-        self._rings: dict[tuple[int, Nic], _Ring] = {}
-        """What each connection has learnt, for the run."""
+        self._connections: dict[tuple[int, Nic], _Connection] = {}
+        """That of each server to each NIC, for the run."""
+        self._of: dict[int, _Connection] = {}
+        """That of each message under way."""
         self._most_decisions = 0
         self._chosen = self._recycled = self._acknowledged = self._marked = 0
-        self._rng: np.random.Generator | None = None
 
-    def permit(self, *, fabric: Fabric, messages: Messages, rng: np.random.Generator) -> Permitted:
-        """Return ``per_nic`` queue pairs from every NIC of the source server to the destination's."""
-        permitted = subflows(fabric, messages, rng, self.per_nic, self._drawn)
-        made = {}
-        for qps in dict.fromkeys(permitted.of_message):
-            pair = permitted.queue_pairs[qps[0]]
-            ring = self._rings.setdefault((pair.source.server, pair.destination), _Ring(self.cache))
-            made[qps] = _Connection(qps, ring)
-        self._connection = [made[qps] for qps in permitted.of_message]
+    def open(self, *, fabric: Fabric, rng: np.random.Generator) -> None:
+        """Begin without a connection."""
+        self._fabric, self._subflows = fabric, Subflows(fabric, rng, self.per_nic)
         # Choices draw from numbers of their own: which connections follow depends on no timing.
-        self._rng = self._rng or deepcopy(rng)
-        return permitted
+        self._rng = deepcopy(rng)
 
-    def choose(self, *, message: int, states: Sequence[QpState], now: float) -> int | None:
+    def admit(self, *, message: Message) -> Lanes:
+        """Return ``per_nic`` lanes from every NIC of the source server to the destination's."""
+        ends = self._fabric.gpu_servers[message.source], self._fabric.pinned_nic(message.destination)
+        if ends not in self._connections:
+            self._connections[ends] = _Connection(_Ring(self.cache))
+        self._of[message.number] = self._connections[ends]
+        self._connections[ends].messages.add(message.number)
+        return self._subflows.from_server(message.source, message.destination)
+
+    def choose(self, *, message: int, states: Sequence[LaneState], now: float) -> int | None:
         """Return a recycled entropy, or a random one, unless enough is in flight."""
-        connection, rng = self._connection[message], self._rng
+        connection = self._of[message]
         failed = connection.failed(now, self.silent_round_trips)
         if connection.chunks_in_flight(failed) >= self.in_flight:
             return None
@@ -106,29 +106,32 @@ class Reps:
             connection.thaw(self.explore)
         elif connection.frozen_until_s is None and failed and not connection.explore:
             connection.frozen_until_s = now + self.freeze_round_trips * connection.rtt_s
-        room = [qp for qp in connection.qps if states[qp].room and qp not in failed]
+        room = [lane for lane, state in enumerate(states) if state.room and lane not in failed]
         if not room:
             return None
-        qp = connection.recycled(room)
+        lane = connection.recycled(room)
         self._chosen += 1
-        self._recycled += qp is not None
-        if qp is None:
-            assert rng is not None  # it has permitted the message
-            qp = room[int(rng.integers(len(room)))]
-        connection.in_flight.setdefault(qp, []).append(now)
+        self._recycled += lane is not None
+        if lane is None:
+            lane = room[int(self._rng.integers(len(room)))]
+        connection.in_flight.setdefault(lane, []).append((now, message))
         connection.decisions += 1
         self._most_decisions = max(self._most_decisions, connection.decisions)
-        return qp
+        return lane
 
-    def acknowledged(self, *, message: int, qp: int, rtt_s: float, marked: bool, now: float) -> None:
+    def acknowledged(self, *, message: int, lane: int, rtt_s: float, marked: bool, now: float) -> None:
         """Recycle the entropy of a chunk that met no congestion."""
-        connection = self._connection[message]
-        connection.arrived(qp, now)
+        connection = self._of[message]
+        connection.arrived(lane, now)
         connection.measured(rtt_s)
         self._acknowledged += 1
         self._marked += marked
         if not marked:
-            connection.ring.add(connection.qps.index(qp))
+            connection.ring.add(lane)
+
+    def withdraw(self, *, message: int) -> None:
+        """Count no more as in flight what a message has there."""
+        self._of.pop(message).forget(message)
 
     @property
     def counts(self) -> dict[str, tuple[int, int]]:
@@ -151,10 +154,7 @@ class Reps:
 
 @dataclass(slots=True)
 class _Ring:
-    """The last good entropies: written at the head, taken from the earliest that is still fresh.
-
-    They are numbered as a connection has them; the numbers of its queue pairs change with each exchange.
-    """
+    """The last good entropies: written at the head, taken from the earliest that is still fresh."""
 
     places: int
     entries: list[int] = field(default_factory=list)
@@ -194,39 +194,49 @@ class _Ring:
 class _Connection:
     """All messages from one server to one NIC."""
 
-    qps: tuple[int, ...]
     ring: _Ring
-    in_flight: dict[int, list[float]] = field(default_factory=dict)
-    """Since when each queue pair owes each of its chunks an acknowledgement [s], oldest first."""
+    messages: set[int] = field(default_factory=set)
+    """Those that are under way."""
+    in_flight: dict[int, list[tuple[float, int]]] = field(default_factory=dict)
+    """Since when each lane owes each of its chunks an acknowledgement [s], and of which message, oldest
+    first."""
     rtt_s: float = 0.0
     """The smoothed round-trip time of its chunks [s]; 0 before the first."""
     frozen_until_s: float | None = None
     explore: int = 0
     decisions: int = 0
+    """How many there were since nothing was under way."""
 
     def failed(self, now: float, round_trips: float) -> set[int]:
-        """Return the queue pairs whose oldest chunk has been owed for longer than so many round trips.
+        """Return the lanes whose oldest chunk has been owed for longer than so many round trips.
 
         Before one was measured there is nothing to tell silence from a long path by.
         """
         if not self.rtt_s:
             return set()
         since_s = now - round_trips * self.rtt_s
-        return {qp for qp, owed in self.in_flight.items() if owed[0] < since_s}
+        return {lane for lane, owed in self.in_flight.items() if owed[0][0] < since_s}
 
     def measured(self, rtt_s: float) -> None:
         """Smooth the round-trip time as TCP does."""
         self.rtt_s += SMOOTHING * (rtt_s - self.rtt_s) if self.rtt_s else rtt_s
 
     def chunks_in_flight(self, failed: set[int]) -> int:
-        """Return how many chunks are in flight on queue pairs that have not failed."""
-        return sum(len(owed) for qp, owed in self.in_flight.items() if qp not in failed)
+        """Return how many chunks are in flight on lanes that have not failed."""
+        return sum(len(owed) for lane, owed in self.in_flight.items() if lane not in failed)
 
-    def arrived(self, qp: int, now: float) -> None:
-        """Take the oldest chunk off a queue pair; what follows it is owed from now on."""
-        owed = self.in_flight.pop(qp)[1:]
+    def arrived(self, lane: int, now: float) -> None:
+        """Take the oldest chunk off a lane; what follows it is owed from now on."""
+        owed = self.in_flight.pop(lane)[1:]
         if owed:
-            self.in_flight[qp] = [now] * len(owed)
+            self.in_flight[lane] = [(now, message) for _, message in owed]
+
+    def forget(self, message: int) -> None:
+        """Forget what a message has in flight; when none is left, how much was decided."""
+        left = {lane: [each for each in owed if each[1] != message] for lane, owed in self.in_flight.items()}
+        self.in_flight = {lane: owed for lane, owed in left.items() if owed}
+        self.messages.remove(message)
+        self.decisions *= bool(self.messages)
 
     def thaw(self, explore: int) -> None:
         """Leave the frozen mode: forget the ring, and explore."""
@@ -242,6 +252,6 @@ class _Connection:
         for _ in range(tries):
             is_frozen = self.frozen_until_s is not None
             entropy = self.ring.any_in_turn() if is_frozen else self.ring.earliest_fresh()
-            if entropy is not None and self.qps[entropy] in room:
-                return self.qps[entropy]
+            if entropy is not None and entropy in room:
+                return entropy
         return None

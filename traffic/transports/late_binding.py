@@ -25,8 +25,9 @@ from numpy.typing import NDArray
 
 from topologies.fabric import Nic
 from traffic.messages import Chunks
-from traffic.spraying.checks import choice
-from traffic.spraying.policy import Permitted, QpState, ReactivePolicy
+from traffic.scheme import Choice
+from traffic.spraying.checks import choice as lane_chosen
+from traffic.spraying.policy import Lanes, LaneState, QueuePair, each_of
 from traffic.transports.round_trips import Crossing, RoundTrips
 from traffic.transports.transport import LEAST_PACKET_S, PACKET_BYTES, packet_s
 
@@ -62,63 +63,70 @@ class ReactiveFeeder:
 
     Parameters
     ----------
-    policy
-        The scheme.
-    permitted
-        The queue pairs that each message may use.
-    chunks
-        The work.
+    choice
+        The scheme, the messages' chunks, and the lanes that each may use.
     chunk_bytes
         Size of each chunk at emulated scale [bytes], shape (chunks,).
     nic_rate_bps
         The rate of a NIC at emulated scale [bit/s].
-    numbers
-        What the carrier calls the queue pairs that the policy permits.
+    lanes
+        What the carrier calls the queue pairs that each message may use.
     names
         What the carrier calls the messages.
     began_at
-        What counts as 0 for the policy, on the carrier's clock [s].
+        When it began, on the carrier's clock [s].
+    real_s
+        Returns what the policy calls a time on the carrier's clock [s]; by default that since it began.
     packet
         Payload of a packet [bytes].
-    crossings
-        The path of each queue pair; by default no link is slower than its NIC, or delays.
+    crossing
+        Returns the path of a queue pair; by default no link is slower than its NIC, or delays.
     volume, time
         Emulated over real bytes, and over real time: the policy sees real ones.
     """
 
     def __init__(
         self,
-        policy: ReactivePolicy,
-        permitted: Permitted,
-        chunks: Chunks,
+        choice: Choice,
         chunk_bytes: NDArray[np.int64],
         nic_rate_bps: Callable[[Nic], float],
         *,
-        numbers: Sequence[int],
+        lanes: Sequence[tuple[int, ...]],
         names: Sequence[int],
         began_at: float = 0.0,
+        real_s: Callable[[float], float] | None = None,
         packet: int = PACKET_BYTES,
-        crossings: Sequence[Crossing] | None = None,
+        crossing: Callable[[QueuePair], Crossing] | None = None,
         volume: float = 1.0,
         time: float = 1.0,
     ) -> None:
-        self.numbers, self._names, self.began_at = numbers, names, began_at
-        of_message = self._of_message = permitted.of_message
+        self._names, self.began_at = names, began_at
+        self._policy, self._first = choice.policy, choice.first
+        self._real_s = real_s or (lambda at: (at - began_at) / time)
+        pair_of = _pairs(choice.lanes, lanes)
+        self.numbers = list(pair_of)
+        """What the carrier calls its queue pairs."""
+        self._pairs = pairs = list(pair_of.values())
+        self._qp_of = {number: qp for qp, number in enumerate(self.numbers)}
+        sets = {among: tuple(self._qp_of[number] for number in among) for among in dict.fromkeys(lanes)}
+        of_message = self._of_message = [sets[among] for among in lanes]
+        lane_of = {qps: {qp: lane for lane, qp in enumerate(qps)} for qps in sets.values()}
+        self._lane_of = [lane_of[qps] for qps in of_message]
+        """What the policy calls each queue pair that each message may use."""
         self._choices = np.array([qp for qps in of_message for qp in qps], dtype=np.int64)
         """The queue pairs that message 0 may use, those of message 1, and so on."""
         self._choices_of = np.repeat(np.arange(len(of_message)), [len(qps) for qps in of_message])
         """Whose each of these is."""
-        self.among = _mean_choices(permitted)
+        self.among = _mean_choices(of_message, len(pairs))
         """Among how many queue pairs the messages of each may choose, in the mean; shape (queue pairs,)."""
         first: dict[tuple[int, Nic, int], int] = {}
-        ends = [(qp.source.server, qp.destination, qp.communicator) for qp in permitted.queue_pairs]
+        ends = [(qp.source.server, qp.destination, qp.communicator) for qp in pairs]
         self.group = np.array(
-            [first.setdefault(each, number) for each, number in zip(ends, numbers, strict=True)]
+            [first.setdefault(each, number) for each, number in zip(ends, self.numbers, strict=True)]
         )
         """The carrier's number of the communicator's first one from the same server to the same NIC."""
-        self._qp_of = {number: qp for qp, number in enumerate(numbers)}
         self._message_of = {name: message for message, name in enumerate(names)}
-        self._policy = policy
+        chunks = choice.chunks
         self._real_bytes: list[int] = (
             np.bincount(chunks.message, chunks.bytes, len(names)).astype(np.int64).tolist()
         )
@@ -127,8 +135,8 @@ class ReactiveFeeder:
         self._unbound = np.array([sum(size for _, size in bursts) for bursts in self._bursts], dtype=np.int64)
         """What of each message is on no queue pair yet [bytes]."""
         self._carried: list[dict[int, int]] = [{} for _ in names]
-        self._pairs, self._nic_rate_bps, self._packet = permitted.queue_pairs, nic_rate_bps, packet
-        self._round_trips = RoundTrips(crossings or _unhindered(permitted, nic_rate_bps), packet)
+        self._nic_rate_bps, self._packet = nic_rate_bps, packet
+        self._round_trips = RoundTrips(list(map(crossing or self._unhindered, pairs)), packet)
         self._round_trips.rates_changed(self._ends_bps())
         sources = dict.fromkeys(qp.source for qp in self._pairs)
         nics = {nic: _Nic(nic_rate_bps(nic) / 8, packet) for nic in sources}
@@ -136,12 +144,14 @@ class ReactiveFeeder:
         self._packet_s = self._fastest_packet_s()
         self._nic_of = [nics[qp.source] for qp in self._pairs]
         self._time = time
-        self._states = _States(self._nic_of, numbers, volume)
-        self._sharing: list[list[int]] = [[] for _ in self._pairs]
-        for message in _staggered(permitted):
-            for qp in permitted.of_message[message]:
+        self._queues = _Queues(self._nic_of, self.numbers, volume)
+        states = {qps: _States(self._queues, qps) for qps in lane_of}
+        self._states = [states[qps] for qps in of_message]
+        self._sharing: list[list[int]] = [[] for _ in pairs]
+        for message in self._staggered():
+            for qp in of_message[message]:
                 self._sharing[qp].append(message)
-            for nic in dict.fromkeys(self._nic_of[qp] for qp in permitted.of_message[message]):
+            for nic in dict.fromkeys(self._nic_of[qp] for qp in of_message[message]):
                 nic.ready.append(message)
         self._parked: dict[int, list[_Nic]] = {}
         self._open = sum(map(bool, self._to_come))
@@ -207,7 +217,7 @@ class ReactiveFeeder:
         if now < self._next_s:
             return
         self._next_s = now + self.tick_s
-        self._states.carrier = carrier
+        self._queues.carrier = carrier
         if now >= self._sweep_s:
             self._sweep_s = now + SWEEP_PACKETS * self._packet_s
             for message in list(self._parked):
@@ -215,7 +225,7 @@ class ReactiveFeeder:
         for nic in self._nics:
             nic.sent_until(now)
             while nic.room and nic.ready:
-                self._offer(carrier, nic, now)
+                self._offer(carrier, nic, at)
 
     def arrived(self, carrier: Carrier, number: int, delivered: Iterable[int], at: float) -> list[int]:
         """Tell the policy what arrived, and let the messages that share the queue pair be asked again.
@@ -235,14 +245,18 @@ class ReactiveFeeder:
             The messages that have arrived whole now.
         """
         qp, done = self._qp_of[number], []
-        self._states.backlog[qp] = carrier.posted(number) - carrier.counted(number)
-        now = at - self.began_at
+        self._queues.backlog[qp] = carrier.posted(number) - carrier.counted(number)
+        now, real_now_s = at - self.began_at, self._real_s(at)
         for message in [self._message_of[name] for name in delivered if name in self._message_of]:
             emulated_s, marked = self._round_trips.arrived(qp, now)
             rtt_s = emulated_s / self._time
-            self._states.measured(qp, rtt_s)
+            self._queues.measured(qp, rtt_s)
             self._policy.acknowledged(
-                message=message, qp=qp, rtt_s=rtt_s, marked=marked, now=now / self._time
+                message=self._first + message,
+                lane=self._lane_of[message][qp],
+                rtt_s=rtt_s,
+                marked=marked,
+                now=real_now_s,
             )
             self._to_come[message] -= 1
             if not self._to_come[message]:
@@ -261,6 +275,24 @@ class ReactiveFeeder:
         rate_bps = self._nic_rate_bps
         return [(rate_bps(each.source), rate_bps(each.destination)) for each in self._pairs]
 
+    def _unhindered(self, pair: QueuePair) -> Crossing:
+        """Return a path on which no link is slower than the NIC that sends."""
+        rate_bps = self._nic_rate_bps(pair.source)
+        return Crossing(pair.source, rate_bps, rate_bps)
+
+    def _staggered(self) -> list[int]:
+        """Return the messages in the order of their first turn: every server begins with the one after it.
+
+        Else all would send to the same NIC first, and to the same next.
+        """
+
+        def distance(message: int) -> tuple[int, int, int]:
+            pair = self._pairs[self._of_message[message][0]]
+            return (pair.destination.server - pair.source.server) % servers, pair.destination.nic, message
+
+        servers = max((pair.destination.server for pair in self._pairs), default=0) + 1
+        return sorted((message for message, qps in enumerate(self._of_message) if qps), key=distance)
+
     def _fastest_packet_s(self) -> float:
         return min((packet_s(8 * nic.rate_bytes_s, self._packet) for nic in self._nics), default=inf)
 
@@ -268,24 +300,26 @@ class ReactiveFeeder:
         for nic in self._parked.pop(message, ()):
             nic.ready.append(message)
 
-    def _offer(self, carrier: Carrier, nic: "_Nic", now: float) -> None:
+    def _offer(self, carrier: Carrier, nic: "_Nic", at: float) -> None:
         """Give the next message its turn at a NIC; it waits for an arrival if it finds no room."""
         message = nic.ready.popleft()
         bursts = self._bursts[message]
         if not bursts:
             return
-        qp = choice(self._policy, message, self._of_message[message], self._states, now / self._time)
-        if qp is None:
+        qps, states = self._of_message[message], self._states[message]
+        lane = lane_chosen(self._policy, self._first + message, len(qps), states, self._real_s(at))
+        if lane is None:
             self._parked.setdefault(message, []).append(nic)
             return
         nic.ready.append(message)
         real, size = bursts.popleft()
+        qp = qps[lane]
         number = self.numbers[qp]
         self._nic_of[qp].queue += size
-        self._states.backlog[qp] += size
+        self._queues.backlog[qp] += size
         self._unbound[message] -= size
         self._carried[message][number] = self._carried[message].get(number, 0) + real
-        self._round_trips.handed_over(qp, size, now)
+        self._round_trips.handed_over(qp, size, at - self.began_at)
         carrier.put(number, size, self._names[message])
 
 
@@ -314,8 +348,8 @@ class _Nic:
         self.at = now
 
 
-class _States(Sequence[QpState]):
-    """The states of all queue pairs, each made when the policy looks at it."""
+class _Queues:
+    """What is known of all queue pairs."""
 
     carrier: Carrier
     """Who carries; known from the first turn on."""
@@ -331,24 +365,37 @@ class _States(Sequence[QpState]):
         before_s = self._rtt_s[qp]
         self._rtt_s[qp] = before_s + SMOOTHING * (rtt_s - before_s) if before_s else rtt_s
 
-    def __len__(self) -> int:
-        return len(self.backlog)
-
-    @overload
-    def __getitem__(self, qp: int) -> QpState: ...
-    @overload
-    def __getitem__(self, qp: slice) -> list[QpState]: ...
-    def __getitem__(self, qp: int | slice) -> QpState | list[QpState]:
-        if isinstance(qp, slice):
-            return [self[index] for index in range(*qp.indices(len(self)))]
+    def state(self, qp: int) -> LaneState:
+        """Return what a policy may know of one."""
         room = self._nics[qp].room and self.carrier.takes(self._numbers[qp])
-        return QpState(ceil(self.backlog[qp] / self._volume), self._rtt_s[qp], room)
+        return LaneState(ceil(self.backlog[qp] / self._volume), self._rtt_s[qp], room)
 
 
-def _unhindered(permitted: Permitted, nic_rate_bps: Callable[[Nic], float]) -> list[Crossing]:
-    """Return paths on which no link is slower than the NIC that sends."""
-    rates = [(pair.source, nic_rate_bps(pair.source)) for pair in permitted.queue_pairs]
-    return [Crossing(nic, rate_bps, rate_bps) for nic, rate_bps in rates]
+class _States(Sequence[LaneState]):
+    """The states of the lanes that messages share, each made when the policy looks at it."""
+
+    def __init__(self, queues: _Queues, qps: tuple[int, ...]) -> None:
+        self._queues, self._qps = queues, qps
+
+    def __len__(self) -> int:
+        return len(self._qps)
+
+    @overload
+    def __getitem__(self, lane: int) -> LaneState: ...
+    @overload
+    def __getitem__(self, lane: slice) -> list[LaneState]: ...
+    def __getitem__(self, lane: int | slice) -> LaneState | list[LaneState]:
+        if isinstance(lane, slice):
+            return [self._queues.state(qp) for qp in self._qps[lane]]
+        return self._queues.state(self._qps[lane])
+
+
+def _pairs(lanes: Sequence[Lanes], numbers: Sequence[tuple[int, ...]]) -> dict[int, QueuePair]:
+    """Return the queue pairs that messages may use by what the carrier calls them."""
+    found = dict[int, QueuePair]()
+    for among, own in dict.fromkeys(zip(lanes, numbers, strict=True)):
+        found.update(zip(own, each_of(among), strict=True))
+    return found
 
 
 def _bursts(chunks: Chunks, chunk_bytes: NDArray[np.int64], packet: int) -> list[deque[tuple[int, int]]]:
@@ -367,25 +414,10 @@ def _bursts(chunks: Chunks, chunk_bytes: NDArray[np.int64], packet: int) -> list
     return bursts
 
 
-def _mean_choices(permitted: Permitted) -> NDArray[np.float64]:
+def _mean_choices(of_message: Sequence[tuple[int, ...]], queue_pairs: int) -> NDArray[np.float64]:
     """Return among how many queue pairs the messages of each choose, in the mean; 1 where there are none."""
-    total, messages = np.zeros(len(permitted.queue_pairs)), np.zeros(len(permitted.queue_pairs))
-    for qps in permitted.of_message:
+    total, messages = np.zeros(queue_pairs), np.zeros(queue_pairs)
+    for qps in of_message:
         total[list(qps)] += len(qps)
         messages[list(qps)] += 1
     return np.asarray(np.where(messages, total / np.maximum(messages, 1), 1.0))
-
-
-def _staggered(permitted: Permitted) -> list[int]:
-    """Return the messages in the order of their first turn: every server begins with the one after it.
-
-    Else all would send to the same NIC first, and to the same next.
-    """
-
-    def distance(message: int) -> tuple[int, int, int]:
-        qp = permitted.queue_pairs[permitted.of_message[message][0]]
-        return (qp.destination.server - qp.source.server) % servers, qp.destination.nic, message
-
-    servers = max((qp.destination.server for qp in permitted.queue_pairs), default=0) + 1
-    there = [message for message, qps in enumerate(permitted.of_message) if qps]
-    return sorted(there, key=distance)
