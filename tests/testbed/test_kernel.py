@@ -190,7 +190,9 @@ def test_a_scheme_that_chooses_hears_of_each_message_until_it_has_arrived_or_is_
     Kernel(fabric, job, FluidBackend(fabric, {}), Sprayed(Own), faults=[fault]).run()
     asked = [each for each in heard if each]
     rehearsed = asked.pop(1)
-    assert [each["admitted"] for each in asked] == [2, 1, 2, 1], "two communicators, before it is known and after"
+    assert [each["admitted"] for each in asked] == [2, 1, 2, 1], (
+        "two communicators, before it is known and after"
+    )
     assert all(each["withdrawn"] == each["admitted"] for each in (rehearsed, *asked))
 
 

@@ -1,9 +1,9 @@
 """The fluid limit of schemes that choose as they go: what they settle at if chunks and delays are tiny.
 
-*Spraying* (REPS, MinRTT): a chunk is waiting whenever one of its queue pairs has room, so every
-permitted queue pair is always busy. Messages that may use the same queue pairs drain one pool through
-all of them, at max-min fair rates. A queue pair that several pools may use, each with others besides,
-counts as one where it shares a link, and serves those not yet empty evenly.
+*Spraying* (REPS, MinRTT): a chunk is waiting whenever one of its lanes has room, so every lane
+is always busy. Messages that may use the same lanes drain one pool through all of them, at max-min fair
+rates. A lane that several pools may use, each with others besides, counts as one where it shares a link, and
+serves those not yet empty evenly.
 
 *One at a time* (PLB; a policy whose attribute ``settles`` is true): a message moves while it is congested
 and another of its paths is better, and stays when none is. That is a state in which no message gains by

@@ -2,7 +2,7 @@
 
 What is asked is what an emulation may ask: whether lanes have room, how far behind they are and what
 their round trips were is drawn at random; what is acknowledged was chosen before, once. So a scheme that
-raises, or chooses what is not permitted, is found where nothing is emulated. How well it chooses is not seen.
+raises, or chooses a lane that there is not, is found before a byte is sent. How well it chooses is not seen.
 """
 
 from collections.abc import Sequence
