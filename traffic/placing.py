@@ -26,16 +26,14 @@ Placed_co = TypeVar("Placed_co", bound=Placement | Choice | WhileLit, covariant=
 HOME = "have it begin at a NIC of the source GPU's server, and end at one of the destination's"
 
 
-def lowered_by(scheme: Scheme, ops: Ops, view: View) -> Ops:
-    """Return what a scheme makes of operations: the same, unless it lowers them.
+def lowered_by(scheme: Lowers, ops: Ops, view: View) -> Ops:
+    """Return what a scheme makes of operations.
 
     Raises
     ------
     ScenarioError
         If bytes are lost or made.
     """
-    if not isinstance(scheme, Lowers):
-        return ops
     found = scheme.lower(ops, view)
     if found is not ops and _owed(found) != _owed(ops):
         said = f"lowered operations of {_owed(ops):,} bytes to others that bring {_owed(found):,}"

@@ -111,11 +111,11 @@ def _computes(course: Course) -> Iterator[Finding]:
             varied += [node] * course.looks_at(node.name)
         else:
             takes[number] = _ps(node.duration_s)
-    lasts = spans["end_ps"] - spans["first_ps"]
-    should = takes[spans["node"]]
-    wrong = (should >= 0) & (np.abs(lasts - should) > 1) & (spans["gpu"] >= 0)
+    off = spans["end_ps"] - spans["first_ps"]
+    off -= takes[spans["node"]]
+    wrong = (np.abs(off, out=off) > 1) & (spans["gpu"] >= 0) & (takes >= 0)[spans["node"]]
     for row in np.flatnonzero(wrong)[:1].tolist():
-        yield _takes_wrong(course, row, int(should[row]))
+        yield _takes_wrong(course, row, int(takes[spans["node"][row]]))
     for node in varied:
         yield from _varied(course, node)
     counts = np.bincount(spans["node"], minlength=len(expected))
@@ -150,10 +150,9 @@ def _ps(lasts_s: float) -> int:
 def _one_at_a_time(course: Course) -> Iterator[Finding]:
     """Yield a compute that began on a GPU while another ran there."""
     spans = course.spans
-    rows = np.flatnonzero(spans["gpu"] >= 0)
-    order = rows[np.lexsort((spans["end_ps"][rows], spans["first_ps"][rows], spans["gpu"][rows]))]
+    order = np.lexsort((spans["end_ps"], spans["first_ps"], spans["gpu"]))
     gpu, first, end = (spans[name][order] for name in ("gpu", "first_ps", "end_ps"))
-    wrong = (gpu[1:] == gpu[:-1]) & (first[1:] < end[:-1])
+    wrong = (gpu[1:] >= 0) & (gpu[1:] == gpu[:-1]) & (first[1:] < end[:-1])
     for place in np.flatnonzero(wrong)[:1].tolist():
         other = course.tables.nodes[int(spans["node"][order[place]])]
         what = f"began to compute on GPU {gpu[place]} while {other!r} did"

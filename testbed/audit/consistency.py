@@ -34,7 +34,7 @@ def consistency(course: Course) -> Iterator[Finding]:
 
 
 def _crossing(course: Course) -> Iterator[Finding]:
-    found, server = course.messages, course.fabric.server_of_gpu
+    found, server = course.messages, course.fabric.server_of_gpu.astype(np.int32)
     leaves = server[found["source"]] != server[found["destination"]]
     for row in np.flatnonzero(found["crosses"] != leaves)[:1].tolist():
         yield of_message(course, CHECK, row, f"{'leaves' if leaves[row] else 'stays in'} its server")
@@ -57,7 +57,9 @@ def _exchanged(course: Course) -> Iterator[Finding]:
 def _communicators(course: Course) -> Iterator[Finding]:
     """Yield legs over queue pairs of another communicator than their collective's."""
     legs, of_node = course.legs, np.full(len(course.tables.nodes), -1, dtype=np.int64)
-    of_node[course.messages["node"]] = course.messages["communicator"]
+    found = course.messages
+    begins = np.flatnonzero(np.diff(found["node"], prepend=np.int32(-1)))
+    of_node[found["node"][begins]] = found["communicator"][begins]
     crossing = np.flatnonzero(legs["lane"] >= 0)
     of_lane = np.array([lane.communicator for lane in course.tables.lanes], dtype=np.int64)
     wrong = of_lane[legs["lane"][crossing]] != of_node[legs["node"][crossing]]

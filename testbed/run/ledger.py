@@ -380,7 +380,7 @@ class Ledger:
     # The tables
 
     def tables(self, given_up: Collection[int], communicators: Mapping[str, int]) -> Tables:
-        """Return the tables of the run.
+        """Return the tables of the run, once: what is in them is kept no more.
 
         Parameters
         ----------
@@ -393,7 +393,7 @@ class Ledger:
         number = 0
         while number < len(self.ops):
             ops = self._sets.get(number)
-            if filed := self._filed.get(number):
+            if filed := self._filed.pop(number, None):
                 let_go_ps = self._released_ps.get(filed.node, 0)
                 written.add_together(self._nodes[filed.node], *filed[1:], self._legs, let_go_ps)
             elif ops:

@@ -256,9 +256,9 @@ class Light:
                 f"OCS {again[0]} was to show a program while it shows another",
                 "order it when programs have ended (ProgramsEnded)",
             )
-        if busy := [ocs for ocs, _ in order.programs if self._is_ordered(ocs)]:
+        if busy := self._ordered.intersection(ocs for ocs, _ in order.programs):
             raise ScenarioError(
-                f"OCS {busy[0]} was to show a program while it was to be reconfigured",
+                f"OCS {min(busy)} was to show a program while it was to be reconfigured",
                 "order it when it is lit (Lit)",
             )
         self._showing.update(ocs for ocs, _ in order.programs)
@@ -269,7 +269,8 @@ class Light:
 
     def hold(self, name: str, ocses: Iterable[str], deadline_s: float | None) -> None:
         """Hold a collective until OCSes show all that they were ordered, if they were ordered anything."""
-        if not (awaited := tuple(filter(self._is_ordered, ocses))):
+        ordered = self._ordered
+        if not (awaited := tuple(ocs for ocs in ocses if ocs in ordered)):
             return
         if name not in self._awaited:
             self._ledger.held(name, self._backend.now_ps)
@@ -283,7 +284,8 @@ class Light:
 
     def let_go(self) -> list[str]:
         """Return the collectives that were held and wait for no OCS any more."""
-        names = [name for name, ocses in self._awaited.items() if not any(map(self._is_ordered, ocses))]
+        ordered = self._ordered
+        names = [name for name, ocses in self._awaited.items() if ordered.isdisjoint(ocses)]
         for name in names:
             del self._awaited[name]
             self._ledger.released(name, self._backend.now_ps)
@@ -294,9 +296,10 @@ class Light:
             self._awaited[name] = ()
             self._moved(Moved())
 
-    def _is_ordered(self, ocs: str) -> bool:
-        """Return whether an OCS does not yet show what was ordered."""
-        return any(ocs in change.circuits for change in self._changes.values())
+    @property
+    def _ordered(self) -> set[str]:
+        """The OCSes that do not yet show what was ordered."""
+        return {ocs for change in self._changes.values() for ocs in change.circuits}
 
     # Changes
 

@@ -84,7 +84,8 @@ class Placing:
         self.by_light = isinstance(scheme, HasLanes)
         """Whether the scheme has lanes by what is lit, and others for what is left when that goes dark."""
         self._lanes = scheme.lanes if isinstance(scheme, HasLanes) else scheme
-        self._lowers = isinstance(scheme, Lowers)
+        self._lowers = scheme if isinstance(scheme, Lowers) else None
+        """The scheme, if it lowers operations."""
         self._keeps = isinstance(scheme, KeepsConnections) and scheme.keeps_connections
         self._kept: dict[str, dict[int, QueuePair]] = defaultdict(dict)
         """The queue pair of each connection that a collective under way keeps."""
@@ -110,14 +111,17 @@ class Placing:
         """
         view = self._view(communicator)
         if coupled:
-            ops = lowered_by(self._scheme, pattern.lower(view, coupled=True), view)
+            ops = self._lowered(pattern.lower(view, coupled=True), view)
             in_step = [part.together and part.medium == media.ANY for part in ops.parts]
             if not any(in_step):
                 return ops, None
             is_one = all(in_step) and not len(ops.after)
             if placed := self._placed_in_step(ops, view) if is_one else None:
                 return ops, placed
-        return lowered_by(self._scheme, pattern.lower(view), view), None
+        return self._lowered(pattern.lower(view), view), None
+
+    def _lowered(self, ops: Ops, view: View) -> Ops:
+        return lowered_by(self._lowers, ops, view) if self._lowers else ops
 
     def admit(self, ops: Ops, first: int) -> None:
         """Follow operations, which are numbered from a first one on."""
@@ -184,7 +188,7 @@ class Placing:
         if not len(leaving):
             return NOWHERE
         under_way = Ops((Part(leaving, of=np.arange(len(leaving))),))
-        if lowered_by(self._scheme, under_way, view) is not under_way:
+        if self._lowered(under_way, view) is not under_way:
             return None
         placed = placed_by(self._scheme, view, leaving)
         return placed if isinstance(placed, Placement) else None
@@ -236,7 +240,7 @@ class Placing:
         """Return what goes all the way now; some goes hop by hop, and some waits for light."""
         numbers, messages = self._messages_of(parcels)
         under_way = Ops((Part(messages, medium=medium, of=numbers),))
-        ops = lowered_by(self._scheme, under_way, self._view(0))
+        ops = self._lowered(under_way, self._view(0))
         if ops is under_way:
             return parcels
         directly: Left = []

@@ -114,7 +114,7 @@ class Rows:
             for (begin, end), value in zip(edges, found, strict=True):
                 if not isinstance(value, int):
                     column[begin:end] = value.column() if isinstance(value, Of) else value
-        return pd.DataFrame(columns)
+        return pd.DataFrame(columns, copy=False)  # else all of it is there twice for a while
 
     def blocks(self) -> Iterator[Block]:
         """Yield its rows block by block."""
