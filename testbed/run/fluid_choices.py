@@ -77,7 +77,8 @@ class FluidChoices:
 
     def has_arrived(self, message: int) -> bool:
         """Return whether a message lacks nothing."""
-        return not self.lacking(message)
+        pool, _ = self._pools[self._choosing[message].among]
+        return message not in self._network.held(pool) or not self.lacking(message)
 
     def lacking(self, message: int) -> int:
         """Return how many bytes a message lacks."""

@@ -407,6 +407,16 @@ def nothing(**_: object) -> None:
     """What takes everything, and assigns nothing."""
 
 
+class Halfway:
+    """What chooses, and is asked nothing else."""
+
+    def choose(self, *, message: int, states: Sequence[LaneState], now: float) -> int | None:
+        """Wait."""
+
+    def acknowledged(self, *, message: int, lane: int, rtt_s: float, marked: bool, now: float) -> None:
+        """Record nothing."""
+
+
 class Deaf(MinRtt):
     """A reactive policy that is not told when something happens."""
 
@@ -436,6 +446,10 @@ def test_a_users_own_function_that_returns_no_assignment_is_refused() -> None:
         (":scheme", "cannot be imported"),
         ("traffic.spraying.rails:SHORT_RUN", "is not a spraying policy"),
         ("pathlib:Path", "is not a spraying policy"),
+        (
+            f"{__name__}:Halfway",
+            "Halfway' is not a spraying policy: it has no open, admit, withdraw, name; give",
+        ),
         ("traffic.spraying.policy:Assignment", "your scheme raised TypeError"),
     ],
 )

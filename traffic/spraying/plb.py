@@ -13,7 +13,6 @@ timeouts are TCP's own and not seen here.
 """
 
 from collections.abc import Sequence
-from copy import deepcopy
 from dataclasses import dataclass
 from itertools import count
 
@@ -87,7 +86,7 @@ class Plb:
         """Begin without a path."""
         self._fabric, self._subflows = fabric, Subflows(fabric, rng, self.paths)
         # Paths are taken by numbers of their own: which connections follow depends on no timing.
-        self._rng = deepcopy(rng)
+        self._rng = rng.spawn(1)[0]
 
     def admit(self, *, message: Message) -> Lanes:
         """Return ``paths`` lanes between the NICs of a message, one if there is one way.

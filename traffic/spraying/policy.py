@@ -4,8 +4,9 @@ A policy sees only the messages that leave their server. Entropy stands for what
 hashes: queue pairs between the same NICs with different entropies may take different spines.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import NamedTuple, Protocol, overload, runtime_checkable
 
 import numpy as np
@@ -67,6 +68,11 @@ class LaneSet(Sequence[QueuePair]):
     def __len__(self) -> int:
         """Return how many there are."""
         return len(self.sources) * len(self.destinations) * len(self.entropies)
+
+    def __iter__(self) -> Iterator[QueuePair]:
+        """Yield them in order."""
+        for each in product(self.sources, self.destinations, self.entropies):
+            yield QueuePair(*each, self.communicator)
 
     @overload
     def __getitem__(self, lane: int) -> QueuePair: ...

@@ -232,7 +232,7 @@ def _of_class(named: str, own: type) -> Policy:
     with own_code("scheme", named):  # also what is asked of it, which may be a property
         policy = own()
         if not isinstance(policy, ProactivePolicy | ReactivePolicy):
-            raise _not_a_policy(named)
+            raise _not_a_policy(named, policy)
     for method in METHODS[ProactivePolicy if isinstance(policy, ProactivePolicy) else ReactivePolicy]:
         asked = getattr(policy, method.__name__)
         check_arguments("scheme", f"{named}.{method.__name__}", asked, _asked(method), PAGE)
@@ -255,8 +255,11 @@ def _asked(method: Callable[..., object]) -> list[str]:
     return [argument for argument in signature(method).parameters if argument != "self"]
 
 
-def _not_a_policy(name: str) -> ScenarioError:
+def _not_a_policy(name: str, policy: object = None) -> ScenarioError:
+    """Return the error of what is no policy; of one that chooses it says which methods it lacks."""
+    asked = [method.__name__ for method in METHODS[ReactivePolicy]] if hasattr(policy, "choose") else []
+    lacks = [method for method in (*asked, "name") if not hasattr(policy, method)] if asked else []
     return ScenarioError(
-        f"{name!r} is not a spraying policy",
+        f"{name!r} is not a spraying policy" + (f": it has no {', '.join(lacks)}" if lacks else ""),
         "give a function with the arguments of ProactivePolicy.assign, or a class with its methods",
     )

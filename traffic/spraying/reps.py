@@ -17,7 +17,6 @@ chunks when it can; they are not sent again elsewhere, as REPS' transport would.
 """
 
 from collections.abc import Sequence
-from copy import deepcopy
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -85,7 +84,7 @@ class Reps:
         """Begin without a connection."""
         self._fabric, self._subflows = fabric, Subflows(fabric, rng, self.per_nic)
         # Choices draw from numbers of their own: which connections follow depends on no timing.
-        self._rng = deepcopy(rng)
+        self._rng = rng.spawn(1)[0]
 
     def admit(self, *, message: Message) -> Lanes:
         """Return ``per_nic`` lanes from every NIC of the source server to the destination's."""
