@@ -18,7 +18,7 @@ class ControlledPoints:
     """Adds outcomes to results between controls, and judges them again when the next control is there.
 
     So a run that is interrupted keeps every point, judged by what was known. A schedule's control is one over
-    its OCSes (`testbed.run.light_control`); circuits that are foreseen have none.
+    its OCSes (`testbed.run.light_control`); the circuits of a rule have none.
 
     Parameters
     ----------
@@ -54,7 +54,7 @@ class ControlledPoints:
             If it does so before a point is finished, so that nothing is lost by beginning again.
         """
         about = experiment.job.name, experiment.scheme_name
-        if experiment.foreseen or about in self._known:
+        if experiment.is_lit_alone or about in self._known:
             return
         self._known.add(about)
         if experiment.ocs:

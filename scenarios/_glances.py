@@ -109,10 +109,9 @@ def predicted_by(experiment: Experiment) -> tuple[object, ...]:
         by_bytes(experiment.transport.name),
         experiment.ocs,
         experiment.faults,
-        experiment.foreseen,
+        experiment.circuits,
         id(experiment.revisions),
         experiment.delegated,
-        experiment.regional,
         experiment.shared_queue_pairs,
     )
 

@@ -197,9 +197,7 @@ class Scenario:
     @property
     def relights(self) -> bool:
         """Whether OCSes are reconfigured in it."""
-        return any(
-            each.ocs_delays and not (each.foreseen and each.foreseen.stays) for each in self.experiments
-        )
+        return any(each.rule and each.rule.delays and not each.rule.stays for each in self.experiments)
 
     @property
     def fabrics(self) -> list[Fabric]:
@@ -233,7 +231,7 @@ class Scenario:
         ScenarioError
             If it has faults of its own.
         """
-        if any(each.faults or (each.foreseen and not each.foreseen.stays) for each in self.experiments):
+        if any(each.faults or (each.rule and each.rule.foresees) for each in self.experiments):
             raise ScenarioError(
                 f"{self.name} foresees what fails in it, and --fail would come on top", "leave out --fail"
             )
@@ -532,8 +530,8 @@ def _scale_of(experiment: Experiment) -> dict[str, object]:
             "emulated_delay_s": plan.emulated_delay.mean_s,
             "emulated_rate_bps": plan.emulated_rate_bps,
         }
-    elif setup := experiment.foreseen or experiment.regional:
-        delay = setup.delay
+    elif delays := list(experiment.ocs_delays.values()):
+        delay = delays[0]
         said["ocs"] = {
             "device": delay.device,
             "delay_s": delay.mean_s,
@@ -546,8 +544,8 @@ def _explore(scenario: Scenario, options: Options) -> None:
     with _progress() as progress:
         experiments, _ = _prepared(scenario, options, progress)
     first = experiments[0]
-    # What is foreseen belongs to one experiment, whose job alone can be replayed.
-    shown = [first] if first.foreseen else experiments
+    # What circuits are for belongs to one experiment, whose job alone can be replayed.
+    shown = [first] if first.is_lit_alone else experiments
     if first.delegated:  # circuits that follow a job are of this fabric
         shown = [each for each in experiments if (each.fabric, each.host) == (first.fabric, first.host)]
     planned = {each.job.name: each for each in reversed(shown) if each.delegated}
@@ -559,8 +557,8 @@ def _explore(scenario: Scenario, options: Options) -> None:
             f"{scenario.title}: NICs are shaped to {rate:g} Mbit/s, the transport is {first.transport_name}; "
             f"replay knows {', '.join(jobs)}"
         )
-        foreseen = first if first.foreseen else None
-        FabricCLI(network, jobs, transport=first.transport, foreseen=foreseen, planned=planned)
+        by_rule = first if first.is_lit_alone else None
+        FabricCLI(network, jobs, transport=first.transport, by_rule=by_rule, planned=planned)
 
 
 def _prepared(
@@ -625,9 +623,11 @@ def _dilated(
         job = experiment.job
         bounds_s[job.name].append(bound_s(experiment))
         longest_s[job.name] = max(longest_s[job.name], time_s)
-        if excess and (setup := experiment.regional or experiment.foreseen):
-            timed = setup.delay.volume_for(rate, excess.least_delay_s(len(experiment.ocs_delays)))
-            least[job.name] = max(least[job.name], timed)
+        if excess and experiment.circuits:
+            delays = experiment.ocs_delays
+            least_s = excess.least_delay_s(len(delays))
+            timed = [delay.volume_for(rate, least_s) for delay in dict.fromkeys(delays.values())]
+            least[job.name] = max(least[job.name], *timed)
     volumes = {
         name: max(
             job_volume(each.job, each.fabric, rate, bounds_s[name], longest_s[name], each.mtu, rings_s),

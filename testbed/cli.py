@@ -63,9 +63,9 @@ class FabricCLI(CLI):  # type: ignore[misc]
         Emulated time over real time, for the devices' delays when circuits are lit by hand.
     transport
         What moves bytes over packet switches when a workload is replayed, unless ``--transport`` says.
-    foreseen
-        An experiment whose circuits are foreseen: what is lit first is, its faults happen when they are asked
-        for, and its job is replayed with them.
+    by_rule
+        An experiment that circuits alone carry, lit by a rule: what is lit first is, its faults happen when
+        they are asked for, and its job is replayed with them.
     planned
         Experiments that are replayed as they are, by the names of their jobs.
     """
@@ -86,15 +86,15 @@ class FabricCLI(CLI):  # type: ignore[misc]
         ocs: OcsSetup | None = None,
         time: float = 1.0,
         transport: TransportSetup = CREDIT,
-        foreseen: Experiment | None = None,
+        by_rule: Experiment | None = None,
         planned: Mapping[str, Experiment] | None = None,
     ) -> None:
         self._transport, self._planned = transport, planned or {}
         self._network, self._jobs, self._ocs, self._time = network, jobs, ocs, time
         self._console = Console(highlight=False)
-        self._foreseen = foreseen
+        self._by_rule = by_rule
         self._standing = StandingFaults(network)
-        self._by_hand = FaultsByHand(network, foreseen) if foreseen else None
+        self._by_hand = FaultsByHand(network, by_rule) if by_rule else None
         if self._by_hand:
             self._by_hand.begin()
         super().__init__(network.mininet)
@@ -285,7 +285,7 @@ class FabricCLI(CLI):  # type: ignore[misc]
 
     def _experiment(self, asked: ReplayLine) -> Experiment:
         """Return what a line asks for, at a scale that its workload can be measured at."""
-        if fixed := self._foreseen or self._planned.get(asked.name):
+        if fixed := self._by_rule or self._planned.get(asked.name):
             return self._as_it_is(fixed, asked)
         scheme = asked.scheme or ("spectra" if self._ocs else "rails")
         (scheduler_named if self._ocs else policy_named)(scheme)

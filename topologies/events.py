@@ -4,6 +4,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+import numpy as np
+from numpy.typing import NDArray
+
 from topologies.fabric import Fabric, Nic, Port
 from topologies.light import Circuit
 
@@ -192,6 +195,10 @@ def _none(_nic: Nic) -> int:
     return 0
 
 
+def _nothing() -> NDArray[np.int64]:
+    return np.zeros((0, 0), dtype=np.int64)
+
+
 @dataclass(frozen=True)
 class View:
     """What decisions are made from."""
@@ -208,3 +215,14 @@ class View:
     """What its queue pairs from a NIC have yet to deliver [bytes]."""
     light_is_coming: bool = False
     """Whether OCSes do not yet show what was ordered."""
+    ordered: Mapping[str, tuple[Circuit, ...]] = field(default_factory=dict)
+    """The circuits of each OCS once all is carried out that was ordered."""
+    held: tuple[str, ...] = ()
+    """The collectives that are held until OCSes show what was ordered."""
+    rates: Mapping[Nic, float] = field(default_factory=dict)
+    """The shares of their rate that NICs are known to have, where that is not all of it."""
+    gone: frozenset[int] = frozenset()
+    """The GPUs that are known to be gone."""
+    owed: Callable[[], NDArray[np.int64]] = field(default=_nothing, compare=False)
+    """Returns what has to be lit for: the bytes that each server owes each other one, shape (servers,
+    servers), of the collectives that have begun, but for what goes over packets."""

@@ -5,6 +5,7 @@ References
 mFabric, section 5.3.
 """
 
+from dataclasses import dataclass
 from functools import partial
 
 from topologies.events import View
@@ -34,6 +35,26 @@ from traffic.scheme import (
     memory_of,
     name_of,
 )
+
+
+@dataclass(frozen=True)
+class DelegatedSetup:
+    """How all-to-alls go over the lanes of server pairs (`traffic.delegation`)."""
+
+    pipelined: bool = False
+    """Whether gather, transfer and scatter go at once."""
+    spill: bool = False
+    """Whether pairs put what their circuits cannot carry in time on packet NICs."""
+    two_hops: bool = False
+    """Whether pairs without a circuit go through a server that forwards."""
+    rest: str = ""
+    """The spraying scheme of other collectives, over packets; by default evenly on packet NICs."""
+
+    @property
+    def words(self) -> list[str]:
+        """What of it is not as usual, as tables name it."""
+        named = {"pipelined": self.pipelined, "spill": self.spill, "two hops": self.two_hops}
+        return [word for word, is_so in named.items() if is_so] + [self.rest] * bool(self.rest)
 
 
 class Delegated:

@@ -119,6 +119,16 @@ class KeepsConnections(Scheme, Protocol):
 
 
 @runtime_checkable
+class FollowsLight(Scheme, Protocol):
+    """A scheme by which what is left of a message goes over other circuits once its own have ended."""
+
+    @property
+    def follows_light(self) -> bool:
+        """Whether it does."""
+        ...
+
+
+@runtime_checkable
 class Lowers(Scheme, Protocol):
     """A scheme that makes other operations of those that may go; by default they stay as they are."""
 
@@ -286,8 +296,11 @@ class OnceLit:
     """Each message over the light paths that join its two servers, in equal parts, once there is one.
 
     A light path counts that is lit both ways, so that acknowledgements come back. Which ones carry a message
-    is decided when it starts.
+    is decided when it starts, and of what is left of it when one of them has ended.
     """
+
+    follows_light = True
+    """What is left goes over other circuits."""
 
     def lower(self, ops: Ops, view: View) -> Ops:
         """Return what is under way, that whose servers no circuit joins in the dark."""

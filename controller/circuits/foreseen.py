@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from itertools import chain
 
 from controller.circuits.circuits import Circuits, Pair
-from controller.circuits.devices import LEAST_DELAY_S, ReconfigurationDelay
+from controller.circuits.devices import ReconfigurationDelay
+from controller.circuits.rule import Rule
 from topologies.errors import ScenarioError
 from topologies.events import Event, FaultDetected, FaultOver, NodeDone, Order, Reconfigure, View
 from topologies.fabric import Fabric
@@ -83,6 +84,29 @@ class Foreseen:
             f"no circuits are foreseen for {asked}", f"foreseen are: {'; '.join(foreseen) or 'none'}"
         )
 
+    def bind(self, fabric: Fabric, _job: object, _scale: object, _seed: int, _moves: object) -> Rule:
+        """Return what the runner asks, whatever the job and its scale.
+
+        Raises
+        ------
+        ScenarioError
+            For an OCS that is not there, or circuits that it does not permit.
+        """
+        self.check(fabric)
+        ocses = [switch.name for switch in fabric.switches if switch.kind == "ocs"]
+        delays = dict.fromkeys(ocses, self.delay)
+        return Rule(self, delays, dict(self.first), stays=self.stays, foresees=not self.stays)
+
+    @property
+    def words(self) -> list[str]:
+        """How tables name it: not at all, beside what it is for."""
+        return []
+
+    @property
+    def undrawn(self) -> object:
+        """What of it no seed decides: the devices, and not which circuits they show."""
+        return self.delay, self.stays
+
     def check(self, fabric: Fabric) -> None:
         """Raise ScenarioError for an OCS that is not there, or circuits that it does not permit."""
         ocses = {switch.name: switch for switch in fabric.switches if switch.kind == "ocs"}
@@ -95,16 +119,6 @@ class Foreseen:
             shown = Circuits(ocses[ocs].ports, pairs)
             if not ocses[ocs].permits(shown.pairs):
                 raise ScenarioError(f"OCS {ocs} does not permit the circuits {shown} that are foreseen")
-
-    def check_scale(self, time: float) -> None:
-        """Raise ScenarioError if times that are so many times as long make too short a delay."""
-        delay_s = self.delay.mean_s * time
-        if delay_s < LEAST_DELAY_S:
-            raise ScenarioError(
-                f"a delay of {self.delay.mean_s:g} s would be {delay_s:.2g} s in the emulation, "
-                f"which honours {LEAST_DELAY_S:g} s and more",
-                "raise --volume, or lower --emulated-rate",
-            )
 
 
 def _shown(circuits: Collection[OcsCircuits]) -> Sequence[Order]:

@@ -98,6 +98,6 @@ def _point(
     waiting: int,
     closed_form_s: float,
 ) -> Point:
-    experiment = Experiment(khop_ring_fabric(ring), job, scheme, foreseen=foreseen_rounds(ring, lit, DELAY))
+    experiment = Experiment(khop_ring_fabric(ring), job, scheme, circuits=foreseen_rounds(ring, lit, DELAY))
     least_s = least_all_to_all_s(ring.nodes, node_bytes, GPU_BPS)
     return Point(experiment, ring.nodes, node_bytes, waiting, closed_form_s, least_s)

@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from scenarios._infinitehbd.dying_ring import Stage, stages_of
+from scenarios._infinitehbd.dying_ring import Stage, foreseen_of, stages_of
 from testbed.report.palette import BOUND, INK, canvas, styled
 from testbed.run.experiment import Experiment
 from topologies.fabric import Fabric
@@ -24,8 +24,7 @@ Lit = Mapping[str, tuple[Circuit, ...]]
 @styled
 def drawn_rings(experiment: Experiment) -> Figure:
     """Return the rings of an experiment of `dying_ring`, a panel before and one after each fault."""
-    stages, foreseen = stages_of(experiment), experiment.foreseen
-    assert foreseen is not None
+    stages, foreseen = stages_of(experiment), foreseen_of(experiment)
     figure = canvas(PANEL * len(stages), PANEL + 0.4, f"{experiment.scheme_name}: rings of light")
     panels = figure.subplots(1, len(stages), squeeze=False)[0]
     per_node = len(experiment.faults[0].gpus)

@@ -7,7 +7,7 @@ from functools import partial
 import pandas as pd
 
 from scenarios._infinitehbd.dying_plots import drawn_rings
-from scenarios._infinitehbd.dying_ring import DEVICE, Stage, again, stages_of, steady
+from scenarios._infinitehbd.dying_ring import DEVICE, Stage, again, foreseen_of, stages_of, steady
 from testbed.report.claims import Claim, worst_claim
 from testbed.report.page import Block, Findings, Line, Plot, Sheet, slug
 from testbed.report.table import significant
@@ -168,9 +168,7 @@ def _faults_sheet(outcomes: Sequence[Outcome]) -> Sheet:
                 ]
                 lines.append(Line(cells))
         blocks.append(Block(lines, _title(outcome)))
-    foreseen = outcomes[0].experiment.foreseen
-    assert foreseen is not None
-    delay = foreseen.delay
+    delay = foreseen_of(outcomes[0].experiment).delay
     emulated_s = [delay.mean_s * o.experiment.dilation.time for o in outcomes if o.emulated]
     times = " to ".join(dict.fromkeys(f"{limit(emulated_s):.2g}" for limit in (min, max) if emulated_s))
     emulated = f"; {times} s in the emulation" if emulated_s else ""

@@ -130,16 +130,15 @@ def dying_ring(ring: KHopRing, tp_gpus: int, size_bytes: int, dying: Dying, *, g
         "foreseen rings",
         label=f"K={ring.bundles}, {dying.mode}",
         faults=tuple(faults),
-        foreseen=foreseen,
+        circuits=foreseen,
         revisions=Revisions(tuple(revisions)),
     )
 
 
 def stages_of(experiment: Experiment) -> list[Stage]:
     """Return the TP group of an experiment of `dying_ring` at first, and after each fault."""
-    assert experiment.foreseen is not None
     patterns = {node.name: node.pattern for node in experiment.whole_job.collectives}
-    changes = [change.circuits for change in experiment.foreseen.changes]
+    changes = [change.circuits for change in foreseen_of(experiment).changes]
     per_node = len(experiment.faults[0].gpus)
     stages = []
     for number, circuits in enumerate([(), *changes]):
@@ -149,6 +148,12 @@ def stages_of(experiment: Experiment) -> list[Stage]:
         nodes = tuple(sorted({gpu // per_node for gpu in gpus}))
         stages.append(Stage(nodes, gpus, tuple(ocs for ocs, _ in circuits)))
     return stages
+
+
+def foreseen_of(experiment: Experiment) -> Foreseen:
+    """Return the circuits of an experiment of `dying_ring`."""
+    assert isinstance(experiment.circuits, Foreseen)
+    return experiment.circuits
 
 
 def _gpu_rings(

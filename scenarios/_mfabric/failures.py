@@ -37,9 +37,10 @@ from testbed.report.table import number
 from testbed.run.audit_of import sound
 from testbed.run.experiment import Experiment
 from testbed.run.predict import predict
-from testbed.run.region_plan import DelegatedSetup, RegionalSetup
+from testbed.run.region_plan import RegionalSetup
 from topologies.mfabric import mfabric_fabric, region_gpus
 from traffic.compose import placed
+from traffic.delegated import DelegatedSetup
 from traffic.models.moe import MoeModel, model_named
 from traffic.models.moe_step import Machines, moe_step, repeated_gate
 from traffic.workloads.gate import gate_loads, gate_tokens
@@ -165,7 +166,7 @@ def _healthy(model: str, gpu_flops: float, seed: int) -> Experiment:
         seed=seed,
         label=STEP,
         delegated=DelegatedSetup(),
-        regional=RegionalSetup(delay, "block", tuple(dispatch.node for dispatch in step.dispatches)),
+        circuits=RegionalSetup(delay, "block", tuple(dispatch.node for dispatch in step.dispatches)),
     )
 
 

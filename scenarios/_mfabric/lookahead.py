@@ -31,10 +31,11 @@ from testbed.report.palette import canvas, horizontal_grid, styled
 from testbed.run.audit_of import sound
 from testbed.run.experiment import Experiment
 from testbed.run.predict import predict
-from testbed.run.region_plan import DelegatedSetup, RegionalSetup
+from testbed.run.region_plan import RegionalSetup
 from topologies.big_switch import big_switch_fabric
 from topologies.fabric import Fabric
 from topologies.mfabric import mfabric_fabric
+from traffic.delegated import DelegatedSetup
 from traffic.models.moe import MODELS
 from traffic.models.moe_step import (
     Machines,
@@ -251,7 +252,7 @@ def _exchanges_s(seed: int, key: tuple[Case, str]) -> tuple[float, float]:
         step.job,
         "delegated",
         delegated=DelegatedSetup(pipelined=case.pipelined),
-        regional=None if fabric == NVL72 else regional,
+        circuits=None if fabric == NVL72 else regional,
     )
     tasks = sound(predict(experiment, couples=True)).tasks.set_index("node")
     took_s = tasks["end_s"] - tasks["start_s"]

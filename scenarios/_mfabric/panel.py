@@ -12,10 +12,10 @@ from controller.schedulers.static_panel import StaticPanel, static_panel
 from scenarios._mfabric.fabrics import GPUS, NICS
 from scenarios._mfabric.training_points import Training
 from testbed.run.experiment import Experiment
-from testbed.run.region_plan import DelegatedSetup
 from topologies.fabric import Fabric
 from topologies.patch_panel import patch_panel_fabric
 from traffic.collectives.all_to_all import AllToAll
+from traffic.delegated import DelegatedSetup
 from traffic.job import Job
 from traffic.models.moe import NUMBER_BYTES
 from traffic.workloads.gate import gate_demand, gate_tokens
@@ -56,7 +56,7 @@ def panel_experiment(
     panel = panel_of(fabric, trained, kept_back=kept_back, seed=seed)
     lit = Foreseen(((panel.ocs, panel.circuits.pairs),), (), STAYS, stays=True)
     return Experiment(
-        fabric, trained.job, "delegated", seed=seed, label=label, foreseen=lit, delegated=DelegatedSetup()
+        fabric, trained.job, "delegated", seed=seed, label=label, circuits=lit, delegated=DelegatedSetup()
     )
 
 

@@ -24,12 +24,12 @@ from testbed.report.palette import canvas, horizontal_grid, styled
 from testbed.run.audit_of import sound
 from testbed.run.experiment import Experiment
 from testbed.run.predict import predict
-from testbed.run.region_plan import DelegatedSetup
 from topologies.fabric import Fabric
 from topologies.rail import rail_fabric
 from traffic.collectives.all_to_all import AllToAll
 from traffic.collectives.point_to_point import PointToPoint
 from traffic.collectives.ring import Ring
+from traffic.delegated import DelegatedSetup
 from traffic.job import Compute
 from traffic.models.moe import MODELS, NUMBER_BYTES, MoeModel
 from traffic.models.moe_step import Machines, MoeStep, moe_step, repeated_gate

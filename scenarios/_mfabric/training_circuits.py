@@ -16,6 +16,7 @@ from testbed.report.page import Block, Line, Sheet
 from testbed.run.carried import carrying, logged, packets_in_the_dark
 from testbed.run.experiment import Experiment
 from testbed.run.outcome import Outcome
+from testbed.run.region_plan import regions_of
 from testbed.run.run import Run
 from topologies.mfabric import Region, regions
 
@@ -40,7 +41,7 @@ def changed_between(experiment: Experiment, run: Run) -> int:
 
     Those two need the same circuits, so this is 0 unless another micro-batch comes between them.
     """
-    place = {turn.node: ocs for ocs, turns in experiment.regions.turns.items() for turn in turns}
+    place = {turn.node: ocs for ocs, turns in regions_of(experiment.rule).turns.items() for turn in turns}
     tasks = run.tasks[run.tasks["node"].isin(place)].sort_values("start_s")
     dark = run.events[run.events["what"] == "drained"]
     count = 0
@@ -131,7 +132,7 @@ def changes_claims(outcomes: Sequence[Outcome]) -> list[Claim]:
     between = [
         float(changed_between(outcome.experiment, outcome.run))
         for outcome in emulated
-        if outcome.experiment.regional and outcome.experiment.regional.first == "block"
+        if regions_of(outcome.experiment.rule).first == "block"
     ]
     return [
         worst_claim(
@@ -195,7 +196,7 @@ def _circuits_table(experiment: Experiment) -> pd.DataFrame:
     """Return a row per region and demand; none of large regions."""
     rows: list[dict[str, object]] = []
     by_ocs = {region.ocs: region for region in regions(experiment.fabric)}
-    for ocs, turns in experiment.regions.turns.items():
+    for ocs, turns in regions_of(experiment.rule).turns.items():
         region = by_ocs[ocs]
         if len(region.servers) > MOST_SERVERS:
             continue

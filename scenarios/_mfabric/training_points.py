@@ -10,9 +10,10 @@ from controller.circuits.devices import ReconfigurationDelay
 from controller.schedulers.copilot import WINDOW
 from scenarios._mfabric.predictions import copilot_predictions
 from testbed.run.experiment import Experiment
-from testbed.run.region_plan import DelegatedSetup, First, Prediction, RegionalSetup
+from testbed.run.region_plan import First, Prediction, RegionalSetup
 from topologies.errors import ScenarioError
 from topologies.fabric import Fabric
+from traffic.delegated import DelegatedSetup
 from traffic.job import Job
 from traffic.models.moe import MoeModel
 from traffic.models.moe_step import Gate, Machines, MoeStep, moe_step
@@ -170,5 +171,5 @@ def over_circuits(
         seed=seed,
         label=label,
         delegated=DelegatedSetup(spill=spill),
-        regional=RegionalSetup(delay, first, late, predictions),
+        circuits=RegionalSetup(delay, first, late, predictions),
     )

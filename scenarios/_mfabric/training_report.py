@@ -14,6 +14,7 @@ from testbed.report.page import Block, Findings, Line, Plot, Sheet
 from testbed.report.palette import BOUND, canvas, colours, horizontal_grid, styled
 from testbed.report.table import number
 from testbed.run.outcome import LEFT_OUT, Outcome
+from testbed.run.region_plan import RegionalSetup
 from testbed.run.run import Run
 from topologies.cost import performance_per_dollar
 from topologies.errors import FabricError
@@ -44,7 +45,7 @@ def training_findings(outcomes: Sequence[Outcome], baseline: str) -> Findings:
     if iterations["emulated_s"].notna().any():
         sheets.append(_agreement_sheet(iterations))
     sheets.append(_price_sheet(iterations, outcomes, baseline))
-    followed = [outcome for outcome in outcomes if outcome.experiment.regional]
+    followed = [outcome for outcome in outcomes if isinstance(outcome.experiment.circuits, RegionalSetup)]
     if followed:
         sheets.append(changes_sheet(followed))
     if found := circuits_sheet(followed):
@@ -79,7 +80,7 @@ def iteration_table(outcomes: Sequence[Outcome], baseline: str) -> pd.DataFrame:
                 "fabric": experiment.label,
                 "transport": experiment.transport_name,
                 "verdict": outcome.verdict.word,
-                "circuits": bool(experiment.regional or experiment.foreseen),
+                "circuits": bool(experiment.circuits),
                 "forwards": experiment.fabric.servers_forward,
                 "emulated_s": outcome.emulated.iteration_s if outcome.emulated else math.nan,
                 "predicted_s": outcome.predicted.iteration_s,

@@ -4,6 +4,7 @@ A message is on queue pairs where it was placed, chooses among some as it goes, 
 The ledger has what each carries under the path that it takes, so that is booked anew when the path changes.
 """
 
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Sequence
 
 import numpy as np
@@ -139,6 +140,27 @@ class Carriers:
         rows = self._backend.under_way(ops=self.taking_light)
         found = [(self._ops[each.op], each.left) for each in rows if each.lane < 0]
         return tuple((op.source, op.destination, size) for op, size in found if size)
+
+    @property
+    def over_light(self) -> dict[int, int]:
+        """What messages lack, by number, that is on queue pairs over circuits or chooses among some."""
+        lacks, carries = defaultdict[int, int](int), self._light.carries
+        lit = [carrier for carrier, queue_pair in self._pairs.items() if carries(queue_pair)]
+        for each in self._backend.under_way(lit):
+            if each.op not in self._choosing:
+                lacks[each.op] += each.left
+        among = self._choosing.items()
+        choosing = [number for number, lanes in among if any(carries(self._pairs[lane]) for lane in lanes)]
+        for each in self._backend.under_way(ops=choosing):
+            if each.lane < 0:
+                lacks[each.op] = each.left
+        return lacks
+
+    @property
+    def undelivered_bytes(self) -> int:
+        """What all queue pairs have yet to deliver, and messages lack that choose or take what is lit."""
+        found = self._backend.under_way(list(self._pairs), list(self._choosing))
+        return sum(each.left for each in found)
 
     def recall(self, numbers: Collection[int]) -> Left:
         """Take back what messages lack that choose, or take what is lit."""

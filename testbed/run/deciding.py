@@ -1,23 +1,18 @@
 """Deciding: a rule hears what happens to a job, and what it orders is carried out."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
-from typing import Protocol
 
+from controller.circuits.rule import Decides
 from testbed.run.carriers import Carriers
 from testbed.run.light import Light
 from testbed.run.placing import Placing
-from topologies.errors import ScenarioError
+from topologies.errors import ScenarioError, StuckError
 from topologies.events import Event, Flip, Hold, Order, Provision, SendRest, SetTimer, Show, TimerFired, View
 from traffic.clock import ps
 
-
-class Circuits(Protocol):
-    """Decides which circuits are lit; pure, so that both backends get the same decisions."""
-
-    def decide(self, state: object, view: View, event: Event) -> tuple[object, Sequence[Order]]:
-        """Return the state after an event, and what is to be done; the first state is None."""
-        ...
+MOST_IN_VAIN = 10_000
+"""So many decisions in a row may change nothing in what the job has yet to do."""
 
 
 class Deciding:
@@ -25,7 +20,7 @@ class Deciding:
 
     Parameters
     ----------
-    circuits
+    decides
         The rule; None decides nothing.
     light, carriers, placing
         What its orders are of.
@@ -35,11 +30,14 @@ class Deciding:
         Does something some time from now [ps].
     begins
         Returns the collective that begins now; empty if none does.
+    progress
+        Returns what has become of the job, which differs once something of it is done; None while something
+        else than the rule may still bring it on.
     """
 
     def __init__(
         self,
-        circuits: Circuits | None,
+        decides: Decides | None,
         light: Light,
         carriers: Carriers,
         placing: Placing,
@@ -47,18 +45,38 @@ class Deciding:
         view: Callable[[], View],
         after: Callable[[int, Callable[[], None]], None],
         begins: Callable[[], str],
+        progress: Callable[[], object],
     ) -> None:
-        self._circuits, self._light, self._carriers, self._placing = circuits, light, carriers, placing
+        self._decides, self._light, self._carriers, self._placing = decides, light, carriers, placing
         self._view, self._after, self._begins = view, after, begins
+        self._progress = progress
         self._state: object = None
+        self._decisions = 0
+        self._before: object = None
+        """What had become of the job when `MOST_IN_VAIN` decisions were looked at last."""
 
     def tell(self, event: Event) -> None:
         """Have it decided after an event, and carry out what is ordered."""
-        if self._circuits is None:
+        if self._decides is None:
             return
-        self._state, orders = self._circuits.decide(self._state, self._view(), event)
+        if not (isinstance(event, TimerFired) and self._light.is_moving):  # a slow device may be waited for
+            self._check_progress()
+        self._state, orders = self._decides.decide(self._state, self._view(), event)
         for order in orders:
             self._carry_out(order)
+
+    def _check_progress(self) -> None:
+        """Raise StuckError if a rule goes on deciding, and nothing comes of it."""
+        self._decisions += 1
+        if self._decisions % MOST_IN_VAIN:
+            return
+        before, self._before = self._before, self._progress()
+        if before is not None and before == self._before:
+            raise StuckError(
+                f"the rule for circuits decided {MOST_IN_VAIN:,} times in a row, by timers or by what it "
+                "ordered, and the job did not go on",
+                "light circuits for what is owed (view.owed()), and set timers that are longer",
+            )
 
     def _carry_out(self, order: Order) -> None:
         if isinstance(order, SetTimer):

@@ -93,7 +93,8 @@ def emulate(
     before = _prepare_ocses(experiment, network)
     meeting = experiment.ocs.meeting if experiment.ocs else "drain"
     skips = experiment.job.is_chain if skips is None else skips
-    tapped = CircuitTap(fabric) if experiment.regional else nullcontext()
+    beside_packets = experiment.circuits and not experiment.over_circuits
+    tapped = CircuitTap(fabric) if beside_packets else nullcontext()
     backed = LiveBackend(
         network,
         dilation,
@@ -135,12 +136,12 @@ def _with_grants(run: Run, backend: LiveBackend) -> Run:
 
 
 def _prepare_ocses(experiment: Experiment, network: Network) -> dict[str, int]:
-    """Tell OCSes how long they are dark, and have regional ones begin dark.
+    """Tell OCSes how long they are dark, and have those begin dark that show nothing before the job starts.
 
     Returned is the number of each one's newest reconfiguration.
     """
     for name, delay in experiment.ocs_delays.items():
-        if experiment.regional:
+        if experiment.rule and experiment.circuits and name not in experiment.rule.first:
             # What an experiment before left lit would be there at once.
             network.northbound.light(name, "-", partial=False, busy="replace")
             network.northbound.wait_idle(name, IDLE_S)

@@ -1,29 +1,31 @@
 """An experiment: all that decides a result, as one frozen value."""
 
 import hashlib
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 
 from controller.circuits.devices import ReconfigurationDelay
-from controller.circuits.foreseen import Foreseen
-from controller.circuits.planned import Planned
-from controller.circuits.regional import Regional
+from controller.circuits.rule import Rule
 from testbed.run.agreement import LIMIT
+from testbed.run.circuits_json import check_value, words_of
+from testbed.run.circuits_json import is_own as is_own_rule
+from testbed.run.circuits_rule import CircuitsRule, OwnCircuits, bound
 from testbed.run.dilation import UNSCALED, Dilation
 from testbed.run.experiment_json import ExperimentRecord, experiment_record, record_json
 from testbed.run.ocs_plan import OcsPlan, OcsSetup
-from testbed.run.region_plan import DelegatedSetup, RegionalSetup, RegionPlan
 from topologies.errors import ScenarioError
 from topologies.fabric import Fabric, Port
 from traffic.collectives.pattern import bytes_between
 from traffic.communicators import Communicators
-from traffic.delegated import Delegated
+from traffic.delegated import Delegated, DelegatedSetup
 from traffic.delegation import Lanes
 from traffic.effect_json import own_effects
 from traffic.faults import AS_IT_WAS, Fault, Revisions, check_faults, moved
 from traffic.job import Job
 from traffic.job_file import check_own_patterns, own_patterns
 from traffic.messages import CHUNK_BYTES
+from traffic.own_value import class_name
 from traffic.packets import DEFAULT_MTU, check_mtu
 from traffic.scheme import OnceLit, OverCircuits, Scheme, Sprayed
 from traffic.spraying.policy import ReactivePolicy
@@ -40,14 +42,14 @@ class Experiment:
     ------
     ScenarioError
         If the job is for more GPUs than the fabric has, or does not fit its OCSes, or there is no such MTU
-        or transport, or circuits or revisions are foreseen for what is not there.
+        or transport, or circuits or revisions are for what is not there.
     """
 
     fabric: Fabric
     job: Job
     policy: str
-    """A scheme's name (`traffic.spraying.registry`); over OCSes a scheduler's
-    (`controller.schedulers.registry`), and what foreseen circuits are called."""
+    """A scheme's name (`traffic.spraying.registry`); under a schedule a scheduler's
+    (`controller.schedulers.registry`), and what tables call messages that circuits alone carry."""
     dilation: Dilation = UNSCALED
     """Its scale; by default it is emulated at one that the machine carries."""
     seed: int = 0
@@ -64,15 +66,12 @@ class Experiment:
     """Of the emulation's links, at no scale [bytes]: packets are not dilated."""
     faults: tuple[Fault, ...] = ()
     """What fails."""
-    foreseen: Foreseen | None = None
-    """Circuits that are lit from the start, over which messages go directly unless all-to-alls are delegated,
-    and what faults change of them; None where a schedule lights them, and over packet switches."""
+    circuits: CircuitsRule | OwnCircuits | None = None
+    """Which circuits are lit when; None where a schedule lights them, and over packet switches."""
     revisions: Revisions = AS_IT_WAS
     """What becomes of the job once a fault is known."""
     delegated: DelegatedSetup | None = None
     """How all-to-alls go over the lanes of server pairs; None as any message goes."""
-    regional: RegionalSetup | None = None
-    """When the circuits of regions change; None if they have none, or a schedule has them."""
     shared_queue_pairs: bool = False
     """Whether all communicators share queue pairs, instead of having their own."""
 
@@ -84,10 +83,10 @@ class Experiment:
         if not any(node.gpus for node in self.job.nodes):
             raise ScenarioError(f"no node of job {self.job.name!r} has a GPU", "give one of them some")
         check_own_patterns((*self.job.nodes, *self.revisions.nodes))
-        self._check_foreseen()
-        if (self.ocs and self.delegated) or (self.regional and (self.ocs or self.foreseen)):
+        self._check_revisions()
+        if self.ocs and (self.delegated or self.circuits):
             raise ScenarioError(
-                "a schedule of circuits, and all-to-alls over lanes or circuits that follow the job",
+                "a schedule of circuits, and all-to-alls over lanes or a rule for circuits",
                 "give one of the two",
             )
         self._check_moves()
@@ -99,43 +98,38 @@ class Experiment:
                 f"the job is for {self.job.gpus} GPUs, the fabric has {self.fabric.gpus}",
                 "take a larger fabric, or a smaller job",
             )
-        if self.regional:
-            self.regions  # noqa: B018  # checks what it is made of
+        if self.circuits:
+            check_value(self.circuits)
+            self.rule  # noqa: B018  # checks what it is made of
 
     @cached_property
-    def regions(self) -> RegionPlan:
-        """When the circuits of regions change; ScenarioError if nothing says so."""
-        if self.regional is None:
-            raise ScenarioError(f"{self.scheme_name} has no circuits that follow the job")
-        moves = self.revisions.moves
-        return RegionPlan(self.fabric, self.job, self.regional, self.dilation, self.seed, moves)
+    def rule(self) -> Rule | None:
+        """Which circuits are lit when, bound to the fabric and the job; None over packet switches."""
+        if self.ocs:
+            return Rule(self.plan.circuits, dict.fromkeys(self.plan.ocses, self.ocs.delay))
+        if self.circuits is None:
+            return None
+        return bound(self.circuits, self.fabric, self.job, self.dilation, self.seed, self.revisions.moves)
 
     @property
     def over_circuits(self) -> bool:
-        """Whether circuits that were decided before carry it, so that there are no links to sample."""
-        return bool(self.ocs or self.foreseen)
+        """Whether circuits alone carry it, beside a schedule's rest, so that there are no links to sample."""
+        return bool(self.rule and self.rule.alone)
 
     @property
-    def ocs_delays(self) -> dict[str, ReconfigurationDelay]:
-        """How long each OCS that is reconfigured is dark."""
-        if self.ocs:
-            return dict.fromkeys(self.plan.ocses, self.ocs.delay)
-        if self.foreseen:
-            names = [switch.name for switch in self.fabric.switches if switch.kind == "ocs"]
-            return dict.fromkeys(names, self.foreseen.delay)
-        return dict.fromkeys(self.regions.turns, self.regional.delay) if self.regional else {}
+    def is_lit_alone(self) -> bool:
+        """Whether the circuits of a rule alone carry it, which is no schedule."""
+        return bool(self.circuits) and self.over_circuits
 
-    def _check_foreseen(self) -> None:
+    @property
+    def ocs_delays(self) -> Mapping[str, ReconfigurationDelay]:
+        """How long each OCS that is reconfigured is dark."""
+        return self.rule.delays if self.rule else {}
+
+    def _check_revisions(self) -> None:
         names = {fault.name for fault in self.faults}
         if unknown := [each.fault for each in self.revisions.known if each.fault not in names]:
             raise ScenarioError(f"the job is revised by fault {unknown[0]!r}, which is not there")
-        if self.foreseen is None:
-            return
-        if self.ocs:
-            raise ScenarioError("circuits are planned by a schedule, and foreseen", "leave out the one")
-        self.foreseen.check(self.fabric)
-        if self.dilation != UNSCALED and not self.foreseen.stays:
-            self.foreseen.check_scale(self.dilation.time)
 
     def _check_moves(self) -> None:
         """Check that who takes the place of GPUs is idle, and that all-to-alls over lanes lack no GPU."""
@@ -171,14 +165,14 @@ class Experiment:
     @property
     def scheme(self) -> Scheme:
         """What places messages on queue pairs, the same for both backends; made anew for each run."""
-        if self.foreseen and not self.delegated:
+        if self.is_lit_alone and not self.delegated:
             return OnceLit()
         if self.ocs and not self.ocs.rest:
             return OverCircuits()
         sprayed = Sprayed(lambda: policy_named(self.spraying), self.seed, self.chunk_bytes)
         if setup := self.delegated:
             return Delegated(
-                sprayed if setup.rest else Lanes() if self.foreseen else None,
+                sprayed if setup.rest else Lanes() if self.over_circuits else None,
                 pipelined=setup.pipelined,
                 spill=setup.spill,
                 two_hops=setup.two_hops,
@@ -194,7 +188,7 @@ class Experiment:
     def spraying(self) -> str:
         """The name of what sprays over packet switches; empty if nothing does."""
         setup = self.ocs or self.delegated
-        if self.foreseen and not setup:
+        if self.is_lit_alone and not setup:
             return ""
         return setup.rest if setup else self.policy
 
@@ -218,13 +212,6 @@ class Experiment:
         scale = self.dilation
         return host_settings(self.transport, self.fabric, scale.rate, scale.time, self.mtu)
 
-    @property
-    def circuits(self) -> Planned | Foreseen | Regional | None:
-        """What decides which circuits are lit, if there are any."""
-        if self.ocs:
-            return self.plan.circuits
-        return self.regions.circuits if self.regional else self.foreseen
-
     @cached_property
     def whole_job(self) -> Job:
         """The job with all nodes that revisions may add."""
@@ -238,6 +225,7 @@ class Experiment:
             self.spraying if is_own(self.spraying) else "",
             self.policy if self.ocs else "",
             "" if congestion_control(transport) else transport,
+            class_name(type(self.circuits)) if self.circuits and is_own_rule(self.circuits) else "",
         ]
         patterns = own_patterns((*self.job.nodes, *self.revisions.nodes))
         effects = own_effects(effect for fault in self.faults for effect in fault.effects)
@@ -250,7 +238,7 @@ class Experiment:
         Or its label, with faults.
         """
         meets = [self.ocs.meeting] if self.ocs and self.ocs.meeting != "drain" else []
-        follows = [self.regional.first] if self.regional else []
+        follows = words_of(self.circuits) if self.circuits else []
         legs = self.delegated.words if self.delegated else []
         policy = (
             policy_named(self.policy).name
@@ -290,45 +278,12 @@ class Experiment:
 
     @cached_property  # a run writes it after each of its points
     def _json(self) -> str:
-        record = ExperimentRecord(
-            fabric=self.fabric,
-            job=self.job,
-            policy=self.policy,
-            dilation=self.dilation,
-            seed=self.seed,
-            chunk_bytes=self.chunk_bytes,
-            ocs=self.ocs,
-            label=self.label,
-            transport=self.transport,
-            mtu=self.mtu,
-            faults=self.faults,
-            foreseen=self.foreseen,
-            revisions=self.revisions,
-            delegated=self.delegated,
-            regional=self.regional,
-            shared_queue_pairs=self.shared_queue_pairs,
-        )
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        record = ExperimentRecord.model_construct(**values)
         return record_json(record)
 
     @classmethod
     def from_json(cls, text: str) -> "Experiment":
         """Return the experiment that `to_json` wrote; ScenarioError if the text is something else."""
         record = experiment_record(text)
-        return cls(
-            record.fabric,
-            record.job,
-            record.policy,
-            record.dilation,
-            record.seed,
-            record.chunk_bytes,
-            record.ocs,
-            record.label,
-            record.transport,
-            record.mtu,
-            record.faults,
-            record.foreseen,
-            record.revisions,
-            record.delegated,
-            record.regional,
-            record.shared_queue_pairs,
-        )
+        return cls(**{field.name: getattr(record, field.name) for field in fields(cls)})

@@ -16,12 +16,12 @@ from pydantic import (
 )
 from pydantic_core import PydanticSerializationError
 
-from controller.circuits.foreseen import Foreseen
+from testbed.run.circuits_json import circuits_document, circuits_of_document
 from testbed.run.dilation import Dilation
 from testbed.run.ocs_plan import OcsSetup
-from testbed.run.region_plan import DelegatedSetup, RegionalSetup
-from topologies.errors import FabricError, ScenarioError, TraceError
+from topologies.errors import FabricError, LightrailError, ScenarioError, TraceError
 from topologies.fabric import Fabric
+from traffic.delegated import DelegatedSetup
 from traffic.effect_json import effect_document, effect_of_document
 from traffic.faults import AS_IT_WAS, Fault, KnownRevision, Moves, Revisions, When
 from traffic.job import Job
@@ -113,11 +113,24 @@ def _faults_data(faults: Sequence[Fault]) -> object:
     ]
 
 
+def _circuits(data: object) -> object:
+    if data is None or not isinstance(data, dict):
+        return data
+    try:
+        return circuits_of_document(data)
+    except LightrailError as error:
+        raise ValueError(error.sentence) from error
+
+
+def _circuits_data(circuits: object) -> object:
+    return circuits and circuits_document(circuits)
+
+
 class ExperimentRecord(BaseModel):
     """The fields of an experiment (`testbed.run.experiment`)."""
 
     model_config = ConfigDict(extra="forbid", arbitrary_types_allowed=True)
-    format: Literal[5] = 5
+    format: Literal[6] = 6
     fabric: Annotated[Fabric, PlainValidator(_fabric), PlainSerializer(_fabric_data)]
     job: Annotated[Job, PlainValidator(_job), PlainSerializer(job_document)]
     policy: str
@@ -129,10 +142,9 @@ class ExperimentRecord(BaseModel):
     transport: TransportSetup
     mtu: int = DEFAULT_MTU
     faults: Annotated[tuple[Fault, ...], PlainValidator(_faults), PlainSerializer(_faults_data)] = ()
-    foreseen: Foreseen | None = None
+    circuits: Annotated[object, PlainValidator(_circuits), PlainSerializer(_circuits_data)] = None
     revisions: Annotated[Revisions, PlainValidator(_revisions), PlainSerializer(_revisions_data)] = AS_IT_WAS
     delegated: DelegatedSetup | None = None
-    regional: RegionalSetup | None = None
     shared_queue_pairs: StrictBool = False
 
 
@@ -145,6 +157,7 @@ def record_json(record: ExperimentRecord) -> str:
         job_document(record.job)
         _revisions_data(record.revisions)
         _faults_data(record.faults)
+        _circuits_data(record.circuits)
         raise
 
 

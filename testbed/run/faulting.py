@@ -73,7 +73,7 @@ class Faulting:
         """What the backend has of each link that changed."""
         self._daemons: dict[Daemon, DaemonState] = {}
         """The same of daemons."""
-        self._rates: dict[Nic, float] = {}
+        self.rates: dict[Nic, float] = {}
         """The shares of their rate that NICs are known to have, where that is not all."""
         self._expects_back = False
 
@@ -151,8 +151,8 @@ class Faulting:
             for end in (link.a, link.b)
             if end.node in self._fabric.server_index and state.up and state.rate < 1
         }
-        if rates != self._rates:
-            self._rates = rates
+        if rates != self.rates:
+            self.rates = rates
             self._backend.carry_out(KnowRates(rates))
         return not fault.only_impairs or self.failed != before
 

@@ -1,6 +1,6 @@
 """Faults by hand, on a network that a person looks at.
 
-Where circuits are foreseen, they are the experiment's faults (`FaultsByHand`). Elsewhere they are what
+Where circuits alone carry a job, they are the experiment's faults (`FaultsByHand`). Elsewhere they are what
 ``--fail`` takes and links that Mininet's ``link`` took down (`StandingFaults`): without a time they come at
 once and stand until all is mended, and a replay has them from its start; with a time they come in replays.
 """
@@ -36,13 +36,13 @@ class FaultsByHand:
     Raises
     ------
     ScenarioError
-        If the experiment's circuits are not foreseen.
+        If no rule lights its circuits, or packets carry some of it.
     """
 
     def __init__(self, network: Network, experiment: Experiment) -> None:
-        if experiment.foreseen is None:
-            raise ScenarioError(f"the circuits of {experiment.scheme_name} are not foreseen")
-        self._network, self._experiment, self._foreseen = network, experiment, experiment.foreseen
+        if experiment.rule is None or not experiment.is_lit_alone:
+            raise ScenarioError(f"the circuits of {experiment.scheme_name} are not lit by a rule alone")
+        self._network, self._experiment, self._rule = network, experiment, experiment.rule
         self._faults = {fault.name: fault for fault in experiment.faults}
         self._state: object = None
         self.failed: list[str] = []
@@ -61,10 +61,10 @@ class FaultsByHand:
         for ocs, delay in self._experiment.ocs_delays.items():
             emulated = delay.scaled(self._experiment.dilation.time)
             self._network.northbound.set_delay(ocs, emulated, self._experiment.seed)
-        self._light([Reconfigure(dict(self._foreseen.first))])
+        self._light([Reconfigure(self._rule.first)])
 
     def fail(self, name: str) -> list[str]:
-        """Cut the links of a fault, and light what is foreseen for it; return the OCSes that changed.
+        """Cut the links of a fault, and light what the rule has for it; return the OCSes that changed.
 
         Raises
         ------
@@ -79,7 +79,7 @@ class FaultsByHand:
         if name in self.failed:
             raise ScenarioError(f"{name} has failed already", "type mend to have all work again")
         view = View(0.0, self._experiment.fabric, {}, frozenset())
-        self._state, orders = self._foreseen.decide(self._state, view, FaultDetected(name))
+        self._state, orders = self._rule.decides.decide(self._state, view, FaultDetected(name))
         self._set_links((*self.failed, name))
         self.failed.append(name)
         return self._light(order for order in orders if isinstance(order, Reconfigure))

@@ -239,10 +239,10 @@ def _missed(light: LightLog) -> Limit:
 def with_control(outcome: Outcome, control: Control | None) -> Outcome:
     """Return an outcome judged by one more control beside it: the worse word counts, all reasons stay.
 
-    Over circuits that are foreseen, and where nothing was sent, a control says nothing.
+    Over the circuits of a rule, and where nothing was sent, a control says nothing.
     """
     before = outcome.verdict
-    if before.word == "model" or outcome.experiment.foreseen:
+    if before.word == "model" or outcome.experiment.is_lit_alone:
         return outcome
     seen, limits = Measures(), [CONTROL]
     if control:

@@ -14,15 +14,20 @@ from enum import IntEnum
 from functools import partial
 from itertools import count
 
+import numpy as np
+from numpy.typing import NDArray
+
+from controller.circuits.rule import Decides
 from testbed.run.carriers import Carriers, Left
 from testbed.run.computing import Computing
-from testbed.run.deciding import Circuits, Deciding
+from testbed.run.deciding import Deciding
 from testbed.run.faulting import Faulting
 from testbed.run.job_graph import JobGraph
 from testbed.run.ledger import Ledger
 from testbed.run.light import Light, Moved
 from testbed.run.movers import Arrived, Backend, Happening
 from testbed.run.moving import Moving
+from testbed.run.owed import owed_bytes
 from testbed.run.placing import Placing
 from testbed.run.revising import Revise, Revising
 from testbed.run.run import Run
@@ -91,7 +96,7 @@ class Kernel:
         backend: Backend,
         scheme: Scheme,
         *,
-        circuits: Circuits | None = None,
+        circuits: Decides | None = None,
         faults: Sequence[Fault] = (),
         revise: Revise = AS_IT_WAS,
         lit: Mapping[str, tuple[Circuit, ...]] | None = None,
@@ -112,6 +117,8 @@ class Kernel:
         """Since when operations of each node are owed: its start, or when it began again."""
         self._numbers_of: dict[str, range] = {}
         """The operations of each collective under way."""
+        self._was_sent: set[str] = set()
+        """The collectives that had operations."""
         self._starting = ""
         """The collective that begins now."""
         self._ledger = Ledger(fabric, (node.name for node in job.nodes))
@@ -168,6 +175,7 @@ class Kernel:
             view=self._view,
             after=lambda lasts_ps, action: self._at(Phase.TIMER, backend.now_ps + lasts_ps, action),
             begins=lambda: self._starting,
+            progress=self._progress,
         )
         self._revising = Revising(
             fabric,
@@ -317,6 +325,7 @@ class Kernel:
         ops, placed = self._placing.lowered(node.pattern, communicator, coupled=self._couples)
         numbers = self._numbers_of[node.name] = self._ledger.add(node.name, ops)
         self._placing.admit(ops, numbers.start)
+        self._was_sent.add(node.name)
         self._pieces_of[node.name] = len(numbers) - len(self._revising.lose(numbers))
         self._moving.begin(node.name)
         ready = list(filter(self._is_ready, numbers))
@@ -370,7 +379,29 @@ class Kernel:
             communicator,
             partial(self._carriers.backlog_bytes, communicator),
             self._light.is_moving,
+            self._light.ordered,
+            self._light.held,
+            self._faulting.rates,
+            frozenset(self._revising.gone),
+            self._owed,
         )
+
+    def _owed(self) -> NDArray[np.int64]:
+        """Return what has to be lit for, between servers [bytes]."""
+        lost = self._revising.lost
+        numbers = (number for own in self._numbers_of.values() for number in own if number not in lost)
+        begun = [self._graph.nodes[name] for name in self._since_ps if name not in self._was_sent]
+        unsent = [node.pattern.lower().moves for node in begun if isinstance(node, Collective)]
+        return owed_bytes(self._fabric, self._ledger, self._carriers, numbers, unsent)
+
+    def _progress(self) -> object:
+        """Return what has become of the job; None while more than decisions and light may bring it on."""
+        started = [op for op in self._ops if op.start_ps < NEVER and not op.is_over]
+        servers = self._fabric.gpu_servers
+        by_itself = any(op.moves or servers[op.source] == servers[op.destination] for op in started)
+        if by_itself or any(phase in (Phase.EFFECT, Phase.COMPUTE) for _, phase, *_ in self._heap):
+            return None
+        return self._graph.open, len(self._ops), len(started), self._carriers.undelivered_bytes
 
     def _light_moved(self, moved: Moved) -> None:
         """Go on with what has become of light."""

@@ -102,6 +102,11 @@ class Op:
     """Since when it chooses lanes as it goes."""
 
     @property
+    def is_over(self) -> bool:
+        """Whether all of it has arrived."""
+        return self.end_ps < NEVER
+
+    @property
     def carried(self) -> int:
         """What its legs carry, or have [bytes]."""
         return sum(leg.bytes for leg in self.legs)

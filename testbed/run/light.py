@@ -131,6 +131,25 @@ class Light:
         return self._carry
 
     @property
+    def ordered(self) -> Configuration:
+        """The circuits of each OCS once all is carried out that was ordered."""
+        if not self._changes:
+            return self.lit
+        ordered, beside = dict(self._lit), dict(self._beside)
+        for change in self._changes.values():
+            for ocs, circuits in change.circuits.items():
+                if change.is_flip and not change.has_begun:
+                    ordered[ocs], beside[ocs] = beside[ocs], ordered[ocs]
+                else:
+                    ordered[ocs] = circuits
+        return ordered
+
+    @property
+    def held(self) -> tuple[str, ...]:
+        """The collectives that wait for OCSes."""
+        return tuple(self._awaited)
+
+    @property
     def is_moving(self) -> bool:
         """Whether any OCS does not yet show what was ordered."""
         return bool(self._changes)

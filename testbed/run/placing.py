@@ -25,6 +25,7 @@ from traffic.ops import DARK, LANES, Ops, Part
 from traffic.placing import lowered_by, placed_by
 from traffic.scheme import (
     FollowsBytes,
+    FollowsLight,
     HasLanes,
     Hop,
     KeepsConnections,
@@ -83,6 +84,8 @@ class Placing:
         self._ops = ledger.ops
         self.by_light = isinstance(scheme, HasLanes)
         """Whether the scheme has lanes by what is lit, and others for what is left when that goes dark."""
+        self.follows_light = isinstance(scheme, FollowsLight) and scheme.follows_light
+        """Whether what is left of a message goes over other circuits once its own have ended."""
         self._lanes = scheme.lanes if isinstance(scheme, HasLanes) else scheme
         self._lowers = scheme if isinstance(scheme, Lowers) else None
         """The scheme, if it lowers operations."""

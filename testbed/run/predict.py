@@ -87,7 +87,7 @@ def predict(
         with no_garbage_collection():  # a run makes many small things that last, and no cycles
             return kernel.run()
 
-    if experiment.circuits or experiment.faults:
+    if experiment.rule or experiment.faults:
         found = run(experiment.job)
     else:
         found = solved_once(experiment.job, backend, run, lambda: memory_of(scheme))

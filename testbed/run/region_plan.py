@@ -1,17 +1,19 @@
-"""Regions of circuits that follow a job: how all-to-alls use their lanes, and when their circuits change."""
+"""Regions of circuits that follow a job: when their circuits change."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
 
-from controller.circuits.devices import LEAST_DELAY_S, ReconfigurationDelay
+from controller.circuits.devices import ReconfigurationDelay
 from controller.circuits.regional import Known, Regional, Turn
+from controller.circuits.rule import Rule
 from controller.schedulers.demand import Matrix
 from controller.schedulers.mfabric import PUBLISHED, Variant
-from testbed.run.dilation import UNSCALED, Dilation
 from topologies.errors import ScenarioError
+from topologies.events import Event, Order, View
 from topologies.fabric import Fabric
 from topologies.mfabric import regions
 from traffic.collectives.all_to_all import AllToAll
@@ -20,26 +22,6 @@ from traffic.job import Collective, Job
 
 First = Literal["block", "reuse", "copilot"]
 """What an all-to-all does whose demand is known only when it starts."""
-
-
-@dataclass(frozen=True)
-class DelegatedSetup:
-    """How all-to-alls go over the lanes of server pairs (`traffic.delegation`)."""
-
-    pipelined: bool = False
-    """Whether gather, transfer and scatter go at once."""
-    spill: bool = False
-    """Whether pairs put what their circuits cannot carry in time on packet NICs."""
-    two_hops: bool = False
-    """Whether pairs without a circuit go through a server that forwards."""
-    rest: str = ""
-    """The spraying scheme of other collectives, over packets; by default evenly on packet NICs."""
-
-    @property
-    def words(self) -> list[str]:
-        """What of it is not as usual, as tables name it."""
-        named = {"pipelined": self.pipelined, "spill": self.spill, "two hops": self.two_hops}
-        return [word for word, is_so in named.items() if is_so] + [self.rest] * bool(self.rest)
 
 
 @dataclass(frozen=True)
@@ -67,6 +49,23 @@ class RegionalSetup:
     variant: Variant = PUBLISHED
     """How Algorithm 1 is read."""
 
+    def bind(
+        self, fabric: Fabric, job: Job, _scale: object, seed: int, moves: Mapping[str, Moves] | None = None
+    ) -> Rule:
+        """Return what the runner asks; ScenarioError as of `RegionPlan`."""
+        plan = RegionPlan(fabric, job, self, seed, moves)
+        return Rule(plan, dict.fromkeys(plan.turns, self.delay), alone=False)
+
+    @property
+    def words(self) -> list[str]:
+        """How tables name it."""
+        return [self.first]
+
+    @property
+    def undrawn(self) -> object:
+        """What of it no seed decides: when circuits change, and not what is predicted of demands."""
+        return replace(self, predictions=())
+
 
 class RegionPlan:
     """The turns of each region's OCS.
@@ -74,8 +73,7 @@ class RegionPlan:
     Raises
     ------
     ScenarioError
-        If the job has no all-to-all, one crosses regions, a name is none of one, or the delay is too short
-        to be emulated.
+        If the job has no all-to-all, one crosses regions, or a name is none of one.
     """
 
     def __init__(
@@ -83,7 +81,6 @@ class RegionPlan:
         fabric: Fabric,
         job: Job,
         setup: RegionalSetup,
-        dilation: Dilation,
         seed: int,
         moves: Mapping[str, Moves] | None = None,
     ) -> None:
@@ -97,11 +94,19 @@ class RegionPlan:
         """The turns of each OCS, in job order."""
         for ocs, turn in self._all_turns(job):
             self.turns[ocs].append(turn)
-        self._check(dilation)
+        if not any(self.turns.values()):
+            raise ScenarioError(
+                "circuits of regions, and no all-to-all or no OCS",
+                "take an mFabric, and a job of all-to-alls",
+            )
 
     @property
-    def circuits(self) -> Regional:
-        """What decides which circuits are lit."""
+    def first(self) -> First:
+        """What an all-to-all does whose demand is known only when it starts."""
+        return self._setup.first
+
+    @cached_property
+    def _circuits(self) -> Regional:
         return Regional(
             self._fabric,
             self.turns,
@@ -110,6 +115,10 @@ class RegionPlan:
             moving=frozenset(self._moves),
             moved=self.moved_demand,
         )
+
+    def decide(self, state: object, view: View, event: Event) -> tuple[object, Sequence[Order]]:
+        """Return the orders of an event, as the controllers of regions have them."""
+        return self._circuits.decide(state, view, event)
 
     def moved_demand(self, turn: Turn, faults: Sequence[str]) -> Matrix:
         """Return what a turn's circuits are made for once some faults have GPUs take others' places.
@@ -176,17 +185,9 @@ class RegionPlan:
             self._demands[key] = demand[:count, :count]
         return region.ocs, self._demands[key]
 
-    def _check(self, dilation: Dilation) -> None:
-        if not any(self.turns.values()):
-            raise ScenarioError(
-                "circuits of regions, and no all-to-all or no OCS",
-                "take an mFabric, and a job of all-to-alls",
-            )
-        delay_s = dilation.emulated_s(self._setup.delay.mean_s)
-        if 0 < delay_s < LEAST_DELAY_S and dilation != UNSCALED:
-            volume = self._setup.delay.volume_for(dilation.rate, LEAST_DELAY_S)
-            raise ScenarioError(
-                f"a delay of {self._setup.delay.mean_s:g} s would be {delay_s:.2g} s in the emulation, which "
-                f"honours {LEAST_DELAY_S:g} s and more",
-                f"a volume dilation of V = {1.01 * volume:.3g} at this rate would do",
-            )
+
+def regions_of(rule: Rule | None) -> RegionPlan:
+    """Return the turns that a rule is made of; ScenarioError if its circuits do not follow regions."""
+    if rule is None or not isinstance(rule.decides, RegionPlan):
+        raise ScenarioError("there are no circuits that follow all-to-alls", "take an mFabric")
+    return rule.decides

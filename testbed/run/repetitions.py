@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
+from testbed.run.circuits_json import undrawn
 from testbed.run.experiment import Experiment
 from topologies.errors import ScenarioError
 from traffic.faults import When
@@ -16,7 +17,7 @@ from traffic.job import Compute, Job
 
 ALIKE = ("fabric", "policy", "chunk_bytes", "ocs", "transport", "mtu", "delegated")
 """What of an experiment no seed changes."""
-DRAWN = ("job", "dilation", "faults", "foreseen", "revisions", "regional")
+DRAWN = ("job", "dilation", "faults", "circuits", "revisions")
 """What may be drawn from the seed, or follow from a job that is: its scale, and shares of its time."""
 TWICE = 2.0
 """How many times the bytes or the compute of another draw are too many: workloads here have at most 1.6."""
@@ -73,28 +74,16 @@ def _failing(experiment: Experiment) -> object:
     ]
 
 
-def _foreseen(experiment: Experiment) -> object:
-    """Return the devices of foreseen circuits, and not which circuits they show."""
-    foreseen = experiment.foreseen
-    return foreseen and (foreseen.delay, foreseen.stays)
-
-
 def _revised(experiment: Experiment) -> object:
     """Return by what a job is revised, and not what that adds to it."""
     return [(known.fault, known.cancel, known.moves) for known in experiment.revisions.known]
 
 
-def _regional(experiment: Experiment) -> object:
-    """Return when circuits change, and not what is predicted of demands."""
-    return experiment.regional and replace(experiment.regional, predictions=())
-
-
 LEFT_ALONE: Mapping[str, Callable[[Experiment], object]] = {
     "job": _shape,
     "faults": _failing,
-    "foreseen": _foreseen,
+    "circuits": lambda experiment: undrawn(experiment.circuits),
     "revisions": _revised,
-    "regional": _regional,
 }
 """What another seed leaves alone of what is drawn; of the scale it leaves nothing."""
 

@@ -152,7 +152,7 @@ class Revising:
 
     def relit(self, lanes: Iterable[int]) -> None:
         """Place what waited for light, and what lanes carried whose circuits have ended."""
-        if self._placing.by_light and self._faulting.expected:
+        if self._placing.follows_light or (self._placing.by_light and self._faulting.expected):
             self.place_left(self._carriers.without_light(lanes))
         self.place_left(self._placing.waiting())
 

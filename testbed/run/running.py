@@ -28,15 +28,16 @@ def kernel_of(
     scheme, communicators
         Those of a run that this one is part of; by default new ones.
     """
+    rule = experiment.rule
     return Kernel(
         experiment.fabric,
         job or experiment.job,
         backend,
         scheme or experiment.scheme,
-        circuits=experiment.circuits,
+        circuits=rule.decides if rule else None,
         faults=experiment.faults,
         revise=experiment.revisions,
-        lit=dict(experiment.foreseen.first) if experiment.foreseen else None,
+        lit=rule.first if rule else None,
         communicators=communicators or experiment.communicators,
         couples=couples,
     )

@@ -34,14 +34,15 @@ def tried(
         Settings that did not take effect, a sentence each.
     """
     restarts = any(fault.daemon == "switches" for fault in experiment.faults)
-    relit = bool(experiment.foreseen or experiment.regional)
+    relit = bool(experiment.circuits)
     with Watch(network, experiment.failing, restarts=restarts, relit=relit) as watch:
         emulation = emulate(experiment, network)
     broken = [*broken, *(sentence for sentence in watch.unmet if sentence not in broken)]
     light = emulation.light
     lent_bytes = lent_real_bytes(experiment, network)
-    # What is lit from the start is switched before the clock runs, and foreseen delays do not vary.
-    delays_s = None if experiment.foreseen else drawn_s(emulation.logs, experiment.dilation)
+    # What is lit from the start is switched before the clock runs, and delays do not vary then.
+    first = experiment.rule and experiment.rule.first
+    delays_s = None if first else drawn_s(emulation.logs, experiment.dilation)
     predicted = predict(experiment, emulation.paths, delays_s, lent_bytes=lent_bytes)
     informed = is_informed(experiment, emulation.paths, delays_s)
     free = predict(experiment, lent_bytes=lent_bytes) if informed else None
@@ -56,7 +57,7 @@ def tried(
             bound_s=bound_s(experiment, lent_bytes),
             emulated_s=experiment.dilation.emulated_s(predicted_s),
             unmet=broken,
-            limits=LIT if experiment.foreseen else PACKETS,
+            limits=LIT if experiment.is_lit_alone else PACKETS,
         )
     counted = Wire(experiment.dilation.volume, experiment.mtu, measures.retransmits)
     emulated = with_audit(

@@ -15,7 +15,7 @@ from controller.circuits.devices import ReconfigurationDelay
 from testbed.run.dilation import Dilation
 from testbed.run.experiment import Experiment
 from testbed.run.ocs_plan import OcsSetup, over_ocses
-from testbed.run.region_plan import DelegatedSetup, Prediction
+from testbed.run.region_plan import Prediction, RegionalSetup, regions_of
 from tests.testbed import moved_cases, test_foreseen
 from tests.testbed.ocs_cases import experiment_of as schedule_of
 from tests.testbed.ocs_cases import partially
@@ -32,6 +32,7 @@ from traffic.collectives.node_all_to_all import RingAllToAll
 from traffic.collectives.pattern import Pattern
 from traffic.collectives.point_to_point import PointToPoint
 from traffic.collectives.ring import Ring
+from traffic.delegated import DelegatedSetup
 from traffic.demand import Demand
 from traffic.effects import Gone, Killed
 from traffic.faults import Fault, KnownRevision, Moves, Revisions, When, cut
@@ -141,15 +142,15 @@ def _regions() -> Iterator[tuple[str, Experiment]]:
     """Yield training steps whose all-to-alls are delegated over the circuits of their region."""
     step = toy_step(ranks=4)
     block = toy_experiment(step, servers=4, alpha=2)
-    assert block.regional
+    assert isinstance(block.circuits, RegionalSetup)
     yield "region, block", block
     yield "region, reuse", toy_experiment(step, "reuse", servers=4, alpha=2)
-    exact = {turn.node: turn.demand for turn in block.regions.turns["ocs0"]}
+    exact = {turn.node: turn.demand for turn in regions_of(block.rule).turns["ocs0"]}
     known = tuple(
         Prediction(each.node, tuple(map(tuple, exact[each.node].tolist()))) for each in step.dispatches
     )
-    copilot = replace(block.regional, first="copilot", predictions=known)
-    yield "region, copilot", replace(block, regional=copilot)
+    copilot = replace(block.circuits, first="copilot", predictions=known)
+    yield "region, copilot", replace(block, circuits=copilot)
     yield "region, pipelined and spilt", replace(block, delegated=DelegatedSetup(pipelined=True, spill=True))
     yield "region, sprayed rest", replace(block, delegated=DelegatedSetup(rest="rails"))
     yield "region, servers of GPUs", moved_cases.HEALTHY

@@ -78,9 +78,3 @@ def test_what_an_ocs_does_not_permit_is_named() -> None:
     three = Fabric("three", FABRIC.servers, (Switch("o", 3, "ocs", permitted=((1, 0, -1),)),), FABRIC.links)
     with pytest.raises(ScenarioError, match="OCS o does not permit the circuits 0>2 2>0"):
         Foreseen((("o", ((0, 2), (2, 0))),), (), DELAY).check(three)
-
-
-def test_a_delay_that_cannot_be_emulated_is_refused() -> None:
-    FORESEEN.check_scale(0.2)
-    with pytest.raises(ScenarioError, match=r"a delay of 0\.01 s would be 0\.001 s in the emulation"):
-        FORESEEN.check_scale(0.1)

@@ -8,12 +8,12 @@ import pytest
 from testbed.network.network import Network
 from testbed.run.dilation import Dilation
 from testbed.run.experiment import Experiment
-from testbed.run.region_plan import DelegatedSetup
 from testbed.run.trial import tried
 from tests.emulation.box import Box
 from tests.emulation.machine import Machine
 from topologies.fabric import Nic
 from topologies.mfabric import mfabric_fabric
+from traffic.delegated import DelegatedSetup
 from traffic.demand import Demand
 from traffic.faults import cut
 from traffic.steps import single

@@ -14,7 +14,7 @@ from testbed.run.emulate import Emulation, emulate
 from testbed.run.experiment import Experiment
 from testbed.run.light_news import News
 from testbed.run.predict import predict
-from testbed.run.region_plan import DelegatedSetup, RegionalSetup
+from testbed.run.region_plan import RegionalSetup
 from testbed.run.run import Run
 from tests.emulation.box import Box
 from tests.emulation.machine import Machine
@@ -30,6 +30,7 @@ from tests.testbed.region_cases import (
 from topologies.errors import StuckError
 from topologies.light import Circuit
 from topologies.mfabric import mfabric_fabric
+from traffic.delegated import DelegatedSetup
 from traffic.demand import Demand
 from traffic.steps import single
 from traffic.transports.host_settings import TransportSetup
@@ -135,7 +136,7 @@ def test_pairs_without_a_circuit_go_through_a_server_between(sandbox: Box | None
         single(demand),
         "delegated",
         delegated=DelegatedSetup(two_hops=True),
-        regional=RegionalSetup(replace(DELAY, delay_s=50e-6)),
+        circuits=RegionalSetup(replace(DELAY, delay_s=50e-6)),
         dilation=DILATION,
         transport=TransportSetup("credit"),
     )
@@ -157,8 +158,8 @@ def test_nics_lost_in_mid_step_cost_no_byte(sandbox: Box | None, machine: Machin
     """Server 0 loses both packet NICs in its dispatch, server 1 a circuit NIC in the combine that follows."""
     step = toy_step(ranks=4, layers=1, sparsity=0.4)
     experiment = toy_experiment(step, servers=4, alpha=2, packet_nics=2)
-    assert experiment.regional
-    regional = replace(experiment.regional, delay=replace(DELAY, delay_s=50e-6))
+    assert isinstance(experiment.circuits, RegionalSetup)
+    regional = replace(experiment.circuits, delay=replace(DELAY, delay_s=50e-6))
     places = {(0, 0): "F0 0.0 l0 dispatch", (0, 2): "F0 0.0 l0 dispatch", (1, 1): "F0 0.0 l0 combine"}
     faults = tuple(
         replace(fault, when=replace(fault.when, node=node))
@@ -167,7 +168,7 @@ def test_nics_lost_in_mid_step_cost_no_byte(sandbox: Box | None, machine: Machin
     )
     experiment = replace(
         experiment,
-        regional=regional,
+        circuits=regional,
         dilation=DILATION,
         transport=TransportSetup("credit"),
         faults=faults,

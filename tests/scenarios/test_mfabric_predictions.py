@@ -8,6 +8,7 @@ import pytest
 from controller.schedulers.copilot import WINDOW
 from scenarios._mfabric.predictions import copilot_predictions
 from testbed.run.predict import predict
+from testbed.run.region_plan import RegionalSetup
 from tests.testbed.region_cases import DELAY, MACHINES, MODEL, toy_experiment
 from traffic.models.moe_step import moe_step
 from traffic.workloads.gate import gate_loads, gate_tokens
@@ -28,8 +29,8 @@ def test_predictions_hide_delays_behind_attention_and_cost_little() -> None:
         share = predicted.sum(axis=0) / predicted.sum()
         assert share == pytest.approx(tokens[layer].sum(axis=0) / tokens[layer].sum(), abs=0.05)
     block = toy_experiment(step)
-    assert block.regional
-    copilot = replace(block, regional=replace(block.regional, first="copilot", predictions=found))
+    assert isinstance(block.circuits, RegionalSetup)
+    copilot = replace(block, circuits=replace(block.circuits, first="copilot", predictions=found))
     block_s, copilot_s = (predict(each, couples=True).iteration_s for each in (block, copilot))
     hidden = (block_s - copilot_s) / DELAY.mean_s
     assert 0.8 * (LAYERS - 1) < hidden <= LAYERS - 1 + 0.01

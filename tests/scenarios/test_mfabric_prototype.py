@@ -168,7 +168,7 @@ def test_report_of_a_run_and_its_experiments(tmp_path: Path) -> None:
     assert "1-1-1-1-1-1" in said, "4 servers of 3 circuit NICs are a full mesh"
     kept = experiments_of(out / "run.json")
     assert [each.label for each in kept] == 2 * ["3 + 1 NICs", "3 + 1, spill", "4 packet NICs"]
-    assert [len(each.regions.turns) for each in kept if each.regional] == [1, 1, 2, 2]
+    assert [len(each.ocs_delays) for each in kept if each.circuits] == [1, 1, 2, 2]
     assert len({each.job.name for each in kept}) == 2
 
 

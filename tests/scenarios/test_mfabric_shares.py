@@ -18,9 +18,10 @@ from scenarios._mfabric.section import Section
 from scenarios._output import sheet_table
 from testbed.run.experiment import Experiment
 from testbed.run.predict import predict
-from testbed.run.region_plan import DelegatedSetup, RegionalSetup
+from testbed.run.region_plan import RegionalSetup
 from tests.results_page import SCALE, documented
 from topologies.rail import rail_fabric
+from traffic.delegated import DelegatedSetup
 from traffic.models.moe import MODELS
 from traffic.models.moe_step import Machines, moe_step, repeated_gate
 from traffic.workloads.gate import ARTIFACT_TOKENS
@@ -131,7 +132,7 @@ def test_an_iteration_is_that_of_the_whole_step_predicted(fabric: str) -> None:
     late = tuple(dispatch.node for dispatch in step.dispatches)
     regional = None if fabric == look.NVL72 else RegionalSetup(ReconfigurationDelay(), "block", late)
     wired = look.group_fabric(ports, fabric)
-    whole = Experiment(wired, step.job, "delegated", delegated=DelegatedSetup(), regional=regional)
+    whole = Experiment(wired, step.job, "delegated", delegated=DelegatedSetup(), circuits=regional)
     tasks = predict(whole, couples=True).tasks
     ended_s = tasks.loc[~tasks["node"].str.startswith("DP"), "end_s"].max()
     assert found_s == pytest.approx(ended_s, rel=1e-6)

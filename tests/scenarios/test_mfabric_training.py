@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from testbed.report.run_json import experiments_of
+from testbed.run.region_plan import RegionalSetup
 from tests.scenarios import command
 
 SMALL = ["--model-only", "--layers", "1", "--transport", "credit"]
@@ -29,7 +30,8 @@ def test_all_fabrics_carry_one_step(tmp_path: Path) -> None:
     ]  # fmt: skip
     assert len({(each.job.name, each.job.note, len(each.job.nodes)) for each in kept}) == 1
     assert {sum(each.fabric.nic_rate_bps(nic) for nic in each.fabric.nics) for each in kept} == {6.4e12}
-    assert [each.regional.first for each in kept if each.regional] == ["block", "reuse", "copilot"]
+    following = [each.circuits for each in kept if isinstance(each.circuits, RegionalSetup)]
+    assert [circuits.first for circuits in following] == ["block", "reuse", "copilot"]
 
 
 @pytest.mark.parametrize(

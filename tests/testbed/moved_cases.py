@@ -4,11 +4,12 @@ from dataclasses import replace
 
 from controller.circuits.devices import ReconfigurationDelay
 from testbed.run.experiment import Experiment
-from testbed.run.region_plan import DelegatedSetup, RegionalSetup
+from testbed.run.region_plan import RegionalSetup
 from tests.testbed.region_cases import DELAY, MODEL, varied_gate
 from topologies.fabric import Fabric, Nic
 from topologies.mfabric import mfabric_fabric, region_gpus
 from traffic.compose import placed
+from traffic.delegated import DelegatedSetup
 from traffic.faults import KnownRevision, Moves, Revisions, cut, moved
 from traffic.models.moe_step import Machines, MoeStep, moe_step
 
@@ -53,7 +54,7 @@ def healthy(step: MoeStep, delay: ReconfigurationDelay = DELAY) -> Experiment:
         placed(step.job, region_gpus(fabric, GPUS), of=fabric.gpus),
         "delegated",
         delegated=DelegatedSetup(),
-        regional=RegionalSetup(delay, "block", tuple(each.node for each in step.dispatches)),
+        circuits=RegionalSetup(delay, "block", tuple(each.node for each in step.dispatches)),
     )
 
 

@@ -8,12 +8,12 @@ from controller.circuits.foreseen import Foreseen
 from controller.schedulers.mfabric import server_demand
 from controller.schedulers.static_panel import StaticPanel, static_panel
 from testbed.run.experiment import Experiment
-from testbed.run.region_plan import DelegatedSetup
 from testbed.run.run import Run
 from topologies.patch_panel import patch_panel_fabric
 from traffic.collectives.all_to_all import AllToAll
 from traffic.collectives.point_to_point import PointToPoint
 from traffic.collectives.ring import Ring
+from traffic.delegated import DelegatedSetup
 from traffic.demand import Demand
 from traffic.job import Collective, Job
 
@@ -50,6 +50,6 @@ def panel_step(
         fabric,
         Job("panel", fabric.gpus, nodes),
         "delegated",
-        foreseen=lit,
+        circuits=lit,
         delegated=DelegatedSetup(),
     )

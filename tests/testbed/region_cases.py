@@ -9,11 +9,12 @@ from numpy.typing import NDArray
 
 from controller.circuits.devices import ReconfigurationDelay
 from testbed.run.experiment import Experiment
-from testbed.run.region_plan import DelegatedSetup, First, RegionalSetup
+from testbed.run.region_plan import First, RegionalSetup
 from testbed.run.run import Run
 from tests.testbed.tables import check_tables
 from topologies.fabric import Fabric, Nic
 from topologies.mfabric import mfabric_fabric
+from traffic.delegated import DelegatedSetup
 from traffic.faults import Fault, cut
 from traffic.models.moe import GroupedAttention, MoeModel
 from traffic.models.moe_step import Gate, Machines, MoeStep, moe_step
@@ -91,14 +92,14 @@ def toy_experiment(
         step.job,
         "delegated",
         delegated=DelegatedSetup(),
-        regional=RegionalSetup(DELAY, first, tuple(each.node for each in step.dispatches)),
+        circuits=RegionalSetup(DELAY, first, tuple(each.node for each in step.dispatches)),
     )
 
 
 def with_delay(experiment: Experiment, delay_s: float) -> Experiment:
     """Return an experiment whose OCSes are dark for so long."""
-    assert experiment.regional
-    return replace(experiment, regional=replace(experiment.regional, delay=replace(DELAY, delay_s=delay_s)))
+    assert isinstance(experiment.circuits, RegionalSetup)
+    return replace(experiment, circuits=replace(experiment.circuits, delay=replace(DELAY, delay_s=delay_s)))
 
 
 def lost(

@@ -5,7 +5,7 @@ from functools import partial
 
 import numpy as np
 
-from testbed.run.deciding import Circuits
+from controller.circuits.rule import Decides
 from testbed.run.kernel import Kernel
 from testbed.run.movers import Backend
 from testbed.run.revising import Revise
@@ -33,7 +33,7 @@ class Case:
     fabric: Fabric
     job: Job
     scheme: Scheme
-    circuits: Circuits
+    circuits: Decides
     faults: tuple[Fault, ...]
     revise: Revise
 

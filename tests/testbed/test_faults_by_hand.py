@@ -69,8 +69,8 @@ def network(monkeypatch: pytest.MonkeyPatch) -> Network:
 
 
 def foreseen_of(experiment: Experiment) -> Foreseen:
-    assert experiment.foreseen is not None
-    return experiment.foreseen
+    assert isinstance(experiment.circuits, Foreseen)
+    return experiment.circuits
 
 
 def test_a_node_fails_and_all_is_mended(network: Network) -> None:
@@ -105,9 +105,9 @@ def test_what_cannot_fail_now_changes_nothing(network: Network) -> None:
         by_hand.fail("node 1")
 
 
-def test_an_experiment_without_foreseen_circuits_has_no_faults_by_hand(network: Network) -> None:
+def test_an_experiment_over_packets_has_no_faults_by_hand(network: Network) -> None:
     experiment = Experiment(network.fabric, single(uniform(network.fabric.gpus)), "rails")
-    with pytest.raises(ScenarioError, match="the circuits of rails are not foreseen"):
+    with pytest.raises(ScenarioError, match="the circuits of rails are not lit by a rule alone"):
         FaultsByHand(network, experiment)  # type: ignore[arg-type]
 
 
@@ -115,7 +115,7 @@ def test_cli_lists_faults_has_one_happen_and_shows_what_changed(
     network: Network, capsys: pytest.CaptureFixture[str]
 ) -> None:
     experiment = asked(1)
-    cli = FabricCLI(network, {experiment.job.name: experiment.job}, foreseen=experiment)  # type: ignore[arg-type]
+    cli = FabricCLI(network, {experiment.job.name: experiment.job}, by_rule=experiment)  # type: ignore[arg-type]
 
     def said(line: str) -> str:
         cli.onecmd(line)

@@ -63,7 +63,7 @@ def experiment(ring: KHopRing, *dying: int, mode: Mode = "shrink") -> Experiment
         reduces(0, "hit 0"),
         "shrunk",
         faults=faults,
-        foreseen=foreseen,
+        circuits=foreseen,
         revisions=Revisions(tuple(revisions)),
         transport=TransportSetup("credit"),
     )
@@ -144,21 +144,21 @@ def test_an_experiment_with_foreseen_circuits_and_revisions_survives_json() -> N
 
 def test_a_fault_that_nothing_was_foreseen_for_is_named_and_light_that_never_comes_too() -> None:
     asked = experiment(KHopRing(5, 2, 2), 1)
-    assert asked.foreseen is not None
+    assert isinstance(asked.circuits, Foreseen)
     with pytest.raises(ScenarioError, match="no circuits are foreseen for node 1; foreseen are: none"):
-        predict(replace(asked, foreseen=Foreseen(asked.foreseen.first, (), DELAY)))
-    dark = Foreseen((), asked.foreseen.changes, DELAY)
+        predict(replace(asked, circuits=Foreseen(asked.circuits.first, (), DELAY)))
+    dark = Foreseen((), asked.circuits.changes, DELAY)
     with pytest.raises(StuckError, match="nothing is on its way"):
-        predict(replace(asked, foreseen=dark, faults=(), revisions=AS_IT_WAS))
+        predict(replace(asked, circuits=dark, faults=(), revisions=AS_IT_WAS))
 
 
 @pytest.mark.parametrize(
     ("changed", "why"),
     [
         (lambda e: replace(e, faults=()), "the job is revised by fault 'node 1', which is not there"),
-        (lambda e: replace(e, foreseen=Foreseen((("n9b0", ()),), (), DELAY)), "'n9b0', which is not an OCS"),
+        (lambda e: replace(e, circuits=Foreseen((("n9b0", ()),), (), DELAY)), "'n9b0', which is not an OCS"),
         (lambda e: replace(e, dilation=Dilation(1e-3, 1e-5)), "a delay of 0.07 s would be 0.0007 s"),
-        (lambda e: replace(e, ocs=OcsSetup(DELAY)), "circuits are planned by a schedule, and foreseen"),
+        (lambda e: replace(e, ocs=OcsSetup(DELAY)), "or a rule for circuits"),
     ],
 )
 def test_what_does_not_fit_together_is_refused(changed: Callable[[Experiment], Experiment], why: str) -> None:

@@ -10,7 +10,6 @@ from testbed.run.experiment import Experiment
 from testbed.run.fluid_backend import FluidBackend
 from testbed.run.kernel import Kernel
 from testbed.run.predict import predict
-from testbed.run.region_plan import DelegatedSetup
 from testbed.run.run import Run
 from tests.testbed.forwarding_cases import becomes_direct
 from tests.testbed.ocs_cases import experiment_of
@@ -26,6 +25,7 @@ from topologies.rail import rail_fabric
 from traffic.clock import NEVER, ps
 from traffic.collectives.point_to_point import PointToPoint
 from traffic.collectives.ring import Ring
+from traffic.delegated import DelegatedSetup
 from traffic.faults import Fault, cut
 from traffic.job import Collective, Compute, Job, chain
 from traffic.messages import Messages

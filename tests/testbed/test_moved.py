@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from testbed.run.experiment import Experiment
 from testbed.run.predict import predict
+from testbed.run.region_plan import regions_of
 from testbed.run.run import Run
 from tests.examples import examples
 from tests.testbed.moved_cases import (
@@ -160,13 +161,13 @@ def test_between_all_to_alls_circuits_change_as_soon_as_a_server_is_known_to_be_
 def test_circuits_are_made_for_what_moved() -> None:
     """From the next decision on a turn's demand is that between the servers where its GPUs are now."""
     experiment = losing(HEALTHY, MOVES["server"], 0.0)
-    (turns,) = experiment.regions.turns.values()
-    demand = experiment.regions.moved_demand(turns[0], [LOST])
+    (turns,) = regions_of(experiment.rule).turns.values()
+    demand = regions_of(experiment.rule).moved_demand(turns[0], [LOST])
     assert not demand[RANK].any()
     assert not demand[:, RANK].any()
-    assert experiment.regions.moved_demand(turns[0], []).tolist() == turns[0].demand.tolist()
-    (steady,) = steadily(HEALTHY, MOVES["GPU"]).regions.turns.values()
-    losing_gpu = losing(HEALTHY, MOVES["GPU"], 0.0).regions
+    assert regions_of(experiment.rule).moved_demand(turns[0], []).tolist() == turns[0].demand.tolist()
+    (steady,) = regions_of(steadily(HEALTHY, MOVES["GPU"]).rule).turns.values()
+    losing_gpu = regions_of(losing(HEALTHY, MOVES["GPU"], 0.0).rule)
     assert losing_gpu.moved_demand(turns[0], [LOST]).tolist() == steady[0].demand.tolist()
 
 

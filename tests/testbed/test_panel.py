@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from controller.circuits.foreseen import Foreseen
 from testbed.run.dilation import Dilation
 from testbed.run.experiment import Experiment
 from testbed.run.fluid_backend import FluidBackend
@@ -40,8 +41,8 @@ def loads(run: Run, node: str) -> Counter[str]:
 
 def best_s(experiment: Experiment) -> float:
     """Return what the legs of the all-to-all take when their busiest links are always busy [s]."""
-    assert experiment.foreseen
-    view = View(0.0, experiment.fabric, dict(experiment.foreseen.first), frozenset())
+    assert isinstance(experiment.circuits, Foreseen)
+    view = View(0.0, experiment.fabric, dict(experiment.circuits.first), frozenset())
     scheme = experiment.scheme
     assert isinstance(scheme, Delegated)
     messages = experiment.job.collectives[0].pattern.lower().moves

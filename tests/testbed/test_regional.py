@@ -14,12 +14,13 @@ from testbed.run.dilation import Dilation
 from testbed.run.experiment import Experiment
 from testbed.run.outcome import Outcome, summary_row
 from testbed.run.predict import predict
-from testbed.run.region_plan import DelegatedSetup, Prediction
+from testbed.run.region_plan import Prediction, RegionalSetup, regions_of
 from testbed.run.run import Run
 from testbed.run.similitude import facts_of
 from tests.testbed.region_cases import DELAY, MACHINES, MODEL, file_step, toy_experiment, toy_step, with_delay
 from topologies.errors import ScenarioError
 from topologies.mfabric import mfabric_fabric, regions
+from traffic.delegated import DelegatedSetup
 from traffic.models.moe_step import attention_s
 
 
@@ -69,13 +70,13 @@ def test_reuse_waits_for_nothing_in_the_forward_pass() -> None:
 def test_copilot_with_the_right_prediction_hides_the_delay_behind_attention() -> None:
     step = toy_step(layers=3)
     block = toy_experiment(step)
-    assert block.regional
-    exact = {turn.node: turn.demand for turn in block.regions.turns["ocs0"]}
+    assert isinstance(block.circuits, RegionalSetup)
+    exact = {turn.node: turn.demand for turn in regions_of(block.rule).turns["ocs0"]}
     predictions = tuple(
         Prediction(each.node, tuple(map(tuple, exact[each.node].tolist()))) for each in step.dispatches[1:]
     )
-    setup = replace(block.regional, first="copilot", predictions=predictions)
-    copilot = replace(block, regional=setup)
+    setup = replace(block.circuits, first="copilot", predictions=predictions)
+    copilot = replace(block, circuits=setup)
     hidden_s = warmed_s(block) - warmed_s(copilot)
     assert hidden_s == pytest.approx(2 * DELAY.mean_s)  # all but that of the first layer
     assert warmed_s(with_delay(copilot, 0.0)) == pytest.approx(warmed_s(with_delay(block, 0.0)))
@@ -91,7 +92,7 @@ def test_circuits_change_as_often_as_algorithm_1_says(alpha: int) -> None:
         rng = np.random.default_rng([0, region.servers[0]])
         mapping = region_circuits(experiment.fabric, region, rng.random((8, 8)))
         planned[region.ocs] += 1
-        for turn in experiment.regions.turns[region.ocs]:
+        for turn in regions_of(experiment.rule).turns[region.ocs]:
             after = region_circuits(experiment.fabric, region, turn.demand, last=mapping)
             planned[region.ocs] += set(after) != set(mapping)
             mapping = after
@@ -166,24 +167,24 @@ def test_a_delay_that_cannot_be_emulated_names_the_volume_that_would_do() -> Non
     with pytest.raises(ScenarioError, match="would be") as refused:
         replace(experiment, dilation=Dilation(1e-3, 1e-6))
     volume = float(str(refused.value).split("V = ")[1].split()[0])
-    assert replace(experiment, dilation=Dilation(1e-3, volume)).regions
+    assert replace(experiment, dilation=Dilation(1e-3, volume)).rule
 
 
 def test_what_is_refused() -> None:
     step = toy_step()
     experiment = toy_experiment(step)
-    assert experiment.regional
+    assert isinstance(experiment.circuits, RegionalSetup)
     with pytest.raises(ScenarioError, match="is not an all-to-all"):
-        replace(experiment, regional=replace(experiment.regional, dispatches=("nobody",)))
+        replace(experiment, circuits=replace(experiment.circuits, dispatches=("nobody",)))
     with pytest.raises(ScenarioError, match="not of one region"):
         replace(experiment, fabric=mfabric_fabric(8, 4, gpus=1, nics=4, packet_nics=1))
     with pytest.raises(ScenarioError, match="no circuits that follow"):
-        _ = replace(experiment, regional=None).regions
+        regions_of(replace(experiment, circuits=None).rule)
 
 
 def test_all_to_alls_inside_servers_leave_circuits_alone(tmp_path: Path) -> None:
     experiment = toy_experiment(file_step(tmp_path), servers=4, gpus=2, alpha=2)
-    turns = [turn.node for turn in experiment.regions.turns["ocs0"]]
+    turns = [turn.node for turn in regions_of(experiment.rule).turns["ocs0"]]
     assert len(turns) == 2 * 4
     assert all("moelayer" in node for node in turns)
     lit = predict(experiment).events.query("what == 'lit'")["which"]

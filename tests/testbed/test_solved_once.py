@@ -12,7 +12,6 @@ from testbed.run.experiment import Experiment
 from testbed.run.fluid_backend import FluidBackend
 from testbed.run.kernel import Kernel
 from testbed.run.predict import predict
-from testbed.run.region_plan import DelegatedSetup
 from testbed.run.run import Run
 from testbed.run.solved_once import solved_once
 from tests.examples import examples
@@ -28,6 +27,7 @@ from traffic.collectives.point_to_point import PointToPoint
 from traffic.collectives.ring import Ring
 from traffic.communicators import Communicators
 from traffic.compose import Repeat, one_after_another, placed, side_by_side, unfolded
+from traffic.delegated import DelegatedSetup
 from traffic.demand import Demand
 from traffic.jitter import jittered
 from traffic.job import Collective, Compute, Job, Node, chain

@@ -1,0 +1,138 @@
+"""Rules for circuits by name, and as JSON: lightrail's own by a word, a user's own by its class."""
+
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from typing import Protocol, cast
+
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+
+from topologies.errors import LightrailError, ScenarioError
+from topologies.own import own_code, own_object
+from topologies.strict_json import Strict, first_of, shown
+from traffic.own_value import Kind, class_name, own_value, words_of_value
+
+RULES = {
+    "foreseen": "controller.circuits.foreseen:Foreseen",
+    "regional": "testbed.run.region_plan:RegionalSetup",
+}
+"""Every rule that comes with lightrail; imported when it is asked for, so that none is needed for another."""
+CIRCUITS = Kind(
+    "rule for circuits",
+    "docs/own_circuits.md",
+    methods=("bind",),
+    values=(),
+    parts="bind",
+    error=ScenarioError,
+)
+EXACT = ConfigDict(extra="forbid", allow_inf_nan=False)
+
+
+class HasWords(Protocol):
+    """A rule of lightrail's."""
+
+    @property
+    def words(self) -> list[str]:
+        """How tables name it."""
+        ...
+
+    @property
+    def undrawn(self) -> object:
+        """What of it is the same for all seeds."""
+        ...
+
+
+class _Written(Strict):
+    """A rule: its word or class, and its fields."""
+
+    rule: str
+    fields: dict[str, object] = Field(default_factory=dict)
+
+
+def is_own(circuits: object) -> bool:
+    """Return whether a rule is of a user's own class."""
+    return class_name(type(circuits)) not in RULES.values()
+
+
+def circuits_named(name: str, made_of: Mapping[str, object] | None = None) -> object:
+    """Return a user's own rule.
+
+    Parameters
+    ----------
+    name
+        ``module:Class``, with the module on Python's path or in the current directory.
+    made_of
+        The arguments of the class; by default none.
+
+    Raises
+    ------
+    ScenarioError
+        If there is no such class, it makes no rule of them, or its own code raises.
+    """
+    if ":" not in name:
+        raise ScenarioError(
+            f"unknown rule for circuits {name!r}", f"name your own as module:Class, see {CIRCUITS.page}"
+        )
+    return own_value(CIRCUITS, name, made_of or {})
+
+
+def check_value(circuits: object) -> None:
+    """Refuse what cannot be an experiment's rule: it has no `bind`, or no hash."""
+    name = class_name(type(circuits))
+    if not callable(getattr(circuits, "bind", None)):
+        raise ScenarioError(f"{name!r} is not a rule for circuits: it has no bind", f"see {CIRCUITS.page}")
+    try:
+        with own_code(CIRCUITS.name, name):
+            hash(circuits)
+    except LightrailError as error:
+        raise ScenarioError(
+            f"the rule for circuits {name!r} has no hash", "make it a frozen dataclass"
+        ) from error
+
+
+def words_of(circuits: object) -> list[str]:
+    """Return how tables name a rule; a user's own by its class, and the fields that are not as by default."""
+    if not is_own(circuits):
+        return cast(HasWords, circuits).words
+    words = []
+    if is_dataclass(circuits):
+        own = [(field, getattr(circuits, field.name)) for field in fields(circuits)]
+        words = [f"{field.name}={value}" for field, value in own if value != field.default]
+    name = type(circuits).__name__
+    return [f"{name}({' '.join(words)})" if words else name]
+
+
+def undrawn(circuits: object) -> object:
+    """Return what of a rule is the same for all seeds; of a user's own that is all of it."""
+    return circuits if circuits is None or is_own(circuits) else cast(HasWords, circuits).undrawn
+
+
+def circuits_document(circuits: object) -> dict[str, object]:
+    """Return a rule as JSON has it; LightrailError if it cannot be written down, and read back."""
+    if is_own(circuits):
+        name, made_of = words_of_value(CIRCUITS, circuits)
+        return {"rule": name, "fields": made_of}
+    own = class_name(type(circuits))
+    (word,) = (word for word, name in RULES.items() if name == own)
+    return {"rule": word, "fields": TypeAdapter(type(circuits)).dump_python(circuits, mode="json")}
+
+
+def circuits_of_document(data: object) -> object:
+    """Return the rule that `circuits_document` wrote.
+
+    Raises
+    ------
+    LightrailError
+        If the data is something else, or what a user's own class makes of it is.
+    """
+    try:
+        written = _Written.model_validate(data)
+        if ":" in written.rule:
+            return circuits_named(written.rule, written.fields)
+        if written.rule not in RULES:
+            raise ScenarioError(
+                f"unknown rule for circuits {shown(written.rule)}", f"name {', '.join(RULES)} or module:Class"
+            )
+        own = own_object(CIRCUITS.name, RULES[written.rule])
+        return TypeAdapter(cast(type[object], own), config=EXACT).validate_python(written.fields)
+    except ValidationError as error:
+        raise ScenarioError(f"the rule for circuits, {first_of(error)}", f"see {CIRCUITS.page}") from error
