@@ -10,14 +10,27 @@ import typer
 
 from scenarios._harness import Scenario, no_claims, run
 from scenarios._options import OwnFabric, Rails, Rate, Servers, Spines, fabric_of
+from testbed.run.circuits_registry import circuits_named
+from testbed.run.circuits_rule import ONCE_LIT
+from testbed.run.experiment import Experiment
+from topologies.errors import ScenarioError
 from traffic.jitter import jittered
 from traffic.job_file import read_job
 
 JobFile = Annotated[Path, typer.Option("--job", help="The job, a JSON file as docs/jobs.md describes.")]
 Scheme = Annotated[
-    str,
+    str | None,
     typer.Option(
-        help="Spraying scheme: ecmp, plb, minrtt, reps, pxn, rails, optimal, or your own as module:function."
+        help="Spraying scheme: ecmp (the default), plb, minrtt, reps, pxn, rails, optimal, or your own as"
+        " module:function."
+    ),
+]
+Circuits = Annotated[
+    str | None,
+    typer.Option(
+        metavar="RULE",
+        help="Which circuits of the fabric's OCSes are lit when: a rule of your own as module:Class"
+        " (docs/own_circuits.md).",
     ),
 ]
 Jitter = Annotated[
@@ -34,7 +47,8 @@ def job(
     spines: Spines = None,
     rate: Rate = 100.0,
     fabric: OwnFabric = None,
-    scheme: Scheme = "ecmp",
+    scheme: Scheme = None,
+    circuits: Circuits = None,
     jitter: Jitter = 0.0,
     seed: Seed = 0,
 ) -> Scenario:
@@ -46,12 +60,22 @@ def job(
 
     The whole is emulated, compute too: with real packets over a network that is booted for it, at a scale
     that makes it last some seconds, and beside its prediction. With --model-only it is predicted alone.
+
+    With --circuits a rule lights the circuits of a fabric with OCSes, which carry all messages or, if the
+    rule says so, what the scheme puts on them.
     """
     wired = fabric_of(fabric, servers, rails, spines, rate)
     planned = jittered(read_job(job_file), seed, jitter)
+    rule = circuits_named(circuits) if circuits else None
+    experiment = Experiment(wired, planned, scheme or "ecmp", seed=seed, circuits=rule)
+    if experiment.is_lit_alone:
+        if scheme:
+            raise ScenarioError(
+                f"the circuits of {circuits} carry all, and leave nothing to {scheme}", "leave out --scheme"
+            )
+        experiment = replace(experiment, policy=ONCE_LIT)
     title = f"Job {planned.name} over a {wired.name} fabric"
-    scenario = Scenario.of("job", title, wired, [(planned, scheme, seed)])
-    return replace(scenario, claims=no_claims, report="nodes")
+    return Scenario("job", title, [experiment], no_claims, report="nodes")
 
 
 if __name__ == "__main__":

@@ -1,12 +1,17 @@
 """Light paths: where the light of a NIC goes through the circuits of one OCS or of several in series."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from topologies.fabric import Fabric, Nic, Port
 
 Circuit = tuple[int, int]
 """The input port and the output port that an OCS joins."""
+
+
+def duplex(pairs: Iterable[tuple[int, int]]) -> tuple[Circuit, ...]:
+    """Return the circuits that join ports both ways, so that acknowledgements come back."""
+    return tuple(circuit for a, b in pairs for circuit in ((a, b), (b, a)))
 
 
 @dataclass(frozen=True)

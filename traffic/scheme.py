@@ -120,11 +120,10 @@ class KeepsConnections(Scheme, Protocol):
 
 @runtime_checkable
 class FollowsLight(Scheme, Protocol):
-    """A scheme by which what is left of a message goes over other circuits once its own have ended."""
+    """A scheme that places what is left of messages anew when the circuits change that join their servers."""
 
-    @property
-    def follows_light(self) -> bool:
-        """Whether it does."""
+    def lanes_now(self, view: View, messages: Messages) -> Sequence[Sequence[QueuePair]]:
+        """Return the lanes on which it would place each message now."""
         ...
 
 
@@ -296,11 +295,8 @@ class OnceLit:
     """Each message over the light paths that join its two servers, in equal parts, once there is one.
 
     A light path counts that is lit both ways, so that acknowledgements come back. Which ones carry a message
-    is decided when it starts, and of what is left of it when one of them has ended.
+    is decided when it starts, and for what is left of it when others are lit.
     """
-
-    follows_light = True
-    """What is left goes over other circuits."""
 
     def lower(self, ops: Ops, view: View) -> Ops:
         """Return what is under way, that whose servers no circuit joins in the dark."""
@@ -310,6 +306,10 @@ class OnceLit:
             return Ops((part,) if lit.all() else (part.select(lit), replace(part.select(~lit), medium=DARK)))
 
         return ops.each_under_way(by_light)
+
+    def lanes_now(self, view: View, messages: Messages) -> Sequence[Sequence[QueuePair]]:
+        """Return the light paths of each message."""
+        return _direct(view, messages)
 
     def place(self, view: View, messages: Messages) -> Placement:
         """Return a parcel per message and light path; ScenarioError for a message without one."""

@@ -157,6 +157,16 @@ class Carriers:
         return lacks
 
     @property
+    def using_light(self) -> dict[int, set[QueuePair]]:
+        """The queue pairs over circuits that carry something of each message, by number."""
+        lit = [carrier for carrier, queue_pair in self._pairs.items() if self._light.carries(queue_pair)]
+        using = defaultdict[int, set[QueuePair]](set)
+        for each in self._backend.under_way(lit):
+            if each.op not in self._choosing:
+                using[each.op].add(self._pairs[each.lane])
+        return using
+
+    @property
     def undelivered_bytes(self) -> int:
         """What all queue pairs have yet to deliver, and messages lack that choose or take what is lit."""
         found = self._backend.under_way(list(self._pairs), list(self._choosing))

@@ -4,12 +4,12 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Protocol, cast, get_args
+from typing import cast, get_args
 
 from controller.circuits.circuits import Circuits, check_permitted
 from controller.circuits.devices import LEAST_DELAY_S, ReconfigurationDelay
 from controller.circuits.rule import Decides, Rule
-from testbed.run.circuits_json import CIRCUITS, HasWords, is_own
+from testbed.run.circuits_registry import CIRCUITS, CircuitsRule, OwnCircuits, is_own
 from testbed.run.dilation import UNSCALED, Dilation
 from topologies.errors import DemandError, ScenarioError
 from topologies.events import (
@@ -29,24 +29,6 @@ from traffic.own_value import class_name
 
 ONCE_LIT = "once lit"
 """What tables call messages that go directly over a circuit once they have one."""
-
-
-class CircuitsRule(HasWords, Protocol):
-    """Which circuits are lit when, as an experiment has it: a frozen value."""
-
-    def bind(
-        self, fabric: Fabric, job: Job, scale: Dilation, seed: int, moves: Mapping[str, Moves], /
-    ) -> Rule:
-        """Return what the runner asks; ``moves`` are the GPUs that change places by each fault."""
-        ...
-
-
-class OwnCircuits(Protocol):
-    """A user's own rule: a frozen dataclass (docs/own_circuits.md)."""
-
-    def bind(self, *, fabric: Fabric, job: Job, scale: Dilation, seed: int) -> Rule:
-        """Return what the runner asks."""
-        ...
 
 
 def bound(

@@ -8,9 +8,9 @@ from functools import cached_property
 from controller.circuits.devices import ReconfigurationDelay
 from controller.circuits.rule import Rule
 from testbed.run.agreement import LIMIT
-from testbed.run.circuits_json import check_value, words_of
-from testbed.run.circuits_json import is_own as is_own_rule
-from testbed.run.circuits_rule import CircuitsRule, OwnCircuits, bound
+from testbed.run.circuits_registry import CircuitsRule, OwnCircuits, check_value, words_of
+from testbed.run.circuits_registry import is_own as is_own_rule
+from testbed.run.circuits_rule import bound
 from testbed.run.dilation import UNSCALED, Dilation
 from testbed.run.experiment_json import ExperimentRecord, experiment_record, record_json
 from testbed.run.ocs_plan import OcsPlan, OcsSetup

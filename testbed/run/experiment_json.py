@@ -16,7 +16,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticSerializationError
 
-from testbed.run.circuits_json import circuits_document, circuits_of_document
+from testbed.run.circuits_registry import circuits_document, circuits_of_document
 from testbed.run.dilation import Dilation
 from testbed.run.ocs_plan import OcsSetup
 from topologies.errors import FabricError, LightrailError, ScenarioError, TraceError

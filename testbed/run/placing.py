@@ -84,8 +84,8 @@ class Placing:
         self._ops = ledger.ops
         self.by_light = isinstance(scheme, HasLanes)
         """Whether the scheme has lanes by what is lit, and others for what is left when that goes dark."""
-        self.follows_light = isinstance(scheme, FollowsLight) and scheme.follows_light
-        """Whether what is left of a message goes over other circuits once its own have ended."""
+        self._follows = scheme if isinstance(scheme, FollowsLight) else None
+        """The scheme, if it places what is left anew when circuits change."""
         self._lanes = scheme.lanes if isinstance(scheme, HasLanes) else scheme
         self._lowers = scheme if isinstance(scheme, Lowers) else None
         """The scheme, if it lowers operations."""
@@ -217,6 +217,25 @@ class Placing:
         for communicator in dict.fromkeys(of.tolist()):
             mine = of == communicator
             self._cross(scheme, communicator, messages.select(mine), numbers[mine])
+
+    @property
+    def follows_light(self) -> bool:
+        """Whether what is left of a message is placed anew when circuits change."""
+        return self._follows is not None
+
+    def lacking_lanes(self, using: Mapping[int, set[QueuePair]]) -> list[int]:
+        """Return the operations that would be placed on more lanes now than those that they use."""
+        if self._follows is None or not using:
+            return []
+        numbers, messages = self._messages_of([(number, 1) for number in using])
+        wanted = self._follows.lanes_now(self._view(0), messages)
+        return [
+            number
+            for number, lanes in zip(numbers.tolist(), wanted, strict=True)
+            if not {(lane.source, lane.destination) for lane in using[number]}.issuperset(
+                (lane.source, lane.destination) for lane in lanes
+            )
+        ]
 
     def again(self, left: Left) -> None:
         """Place anew what operations lack."""

@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
-from testbed.run.circuits_json import undrawn
+from testbed.run.circuits_registry import undrawn
 from testbed.run.experiment import Experiment
 from topologies.errors import ScenarioError
 from traffic.faults import When

@@ -151,9 +151,11 @@ class Revising:
         self.place_left(self._placing.waiting())
 
     def relit(self, lanes: Iterable[int]) -> None:
-        """Place what waited for light, and what lanes carried whose circuits have ended."""
+        """Place what waited for light, what lanes lack whose circuits have ended, and what may use more."""
         if self._placing.follows_light or (self._placing.by_light and self._faulting.expected):
             self.place_left(self._carriers.without_light(lanes))
+        if self._placing.follows_light:
+            self.place_left(self._carriers.unsent(self._placing.lacking_lanes(self._carriers.using_light)))
         self.place_left(self._placing.waiting())
 
     def place_left(self, left: Left) -> None:

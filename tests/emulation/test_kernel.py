@@ -15,11 +15,12 @@ from testbed.run.live_backend import LiveBackend
 from testbed.run.run import Run
 from tests.emulation.box import Box
 from tests.emulation.machine import Machine
-from tests.testbed.run_cases import DELAY_S, Case, both_ways, moe, ring
+from tests.testbed.run_cases import DELAY_S, Case, moe, ring
 from tests.testbed.tables import check_tables
 from topologies.errors import StuckError
 from topologies.events import Event, Lit, NodeStarted, Order, Reconfigure, SetTimer, TimerFired, View
 from topologies.fabric import Nic
+from topologies.light import duplex
 from topologies.parallel_ocs import parallel_ocs_fabric
 from topologies.rail import rail_fabric
 from traffic.collectives.point_to_point import PointToPoint
@@ -99,7 +100,7 @@ class Alternate:
         turn = state if isinstance(state, int) else 0
         if isinstance(event, NodeStarted | TimerFired):
             pairs = ((0, 1), (2, 3)) if turn % 2 == 0 else ((0, 2), (1, 3))
-            return turn + 1, [Reconfigure({"ocs0": both_ways(*pairs)})]
+            return turn + 1, [Reconfigure({"ocs0": duplex(pairs)})]
         return turn, [SetTimer("change", 0.025)] if isinstance(event, Lit) else []
 
 

@@ -18,7 +18,7 @@ from testbed.run.movers import Backend
 from testbed.run.run import Run
 from tests.emulation.box import Box
 from tests.emulation.machine import Machine
-from tests.testbed.run_cases import When, both_ways
+from tests.testbed.run_cases import When
 from topologies.events import (
     Event,
     Flip,
@@ -31,7 +31,7 @@ from topologies.events import (
     TimerFired,
 )
 from topologies.fabric import Fabric, Link, Port, Switch, equal_servers
-from topologies.light import Circuit
+from topologies.light import Circuit, duplex
 from traffic.collectives.point_to_point import PointToPoint
 from traffic.job import Collective, Compute, chain
 from traffic.scheme import Routed
@@ -62,7 +62,7 @@ def matching(turn: int) -> tuple[Circuit, ...]:
     last, others = SERVERS - 1, SERVERS - 1
     pairs = [(turn % others, last)]
     pairs += [((turn + k) % others, (turn - k) % others) for k in range(1, SERVERS // 2)]
-    return both_ways(*pairs)
+    return duplex(pairs)
 
 
 SPARSE = {f"p{panel}": matching(panel // 2 % 3) if panel % 2 == 0 else () for panel in range(PANELS)}

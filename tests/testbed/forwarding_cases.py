@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 from testbed.run.kernel import Kernel
 from testbed.run.movers import Backend
 from testbed.run.run import Run
-from tests.testbed.run_cases import DELAY_S, When, both_ways
+from tests.testbed.run_cases import DELAY_S, When
 from topologies.events import Event, NodeStarted, Order, Reconfigure, SetTimer, TimerFired
 from topologies.fabric import Fabric, Link, Nic, Port, Switch, equal_servers
-from topologies.light import Circuit
+from topologies.light import Circuit, duplex
 from traffic.collectives.point_to_point import PointToPoint
 from traffic.faults import Fault, cut
 from traffic.job import Collective, Compute, chain
@@ -32,7 +32,7 @@ def ring_fabric(servers: int, rate_bps: float = 100e9) -> Fabric:
 
 def stride_circuits(servers: int, stride: int) -> tuple[Circuit, ...]:
     """Return the duplex circuits from NIC 0 of each server to NIC 1 of the one that is a stride further."""
-    return both_ways(*((2 * server, 2 * ((server + stride) % servers) + 1) for server in range(servers)))
+    return duplex([*((2 * server, 2 * ((server + stride) % servers) + 1) for server in range(servers))])
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ def pinned(source: int, destination: int) -> WholeMessages:
 
 def becomes_direct(size: int) -> Forwarding:
     """Return a message from server 0 to server 2 through server 1, until a circuit joins them."""
-    direct = both_ways((0, 5), (2, 7), (4, 3), (6, 1))
+    direct = duplex([(0, 5), (2, 7), (4, 3), (6, 1)])
     return Forwarding(ring_fabric(4), ((0, 2, size),), stride_circuits(4, 1), direct, 0.02)
 
 

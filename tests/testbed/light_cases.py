@@ -1,8 +1,9 @@
 """A message whose link dies before its circuits are to change: what a drain meets, on either backend."""
 
-from tests.testbed.run_cases import Case, When, both_ways
+from tests.testbed.run_cases import Case, When
 from topologies.events import Event, NodeStarted, Order, Reconfigure, Refused, SetTimer, TimerFired
 from topologies.fabric import Port
+from topologies.light import duplex
 from topologies.parallel_ocs import parallel_ocs_fabric
 from traffic.collectives.point_to_point import PointToPoint
 from traffic.faults import AS_IT_WAS, cut
@@ -13,7 +14,7 @@ RATE = 100_000_000
 """A link carries so many bytes a second."""
 FABRIC = parallel_ocs_fabric(4, 2, rate_bps=8 * RATE)
 WARM = Compute("warm up", (0,), 1.0)
-A, B = both_ways((0, 1), (2, 3)), both_ways((0, 2), (1, 3))
+A, B = duplex([(0, 1), (2, 3)]), duplex([(0, 2), (1, 3)])
 """Two configurations of an OCS of four servers."""
 
 

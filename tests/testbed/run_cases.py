@@ -12,7 +12,7 @@ from testbed.run.revising import Revise
 from testbed.run.run import Run
 from topologies.events import Event, FaultDetected, NodeDone, NodeStarted, Order, Reconfigure, View
 from topologies.fabric import Fabric, Link, Nic, Port, Switch, equal_servers
-from topologies.light import Circuit
+from topologies.light import duplex
 from topologies.parallel_ocs import parallel_ocs_fabric
 from traffic.collectives.all_to_all import AllToAll
 from traffic.collectives.ring import Ring
@@ -68,11 +68,6 @@ class When:
         return state, self.orders.get(event, ())
 
 
-def both_ways(*pairs: Circuit) -> tuple[Circuit, ...]:
-    """Return duplex circuits."""
-    return tuple(circuit for a, b in pairs for circuit in ((a, b), (b, a)))
-
-
 def moe() -> Case:
     """Return four servers with two circuit NICs and a packet NIC each, one of which fails.
 
@@ -95,10 +90,10 @@ def moe() -> Case:
         When(
             {
                 NodeStarted("gate"): (
-                    Reconfigure({"ocs0": both_ways((0, 1), (2, 3))}),
-                    Reconfigure({"ocs1": both_ways((0, 2), (1, 3))}),
+                    Reconfigure({"ocs0": duplex([(0, 1), (2, 3)])}),
+                    Reconfigure({"ocs1": duplex([(0, 2), (1, 3)])}),
                 ),
-                NodeDone("dispatch"): (Reconfigure({"ocs0": both_ways((0, 3), (1, 2))}),),
+                NodeDone("dispatch"): (Reconfigure({"ocs0": duplex([(0, 3), (1, 2)])}),),
             }
         ),
         (cut("h0:0", (Port("h0", 0),), "combine", 0.002, 0.001),),
@@ -148,10 +143,10 @@ def ring() -> Case:
         When(
             {
                 NodeStarted("warm up"): (
-                    Reconfigure({"a": both_ways((0, 3), (1, 4), (2, 5))}),
-                    Reconfigure({"b": both_ways((3, 1), (4, 2), (5, 0))}),
+                    Reconfigure({"a": duplex([(0, 3), (1, 4), (2, 5)])}),
+                    Reconfigure({"b": duplex([(3, 1), (4, 2), (5, 0)])}),
                 ),
-                FaultDetected("h1"): (Reconfigure({"b": both_ways((3, 2), (5, 0))}),),
+                FaultDetected("h1"): (Reconfigure({"b": duplex([(3, 2), (5, 0)])}),),
             }
         ),
         (cut("h1", (Port("h1", 0), Port("h1", 1)), "gradients", 0.013, 0.001),),

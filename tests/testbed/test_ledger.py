@@ -14,11 +14,12 @@ from testbed.run.run import Run
 from tests.testbed.forwarding_cases import becomes_direct
 from tests.testbed.ocs_cases import experiment_of
 from tests.testbed.region_cases import lost
-from tests.testbed.run_cases import DELAY_S, Case, When, both_ways, moe, ring
+from tests.testbed.run_cases import DELAY_S, Case, When, moe, ring
 from tests.testbed.tables import check_tables, rows
 from tests.testbed.test_delegated_faults import packet_nics, step
 from topologies.events import Hold, NodeStarted, Reconfigure, View
 from topologies.fabric import Nic, Port
+from topologies.light import duplex
 from topologies.mfabric import mfabric_fabric
 from topologies.parallel_ocs import parallel_ocs_fabric
 from topologies.rail import rail_fabric
@@ -145,7 +146,7 @@ def test_what_is_taken_back_leaves_its_leg_with_what_that_delivered() -> None:
 
 def test_a_collective_is_ready_before_it_is_let_go_and_light_has_its_own_table() -> None:
     fabric = parallel_ocs_fabric(2, 1, rate_bps=8.0 * RATE)
-    lit = both_ways((0, 1))
+    lit = duplex([(0, 1)])
     orders = {NodeStarted("send"): (Reconfigure({"ocs0": lit}), Hold("send", ("ocs0",)))}
     job = Job("held", 2, (Collective("send", PointToPoint(((0, 1, RATE),))),))
     backend = FluidBackend(fabric, {"ocs0": DELAY_S})

@@ -15,7 +15,7 @@ from tests.examples import examples
 from tests.testbed.forwarding_cases import ring_fabric, stride_circuits
 from tests.testbed.light_cases import FABRIC, RATE, WARM, A, B, over_a_dead_link
 from tests.testbed.light_reference import Reference
-from tests.testbed.run_cases import DELAY_S, When, both_ways
+from tests.testbed.run_cases import DELAY_S, When
 from topologies.errors import LightrailError, StuckError
 from topologies.events import (
     Event,
@@ -32,6 +32,7 @@ from topologies.events import (
     TimerFired,
 )
 from topologies.fabric import Fabric, Link, Nic, Port, Switch, equal_servers
+from topologies.light import duplex
 from topologies.parallel_ocs import parallel_ocs_fabric
 from traffic.collectives.point_to_point import PointToPoint
 from traffic.faults import Fault
@@ -119,7 +120,7 @@ def test_a_lane_whose_route_becomes_shorter_stands_for_the_change(
     orders: dict[Event, tuple[Order, ...]] = {
         NodeStarted("warm up"): (Reconfigure({"ocs0": stride_circuits(5, 1)}),),
         NodeStarted("send"): (SetTimer("change", 0.5),),
-        TimerFired("change"): (Reconfigure({"ocs1": both_ways(chord)}),),
+        TimerFired("change"): (Reconfigure({"ocs1": duplex([chord])}),),
     }
     pinned = WholeMessages(lambda _view, a, b: QueuePair(Nic(a, 0), Nic(b, 1)))
     found = run(chord_fabric(), (WARM, sends("send", (0, 4, RATE))), orders, pinned)
@@ -218,7 +219,7 @@ def test_orders_that_do_not_go_together_are_errors(wrong: tuple[Order, ...], say
         run(FABRIC, (WARM,), {NodeStarted("warm up"): wrong}, lane(0))
 
 
-C = both_ways((0, 3), (1, 2))
+C = duplex([(0, 3), (1, 2)])
 
 
 @st.composite
@@ -317,7 +318,7 @@ def test_two_holds_of_a_collective_are_one_of_all_their_ocses() -> None:
 @pytest.mark.parametrize("opened", ["since", "before"])
 def test_a_lane_that_gets_its_route_during_a_change_stands_for_it(opened: str) -> None:
     """It would send over 1, 2 and 3 until the chord from 1 to 3 is lit, and over that from then on."""
-    ring, chord = stride_circuits(5, 1), both_ways((1, 3))
+    ring, chord = stride_circuits(5, 1), duplex([(1, 3)])
     at_first = ring if opened == "since" else tuple(circuit for circuit in ring if 4 not in circuit)
     changes: tuple[Order, ...] = (Reconfigure({"ocs1": chord}),)
     if opened == "before":  # it has a route when the first of two changes is done

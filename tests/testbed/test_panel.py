@@ -17,9 +17,10 @@ from testbed.run.predict import predict
 from testbed.run.run import Run
 from tests.testbed.forwarding_cases import ring_fabric, stride_circuits
 from tests.testbed.panel_cases import panel_step, took_s
-from tests.testbed.run_cases import DELAY_S, When, both_ways
+from tests.testbed.run_cases import DELAY_S, When
 from topologies.events import Event, NodeStarted, Order, Reconfigure, SetTimer, TimerFired, View
 from topologies.fabric import Nic
+from topologies.light import duplex
 from traffic.collectives.ring import Ring
 from traffic.delegated import Delegated
 from traffic.delegation import Lanes, bounds
@@ -119,7 +120,7 @@ def test_traffic_goes_around_a_nic_that_fails(lasts_s: float | None) -> None:
 
 def test_a_ring_alone_on_routes_is_led_over_new_ones_when_circuits_change() -> None:
     """Servers 0 and 2 send through 1 and 3, then directly and through both."""
-    direct = both_ways((0, 5), (2, 7), (4, 3), (6, 1))
+    direct = duplex([(0, 5), (2, 7), (4, 3), (6, 1)])
     orders: dict[Event, tuple[Order, ...]] = {
         NodeStarted("warm up"): (Reconfigure({"ocs0": stride_circuits(4, 1)}),),
         NodeStarted("ring"): (SetTimer("change", 0.02),),

@@ -4,11 +4,16 @@ from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from typing import Protocol, cast
 
-from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, create_model
 
+from controller.circuits.rule import Rule
+from testbed.run.dilation import Dilation
 from topologies.errors import LightrailError, ScenarioError
+from topologies.fabric import Fabric
 from topologies.own import own_code, own_object
 from topologies.strict_json import Strict, first_of, shown
+from traffic.faults import Moves
+from traffic.job import Job
 from traffic.own_value import Kind, class_name, own_value, words_of_value
 
 RULES = {
@@ -41,6 +46,24 @@ class HasWords(Protocol):
         ...
 
 
+class CircuitsRule(HasWords, Protocol):
+    """Which circuits are lit when, as an experiment has it: a frozen value."""
+
+    def bind(
+        self, fabric: Fabric, job: Job, scale: Dilation, seed: int, moves: Mapping[str, Moves], /
+    ) -> Rule:
+        """Return what the runner asks; ``moves`` are the GPUs that change places by each fault."""
+        ...
+
+
+class OwnCircuits(Protocol):
+    """A user's own rule: a frozen dataclass (docs/own_circuits.md)."""
+
+    def bind(self, *, fabric: Fabric, job: Job, scale: Dilation, seed: int) -> Rule:
+        """Return what the runner asks."""
+        ...
+
+
 class _Written(Strict):
     """A rule: its word or class, and its fields."""
 
@@ -53,7 +76,7 @@ def is_own(circuits: object) -> bool:
     return class_name(type(circuits)) not in RULES.values()
 
 
-def circuits_named(name: str, made_of: Mapping[str, object] | None = None) -> object:
+def circuits_named(name: str, made_of: Mapping[str, object] | None = None) -> OwnCircuits:
     """Return a user's own rule.
 
     Parameters
@@ -72,7 +95,7 @@ def circuits_named(name: str, made_of: Mapping[str, object] | None = None) -> ob
         raise ScenarioError(
             f"unknown rule for circuits {name!r}", f"name your own as module:Class, see {CIRCUITS.page}"
         )
-    return own_value(CIRCUITS, name, made_of or {})
+    return cast(OwnCircuits, own_value(CIRCUITS, name, made_of or {}))
 
 
 def check_value(circuits: object) -> None:
@@ -132,7 +155,8 @@ def circuits_of_document(data: object) -> object:
             raise ScenarioError(
                 f"unknown rule for circuits {shown(written.rule)}", f"name {', '.join(RULES)} or module:Class"
             )
-        own = own_object(CIRCUITS.name, RULES[written.rule])
-        return TypeAdapter(cast(type[object], own), config=EXACT).validate_python(written.fields)
+        own = cast(type[object], own_object(CIRCUITS.name, RULES[written.rule]))
+        made = create_model("Rule", __config__=EXACT, value=(own, ...))
+        return cast(object, getattr(made.model_validate({"value": written.fields}), "value"))  # noqa: B009
     except ValidationError as error:
         raise ScenarioError(f"the rule for circuits, {first_of(error)}", f"see {CIRCUITS.page}") from error

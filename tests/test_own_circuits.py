@@ -1,0 +1,81 @@
+"""The page that teaches a user's own rule for circuits: its code runs as printed, and is written down."""
+
+import re
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from testbed.report.run_json import experiments_of
+from testbed.run.experiment import Experiment
+from tests.test_own_pattern import carried_out
+from tests.test_python_api import ran
+from tests.tools import CHECKOUT
+from topologies.parallel_ocs import parallel_ocs_fabric
+
+PAGE = (CHECKOUT / "docs" / "own_circuits.md").read_text()
+LINES = 20
+RULE, SCRIPT = (str(found) for found in re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL))
+(COMMAND,) = (str(found) for found in re.findall(r"```console\n(.*?)```", PAGE, re.DOTALL))
+JOB = """{"format": "lightrail job 1", "name": "step", "gpus": 4, "nodes": [
+    {"kind": "compute", "name": "attention", "duration_s": 0.001},
+    {"kind": "all_to_all", "name": "dispatch", "uniform_bytes": 5e7, "after": ["attention"]},
+    {"kind": "ring_all_reduce", "name": "gradients", "bytes": 1e8, "after": ["dispatch"]}
+]}"""
+
+
+@pytest.fixture
+def in_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Stand in a folder with the page's rule in it, outside of the checkout."""
+    (tmp_path / "own_circuits.py").write_text(RULE)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delitem(sys.modules, "own_circuits", raising=False)
+    return tmp_path
+
+
+def test_it_is_as_long_as_it_says() -> None:
+    rule = RULE[RULE.index("@dataclass") :]
+    assert len([line for line in rule.splitlines() if line.strip()]) <= LINES
+
+
+def test_its_script_is_faster_than_fixed_circuits_and_is_run_again_from_what_it_leaves(
+    in_folder: Path,
+) -> None:
+    done = ran(SCRIPT, in_folder)
+    assert done.returncode == 0, done.stderr
+    table = pd.read_csv(in_folder / "by_bytes_owed" / "summary.csv")
+    assert table["scheme"].tolist() == ["fixed circuits", "once lit, ByBytesOwed"]
+    fixed_s, own_s = table["cct_s"]
+    assert fixed_s == pytest.approx(300e6 * 8 / 200e9), "two circuits carry the heaviest message"
+    assert own_s == pytest.approx(8.0e-3, rel=0.01)
+    assert (table["cct_s"] >= table["bound_s"]).all()
+    *_, experiment = experiments_of(in_folder / "by_bytes_owed" / "run.json")
+    assert experiment.own == ["own_circuits:ByBytesOwed"]
+    assert experiment.circuits is not None
+    longer = replace(experiment, circuits=replace(experiment.circuits, hold_s=5e-3))  # type: ignore[type-var]
+    for each in (experiment, longer):
+        back = Experiment.from_json(each.to_json())
+        assert (back, back.key) == (each, each.key)
+    assert longer.scheme_name == "once lit, ByBytesOwed(hold_s=0.005)"
+    carried_out("scenarios/repeat.py", "by_bytes_owed", "--out", "again")
+    assert pd.read_csv(in_folder / "again" / "summary.csv")["cct_s"].tolist() == table["cct_s"].tolist()
+    (in_folder / "own_circuits.py").write_text(f"{RULE}# edited\n")
+    edited = carried_out("scenarios/repeat.py", "by_bytes_owed", "--out", "edited")
+    assert "the source of own_circuits has changed since" in " ".join(edited.split())
+
+
+def test_its_command_lights_circuits_for_a_job_in_a_file(in_folder: Path) -> None:
+    (in_folder / "job.json").write_text(JOB)
+    (in_folder / "fabric.json").write_text(parallel_ocs_fabric(4, 4).to_json())
+    _, _, _, scenario, *options = COMMAND.split()
+    said = carried_out(scenario, *options, "--model-only", "--out", "out")
+    assert re.search(r"dispatch +all-to-all", said)
+    (experiment,) = experiments_of(in_folder / "out" / "run.json")
+    assert experiment.scheme_name == "once lit, ByBytesOwed"
+    command = [sys.executable, str(CHECKOUT / scenario), *options, "--model-only", "--scheme", "ecmp"]
+    refused = subprocess.run(command, capture_output=True, text=True)
+    assert refused.returncode == 2
+    assert "carry all, and leave nothing to ecmp; leave out --scheme" in " ".join(refused.stderr.split())
