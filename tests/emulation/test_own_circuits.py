@@ -1,0 +1,47 @@
+"""A user's own rule over a booted network: it lights what is owed, and takes the time predicted."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from testbed.network.network import Network
+from testbed.run.circuits_registry import circuits_named
+from testbed.run.circuits_rule import ONCE_LIT
+from testbed.run.dilation import Dilation
+from testbed.run.experiment import Experiment
+from testbed.run.trial import tried
+from tests.emulation.box import Box
+from tests.emulation.machine import Machine
+from tests.test_own_circuits import RULE, SCRIPT
+from topologies.parallel_ocs import parallel_ocs_fabric
+from traffic.demand import Demand
+from traffic.metrics import communication_s
+from traffic.steps import single
+
+pytestmark = [pytest.mark.emulation, pytest.mark.real_cpus]
+
+FABRIC = parallel_ocs_fabric(4, 4)
+DILATION = Dilation(2e-4, 0.4)
+"""20 Mbit/s; 25 us of an OCS in the dark last 50 ms, a hold of 200 us 0.4 s."""
+
+
+def test_it_lights_what_is_owed(
+    sandbox: Box | None, machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "own_circuits.py").write_text(RULE)
+    monkeypatch.syspath_prepend(tmp_path)
+    (found,) = re.findall(r"owed = (\[\[.*\]\])", SCRIPT)
+    owed = 10**5 * np.array([[int(size) for size in re.findall(r"\d+", row)] for row in found.split("],")])
+    rule = circuits_named("own_circuits:ByBytesOwed", {"hold_s": 2e-4})
+    job = single(Demand("skewed", owed))
+    experiment = Experiment(FABRIC, job, ONCE_LIT, DILATION, circuits=rule)
+    with Network(FABRIC, DILATION.rate, host=experiment.host) as network:
+        outcome = tried(experiment, network)
+    assert outcome.verdict.word != "unsound", outcome.verdict.reasons
+    run, predicted = outcome.run, outcome.predicted
+    assert run.messages["end_s"].notna().all()
+    assert (run.events["what"] == "lit").sum() >= 12, "circuits were changed at least twice"
+    ratio = communication_s(run.tables) / communication_s(predicted.tables)
+    assert machine.busy or 0.9 < ratio < 1.15
