@@ -120,8 +120,8 @@ def test_messages_over_light_that_is_to_come_wait_for_it_and_no_others() -> None
 def test_two_nodes_die_and_what_is_left_of_three_is_a_node() -> None:
     found = predict(experiment(KHopRing(5, 2, 2), 1, 0)).tasks
     ends_s = [0.45, 0.45 + 0.07 + 0.9]
-    # Two steps of twice 300 bytes: the first over bundle 1, as bundle 0 does not loop back yet.
-    ends_s += [ends_s[1] + 0.45, ends_s[1] + 0.45 + 0.6 + 0.3]
+    # Two steps of twice 300 bytes: the first over bundle 1, until bundle 0 loops back and takes half of it.
+    ends_s += [ends_s[1] + 0.45, ends_s[1] + 0.45 + 0.07 + (0.6 - 0.07) / 2 + 0.3]
     ends_s += [ends_s[3] + 0.3 + 0.3]
     assert found["node"].tolist() == ["hit 0", "again 0", "hit 1", "again 1", "hit 2"]
     assert found["end_s"].tolist() == pytest.approx(ends_s)
