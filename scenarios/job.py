@@ -11,8 +11,9 @@ import typer
 from scenarios._harness import Scenario, no_claims, run
 from scenarios._options import OwnFabric, Rails, Rate, Servers, Spines, fabric_of
 from testbed.run.circuits_registry import circuits_named
-from testbed.run.circuits_rule import ONCE_LIT
+from testbed.run.circuits_rule import ONCE_LIT, ROUTED
 from testbed.run.experiment import Experiment
+from testbed.run.own_routing import routing_named
 from topologies.errors import ScenarioError
 from traffic.jitter import jittered
 from traffic.job_file import read_job
@@ -33,6 +34,14 @@ Circuits = Annotated[
         " (docs/own_circuits.md).",
     ),
 ]
+Routing = Annotated[
+    str | None,
+    typer.Option(
+        metavar="ROUTING",
+        help="By which NIC servers send on that forward between circuits: a routing of your own as"
+        " module:Class (docs/own_routing.md); by default by the shortest path.",
+    ),
+]
 Jitter = Annotated[
     float,
     typer.Option(help="Spread of compute times: sigma of a lognormal factor of mean 1 per node and GPU."),
@@ -49,6 +58,7 @@ def job(
     fabric: OwnFabric = None,
     scheme: Scheme = None,
     circuits: Circuits = None,
+    routing: Routing = None,
     jitter: Jitter = 0.0,
     seed: Seed = 0,
 ) -> Scenario:
@@ -67,13 +77,14 @@ def job(
     wired = fabric_of(fabric, servers, rails, spines, rate)
     planned = jittered(read_job(job_file), seed, jitter)
     rule = circuits_named(circuits) if circuits else None
-    experiment = Experiment(wired, planned, scheme or "ecmp", seed=seed, circuits=rule)
+    led = routing_named(routing) if routing else None
+    experiment = Experiment(wired, planned, scheme or "ecmp", seed=seed, circuits=rule, routing=led)
     if experiment.is_lit_alone:
         if scheme:
             raise ScenarioError(
                 f"the circuits of {circuits} carry all, and leave nothing to {scheme}", "leave out --scheme"
             )
-        experiment = replace(experiment, policy=ONCE_LIT)
+        experiment = replace(experiment, policy=ROUTED if wired.servers_forward else ONCE_LIT)
     title = f"Job {planned.name} over a {wired.name} fabric"
     return Scenario("job", title, [experiment], no_claims, report="nodes")
 

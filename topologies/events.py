@@ -9,6 +9,8 @@ from numpy.typing import NDArray
 
 from topologies.fabric import Fabric, Nic, Port
 from topologies.light import Circuit
+from topologies.routes import Routes
+from topologies.routing import Routing
 
 
 @dataclass(frozen=True)
@@ -223,6 +225,12 @@ class View:
     """The shares of their rate that NICs are known to have, where that is not all of it."""
     gone: frozenset[int] = frozenset()
     """The GPUs that are known to be gone."""
+    routing: Routing | None = None
+    """By which NIC servers send on; None by the shortest path."""
     owed: Callable[[], NDArray[np.int64]] = field(default=_nothing, compare=False)
     """Returns what has to be lit for: the bytes that each server owes each other one, shape (servers,
     servers), of the collectives that have begun, but for what goes over packets."""
+
+    def routes(self) -> Routes:
+        """Return the routes over what is lit, around what is known to have failed."""
+        return Routes(self.fabric, self.lit, self.failed, self.routing)

@@ -1,17 +1,20 @@
 """Routes: where traffic goes over lit circuits, directly or through servers that forward.
 
 A queue pair is pinned to its NICs: its first hop is the light of its source NIC, its last the light that
-ends at its destination NIC. A server that forwards takes the NIC from which the fewest light paths remain,
-of equal ones the lowest, whatever the source: as a kernel's routing table has it.
+ends at its destination NIC. Between two a routing says by which NIC a server sends on
+(`topologies.routing`). By default that is the NIC from which the fewest light paths remain, of equal ones the
+lowest, whatever the source: as a kernel's routing table has it.
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from topologies.errors import ScenarioError
 from topologies.fabric import Fabric, Nic, Path, Port
 from topologies.light import Circuit, LightPath, light_path
+from topologies.routing import Flow, Routing
 
 
 @dataclass(frozen=True)
@@ -51,12 +54,24 @@ class Routes:
         The circuits of each OCS that carry.
     failed
         Ports that are avoided: light that crosses one carries nothing.
+    routing
+        By which NIC servers send on; by default by the shortest path.
+
+    Raises
+    ------
+    ScenarioError
+        By what asks for a route, if the routing leads it in a circle.
     """
 
     def __init__(
-        self, fabric: Fabric, lit: Mapping[str, tuple[Circuit, ...]], failed: Collection[Port] = frozenset()
+        self,
+        fabric: Fabric,
+        lit: Mapping[str, tuple[Circuit, ...]],
+        failed: Collection[Port] = frozenset(),
+        routing: Routing | None = None,
     ) -> None:
         self._fabric, self._lit, self._failed = fabric, dict(lit), frozenset(failed)
+        self._routing = routing if fabric.servers_forward else None
         self._light: dict[Nic, LightPath | None] = {}
         self._forwarding: dict[Nic, dict[int, Nic]] = {}
         self._sending: dict[tuple[Nic, Nic], Route | None] = {}
@@ -80,9 +95,23 @@ class Routes:
 
         Servers from which nothing gets there are left out; if servers do not forward, all are.
         """
+        if self._routing:
+            return self._hops[1].get(destination, {})
         if destination not in self._forwarding:
             self._forwarding[destination] = self._towards(destination) if self._fabric.servers_forward else {}
         return self._forwarding[destination]
+
+    def of_flow(self, flow: Flow) -> Mapping[int, Nic]:
+        """Return the NIC through which servers send on what is of a flow, where it has one of its own."""
+        return self._hops[0].get(flow, {}) if self._routing else {}
+
+    def leaves_by(self, source: Nic, destination: Nic) -> Nic | None:
+        """Return the NIC by which a routing has a queue pair's server send; None by whichever."""
+        return self.onward(source.server, (source, destination)) if self._routing else None
+
+    def onward(self, server: int, flow: Flow) -> Nic | None:
+        """Return the NIC through which a server sends on what is of a flow, or None."""
+        return self.of_flow(flow).get(server) or self.forwarding(flow[1]).get(server)
 
     def route(self, source: Nic, destination: Nic) -> Route | None:
         """Return the route of a queue pair between two NICs, or None.
@@ -90,11 +119,14 @@ class Routes:
         None too if the light of its source leads to a server whose route goes back through the
         source's own server: no kernel accepts packets from its own address.
         """
-        light, at = [self.light(source)], self.next_nic(source)
+        light, at, passed = [self.light(source)], self.next_nic(source), list[int]()
         while at and at != destination:
-            then = self.forwarding(destination).get(at.server)
+            then = self.onward(at.server, (source, destination))
             if then is None or then.server in (source.server, destination.server):
                 return None
+            if at.server in passed:
+                raise _in_a_circle(source, destination, [*passed[passed.index(at.server) :], at.server])
+            passed.append(at.server)
             light.append(self.light(then))
             at = self.next_nic(then)
         return Route(tuple(filter(None, light))) if at else None
@@ -121,6 +153,20 @@ class Routes:
             found.append(self.route(destination, source))
         return {circuit for route in found if route for circuit in route.circuits}
 
+    @cached_property
+    def _hops(self) -> tuple[dict[Flow, dict[int, Nic]], dict[Nic, dict[int, Nic]]]:
+        """What the routing says of each flow, and of what is for each NIC: next hops by server."""
+        assert self._routing
+        of_flow: dict[Flow, dict[int, Nic]] = defaultdict(dict)
+        towards: dict[Nic, dict[int, Nic]] = defaultdict(dict)
+        table = self._routing.table(fabric=self._fabric, lit=self._lit, failed=self._failed)
+        for (server, what), out in table.items():
+            if isinstance(what, Nic):
+                towards[what][server] = out
+            else:
+                of_flow[what][server] = out
+        return of_flow, towards
+
     def _towards(self, destination: Nic) -> dict[int, Nic]:
         """Return the next NIC of each server, breadth first from the destination."""
         through: dict[int, Nic] = {}
@@ -144,3 +190,12 @@ class Routes:
             if reached := self.next_nic(nic):
                 into[reached.server].append(nic)
         return into
+
+
+def _in_a_circle(source: Nic, destination: Nic, servers: Sequence[int]) -> ScenarioError:
+    circle = " > ".join(map(str, servers))
+    near, far = (f"NIC {nic.nic} of server {nic.server}" for nic in (source, destination))
+    return ScenarioError(
+        f"the routing leads what {near} sends to {far} in a circle: servers {circle}",
+        "have each hop come nearer to its destination",
+    )

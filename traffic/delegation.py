@@ -185,7 +185,7 @@ class Lanes:
     def _find_lanes(
         self, view: View, pairs: Sequence[tuple[int, int]], servers: Iterable[int]
     ) -> dict[tuple[int, int], list[QueuePair]]:
-        routes = Routes(view.fabric, view.lit, view.failed)
+        routes = view.routes()
         lit = defaultdict[tuple[int, int], list[QueuePair]](list)
         for nic in (nic for server in servers for nic in _nics_on_light(view.fabric)[server]):
             if self._light and (far := routes.next_nic(nic)):
@@ -525,7 +525,7 @@ def bounds(view: View, found: Delegation) -> Bounds:
     mFabric, section 5.3.
     """
     fabric = view.fabric
-    routes = Routes(fabric, view.lit, view.failed)
+    routes = view.routes()
     load = defaultdict[Port, float](float)
     lanes = found.lanes
     for qp, size in zip(lanes.qp.tolist(), lanes.bytes.tolist(), strict=True):

@@ -94,6 +94,26 @@ def words_of_value(kind: Kind, value: object) -> tuple[str, dict[str, object]]:
     return name, made_of
 
 
+def check_hash(kind: str, value: object) -> None:
+    """Raise ScenarioError for a value of a kind that has no hash, as experiments need to be compared."""
+    name = class_name(type(value))
+    try:
+        with own_code(kind, name):
+            hash(value)
+    except LightrailError as error:
+        raise ScenarioError(f"the {kind} {name!r} has no hash", "make it a frozen dataclass") from error
+
+
+def words_of_own(value: object) -> list[str]:
+    """Return how tables name a value: by its class, and those of its fields that are not as by default."""
+    words = []
+    if is_dataclass(value):
+        own = [(field, getattr(value, field.name)) for field in fields(value)]
+        words = [f"{field.name}={found}" for field, found in own if found != field.default]
+    name = type(value).__name__
+    return [f"{name}({' '.join(words)})" if words else name]
+
+
 def _fields(value: object) -> dict[str, object]:
     if not is_dataclass(value):
         return {}

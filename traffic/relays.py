@@ -135,7 +135,7 @@ def relayed_paths(
         None for a pair that no relay can serve now.
     """
     cut = cut_off(view.fabric, view.failed)
-    routes = Routes(view.fabric, view.lit, view.failed)
+    routes = view.routes()
     busy = defaultdict[int, int](int)
     for pair, size in over_packets.items():
         for server in pair:

@@ -262,19 +262,41 @@ class WholeMessages:
 class Routed:
     """Each message on one queue pair over circuits, from the NIC from which the shortest route starts.
 
-    Of equally short ones it is that of the lowest source NIC, then of the lowest destination NIC. The route
-    is that over what is lit when the message starts; the queue pair stays the same when circuits change.
+    Of equally short ones it is that of the lowest source NIC, then of the lowest destination NIC; where a
+    routing says by which NIC a server sends to another, it is one of those. The route is that over what is
+    lit when the message starts; the queue pair stays the same when circuits change. What is under way and has
+    no route waits for light.
     """
+
+    def lower(self, ops: Ops, view: View) -> Ops:
+        """Return what is under way, that whose servers no route joins in the dark."""
+        routes = view.routes()
+        joined = cache(lambda near, far: bool(_routed(view.fabric, routes, near, far)))
+        return _by_light(ops, lambda moves: [joined(*ends) for ends in _servers(view.fabric, moves)])
 
     def place(self, view: View, messages: Messages) -> Placement:
         """Return one parcel per message; ScenarioError if no route joins its servers."""
-        routes = Routes(view.fabric, view.lit, view.failed)
+        routes = view.routes()
         shortest = cache(partial(_shortest, view.fabric, routes))
         return WholeMessages(lambda _view, near, far: shortest(near, far)).place(view, messages)
 
 
 def _shortest(fabric: Fabric, routes: Routes, near: int, far: int) -> QueuePair:
     """Return the queue pair between two servers whose route crosses the fewest light paths."""
+    hops = _routed(fabric, routes, near, far)
+    if not hops:
+        raise ScenarioError(
+            f"no route over what is lit joins server {near} to server {far}",
+            "light circuits that do before messages start, or have servers forward",
+        )
+    return min(hops, key=hops.__getitem__)
+
+
+def _routed(fabric: Fabric, routes: Routes, near: int, far: int) -> dict[QueuePair, int]:
+    """Return the queue pairs between two servers that have routes, and how many light paths each crosses.
+
+    If a routing says by which NIC the first sends, they are those that begin there.
+    """
     sources, destinations = (
         [Nic(server, nic) for nic in range(fabric.servers[server].nics)] for server in (near, far)
     )
@@ -283,12 +305,12 @@ def _shortest(fabric: Fabric, routes: Routes, near: int, far: int) -> QueuePair:
         for source, destination in product(sources, destinations)
         if (route := routes.sending(source, destination))
     }
-    if not hops:
-        raise ScenarioError(
-            f"no route over what is lit joins server {near} to server {far}",
-            "light circuits that do before messages start, or have servers forward",
-        )
-    return min(hops, key=hops.__getitem__)
+    named = {
+        lane: count
+        for lane, count in hops.items()
+        if routes.leaves_by(lane.source, lane.destination) == lane.source
+    }
+    return named or hops
 
 
 class OnceLit:
@@ -300,12 +322,7 @@ class OnceLit:
 
     def lower(self, ops: Ops, view: View) -> Ops:
         """Return what is under way, that whose servers no circuit joins in the dark."""
-
-        def by_light(part: Part) -> Ops:
-            lit = np.array([bool(paths) for paths in _direct(view, part.moves)], dtype=bool)
-            return Ops((part,) if lit.all() else (part.select(lit), replace(part.select(~lit), medium=DARK)))
-
-        return ops.each_under_way(by_light)
+        return _by_light(ops, lambda moves: [bool(paths) for paths in _direct(view, moves)])
 
     def lanes_now(self, view: View, messages: Messages) -> Sequence[Sequence[QueuePair]]:
         """Return the light paths of each message."""
@@ -332,9 +349,25 @@ class OnceLit:
         return Placement(tuple(numbers), qp, message_of, sizes)
 
 
+def _by_light(ops: Ops, has_light: Callable[[Messages], Sequence[bool]]) -> Ops:
+    """Return what is under way, that without light in the dark."""
+
+    def by_light(part: Part) -> Ops:
+        lit = np.array(has_light(part.moves), dtype=bool)
+        return Ops((part,) if lit.all() else (part.select(lit), replace(part.select(~lit), medium=DARK)))
+
+    return ops.each_under_way(by_light)
+
+
+def _servers(fabric: Fabric, messages: Messages) -> list[tuple[int, int]]:
+    """Return the servers of each message's GPUs."""
+    servers = fabric.server_of_gpu
+    return list(zip(servers[messages.source].tolist(), servers[messages.destination].tolist(), strict=True))
+
+
 def _direct(view: View, messages: Messages) -> list[list[QueuePair]]:
     """Return the queue pairs of each message whose light joins its servers directly, both ways."""
-    servers, routes = view.fabric.gpu_servers, Routes(view.fabric, view.lit, view.failed)
+    servers, routes = view.fabric.gpu_servers, view.routes()
     found = []
     for source, destination in zip(messages.source.tolist(), messages.destination.tolist(), strict=True):
         near, far = servers[source], servers[destination]

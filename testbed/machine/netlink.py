@@ -17,6 +17,7 @@ from pyroute2.netlink import NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE,
 from pyroute2.netlink.rtnl import (
     RTM_DELLINK,
     RTM_DELROUTE,
+    RTM_DELRULE,
     RTM_NEWADDR,
     RTM_NEWLINK,
     RTM_NEWNEIGH,
@@ -79,6 +80,7 @@ KINDS: dict[int, type[nlmsg]] = {
     RTM_NEWNEIGH: ndmsg,
     RTM_NEWROUTE: rtmsg,
     RTM_NEWRULE: fibmsg,
+    RTM_DELRULE: fibmsg,
 }
 
 

@@ -1,20 +1,19 @@
 """Rules for circuits by name, and as JSON: lightrail's own by a word, a user's own by its class."""
 
 from collections.abc import Mapping
-from dataclasses import fields, is_dataclass
 from typing import Protocol, cast
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, create_model
 
 from controller.circuits.rule import Rule
 from testbed.run.dilation import Dilation
-from topologies.errors import LightrailError, ScenarioError
+from topologies.errors import ScenarioError
 from topologies.fabric import Fabric
-from topologies.own import own_code, own_object
+from topologies.own import own_object
 from topologies.strict_json import Strict, first_of, shown
 from traffic.faults import Moves
 from traffic.job import Job
-from traffic.own_value import Kind, class_name, own_value, words_of_value
+from traffic.own_value import Kind, check_hash, class_name, own_value, words_of_own, words_of_value
 
 RULES = {
     "foreseen": "controller.circuits.foreseen:Foreseen",
@@ -103,25 +102,14 @@ def check_value(circuits: object) -> None:
     name = class_name(type(circuits))
     if not callable(getattr(circuits, "bind", None)):
         raise ScenarioError(f"{name!r} is not a rule for circuits: it has no bind", f"see {CIRCUITS.page}")
-    try:
-        with own_code(CIRCUITS.name, name):
-            hash(circuits)
-    except LightrailError as error:
-        raise ScenarioError(
-            f"the rule for circuits {name!r} has no hash", "make it a frozen dataclass"
-        ) from error
+    check_hash(CIRCUITS.name, circuits)
 
 
 def words_of(circuits: object) -> list[str]:
     """Return how tables name a rule; a user's own by its class, and the fields that are not as by default."""
     if not is_own(circuits):
         return cast(HasWords, circuits).words
-    words = []
-    if is_dataclass(circuits):
-        own = [(field, getattr(circuits, field.name)) for field in fields(circuits)]
-        words = [f"{field.name}={value}" for field, value in own if value != field.default]
-    name = type(circuits).__name__
-    return [f"{name}({' '.join(words)})" if words else name]
+    return words_of_own(circuits)
 
 
 def undrawn(circuits: object) -> object:

@@ -29,6 +29,8 @@ from traffic.own_value import class_name
 
 ONCE_LIT = "once lit"
 """What tables call messages that go directly over a circuit once they have one."""
+ROUTED = "routed"
+"""What they call those that servers forward between circuits."""
 
 
 def bound(

@@ -14,8 +14,10 @@ from testbed.run.circuits_rule import bound
 from testbed.run.dilation import UNSCALED, Dilation
 from testbed.run.experiment_json import ExperimentRecord, experiment_record, record_json
 from testbed.run.ocs_plan import OcsPlan, OcsSetup
+from testbed.run.own_routing import CheckedRouting
 from topologies.errors import ScenarioError
 from topologies.fabric import Fabric, Port
+from topologies.routing import Routing
 from traffic.collectives.pattern import bytes_between
 from traffic.communicators import Communicators
 from traffic.delegated import Delegated, DelegatedSetup
@@ -25,9 +27,9 @@ from traffic.faults import AS_IT_WAS, Fault, Revisions, check_faults, moved
 from traffic.job import Job
 from traffic.job_file import check_own_patterns, own_patterns
 from traffic.messages import CHUNK_BYTES
-from traffic.own_value import class_name
+from traffic.own_value import check_hash, class_name, words_of_own
 from traffic.packets import DEFAULT_MTU, check_mtu
-from traffic.scheme import OnceLit, OverCircuits, Scheme, Sprayed
+from traffic.scheme import OnceLit, OverCircuits, Routed, Scheme, Sprayed
 from traffic.spraying.policy import ReactivePolicy
 from traffic.spraying.registry import is_own, policy_named
 from traffic.transports.host_settings import CREDIT, HostSettings, TransportSetup, host_settings
@@ -72,6 +74,8 @@ class Experiment:
     """What becomes of the job once a fault is known."""
     delegated: DelegatedSetup | None = None
     """How all-to-alls go over the lanes of server pairs; None as any message goes."""
+    routing: Routing | None = None
+    """By which NIC servers send on that forward between circuits; None by the shortest path."""
     shared_queue_pairs: bool = False
     """Whether all communicators share queue pairs, instead of having their own."""
 
@@ -98,6 +102,13 @@ class Experiment:
                 f"the job is for {self.job.gpus} GPUs, the fabric has {self.fabric.gpus}",
                 "take a larger fabric, or a smaller job",
             )
+        if self.routing:
+            check_hash("routing", self.routing)
+            if not self.fabric.servers_forward:
+                raise ScenarioError(
+                    f"a routing, and servers of {self.fabric.name} do not forward",
+                    "take a fabric whose servers do (Fabric(servers_forward=True))",
+                )
         if self.circuits:
             check_value(self.circuits)
             self.rule  # noqa: B018  # checks what it is made of
@@ -110,6 +121,11 @@ class Experiment:
         if self.circuits is None:
             return None
         return bound(self.circuits, self.fabric, self.job, self.dilation, self.seed, self.revisions.moves)
+
+    @cached_property
+    def bound_routing(self) -> Routing | None:
+        """The routing, whose next hops are checked; None by the shortest path."""
+        return CheckedRouting(self.routing) if self.routing else None
 
     @property
     def over_circuits(self) -> bool:
@@ -166,7 +182,7 @@ class Experiment:
     def scheme(self) -> Scheme:
         """What places messages on queue pairs, the same for both backends; made anew for each run."""
         if self.is_lit_alone and not self.delegated:
-            return OnceLit()
+            return Routed() if self.fabric.servers_forward else OnceLit()
         if self.ocs and not self.ocs.rest:
             return OverCircuits()
         sprayed = Sprayed(lambda: policy_named(self.spraying), self.seed, self.chunk_bytes)
@@ -220,12 +236,14 @@ class Experiment:
     @property
     def own(self) -> list[str]:
         """The names (``module:function`` or ``module:Class``) of what of it is a user's own code."""
-        transport = self.transport.name
+        transport, own = self.transport.name, list[object]([self.routing] if self.routing else [])
+        if self.circuits and is_own_rule(self.circuits):
+            own.append(self.circuits)
         named = [
             self.spraying if is_own(self.spraying) else "",
             self.policy if self.ocs else "",
             "" if congestion_control(transport) else transport,
-            class_name(type(self.circuits)) if self.circuits and is_own_rule(self.circuits) else "",
+            *(class_name(type(each)) for each in own),
         ]
         patterns = own_patterns((*self.job.nodes, *self.revisions.nodes))
         effects = own_effects(effect for fault in self.faults for effect in fault.effects)
@@ -239,6 +257,7 @@ class Experiment:
         """
         meets = [self.ocs.meeting] if self.ocs and self.ocs.meeting != "drain" else []
         follows = words_of(self.circuits) if self.circuits else []
+        follows += words_of_own(self.routing) if self.routing else []
         legs = self.delegated.words if self.delegated else []
         policy = (
             policy_named(self.policy).name

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Annotated, Literal
+from typing import Annotated, Literal, cast
 
 from pydantic import (
     BaseModel,
@@ -19,8 +19,10 @@ from pydantic_core import PydanticSerializationError
 from testbed.run.circuits_registry import circuits_document, circuits_of_document
 from testbed.run.dilation import Dilation
 from testbed.run.ocs_plan import OcsSetup
+from testbed.run.own_routing import routing_document, routing_of_document
 from topologies.errors import FabricError, LightrailError, ScenarioError, TraceError
 from topologies.fabric import Fabric
+from topologies.routing import Routing
 from traffic.delegated import DelegatedSetup
 from traffic.effect_json import effect_document, effect_of_document
 from traffic.faults import AS_IT_WAS, Fault, KnownRevision, Moves, Revisions, When
@@ -126,6 +128,19 @@ def _circuits_data(circuits: object) -> object:
     return circuits and circuits_document(circuits)
 
 
+def _routing(data: object) -> object:
+    if data is None or not isinstance(data, dict):
+        return data
+    try:
+        return routing_of_document(data)
+    except LightrailError as error:
+        raise ValueError(error.sentence) from error
+
+
+def _routing_data(routing: object) -> object:
+    return routing and routing_document(cast(Routing, routing))
+
+
 class ExperimentRecord(BaseModel):
     """The fields of an experiment (`testbed.run.experiment`)."""
 
@@ -145,6 +160,7 @@ class ExperimentRecord(BaseModel):
     circuits: Annotated[object, PlainValidator(_circuits), PlainSerializer(_circuits_data)] = None
     revisions: Annotated[Revisions, PlainValidator(_revisions), PlainSerializer(_revisions_data)] = AS_IT_WAS
     delegated: DelegatedSetup | None = None
+    routing: Annotated[object, PlainValidator(_routing), PlainSerializer(_routing_data)] = None
     shared_queue_pairs: StrictBool = False
 
 
@@ -158,6 +174,7 @@ def record_json(record: ExperimentRecord) -> str:
         _revisions_data(record.revisions)
         _faults_data(record.faults)
         _circuits_data(record.circuits)
+        _routing_data(record.routing)
         raise
 
 

@@ -35,6 +35,7 @@ from topologies.errors import ScenarioError, StuckError
 from topologies.events import Lit, NodeDone, NodeStarted, ProgramsEnded, Refused, View
 from topologies.fabric import Fabric
 from topologies.light import Circuit
+from topologies.routing import Routing
 from traffic.clock import NEVER, checked, in_seconds
 from traffic.communicators import Communicators
 from traffic.faults import AS_IT_WAS, Fault, Revisions, check_faults
@@ -75,6 +76,8 @@ class Kernel:
         What fails, and how the job goes on then; by default as it was.
     lit
         What OCSes carry from the start; by default nothing.
+    routing
+        By which NIC servers send on that forward; by default by the shortest path.
     communicators
         The numbers of the communicators, each of which has queue pairs of its own; by default the job's.
     couples
@@ -100,11 +103,13 @@ class Kernel:
         faults: Sequence[Fault] = (),
         revise: Revise = AS_IT_WAS,
         lit: Mapping[str, tuple[Circuit, ...]] | None = None,
+        routing: Routing | None = None,
         communicators: Communicators | None = None,
         couples: bool = False,
     ) -> None:
         _check(fabric, job, faults, revise.nodes if isinstance(revise, Revisions) else ())
         self._fabric, self._backend, self._first_lit = fabric, backend, lit or {}
+        self._routing = routing
         self._communicators = communicators or Communicators(job)
         self._communicator: dict[str, int] = {}
         """The number of the communicator of each collective that has begun, or moved."""
@@ -144,7 +149,12 @@ class Kernel:
             done=self.piece_done,
         )
         self._light = Light(
-            fabric, backend, self._ledger, at=partial(self._at, Phase.LIGHT), moved=self._light_moved
+            fabric,
+            backend,
+            self._ledger,
+            routing=routing,
+            at=partial(self._at, Phase.LIGHT),
+            moved=self._light_moved,
         )
         self._carriers = Carriers(
             fabric,
@@ -383,6 +393,7 @@ class Kernel:
             self._light.held,
             self._faulting.rates,
             frozenset(self._revising.gone),
+            self._routing,
             self._owed,
         )
 

@@ -31,6 +31,7 @@ from topologies.events import (
 from topologies.fabric import Fabric, Nic, Port
 from topologies.light import Circuit
 from topologies.routes import Route, Routes, light_leads
+from topologies.routing import Routing
 from traffic.clock import NEVER, ps
 from traffic.spraying.policy import QueuePair
 
@@ -79,6 +80,8 @@ class Light:
     ----------
     fabric, backend, ledger
         Of the run.
+    routing
+        By which NIC servers send on; None by the shortest path.
     at
         Has something done at a time [ps].
     moved
@@ -91,11 +94,12 @@ class Light:
         backend: Backend,
         ledger: Ledger,
         *,
+        routing: Routing | None,
         at: Callable[[int, Callable[[], None]], None],
         moved: Callable[[Moved], None],
     ) -> None:
         self._fabric, self._backend, self._ledger = fabric, backend, ledger
-        self._at, self._moved = at, moved
+        self._routing, self._at, self._moved = routing, at, moved
         self._carriers: dict[Nic, dict[int, QueuePair]] = defaultdict(dict)
         """The queue pairs in use by their numbers, for each NIC that sends."""
         ocses = [switch.name for switch in fabric.switches if switch.kind == "ocs"]
@@ -116,7 +120,7 @@ class Light:
         self._failed: frozenset[Port] = frozenset()
         self.leads = light_leads(fabric)
         """Whether light leads queue pairs: over circuits of several OCSes, or on by servers that forward."""
-        self._routes = Routes(fabric, self._lit)
+        self._routes = self._routes_over({})
 
     # What is known
 
@@ -212,7 +216,7 @@ class Light:
     def avoid(self, failed: Collection[Port]) -> None:
         """Lead routes around ports that are known to have failed: these are all of them."""
         self._failed = frozenset(failed)
-        self._routes = Routes(self._fabric, self._lit, self._failed)
+        self._routes = self._routes_over({})
         self._backend.carry_out(Lead(self._routes, failed=self._failed))
 
     def reconfigure(self, order: Reconfigure) -> None:
@@ -412,9 +416,7 @@ class Light:
         begun = dict[str, tuple[Circuit, ...]]()
         for each in self._changes.values():
             begun |= each.circuits if each.has_begun else {}
-        targets = [
-            Routes(self._fabric, self._lit | after, self._failed) for after in (dict(change.circuits), begun)
-        ]
+        targets = [self._routes_over(after) for after in (dict(change.circuits), begun)]
         return {
             number
             for number, lane in lanes.items()
@@ -510,12 +512,16 @@ class Light:
         self._carry = None
         if not any(moved.values()):
             return
-        self._routes = Routes(self._fabric, self._lit, self._failed)
+        self._routes = self._routes_over({})
         if self.leads and self._changes:
             every = {number: lane for own in self._carriers.values() for number, lane in own.items()}
             self._stand_too(every)
         begun_at = [(ocs, a) for ocs, pairs in moved.items() for a, _ in sorted(pairs)]
         self._backend.carry_out(Lead(self._routes, None if self.leads else self._nics_at(begun_at)))
+
+    def _routes_over(self, circuits: Configuration) -> Routes:
+        """Return the routes once some OCSes carry circuits, and the others what they carry."""
+        return Routes(self._fabric, {**self._lit, **circuits}, self._failed, self._routing)
 
     def _nics_at(self, inputs: Iterable[tuple[str, int]]) -> tuple[Nic, ...]:
         """Return the NICs at input ports of OCSes, each once."""

@@ -133,5 +133,6 @@ class LiveLanes:
     def _set_kernels(self) -> None:
         """Have servers that forward do so between the NICs in use."""
         if self._kernels:
-            ends = {nic for lane in self._open.values() for nic in (lane.source, lane.destination)}
-            self._kernels.follow(self._routes, ends)
+            ends = [(lane.source, lane.destination) for lane in self._open.values()]
+            flows = dict.fromkeys([*ends, *((near, far) for far, near in ends)])
+            self._kernels.follow(self._routes, flows.keys())

@@ -38,6 +38,7 @@ def kernel_of(
         faults=experiment.faults,
         revise=experiment.revisions,
         lit=rule.first if rule else None,
+        routing=experiment.bound_routing,
         communicators=communicators or experiment.communicators,
         couples=couples,
     )

@@ -16,7 +16,14 @@ from testbed.run.live_backend import LiveBackend
 from testbed.run.run import Run
 from tests.emulation.box import Box
 from tests.emulation.machine import Machine
-from tests.testbed.forwarding_cases import Forwarding, around, becomes_direct, ring_fabric, stride_circuits
+from tests.testbed.forwarding_cases import (
+    Forwarding,
+    around,
+    becomes_direct,
+    long_way,
+    ring_fabric,
+    stride_circuits,
+)
 from tests.testbed.run_cases import DELAY_S
 from tests.testbed.tables import check_tables
 from topologies.addresses import interface, nic_ip
@@ -88,6 +95,20 @@ def test_hops_of_a_ring_share_its_circuits(sandbox: Box | None, machine: Machine
     assert all(carried < sent[Nic(server, 0)] < 1.05 * carried for server in range(8))
 
 
+def test_a_flow_takes_a_path_of_its_own_and_others_the_shortest(
+    sandbox: Box | None, machine: Machine
+) -> None:
+    case = long_way(100_000_000)
+    fluid = case.run(FluidBackend(case.fabric, case.delay_s))
+    run, sent = live(case)
+    assert machine.busy or 0.9 < ratio(run, fluid) < 1.15
+    assert legs(run) == legs(fluid)
+    each = 100_000_000 * DILATION.volume
+    carried = {0: each, 4: each, 3: 2 * each, 2: each}
+    assert all(size < sent[Nic(server, 1)] < 1.05 * size for server, size in carried.items())
+    assert sent[Nic(0, 0)] < 0.05 * each, "acknowledgements go back the same way"
+
+
 def test_what_a_failed_server_does_not_forward_goes_round_the_other_half_of_the_ring(
     sandbox: Box | None, machine: Machine
 ) -> None:
@@ -123,7 +144,7 @@ def test_kernels_have_the_routes_over_what_is_lit_and_no_others(sandbox: Box | N
             }
             lit = {ocs: tuple((a, b) for a, b in pairs if a != b) for ocs, pairs in lit.items()}
             routes = Routes(fabric, lit)
-            network.routes.follow(routes, fabric.nics[2:])
+            network.routes.follow(routes, [(nic, nic) for nic in fabric.nics[2:]])
             for server in range(5):
                 expected = {}
                 for nic in fabric.nics[2:]:

@@ -9,6 +9,7 @@ from tests.testbed.run_cases import DELAY_S, When
 from topologies.events import Event, NodeStarted, Order, Reconfigure, SetTimer, TimerFired
 from topologies.fabric import Fabric, Link, Nic, Port, Switch, equal_servers
 from topologies.light import Circuit, duplex
+from topologies.routing import Flow, Routing
 from traffic.collectives.point_to_point import PointToPoint
 from traffic.faults import Fault, cut
 from traffic.job import Collective, Compute, chain
@@ -48,6 +49,7 @@ class Forwarding:
     """How long after messages start."""
     scheme: Scheme = field(default_factory=Routed)
     faults: tuple[Fault, ...] = ()
+    routing: Routing | None = None
 
     def run(self, backend: Backend) -> Run:
         """Return what comes of it; times count from the start of the warm-up."""
@@ -61,7 +63,15 @@ class Forwarding:
         nodes = (Compute("warm up", (0,), WARM_UP_S), Collective("send", PointToPoint(self.messages)))
         job = chain("forwarding", gpus, nodes)
         circuits = When(orders)
-        return Kernel(self.fabric, job, backend, self.scheme, circuits=circuits, faults=self.faults).run()
+        return Kernel(
+            self.fabric,
+            job,
+            backend,
+            self.scheme,
+            circuits=circuits,
+            faults=self.faults,
+            routing=self.routing,
+        ).run()
 
     @property
     def delay_s(self) -> dict[str, float]:
@@ -78,6 +88,32 @@ def becomes_direct(size: int) -> Forwarding:
     """Return a message from server 0 to server 2 through server 1, until a circuit joins them."""
     direct = duplex([(0, 5), (2, 7), (4, 3), (6, 1)])
     return Forwarding(ring_fabric(4), ((0, 2, size),), stride_circuits(4, 1), direct, 0.02)
+
+
+@dataclass(frozen=True)
+class LongWay:
+    """Leads what server 0 of a ring sends to server 1 around by all others, and nothing else."""
+
+    servers: int
+
+    @property
+    def flow(self) -> Flow:
+        """From the NIC of server 0 on the last one to that of server 1 on server 2."""
+        return Nic(0, 1), Nic(1, 0)
+
+    def table(self, **_: object) -> dict[tuple[int, Nic | Flow], Nic]:
+        """Return the next hops."""
+        there, back = [0, *range(self.servers - 1, 1, -1)], range(1, self.servers)
+        return {
+            **{(server, self.flow): Nic(server, 1) for server in there},
+            **{(server, self.flow[::-1]): Nic(server, 0) for server in back},
+        }
+
+
+def long_way(size: int) -> Forwarding:
+    """Return messages from server 0 to server 1, the long way, and between neighbours on that way."""
+    messages = ((0, 1, size), (3, 2, size))
+    return Forwarding(ring_fabric(5), messages, stride_circuits(5, 1), routing=LongWay(5))
 
 
 def around(size: int) -> Forwarding:

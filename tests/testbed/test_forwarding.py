@@ -18,6 +18,7 @@ from tests.testbed.forwarding_cases import (
     ring_fabric,
     stride_circuits,
 )
+from tests.testbed.run_cases import DELAY_S
 from topologies.errors import ScenarioError, StuckError
 from traffic.records import legs_of
 from traffic.scheme import OverCircuits
@@ -87,14 +88,18 @@ def test_equal_runs_are_equal_bit_by_bit() -> None:
     assert one.messages.equals(two.messages)
 
 
-def test_servers_that_no_route_joins_are_refused() -> None:
+def test_servers_that_no_route_joins_wait_for_light() -> None:
     case = Forwarding(ring_fabric(4), ((0, 2, SECOND),), ((0, 3), (3, 0)))
-    with pytest.raises(ScenarioError, match="no route over what is lit joins server 0 to server 2"):
+    with pytest.raises(StuckError, match="nothing is on its way"):
         fluid(case)
+    later = replace(case, then=stride_circuits(4, 1), then_s=0.1)
+    assert fluid(later).messages["end_s"].item() == pytest.approx(
+        WARM_UP_S + 0.1 + DELAY_S + SECOND * 8 / 100e9
+    )
     standing = Forwarding(
         replace(ring_fabric(4), servers_forward=False), ((0, 2, SECOND),), stride_circuits(4, 1)
     )
-    with pytest.raises(ScenarioError, match="no route over what is lit joins server 0 to server 2"):
+    with pytest.raises(StuckError, match="nothing is on its way"):
         fluid(standing)
 
 

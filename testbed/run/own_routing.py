@@ -1,0 +1,103 @@
+"""A user's own routing: named, written down, and checked whenever it finds next hops."""
+
+from collections.abc import Collection, Mapping
+from typing import cast
+
+from pydantic import Field, ValidationError
+
+from topologies.errors import ScenarioError
+from topologies.fabric import Fabric, Nic, Port
+from topologies.light import Circuit
+from topologies.own import own_code
+from topologies.routing import Routing, Table
+from topologies.strict_json import Strict, first_of
+from traffic.own_value import Kind, class_name, own_value, words_of_value
+
+ROUTING = Kind(
+    "routing", "docs/own_routing.md", methods=("table",), values=(), parts="table", error=ScenarioError
+)
+
+
+class _Written(Strict):
+    """A routing: its class, and its fields."""
+
+    routing: str
+    fields: dict[str, object] = Field(default_factory=dict)
+
+
+def routing_named(name: str, made_of: Mapping[str, object] | None = None) -> Routing:
+    """Return a user's own routing.
+
+    Parameters
+    ----------
+    name
+        ``module:Class``, with the module on Python's path or in the current directory.
+    made_of
+        The arguments of the class; by default none.
+
+    Raises
+    ------
+    ScenarioError
+        If there is no such class, it makes no routing of them, or its own code raises.
+    """
+    if ":" not in name:
+        raise ScenarioError(f"unknown routing {name!r}", f"name your own as module:Class, see {ROUTING.page}")
+    return cast(Routing, own_value(ROUTING, name, made_of or {}))
+
+
+def routing_document(routing: Routing) -> dict[str, object]:
+    """Return a routing as JSON has it; LightrailError if it cannot be written down, and read back."""
+    name, made_of = words_of_value(ROUTING, routing)
+    return {"routing": name, "fields": made_of}
+
+
+def routing_of_document(data: object) -> Routing:
+    """Return the routing that `routing_document` wrote; LightrailError if the data is something else."""
+    try:
+        written = _Written.model_validate(data)
+    except ValidationError as error:
+        raise ScenarioError(f"the routing, {first_of(error)}", f"see {ROUTING.page}") from error
+    return routing_named(written.routing, written.fields)
+
+
+class CheckedRouting:
+    """A routing whose next hops are checked.
+
+    Parameters
+    ----------
+    routing
+        A user's own.
+    """
+
+    def __init__(self, routing: Routing) -> None:
+        self._name, self._routing = class_name(type(routing)), routing
+        self._known: dict[object, Table] = {}
+
+    def table(
+        self, *, fabric: Fabric, lit: Mapping[str, tuple[Circuit, ...]], failed: Collection[Port]
+    ) -> Table:
+        """Return the next hops; ScenarioError if they are not those of this fabric, or its code raises."""
+        about = tuple(sorted(lit.items())), frozenset(failed)
+        if about not in self._known:
+            with own_code(ROUTING.name, self._name):
+                table = self._routing.table(fabric=fabric, lit=dict(lit), failed=frozenset(failed))
+                self._check(table, fabric)
+            self._known = {about: table}
+        return self._known[about]
+
+    def _check(self, table: object, fabric: Fabric) -> None:
+        if not isinstance(table, Mapping):
+            raise self._not_valid(f"table returned an object of type {type(table).__name__}")
+        nics = set(fabric.nics)
+        for key, out in table.items():
+            if not (isinstance(key, tuple) and len(key) == 2 and isinstance(key[0], int)):
+                raise self._not_valid(f"{key!r} is not a server and a NIC or a flow")
+            server, what = key
+            ends = (what,) if isinstance(what, Nic) else what
+            if not (isinstance(ends, tuple) and len(ends) in (1, 2) and nics.issuperset(ends)):
+                raise self._not_valid(f"{what!r} is not a NIC of the fabric, or a pair of two")
+            if out not in nics or out.server != server:
+                raise self._not_valid(f"{out!r} is not a NIC of server {server}")
+
+    def _not_valid(self, said: str) -> ScenarioError:
+        return ScenarioError(f"the routing {self._name!r}: {said}", f"see {ROUTING.page}")
