@@ -7,6 +7,7 @@ neither OpenFlow nor the northbound asks who connects.
 
 import ctypes
 import gc
+import json
 import os
 import signal
 import sys
@@ -33,6 +34,7 @@ def main() -> None:
 def _options() -> Namespace:
     parser = ArgumentParser(prog="python -m controller", description="Program the switches of a fabric.")
     parser.add_argument("--fabric", type=Path, required=True, help="the fabric's JSON file")
+    parser.add_argument("--routing", type=Path, help="JSON file of a user's routing, if there is one")
     parser.add_argument("--openflow", type=Path, required=True, help="unix socket that switches connect to")
     parser.add_argument("--northbound", type=Path, required=True, help="unix socket that clients connect to")
     return parser.parse_args()
@@ -40,6 +42,7 @@ def _options() -> Namespace:
 
 def _run(options: Namespace) -> None:
     text = _text(options.fabric)
+    routed = _text(options.routing) if options.routing else None
     switches, clients = private_listener(options.openflow), private_listener(options.northbound)
     print("listening", flush=True)
 
@@ -49,10 +52,12 @@ def _run(options: Namespace) -> None:
     from controller.app.app import Controller, serve_northbound
     from controller.app.openflow import run
     from topologies.fabric import Fabric
+    from topologies.own_routing import CheckedRouting, routing_of_document
 
     signals = {signal.SIGTERM, signal.SIGINT}
     signal.pthread_sigmask(signal.SIG_BLOCK, signals)  # in all threads, so that sigwait gets them
-    controller = run(Controller, switches, fabric=Fabric.from_json(text))
+    routing = routed and CheckedRouting(routing_of_document(json.loads(routed)))
+    controller = run(Controller, switches, fabric=Fabric.from_json(text), routing=routing)
     Thread(target=serve_northbound, args=(controller, clients), daemon=True).start()
     signal.sigwait(signals)
     for path in (options.openflow, options.northbound):

@@ -8,6 +8,7 @@ from testbed.machine.datapath import default_datapath
 from testbed.network.network import Network
 from testbed.network.ocs_bench import TRAFFIC_NICS, Figures, ocs_figures
 from testbed.run.dark_excess import dark_excess
+from testbed.run.ocs_plan import plan_of
 from testbed.run.trial import tried
 from traffic.workloads.ocs_workloads import ocs_demand
 
@@ -64,6 +65,6 @@ def executed_over_planned() -> tuple[float, str]:
         (experiment,) = comparison.experiments(ocses, rate, excess)
         with Network(experiment.fabric, rate) as network:
             outcome = tried(experiment, network)
-        ratios.append(outcome.cct_s / experiment.plan.schedule.makespan)
+        ratios.append(outcome.cct_s / plan_of(experiment.rule).schedule.makespan)
         said.append(f"{ocses} OCSes: {ratios[-1]:.3f}, {outcome.verdict.word}")
     return max(ratios), "; ".join(said)

@@ -9,13 +9,14 @@ from testbed.network.network import Network
 from testbed.run.calibrate import volume_factor
 from testbed.run.dilation import UNSCALED, Dilation
 from testbed.run.experiment import Experiment
-from testbed.run.ocs_plan import OcsSetup, dilation_for, over_ocses
+from testbed.run.ocs_plan import Scheduled, dilation_for, over_ocses
 from testbed.run.outcome import bound_s
 from testbed.run.predict import predict
 from testbed.run.trial import tried
 from topologies.parallel_ocs import parallel_ocs_fabric
 from topologies.rail import rail_fabric
 from traffic.fault_text import WrittenFault
+from traffic.scheme_setup import WHILE_LIT
 from traffic.steps import single
 from traffic.transports.host_settings import TransportSetup
 from traffic.workloads.ocs_workloads import ocs_demand
@@ -72,5 +73,5 @@ def _over_circuits() -> Experiment:
     demand = ocs_demand("benchmark", 0, SERVERS, LINE_BYTES)
     line_s = demand.matrix * 8 / fabric.nic_rate_bps(fabric.nics[0])
     dilation = dilation_for(line_s, 2, DELAY_S, rate=RATE, slot_s=SLOT_S)
-    setup = OcsSetup(ReconfigurationDelay("delay", DELAY_S))
-    return Experiment(fabric, over_ocses(demand, 2), "spectra", dilation, ocs=setup)
+    circuits = Scheduled("spectra", ReconfigurationDelay("delay", DELAY_S))
+    return Experiment(fabric, over_ocses(demand, 2), WHILE_LIT, dilation, circuits=circuits)

@@ -27,7 +27,7 @@ from testbed.run.calibrate import calibration, rate_factor
 from testbed.run.dark_excess import DarkExcess, dark_excess
 from testbed.run.dilation import Dilation
 from testbed.run.experiment import Experiment
-from testbed.run.ocs_plan import OcsSetup, dilation_for, off_diagonal, over_ocses
+from testbed.run.ocs_plan import Scheduled, dilation_for, off_diagonal, over_ocses, plan_of
 from testbed.run.similitude import REAL_LINK_DELAY_S
 from topologies.big_switch import big_switch_fabric
 from topologies.errors import ScenarioError
@@ -35,6 +35,7 @@ from topologies.fabric import DEFAULT_BUFFER_BYTES, Fabric
 from topologies.parallel_ocs import parallel_ocs_fabric
 from traffic.demand import Demand
 from traffic.packets import DEFAULT_MTU, check_mtu
+from traffic.scheme_setup import WhileLitSetup
 from traffic.spraying.registry import policy_named
 from traffic.transports.circuit_engine import Meeting
 from traffic.transports.host_settings import TransportSetup
@@ -134,10 +135,10 @@ class Comparison:
             Experiment(
                 fabric,
                 over_ocses(demand, ocses),
-                name,
+                WhileLitSetup(_meeting(meeting), margins, self.rest),
                 dilation,
                 seed,
-                ocs=OcsSetup(self.delay, _meeting(meeting), self.partial, self.rest, margins),
+                circuits=Scheduled(name, self.delay, self.partial),
                 mtu=self.mtu,
             )
             for seed, demand in enumerate(self.demands)
@@ -209,14 +210,15 @@ def carry_out(
 
 def _big_switch(executed: Sequence[Experiment]) -> list[Experiment]:
     """Return the same demands over one packet switch in the place of the OCSes, where all is sent at once."""
-    plan = executed[0].plan
+    plan = plan_of(executed[0].rule)
     fabric = big_switch_fabric(
         len(plan.fabric.servers), nics=plan.fabric.servers[0].nics, gpus=1, rate_bps=plan.rate_bps
     )
     first = {experiment.seed: experiment for experiment in executed}
     fabric = fabric.with_buffer(plan.fabric.buffer_bytes)
     return [
-        replace(each, fabric=fabric, policy="rails", ocs=None, label=BIG_SWITCH) for each in first.values()
+        replace(each, fabric=fabric, scheme="rails", circuits=None, label=BIG_SWITCH)
+        for each in first.values()
     ]
 
 

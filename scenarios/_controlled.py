@@ -53,11 +53,11 @@ class ControlledPoints:
         ContradictedError
             If it does so before a point is finished, so that nothing is lost by beginning again.
         """
-        about = experiment.job.name, experiment.scheme_name
-        if experiment.is_lit_alone or about in self._known:
+        about = experiment.job.name, experiment.name
+        if experiment.is_once_lit or about in self._known:
             return
         self._known.add(about)
-        if experiment.ocs:
+        if experiment.has_slots:
             self._judge(self._controls.by(partial(light_control, self._network, experiment)))
             return
         load = load_bps(experiment, predict(experiment)) * experiment.dilation.rate

@@ -104,14 +104,14 @@ def predicted_by(experiment: Experiment) -> tuple[object, ...]:
     return (
         experiment.fabric,
         id(experiment.job),
-        experiment.scheme_name,
+        experiment.name,
         experiment.seed,
         by_bytes(experiment.transport.name),
-        experiment.ocs,
         experiment.faults,
         experiment.circuits,
         id(experiment.revisions),
-        experiment.delegated,
+        experiment.scheme,
+        experiment.routing,
         experiment.shared_queue_pairs,
     )
 
@@ -184,7 +184,7 @@ def _like(
 ) -> list[Glance]:
     """Return what is likely of a point: the mean of those of its workload, of its scheme if there are."""
     workload = {key: seen[key] for key in seen if _workload(experiments[key]) == _workload(experiment)}
-    scheme = [workload[key] for key in workload if experiments[key].policy == experiment.policy]
+    scheme = [workload[key] for key in workload if experiments[key].scheme == experiment.scheme]
     healthy, *failed = zip(*(scheme or workload.values()), strict=True)
     faults = failures.in_run(experiment, _mean(healthy).iteration_s) if failures else ()
     return [

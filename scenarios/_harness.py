@@ -209,7 +209,7 @@ class Scenario:
         experiments = [
             replace(each, transport=transport)
             for each in self.experiments
-            for transport in (transports if each.spraying or each.delegated else transports[:1])
+            for transport in (transports if each.over_packets else transports[:1])
         ]
         return replace(self, experiments=experiments)
 
@@ -438,8 +438,8 @@ def _emulated(scenario: Scenario, options: Options, *, is_new: bool = False) -> 
     with _progress() as progress:
         experiments, machine = _prepared(scenario, options, progress)
         for experiment in experiments:
-            if experiment.ocs:
-                _ = experiment.plan.schedule  # here: a user's own scheduler fails before anything boots
+            if experiment.rule:
+                experiment.rule.prepare()  # here: a user's own scheduler fails before anything boots
         with _results(scenario, options, experiments) as results:
             results.describe(calibration=asdict(machine))
             task = progress.add_task("emulate", total=len(experiments))
@@ -479,7 +479,7 @@ def _emulate_on(
         worst = math.nan if first.over_circuits else worst_link_error(network, first.seed)
         points = ControlledPoints(network, results, _where(first), doubtful)
         for experiment in experiments:
-            name = f"{experiment.job.name}, {experiment.scheme_name}, {experiment.transport_name}"
+            name = f"{experiment.job.name}, {experiment.name}, {experiment.transport_name}"
             progress.update(task, description=f"emulate {name}, seed {experiment.seed}")
             points.before(experiment)
             outcome = tried(experiment, network, worst, broken)
@@ -499,7 +499,7 @@ def _emulate_on(
 def _network_of(experiment: Experiment, datapath: Datapath) -> Network:
     """Return a network at an experiment's scale."""
     rate, host, mtu = experiment.dilation.rate, experiment.host, experiment.mtu
-    return Network(experiment.fabric, rate, datapath, host, mtu=mtu)
+    return Network(experiment.fabric, rate, datapath, host, mtu=mtu, routing=experiment.bound_routing)
 
 
 def _where(experiment: Experiment) -> str:
@@ -511,7 +511,7 @@ def _where(experiment: Experiment) -> str:
 
 def _constants_of(experiment: Experiment) -> str:
     """Return what the constants of a transport and a scheme are listed under."""
-    return f"{experiment.transport_name}, {experiment.scheme_name}"
+    return f"{experiment.transport_name}, {experiment.name}"
 
 
 def _scale_of(experiment: Experiment) -> dict[str, object]:
@@ -520,20 +520,11 @@ def _scale_of(experiment: Experiment) -> dict[str, object]:
     said: dict[str, object] = {"dilation": {"rate": scale.rate, "volume": scale.volume, "time": scale.time}}
     said |= {"mtu": experiment.mtu, "hosts": asdict(experiment.host)}
     said |= {"constants": {each.name: asdict(each) for each in constants(experiment)}}
-    if experiment.ocs:
-        plan, delay = experiment.plan, experiment.ocs.delay
-        said["ocs"] = {
-            "device": delay.device,
-            "delay_varies": delay.varies,
-            "partial": experiment.ocs.partial,
-            "delay_s": plan.delay_s,
-            "emulated_delay_s": plan.emulated_delay.mean_s,
-            "emulated_rate_bps": plan.emulated_rate_bps,
-        }
-    elif delays := list(experiment.ocs_delays.values()):
+    if delays := list(experiment.ocs_delays.values()):
         delay = delays[0]
         said["ocs"] = {
             "device": delay.device,
+            "delay_varies": delay.varies,
             "delay_s": delay.mean_s,
             "emulated_delay_s": scale.emulated_s(delay.mean_s),
         }
@@ -545,10 +536,10 @@ def _explore(scenario: Scenario, options: Options) -> None:
         experiments, _ = _prepared(scenario, options, progress)
     first = experiments[0]
     # What circuits are for belongs to one experiment, whose job alone can be replayed.
-    shown = [first] if first.is_lit_alone else experiments
-    if first.delegated:  # circuits that follow a job are of this fabric
+    shown = [first] if first.is_once_lit else experiments
+    if first.setup:  # circuits that follow a job are of this fabric
         shown = [each for each in experiments if (each.fabric, each.host) == (first.fabric, first.host)]
-    planned = {each.job.name: each for each in reversed(shown) if each.delegated}
+    planned = {each.job.name: each for each in reversed(shown) if each.setup}
     jobs = {experiment.job.name: experiment.job for experiment in shown}
     with _network_of(first, options.datapath) as network:
         rate = first.fabric.nic_rate_bps(first.fabric.nics[0]) * network.rate_factor / 1e6
@@ -557,7 +548,7 @@ def _explore(scenario: Scenario, options: Options) -> None:
             f"{scenario.title}: NICs are shaped to {rate:g} Mbit/s, the transport is {first.transport_name}; "
             f"replay knows {', '.join(jobs)}"
         )
-        by_rule = first if first.is_lit_alone else None
+        by_rule = first if first.is_once_lit else None
         FabricCLI(network, jobs, transport=first.transport, by_rule=by_rule, planned=planned)
 
 
@@ -623,7 +614,7 @@ def _dilated(
         job = experiment.job
         bounds_s[job.name].append(bound_s(experiment))
         longest_s[job.name] = max(longest_s[job.name], time_s)
-        if excess and experiment.circuits:
+        if excess and experiment.circuits and not experiment.has_slots:
             delays = experiment.ocs_delays
             least_s = excess.least_delay_s(len(delays))
             timed = [delay.volume_for(rate, least_s) for delay in dict.fromkeys(delays.values())]

@@ -12,24 +12,15 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated
 
 import pandas as pd
 import typer
 
-from scenarios._bench_algorithms import (
-    copilot_s,
-    lpt_s,
-    orchestration_large_s,
-    orchestration_s,
-    planning_dense_s,
-    planning_sparse_s,
-    prediction_s,
-    region_circuits_s,
-)
+from scenarios._bench_algorithms import lpt_s, prediction_s
 from scenarios._bench_circuits import (
     executed_over_planned,
     ocs_dark_excess_p99_s,
@@ -47,7 +38,6 @@ from scenarios._bench_jobs import (
     ring_busbw,
 )
 from scenarios._bench_mininet import SHAPED_BPS, boot_stop_speedup_vs_mininet
-from scenarios._bench_steps import step_1024_s, step_32768_s
 from scenarios._bench_transports import (
     credit_random,
     credit_sparse,
@@ -56,6 +46,7 @@ from scenarios._bench_transports import (
     tcp_sparse,
     tcp_uniform,
 )
+from scenarios._figure import Figure
 from scenarios._harness import main
 from scenarios._output import standard_output
 from testbed.machine.commands import output_of
@@ -90,18 +81,6 @@ SCENARIOS = Path(__file__).parent
 LARGE_CCT_S = 8.0
 KILLS = 20
 VERDICT_VALUES: dict[Word, float] = {"faithful": 1.0, "strained": 0.5, "void": 0.0, "unsound": -1.0}
-
-
-@dataclass(frozen=True)
-class Figure:
-    """A measured number and what it is held to."""
-
-    measure: Callable[[], tuple[float, str]]
-    """Returns the value, and what else a reader should know."""
-    unit: str
-    bar: str
-    sandbox: bool = True
-    """Whether it is measured inside a sandbox."""
 
 
 def bench(
@@ -288,6 +267,14 @@ def _scaled(fabric: Fabric, job: Job, scheme: str, emulated_cct_s: float | None 
     return replace(full, dilation=Dilation(rate, volume))
 
 
+def paper_figures() -> dict[str, Figure]:
+    """Return the figures of each paper, from the ``bench.py`` beside its scenarios."""
+    found: dict[str, Figure] = {}
+    for file in sorted(SCENARIOS.glob("_*/bench.py")):
+        found |= import_module(f"scenarios.{file.parent.name}.bench").FIGURES
+    return found
+
+
 FIGURES = {
     "uniform_cct_over_bound": Figure(
         uniform_cct_over_bound, "ratio", "<= 1.06 at 1 Gbit/s aggregate or more"
@@ -320,16 +307,9 @@ FIGURES = {
     "resume_p99_s": Figure(resume_p99_s, "s", "<= 0.005 and a packet's 0.004"),
     "fluid_released_s": Figure(fluid_released_s, "s", "< 5", sandbox=False),
     "rails_model_s": Figure(rails_model_s, "s", "< 25", sandbox=False),
-    "step_1024_s": Figure(step_1024_s, "s", "< 30", sandbox=False),
-    "step_32768_s": Figure(step_32768_s, "s", "< 300, in 8 GiB", sandbox=False),
-    "planning_sparse_s": Figure(planning_sparse_s, "s", "<= 0.008", sandbox=False),
-    "planning_dense_s": Figure(planning_dense_s, "s", "<= 0.020", sandbox=False),
-    "orchestration_s": Figure(orchestration_s, "s", "< 0.010", sandbox=False),
-    "orchestration_large_s": Figure(orchestration_large_s, "s", "< 0.050", sandbox=False),
-    "copilot_s": Figure(copilot_s, "s", "< 0.005", sandbox=False),
-    "region_circuits_s": Figure(region_circuits_s, "s", "< 0.050", sandbox=False),
     "lpt_s": Figure(lpt_s, "s", "< 0.3", sandbox=False),
     "prediction_s": Figure(prediction_s, "s", "< 1", sandbox=False),
+    **paper_figures(),
 }
 
 if __name__ == "__main__":

@@ -2,7 +2,6 @@
 
 import _checkout  # first: runs this file under the checkout's Python
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -11,10 +10,11 @@ import typer
 from scenarios._harness import Scenario, no_claims, run
 from scenarios._options import OwnFabric, Rails, Rate, Servers, Spines, fabric_of
 from testbed.run.circuits_registry import circuits_named
-from testbed.run.circuits_rule import ONCE_LIT, ROUTED
+from testbed.run.circuits_rule import bound, scheme_alone
+from testbed.run.dilation import UNSCALED
 from testbed.run.experiment import Experiment
-from testbed.run.own_routing import routing_named
 from topologies.errors import ScenarioError
+from topologies.own_routing import routing_named
 from traffic.jitter import jittered
 from traffic.job_file import read_job
 
@@ -78,13 +78,12 @@ def job(
     planned = jittered(read_job(job_file), seed, jitter)
     rule = circuits_named(circuits) if circuits else None
     led = routing_named(routing) if routing else None
-    experiment = Experiment(wired, planned, scheme or "ecmp", seed=seed, circuits=rule, routing=led)
-    if experiment.is_lit_alone:
-        if scheme:
-            raise ScenarioError(
-                f"the circuits of {circuits} carry all, and leave nothing to {scheme}", "leave out --scheme"
-            )
-        experiment = replace(experiment, policy=ROUTED if wired.servers_forward else ONCE_LIT)
+    alone = scheme_alone(bound(rule, wired, planned, UNSCALED, seed, {}), wired) if rule else None
+    if alone and scheme:
+        raise ScenarioError(
+            f"the circuits of {circuits} carry all, and leave nothing to {scheme}", "leave out --scheme"
+        )
+    experiment = Experiment(wired, planned, alone or scheme or "ecmp", seed=seed, circuits=rule, routing=led)
     title = f"Job {planned.name} over a {wired.name} fabric"
     return Scenario("job", title, [experiment], no_claims, report="nodes")
 

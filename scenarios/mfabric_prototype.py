@@ -105,7 +105,7 @@ def mfabric_prototype(
 def figure_10(table: pd.DataFrame) -> list[Claim]:
     """Return whether mFabric is comparable to packets: Figure 10 for its three models, and for 8 servers."""
     claims = []
-    points = dict.fromkeys(zip(table["workload"], table["scheme"], strict=True))
+    points = dict.fromkeys(zip(table["workload"], table["name"], strict=True))
     for step, scheme in sorted(points, key=lambda point: point[1] == SPILL):
         if scheme == PACKETS:
             continue

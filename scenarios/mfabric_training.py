@@ -105,7 +105,7 @@ def mfabric_training(
 def figure_12a(table: pd.DataFrame) -> list[Claim]:
     """Return whether mFabric is close to the fat-tree, and faster than 3:1 and the panel."""
     (step,) = set(table["workload"])
-    there, claims = set(table["scheme"]), list[Claim]()
+    there, claims = set(table["name"]), list[Claim]()
     for name in (f"mFabric, {first}" for first in FIRSTS):
         for text, expected, ends in (
             ("close to the fat-tree", CLOSE, (name, FAT_TREE)),

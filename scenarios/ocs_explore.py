@@ -19,7 +19,7 @@ from scenarios._harness import enter_sandbox, main
 from scenarios._options import DatapathOption, Debug, emulated_bps
 from testbed.cli import FabricCLI
 from testbed.network.network import Network
-from testbed.run.ocs_plan import OcsSetup, over_ocses
+from testbed.run.ocs_plan import Scheduled, over_ocses
 from topologies.errors import ScenarioError
 from topologies.fabric import Fabric
 from topologies.parallel_ocs import parallel_ocs_fabric
@@ -67,7 +67,9 @@ def ocs_explore(
     with Network(fabric, rate, datapath) as network:
         for index in range(ocses):
             network.northbound.set_delay(f"ocs{index}", delay)
-        FabricCLI(network, _jobs(fabric), ocs=OcsSetup(real_delay(device_named(device))), time=time)
+        FabricCLI(
+            network, _jobs(fabric), ocs=Scheduled("spectra", real_delay(device_named(device))), time=time
+        )
 
 
 def _jobs(fabric: Fabric) -> dict[str, Job]:

@@ -21,7 +21,7 @@ from topologies.errors import ScenarioError
 from topologies.own import own_sources
 
 TITLE = "A run again"
-NEEDED = {"workload", "scheme", "transport", "seed", "cct_s", "verdict"}
+NEEDED = {"workload", "name", "transport", "seed", "cct_s", "verdict"}
 Results = Annotated[Path, typer.Argument(help="The results directory of the run, or its run.json.")]
 
 RepeatedDatapath = Annotated[
@@ -53,7 +53,7 @@ def repeat(
     )
     if not experiments:
         raise ScenarioError(f"{file} holds no experiments", "run the command line in it again")
-    if no_sandbox and any(each.ocs for each in experiments):
+    if no_sandbox and any(each.has_slots for each in experiments):
         raise ScenarioError("schedules over OCSes run in a sandbox only", "leave out --no-sandbox")
     scenario = Scenario("repeat", TITLE, experiments, claims, kind_of(file))
     model_only = not dry_run and all(each.dilation == UNSCALED for each in experiments)
@@ -70,9 +70,7 @@ def repeat(
 
 def _changed(experiments: Sequence[Experiment], file: Path) -> dict[tuple[str, str, str], str]:
     """Return what has changed since a run of the user's own code, by workload, scheme and transport."""
-    points = {
-        (each.job.name, each.scheme_name, each.transport_name): each.own for each in experiments if each.own
-    }
+    points = {(each.job.name, each.name, each.transport_name): each.own for each in experiments if each.own}
     sources = own_sources(name for own in points.values() for name in own)
     changed = changed_modules(file, sources)
     imported = set(changed) - {_module(name) for own in points.values() for name in own}

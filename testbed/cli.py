@@ -23,7 +23,7 @@ from testbed.report.table import duration_text
 from testbed.run.dilation import Dilation
 from testbed.run.experiment import Experiment
 from testbed.run.faults_by_hand import FaultsByHand, StandingFaults
-from testbed.run.ocs_plan import OcsSetup, dilation_for
+from testbed.run.ocs_plan import Scheduled, dilation_for
 from testbed.run.outcome import Outcome, bound_s
 from testbed.run.predict import predict
 from testbed.run.scale import job_volume
@@ -32,6 +32,7 @@ from topologies.errors import LightrailError, NetworkError, ScenarioError
 from traffic.collectives.pattern import bytes_between
 from traffic.fault_text import KINDS
 from traffic.job import Job
+from traffic.scheme_setup import WHILE_LIT
 from traffic.spraying.registry import policy_named
 from traffic.transports.host_settings import CREDIT, TransportSetup
 from traffic.transports.registry import congestion_control
@@ -83,7 +84,7 @@ class FabricCLI(CLI):  # type: ignore[misc]
         network: Network,
         jobs: Mapping[str, Job],
         *,
-        ocs: OcsSetup | None = None,
+        ocs: Scheduled | None = None,
         time: float = 1.0,
         transport: TransportSetup = CREDIT,
         by_rule: Experiment | None = None,
@@ -271,7 +272,7 @@ class FabricCLI(CLI):  # type: ignore[misc]
             table.add_row(name, f"{nominal:.1f}", f"{nominal * (1 + error):.1f}", f"{error:+.1%}")
         self._console.print(table)
 
-    def _dilation_of(self, job: Job, ocs: OcsSetup) -> Dilation:
+    def _dilation_of(self, job: Job, ocs: Scheduled) -> Dilation:
         if len(job.collectives) != 1:
             raise ScenarioError(
                 f"job {job.name!r} has {len(job.collectives)} collectives, a schedule is of one",
@@ -296,7 +297,8 @@ class FabricCLI(CLI):  # type: ignore[misc]
                     "schedules over OCSes send datagrams, whatever the transport", "leave out --transport"
                 )
             dilation = self._dilation_of(asked.job, self._ocs)
-            return Experiment(fabric, asked.job, scheme, dilation, seed, ocs=self._ocs)
+            scheduled = replace(self._ocs, scheduler=scheme)
+            return Experiment(fabric, asked.job, WHILE_LIT, dilation, seed, circuits=scheduled)
         transport = TransportSetup(asked.transport) if asked.transport else self._transport
         unscaled = Dilation(rate, 1.0)
         full = Experiment(
@@ -314,7 +316,7 @@ class FabricCLI(CLI):  # type: ignore[misc]
             raise ScenarioError(f"{failed} failed by hand; a replay has its own faults", "type mend first")
         if not asked.is_plain:
             name = experiment.job.name
-            raise ScenarioError(f"{experiment.scheme_name} is all there is to replay", f"type replay {name}")
+            raise ScenarioError(f"{experiment.name} is all there is to replay", f"type replay {name}")
         return experiment
 
     def _print_circuits(self, ocses: Sequence[str] | None = None) -> None:
@@ -348,7 +350,7 @@ def _summary(outcome: Outcome) -> str:
         "lower bound": outcome.bound_s,
     }
     words = ", ".join(f"{name} {seconds * 1e3:.4g} ms" for name, seconds in times.items())
-    lines = [f"{experiment.job.name}, {experiment.scheme_name}: {words} ({judged.word})"]
+    lines = [f"{experiment.job.name}, {experiment.name}: {words} ({judged.word})"]
     lines += [f"  {judged.word}: {why}" for why in (*judged.reasons, judged.advice) if why]
     lines += [f"  the model disagrees: {why}" for why in outcome.findings]
     return "\n".join(lines)

@@ -47,7 +47,8 @@ def test_its_script_is_faster_than_fixed_circuits_and_is_run_again_from_what_it_
     done = ran(SCRIPT, in_folder)
     assert done.returncode == 0, done.stderr
     table = pd.read_csv(in_folder / "by_bytes_owed" / "summary.csv")
-    assert table["scheme"].tolist() == ["fixed circuits", "once lit, ByBytesOwed"]
+    assert table["scheme"].tolist() == ["fixed circuits", "once lit"]
+    assert table["circuits"].tolist() == ["fixed", "ByBytesOwed"]
     fixed_s, own_s = table["cct_s"]
     assert fixed_s == pytest.approx(300e6 * 8 / 200e9), "two circuits carry the heaviest message"
     assert own_s == pytest.approx(8.0e-3, rel=0.01)
@@ -59,7 +60,7 @@ def test_its_script_is_faster_than_fixed_circuits_and_is_run_again_from_what_it_
     for each in (experiment, longer):
         back = Experiment.from_json(each.to_json())
         assert (back, back.key) == (each, each.key)
-    assert longer.scheme_name == "once lit, ByBytesOwed(hold_s=0.005)"
+    assert longer.name == "once lit, ByBytesOwed(hold_s=0.005)"
     carried_out("scenarios/repeat.py", "by_bytes_owed", "--out", "again")
     assert pd.read_csv(in_folder / "again" / "summary.csv")["cct_s"].tolist() == table["cct_s"].tolist()
     (in_folder / "own_circuits.py").write_text(f"{RULE}# edited\n")
@@ -74,7 +75,7 @@ def test_its_command_lights_circuits_for_a_job_in_a_file(in_folder: Path) -> Non
     said = carried_out(scenario, *options, "--model-only", "--out", "out")
     assert re.search(r"dispatch +all-to-all", said)
     (experiment,) = experiments_of(in_folder / "out" / "run.json")
-    assert experiment.scheme_name == "once lit, ByBytesOwed"
+    assert experiment.name == "once lit, ByBytesOwed"
     command = [sys.executable, str(CHECKOUT / scenario), *options, "--model-only", "--scheme", "ecmp"]
     refused = subprocess.run(command, capture_output=True, text=True)
     assert refused.returncode == 2

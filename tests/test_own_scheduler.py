@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from controller.schedulers.demand import Matrix
 from controller.schedulers.registry import Scheduler, scheduler_named
+from testbed.run.ocs_plan import plan_of
 from tests.controller.schedulers.implementations import DEMANDS, check
 from tests.examples import examples
 from tests.testbed.ocs_cases import experiment_of
@@ -54,10 +55,11 @@ def test_it_is_valid_as_the_registered_ones_are(
 
 def test_it_is_planned_under_its_name(scheduler: Scheduler) -> None:
     experiment = experiment_of(NAME, "benchmark")
-    assert experiment.scheme_name == NAME
-    plan = scheduler(experiment.plan.line_s, len(experiment.plan.ocses), experiment.plan.delay_s)
-    assert experiment.plan.schedule == plan
-    assert plan.makespan < 2 * experiment.plan.lower_bound_s
+    assert experiment.circuits_name == NAME
+    planned = plan_of(experiment.rule)
+    plan = scheduler(planned.line_s, len(planned.ocses), planned.delay_s)
+    assert planned.schedule == plan
+    assert plan.makespan < 2 * planned.lower_bound_s
 
 
 def test_it_may_write_to_its_demand(scheduler: Scheduler) -> None:

@@ -228,8 +228,8 @@ class View:
     routing: Routing | None = None
     """By which NIC servers send on; None by the shortest path."""
     owed: Callable[[], NDArray[np.int64]] = field(default=_nothing, compare=False)
-    """Returns what has to be lit for: the bytes that each server owes each other one, shape (servers,
-    servers), of the collectives that have begun, but for what goes over packets."""
+    """Returns what has to be lit for: the bytes that each server owes each other one and may send now, shape
+    (servers, servers), but for what goes over packets."""
 
     def routes(self) -> Routes:
         """Return the routes over what is lit, around what is known to have failed."""

@@ -157,11 +157,6 @@ def packet_nic_numbers(nics: int, packet_nics: int) -> tuple[int, ...]:
     return tuple(index * nics // packet_nics for index in range(packet_nics))
 
 
-def delegation_gpu(server: Server, nic: int) -> int:
-    """Return the GPU of a server that a NIC belongs to: what crosses that NIC is gathered there."""
-    return nic * server.gpus // server.nics
-
-
 def numa_node(server: Server, nic: int) -> int:
     """Return the NUMA node of a server that a NIC is on: 0 has the first half."""
     return nic * NUMA_NODES // server.nics

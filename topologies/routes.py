@@ -161,6 +161,8 @@ class Routes:
         towards: dict[Nic, dict[int, Nic]] = defaultdict(dict)
         table = self._routing.table(fabric=self._fabric, lit=self._lit, failed=self._failed)
         for (server, what), out in table.items():
+            if not (isinstance(server, int) and isinstance(out, Nic)):
+                continue  # a switch's
             if isinstance(what, Nic):
                 towards[what][server] = out
             else:

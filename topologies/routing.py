@@ -1,4 +1,4 @@
-"""Routing: by which NIC each server sends on what is for others, where servers forward between circuits."""
+"""Routing: by which NIC servers that forward send on what is for others, and by which port switches do."""
 
 from collections.abc import Collection, Mapping
 from typing import Protocol
@@ -8,8 +8,9 @@ from topologies.light import Circuit
 
 Flow = tuple[Nic, Nic]
 """What queue pairs send from one NIC to another; acknowledgements are of the flow back."""
-Table = Mapping[tuple[int, Nic | Flow], Nic]
-"""The NIC by which a server sends on what is for a NIC, or what is of a flow, which counts first."""
+Table = Mapping[tuple[int | str, Nic | Flow], Nic | Port]
+"""By what a server, or a packet switch of a name, sends on what is for a NIC, or what is of a flow, which
+counts first: a NIC of the server, a port of the switch."""
 
 
 class Routing(Protocol):
@@ -23,9 +24,9 @@ class Routing(Protocol):
         Parameters
         ----------
         fabric
-            Whose servers forward.
+            Whose servers forward, or whose switches.
         lit
-            The circuits of each OCS that carry.
+            The circuits of each OCS that carry; none where switches are asked for.
         failed
             The ports that are known to have failed.
         """

@@ -2,10 +2,11 @@
 
 import json
 from collections.abc import Sequence
+from typing import cast
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError, create_model
 
-from topologies.errors import TraceError
+from topologies.errors import ScenarioError, TraceError
 
 
 class Strict(BaseModel):
@@ -119,3 +120,37 @@ def _cut(text: str, most: int) -> str:
 def _plain(bound: object) -> object:
     """Return a bound as people write it: 0, not 0.0."""
     return int(bound) if isinstance(bound, float) else bound
+
+
+# Values of lightrail's own classes
+
+
+def fields_document(value: object) -> dict[str, object]:
+    """Return the fields of a frozen dataclass as JSON has them."""
+    fields: dict[str, object] = TypeAdapter(type(value)).dump_python(value, mode="json")
+    return fields
+
+
+def value_of_fields(kind: str, own: object, fields: object) -> object:
+    """Return the value of a class of lightrail's that `fields_document` wrote.
+
+    Parameters
+    ----------
+    kind
+        What it is, in the words of an error: ``scheme``.
+    own
+        The class, a frozen dataclass.
+    fields
+        Its fields, all of them known, as JSON has them.
+
+    Raises
+    ------
+    ScenarioError
+        If the fields are not its.
+    """
+    exact = ConfigDict(extra="forbid", allow_inf_nan=False)
+    made = create_model("Made", __config__=exact, value=(cast(type[object], own), ...))
+    try:
+        return cast(object, vars(made.model_validate({"value": fields}))["value"])
+    except ValidationError as error:
+        raise ScenarioError(f"the {kind}, {first_of(error)}", "take it from a run.json") from error

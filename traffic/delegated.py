@@ -48,13 +48,24 @@ class DelegatedSetup:
     two_hops: bool = False
     """Whether pairs without a circuit go through a server that forwards."""
     rest: str = ""
-    """The spraying scheme of other collectives, over packets; by default evenly on packet NICs."""
+    """The spraying policy of other collectives, over packets; by default evenly on packet NICs."""
+    name = "delegated"
+    by_bytes = True
 
     @property
     def words(self) -> list[str]:
         """What of it is not as usual, as tables name it."""
         named = {"pipelined": self.pipelined, "spill": self.spill, "two hops": self.two_hops}
         return [word for word, is_so in named.items() if is_so] + [self.rest] * bool(self.rest)
+
+    def scheme(self, rest: Scheme | None, *, over_circuits: bool) -> Scheme:
+        """Return the scheme for one run."""
+        return Delegated(
+            rest or (Lanes() if over_circuits else None),
+            pipelined=self.pipelined,
+            spill=self.spill,
+            two_hops=self.two_hops,
+        )
 
 
 class Delegated:

@@ -31,11 +31,11 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from topologies.delegation_gpus import delegation_gpu
 from topologies.errors import ScenarioError
 from topologies.events import View
 from topologies.fabric import Fabric, Nic, Port
 from topologies.light import Circuit
-from topologies.mfabric import delegation_gpu
 from topologies.packet_part import cut_off, on_packet_switch
 from topologies.routes import Routes, light_leads
 from traffic.messages import Messages

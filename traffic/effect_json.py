@@ -7,6 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from topologies.errors import ScenarioError
 from topologies.fabric import Port
+from topologies.own_value import Kind, class_name, own_value, words_of_value
 from topologies.strict_json import Strict, first_of, shown
 from traffic.effects import (
     BUILT_IN,
@@ -20,7 +21,6 @@ from traffic.effects import (
     check_effect,
     is_own,
 )
-from traffic.own_value import Kind, class_name, own_value, words_of_value
 
 
 def _with_ports(fields: Mapping[str, object]) -> Mapping[str, object]:

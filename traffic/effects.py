@@ -12,7 +12,7 @@ from typing import Literal, Protocol, TypeVar, cast, get_args, runtime_checkable
 from topologies.errors import ScenarioError
 from topologies.fabric import Port
 from topologies.own import own_code
-from traffic.own_value import class_name
+from topologies.own_value import class_name
 
 Daemon = Literal["controller", "switches"]
 """The controller's process, or the one that forwards in all switches."""

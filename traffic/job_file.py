@@ -19,6 +19,7 @@ from pydantic import Field, JsonValue, ValidationError
 
 from topologies.errors import DemandError, MachineError, ScenarioError, TraceError
 from topologies.fabric import MOST_GPUS
+from topologies.own_value import class_name
 from topologies.strict_json import Strict, first_of, json_value, shown
 from traffic.collectives.all_to_all import AllToAll
 from traffic.collectives.node_all_to_all import RingAllToAll
@@ -29,7 +30,6 @@ from traffic.collectives.ring import Operation, Ring
 from traffic.compose import MOST_NODES, Repeat, unfolded
 from traffic.demand import Demand
 from traffic.job import LONGEST_S, Collective, Compute, Job, Node
-from traffic.own_value import class_name
 from traffic.readers.text import MAX_BYTES, MAX_GPUS, text_of
 
 FORMAT = "lightrail job 1"

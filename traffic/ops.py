@@ -109,6 +109,13 @@ class Ops:
         same = all(ops.parts == (part,) for ops, part in zip(found, self.parts, strict=True))
         return self if same else joined(found)
 
+    @property
+    def first(self) -> Messages:
+        """The moves of operations that wait for no other."""
+        counts = [[len(part.moves)] if part.together else [1] * len(part.moves) for part in self.parts]
+        waits = np.isin(np.arange(len(self)), self.after[:, 1])
+        return self.moves.select(~np.repeat(waits, np.concatenate(counts)))
+
     @cached_property
     def moves(self) -> Messages:
         """All moves, in order."""

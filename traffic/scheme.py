@@ -122,6 +122,11 @@ class KeepsConnections(Scheme, Protocol):
 class FollowsLight(Scheme, Protocol):
     """A scheme that places what is left of messages anew when the circuits change that join their servers."""
 
+    @property
+    def spreads(self) -> bool:
+        """Whether messages are spread anew over more lanes, and not only led away from dark ones."""
+        ...
+
     def lanes_now(self, view: View, messages: Messages) -> Sequence[Sequence[QueuePair]]:
         """Return the lanes on which it would place each message now."""
         ...
@@ -264,9 +269,20 @@ class Routed:
 
     Of equally short ones it is that of the lowest source NIC, then of the lowest destination NIC; where a
     routing says by which NIC a server sends to another, it is one of those. The route is that over what is
-    lit when the message starts; the queue pair stays the same when circuits change. What is under way and has
-    no route waits for light.
+    lit when the message starts; the queue pair stays the same while it has a route. What is left of it then
+    goes on another one, and what is under way and has no route waits for light.
     """
+
+    spreads = False
+
+    def lanes_now(self, view: View, messages: Messages) -> Sequence[Sequence[QueuePair]]:
+        """Return the lane of each message; none where no route joins its servers."""
+        routes = view.routes()
+        found = cache(partial(_routed, view.fabric, routes))
+        return [
+            [min(hops, key=hops.__getitem__)] if (hops := found(*ends)) else []
+            for ends in _servers(view.fabric, messages)
+        ]
 
     def lower(self, ops: Ops, view: View) -> Ops:
         """Return what is under way, that whose servers no route joins in the dark."""
@@ -323,6 +339,8 @@ class OnceLit:
     def lower(self, ops: Ops, view: View) -> Ops:
         """Return what is under way, that whose servers no circuit joins in the dark."""
         return _by_light(ops, lambda moves: [bool(paths) for paths in _direct(view, moves)])
+
+    spreads = True
 
     def lanes_now(self, view: View, messages: Messages) -> Sequence[Sequence[QueuePair]]:
         """Return the light paths of each message."""

@@ -54,6 +54,7 @@ from controller.packet.rules import RuleSet
 from topologies.addresses import datapath_id
 from topologies.errors import FabricError, NetworkError
 from topologies.fabric import Fabric, Link
+from topologies.routing import Routing
 
 SETTLE_S = 0.01
 """How long after news of a port the rules are computed anew: news of many ports is one piece."""
@@ -86,19 +87,27 @@ class Controller(App):  # type: ignore[misc]
     ----------
     fabric
         What is wired; by default read from the file that ``LIGHTRAIL_FABRIC`` names.
+    routing
+        By which ports packet switches send on before the shortest path; by default nothing else.
     """
 
     OFP_VERSIONS = (ofp.OFP_VERSION,)
 
-    def __init__(self, *args: object, fabric: Fabric | None = None, **kwargs: object) -> None:
+    def __init__(
+        self,
+        *args: object,
+        fabric: Fabric | None = None,
+        routing: Routing | None = None,
+        **kwargs: object,
+    ) -> None:
         super().__init__(*args, **kwargs)
-        self.fabric = fabric or _configured_fabric()
+        self.fabric, self._routing = fabric or _configured_fabric(), routing
         self._switches = {
             datapath_id(self.fabric, switch.name): KnownSwitch(switch.name) for switch in self.fabric.switches
         }
         self._named = {switch.name: switch for switch in self._switches.values()}
         self._failed_links: frozenset[Link] = frozenset()
-        self._rules = forwarding_rules(self.fabric)
+        self._rules = forwarding_rules(self.fabric, routing=routing)
         self._settling = False
         self._failure = ""
         self._questions = Questions()
@@ -267,7 +276,7 @@ class Controller(App):  # type: ignore[misc]
         down = {port for switch in self._switches.values() for port in switch.down_ports}
         failed = frozenset(self.fabric.link_at[port] for port in down)
         if failed != self._failed_links:
-            self._rules = forwarding_rules(self.fabric, failed)
+            self._rules = forwarding_rules(self.fabric, failed, self._routing)
             self._failed_links = failed
         for switch in self._switches.values():
             rules = renumbered(self._rules.get(switch.name, DARK), switch.rules or RuleSet())

@@ -317,6 +317,8 @@ def _match(match: Match) -> dict[str, object]:
         fields["eth_type"] = match.eth_type
     if match.ipv4_dst is not None:
         fields["ipv4_dst"] = (str(match.ipv4_dst.network_address), str(match.ipv4_dst.netmask))
+    if match.ipv4_src is not None:
+        fields["ipv4_src"] = (str(match.ipv4_src.network_address), str(match.ipv4_src.netmask))
     return fields
 
 
@@ -332,17 +334,21 @@ def _action(action: Action) -> Message:
 
 def flow_rule(stats: Message) -> Rule:
     """Return the rule that a switch describes, or that a message adds; the inverse of `_flow_mod`."""
-    prefix = stats.match.get("ipv4_dst")
     in_port = stats.match.get("in_port")
     match = Match(
         in_port=None if in_port is None else in_port - 1,
         eth_type=stats.match.get("eth_type"),
-        ipv4_dst=None
-        if prefix is None
-        else IPv4Network("/".join(prefix) if isinstance(prefix, tuple) else prefix),
+        ipv4_dst=_read_prefix(stats.match.get("ipv4_dst")),
+        ipv4_src=_read_prefix(stats.match.get("ipv4_src")),
     )
     actions = [action for instruction in stats.instructions for action in instruction.actions]
     return Rule(stats.priority, match, tuple(map(_read_action, actions)))
+
+
+def _read_prefix(prefix: tuple[str, str] | str | None) -> IPv4Network | None:
+    if prefix is None:
+        return None
+    return IPv4Network("/".join(prefix) if isinstance(prefix, tuple) else prefix)
 
 
 def _read_action(action: Message) -> Action:

@@ -99,8 +99,8 @@ class Foreseen:
 
     @property
     def words(self) -> list[str]:
-        """How tables name it: not at all, beside what it is for."""
-        return []
+        """How tables name it."""
+        return ["fixed" if self.stays else "foreseen"]
 
     @property
     def undrawn(self) -> object:

@@ -4,13 +4,17 @@ What an experiment has (`Foreseen`, a user's own class) is bound to its fabric, 
 is a `Rule`. The runner asks that and nothing else, whatever kind of circuits it is.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Literal, Protocol
 
 from controller.circuits.devices import ReconfigurationDelay
 from topologies.events import Event, Order, View
 from topologies.light import Circuit
+
+Carries = Literal["once lit", "while lit", "by scheme"]
+"""All messages, each over the circuits of its servers once there are some, as TCP over duplex circuits; or as
+datagrams, whenever one is lit; or those that the experiment's scheme puts on them."""
 
 
 class Decides(Protocol):
@@ -33,8 +37,18 @@ class Rule:
     """What these OCSes show before the job starts; those that are not named are dark."""
     stays: bool = False
     """Whether nothing is ever reconfigured, so that no delay has to be honoured."""
-    alone: bool = True
-    """Whether its circuits carry all that leaves a server, each message directly once it has one; else the
-    experiment's scheme says what goes over circuits and what over packets."""
+    carries: Carries = "once lit"
+    """How its circuits carry messages."""
     foresees: bool = False
     """Whether it knows some faults only, and has nothing to say of others."""
+    leaves: bool = False
+    """Whether it leaves bytes to packets, so that the scheme has to have a rest."""
+    bound_s: Callable[[], float] | None = None
+    """Returns what no rule like it beats with its delays [s]; None for what no fabric does."""
+    prepare: Callable[[], object] = lambda: None
+    """Computes what takes long before a run, so that what is wrong with it is said early."""
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether circuits carry all that leaves a server, but for a scheme's rest."""
+        return self.carries != "by scheme"

@@ -108,33 +108,36 @@ class _Table:
 
     def rule(self, in_port: int, headers: Headers) -> Rule | None:
         """Return the rule of highest priority that a packet matches."""
-        address = int(headers.ip_dst)
+        to, by = int(headers.ip_dst), int(headers.ip_src)
         found = []
-        for (has_port, has_type, prefix), rules in self._rules.items():
+        for (has_port, has_type, prefix, from_prefix), rules in self._rules.items():
             values = (
                 in_port if has_port else None,
                 IPV4 if has_type else None,
-                None if prefix is None else address >> (32 - prefix),
+                None if prefix is None else to >> (32 - prefix),
+                None if from_prefix is None else by >> (32 - from_prefix),
             )
             if values in rules:
                 found.append(rules[values])
         return max(found, key=lambda rule: rule.priority, default=None)
 
 
-_Fields = tuple[bool, bool, int | None]
-"""Whether a match has an in_port and an eth_type, and the length of its prefix."""
-_Values = tuple[int | None, int | None, int | None]
+_Fields = tuple[bool, bool, int | None, int | None]
+"""Whether a match has an in_port and an eth_type, and the lengths of its prefixes."""
+_Values = tuple[int | None, int | None, int | None, int | None]
 
 
 def _fields(match: Match) -> _Fields:
-    prefix = match.ipv4_dst.prefixlen if match.ipv4_dst else None
-    return match.in_port is not None, match.eth_type is not None, prefix
+    to, by = (each.prefixlen if each else None for each in (match.ipv4_dst, match.ipv4_src))
+    return match.in_port is not None, match.eth_type is not None, to, by
 
 
 def _values(match: Match) -> _Values:
-    network = match.ipv4_dst
-    bits = int(network.network_address) >> (32 - network.prefixlen) if network else None
-    return match.in_port, match.eth_type, bits
+    to, by = (
+        int(each.network_address) >> (32 - each.prefixlen) if each else None
+        for each in (match.ipv4_dst, match.ipv4_src)
+    )
+    return match.in_port, match.eth_type, to, by
 
 
 def _check(fabric: Fabric, switch: str, ruleset: RuleSet) -> None:

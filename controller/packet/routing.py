@@ -11,7 +11,7 @@ In a group the links have numbers of buckets that are the smallest with the rati
 failed. A fabric whose links take more buckets than a group can have is refused.
 """
 
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Iterable, Mapping, Sequence, Set
 from ipaddress import IPv4Network
 from itertools import count
@@ -20,11 +20,14 @@ from controller.packet.ecmp_hash import MOST_BUCKETS, forwarding_buckets
 from controller.packet.rules import IPV4, Action, Group, Match, Output, Rule, RuleSet, SetEthDst, ToGroup
 from topologies.addresses import nic_ip, nic_mac, subnet, switch_mac
 from topologies.errors import FabricError
-from topologies.fabric import Fabric, Link, Port
+from topologies.fabric import Fabric, Link, Nic, Port
+from topologies.routing import Routing
 
 TOLERANCE = 0.01
 """How far the ratio of two links' buckets may be from that of their rates: a thousand connections that a hash
 spreads are off by more."""
+FLOW_PRIORITY, ROUTED_PRIORITY = 400, 300
+"""Of what a routing says of flows, and of destinations."""
 NIC_PRIORITY = 200
 PREFIX_PRIORITY = 100
 TABLE_MISS = Rule(0, Match())
@@ -33,7 +36,9 @@ _Trunks = dict[str, dict[Port, tuple[str, float]]]
 """Of each packet switch: its ports to other packet switches, each with that switch and the rate."""
 
 
-def forwarding_rules(fabric: Fabric, failed_links: Set[Link] = frozenset()) -> dict[str, RuleSet]:
+def forwarding_rules(
+    fabric: Fabric, failed_links: Set[Link] = frozenset(), routing: Routing | None = None
+) -> dict[str, RuleSet]:
     """Return the rules of each packet switch.
 
     Parameters
@@ -42,6 +47,8 @@ def forwarding_rules(fabric: Fabric, failed_links: Set[Link] = frozenset()) -> d
         What is wired.
     failed_links
         Links that carry nothing now; paths around them are taken where there are any.
+    routing
+        By which ports switches send on, before what is the shortest path; by default nothing else.
 
     Returns
     -------
@@ -63,6 +70,8 @@ def forwarding_rules(fabric: Fabric, failed_links: Set[Link] = frozenset()) -> d
     trunks = _trunks(fabric, failed_links)
     nic_rules = _nic_rules(fabric, trunks, failed_links)
     hops = {switch: _hops(trunks, switch) for switch, rules in nic_rules.items() if rules}
+    for switch, rules in _routed_rules(fabric, failed_links, routing).items():
+        nic_rules[switch] += rules
     return {
         switch: _rule_set(fabric, switch, nic_rules[switch], _next_hops(trunks, switch, hops))
         for switch in trunks
@@ -98,6 +107,29 @@ def _nic_rules(fabric: Fabric, switches: Iterable[str], failed_links: Set[Link])
         if port.node in rules and fabric.link_at[port] not in failed_links:
             match = Match(eth_type=IPV4, ipv4_dst=IPv4Network(nic_ip(fabric, nic)))
             rules[port.node].append(Rule(NIC_PRIORITY, match, (SetEthDst(nic_mac(nic)), Output(port.number))))
+    return rules
+
+
+def _routed_rules(fabric: Fabric, failed_links: Set[Link], routing: Routing | None) -> dict[str, list[Rule]]:
+    """Return each switch's rules by a routing; those that lead to links that have failed are left out."""
+    rules: dict[str, list[Rule]] = defaultdict(list)
+    if routing is None:
+        return rules
+    failed = {port for link in failed_links for port in (link.a, link.b)}
+    for (switch, what), out in routing.table(fabric=fabric, lit={}, failed=frozenset(failed)).items():
+        if not (isinstance(switch, str) and isinstance(out, Port)) or out in failed:
+            continue
+        source, destination = (None, what) if isinstance(what, Nic) else what
+        match = Match(
+            eth_type=IPV4,
+            ipv4_dst=IPv4Network(nic_ip(fabric, destination)),
+            ipv4_src=source and IPv4Network(nic_ip(fabric, source)),
+        )
+        to = fabric.peer(out)
+        is_last = to == fabric.nic_port(destination)
+        mac = nic_mac(destination) if is_last else switch_mac(fabric, switch)
+        priority = FLOW_PRIORITY if source else ROUTED_PRIORITY
+        rules[switch].append(Rule(priority, match, (SetEthDst(mac), Output(out.number))))
     return rules
 
 

@@ -19,15 +19,23 @@ class Match:
     """The Ethernet type; `IPV4` where an address is matched."""
     ipv4_dst: IPv4Network | None = None
     """The prefix of the destination's address."""
+    ipv4_src: IPv4Network | None = None
+    """The prefix of the source's address."""
 
     def __str__(self) -> str:
         eth_type = None if self.eth_type is None else f"{self.eth_type:#06x}"
-        fields = {"in_port": self.in_port, "eth_type": eth_type, "ipv4_dst": self.ipv4_dst}
+        fields = {
+            "in_port": self.in_port,
+            "eth_type": eth_type,
+            "ipv4_dst": self.ipv4_dst,
+            "ipv4_src": self.ipv4_src,
+        }
         return ",".join(f"{name}={value}" for name, value in fields.items() if value is not None)
 
     def overlaps(self, other: "Match") -> bool:
         """Return whether some packet matches both."""
-        if self.ipv4_dst and other.ipv4_dst and not self.ipv4_dst.overlaps(other.ipv4_dst):
+        prefixes = ((self.ipv4_dst, other.ipv4_dst), (self.ipv4_src, other.ipv4_src))
+        if any(mine and theirs and not mine.overlaps(theirs) for mine, theirs in prefixes):
             return False
         pairs = ((self.in_port, other.in_port), (self.eth_type, other.eth_type))
         return all(mine is None or theirs is None or mine == theirs for mine, theirs in pairs)

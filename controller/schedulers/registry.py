@@ -6,35 +6,29 @@ What is registered here is what scenarios offer and what the tests validate.
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from controller.schedulers.bvn import bvn
 from controller.schedulers.demand import Matrix, checked_demand
-from controller.schedulers.eclipse import eclipse
-from controller.schedulers.less import less
-from controller.schedulers.rotor import rotor
 from controller.schedulers.schedule import Schedule
-from controller.schedulers.solstice import solstice
-from controller.schedulers.spectra import spectra
-from controller.schedulers.spectra_plus import spectra_plus
 from topologies.errors import ScenarioError
 from topologies.own import check_arguments, own_code, own_object
 
 Scheduler = Callable[[ArrayLike, int, float], Schedule]
 """Takes a demand matrix, a number of switches and a reconfiguration delay, see `spectra`."""
 
-SCHEDULERS: dict[str, Scheduler] = {
-    "spectra": spectra,
-    "spectra_plus": spectra_plus,
-    "less": less,
-    "eclipse": eclipse,
-    "bvn": bvn,
-    "solstice": solstice,
-    "rotor": rotor,
+SCHEDULERS: dict[str, str | Scheduler] = {
+    "spectra": "controller.schedulers.spectra:spectra",
+    "spectra_plus": "controller.schedulers.spectra_plus:spectra_plus",
+    "less": "controller.schedulers.less:less",
+    "eclipse": "controller.schedulers.eclipse:eclipse",
+    "bvn": "controller.schedulers.bvn:bvn",
+    "solstice": "controller.schedulers.solstice:solstice",
+    "rotor": "controller.schedulers.rotor:rotor",
 }
-"""Every scheduler that comes with lightrail."""
+"""Every scheduler that comes with lightrail; imported when it is asked for."""
 
 ARGUMENTS = ("demand", "switches", "delay")
 PAGE = "docs/own_scheduler.md"
@@ -63,7 +57,8 @@ def scheduler_named(name: str, *, covering: bool = True) -> Scheduler:
             f"unknown scheduler {name!r}",
             f"choose among {', '.join(SCHEDULERS)}, or name your own as module:function",
         )
-    return SCHEDULERS[name]
+    found = SCHEDULERS[name]
+    return cast(Scheduler, own_object("scheduler", found)) if isinstance(found, str) else found
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from traffic.collectives.node_all_to_all import (
     ring_all_to_all_s,
 )
 from traffic.job import Job
+from traffic.scheme_setup import ONCE_LIT
 from traffic.workloads.khop_all_to_all import exchange_job, ring_job
 
 DELAY = real_delay(device_named("ocstrx"))
@@ -45,7 +46,7 @@ class Point:
     @property
     def scheme(self) -> str:
         """How bytes go."""
-        return self.experiment.policy
+        return self.experiment.label
 
 
 def all_to_alls(bundles: int, node_bytes: int, gpus_per_node: int, *, by_distance: bool) -> list[Point]:
@@ -98,6 +99,7 @@ def _point(
     waiting: int,
     closed_form_s: float,
 ) -> Point:
-    experiment = Experiment(khop_ring_fabric(ring), job, scheme, circuits=foreseen_rounds(ring, lit, DELAY))
+    circuits = foreseen_rounds(ring, lit, DELAY)
+    experiment = Experiment(khop_ring_fabric(ring), job, ONCE_LIT, label=scheme, circuits=circuits)
     least_s = least_all_to_all_s(ring.nodes, node_bytes, GPU_BPS)
     return Point(experiment, ring.nodes, node_bytes, waiting, closed_form_s, least_s)

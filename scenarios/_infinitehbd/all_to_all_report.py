@@ -32,7 +32,7 @@ def all_to_all_findings(points: Sequence[Point]) -> Callable[[Sequence[Outcome]]
     def found(outcomes: Sequence[Outcome]) -> Findings:
         cases: dict[Case, dict[str, tuple[Point, Outcome]]] = {}
         for outcome in outcomes:
-            point = of_experiment[outcome.experiment.policy, outcome.experiment.job.name]
+            point = of_experiment[outcome.experiment.label, outcome.experiment.job.name]
             cases.setdefault((point.nodes, point.node_bytes), {})[point.scheme] = point, outcome
         return Findings([_sheet(cases)], claims=_claims(cases))
 

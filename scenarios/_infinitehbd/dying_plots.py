@@ -25,7 +25,7 @@ Lit = Mapping[str, tuple[Circuit, ...]]
 def drawn_rings(experiment: Experiment) -> Figure:
     """Return the rings of an experiment of `dying_ring`, a panel before and one after each fault."""
     stages, foreseen = stages_of(experiment), foreseen_of(experiment)
-    figure = canvas(PANEL * len(stages), PANEL + 0.4, f"{experiment.scheme_name}: rings of light")
+    figure = canvas(PANEL * len(stages), PANEL + 0.4, f"{experiment.name}: rings of light")
     panels = figure.subplots(1, len(stages), squeeze=False)[0]
     per_node = len(experiment.faults[0].gpus)
     places = gpu_places(experiment.fabric, per_node)

@@ -117,7 +117,7 @@ def _gpu_bps(fabric: Fabric) -> float:
 
 def _title(outcome: Outcome) -> str:
     experiment = outcome.experiment
-    return f"{experiment.job.name}, {experiment.scheme_name}"
+    return f"{experiment.job.name}, {experiment.name}"
 
 
 def _rings_sheet(outcomes: Sequence[Outcome]) -> Sheet:
@@ -193,7 +193,7 @@ def _how(outcomes: Sequence[Outcome]) -> str:
 
 def _plots(outcomes: Sequence[Outcome]) -> list[Plot]:
     """Return a drawing of each ring before and after its faults; sizes have the same."""
-    shown = {(o.experiment.scheme_name, stages_of(o.experiment)[0].gpus): o.experiment for o in outcomes}
+    shown = {(o.experiment.name, stages_of(o.experiment)[0].gpus): o.experiment for o in outcomes}
     return [
         Plot(f"rings_{slug(name)}", partial(drawn_rings, experiment), f"{name}. {RINGS}")
         for (name, _), experiment in shown.items()

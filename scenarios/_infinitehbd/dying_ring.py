@@ -16,6 +16,7 @@ from traffic.collectives.ring import Ring
 from traffic.faults import Fault, KnownRevision, Revisions, cut
 from traffic.job import Collective, chain
 from traffic.rings_over import closed_form_s
+from traffic.scheme_setup import ONCE_LIT
 
 DEVICE = "ocstrx"
 
@@ -127,7 +128,7 @@ def dying_ring(ring: KHopRing, tp_gpus: int, size_bytes: int, dying: Dying, *, g
     return Experiment(
         fabric,
         chain(f"TP-{tp_gpus}, {size_bytes / 1e6:g} MB", fabric.gpus, nodes[0]),
-        "foreseen rings",
+        ONCE_LIT,
         label=f"K={ring.bundles}, {dying.mode}",
         faults=tuple(faults),
         circuits=foreseen,

@@ -6,6 +6,7 @@ import pandas as pd
 
 from scenarios._infinitehbd.claims import fault_claims
 from scenarios._infinitehbd.costs import BILLS, aggregate_costs
+from scenarios._infinitehbd.hbd import ARCHITECTURES
 from scenarios._infinitehbd.plots import fault_plots
 from scenarios._infinitehbd.study import (
     BOUND,
@@ -27,7 +28,6 @@ from testbed.report.results import RunDirectory
 from testbed.report.table import number
 from topologies.cost import GPU_USD
 from topologies.errors import ScenarioError
-from topologies.hbd import ARCHITECTURES
 from traffic.fault_trace import READINGS
 
 PRINTED = {

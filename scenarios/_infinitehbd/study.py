@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from topologies.hbd import (
+from scenarios._infinitehbd.hbd import (
     ARCHITECTURES,
     Gpus,
     States,

@@ -79,7 +79,7 @@ def failure_table(outcomes: Sequence[Outcome], node: str) -> pd.DataFrame:
         much one is from which it is gone all along, added_s NaN where that was not emulated [real s];
         again_bytes, of what was sent again from its beginning; lacks_bytes, of what was owed.
     """
-    found = {(o.experiment.scheme_name, o.experiment.transport_name): o for o in outcomes}
+    found = {(o.experiment.name, o.experiment.transport_name): o for o in outcomes}
     rows = []
     for (name, transport), outcome in found.items():
         if name.startswith(STEADY) or not outcome.experiment.faults:
@@ -249,8 +249,7 @@ def _drawn_bytes(outcomes: Sequence[Outcome]) -> Figure:
     shown = [
         outcome
         for outcome in outcomes
-        if outcome.experiment.transport_name == first
-        and not outcome.experiment.scheme_name.startswith(STEADY)
+        if outcome.experiment.transport_name == first and not outcome.experiment.name.startswith(STEADY)
     ]
     figure = canvas(7.5, 3.6, f"Bytes that have arrived, {first}")
     axes = figure.subplots()

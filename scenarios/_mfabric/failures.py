@@ -162,10 +162,9 @@ def _healthy(model: str, gpu_flops: float, seed: int) -> Experiment:
     return Experiment(
         fabric,
         placed(step.job, region_gpus(fabric, GPUS), of=fabric.gpus),
-        "delegated",
+        DelegatedSetup(),
         seed=seed,
         label=STEP,
-        delegated=DelegatedSetup(),
         circuits=RegionalSetup(delay, "block", tuple(dispatch.node for dispatch in step.dispatches)),
     )
 

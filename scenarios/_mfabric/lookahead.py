@@ -250,8 +250,7 @@ def _exchanges_s(seed: int, key: tuple[Case, str]) -> tuple[float, float]:
     experiment = Experiment(
         group_fabric(case.ports, fabric),
         step.job,
-        "delegated",
-        delegated=DelegatedSetup(pipelined=case.pipelined),
+        DelegatedSetup(pipelined=case.pipelined),
         circuits=None if fabric == NVL72 else regional,
     )
     tasks = sound(predict(experiment, couples=True)).tasks.set_index("node")

@@ -55,9 +55,7 @@ def panel_experiment(
     fabric = patch_panel_fabric(trained.job.gpus // GPUS, nics=NICS, gpus=GPUS, rate_bps=rate_bps)
     panel = panel_of(fabric, trained, kept_back=kept_back, seed=seed)
     lit = Foreseen(((panel.ocs, panel.circuits.pairs),), (), STAYS, stays=True)
-    return Experiment(
-        fabric, trained.job, "delegated", seed=seed, label=label, circuits=lit, delegated=DelegatedSetup()
-    )
+    return Experiment(fabric, trained.job, DelegatedSetup(), seed=seed, label=label, circuits=lit)
 
 
 def panel_of(fabric: Fabric, trained: Training, *, kept_back: int = 0, seed: int = 0) -> StaticPanel:

@@ -241,7 +241,7 @@ def layer_times(
         machines=machines,
         tp_shards_tokens=tp_shards_tokens,
     )
-    run = sound(predict(Experiment(fabric, step.job, "delegated", delegated=DelegatedSetup()), couples=True))
+    run = sound(predict(Experiment(fabric, step.job, DelegatedSetup()), couples=True))
     spans = run.tasks.groupby("node").agg(start_s=("start_s", "min"), end_s=("end_s", "max"))
     took_s = spans["end_s"] - spans["start_s"]
     forward_s, backward_s = (

@@ -127,8 +127,7 @@ def checked_delay(delay_ms: float, rate_gbps: float) -> ReconfigurationDelay:
 
 def over_packets(fabric: Fabric, trained: Training, label: str, seed: int = 0) -> Experiment:
     """Return a step over packet switches alone."""
-    setup = DelegatedSetup()
-    return Experiment(fabric, trained.job, "delegated", seed=seed, label=label, delegated=setup)
+    return Experiment(fabric, trained.job, DelegatedSetup(), seed=seed, label=label)
 
 
 def over_circuits(
@@ -167,9 +166,8 @@ def over_circuits(
     return Experiment(
         fabric,
         trained.job,
-        "delegated",
+        DelegatedSetup(spill=spill),
         seed=seed,
         label=label,
-        delegated=DelegatedSetup(spill=spill),
         circuits=RegionalSetup(delay, first, late, predictions),
     )

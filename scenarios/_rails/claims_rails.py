@@ -167,7 +167,7 @@ def _gain(table: pd.DataFrame, workload: str) -> float:
 
 def _schemes(table: pd.DataFrame, workload: str, at_least: Iterable[str]) -> list[str]:
     """Return the paper's schemes that a workload was run under, and those that a claim cannot do without."""
-    run = {*table.loc[table["workload"] == workload, "scheme"], *at_least}
+    run = {*table.loc[table["workload"] == workload, "name"], *at_least}
     return [name for name in SCHEMES if name in run]
 
 

@@ -91,7 +91,7 @@ def receiver_sentences(table: pd.DataFrame) -> list[Sentence]:
 
 def rivals_of(table: pd.DataFrame, workload: str) -> list[str]:
     """Return the paper's baselines that a workload was run under, ECMP in any case."""
-    run = {*table.loc[table["workload"] == workload, "scheme"], "ecmp"}
+    run = {*table.loc[table["workload"] == workload, "name"], "ecmp"}
     return [name for name in RIVALS if name in run]
 
 

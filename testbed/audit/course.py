@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from testbed.audit.definitions import owed_by
 from testbed.audit.finding import Circumstances, Finding
+from topologies.delegation_gpus import delegation_gpu
 from topologies.fabric import Fabric, Port
-from topologies.mfabric import delegation_gpu
 from traffic.clock import NEVER
 from traffic.collectives.owed import Owed
 from traffic.collectives.pattern import Pattern

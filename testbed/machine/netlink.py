@@ -95,7 +95,9 @@ class Batch:
         message = KINDS[kind]()
         message["header"]["type"] = kind
         message["header"]["flags"] = NLM_F_REQUEST | NLM_F_ACK
-        if (kind != RTM_DELLINK and "index" not in fields) or kind == RTM_NEWADDR:
+        # To a request to delete these flags mean something else.
+        is_new = kind not in (RTM_DELLINK, RTM_DELRULE)
+        if (is_new and "index" not in fields) or kind == RTM_NEWADDR:
             message["header"]["flags"] |= NLM_F_CREATE | NLM_F_EXCL
         for name, value in fields.items():
             message[name] = value

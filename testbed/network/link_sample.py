@@ -14,6 +14,7 @@ from controller.packet.flow_table import FlowTables
 from controller.packet.routing import forwarding_rules
 from testbed.network.network import Network
 from topologies.fabric import Fabric, Nic, Path, Port
+from topologies.own_routing import CheckedRouting
 from traffic.packets import frame_bytes, packet_bytes
 from traffic.spraying.policy import QueuePair
 from traffic.transports.connections import ports
@@ -38,7 +39,7 @@ def link_errors(network: Network, rng: np.random.Generator) -> dict[Nic, float]:
     several tries the one counts in which a sender was nearest to its rate.
     """
     fabric = network.fabric
-    queue_pairs = list(sampled_paths(fabric, rng))
+    queue_pairs = list(sampled_paths(fabric, rng, routing=network.routing))
 
     def rate_bps(nic: Nic) -> float:
         return fabric.nic_rate_bps(nic) * network.rate_factor
@@ -77,7 +78,9 @@ def settled_rates_bps(
     return np.asarray(8.0 * (counts[count:] - counts[:count]) / (at_s[count:] - at_s[:count]))
 
 
-def sampled_paths(fabric: Fabric, rng: np.random.Generator, most_hops: int = 8) -> dict[QueuePair, Path]:
+def sampled_paths(
+    fabric: Fabric, rng: np.random.Generator, most_hops: int = 8, routing: CheckedRouting | None = None
+) -> dict[QueuePair, Path]:
     """Return queue pairs that can all send at full rate, and their paths: no two share a link.
 
     Parameters
@@ -90,8 +93,10 @@ def sampled_paths(fabric: Fabric, rng: np.random.Generator, most_hops: int = 8) 
     most_hops
         The paths have together at most so many switch hops, and as many as there are servers: a
         small part of what the machine carries in a run. The first path may have more.
+    routing
+        By which ports switches send on before the shortest path; by default nothing else.
     """
-    tables = FlowTables(fabric, forwarding_rules(fabric))
+    tables = FlowTables(fabric, forwarding_rules(fabric, routing=routing))
     left = min(most_hops, len(fabric.servers))
     paths: dict[QueuePair, Path] = {}
     used: set[Port] = set()

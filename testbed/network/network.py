@@ -5,12 +5,14 @@ links are made; the bridges are made when its listener is up, because Open vSwit
 for a second after a refused connection.
 """
 
+import json
+import os
 import select
 import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -49,6 +51,7 @@ from testbed.network.wiring import (
 from topologies.addresses import datapath_id, interface, nic_ip, openflow_port
 from topologies.errors import NetworkError, ScenarioError
 from topologies.fabric import Fabric, Link, Nic, Port
+from topologies.own_routing import CheckedRouting
 from traffic.effects import Daemon
 from traffic.packets import DEFAULT_MTU
 from traffic.transports.connections import Endpoints
@@ -81,6 +84,8 @@ class Network:
         What the servers' TCP is set to, and what it needs of switches; None where it only carries bytes.
     mtu
         Of every interface [bytes].
+    routing
+        By which ports packet switches send on before the shortest path; by default nothing else.
     """
 
     def __init__(
@@ -91,8 +96,9 @@ class Network:
         host: HostSettings | None = None,
         *,
         mtu: int = DEFAULT_MTU,
+        routing: CheckedRouting | None = None,
     ) -> None:
-        self.fabric = fabric
+        self.fabric, self.routing = fabric, routing
         self.mtu = mtu
         self.rate_factor = rate_factor
         self.host = host or carrying(fabric, rate_factor, mtu)
@@ -174,7 +180,9 @@ class Network:
     def revive(self, daemon: Daemon) -> None:
         """Start again what was killed; switches forward when this returns."""
         if daemon == "controller":
-            self._controller = self._stack.enter_context(_controller(self.fabric, self.directory))
+            self._controller = self._stack.enter_context(
+                _controller(self.fabric, self.directory, self.routing)
+            )
             self._without_controller, self._is_new = False, True
             return
         self.openvswitch.revive()
@@ -309,7 +317,7 @@ class Network:
 
     def _boot(self, stack: ExitStack, mark: Mark) -> None:
         private, directory = inside_sandbox(), self.directory
-        self._controller = stack.enter_context(_controller(self.fabric, directory))
+        self._controller = stack.enter_context(_controller(self.fabric, directory, self.routing))
         self.openvswitch: PrivateOpenVSwitch | MachineOpenVSwitch
         self.openvswitch = (
             PrivateOpenVSwitch(directory, self.datapath) if private else MachineOpenVSwitch(self.datapath)
@@ -348,18 +356,23 @@ class Network:
                 error.add_note("\n".join([f"{log.name}:", *said]))
 
 
-def _controller(fabric: Fabric, directory: Path) -> "_Process":
+def _controller(fabric: Fabric, directory: Path, routing: CheckedRouting | None) -> "_Process":
     (directory / "fabric.json").write_text(fabric.to_json())
     command = [sys.executable, "-m", "controller", "--fabric", str(directory / "fabric.json")]
+    if routing:
+        (directory / "routing.json").write_text(json.dumps(routing.document))
+        command += ["--routing", str(directory / "routing.json")]
     command += ["--openflow", str(directory / OPENFLOW), "--northbound", str(directory / NORTHBOUND)]
-    return _Process(command, directory / "controller.log")
+    # A user's routing is found where it was found here.
+    return _Process(command, directory / "controller.log", [*sys.path, os.getcwd()] if routing else ())
 
 
 class _Process(subprocess.Popen[bytes]):
     """A child that is ended, not awaited, when its block is left."""
 
-    def __init__(self, command: list[str], log: Path) -> None:
+    def __init__(self, command: list[str], log: Path, path: Sequence[str] = ()) -> None:
         self.log = log
+        searched = {"PYTHONPATH": os.pathsep.join(path)} if path else {}
         with log.open("wb") as errors:
             super().__init__(
                 command,
@@ -367,6 +380,7 @@ class _Process(subprocess.Popen[bytes]):
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=errors,
+                env=os.environ | searched,
                 start_new_session=True,  # Ctrl-C is not for it
                 preexec_fn=tie_to_this_process(),
             )

@@ -201,12 +201,12 @@ def _by_seed(table: pd.DataFrame, workload: str, scheme: str, column: str) -> pd
 def _is_of(table: pd.DataFrame, workload: str, scheme: str) -> NDArray[np.bool_]:
     """Return which rows are those of a point."""
     # Through numpy: a claim reads hundreds of points, and pandas takes 0.2 ms to compare a column of text.
-    return np.asarray((table["workload"].to_numpy() == workload) & (table["scheme"].to_numpy() == scheme))
+    return np.asarray((table["workload"].to_numpy() == workload) & (table["name"].to_numpy() == scheme))
 
 
 def _missing(needs: Sequence[tuple[str, str]], table: pd.DataFrame) -> list[str]:
     """Return the points of a claim that were not run."""
-    there = set(zip(table["workload"], table["scheme"], strict=True))
+    there = set(zip(table["workload"], table["name"], strict=True))
     return [f"{scheme}, {workload}" for workload, scheme in needs if (workload, scheme) not in there]
 
 
@@ -214,7 +214,7 @@ def _left_out(word: str, needs: Sequence[tuple[str, str]], table: pd.DataFrame) 
     """Return the points of a claim that are void, or unsound, each with the seeds."""
     found = _needed(needs, table[table["verdict"] == word])
     seeds: dict[tuple[str, str], list[str]] = {}
-    for scheme, workload, seed in zip(found["scheme"], found["workload"], found["seed"], strict=True):
+    for scheme, workload, seed in zip(found["name"], found["workload"], found["seed"], strict=True):
         seeds.setdefault((scheme, workload), []).append(str(seed))
     return [f"{scheme}, {workload}, seed {', '.join(mine)}" for (scheme, workload), mine in seeds.items()]
 
@@ -222,14 +222,14 @@ def _left_out(word: str, needs: Sequence[tuple[str, str]], table: pd.DataFrame) 
 def _nothing(needs: Sequence[tuple[str, str]], table: pd.DataFrame) -> str:
     """Return why a claim about points that were all run has no value."""
     rows = _needed(needs, table)
-    seeds = [set(mine) for _, mine in rows.groupby(["workload", "scheme"])["seed"]]
+    seeds = [set(mine) for _, mine in rows.groupby(["workload", "name"])["seed"]]
     if set.intersection(*seeds):
         return "0 over 0: there is nothing to compare"
     return "the schemes have no seed in common"
 
 
 def _needed(needs: Sequence[tuple[str, str]], table: pd.DataFrame) -> pd.DataFrame:
-    rows = zip(table["workload"], table["scheme"], strict=True)
+    rows = zip(table["workload"], table["name"], strict=True)
     return table[np.array([row in needs for row in rows], dtype=bool)]
 
 
@@ -264,7 +264,7 @@ def _limit(sentence: Sentence, table: pd.DataFrame) -> float:
     if sentence.gain_over is None:
         return math.inf
     workload, scheme = sentence.gain_over
-    rows = table[(table["workload"] == workload) & (table["scheme"] == scheme)]
+    rows = table[(table["workload"] == workload) & (table["name"] == scheme)]
     return float((rows["cct_s"] / rows["bound_s"]).mean())
 
 

@@ -36,7 +36,7 @@ def repeat_claims(
     sound = before[(~before["verdict"].isin(LEFT_OUT)) & before["transport"].isin(transports)]
     other = {tuple(point): why for (*point, over), why in (changed or {}).items() if over in transports}
     claims = []
-    for workload, scheme in dict.fromkeys(zip(table["workload"], table["scheme"], strict=True)):
+    for workload, scheme in dict.fromkeys(zip(table["workload"], table["name"], strict=True)):
         claim = _judged(str(workload), str(scheme), table, sound, source)
         if (workload, scheme) in other:
             claim = replace(claim, verdict="not comparable", reason=other[workload, scheme])
@@ -46,7 +46,7 @@ def repeat_claims(
 
 def _judged(workload: str, scheme: str, table: pd.DataFrame, sound: pd.DataFrame, source: str) -> Claim:
     text = f"{workload}: {scheme} takes as long as before"
-    mine = sound[(sound["workload"] == workload) & (sound["scheme"] == scheme)]
+    mine = sound[(sound["workload"] == workload) & (sound["name"] == scheme)]
     if mine.empty:
         return Claim(text, source, AGAIN, reason="void or unsound before, or not finished")
     before = mine.set_index(KEY)["cct_s"]
@@ -56,6 +56,6 @@ def _judged(workload: str, scheme: str, table: pd.DataFrame, sound: pd.DataFrame
 
 def _furthest(table: pd.DataFrame, workload: str, scheme: str, before: "pd.Series[float]") -> float:
     """Return the CCT over the one before that is furthest from 1; NaN if no seed is common."""
-    here = table[(table["workload"] == workload) & (table["scheme"] == scheme)]
+    here = table[(table["workload"] == workload) & (table["name"] == scheme)]
     ratios = (here.set_index(KEY)["cct_s"] / before).dropna()
     return float(max(ratios, key=lambda ratio: max(ratio, 1 / ratio), default=float("nan")))

@@ -10,7 +10,7 @@ from testbed.report.figures import figures
 from testbed.report.means import in_order, points, transports_of
 from testbed.report.page import TRACES, Block, Line, Page, Sheet, counted
 from testbed.report.run_json import Run
-from testbed.report.table import block_rows, caption, has_several_transports, time_unit
+from testbed.report.table import block_rows, caption, more_words, time_unit
 from testbed.report.transports import shares_text, transports_text
 from testbed.run.agreement import AGREES_FROM, AGREES_TO, LIMIT, LIMIT_MARK, MARK
 from testbed.run.outcome import Outcome
@@ -47,7 +47,7 @@ def collective_page(
 def sentence(outcomes: Sequence[Outcome]) -> str:
     """Return what was run, in one sentence or two."""
     experiments = [outcome.experiment for outcome in outcomes]
-    schemes = in_order(experiment.policy for experiment in experiments)
+    schemes = in_order(experiment.name_without_faults for experiment in experiments)
     workloads = dict.fromkeys(experiment.job.name for experiment in experiments)
     seeds = len({experiment.seed for experiment in experiments})
     fabrics = dict.fromkeys(experiment.fabric for experiment in experiments)
@@ -109,21 +109,20 @@ def _span(numbers: Sequence[float]) -> str:
 def _results(table: pd.DataFrame, baseline: str) -> Sheet:
     unit, scale = time_unit(table)
     rows = points(table, baseline)
-    several = has_several_transports(rows)
+    more = more_words(rows)
     blocks = []
     for workload, group in groupby(rows, lambda point: point.workload):
         mine = list(group)
         lines = [
             Line(cells, look="bound") if p is None else Line(cells, p.word, "void" if p.void else "")
-            for cells, p in block_rows(mine, scale, several=several)
+            for cells, p in block_rows(mine, scale, more)
         ]
         blocks.append(Block(lines, workload, mine[0].note))
     numbers = [
         "CCT mean", "CCT p99", "CCT last", f"busbw / {baseline}", "MSE sent", "MSE received",
         "CCT / predicted", "CCT / free", "CCT / bound", "predicted CCT",
     ]  # fmt: skip
-    words = ["scheme", "transport", "verdict"] if several else ["scheme", "verdict"]
-    return Sheet(words, numbers, blocks, f"{caption(rows, baseline)} CCT in {unit}.")
+    return Sheet(["scheme", *more, "verdict"], numbers, blocks, f"{caption(rows, baseline)} CCT in {unit}.")
 
 
 VERDICTS = (

@@ -17,7 +17,7 @@ from traffic.faults import AS_IT_WAS
 from traffic.job import Compute, Job
 from traffic.metrics import communication_s
 
-POINT = ["workload", "transport", "scheme"]
+POINT = ["workload", "transport", "scheme", "circuits"]
 STAGES = ("failed", "detected", "gone around", "back", "in use again")
 """What happens by a fault, in that order, as the run's events have it; the last two if it ends."""
 TIMES = tuple(f"{stage.replace(' ', '_')}_s" for stage in STAGES)
@@ -38,9 +38,9 @@ def fault_table(outcomes: Sequence[Outcome]) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        workload, transport, scheme, seed, fault; when each of `STAGES` was, in the emulation where there
-        was one, NaN if it was not [real s]; added_s and predicted_added_s, what all faults of the outcome
-        added to its CCT, or to the iteration of a job that computes: compute that waits, or goes on
+        workload, transport, scheme, circuits, seed, fault; when each of `STAGES` was, in the emulation where
+        there was one, NaN if it was not [real s]; added_s and predicted_added_s, what all faults of the
+        outcome added to its CCT, or to the iteration of a job that computes: compute that waits, or goes on
         elsewhere, is a part of what they cost. NaN where the point was not run without them [real s];
         given_up, messages;
         given_up_bytes, real; verdict, and healthy_verdict, of the point without them, empty where it was not
@@ -91,17 +91,16 @@ def fault_sheets(outcomes: Sequence[Outcome]) -> list[Sheet]:
     if rows.empty:
         return []
     emulated = any(outcome.emulated for outcome in outcomes)
-    several = rows["transport"].nunique() > 1
+    words = ["scheme", *_differing(rows)]
     blocks = []
     for (fault, workload), mine in rows.groupby(["fault", "workload"], sort=False):
         lines = [
-            _line([*map(str, words[: 1 + several])], alike, emulated)
-            for words, alike in mine.groupby(["scheme", "transport"], sort=False)
+            _line([*map(str, cells)], alike, emulated) for cells, alike in mine.groupby(words, sort=False)
         ]
         blocks.append(Block(lines, f"{fault}, {workload}"))
     return [
         Sheet(
-            ["scheme", *(["transport"] if several else []), "verdict"],
+            [*words, "verdict"],
             [
                 "fails",
                 "known",
@@ -116,6 +115,12 @@ def fault_sheets(outcomes: Sequence[Outcome]) -> list[Sheet]:
             CAPTION.format("emulated" if emulated else "predicted", _void_text(rows)),
         )
     ]
+
+
+def _differing(rows: pd.DataFrame) -> list[str]:
+    """Return the columns that rows need beside the scheme: circuits if there are any, several transports."""
+    circuits = ["circuits"] if rows["circuits"].any() else []
+    return [*circuits, *(["transport"] if rows["transport"].nunique() > 1 else [])]
 
 
 def _line(words: Sequence[str], alike: pd.DataFrame, emulated: bool) -> Line:
@@ -154,6 +159,7 @@ def _void_text(rows: pd.DataFrame) -> str:
     return "".join(f" {text}" for text in left_out_texts(words))
 
 
-def _point(experiment: Experiment) -> tuple[str, str, str, int]:
+def _point(experiment: Experiment) -> tuple[str, str, str, str, int]:
     """Return what names an experiment without faults."""
-    return experiment.job.name, experiment.transport_name, experiment.scheme_name, experiment.seed
+    words = experiment.transport_name, experiment.scheme_name, experiment.circuits_name
+    return experiment.job.name, *words, experiment.seed

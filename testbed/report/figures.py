@@ -57,7 +57,7 @@ def figures(outcomes: Sequence[Outcome], table: pd.DataFrame, baseline: str = BA
 def _figures(outcomes: Sequence[Outcome], table: pd.DataFrame, baseline: str) -> list[Plot]:
     """Return the plots of what one transport carried."""
     plots = []
-    if (table["scheme"] == baseline).any():
+    if (table["name"] == baseline).any():
         plots.append(Plot("busbw", partial(busbw_bars, table, baseline), BUSBW_CAPTION.format(baseline)))
     plots += [
         Plot("cct_percentiles", partial(cct_percentiles, outcomes, table), PERCENTILES_CAPTION),

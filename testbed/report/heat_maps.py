@@ -45,13 +45,13 @@ def one_per_scheme(outcomes: Sequence[Outcome], workload: str, *, faults: bool =
     for outcome in sorted(outcomes, key=lambda outcome: outcome.verdict.word in LEFT_OUT):
         if outcome.experiment.job.name == workload:
             experiment = outcome.experiment
-            chosen.setdefault(experiment.scheme_name if faults else _name(experiment), outcome)
+            chosen.setdefault(experiment.name if faults else _name(experiment), outcome)
     return [chosen[scheme] for scheme in in_order(chosen)]
 
 
 def _name(experiment: Experiment) -> str:
-    """Return what a map is called: without what fails, and how senders meet the dark."""
-    return experiment.label or experiment.policy
+    """Return what a map is called: without what fails."""
+    return experiment.name_without_faults
 
 
 @styled

@@ -46,7 +46,11 @@ class Point:
     """A workload under a scheme and a transport, over its seeds."""
 
     workload: str
+    name: str
+    """Its scheme and its circuits, or its label: what tables know it by."""
     scheme: str
+    circuits: str
+    """Empty over packet switches."""
     transport: str
     note: str
     """Where the workload comes from."""
@@ -122,7 +126,7 @@ def with_ratios(table: pd.DataFrame, baseline: str = BASELINE) -> pd.DataFrame:
         scheme; ``over_bound``, CCT over the lower bound; ``baseline_void``, whether the baseline is left out.
     """
     keys = ["workload", "seed", "against"]
-    base = table[table["scheme"] == baseline].assign(against=lambda rows: rows["transport"])
+    base = table[table["name"] == baseline].assign(against=lambda rows: rows["transport"])
     table = table.assign(against=_against(table, base))
     base_busbw = base.groupby(keys)["busbw_gbytes_s"].mean().rename("base_busbw")
     base_void = (
@@ -171,7 +175,7 @@ def points(table: pd.DataFrame, baseline: str = BASELINE) -> list[Point]:
     numbers = [str(column) for column in ratios.select_dtypes("number")]
     rows = {
         (str(workload), str(scheme), str(transport)): mine
-        for (workload, scheme, transport), mine in ratios.groupby(["workload", "scheme", "transport"])
+        for (workload, scheme, transport), mine in ratios.groupby(["workload", "name", "transport"])
     }
     return [
         _point(workload, scheme, transport, rows[workload, scheme, transport], numbers)
@@ -209,7 +213,11 @@ def _point(workload: str, scheme: str, transport: str, rows: pd.DataFrame, numbe
     is_limit = bool((rows["predicted_as"] == LIMIT).any())
     note = notes[0] if len(notes) == 1 else f"{notes[0]} (the other seeds alike)"
     likeness = ", ".join(word for word in dict.fromkeys(rows["likeness"]) if word)
-    return Point(workload, scheme, transport, note, counted_words(verdicts), is_limit, means, likeness)
+    first = rows.iloc[0]
+    words = str(first["scheme"]), str(first["circuits"])
+    return Point(
+        workload, scheme, *words, transport, note, counted_words(verdicts), is_limit, means, likeness
+    )
 
 
 def over_seeds(values: NDArray[np.float64], void: NDArray[np.bool_]) -> Mean:
@@ -228,10 +236,10 @@ def over_seeds(values: NDArray[np.float64], void: NDArray[np.bool_]) -> Mean:
 
 def scheme_labels(rows: Sequence[Point]) -> list[str]:
     """Return what each point of circuits is called: its scheme, and its transport where that has several."""
-    under = Counter((point.workload, point.scheme) for point in rows)
+    under = Counter((point.workload, point.name) for point in rows)
     return [
         point.scheme
-        if under[point.workload, point.scheme] == 1
+        if under[point.workload, point.name] == 1
         else f"{point.scheme}, {beside_circuits(point.transport) or point.transport}"
         for point in rows
     ]
@@ -239,5 +247,5 @@ def scheme_labels(rows: Sequence[Point]) -> list[str]:
 
 def circuit_points(table: pd.DataFrame) -> list[Point]:
     """Return the points of a summary, all as they come, with busbw relative to the big switch."""
-    order = list(dict.fromkeys(zip(table["workload"], table["scheme"], strict=True)))
-    return sorted(points(table, BIG_SWITCH), key=lambda point: order.index((point.workload, point.scheme)))
+    order = list(dict.fromkeys(zip(table["workload"], table["name"], strict=True)))
+    return sorted(points(table, BIG_SWITCH), key=lambda point: order.index((point.workload, point.name)))

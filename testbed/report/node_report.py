@@ -129,7 +129,7 @@ def titled(outcome: Outcome, outcomes: Sequence[Outcome]) -> str:
 
 
 def _run_text(outcome: Outcome) -> str:
-    return f"{outcome.experiment.job.name}, {outcome.experiment.scheme_name}"
+    return f"{outcome.experiment.job.name}, {outcome.experiment.name}"
 
 
 def _sentence(outcomes: Sequence[Outcome]) -> str:
@@ -143,7 +143,7 @@ def _job_text(outcome: Outcome) -> str:
     note = f" ({job.note})" if job.note else ""
     return (
         f"Job {job.name}{note}, {counted(len(job.nodes), 'node')} on {counted(job.gpus, 'GPU')}, under "
-        f"{experiment.scheme_name} over {fabric_text(experiment.fabric)}."
+        f"{experiment.name} over {fabric_text(experiment.fabric)}."
     )
 
 

@@ -55,9 +55,9 @@ def plan_against_measurement(table: pd.DataFrame) -> Figure:
 
 def _bars(axes: Axes, rows: Sequence[Point], scale: float) -> None:
     # The big switch is left out: where delays are long, nothing could be read beside it.
-    end = _end([point["cct_s"].value / scale for point in rows if point.scheme != BIG_SWITCH])
+    end = _end([point["cct_s"].value / scale for point in rows if point.name != BIG_SWITCH])
     for x, point in enumerate(rows):
-        colour = COLOURS.get(point.scheme.partition(",")[0], INK)
+        colour = COLOURS.get((point.circuits or point.name).partition(",")[0], INK)
         measured = np.nan_to_num(point["cct_s"].value / scale)
         axes.bar(x - 0.2, point["predicted_s"].value / scale, 0.38, color=colour, alpha=0.45)
         bar = axes.bar(x + 0.2, measured, 0.38, color=colour).patches[0]

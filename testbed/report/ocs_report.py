@@ -35,9 +35,10 @@ from testbed.report.table import (
 from testbed.report.timeline import timeline_of
 from testbed.report.transports import transports_text
 from testbed.run.agreement import LIMITED, MARK, MARKED
+from testbed.run.ocs_plan import plan_of
 from testbed.run.outcome import Outcome
 
-WORDS = ("scheduler", "verdict")
+WORDS = ("scheme", "circuits", "verdict")
 NUMBERS = (
     "predicted CCT", "CCT", "CCT / predicted", "CCT / free", "CCT / bound", f"busbw / {BIG_SWITCH}", "slots",
     "late / resent [kB]", "makespan", "used", "guard",
@@ -91,27 +92,30 @@ def executions_table(table: pd.DataFrame) -> Table:
     unit, scale = time_unit(table)
     shown = block_table(_caption(table))
     shown.add_column(overflow="fold")
+    shown.add_column("\ncircuits", overflow="fold")
     shown.add_column("\nverdict", min_width=8)
     for header in SHORT:
         shown.add_column(Text(header.format(unit)), justify="right", no_wrap=True)
     rows = circuit_points(table)
     for block in _blocks(table, scale):
         mine = [point for point in rows if point.workload == block.title]
-        shown.add_row(Text(block.title, "bold"), likeness_text(mine))
+        shown.add_row(Text(block.title, "bold"), "", likeness_text(mine))
         for line in block.lines:
-            scheme, verdict, *numbers = line.cells[: 2 + len(SHORT)]
+            scheme, circuits, verdict, *numbers = line.cells[: 3 + len(SHORT)]
             look = {"void": "dim", "bound": "italic", "": ""}[line.look]
             like = f", {likeness_text(mine)}"
             word = Text(verdict.removesuffix(like), STYLES.get(line.word, ""))
-            shown.add_row(indented(scheme), word, *numbers, style=look, end_section=line.look == "bound")
+            shown.add_row(
+                indented(scheme), circuits, word, *numbers, style=look, end_section=line.look == "bound"
+            )
     return shown
 
 
 def _sentence(results: Sequence[Outcome]) -> str:
-    first, plan = results[0].experiment, results[0].experiment.plan
+    first, plan = results[0].experiment, plan_of(results[0].experiment.rule)
     job = first.job
-    counts = sorted({len(result.experiment.plan.ocses) for result in results})
-    schemes = list(dict.fromkeys(result.experiment.scheme_name for result in results))
+    counts = sorted({len(result.experiment.ocs_delays) for result in results})
+    schemes = list(dict.fromkeys(result.experiment.circuits_name for result in results))
     seeds = len({result.experiment.seed for result in results})
     return (
         f"Demand {job.name.partition(',')[0]} between {job.gpus} servers over "
@@ -166,7 +170,7 @@ def _caption(table: pd.DataFrame) -> str:
         said.append(LIMITED)
     if any(map(is_informed, rows)):
         said.append(FREE)
-    over = dict.fromkeys(point.transport for point in rows if point.scheme != BIG_SWITCH)
+    over = dict.fromkeys(point.transport for point in rows if point.name != BIG_SWITCH)
     said.append(f"Transport: {' and '.join(over)}{_big_switch_text(rows)}.")
     if few := few_packets(rows):
         said.append(few)
@@ -175,7 +179,7 @@ def _caption(table: pd.DataFrame) -> str:
 
 
 def _big_switch_text(rows: Sequence[Point]) -> str:
-    over = dict.fromkeys(point.transport for point in rows if point.scheme == BIG_SWITCH)
+    over = dict.fromkeys(point.transport for point in rows if point.name == BIG_SWITCH)
     return f", under the {BIG_SWITCH} {' and '.join(over)}" if over else ""
 
 
@@ -184,10 +188,10 @@ def _blocks(table: pd.DataFrame, scale: float) -> list[Block]:
     for workload, group in groupby(circuit_points(table), lambda point: point.workload):
         mine = list(group)
         lines = [
-            Line([label, *_cells(p, scale)], p.word, "void" if p.void else "")
+            Line([label, p.circuits, *_cells(p, scale)], p.word, "void" if p.void else "")
             for p, label in zip(mine, scheme_labels(mine), strict=True)
         ]
-        bound = ["bound", "", "", significant(mine[0]["bound_s"].value / scale), "", "", "1.00"]
+        bound = ["bound", "", "", "", significant(mine[0]["bound_s"].value / scale), "", "", "1.00"]
         blocks.append(Block([*lines, Line([*bound, *[""] * 6], look="bound")], workload, mine[0].note))
     return blocks
 
@@ -221,7 +225,7 @@ def _timelines(outcomes: Sequence[Outcome]) -> list[Plot]:
             mine.append(outcome)
     plots = []
     for job, mine in of_job.items():
-        ocses = max((len(outcome.experiment.plan.ocses) for outcome in mine if outcome.light), default=0)
+        ocses = max((len(outcome.experiment.ocs_delays) for outcome in mine if outcome.light), default=0)
         caption = f"{job}, seed {outcomes[0].experiment.seed}. {TIMELINE_CAPTION} {LIGHT}"
         plots.append(Plot(f"timeline_{ocses}", partial(timeline_of, mine), caption))
     return plots

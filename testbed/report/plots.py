@@ -117,7 +117,7 @@ def cct_cdf(outcomes: Sequence[Outcome]) -> Figure:
     step's lower bound. All seeds together; void and unsound ones only where there are no others.
     """
     notes = {o.experiment.job.name: o.experiment.job.note for o in outcomes}
-    schemes = in_order(o.experiment.scheme_name for o in outcomes)
+    schemes = in_order(o.experiment.name for o in outcomes)
     transports = (o.experiment.transport_name for o in outcomes)
     figure, panels = _panels(notes, over("Share of the messages done: further left is better", transports))
     for workload, axes in panels.items():
@@ -146,8 +146,8 @@ def emulated_against_predicted(table: pd.DataFrame, band: tuple[float, float] = 
     axes.axhspan(*band, color="#e3eef6", zorder=0)
     axes.axhline(1.0, color=INK, linewidth=0.8)
     ratio = emulated["cct_s"] / emulated["predicted_s"]
-    for (scheme, void), mine in emulated.groupby(["scheme", emulated["verdict"].eq("void")]):
-        colour = colours(emulated["scheme"])[str(scheme)]
+    for (scheme, void), mine in emulated.groupby(["name", emulated["verdict"].eq("void")]):
+        colour = colours(emulated["name"])[str(scheme)]
         dots = axes.scatter(
             mine["predicted_s"] / scale, ratio[mine.index], color=colour, marker="x" if void else "o", s=26
         )
@@ -163,7 +163,7 @@ def emulated_against_predicted(table: pd.DataFrame, band: tuple[float, float] = 
     axes.yaxis.set_minor_formatter(NullFormatter())
     axes.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
     axes.xaxis.set_minor_formatter(StrMethodFormatter("{x:g}"))
-    legend(figure, in_order(emulated["scheme"]), words=emulated["verdict"], kind="dots")
+    legend(figure, in_order(emulated["name"]), words=emulated["verdict"], kind="dots")
     return figure
 
 
@@ -217,7 +217,7 @@ def _busbw_groups(axes: Axes, rows: Sequence[Point], workloads: Sequence[str], b
 def _cdf(axes: Axes, workload: str, scheme: str, outcomes: Sequence[Outcome], colour: str) -> None:
     """Draw the line of a point; a dotted one if it is void."""
     about = workload, scheme
-    here = [o for o in outcomes if (o.experiment.job.name, o.experiment.scheme_name) == about]
+    here = [o for o in outcomes if (o.experiment.job.name, o.experiment.name) == about]
     sound = [o for o in here if o.verdict.word not in LEFT_OUT]
     times = np.concatenate([np.empty(0), *(times_over_bound(o) for o in sound or here)])
     if not len(times):
@@ -244,7 +244,7 @@ def beside(mine: Sequence[Point], rows: Sequence[Point], group: int) -> list[_Ba
     width = GROUP / len(schemes)
     first = group - GROUP / 2 + width / 2
     return [
-        _Bar(point, first + schemes.index(point.scheme) * width, width, colours(schemes)[point.scheme])
+        _Bar(point, first + schemes.index(point.name) * width, width, colours(schemes)[point.name])
         for point in mine
     ]
 
@@ -258,7 +258,7 @@ def draw(axes: Axes, bar: _Bar, mean: Mean, *, say: bool = True) -> None:
     patch = axes.bar(bar.at, mean.value, bar.width * 0.92, color=bar.colour).patches[0]
     if mean.void:
         patch.set(facecolor="white", edgecolor=bar.colour, hatch=VOID_HATCH)
-    patch.set_gid(f"{bar.point.workload}|{bar.point.scheme}")
+    patch.set_gid(f"{bar.point.workload}|{bar.point.name}")
     if mean.spread:
         axes.errorbar(bar.at, mean.value, mean.spread, color=INK, linewidth=0.9, capsize=2)
     mark = "void" if mean.void else mark_of(bar.point)
@@ -268,7 +268,7 @@ def draw(axes: Axes, bar: _Bar, mean: Mean, *, say: bool = True) -> None:
 
 def schemes_of(rows: Iterable[Point]) -> list[str]:
     """Return the schemes of points, in the order in which they are shown."""
-    return in_order(point.scheme for point in rows)
+    return in_order(point.name for point in rows)
 
 
 def _panels(notes: Mapping[str, str], title: str) -> tuple[Figure, dict[str, Axes]]:

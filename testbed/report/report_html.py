@@ -21,9 +21,9 @@ TEMPLATES = Path(__file__).parent / "templates"
 PIXELS_PER_INCH = 95
 """Of a browser, at which the plots' letters are a little smaller than the text's."""
 Row = Mapping[str, object]
-POINT = ("verdict", "scheme", "transport", "workload", "reasons", "advice")
+POINT = ("verdict", "name", "transport", "workload", "reasons", "advice")
 """What the banner says of points that are not faithful; seeds with all of it in common stand together."""
-RUN_OF = ("workload", "scheme", "transport", "seed", "verdict")
+RUN_OF = ("workload", "name", "transport", "seed", "verdict")
 """What names a row of the machine's table."""
 
 
@@ -128,7 +128,7 @@ def _findings(emulated: pd.DataFrame) -> list[Row]:
     found = emulated[emulated.get("findings", pd.Series("", emulated.index)) != ""]
     return [
         {
-            "point": f"{row['scheme']} over {row['transport']}, {row['workload']}, seed {row['seed']}",
+            "point": f"{row['name']} over {row['transport']}, {row['workload']}, seed {row['seed']}",
             "said": row["findings"],
         }
         for row in found.to_dict("records")

@@ -4,11 +4,13 @@
 file         what it holds
 ============ ====================================================================================
 faults.csv   a row per outcome and fault, if something failed: `testbed.report.faults.fault_table`
-records.csv  a row per message and backend: workload, scheme, transport, seed, backend, then `traffic.records`
-nodes.csv    a row per node of a point's job: workload, scheme, transport, seed, then `testbed.report.nodes`
+records.csv  a row per message and backend: workload, scheme, circuits, transport, seed, backend, then
+             `traffic.records`
+nodes.csv    a row per node of a point's job: workload, scheme, circuits, transport, seed, then
+             `testbed.report.nodes`
 summary.csv  a row per point: `testbed.run.outcome.summary`, and what its kind of run has besides
 wire.csv     a row per circuit that an OCS had lit and time that it had, where circuits follow the job:
-             workload, scheme, transport, seed, then `testbed.run.carried.carried`
+             workload, scheme, circuits, transport, seed, then `testbed.run.carried.carried`
 run.json     all that is needed to run it again: `testbed.report.run_json`
 traces/*     what happened when, for Perfetto, of the first point of each workload, scheme and transport:
              `testbed.report.chrome_trace`
@@ -238,14 +240,14 @@ class ResultsDirectory(RunDirectory):
             tables["wire"] = _named(outcome.wire.copy(), experiment)
         self._write_trace(outcome)
         if outcome.inert:
-            under = f"{experiment.scheme_name}, {experiment.transport_name}"
+            under = f"{experiment.name}, {experiment.transport_name}"
             self.run = replace(self.run, inert={**self.run.inert, under: outcome.inert})
         self.write([summary_row(outcome)], tables=tables, experiment=experiment)
 
     def _write_trace(self, outcome: Outcome) -> None:
         """Write what happened when, unless another seed's is there: all seeds' would be too much to keep."""
         experiment = outcome.experiment
-        words = experiment.job.name, experiment.scheme_name, experiment.transport_name
+        words = experiment.job.name, experiment.name, experiment.transport_name
         file = self.path / "traces" / f"{slug('_'.join(words))[:LONGEST_NAME]}.json.gz"
         if not file.exists():
             make_directory(file.parent)
@@ -288,8 +290,9 @@ def _named(rows: pd.DataFrame, experiment: Experiment) -> pd.DataFrame:
     """Return rows that say whose they are."""
     rows.insert(0, "workload", experiment.job.name)
     rows.insert(1, "scheme", experiment.scheme_name)
-    rows.insert(2, "transport", experiment.transport_name)
-    rows.insert(3, "seed", experiment.seed)
+    rows.insert(2, "circuits", experiment.circuits_name)
+    rows.insert(3, "transport", experiment.transport_name)
+    rows.insert(4, "seed", experiment.seed)
     return rows
 
 

@@ -84,7 +84,7 @@ def run_json(run: Run, experiments: Sequence[Experiment], finished: Sequence[str
         **asdict(run),
         "started": run.started.isoformat(timespec="seconds"),
         "transports": list(dict.fromkeys(experiment.transport_name for experiment in experiments)),
-        "fluid_limits": sorted({e.scheme_name for e in experiments if e.predicted_as == LIMIT}),
+        "fluid_limits": sorted({e.name for e in experiments if e.predicted_as == LIMIT}),
         "seeds": sorted({experiment.seed for experiment in experiments}),
         "dilations": [asdict(dilation) for dilation in dict.fromkeys(e.dilation for e in experiments)],
         "finished": list(finished),

@@ -4,6 +4,7 @@ import math
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from itertools import groupby
+from typing import Literal
 
 import pandas as pd
 from rich.console import Console
@@ -43,6 +44,9 @@ LEFT_OUT_TEXTS = {
     "void": "void: the machine could not keep up; left out of means where other seeds are not.",
     "unsound": "unsound: its tables say what cannot be, so it has no numbers; the report has the row.",
 }
+Word = Literal["circuits", "transport"]
+"""What a row says beside its scheme, where rows differ in it."""
+HEADERS: Mapping[Word, str] = {"circuits": "\ncircuits", "transport": "trans-\nport"}
 RULING_STYLES = {"holds": "green", "does not hold": "yellow", "not comparable": "dim"}
 
 
@@ -60,11 +64,11 @@ def summary_table(table: pd.DataFrame, baseline: str = BASELINE, note: str = "")
     """
     rows = points(table, baseline)
     unit, scale = time_unit(table)
-    several = has_several_transports(rows)
+    more = more_words(rows)
     shown = block_table(" ".join(filter(None, [note, caption(rows, baseline)])))
     shown.add_column(overflow="fold")  # of workloads and schemes
-    if several:
-        shown.add_column("trans-\nport", min_width=5, overflow="fold")
+    for word in more:
+        shown.add_column(HEADERS[word], min_width=5, overflow="fold")
     shown.add_column("\nverdict", min_width=8)
     for header in ("CCT\nmean", f"[{unit}]\np99", "\nlast", f"busbw\n/ {baseline}"):
         shown.add_column(Text(header), justify="right", no_wrap=True)
@@ -75,12 +79,12 @@ def summary_table(table: pd.DataFrame, baseline: str = BASELINE, note: str = "")
         shown.add_column(Text(header), justify="right", no_wrap=True)
     for workload, block in groupby(rows, key=lambda point: point.workload):
         mine = list(block)
-        shown.add_row(Text(workload, "bold"), *[""] * several, likeness_text(mine))
-        for cells, point in block_rows(mine, scale, several=several):
-            name, *words = cells[: 2 + several]
+        shown.add_row(Text(workload, "bold"), *[""] * len(more), likeness_text(mine))
+        for cells, point in block_rows(mine, scale, more):
+            name, *words = cells[: 2 + len(more)]
             verdict = Text(point.verdict, STYLES[point.word]) if point else Text("")
             look = "italic" if point is None else "dim" if point.void else ""
-            numbers = cells[2 + several : SHOWN + several]
+            numbers = cells[2 + len(more) : SHOWN + len(more)]
             if is_one:
                 del numbers[FREE_AT - 2]
             shown.add_row(indented(name), *map(Text, words[:-1]), verdict, *numbers, style=look)
@@ -119,11 +123,13 @@ def block_table(caption: str) -> Table:
     )
 
 
-def block_rows(mine: Sequence[Point], scale: float, *, several: bool) -> list[tuple[list[str], Point | None]]:
+def block_rows(
+    mine: Sequence[Point], scale: float, more: Sequence[Word]
+) -> list[tuple[list[str], Point | None]]:
     """Return the rows of a workload, each with its point, and last what the lower bound would give.
 
-    Where a run has several transports each row has its own behind the scheme, which is said once. So has the
-    bound where it differs, since busbw is relative to the baseline under the same.
+    Where points differ in ``more`` than the scheme each row has that behind it; scheme and circuits are said
+    once. The bound has its transport where it differs, since busbw is relative to the baseline under that.
     """
     rows: list[tuple[list[str], Point | None]] = [(point_cells(point, scale), point) for point in mine]
     transports = list(dict.fromkeys(point.transport for point in mine))
@@ -131,19 +137,22 @@ def block_rows(mine: Sequence[Point], scale: float, *, several: bool) -> list[tu
     if all(cells == bounds[0] for cells in bounds):
         bounds, transports = bounds[:1], [""]
     rows += [(cells, None) for cells in bounds]
-    if not several:
-        return rows
-    names = ["", *(cells[0] for cells, _ in rows[:-1])]
     over = [*(point.transport for point in mine), *transports]
-    return [
-        ([cells[0] if cells[0] != above else "", transport, *cells[1:]], point)
-        for (cells, point), above, transport in zip(rows, names, over, strict=True)
-    ]
+    names = [point.name if point else cells[0] for cells, point in rows]
+    said: list[tuple[list[str], Point | None]] = []
+    for place, ((cells, point), transport) in enumerate(zip(rows, over, strict=True)):
+        is_new = not place or names[place] != names[place - 1]
+        words = {"circuits": point.circuits if point and is_new else "", "transport": transport}
+        scheme = cells[0] if is_new or "transport" not in more else ""
+        said.append(([scheme, *(words[word] for word in more), *cells[1:]], point))
+    return said
 
 
-def has_several_transports(rows: Sequence[Point]) -> bool:
-    """Return whether points are under more than one transport, so that each row has to say under which."""
-    return len({point.transport for point in rows}) > 1
+def more_words(rows: Sequence[Point]) -> list[Word]:
+    """Return what each row says beside its scheme: circuits if there are any, one of several transports."""
+    circuits: list[Word] = ["circuits"] if any(point.circuits for point in rows) else []
+    transports: list[Word] = ["transport"] if len({point.transport for point in rows}) > 1 else []
+    return [*circuits, *transports]
 
 
 def claims_table(claims: Sequence[Claim]) -> Table:
@@ -278,7 +287,7 @@ def caption(rows: Sequence[Point], baseline: str) -> str:
     """Return what a reader of the table must know: the seeds, the baseline, what void means."""
     seeds = max((sum(point.words.values()) for point in rows), default=0)
     said = [f"Means over {seeds} seeds ± standard deviation." if seeds > 1 else "One seed."]
-    if not has_several_transports(rows):
+    if "transport" not in more_words(rows):
         said += [f"Transport: {point.transport}." for point in rows[:1]]
     said.append("CCT at real scale; the bound is what no scheme can beat.")
     synthetic = dict.fromkeys(point.workload for point in rows if point.note.startswith("synthetic"))

@@ -102,7 +102,7 @@ class Column:
 def timeline_of(outcomes: Sequence[Outcome]) -> Figure:
     """Return what servers and OCSes did when in some outcomes of one workload, a column for each."""
     experiments = [outcome.experiment for outcome in outcomes]
-    schemes, transports = zip(*((each.scheme_name, each.transport_name) for each in experiments), strict=True)
+    schemes, transports = zip(*((each.name, each.transport_name) for each in experiments), strict=True)
     columns = [
         column_of(outcome, scheme if schemes.count(scheme) == 1 else f"{scheme} ({transport})")
         for outcome, scheme, transport in zip(outcomes, schemes, transports, strict=True)

@@ -57,7 +57,7 @@ def choices_text(table: pd.DataFrame) -> str:
         From `testbed.run.outcome.summary`.
     """
     said = []
-    for (scheme, transport), rows in table.groupby(["scheme", "transport"], sort=False):
+    for (scheme, transport), rows in table.groupby(["name", "transport"], sort=False):
         shares = {name: rows[name].mean() for name in SHARES}
         seen = [f"{name} {share:.0%}" for name, share in shares.items() if not math.isnan(share)]
         over = rows["sent_over_granted"].mean()

@@ -12,6 +12,7 @@ from testbed.run.run import Run
 from topologies.errors import UnsoundError
 from topologies.fabric import Fabric, Port
 from traffic.clock import ps
+from traffic.delegated import DelegatedSetup
 from traffic.spraying.policy import ProactivePolicy
 from traffic.spraying.registry import policy_named
 
@@ -41,7 +42,7 @@ def with_audit(
         faults=experiment.faults,
         revisions=experiment.revisions,
         estimates=not live and _chooses(experiment),
-        pipelined=bool(experiment.delegated and experiment.delegated.pipelined),
+        pipelined=isinstance(experiment.scheme, DelegatedSetup) and experiment.scheme.pipelined,
         late_light_ps=ps(experiment.dilation.real_s(LATE_LIGHT_S)) if live else 0,
         wire=wire,
     )
@@ -52,7 +53,7 @@ def with_audit(
 def _chooses(experiment: Experiment) -> bool:
     """Return whether messages choose their lanes as they go, or take those that are lit."""
     sprays = experiment.spraying
-    return bool(experiment.ocs) or bool(sprays and not isinstance(policy_named(sprays), ProactivePolicy))
+    return experiment.has_slots or bool(sprays and not isinstance(policy_named(sprays), ProactivePolicy))
 
 
 def _lent_everywhere(fabric: Fabric, lent_bytes: Mapping[Port, float]) -> dict[Port, float]:

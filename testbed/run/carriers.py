@@ -284,6 +284,16 @@ class Carriers:
             left += self._withdraw(carrier)
         return left
 
+    @property
+    def in_the_dark(self) -> dict[int, set[int]]:
+        """The queue pairs over circuits that have no route, and the messages of which each has something."""
+        carries, route = self._light.carries, self._light.route
+        dark = [carrier for carrier, pair in self._pairs.items() if carries(pair) and not route(pair)]
+        found = defaultdict[int, set[int]](set)
+        for each in self._backend.under_way(dark):
+            found[each.lane].add(each.op)
+        return found
+
     def without_light(self, carriers: Iterable[int]) -> Left:
         """Close those of some queue pairs whose circuits have ended; return what they did not deliver."""
         dark = [carrier for carrier in sorted(carriers) if not self._light.route(self._pairs[carrier])]

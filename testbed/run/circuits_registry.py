@@ -3,19 +3,20 @@
 from collections.abc import Mapping
 from typing import Protocol, cast
 
-from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, create_model
+from pydantic import Field, ValidationError
 
 from controller.circuits.rule import Rule
 from testbed.run.dilation import Dilation
 from topologies.errors import ScenarioError
 from topologies.fabric import Fabric
 from topologies.own import own_object
-from topologies.strict_json import Strict, first_of, shown
+from topologies.own_value import Kind, check_hash, class_name, own_value, words_of_own, words_of_value
+from topologies.strict_json import Strict, fields_document, first_of, shown, value_of_fields
 from traffic.faults import Moves
 from traffic.job import Job
-from traffic.own_value import Kind, check_hash, class_name, own_value, words_of_own, words_of_value
 
 RULES = {
+    "scheduled": "testbed.run.ocs_plan:Scheduled",
     "foreseen": "controller.circuits.foreseen:Foreseen",
     "regional": "testbed.run.region_plan:RegionalSetup",
 }
@@ -28,7 +29,6 @@ CIRCUITS = Kind(
     parts="bind",
     error=ScenarioError,
 )
-EXACT = ConfigDict(extra="forbid", allow_inf_nan=False)
 
 
 class HasWords(Protocol):
@@ -117,6 +117,13 @@ def undrawn(circuits: object) -> object:
     return circuits if circuits is None or is_own(circuits) else cast(HasWords, circuits).undrawn
 
 
+def own_names(circuits: object) -> list[str]:
+    """Return the names of what of a rule is a user's own code: itself, or a scheduler that it names."""
+    scheduler = getattr(circuits, "scheduler", "")
+    named = [scheduler] if isinstance(scheduler, str) and ":" in scheduler else []
+    return [*([class_name(type(circuits))] if is_own(circuits) else []), *named]
+
+
 def circuits_document(circuits: object) -> dict[str, object]:
     """Return a rule as JSON has it; LightrailError if it cannot be written down, and read back."""
     if is_own(circuits):
@@ -124,7 +131,7 @@ def circuits_document(circuits: object) -> dict[str, object]:
         return {"rule": name, "fields": made_of}
     own = class_name(type(circuits))
     (word,) = (word for word, name in RULES.items() if name == own)
-    return {"rule": word, "fields": TypeAdapter(type(circuits)).dump_python(circuits, mode="json")}
+    return {"rule": word, "fields": fields_document(circuits)}
 
 
 def circuits_of_document(data: object) -> object:
@@ -143,8 +150,7 @@ def circuits_of_document(data: object) -> object:
             raise ScenarioError(
                 f"unknown rule for circuits {shown(written.rule)}", f"name {', '.join(RULES)} or module:Class"
             )
-        own = cast(type[object], own_object(CIRCUITS.name, RULES[written.rule]))
-        made = create_model("Rule", __config__=EXACT, value=(own, ...))
-        return cast(object, getattr(made.model_validate({"value": written.fields}), "value"))  # noqa: B009
+        own = own_object(CIRCUITS.name, RULES[written.rule])
+        return value_of_fields(CIRCUITS.name, own, written.fields)
     except ValidationError as error:
         raise ScenarioError(f"the rule for circuits, {first_of(error)}", f"see {CIRCUITS.page}") from error

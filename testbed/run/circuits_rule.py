@@ -1,14 +1,14 @@
 """A rule for circuits, bound to an experiment's fabric and job: what it and its orders must be."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import cast, get_args
 
 from controller.circuits.circuits import Circuits, check_permitted
 from controller.circuits.devices import LEAST_DELAY_S, ReconfigurationDelay
-from controller.circuits.rule import Decides, Rule
+from controller.circuits.rule import Carries, Decides, Rule
 from testbed.run.circuits_registry import CIRCUITS, CircuitsRule, OwnCircuits, is_own
 from testbed.run.dilation import UNSCALED, Dilation
 from topologies.errors import DemandError, ScenarioError
@@ -23,14 +23,10 @@ from topologies.events import (
 )
 from topologies.fabric import Fabric
 from topologies.own import own_code
+from topologies.own_value import class_name
 from traffic.faults import Moves
 from traffic.job import Job
-from traffic.own_value import class_name
-
-ONCE_LIT = "once lit"
-"""What tables call messages that go directly over a circuit once they have one."""
-ROUTED = "routed"
-"""What they call those that servers forward between circuits."""
+from traffic.scheme_setup import ONCE_LIT, ROUTED, WHILE_LIT, SchemeSetup
 
 
 def bound(
@@ -59,6 +55,15 @@ def bound(
     return rule
 
 
+def scheme_alone(rule: Rule, fabric: Fabric) -> str | SchemeSetup | None:
+    """Return the scheme of messages that a rule's circuits carry alone; None if they do not."""
+    if rule.carries == "by scheme":
+        return None
+    if rule.carries == "while lit":
+        return WHILE_LIT
+    return ROUTED if fabric.servers_forward else ONCE_LIT
+
+
 def _check_delay(delay: ReconfigurationDelay, scale: Dilation) -> None:
     """Refuse a delay that an emulation does not honour; none at all is an ideal device's."""
     emulated_s = scale.emulated_s(delay.mean_s)
@@ -82,6 +87,8 @@ def _own_rule(circuits: OwnCircuits, fabric: Fabric, job: Job, scale: Dilation, 
         rule = cast(object, circuits.bind(fabric=fabric, job=job, scale=scale, seed=seed))
     if not isinstance(rule, Rule):
         raise _not_valid(name, f"bind returned an object of type {type(rule).__name__}, and not a Rule")
+    if rule.carries not in get_args(Carries):
+        raise _not_valid(name, f"carries is one of {', '.join(get_args(Carries))}, not {rule.carries!r}")
     if not callable(getattr(rule.decides, "decide", None)):
         raise _not_valid(name, "what decides has no method decide(state, view, event)")
     _check_ocses(name, rule, fabric)
@@ -91,18 +98,7 @@ def _own_rule(circuits: OwnCircuits, fabric: Fabric, job: Job, scale: Dilation, 
 def _check_ocses(name: str, rule: Rule, fabric: Fabric) -> None:
     """Refuse OCSes that are not there or have no delay, and first circuits that they cannot have."""
     ocses = {switch.name: switch for switch in fabric.switches if switch.kind == "ocs"}
-    if not isinstance(rule.delays, Mapping) or not rule.delays:
-        raise _not_valid(name, "delays is not a mapping from the names of OCSes to a ReconfigurationDelay")
-    for ocs, delay in rule.delays.items():
-        if ocs not in ocses:
-            known = ", ".join(ocses) or "none"
-            raise _not_valid(
-                name, f"has a delay for {ocs!r}, which is not an OCS of {fabric.name!r}: {known}"
-            )
-        if not isinstance(delay, ReconfigurationDelay):
-            raise _not_valid(name, f"the delay of {ocs} is not a ReconfigurationDelay")
-        if delay.varies and rule.first:
-            raise _not_valid(name, f"the delay of {ocs} varies, and circuits are lit before the job starts")
+    _check_delays(name, rule, fabric, ocses)
     if not isinstance(rule.first, Mapping):
         raise _not_valid(name, "first is not a mapping from the names of OCSes to circuits")
     for ocs, circuits in rule.first.items():
@@ -113,6 +109,23 @@ def _check_ocses(name: str, rule: Rule, fabric: Fabric) -> None:
             check_permitted(ocses[ocs], Circuits(ocses[ocs].ports, circuits))
         except DemandError as error:
             raise _not_valid(name, f"from the start of {ocs}, {error.sentence}") from error
+
+
+def _check_delays(name: str, rule: Rule, fabric: Fabric, ocses: Collection[str]) -> None:
+    if not isinstance(rule.delays, Mapping):
+        raise _not_valid(name, "delays is not a mapping from the names of OCSes to a ReconfigurationDelay")
+    if not rule.delays:
+        raise _not_valid(name, f"has a delay for no OCS; {fabric.name!r} has {', '.join(ocses) or 'none'}")
+    for ocs, delay in rule.delays.items():
+        if ocs not in ocses:
+            known = ", ".join(ocses) or "none"
+            raise _not_valid(
+                name, f"has a delay for {ocs!r}, which is not an OCS of {fabric.name!r}: {known}"
+            )
+        if not isinstance(delay, ReconfigurationDelay):
+            raise _not_valid(name, f"the delay of {ocs} is not a ReconfigurationDelay")
+        if delay.varies and rule.first:
+            raise _not_valid(name, f"the delay of {ocs} varies, and circuits are lit before the job starts")
 
 
 def _check_circuits(name: str, circuits: object) -> None:

@@ -73,7 +73,7 @@ class Constant:
 def constants(experiment: Experiment) -> tuple[Constant, ...]:
     """Return the constants of an experiment's transport and scheme; none where circuits alone carry it."""
     nics = experiment.fabric.nics
-    if (experiment.ocs and not experiment.ocs.rest) or not nics:
+    if (experiment.has_slots and not experiment.spraying) or not nics:
         return ()
     rate_bps = max(map(experiment.fabric.nic_rate_bps, nics)) * experiment.dilation.rate
     sending_s = 8 * frame_bytes(experiment.mtu) / rate_bps

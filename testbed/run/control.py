@@ -19,6 +19,7 @@ from testbed.run.evidence import cpu_pressure_s
 from testbed.run.packet_paths import computed_paths
 from topologies.errors import NetworkError
 from topologies.fabric import Fabric, Nic, Path, Port
+from topologies.own_routing import CheckedRouting
 from traffic.packets import frame_bytes, packet_bytes
 from traffic.spraying.policy import QueuePair
 from traffic.transports.engine import Engine
@@ -105,7 +106,7 @@ def control(network: Network, hop_bps: float) -> Control | None:
     """
     fabric, factor, packet = network.fabric, network.rate_factor, packet_bytes(network.mtu)
     payload_share = packet / frame_bytes(network.mtu)
-    paths = shift(fabric, hop_bps / factor / payload_share)
+    paths = shift(fabric, hop_bps / factor / payload_share, network.routing)
     if not paths:
         return None
 
@@ -130,7 +131,7 @@ def control(network: Network, hop_bps: float) -> Control | None:
     return Control(float(payload_bps @ hops), len(paths), error, pressure)
 
 
-def shift(fabric: Fabric, hop_bps: float) -> dict[QueuePair, Path]:
+def shift(fabric: Fabric, hop_bps: float, routing: CheckedRouting | None = None) -> dict[QueuePair, Path]:
     """Return the queue pairs of a shift permutation and their paths, on which all can send at full rate.
 
     Parameters
@@ -140,11 +141,14 @@ def shift(fabric: Fabric, hop_bps: float) -> dict[QueuePair, Path]:
     hop_bps
         Bits times switch hops to forward in a second, at real rates [bit/s]. Of a permutation that forwards
         more only so many senders take part; where none does, the one that forwards most is taken whole.
+    routing
+        By which ports switches send on before the shortest path; by default nothing else.
     """
     half = max(len(fabric.servers) // 2, 1)
     best: dict[QueuePair, Path] = {}
     for servers, nics in dict.fromkeys([(1, 0), (1, 1), (half, 0), (half, 1)]):
-        found = _chosen(fabric, servers, nics, hop_bps)
+        paths = partial(_paths, fabric, routing)
+        found = _chosen(fabric, servers, nics, hop_bps, paths)
         if _hop_bps(fabric, found) > _hop_bps(fabric, best):
             best = found
         if _hop_bps(fabric, best) >= hop_bps:
@@ -152,7 +156,13 @@ def shift(fabric: Fabric, hop_bps: float) -> dict[QueuePair, Path]:
     return best
 
 
-def _chosen(fabric: Fabric, servers: int, nics: int, hop_bps: float) -> dict[QueuePair, Path]:
+def _chosen(
+    fabric: Fabric,
+    servers: int,
+    nics: int,
+    hop_bps: float,
+    paths: Callable[[Nic, Nic], Iterator[tuple[QueuePair, Path]]],
+) -> dict[QueuePair, Path]:
     """Return queue pairs from each NIC to the one so many servers and NICs on, until they forward enough."""
     room = {port: link.rate_bps for port, link in fabric.link_at.items()}
     chosen: dict[QueuePair, Path] = {}
@@ -166,7 +176,7 @@ def _chosen(fabric: Fabric, servers: int, nics: int, hop_bps: float) -> dict[Que
             continue
         destination = Nic(server, (source.nic + nics) % fabric.servers[server].nics)
         rate_bps = fabric.nic_rate_bps(source)
-        fits = (pair for pair in _paths(fabric, source, destination) if _fits(pair[1], room, rate_bps))
+        fits = (pair for pair in paths(source, destination) if _fits(pair[1], room, rate_bps))
         queue_pair, path = next(fits, (None, ()))
         if queue_pair and destination not in heard:
             chosen[queue_pair] = path
@@ -177,12 +187,14 @@ def _chosen(fabric: Fabric, servers: int, nics: int, hop_bps: float) -> dict[Que
     return chosen
 
 
-def _paths(fabric: Fabric, source: Nic, destination: Nic) -> Iterator[tuple[QueuePair, Path]]:
+def _paths(
+    fabric: Fabric, routing: CheckedRouting | None, source: Nic, destination: Nic
+) -> Iterator[tuple[QueuePair, Path]]:
     """Return queue pairs of some entropies between two NICs, and their paths."""
     for entropy in range(ENTROPIES_TRIED):
         queue_pair = QueuePair(source, destination, entropy)
         try:
-            yield queue_pair, computed_paths(fabric, [queue_pair])[0]
+            yield queue_pair, computed_paths(fabric, [queue_pair], routing=routing)[0]
         except NetworkError:
             return
 

@@ -22,7 +22,6 @@ from topologies.fabric import Path
 from traffic.metrics import communication_s
 from traffic.spraying.policy import QueuePair
 from traffic.tables import GRANTS
-from traffic.transports.circuit_engine import LEAST_MARGINS
 from traffic.transports.engine import STUCK_S, Health
 
 IDLE_S = 5.0
@@ -85,13 +84,14 @@ def emulate(
     StuckError, NetworkError
         If bytes do not arrive, a switch refuses circuits, or a part of the network died.
     """
-    booted = network.fabric, network.rate_factor, network.mtu, network.host
-    if booted != (experiment.fabric, experiment.dilation.rate, experiment.mtu, experiment.host):
+    booted = network.fabric, network.rate_factor, network.mtu, network.host, network.routing
+    wanted = experiment.fabric, experiment.dilation.rate, experiment.mtu, experiment.host
+    if booted != (*wanted, experiment.bound_routing):
         raise ScenarioError("the network was booted for another experiment", "boot one for this")
     check_losses([fault.name for fault in experiment.faults if fault.loses])
     fabric, dilation = experiment.fabric, experiment.dilation
     before = _prepare_ocses(experiment, network)
-    meeting = experiment.ocs.meeting if experiment.ocs else "drain"
+    sending = experiment.sending
     skips = experiment.job.is_chain if skips is None else skips
     beside_packets = experiment.circuits and not experiment.over_circuits
     tapped = CircuitTap(fabric) if beside_packets else nullcontext()
@@ -101,8 +101,8 @@ def emulate(
         transport=experiment.transport.name,
         stuck_s=stuck_s,
         skips=skips,
-        meeting=meeting,
-        margins=experiment.ocs.margins if experiment.ocs else LEAST_MARGINS,
+        meeting=sending.meeting,
+        margins=sending.margins,
         faults=experiment.faults,
     )
     with tapped as tap, backed as backend:
@@ -113,7 +113,7 @@ def emulate(
         inert = backend.inert
     emulated_s = dilation.emulated_s(communication_s(run.tables) if skips else run.iteration_s)
     logs = _logs(network, before)
-    light = _light_log(experiment, backend, logs, run) if experiment.ocs else None
+    light = _light_log(experiment, backend, logs, run) if experiment.has_slots else None
     crossings = tap.crossings if tap and not tap.missed else None
     return Emulation(run, backend.paths, health, emulated_s, light, shares, logs, crossings, inert)
 
@@ -141,7 +141,7 @@ def _prepare_ocses(experiment: Experiment, network: Network) -> dict[str, int]:
     Returned is the number of each one's newest reconfiguration.
     """
     for name, delay in experiment.ocs_delays.items():
-        if experiment.rule and experiment.circuits and name not in experiment.rule.first:
+        if experiment.rule and not experiment.has_slots and name not in experiment.rule.first:
             # What an experiment before left lit would be there at once.
             network.northbound.light(name, "-", partial=False, busy="replace")
             network.northbound.wait_idle(name, IDLE_S)

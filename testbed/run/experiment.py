@@ -8,28 +8,32 @@ from functools import cached_property
 from controller.circuits.devices import ReconfigurationDelay
 from controller.circuits.rule import Rule
 from testbed.run.agreement import LIMIT
-from testbed.run.circuits_registry import CircuitsRule, OwnCircuits, check_value, words_of
-from testbed.run.circuits_registry import is_own as is_own_rule
+from testbed.run.circuits_registry import CircuitsRule, OwnCircuits, check_value, own_names, words_of
 from testbed.run.circuits_rule import bound
 from testbed.run.dilation import UNSCALED, Dilation
 from testbed.run.experiment_json import ExperimentRecord, experiment_record, record_json
-from testbed.run.ocs_plan import OcsPlan, OcsSetup
-from testbed.run.own_routing import CheckedRouting
 from topologies.errors import ScenarioError
 from topologies.fabric import Fabric, Port
+from topologies.own_routing import CheckedRouting
+from topologies.own_value import check_hash, class_name, words_of_own
 from topologies.routing import Routing
-from traffic.collectives.pattern import bytes_between
 from traffic.communicators import Communicators
-from traffic.delegated import Delegated, DelegatedSetup
-from traffic.delegation import Lanes
+from traffic.delegated import DelegatedSetup
 from traffic.effect_json import own_effects
 from traffic.faults import AS_IT_WAS, Fault, Revisions, check_faults, moved
 from traffic.job import Job
 from traffic.job_file import check_own_patterns, own_patterns
 from traffic.messages import CHUNK_BYTES
-from traffic.own_value import check_hash, class_name, words_of_own
 from traffic.packets import DEFAULT_MTU, check_mtu
-from traffic.scheme import OnceLit, OverCircuits, Routed, Scheme, Sprayed
+from traffic.scheme import Scheme, Sprayed
+from traffic.scheme_setup import (
+    BY_LIGHT,
+    WHILE_LIT,
+    SchemeSetup,
+    WhileLitSetup,
+    check_over_circuits,
+    is_own_setup,
+)
 from traffic.spraying.policy import ReactivePolicy
 from traffic.spraying.registry import is_own, policy_named
 from traffic.transports.host_settings import CREDIT, HostSettings, TransportSetup, host_settings
@@ -38,7 +42,7 @@ from traffic.transports.registry import DATAGRAMS, congestion_control, transport
 
 @dataclass(frozen=True)
 class Experiment:
-    """A job over a fabric under a policy, at a scale.
+    """A job over a fabric under a scheme, with circuits or without, at a scale.
 
     Raises
     ------
@@ -49,19 +53,17 @@ class Experiment:
 
     fabric: Fabric
     job: Job
-    policy: str
-    """A scheme's name (`traffic.spraying.registry`); under a schedule a scheduler's
-    (`controller.schedulers.registry`), and what tables call messages that circuits alone carry."""
+    scheme: str | SchemeSetup
+    """The name of a spraying policy over packets (`traffic.spraying.registry`), or of what goes over circuits
+    alone (`traffic.scheme_setup.BY_LIGHT`); or a scheme with settings."""
     dilation: Dilation = UNSCALED
     """Its scale; by default it is emulated at one that the machine carries."""
     seed: int = 0
-    """Decides all that is random in the policy and in varying delays; the job has its own."""
+    """Decides all that is random in the scheme and in varying delays; the job has its own."""
     chunk_bytes: int = CHUNK_BYTES
     """A message's atomic piece at real scale [bytes]."""
-    ocs: OcsSetup | None = None
-    """How the OCSes are reconfigured by a schedule; None over packet switches."""
     label: str = ""
-    """What tables call it instead of its policy."""
+    """What tables call it instead of its scheme."""
     transport: TransportSetup = CREDIT
     """What moves bytes over packet switches; over circuits datagrams do."""
     mtu: int = DEFAULT_MTU
@@ -69,13 +71,12 @@ class Experiment:
     faults: tuple[Fault, ...] = ()
     """What fails."""
     circuits: CircuitsRule | OwnCircuits | None = None
-    """Which circuits are lit when; None where a schedule lights them, and over packet switches."""
+    """Which circuits are lit when; None over packet switches."""
     revisions: Revisions = AS_IT_WAS
     """What becomes of the job once a fault is known."""
-    delegated: DelegatedSetup | None = None
-    """How all-to-alls go over the lanes of server pairs; None as any message goes."""
     routing: Routing | None = None
-    """By which NIC servers send on that forward between circuits; None by the shortest path."""
+    """By which NIC servers send on that forward between circuits, and by which port packet switches; None by
+    the shortest path."""
     shared_queue_pairs: bool = False
     """Whether all communicators share queue pairs, instead of having their own."""
 
@@ -88,15 +89,7 @@ class Experiment:
             raise ScenarioError(f"no node of job {self.job.name!r} has a GPU", "give one of them some")
         check_own_patterns((*self.job.nodes, *self.revisions.nodes))
         self._check_revisions()
-        if self.ocs and (self.delegated or self.circuits):
-            raise ScenarioError(
-                "a schedule of circuits, and all-to-alls over lanes or a rule for circuits",
-                "give one of the two",
-            )
         self._check_moves()
-        if self.ocs:
-            self.plan  # noqa: B018  # checks what it is made of
-            return
         if self.job.gpus > self.fabric.gpus:
             raise ScenarioError(
                 f"the job is for {self.job.gpus} GPUs, the fabric has {self.fabric.gpus}",
@@ -104,38 +97,47 @@ class Experiment:
             )
         if self.routing:
             check_hash("routing", self.routing)
-            if not self.fabric.servers_forward:
+            has_switches = any(switch.kind == "packet" for switch in self.fabric.switches)
+            if not (self.fabric.servers_forward or has_switches):
                 raise ScenarioError(
-                    f"a routing, and servers of {self.fabric.name} do not forward",
-                    "take a fabric whose servers do (Fabric(servers_forward=True))",
+                    f"a routing, and neither servers nor switches of {self.fabric.name} forward packets",
+                    "take a fabric with packet switches, or one whose servers do (servers_forward=True)",
                 )
         if self.circuits:
             check_value(self.circuits)
-            self.rule  # noqa: B018  # checks what it is made of
+        check_over_circuits(self.scheme, self.rule.carries if self.rule else "")
+        if self.rule and self.rule.leaves and not self.spraying:
+            raise ScenarioError(
+                f"{self.circuits_name} leaves bytes to the packet NICs, and {self.scheme_name} has no rest",
+                "give one, as in WhileLitSetup(rest='ecmp'), or take a fabric without packet NICs",
+            )
 
     @cached_property
     def rule(self) -> Rule | None:
         """Which circuits are lit when, bound to the fabric and the job; None over packet switches."""
-        if self.ocs:
-            return Rule(self.plan.circuits, dict.fromkeys(self.plan.ocses, self.ocs.delay))
         if self.circuits is None:
             return None
         return bound(self.circuits, self.fabric, self.job, self.dilation, self.seed, self.revisions.moves)
 
     @cached_property
-    def bound_routing(self) -> Routing | None:
+    def bound_routing(self) -> CheckedRouting | None:
         """The routing, whose next hops are checked; None by the shortest path."""
         return CheckedRouting(self.routing) if self.routing else None
 
     @property
     def over_circuits(self) -> bool:
-        """Whether circuits alone carry it, beside a schedule's rest, so that there are no links to sample."""
-        return bool(self.rule and self.rule.alone)
+        """Whether circuits alone carry it, beside a scheme's rest, so that there are no links to sample."""
+        return bool(self.rule and self.rule.is_alone)
 
     @property
-    def is_lit_alone(self) -> bool:
-        """Whether the circuits of a rule alone carry it, which is no schedule."""
-        return bool(self.circuits) and self.over_circuits
+    def is_once_lit(self) -> bool:
+        """Whether circuits alone carry it, over connections."""
+        return bool(self.rule and self.rule.carries == "once lit")
+
+    @property
+    def has_slots(self) -> bool:
+        """Whether datagrams go over whichever circuit is lit, in slots."""
+        return bool(self.rule and self.rule.carries == "while lit")
 
     @property
     def ocs_delays(self) -> Mapping[str, ReconfigurationDelay]:
@@ -150,7 +152,8 @@ class Experiment:
     def _check_moves(self) -> None:
         """Check that who takes the place of GPUs is idle, and that all-to-alls over lanes lack no GPU."""
         moves = self.revisions.moves
-        if not moves and not (self.delegated and self.gone):
+        over_lanes = isinstance(self.scheme, DelegatedSetup)
+        if not moves and not (over_lanes and self.gone):
             return
         job = replace(self.job, gpus=max(self.job.gpus, self.fabric.gpus))
         for fault in self.faults:
@@ -159,41 +162,30 @@ class Experiment:
                 raise ScenarioError(f"GPU {stays[0]} is moved by fault {fault.name!r}, which leaves it alone")
             job = moved(job, own)
         lacking = {gpu for node in job.nodes for gpu in node.gpus} & self.gone
-        if self.delegated and lacking:
+        if over_lanes and lacking:
             raise ScenarioError(
                 f"GPU {min(lacking)} is gone for good, and all-to-alls over lanes go on with all of theirs",
                 "let another GPU take its place (`Revisions`), or a circuit NIC fail",
             )
 
-    @cached_property
-    def plan(self) -> OcsPlan:
-        """What the scheduler makes of the demand; ScenarioError without OCSes."""
-        if self.ocs is None:
-            raise ScenarioError(f"{self.policy} over packet switches has no schedule")
-        if len(self.job.collectives) != 1:
-            raise ScenarioError(
-                f"job {self.job.name!r} has {len(self.job.collectives)} collectives, a schedule is of one",
-                "give a job of one collective",
-            )
-        demand = bytes_between(self.job.collectives[0].pattern, self.job.gpus)
-        return OcsPlan(self.fabric, demand, self.policy, self.ocs, self.dilation)
+    @property
+    def setup(self) -> SchemeSetup | None:
+        """The scheme's settings, if it has any."""
+        return None if isinstance(self.scheme, str) else self.scheme
 
     @property
-    def scheme(self) -> Scheme:
-        """What places messages on queue pairs, the same for both backends; made anew for each run."""
-        if self.is_lit_alone and not self.delegated:
-            return Routed() if self.fabric.servers_forward else OnceLit()
-        if self.ocs and not self.ocs.rest:
-            return OverCircuits()
+    def sending(self) -> WhileLitSetup:
+        """How datagrams over circuits are sent."""
+        return self.scheme if isinstance(self.scheme, WhileLitSetup) else WHILE_LIT
+
+    def new_scheme(self) -> Scheme:
+        """Return what places messages on queue pairs in one run, the same for both backends."""
+        if isinstance(self.scheme, str) and self.scheme in BY_LIGHT:
+            return BY_LIGHT[self.scheme]()
         sprayed = Sprayed(lambda: policy_named(self.spraying), self.seed, self.chunk_bytes)
-        if setup := self.delegated:
-            return Delegated(
-                sprayed if setup.rest else Lanes() if self.over_circuits else None,
-                pipelined=setup.pipelined,
-                spill=setup.spill,
-                two_hops=setup.two_hops,
-            )
-        return OverCircuits(sprayed) if self.ocs else sprayed
+        if self.setup is None:
+            return sprayed
+        return self.setup.scheme(sprayed if self.setup.rest else None, over_circuits=self.over_circuits)
 
     @property
     def communicators(self) -> Communicators:
@@ -203,10 +195,14 @@ class Experiment:
     @property
     def spraying(self) -> str:
         """The name of what sprays over packet switches; empty if nothing does."""
-        setup = self.ocs or self.delegated
-        if self.is_lit_alone and not setup:
-            return ""
-        return setup.rest if setup else self.policy
+        if isinstance(self.scheme, str):
+            return "" if self.scheme in BY_LIGHT else self.scheme
+        return self.scheme.rest
+
+    @property
+    def over_packets(self) -> bool:
+        """Whether packet switches carry some of it, or may."""
+        return bool(self.spraying or (self.setup and self.setup.by_bytes))
 
     @property
     def predicted_as(self) -> str:
@@ -218,9 +214,9 @@ class Experiment:
     @property
     def transport_name(self) -> str:
         """The transport as tables name it."""
-        if not self.ocs:
+        if not self.has_slots:
             return self.transport.name
-        return f"{DATAGRAMS}, {self.transport.name}" if self.ocs.rest else DATAGRAMS
+        return f"{DATAGRAMS}, {self.transport.name}" if self.spraying else DATAGRAMS
 
     @property
     def host(self) -> HostSettings:
@@ -236,37 +232,55 @@ class Experiment:
     @property
     def own(self) -> list[str]:
         """The names (``module:function`` or ``module:Class``) of what of it is a user's own code."""
-        transport, own = self.transport.name, list[object]([self.routing] if self.routing else [])
-        if self.circuits and is_own_rule(self.circuits):
-            own.append(self.circuits)
+        transport = self.transport.name
         named = [
             self.spraying if is_own(self.spraying) else "",
-            self.policy if self.ocs else "",
+            *(own_names(self.circuits) if self.circuits else ()),
             "" if congestion_control(transport) else transport,
-            *(class_name(type(each)) for each in own),
+            class_name(type(self.routing)) if self.routing else "",
+            class_name(type(self.setup)) if self.setup and is_own_setup(self.setup) else "",
         ]
         patterns = own_patterns((*self.job.nodes, *self.revisions.nodes))
         effects = own_effects(effect for fault in self.faults for effect in fault.effects)
         return [*(name for name in named if ":" in name), *patterns, *effects]
 
-    @cached_property  # a user's own scheme is imported to be asked for its name
-    def scheme_name(self) -> str:
-        """The policy as tables name it, with what is not as usual: what senders do before the dark, say.
+    @property
+    def name(self) -> str:
+        """What tables know it by, beside workload and transport: scheme and circuits, or its label."""
+        return ", ".join([self.name_without_faults, *self._faults])
 
-        Or its label, with faults.
-        """
-        meets = [self.ocs.meeting] if self.ocs and self.ocs.meeting != "drain" else []
-        follows = words_of(self.circuits) if self.circuits else []
-        follows += words_of_own(self.routing) if self.routing else []
-        legs = self.delegated.words if self.delegated else []
-        policy = (
-            policy_named(self.policy).name
-            if ":" in self.policy and self.policy == self.spraying
-            else self.policy
-        )
+    @property
+    def name_without_faults(self) -> str:
+        """The same whatever fails."""
+        return ", ".join([*self._scheme_words, *([] if self.label else self._circuits_words)])
+
+    @property
+    def scheme_name(self) -> str:
+        """The scheme as tables name it, with what is not as usual, or its label; and with faults."""
+        return ", ".join([*self._scheme_words, *self._faults])
+
+    @property
+    def circuits_name(self) -> str:
+        """The circuits as tables name them, with the routing; empty over packet switches."""
+        return ", ".join(self._circuits_words)
+
+    @cached_property  # a user's own scheme is imported to be asked for its name
+    def _scheme_words(self) -> list[str]:
+        if self.label:
+            return [self.label]
         shared = ["shared queue pairs"] if self.shared_queue_pairs else []
-        words = [self.label] if self.label else [policy, *meets, *legs, *follows, *shared]
-        return ", ".join([*words, *(fault.name for fault in self.faults)])
+        if self.setup:
+            return [self.setup.name, *self.setup.words, *shared]
+        return [policy_named(self.spraying).name if is_own(self.spraying) else str(self.scheme), *shared]
+
+    @cached_property
+    def _circuits_words(self) -> list[str]:
+        words = words_of(self.circuits) if self.circuits else []
+        return [*words, *(words_of_own(self.routing) if self.routing else [])]
+
+    @property
+    def _faults(self) -> list[str]:
+        return [fault.name for fault in self.faults]
 
     @property
     def failing(self) -> frozenset[Port]:

@@ -18,17 +18,16 @@ from pydantic_core import PydanticSerializationError
 
 from testbed.run.circuits_registry import circuits_document, circuits_of_document
 from testbed.run.dilation import Dilation
-from testbed.run.ocs_plan import OcsSetup
-from testbed.run.own_routing import routing_document, routing_of_document
 from topologies.errors import FabricError, LightrailError, ScenarioError, TraceError
 from topologies.fabric import Fabric
+from topologies.own_routing import routing_document, routing_of_document
 from topologies.routing import Routing
-from traffic.delegated import DelegatedSetup
 from traffic.effect_json import effect_document, effect_of_document
 from traffic.faults import AS_IT_WAS, Fault, KnownRevision, Moves, Revisions, When
 from traffic.job import Job
 from traffic.job_file import job_document, job_of_document
 from traffic.packets import DEFAULT_MTU
+from traffic.scheme_setup import SchemeSetup, setup_document, setup_of_document
 from traffic.transports.host_settings import TransportSetup
 
 
@@ -128,6 +127,21 @@ def _circuits_data(circuits: object) -> object:
     return circuits and circuits_document(circuits)
 
 
+def _scheme(data: object) -> object:
+    if isinstance(data, str | SchemeSetup):
+        return data
+    try:
+        if not isinstance(data, dict):
+            raise ScenarioError("found neither a text nor an object")
+        return setup_of_document(data)
+    except LightrailError as error:
+        raise ValueError(error.sentence) from error
+
+
+def _scheme_data(scheme: object) -> object:
+    return setup_document(scheme) if isinstance(scheme, SchemeSetup) else scheme
+
+
 def _routing(data: object) -> object:
     if data is None or not isinstance(data, dict):
         return data
@@ -148,18 +162,16 @@ class ExperimentRecord(BaseModel):
     format: Literal[6] = 6
     fabric: Annotated[Fabric, PlainValidator(_fabric), PlainSerializer(_fabric_data)]
     job: Annotated[Job, PlainValidator(_job), PlainSerializer(job_document)]
-    policy: str
+    scheme: Annotated[object, PlainValidator(_scheme), PlainSerializer(_scheme_data)]
     dilation: Dilation
     seed: int
     chunk_bytes: int
-    ocs: OcsSetup | None
     label: str
     transport: TransportSetup
     mtu: int = DEFAULT_MTU
     faults: Annotated[tuple[Fault, ...], PlainValidator(_faults), PlainSerializer(_faults_data)] = ()
     circuits: Annotated[object, PlainValidator(_circuits), PlainSerializer(_circuits_data)] = None
     revisions: Annotated[Revisions, PlainValidator(_revisions), PlainSerializer(_revisions_data)] = AS_IT_WAS
-    delegated: DelegatedSetup | None = None
     routing: Annotated[object, PlainValidator(_routing), PlainSerializer(_routing_data)] = None
     shared_queue_pairs: StrictBool = False
 

@@ -40,8 +40,8 @@ class FaultsByHand:
     """
 
     def __init__(self, network: Network, experiment: Experiment) -> None:
-        if experiment.rule is None or not experiment.is_lit_alone:
-            raise ScenarioError(f"the circuits of {experiment.scheme_name} are not lit by a rule alone")
+        if experiment.rule is None or not experiment.is_once_lit:
+            raise ScenarioError(f"the circuits of {experiment.name} are not lit by a rule alone")
         self._network, self._experiment, self._rule = network, experiment, experiment.rule
         self._faults = {fault.name: fault for fault in experiment.faults}
         self._state: object = None

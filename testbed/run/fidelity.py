@@ -201,9 +201,9 @@ def verdict_of_light(
     """
     failed = [entry.error for log in light.logs.values() for entry in log if entry.error]
     experiment = light.experiment
-    drains = experiment.plan.setup.meeting == "drain" and not experiment.failing
+    drains = experiment.sending.meeting == "drain" and not experiment.failing
     behind = Limit(
-        lambda _seen: 0.0 if experiment.plan.setup.rest else light.behind,
+        lambda _seen: 0.0 if experiment.spraying else light.behind,
         BEHIND_STRAINED,
         BEHIND_VOID,
         "the schedule took {:.0%} longer than its slots",
@@ -226,7 +226,7 @@ def _missed(light: LightLog) -> Limit:
     """
     late = light.late_bytes
     missed = f"{late:,} bytes missed their slots, and light was heard of up to {light.latest_s:.4f} s late"
-    if light.experiment.plan.setup.rest:
+    if light.experiment.spraying:
         share = late / max(light.payload_bytes, 1)
         return Limit(lambda _seen: share, LATE_SHARE, math.inf, missed, "late bytes")
     after = (
@@ -242,7 +242,7 @@ def with_control(outcome: Outcome, control: Control | None) -> Outcome:
     Over the circuits of a rule, and where nothing was sent, a control says nothing.
     """
     before = outcome.verdict
-    if before.word == "model" or outcome.experiment.is_lit_alone:
+    if before.word == "model" or outcome.experiment.is_once_lit:
         return outcome
     seen, limits = Measures(), [CONTROL]
     if control:

@@ -33,6 +33,7 @@ from testbed.run.nvlink import NvlinkPaths, nvlink_rates_bps
 from testbed.run.packet_paths import PacketPaths, computed_paths
 from topologies.errors import StuckError
 from topologies.fabric import Fabric, Path, Port
+from topologies.own_routing import CheckedRouting
 from traffic.bounds import NOTHING_LENT
 from traffic.clock import NEVER, checked
 from traffic.effects import Daemon, DaemonState, LinkState
@@ -66,6 +67,8 @@ class FluidBackend:
         those of communicators fairly (`traffic.fair_weights`).
     paths
         Return the paths of queue pairs over packet switches; by default as the switches' hash gives them.
+    routing
+        By which ports switches send on before the shortest path; by default nothing else.
     lent_bytes
         What each port lets through at once after a pause, at real scale [bytes]; those that are not named
         have no shaper: an emulation's shapers are token buckets, which are full whenever a collective begins
@@ -96,13 +99,16 @@ class FluidBackend:
         flip_s: Mapping[str, float] | None = None,
         by_bytes: bool = True,
         paths: Callable[[Sequence[QueuePair]], Sequence[Path]] | None = None,
+        routing: CheckedRouting | None = None,
         lent_bytes: Mapping[Port, float] = NOTHING_LENT,
     ) -> None:
         self._fabric, self._lent_bytes = fabric, lent_bytes
         self._ocses = frozenset(delay_s)
         self._from_rest = False
         """Whether a collective began while nothing was on its way, and buckets have not lent yet."""
-        self.packet_paths = PacketPaths(fabric, paths or partial(computed_paths, fabric))
+        self.packet_paths = PacketPaths(
+            fabric, paths or partial(computed_paths, fabric, routing=routing), routing
+        )
         """The paths of its queue pairs over packet switches."""
         self._ports = {port: number for number, port in enumerate(fabric.link_at)}
         rates = [link.rate_bps for link in fabric.link_at.values()]

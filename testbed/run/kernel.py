@@ -402,7 +402,7 @@ class Kernel:
         lost = self._revising.lost
         numbers = (number for own in self._numbers_of.values() for number in own if number not in lost)
         begun = [self._graph.nodes[name] for name in self._since_ps if name not in self._was_sent]
-        unsent = [node.pattern.lower().moves for node in begun if isinstance(node, Collective)]
+        unsent = [node.pattern.lower().first for node in begun if isinstance(node, Collective)]
         return owed_bytes(self._fabric, self._ledger, self._carriers, numbers, unsent)
 
     def _progress(self) -> object:

@@ -6,14 +6,13 @@ says. What the control takes longer, this machine added: to dark times, to news 
 """
 
 import time
+from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 
 from controller.circuits.devices import LEAST_DELAY_S, ReconfigurationDelay
 from controller.circuits.planned import Planned
 from controller.schedulers.schedule import Schedule, Slot
-from controller.schedulers.spectra import spectra
 from testbed.machine.garbage import no_garbage_collection
 from testbed.network.network import Network
 from testbed.run.control import Control
@@ -23,6 +22,7 @@ from testbed.run.experiment import Experiment
 from testbed.run.kernel import Kernel
 from testbed.run.live_backend import LiveBackend
 from testbed.run.live_programs import slot_s
+from testbed.run.ocs_plan import plan_of
 from traffic.demand import Demand
 from traffic.job import Job
 from traffic.scheme import OverCircuits
@@ -45,7 +45,7 @@ class FilledSlots:
     """
 
     def __init__(self, experiment: Experiment) -> None:
-        plan = experiment.plan
+        plan = plan_of(experiment.rule)
         self.dilation = Dilation(experiment.dilation.rate, experiment.dilation.rate)
         """At which real and emulated seconds are the same."""
         self.delay_s = float(np.clip(plan.emulated_delay.mean_s, LEAST_DELAY_S, LONGEST_DELAY_S))
@@ -60,26 +60,22 @@ class FilledSlots:
     def job(self) -> Job:
         """What fills them."""
         served_s = self._schedule.served(self._servers)
-        sizes = np.floor(served_s * self._experiment.plan.rate_bps / 8).astype(np.int64)
+        sizes = np.floor(served_s * plan_of(self._experiment.rule).rate_bps / 8).astype(np.int64)
         return single(Demand("control", sizes))
 
     @property
     def circuits(self) -> Planned:
         """The slots as decisions; what is late goes into clean-up rounds."""
-        plan = self._experiment.plan
-
-        def cleanup(missing: NDArray[np.int64], ocses: int) -> Schedule:
-            return spectra(missing * 8 / plan.rate_bps, ocses, self.delay_s)
-
-        return Planned(plan.ocses, self._schedule, cleanup)
+        plan = plan_of(self._experiment.rule)
+        return Planned(plan.ocses, self._schedule, partial(plan.cleanup, delay_s=self.delay_s))
 
     @property
     def known_s(self) -> float:
         """From the first dark to the last byte, with headers, and with its margins where a slot follows."""
-        plan = self._experiment.plan
+        plan = plan_of(self._experiment.rule)
         rate_bps, mtu = plan.emulated_rate_bps, self._experiment.mtu
         bytes_s = slot_s(LIT_S, self.dilation, rate_bps, 0.0, mtu)
-        between_s = plan.setup.margins.slot_s("drain")
+        between_s = self._experiment.sending.margins.slot_s("drain")
         return SLOTS * (self.delay_s + bytes_s) + (SLOTS - 1) * between_s
 
 
@@ -93,13 +89,13 @@ def light_control(network: Network, experiment: Experiment) -> Control | None:
     experiment
         A schedule that is judged by it.
     """
-    plan = experiment.plan
+    plan = plan_of(experiment.rule)
     if len(plan.fabric.servers) < 2:
         return None
     slots = FilledSlots(experiment)
     for ocs in plan.ocses:
         network.northbound.set_delay(ocs, ReconfigurationDelay("control", slots.delay_s))
-    backed = LiveBackend(network, slots.dilation, margins=plan.setup.margins)
+    backed = LiveBackend(network, slots.dilation, margins=experiment.sending.margins)
     began, waited_s = time.monotonic(), cpu_pressure_s()
     with backed as backend, no_garbage_collection():
         kernel = Kernel(plan.fabric, slots.job, backend, OverCircuits(), circuits=slots.circuits)

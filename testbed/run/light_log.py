@@ -11,6 +11,7 @@ from controller.circuits.status import LogEntry
 from testbed.run.dilation import Dilation
 from testbed.run.experiment import Experiment
 from testbed.run.live_programs import slot_s
+from testbed.run.ocs_plan import OcsPlan, plan_of
 from traffic.job_bounds import communication_bound_s
 from traffic.transports.circuit_engine import Meeting, Slot
 
@@ -38,7 +39,7 @@ class LightLog:
     @property
     def slot_utilisation(self) -> float:
         """Bytes delivered over what the circuits that were lit could have carried, 0..1."""
-        rate = self.experiment.plan.emulated_rate_bps / 8
+        rate = self._plan.emulated_rate_bps / 8
         room = sum(self._lit_s(slot) * slot.circuits * rate for slot in self.slots)
         return sum(slot.delivered_bytes for slot in self.slots) / room if room else 0.0
 
@@ -48,13 +49,17 @@ class LightLog:
         lit_s = sum(map(self._lit_s, self.slots))
         if self._meeting != "drain" or not lit_s:
             return 0.0
-        guard_s = self.experiment.plan.setup.margins.guard_s
+        guard_s = self.experiment.sending.margins.guard_s
         open_s = sum(self._lit_s(replace(slot, until_s=slot.until_s - guard_s)) for slot in self.slots)
         return 1 - open_s / lit_s
 
     @property
+    def _plan(self) -> OcsPlan:
+        return plan_of(self.experiment.rule)
+
+    @property
     def _meeting(self) -> Meeting:
-        return self.experiment.plan.setup.meeting
+        return self.experiment.sending.meeting
 
     def _lit_s(self, slot: Slot) -> float:
         """Return how long a slot was lit until the last byte had arrived [emulated s]."""
@@ -73,13 +78,13 @@ class LightLog:
 
     @property
     def _all_planned_s(self) -> float:
-        return max(map(self._planned_s, self.experiment.plan.ocses))
+        return max(map(self._planned_s, self._plan.ocses))
 
     def _planned_s(self, ocs: str) -> float:
         """Return how long an OCS' slots take as the emulation plans them, the last no longer than needed."""
-        plan, dilation = self.experiment.plan, self.experiment.dilation
+        plan, dilation = self._plan, self.experiment.dilation
         slots = plan.schedule.switches[plan.ocses.index(ocs)]
-        rate_bps, longer_s = plan.emulated_rate_bps, plan.setup.margins.slot_s(self._meeting)
+        rate_bps, longer_s = plan.emulated_rate_bps, self.experiment.sending.margins.slot_s(self._meeting)
         lit_s = [slot_s(slot.weight, dilation, rate_bps, longer_s, self.experiment.mtu) for slot in slots]
         dark_s = [entry.delay_s for entry in self.logs.get(ocs, ()) if entry.circuits]
         return sum(lit_s) + sum(dark_s[: len(slots)])
@@ -90,9 +95,9 @@ class LightLog:
 
         Emulated bytes.
         """
-        plan = self.experiment.plan
+        plan = self._plan
         unserved_s = np.maximum(plan.line_s - plan.schedule.served(len(plan.line_s)), 0.0).sum()
-        planned = unserved_s * plan.rate_bps / 8 * self.experiment.dilation.volume if plan.setup.rest else 0.0
+        planned = unserved_s * plan.rate_bps / 8 * self.experiment.dilation.volume if plan.has_rest else 0.0
         return max(self.undelivered_bytes[0] - math.ceil(planned), 0)
 
     @property
@@ -126,7 +131,7 @@ class LightLog:
 
         Where GPUs are gone, only what is between the others counts.
         """
-        plan, gone = self.experiment.plan, self.experiment.gone
+        plan, gone = self._plan, self.experiment.gone
         if gone:
             return communication_bound_s(self.experiment.job, self.experiment.fabric, gone=gone)
         delay_s = min(chain.from_iterable(self.delays_s.values()), default=plan.delay_s)
@@ -142,7 +147,8 @@ class LightLog:
     @property
     def columns(self) -> Mapping[str, object]:
         """What a summary says of it beside what it says of any experiment; bytes are emulated."""
-        plan, setup = self.experiment.plan, self.experiment.plan.setup
+        plan = self._plan
+        setup = plan.setup
         weights = [slot.weight for slots in plan.schedule.switches for slot in slots]
         return {
             "ocses": len(plan.ocses),

@@ -119,7 +119,11 @@ class LiveBackend:
             excused=lambda: self._light.moves or self._expects_back,
         )
         self._numbers: dict[QueuePair, int] = {}
-        self.packet_paths = PacketPaths(self._fabric, partial(computed_paths, self._fabric))
+        self.packet_paths = PacketPaths(
+            self._fabric,
+            partial(computed_paths, self._fabric, routing=network.routing),
+            network.routing,
+        )
         """The paths of its queue pairs over packet switches, as they were seen where that was possible."""
         self.paths: dict[QueuePair, Path] = {}
         """The path of each queue pair over packet switches that was connected while nothing had failed."""
@@ -284,7 +288,7 @@ class LiveBackend:
         if not self.packet_paths.are_led_around:
             self.paths.update(zip(queue_pairs, paths, strict=True))
         for failed in self._foreseen:
-            around = paths_over(self._fabric, failed)
+            around = paths_over(self._fabric, failed, self._network.routing)
             for queue_pair in queue_pairs:
                 around.crossed(queue_pair)
         effects = path_effects(paths, self._fabric)

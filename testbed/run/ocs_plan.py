@@ -1,25 +1,27 @@
 """A collective over parallel OCSes: how these are reconfigured, and what a scheduler makes of the demand."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from controller.circuits.devices import LEAST_DELAY_S, ReconfigurationDelay
 from controller.circuits.planned import Planned
+from controller.circuits.rule import Rule
 from controller.schedulers.bounds import makespan_lower_bound
 from controller.schedulers.registry import scheduler_named
 from controller.schedulers.schedule import Schedule
-from controller.schedulers.spectra import spectra
 from testbed.run.dilation import Dilation
 from topologies.errors import ScenarioError
+from topologies.events import Event, Order, View
 from topologies.fabric import Fabric
+from topologies.packet_part import is_mixed
+from traffic.collectives.pattern import bytes_between
 from traffic.demand import Demand
 from traffic.job import Job
 from traffic.steps import Step, job_of_steps
-from traffic.transports.circuit_engine import LEAST_MARGINS, Margins, Meeting
 
 LONGEST_S, PATIENT_S = 5.0, 15.0
 """How long the lower bound of a demand takes at most at emulated scale, however short its shortest slot; and
@@ -27,19 +29,51 @@ for delays to be long beside what this machine adds to them [s]."""
 
 
 @dataclass(frozen=True)
-class OcsSetup:
-    """How OCSes are reconfigured, and how senders meet the dark; times are real, but for the margins."""
+class Scheduled:
+    """A schedule of parallel OCSes for a job of one collective; times are real."""
 
+    scheduler: str
+    """A name (`controller.schedulers.registry`)."""
     delay: ReconfigurationDelay
     """How long they are dark when they are reconfigured; what is planned takes the mean."""
-    meeting: Meeting = "drain"
     partial: bool = False
     """Whether circuits that two slots share stay lit between them; in Spectra's model all go dark."""
-    rest: str = ""
-    """The spraying scheme that sends over packet switches what a schedule leaves over; where there is none,
-    it goes into clean-up rounds."""
-    margins: Margins = LEAST_MARGINS
-    """What slots are longer for in the emulation (`testbed.run.dark_excess`)."""
+
+    def bind(self, fabric: Fabric, job: Job, scale: Dilation, _seed: int, _moves: object) -> Rule:
+        """Return what the runner asks; ScenarioError as of `OcsPlan`, and for several collectives."""
+        if len(job.collectives) != 1:
+            raise ScenarioError(
+                f"job {job.name!r} has {len(job.collectives)} collectives, a schedule is of one",
+                "give a job of one collective",
+            )
+        plan = OcsPlan(fabric, bytes_between(job.collectives[0].pattern, job.gpus), self, scale)
+        delays = dict.fromkeys(plan.ocses, self.delay)
+        bound_s = partial(plan.lower_bound_with, plan.delay_s)
+        return Rule(
+            plan,
+            delays,
+            carries="while lit",
+            leaves=plan.has_rest,
+            bound_s=bound_s,
+            prepare=lambda: plan.schedule,
+        )
+
+    @property
+    def words(self) -> list[str]:
+        """How tables name it."""
+        return [self.scheduler, *["partial"] * self.partial]
+
+    @property
+    def undrawn(self) -> object:
+        """What of it no seed decides: all."""
+        return self
+
+
+def plan_of(rule: Rule | None) -> "OcsPlan":
+    """Return the schedule that a rule shows; ScenarioError if it shows none."""
+    if rule is None or not isinstance(rule.decides, OcsPlan):
+        raise ScenarioError("there is no schedule", "give one as circuits (Scheduled)")
+    return rule.decides
 
 
 class OcsPlan:
@@ -51,8 +85,6 @@ class OcsPlan:
         Servers of one GPU, NIC k of each on OCS k, and others on packet switches if something sends there.
     demand
         Bytes between the servers; what they owe themselves is not sent.
-    scheduler
-        A name (`controller.schedulers.registry`).
     setup, dilation
         Of the OCSes, and of the emulation.
 
@@ -63,10 +95,12 @@ class OcsPlan:
     """
 
     def __init__(
-        self, fabric: Fabric, demand: NDArray[np.int64], scheduler: str, setup: OcsSetup, dilation: Dilation
+        self, fabric: Fabric, demand: NDArray[np.int64], setup: Scheduled, dilation: Dilation
     ) -> None:
         self.fabric, self.setup = fabric, setup
-        self._scheduler = scheduler_named(scheduler, covering=not setup.rest)
+        self.has_rest = is_mixed(fabric)
+        """Whether what it leaves over goes over packets."""
+        self._scheduler = scheduler_named(setup.scheduler, covering=not self.has_rest)
         self.ocses = tuple(switch.name for switch in fabric.switches if switch.kind == "ocs")
         """The names of the OCSes."""
         self.rate_bps = _rate_bps(fabric, self.ocses)
@@ -93,21 +127,24 @@ class OcsPlan:
 
     def lower_bound_with(self, delay_s: float) -> float:
         """Return what no schedule beats on OCSes of a delay; with packets beside circuits, no server [s]."""
-        if self.setup.rest:
+        if self.has_rest:
             busiest_s = float(max(self.line_s.sum(axis=0).max(), self.line_s.sum(axis=1).max()))
             rates = [self.fabric.nic_rate_bps(nic) for nic in self.fabric.nics if nic.server == 0]
             return busiest_s * self.rate_bps / sum(rates)
         return makespan_lower_bound(self.line_s, len(self.ocses), delay_s)
 
-    @property
-    def circuits(self) -> Planned:
-        """The schedule as decisions; what it leaves over goes over packets or into clean-up rounds."""
+    def decide(self, state: object, view: View, event: Event) -> tuple[object, Sequence[Order]]:
+        """Return the orders of an event; what the schedule leaves over goes over packets or into rounds."""
+        return self._planned.decide(state, view, event)
 
-        def cleanup(missing: NDArray[np.int64], ocses: int) -> Schedule:
-            return spectra(missing * 8 / self.rate_bps, ocses, self.delay_s)
+    def cleanup(self, missing: NDArray[np.int64], ocses: int, delay_s: float) -> Schedule:
+        """Return what the scheduler makes of what is missing between servers [bytes], over so many OCSes."""
+        return self._scheduler(missing * 8 / self.rate_bps, ocses, delay_s)
 
-        rest = bool(self.setup.rest)
-        return Planned(self.ocses, self.schedule, cleanup, partial=self.setup.partial, rest=rest)
+    @cached_property
+    def _planned(self) -> Planned:
+        cleanup = partial(self.cleanup, delay_s=self.delay_s)
+        return Planned(self.ocses, self.schedule, cleanup, partial=self.setup.partial, rest=self.has_rest)
 
     def _check(self, servers: int, dilation: Dilation) -> None:
         if self.fabric.impaired:
@@ -164,8 +201,9 @@ def dilation_for(
     rate: float,
     slot_s: float,
     least_delay_s: float = LEAST_DELAY_S,
+    scheduler: str = "spectra",
 ) -> Dilation:
-    """Return the dilation at which Spectra's shortest slot lasts ``slot_s``, and a delay long enough.
+    """Return the dilation at which a scheduler's shortest slot lasts ``slot_s``, and a delay long enough.
 
     It is less where the demand's lower bound would take longer than `LONGEST_S`, or `PATIENT_S` for delays.
 
@@ -181,8 +219,10 @@ def dilation_for(
         How long the shortest slot is to be lit [emulated seconds].
     least_delay_s
         How long a delay is to be at least [emulated seconds].
+    scheduler
+        Whose (`controller.schedulers.registry`).
     """
-    plan = spectra(line_s, ocses, delay_s)
+    plan = scheduler_named(scheduler)(line_s, ocses, delay_s)
     shortest = min((slot.weight for slots in plan.switches for slot in slots), default=0.0)
     if not shortest > 0:
         raise ScenarioError(f"schedules without a slot for a demand of {line_s.sum():g} s", "send something")

@@ -227,8 +227,8 @@ def bound_s(experiment: Experiment, lent_bytes: Mapping[Port, float] = NOTHING_L
     Shapers may lend each collective ``lent_bytes``; schedules over circuits are paced without. What
     GPUs that a fault takes along send and receive does not count.
     """
-    if experiment.ocs and not experiment.gone:
-        return experiment.plan.lower_bound_s
+    if experiment.rule and experiment.rule.bound_s and not experiment.gone:
+        return experiment.rule.bound_s()
     return communication_bound_s(experiment.job, experiment.fabric, lent_bytes, experiment.gone)
 
 
@@ -240,6 +240,8 @@ def summary_row(outcome: Outcome) -> dict[str, object]:
         "workload": experiment.job.name,
         "note": experiment.job.note,
         "scheme": experiment.scheme_name,
+        "circuits": experiment.circuits_name,
+        "name": experiment.name,
         "transport": experiment.transport_name,
         "seed": experiment.seed,
         "cct_s": measured,

@@ -1,4 +1,8 @@
-"""What has to be lit for: the bytes that servers owe each other, of the collectives that have begun."""
+"""What has to be lit for: the bytes that servers owe each other and may send now.
+
+What waits for something else of its collective is left out: a rule that lit circuits for that would keep
+those from light which it waits for.
+"""
 
 from collections.abc import Iterable
 
@@ -30,7 +34,7 @@ def owed_bytes(
     numbers
         The operations of collectives that have not ended, without those that bring others further.
     unsent
-        What collectives will send that have begun and have no operations yet.
+        What collectives will send at once that have begun and have no operations yet.
     """
     owed = np.zeros((len(fabric.servers),) * 2, dtype=np.int64)
     moved = list(unsent)
@@ -38,7 +42,7 @@ def owed_bytes(
     under_way = carriers.over_light
     for number in _with_hops(ledger, numbers):
         op = ledger.ops[number]
-        if op.medium in (INSIDE, PACKETS) or op.is_over:
+        if op.medium in (INSIDE, PACKETS) or op.is_over or op.waits:
             continue
         if op.moves:
             moved.append(op.moves.moves)

@@ -7,13 +7,17 @@ from controller.packet.flow_table import FlowTables
 from controller.packet.routing import forwarding_rules
 from topologies.errors import NetworkError
 from topologies.fabric import Fabric, Link, Nic, Path, Port
+from topologies.own_routing import CheckedRouting
 from topologies.packet_part import on_packet_switch
 from traffic.spraying.policy import QueuePair
 from traffic.transports.connections import ports
 
 
 def computed_paths(
-    fabric: Fabric, queue_pairs: Sequence[QueuePair], failed: frozenset[Port] = frozenset()
+    fabric: Fabric,
+    queue_pairs: Sequence[QueuePair],
+    failed: frozenset[Port] = frozenset(),
+    routing: CheckedRouting | None = None,
 ) -> tuple[Path, ...]:
     """Return the path of each queue pair as the controller's rules and the switches' hash give it.
 
@@ -23,13 +27,15 @@ def computed_paths(
         Whose.
     failed
         Ports that have failed, which the rules lead around.
+    routing
+        By which ports switches send on before the shortest path; by default nothing else.
 
     Raises
     ------
     NetworkError
         If the rules lead a queue pair nowhere.
     """
-    known = paths_over(fabric, failed)
+    known = paths_over(fabric, failed, routing)
     return tuple(known[queue_pair] for queue_pair in queue_pairs)
 
 
@@ -39,13 +45,13 @@ def path_now(fabric: Fabric, paths: "PacketPaths", queue_pair: QueuePair) -> Pat
 
 
 def seen_or_computed(
-    fabric: Fabric, seen: dict[QueuePair, Path]
+    fabric: Fabric, seen: dict[QueuePair, Path], routing: CheckedRouting | None = None
 ) -> Callable[[Sequence[QueuePair]], Sequence[Path]]:
     """Return what finds the paths of queue pairs: those that were seen, and computed ones, which it adds."""
 
     def paths_of(queue_pairs: Sequence[QueuePair]) -> Sequence[Path]:
         new = [queue_pair for queue_pair in queue_pairs if queue_pair not in seen]
-        seen.update(zip(new, computed_paths(fabric, new), strict=True))
+        seen.update(zip(new, computed_paths(fabric, new, routing=routing), strict=True))
         return [seen[queue_pair] for queue_pair in queue_pairs]
 
     return paths_of
@@ -66,10 +72,17 @@ class PacketPaths:
         Whose.
     find
         Returns the paths of queue pairs while nothing has failed.
+    routing
+        As of `computed_paths`.
     """
 
-    def __init__(self, fabric: Fabric, find: Callable[[Sequence[QueuePair]], Sequence[Path]]) -> None:
-        self._fabric, self._find = fabric, find
+    def __init__(
+        self,
+        fabric: Fabric,
+        find: Callable[[Sequence[QueuePair]], Sequence[Path]],
+        routing: CheckedRouting | None = None,
+    ) -> None:
+        self._fabric, self._find, self._routing = fabric, find, routing
         self._failed: frozenset[Port] = frozenset()
         self._now: dict[QueuePair, Path] = {}
 
@@ -82,7 +95,7 @@ class PacketPaths:
             If switches lead one nowhere.
         """
         if self._failed:
-            paths: Sequence[Path] = computed_paths(self._fabric, queue_pairs, self._failed)
+            paths: Sequence[Path] = computed_paths(self._fabric, queue_pairs, self._failed, self._routing)
         else:
             paths = self._find(queue_pairs)
         self.saw(queue_pairs, paths)
@@ -124,20 +137,22 @@ class PacketPaths:
 
     @property
     def _around(self) -> "Paths":
-        return paths_over(self._fabric, self._failed)
+        return paths_over(self._fabric, self._failed, self._routing)
 
 
 @lru_cache(maxsize=16)
-def paths_over(fabric: Fabric, failed: frozenset[Port] = frozenset()) -> "Paths":
+def paths_over(
+    fabric: Fabric, failed: frozenset[Port] = frozenset(), routing: CheckedRouting | None = None
+) -> "Paths":
     """Return the paths over a fabric around failed ports: points of a scenario share most queue pairs."""
-    return Paths(fabric, frozenset(fabric.link_at[port] for port in failed))
+    return Paths(fabric, frozenset(fabric.link_at[port] for port in failed), routing)
 
 
 class Paths(dict[QueuePair, Path]):
     """The path of each queue pair, computed when it is first asked for, as is all that it is asked."""
 
-    def __init__(self, fabric: Fabric, failed: frozenset[Link]) -> None:
-        self._fabric, self._failed = fabric, failed
+    def __init__(self, fabric: Fabric, failed: frozenset[Link], routing: CheckedRouting | None) -> None:
+        self._fabric, self._failed, self._routing = fabric, failed, routing
         self._found: dict[QueuePair, Path | None] = {}
         self._crossed: dict[QueuePair, frozenset[Port]] = {}
 
@@ -153,10 +168,13 @@ class Paths(dict[QueuePair, Path]):
     @cached_property
     def _tables(self) -> FlowTables:
         """What switches do; made when it is needed, since of thousands of switches it takes a minute."""
-        return FlowTables(self._fabric, forwarding_rules(self._fabric, self._failed), self._failed)
+        rules = forwarding_rules(self._fabric, self._failed, self._routing)
+        return FlowTables(self._fabric, rules, self._failed)
 
     def _over_one_switch(self, source: Nic, destination: Nic) -> Path | None:
         """Return the path between two NICs of one packet switch, which has a rule for each of its own."""
+        if self._routing:
+            return None
         near, far = map(self._fabric.nic_port, (source, destination))
         at, out = map(self._fabric.peer, (near, far))
         if at.node != out.node or source == destination or not on_packet_switch(self._fabric, source):

@@ -17,7 +17,7 @@ from testbed.run.movers import NVLINK, Backend, Chosen, Flows
 from testbed.run.together import NOWHERE, Together, moves_of
 from topologies.errors import ScenarioError
 from topologies.events import View
-from topologies.fabric import Fabric
+from topologies.fabric import Fabric, Nic
 from traffic import ops as media
 from traffic.collectives.pattern import Pattern
 from traffic.messages import Messages, crosses_network
@@ -223,19 +223,31 @@ class Placing:
         """Whether what is left of a message is placed anew when circuits change."""
         return self._follows is not None
 
+    @property
+    def spreads(self) -> bool:
+        """Whether what is left of a message is spread anew over more lanes."""
+        return self._follows is not None and self._follows.spreads
+
     def lacking_lanes(self, using: Mapping[int, set[QueuePair]]) -> list[int]:
         """Return the operations that would be placed on more lanes now than those that they use."""
-        if self._follows is None or not using:
+        if not self.spreads:
             return []
-        numbers, messages = self._messages_of([(number, 1) for number in using])
-        wanted = self._follows.lanes_now(self._view(0), messages)
         return [
             number
-            for number, lanes in zip(numbers.tolist(), wanted, strict=True)
-            if not {(lane.source, lane.destination) for lane in using[number]}.issuperset(
-                (lane.source, lane.destination) for lane in lanes
-            )
+            for number, lanes in self._lanes_now(using).items()
+            if not set(map(_ends, using[number])).issuperset(map(_ends, lanes))
         ]
+
+    def can_go(self, numbers: Iterable[int]) -> set[int]:
+        """Return the operations that would be placed on some lane now."""
+        return {number for number, lanes in self._lanes_now(numbers).items() if lanes}
+
+    def _lanes_now(self, numbers: Iterable[int]) -> dict[int, Sequence[QueuePair]]:
+        wanted = list(numbers)
+        if self._follows is None or not wanted:
+            return {}
+        placed, messages = self._messages_of([(number, 1) for number in wanted])
+        return dict(zip(placed.tolist(), self._follows.lanes_now(self._view(0), messages), strict=True))
 
     def again(self, left: Left) -> None:
         """Place anew what operations lack."""
@@ -422,6 +434,10 @@ class Placing:
         while (part_of := self._ops[number].part_of) >= 0:
             number = part_of
         return number
+
+
+def _ends(lane: QueuePair) -> tuple[Nic, Nic]:
+    return lane.source, lane.destination
 
 
 def _over_nvlink(op: NDArray[np.int64], moves: Messages, *, together: bool = False) -> Flows:

@@ -67,18 +67,20 @@ def predict(
         real bytes of each port; nothing where nothing is emulated.
     """
     fabric, known, sprays = experiment.fabric, dict(paths or {}), experiment.spraying
+    weighs = bool(experiment.setup and experiment.setup.by_bytes)
     backend = FluidBackend(
         fabric,
         {name: delay.mean_s for name, delay in experiment.ocs_delays.items()},
         drawn_s=delays_s,
         flip_s={name: delay.flip_s for name, delay in experiment.ocs_delays.items()},
         by_bytes=by_bytes(experiment.transport.name)
-        and (isinstance(policy_named(sprays), ProactivePolicy) if sprays else bool(experiment.delegated)),
-        paths=seen_or_computed(fabric, known),
+        and (isinstance(policy_named(sprays), ProactivePolicy) if sprays else weighs),
+        paths=seen_or_computed(fabric, known, experiment.bound_routing),
+        routing=experiment.bound_routing,
         lent_bytes=lent_bytes,
     )
 
-    scheme, communicators = experiment.scheme, experiment.communicators
+    scheme, communicators = experiment.new_scheme(), experiment.communicators
 
     def run(job: Job) -> Run:
         kernel = kernel_of(
@@ -107,7 +109,8 @@ def is_informed(
         As of `predict`. Delays that are as the devices' mean but for rounding are no other ones.
     """
     seen = list(paths)
-    if [paths[queue_pair] for queue_pair in seen] != list(computed_paths(experiment.fabric, seen)):
+    found = computed_paths(experiment.fabric, seen, routing=experiment.bound_routing)
+    if [paths[queue_pair] for queue_pair in seen] != list(found):
         return True
     mean_s = {name: delay.mean_s for name, delay in experiment.ocs_delays.items()}
     return any(

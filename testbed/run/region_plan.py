@@ -54,7 +54,7 @@ class RegionalSetup:
     ) -> Rule:
         """Return what the runner asks; ScenarioError as of `RegionPlan`."""
         plan = RegionPlan(fabric, job, self, seed, moves)
-        return Rule(plan, dict.fromkeys(plan.turns, self.delay), alone=False)
+        return Rule(plan, dict.fromkeys(plan.turns, self.delay), carries="by scheme")
 
     @property
     def words(self) -> list[str]:

@@ -15,7 +15,7 @@ from topologies.errors import ScenarioError
 from traffic.faults import When
 from traffic.job import Compute, Job
 
-ALIKE = ("fabric", "policy", "chunk_bytes", "ocs", "transport", "mtu", "delegated")
+ALIKE = ("fabric", "scheme", "routing", "chunk_bytes", "transport", "mtu")
 """What of an experiment no seed changes."""
 DRAWN = ("job", "dilation", "faults", "circuits", "revisions")
 """What may be drawn from the seed, or follow from a job that is: its scale, and shares of its time."""
@@ -33,7 +33,7 @@ def check_named_apart(experiments: Iterable[Experiment]) -> None:
     """
     named = defaultdict[tuple[str, str, str], dict[int, Experiment]](dict)
     for each in experiments:
-        name = each.job.name, each.scheme_name, each.transport_name
+        name = each.job.name, each.name, each.transport_name
         seeds = named[name]
         first = next(iter(seeds.values()), each)
         if differ := differing(seeds.setdefault(each.seed, each), each) or differing(first, each):

@@ -57,7 +57,7 @@ def boots(experiments: Sequence[Experiment]) -> list[list[Experiment]]:
     """Return the experiments that share a network, one group after the other."""
     shared: dict[object, list[Experiment]] = defaultdict(list)
     for each in experiments:
-        shared[each.fabric, each.dilation.rate, each.mtu, each.host].append(each)
+        shared[each.fabric, each.dilation.rate, each.mtu, each.host, each.routing].append(each)
     return list(shared.values())
 
 
@@ -84,7 +84,7 @@ def run_time(
         samples_s=SAMPLE_S * sum(not group[0].over_circuits for group in networks),
         points_s=POINT_S * len(experiments)
         + MESSAGE_S * messages
-        + SCHEDULE_S * sum(bool(each.ocs) for each in experiments),
+        + SCHEDULE_S * sum(each.has_slots for each in experiments),
         predictions_s=predictions_s,
         report_s=REPORT_S + WORKLOAD_S * len({each.job.name for each in experiments}),
     )

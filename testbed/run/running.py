@@ -33,7 +33,7 @@ def kernel_of(
         experiment.fabric,
         job or experiment.job,
         backend,
-        scheme or experiment.scheme,
+        scheme or experiment.new_scheme(),
         circuits=rule.decides if rule else None,
         faults=experiment.faults,
         revise=experiment.revisions,

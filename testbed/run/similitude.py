@@ -221,7 +221,7 @@ def facts_of(experiment: Experiment, predicted: Run) -> Facts:
     """Return what the numbers of an experiment are made of."""
     messages, fabric = predicted.tables.messages, experiment.fabric
     crossing = messages[messages["crosses"] & ~messages["given_up"]]
-    one_way = experiment.ocs is not None
+    one_way = experiment.has_slots
     stored = {switch.name for switch in fabric.switches if switch.kind == "packet"} | set(fabric.server_index)
     paths = path_bytes(predicted.tables)
     # A schedule's circuits go one way, its datagrams are acknowledged out of band: no round trip there.
@@ -252,8 +252,9 @@ def real_medium(rate_bps: float, link_delay_s: float = REAL_LINK_DELAY_S) -> Med
 def emulated_medium(experiment: Experiment, least_timeout_s: float) -> Medium:
     """Return what the emulation has: TCP, or over a schedule's circuits datagrams."""
     frame, payload = frame_bytes(experiment.mtu), packet_bytes(experiment.mtu)
-    if experiment.ocs:
-        payload = payload_bytes(experiment.plan.emulated_rate_bps, experiment.mtu)
+    if experiment.has_slots:
+        slowest_bps = min(map(experiment.fabric.nic_rate_bps, experiment.fabric.nics))
+        payload = payload_bytes(slowest_bps * experiment.dilation.rate, experiment.mtu)
         frame = payload + OVERHEAD_BYTES
     return Medium(
         payload_bytes=payload,

@@ -34,7 +34,7 @@ def tried(
         Settings that did not take effect, a sentence each.
     """
     restarts = any(fault.daemon == "switches" for fault in experiment.faults)
-    relit = bool(experiment.circuits)
+    relit = bool(experiment.circuits) and not experiment.has_slots
     with Watch(network, experiment.failing, restarts=restarts, relit=relit) as watch:
         emulation = emulate(experiment, network)
     broken = [*broken, *(sentence for sentence in watch.unmet if sentence not in broken)]
@@ -57,7 +57,7 @@ def tried(
             bound_s=bound_s(experiment, lent_bytes),
             emulated_s=experiment.dilation.emulated_s(predicted_s),
             unmet=broken,
-            limits=LIT if experiment.is_lit_alone else PACKETS,
+            limits=LIT if experiment.over_circuits else PACKETS,
         )
     counted = Wire(experiment.dilation.volume, experiment.mtu, measures.retransmits)
     emulated = with_audit(
@@ -82,7 +82,7 @@ def tried(
 
 def lent_real_bytes(experiment: Experiment, network: Network) -> Mapping[Port, float]:
     """Return what each port's shaper lends after a pause [real bytes]; datagrams over circuits are paced."""
-    if experiment.ocs:
+    if experiment.has_slots:
         return NOTHING_LENT
     volume = experiment.dilation.volume
     return {port: shape.burst_bytes / volume for port, shape in network.wiring.shapes.items()}

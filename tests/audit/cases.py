@@ -14,7 +14,7 @@ import numpy as np
 from controller.circuits.devices import ReconfigurationDelay
 from testbed.run.dilation import Dilation
 from testbed.run.experiment import Experiment
-from testbed.run.ocs_plan import OcsSetup, over_ocses
+from testbed.run.ocs_plan import Scheduled, over_ocses
 from testbed.run.region_plan import Prediction, RegionalSetup, regions_of
 from tests.testbed import moved_cases, test_foreseen
 from tests.testbed.ocs_cases import experiment_of as schedule_of
@@ -37,6 +37,7 @@ from traffic.demand import Demand
 from traffic.effects import Gone, Killed
 from traffic.faults import Fault, KnownRevision, Moves, Revisions, When, cut
 from traffic.job import Collective, Compute, Job, Node, chain
+from traffic.scheme_setup import WhileLitSetup
 from traffic.steps import single
 from traffic.transports.host_settings import TransportSetup
 from traffic.workloads.synthetic import receiver_skew, sender_skew, sparse, uniform
@@ -132,10 +133,13 @@ def _schedules() -> Iterator[tuple[str, Experiment]]:
     yield "schedule, partial", partially(schedule_of("spectra"))
     fabric = parallel_ocs_fabric(4, 2, packet_switch=True, packet_bps=50e9)
     owed = np.full((4, 4), 1250 * MEGABYTE)
-    setup = OcsSetup(ReconfigurationDelay("delay", 0.01), rest="ecmp")
+    setup, delay = WhileLitSetup(rest="ecmp"), ReconfigurationDelay("delay", 0.01)
     job = over_ocses(Demand("even", owed), 2)
     partly = "tests.testbed.rest_cases:partly"
-    yield "schedule, rest", Experiment(fabric, job, partly, Dilation(1e-3, 1e-2), ocs=setup)
+    yield (
+        "schedule, rest",
+        Experiment(fabric, job, setup, Dilation(1e-3, 1e-2), circuits=Scheduled(partly, delay)),
+    )
 
 
 def _regions() -> Iterator[tuple[str, Experiment]]:
@@ -151,15 +155,15 @@ def _regions() -> Iterator[tuple[str, Experiment]]:
     )
     copilot = replace(block.circuits, first="copilot", predictions=known)
     yield "region, copilot", replace(block, circuits=copilot)
-    yield "region, pipelined and spilt", replace(block, delegated=DelegatedSetup(pipelined=True, spill=True))
-    yield "region, sprayed rest", replace(block, delegated=DelegatedSetup(rest="rails"))
+    yield "region, pipelined and spilt", replace(block, scheme=DelegatedSetup(pipelined=True, spill=True))
+    yield "region, sprayed rest", replace(block, scheme=DelegatedSetup(rest="rails"))
     yield "region, servers of GPUs", moved_cases.HEALTHY
 
 
 def _foreseen() -> Iterator[tuple[str, Experiment]]:
     """Yield circuits that stay where servers forward, and rings whose circuits change when nodes die."""
     yield "panel", panel_step(1)
-    yield "panel, two hops", replace(panel_step(2), delegated=DelegatedSetup(two_hops=True))
+    yield "panel, two hops", replace(panel_step(2), scheme=DelegatedSetup(two_hops=True))
     yield "dying ring", test_foreseen.experiment(KHopRing(5, 2, 2), 1)
     yield "replaced ring", test_foreseen.experiment(KHopRing(7, 3, 3), 1, mode="replace")
 

@@ -154,7 +154,7 @@ def _pattern(kind: str, gpus: int, rng: np.random.Generator) -> Pattern:
     return PointToPoint(tuple((a, b, int(rng.integers(1, 2_000_000))) for a, b in ends))
 
 
-@pytest.mark.parametrize("name", [name for name, each in RUNS.items() if not (each.faults or each.ocs)])
+@pytest.mark.parametrize("name", [name for name, each in RUNS.items() if not (each.faults or each.has_slots)])
 def test_a_run_is_sound_in_which_a_link_slows_down_or_loses_packets(name: str) -> None:
     experiment = RUNS[name]
     took_s, ports = predict(experiment).iteration_s, sorted(experiment.fabric.link_at)

@@ -51,7 +51,7 @@ def test_a_small_run_is_the_same_again(name: str) -> None:
 
 
 # A schedule begins with its job, whatever its collective waits for.
-@pytest.mark.parametrize("name", [name for name, experiment in RUNS.items() if not experiment.ocs])
+@pytest.mark.parametrize("name", [name for name, experiment in RUNS.items() if not experiment.has_slots])
 def test_a_small_run_is_the_same_whenever_it_begins(name: str) -> None:
     experiment = RUNS[name]
     soon, *late = (

@@ -30,7 +30,7 @@ from testbed.run.job_graph import JobGraph
 from testbed.run.kernel import Kernel, Phase
 from testbed.run.ledger import Ledger, Op
 from testbed.run.movers import Arrived, Lead, Order
-from testbed.run.ocs_plan import OcsSetup, over_ocses
+from testbed.run.ocs_plan import Scheduled, over_ocses
 from testbed.run.predict import predict
 from testbed.run.revising import Revising
 from testbed.run.run import Run
@@ -58,6 +58,7 @@ from traffic.job import Collective, Compute, Job, Node
 from traffic.messages import Messages
 from traffic.ops import Ops, Part
 from traffic.scheme import Placement, Sprayed
+from traffic.scheme_setup import WHILE_LIT
 from traffic.spraying.policy import QueuePair
 from traffic.tables import GRANTS, WIRE, Tables
 
@@ -569,7 +570,7 @@ def _more_runs() -> dict[str, Experiment]:
     )
     tasks = (Compute("one", (0, 1), 1e-4), Compute("other", (0,), 2e-4))
     return {
-        "slow ring": replace(step, job=slow, policy="ecmp"),
+        "slow ring": replace(step, job=slow, scheme="ecmp"),
         "repeated": replace(step, job=Job("repeated", 8, nodes)),
         "schedule, one OCS": _on_one_ocs(),
         "NIC, known late": replace(
@@ -592,9 +593,9 @@ def _on_one_ocs() -> Experiment:
     """Return a schedule in which each message has one lane, so that what that carried is known."""
     fabric = parallel_ocs_fabric(6, 1)
     owed = np.random.default_rng(2).integers(1, 200_000_000, (6, 6))
-    setup = OcsSetup(ReconfigurationDelay("delay", 1e-3))
+    circuits = Scheduled("spectra", ReconfigurationDelay("delay", 1e-3))
     return Experiment(
-        fabric, over_ocses(Demand("drawn", owed), 1), "spectra", Dilation(2.5e-4, 1.0), ocs=setup
+        fabric, over_ocses(Demand("drawn", owed), 1), WHILE_LIT, Dilation(2.5e-4, 1.0), circuits=circuits
     )
 
 

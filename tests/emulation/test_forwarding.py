@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from controller.circuits.devices import ReconfigurationDelay
+from testbed.machine.commands import output_of
 from testbed.machine.kernel import inside_namespace
 from testbed.network.network import Network
 from testbed.run.dilation import Dilation
@@ -18,6 +19,7 @@ from tests.emulation.box import Box
 from tests.emulation.machine import Machine
 from tests.testbed.forwarding_cases import (
     Forwarding,
+    LongWay,
     around,
     becomes_direct,
     long_way,
@@ -119,6 +121,32 @@ def test_what_a_failed_server_does_not_forward_goes_round_the_other_half_of_the_
     (emulated,), (predicted,) = legs(run), legs(fluid)
     assert list(emulated) == list(predicted)
     assert sum(emulated.values()) == 400_000_000
+
+
+def test_rules_of_flows_come_and_go_with_them(sandbox: Box | None) -> None:
+    routing, fabric = LongWay(5), ring_fabric(5)
+    lit = {"ocs0": stride_circuits(5, 1)}
+    there, back = routing.flow, routing.flow[::-1]
+    by_flow = Routes(fabric, lit, routing=routing)
+    with Network(fabric, DILATION.rate) as network:
+        assert network.routes is not None
+        for routes, flows in ((by_flow, [there, back]), (by_flow, [there]), (Routes(fabric, lit), [there])):
+            network.routes.follow(routes, flows)
+            rules = {
+                (server, flow)
+                for server in range(5)
+                for flow in (there, back)
+                if flow_rule(network, server, flow)
+            }
+            assert rules == {(s, flow) for s in (2, 3, 4) for flow in flows if routes is by_flow}
+
+
+def flow_rule(network: Network, server: int, flow: tuple[Nic, Nic]) -> bool:
+    """Return whether a server's kernel has a rule for a flow."""
+    source, destination = (nic_ip(network.fabric, nic) for nic in flow)
+    with inside_namespace(network.wiring.namespaces[server]):
+        rules = output_of(["ip", "rule"])
+    return f"from {source} to {destination} lookup" in rules
 
 
 def forwarded(network: Network, server: int) -> dict[IPv4Address, tuple[str, IPv4Address]]:

@@ -40,9 +40,8 @@ def test_what_is_left_crosses_nvlink_as_predicted(sandbox: Box | None, machine: 
     healthy = Experiment(
         fabric,
         single(Demand("one", owed)),
-        "delegated",
+        DelegatedSetup(),
         Dilation(1.0, 1.0),
-        delegated=DelegatedSetup(),
         transport=TransportSetup("credit"),
     )
     with Network(fabric, 1.0, host=healthy.host) as network:

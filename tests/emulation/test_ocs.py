@@ -21,6 +21,7 @@ from testbed.network.network import READY_S
 from testbed.network.openvswitch import vsctl
 from testbed.run.dilation import Dilation
 from testbed.run.emulate import emulate
+from testbed.run.ocs_plan import plan_of
 from testbed.run.trial import tried
 from tests.emulation.conftest import Booted
 from tests.emulation.live import Live
@@ -147,7 +148,7 @@ def test_equal_seeds_draw_equal_delays_whatever_ran_before_in_the_same_boot(boot
         Dilation(2e-4, 4e-3),
         seed=1,
     )
-    slots = [len(slots) for slots in first.plan.schedule.switches]
+    slots = [len(slots) for slots in plan_of(first.rule).schedule.switches]
     with booted(fabric, first.dilation.rate) as net:
         runs = [light_of(tried(each, net.network)) for each in (first, replace(first, seed=2), first)]
     one, other, again = ([d[:n] for d, n in zip(run.delays_s.values(), slots, strict=True)] for run in runs)

@@ -11,7 +11,7 @@ import pytest
 
 from controller.circuits.devices import device_named, real_delay
 from testbed.report.run_json import experiments_of
-from testbed.run.ocs_plan import off_diagonal
+from testbed.run.ocs_plan import off_diagonal, plan_of
 from tests.emulation.machine import Machine
 from tests.tools import CHECKOUT, need_sandbox
 
@@ -47,10 +47,11 @@ def test_a_small_run_leaves_a_table_plots_and_a_report(tmp_path: Path) -> None:
     done = ran(out, "--workload", "moe", "--servers", "4", "--ocses", "1,2")
     table = pd.read_csv(out / "summary.csv")
     workloads = ["moe, 1 OCS", "moe, 2 OCSes"]
-    assert list(zip(table["workload"], table["scheme"], strict=True)) == [
+    shown = table["circuits"].fillna(table["scheme"])
+    assert list(zip(table["workload"], shown, strict=True)) == [
         (workload, scheme) for workload in workloads for scheme in SCHEMES
     ]
-    executed = table[table["scheme"] != "big switch"]
+    executed = table[table["name"] != "big switch"]
     assert (executed["missing_bytes"] == 0).all()
     assert not executed["partial"].any()
     assert (executed["cct_s"] >= 0.98 * executed["bound_s"]).all()
@@ -79,16 +80,16 @@ def test_a_device_whose_delays_vary_carries_every_byte_and_is_named(tmp_path: Pa
     demand = ["--workload", "moe", "--servers", "4", "--ocses", "2", "--schedulers", "spectra"]
     done = ran(out, *demand, "--device", "polatis-nic", "--varying")
     table = pd.read_csv(out / "summary.csv")
-    executed = table[table["scheme"] != "big switch"]
+    executed = table[table["name"] != "big switch"]
     assert (executed["missing_bytes"] == 0).all()
     assert set(executed["device"]) == {"polatis-nic"}
     assert executed["delay_s"].tolist() == [pytest.approx(46.75e-3 + 5.67)]
     assert (executed["cct_s"] >= 0.98 * executed["predicted_s"]).all()
     assert "OCSes as polatis-nic" in done.stdout
     assert "each standing for polatis-nic (" in (out / "report.html").read_text()
-    kept = [each for each in experiments_of(out / "run.json") if each.ocs]
+    kept = [each for each in experiments_of(out / "run.json") if each.has_slots]
     polatis = real_delay(device_named("polatis-nic"), varying=True)
-    assert [each.plan.setup.delay for each in kept] == [polatis]
+    assert [plan_of(each.rule).setup.delay for each in kept] == [polatis]
 
 
 def test_a_matrix_file_decides_the_servers_and_every_byte_of_it_arrives(
@@ -101,9 +102,9 @@ def test_a_matrix_file_decides_the_servers_and_every_byte_of_it_arrives(
     assert done.stderr.startswith("trace matrix.txt is between 3 servers, so there are 3\n")
     assert KEPT in " ".join(done.stdout.split())
     records = pd.read_csv(out / "records.csv")
-    carried = (
-        records[records["backend"] == "emulated"].groupby(["scheme", "source", "destination"])["bytes"].sum()
-    )
+    records["under"] = records["circuits"].str.removesuffix(", partial").fillna(records["scheme"])
+    emulated = records[records["backend"] == "emulated"]
+    carried = emulated.groupby(["under", "source", "destination"])["bytes"].sum()
     for scheme in SCHEMES:
         assert {(i, j): int(matrix[i, j]) for i, j in np.argwhere(matrix > 0) if i != j} == carried[
             scheme
@@ -118,9 +119,9 @@ def test_a_matrix_file_decides_the_servers_and_every_byte_of_it_arrives(
     assert done.returncode == 0, done.stderr
     report = (again / "report.html").read_text()
     assert machine.busy or report.count("as long as before") == len(SCHEMES)
-    kept = [each for each in experiments_of(again / "run.json") if each.ocs]
+    kept = [each for each in experiments_of(again / "run.json") if each.has_slots]
     assert kept
-    assert all(each.plan.setup.partial for each in kept)
+    assert all(plan_of(each.rule).setup.partial for each in kept)
     assert experiments_of(again / "run.json") == experiments_of(out / "run.json")
 
 
@@ -137,8 +138,8 @@ def test_what_a_users_scheduler_leaves_over_goes_over_packets(tmp_path: Path, ma
     )
     assert done.returncode == 0, done.stderr
     table = pd.read_csv(out / "summary.csv")
-    mine = table[table["scheme"] == own]
+    mine = table[table["circuits"] == own]
     assert (mine["missing_bytes"] == 0).all()
     assert machine.busy or mine["over_predicted"].between(0.9, 1.2).all()
-    records = pd.read_csv(out / "records.csv").set_index("scheme").loc[own]
+    records = pd.read_csv(out / "records.csv").set_index("circuits").loc[own]
     assert records["path"].str.contains("eps0").any()

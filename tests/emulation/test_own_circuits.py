@@ -8,7 +8,6 @@ import pytest
 
 from testbed.network.network import Network
 from testbed.run.circuits_registry import circuits_named
-from testbed.run.circuits_rule import ONCE_LIT
 from testbed.run.dilation import Dilation
 from testbed.run.experiment import Experiment
 from testbed.run.trial import tried
@@ -18,6 +17,7 @@ from tests.test_own_circuits import RULE, SCRIPT
 from topologies.parallel_ocs import parallel_ocs_fabric
 from traffic.demand import Demand
 from traffic.metrics import communication_s
+from traffic.scheme_setup import ONCE_LIT
 from traffic.steps import single
 
 pytestmark = [pytest.mark.emulation, pytest.mark.real_cpus]

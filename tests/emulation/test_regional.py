@@ -134,8 +134,7 @@ def test_pairs_without_a_circuit_go_through_a_server_between(sandbox: Box | None
     experiment = Experiment(
         replace(fabric, servers_forward=True),
         single(demand),
-        "delegated",
-        delegated=DelegatedSetup(two_hops=True),
+        DelegatedSetup(two_hops=True),
         circuits=RegionalSetup(replace(DELAY, delay_s=50e-6)),
         dilation=DILATION,
         transport=TransportSetup("credit"),

@@ -79,7 +79,7 @@ def test_without_time_each_workload_is_predicted_once_and_the_others_are_like_it
 
 def test_first_predictions_are_of_different_schemes() -> None:
     """With one per workload, no workload's time is that of the one scheme that serves it best."""
-    seen = [point.policy for point, glance in looked(POINTS, within_s=0) if glance.predicted]
+    seen = [point.scheme for point, glance in looked(POINTS, within_s=0) if glance.predicted]
     assert len(set(seen[:2])) == 2
 
 

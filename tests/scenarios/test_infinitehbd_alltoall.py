@@ -50,7 +50,7 @@ def test_a_table_has_each_beside_its_closed_form_and_claims_say_which_ring_is_sl
         assert line in lines
     assert sum("not comparable" in line for line in lines) >= 1
     read = experiments_of(out / "run.json")
-    assert {each.policy for each in read} == {EXCHANGE, ONE_WAY, TWO_WAY, BY_DISTANCE}
+    assert {each.label for each in read} == {EXCHANGE, ONE_WAY, TWO_WAY, BY_DISTANCE}
     assert all(each.circuits for each in read)
 
 

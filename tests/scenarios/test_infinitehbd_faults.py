@@ -17,6 +17,7 @@ from rich.console import Console
 from scenarios import infinitehbd_faults
 from scenarios._infinitehbd.claims import fault_claims
 from scenarios._infinitehbd.costs import aggregate_costs
+from scenarios._infinitehbd.hbd import ARCHITECTURES
 from scenarios._infinitehbd.report import FaultResults, sheets
 from scenarios._infinitehbd.study import GPUS, JOB_SHARES, NODES, TP_GPUS, Study, fault_study, table_7
 from scenarios._output import sheet_table
@@ -24,7 +25,6 @@ from testbed.report.run_json import Run
 from tests.results_page import FAULT_STUDY, documented
 from tests.scenarios.command import ran
 from topologies.errors import TraceError
-from topologies.hbd import ARCHITECTURES
 from traffic.fault_trace import half_nodes, stand_in_trace, timeline
 from traffic.readers.infinitehbd import read_fault_trace
 from traffic.workloads.datasets import FAULT_TRACE, dataset_path

@@ -132,7 +132,7 @@ def test_an_iteration_is_that_of_the_whole_step_predicted(fabric: str) -> None:
     late = tuple(dispatch.node for dispatch in step.dispatches)
     regional = None if fabric == look.NVL72 else RegionalSetup(ReconfigurationDelay(), "block", late)
     wired = look.group_fabric(ports, fabric)
-    whole = Experiment(wired, step.job, "delegated", delegated=DelegatedSetup(), circuits=regional)
+    whole = Experiment(wired, step.job, DelegatedSetup(), circuits=regional)
     tasks = predict(whole, couples=True).tasks
     ended_s = tasks.loc[~tasks["node"].str.startswith("DP"), "end_s"].max()
     assert found_s == pytest.approx(ended_s, rel=1e-6)

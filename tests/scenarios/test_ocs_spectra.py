@@ -17,6 +17,7 @@ from scenarios._circuits import Comparison
 from scenarios._spectra import ocs_sweep
 from scenarios._spectra.ocs_sweep import Case, cases
 from testbed.run.dark_excess import DarkExcess, Excess
+from testbed.run.ocs_plan import plan_of
 from tests.scenarios.command import ran
 from topologies.errors import ScenarioError
 from traffic.workloads.ocs_workloads import SCALED, ocs_demand
@@ -137,7 +138,7 @@ def test_a_delay_too_short_beside_its_demand_is_refused_with_options_that_would_
     ):
         for count in ocses:
             for experiment in would_do.experiments(count, 2.5e-4, late_by(2e-3)):
-                assert experiment.plan.emulated_delay.mean_s >= LEAST_DELAY_S
+                assert plan_of(experiment.rule).emulated_delay.mean_s >= LEAST_DELAY_S
 
 
 @pytest.mark.parametrize("workload", SCALED)
@@ -150,7 +151,7 @@ def test_on_a_machine_whose_ocses_are_dark_for_longer_delays_slots_and_guards_ar
     volumes = []
     for dark_s in (1e-3, 2.7e-3, 9.2e-3):
         (experiment, _) = automatic.experiments(ocses, 2e-4, late_by(dark_s))
-        plan, margins = experiment.plan, experiment.plan.setup.margins
+        plan, margins = plan_of(experiment.rule), experiment.sending.margins
         assert plan.emulated_delay.mean_s >= 10 * dark_s
         assert margins.guard_s >= dark_s
         assert margins.start_s > dark_s

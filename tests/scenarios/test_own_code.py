@@ -98,7 +98,7 @@ def uniform(folder: Path, *options: str) -> "CompletedProcess[str]":
         (["--transport", "leaves:Transport"], "your transport raised SystemExit at leaves.py:2: 0"),
         (
             ["--schemes", "own:Mine,own:Other"],
-            "two different experiments are both called 'uniform, mine [a], credit', and differ in policy "
+            "two different experiments are both called 'uniform, mine [a], credit', and differ in scheme "
             "(own:Mine and own:Other)",
         ),
     ],

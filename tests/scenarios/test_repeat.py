@@ -78,7 +78,7 @@ def test_what_is_no_run_is_told_in_a_sentence(first: Path, tmp_path: Path) -> No
     summary.write_text("")
     assert f"{summary} is not a valid summary" in told()
     summary.write_text("workload,scheme\n")
-    assert f"{summary} has no column cct_s, seed, transport, verdict" in told()
+    assert f"{summary} has no column cct_s, name, seed, transport, verdict" in told()
     file.write_text('{"format": 1, "experiments": []}')
     summary.write_text((first / "summary.csv").read_text())
     assert f"{file} has the format 1, and this version reads 5; run the command line in it again" in told()

@@ -58,7 +58,7 @@ def queue_pairs_of(experiment: Experiment) -> tuple[QueuePair, ...]:
     """Return the queue pairs of an experiment's first step."""
     messages, fabric = messages_of(demands_of(experiment.job)[0]), experiment.fabric
     view = View(0.0, fabric, {}, frozenset())
-    placed = experiment.scheme.place(view, messages.select(crosses_network(messages, fabric)))
+    placed = experiment.new_scheme().place(view, messages.select(crosses_network(messages, fabric)))
     if isinstance(placed, Placement):
         return placed.queue_pairs
     return tuple(dict.fromkeys(pair for among in placed.lanes for pair in each_of(among)))
@@ -109,7 +109,7 @@ def under_credit_and_tcp(seeds: int = 2) -> list[Outcome]:
         outcome_of(replace(outcome.experiment, transport=TransportSetup(name)), Verdict("faithful"), slower)
         for outcome in small_outcomes(seeds)
         for name in ("credit", "tcp")
-        for slower in [1.3 if (name, outcome.experiment.policy) == ("tcp", "ecmp") else 1.04]
+        for slower in [1.3 if (name, outcome.experiment.scheme) == ("tcp", "ecmp") else 1.04]
     ]
 
 

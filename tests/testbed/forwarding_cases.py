@@ -9,7 +9,7 @@ from tests.testbed.run_cases import DELAY_S, When
 from topologies.events import Event, NodeStarted, Order, Reconfigure, SetTimer, TimerFired
 from topologies.fabric import Fabric, Link, Nic, Port, Switch, equal_servers
 from topologies.light import Circuit, duplex
-from topologies.routing import Flow, Routing
+from topologies.routing import Flow, Routing, Table
 from traffic.collectives.point_to_point import PointToPoint
 from traffic.faults import Fault, cut
 from traffic.job import Collective, Compute, chain
@@ -101,7 +101,7 @@ class LongWay:
         """From the NIC of server 0 on the last one to that of server 1 on server 2."""
         return Nic(0, 1), Nic(1, 0)
 
-    def table(self, **_: object) -> dict[tuple[int, Nic | Flow], Nic]:
+    def table(self, **_: object) -> Table:
         """Return the next hops."""
         there, back = [0, *range(self.servers - 1, 1, -1)], range(1, self.servers)
         return {

@@ -52,8 +52,7 @@ def healthy(step: MoeStep, delay: ReconfigurationDelay = DELAY) -> Experiment:
     return Experiment(
         fabric,
         placed(step.job, region_gpus(fabric, GPUS), of=fabric.gpus),
-        "delegated",
-        delegated=DelegatedSetup(),
+        DelegatedSetup(),
         circuits=RegionalSetup(delay, "block", tuple(each.node for each in step.dispatches)),
     )
 

@@ -6,11 +6,12 @@ from controller.circuits.devices import ReconfigurationDelay
 from testbed.run.dilation import Dilation
 from testbed.run.experiment import Experiment
 from testbed.run.light_log import LightLog
-from testbed.run.ocs_plan import OcsSetup, dilation_for, over_ocses
+from testbed.run.ocs_plan import Scheduled, dilation_for, over_ocses, plan_of
 from testbed.run.outcome import Outcome
 from topologies.fabric import Fabric
 from topologies.parallel_ocs import parallel_ocs_fabric
 from traffic.demand import Demand
+from traffic.scheme_setup import WhileLitSetup
 from traffic.transports.circuit_engine import Meeting
 from traffic.workloads.ocs_workloads import ocs_demand
 
@@ -31,8 +32,9 @@ def planned(
 ) -> Experiment:
     """Return a demand over all OCSes of a fabric."""
     ocses = sum(switch.kind == "ocs" for switch in fabric.switches)
-    setup = OcsSetup(delay, meeting, partial)
-    return Experiment(fabric, over_ocses(demand, ocses), scheduler, dilation, seed, ocs=setup)
+    circuits = Scheduled(scheduler, delay, partial)
+    scheme, job = WhileLitSetup(meeting), over_ocses(demand, ocses)
+    return Experiment(fabric, job, scheme, dilation, seed, circuits=circuits)
 
 
 def experiment_of(
@@ -48,7 +50,7 @@ def experiment_of(
 
 def partially(experiment: Experiment, partial: bool = True) -> Experiment:
     """Return an experiment whose reconfigurations keep what two slots share, or do not."""
-    return replace(experiment, ocs=replace(experiment.plan.setup, partial=partial))
+    return replace(experiment, circuits=replace(plan_of(experiment.rule).setup, partial=partial))
 
 
 def light_of(outcome: Outcome) -> LightLog:

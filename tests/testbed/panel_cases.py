@@ -49,7 +49,6 @@ def panel_step(
     return Experiment(
         fabric,
         Job("panel", fabric.gpus, nodes),
-        "delegated",
+        DelegatedSetup(),
         circuits=lit,
-        delegated=DelegatedSetup(),
     )

@@ -90,8 +90,7 @@ def toy_experiment(
     return Experiment(
         fabric,
         step.job,
-        "delegated",
-        delegated=DelegatedSetup(),
+        DelegatedSetup(),
         circuits=RegionalSetup(DELAY, first, tuple(each.node for each in step.dispatches)),
     )
 

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from controller.circuits.circuits import Circuits, transition
 from testbed.run.experiment import Experiment
+from testbed.run.ocs_plan import plan_of
 
 Lit = tuple[float, float, int]
 """From when to when a circuit is lit, and on which OCS."""
@@ -15,11 +16,11 @@ Lit = tuple[float, float, int]
 
 def ends_s(experiment: Experiment, delays_s: Sequence[Sequence[float]] = ()) -> NDArray[np.float64]:
     """Return when each message ends, row by row: circuit by circuit, without a network of fluids [s]."""
-    lit = _lit(experiment, delays_s)
+    lit, line_s = _lit(experiment, delays_s), plan_of(experiment.rule).line_s
     return np.array(
         [
-            _end_s(float(experiment.plan.line_s[source, destination]), lit[source, destination])
-            for source, destination in np.argwhere(experiment.plan.line_s > 0).tolist()
+            _end_s(float(line_s[source, destination]), lit[source, destination])
+            for source, destination in np.argwhere(line_s > 0).tolist()
         ]
     )
 
@@ -27,12 +28,13 @@ def ends_s(experiment: Experiment, delays_s: Sequence[Sequence[float]] = ()) -> 
 def _lit(experiment: Experiment, delays_s: Sequence[Sequence[float]]) -> dict[tuple[int, int], list[Lit]]:
     """Return when which circuit is lit, by its pair of servers."""
     lit: dict[tuple[int, int], list[Lit]] = {}
-    for ocs, slots in enumerate(experiment.plan.schedule.switches):
+    plan = plan_of(experiment.rule)
+    for ocs, slots in enumerate(plan.schedule.switches):
         now, before = 0.0, Circuits(len(experiment.fabric.servers))
         known_s = delays_s[ocs] if delays_s else ()
-        for slot, delay_s in zip(slots, chain(known_s, repeat(experiment.plan.delay_s)), strict=False):
+        for slot, delay_s in zip(slots, chain(known_s, repeat(plan.delay_s)), strict=False):
             after = Circuits.of_permutation(slot.permutation)
-            change = transition(before, after, experiment.plan.setup.partial)
+            change = transition(before, after, plan.setup.partial)
             lit_s = now + delay_s if change.lit else now
             for start_s, pairs in ((now, change.kept), (lit_s, change.lit)):
                 for pair in pairs:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from testbed.report.activity import SPANS, light_spans, merged, server_spans, shares, timed_messages
 from testbed.run.fluid_backend import FluidBackend
+from testbed.run.ocs_plan import plan_of
 from testbed.run.predict import predict
 from tests.testbed.ocs_cases import DELAY_S, OCSES, experiment_of
 from tests.testbed.run_cases import moe, ring
@@ -87,7 +88,7 @@ def test_an_ocs_is_dark_for_its_delay_before_each_slot_and_never_in_two_states()
     run = predict(experiment)
     light = light_spans(run)
     dark = light[light["circuits"] == ""]
-    slots = sum(map(len, experiment.plan.schedule.switches))
+    slots = sum(map(len, plan_of(experiment.rule).schedule.switches))
     assert (dark["end_s"] - dark["start_s"]).tolist() == pytest.approx([DELAY_S] * slots)
     assert light["ocs"].nunique() == OCSES
     for _, mine in light.groupby("ocs"):

@@ -9,9 +9,9 @@ from testbed.report.transports import choices_text
 
 def test_shares_what_was_sent_without_a_grant_and_what_could_not_act_are_said() -> None:
     rows = [
-        {"scheme": "rails", "marked": nan, "recycled": nan, "moved": nan, "sent_over_granted": 1.0},
+        {"name": "rails", "marked": nan, "recycled": nan, "moved": nan, "sent_over_granted": 1.0},
         {
-            "scheme": "plb",
+            "name": "plb",
             "marked": 0.7,
             "recycled": nan,
             "moved": 0.1,
@@ -19,7 +19,7 @@ def test_shares_what_was_sent_without_a_grant_and_what_could_not_act_are_said() 
             "inert": "A: b",
         },
         {
-            "scheme": "plb",
+            "name": "plb",
             "marked": 0.9,
             "recycled": nan,
             "moved": 0.2,

@@ -10,11 +10,16 @@ import pytest
 from controller.circuits.devices import ReconfigurationDelay
 from controller.circuits.foreseen import Foreseen
 from controller.circuits.rule import Rule
-from testbed.run.circuits_registry import OwnCircuits, circuits_document, circuits_named, circuits_of_document
-from testbed.run.circuits_rule import ONCE_LIT
+from testbed.run.circuits_registry import (
+    CircuitsRule,
+    OwnCircuits,
+    circuits_document,
+    circuits_named,
+    circuits_of_document,
+)
 from testbed.run.dilation import Dilation
 from testbed.run.experiment import Experiment
-from testbed.run.ocs_plan import OcsSetup
+from testbed.run.ocs_plan import Scheduled
 from testbed.run.predict import predict
 from topologies.errors import LightrailError, ScenarioError, StuckError
 from topologies.events import (
@@ -34,10 +39,12 @@ from topologies.light import duplex
 from topologies.parallel_ocs import parallel_ocs_fabric
 from traffic.collectives.all_to_all import AllToAll
 from traffic.collectives.point_to_point import PointToPoint
+from traffic.collectives.ring import Ring
 from traffic.demand import Demand
 from traffic.effects import Slow
 from traffic.faults import Fault, When, cut
 from traffic.job import Collective, Compute, Node, chain
+from traffic.scheme_setup import ONCE_LIT, WHILE_LIT, WhileLitSetup
 
 FABRIC = parallel_ocs_fabric(3, 2)
 """Three servers with a NIC on each of two OCSes."""
@@ -45,6 +52,7 @@ DELAY_S, MB = 1e-4, 10**6
 RATE = 100e9 / 8
 OCSES = ("ocs0", "ocs1")
 MINE = ReconfigurationDelay("mine", DELAY_S)
+SLOW = ReconfigurationDelay("slow", 1.0)
 Decide = Callable[[object, View, Event], object]
 NOTHING: Decide = lambda state, view, event: (state, [])  # noqa: E731
 
@@ -117,6 +125,18 @@ def test_what_is_owed_shrinks_as_it_arrives_and_what_comes_later_is_not_owed() -
     # Started, the OCSes lit, the timer, the first done, the second started and done.
     owed = [[10, 2], [10, 2], [5, 0], [0, 0], [0, 10], [0, 0]]
     assert seen == [[size * MB for size in sizes] for sizes in owed]
+
+
+def test_what_waits_for_another_message_is_not_owed_yet() -> None:
+    seen: list[list[int]] = []
+
+    def decide(state: object, view: View, event: Event) -> object:
+        seen.append(view.owed().ravel().tolist())
+        return state, [lights(ocs0=[(0, 1)], ocs1=[(0, 1)])] if event == NodeStarted("ring") else []
+
+    predicted(By(decide), Collective("ring", Ring(((0, 1),), 8 * MB)))
+    step = [0, 4 * MB, 0, 4 * MB, 0, 0, 0, 0, 0]
+    assert seen == [step, step, [0] * 9]
 
 
 def test_it_sees_what_was_ordered_and_held_before_that_is_lit() -> None:
@@ -196,7 +216,7 @@ def test_rules_are_read_back_strictly() -> None:
     for rule in (own, foreseen):
         assert circuits_of_document(circuits_document(rule)) == rule
     for document, why in (
-        ({"rule": "rotor"}, "unknown rule for circuits 'rotor'; name foreseen, regional or module:Class"),
+        ({"rule": "rotor"}, "unknown rule for circuits 'rotor'; name scheduled, foreseen, regional or"),
         ({"rule": "foreseen", "fields": {"first": []}}, "changes"),
         ({"rule": "foreseen", "fields": {"first": [], "changes": [], "delay": {}, "more": 1}}, "more"),
         ({"rules": 1}, "rule"),
@@ -234,7 +254,7 @@ def always(*orders: object) -> By:
     [
         (object(), "is not a rule for circuits: it has no bind"),
         (By(NOTHING, ocses=("ocs7",)), "has a delay for 'ocs7', which is not an OCS"),
-        (By(NOTHING, ocses=()), "delays is not a mapping"),
+        (By(NOTHING, ocses=()), "has a delay for no OCS; 'parallel_ocs' has ocs0, ocs1"),
         (By(NOTHING, first=(("ocs0", ((0, 0),)),)), "from the start of ocs0"),
         (By(NOTHING, first=(("ocs0", "01"),)), "circuits are a tuple of pairs of ports"),
         (By(NOTHING, first=(("ocs1", ()),), ocses=("ocs0",)), "'ocs1' shows circuits from the start"),
@@ -288,6 +308,22 @@ def test_a_delay_that_cannot_be_emulated_names_the_volume_that_would_do() -> Non
     assert replace(experiment, dilation=Dilation(1e-3, volume)).rule
 
 
-def test_a_schedule_and_a_rule_are_refused_together() -> None:
-    with pytest.raises(ScenarioError, match="or a rule for circuits"):
-        replace(asked(By(NOTHING), sends((0, 1, 1))), policy="spectra", ocs=OcsSetup(MINE))
+@pytest.mark.parametrize(
+    ("scheme", "circuits", "why"),
+    [
+        ("rails", By(NOTHING), "the scheme 'rails', and circuits that carry messages once lit"),
+        (WHILE_LIT, By(NOTHING), "the scheme 'while lit', and circuits that carry messages once lit"),
+        (
+            ONCE_LIT,
+            Scheduled("spectra", ReconfigurationDelay("x", 1.0)),
+            "'once lit', and circuits that carry messages while lit",
+        ),
+        (ONCE_LIT, None, "the scheme 'once lit', and no circuits"),
+        (WHILE_LIT, None, "the scheme 'while lit', and no circuits"),
+    ],
+)
+def test_schemes_that_do_not_go_with_circuits_are_refused(
+    scheme: str | WhileLitSetup, circuits: CircuitsRule | OwnCircuits | None, why: str
+) -> None:
+    with pytest.raises(ScenarioError, match=why):
+        replace(asked(By(NOTHING), sends((0, 1, 1))), scheme=scheme, circuits=circuits)

@@ -16,7 +16,7 @@ def summary_of(cct_s: dict[str, float], workload: str = "uniform", bound_s: floa
     rows = [
         {
             "workload": workload,
-            "scheme": scheme,
+            "name": scheme,
             "transport": "credit",
             "seed": seed,
             "busbw_gbytes_s": 10.0 / seconds,
@@ -61,13 +61,13 @@ def test_a_claim_that_does_not_hold_says_why(ecmp_s: float, reason: str) -> None
 def test_what_is_0_over_0_is_not_laid_to_the_seeds() -> None:
     table = summary_of({"ecmp": 1.29, "rails": 1.0}).assign(busbw_gbytes_s=0.0)
     assert claim(table, "RailS has 1.29x").reason == "0 over 0: there is nothing to compare"
-    apart = table[(table["scheme"] == "ecmp") == (table["seed"] == 0)]
+    apart = table[(table["name"] == "ecmp") == (table["seed"] == 0)]
     assert claim(apart, "RailS has 1.29x").reason == "the schemes have no seed in common"
 
 
 def test_a_void_point_makes_the_claims_about_it_not_comparable() -> None:
     table = summary_of({"ecmp": 1.29, "plb": 1.18, "rails": 1.0})
-    table.loc[(table["scheme"] == "ecmp") & (table["seed"] == 1), "verdict"] = "void"
+    table.loc[(table["name"] == "ecmp") & (table["seed"] == 1), "verdict"] = "void"
     found = claim(table, "RailS has 1.29x")
     assert (found.verdict, found.reason) == ("not comparable", "void: ecmp, uniform, seed 1")
     assert math.isnan(found.measured)
@@ -89,7 +89,7 @@ def test_predictions_are_told_from_measurements() -> None:
 def test_uniform_as_in_the_paper_holds() -> None:
     times = {"ecmp": 1.3, "plb": 1.17, "minrtt": 1.03, "reps": 0.97, "rails": 1.0}
     table = summary_of(times)
-    table.loc[table["scheme"] == "minrtt", "cct_mean_s"] = 0.9
+    table.loc[table["name"] == "minrtt", "cct_mean_s"] = 0.9
     assert {claim.verdict for claim in rails_claims(table)} == {"holds"}
 
 
@@ -137,7 +137,7 @@ def test_a_better_rival_and_a_worse_percentile_are_found() -> None:
     table = summary_of({"ecmp": 2.0, "reps": 0.9, "rails": 1.0}, "sparse 0.4")
     assert claim(table, "highest busbw").verdict == "does not hold"
     table = summary_of({"ecmp": 2.0, "rails": 1.0}, "sparse 0.4")
-    table.loc[table["scheme"] == "rails", "cct_p95_s"] = 2.5
+    table.loc[table["name"] == "rails", "cct_p95_s"] = 2.5
     assert claim(table, "best mean and percentiles").measured == pytest.approx(0.8)
 
 
@@ -175,7 +175,7 @@ SKEWED = {"ecmp": 2.3, "plb": 2.52, "minrtt": 1.56, "reps": 0.99, "rails": 1.0}
 def with_loads(table: pd.DataFrame, column: str, loads: dict[str, float]) -> pd.DataFrame:
     """Return a summary with a load MSE for each scheme, and 0 at the NICs' other end."""
     even = table.assign(mse_sent=0.0, mse_received=0.0)
-    even[column] = table["scheme"].map(loads)
+    even[column] = table["name"].map(loads)
     return even
 
 

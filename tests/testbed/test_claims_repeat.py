@@ -5,7 +5,7 @@ import pytest
 
 from testbed.report.claims_repeat import repeat_claims
 
-COLUMNS = ["workload", "scheme", "transport", "seed", "cct_s", "verdict"]
+COLUMNS = ["workload", "name", "transport", "seed", "cct_s", "verdict"]
 
 
 def summary(

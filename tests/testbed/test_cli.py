@@ -101,7 +101,7 @@ class Trials:
         """Return an outcome as if emulated."""
         self.experiments.append(experiment)
         self.down.append(self.network.names)
-        self.tried.append((experiment.job.name, experiment.policy, experiment.seed))
+        self.tried.append((experiment.job.name, experiment.name, experiment.seed))
         self.judged_by.append((error, broken))
         return outcome_of(experiment, self.verdict)
 

@@ -1,7 +1,8 @@
 """An experiment is a value: it survives JSON, and its key tells it from every other."""
 
 import json
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import cast
 
 import numpy as np
 import pytest
@@ -11,15 +12,21 @@ from hypothesis import strategies as st
 from controller.circuits.devices import ReconfigurationDelay
 from testbed.run.dilation import Dilation
 from testbed.run.experiment import Experiment
-from testbed.run.ocs_plan import OcsSetup
+from testbed.run.ocs_plan import Scheduled
+from testbed.run.predict import predict
 from tests.topologies.strategies import fabrics
 from topologies.errors import ScenarioError
-from topologies.fabric import Fabric
+from topologies.fabric import Fabric, Nic
 from topologies.parallel_ocs import parallel_ocs_fabric
 from topologies.rail import rail_fabric
+from traffic.delegated import DelegatedSetup
 from traffic.demand import Demand
+from traffic.scheme import WholeMessages
+from traffic.scheme_setup import WHILE_LIT, SchemeSetup, WhileLitSetup
+from traffic.spraying.policy import QueuePair
 from traffic.steps import Step, job_of_steps, single
 from traffic.transports.host_settings import TransportSetup
+from traffic.workloads.synthetic import uniform
 
 SMALL = Experiment(
     rail_fabric(2, 2), single(Demand("d", np.full((4, 4), 8))), "rails", Dilation(1e-3, 1e-2), seed=3
@@ -30,7 +37,7 @@ SMALL = Experiment(
     fabric=fabrics,
     steps=st.lists(st.floats(0, 10), min_size=1, max_size=3),
     seed=st.integers(0, 1 << 16),
-    policy=st.sampled_from(["ecmp", "rails", "mine:Scheme"]),
+    scheme=st.sampled_from(["ecmp", "rails", "mine:Scheme", DelegatedSetup(spill=True, rest="ecmp")]),
     dilation=st.builds(Dilation, st.floats(1e-6, 1), st.floats(1e-6, 1)),
     label=st.sampled_from(["", "big switch"]),
     mtu=st.integers(1500, 9000),
@@ -45,7 +52,7 @@ def test_json_gives_back_the_experiment(
     fabric: Fabric,
     steps: list[float],
     seed: int,
-    policy: str,
+    scheme: str | DelegatedSetup,
     dilation: Dilation,
     label: str,
     mtu: int,
@@ -55,7 +62,7 @@ def test_json_gives_back_the_experiment(
     demands = [rng.integers(0, 1 << 40, (fabric.gpus, fabric.gpus)) for _ in steps]
     parts = [Step(Demand(f"s{i}", m, "n"), s) for i, (m, s) in enumerate(zip(demands, steps, strict=True))]
     job = job_of_steps("c", parts, "why")
-    experiment = Experiment(fabric, job, policy, dilation, seed, label=label, transport=transport, mtu=mtu)
+    experiment = Experiment(fabric, job, scheme, dilation, seed, label=label, transport=transport, mtu=mtu)
     back = Experiment.from_json(experiment.to_json())
     assert back == experiment
     assert (back.to_json(), back.key) == (experiment.to_json(), experiment.key)
@@ -66,7 +73,7 @@ def test_every_part_has_a_say_in_the_key() -> None:
         replace(SMALL, fabric=rail_fabric(2, 2, 1)),
         replace(SMALL, job=single(Demand("d", np.full((4, 4), 9)))),
         replace(SMALL, label="mine"),
-        replace(SMALL, policy="ecmp"),
+        replace(SMALL, scheme="ecmp"),
         replace(SMALL, dilation=Dilation(1e-3, 2e-2)),
         replace(SMALL, seed=4),
         replace(SMALL, chunk_bytes=1 << 10),
@@ -92,7 +99,8 @@ def test_a_schedule_is_of_one_collective() -> None:
             SMALL,
             fabric=parallel_ocs_fabric(2, 1),
             job=two,
-            ocs=OcsSetup(ReconfigurationDelay("delay", 1e-3)),
+            scheme=WHILE_LIT,
+            circuits=Scheduled("spectra", ReconfigurationDelay("delay", 1e-3)),
         )
 
 
@@ -119,11 +127,10 @@ def test_a_text_of_an_unknown_transport_is_refused() -> None:
     ("name", "rest", "shown"), [("credit", "", "datagrams"), ("tcp", "rails", "datagrams, tcp")]
 )
 def test_over_circuits_datagrams_go_whatever_the_transport(name: str, rest: str, shown: str) -> None:
-    ocs = OcsSetup(ReconfigurationDelay("delay", 1e-3), rest=rest)
+    circuits = Scheduled("spectra", ReconfigurationDelay("delay", 1e-3))
     fabric, job = parallel_ocs_fabric(2, 1), single(Demand("d", np.full((2, 2), 8)))
-    experiment = replace(
-        SMALL, fabric=fabric, job=job, policy="spectra", ocs=ocs, transport=TransportSetup(name)
-    )
+    scheme, transport = WhileLitSetup(rest=rest), TransportSetup(name)
+    experiment = replace(SMALL, fabric=fabric, job=job, scheme=scheme, circuits=circuits, transport=transport)
     assert experiment.transport_name == shown
 
 
@@ -144,3 +151,33 @@ def test_a_broken_part_is_told_of() -> None:
     data["dilation"] = {"rate": 1}
     with pytest.raises(ScenarioError, match="volume"):
         Experiment.from_json(json.dumps(data))
+
+
+@dataclass(frozen=True)
+class ByTheLastNic:
+    """A scheme with settings of a user's own: each message whole by a NIC."""
+
+    nic: int = 1
+    name = "by one NIC"
+    words = ()
+    rest = ""
+    by_bytes = True
+
+    def scheme(self, rest: object, *, over_circuits: bool) -> WholeMessages:
+        """Return it for one run."""
+        return WholeMessages(lambda _view, a, b: QueuePair(Nic(a, self.nic), Nic(b, self.nic)))
+
+
+def test_a_user_s_own_scheme_with_settings_is_carried_out_and_written_down() -> None:
+    fabric = rail_fabric(2, 2)
+    setup = cast(SchemeSetup, ByTheLastNic())
+    experiment = Experiment(fabric, single(uniform(fabric.gpus)), setup)
+    assert Experiment.from_json(experiment.to_json()) == experiment
+    assert experiment.own == [f"{__name__}:ByTheLastNic"]
+    paths = predict(experiment).messages["path"]
+    assert all("h0:1" in path or "h1:1" in path for path in paths if path != "nvlink")
+    data = json.loads(experiment.to_json())
+    others: list[object] = [1, [], {"scheme": "rails"}, {"scheme": "delegated", "fields": {"spil": True}}]
+    for scheme in others:
+        with pytest.raises(ScenarioError, match="not a valid experiment: scheme"):
+            Experiment.from_json(json.dumps({**data, "scheme": scheme}))

@@ -9,6 +9,7 @@ import pytest
 from controller.circuits.status import LogEntry
 from testbed.run.control import Control
 from testbed.run.dilation import Dilation
+from testbed.run.experiment import Experiment
 from testbed.run.fidelity import (
     ALWAYS,
     NOTHING_SENT,
@@ -21,13 +22,14 @@ from testbed.run.fidelity import (
     with_control,
 )
 from testbed.run.light_log import LightLog
-from testbed.run.ocs_plan import OcsSetup
+from testbed.run.ocs_plan import Scheduled, over_ocses, plan_of
 from testbed.run.outcome import Measures, Outcome, Verdict
 from testbed.run.predict import predict
 from tests.testbed import ocs_cases
 from tests.testbed.cases import HEALTHY, experiment_of, outcome_of, small_fabric
 from topologies.parallel_ocs import parallel_ocs_fabric
 from traffic.demand import Demand
+from traffic.scheme_setup import WhileLitSetup
 from traffic.transports.circuit_engine import GUARD_S, Meeting, Slot
 from traffic.workloads.synthetic import uniform
 
@@ -183,7 +185,7 @@ def test_a_schedule_is_judged_by_its_controls_too() -> None:
 def lit_for(took: float, meeting: Meeting = "drain") -> LightLog:
     """Return what circuits did that took so many times as long as their slots."""
     experiment = ocs_cases.experiment_of("spectra")
-    experiment = replace(experiment, ocs=OcsSetup(ocs_cases.DELAY, meeting))
+    experiment = replace(experiment, scheme=WhileLitSetup(meeting))
     found = LightLog(experiment, 1.0, (0,), (), {}, 0.0, 100, 1_000_000)
     return replace(found, cct_s=took / (1 + found.behind))
 
@@ -197,7 +199,7 @@ def test_a_schedule_that_takes_longer_than_its_slots_is_not_faithful() -> None:
 
 def test_the_slots_of_a_schedule_have_room_for_guard_times() -> None:
     drained, cut = lit_for(1.0), lit_for(1.0, "cut")
-    slots = max(map(len, drained.experiment.plan.schedule.switches))
+    slots = max(map(len, plan_of(drained.experiment.rule).schedule.switches))
     more_s = drained.experiment.dilation.emulated_s(drained.cct_s - cut.cct_s)
     assert more_s == pytest.approx(slots * GUARD_S)
 
@@ -236,9 +238,10 @@ def test_what_a_schedule_leaves_to_packets_is_not_late(late_share: float, word: 
     fabric = parallel_ocs_fabric(4, 2, packet_switch=True)
     matrix = np.full((4, 4), 10_000_000) - np.diag([10_000_000] * 4)
     partly = "tests.testbed.rest_cases:partly"
-    experiment = ocs_cases.planned(fabric, Demand("d", matrix), partly, ocs_cases.DELAY, Dilation(2e-4, 6e-3))
-    experiment = replace(experiment, ocs=OcsSetup(ocs_cases.DELAY, rest="ecmp"))
-    plan, scale = experiment.plan, experiment.dilation
+    circuits, scheme = Scheduled(partly, ocs_cases.DELAY), WhileLitSetup(rest="ecmp")
+    job = over_ocses(Demand("d", matrix), 2)
+    experiment = Experiment(fabric, job, scheme, Dilation(2e-4, 6e-3), circuits=circuits)
+    plan, scale = plan_of(experiment.rule), experiment.dilation
     unserved_s = (plan.line_s - plan.schedule.served(4)).clip(0.0).sum()
     planned = math.ceil(unserved_s * plan.rate_bps / 8 * scale.volume)
     sent = int(scale.volume * matrix.sum())

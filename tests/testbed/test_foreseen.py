@@ -11,7 +11,6 @@ from controller.circuits.foreseen import Foreseen
 from controller.circuits.ring_faults import Mode, foreseen_rings, node_fault, surviving_groups
 from testbed.run.dilation import Dilation
 from testbed.run.experiment import Experiment
-from testbed.run.ocs_plan import OcsSetup
 from testbed.run.predict import predict
 from topologies.errors import ScenarioError, StuckError
 from topologies.fabric import Port
@@ -20,6 +19,7 @@ from topologies.light import light_rings
 from traffic.collectives.ring import Ring
 from traffic.faults import AS_IT_WAS, KnownRevision, Revisions, cut
 from traffic.job import Collective, Job, chain
+from traffic.scheme_setup import ONCE_LIT
 from traffic.transports.host_settings import TransportSetup
 
 SIZE_PER_GPU = 600
@@ -61,7 +61,8 @@ def experiment(ring: KHopRing, *dying: int, mode: Mode = "shrink") -> Experiment
     return Experiment(
         fabric,
         reduces(0, "hit 0"),
-        "shrunk",
+        ONCE_LIT,
+        label="shrunk",
         faults=faults,
         circuits=foreseen,
         revisions=Revisions(tuple(revisions)),
@@ -158,7 +159,6 @@ def test_a_fault_that_nothing_was_foreseen_for_is_named_and_light_that_never_com
         (lambda e: replace(e, faults=()), "the job is revised by fault 'node 1', which is not there"),
         (lambda e: replace(e, circuits=Foreseen((("n9b0", ()),), (), DELAY)), "'n9b0', which is not an OCS"),
         (lambda e: replace(e, dilation=Dilation(1e-3, 1e-5)), "a delay of 0.07 s would be 0.0007 s"),
-        (lambda e: replace(e, ocs=OcsSetup(DELAY)), "or a rule for circuits"),
     ],
 )
 def test_what_does_not_fit_together_is_refused(changed: Callable[[Experiment], Experiment], why: str) -> None:

@@ -195,7 +195,7 @@ def test_a_leg_of_a_schedule_names_the_slot_that_lit_it() -> None:
 
 def delegated(couples: bool) -> tuple[Run, Experiment]:
     fabric = mfabric_fabric(3, gpus=2, nics=4, packet_nics=2)
-    experiment = Experiment(fabric, single(uniform(fabric.gpus)), "delegated", delegated=DelegatedSetup())
+    experiment = Experiment(fabric, single(uniform(fabric.gpus)), DelegatedSetup())
     return predict(experiment, couples=couples), experiment
 
 

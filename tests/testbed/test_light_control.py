@@ -9,9 +9,11 @@ from testbed.run.dilation import Dilation
 from testbed.run.fluid_backend import FluidBackend
 from testbed.run.kernel import Kernel
 from testbed.run.light_control import LIT_S, LONGEST_DELAY_S, SLOTS, FilledSlots
+from testbed.run.ocs_plan import plan_of
 from tests.testbed.ocs_cases import experiment_of, planned
 from topologies.parallel_ocs import parallel_ocs_fabric
 from traffic.scheme import OverCircuits
+from traffic.scheme_setup import WhileLitSetup
 from traffic.transports.circuit_engine import GUARD_S, START_S, Margins
 from traffic.transports.datagrams import header_share
 from traffic.workloads.synthetic import uniform
@@ -24,21 +26,21 @@ def test_all_light_is_used_from_the_first_dark_to_the_last_byte(servers: int, oc
     delay = ReconfigurationDelay("delay", 1e-3)
     experiment = planned(fabric, uniform(servers), "spectra", delay, Dilation(2e-4, 4e-3))
     slots = FilledSlots(experiment)
-    backend = FluidBackend(fabric, dict.fromkeys(experiment.plan.ocses, slots.delay_s))
+    backend = FluidBackend(fabric, dict.fromkeys(plan_of(experiment.rule).ocses, slots.delay_s))
     run = Kernel(fabric, slots.job, backend, OverCircuits(), circuits=slots.circuits).run()
     assert slots.delay_s == pytest.approx(20e-3)
     lit_bytes = LIT_S * fabric.nic_rate_bps(fabric.nics[0]) / 8
     assert run.records["bytes"].sum() == pytest.approx(servers * ocses * SLOTS * lit_bytes, rel=1e-6)
     took_s = run.records["end_s"].max()
     assert took_s == pytest.approx(SLOTS * (20e-3 + LIT_S), rel=1e-6)
-    share = header_share(experiment.plan.emulated_rate_bps)
+    share = header_share(plan_of(experiment.rule).emulated_rate_bps)
     margins_s = (SLOTS - 1) * (GUARD_S + START_S)
     assert slots.known_s == pytest.approx(SLOTS * (20e-3 + share * LIT_S) + margins_s)
 
 
 def test_what_a_slow_machine_needs_is_known_and_no_delay_is_waited_for_long() -> None:
     experiment = experiment_of("spectra")
-    wider = replace(experiment, ocs=replace(experiment.plan.setup, margins=Margins(0.01, 0.011)))
+    wider = replace(experiment, scheme=WhileLitSetup(margins=Margins(0.01, 0.011)))
     more_s = FilledSlots(wider).known_s - FilledSlots(experiment).known_s
     assert more_s == pytest.approx(0.021 - GUARD_S - START_S)
     slow = experiment_of("spectra", delay=ReconfigurationDelay("patch", 180.0))

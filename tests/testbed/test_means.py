@@ -20,6 +20,8 @@ def row(
         "note": "",
         "predicted_as": "placed",
         "scheme": scheme,
+        "circuits": "",
+        "name": scheme,
         "transport": transport,
         "seed": seed,
         "cct_s": cct_s,

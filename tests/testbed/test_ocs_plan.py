@@ -13,11 +13,12 @@ from controller.circuits.devices import DEVICES, ReconfigurationDelay, device_na
 from controller.schedulers.registry import SCHEDULERS
 from testbed.run.dilation import Dilation
 from testbed.run.experiment import Experiment
-from testbed.run.ocs_plan import OcsSetup, over_ocses
+from testbed.run.ocs_plan import Scheduled, over_ocses, plan_of
 from tests.testbed.ocs_cases import partially, planned
 from topologies.errors import ScenarioError
 from topologies.parallel_ocs import parallel_ocs_fabric
 from traffic.demand import Demand
+from traffic.scheme_setup import WhileLitSetup
 from traffic.transports.circuit_engine import Margins, Meeting
 
 SMALL = planned(
@@ -69,7 +70,7 @@ def test_json_gives_back_the_experiment(
         seed=seed,
         partial=partial,
     )
-    experiment = replace(experiment, ocs=replace(experiment.plan.setup, margins=margins))
+    experiment = replace(experiment, scheme=WhileLitSetup(margins=margins))
     back = Experiment.from_json(experiment.to_json())
     assert back == experiment
     assert (back.to_json(), back.key) == (experiment.to_json(), experiment.key)
@@ -79,14 +80,14 @@ def test_every_part_has_a_say_in_the_key() -> None:
     others = [
         replace(SMALL, fabric=parallel_ocs_fabric(2, 1)),
         replace(SMALL, job=over_ocses(Demand("d", np.array([[0, 8], [8, 0]])), 2)),
-        replace(SMALL, policy="rotor"),
-        replace(SMALL, ocs=OcsSetup(ReconfigurationDelay("delay", 2e-3))),
-        replace(SMALL, ocs=OcsSetup(ReconfigurationDelay("delay", 1e-3, 2e-3))),
+        replace(SMALL, circuits=Scheduled("rotor", ReconfigurationDelay("delay", 1e-3))),
+        replace(SMALL, circuits=Scheduled("spectra", ReconfigurationDelay("delay", 2e-3))),
+        replace(SMALL, circuits=Scheduled("spectra", ReconfigurationDelay("delay", 1e-3, 2e-3))),
         replace(SMALL, dilation=Dilation(1e-3, 2e-2)),
-        replace(SMALL, ocs=OcsSetup(ReconfigurationDelay("delay", 1e-3), "cut")),
+        replace(SMALL, scheme=WhileLitSetup("cut")),
         replace(SMALL, seed=1),
         partially(SMALL),
-        replace(SMALL, ocs=replace(SMALL.plan.setup, margins=Margins(0.01, 0.011))),
+        replace(SMALL, scheme=WhileLitSetup(margins=Margins(0.01, 0.011))),
     ]
     assert len({SMALL.key, *(other.key for other in others)}) == 1 + len(others)
     assert replace(SMALL).key == SMALL.key
@@ -102,8 +103,9 @@ def test_a_broken_part_is_told_of() -> None:
     data = json.loads(SMALL.to_json())
     with pytest.raises(ScenarioError, match="volume"):
         Experiment.from_json(json.dumps({**data, "dilation": {"rate": 1}}))
+    fields = data["circuits"]["fields"] | {"scheduler": "x"}
     with pytest.raises(ScenarioError, match="unknown scheduler 'x'"):
-        Experiment.from_json(json.dumps({**data, "policy": "x"}))
+        Experiment.from_json(json.dumps({**data, "circuits": {"rule": "scheduled", "fields": fields}}))
 
 
 def test_links_with_delay_or_loss_are_refused() -> None:
@@ -113,6 +115,7 @@ def test_links_with_delay_or_loss_are_refused() -> None:
 
 
 def test_the_time_that_nics_need_is_planned_as_dark_and_emulated_as_dark() -> None:
-    plan = replace(SMALL, ocs=OcsSetup(real_delay(device_named("polatis-nic"), varying=True))).plan
+    circuits = Scheduled("spectra", real_delay(device_named("polatis-nic"), varying=True))
+    plan = plan_of(replace(SMALL, circuits=circuits).rule)
     assert plan.delay_s == plan.schedule.delay == 46.75e-3 + 5.67
     assert plan.emulated_delay.mean_s == pytest.approx(10 * plan.delay_s)

@@ -11,7 +11,7 @@ from controller.schedulers.registry import SCHEDULERS
 from controller.schedulers.schedule import Schedule, Slot
 from testbed.run.dilation import Dilation
 from testbed.run.experiment import Experiment
-from testbed.run.ocs_plan import over_ocses
+from testbed.run.ocs_plan import over_ocses, plan_of
 from testbed.run.predict import predict
 from tests.testbed.ocs_cases import DELAY, DELAY_S, OCSES, SERVERS, experiment_of, partially, planned
 from tests.testbed.slot_by_slot import ends_s
@@ -25,7 +25,7 @@ from traffic.workloads.ocs_workloads import SCALED
 
 def predicted(experiment: Experiment, delays_s: Sequence[Sequence[float]] = ()) -> Records:
     """Return the prediction with the delays of each OCS."""
-    return predict(experiment, delays_s=dict(zip(experiment.plan.ocses, delays_s, strict=False))).records
+    return predict(experiment, delays_s=dict(zip(experiment.ocs_delays, delays_s, strict=False))).records
 
 
 @pytest.mark.parametrize("workload", SCALED)
@@ -44,12 +44,12 @@ def test_the_prediction_carries_every_byte_within_bound_and_makespan(scheduler: 
     assert received.tolist() == owed.sum(axis=0).tolist()
     assert (records["start_s"] == 0.0).all()
     assert (
-        records["end_s"] >= DELAY_S + records["bytes"] * 8 / experiment.plan.rate_bps / OCSES - 1e-12
+        records["end_s"] >= DELAY_S + records["bytes"] * 8 / plan_of(experiment.rule).rate_bps / OCSES - 1e-12
     ).all()
     assert (
-        experiment.plan.lower_bound_s * (1 - 1e-9)
+        plan_of(experiment.rule).lower_bound_s * (1 - 1e-9)
         <= records["end_s"].max()
-        <= experiment.plan.schedule.makespan + 1e-12
+        <= plan_of(experiment.rule).schedule.makespan + 1e-12
     )
 
 
@@ -72,7 +72,7 @@ def test_the_prediction_of_one_message_over_two_circuits() -> None:
     demand = Demand("one", np.array([[0, 1_250_000_000], [0, 0]]))  # 0.1 s alone, half over each OCS
     experiment = planned(fabric, demand, "spectra", DELAY, Dilation(1e-3, 1e-2))
     (record,) = predicted(experiment).to_dict("records")
-    assert record["end_s"] == pytest.approx(experiment.plan.schedule.makespan)
+    assert record["end_s"] == pytest.approx(plan_of(experiment.rule).schedule.makespan)
     assert record["path"] == "625000000@h0:0,ocs0:1 625000000@h0:1,ocs1:1"
 
 
@@ -85,7 +85,7 @@ def test_circuits_that_are_kept_carry_earlier_and_never_under_the_bound(
     kept = predicted(partially(experiment))
     assert kept["bytes"].sum() == demands_of(experiment.job)[0].total_bytes
     assert (kept["end_s"] <= predicted(experiment)["end_s"] + 1e-12).all()
-    assert kept["end_s"].max() >= experiment.plan.lower_bound_s * (1 - 1e-9)
+    assert kept["end_s"].max() >= plan_of(experiment.rule).lower_bound_s * (1 - 1e-9)
 
 
 def test_an_unchanged_circuit_is_predicted_dark_between_two_slots_unless_reconfigurations_are_partial(
@@ -109,7 +109,7 @@ def test_an_unchanged_circuit_is_predicted_dark_between_two_slots_unless_reconfi
 def test_delays_that_were_drawn_move_what_comes_after_them_and_shorten_nothing() -> None:
     experiment = experiment_of("rotor")
     planned = predicted(experiment)
-    known = [[DELAY_S] * len(slots) for slots in experiment.plan.schedule.switches]
+    known = [[DELAY_S] * len(slots) for slots in plan_of(experiment.rule).schedule.switches]
     assert predicted(experiment, known).equals(planned)
     late = predicted(experiment, [[DELAY_S + 0.5] for _ in known])
     assert np.allclose(late["end_s"], planned["end_s"] + 0.5)

@@ -20,7 +20,7 @@ from testbed.report.run_json import Run, experiments_of
 from testbed.report.table import time_unit
 from testbed.run.experiment import Experiment
 from testbed.run.light_log import LightLog
-from testbed.run.ocs_plan import LONGEST_S, PATIENT_S, dilation_for
+from testbed.run.ocs_plan import LONGEST_S, PATIENT_S, dilation_for, plan_of
 from testbed.run.outcome import Outcome, Verdict
 from testbed.run.predict import predict
 from tests.testbed.cases import VOID, slowed
@@ -57,12 +57,13 @@ def logs_of(experiment: Experiment, slower: float) -> dict[str, list[LogEntry]]:
     """Return what the OCSes would log of a plan that takes so many times as long."""
     scale = slower * experiment.dilation.time
     logs: dict[str, list[LogEntry]] = {}
-    for name, slots in zip(experiment.plan.ocses, experiment.plan.schedule.switches, strict=True):
+    plan = plan_of(experiment.rule)
+    for name, slots in zip(plan.ocses, plan.schedule.switches, strict=True):
         now_s, logs[name] = 0.0, []
         for number, slot in enumerate(slots):
             circuits = tuple(enumerate(slot.permutation.tolist()))
             lit_s = now_s + DELAY_S * scale
-            delay_s = experiment.plan.emulated_delay.mean_s
+            delay_s = plan.emulated_delay.mean_s
             logs[name].append(LogEntry(number, circuits, True, 0, delay_s, now_s, now_s, lit_s, False))
             now_s = lit_s + slot.weight * scale
     return logs
@@ -88,7 +89,7 @@ def results_of(results: Sequence[Outcome], out: Path) -> ResultsDirectory:
 
 def test_delays_under_the_mean_lower_what_no_schedule_beats() -> None:
     execution = light_of(executed_of("spectra"))
-    mean_s = execution.experiment.plan.lower_bound_s
+    mean_s = plan_of(execution.experiment.rule).lower_bound_s
     assert execution.lower_bound_s == pytest.approx(mean_s)
     (first, *rest), *others = execution.logs.values()
     short = replace(first, delay_s=0.5 * first.delay_s)
@@ -111,11 +112,12 @@ def test_a_run_leaves_summary_records_plots_and_report(tmp_path: Path) -> None:
         [executed_of("spectra"), executed_of("less"), executed_of("rotor")], tmp_path / "out"
     )
     table = pd.read_csv(results.path / "summary.csv")
-    assert table["scheme"].tolist() == ["spectra", "less", "rotor", BIG_SWITCH]
+    planned = [f"while lit, {name}" for name in ("spectra", "less", "rotor")]
+    assert table["name"].tolist() == [*planned, BIG_SWITCH]
     assert set(table["workload"]) == {"moe, 2 OCSes"}
     assert np.allclose(table["over_predicted"], [1.03, 1.03, 1.03, 1.0])
     records = pd.read_csv(results.path / "records.csv")
-    assert records.groupby(["scheme", "backend"])["bytes"].sum().nunique() == 1
+    assert records.groupby(["scheme", "circuits", "backend"])["bytes"].sum().nunique() == 1
     assert {path.name for path in results.path.glob("*.png")} == {
         "timeline_2.png",
         "plan_against_measurement.png",
@@ -147,14 +149,14 @@ def test_a_device_is_named_with_its_source_and_its_delays(tmp_path: Path) -> Non
     )
     assert pd.read_csv(results.path / "summary.csv")["device"].tolist()[0] == "polatis-16"
     (kept, _) = experiments_of(results.path / "run.json")
-    assert kept.plan.setup.delay == polatis
+    assert plan_of(kept.rule).setup.delay == polatis
 
 
 def test_bars_and_bound_can_be_read_where_delays_are_long_and_the_big_switch_much_faster(
     tmp_path: Path,
 ) -> None:
     table = results_of([executed_of("spectra")], tmp_path / "out").table
-    table.loc[table["scheme"] == BIG_SWITCH, "cct_s"] /= 100
+    table.loc[table["name"] == BIG_SWITCH, "cct_s"] /= 100
     (axes,) = plan_against_measurement(table).axes
     assert axes.get_ylim()[1] * time_unit(table)[1] > table["cct_s"].max() > table["bound_s"].max()
 
@@ -168,8 +170,8 @@ def test_what_is_void_says_so_and_proves_nothing(tmp_path: Path) -> None:
     assert rulings == {
         "Spectra's makespan near the lower bound": "not comparable",
         "LESS takes longer than Spectra, measured": "not comparable",
-        "spectra takes no longer than predicted": "not comparable",
-        "the slowest, less, takes no longer than predicted": "holds",
+        "while lit, spectra takes no longer than predicted": "not comparable",
+        "the slowest, while lit, less, takes no longer than predicted": "holds",
         "no byte is missing": "not comparable",
     }
 
@@ -177,7 +179,7 @@ def test_what_is_void_says_so_and_proves_nothing(tmp_path: Path) -> None:
 def test_what_takes_longer_than_planned_does_not_hold(tmp_path: Path) -> None:
     results = results_of([executed_of("spectra"), executed_of("bvn", slower=1.3)], tmp_path / "out")
     claims = {claim.text: claim for claim in results.page().claims}
-    slowest = claims["the slowest, bvn, takes no longer than predicted"]
+    slowest = claims["the slowest, while lit, bvn, takes no longer than predicted"]
     assert slowest.verdict == "does not hold"
     assert slowest.measured == pytest.approx(1.3)
 
@@ -199,8 +201,8 @@ def test_the_guard_counts_where_dark_follows_and_not_after_the_last_byte() -> No
 @pytest.mark.parametrize("over_spectra", [0.985, 1.0, 1.015])
 def test_less_as_fast_as_spectra_takes_no_longer(tmp_path: Path, over_spectra: float) -> None:
     table = results_of([executed_of("spectra"), executed_of("less")], tmp_path / "out").table
-    spectra_s = table.loc[table["scheme"] == "spectra", "cct_s"].item()
-    table.loc[table["scheme"] == "less", "cct_s"] = over_spectra * spectra_s
+    spectra_s = table.loc[table["circuits"] == "spectra", "cct_s"].item()
+    table.loc[table["circuits"] == "less", "cct_s"] = over_spectra * spectra_s
     (found,) = [claim for claim in circuit_claims(table) if "LESS takes longer than Spectra" in claim.text]
     assert (found.verdict, found.reason) == ("does not hold", "no difference")
 

@@ -8,19 +8,21 @@ import pytest
 
 from controller.circuits.devices import ReconfigurationDelay
 from controller.circuits.foreseen import Foreseen
-from testbed.run.circuits_rule import ROUTED
 from testbed.run.experiment import Experiment
 from testbed.run.fluid_backend import FluidBackend
-from testbed.run.own_routing import routing_document, routing_named, routing_of_document
+from testbed.run.packet_paths import computed_paths
 from testbed.run.predict import predict
 from tests.testbed.forwarding_cases import LongWay, long_way, ring_fabric, stride_circuits
 from topologies.errors import LightrailError, ScenarioError, StuckError
-from topologies.fabric import Nic
+from topologies.fabric import Fabric, Nic, Port
+from topologies.own_routing import CheckedRouting, routing_document, routing_named, routing_of_document
 from topologies.rail import rail_fabric
 from topologies.routes import Routes
-from topologies.routing import Routing
+from topologies.routing import Flow, Routing, Table
 from traffic.collectives.point_to_point import PointToPoint
 from traffic.job import Collective, Job
+from traffic.scheme_setup import ONCE_LIT, ROUTED
+from traffic.spraying.policy import QueuePair
 
 LIT = Foreseen((("ocs0", stride_circuits(5, 1)),), (), ReconfigurationDelay(), stays=True)
 FLOW = Nic(0, 1), Nic(1, 0)
@@ -82,7 +84,7 @@ def test_routings_are_read_back_strictly() -> None:
     assert routing_of_document(routing_document(own)) == own
     experiment = asked(own)
     assert Experiment.from_json(experiment.to_json()) == experiment
-    assert experiment.scheme_name == "routed, LongWay(servers=5)"
+    assert experiment.name == "routed, fixed, LongWay(servers=5)"
     documents: list[object] = [{"routing": "ecmp"}, {"routing": 1}, [], {"routing": "a:b", "more": 1}]
     for document in documents:
         with pytest.raises(LightrailError):
@@ -93,7 +95,11 @@ def test_routings_are_read_back_strictly() -> None:
     ("found", "why"),
     [
         (lambda: None, "table returned an object of type NoneType"),
-        (lambda: {1: Nic(1, 0)}, "1 is not a server and a NIC or a flow"),
+        (lambda: {1: Nic(1, 0)}, "1 is not a server or a switch, and a NIC or a flow"),
+        (
+            lambda: {("ocs0", Nic(1, 0)): Port("ocs0", 0)},
+            "is not a port with a link of a packet switch 'ocs0'",
+        ),
         (lambda: {(1, "x"): Nic(1, 0)}, "'x' is not a NIC of the fabric, or a pair of two"),
         (lambda: {(1, Nic(9, 0)): Nic(1, 0)}, r"is not a NIC of the fabric"),
         (lambda: {(1, Nic(2, 0)): Nic(3, 0)}, "is not a NIC of server 1"),
@@ -113,6 +119,41 @@ def test_a_circle_is_a_sentence() -> None:
         routes.route(Nic(0, 0), Nic(3, 0))
 
 
-def test_servers_that_do_not_forward_have_no_routing() -> None:
-    with pytest.raises(ScenarioError, match="servers of rail do not forward"):
-        replace(asked(LongWay(5)), fabric=rail_fabric(5, 2), circuits=None, policy="ecmp")
+def test_where_nothing_forwards_there_is_no_routing() -> None:
+    fabric = replace(ring_fabric(5), servers_forward=False)
+    with pytest.raises(ScenarioError, match="neither servers nor switches of ring forward packets"):
+        replace(asked(LongWay(5)), fabric=fabric, scheme=ONCE_LIT)
+
+
+@dataclass(frozen=True)
+class BySpine:
+    """Sends what is of some flow by spine 1, and all else that is for a NIC by spine 0."""
+
+    flow: Flow = (Nic(0, 0), Nic(1, 1))
+
+    def table(self, *, fabric: Fabric, **_: object) -> Table:
+        """Return the next hops of leaves, whose ports 2 and 3 lead to the spines."""
+        table: dict[tuple[int | str, Nic | Flow], Nic | Port] = {("leaf0", self.flow): Port("leaf0", 3)}
+        for leaf in ("leaf0", "leaf1"):
+            for nic in fabric.nics:
+                if leaf != _leaf(nic):
+                    table[leaf, nic] = Port(leaf, 2)
+        return table
+
+
+def _leaf(nic: Nic) -> str:
+    return f"leaf{nic.nic}"
+
+
+def test_a_switch_sends_on_by_destination_and_by_flow_and_by_the_shortest_path_around_what_failed() -> None:
+    fabric, routing = rail_fabric(2, 2, 2), CheckedRouting(BySpine())
+    crossing = [
+        QueuePair(Nic(0, 0), Nic(1, 1)),
+        QueuePair(Nic(1, 0), Nic(0, 1)),
+        QueuePair(Nic(0, 0), Nic(1, 0)),
+    ]
+    spines = [[port.node for port in path[2:3]] for path in computed_paths(fabric, crossing, routing=routing)]
+    assert spines == [["spine1"], ["spine0"], []]
+    failed = fabric.both_ends([Port("leaf0", 2)])
+    around = computed_paths(fabric, crossing[1:2], failed, routing)
+    assert around[0][2].node == "spine1"

@@ -44,7 +44,7 @@ def best_s(experiment: Experiment) -> float:
     """Return what the legs of the all-to-all take when their busiest links are always busy [s]."""
     assert isinstance(experiment.circuits, Foreseen)
     view = View(0.0, experiment.fabric, dict(experiment.circuits.first), frozenset())
-    scheme = experiment.scheme
+    scheme = experiment.new_scheme()
     assert isinstance(scheme, Delegated)
     messages = experiment.job.collectives[0].pattern.lower().moves
     return bounds(view, scheme.delegate(view, messages)).in_turn_s

@@ -121,7 +121,7 @@ def test_coupled_and_lane_by_lane_predictions_agree() -> None:
 def test_run_json_repeats_regions_and_lanes() -> None:
     step = toy_step()
     experiment = replace(
-        toy_experiment(step, "copilot"), delegated=DelegatedSetup(pipelined=True, spill=True, rest="ecmp")
+        toy_experiment(step, "copilot"), scheme=DelegatedSetup(pipelined=True, spill=True, rest="ecmp")
     )
     again = Experiment.from_json(experiment.to_json())
     assert again == experiment
@@ -146,9 +146,9 @@ def test_activity_has_the_dark_of_each_reconfiguration() -> None:
 
 
 def test_outcomes_name_regions_and_lanes_and_keep_their_bounds() -> None:
-    experiment = replace(toy_experiment(toy_step()), delegated=DelegatedSetup(spill=True))
+    experiment = replace(toy_experiment(toy_step()), scheme=DelegatedSetup(spill=True))
     outcome = Outcome(experiment, predict(experiment))
-    assert summary_row(outcome)["scheme"] == "delegated, spill, block"
+    assert summary_row(outcome)["name"] == "delegated, spill, block"
     assert 0 < outcome.bound_s <= outcome.cct_s
     delay_over_cct = facts_of(experiment, predict(experiment)).reconfiguration_s
     assert delay_over_cct == DELAY.mean_s

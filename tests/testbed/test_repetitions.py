@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from controller.circuits.devices import ReconfigurationDelay
 from testbed.run.dilation import Dilation
 from testbed.run.experiment import Experiment
-from testbed.run.ocs_plan import OcsSetup, over_ocses
+from testbed.run.ocs_plan import Scheduled, over_ocses
 from testbed.run.repetitions import check_named_apart
 from topologies.errors import ScenarioError
 from topologies.fabric import Port
@@ -22,6 +22,7 @@ from traffic.demand import Demand
 from traffic.faults import When, cut
 from traffic.jitter import jittered
 from traffic.job import Collective, Compute, Job
+from traffic.scheme_setup import WHILE_LIT
 from traffic.steps import single
 from traffic.transports.host_settings import TransportSetup
 from traffic.workloads.mixtral import mixtral_replay
@@ -112,13 +113,13 @@ def test_schedules_of_other_delays_are_others() -> None:
     one = Experiment(
         fabric,
         over_ocses(demand, 2),
-        "spectra",
+        WHILE_LIT,
         Dilation(1e-3, 1e-1),
-        ocs=OcsSetup(ReconfigurationDelay("a", 1e-3)),
+        circuits=Scheduled("spectra", ReconfigurationDelay("a", 1e-3)),
     )
-    other = replace(one, ocs=OcsSetup(ReconfigurationDelay("a", 2e-3)))
-    check_both([one, other], "and differ in ocs")
+    other = replace(one, circuits=Scheduled("spectra", ReconfigurationDelay("a", 2e-3)))
+    check_both([one, other], "and differ in circuits")
 
 
 def test_two_policies_of_one_name_are_told_apart_by_theirs() -> None:
-    check_both([ONE, replace(ONE, policy="ecmp", label="rails")], "policy (rails and ecmp)")
+    check_both([ONE, replace(ONE, scheme="ecmp", label="rails")], "scheme (rails and ecmp)")

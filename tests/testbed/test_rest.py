@@ -17,7 +17,7 @@ from testbed.run.experiment import Experiment
 from testbed.run.fluid_backend import FluidBackend
 from testbed.run.fluid_choices import ROUNDING
 from testbed.run.kernel import Kernel
-from testbed.run.ocs_plan import OcsSetup, over_ocses
+from testbed.run.ocs_plan import Scheduled, over_ocses
 from testbed.run.outcome import bound_s
 from testbed.run.predict import predict
 from testbed.run.run import Run
@@ -44,6 +44,7 @@ from traffic.collectives.point_to_point import PointToPoint
 from traffic.demand import Demand
 from traffic.job import Collective, Job, chain
 from traffic.scheme import OverCircuits, Sprayed
+from traffic.scheme_setup import WHILE_LIT, WhileLitSetup
 from traffic.spraying.registry import POLICIES, policy_named
 
 
@@ -232,14 +233,14 @@ def test_an_experiment_sends_over_packets_what_its_schedule_leaves_over() -> Non
     fabric = parallel_ocs_fabric(4, 2, packet_switch=True)
     matrix = np.full((4, 4), SECOND // 10)
     np.fill_diagonal(matrix, 0)
-    setup = OcsSetup(ReconfigurationDelay("delay", DELAY_S), rest="ecmp")
+    circuits = Scheduled("tests.testbed.rest_cases:partly", ReconfigurationDelay("delay", DELAY_S))
     job = over_ocses(Demand("uniform", matrix), 2)
-    asked = Experiment(fabric, job, "tests.testbed.rest_cases:partly", Dilation(1e-4, 2e-3), ocs=setup)
+    asked = Experiment(fabric, job, WhileLitSetup(rest="ecmp"), Dilation(1e-4, 2e-3), circuits=circuits)
     assert Experiment.from_json(asked.to_json()) == asked
     records = predict(asked).records
     assert records["bytes"].sum() == matrix.sum()
     assert records["end_s"].max() >= bound_s(asked) == pytest.approx(3 * 0.1 / 3)
     switches = records["path"].str.findall(r"(?:eps|ocs)\d").explode()
     assert set(switches) == {"eps0", "ocs0", "ocs1"}
-    with pytest.raises(ScenarioError, match="of demand"):
-        replace(asked, ocs=replace(setup, rest="")).plan.schedule  # noqa: B018
+    with pytest.raises(ScenarioError, match="leaves bytes to the packet NICs, and while lit has no rest"):
+        replace(asked, scheme=WHILE_LIT)

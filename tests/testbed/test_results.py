@@ -93,7 +93,7 @@ def test_records_hold_both_backends_of_every_outcome(tmp_path: Path) -> None:
         for outcome in outcomes:
             results.add(outcome)
     table = pd.read_csv(results.path / "records.csv", dtype={"path": str})
-    assert list(table.columns[:6]) == ["workload", "scheme", "transport", "seed", "backend", "step"]
+    assert list(table.columns[:6]) == ["workload", "scheme", "circuits", "transport", "seed", "backend"]
     rows = table.groupby(["workload", "scheme", "backend"], sort=False)
     assert list(rows.groups) == [
         ("uniform", "ecmp", "predicted"),

@@ -159,7 +159,7 @@ def test_what_waits_for_a_collective_that_is_given_up_for_nothing_goes_on() -> N
         RAIL,
         job,
         backend,
-        healthy.scheme,
+        healthy.new_scheme(),
         faults=(fault,),
         revise=lambda _view, _fault: Revision(cancel=(step.name,)),
     )

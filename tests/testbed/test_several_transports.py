@@ -63,11 +63,11 @@ def test_the_rows_of_a_transport_are_those_of_its_table_alone(transport: str) ->
     for workload in PAPERS:
         mine = [point for point in points(TABLE) if point.workload == workload]
         names, mixed = "", []
-        for (name, under, *numbers), _ in block_rows(mine, 1e-3, several=True):
+        for (name, under, *numbers), _ in block_rows(mine, 1e-3, ["transport"]):
             names = name or names
             mixed += [[names, *numbers]] if under in (transport, "") else []
         single = [point for point in points(alone(transport)) if point.workload == workload]
-        assert mixed == [cells for cells, _ in block_rows(single, 1e-3, several=False)]
+        assert mixed == [cells for cells, _ in block_rows(single, 1e-3, [])]
 
 
 def test_a_table_says_each_row_s_transport_or_that_of_all_in_80_columns() -> None:
@@ -125,7 +125,7 @@ def test_every_claim_of_railS_is_one_line_of_80_columns_under_three_transports()
 
 def test_what_was_made_to_hold_says_so() -> None:
     skewed = TABLE.assign(workload=["sender skew", "receiver skew"] * (len(TABLE) // 2), mse_sent=0.15)
-    claims = [*rails_claims(skewed.assign(scheme="plb")), *rails_claims(skewed)]
+    claims = [*rails_claims(skewed.assign(name="plb")), *rails_claims(skewed)]
     made = {claim.source for claim in claims if "0.15" in claim.text}
     assert made == {"RailS, VI-D, by construction (SKEW_ZIPF)", "RailS, VI-E, by construction (SKEW_ZIPF)"}
     assert all("0.15" in claim.text for claim in claims if claim.source in made)
@@ -179,7 +179,7 @@ def test_a_job_has_a_block_for_each_transport() -> None:
     def titles(outcomes: list[Outcome]) -> list[str]:
         return [block.title for block in node_sheet(outcomes).blocks if block.title]
 
-    assert titles([o for o in OUTCOMES if o.experiment.policy == "rails"][:2]) == ["over credit", "over tcp"]
+    assert titles([o for o in OUTCOMES if o.experiment.scheme == "rails"][:2]) == ["over credit", "over tcp"]
     assert titles(OUTCOMES[1:3]) == ["uniform, ecmp over tcp", "uniform, rails over credit"]
     assert titles(OUTCOMES[:1]) == []
     assert "Transport: tcp." in node_sheet(_under("tcp")[:1]).caption
@@ -205,8 +205,8 @@ def test_circuits_are_compared_with_the_big_switch_of_the_transport_beside_them_
     speeds = {"ideal": 2.0, "credit": 4.0, "tcp": 8.0}
     table = pd.DataFrame(
         [
-            row | {"scheme": "spectra", "transport": circuits, "busbw_gbytes_s": 1.0},
-            *(row | {"scheme": "big switch", "transport": t, "busbw_gbytes_s": speeds[t]} for t in switches),
+            row | {"name": "spectra", "transport": circuits, "busbw_gbytes_s": 1.0},
+            *(row | {"name": "big switch", "transport": t, "busbw_gbytes_s": speeds[t]} for t in switches),
         ]
     )
     spectra, *_ = circuit_points(table)
@@ -215,6 +215,6 @@ def test_circuits_are_compared_with_the_big_switch_of_the_transport_beside_them_
 
 
 def test_packets_are_never_compared_with_another_transport_s_baseline() -> None:
-    table = pd.concat([alone("credit"), alone("tcp")[alone("tcp")["scheme"] == "rails"]])
+    table = pd.concat([alone("credit"), alone("tcp")[alone("tcp")["name"] == "rails"]])
     lacking = [point for point in points(table) if point.transport == "tcp"]
     assert all(math.isnan(point["busbw_relative"].value) for point in lacking)

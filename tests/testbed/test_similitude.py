@@ -12,7 +12,7 @@ from controller.circuits.devices import ReconfigurationDelay
 from testbed.report.similitude_table import similitude_caption, similitude_rows
 from testbed.run.dilation import Dilation
 from testbed.run.experiment import Experiment
-from testbed.run.ocs_plan import OcsSetup, over_ocses
+from testbed.run.ocs_plan import Scheduled, over_ocses
 from testbed.run.predict import predict
 from testbed.run.similitude import (
     DECISIVE,
@@ -36,6 +36,7 @@ from testbed.run.similitude import (
 from topologies.parallel_ocs import parallel_ocs_fabric
 from topologies.rail import rail_fabric
 from traffic.demand import Demand
+from traffic.scheme_setup import WHILE_LIT
 from traffic.steps import single
 
 BDP, BUFFER = "bandwidth-delay product (BDP) [packets]", "port buffer / BDP"
@@ -217,9 +218,9 @@ def test_a_job_that_stays_within_a_server_has_no_numbers() -> None:
 
 def test_circuits_go_one_way_and_have_no_round_trip() -> None:
     demand = Demand("d", np.array([[0, 5, 1], [1, 0, 5], [5, 1, 0]]) * 10_000_000)
-    setup = OcsSetup(ReconfigurationDelay("delay", 1e-3))
+    circuits = Scheduled("spectra", ReconfigurationDelay("delay", 1e-3))
     fabric = parallel_ocs_fabric(3, 2, rate_bps=RATE_BPS)
-    experiment = Experiment(fabric, over_ocses(demand, 2), "spectra", Dilation(1e-3, 1e-2), ocs=setup)
+    experiment = Experiment(fabric, over_ocses(demand, 2), WHILE_LIT, Dilation(1e-3, 1e-2), circuits=circuits)
     predicted = predict(experiment)
     found = {n.name: n for n in similitude(experiment, facts_of(experiment, predicted), TIMEOUT_S)}
     assert found.keys() == {MEDIAN, LEAST, DARK}

@@ -159,7 +159,7 @@ def test_an_all_to_all_and_the_point_to_point_of_its_messages_take_their_own_tim
         for turn in range(2)
         for kind, pattern in (("one by one", PointToPoint(moved)), ("all", AllToAll(Demand("all", owed))))
     )
-    experiment = Experiment(fabric, chain("both", 8, nodes), "delegated", delegated=DelegatedSetup())
+    experiment = Experiment(fabric, chain("both", 8, nodes), DelegatedSetup())
     spans = predict(experiment, couples=couples).tasks
     transfer_s = 8 * 12e6 / 200e9
     whole_s = transfer_s + 2 * 8 * 6e6 / 200e9
@@ -178,9 +178,9 @@ def test_a_point_to_point_does_not_stand_for_the_all_to_all_of_its_messages() ->
         for kind, pattern in (("one by one", PointToPoint(moved)), ("all", AllToAll(Demand("all", owed))))
     ]
     job = chain("both", 8, tuple(nodes))
-    experiment = Experiment(fabric, job, "delegated", delegated=DelegatedSetup())
+    experiment = Experiment(fabric, job, DelegatedSetup())
     backend = FluidBackend(fabric, {}, by_bytes=True)
-    whole = Kernel(fabric, job, backend, experiment.scheme, couples=True).run()
+    whole = Kernel(fabric, job, backend, experiment.new_scheme(), couples=True).run()
     pd.testing.assert_frame_equal(predict(experiment, couples=True).tables.spans, whole.tables.spans)
 
 

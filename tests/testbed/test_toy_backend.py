@@ -47,7 +47,7 @@ def test_it_brings_what_the_model_brings(name: str, couples: bool, toy: type) ->
     """With faults, which catch each backend at another place, it brings all that is not given up."""
     experiment = RUNS[name]
     delays_s = {ocs: delay.mean_s for ocs, delay in experiment.ocs_delays.items()}
-    bytes_s = 1e12 if experiment.ocs else 1e9  # slots are as long as NICs need
+    bytes_s = 1e12 if experiment.has_slots else 1e9  # slots are as long as NICs need
     backend: Backend = toy(experiment.fabric, delays_s, bytes_s)
     found = kernel_of(experiment, backend, couples=couples).run().tables
     check_tables(found)

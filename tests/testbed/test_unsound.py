@@ -95,7 +95,7 @@ def test_it_is_in_no_mean_and_alone_it_has_none() -> None:
 def test_no_claim_about_it_holds() -> None:
     columns = ("cct_s", "cct_mean_s", "cct_p80_s", "cct_p95_s", "cct_p99_s")
     rows = [
-        {"workload": "uniform", "scheme": scheme, "transport": "credit", "seed": seed, "verdict": "faithful"}
+        {"workload": "uniform", "name": scheme, "transport": "credit", "seed": seed, "verdict": "faithful"}
         | {"busbw_gbytes_s": 1 / seconds, "bound_s": 1.0, **dict.fromkeys(columns, seconds)}
         for scheme, seconds in (("ecmp", 1.29), ("rails", 1.0))
         for seed in (0, 1)

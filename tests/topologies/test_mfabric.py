@@ -5,12 +5,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from topologies.delegation_gpus import delegation_gpu
 from topologies.errors import FabricError
 from topologies.fabric import Fabric, Nic, Server
 from topologies.light import light_peers
 from topologies.mfabric import (
     NUMA_NODES,
-    delegation_gpu,
     mfabric_fabric,
     numa_node,
     packet_nic_numbers,

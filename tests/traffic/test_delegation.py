@@ -16,11 +16,12 @@ from controller.schedulers.mfabric import (
     transfer_s,
 )
 from tests.examples import examples
+from topologies.delegation_gpus import delegation_gpu
 from topologies.errors import ScenarioError
 from topologies.events import View
 from topologies.fabric import Fabric, Nic
 from topologies.fat_tree import fat_tree_fabric
-from topologies.mfabric import delegation_gpu, mfabric_fabric, regions
+from topologies.mfabric import mfabric_fabric, regions
 from traffic.delegated import Delegated
 from traffic.delegation import Delegation, Lanes, bounds, delegation, lower_bound_s
 from traffic.demand import Demand

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from scenarios._infinitehbd.hbd import ARCHITECTURES
 from tests.traffic.trace_files import written
 from topologies.errors import TraceError
-from topologies.hbd import ARCHITECTURES
 from traffic.fault_trace import (
     READINGS,
     FaultTrace,

@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from topologies.errors import DemandError
 from topologies.own import own_code
+from topologies.own_value import Kind, class_name, own_value, words_of_value
 from traffic.collectives.pattern import Pattern
 from traffic.messages import Messages
 from traffic.ops import ANY, OWN, Ops, Part
-from traffic.own_value import Kind, class_name, own_value, words_of_value
 
 PATTERN = Kind(
     "pattern",

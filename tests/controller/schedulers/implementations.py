@@ -7,10 +7,10 @@ from hypothesis.extra.numpy import arrays
 
 from controller.schedulers.bounds import makespan_lower_bound, split_lower_bound
 from controller.schedulers.demand import Matrix
-from controller.schedulers.registry import SCHEDULERS, Scheduler
+from controller.schedulers.registry import SCHEDULERS, Scheduler, scheduler_named
 from controller.schedulers.schedule import Schedule
 
-each_scheduler = pytest.mark.parametrize("scheduler", SCHEDULERS.values(), ids=SCHEDULERS)
+each_scheduler = pytest.mark.parametrize("scheduler", [*map(scheduler_named, SCHEDULERS)], ids=SCHEDULERS)
 
 ENTRIES = st.one_of(
     st.just(0.0),

@@ -16,7 +16,7 @@ from controller.schedulers.bounds import (
     split_lower_bound,
 )
 from controller.schedulers.demand import LARGEST, Matrix
-from controller.schedulers.registry import SCHEDULERS
+from controller.schedulers.registry import SCHEDULERS, scheduler_named
 from tests.controller.schedulers.brute_force import TOLERANCE, least_makespan, least_weights
 from tests.controller.schedulers.implementations import ENTRIES
 from tests.examples import examples
@@ -103,5 +103,5 @@ def test_brute_force_finds_known_makespans(
 def test_no_scheduler_beats_brute_force(demand: Matrix, switches: int, share: float) -> None:
     delay = min(share * demand.max(), LARGEST)
     least = least_makespan(demand, switches, delay) * (1 - TOLERANCE)
-    for scheduler in SCHEDULERS.values():
+    for scheduler in map(scheduler_named, SCHEDULERS):
         assert scheduler(demand, switches, delay).makespan >= least

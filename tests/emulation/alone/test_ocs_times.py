@@ -7,6 +7,7 @@ from controller.circuits.devices import ReconfigurationDelay
 from testbed.network.ocs_bench import ocs_figures
 from testbed.run.dilation import Dilation
 from testbed.run.emulate import emulate
+from testbed.run.ocs_plan import plan_of
 from testbed.run.trial import tried
 from tests.emulation.box import Box
 from tests.emulation.conftest import Booted
@@ -36,9 +37,9 @@ def test_delays_drawn_short_are_predicted_as_drawn_and_no_reason_for_doubt(boote
         outcome = tried(experiment, net.network)
     shown = light_of(outcome)
     ((drawn_s,),) = shown.delays_s.values()
-    assert drawn_s < 0.8 * experiment.plan.delay_s, "the first draw of the OCSes' own seed"
+    assert drawn_s < 0.8 * plan_of(experiment.rule).delay_s, "the first draw of the OCSes' own seed"
     assert outcome.predicted_s == pytest.approx(drawn_s + 8e-3)
-    assert drawn_s < shown.cct_s < 0.98 * experiment.plan.lower_bound_s
+    assert drawn_s < shown.cct_s < 0.98 * plan_of(experiment.rule).lower_bound_s
     assert not any("least time possible" in reason for reason in outcome.verdict.reasons)
 
 
@@ -54,6 +55,6 @@ def test_a_schedule_delivers_every_byte(booted: Booted, meeting: Meeting) -> Non
     assert shown
     assert shown.undelivered_bytes[-1] == 0
     assert emulation.run.records["bytes"].sum() == demand.sum()
-    assert shown.cct_s >= experiment.plan.lower_bound_s - experiment.plan.delay_s
+    assert shown.cct_s >= plan_of(experiment.rule).lower_bound_s - plan_of(experiment.rule).delay_s
     if meeting == "drain":  # 3 ms are enough to stop
         assert shown.lost_bytes == 0

@@ -125,7 +125,7 @@ def test_every_scheme_moves_all_bytes_under_each_transport(
 ) -> None:
     experiments = [asked(scheme, TransportSetup(transport)) for scheme in [*SCHEMES, STICKY]]
     with booted(experiments[0]) as network:
-        outcomes = {each.policy: tried(each, network) for each in experiments}
+        outcomes = {each.scheme: tried(each, network) for each in experiments}
     for outcome in outcomes.values():
         assert_all_arrived(outcome, machine)
     if transport == "credit":

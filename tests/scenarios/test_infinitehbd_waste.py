@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from topologies import hbd
-from topologies.errors import FabricError
-from topologies.hbd import (
+from scenarios._infinitehbd import hbd
+from scenarios._infinitehbd.hbd import (
     ARCHITECTURES,
     States,
     block_waste,
@@ -20,6 +19,7 @@ from topologies.hbd import (
     island_waste,
     waste_bound,
 )
+from topologies.errors import FabricError
 
 NODES, NODE_GPUS, TP_GPUS = 144, 4, 32
 COLUMNS = (

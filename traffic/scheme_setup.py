@@ -1,0 +1,148 @@
+"""Schemes as experiments have them: by name, or as a value with settings, written down by its word."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Protocol, cast, runtime_checkable
+
+from topologies.errors import ScenarioError
+from topologies.own import own_object
+from topologies.own_value import Kind, class_name, own_value, words_of_value
+from topologies.strict_json import fields_document, shown, value_of_fields
+from traffic.scheme import OnceLit, OverCircuits, Routed, Scheme
+from traffic.transports.circuit_engine import LEAST_MARGINS, Margins, Meeting
+
+ONCE_LIT, ROUTED = "once lit", "routed"
+BY_LIGHT: Mapping[str, Callable[[], Scheme]] = {ONCE_LIT: OnceLit, ROUTED: Routed}
+"""The schemes of messages that circuits alone carry, by name: directly, or through servers that forward."""
+SETUPS = {
+    "while lit": "traffic.scheme_setup:WhileLitSetup",
+    "delegated": "traffic.delegated:DelegatedSetup",
+}
+"""Every scheme with settings; imported when it is asked for, so that none is needed for another."""
+SCHEME = Kind(
+    "scheme",
+    "traffic/scheme_setup.py",
+    methods=("scheme",),
+    values=("name", "words", "rest", "by_bytes"),
+    parts="name, words, rest, by_bytes and scheme",
+    error=ScenarioError,
+)
+"""One with settings of a user's own."""
+
+
+@runtime_checkable
+class SchemeSetup(Protocol):
+    """A scheme with settings: a frozen value."""
+
+    @property
+    def name(self) -> str:
+        """What tables call it."""
+        ...
+
+    @property
+    def words(self) -> list[str]:
+        """What of it is not as usual, as tables name it."""
+        ...
+
+    @property
+    def rest(self) -> str:
+        """The spraying policy that carries some messages over packets; empty if none does."""
+        ...
+
+    @property
+    def by_bytes(self) -> bool:
+        """Whether queue pairs that it places itself may share links by what each has left."""
+        ...
+
+    def scheme(self, rest: Scheme | None, *, over_circuits: bool) -> Scheme:
+        """Return the scheme for one run.
+
+        Parameters
+        ----------
+        rest
+            What sprays by the policy `rest`; None without one.
+        over_circuits
+            Whether circuits alone carry all.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class WhileLitSetup:
+    """Messages as datagrams over whichever circuits are lit (`OverCircuits`), as schedules need."""
+
+    meeting: Meeting = "drain"
+    """What senders do before circuits go dark."""
+    margins: Margins = LEAST_MARGINS
+    """What slots are longer for in the emulation (`testbed.run.dark_excess`)."""
+    rest: str = ""
+    """The spraying policy that sends over packet switches what circuits leave over; where there is none, it
+    goes into clean-up rounds."""
+    name = "while lit"
+    by_bytes = False
+
+    @property
+    def words(self) -> list[str]:
+        """What of it is not as usual, as tables name it."""
+        return [self.meeting] * (self.meeting != "drain") + [self.rest] * bool(self.rest)
+
+    def scheme(self, rest: Scheme | None, *, over_circuits: bool) -> Scheme:
+        """Return the scheme for one run."""
+        return OverCircuits(rest)
+
+
+WHILE_LIT = WhileLitSetup()
+
+
+def check_over_circuits(scheme: str | SchemeSetup, carries: str) -> None:
+    """Refuse a scheme that does not go with how a rule's circuits carry messages.
+
+    Parameters
+    ----------
+    scheme
+        Of an experiment.
+    carries
+        As of `controller.circuits.rule.Rule`; empty without circuits.
+
+    Raises
+    ------
+    ScenarioError
+        If it does not.
+    """
+    name = scheme if isinstance(scheme, str) else scheme.name
+    if carries == "while lit":
+        fits, hint = isinstance(scheme, WhileLitSetup), "take WHILE_LIT, or a WhileLitSetup with a rest"
+    elif carries == "once lit":
+        fits = name in BY_LIGHT or not isinstance(scheme, str | WhileLitSetup)
+        hint = f"take {ONCE_LIT!r}, {ROUTED!r} or a DelegatedSetup"
+    else:
+        fits, hint = name not in BY_LIGHT and not isinstance(scheme, WhileLitSetup), "give circuits that do"
+    if not fits:
+        beside = f"circuits that carry messages {carries}" if carries else "no circuits"
+        raise ScenarioError(f"the scheme {name!r}, and {beside}", hint)
+
+
+def is_own_setup(setup: SchemeSetup) -> bool:
+    """Return whether a scheme with settings is of a user's own class."""
+    return class_name(type(setup)) not in SETUPS.values()
+
+
+def setup_document(setup: SchemeSetup) -> dict[str, object]:
+    """Return a scheme with settings as JSON has it; LightrailError if a user's own cannot be written down."""
+    if is_own_setup(setup):
+        name, made_of = words_of_value(SCHEME, setup)
+        return {"scheme": name, "fields": made_of}
+    (word,) = (word for word, name in SETUPS.items() if name == class_name(type(setup)))
+    return {"scheme": word, "fields": fields_document(setup)}
+
+
+def setup_of_document(data: Mapping[str, object]) -> SchemeSetup:
+    """Return the scheme that `setup_document` wrote; LightrailError if the data is something else."""
+    word, fields = data.get("scheme"), data.get("fields", {})
+    if not isinstance(word, str) or not isinstance(fields, dict) or data.keys() - {"scheme", "fields"}:
+        raise ScenarioError(f"a scheme of {shown(dict(data))}", "write a text, or take it from a run.json")
+    if ":" in word:
+        return cast(SchemeSetup, own_value(SCHEME, word, fields))
+    if word not in SETUPS:
+        raise ScenarioError(f"unknown scheme {shown(word)}", f"name {', '.join(SETUPS)} or module:Class")
+    return cast(SchemeSetup, value_of_fields("scheme", own_object("scheme", SETUPS[word]), fields))
