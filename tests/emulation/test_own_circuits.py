@@ -23,8 +23,8 @@ from traffic.steps import single
 pytestmark = [pytest.mark.emulation, pytest.mark.real_cpus]
 
 FABRIC = parallel_ocs_fabric(4, 4)
-DILATION = Dilation(2e-4, 0.4)
-"""20 Mbit/s; 25 us of an OCS in the dark last 50 ms, a hold of 200 us 0.4 s."""
+DILATION = Dilation(2e-4, 0.8)
+"""20 Mbit/s; 25 us of an OCS in the dark last 100 ms, a hold of 200 us 0.8 s."""
 
 
 def test_it_lights_what_is_owed(
