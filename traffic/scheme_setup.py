@@ -136,11 +136,12 @@ def setup_document(setup: SchemeSetup) -> dict[str, object]:
     return {"scheme": word, "fields": fields_document(setup)}
 
 
-def setup_of_document(data: Mapping[str, object]) -> SchemeSetup:
+def setup_of_document(data: object) -> SchemeSetup:
     """Return the scheme that `setup_document` wrote; LightrailError if the data is something else."""
-    word, fields = data.get("scheme"), data.get("fields", {})
-    if not isinstance(word, str) or not isinstance(fields, dict) or data.keys() - {"scheme", "fields"}:
-        raise ScenarioError(f"a scheme of {shown(dict(data))}", "write a text, or take it from a run.json")
+    found = data if isinstance(data, dict) else {}
+    word, fields = found.get("scheme"), found.get("fields", {})
+    if not isinstance(word, str) or not isinstance(fields, dict) or found.keys() - {"scheme", "fields"}:
+        raise ScenarioError(f"a scheme of {shown(data)}", "write a text, or take it from a run.json")
     if ":" in word:
         return cast(SchemeSetup, own_value(SCHEME, word, fields))
     if word not in SETUPS:

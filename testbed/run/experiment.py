@@ -105,6 +105,8 @@ class Experiment:
                 )
         if self.circuits:
             check_value(self.circuits)
+        if not isinstance(self.scheme, str | SchemeSetup):
+            raise ScenarioError(f"{self.scheme!r} is not a scheme", "give a name, or one with settings")
         check_over_circuits(self.scheme, self.rule.carries if self.rule else "")
         if self.rule and self.rule.leaves and not self.spraying:
             raise ScenarioError(

@@ -1,7 +1,7 @@
 """An experiment as JSON: what is written is checked when it is read, field by field."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import Annotated, Literal, cast
 
@@ -114,41 +114,26 @@ def _faults_data(faults: Sequence[Fault]) -> object:
     ]
 
 
-def _circuits(data: object) -> object:
-    if data is None or not isinstance(data, dict):
-        return data
-    try:
-        return circuits_of_document(data)
-    except LightrailError as error:
-        raise ValueError(error.sentence) from error
+def _part(of_document: Callable[[object], object]) -> PlainValidator:
+    """Return what reads a part of an experiment that JSON has as an object."""
+
+    def read(data: object) -> object:
+        if not isinstance(data, dict):
+            return data
+        try:
+            return of_document(data)
+        except LightrailError as error:
+            raise ValueError(error.sentence) from error
+
+    return PlainValidator(read)
 
 
 def _circuits_data(circuits: object) -> object:
     return circuits and circuits_document(circuits)
 
 
-def _scheme(data: object) -> object:
-    if isinstance(data, str | SchemeSetup):
-        return data
-    try:
-        if not isinstance(data, dict):
-            raise ScenarioError("found neither a text nor an object")
-        return setup_of_document(data)
-    except LightrailError as error:
-        raise ValueError(error.sentence) from error
-
-
 def _scheme_data(scheme: object) -> object:
     return setup_document(scheme) if isinstance(scheme, SchemeSetup) else scheme
-
-
-def _routing(data: object) -> object:
-    if data is None or not isinstance(data, dict):
-        return data
-    try:
-        return routing_of_document(data)
-    except LightrailError as error:
-        raise ValueError(error.sentence) from error
 
 
 def _routing_data(routing: object) -> object:
@@ -162,7 +147,7 @@ class ExperimentRecord(BaseModel):
     format: Literal[6] = 6
     fabric: Annotated[Fabric, PlainValidator(_fabric), PlainSerializer(_fabric_data)]
     job: Annotated[Job, PlainValidator(_job), PlainSerializer(job_document)]
-    scheme: Annotated[object, PlainValidator(_scheme), PlainSerializer(_scheme_data)]
+    scheme: Annotated[object, _part(setup_of_document), PlainSerializer(_scheme_data)]
     dilation: Dilation
     seed: int
     chunk_bytes: int
@@ -170,9 +155,9 @@ class ExperimentRecord(BaseModel):
     transport: TransportSetup
     mtu: int = DEFAULT_MTU
     faults: Annotated[tuple[Fault, ...], PlainValidator(_faults), PlainSerializer(_faults_data)] = ()
-    circuits: Annotated[object, PlainValidator(_circuits), PlainSerializer(_circuits_data)] = None
+    circuits: Annotated[object, _part(circuits_of_document), PlainSerializer(_circuits_data)] = None
     revisions: Annotated[Revisions, PlainValidator(_revisions), PlainSerializer(_revisions_data)] = AS_IT_WAS
-    routing: Annotated[object, PlainValidator(_routing), PlainSerializer(_routing_data)] = None
+    routing: Annotated[object, _part(routing_of_document), PlainSerializer(_routing_data)] = None
     shared_queue_pairs: StrictBool = False
 
 
