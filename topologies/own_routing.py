@@ -9,7 +9,7 @@ from topologies.errors import ScenarioError
 from topologies.fabric import Fabric, Nic, Port
 from topologies.light import Circuit
 from topologies.own import own_code
-from topologies.own_value import Kind, class_name, own_value, words_of_value
+from topologies.own_value import Kind, class_name, value_named, words_of_value
 from topologies.routing import Routing, Table
 from topologies.strict_json import Strict, first_of
 
@@ -26,23 +26,8 @@ class _Written(Strict):
 
 
 def routing_named(name: str, made_of: Mapping[str, object] | None = None) -> Routing:
-    """Return a user's own routing.
-
-    Parameters
-    ----------
-    name
-        ``module:Class``, with the module on Python's path or in the current directory.
-    made_of
-        The arguments of the class; by default none.
-
-    Raises
-    ------
-    ScenarioError
-        If there is no such class, it makes no routing of them, or its own code raises.
-    """
-    if ":" not in name:
-        raise ScenarioError(f"unknown routing {name!r}", f"name your own as module:Class, see {ROUTING.page}")
-    return cast(Routing, own_value(ROUTING, name, made_of or {}))
+    """Return a user's own routing; ScenarioError as of `value_named`."""
+    return cast(Routing, value_named(ROUTING, name, made_of))
 
 
 def routing_document(routing: Routing) -> dict[str, object]:

@@ -65,6 +65,21 @@ def own_value(kind: Kind, name: str, made_of: Mapping[str, object]) -> object:
     return value
 
 
+def value_named(kind: Kind, name: str, made_of: Mapping[str, object] | None = None) -> object:
+    """Return a value of a user's own class, of a kind where nothing else has a name.
+
+    Raises
+    ------
+    LightrailError
+        If the name is not ``module:Class``, or as of `own_value`.
+    """
+    if ":" not in name:
+        raise ScenarioError(
+            f"unknown {kind.name} {name!r}", f"name your own as module:Class, see {kind.page}"
+        )
+    return own_value(kind, name, made_of or {})
+
+
 def words_of_value(kind: Kind, value: object) -> tuple[str, dict[str, object]]:
     """Return what `own_value` makes an equal value of: its class, and its fields as JSON has them.
 

@@ -285,7 +285,7 @@ class Routed:
         ]
 
     def lower(self, ops: Ops, view: View) -> Ops:
-        """Return what is under way, that whose servers no route joins in the dark."""
+        """Return what is under way; messages between servers that no route joins wait in the dark."""
         routes = view.routes()
         joined = cache(lambda near, far: bool(_routed(view.fabric, routes, near, far)))
         return _by_light(ops, lambda moves: [joined(*ends) for ends in _servers(view.fabric, moves)])
@@ -368,7 +368,7 @@ class OnceLit:
 
 
 def _by_light(ops: Ops, has_light: Callable[[Messages], Sequence[bool]]) -> Ops:
-    """Return what is under way, that without light in the dark."""
+    """Return what is under way; messages without light wait in the dark."""
 
     def by_light(part: Part) -> Ops:
         lit = np.array(has_light(part.moves), dtype=bool)

@@ -142,11 +142,15 @@ class Carriers:
         return tuple((op.source, op.destination, size) for op, size in found if size)
 
     @property
+    def _optical(self) -> list[int]:
+        """The queue pairs over circuits."""
+        return [carrier for carrier, queue_pair in self._pairs.items() if self._light.carries(queue_pair)]
+
+    @property
     def over_light(self) -> dict[int, int]:
         """What messages lack, by number, that is on queue pairs over circuits or chooses among some."""
         lacks, carries = defaultdict[int, int](int), self._light.carries
-        lit = [carrier for carrier, queue_pair in self._pairs.items() if carries(queue_pair)]
-        for each in self._backend.under_way(lit):
+        for each in self._backend.under_way(self._optical):
             if each.op not in self._choosing:
                 lacks[each.op] += each.left
         among = self._choosing.items()
@@ -159,9 +163,8 @@ class Carriers:
     @property
     def using_light(self) -> dict[int, set[QueuePair]]:
         """The queue pairs over circuits that carry something of each message, by number."""
-        lit = [carrier for carrier, queue_pair in self._pairs.items() if self._light.carries(queue_pair)]
         using = defaultdict[int, set[QueuePair]](set)
-        for each in self._backend.under_way(lit):
+        for each in self._backend.under_way(self._optical):
             if each.op not in self._choosing:
                 using[each.op].add(self._pairs[each.lane])
         return using
@@ -287,8 +290,7 @@ class Carriers:
     @property
     def in_the_dark(self) -> dict[int, set[int]]:
         """The queue pairs over circuits that have no route, and the messages of which each has something."""
-        carries, route = self._light.carries, self._light.route
-        dark = [carrier for carrier, pair in self._pairs.items() if carries(pair) and not route(pair)]
+        dark = [carrier for carrier in self._optical if not self._light.route(self._pairs[carrier])]
         found = defaultdict[int, set[int]](set)
         for each in self._backend.under_way(dark):
             found[each.lane].add(each.op)

@@ -10,7 +10,7 @@ from testbed.run.dilation import Dilation
 from topologies.errors import ScenarioError
 from topologies.fabric import Fabric
 from topologies.own import own_object
-from topologies.own_value import Kind, check_hash, class_name, own_value, words_of_own, words_of_value
+from topologies.own_value import Kind, check_hash, class_name, value_named, words_of_own, words_of_value
 from topologies.strict_json import Strict, fields_document, first_of, shown, value_of_fields
 from traffic.faults import Moves
 from traffic.job import Job
@@ -76,29 +76,12 @@ def is_own(circuits: object) -> bool:
 
 
 def circuits_named(name: str, made_of: Mapping[str, object] | None = None) -> OwnCircuits:
-    """Return a user's own rule.
-
-    Parameters
-    ----------
-    name
-        ``module:Class``, with the module on Python's path or in the current directory.
-    made_of
-        The arguments of the class; by default none.
-
-    Raises
-    ------
-    ScenarioError
-        If there is no such class, it makes no rule of them, or its own code raises.
-    """
-    if ":" not in name:
-        raise ScenarioError(
-            f"unknown rule for circuits {name!r}", f"name your own as module:Class, see {CIRCUITS.page}"
-        )
-    return cast(OwnCircuits, own_value(CIRCUITS, name, made_of or {}))
+    """Return a user's own rule; ScenarioError as of `value_named`."""
+    return cast(OwnCircuits, value_named(CIRCUITS, name, made_of))
 
 
 def check_value(circuits: object) -> None:
-    """Refuse what cannot be an experiment's rule: it has no `bind`, or no hash."""
+    """Raise ScenarioError for a rule without `bind`, or without a hash."""
     name = class_name(type(circuits))
     if not callable(getattr(circuits, "bind", None)):
         raise ScenarioError(f"{name!r} is not a rule for circuits: it has no bind", f"see {CIRCUITS.page}")

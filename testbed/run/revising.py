@@ -162,10 +162,10 @@ class Revising:
         self.place_left(self._placing.waiting())
 
     def _led_away(self) -> Left:
-        """Close queue pairs in the dark whose messages have others now; return what they did not deliver.
+        """Close queue pairs without a route if other ones can carry their messages; return what was left.
 
-        Unless the scheme spreads messages anyway, one may be in the dark for one change, as its route may
-        come back with the next: connecting anew at each of three changes took 1.35 times the prediction, and
+        If the scheme does not spread messages, a queue pair is closed only after two changes without a route:
+        the second may bring it back. Closing at each of three changes took 1.35 times the prediction, and
         waiting 1.15.
         """
         dark = self._carriers.in_the_dark

@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.emulation, pytest.mark.real_cpus]
 
 FABRIC = parallel_ocs_fabric(4, 4)
 DILATION = Dilation(2e-4, 0.8)
-"""20 Mbit/s; 25 us of an OCS in the dark last 100 ms, a hold of 200 us 0.8 s."""
+"""NICs have 20 Mbit/s. An OCS that is dark for 25 us is so for 100 ms, and a hold of 200 us takes 0.8 s."""
 
 
 def test_it_lights_what_is_owed(

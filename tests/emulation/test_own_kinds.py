@@ -31,7 +31,7 @@ pytestmark = [pytest.mark.emulation, pytest.mark.real_cpus]
 KINDS = ("circuits", "routing", "pattern", "fault", "transport")
 FABRIC = replace(parallel_ocs_fabric(4, 2), servers_forward=True)
 DILATION = Dilation(2e-4, 0.4)
-"""20 Mbit/s; 25 us of an OCS in the dark last 50 ms, a hold of 200 us 0.4 s."""
+"""NICs have 20 Mbit/s. An OCS that is dark for 25 us is so for 50 ms, and a hold of 200 us takes 0.4 s."""
 
 
 @pytest.fixture
