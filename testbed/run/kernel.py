@@ -145,7 +145,7 @@ class Kernel:
             self._faulting.stopped,
             now_ps=lambda: backend.now_ps,
             at=partial(self._at, Phase.COMPUTE),
-            began=self._begin,
+            began=lambda name: self._begin(name, self.now_ps),
             done=self.piece_done,
         )
         self._light = Light(
@@ -260,13 +260,13 @@ class Kernel:
 
     def _start(self, name: str) -> None:
         """Start a node as it is now: what was known to fail at the same time may have moved it."""
-        node = self._graph.nodes[name]
+        node, now_ps = self._graph.nodes[name], self.now_ps  # read once: a live clock goes on
         self._pieces_of[node.name] = 0
-        self._ledger.ready(node.name, self.now_ps)
+        self._ledger.ready(node.name, now_ps)
         if isinstance(node, Collective):
             self.number(node)
             self._starting = node.name
-            self._begin(node.name)
+            self._begin(node.name, now_ps)
             self._starting = ""
             if not self._light.is_held(node.name):
                 self._go(node.name)
@@ -275,13 +275,13 @@ class Kernel:
         self._pieces_of[node.name] = len(left)
         self._computing.start(node, left)
         if not left:
-            self._begin(node.name)
+            self._begin(node.name, now_ps)
             self.end(node.name)
 
-    def _begin(self, name: str) -> None:
+    def _begin(self, name: str, now_ps: int) -> None:
         """Have a node begin, if no GPU of it has begun before."""
         if name not in self._since_ps:
-            self._since_ps[name] = self.now_ps
+            self._since_ps[name] = now_ps
             self._deciding.tell(NodeStarted(name))
             self._faulting.node_began(name)
 
