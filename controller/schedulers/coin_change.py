@@ -1,0 +1,337 @@
+"""Routes over a circulant graph by changing coins, what relaying costs, and routes over any graph.
+
+    n        servers on a ring
+    coin     a jump: every server s has a circuit to s + coin (mod n)
+    offset   (target - server) mod n
+    relays   servers that forward on the way; a path has one hop more
+
+The next hop of a server depends on its offset alone: n - 1 entries serve all servers, forwarding needs the
+destination only, and no packet goes in a circle, since the relays that are left fall by one at each hop.
+
+Where the paths of the two directions do not join the same NICs, acknowledgements take the path of their data
+backwards: TCP needs both ends of a connection to stay on their NICs.
+
+References
+----------
+TopoOpt, section 4.2 and Algorithm 4 (CoinChangeMod); section 5.4 for the bandwidth tax. Of equally short
+changes the one of the smallest coin is taken, which the paper leaves open.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from topologies.errors import ScenarioError
+from topologies.fabric import Fabric, Nic, Port
+from topologies.light import Circuit
+from topologies.routes import Routes
+from topologies.routing import Flow, Table
+
+Change = dict[tuple[int | str, Nic | Flow], Nic | Port]
+
+
+@dataclass(frozen=True, eq=False)
+class Changes:
+    """How each offset is changed into coins."""
+
+    first: NDArray[np.int64]
+    """The coin that leaves a server at each offset, shape (servers,); 0 at offset 0."""
+    relays: NDArray[np.int64]
+    """Servers that forward, shape (servers,); -1 at offset 0."""
+
+    def coins(self, offset: int) -> list[int]:
+        """Return the coins of an offset, in the order in which they are crossed.
+
+        Examples
+        --------
+        >>> coin_change(12, (1, 5, 7, 11)).coins(9)
+        [1, 1, 7]
+        """
+        found = []
+        while offset:
+            found.append(int(self.first[offset]))
+            offset = (offset - found[-1]) % len(self.first)
+        return found
+
+    @property
+    def mean_hops(self) -> float:
+        """The mean hops between two servers, over all pairs."""
+        return float((self.relays[1:] + 1).mean())
+
+    @property
+    def most_hops(self) -> int:
+        """The hops between the two servers that are farthest apart."""
+        return int(self.relays.max()) + 1
+
+
+@lru_cache(maxsize=64)
+def coin_change(servers: int, coins: tuple[int, ...]) -> Changes:
+    """Return how each offset is changed into the fewest coins.
+
+    Parameters
+    ----------
+    servers
+        n.
+    coins
+        The jumps that every server has, each from 1 to n - 1; of duplex circuits p and n - p.
+
+    Raises
+    ------
+    ScenarioError
+        If a coin is out of its range, or some servers are not reached.
+
+    References
+    ----------
+    TopoOpt, Algorithm 4.
+    """
+    if outside := [coin for coin in coins if not 0 < coin < servers]:
+        raise ScenarioError(f"a coin of {outside[0]} between {servers} servers", "take 1 to servers - 1")
+    first, relays = np.zeros(servers, dtype=np.int64), np.full(servers, -1, dtype=np.int64)
+    ordered, due = sorted(set(coins)), list(dict.fromkeys(sorted(coins)))
+    first[due], relays[due] = due, 0
+    while due:
+        found: dict[int, int] = {}
+        for coin in ordered:  # the smallest first
+            for offset in due:
+                reached = (offset + coin) % servers
+                if reached and relays[reached] < 0:
+                    found.setdefault(reached, coin)
+        for offset, coin in found.items():
+            first[offset], relays[offset] = coin, relays[(offset - coin) % servers] + 1
+        due = list(found)
+    if (relays[1:] < 0).any():
+        raise ScenarioError(
+            f"coins {', '.join(map(str, ordered)) or 'of none'} do not join {servers} servers",
+            "take a coin that is coprime to their number",
+        )
+    first.setflags(write=False)
+    relays.setflags(write=False)
+    return Changes(first, relays)
+
+
+def bandwidth_tax(ring_bytes: float, transfers: ArrayLike, hops: ArrayLike) -> float:
+    """Return what servers send, relayed bytes included, over what they have to.
+
+    Parameters
+    ----------
+    ring_bytes
+        R: what all members of rings send over circuits of their own [bytes].
+    transfers
+        A: model-parallel bytes between servers, shape (n, n).
+    hops
+        Hops between servers, shape (n, n).
+
+    References
+    ----------
+    TopoOpt, section 5.4: (R + sum of A hop by hop) / (R + A).
+    """
+    owed = np.asarray(transfers, dtype=float)
+    sent = (owed * np.asarray(hops, dtype=float)).sum()
+    return float((ring_bytes + sent) / (ring_bytes + owed.sum()))
+
+
+def hops_between(changes: Changes) -> NDArray[np.int64]:
+    """Return the hops between each two servers, shape (servers, servers); 0 from a server to itself."""
+    server = np.arange(len(changes.relays))
+    hops: NDArray[np.int64] = changes.relays[(server[None, :] - server[:, None]) % len(server)] + 1
+    return hops
+
+
+class Joins:
+    """The NICs whose light joins servers both ways, over what is lit and has not failed.
+
+    Where light does not come back acknowledgements cannot, so one-way circuits join no servers.
+    """
+
+    def __init__(
+        self, fabric: Fabric, lit: Mapping[str, tuple[Circuit, ...]], failed: Collection[Port]
+    ) -> None:
+        self._routes = Routes(fabric, lit, failed)
+        self.between: dict[tuple[int, int], list[Nic]] = defaultdict(list)
+        """The NICs of one server whose light reaches another one, in order: of parallel circuits."""
+        for nic in fabric.nics:
+            if (to := self._routes.next_nic(nic)) and self._routes.next_nic(to) == nic:
+                self.between[nic.server, to.server].append(nic)
+
+    def reached(self, nic: Nic) -> Nic:
+        """Return the NIC that a NIC's light reaches."""
+        found = self._routes.next_nic(nic)
+        assert found
+        return found
+
+    @cached_property
+    def beside(self) -> dict[int, list[int]]:
+        """The servers that each server has light to, in order."""
+        found: dict[int, list[int]] = defaultdict(list)
+        for near, far in sorted(self.between):
+            found[near].append(far)
+        return found
+
+    def lanes(self, path: Sequence[int]) -> list[list[Nic]]:
+        """Return the NICs by which a path leaves its servers, once for each of its parallel circuits."""
+        hops = [self.between.get(hop, []) for hop in pairwise(path)]
+        return [list(lane) for lane in zip(*hops, strict=False)]
+
+
+@dataclass(frozen=True)
+class CoinChange:
+    """Next hops by the change of what is left of the way (Algorithm 4).
+
+    Parallel circuits along a whole path are paths of their own. Where a circuit of a path is dark or has
+    failed, its two servers take shortest paths instead, and all others stay on theirs.
+    """
+
+    coins: tuple[int, ...]
+    """The jumps that every server has."""
+
+    def table(
+        self, *, fabric: Fabric, lit: Mapping[str, tuple[Circuit, ...]], failed: Collection[Port]
+    ) -> Table:
+        """Return the next hops; as of `topologies.routing.Routing`."""
+        joins, servers = Joins(fabric, lit, failed), len(fabric.servers)
+        changes = coin_change(servers, self.coins)
+        lanes = {
+            (near, (near + offset) % servers): joins.lanes(_path(changes, near, offset))
+            for near in range(servers)
+            for offset in range(1, servers)
+        }
+        table: Change = {}
+        for (near, _), mine in lanes.items():
+            for lane in mine:
+                table[near, joins.reached(lane[-1])] = lane[0]
+        for (near, far), mine in lanes.items():
+            back = {_ends(joins, lane) for lane in lanes[far, near]}
+            for lane in mine:
+                source, destination = _ends(joins, lane)
+                if (destination, source) not in back:
+                    table |= _backwards(joins, lane)
+        # Last, so that a flow which has a coin-change path too is led along one of the two all the way.
+        return table | KShortest().of_pairs(joins, {pair for pair, mine in lanes.items() if not mine})
+
+
+@dataclass(frozen=True)
+class KShortest:
+    """Next hops of each pair of servers, over up to k of its shortest paths.
+
+    Two paths count as different if they leave by another NIC or arrive at another one: what is between a NIC
+    and a NIC takes one path. Both directions of a connection take the same. A circuit between two servers is
+    their only path.
+
+    References
+    ----------
+    TopoOpt, section 4.2, gives k-shortest paths for model parallelism and no k; its artifact has k = 1, ties
+    at random, as here with a seed.
+    """
+
+    k: int = 4
+    """Paths of a pair at most; bytes are spread evenly over them."""
+    seed: int = 0
+    """Of which paths are taken of those that are equally short."""
+
+    def __post_init__(self) -> None:
+        """Refuse to have no path, and a seed that is none."""
+        if self.k < 1:
+            raise ScenarioError(f"{self.k} shortest paths", "take one at least")
+        if self.seed < 0:
+            raise ScenarioError(f"a seed of {self.seed}", "take one from 0 on")
+
+    def table(
+        self, *, fabric: Fabric, lit: Mapping[str, tuple[Circuit, ...]], failed: Collection[Port]
+    ) -> Table:
+        """Return the next hops; as of `topologies.routing.Routing`."""
+        return _k_shortest(self, fabric, tuple(sorted(lit.items())), frozenset(failed))
+
+    def of_pairs(self, joins: Joins, only: Collection[tuple[int, int]] | None = None) -> Change:
+        """Return the next hops between all servers, or between some pairs, both ways."""
+        table = Change()
+        for near in sorted(joins.beside):
+            before = _before(joins.beside, near)
+            for far in sorted(before):
+                if far > near and (only is None or not {(near, far), (far, near)}.isdisjoint(only)):
+                    for lane in self._lanes(joins, before, near, far):
+                        table |= _forwards(joins, lane)
+                        table |= _backwards(joins, lane)
+        return table
+
+    def _lanes(self, joins: Joins, before: Mapping[int, list[int]], near: int, far: int) -> list[list[Nic]]:
+        """Return paths that differ in their first or last NIC, each as the NICs that it leaves by."""
+        rng = np.random.default_rng((self.seed, near, far))
+        taken: dict[Flow, list[Nic]] = {}
+        for path in _paths(before, near, far, rng):
+            for lane in joins.lanes(path):
+                taken.setdefault(_ends(joins, lane), lane)
+            if len(taken) >= self.k:
+                break
+        return list(taken.values())[: self.k]
+
+
+@lru_cache(maxsize=4)
+def _k_shortest(
+    routing: KShortest,
+    fabric: Fabric,
+    lit: tuple[tuple[str, tuple[Circuit, ...]], ...],
+    failed: frozenset[Port],
+) -> Change:
+    """Return the next hops between all servers; kept, as a change of light asks for those before too."""
+    return routing.of_pairs(Joins(fabric, dict(lit), failed))
+
+
+MOST_TRIED = 64
+"""Shortest paths of a pair that are looked at for some that leave or arrive by other NICs."""
+
+
+def _paths(before: Mapping[int, list[int]], near: int, far: int, rng: np.random.Generator) -> list[list[int]]:
+    """Return shortest paths between two servers, in an order that is drawn."""
+    found, unfinished = list[list[int]](), [[far]]
+    while unfinished and len(found) < MOST_TRIED:
+        path = unfinished.pop()
+        if path[0] == near:
+            found.append(path)
+            continue
+        unfinished += [[int(server), *path] for server in rng.permutation(before[path[0]])]
+    return found
+
+
+def _before(beside: Mapping[int, list[int]], near: int) -> dict[int, list[int]]:
+    """Return the servers before each other one on shortest paths from a server."""
+    hops, before, due = {near: 0}, dict[int, list[int]](), [near]
+    while due:
+        reached = list[int]()
+        for server in due:
+            for then in beside.get(server, ()):
+                if then not in hops:
+                    hops[then] = hops[server] + 1
+                    reached.append(then)
+                if hops[then] == hops[server] + 1:
+                    before.setdefault(then, []).append(server)
+        due = reached
+    return before
+
+
+def _path(changes: Changes, near: int, offset: int) -> list[int]:
+    """Return the servers from one to that at an offset."""
+    path = [near]
+    for coin in changes.coins(offset):
+        path.append((path[-1] + coin) % len(changes.first))
+    return path
+
+
+def _ends(joins: Joins, lane: Sequence[Nic]) -> Flow:
+    return lane[0], joins.reached(lane[-1])
+
+
+def _forwards(joins: Joins, lane: Sequence[Nic]) -> Change:
+    """Return the next hops of what goes along a lane."""
+    flow = _ends(joins, lane)
+    return {(nic.server, flow): nic for nic in lane}
+
+
+def _backwards(joins: Joins, lane: Sequence[Nic]) -> Change:
+    """Return the next hops of what comes back along a lane of duplex circuits."""
+    source, destination = _ends(joins, lane)
+    return {(joins.reached(nic).server, (destination, source)): joins.reached(nic) for nic in lane}
