@@ -1,0 +1,1 @@
+"""What belongs to TopoOpt's paper: the fabrics that it compares, what they cost, and its studies."""

@@ -1,0 +1,191 @@
+"""Networks as a search over strategies sees them: which links the bytes between two servers cross.
+
+Bytes from server to server take fixed routes, so what an exchange puts on each link is a sum over its pairs.
+On a switch a pair crosses the sender's NIC and the receiver's; over circuits it crosses a shortest path, hop
+by hop. Of equally short next hops the one of the smallest jump is taken, which is the coin change where all
+servers have the same jumps, or one at random.
+
+References
+----------
+TopoOpt, sections 4.1, 4.2 and 5.1 (its search on switches assumes one big switch).
+"""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import shortest_path
+
+from controller.schedulers.topoopt import Plan
+from controller.schedulers.totient import ring_over, totient_jumps
+from topologies.errors import ScenarioError
+
+Members = tuple[int, ...]
+"""The servers of an AllReduce."""
+Indices = NDArray[np.intp]
+Numbers = NDArray[np.float64]
+Sizes = NDArray[np.int64] | Numbers
+
+
+@dataclass(frozen=True, eq=False)
+class Network:
+    """Links between servers, and which of them each pair crosses."""
+
+    servers: int
+    """n."""
+    rates_bps: Numbers
+    """Of each link, shape (links,)."""
+    starts: Indices
+    """Where the crossings of each pair begin, shape (n * n + 1,); pair (a, b) is number a * n + b."""
+    links: Indices
+    """The links that are crossed, pair by pair."""
+    shares: Numbers
+    """The share of the pair's bytes that crosses each, beside `links`."""
+    rings_of: Callable[[Members], Sequence[Sequence[int]]]
+    """The directed rings of an AllReduce, which divide its bytes evenly."""
+
+    def loads_s(self, sources: Indices, destinations: Indices, sizes: Sizes) -> Numbers:
+        """Return how long each link takes for bytes between pairs of servers [s], shape (links,)."""
+        pairs = sources * self.servers + destinations
+        starts = self.starts[pairs]
+        counts = self.starts[pairs + 1] - starts
+        ends = counts.cumsum()
+        crossings = np.arange(ends[-1] if len(ends) else 0) + np.repeat(starts - ends + counts, counts)
+        weights = np.repeat(sizes, counts) * self.shares[crossings]
+        loads = np.bincount(self.links[crossings], weights, len(self.rates_bps))
+        loads_s: Numbers = 8 * loads / self.rates_bps
+        return loads_s
+
+    def ring_loads_s(self, members: Members) -> Numbers:
+        """Return how long each link takes for a byte that all members sum, over their rings [s]."""
+        rings = [np.asarray(ring, dtype=np.intp) for ring in self.rings_of(members)]
+        sources = np.concatenate(rings)
+        destinations = np.concatenate([np.roll(ring, -1) for ring in rings])
+        size = 2 * (len(members) - 1) / len(members) / len(rings)
+        return self.loads_s(sources, destinations, np.full(len(sources), size))
+
+
+def in_order(members: Members) -> tuple[Members]:
+    """Return one ring through the members in their order, as NICs behind a switch have it."""
+    return (members,)
+
+
+def switch_network(servers: int, rate_bps: float) -> Network:
+    """Return a big switch: each server has a link to it and one from it.
+
+    Parameters
+    ----------
+    servers
+        n.
+    rate_bps
+        Of a server, each way: all its NICs.
+    """
+    source, destination = np.divmod(np.arange(servers * servers), servers)
+    apart = source != destination
+    links = np.stack([source[apart], servers + destination[apart]], axis=1).ravel()
+    starts = np.concatenate([[0], 2 * apart.cumsum()])
+    return Network(servers, np.full(2 * servers, rate_bps), starts, links, np.ones(len(links)), in_order)
+
+
+def plan_network(
+    plan: Plan, rate_bps: float, *, paths: int = 1, rng: np.random.Generator | None = None
+) -> Network:
+    """Return the circuits of a plan, with its rings; else as `circuit_network`.
+
+    A group that it was not made for has a ring by one of its steps, over circuits of others: of all steps the
+    one of the fewest hops.
+    """
+    network = circuit_network(
+        plan.pairs, rate_bps, servers=plan.servers, duplex=plan.duplex, paths=paths, rng=rng
+    )
+    planned = {group.members: rings for group, rings in plan.rings}
+    hops = np.diff(network.starts).reshape(plan.servers, plan.servers)
+    return replace(
+        network, rings_of=lambda members: planned.get(members) or _multi_hop(members, hops, plan.duplex)
+    )
+
+
+def circuit_network(
+    pairs: Sequence[tuple[int, int]],
+    rate_bps: float,
+    *,
+    servers: int,
+    duplex: bool = True,
+    rings_of: Callable[[Members], Sequence[Sequence[int]]] = in_order,
+    paths: int = 1,
+    rng: np.random.Generator | None = None,
+) -> Network:
+    """Return servers that circuits join and that forward along shortest paths.
+
+    Parameters
+    ----------
+    pairs
+        Two servers for each circuit; parallel ones are one link of all their rates.
+    rate_bps
+        Of a circuit, each way.
+    servers
+        n.
+    duplex
+        Whether a circuit goes both ways, or from the first of its servers to the second.
+    rings_of
+        The rings of an AllReduce; by default one in the order of its members, as on an expander.
+    paths
+        How many paths of a pair are drawn; its bytes are divided evenly.
+    rng
+        Draws among equally short next hops; without it all go by the smallest jump.
+
+    Raises
+    ------
+    ScenarioError
+        If some servers are not reached.
+    """
+    circuits = Counter([*pairs, *((b, a) for a, b in pairs if duplex)])
+    ends = sorted(circuits, key=lambda link: (link[0], (link[1] - link[0]) % servers))
+    near, far = np.array(ends, dtype=np.intp).reshape(-1, 2).T
+    hops = shortest_path(csr_array((np.ones(len(ends)), (near, far)), (servers, servers)), unweighted=True)
+    if np.isinf(hops).any():
+        raise ScenarioError(
+            f"{len(pairs)} circuits do not join {servers} servers", "give circuits that lead everywhere"
+        )
+    crossed = [_walked(near, far, hops, rng) for _ in range(paths)]
+    pair, link = (np.concatenate(each) for each in zip(*crossed, strict=True))
+    order = np.argsort(pair, kind="stable")
+    starts = np.concatenate([[0], np.bincount(pair, minlength=servers * servers).cumsum()])
+    rates = rate_bps * np.array([circuits[link] for link in ends], dtype=float)
+    return Network(servers, rates, starts, link[order], np.full(len(link), 1 / paths), rings_of)
+
+
+def _multi_hop(members: Members, hops: Indices, duplex: bool) -> Sequence[Members]:
+    """Return the rings of a group that takes the circuits of others."""
+    steps = totient_jumps(len(members), len(members), duplex=duplex)
+    rings = [ring_over(members, step) for step in steps]
+    best = min(rings, key=lambda ring: hops[ring, np.roll(ring, -1)].sum())
+    return (best, best[::-1]) if duplex and len(best) > 2 else (best,)
+
+
+def _walked(
+    near: Indices, far: Indices, hops: Numbers, rng: np.random.Generator | None
+) -> tuple[Indices, Indices]:
+    """Return which pair crosses which link, with one shortest path for each pair."""
+    servers = len(hops)
+    degree = np.bincount(near, minlength=servers)
+    first = degree.cumsum() - degree
+    pair = np.flatnonzero(~np.eye(servers, dtype=bool))
+    at, target = np.divmod(pair, servers)
+    pairs, links = [pair[:0]], [pair[:0]]
+    slots = np.arange(degree.max(initial=1))
+    while len(pair):
+        candidate = np.minimum(first[at][:, None] + slots, len(near) - 1)
+        nearer = (slots < degree[at][:, None]) & (
+            hops[far[candidate], target[:, None]] < hops[at, target][:, None]
+        )
+        rank = nearer if rng is None else nearer * rng.random(nearer.shape)
+        link = candidate[np.arange(len(pair)), rank.argmax(axis=1)]
+        pairs.append(pair)
+        links.append(link)
+        on = far[link] != target
+        pair, at, target = pair[on], far[link][on], target[on]
+    return np.concatenate(pairs), np.concatenate(links)

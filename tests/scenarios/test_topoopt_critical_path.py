@@ -1,0 +1,204 @@
+"""T of a strategy: closed forms, bounds made of other code, and proposals evaluated as from scratch."""
+
+from collections.abc import Callable
+from itertools import pairwise
+
+import networkx as nx
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from controller.schedulers.coin_change import coin_change, hops_between
+from controller.schedulers.topoopt import Group, topology_finder
+from scenarios._topoopt.critical_path import Cost
+from scenarios._topoopt.iteration_walk import GPU_LINK_BPS
+from scenarios._topoopt.networks import Network, circuit_network, plan_network, switch_network
+from scenarios._topoopt.proposals import Proposals
+from tests.scenarios.topoopt_models import dense, model_of, models, table
+from topologies.errors import DemandError, ScenarioError
+from traffic.models.layered import LayeredModel
+from traffic.models.strategy import Share, Strategy, replicas, start_strategy, summed, transfers
+
+RATE_BPS = 1e9
+SUM_S = 2 * 3 / 4 * 8 * 4e6 / RATE_BPS
+"""A ring of 4 servers over 4 MB."""
+Networks = Callable[[int], Network]
+seeds = st.integers(0, 2**32 - 1)
+
+
+def ring_plan_network(servers: int = 12, degree: int = 4) -> Network:
+    """Return the network of a plan for one AllReduce over all servers."""
+    everybody = [Group(tuple(range(servers)), 1_000_000)]
+    transfers = np.zeros((servers, servers), dtype=np.int64)
+    return plan_network(topology_finder(everybody, transfers, servers=servers, degree=degree), RATE_BPS)
+
+
+def random_network(servers: int, seed: int) -> Network:
+    """Return a connected random graph of three circuits a server."""
+    graph = nx.random_regular_graph(3, servers, seed=seed)
+    return circuit_network([*graph.edges, *pairwise(range(servers))], RATE_BPS, servers=servers)
+
+
+def time_s(model: LayeredModel, strategy: Strategy, network: Network | None = None) -> float:
+    return Cost(model, network or switch_network(model.servers, RATE_BPS)).start(strategy).time_s
+
+
+def test_a_pair_on_a_switch_crosses_both_nics() -> None:
+    network = switch_network(3, RATE_BPS)
+    loads_s = network.loads_s(np.array([0, 0, 2]), np.array([1, 2, 1]), np.array([125, 250, 500]))
+    assert (loads_s * 1e6).tolist() == pytest.approx([3, 0, 4, 0, 5, 2])
+
+
+@pytest.mark.parametrize("paths", [1, 4])
+@pytest.mark.parametrize("coins", [(1,), (1, 5), (1, 3, 4)])
+def test_paths_are_as_long_as_the_coin_change(coins: tuple[int, ...], paths: int) -> None:
+    pairs = [(s, (s + coin) % 12) for coin in coins for s in range(12)]
+    network = circuit_network(pairs, RATE_BPS, servers=12, paths=paths, rng=np.random.default_rng(1))
+    changes = coin_change(12, tuple({*coins, *(12 - coin for coin in coins)}))
+    crossed = np.diff(network.starts).reshape(12, 12)
+    assert (crossed == paths * hops_between(changes)).all()
+
+
+@given(seed=seeds, paths=st.integers(1, 3))
+def test_what_servers_send_on_is_what_they_get(seed: int, paths: int) -> None:
+    rng = np.random.default_rng(seed)
+    pairs = [*nx.random_regular_graph(3, 8, seed=seed % 1000).edges, *pairwise(range(8))]
+    network = circuit_network(pairs, RATE_BPS, servers=8, paths=paths, rng=rng)
+    source, destination = np.nonzero(~np.eye(8, dtype=bool))
+    size = rng.integers(1, 1000, len(source))
+    carried = network.loads_s(source, destination, size) * network.rates_bps / 8
+    joined = sorted(
+        {*pairs, *((b, a) for a, b in pairs)}, key=lambda link: (link[0], (link[1] - link[0]) % 8)
+    )
+    near, far = np.array(joined).T
+    out, into = np.bincount(near, carried), np.bincount(far, carried)
+    owed = np.bincount(source, size) - np.bincount(destination, size)
+    assert out - into == pytest.approx(owed)
+
+
+def test_parallel_circuits_are_one_link_of_both_rates() -> None:
+    network = circuit_network([(0, 1), (1, 0), (1, 2)], RATE_BPS, servers=3)
+    assert sorted(network.rates_bps) == [RATE_BPS, RATE_BPS, 2 * RATE_BPS, 2 * RATE_BPS]
+
+
+def test_servers_that_circuits_do_not_join_are_refused() -> None:
+    with pytest.raises(ScenarioError, match="do not join 3 servers"):
+        circuit_network([(0, 1)], RATE_BPS, servers=3)
+
+
+def test_rings_of_a_plan_load_all_links_alike() -> None:
+    loads_s = ring_plan_network().ring_loads_s(tuple(range(12)))
+    assert loads_s == pytest.approx(np.full(48, 2 * 11 / 12 / 4 * 8 / RATE_BPS))
+
+
+@given(share=st.sampled_from([Share(2, 1), Share(3, 2), Share(4, 0), Share(6, 1)]))
+def test_a_group_without_circuits_has_rings_over_those_of_others(share: Share) -> None:
+    members = replicas(share, 12)
+    network = ring_plan_network()
+    rings = network.rings_of(members)
+    assert all(sorted(ring) == list(members) for ring in rings)
+    sent = (network.ring_loads_s(members) * network.rates_bps / 8).sum()
+    assert sent >= 2 * (len(members) - 1) * 0.999
+
+
+def test_one_layer_computes_reduces_and_sums() -> None:
+    model = model_of(dense("only"), gpus=4)
+    reduction_s = 2 * 8 * 4e6 / (4 * GPU_LINK_BPS)
+    assert time_s(model, start_strategy(model)) == pytest.approx(3e-3 + reduction_s + SUM_S)
+
+
+def test_sums_overlap_with_the_backward_of_earlier_layers() -> None:
+    model = model_of(dense("a", seconds=5e-3), dense("b", ["a"], seconds=5e-3))
+    # forwards 10 ms, backwards to 20 and 30 ms; the sums of 48 ms each are one after the other
+    assert time_s(model, start_strategy(model)) == pytest.approx(20e-3 + 2 * SUM_S)
+
+
+def test_fewer_parts_compute_longer_and_sum_less() -> None:
+    model = model_of(dense("only"))
+    assert time_s(model, {"only": Share(1, 3)}) == pytest.approx(4 * 3e-3)
+    assert time_s(model, {"only": Share(2, 1)}) == pytest.approx(2 * 3e-3 + 8 * 4e6 / RATE_BPS)
+
+
+@pytest.mark.parametrize(("owners", "senders"), [((0, 0), 1), ((0, 1), 2)])
+def test_what_is_sent_at_the_same_time_adds_up_on_a_link(owners: tuple[int, int], senders: int) -> None:
+    model = model_of(table("t"), table("u"), dense("top", ["t", "u"], parameters=0))
+    strategy = {"t": Share(1, owners[0]), "u": Share(1, owners[1]), "top": Share(4)}
+    sent_s = 32 * 100 * 4 * (3 / 4) * 8 / RATE_BPS
+    tables_s = (1e-3 + 2e-3) * 2 / senders
+    assert time_s(model, strategy) == pytest.approx(tables_s + 2 * sent_s * 2 / senders + 3e-3)
+
+
+def test_what_is_on_the_same_server_is_not_sent() -> None:
+    model = model_of(dense("a", parameters=0), dense("b", ["a"], parameters=0))
+    for share in (Share(4), Share(2, 1), Share(1, 2)):
+        assert time_s(model, {"a": share, "b": share}) == pytest.approx(6e-3 * 4 / share.parts)
+
+
+def test_layers_on_the_same_servers_compute_beside_an_exchange() -> None:
+    layers = table("t", features=1000), dense("bottom", parameters=0, seconds=4e-3)
+    model = model_of(*layers, dense("top", ["t", "bottom"], parameters=0))
+    # 1 ms: server 0 has looked up, and computes the bottom until 5 ms; the same backward
+    sent_s = 32 * 4e3 * (3 / 4) * 8 / RATE_BPS
+    assert time_s(model, start_strategy(model)) == pytest.approx(
+        5e-3 + 3e-3 + max(2e-3 + sent_s, 8e-3 + 2e-3)
+    )
+    assert sent_s < 4e-3
+
+    long = model_of(table("t", features=10_000), *model.layers[1:])
+    assert time_s(long, start_strategy(long)) == pytest.approx(1e-3 + 3e-3 + 2 * 10 * sent_s + 2e-3)
+
+
+NETWORKS = [
+    pytest.param(lambda seed: switch_network(8, RATE_BPS), id="switch"),
+    pytest.param(lambda seed: ring_plan_network(8), id="plan"),
+    pytest.param(lambda seed: random_network(8, seed % 100), id="expander"),
+]
+
+
+@pytest.mark.parametrize("network_of", NETWORKS)
+@given(model=models(8), seed=seeds)
+def test_proposals_are_evaluated_as_from_scratch(
+    network_of: Networks, model: LayeredModel, seed: int
+) -> None:
+    rng, proposals = np.random.default_rng(seed), Proposals(model)
+    cost = Cost(model, network_of(seed))
+    here = cost.start(start_strategy(model))
+    for _ in range(8):
+        found = cost.changed(here, proposals.draw(here.strategy, rng))
+        assert found.time_s == cost.start(found.strategy).time_s
+        if rng.random() < 0.6:  # else it is refused, and the next one starts from the same
+            here = found
+
+
+@pytest.mark.parametrize("network_of", NETWORKS)
+@given(model=models(8), seed=seeds)
+def test_no_server_and_no_link_does_more_than_t_and_something_always_goes_on(
+    network_of: Networks, model: LayeredModel, seed: int
+) -> None:
+    rng, proposals, network = np.random.default_rng(seed), Proposals(model), network_of(seed)
+    strategy = dict(start_strategy(model))
+    for _ in range(8):
+        strategy |= proposals.draw(strategy, rng)
+    found_s = Cost(model, network).start(strategy).time_s
+    busy_s, computed_s = np.zeros(8), 0.0
+    for layer in model.layers:
+        share = strategy[layer.name]
+        took_s = (layer.forward_s + layer.backward_s) * (1 if layer.is_table else 8 / share.parts)
+        busy_s[list(replicas(share, 8))] += took_s
+        computed_s += took_s + 2 * 8 * 4 * layer.parameters / (4 * GPU_LINK_BPS)
+    sent = transfers(model, strategy)
+    source, destination = np.nonzero(sent)
+    moved_s = network.loads_s(source, destination, sent[source, destination])
+    for members, size in summed(model, strategy):
+        moved_s = moved_s + size * network.ring_loads_s(members)
+    assert max(busy_s.max(), moved_s.max()) <= found_s * (1 + 1e-9)
+    assert found_s <= (computed_s + moved_s.sum()) * (1 + 1e-9)
+
+
+def test_a_strategy_or_network_that_does_not_fit_is_refused() -> None:
+    model = model_of(dense("only"))
+    with pytest.raises(DemandError, match="in 3 parts"):
+        time_s(model, {"only": Share(3)})
+    with pytest.raises(DemandError, match="4 servers and a network of 8"):
+        Cost(model, switch_network(8, RATE_BPS))
