@@ -1,19 +1,23 @@
-"""Ring collectives of a training step, from a trace, over a rail fabric or a fat tree."""
+"""Ring collectives of a training step, from a trace, over a rail fabric, a fat tree or TopoOpt's circuits."""
 
 import _checkout  # first: runs this file under the checkout's Python
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, cast
 
 import typer
 
 from scenarios._harness import Scenario, no_claims, run
 from scenarios._options import Rails, Rate, Servers
 from testbed.machine.sandbox import inside_sandbox
+from testbed.report.page import counted
 from topologies.errors import ScenarioError, TraceError
 from topologies.fabric import Fabric
 from topologies.fat_tree import fat_tree_fabric, least_k
+from topologies.own import own_object
+from topologies.patch_panel import patch_panel_fabric
 from topologies.rail import rail_fabric
 from traffic.job import Job
 from traffic.readers.detect import read_step
@@ -23,7 +27,11 @@ from traffic.workloads.datasets import GPT_STEP, dataset_path
 from traffic.workloads.gpt import gpt_step
 from traffic.workloads.placement import placed
 
-FabricKind = Literal["rail", "fat-tree"]
+FabricKind = Literal["rail", "fat-tree", "topoopt"]
+PER_RAIL: HowMany = "per-rail"
+SCHEME = "ecmp"
+OVER_TOPOOPT = "scenarios._topoopt.trace_rings:trace_scenario"
+"""Imported when it is asked for, so that the paper can be taken out."""
 Trace = Annotated[
     Path | None,
     typer.Option(
@@ -33,7 +41,9 @@ Trace = Annotated[
 Synthetic = Annotated[
     bool, typer.Option("--synthetic", help="Make up a GPT's step, though the data set is here.")
 ]
-Kind = Annotated[FabricKind, typer.Option("--fabric-kind", help="What joins the servers.")]
+Kind = Annotated[
+    FabricKind, typer.Option("--fabric-kind", help="What joins the servers; topoopt: circuits for this step.")
+]
 Rings = Annotated[
     HowMany, typer.Option(help="One ring per group, or one for each of the group's GPUs in a server.")
 ]
@@ -48,9 +58,12 @@ Tp = Annotated[
     int | None, typer.Option(help="Tensor-parallel ranks of the made-up step; by default a server's.")
 ]
 Scheme = Annotated[
-    str, typer.Option(help="Spraying scheme: ecmp keeps a ring's edge on the NICs of its GPUs.")
+    str,
+    typer.Option(help="Spraying scheme: ecmp keeps a ring's edge on the NICs of its GPUs. Not of topoopt."),
 ]
-Seed = Annotated[int, typer.Option(help="Of what the scheme draws.")]
+OverCircuits = Callable[[Job, Fabric, str, int], Scenario]
+"""Takes the step, the panel, a title and a seed."""
+Seed = Annotated[int, typer.Option(help="Of what the scheme draws, or of equally short relayed paths.")]
 
 
 def ring_trace(
@@ -60,14 +73,14 @@ def ring_trace(
     servers: Servers = 4,
     rails: Rails = 8,
     rate: Rate = 100.0,
-    rings: Rings = "per-rail",
+    rings: Rings = PER_RAIL,
     layers: Layers = 2,
     least_mb: LeastMb = 1.0,
     tp: Tp = None,
-    scheme: Scheme = "ecmp",
+    scheme: Scheme = SCHEME,
     seed: Seed = 0,
 ) -> Scenario:
-    """Ring collectives of a training step, replayed from a trace over a rail fabric or a fat tree.
+    """Ring collectives of a training step, replayed from a trace over a rail fabric, a fat tree or circuits.
 
     AllReduce, AllGather and ReduceScatter run as rings over their groups (Megatron's order of ranks), step
     by step as NCCL does, with the trace's sizes and compute between them; groups inside a server
@@ -75,10 +88,17 @@ def ring_trace(
     closed form, that of rings that have their links to themselves. Expect rings over rails to meet it,
     and ECMP's collisions to keep those over a fat tree's uplinks below.
 
+    Over topoopt NICs are on a patch panel, with the circuits that TopologyFinder chooses for the whole step.
+    A ring collective takes every directed ring that is planned for its servers; other collectives are relayed
+    by servers where no circuit joins two. Groups that go at once share all rings, which the closed form does
+    not count: a second table has what the circuits allow them together. Expect AllReduces to meet that.
+
     Equal layers are replayed a few times only; the table says what was left out. Emulated steps are of 80
     packets where that takes less than 25 s, else of 20 at least; with fewer, what a step costs beyond its
     bytes shows, and a larger --volume makes them longer.
     """
+    if fabric_kind == "topoopt":
+        _check_planned(servers, rails, rings, scheme)
     wired = _fabric(fabric_kind, servers, rails, rate * 1e9)
     if layers < 1 or not 0 <= least_mb < 1e6:
         raise ScenarioError(
@@ -87,16 +107,39 @@ def ring_trace(
     step = None if synthetic else _replayed(trace, wired, layers, round(least_mb * 1e6))
     if step is None:
         step = _made_up(wired, layers, rails if tp is None else tp)
-    step = with_rings(step, wired, rings)
     title = f"Ring collectives of a training step over a {fabric_kind} fabric"
+    if fabric_kind == "topoopt":
+        over_circuits = cast(OverCircuits, own_object("fabric kind", OVER_TOPOOPT))
+        return over_circuits(step, wired, title, seed)
+    step = with_rings(step, wired, rings)
     scenario = Scenario.of("ring_trace", title, wired, [(step, scheme, seed)])
     return replace(scenario, claims=no_claims, report="rings")
+
+
+def _check_planned(servers: int, rails: int, rings: HowMany, scheme: str) -> None:
+    """Refuse what has no circuits, and what those say already."""
+    needed = 1 if servers == 2 else 2
+    if servers < 2 or rails < needed:
+        raise ScenarioError(
+            f"no ring of circuits joins {counted(servers, 'server')} of {counted(rails, 'NIC')}",
+            "take 2 servers or more, and 2 rails or more: a ring takes two NICs of each server",
+        )
+    if scheme != SCHEME:
+        raise ScenarioError(
+            f"scheme {scheme!r} over circuits, whose paths TopoOpt gives", "leave out --scheme with topoopt"
+        )
+    if rings != PER_RAIL:
+        raise ScenarioError(
+            f"--rings {rings} over circuits, whose rings TopoOpt plans", "leave out --rings with topoopt"
+        )
 
 
 def _fabric(kind: FabricKind, servers: int, rails: int, rate_bps: float) -> Fabric:
     """Return a fabric of so many servers and NICs; the fat tree is the smallest that holds them."""
     if kind == "rail":
         return rail_fabric(servers, rails, rate_bps=rate_bps)
+    if kind == "topoopt":
+        return patch_panel_fabric(servers, nics=rails, rate_bps=rate_bps)
     return fat_tree_fabric(least_k(servers * rails), servers=servers, nics=rails, rate_bps=rate_bps)
 
 

@@ -71,6 +71,12 @@ def dry(directory: Path, name: str, *options: str) -> "CompletedProcess[str]":
             3,
             "8 NICs on 2 OCSes; 8 NICs on 1 packet switch",
         ),
+        (
+            "topoopt_testbed",
+            ["--models", "resnet50"],
+            5,
+            "12 NICs on 1 packet switch; 48 NICs on 1 OCS",
+        ),
     ],
 )
 def test_the_table_and_the_time_are_printed_and_nothing_is_booted(
@@ -82,7 +88,7 @@ def test_the_table_and_the_time_are_printed_and_nothing_is_booted(
     assert re.search(r"this machine was calibrated \d+ days ago; --calibrate does so anew", done.stderr)
     assert f"\n{points} point" in done.stdout
     said = " ".join(done.stdout.split())
-    assert re.search(rf" {wired}\. NICs at [\d.]{{1,4}} Mbit/s", said)
+    assert re.search(rf" {wired}\. NICs at [\d.]{{1,4}}( to [\d.]{{1,4}})? Mbit/s", said)
     assert re.search(r"About [\d.]+ (s|min), within 30 % on an idle machine .*, and 0\.\d GB of memory", said)
     assert max(map(len, done.stdout.splitlines())) <= 80
     assert done.stdout.replace("\n", " ").rstrip().endswith("Nothing was booted.")

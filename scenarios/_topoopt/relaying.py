@@ -1,0 +1,115 @@
+"""What relaying costs: the bandwidth tax, as computed and as counted on interfaces, and the CPU for it.
+
+Computed is from circuits and demand alone: what servers send each other times the hops of the shortest path
+between them. Counted is what the interfaces of all servers sent besides headers, relayed bytes included.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import networkx as nx
+import numpy as np
+from numpy.typing import NDArray
+
+from controller.schedulers.coin_change import bandwidth_tax
+from testbed.run.experiment import Experiment
+from testbed.run.outcome import Outcome
+from topologies.fabric import Fabric, Port
+from traffic.collectives.pattern import bytes_between
+from traffic.metrics import link_bytes
+from traffic.packets import ETHERNET_HEADER_BYTES, TCP_HEADER_BYTES
+
+HEADER_BYTES = ETHERNET_HEADER_BYTES + TCP_HEADER_BYTES
+"""Of a packet: data, and an acknowledgement, which has nothing else."""
+
+
+@dataclass(frozen=True)
+class Relaying:
+    """What servers relayed in a run."""
+
+    computed_tax: float
+    """Hops that a byte takes, on average, by the shortest paths."""
+    counted_tax: float
+    """The same by the interfaces; NaN if nothing was emulated."""
+    relayed_packets: float
+    """Packets that kernels forwarded, acknowledgements among them, in proportion to payload; else NaN."""
+    cpus: float
+    """CPUs that the switches' daemon and the engine used; kernels forward in the daemon's time. Else NaN."""
+    sent_bytes: float
+    """What servers had to send, in the emulation [bytes]; else NaN."""
+    emulated_s: float
+    """How long it took at the emulation's scale [s]; NaN without one."""
+
+    @property
+    def cpu_s(self) -> float:
+        """CPU time [s]."""
+        return self.cpus * self.emulated_s
+
+
+def relaying(outcome: Outcome) -> Relaying:
+    """Return what servers relayed in a run over circuits."""
+    experiment = outcome.experiment
+    sent = sent_between(experiment)
+    computed = bandwidth_tax(0.0, sent, circuit_hops(experiment))
+    run = outcome.emulated
+    if run is None or not outcome.is_sound:
+        return Relaying(computed, *(math.nan,) * 5)
+    wire = run.tables.wire
+    nics = [run.tables.ports[port].node in experiment.fabric.server_index for port in wire["port"]]
+    packets = float(wire["packets"][nics].sum())
+    payload, own = float(wire["bytes"][nics].sum()) - HEADER_BYTES * packets, float(sent.sum())
+    own *= experiment.dilation.volume
+    counted = payload / own
+    measures = outcome.measures
+    cpus = measures.switch_cpu + measures.engine_cpu
+    emulated_s = run.iteration_s * experiment.dilation.time
+    return Relaying(computed, counted, packets * (1 - 1 / max(counted, 1.0)), cpus, own, emulated_s)
+
+
+def sent_between(experiment: Experiment) -> NDArray[np.int64]:
+    """Return what servers send each other in a job, shape (servers, servers) [bytes]."""
+    fabric = experiment.fabric
+    matrix = np.zeros((len(fabric.servers),) * 2, dtype=np.int64)
+    of = fabric.server_of_gpu
+    for node in experiment.job.collectives:
+        owed = bytes_between(node.pattern, fabric.gpus)
+        source, destination = np.nonzero(owed)
+        np.add.at(matrix, (of[source], of[destination]), owed[source, destination])
+    np.fill_diagonal(matrix, 0)
+    return matrix
+
+
+def circuit_hops(experiment: Experiment) -> NDArray[np.int64]:
+    """Return the hops of the shortest paths over the first circuits, shape (servers, servers)."""
+    fabric = experiment.fabric
+    graph = nx.DiGraph(circuits_between(experiment))
+    graph.add_nodes_from(range(len(fabric.servers)))
+    hops = np.zeros((len(fabric.servers),) * 2, dtype=np.int64)
+    for source, lengths in nx.all_pairs_shortest_path_length(graph):
+        for destination, length in lengths.items():
+            hops[source, destination] = length
+    return hops
+
+
+def circuits_between(experiment: Experiment) -> list[tuple[int, int]]:
+    """Return the servers that each circuit joins, from which to which."""
+    fabric, rule = experiment.fabric, experiment.rule
+    if rule is None:
+        return []
+    return [
+        (_server(fabric, ocs, a), _server(fabric, ocs, b))
+        for ocs, circuits in rule.first.items()
+        for a, b in circuits
+    ]
+
+
+def circuit_loads(outcome: Outcome) -> Mapping[str, float]:
+    """Return what each circuit carried, by the NIC at its input [bytes]."""
+    fabric = outcome.experiment.fabric
+    sent = link_bytes(outcome.run.tables)
+    return {str(nic): float(sent.get(fabric.nic_port(nic), 0)) for nic in fabric.nics}
+
+
+def _server(fabric: Fabric, ocs: str, port: int) -> int:
+    return fabric.server_index[fabric.peer(Port(ocs, port)).node]

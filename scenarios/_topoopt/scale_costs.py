@@ -1,0 +1,59 @@
+"""What interconnects cost, as a table, a plot and claims (Figure 10)."""
+
+from functools import partial
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+from scenarios._topoopt.costs import FIGURE_SERVERS, cost_table, mean_over_topoopt
+from scenarios._topoopt.fabrics import FAT_TREE, IDEAL, OCS_RECONFIG
+from scenarios._topoopt.scale_rows import ALIKE, COLOURS, judged
+from testbed.report.claims import around
+from testbed.report.page import Block, Findings, Line, Plot, Sheet
+from testbed.report.palette import canvas, horizontal_grid, styled
+from testbed.report.table import number
+
+COST_DEGREE = 4
+
+
+def costs() -> Findings:
+    """Return the costs of Figure 10."""
+    table = cost_table()
+    kinds = list(dict.fromkeys(table["interconnect"]))
+    lines = []
+    for (rate_gbps, servers), rows in table.groupby(["rate_gbps", "servers"]):
+        usd = dict(zip(rows["interconnect"], rows["usd"], strict=True))
+        cells = [number(usd[kind] / 1e6, "{:.2f}") for kind in kinds]
+        lines.append(Line([f"{servers} servers, {COST_DEGREE} x {rate_gbps:.0f}G", *cells]))
+    sheet = Sheet(
+        ("cluster",),
+        tuple(kinds),
+        [Block(lines)],
+        "What interconnects cost, millions of dollars (Figure 10), by the prices of the paper's Table 2 and "
+        "one fibre per interface. SiP-ML has no public prices.",
+    )
+    plot = Plot("figure_10", partial(_draw_costs, table), "Costs over servers, at 100 Gbit/s (Figure 10).")
+    judged_of = IDEAL, OCS_RECONFIG, FAT_TREE
+    ideal, ocs, tree = (mean_over_topoopt(kind, 128, COST_DEGREE) for kind in judged_of)
+    claims = [
+        judged("the ideal switch costs 3.2 times as much as TopoOpt on average", "10", around(3.2), ideal),
+        judged("with OCSes TopoOpt costs 1.33 times as much", "10", around(1.33), ocs),
+        judged("a fat-tree of a quarter of the bandwidth costs as much as TopoOpt", "10", ALIKE, tree),
+    ]
+    return Findings([sheet], [plot], claims)
+
+
+@styled
+def _draw_costs(table: pd.DataFrame) -> Figure:
+    figure = canvas(5.5, 3.4, f"Cost of interconnects, {COST_DEGREE} x 100 Gbit/s a server")
+    axes = figure.subplots()
+    own = table[(table["rate_gbps"] == 100) & table["usd"].notna()]
+    for kind in dict.fromkeys(own["interconnect"]):
+        rows = own[own["interconnect"] == kind]
+        axes.plot(rows["servers"], rows["usd"] / 1e6, "o-", color=COLOURS[kind], label=kind, markersize=3)
+    axes.set(xscale="log", yscale="log", xlabel="servers", ylabel="million dollars")
+    axes.set_xticks(FIGURE_SERVERS, [str(servers) for servers in FIGURE_SERVERS], rotation=45)
+    axes.minorticks_off()
+    horizontal_grid(axes)
+    axes.legend()
+    return figure

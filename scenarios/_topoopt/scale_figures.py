@@ -1,0 +1,67 @@
+"""The figures of TopoOpt's simulations: which points each needs (section 5)."""
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import product
+
+from scenarios._topoopt.fabrics import EXPANDER, FAT_TREE, IDEAL, OCS_RECONFIG, SIP_ML, TOPOOPT
+from scenarios._topoopt.scale_points import ScalePoint
+
+MODELS = ("candle", "vgg16", "bert", "dlrm", "ncf", "resnet50")
+"""In the order of Figure 11's panels."""
+SWEPT = (TOPOOPT, IDEAL, FAT_TREE, EXPANDER)
+"""Fabrics that are predicted at each rate."""
+FOLLOWING = (OCS_RECONFIG, SIP_ML)
+"""Those whose circuits follow demand, at one rate: a point takes minutes at the slowest."""
+FOLLOWED_BPS = 100e9
+ALL_TO_ALL_BATCHES = (64, 128, 256, 512, 1024, 2048)
+DELAYS_S = (1e-6, 1e-3, 10e-3)
+DEGREES = (2, 4, 6, 8, 10)
+FULL_BPS = 100e9
+
+
+def figure_11(rates_bps: Sequence[float], degree: int = 4) -> list[ScalePoint]:
+    """Return all models on all fabrics; Figure 27 has 8 interfaces, and no circuits that follow."""
+    swept = [
+        ScalePoint(model, fabric, degree, rate_bps)
+        for model, rate_bps, fabric in product(MODELS, rates_bps, SWEPT)
+    ]
+    following = FOLLOWING if degree == 4 else ()
+    return swept + [
+        ScalePoint(model, fabric, degree, FOLLOWED_BPS) for model, fabric in product(MODELS, following)
+    ]
+
+
+def figure_12(_rates_bps: Sequence[float]) -> list[ScalePoint]:
+    """Return DLRM with more and more all-to-all, of the start strategy; Figures 13 to 15 are of it too."""
+    return [
+        ScalePoint("dlrm", fabric, degree, FULL_BPS, section="5.4", batch=batch)
+        for degree, batch, fabric in product((4, 8), ALL_TO_ALL_BATCHES, (TOPOOPT, IDEAL, FAT_TREE))
+    ]
+
+
+def figure_17(_rates_bps: Sequence[float]) -> list[ScalePoint]:
+    """Return OCS-reconfig at several delays, with and without forwarding, beside TopoOpt."""
+    models = ("dlrm", "bert")
+    following = [
+        ScalePoint(model, OCS_RECONFIG, 8, FULL_BPS, delay_s=delay_s, forwards=forwards)
+        for model, delay_s, forwards in product(models, DELAYS_S, (True, False))
+    ]
+    return following + [ScalePoint(model, TOPOOPT, 8, FULL_BPS) for model in models]
+
+
+def figure_28(_rates_bps: Sequence[float]) -> list[ScalePoint]:
+    """Return TopoOpt with more and more interfaces."""
+    return [
+        ScalePoint(model, TOPOOPT, degree, rate_bps)
+        for model, rate_bps, degree in product(MODELS, (40e9, 100e9), DEGREES)
+    ]
+
+
+FIGURES: Mapping[str, Callable[[Sequence[float]], list[ScalePoint]]] = {
+    "11": figure_11,
+    "12": figure_12,
+    "17": figure_17,
+    "27": lambda rates_bps: figure_11(rates_bps, 8),
+    "28": figure_28,
+}
+"""By number, the points that a figure needs; Figures 13, 14 and 15 read those of 12, and 10 needs none."""

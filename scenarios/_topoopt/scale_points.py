@@ -1,0 +1,249 @@
+"""Iterations on a cluster of 128 servers, as points that the fluid model predicts (section 5).
+
+Packet fabrics are of one switch where they do not block: so is the fat-tree of similar cost. Strategies are
+searched on the network of the point, a packet fabric being one switch. The best that a search finds are
+predicted beside the one that it starts from, and the fastest of these counts.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
+from itertools import islice
+
+import numpy as np
+
+from controller.circuits.ocs_reconfig import PERIOD, OcsReconfig
+from controller.circuits.ocs_reconfig import SIP_ML as SIP_ML_RULE
+from controller.schedulers.coin_change import CoinChange, bandwidth_tax
+from controller.schedulers.topoopt import Plan, topology_finder
+from controller.schedulers.totient import Rule
+from scenarios._topoopt.alternating import alternate, markov_chain
+from scenarios._topoopt.critical_path import Cost
+from scenarios._topoopt.fabrics import (
+    EXPANDER,
+    FAT_TREE,
+    IDEAL,
+    OCS_RECONFIG,
+    SIP_ML,
+    TOPOOPT,
+    expander_pairs,
+    fat_tree_bps,
+)
+from scenarios._topoopt.networks import Network, circuit_network, plan_network, switch_network
+from scenarios._topoopt.points import Trained, over_expander, over_ocs, over_panel, over_switches
+from scenarios._topoopt.relaying import circuit_hops, circuit_loads, circuits_between, sent_between
+from testbed.run.audit_of import sound
+from testbed.run.experiment import Experiment
+from testbed.run.outcome import Outcome
+from testbed.run.predict import predict
+from topologies.big_switch import big_switch_fabric
+from topologies.errors import ScenarioError
+from traffic.models.layered import LayeredModel
+from traffic.models.strategy import start_strategy
+from traffic.models.topoopt import layered_model
+
+SERVERS = 128
+INSIDE = 2
+"""GPUs of a server in the fabric: one stands for all, the other for the NVLink between them."""
+RESCORED = 1
+"""Strategies of a search that are predicted, beside the start."""
+ROUNDS = 5
+"""How often the search alternates with TopologyFinder at most: they share its steps, so that no fabric has
+more of them than another."""
+FABRICS = (TOPOOPT, IDEAL, FAT_TREE, EXPANDER, OCS_RECONFIG, SIP_ML)
+SHORTEST_PERIOD_S = 5e-3
+"""Between two looks at what is owed, where five delays are less: they would be thousands [s]."""
+RING_PERIOD_S = 50e-3
+"""How often SiP-ML looks where all is AllReduce, whose demand is the same ring at all times [s]. The paper
+does not say how often it looks; where servers send each other more, it is the shortest."""
+ALPHA = {"bert": 0.2}
+"""Of the search, where it is not 1 per ms (the artifact's scripts)."""
+
+
+@dataclass(frozen=True)
+class ScalePoint:
+    """A model's iteration on a fabric."""
+
+    model: str
+    fabric: str
+    """One of `FABRICS`."""
+    degree: int
+    """d."""
+    rate_bps: float
+    """B."""
+    section: str = "5.3"
+    """Of the paper, which has the model's size."""
+    batch: int = 0
+    """b; 0 for the section's."""
+    delay_s: float = 10e-3
+    """Of OCS-reconfig's circuits [s]."""
+    forwards: bool = True
+    """Whether servers forward under OCS-reconfig."""
+    servers: int = SERVERS
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What all points of a study have in common."""
+
+    budget: int = 500
+    """Steps of each search; 0 for the start strategy."""
+    seed: int = 0
+    rule: Rule = "projected"
+    """How jumps are selected."""
+    fat_tree_bps: float = 0.0
+    """Of a link of the fat-tree of similar cost; 0 for a quarter of a server's bandwidth on TopoOpt."""
+
+    def __post_init__(self) -> None:
+        """Refuse a seed that is none."""
+        if self.seed < 0:
+            raise ScenarioError(f"a seed of {self.seed}", "take one from 0 on")
+
+
+def row_of(setting: Setting, point: ScalePoint) -> dict[str, object]:
+    """Return what the prediction of a point says.
+
+    Returns
+    -------
+    row
+        iteration_s; start_s, of the start strategy; searched, whether others than that were predicted; of
+        circuits that stay tax, mean_hops, least_over_most (of their loads) and even_least_over_most (if all
+        servers sent each other the same); changes, how often circuits changed; mp_bytes and ring_bytes, of an
+        iteration; and the setting.
+
+    Raises
+    ------
+    LightrailError
+        If a run is not sound.
+    """
+    candidates = _candidates(setting, point)
+    tried = [(_iteration(setting, point, *candidate), candidate) for candidate in candidates]
+    best, (trained, _) = min(tried, key=lambda each: each[0].run.iteration_s)
+    transfers = trained.transfers
+    ring_bytes = sum(2 * (len(group.members) - 1) * group.bytes for group in trained.groups)
+    return {
+        "budget": setting.budget,
+        "searched": len(candidates) > 1,
+        "rule": setting.rule,
+        "fat_tree_bps": setting.fat_tree_bps,
+        "iteration_s": best.run.iteration_s,
+        "start_s": tried[0][0].run.iteration_s,
+        "changes": int((best.run.events["what"] == "drained").sum()),
+        "mp_bytes": int(transfers.sum()),
+        "ring_bytes": ring_bytes,
+        **_over_circuits(point, best, transfers),
+    }
+
+
+def _over_circuits(point: ScalePoint, best: Outcome, transfers: np.ndarray) -> dict[str, float]:
+    """Return what is so of circuits that stay."""
+    if point.fabric not in (TOPOOPT, EXPANDER):
+        return {}
+    hops, loads = circuit_hops(best.experiment), np.array(list(circuit_loads(best).values()))
+    apart = ~np.eye(len(hops), dtype=bool)
+    return {
+        "tax": bandwidth_tax(0.0, sent_between(best.experiment), hops),
+        "mean_hops": float(hops[apart].mean()),
+        "least_over_most": float(loads.min() / loads.max()),
+        "even_least_over_most": _least_over_most(circuits_between(best.experiment), len(hops)),
+    }
+
+
+def _least_over_most(circuits: Sequence[tuple[int, int]], servers: int) -> float:
+    """Return that of circuits if all servers send each other the same, by one path, drawn for each pair."""
+    network = circuit_network(circuits, 1.0, servers=servers, duplex=False, rng=np.random.default_rng(0))
+    source, destination = np.nonzero(~np.eye(servers, dtype=bool))
+    loads = network.loads_s(source, destination, np.ones(len(source)))
+    return float(loads.min() / loads.max())
+
+
+def _iteration(setting: Setting, point: ScalePoint, trained: Trained, plan: Plan | None) -> Outcome:
+    experiment = scale_experiment(setting, point, trained, plan)
+    return Outcome(experiment, sound(predict(experiment, couples=True)))
+
+
+def scale_experiment(
+    setting: Setting, point: ScalePoint, trained: Trained, plan: Plan | None = None
+) -> Experiment:
+    """Return the experiment of a point under a strategy; with circuits that stay a plan of them."""
+    degree, rate_bps, seed = point.degree, point.rate_bps, setting.seed
+    if point.fabric == TOPOOPT:
+        assert plan
+        return over_panel(trained, plan, rate_bps, routing=CoinChange(plan.coins), seed=seed)
+    if point.fabric == EXPANDER:
+        return over_expander(trained, degree, rate_bps, seed=seed)
+    if point.fabric == OCS_RECONFIG:
+        period_s = max(PERIOD * point.delay_s, SHORTEST_PERIOD_S)
+        rule = OcsReconfig(point.delay_s, period_s, forwards=point.forwards)
+        trained = replace(trained, coupled=False)
+        return over_ocs(trained, degree, rate_bps, rule, point.fabric, seed=seed)
+    if point.fabric == SIP_ML:
+        trained = replace(trained, coupled=False)
+        period_s = SHORTEST_PERIOD_S if trained.transfers.any() else RING_PERIOD_S
+        rule = replace(SIP_ML_RULE, period_s=period_s)
+        return over_ocs(trained, degree, rate_bps, rule, point.fabric, seed=seed)
+    fabric = big_switch_fabric(point.servers, gpus=INSIDE, rate_bps=_nic_bps(setting, point))
+    return over_switches(trained, fabric, point.fabric, seed=seed)
+
+
+def _nic_bps(setting: Setting, point: ScalePoint) -> float:
+    """Return the rate of a server's one link to a packet fabric [bit/s]."""
+    if point.fabric != FAT_TREE:
+        return point.degree * point.rate_bps
+    return setting.fat_tree_bps or fat_tree_bps(point.degree, point.rate_bps)
+
+
+Candidates = tuple[tuple[Trained, Plan | None], ...]
+
+
+def _candidates(setting: Setting, point: ScalePoint) -> Candidates:
+    """Return the start strategy and the best that a search finds, each with its circuits if these stay.
+
+    Of the start strategy alone are DLRM of section 5.4, as in the paper, and circuits that follow demand,
+    whose predictions take long.
+    """
+    if point.section == "5.4" or point.fabric in (OCS_RECONFIG, SIP_ML):
+        setting = replace(setting, budget=0)
+    model = layered_model(
+        point.model, section=point.section, servers=point.servers, batch=point.batch or None
+    )
+    own = point.fabric in (TOPOOPT, EXPANDER)
+    key = point.fabric if own else IDEAL
+    rate_bps = _nic_bps(setting, point) / point.degree if key == IDEAL else point.rate_bps
+    return _searched(setting, model, key, point.degree, rate_bps)
+
+
+@lru_cache(maxsize=8)
+def _searched(setting: Setting, model: LayeredModel, fabric: str, degree: int, rate_bps: float) -> Candidates:
+    """Return the start and the best of a search; on TopoOpt with the circuits for each."""
+    alpha, rng = ALPHA.get(model.name.partition(" ")[0], 1.0), np.random.default_rng(setting.seed)
+    finder = partial(topology_finder, mp_degree=0, rule=setting.rule)
+    start = start_strategy(model)
+    if fabric == TOPOOPT:
+        found = alternate(
+            model,
+            servers=model.servers,
+            degree=degree,
+            cost=lambda plan: Cost(model, plan_network(plan, rate_bps)),
+            finder=finder,
+            rng=rng,
+            rounds=ROUNDS,
+            budget=setting.budget // ROUNDS,
+            alpha=alpha,
+        )
+    else:
+        cost = Cost(model, _network(fabric, model.servers, degree, rate_bps, setting.seed))
+        found = markov_chain(cost, start, steps=setting.budget, rng=rng, alpha=alpha)
+    others = (each.strategy for each in found.candidates if each.strategy != start)
+    best = [Trained(model, each, gpus=INSIDE, coupled=True) for each in (start, *islice(others, RESCORED))]
+    if fabric != TOPOOPT:
+        return tuple((each, None) for each in best)
+    return tuple(
+        (each, finder(each.groups, each.transfers, servers=model.servers, degree=degree)) for each in best
+    )
+
+
+def _network(fabric: str, servers: int, degree: int, rate_bps: float, seed: int) -> Network:
+    if fabric == EXPANDER:
+        return circuit_network(expander_pairs(servers, degree, seed), rate_bps, servers=servers)
+    return switch_network(servers, degree * rate_bps)

@@ -1,0 +1,51 @@
+"""What figures of simulations read from rows of points, and how they judge and draw it."""
+
+import math
+from collections.abc import Mapping
+
+import numpy as np
+import pandas as pd
+
+from scenarios._topoopt.fabrics import EXPANDER, FAT_TREE, IDEAL, OCS_RECONFIG, SIP_ML, TOPOOPT
+from testbed.report.claims import Claim, Range, ruling
+
+MS = 1e3
+ALIKE: Range = (0.90, 1.10)
+COLOURS = {
+    TOPOOPT: "#0072b2",
+    IDEAL: "#c0262d",
+    FAT_TREE: "#e69f00",
+    EXPANDER: "#009e73",
+    OCS_RECONFIG: "#6f4e9c",
+    SIP_ML: "#8c564b",
+}
+"""Of fabrics, in the order in which they are shown."""
+Ratios = Mapping[float, float]
+
+
+def times(table: pd.DataFrame, model: str, fabric: str, degree: int) -> Ratios:
+    """Return the iteration times of section 5.3 by the rate of an interface [s]."""
+    own = table[
+        (table["model"] == model)
+        & (table["fabric"] == fabric)
+        & (table["degree"] == degree)
+        & (table["section"].astype(str) == "5.3")
+        & (table["delay_s"] == 10e-3)
+        & table["forwards"].astype(bool)
+    ]
+    return dict(zip(own["rate_bps"], own["iteration_s"], strict=True))
+
+
+def mean_ratio(one: Ratios, other: Ratios) -> float:
+    """Return the mean of a ratio over the rates that both have; NaN if there are none."""
+    common = one.keys() & other.keys()
+    return float(np.mean([one[rate] / other[rate] for rate in common])) if common else math.nan
+
+
+def judged(text: str, figure: str, expected: Range, measured: float, reason: str = "") -> Claim:
+    """Return a claim of a figure and its ruling; one whose points are not there was not run."""
+    source = f"TopoOpt, Figure {figure}"
+    said = reason if not math.isnan(measured) else "not predicted"
+    return Claim(
+        text, source, expected, measured, ruling(measured, expected), said, ran=not math.isnan(measured)
+    )

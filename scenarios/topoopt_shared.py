@@ -1,0 +1,181 @@
+"""TopoOpt on a cluster that jobs share: iteration times over load, and shards that flip (section 5.6)."""
+
+import _checkout  # first: runs this file under the checkout's Python
+
+import sys
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from functools import partial
+from itertools import product
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from scenarios._harness import Options, Scenario, carry_out, main, no_claims
+from scenarios._options import Debug, Out, listed, seed_range
+from scenarios._output import print_results, sheet_table
+from scenarios._topoopt.shared_points import (
+    MIXES,
+    MODELS,
+    OF_EXCHANGE,
+    PATHS,
+    PRIVATE,
+    SHARD,
+    SHARED,
+    Cluster,
+    SharedPoint,
+    alone_s,
+    by_fabric,
+    found_together,
+)
+from scenarios._topoopt.shared_report import SharedResults
+from scenarios._topoopt.shared_shards import shards_experiment, shards_findings
+from testbed.machine.processes import in_processes
+from testbed.report.run_json import Run
+from testbed.report.table import claims_table
+from topologies.errors import ScenarioError
+
+MOST_SERVERS = 1024
+MOST_GBPS = 1e6
+NIC_BPS = 20e6
+"""What a NIC of the emulated cluster is shaped to at most [bit/s]: it has 48 links."""
+
+Servers = Annotated[int, typer.Option(help=f"Servers of the cluster; a job has {SHARD}.")]
+Jobs = Annotated[str, typer.Option(help="Numbers of jobs, comma-separated: 5 to 27 are 20 to 100 % load.")]
+Seeds = Annotated[int, typer.Option(help="How many seeds; each draws models, servers and hashed paths.")]
+Mix = Annotated[
+    str,
+    typer.Option(
+        help="How models are drawn: text (40 % DLRM, 30 % BERT, 20 % CANDLE, 10 % VGG16), or notebook (35,"
+        " 42, 20 and 2 %, as the published notebook draws them)."
+    ),
+]
+Paths = Annotated[
+    str,
+    typer.Option(
+        help="Which flows draw a path on fat-trees: those of each exchange (exchange; the paper's artifact"
+        " draws for each step of a ring), or one for all between two servers of a job (job; as NCCL has it)."
+    ),
+]
+FatTreeRate = Annotated[
+    float,
+    typer.Option(
+        help="Rate of a NIC of the fat-tree of similar cost [Gbit/s], which the paper does not state;"
+        " 200 is d B / 4."
+    ),
+]
+Emulate = Annotated[
+    bool,
+    typer.Option(
+        "--emulate",
+        help="Run a small cluster in two shards with real packets instead: three AllReduces, of which the"
+        " third takes over the servers of the first. Of the other options --out and --debug count.",
+    ),
+]
+
+
+def topoopt_shared(
+    servers: Servers = Cluster.servers,
+    jobs: Jobs = "5,10,15,20,27",
+    seeds: Seeds = 2,
+    mix: Mix = "text",
+    paths: Paths = OF_EXCHANGE,
+    fat_tree_rate: FatTreeRate = Cluster.fat_tree_bps / 1e9,
+    emulate: Emulate = False,
+    out: Out = None,
+    debug: Debug = False,
+) -> None:
+    """Iteration times of jobs that share a cluster of 432 servers: TopoOpt, ideal switch, two fat-trees.
+
+    Jobs of 16 servers train DLRM, BERT, CANDLE and VGG16 (Figure 16). TopoOpt gives each a shard: circuits
+    of its own, which no other job uses. There, and on an ideal switch, a job takes as long as alone. On
+    fat-trees each job has servers drawn at random; all jobs run together in the fluid model, each flow on
+    one path that a hash draws (--paths). The mean and the 99th percentile of iteration times count.
+
+    Expect TopoOpt to be like the ideal switch and the fat-tree of similar cost behind at any load, as its
+    NICs have a quarter of the rate. With load flows of several jobs meet on links of both fat-trees.
+
+    With --emulate a third job waits for its 1x2 switches only, as its circuits are set while others run.
+    """
+    if emulate:
+        carry_out(_two_shards(), Options(out=out))
+        return
+    cluster = Cluster(
+        servers=_servers(servers),
+        fat_tree_bps=_gbps(fat_tree_rate),
+        mix=_chosen("mix", mix, MIXES),
+        paths=_chosen("paths", paths, PATHS),
+    )
+    numbers = _numbers(jobs, cluster.most_jobs)
+    points = [
+        SharedPoint(fabric, number, seed)
+        for number, seed, fabric in product(numbers, seed_range(seeds), (*PRIVATE, *SHARED))
+    ]
+    run = Run("topoopt_shared", "TopoOpt: a cluster that jobs share", ["python", *sys.argv], datetime.now())
+    results = SharedResults(run, cluster, out=out)
+    with results, _progress() as progress:
+        _predict(results, points, progress)
+    print_results([*map(sheet_table, results.sheets), claims_table(results.claims)], results.path)
+
+
+def _predict(results: SharedResults, points: Sequence[SharedPoint], progress: Progress) -> None:
+    """Predict models alone, then the points; each is written as it is found."""
+    cluster = results.cluster
+    with in_processes(partial(alone_s, cluster), MODELS) as times:
+        tracked = progress.track(times, total=len(MODELS), description="predict models alone")
+        results.alone = by_fabric(dict(zip(MODELS, tracked, strict=True)))
+    with in_processes(partial(found_together, cluster, results.alone), points) as found:
+        each = progress.track(found, total=len(points), description="predict clusters")
+        for point, jobs in zip(points, each, strict=True):
+            results.add(point, jobs)
+
+
+def _two_shards() -> Scenario:
+    return Scenario(
+        "topoopt_shared",
+        "TopoOpt: a cluster in two shards",
+        [shards_experiment()],
+        no_claims,
+        "nodes",
+        findings=shards_findings,
+        most_nic_bps=NIC_BPS,
+    )
+
+
+def _servers(servers: int) -> int:
+    if not SHARD <= servers <= MOST_SERVERS:
+        raise ScenarioError(f"a cluster of {servers} servers", f"give {SHARD} to {MOST_SERVERS}")
+    return servers
+
+
+def _chosen(option: str, word: str, choices: Iterable[str]) -> str:
+    if word not in choices:
+        raise ScenarioError(f"unknown word {word!r} of --{option}", f"choose from {', '.join(choices)}")
+    return word
+
+
+def _gbps(rate_gbps: float) -> float:
+    if not 0 < rate_gbps <= MOST_GBPS:
+        raise ScenarioError(
+            f"a fat-tree of {rate_gbps:g} Gbit/s", f"give a rate above 0, up to {MOST_GBPS:g}"
+        )
+    return rate_gbps * 1e9
+
+
+def _numbers(jobs: str, most: int) -> list[int]:
+    """Return numbers of jobs, ascending, each once."""
+    words = listed(jobs)
+    if wrong := [word for word in words if not (word.isdecimal() and 1 <= int(word[:9]) <= most)]:
+        raise ScenarioError(f"a cluster of {wrong[0][:20]!r} jobs", f"give whole numbers from 1 to {most}")
+    return sorted({int(word) for word in words})
+
+
+def _progress() -> Progress:
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    return Progress(*columns, console=Console(stderr=True), transient=True)
+
+
+if __name__ == "__main__":
+    main(topoopt_shared)
