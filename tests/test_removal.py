@@ -45,6 +45,19 @@ PAPERS = {
         "scenarios/ocs_spectra.py",
         "tests/*spectra*.py",
     ),
+    "TopoOpt": (
+        *(f"controller/schedulers/{name}.py" for name in ("topoopt", "totient", "ring_classes")),
+        *(f"controller/schedulers/{name}.py" for name in ("blossom_rounds", "coin_change", "ocs_reconfig")),
+        "controller/circuits/ocs_reconfig.py",
+        "controller/circuits/shard*.py",
+        "traffic/models/layered.py",
+        "traffic/models/convolutional.py",
+        "traffic/models/topoopt*.py",
+        "traffic/models/strategy*.py",
+        "scenarios/_topoopt/*.py",
+        "scenarios/topoopt_*.py",
+        "tests/*topoopt*.py",
+    ),
 }
 """The files of each; schedulers that are made of Spectra's steps are its rivals, and go with it."""
 
@@ -82,6 +95,7 @@ NAMED = {
     "mFabric": r"mfabric_\w",
     "InfiniteHBD": r"infinitehbd_\w",
     "Spectra": r"ocs_spectra|SCHEDULERS|\"(spectra|less|eclipse|bvn|solstice)\"",
+    "TopoOpt": r"topoopt_(testbed|scale|shared)",
 }
 """How tests name a paper's scenarios and schedulers that do not import them."""
 

@@ -1,8 +1,8 @@
 """A fixed set of small experiments that together use every part, each predicted within a second.
 
-Schemes, patterns, shares of links, compute between collectives, circuits by schedules, by a job's events and
-foreseen ones, delegated all-to-alls, servers that forward, faults and revisions. What is said of every run is
-held against them.
+Schemes, patterns, shares of links, compute between collectives, circuits by schedules, by a job's events, by
+what is owed and foreseen ones, delegated all-to-alls, servers that forward, faults and revisions. What is
+said of every run is held against them.
 """
 
 from collections.abc import Iterator
@@ -12,15 +12,20 @@ from functools import partial
 import numpy as np
 
 from controller.circuits.devices import ReconfigurationDelay
+from controller.circuits.ocs_reconfig import OcsReconfig
+from controller.schedulers.coin_change import CoinChange
+from scenarios._topoopt.points import Trained, data_parallel, over_ocs, over_panel, plan_for
 from testbed.run.dilation import Dilation
 from testbed.run.experiment import Experiment
 from testbed.run.ocs_plan import Scheduled, over_ocses
 from testbed.run.region_plan import Prediction, RegionalSetup, regions_of
+from tests.scenarios.topoopt_models import dense, model_of, table
 from tests.testbed import moved_cases, test_foreseen
 from tests.testbed.ocs_cases import experiment_of as schedule_of
 from tests.testbed.ocs_cases import partially
 from tests.testbed.panel_cases import panel_step
 from tests.testbed.region_cases import lost, toy_experiment, toy_step
+from tests.testbed.shard_cases import FIRST, OTHER, THIRD, sharded
 from tests.traffic.test_own_pattern import Sent
 from topologies.fabric import Port
 from topologies.fat_tree import fat_tree_fabric
@@ -28,6 +33,7 @@ from topologies.khop_ring import KHopRing
 from topologies.parallel_ocs import parallel_ocs_fabric
 from topologies.rail import rail_fabric
 from traffic.collectives.all_to_all import AllToAll
+from traffic.collectives.fan import Fan
 from traffic.collectives.node_all_to_all import RingAllToAll
 from traffic.collectives.pattern import Pattern
 from traffic.collectives.point_to_point import PointToPoint
@@ -58,6 +64,7 @@ def small_runs() -> Iterator[tuple[str, Experiment]]:
     yield from _schedules()
     yield from _regions()
     yield from _foreseen()
+    yield from _topoopt()
     yield from _failing()
 
 
@@ -95,6 +102,8 @@ def _jobs() -> Iterator[tuple[str, Experiment]]:
         "all-gather": Ring((EVERY,), 8 * MEGABYTE, "all-gather"),
         "ring all-to-all": RingAllToAll((hops,), MEGABYTE),
         "point to point": PointToPoint(((0, 5, 3 * MEGABYTE), (1, 0, MEGABYTE), (5, 1, 2 * MEGABYTE))),
+        "one to many": Fan((0, 5), EVERY, MEGABYTE),
+        "many to one": Fan((6,), EVERY, MEGABYTE, back=True),
         "own pattern": Sent(((0, 3), (3, 6), (6, 0)), MEGABYTE),
     }
     for name, pattern in patterns.items():
@@ -166,6 +175,27 @@ def _foreseen() -> Iterator[tuple[str, Experiment]]:
     yield "panel, two hops", replace(panel_step(2), scheme=DelegatedSetup(two_hops=True))
     yield "dying ring", test_foreseen.experiment(KHopRing(5, 2, 2), 1)
     yield "replaced ring", test_foreseen.experiment(KHopRing(7, 3, 3), 1, mode="replace")
+
+
+def _topoopt() -> Iterator[tuple[str, Experiment]]:
+    """Yield an iteration over circuits that stay, relayed by both routings, and that follow; and shards."""
+    trained = _tables_and_layers(gpus=1)
+    plan = plan_for(trained, degree=4)
+    yield "TopoOpt, coin change", over_panel(trained, plan, 10e9, routing=CoinChange(plan.coins))
+    as_one = replace(_tables_and_layers(gpus=2), coupled=True)
+    yield "TopoOpt, shortest paths", over_panel(as_one, plan, 10e9)
+    for name, forwards in (("forwards", True), ("does not forward", False)):
+        rule = OcsReconfig(delay_s=2e-5, forwards=forwards)
+        yield f"OCS-reconfig, {name}", over_ocs(trained, 4, 10e9, rule, name)
+    yield "shards", sharded(FIRST, OTHER, THIRD)
+
+
+def _tables_and_layers(gpus: int) -> Trained:
+    """Return a model of two tables and two dense layers that 8 servers train, in two buckets."""
+    tables = [table(f"table {number}", features=4000) for number in range(2)]
+    top = dense("top", [each.name for each in tables], features=1000)
+    model = model_of(*tables, top, dense("last", ["top"]), servers=8)
+    return data_parallel(model, bucket_bytes=4 * MEGABYTE, gpus=gpus)
 
 
 def _failing() -> Iterator[tuple[str, Experiment]]:

@@ -6,6 +6,7 @@ A mutant is the real scheme, pattern, transport, controller, backend or runner w
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import count
 
 import numpy as np
@@ -44,6 +45,7 @@ from topologies.routes import Routes
 from traffic import delegated, delegation
 from traffic.clock import NEVER
 from traffic.collectives.all_to_all import AllToAll
+from traffic.collectives.fan import Fan
 from traffic.collectives.node_all_to_all import RingAllToAll
 from traffic.collectives.point_to_point import PointToPoint
 from traffic.collectives.ring import Ring
@@ -60,6 +62,7 @@ from traffic.ops import Ops, Part
 from traffic.scheme import Placement, Sprayed
 from traffic.scheme_setup import WHILE_LIT
 from traffic.spraying.policy import QueuePair
+from traffic.spread import Spread
 from traffic.tables import GRANTS, WIRE, Tables
 
 RUNS = dict(small_runs())
@@ -83,17 +86,19 @@ def around(patch: Patch, owner: object, name: str, changed: Callable[..., object
     patch.setattr(owner, name, lambda *args, **named: changed(method(*args, **named), *args))
 
 
-def placed(patch: Patch, changed: Callable[[Placement], Placement]) -> None:
-    """Have a spraying scheme's placements changed, and nobody look at them before they are sent."""
+def placed(
+    patch: Patch, changed: Callable[[Placement], Placement], scheme: type[Sprayed | Spread] = Sprayed
+) -> None:
+    """Have a scheme's placements changed, and nobody look at them before they are sent."""
     patch.setattr(placing, "placed_by", lambda scheme, view, messages: scheme.place(view, messages))
-    around(patch, Sprayed, "place", lambda found, *_: changed(found))
+    around(patch, scheme, "place", lambda found, *_: changed(found))
 
 
 # Schemes
 
 
-def loses_half(patch: Patch) -> None:
-    placed(patch, lambda found: replace(found, bytes=found.bytes // 2))
+def loses_half(patch: Patch, scheme: type[Sprayed | Spread] = Sprayed) -> None:
+    placed(patch, lambda found: replace(found, bytes=found.bytes // 2), scheme)
 
 
 def sends_twice(patch: Patch) -> None:
@@ -202,12 +207,12 @@ def steps_that_do_not_wait(patch: Patch) -> None:
     around(patch, Ring, "lower", lambda found, *_: replace(found, after=found.after[:0]))
 
 
-def turned_round(patch: Patch) -> None:
+def turned_round(patch: Patch, pattern: type[AllToAll | Fan] = AllToAll) -> None:
     def turned(part: Part) -> Part:
         moves = part.moves
         return replace(part, moves=Messages(moves.destination, moves.source, moves.bytes))
 
-    lowers(patch, AllToAll, turned)
+    lowers(patch, pattern, turned)
 
 
 def shifted(patch: Patch) -> None:
@@ -236,6 +241,10 @@ def equal_steps(patch: Patch) -> None:
 
 def a_coupled_ring_of_half(patch: Patch) -> None:
     lowers(patch, Ring, lambda part: with_bytes(part, part.moves.bytes // 2), coupled=True)
+
+
+def a_coupled_fan_of_half(patch: Patch) -> None:
+    lowers(patch, Fan, lambda part: with_bytes(part, part.moves.bytes // 2), coupled=True)
 
 
 # Backends
@@ -491,6 +500,9 @@ def the_old_gpus_go_on(patch: Patch) -> None:
 MUTANTS: Mapping[str, Mutant] = {
     "scheme: half of each parcel": Mutant("uniform, rails", loses_half, "bytes"),
     "scheme: each parcel twice": Mutant("uniform, rails", sends_twice, "bytes"),
+    "scheme: half of what is spread": Mutant(
+        "TopoOpt, shortest paths", partial(loses_half, scheme=Spread), "bytes"
+    ),
     "scheme: to the next server": Mutant("uniform, ecmp", to_the_next_server, "paths"),
     "scheme: from the next server": Mutant("uniform, ecmp", from_the_next_server, "paths"),
     "scheme: bytes of other messages": Mutant("slow ring", swaps_messages, "bytes"),
@@ -505,6 +517,12 @@ MUTANTS: Mapping[str, Mutant] = {
     "pattern: half a chunk": Mutant("all-gather", half_a_chunk, "bytes"),
     "pattern: steps do not wait": Mutant("reduce-scatter", steps_that_do_not_wait, "causality"),
     "pattern: demand turned round": Mutant("step", turned_round, "bytes"),
+    "pattern: a fan turned round": Mutant(
+        "TopoOpt, coin change", partial(turned_round, pattern=Fan), "bytes"
+    ),
+    "pattern: a coupled fan of half": Mutant(
+        "TopoOpt, shortest paths", a_coupled_fan_of_half, "bytes", couples=True
+    ),
     "pattern: demand shifted": Mutant("step", shifted, "bytes"),
     "pattern: a pair left out": Mutant("uniform, ecmp", a_pair_left_out, "bytes"),
     "pattern: a pair twice": Mutant("uniform, ecmp", a_pair_twice, "bytes"),
