@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from scenarios._topoopt.costs import cost_table
+from scenarios._topoopt.fabrics import OCS_RECONFIG, SIP_ML
 from scenarios._topoopt.scale_points import ScalePoint, Setting, row_of
 from testbed.machine.processes import in_processes
 from testbed.report.page import Findings, Page
@@ -97,8 +98,12 @@ def predicted(
     """Yield what the prediction of each point says, behind a progress bar; what is known is not predicted."""
     distinct = list(dict.fromkeys(points))
     yield from ((point, known[point]) for point in distinct if point in known)
-    # Points of one network follow each other, so that a process searches its strategies once.
-    left = sorted((p for p in distinct if p not in known), key=lambda p: (p.model, p.degree, p.rate_bps))
+    # Points of one network follow each other, so that a process searches its strategies once; those whose
+    # circuits follow demand take longest and come last, since rows are written in this order.
+    left = sorted(
+        (point for point in distinct if point not in known),
+        key=lambda p: (p.fabric in (OCS_RECONFIG, SIP_ML), p.model, p.degree, p.rate_bps),
+    )
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with (
         in_processes(partial(row_of, setting), left) as found,

@@ -16,7 +16,7 @@ from traffic.collectives.point_to_point import PointToPoint
 from traffic.collectives.ring import Ring
 from traffic.job import Collective, Job
 
-pytestmark = pytest.mark.emulation
+pytestmark = [pytest.mark.emulation, pytest.mark.slow]
 
 DILATION = Dilation(rate=2e-4, volume=1e-2)
 """20 Mbit/s."""

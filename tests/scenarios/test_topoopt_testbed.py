@@ -240,7 +240,7 @@ def test_drawings_have_an_axes_for_each_job() -> None:
     outcomes = [Outcome(experiment, predicted(experiment)) for experiment in jobs.values()]
     figures = {plot.name: plot.draw() for plot in findings_of(Cluster(), {}, outcomes).plots}
     assert {name: len(figure.axes) for name, figure in figures.items()} == {
-        "demand": 2, "circuits": 1, "path_lengths": 1, "circuit_loads": 1
+        "demand": 4, "circuits": 1, "path_lengths": 1, "circuit_loads": 1
     }  # fmt: skip
     (axes,) = distributions({"few": np.array([1.0, 2.0, 3.0]), "one": np.array([2.0])}, "title", "hops").axes
     assert [np.asarray(line.get_ydata())[-1] for line in axes.lines] == [1.0, 1.0]
