@@ -281,14 +281,14 @@ class Routed:
         found = cache(partial(_routed, view.fabric, routes))
         return [
             [min(hops, key=hops.__getitem__)] if (hops := found(*ends)) else []
-            for ends in _servers(view.fabric, messages)
+            for ends in servers_of(view.fabric, messages)
         ]
 
     def lower(self, ops: Ops, view: View) -> Ops:
-        """Return what is under way; messages between servers that no route joins wait in the dark."""
+        """Return operations with messages held in the dark whose servers no route joins."""
         routes = view.routes()
         joined = cache(lambda near, far: bool(_routed(view.fabric, routes, near, far)))
-        return _by_light(ops, lambda moves: [joined(*ends) for ends in _servers(view.fabric, moves)])
+        return by_light(ops, lambda moves: [joined(*ends) for ends in servers_of(view.fabric, moves)])
 
     def place(self, view: View, messages: Messages) -> Placement:
         """Return one parcel per message; ScenarioError if no route joins its servers."""
@@ -338,7 +338,7 @@ class OnceLit:
 
     def lower(self, ops: Ops, view: View) -> Ops:
         """Return what is under way, that whose servers no circuit joins in the dark."""
-        return _by_light(ops, lambda moves: [bool(paths) for paths in _direct(view, moves)])
+        return by_light(ops, lambda moves: [bool(paths) for paths in _direct(view, moves)])
 
     spreads = True
 
@@ -348,36 +348,41 @@ class OnceLit:
 
     def place(self, view: View, messages: Messages) -> Placement:
         """Return a parcel per message and light path; ScenarioError for a message without one."""
-        numbers: dict[QueuePair, int] = {}
-        parcels = list[tuple[int, int, int]]()
-        for message, (size, paths) in enumerate(
-            zip(messages.bytes.tolist(), _direct(view, messages), strict=True)
-        ):
-            if not paths:
-                raise ScenarioError(
-                    f"no circuit joins the servers of GPUs {messages.source[message]} and "
-                    f"{messages.destination[message]}",
-                    "light circuits between them, or have the message wait for light",
-                )
-            for part, queue_pair in enumerate(paths):
-                sent = size * (part + 1) // len(paths) - size * part // len(paths)
-                if sent:
-                    parcels.append((numbers.setdefault(queue_pair, len(numbers)), message, sent))
-        qp, message_of, sizes = np.array(parcels, dtype=np.int64).reshape(-1, 3).T
-        return Placement(tuple(numbers), qp, message_of, sizes)
+        paths = _direct(view, messages)
+        if not all(paths):
+            message = list(map(bool, paths)).index(False)
+            raise ScenarioError(
+                f"no circuit joins the servers of GPUs {messages.source[message]} and "
+                f"{messages.destination[message]}",
+                "light circuits between them, or have the message wait for light",
+            )
+        return in_equal_parts(messages, paths)
 
 
-def _by_light(ops: Ops, has_light: Callable[[Messages], Sequence[bool]]) -> Ops:
-    """Return what is under way; messages without light wait in the dark."""
+def in_equal_parts(messages: Messages, lanes: Sequence[Sequence[QueuePair]]) -> Placement:
+    """Return each message in equal parts over its lanes, of which it has one at least."""
+    numbers: dict[QueuePair, int] = {}
+    parcels = list[tuple[int, int, int]]()
+    for message, (size, mine) in enumerate(zip(messages.bytes.tolist(), lanes, strict=True)):
+        for part, lane in enumerate(mine):
+            sent = size * (part + 1) // len(mine) - size * part // len(mine)
+            if sent:
+                parcels.append((numbers.setdefault(lane, len(numbers)), message, sent))
+    qp, message_of, sizes = np.array(parcels, dtype=np.int64).reshape(-1, 3).T
+    return Placement(tuple(numbers), qp, message_of, sizes)
 
-    def by_light(part: Part) -> Ops:
+
+def by_light(ops: Ops, has_light: Callable[[Messages], Sequence[bool]]) -> Ops:
+    """Return operations with those that have no light held in the dark."""
+
+    def lowered(part: Part) -> Ops:
         lit = np.array(has_light(part.moves), dtype=bool)
         return Ops((part,) if lit.all() else (part.select(lit), replace(part.select(~lit), medium=DARK)))
 
-    return ops.each_under_way(by_light)
+    return ops.each_under_way(lowered)
 
 
-def _servers(fabric: Fabric, messages: Messages) -> list[tuple[int, int]]:
+def servers_of(fabric: Fabric, messages: Messages) -> list[tuple[int, int]]:
     """Return the servers of each message's GPUs."""
     servers = fabric.server_of_gpu
     return list(zip(servers[messages.source].tolist(), servers[messages.destination].tolist(), strict=True))

@@ -6,18 +6,16 @@ such pair of NICs is a lane. So several shortest paths share a message, and so d
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice
-
-import numpy as np
 
 from topologies.errors import ScenarioError
 from topologies.events import View
 from topologies.fabric import Nic
 from topologies.routing import Table
 from traffic.messages import Messages
-from traffic.ops import DARK, Ops, Part
-from traffic.scheme import Placement, Scheme
+from traffic.ops import Ops
+from traffic.scheme import Placement, Scheme, by_light, in_equal_parts, servers_of
 from traffic.spraying.policy import QueuePair
 
 Ends = tuple[int, int]
@@ -65,40 +63,24 @@ class Spread:
         self._known: tuple[Table, Mapping[Ends, list[QueuePair]]] | None = None
 
     def lower(self, ops: Ops, view: View) -> Ops:
-        """Return what is under way; messages between servers without a path wait in the dark."""
-
-        def by_light(part: Part) -> Ops:
-            lit = np.array([bool(lanes) for lanes in self.lanes_now(view, part.moves)], dtype=bool)
-            if lit.all():
-                return Ops((part,))
-            return Ops((part.select(lit), replace(part.select(~lit), medium=DARK)))
-
-        return ops.each_under_way(by_light)
+        """Return operations with messages held in the dark whose servers no path joins."""
+        return by_light(ops, lambda moves: [bool(lanes) for lanes in self.lanes_now(view, moves)])
 
     def lanes_now(self, view: View, messages: Messages) -> Sequence[Sequence[QueuePair]]:
         """Return the lanes of each message; none where no path joins its servers."""
         lanes = self._lanes(view)
-        return [list(islice(lanes.get(ends, ()), self._most)) for ends in _ends(view, messages)]
+        return [list(islice(lanes.get(ends, ()), self._most)) for ends in servers_of(view.fabric, messages)]
 
     def place(self, view: View, messages: Messages) -> Placement:
         """Return a parcel per message and path; ScenarioError if no path joins its servers."""
-        numbers: dict[QueuePair, int] = {}
-        parcels = list[tuple[int, int, int]]()
-        for message, (size, lanes) in enumerate(
-            zip(messages.bytes.tolist(), self.lanes_now(view, messages), strict=True)
-        ):
-            if not lanes:
-                near, far = _ends(view, messages)[message]
-                raise ScenarioError(
-                    f"no path of the routing joins server {near} to server {far}",
-                    "light circuits that do, or take a routing that has one",
-                )
-            for part, lane in enumerate(lanes):
-                sent = size * (part + 1) // len(lanes) - size * part // len(lanes)
-                if sent:
-                    parcels.append((numbers.setdefault(lane, len(numbers)), message, sent))
-        qp, of, sizes = np.array(parcels, dtype=np.int64).reshape(-1, 3).T
-        return Placement(tuple(numbers), qp, of, sizes)
+        lanes = self.lanes_now(view, messages)
+        if not all(lanes):
+            near, far = servers_of(view.fabric, messages)[list(map(bool, lanes)).index(False)]
+            raise ScenarioError(
+                f"no path of the routing joins server {near} to server {far}",
+                "light circuits that do, or take a routing that has one",
+            )
+        return in_equal_parts(messages, lanes)
 
     def _lanes(self, view: View) -> Mapping[Ends, list[QueuePair]]:
         """Return the lanes of each two servers; found once for what is lit and has failed."""
@@ -126,9 +108,3 @@ def _lanes_of(table: Table) -> dict[Ends, list[QueuePair]]:
         elif isinstance(out, Nic) and what[0] == out:
             of_flows[out.server, what[1].server].append(QueuePair(out, what[1]))
     return {**of_flows, **towards}
-
-
-def _ends(view: View, messages: Messages) -> list[Ends]:
-    """Return the servers of each message's GPUs."""
-    servers = view.fabric.server_of_gpu
-    return list(zip(servers[messages.source].tolist(), servers[messages.destination].tolist(), strict=True))
