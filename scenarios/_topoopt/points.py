@@ -106,16 +106,16 @@ def over_panel(
     What has no circuit is relayed by a routing, by default over up to four shortest paths of each pair.
     """
     by = KShortest(seed=seed) if routing is None else routing
-    return _fixed(
-        trained.job(plan.rings_of), plan.pairs, plan.degree, rate_bps, by, trained.gpus, label, seed
-    )
+    fabric = topoopt_panel(plan.servers, plan.degree, rate_bps, gpus=trained.gpus)
+    return over_fixed_circuits(fabric, trained.job(plan.rings_of), plan, by, label=label, seed=seed)
 
 
 def over_expander(trained: Trained, degree: int, rate_bps: float, *, seed: int = 0) -> Experiment:
     """Return an iteration over a random regular graph: one ring in order, one shortest path a pair."""
     pairs = expander_pairs(trained.model.servers, degree, seed)
     routing = KShortest(1, seed)
-    return _fixed(trained.job(), pairs, degree, rate_bps, routing, trained.gpus, EXPANDER, seed)
+    fabric = topoopt_panel(trained.model.servers, degree, rate_bps, gpus=trained.gpus)
+    return over_fixed_circuits(fabric, trained.job(), pairs, routing, label=EXPANDER, seed=seed)
 
 
 def over_ocs(
@@ -141,25 +141,16 @@ def over_switches(trained: Trained, fabric: Fabric, label: str, *, seed: int = 0
     return Experiment(fabric, trained.job(), "ecmp", seed=seed, label=label)
 
 
-def _fixed(
-    job: Job,
-    pairs: Pairs,
-    degree: int,
-    rate_bps: float,
-    routing: Routing,
-    gpus: int,
-    label: str,
-    seed: int,
+def over_fixed_circuits(
+    fabric: Fabric, job: Job, circuits: Plan | Pairs, routing: Routing, *, label: str, seed: int = 0
 ) -> Experiment:
-    servers = job.gpus // gpus
-    fabric = topoopt_panel(servers, degree, rate_bps, gpus=gpus)
-    first = panel_circuits(fabric, pairs)
+    """Return a job over circuits of a panel that stay, over all paths that a routing names."""
     return Experiment(
         fabric,
         job,
         SpreadSetup(),
         seed=seed,
         label=label,
-        circuits=Foreseen(first, (), ReconfigurationDelay(), stays=True),
+        circuits=Foreseen(panel_circuits(fabric, circuits), (), ReconfigurationDelay(), stays=True),
         routing=routing,
     )

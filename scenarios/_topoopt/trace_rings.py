@@ -22,12 +22,11 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from controller.circuits.devices import ReconfigurationDelay
-from controller.circuits.foreseen import Foreseen
 from controller.schedulers.coin_change import KShortest
-from controller.schedulers.topoopt import Group, Plan, panel_circuits, topology_finder
+from controller.schedulers.topoopt import Group, Plan, topology_finder
 from scenarios._harness import Scenario, no_claims
 from scenarios._topoopt.fabrics import TOPOOPT
+from scenarios._topoopt.points import over_fixed_circuits
 from testbed.report.node_report import titled
 from testbed.report.nodes import nodes_of
 from testbed.report.page import Block, Findings, Line, Sheet
@@ -41,7 +40,7 @@ from traffic.collectives.ring import Ring
 from traffic.job import Collective, Job, Node
 from traffic.messages import Messages
 from traffic.metrics import GB, bus_bytes
-from traffic.spread import Spread, SpreadSetup
+from traffic.spread import Spread
 
 Bytes = NDArray[np.int64]
 HEADERS = ("servers", "GPUs", "rings", "at once", "MB", "hops", "busbw", "circuits", "/ circuits")
@@ -65,15 +64,9 @@ def trace_scenario(step: Job, fabric: Fabric, title: str, seed: int) -> Scenario
     """
     plan = step_plan(step, fabric)
     parallel = max(Counter((min(pair), max(pair)) for pair in plan.pairs).values())
-    experiment = Experiment(
-        fabric,
-        over_plan(step, fabric, plan),
-        SpreadSetup(),
-        seed=seed,
-        label=TOPOOPT,
-        circuits=Foreseen(panel_circuits(fabric, plan), (), ReconfigurationDelay(), stays=True),
-        routing=KShortest(max(KShortest.k, parallel), seed),  # all parallel circuits count as paths
-    )
+    routing = KShortest(max(KShortest.k, parallel), seed)  # all parallel circuits count as paths
+    led = over_plan(step, fabric, plan)
+    experiment = over_fixed_circuits(fabric, led, plan, routing, label=TOPOOPT, seed=seed)
     findings = partial(circuits_findings, plan.coins)
     return Scenario("ring_trace", title, [experiment], no_claims, "rings", findings)
 

@@ -1,4 +1,4 @@
-"""Clusters in shards: who waits for a flip, who for a panel, and who for nothing."""
+"""Clusters in shards: which jobs wait for a flip, which for a panel, and which do not wait."""
 
 from collections.abc import Sequence
 from dataclasses import replace

@@ -88,7 +88,7 @@ class Panel:
                 assert isinstance(then, Nic)
                 at = then
                 servers.append(at.server)
-            assert to == flow[1], "the path ends where no light is"
+            assert to == flow[1], "the path ends at a NIC without light"
             assert len({*servers, to.server}) == len(servers) + 1, "it comes by a server twice"
             return [*servers, to.server]
 
