@@ -5,16 +5,24 @@ that a remote leaf is one prefix in a routing table. Of more than 256 switches e
 smaller as it takes for all to have one. A packet switch is a router: a NIC sends
 everything to its switch's gateway, and the last switch writes the destination's MAC address.
 An OCS touches nothing, so NICs on an OCS know each other's MAC addresses instead.
+
+A NIC on a packet switch has a network of its own: the port's number is shifted by 6 bits, and the low
+6 bits of a destination address are the packet's entropy. Switches hash addresses and no UDP ports, so that
+datagrams to one NIC take different paths by their entropies. A NIC on an OCS has one address, since nothing
+is hashed there.
 """
 
 from ipaddress import IPv4Address, IPv4Network
 
 from topologies.errors import FabricError
 from topologies.fabric import Fabric, Nic, Port
+from topologies.packet_part import on_packet_switch
 
 FABRIC_NETWORK = IPv4Network("10.0.0.0/8")
 GATEWAY_MAC = "02:00:00:00:00:01"
 """The MAC address to which NICs on packet switches send: every packet switch's."""
+ENTROPIES = 64
+"""Entropies that the address of a NIC on a packet switch has: its bits below the port's number."""
 LEAST_SWITCH_BITS = 8
 """Bits of an address that say which switch; more of more than 256 switches."""
 
@@ -27,24 +35,40 @@ def subnet(fabric: Fabric, switch: str) -> IPv4Network:
     return IPv4Network((first, length))
 
 
-def nic_ip(fabric: Fabric, nic: Nic) -> IPv4Address:
-    """Return the address of a NIC.
+def nic_network(fabric: Fabric, nic: Nic) -> IPv4Network:
+    """Return the network of a NIC: an address for each entropy, or a single one if the NIC is on an OCS.
 
     Raises
     ------
     FabricError
-        If its switch has more ports than the switch's subnet has addresses.
+        If its switch has more ports than the switch's subnet has room for.
     """
     port = fabric.peer(fabric.nic_port(nic))
     network = subnet(fabric, port.node)
-    address = network.network_address + port.number + 1
-    if address >= network.broadcast_address - 1:
+    size = ENTROPIES if on_packet_switch(fabric, nic) else 1
+    first = int(network.network_address) + (port.number + 1) * size
+    usable = network.num_addresses - 2  # without the gateway and the broadcast address, the last two
+    if first + size > int(network.network_address) + usable:
         raise FabricError(
             f"port {port} has no address: of {len(fabric.switches)} switches each has "
-            f"{network.num_addresses - 3}",
+            f"addresses for {max(usable // size - 1, 0)} ports",
             "take fewer switches, or smaller ones",
         )
-    return address
+    return IPv4Network((first, 32 - (size - 1).bit_length()))
+
+
+def nic_ip(fabric: Fabric, nic: Nic) -> IPv4Address:
+    """Return the address of a NIC, that of entropy 0; FabricError as `nic_network`."""
+    return nic_network(fabric, nic).network_address
+
+
+def entropy_ip(fabric: Fabric, nic: Nic, entropy: int) -> IPv4Address:
+    """Return the address of a NIC to which datagrams of an entropy go; FabricError as `nic_network`.
+
+    Larger ones count from 0 again: entropy 64 has the address of 0, and on an OCS all have one.
+    """
+    network = nic_network(fabric, nic)
+    return network.network_address + entropy % network.num_addresses
 
 
 def gateway_ip(fabric: Fabric, nic: Nic) -> IPv4Address:

@@ -1,10 +1,10 @@
 """Who forwards: the rules of every packet switch, a pure function of the fabric and of what failed.
 
 A packet switch is a router (`topologies.addresses`). To a NIC of its own it has one rule: write
-that NIC's MAC address, out of its port. To every other switch that has NICs it has one rule for
-that switch's prefix, towards the neighbours that are one hop nearer: straight out of a port, or
-through a group when there are several. Packets with no path are dropped and counted by the
-table-miss rule. Nothing is learned, nothing is flooded, no server forwards.
+that NIC's MAC address, out of its port, whatever the entropy of the packet's destination address. To
+every other switch that has NICs it has one rule for that switch's prefix, towards the neighbours that are
+one hop nearer: straight out of a port, or through a group when there are several. Packets with no path are
+dropped and counted by the table-miss rule. Nothing is learned, nothing is flooded, no server forwards.
 
 In a group the links have numbers of buckets that are the smallest with the ratios of their rates: 5 and 7 for
 1 : 1.4. The ratio of any two is right within 1 %, and so are the shares of all, also while some of them have
@@ -18,7 +18,7 @@ from itertools import count
 
 from controller.packet.ecmp_hash import MOST_BUCKETS, forwarding_buckets
 from controller.packet.rules import IPV4, Action, Group, Match, Output, Rule, RuleSet, SetEthDst, ToGroup
-from topologies.addresses import nic_ip, nic_mac, subnet, switch_mac
+from topologies.addresses import nic_ip, nic_mac, nic_network, subnet, switch_mac
 from topologies.errors import FabricError
 from topologies.fabric import Fabric, Link, Nic, Port
 from topologies.routing import Routing
@@ -105,7 +105,7 @@ def _nic_rules(fabric: Fabric, switches: Iterable[str], failed_links: Set[Link])
     for nic in fabric.nics:
         port = fabric.peer(fabric.nic_port(nic))
         if port.node in rules and fabric.link_at[port] not in failed_links:
-            match = Match(eth_type=IPV4, ipv4_dst=IPv4Network(nic_ip(fabric, nic)))
+            match = Match(eth_type=IPV4, ipv4_dst=nic_network(fabric, nic))
             rules[port.node].append(Rule(NIC_PRIORITY, match, (SetEthDst(nic_mac(nic)), Output(port.number))))
     return rules
 
@@ -122,7 +122,7 @@ def _routed_rules(fabric: Fabric, failed_links: Set[Link], routing: Routing | No
         source, destination = (None, what) if isinstance(what, Nic) else what
         match = Match(
             eth_type=IPV4,
-            ipv4_dst=IPv4Network(nic_ip(fabric, destination)),
+            ipv4_dst=nic_network(fabric, destination),
             ipv4_src=source and IPv4Network(nic_ip(fabric, source)),
         )
         to = fabric.peer(out)

@@ -21,9 +21,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from controller.circuits.status import LogEntry
-from testbed.network.tap import ETH_P_ALL, PACKET_OUTGOING, attach_filter
+from testbed.network.tap import ETH_P_ALL, PACKET_OUTGOING
 from topologies.addresses import interface
 from topologies.fabric import Fabric, Port
+from traffic.transports.packet_filter import attach_filter
 
 SOL_PACKET = 263
 PACKET_RX_RING, PACKET_STATISTICS, PACKET_VERSION = 5, 6, 10

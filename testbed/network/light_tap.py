@@ -12,9 +12,10 @@ import time
 import numpy as np
 from numpy.typing import NDArray
 
-from testbed.network.tap import ETH_P_ALL, PACKET_OUTGOING, attach_filter
+from testbed.network.tap import ETH_P_ALL, PACKET_OUTGOING
 from topologies.addresses import interface
 from topologies.fabric import Fabric
+from traffic.transports.packet_filter import attach_filter
 
 PROBE_PORT = 9999
 PROBE = struct.Struct("!I")

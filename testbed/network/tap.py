@@ -1,46 +1,50 @@
-"""Which path each connection took, read off the wire: its first packet, seen on every link.
+"""Which path each queue pair took, read off the wire: its first packet, seen on every link.
 
 A ``select`` group keeps a connection on one path, so that of its SYN is that of all its
-data. Nothing is assumed of the switch's hash, its version or its datapath.
+data; so it keeps datagrams of one entropy. Nothing is assumed of the switch's hash, its version or its
+datapath.
 """
 
 import contextlib
-import ctypes
 import ipaddress
 import socket
 import struct
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from topologies.addresses import interface, nic_ip
 from topologies.errors import NetworkError
 from topologies.fabric import Fabric, Path, Port
 from traffic.spraying.policy import QueuePair
 from traffic.transports.connections import Ends, is_service, ports
+from traffic.transports.datagram_ends import DATAGRAM_PORT
+from traffic.transports.packet_filter import attach_filter
 
 ETH_P_ALL = 3
 PACKET_OUTGOING = 4
 QUIET_S = 0.02
-SO_ATTACH_FILTER = 26
 SO_RCVBUFFORCE = 33
 BUFFER_BYTES = 16 << 20
-SYN_ONLY = (
+FIRST_PACKETS = (
     (0x30, 0, 0, 0xFFFFF004),  # load the packet's type (SKF_AD_PKTTYPE)
-    (0x15, 0, 7, PACKET_OUTGOING),
-    (0x30, 0, 0, 9),  # load the IP protocol
-    (0x15, 0, 5, socket.IPPROTO_TCP),
+    (0x15, 0, 10, PACKET_OUTGOING),
     (0xB1, 0, 0, 0),  # X = length of the IP header
+    (0x30, 0, 0, 9),  # load the IP protocol
+    (0x15, 4, 0, socket.IPPROTO_UDP),
+    (0x15, 0, 6, socket.IPPROTO_TCP),
     (0x50, 0, 0, 13),  # load TCP's flags
     (0x54, 0, 0, 0x12),  # SYN and ACK of them
-    (0x15, 0, 1, 0x02),  # SYN alone
+    (0x15, 2, 3, 0x02),  # SYN alone
+    (0x48, 0, 0, 2),  # load UDP's destination port
+    (0x15, 0, 1, DATAGRAM_PORT),
     (0x06, 0, 0, 64),
     (0x06, 0, 0, 0),
 )
-"""Classic BPF over a packet from its IP header on (see bpf(4) of BSD, linux/filter.h)."""
+"""Classic BPF over a packet from its IP header on (see bpf(4) of BSD, linux/filter.h): SYNs and datagrams."""
 
 
 class Tap:
-    """Listens on all switches' ports for connections being made; a context manager."""
+    """Listens on all switches' ports for connections being made, and for datagrams; a context manager."""
 
     def __init__(self, fabric: Fabric) -> None:
         self._fabric = fabric
@@ -48,7 +52,7 @@ class Tap:
     def __enter__(self) -> "Tap":
         """Start to listen."""
         self._socket = socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, socket.htons(ETH_P_ALL))
-        attach_filter(self._socket, SYN_ONLY)
+        attach_filter(self._socket, FIRST_PACKETS)
         with contextlib.suppress(PermissionError):
             self._socket.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, BUFFER_BYTES)
         self._socket.settimeout(QUIET_S)
@@ -69,19 +73,29 @@ class Tap:
         self._reader.join()
         self._socket.close()
 
-    def paths(self, queue_pairs: Sequence[QueuePair]) -> tuple[Path, ...]:
-        """Return the path of each queue pair that was connected while the tap was open, and close it.
+    def paths(
+        self, queue_pairs: Sequence[QueuePair], ends: Callable[[QueuePair], Ends] | None = None
+    ) -> tuple[Path, ...]:
+        """Return the path of each queue pair that sent its first packet while the tap was open, and close it.
+
+        Parameters
+        ----------
+        queue_pairs
+            Each was connected, or sent a datagram.
+        ends
+            How the packets of a queue pair are addressed; by default as those of its TCP connection.
 
         Raises
         ------
         NetworkError
-            If a connection's path was not seen from end to end.
+            If a queue pair's path was not seen from end to end.
         """
         self.close()
-        return tuple(self._path(queue_pair) for queue_pair in queue_pairs)
+        ends = ends or self._connection_ends
+        return tuple(self._path(queue_pair, ends(queue_pair)) for queue_pair in queue_pairs)
 
     def _read(self) -> None:
-        """Note the switches' ports that send each connection's SYN."""
+        """Note the switches' ports that send each queue pair's packets, by their addresses and ports."""
         sending = {
             interface(self._fabric, port): port
             for port in self._fabric.link_at
@@ -96,16 +110,18 @@ class Tap:
                 continue
             header = 4 * (packet[0] & 0xF)
             source, destination = struct.unpack_from("!HH", packet, header)
-            if name in sending and is_service(destination):
+            if name in sending and (destination == DATAGRAM_PORT or is_service(destination)):
                 key = _address(packet[12:16]), source, _address(packet[16:20]), destination
                 self._seen.setdefault(key, set()).add(sending[name])
 
-    def _path(self, queue_pair: QueuePair) -> Path:
-        fabric = self._fabric
+    def _connection_ends(self, queue_pair: QueuePair) -> Ends:
         source_port, service_port = ports(queue_pair)
-        near, far = (str(nic_ip(fabric, nic)) for nic in (queue_pair.source, queue_pair.destination))
-        key = near, source_port, far, service_port
-        path, seen = [fabric.nic_port(queue_pair.source)], set(self._seen.get(key, ()))
+        near, far = (str(nic_ip(self._fabric, nic)) for nic in (queue_pair.source, queue_pair.destination))
+        return near, source_port, far, service_port
+
+    def _path(self, queue_pair: QueuePair, ends: Ends) -> Path:
+        fabric = self._fabric
+        path, seen = [fabric.nic_port(queue_pair.source)], set(self._seen.get(ends, ()))
         # Link by link: on two CPUs a packet may be noted at the second before it is at the first.
         while onward := {port for port in seen if port.node == fabric.peer(path[-1]).node}:
             path.append(onward.pop())
@@ -121,17 +137,3 @@ class Tap:
 
 def _address(packed: bytes) -> str:
     return str(ipaddress.IPv4Address(packed))
-
-
-def attach_filter(tap: socket.socket, program: Sequence[tuple[int, int, int, int]]) -> None:
-    """Have the kernel hand a socket only the packets that a program of classic BPF takes.
-
-    What came between its making and this is dropped: resets of connections before looked like new ones.
-    """
-    code = ctypes.create_string_buffer(b"".join(struct.pack("=HBBI", *line) for line in program))
-    tap.setsockopt(
-        socket.SOL_SOCKET, SO_ATTACH_FILTER, struct.pack("HL", len(program), ctypes.addressof(code))
-    )
-    with contextlib.suppress(BlockingIOError):
-        while True:
-            tap.recv(1, socket.MSG_DONTWAIT)

@@ -39,7 +39,16 @@ from testbed.machine.netlink import (
 )
 from testbed.network.mark import Mark
 from testbed.network.netem import Netem
-from topologies.addresses import FABRIC_NETWORK, GATEWAY_MAC, gateway_ip, interface, nic_ip, nic_mac, subnet
+from topologies.addresses import (
+    FABRIC_NETWORK,
+    GATEWAY_MAC,
+    gateway_ip,
+    interface,
+    nic_ip,
+    nic_mac,
+    nic_network,
+    subnet,
+)
 from topologies.fabric import Fabric, Nic, Port
 from topologies.light import light_peers
 from topologies.packet_part import on_packet_switch
@@ -54,6 +63,7 @@ RECEIVE_WINDOW_PACKETS = 100
 """What a receiver lets a connection start with: more than any transport's first window."""
 UP = {"flags": IFF_UP, "change": IFF_UP}
 RT_TABLE_MAIN, RT_SCOPE_LINK = 254, 253
+RT_TABLE_LOCAL, RT_SCOPE_HOST, RTN_LOCAL = 255, 254, 2
 FR_ACT_TO_TBL, NUD_PERMANENT, RTAX_RTO_MIN = 1, 0x80, 13
 OFFLOADS = (
     "tx-checksumming",
@@ -358,6 +368,7 @@ def _set_up_nic(batch: Batch, wiring: Wiring, nic: Nic, indices: dict[str, int])
     batch.add(f"rule of {port}", RTM_NEWRULE, rule, [("FRA_SRC", address), ("FRA_TABLE", table)])
     routed = on_packet_switch(fabric, nic)
     if routed:
+        _add_entropies(batch, fabric, nic)
         _add_neighbour(batch, port, index, str(gateway_ip(fabric, nic)), GATEWAY_MAC)
         network, via = FABRIC_NETWORK, [("RTA_GATEWAY", str(gateway_ip(fabric, nic)))]
     else:
@@ -408,6 +419,24 @@ def interface_indices() -> dict[str, int]:
 def _add_neighbour(batch: Batch, port: Port, index: int, address: str, mac: str) -> None:
     entry = {"family": AF_INET, "ifindex": index, "state": NUD_PERMANENT}
     batch.add(f"neighbour of {port}", RTM_NEWNEIGH, entry, [("NDA_DST", address), ("NDA_LLADDR", mac)])
+
+
+def _add_entropies(batch: Batch, fabric: Fabric, nic: Nic) -> None:
+    """Have a server take what is sent to any address of a NIC's network (AnyIP, "local" in ip-route(8))."""
+    network = nic_network(fabric, nic)
+    route = {
+        "family": AF_INET,
+        "dst_len": network.prefixlen,
+        "type": RTN_LOCAL,
+        "scope": RT_SCOPE_HOST,
+        "proto": RTPROT_STATIC,
+    }
+    attributes = [
+        ("RTA_DST", str(network.network_address)),
+        ("RTA_OIF", LOOPBACK),
+        ("RTA_TABLE", RT_TABLE_LOCAL),
+    ]
+    batch.add(f"local network of {fabric.nic_port(nic)}", RTM_NEWROUTE, route, attributes)
 
 
 def _is_first_on_switch(fabric: Fabric, nic: Nic) -> bool:

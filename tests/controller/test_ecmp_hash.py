@@ -4,13 +4,17 @@ from collections import Counter
 from dataclasses import replace
 from ipaddress import IPv4Address
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from controller.packet.ecmp_hash import (
+    TCP,
+    UDP,
     Headers,
     chosen_bucket,
+    chosen_buckets,
     datapath_chooses,
     forwarding_buckets,
     symmetric_hash,
@@ -57,6 +61,49 @@ def test_a_dead_port_moves_only_its_own_connections(
 def test_no_live_port_is_no_choice() -> None:
     group = forwarding_buckets([0, 1])
     assert chosen_bucket(CONNECTION, group, [False] * 3) is None
+    assert chosen_buckets(CONNECTION, np.arange(4, dtype=np.uint32), group, [False] * 3).tolist() == [-1] * 4
+
+
+addresses = st.integers(0, 0xFFFFFFFF)
+macs = st.lists(st.integers(0, 255), min_size=6, max_size=6).map(
+    lambda six: ":".join(f"{x:02x}" for x in six)
+)
+headers = st.builds(
+    Headers,
+    macs,
+    macs,
+    addresses.map(IPv4Address),
+    addresses.map(IPv4Address),
+    st.integers(0, 65535),
+    st.integers(0, 65535),
+    st.sampled_from([TCP, UDP]),
+)
+
+
+@given(
+    packet=headers,
+    ip_dsts=st.lists(addresses, min_size=1, max_size=70),
+    weights=st.lists(st.integers(1, 65535), max_size=12),
+    data=st.data(),
+)
+def test_packets_at_once_choose_as_one_by_one(
+    packet: Headers, ip_dsts: list[int], weights: list[int], data: st.DataObject
+) -> None:
+    """The first two buckets make the weights outgrow the datapath's table."""
+    group = [Bucket(port, weight) for port, weight in enumerate((65535, 1, *weights))]
+    live = data.draw(st.lists(st.booleans(), min_size=len(group), max_size=len(group)))
+    found = chosen_buckets(packet, np.array(ip_dsts, dtype=np.uint32), group, live).tolist()
+    one_by_one = [
+        chosen_bucket(replace(packet, ip_dst=IPv4Address(address)), group, live) for address in ip_dsts
+    ]
+    assert [group[place] if place >= 0 else None for place in found] == one_by_one
+
+
+def test_of_equal_scores_the_last_bucket_wins() -> None:
+    """Buckets without weight all score 0."""
+    group, live = [Bucket(0, 0), Bucket(1, 0), Bucket(2, 1)], [True, True, False]
+    assert chosen_bucket(CONNECTION, group, live) is group[1]
+    assert chosen_buckets(CONNECTION, np.arange(4, dtype=np.uint32), group, live).tolist() == [1] * 4
 
 
 @pytest.mark.parametrize("ports", [2, 3, 5, 8, 32])
@@ -89,3 +136,5 @@ def test_a_group_that_the_datapath_would_hash_is_refused() -> None:
     assert not datapath_chooses(forwarding_buckets([0, 1]))
     with pytest.raises(ValueError, match="datapath would choose"):
         chosen_bucket(CONNECTION, plain, [True, True])
+    with pytest.raises(ValueError, match="datapath would choose"):
+        chosen_buckets(CONNECTION, np.zeros(1, dtype=np.uint32), plain, [True, True])

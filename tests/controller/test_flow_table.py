@@ -1,9 +1,13 @@
 """The flow table on paper is stricter than a switch."""
 
+from collections import Counter
 from dataclasses import replace
 from ipaddress import IPv4Network
+from itertools import permutations
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from controller.packet.ecmp_hash import forwarding_buckets
 from controller.packet.flow_table import FlowTables
@@ -20,8 +24,13 @@ from controller.packet.rules import (
     SetEthDst,
     ToGroup,
 )
+from tests.examples import examples
+from tests.topologies.strategies import fabrics
+from topologies.addresses import ENTROPIES, entropy_ip
 from topologies.errors import NetworkError
-from topologies.fabric import Nic, Port
+from topologies.fabric import Fabric, Nic, Path, Port
+from topologies.fat_tree import fat_tree_fabric
+from topologies.leaf_spine import leaf_spine_fabric
 from topologies.rail import rail_fabric
 
 FABRIC = rail_fabric(2, 2, 2)
@@ -86,3 +95,63 @@ def test_a_packet_that_its_nic_would_not_take_is_an_error(actions: tuple[Action,
 
 def test_without_rules_there_is_no_path() -> None:
     assert FlowTables(FABRIC, {}).path(Nic(0, 0), Nic(1, 0), 1, 2) is None
+
+
+def one_by_one(tables: FlowTables, source: Nic, destination: Nic) -> list[Path | None]:
+    """Return the path of each entropy's datagrams, each walked alone."""
+    return [tables.datagram_path(source, destination, entropy) for entropy in range(ENTROPIES)]
+
+
+@given(fabric=fabrics, data=st.data())
+@settings(max_examples=examples(12, 40), deadline=None)
+def test_entropies_at_once_go_as_one_by_one(fabric: Fabric, data: st.DataObject) -> None:
+    failed = data.draw(st.frozensets(st.sampled_from(fabric.links), max_size=4))
+    told = data.draw(st.booleans(), label="whether the controller knows")
+    tables = FlowTables(fabric, forwarding_rules(fabric, failed if told else frozenset()), failed)
+    for source, destination in permutations(fabric.nics[:3] + fabric.nics[-1:], 2):
+        if source != destination:
+            assert tables.datagram_paths(source, destination) == one_by_one(tables, source, destination)
+
+
+def test_entropies_that_a_rule_tells_apart_go_their_own_way() -> None:
+    rules = forwarding_rules(FABRIC)
+    matches = [
+        Match(eth_type=IPV4, ipv4_dst=IPv4Network(entropy_ip(FABRIC, Nic(1, 1), entropy)))
+        for entropy in (0, 5)
+    ]
+    more = Rule(250, matches[0]), Rule(250, matches[1], (Output(3),))
+    rules["leaf0"] = replace(rules["leaf0"], rules=(*rules["leaf0"].rules, *more))
+    tables = FlowTables(FABRIC, rules)
+    paths = tables.datagram_paths(Nic(0, 0), Nic(1, 1))
+    assert paths == one_by_one(tables, Nic(0, 0), Nic(1, 1))
+    assert [entropy for entropy, path in enumerate(paths) if path is None] == [0]
+    assert paths[5] == (Port("h0", 0), Port("leaf0", 3), Port("spine1", 1), Port("leaf1", 1))
+
+
+@pytest.mark.parametrize(
+    ("fabric", "paths"),
+    [
+        pytest.param(leaf_spine_fabric(4, 2, 2), 2, id="two spines"),
+        pytest.param(leaf_spine_fabric(4, 2, 8), 8, id="eight spines"),
+        pytest.param(fat_tree_fabric(4), 4, id="two tiers of two"),
+    ],
+)
+def test_entropies_of_one_pair_spread_over_all_paths(fabric: Fabric, paths: int) -> None:
+    tables = FlowTables(fabric, forwarding_rules(fabric))
+    for source, destination in ((fabric.nics[0], fabric.nics[-1]), (fabric.nics[-1], fabric.nics[1])):
+        taken = Counter(tables.datagram_paths(source, destination))
+        assert len(taken) == paths
+        assert None not in taken
+        assert max(taken.values()) <= 2.5 * ENTROPIES / paths
+
+
+def test_datagrams_to_a_nic_beside_have_one_path() -> None:
+    (path,) = set(FlowTables(FABRIC, forwarding_rules(FABRIC)).datagram_paths(Nic(0, 0), Nic(1, 0)))
+    assert path == (Port("h0", 0), Port("leaf0", 1))
+
+
+def test_one_entropy_that_goes_in_circles_is_an_error() -> None:
+    rules = forwarding_rules(FABRIC)
+    tables = FlowTables(FABRIC, rules | {"spine1": RuleSet((Rule(5, TEN, (Output(0),)),))})
+    with pytest.raises(NetworkError, match="goes in circles at spine1:0"):
+        tables.datagram_paths(Nic(0, 0), Nic(1, 1))

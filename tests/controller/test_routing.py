@@ -16,7 +16,7 @@ from controller.app.openflow import change_messages
 from controller.packet.changes import Changes
 from controller.packet.ecmp_hash import MOST_BUCKETS
 from controller.packet.flow_table import FlowTables
-from controller.packet.routing import check_shares, forwarding_rules
+from controller.packet.routing import ROUTED_PRIORITY, check_shares, forwarding_rules
 from controller.packet.rules import Output, RuleSet, ToGroup
 from tests.examples import examples
 from tests.topologies.strategies import fabrics
@@ -25,6 +25,7 @@ from topologies.fabric import Fabric, Link, Nic, Port
 from topologies.fat_tree import fat_tree_fabric
 from topologies.leaf_spine import leaf_spine_fabric
 from topologies.rail import rail_fabric
+from topologies.routing import Table
 
 
 def switch_graph(fabric: Fabric, failed_links: frozenset[Link] = frozenset()) -> "nx.Graph[str]":
@@ -90,14 +91,14 @@ def test_rules_of_a_small_rail_fabric() -> None:
         for name, told in rules.items()
     } == {
         "leaf0": [
-            "eth_type=0x0800,ipv4_dst=10.0.0.1/32>set_eth_dst=02:01:00:00:00:00,output=0",
-            "eth_type=0x0800,ipv4_dst=10.0.0.2/32>set_eth_dst=02:01:00:01:00:00,output=1",
+            "eth_type=0x0800,ipv4_dst=10.0.0.64/26>set_eth_dst=02:01:00:00:00:00,output=0",
+            "eth_type=0x0800,ipv4_dst=10.0.0.128/26>set_eth_dst=02:01:00:01:00:00,output=1",
             "eth_type=0x0800,ipv4_dst=10.1.0.0/16>set_eth_dst=02:80:00:00:00:00,group=1",
             ">",
         ],
         "leaf1": [
-            "eth_type=0x0800,ipv4_dst=10.1.0.1/32>set_eth_dst=02:01:00:00:00:01,output=0",
-            "eth_type=0x0800,ipv4_dst=10.1.0.2/32>set_eth_dst=02:01:00:01:00:01,output=1",
+            "eth_type=0x0800,ipv4_dst=10.1.0.64/26>set_eth_dst=02:01:00:00:00:01,output=0",
+            "eth_type=0x0800,ipv4_dst=10.1.0.128/26>set_eth_dst=02:01:00:01:00:01,output=1",
             "eth_type=0x0800,ipv4_dst=10.0.0.0/16>set_eth_dst=02:80:00:00:01:00,group=1",
             ">",
         ],
@@ -117,6 +118,30 @@ def test_rules_of_a_small_rail_fabric() -> None:
         (3, 1000),
         (2, 1),
     ]
+
+
+class Detour:
+    """A routing: what is for NIC 1.1 leaves leaf0 over spine1, and of the flow from NIC 0.0 over spine0."""
+
+    def table(self, **_: object) -> Table:
+        """Return the next hops."""
+        flow = Nic(0, 0), Nic(1, 1)
+        return {("leaf0", Nic(1, 1)): Port("leaf0", 3), ("leaf0", flow): Port("leaf0", 2)}
+
+
+def test_what_a_routing_says_is_for_all_entropies_of_a_destination() -> None:
+    fabric = rail_fabric(2, 2, 2)
+    rules = forwarding_rules(fabric, routing=Detour())
+    routed = [rule for rule in rules["leaf0"].rules if rule.priority >= ROUTED_PRIORITY]
+    assert [f"{rule.priority} {rule.match}" for rule in routed] == [
+        "300 eth_type=0x0800,ipv4_dst=10.1.0.128/26",
+        "400 eth_type=0x0800,ipv4_dst=10.1.0.128/26,ipv4_src=10.0.0.64/32",
+    ]
+    tables = FlowTables(fabric, rules)
+    for source, spine in ((Nic(0, 0), "spine0"), (Nic(1, 0), "spine1")):
+        for path in tables.datagram_paths(source, Nic(1, 1)):
+            assert path is not None
+            assert path[2].node == spine
 
 
 def test_the_second_tier_chooses_independently_of_the_first() -> None:

@@ -46,12 +46,12 @@ h1-nic1<->leaf1-p1 (OK OK)
 leaf0-p2<->spine0-p0 (OK OK)
 leaf1-p2<->spine0-p1 (OK OK)
 lo UNKNOWN 127.0.0.1/8
-h1-nic0 UP 10.0.0.2/32
-h1-nic1 UP 10.1.0.2/32
-10.0.0.1
-PING 10.0.0.2 (10.0.0.2) 56(84) bytes of data.
+h1-nic0 UP 10.0.0.128/32
+h1-nic1 UP 10.1.0.128/32
+10.0.0.64
+PING 10.0.0.128 (10.0.0.128) 56(84) bytes of data.
 
---- 10.0.0.2 ping statistics ---
+--- 10.0.0.128 ping statistics ---
 1 packets transmitted, 1 received, 0% packet loss
 fine
 """
@@ -153,4 +153,4 @@ def test_commands_answer(booted: Booted, tmp_path: Path) -> None:
 def test_dpctl_shows_the_rules(booted: Booted, tmp_path: Path) -> None:
     with booted(rail_fabric(2, 1, 0)) as net:
         said = answers(net, tmp_path / "script", "dpctl dump-flows -OOpenFlow13")
-    assert 'nw_dst=10.0.0.2 actions=set_field:02:01:00:01:00:00->eth_dst,output:"leaf0-p1"' in said
+    assert 'nw_dst=10.0.0.128/26 actions=set_field:02:01:00:01:00:00->eth_dst,output:"leaf0-p1"' in said

@@ -1,32 +1,39 @@
 """Addresses: no two alike, each in its switch's subnet, and an error where they end."""
 
-from itertools import pairwise
+from itertools import chain, pairwise
 
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.topologies.strategies import fabrics
 from topologies.addresses import (
+    ENTROPIES,
     FABRIC_NETWORK,
     GATEWAY_MAC,
     datapath_id,
+    entropy_ip,
     gateway_ip,
     interface,
     nic_ip,
     nic_mac,
+    nic_network,
     openflow_port,
     subnet,
 )
 from topologies.errors import FabricError
-from topologies.fabric import Fabric, Link, Nic, Port, Switch, equal_servers
+from topologies.fabric import Fabric, Link, Nic, Port, Switch, SwitchKind, equal_servers
 from topologies.fat_tree import fat_tree_fabric
 from topologies.khop_ring import KHopRing, khop_ring_fabric
+from topologies.packet_part import on_packet_switch
+from topologies.parallel_ocs import parallel_ocs_fabric
 from topologies.rail import rail_fabric
 
 
 @given(fabrics)
 def test_nothing_on_the_wire_has_two_owners(fabric: Fabric) -> None:
-    assert len({nic_ip(fabric, nic) for nic in fabric.nics}) == len(fabric.nics)
+    addresses = [*chain.from_iterable(nic_network(fabric, nic) for nic in fabric.nics)]
+    assert len(set(addresses)) == len(addresses)
     assert len({nic_mac(nic) for nic in fabric.nics} | {GATEWAY_MAC}) == len(fabric.nics) + 1
     assert len({datapath_id(fabric, switch.name) for switch in fabric.switches}) == len(fabric.switches)
     names = [interface(fabric, port) for port in fabric.link_at]
@@ -37,25 +44,39 @@ def test_nothing_on_the_wire_has_two_owners(fabric: Fabric) -> None:
 @given(fabrics)
 def test_a_nic_is_in_its_switchs_subnet_and_not_its_gateway(fabric: Fabric) -> None:
     for nic in fabric.nics:
-        network = subnet(fabric, fabric.peer(fabric.nic_port(nic)).node)
-        assert nic_ip(fabric, nic) in network
+        network, own = subnet(fabric, fabric.peer(fabric.nic_port(nic)).node), nic_network(fabric, nic)
+        assert own.subnet_of(network)
         assert gateway_ip(fabric, nic) in network
-        assert nic_ip(fabric, nic) not in (
-            gateway_ip(fabric, nic),
-            network.network_address,
-            network.broadcast_address,
-        )
+        for other in (gateway_ip(fabric, nic), network.network_address, network.broadcast_address):
+            assert other not in own
+
+
+@given(fabrics, st.integers(0, 4095))
+def test_an_entropy_is_the_low_bits_of_an_address_on_a_packet_switch(fabric: Fabric, entropy: int) -> None:
+    for nic in fabric.nics:
+        own, address = nic_network(fabric, nic), entropy_ip(fabric, nic, entropy)
+        assert address in own
+        assert entropy_ip(fabric, nic, 0) == nic_ip(fabric, nic) == own.network_address
+        if on_packet_switch(fabric, nic):
+            assert own.num_addresses == ENTROPIES == 64
+            assert int(address) & 63 == entropy % 64
+        else:
+            assert own.num_addresses == 1
 
 
 def test_addresses_read_as_the_docstring_says() -> None:
     fabric = rail_fabric(300, 2, 1)
-    assert str(nic_ip(fabric, Nic(0, 1))) == "10.1.0.1"
-    assert str(nic_ip(fabric, Nic(299, 1))) == "10.1.1.44"
+    assert str(nic_ip(fabric, Nic(0, 1))) == "10.1.0.64"
+    assert str(entropy_ip(fabric, Nic(0, 1), 63)) == "10.1.0.127"
+    assert str(nic_network(fabric, Nic(299, 1))) == "10.1.75.0/26"
     assert str(gateway_ip(fabric, Nic(299, 1))) == "10.1.255.254"
     assert nic_mac(Nic(299, 1)) == "02:01:01:2b:00:01"
     assert interface(fabric, Port("h3", 1)) == "h3-nic1"
     assert interface(fabric, Port("leaf0", 3)) == "leaf0-p3"
     assert (openflow_port(Port("leaf0", 3)), datapath_id(fabric, "leaf1")) == (4, 2)
+    mixed = parallel_ocs_fabric(300, 1, packet_switch=True)
+    assert str(nic_network(mixed, Nic(299, 0))) == "10.0.1.44/32"
+    assert str(nic_network(mixed, Nic(299, 1))) == "10.1.75.0/26"
 
 
 @pytest.mark.parametrize(("k", "length"), [(4, 16), (14, 16), (16, 17), (24, 18)])
@@ -72,13 +93,13 @@ def test_gpus_of_more_than_256_ocses_have_addresses() -> None:
     assert len({nic_ip(fabric, nic) for nic in fabric.nics}) == 2 * fabric.gpus == 5760
 
 
-def test_a_port_beyond_its_subnet_is_told() -> None:
-    ports = 1 << 16
-    for number, fits in ((ports - 4, True), (ports - 3, False)):
+@pytest.mark.parametrize(("kind", "most"), [("packet", 1022), ("ocs", (1 << 16) - 3)])
+def test_a_port_beyond_its_subnet_is_told(kind: SwitchKind, most: int) -> None:
+    for number in (most - 1, most):
         links = (Link(Port("h0", 0), Port("leaf", number), 1e9),)
-        fabric = Fabric("one", equal_servers(1, 1, 1, 1e12), (Switch("leaf", ports),), links)
-        if fits:
-            assert nic_ip(fabric, Nic(0, 0)) < gateway_ip(fabric, Nic(0, 0))
+        fabric = Fabric("one", equal_servers(1, 1, 1, 1e12), (Switch("leaf", 1 << 16, kind),), links)
+        if number < most:
+            assert nic_network(fabric, Nic(0, 0)).broadcast_address < gateway_ip(fabric, Nic(0, 0))
             continue
-        with pytest.raises(FabricError, match=f"port leaf:{number} has no address"):
+        with pytest.raises(FabricError, match=f"port leaf:{number} has no address: .* for {most} ports"):
             nic_ip(fabric, Nic(0, 0))
