@@ -61,7 +61,7 @@ def test_collectives_after_the_first_use_the_connections_that_there_are(name: st
     for seed in range(30):
         seen |= pairs(scheme.place(view(), drawn(seed)))
     ends = {(pair.source, pair.destination) for pair in seen}
-    per_pair = {"plb": 4, "reps": 2}.get(name, 1)
+    per_pair = {"plb": 4, "reps": 2, "spray": 8}.get(name, 1)
     assert len(seen) <= per_pair * len(ends)
 
 

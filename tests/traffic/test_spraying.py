@@ -3,6 +3,7 @@
 import heapq
 import itertools
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -16,6 +17,7 @@ from tests.traffic.cases import Work, assigned, uneven_fabric, work_of, works
 from topologies.big_switch import big_switch_fabric
 from topologies.errors import ScenarioError
 from topologies.fabric import Fabric, Nic
+from topologies.leaf_spine import leaf_spine_fabric
 from topologies.packet_part import packet_part
 from topologies.rail import rail_fabric
 from traffic.bounds import lower_bound_s
@@ -37,7 +39,9 @@ from traffic.spraying.rails import Rails, lpt, lpt_among
 from traffic.spraying.registry import POLICIES, policy_named
 
 PROACTIVE = [
-    name for name in (*POLICIES, "ecmp:3", "pxn:3") if isinstance(policy_named(name), ProactivePolicy)
+    name
+    for name in (*POLICIES, "ecmp:3", "pxn:3", "rails:3")
+    if isinstance(policy_named(name), ProactivePolicy)
 ]
 weights = st.lists(st.integers(0, 12), max_size=200) | st.lists(st.integers(1, 1 << 40), max_size=50)
 
@@ -90,6 +94,16 @@ def test_messages_take_turns_on_a_queue_pair(work: Work) -> None:
         seen.append(turns[message])
         turns[message] += 1
     assert seen == sorted(seen)
+
+
+def test_chunks_of_rails_go_round_entropies_where_several_switches_join_two_nics() -> None:
+    matrix = np.zeros((4, 4), dtype=np.int64)
+    matrix[0, 1] = matrix[0, 2] = 8  # servers 0 and 1 are on one leaf, 0 and 2 are not
+    work = work_of(leaf_spine_fabric(4, 2, 2), matrix, chunk_bytes=1)
+    found = assigned("rails:4", work)
+    carried = Counter(str(found.queue_pairs[qp]) for qp in found.chunk_qp)
+    assert carried == {"0.0>1.0#0": 8, "0.0>2.0#0": 2, "0.0>2.0#1": 2, "0.0>2.0#2": 2, "0.0>2.0#3": 2}
+    assert {str(each) for each in assigned("rails", work).queue_pairs} == {"0.0>1.0#0", "0.0>2.0#0"}
 
 
 @given(work=works())
@@ -183,8 +197,7 @@ def test_a_name_says_how_many_entropies(name: str) -> None:
             for count in ("", "0", "x", "-1", "04", "1.5", "4:4", "+4", " 4", "4\n", "٤", "4097", "9" * 30)
         ),
         ("reps:0", "the scheme 'reps:0' asks for '0' entropies"),
-        ("rails:2", "the scheme 'rails' takes nothing behind a colon, and 'rails:2' has '2'"),
-        ("plb:4", "the scheme 'plb' takes nothing behind a colon"),
+        ("optimal:4", "the scheme 'optimal' takes nothing behind a colon"),
     ],
 )
 def test_a_name_of_no_entropies_is_refused(name: str, said: str) -> None:

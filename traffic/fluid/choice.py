@@ -5,6 +5,9 @@ is always busy. Messages that may use the same lanes drain one pool through all 
 rates. A lane that several pools may use, each with others besides, counts as one where it shares a link, and
 serves those not yet empty evenly.
 
+*In shares* (oblivious spraying; a policy whose attribute ``oblivious`` is true): each path is sent what
+entropies take it, whatever becomes of the packets there (`testbed.run.fluid_shares`).
+
 *One at a time* (PLB; a policy whose attribute ``settles`` is true): a message moves while it is congested
 and another of its paths is better, and stays when none is. That is a state in which no message gains by
 moving alone. It is found by moving them one after the other: a move raises the mover's share and slows

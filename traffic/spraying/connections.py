@@ -84,23 +84,23 @@ def _on_connections(
     order, connection = taking_turns(chunks), of_message[chunks.message]
     count = np.ones(len(ends), dtype=np.int64)
     if qps > 1:
-        count = np.minimum(_ways(fabric, ends, qps), np.bincount(connection, minlength=len(ends)))
+        count = np.minimum(ways(fabric, ends, qps), np.bincount(connection, minlength=len(ends)))
     each = [end for end, own in zip(ends, count.tolist(), strict=True) for _ in range(own)]
     values = entropies.one_each(each, rng)
     queue_pairs = tuple(QueuePair(*end, value) for end, value in zip(each, values, strict=True))
     chunk_qp = connection
     if qps > 1:
-        chunk_qp = (np.cumsum(count) - count)[connection] + _turns(connection, order) % count[connection]
+        chunk_qp = (np.cumsum(count) - count)[connection] + turns(connection, order) % count[connection]
     return Assignment(queue_pairs, chunk_qp, order)
 
 
-def _ways(fabric: Fabric, ends: Sequence[tuple[Nic, Nic]], most: int) -> NDArray[np.int64]:
+def ways(fabric: Fabric, ends: Sequence[tuple[Nic, Nic]], most: int) -> NDArray[np.int64]:
     """Return how many queue pairs are worth having between two NICs: one where one switch joins them."""
     leaf = {nic: fabric.peer(fabric.nic_port(nic)).node for end in ends for nic in end}
     return np.array([1 if leaf[near] == leaf[far] else most for near, far in ends], dtype=np.int64)
 
 
-def _turns(connection: NDArray[np.int64], order: NDArray[np.int64]) -> NDArray[np.int64]:
+def turns(connection: NDArray[np.int64], order: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return which of its connection's chunks each is, in the order in which they are posted."""
     posted = order[np.argsort(connection[order], kind="stable")]
     ranked = connection[posted]

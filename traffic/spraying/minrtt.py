@@ -8,6 +8,9 @@ What TCP queue pairs change. A subflow's congestion window is the kernel's own b
 the engine's *room*, a limit on what is posted and not yet counted. Nothing that waits on a slow subflow is
 sent again on another one while that one's window is halved (opportunistic retransmission, penalization).
 Messages from one server to one NIC share their subflows, where MPTCP would open a set for each.
+
+Over datagrams a subflow is an entropy. It has no window: "has window" is room at its NIC within what the
+receiver granted. A lost packet is sent again on the subflow that is best then.
 """
 
 from collections.abc import Sequence
@@ -15,12 +18,19 @@ from collections.abc import Sequence
 import numpy as np
 
 from topologies.fabric import Fabric
-from traffic.spraying.policy import Lanes, LaneState, Message
+from traffic.spraying.policy import ENTROPIES, Lanes, LaneState, Message
 from traffic.spraying.subflows import Subflows
 
 
 class MinRtt:
-    """Lowest smoothed RTT first, over one queue pair from each NIC of the source server.
+    """Lowest smoothed RTT first, over subflows from each NIC of the source server.
+
+    Parameters
+    ----------
+    per_nic
+        Subflows from each NIC of the source server to each destination NIC.
+    entropies
+        How many entropies a NIC has if lanes are of datagrams; None if each is a TCP connection.
 
     References
     ----------
@@ -31,13 +41,19 @@ class MinRtt:
 
     name = "minrtt"
     steady = True
+    per_packet = True
+    per_nic = 1  # these two also of a user's class that is derived from this one and has its own __init__
+    entropies: int | None = None
+
+    def __init__(self, per_nic: int = 1, *, entropies: int | None = None) -> None:
+        self.per_nic, self.entropies = per_nic, entropies
 
     def open(self, *, fabric: Fabric, rng: np.random.Generator) -> None:
         """Begin without a subflow."""
-        self._subflows = Subflows(fabric, rng)
+        self._subflows = Subflows(fabric, rng, self.per_nic, self.entropies or ENTROPIES)
 
     def admit(self, *, message: Message) -> Lanes:
-        """Return a lane from every NIC of the source server to the NIC beside the destination."""
+        """Return ``per_nic`` lanes from every NIC of the source server to the NIC beside the destination."""
         return self._subflows.from_server(message.source, message.destination)
 
     def choose(self, *, message: int, states: Sequence[LaneState], now: float) -> int | None:

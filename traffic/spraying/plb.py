@@ -4,12 +4,17 @@ The rule of Linux' tcp_plb.c: a round is one round-trip time, it is congested if
 ``congested_share`` of what was acknowledged in it was marked; after ``idle_rounds`` congested
 rounds in a row the path is changed as soon as nothing is in flight, after ``rounds`` at once.
 
+A path is an entropy of the flow, as a flow label of IPv6 is in Linux. No switch here marks, so a chunk counts
+as marked if it queued for longer than a switch would let pass unmarked (`traffic.transports.round_trips`).
+
 What TCP queue pairs change. A connection cannot change what the fabric hashes, so a path is a
-queue pair of its own and ``paths`` of them are opened beforehand. No switch here
-marks, so a chunk counts as marked if it queued for longer than a switch would let pass unmarked
-(`traffic.transports.round_trips`). A path is changed between two chunks, never inside one; what the old queue
-pair still carries arrives behind. Linux' pause after a timeout (suspend_rto_sec) is left out:
-timeouts are TCP's own and not seen here.
+queue pair of its own and ``paths`` of them are opened beforehand. A path is changed between two chunks, never
+inside one; what the old queue pair still carries arrives behind. Linux' pause after a timeout
+(suspend_rto_sec) is left out: timeouts are TCP's own and not seen here.
+
+Over datagrams a path costs nothing and may change before each packet. Linux takes a new path after each
+timeout; the pause and this are left out there too, so what a dead path loses is sent on it again until it is
+known to have failed.
 """
 
 from collections.abc import Sequence
@@ -19,7 +24,7 @@ from itertools import count
 import numpy as np
 
 from topologies.fabric import Fabric
-from traffic.spraying.policy import Lanes, LaneState, Message
+from traffic.spraying.policy import ENTROPIES, Lanes, LaneState, Message
 from traffic.spraying.subflows import Subflows
 
 _Flow = tuple[int, int, int]
@@ -44,13 +49,15 @@ class Plb:
     Parameters
     ----------
     paths
-        How many entropies a message may move between.
+        How many entropies a flow may move between.
     congested_share
         From which share of marked chunks on a round is congested (tcp_plb_cong_thresh, 128 / 256).
     idle_rounds
         After how many congested rounds to move once idle (tcp_plb_idle_rehash_rounds).
     rounds
         After how many congested rounds to move at once (tcp_plb_rehash_rounds).
+    entropies
+        How many entropies a NIC has if lanes are of datagrams; None if each is a TCP connection.
 
     References
     ----------
@@ -61,6 +68,7 @@ class Plb:
     name = "plb"
     settles = True
     steady = True
+    per_packet = True
 
     def __init__(
         self,
@@ -69,8 +77,10 @@ class Plb:
         congested_share: float = 0.5,
         idle_rounds: int = 3,
         rounds: int = 12,
+        entropies: int | None = None,
     ) -> None:
         self.paths = paths
+        self.entropies = entropies
         self.congested_share = congested_share
         self.idle_rounds = idle_rounds
         self.rounds = rounds
@@ -84,7 +94,8 @@ class Plb:
 
     def open(self, *, fabric: Fabric, rng: np.random.Generator) -> None:
         """Begin without a path."""
-        self._fabric, self._subflows = fabric, Subflows(fabric, rng, self.paths)
+        self._fabric = fabric
+        self._subflows = Subflows(fabric, rng, self.paths, self.entropies or ENTROPIES)
         # Paths are taken by numbers of their own: which connections follow depends on no timing.
         self._rng = rng.spawn(1)[0]
 
@@ -161,8 +172,11 @@ class Plb:
         }
 
     def _other(self, lane: int, lanes: int) -> int:
-        others = [other for other in range(lanes) if other != lane]
-        return others[int(self._rng.integers(len(others)))] if others else lane
+        """Return a random lane of so many but one, or that one if there is no other."""
+        if lanes == 1:
+            return lane
+        other = int(self._rng.integers(lanes - 1))
+        return other + (other >= lane)
 
 
 @dataclass(slots=True)

@@ -17,6 +17,8 @@ from traffic.messages import Chunks, Messages
 
 ENTROPIES = 1 << 12
 """Entropies are 0 .. ENTROPIES - 1; each is a TCP source port of its own."""
+SPRAYED = -1
+"""Stands for the entropy of a queue pair by which packets of any go, each of its own; no scheme names it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +33,8 @@ class QueuePair:
 
     def __str__(self) -> str:
         whose = f"/{self.communicator}" if self.communicator else ""
-        return f"{self.source}>{self.destination}#{self.entropy}{whose}"
+        entropy = "*" if self.entropy == SPRAYED else self.entropy
+        return f"{self.source}>{self.destination}#{entropy}{whose}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,6 +47,10 @@ class Assignment:
     """Index of each chunk's queue pair, shape (chunks,)."""
     order: NDArray[np.int64]
     """The chunks in the order in which they are posted; a queue pair carries its own in this order."""
+
+
+Entropies = tuple[int, ...] | range
+"""Those of some lanes between two NICs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +68,7 @@ class LaneSet(Sequence[QueuePair]):
 
     sources: tuple[Nic, ...]
     destinations: tuple[Nic, ...]
-    entropies: tuple[int, ...] | range = (0,)
+    entropies: Entropies = (0,)
     communicator: int = 0
     """As of `QueuePair`."""
 
@@ -99,6 +106,26 @@ Lanes = tuple[LaneSet, ...]
 def each_of(lanes: Iterable[LaneSet]) -> list[QueuePair]:
     """Return lanes one by one, for a network that has to have a connection for each."""
     return [queue_pair for each in lanes for queue_pair in each]
+
+
+def between_nics(lanes: Iterable[LaneSet]) -> list[QueuePair]:
+    """Return a queue pair for each two NICs, by which packets of any entropy go, in the order of the lanes.
+
+    Examples
+    --------
+    >>> list(map(str, between_nics((LaneSet((Nic(0, 0), Nic(0, 1)), (Nic(1, 0),), range(64)),))))
+    ['0.0>1.0#*', '0.1>1.0#*']
+    """
+    return [
+        QueuePair(source, destination, SPRAYED, each.communicator)
+        for each in lanes
+        for source, destination in product(each.sources, each.destinations)
+    ]
+
+
+def entropies_between(lanes: Iterable[LaneSet]) -> list[Entropies]:
+    """Return the entropies of each two NICs, in the order of `between_nics`."""
+    return [each.entropies for each in lanes for _ in range(len(each.sources) * len(each.destinations))]
 
 
 class Message(NamedTuple):
@@ -169,7 +196,12 @@ class ReactivePolicy(Protocol):
     message. ``steady`` is as of `ProactivePolicy`, of ``admit``.
 
     One whose messages stay on a lane while it is good may say so by an attribute ``settles = True``; it is
-    then predicted as such (`traffic.fluid.choice`), else as one that keeps all busy.
+    then predicted as such (`traffic.fluid.choice`), else as one that keeps all busy. One that chooses
+    whatever it has seen may say ``oblivious = True``: each path is sent what entropies take it, a slow one
+    too.
+
+    One with an attribute ``per_packet = True`` is asked for the lane of each packet where lanes are of
+    datagrams, and "chunk" below means a packet there; else it is asked for each chunk.
     """
 
     name: str
@@ -199,6 +231,21 @@ class ReactivePolicy(Protocol):
 
     def withdraw(self, *, message: int) -> None:
         """Forget a message: it has arrived, or what is left of it is admitted anew."""
+        ...
+
+
+@runtime_checkable
+class HearsLosses(Protocol):
+    """A policy that chooses, and hears of lost packets where lanes are of datagrams.
+
+    TCP sends again on the same connection and reports nothing.
+    """
+
+    def lost(self, *, message: int, lane: int, now: float) -> None:
+        """Record that a packet of a message on one of its lanes was lost.
+
+        It is sent again, on a lane that is chosen anew.
+        """
         ...
 
 

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from topologies.errors import ScenarioError
 from topologies.fabric import Fabric, Nic
 from traffic.messages import Chunks, Messages
+from traffic.spraying.connections import turns, ways
 from traffic.spraying.order import taking_turns
 from traffic.spraying.policy import Assignment, QueuePair
 
@@ -37,6 +38,12 @@ class Rails:
     pairs, go where least is left. Other communicators do not count: their queue pairs are served beside
     these, and one with a long backlog takes no more of a NIC than one with a short.
 
+    Parameters
+    ----------
+    entropies
+        Between two NICs of a rail that no single switch joins, where a path has to be chosen besides: chunks
+        go round them.
+
     References
     ----------
     RailS, section V-B, Algorithm 2; Theorem 4 for its bounds.
@@ -49,8 +56,9 @@ class Rails:
     """What each rail of each server that sent had yet to carry after the latest assignment, shape (servers,
     rails) [bytes]."""
 
-    def __init__(self) -> None:
+    def __init__(self, entropies: int = 1) -> None:
         self.load_state = np.zeros((0, 0), dtype=np.int64)
+        self._entropies = entropies
         self._backlog_bytes: Callable[[Nic], int] | None = None
 
     def goes_on_from(self, backlog_bytes: Callable[[Nic], int]) -> None:
@@ -93,7 +101,7 @@ class Rails:
             else:
                 rail[mine] = lpt_among(chunks.bytes[mine], usable[server, towards[mine]], loads)
             self.load_state[server] = loads + np.bincount(rail[mine], chunks.bytes[mine], rails)
-        return same_rail(fabric, messages, chunks, rail)
+        return same_rail(fabric, messages, chunks, rail, self._entropies)
 
     @property
     def load_mse(self) -> NDArray[np.float64]:
@@ -127,8 +135,10 @@ def rails_of(fabric: Fabric) -> int:
     return nics.pop()
 
 
-def same_rail(fabric: Fabric, messages: Messages, chunks: Chunks, rail: NDArray[np.int64]) -> Assignment:
-    """Return each chunk on the queue pair of its rail between its two servers.
+def same_rail(
+    fabric: Fabric, messages: Messages, chunks: Chunks, rail: NDArray[np.int64], entropies: int = 1
+) -> Assignment:
+    """Return each chunk on a queue pair of its rail between its two servers.
 
     Parameters
     ----------
@@ -136,16 +146,28 @@ def same_rail(fabric: Fabric, messages: Messages, chunks: Chunks, rail: NDArray[
         As in `ProactivePolicy.assign`.
     rail
         The rail of each chunk, shape (chunks,).
+    entropies
+        How many queue pairs join two NICs that no single switch joins; chunks go round them.
     """
     servers = np.asarray(fabric.gpu_servers)
     shape = len(fabric.servers), len(fabric.servers), rails_of(fabric)
     source, destination = servers[messages.source], servers[messages.destination]
     code = np.ravel_multi_index((source[chunks.message], destination[chunks.message], rail), shape)
-    used, chunk_qp = np.unique(code, return_inverse=True)
-    ends = zip(*(index.tolist() for index in np.unravel_index(used, shape)), strict=True)
+    used, joined = np.unique(code, return_inverse=True)
+    indices = zip(*(index.tolist() for index in np.unravel_index(used, shape)), strict=True)
     nics = [fabric.rails(server) for server in range(len(fabric.servers))]
-    queue_pairs = tuple(QueuePair(Nic(a, nics[a][rail]), Nic(b, nics[b][rail])) for a, b, rail in ends)
-    return Assignment(queue_pairs, chunk_qp.astype(np.int64), taking_turns(chunks))
+    ends = [(Nic(a, nics[a][rail]), Nic(b, nics[b][rail])) for a, b, rail in indices]
+    order = taking_turns(chunks)
+    if entropies == 1:
+        return Assignment(tuple(QueuePair(*end) for end in ends), joined.astype(np.int64), order)
+    count = np.minimum(ways(fabric, ends, entropies), np.bincount(joined, minlength=len(ends)))
+    queue_pairs = tuple(
+        QueuePair(*end, entropy)
+        for end, own in zip(ends, count.tolist(), strict=True)
+        for entropy in range(own)
+    )
+    chunk_qp = (np.cumsum(count) - count)[joined] + turns(joined, order) % count[joined]
+    return Assignment(queue_pairs, chunk_qp.astype(np.int64), order)
 
 
 def lpt(weights: NDArray[np.int64], bins: int, start: NDArray[np.int64] | None = None) -> NDArray[np.int64]:

@@ -2,11 +2,14 @@
 
 A function is a proactive policy's `assign`; a class is made without arguments and has the methods
 of `ProactivePolicy` or `ReactivePolicy`, and a name, by which tables call it. Behind a name of ours a
-colon and a number say how many entropies it has: ``ecmp:4``.
+colon and a number say how many entropies it has: ``ecmp:4``. Without a number, schemes that choose as they
+go have few where each entropy is a TCP connection, and all that a NIC has over datagrams, where it costs
+nothing; MinRTT has one.
 """
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from inspect import signature
 
 import numpy as np
@@ -24,6 +27,7 @@ from traffic.spraying.policy import (
     ENTROPIES,
     Assignment,
     Counts,
+    HearsLosses,
     Lanes,
     LaneState,
     Message,
@@ -35,22 +39,53 @@ from traffic.spraying.policy import (
 from traffic.spraying.pxn import Pxn
 from traffic.spraying.rails import Rails
 from traffic.spraying.reps import Reps
+from traffic.spraying.spray import Spray
+
+
+def _plb(count: int | None, entropies: int | None) -> Plb:
+    return Plb(paths=count or entropies or 4, entropies=entropies)
+
+
+def _reps(count: int | None, entropies: int | None) -> Reps:
+    if entropies is None:
+        return Reps(per_nic=count or 2, in_flight=16)
+    return Reps(per_nic=count or entropies, in_flight=None, entropies=entropies)
+
+
+def _minrtt(count: int | None, entropies: int | None) -> MinRtt:
+    return MinRtt(count or 1, entropies=entropies)
+
+
+def _spray(count: int | None, entropies: int | None) -> Spray:
+    return Spray(count or entropies or 8, entropies=entropies)
+
+
+CHOOSING: dict[str, Callable[[int | None, int | None], ReactivePolicy]] = {
+    "plb": _plb,
+    "reps": _reps,
+    "minrtt": _minrtt,
+    "spray": _spray,
+}
+"""Those that choose as they go, by how many entropies are asked for, if any, and how many a NIC has over
+datagrams; None over TCP."""
 
 POLICIES: dict[str, Callable[[], Policy]] = {
     "ecmp": Ecmp,
-    "plb": Plb,
-    "reps": Reps,
-    "minrtt": MinRtt,
+    "plb": partial(_plb, None, None),
+    "reps": partial(_reps, None, None),
+    "minrtt": partial(_minrtt, None, None),
+    "spray": partial(_spray, None, None),
     "pxn": Pxn,
     "rails": Rails,
     "optimal": Optimal,
 }
-"""Every policy that comes with lightrail."""
+"""Every policy that comes with lightrail, as it is over TCP."""
 
-WITH_ENTROPIES: dict[str, Callable[[int], Policy]] = {
-    "ecmp": Ecmp,
-    "reps": lambda entropies: Reps(per_nic=entropies),
-    "pxn": Pxn,
+WITH_ENTROPIES: dict[str, Callable[[int, int | None], Policy]] = {
+    "ecmp": lambda count, _: Ecmp(count),
+    "pxn": lambda count, _: Pxn(count),
+    "rails": lambda count, _: Rails(count),
+    **CHOOSING,
 }
 """Those of which a name may say how many entropies: of a connection, or from each NIC to a destination's."""
 
@@ -67,7 +102,7 @@ METHODS = {
 """What a policy of each kind is asked."""
 
 
-def policy_named(name: str) -> Policy:
+def policy_named(name: str, entropies: int | None = None) -> Policy:
     """Return a policy, new for this caller: it remembers nothing of another's run.
 
     Parameters
@@ -75,6 +110,9 @@ def policy_named(name: str) -> Policy:
     name
         A key of `POLICIES`; one of `WITH_ENTROPIES` with a number, as ``ecmp:4``; or ``module:function``
         with a module on Python's path or in the current directory.
+    entropies
+        How many entropies a NIC has if lanes are of datagrams; None if each is a TCP connection. A user's own
+        policy does not depend on it.
 
     Raises
     ------
@@ -84,12 +122,14 @@ def policy_named(name: str) -> Policy:
     if is_own(name):
         return _own(name)
     if ":" in name:
-        return _with_entropies(name)
+        return _with_entropies(name, entropies)
     if name not in POLICIES:
         raise ScenarioError(
             f"there is no scheme named {name!r}",
             f"choose among {', '.join(sorted(POLICIES))}, or name your own as module:function",
         )
+    if entropies and name in CHOOSING:
+        return CHOOSING[name](None, entropies)
     return POLICIES[name]()
 
 
@@ -105,7 +145,7 @@ def is_own(name: str) -> bool:
     return bool(colon) and scheme not in POLICIES
 
 
-def _with_entropies(name: str) -> Policy:
+def _with_entropies(name: str, entropies: int | None) -> Policy:
     """Return a policy with as many entropies as its name says, which tables call by that name."""
     scheme, _, count = name.partition(":")
     if scheme not in WITH_ENTROPIES:
@@ -113,12 +153,13 @@ def _with_entropies(name: str) -> Policy:
             f"the scheme {scheme!r} takes nothing behind a colon, and {name!r} has {count!r}",
             f"leave it out; {', '.join(WITH_ENTROPIES)} take a number of entropies",
         )
-    if not re.fullmatch("[1-9][0-9]{0,3}", count) or int(count) > ENTROPIES:
+    most = entropies if entropies and scheme in CHOOSING else ENTROPIES
+    if not re.fullmatch("[1-9][0-9]{0,3}", count) or int(count) > most:
         raise ScenarioError(
             f"the scheme {name!r} asks for {count!r} entropies",
-            f"give a whole number from 1 to {ENTROPIES}, as in {scheme}:4",
+            f"give a whole number from 1 to {most}, as in {scheme}:4",
         )
-    policy = WITH_ENTROPIES[scheme](int(count))
+    policy = WITH_ENTROPIES[scheme](int(count), entropies)
     policy.name = name
     return policy
 
@@ -175,6 +216,8 @@ class OwnReactive:
     def __init__(self, named: str, name: str, own: ReactivePolicy) -> None:
         self.name, self.settles = name, bool(getattr(own, "settles", False))
         self.steady = bool(getattr(own, "steady", False))
+        self.per_packet = bool(getattr(own, "per_packet", False))
+        self.oblivious = bool(getattr(own, "oblivious", False))
         self._named, self._own = named, own
         self._checked: set[Lanes] = set()
 
@@ -217,6 +260,29 @@ class OwnReactive:
             self._own.withdraw(message=message)
 
 
+class OwnHearing(OwnReactive):
+    """A user's own reactive policy that hears of losses.
+
+    Parameters
+    ----------
+    named, name
+        As of `OwnProactive`.
+    own
+        The policy.
+    hears
+        The policy again.
+    """
+
+    def __init__(self, named: str, name: str, own: ReactivePolicy, hears: HearsLosses) -> None:
+        super().__init__(named, name, own)
+        self._hears = hears
+
+    def lost(self, *, message: int, lane: int, now: float) -> None:
+        """Let it handle that a packet was lost."""
+        with own_code("scheme", self._named):
+            self._hears.lost(message=message, lane=lane, now=now)
+
+
 def _own(name: str) -> Policy:
     """Return a user's own policy, once it is clear that it can be asked what a policy is asked."""
     own = own_object("scheme", name)
@@ -233,7 +299,8 @@ def _of_class(named: str, own: type) -> Policy:
         policy = own()
         if not isinstance(policy, ProactivePolicy | ReactivePolicy):
             raise _not_a_policy(named, policy)
-    for method in METHODS[ProactivePolicy if isinstance(policy, ProactivePolicy) else ReactivePolicy]:
+    methods = METHODS[ProactivePolicy if isinstance(policy, ProactivePolicy) else ReactivePolicy]
+    for method in (*methods, *([HearsLosses.lost] if isinstance(policy, HearsLosses) else [])):
         asked = getattr(policy, method.__name__)
         check_arguments("scheme", f"{named}.{method.__name__}", asked, _asked(method), PAGE)
     # A class that is derived from one of ours has its name, which would stand for two schemes.
@@ -242,6 +309,8 @@ def _of_class(named: str, own: type) -> Policy:
         keeps = bool(getattr(policy, "keeps_connections", False))
         steady = bool(getattr(policy, "steady", False))
         return OwnProactive(named, name, policy.assign, keeps_connections=keeps, steady=steady)
+    if isinstance(policy, HearsLosses):
+        return OwnHearing(named, name, policy, policy)
     return OwnReactive(named, name, policy)
 
 

@@ -1,19 +1,20 @@
 """A reactive scheme asked on made-up states, since its prediction is a limit and asks it nothing.
 
 What is asked is what an emulation may ask: whether lanes have room, how far behind they are and what
-their round trips were is drawn at random; what is acknowledged was chosen before, once. So a scheme that
-raises, or chooses a lane that there is not, is found before a byte is sent. How well it chooses is not seen.
+their round trips were is drawn at random. What is acknowledged was chosen before, once; for a scheme that
+hears of losses, some of it is lost instead. So a scheme that raises, or chooses a lane that there is not, is
+found before a byte is sent. How well it chooses is not seen.
 """
 
-from collections.abc import Sequence
-from typing import overload
+from functools import cache
 
 import numpy as np
 
 from topologies.fabric import Fabric
 from traffic.messages import Messages
 from traffic.spraying.checks import choice
-from traffic.spraying.policy import LaneState, ReactivePolicy, each_message
+from traffic.spraying.policy import HearsLosses, LaneState, ReactivePolicy, each_message
+from traffic.spraying.states import States
 
 MESSAGES = 32
 """As many of an exchange are admitted, drawn at random: 256 questions, 2 to 4 ms of a built-in scheme."""
@@ -22,10 +23,12 @@ ROOM = (1.0, 0.5, 0.5, 0.0, 0.5, 0.5, 0.0, 1.0)
 BACKLOG_BYTES = 1 << 20
 RTT_S = 1e-3
 """What states are drawn up to; a chunk's own round trip too."""
+LOST = 1 / 8
+"""The share of chunks that are lost, for a scheme that hears of losses."""
 
 
 def rehearse(policy: ReactivePolicy, fabric: Fabric, messages: Messages, seed: int = 0) -> None:
-    """Ask a scheme for lanes, and acknowledge what it chose.
+    """Ask a scheme for lanes, and acknowledge what it chose, or report it as lost.
 
     Parameters
     ----------
@@ -50,7 +53,7 @@ def rehearse(policy: ReactivePolicy, fabric: Fabric, messages: Messages, seed: i
     }
     in_flight: list[tuple[int, int]] = []
     for turn, room in enumerate(ROOM):
-        states = {message: _MadeUp(count, room, rng, is_known=turn > 0) for message, count in lanes.items()}
+        states = {message: _made_up(count, room, rng, is_known=turn > 0) for message, count in lanes.items()}
         for message, count in lanes.items():
             now += float(rng.uniform(0, RTT_S))
             lane = choice(policy, message, count, states[message], now)
@@ -61,35 +64,22 @@ def rehearse(policy: ReactivePolicy, fabric: Fabric, messages: Messages, seed: i
             message, lane = in_flight.pop(int(rng.integers(len(in_flight))))
             now, rtt_s = now + float(rng.uniform(0, RTT_S)), float(rng.uniform(0, RTT_S))
             marked = bool(rng.integers(2))
+            if isinstance(policy, HearsLosses) and rng.random() < LOST:
+                policy.lost(message=message, lane=lane, now=now)
+                continue
             policy.acknowledged(message=message, lane=lane, rtt_s=rtt_s, marked=marked, now=now)
     for message in lanes:
         policy.withdraw(message=message)
 
 
-class _MadeUp(Sequence[LaneState]):
-    """The states of so many lanes, each drawn when it is first looked at."""
+def _made_up(count: int, room: float, rng: np.random.Generator, *, is_known: bool) -> States:
+    """Return the states of so many lanes, each drawn when it is first looked at."""
 
-    def __init__(self, count: int, room: float, rng: np.random.Generator, *, is_known: bool) -> None:
-        self._count, self._room, self._rng, self._is_known = count, room, rng, is_known
-        self._drawn: dict[int, LaneState] = {}
+    @cache
+    def drawn(_lane: int) -> LaneState:
+        has_room = bool(rng.random() < room)
+        if not is_known:
+            return LaneState(0, 0.0, has_room)
+        return LaneState(int(rng.integers(BACKLOG_BYTES)), float(rng.uniform(0, RTT_S)), has_room)
 
-    def __len__(self) -> int:
-        return self._count
-
-    @overload
-    def __getitem__(self, lane: int) -> LaneState: ...
-    @overload
-    def __getitem__(self, lane: slice) -> list[LaneState]: ...
-    def __getitem__(self, lane: int | slice) -> LaneState | list[LaneState]:
-        if isinstance(lane, slice):
-            return [self[index] for index in range(*lane.indices(self._count))]
-        number = range(self._count)[lane]  # as a list's: also from the end, and IndexError beyond it
-        if number not in self._drawn:
-            self._drawn[number] = self._draw()
-        return self._drawn[number]
-
-    def _draw(self) -> LaneState:
-        room = bool(self._rng.random() < self._room)
-        if not self._is_known:
-            return LaneState(0, 0.0, room)
-        return LaneState(int(self._rng.integers(BACKLOG_BYTES)), float(self._rng.uniform(0, RTT_S)), room)
+    return States(count, drawn)

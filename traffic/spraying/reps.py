@@ -1,32 +1,46 @@
-"""REPS: every chunk takes an entropy of its own; those that were good a moment ago are used again.
+"""REPS: every packet takes an entropy of its own; those that were good a moment ago are used again.
 
-An entropy whose chunk was acknowledged without congestion goes into a ring of ``cache`` places and
-is used once more; with none left, a random one is drawn. If one falls silent, the connection
-*freezes*: for some round trips only entropies of the ring are used, round robin, whether used before or
-not; then the ring is emptied and ``explore`` random ones come first.
+An entropy whose packet was acknowledged without congestion goes into a ring of ``cache`` places and
+is used once more; with none left, a random one is drawn. If a packet is lost or an entropy falls silent, the
+connection *freezes*: for some round trips only entropies of the ring are used, round robin, whether used
+before or not; then the ring is emptied and ``explore`` random ones come first.
 
-What TCP queue pairs change. An entropy is a connection of its own, so there are ``per_nic`` of them
+A connection is all that a server sends to a NIC, by every NIC of the server; a random entropy is one of a
+random NIC. What has no room at its NIC now is passed over and keeps its place in the ring. While frozen
+nothing but the ring is used, so a message may wait for room.
+
+No switch marks: a packet met congestion if it queued for longer than a switch would let pass unmarked
+(`traffic.transports.round_trips`). An entropy is silent if it owes an acknowledgement for longer than
+``silent_round_trips`` of the connection's smoothed RTT: it counts as failed, and is not used until one comes.
+Both times are in round trips, since a time in seconds would be another one on another fabric.
+
+Over datagrams a lost packet is reported, as by the reference's timeout, and is sent again on an entropy
+that is chosen anew. There is no window: the receiver's grants are it.
+
+What TCP queue pairs change. An entropy is a connection of its own, so there are few of them
 from each NIC of the source server (the reference has 64 to 65,536 per connection). A chunk stands
-for a packet. No switch marks: a chunk met congestion if it queued for longer than a switch would let
-pass unmarked (`traffic.transports.round_trips`). REPS has one congestion window per connection and TCP
-one per queue pair, so all messages from a server to a NIC together keep at most ``in_flight`` chunks in
-flight; a queue pair that owes an acknowledgement for longer than ``silent_round_trips`` of the
-connection's smoothed RTT counts as failed, and its chunks no longer count as in flight. Both times are in
-round trips, since a time in seconds would be another one on another fabric. TCP itself delivers the
-chunks when it can; they are not sent again elsewhere, as REPS' transport would.
+for a packet. REPS has one congestion window per connection and TCP one per queue pair, so all messages from a
+server to a NIC together keep at most ``in_flight`` chunks in flight, without those of failed queue pairs. TCP
+itself delivers these when it can; they are not sent again elsewhere, as REPS' transport would.
 """
 
-from collections.abc import Sequence
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from topologies.fabric import Fabric, Nic
-from traffic.spraying.policy import Lanes, LaneState, Message
-from traffic.spraying.subflows import Subflows
+from traffic.spraying.policy import ENTROPIES, Lanes, LaneState, Message
+from traffic.spraying.subflows import Subflows, by_nic
 
 SMOOTHING = 1 / 8
 """How much the last round trip weighs in the smoothed one (RFC 6298)."""
+DRAWS = 4
+"""How many random lanes are tried before all NICs are looked at."""
+
+Usable = Callable[[int], bool]
+"""Returns whether a lane may be used now."""
 
 
 class Reps:
@@ -39,14 +53,17 @@ class Reps:
     cache
         Places of the ring (the reference's 8).
     in_flight
-        The most chunks that a connection has in flight.
+        The most chunks that a connection has in flight; None for no window of its own.
     silent_round_trips
-        For how many round trips a queue pair may owe an acknowledgement before it counts as failed.
+        For how many round trips a lane may owe an acknowledgement before it counts as failed.
     freeze_round_trips
         For how many round trips a connection stays frozen (the reference: 10 ms, far more than its
         time-out; here only twice ``silent_round_trips``, or it would outlast most collectives).
     explore
         How many random entropies follow a freeze (the reference's 16).
+    entropies
+        How many entropies a NIC has if lanes are of datagrams, which have room if their NIC has; None if
+        each is a TCP connection.
 
     References
     ----------
@@ -56,16 +73,18 @@ class Reps:
 
     name = "reps"
     steady = True
+    per_packet = True
 
     def __init__(
         self,
         *,
         per_nic: int = 2,
         cache: int = 8,
-        in_flight: int = 16,
+        in_flight: int | None = 16,
         silent_round_trips: float = 8.0,
         freeze_round_trips: float = 16.0,
         explore: int = 16,
+        entropies: int | None = None,
     ) -> None:
         self.per_nic = per_nic
         self.cache = cache
@@ -73,6 +92,7 @@ class Reps:
         self.silent_round_trips = silent_round_trips
         self.freeze_round_trips = freeze_round_trips
         self.explore = explore
+        self.entropies = entropies
         self._connections: dict[tuple[int, Nic], _Connection] = {}
         """That of each server to each NIC, for the run."""
         self._of: dict[int, _Connection] = {}
@@ -82,51 +102,59 @@ class Reps:
 
     def open(self, *, fabric: Fabric, rng: np.random.Generator) -> None:
         """Begin without a connection."""
-        self._fabric, self._subflows = fabric, Subflows(fabric, rng, self.per_nic)
+        self._fabric = fabric
+        self._subflows = Subflows(fabric, rng, self.per_nic, self.entropies or ENTROPIES)
         # Choices draw from numbers of their own: which connections follow depends on no timing.
         self._rng = rng.spawn(1)[0]
 
     def admit(self, *, message: Message) -> Lanes:
         """Return ``per_nic`` lanes from every NIC of the source server to the destination's."""
         ends = self._fabric.gpu_servers[message.source], self._fabric.pinned_nic(message.destination)
+        lanes = self._subflows.from_server(message.source, message.destination)
         if ends not in self._connections:
-            self._connections[ends] = _Connection(_Ring(self.cache))
+            self._connections[ends] = _Connection(_Ring(self.cache), by_nic(lanes))
         self._of[message.number] = self._connections[ends]
-        self._connections[ends].messages.add(message.number)
-        return self._subflows.from_server(message.source, message.destination)
+        self._connections[ends].in_flight[message.number] = Counter()
+        return lanes
 
     def choose(self, *, message: int, states: Sequence[LaneState], now: float) -> int | None:
-        """Return a recycled entropy, or a random one, unless enough is in flight."""
+        """Return a recycled entropy or a random one; None if nothing has room, or enough is in flight."""
         connection = self._of[message]
-        failed = connection.failed(now, self.silent_round_trips)
-        if connection.chunks_in_flight(failed) >= self.in_flight:
+        is_silent = connection.falls_silent(now, self.silent_round_trips)
+        self._turn_mode(connection, now, has_failed=is_silent)
+        if self.in_flight is not None and connection.chunks_in_flight >= self.in_flight:
             return None
-        if connection.frozen_until_s is not None and now > connection.frozen_until_s:
-            connection.thaw(self.explore)
-        elif connection.frozen_until_s is None and failed and not connection.explore:
-            connection.frozen_until_s = now + self.freeze_round_trips * connection.rtt_s
-        room = [lane for lane, state in enumerate(states) if state.room and lane not in failed]
-        if not room:
-            return None
-        lane = connection.recycled(room)
-        self._chosen += 1
+
+        def usable(lane: int) -> bool:
+            return lane not in connection.failed and states[lane].room
+
+        lane = connection.recycled(usable)
         self._recycled += lane is not None
-        if lane is None:
-            lane = room[int(self._rng.integers(len(room)))]
-        connection.in_flight.setdefault(lane, []).append((now, message))
-        connection.decisions += 1
-        self._most_decisions = max(self._most_decisions, connection.decisions)
+        if lane is None and not connection.keeps_to_ring:
+            lane = self._drawn(connection, states, usable)
+        if lane is not None:
+            self._chosen += 1
+            connection.sent(message, lane, now)
+            self._most_decisions = max(self._most_decisions, connection.decisions)
         return lane
 
     def acknowledged(self, *, message: int, lane: int, rtt_s: float, marked: bool, now: float) -> None:
         """Recycle the entropy of a chunk that met no congestion."""
         connection = self._of[message]
-        connection.arrived(lane, now)
+        connection.settled(message, lane)
+        connection.heard_of(lane, now)
         connection.measured(rtt_s)
+        self._turn_mode(connection, now, has_failed=False)
         self._acknowledged += 1
         self._marked += marked
         if not marked:
             connection.ring.add(lane)
+
+    def lost(self, *, message: int, lane: int, now: float) -> None:
+        """Freeze: the entropy's path may have failed."""
+        connection = self._of[message]
+        connection.settled(message, lane)
+        self._turn_mode(connection, now, has_failed=True)
 
     def withdraw(self, *, message: int) -> None:
         """Count no more as in flight what a message has there."""
@@ -143,12 +171,43 @@ class Reps:
     @property
     def inert(self) -> dict[str, tuple[int, int]]:
         """Which of its sizes no connection had as many chunks for."""
-        sizes = {
-            f"REPS' window of {self.in_flight} chunks": self.in_flight,
-            f"REPS' ring of {self.cache} places": self.cache,
-        }
+        sizes = {f"REPS' ring of {self.cache} places": self.cache}
+        if self.in_flight is not None:
+            sizes = {f"REPS' window of {self.in_flight} chunks": self.in_flight} | sizes
         most = self._most_decisions
         return {name: (most, size + 1) for name, size in sizes.items() if 0 < most <= size}
+
+    def _turn_mode(self, connection: "_Connection", now: float, *, has_failed: bool) -> None:
+        """Freeze at a failure, unless frozen or exploring; leave the frozen mode when its time is over."""
+        if has_failed and connection.frozen_until_s is None and not connection.explore:
+            connection.frozen_until_s = now + self.freeze_round_trips * connection.rtt_s
+        if connection.frozen_until_s is not None and now > connection.frozen_until_s:
+            connection.thaw(self.explore)
+
+    def _drawn(self, connection: "_Connection", states: Sequence[LaneState], usable: Usable) -> int | None:
+        """Return a random lane of a random NIC, None if no lane may be used."""
+        for _ in range(DRAWS):
+            lane = self._one_of(connection.nics)
+            if usable(lane):
+                return lane
+        nics = [left for lanes in connection.nics if (left := self._left(lanes, states, connection.failed))]
+        if not nics:
+            return None
+        lane = self._one_of(nics)
+        return lane if usable(lane) else None
+
+    def _left(self, lanes: range, states: Sequence[LaneState], failed: set[int]) -> Sequence[int]:
+        """Return which lanes of a NIC have room and have not failed."""
+        if not self.entropies:
+            return [lane for lane in lanes if lane not in failed and states[lane].room]
+        if not states[lanes[0]].room:  # with datagrams one look says it of all
+            return ()
+        return [lane for lane in lanes if lane not in failed] if failed else lanes
+
+    def _one_of(self, nics: Sequence[Sequence[int]]) -> int:
+        """Return a random lane of a random NIC."""
+        lanes = nics[int(self._rng.random() * len(nics))]  # half the time of rng.integers
+        return lanes[int(self._rng.random() * len(lanes))]
 
 
 @dataclass(slots=True)
@@ -156,37 +215,51 @@ class _Ring:
     """The last good entropies: written at the head, taken from the earliest that is still fresh."""
 
     places: int
-    entries: list[int] = field(default_factory=list)
+    lanes: list[int] = field(default_factory=list)
+    is_fresh: list[bool] = field(default_factory=list)
+    """Whether each was not used again yet."""
     head: int = 0
-    fresh: int = 0
-    next_frozen: int = 0
+    """The place that is written next."""
+    turn: int = 0
+    """The place that is next while frozen."""
 
     def empty(self) -> None:
         """Forget all."""
-        self.entries.clear()
-        self.head = self.fresh = self.next_frozen = 0
+        self.lanes.clear()
+        self.is_fresh.clear()
+        self.head = self.turn = 0
 
-    def add(self, entropy: int) -> None:
+    def add(self, lane: int) -> None:
         """Put one at the head, over the oldest."""
-        if len(self.entries) < self.places:
-            self.entries.append(entropy)
+        if len(self.lanes) < self.places:
+            self.lanes.append(lane)
+            self.is_fresh.append(True)
         else:
-            self.entries[self.head] = entropy
+            self.lanes[self.head], self.is_fresh[self.head] = lane, True
         self.head = (self.head + 1) % self.places
-        self.fresh = min(self.fresh + 1, self.places)
 
-    def earliest_fresh(self) -> int | None:
-        """Take the earliest that was not used again yet."""
-        if not self.fresh:
+    def earliest_fresh(self, usable: Usable) -> int | None:
+        """Take the earliest usable one that was not used again yet."""
+        if not any(self.is_fresh):
             return None
-        entropy = self.entries[(self.head - self.fresh) % self.places]
-        self.fresh -= 1
-        return entropy
+        for place in self._places_from(self.head):  # where the oldest is, also before the ring is full
+            if self.is_fresh[place] and usable(self.lanes[place]):
+                self.is_fresh[place] = False
+                return self.lanes[place]
+        return None
 
-    def any_in_turn(self) -> int:
-        """Return the next of all, used or not."""
-        self.next_frozen = (self.next_frozen + 1) % len(self.entries)
-        return self.entries[self.next_frozen]
+    def next_in_turn(self, usable: Usable) -> int | None:
+        """Return the next usable one of all, used or not."""
+        for place in self._places_from(self.turn):
+            if usable(self.lanes[place]):
+                self.turn = (place + 1) % len(self.lanes)
+                return self.lanes[place]
+        return None
+
+    def _places_from(self, first: int) -> list[int]:
+        """Return all places once."""
+        held = len(self.lanes)
+        return [(first + index) % held for index in range(held)]
 
 
 @dataclass(slots=True)
@@ -194,63 +267,95 @@ class _Connection:
     """All messages from one server to one NIC."""
 
     ring: _Ring
-    messages: set[int] = field(default_factory=set)
-    """Those that are under way."""
-    in_flight: dict[int, list[tuple[float, int]]] = field(default_factory=dict)
-    """Since when each lane owes each of its chunks an acknowledgement [s], and of which message, oldest
-    first."""
+    nics: list[range]
+    """The lanes by each NIC of the server."""
+    in_flight: dict[int, Counter[int]] = field(default_factory=dict)
+    """Of each message under way, how many chunks each lane owes an acknowledgement for."""
+    owed: Counter[int] = field(default_factory=Counter)
+    """The same of all messages together."""
+    since_s: OrderedDict[int, float] = field(default_factory=OrderedDict)
+    """Since when each lane that has not failed owes one, the longest first [s]."""
+    failed: set[int] = field(default_factory=set)
+    """The lanes that owe one for too long."""
     rtt_s: float = 0.0
     """The smoothed round-trip time of its chunks [s]; 0 before the first."""
     frozen_until_s: float | None = None
     explore: int = 0
+    """How many random entropies are to come."""
     decisions: int = 0
     """How many there were since nothing was under way."""
 
-    def failed(self, now: float, round_trips: float) -> set[int]:
-        """Return the lanes whose oldest chunk has been owed for longer than so many round trips.
+    @property
+    def chunks_in_flight(self) -> int:
+        """How many chunks are in flight on lanes that have not failed."""
+        return sum(self.owed[lane] for lane in self.since_s)
+
+    @property
+    def keeps_to_ring(self) -> bool:
+        """Whether nothing but the ring may be used: it is frozen, and not all of the ring has failed."""
+        return self.frozen_until_s is not None and not self.failed.issuperset(self.ring.lanes)
+
+    def falls_silent(self, now: float, round_trips: float) -> bool:
+        """Return whether a lane has failed now: it owes an acknowledgement for more than so many round trips.
 
         Before one was measured there is nothing to tell silence from a long path by.
         """
-        if not self.rtt_s:
-            return set()
-        since_s = now - round_trips * self.rtt_s
-        return {lane for lane, owed in self.in_flight.items() if owed[0][0] < since_s}
+        failed = len(self.failed)
+        while self.rtt_s and self.since_s:
+            lane = next(iter(self.since_s))
+            if now - self.since_s[lane] <= round_trips * self.rtt_s:
+                break
+            del self.since_s[lane]
+            self.failed.add(lane)
+        return len(self.failed) > failed
 
     def measured(self, rtt_s: float) -> None:
         """Smooth the round-trip time as TCP does."""
         self.rtt_s += SMOOTHING * (rtt_s - self.rtt_s) if self.rtt_s else rtt_s
 
-    def chunks_in_flight(self, failed: set[int]) -> int:
-        """Return how many chunks are in flight on lanes that have not failed."""
-        return sum(len(owed) for lane, owed in self.in_flight.items() if lane not in failed)
+    def sent(self, message: int, lane: int, now: float) -> None:
+        """Have a lane owe one more acknowledgement."""
+        self.in_flight[message][lane] += 1
+        self.owed[lane] += 1
+        self.since_s.setdefault(lane, now)
+        self.decisions += 1
+        self.explore = max(0, self.explore - 1)
 
-    def arrived(self, lane: int, now: float) -> None:
-        """Take the oldest chunk off a lane; what follows it is owed from now on."""
-        owed = self.in_flight.pop(lane)[1:]
-        if owed:
-            self.in_flight[lane] = [(now, message) for _, message in owed]
+    def settled(self, message: int, lane: int) -> None:
+        """Take a chunk off a lane, acknowledged or lost."""
+        if self.in_flight[message][lane]:  # else it counted as lost, and arrived after all
+            self.in_flight[message][lane] -= 1
+            self._take_off(lane, 1)
+
+    def heard_of(self, lane: int, now: float) -> None:
+        """Have what is left on a lane be owed from now on."""
+        if self.owed[lane]:
+            self.failed.discard(lane)
+            self.since_s[lane] = now
+            self.since_s.move_to_end(lane)
 
     def forget(self, message: int) -> None:
         """Forget what a message has in flight; when none is left, how much was decided."""
-        left = {lane: [each for each in owed if each[1] != message] for lane, owed in self.in_flight.items()}
-        self.in_flight = {lane: owed for lane, owed in left.items() if owed}
-        self.messages.remove(message)
-        self.decisions *= bool(self.messages)
+        for lane, chunks in self.in_flight.pop(message).items():
+            self._take_off(lane, chunks)
+        self.decisions *= bool(self.in_flight)
+
+    def _take_off(self, lane: int, chunks: int) -> None:
+        """Take chunks off a lane; one that owes nothing has not failed."""
+        self.owed[lane] -= chunks
+        if not self.owed[lane]:
+            self.failed.discard(lane)
+            self.since_s.pop(lane, None)
 
     def thaw(self, explore: int) -> None:
         """Leave the frozen mode: forget the ring, and explore."""
         self.ring.empty()
         self.frozen_until_s, self.explore = None, explore
 
-    def recycled(self, room: Sequence[int]) -> int | None:
-        """Return the entropy to use again, if there is one with room; None for a random one."""
+    def recycled(self, usable: Usable) -> int | None:
+        """Return the entropy to use again; None for a random one, or if none of the ring is usable."""
         if self.explore:
-            self.explore -= 1
             return None
-        tries = len(self.ring.entries) if self.frozen_until_s is not None else self.ring.fresh
-        for _ in range(tries):
-            is_frozen = self.frozen_until_s is not None
-            entropy = self.ring.any_in_turn() if is_frozen else self.ring.earliest_fresh()
-            if entropy is not None and entropy in room:
-                return entropy
-        return None
+        if self.frozen_until_s is not None:
+            return self.ring.next_in_turn(usable)
+        return self.ring.earliest_fresh(usable)

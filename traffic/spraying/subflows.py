@@ -1,5 +1,7 @@
 """The lanes of schemes that may choose among several: their entropies, and MPTCP's subflows."""
 
+from itertools import accumulate
+
 import numpy as np
 
 from topologies.errors import ScenarioError
@@ -18,6 +20,9 @@ class Subflows:
         Where the entropies are drawn from.
     count
         How many between two NICs, all different; one where a single switch joins them: there is one way.
+    among
+        How many entropies there are: they are numbers from 0 to below it. If all are asked for, they come in
+        order and nothing is drawn.
 
     Raises
     ------
@@ -25,10 +30,12 @@ class Subflows:
         If more are asked for than there are entropies, or none.
     """
 
-    def __init__(self, fabric: Fabric, rng: np.random.Generator, count: int = 1) -> None:
-        if not 0 < count <= ENTROPIES:
-            raise ScenarioError(f"{count} entropies between two NICs", f"ask for 1 to {ENTROPIES}")
-        self._fabric, self._rng, self._count = fabric, rng, count
+    def __init__(
+        self, fabric: Fabric, rng: np.random.Generator, count: int = 1, among: int = ENTROPIES
+    ) -> None:
+        if not 0 < count <= among:
+            raise ScenarioError(f"{count} entropies between two NICs", f"ask for 1 to {among}")
+        self._fabric, self._rng, self._count, self._among = fabric, rng, count, among
         self._drawn: dict[tuple[Nic, Nic], LaneSet] = {}
         self._shared: dict[tuple[int, Nic], Lanes] = {}
 
@@ -37,8 +44,8 @@ class Subflows:
         ends = source, destination
         if ends not in self._drawn:
             here, there = (self._fabric.peer(self._fabric.nic_port(nic)).node for nic in ends)
-            chosen = self._rng.choice(ENTROPIES, size=1 if here == there else self._count, replace=False)
-            self._drawn[ends] = LaneSet((source,), (destination,), tuple(chosen.tolist()))
+            entropies = self._entropies(1 if here == there else self._count)
+            self._drawn[ends] = LaneSet((source,), (destination,), entropies)
         return self._drawn[ends]
 
     def from_server(self, source: int, destination: int) -> Lanes:
@@ -48,3 +55,21 @@ class Subflows:
             nics = range(self._fabric.servers[server].nics)
             self._shared[server, nic] = tuple(self.between(Nic(server, index), nic) for index in nics)
         return self._shared[server, nic]
+
+    def _entropies(self, count: int) -> tuple[int, ...] | range:
+        if count == self._among:
+            return range(count)
+        return tuple(self._rng.choice(self._among, size=count, replace=False).tolist())
+
+
+def by_nic(lanes: Lanes) -> list[range]:
+    """Return which lanes leave by each NIC, where each set of lanes has a NIC of its own.
+
+    Examples
+    --------
+    >>> near, far = (LaneSet((Nic(0, rail),), (Nic(1, 0),), range(4**rail)) for rail in (0, 1))
+    >>> by_nic((near, far))
+    [range(0, 1), range(1, 5)]
+    """
+    ends = list(accumulate(map(len, lanes)))
+    return [range(end - len(each), end) for end, each in zip(ends, lanes, strict=True)]
