@@ -48,13 +48,15 @@ from testbed.network.wiring import (
     shape_switch_ports,
     wire,
 )
-from topologies.addresses import datapath_id, interface, nic_ip, openflow_port
+from topologies.addresses import datapath_id, entropy_ip, interface, nic_ip, openflow_port
 from topologies.errors import NetworkError, ScenarioError
 from topologies.fabric import Fabric, Link, Nic, Port
 from topologies.own_routing import CheckedRouting
 from traffic.effects import Daemon
 from traffic.packets import DEFAULT_MTU
 from traffic.transports.connections import Endpoints
+from traffic.transports.datagram_ends import DATAGRAM_PORT, DATAGRAM_SOURCE_PORT
+from traffic.transports.datagram_sockets import DatagramEndpoints
 from traffic.transports.host_settings import HostSettings, carrying
 
 OPENFLOW, NORTHBOUND = "openflow.sock", "northbound.sock"
@@ -269,6 +271,22 @@ class Network:
 
         control = self.host.congestion_control
         return Endpoints(open_socket, lambda nic: nic_ip(self.fabric, nic), control)
+
+    @property
+    def datagram_endpoints(self) -> DatagramEndpoints:
+        """How sockets of datagrams are made in its servers."""
+
+        def bound(server: int, address: str, port: int) -> socket.socket:
+            with inside_namespace(self.wiring.namespaces[server]):
+                endpoint = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+            endpoint.bind((address, port))
+            return endpoint
+
+        return DatagramEndpoints(
+            open_sender=lambda nic: bound(nic.server, str(nic_ip(self.fabric, nic)), DATAGRAM_SOURCE_PORT),
+            open_receiver=lambda server: bound(server, "", DATAGRAM_PORT),
+            address=lambda nic, entropy: (str(entropy_ip(self.fabric, nic, entropy)), DATAGRAM_PORT),
+        )
 
     def impair(self, time_factor: float, *, loss: bool = True) -> None:
         """Give links their delay, which is dilated, and their loss, which is not.

@@ -34,13 +34,13 @@ from traffic.transports.connections import (
 from traffic.transports.engine import Engine, Health
 from traffic.transports.ideal import Ideal
 from traffic.transports.late_binding import ReactiveFeeder
-from traffic.transports.registry import TRANSPORTS, congestion_control, transport_named
+from traffic.transports.registry import OVER_TCP, congestion_control, limits_named
 from traffic.transports.transport import PACKET_BYTES, Limits, NicRate, Offered, Transport
 
 PROACTIVE = [name for name in POLICIES if isinstance(policy_named(name), ProactivePolicy)]
 REACTIVE = [name for name in POLICIES if isinstance(policy_named(name), ReactivePolicy)]
 FABRIC = rail_fabric(3, 2, 2)
-MOVERS = [*TRANSPORTS, f"{__name__}:EvenWindows"]
+MOVERS = [*OVER_TCP, f"{__name__}:EvenWindows"]
 LIMITING = [name for name in MOVERS if congestion_control(name) is None]
 """Those under which bytes are on their way for a while, also on loopback."""
 ONE, OTHER = QueuePair(Nic(1, 0), Nic(0, 0), 1), QueuePair(Nic(2, 1), Nic(0, 1), 2)
@@ -132,7 +132,7 @@ class Turning(Drifting):
 def made(transport: str, rate_bps: float | None = None) -> Transport:
     """Return a transport by its name."""
     rate = nic_rate_bps if rate_bps is None else lambda _nic: rate_bps
-    return transport_named(transport)(rate, PACKET_BYTES)
+    return limits_named(transport)(rate, PACKET_BYTES)
 
 
 @pytest.fixture
@@ -381,7 +381,7 @@ def deaf(engine: Engine) -> None:
     numbers = connect(engine, [ONE, OTHER])
     receiver = engine._streams[numbers[1]].receiver
     assert receiver is not None
-    engine._poller.modify(receiver.fileno(), 0)
+    engine._loop.modify(receiver.fileno(), 0)
     engine.post(np.array(numbers), np.array([1000, 2000]), np.arange(2))
 
 
@@ -413,31 +413,6 @@ def test_a_transport_that_never_lets_anything_go_is_an_error_that_names_a_queue_
         engine.post(np.array([number]), np.array([1000]), np.array([0]))
         with pytest.raises(StuckError, match=rf"queue pair {ONE} made no progress for 0\.2 s"):
             served(engine, {})
-
-
-def test_what_was_granted_and_sent_is_counted_for_each_queue_pair(loopback: Endpoints) -> None:
-    with Engine(loopback, transport=made("credit")) as engine:
-        numbers = connect(engine, [ONE, OTHER])
-        engine.post(np.array(numbers), np.array([300_000, 70_000]), np.arange(2))
-        served(engine, dict(zip([ONE, OTHER], numbers, strict=True)))
-        assert engine.grants == [(numbers[0], 300_000, 300_000), (numbers[1], 70_000, 70_000)]
-    with Engine(loopback, transport=made("ideal")) as engine:
-        connect(engine, [ONE])
-        assert engine.grants == []
-
-
-def test_what_a_group_of_queue_pairs_sent_is_counted_together(loopback: Endpoints) -> None:
-    work, policy = some_work(0), policy_named("minrtt")
-    assert isinstance(policy, ReactivePolicy)
-    choice, numbers = admitted_by(policy, work), dict[QueuePair, int]()
-    with Engine(loopback, transport=made("credit")) as engine:
-        engine.feed(feeder_of(engine, choice, range(len(work.crossing)), numbers))
-        served(engine, {})
-        rows, counted = engine.grants, engine.health.payload_bytes
-    ends = {(pair.source.server, pair.destination) for pair in numbers}
-    assert len(rows) == len(ends) < len(numbers)
-    assert sum(sent for _, _, sent in rows) == counted
-    assert all(granted == sent for _, granted, sent in rows), "what of a chunk was not granted waits"
 
 
 def test_small_steps_of_a_pace_add_up(loopback: Endpoints) -> None:

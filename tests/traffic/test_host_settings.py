@@ -6,6 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from topologies.addresses import ENTROPIES
+from topologies.errors import ScenarioError
 from topologies.fabric import DEFAULT_BUFFER_BYTES, Fabric
 from topologies.fat_tree import fat_tree_fabric
 from topologies.leaf_spine import leaf_spine_fabric
@@ -134,6 +136,24 @@ def test_what_tcp_may_start_with_to_carry_is_as_many_bytes_in_any_packets(mtu: i
     packets = dilated(rail_fabric(2, 2), 1e-3, mtu, TransportSetup("credit")).initial_window_packets
     whole = carrying(rail_fabric(2, 2), 1e-3).initial_window_packets * DEFAULT_MTU
     assert whole - mtu < packets * mtu <= whole
+
+
+@pytest.mark.parametrize("entropies", [1, 2, 64])
+def test_each_packet_has_as_many_entropies_as_are_asked_for_where_it_is_a_datagram(entropies: int) -> None:
+    assert TransportSetup("credit", entropies=entropies).sprays == entropies
+    for name in ("tcp", "tcp:bbr", "ideal", "mine:Transport"):
+        assert TransportSetup(name, entropies=entropies).sprays is None
+
+
+def test_a_nic_has_64_entropies_unless_fewer_are_asked_for() -> None:
+    assert TransportSetup().sprays == ENTROPIES == 64
+
+
+@pytest.mark.parametrize("entropies", [-1, 0, 65, 4096])
+def test_entropies_that_a_nic_has_not_are_refused(entropies: int) -> None:
+    with pytest.raises(ScenarioError) as caught:
+        TransportSetup(entropies=entropies)
+    assert (caught.value.sentence, caught.value.hint) == (f"{entropies} entropies of a NIC", "give 1 to 64")
 
 
 @pytest.mark.parametrize(

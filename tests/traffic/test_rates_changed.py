@@ -1,17 +1,17 @@
 """Transports that learn that NICs are slower, or as fast as before: what they reckon with follows."""
 
-import numpy as np
 import pytest
 
-from tests.traffic.test_credit import PACKET, offered
 from topologies.fabric import Nic
 from traffic.spraying.policy import QueuePair
-from traffic.transports.credit import Credit
+from traffic.transports.counts import Counts
+from traffic.transports.credit import Credits, Has
 from traffic.transports.ideal import Ideal
 from traffic.transports.round_trips import ACKNOWLEDGED_BYTES, Crossing, RoundTrips
 from traffic.transports.tcp import Tcp
-from traffic.transports.transport import HEADER_BYTES, FollowsRates, Offered
+from traffic.transports.transport import HEADER_BYTES, FollowsRates
 
+PACKET = 1000
 RATE_BPS = 8 * 1000.0 * (PACKET + HEADER_BYTES)
 """A thousand packets a second."""
 
@@ -27,45 +27,53 @@ class Rates:
         return RATE_BPS * self.shares.get(nic, 1.0)
 
 
-def granted_packets(credit: Credit, left: int, at_s: float, lasts_s: float) -> float:
-    """Return how many packets a lone queue pair is granted in a time, all that it was granted arriving."""
-    before = int(credit.granted_bytes.sum())
-    for turn in range(round(lasts_s / credit.period_s)):
-        arrived = np.array([int(credit.granted_bytes.sum())])
-        credit.limits(offered(at_s + turn * credit.period_s, np.array([left]) - arrived, arrived))
-    return (int(credit.granted_bytes.sum()) - before) / PACKET
+def granted_packets(credits: Credits, source: int, at_s: float, lasts_s: float) -> float:
+    """Return how many packets a lone source is granted in a time, all that it was granted arriving."""
+    granted = 0
+    for turn in range(round(lasts_s / 0.002)):
+        more = dict(credits.turn(at_s + turn * 0.002)[0]).get(source, 0)
+        credits.gone(source, more)
+        granted += more
+    return granted / PACKET
 
 
-def test_rates_may_change_before_there_are_queue_pairs() -> None:
+@pytest.mark.parametrize("known", [True, False])
+def test_rates_may_change_before_there_are_sources(known: bool) -> None:
     rates, nic = Rates(), Nic(1, 0)
-    for transport in (Credit(rates, PACKET), Ideal(rates, PACKET)):
-        transport.rates_changed()
+    credits = Credits(rates, PACKET)
+    credits.rates_changed()
+    Ideal(rates, PACKET).rates_changed()
+    if known:
+        source = credits.source(nic)
     rates.shares[nic] = 0.5
-    credit = Credit(rates, PACKET)
-    credit.rates_changed()
-    credit.know([QueuePair(Nic(0, 0), nic)])
-    assert granted_packets(credit, 10_000 * PACKET, 0.0, 1.0) == pytest.approx(500, rel=0.02)
+    credits.rates_changed()
+    if not known:
+        source = credits.source(nic)
+    credits.announce(Has(source, 10_000 * PACKET, 0, 0.0), 0.0)
+    assert granted_packets(credits, source, 0.0, 1.0) == pytest.approx(500, rel=0.02)
 
 
 @pytest.mark.parametrize("tells", [True, False])
 def test_receivers_grant_at_the_rates_that_their_nics_have_now(tells: bool) -> None:
     rates, nic = Rates(), Nic(1, 0)
-    credit = Credit(rates, PACKET)
-    credit.know([QueuePair(Nic(0, 0), nic)])
-    assert granted_packets(credit, 10_000 * PACKET, 0.0, 1.0) == pytest.approx(1000, rel=0.02)
+    credits = Credits(rates, PACKET)
+    source = credits.source(nic)
+    credits.announce(Has(source, 10_000 * PACKET, 0, 0.0), 0.0)
+    assert granted_packets(credits, source, 0.0, 1.0) == pytest.approx(1000, rel=0.02)
     for share, at_s in ((0.5, 1.0), (1.0, 2.0)):
         rates.shares[nic] = share
         if tells:
-            credit.rates_changed()
+            credits.rates_changed()
         expected = 1000 * share if tells else 1000
-        assert granted_packets(credit, 10_000 * PACKET, at_s, 1.0) == pytest.approx(expected, rel=0.02)
+        assert granted_packets(credits, source, at_s, 1.0) == pytest.approx(expected, rel=0.02)
 
 
 def paces(ideal: Ideal) -> list[float]:
     """Return the paces of two queue pairs that have as much left."""
-    owed, nothing = np.full((2, 2), [[10**9], [0]])
-    asked: Offered = offered(0.0, owed, nothing)
-    return list(map(float, ideal.limits(asked).pace_bytes_s))
+    counts = Counts()
+    counts.reserve(2)
+    counts.posted[:2] = 10**9
+    return list(map(float, ideal.limits(counts.offered((), 0.0, False)).pace_bytes_s))
 
 
 def test_an_ideal_transport_shares_nics_by_the_rates_that_they_have_now() -> None:
@@ -94,6 +102,5 @@ def test_a_chunk_that_takes_as_long_as_a_slower_nic_needs_is_not_marked() -> Non
 
 
 def test_a_transport_need_not_follow_rates() -> None:
-    assert isinstance(Credit(Rates()), FollowsRates)
     assert isinstance(Ideal(Rates()), FollowsRates)
     assert not isinstance(Tcp(Rates()), FollowsRates)

@@ -15,14 +15,15 @@ from topologies.errors import ScenarioError
 from topologies.fabric import Nic
 from traffic.spraying.policy import QueuePair
 from traffic.transports.counts import Counts
-from traffic.transports.credit import Credit
 from traffic.transports.ideal import Ideal
 from traffic.transports.registry import (
-    TRANSPORTS,
+    OVER_TCP,
     OwnTransport,
     by_bytes,
+    check_transport,
     congestion_control,
-    transport_named,
+    limits_named,
+    sends_datagrams,
 )
 from traffic.transports.tcp import Tcp
 from traffic.transports.transport import (
@@ -35,7 +36,7 @@ from traffic.transports.transport import (
 )
 
 PAIRS = [QueuePair(Nic(0, 0), Nic(1, 0)), QueuePair(Nic(0, 0), Nic(2, 0)), QueuePair(Nic(3, 0), Nic(1, 0))]
-NAMES = [*TRANSPORTS, "tcp:reno", f"{__name__}:Halves"]
+NAMES = [*OVER_TCP, "tcp:reno", f"{__name__}:Halves"]
 
 
 class Halves:
@@ -130,21 +131,29 @@ def a_function(_rate: NicRate, _packet_bytes: int) -> Halves:
 @pytest.mark.parametrize(
     ("name", "made"),
     [
-        ("credit", Credit),
         ("tcp", Tcp),
         ("ideal", Ideal),
         ("tcp:bbr", Tcp),
         (f"{__name__}:Halves", OwnTransport),
     ],
 )
-def test_a_transport_is_made_by_its_name(name: str, made: type) -> None:
-    assert isinstance(transport_named(name)(lambda _nic: 8e6, 1000), made)
+def test_a_transport_over_tcp_is_made_by_its_name(name: str, made: type) -> None:
+    assert isinstance(limits_named(name)(lambda _nic: 8e6, 1000), made)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_credit_alone_sends_datagrams(name: str) -> None:
+    assert [sends_datagrams(each) for each in ("credit", name)] == [True, False]
+    for each in ("credit", name):
+        check_transport(each)
+    with pytest.raises(ScenarioError, match="credit"):
+        limits_named("credit")
 
 
 @pytest.mark.parametrize("name", NAMES)
 @given(left=st.lists(st.integers(0, 10**9), min_size=3, max_size=3).filter(any))
 def test_every_transport_limits_what_it_is_offered(name: str, left: list[int]) -> None:
-    transport = transport_named(name)(lambda _nic: 8e6, 1000)
+    transport = limits_named(name)(lambda _nic: 8e6, 1000)
     assert transport.period_s > 0
     transport.know(PAIRS)
     counts = Counts()
@@ -196,10 +205,11 @@ def test_a_transport_says_whether_it_shares_by_bytes(name: str, shares: bool) ->
     ],
 )
 def test_what_is_no_transport_is_refused_in_a_sentence(name: str, sentence: str) -> None:
-    with pytest.raises(ScenarioError, match=re.escape(sentence)) as caught:
-        transport_named(name)
-    assert "\n" not in str(caught.value)
-    assert caught.value.hint
+    for refuses in (limits_named, check_transport):
+        with pytest.raises(ScenarioError, match=re.escape(sentence)) as caught:
+            refuses(name)
+        assert "\n" not in str(caught.value)
+        assert caught.value.hint
 
 
 @pytest.mark.parametrize(
@@ -211,7 +221,7 @@ def test_what_is_no_transport_is_refused_in_a_sentence(name: str, sentence: str)
     ],
 )
 def test_limits_that_are_none_are_refused_in_a_sentence(own: str, what: str) -> None:
-    transport, counts = transport_named(f"{__name__}:{own}")(lambda _nic: 8e6, 1000), Counts()
+    transport, counts = limits_named(f"{__name__}:{own}")(lambda _nic: 8e6, 1000), Counts()
     transport.know(PAIRS)
     counts.reserve(3)
     with pytest.raises(ScenarioError, match=re.escape(f"the transport '{__name__}:{own}' returned {what}")):
@@ -219,7 +229,7 @@ def test_limits_that_are_none_are_refused_in_a_sentence(own: str, what: str) -> 
 
 
 def test_what_a_users_own_transport_raises_is_a_sentence() -> None:
-    transport, counts = transport_named(f"{__name__}:Raises")(lambda _nic: 8e6, 1000), Counts()
+    transport, counts = limits_named(f"{__name__}:Raises")(lambda _nic: 8e6, 1000), Counts()
     counts.reserve(1)
     where = r"at .*test_transports\.py:\d+"
     with pytest.raises(ScenarioError, match=f"your transport raised SystemExit {where}: 0; --debug"):
@@ -227,7 +237,7 @@ def test_what_a_users_own_transport_raises_is_a_sentence() -> None:
     with pytest.raises(ScenarioError, match=f"raised ZeroDivisionError {where}: integer division by zero;"):
         transport.limits(counts.offered((), 5.0, True))
     with pytest.raises(ScenarioError, match=f"your transport raised KeyError {where}: 1000;"):
-        transport_named(f"{__name__}:CannotBeMade")(lambda _nic: 8e6, 1000)
+        limits_named(f"{__name__}:CannotBeMade")(lambda _nic: 8e6, 1000)
 
 
 @given(st.integers(0, 50))
@@ -269,7 +279,7 @@ def test_counts_offer_what_has_not_arrived_and_nothing_of_what_is_held(
 
 def decided(name: str, rate_bps: float) -> list[tuple[float, list[float]]]:
     """Return what a transport lets an incast of three do as it is carried, and when, in packets' times."""
-    transport, time_s = transport_named(name)(lambda _nic: rate_bps, PACKET_BYTES), packet_s(rate_bps)
+    transport, time_s = limits_named(name)(lambda _nic: rate_bps, PACKET_BYTES), packet_s(rate_bps)
     pairs = [QueuePair(Nic(sender, 0), Nic(9, 0)) for sender in range(3)]
     transport.know(pairs)
     counts = Counts()
@@ -288,10 +298,9 @@ def decided(name: str, rate_bps: float) -> list[tuple[float, list[float]]]:
     return history
 
 
-@pytest.mark.parametrize("name", ["credit", "ideal"])
 @pytest.mark.parametrize("rate_bps", [8e6, 70e6])
-def test_a_transport_is_the_same_at_every_rate(name: str, rate_bps: float) -> None:
-    here, there = decided(name, rate_bps), decided(name, 24e6)
+def test_a_transport_is_the_same_at_every_rate(rate_bps: float) -> None:
+    here, there = decided("ideal", rate_bps), decided("ideal", 24e6)
     assert len({tuple(limits) for _, limits in there}) > 5, "nothing moved"
     for (period, limits), (other_period, other_limits) in zip(here, there, strict=True):
         assert period == pytest.approx(other_period)
@@ -309,7 +318,7 @@ class Known(Halves):
 
 
 def test_a_users_own_may_say_how_often_it_is_asked_once_it_knows_nics() -> None:
-    transport = transport_named(f"{__name__}:Known")(lambda _nic: 8e6, 1000)
+    transport = limits_named(f"{__name__}:Known")(lambda _nic: 8e6, 1000)
     assert transport.period_s == inf
     transport.know(PAIRS)
     assert transport.period_s == 7.0

@@ -25,7 +25,8 @@ from typing import Literal
 from topologies.fabric import Nic
 from traffic.packets import DEFAULT_MTU, MOST_MTU
 from traffic.transports.datagrams import HEADER, OVERHEAD_BYTES, Datagrams, Ends, payload_bytes
-from traffic.transports.engine import Arrival, Engine
+from traffic.transports.engine import Arrival
+from traffic.transports.loop import Watches
 
 Meeting = Literal["drain", "pause", "cut"]
 """How senders meet the dark."""
@@ -140,7 +141,7 @@ class CircuitEngine:
         self._arrived: list[Arrival] = []
         self._buffer = bytearray(MOST_MTU)
 
-    def attach(self, engine: Engine, nic: Nic, endpoint: socket.socket) -> None:
+    def attach(self, engine: Watches, nic: Nic, endpoint: socket.socket) -> None:
         """Take the UDP socket of a NIC, bound to its address and `PORT`, and read it in an engine's loop."""
         self._sockets[nic], self._addresses[nic] = endpoint, endpoint.getsockname()
         self._nic_at[endpoint.getsockname()] = nic

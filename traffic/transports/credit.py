@@ -1,14 +1,13 @@
-"""Receiver credits: every NIC grants what it can take, to the queue pairs that announced bytes to it.
+"""Receiver credits: every NIC grants what it can take, to the sources that announced bytes to it.
 
-A sender announces what it has for a destination NIC. The NIC grants a packet at a time, round robin over the
-queue pairs that have announced more than they were granted, at its own rate; a sender sends what it was
-granted, in the order in which grants came. Queue pairs from one server to one NIC among which bytes choose
-announce together, and the sender spends a grant on whichever of them its scheme chooses. So an incast's queue
-stands at the senders, and NICs need to know nothing of each other: a receiver knows what was announced to it
-and what arrived, no more.
+A source announces what it has for a destination NIC. The NIC grants a packet at a time, round robin over the
+sources that have announced more than they were granted, at its own rate; a source sends what it was granted.
+A source is a queue pair, or those NICs of a server together by any of which bytes may go that choose as they
+go. So an incast's queue stands at the senders, and NICs need to know nothing of each other: a receiver knows
+what was announced to it, what arrived, and what is missing, no more.
 
-What a queue pair may have been granted and not yet delivered is limited, since its sender may be busy
-with the grants of others: the queue pairs of a NIC share `QUEUE_PACKETS` evenly, and what links take
+What a source may have been granted and not yet delivered is limited, since its sender may be busy
+with the grants of others: the sources of a NIC share `QUEUE_PACKETS` evenly, and what links take
 there and back comes on top. Grants that cannot be used are not saved up. All this is in packets at the NIC's
 rate (`traffic.transports.transport.packet_s`).
 
@@ -25,28 +24,20 @@ NSDI 2022; Ultra Ethernet Specification 1.0, section 3.6.14, receiver-credit con
 
 import heapq
 from collections import deque
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable
+from dataclasses import dataclass
 from itertools import count
-from math import inf
-
-import numpy as np
-from numpy.typing import NDArray
 
 from topologies.fabric import Nic
-from traffic.spraying.policy import QueuePair
 from traffic.transports.transport import (
     HEADER_BYTES,
     LEAST_PACKET_S,
     PACKET_BYTES,
-    Limits,
     NicRate,
-    Offered,
-    packet_s,
 )
 
 QUEUE_PACKETS = 25
-"""What a NIC's queue pairs may have been granted together and not delivered."""
+"""What a NIC's sources may have been granted together and not delivered."""
 LEAST_PACKETS = 2
 """What each of them may have at least."""
 SAVED_PACKETS = 10
@@ -54,147 +45,159 @@ SAVED_PACKETS = 10
 FIRST_PACKETS = 2
 """What it grants at once at most after nobody asked. With as many as above, grants of several NICs met at the
 same senders at first: of 167 packets a NIC, a uniform all-to-all took 1.06 times its bound, and now 1.035."""
-PERIOD_PACKETS = 2
-"""After how many packets' time the fastest NIC grants again."""
 
 
-class Credit:
-    """Grants from receivers, and nothing else: what a sender may send is what it was granted."""
+@dataclass(frozen=True, slots=True)
+class Has:
+    """What a source has, all counted from its first byte on."""
 
-    by_bytes = False
+    source: int
+    total_bytes: int
+    """What it has sent and has to send: what was lost counts once more."""
+    sent_bytes: int
+    """What of that it has sent."""
+    round_trip_s: float
+    """How long the links between it and its destination take there and back [s]."""
+
+
+class Credits:
+    """Grants from the NICs of a run to its sources, both by numbers that count from 0.
+
+    Parameters
+    ----------
+    nic_rate_bps
+        The rate of a NIC at emulated scale [bit/s].
+    packet_bytes
+        Payload of a packet [bytes].
+    """
 
     def __init__(self, nic_rate_bps: NicRate, packet_bytes: int = PACKET_BYTES) -> None:
-        self.period_s = inf
-        """How often receivers grant, once they are known [s]."""
         self._nic_rate_bps, self._packet_bytes = nic_rate_bps, packet_bytes
-        self._queue_pairs: Sequence[QueuePair] = ()
         self._receivers: dict[Nic, Receiver] = {}
-        self._announced = np.zeros(0, dtype=np.int64)
-        """What each queue pair's sender has announced of all that it ever sends [bytes]."""
-        self._granted = np.zeros(0, dtype=np.int64)
-        """What each sender knows that it was granted, of all that it ever sends [bytes]."""
+        self._of_nics: list[Receiver] = []
+        """Each once."""
+        self._next = 0
+        """Which of them has the next turn."""
+        self._of: list[Receiver] = []
+        """The receiver of each source."""
+        self._announced: list[int] = []
+        """What each source has announced of all that it ever sends [bytes]."""
+        self._granted: list[int] = []
+        """What each source knows that it was granted, of all that it ever sends [bytes]."""
+        self._take_backs: list[int] = []
+        """How often each took back what it had announced."""
+        self._fewer: list[deque[tuple[int, int]]] = []
+        """Those of which no grant has shown yet that the receiver knows: which one it was, and what was left
+        announced. Of grants from before only as much counts."""
         self._news: list[tuple[float, int, _Announcement | _Grant]] = []
-        """What is under way between senders and receivers, by when it comes."""
+        """What is under way between sources and receivers, by when it comes."""
         self._tickets = count()
-        self._sent = np.zeros(0, dtype=np.int64)
-        """The most that each was seen to have sent [bytes]."""
-        self._take_backs = np.zeros(0, dtype=np.int64)
-        """How often each sender took back what it had announced: grants from before are void."""
-        self._order = np.zeros(0, dtype=np.int64)
-        """The order in which queue pairs announce."""
-        self._group = np.zeros(0, dtype=np.int64)
-        """`Offered.group` of the last time."""
+        self._last_s: dict[tuple[int, type], float] = {}
+        """When the last announcement of each source comes, and the last grant: a path keeps their order."""
 
-    def know(self, queue_pairs: Sequence[QueuePair]) -> None:
-        """Record all queue pairs, by number."""
-        for number, queue_pair in enumerate(queue_pairs[len(self._queue_pairs) :], len(self._queue_pairs)):
-            nic = queue_pair.destination
-            if nic not in self._receivers:
-                self._receivers[nic] = Receiver(self._nic_rate_bps(nic) / 8, self._packet_bytes)
-            self._receivers[nic].expect(number)
-        self._set_period()
-        known, more = len(self._queue_pairs), len(queue_pairs) - len(self._queue_pairs)
-        self._group = np.append(self._group, np.arange(known, known + more))
-        self._queue_pairs = list(queue_pairs)
-        self._announced, self._granted, self._sent, self._take_backs = (
-            np.append(array, np.zeros(more, dtype=np.int64))
-            for array in (self._announced, self._granted, self._sent, self._take_backs)
-        )
-        self._order = _staggered(queue_pairs)
+    def source(self, destination: Nic) -> int:
+        """Return the number of a new source of what is for a NIC."""
+        if destination not in self._receivers:
+            self._receivers[destination] = Receiver(self._nic_rate_bps(destination) / 8, self._packet_bytes)
+            self._of_nics.append(self._receivers[destination])
+        self._receivers[destination].expect(len(self._of))
+        self._of.append(self._receivers[destination])
+        for numbers in (self._announced, self._granted, self._take_backs):
+            numbers.append(0)
+        self._fewer.append(deque())
+        return len(self._of) - 1
 
     def rates_changed(self) -> None:
         """Have receivers grant at the rates that their NICs have now."""
         for nic, receiver in self._receivers.items():
             receiver.grant_at(self._nic_rate_bps(nic) / 8)
-        self._set_period()
 
-    def _set_period(self) -> None:
-        if self._receivers:
-            fastest_bps = max(map(self._nic_rate_bps, self._receivers))
-            self.period_s = PERIOD_PACKETS * packet_s(fastest_bps, self._packet_bytes)
+    def given_bytes(self, source: int) -> int:
+        """Return all that a source was granted and did not take back unused."""
+        return self._of[source].given(source)
 
-    @property
-    def granted_bytes(self) -> NDArray[np.int64]:
-        """All that was granted to each, and not taken back unused (`Granting`)."""
-        granted = np.zeros(len(self._queue_pairs), dtype=np.int64)
-        for receiver in self._receivers.values():
-            for number, size in receiver.given():
-                granted[number] = size
-        return granted
+    def announce(self, has: Has, now_s: float) -> None:
+        """Have a source announce what it has, if that is not what it announced last."""
+        source, before = has.source, self._announced[has.source]
+        if has.total_bytes == before:
+            return
+        if has.total_bytes < before:
+            self._take_back(source, has.total_bytes)
+        self._announced[source] = has.total_bytes
+        news = _Announcement(has, self._take_backs[source])
+        if has.round_trip_s or self._news:
+            self._send(source, now_s + has.round_trip_s / 2, news)
+        else:
+            self._hear(news, [])
 
-    def was_reset(self, number: int, sent_bytes: int) -> None:
-        """Note what a queue pair had sent, some of it perhaps since the last time."""
-        self._sent[number] = max(int(self._sent[number]), sent_bytes)
+    def _take_back(self, source: int, left_bytes: int) -> None:
+        """Have a source take back all that it announced but so much."""
+        self._take_backs[source] += 1
+        self._granted[source] = min(self._granted[source], left_bytes)
+        fewer = self._fewer[source]
+        while fewer and fewer[-1][1] >= left_bytes:
+            fewer.pop()
+        fewer.append((self._take_backs[source], left_bytes))
 
-    def limits(self, offered: Offered) -> Limits:
-        """Return what senders were granted until now."""
-        arrived, posted, total = _of_groups(offered)
-        self._granted = np.maximum(self._granted, arrived)
-        self._sent = np.maximum(self._sent, offered.sent_bytes)
-        self._regroup(offered)
-        fewer = (total < self._announced) & (total <= self._granted)
-        for takes_back, which in ((True, fewer), (False, total > self._announced)):
-            numbers = self._order[which[self._order]]
-            self._announce(numbers, total, self._sent_of_groups(), offered, takes_back=takes_back)
-        self._pass_on(offered.now_s)
-        for receiver in self._receivers.values():
-            for number, granted in receiver.grants(arrived, offered.now_s):
-                news = _Grant(number, granted, receiver.take_backs(number))
-                self._send(offered.now_s + offered.round_trip_s[number] / 2, news)
-        self._pass_on(offered.now_s)
-        spare = (self._granted - posted)[offered.group]
-        sent_bytes = offered.arrived_bytes + offered.left_bytes + spare
-        return replace(Limits.none(len(spare)), sent_bytes=sent_bytes)
+    def gone(self, source: int, size: int) -> None:
+        """Note that bytes of a source are no longer on their way: they arrived, or are known to be lost."""
+        self._of[source].gone(source, size)
 
-    def _regroup(self, offered: Offered) -> None:
-        """Have those whose group is another now take back what the group before was granted and has not used.
+    def turn(self, now_s: float, most: int | None = None) -> tuple[list[tuple[int, int]], bool]:
+        """Pass on what has come by now, and have receivers grant.
 
-        Else one that goes on alone would take for its own grants all that the others ever carried.
+        Parameters
+        ----------
+        now_s
+            When [s].
+        most
+            How many receivers grant now; the others do when this is called again. By default all.
+
+        Returns
+        -------
+        list of tuples of source and bytes
+            What sources may send more, in the order in which the grants came to their senders.
+        bool
+            Whether all receivers have had their turn.
         """
-        changed = offered.group != self._group
-        firsts = np.unique(np.append(offered.group[changed], self._group[changed]))
-        sent = self._sent_of_groups()  # by the groups before, which sent it
-        total = np.bincount(offered.group, offered.sent_bytes, len(sent)).astype(np.int64)
-        self._announce(firsts, total, sent, offered, takes_back=True)
-        self._group = offered.group
+        came = self._pass_on(now_s)
+        begin, self._next = self._next, self._next + (most or len(self._of_nics))
+        for receiver in self._of_nics[begin : self._next]:
+            for grant, round_trip_s in receiver.grants(now_s):
+                if round_trip_s or self._news:
+                    self._send(grant.source, now_s + round_trip_s / 2, grant)
+                else:
+                    self._hear(grant, came)
+        is_over = self._next >= len(self._of_nics)
+        self._next *= not is_over
+        return came + self._pass_on(now_s), is_over
 
-    def _sent_of_groups(self) -> NDArray[np.int64]:
-        return np.bincount(self._group, self._sent, len(self._group)).astype(np.int64)
-
-    def _announce(
-        self,
-        numbers: NDArray[np.int64],
-        total: NDArray[np.int64],
-        sent: NDArray[np.int64],
-        offered: Offered,
-        *,
-        takes_back: bool,
-    ) -> None:
-        """Have senders announce what they have now, and what they have sent of what they had before."""
-        self._take_backs[numbers] += takes_back
-        for number in numbers.tolist():
-            round_trip_s = float(offered.round_trip_s[number])
-            news = _Announcement(
-                number, int(total[number]), int(sent[number]), int(self._take_backs[number]), round_trip_s
-            )
-            self._send(offered.now_s + round_trip_s / 2, news)
-        self._announced[numbers] = total[numbers]
-        self._granted[numbers] = np.minimum(self._granted, total)[numbers]
-
-    def _send(self, at_s: float, news: "_Announcement | _Grant") -> None:
+    def _send(self, source: int, at_s: float, news: "_Announcement | _Grant") -> None:
+        which = source, type(news)
+        at_s = self._last_s[which] = max(at_s, self._last_s.get(which, at_s))
         heapq.heappush(self._news, (at_s, next(self._tickets), news))
 
-    def _pass_on(self, now_s: float) -> None:
-        """Hand over what has come by now."""
+    def _pass_on(self, now_s: float) -> list[tuple[int, int]]:
+        """Let announcements and grants that have come by now be heard."""
+        came = list[tuple[int, int]]()
         while self._news and self._news[0][0] <= now_s:
-            news = heapq.heappop(self._news)[2]
-            if isinstance(news, _Announcement):
-                self._receivers[self._queue_pairs[news.number].destination].announced(
-                    news.number, news.total_bytes, news.round_trip_s, news.sent_bytes, news.take_backs
-                )
-            elif news.take_backs == self._take_backs[news.number]:
-                # What was taken back meanwhile the receiver does not count as granted.
-                self._granted[news.number] = max(int(self._granted[news.number]), news.granted_bytes)
+            self._hear(heapq.heappop(self._news)[2], came)
+        return came
+
+    def _hear(self, news: "_Announcement | _Grant", came: list[tuple[int, int]]) -> None:
+        """Let an announcement or a grant be heard; a grant is added to what has come."""
+        if isinstance(news, _Announcement):
+            self._of[news.has.source].announced(news.has, news.take_backs)
+        elif (more := self._counting(news) - self._granted[news.source]) > 0:
+            self._granted[news.source] += more
+            came.append((news.source, more))
+
+    def _counting(self, grant: "_Grant") -> int:
+        """Return what a source may have sent by a grant: what it took back meanwhile is not granted."""
+        fewer = self._fewer[grant.source]
+        while fewer and fewer[0][0] <= grant.take_backs:
+            fewer.popleft()
+        return min(grant.granted_bytes, fewer[0][1]) if fewer else grant.granted_bytes
 
 
 class Receiver:
@@ -227,61 +230,42 @@ class Receiver:
         """How many packets count as one: 1, and more at a NIC that is faster than it is served."""
 
     def expect(self, number: int) -> None:
-        """Record a queue pair that ends here."""
+        """Record a source whose bytes end here."""
         self._sources[number] = _Source(number)
 
-    def given(self) -> list[tuple[int, int]]:
-        """Return all that each queue pair was granted and has not taken back unused [bytes]."""
-        return [(source.number, source.given) for source in self._sources.values()]
+    def given(self, number: int) -> int:
+        """Return all that a source was granted and has not taken back unused [bytes]."""
+        return self._sources[number].given
 
-    def take_backs(self, number: int) -> int:
-        """Return how often it has heard that a queue pair took something back."""
-        return self._sources[number].take_backs
+    def gone(self, number: int, size: int) -> None:
+        """Note that bytes of a source have arrived, or are missing."""
+        self._sources[number].gone += size
 
-    def announced(
-        self, number: int, total_bytes: int, round_trip_s: float, sent_bytes: int = 0, take_backs: int = 0
-    ) -> None:
-        """Hear what a queue pair has, of all that it ever sends; what it takes back, it was not granted.
+    def announced(self, has: Has, take_backs: int = 0) -> None:
+        """Hear what a source has; what it takes back, it was not granted.
 
-        What it has sent was granted all the same, though it has not arrived, and is left to be counted.
+        What it has sent was granted all the same, though it has not arrived.
         """
-        source = self._sources[number]
-        source.given -= max(source.granted - max(total_bytes, sent_bytes), 0)
-        source.total, source.round_trip_s, source.take_backs = total_bytes, round_trip_s, take_backs
-        source.granted = min(source.granted, total_bytes)
-        waited, source.waits = source.waits, source.granted < total_bytes
+        source = self._sources[has.source]
+        source.given -= max(source.granted - max(has.total_bytes, has.sent_bytes), 0)
+        source.total, source.round_trip_s, source.take_backs = has.total_bytes, has.round_trip_s, take_backs
+        source.granted = min(source.granted, has.total_bytes)
+        waited, source.waits = source.waits, source.granted < has.total_bytes
         if source.waits and not waited:
             self._turns.append(source)
         elif waited and not source.waits:
             self._turns.remove(source)
 
-    def grants(self, arrived_bytes: NDArray[np.int64], now_s: float) -> list[tuple[int, int]]:
-        """Return the queue pairs that are granted more now, and what each may have sent of all it ever sends.
-
-        Parameters
-        ----------
-        arrived_bytes
-            Of all that each queue pair ever sends, by number; those of others are not looked at.
-        now_s
-            When [s].
-        """
-        at_once = FIRST_PACKETS if self._rested else SAVED_PACKETS
-        saved = min((now_s - self._at_s) * self._packets_s, at_once * self._turn_packets)
-        self._at_s = now_s
-        if not self._turns:
-            self._packets, self._rested = 0.0, True
+    def grants(self, now_s: float) -> Iterable[tuple["_Grant", float]]:
+        """Return what is granted now, each with how long links take there and back [s]."""
+        if not self._may_grant(now_s):
             return []
-        self._packets = min(self._packets, 1.0) + saved
         share = QUEUE_PACKETS * self._turn_packets / len(self._turns)
-        granted, passed = set[_Source](), 0
+        granted, passed = dict[_Source, None](), 0
         while self._packets >= 1 and passed < len(self._turns):
             source = self._turns.popleft()
-            source.granted = max(source.granted, int(arrived_bytes[source.number]))
-            source.waits = source.granted < source.total
-            if not source.waits:  # others of its group had been granted what arrived
-                continue
             most = max(share, LEAST_PACKETS) + source.round_trip_s * self._packets_s
-            if source.granted - int(arrived_bytes[source.number]) >= most * self._packet_bytes:
+            if source.granted - source.gone >= most * self._packet_bytes:
                 self._turns.append(source)
                 passed += 1
                 continue
@@ -290,67 +274,53 @@ class Receiver:
             source.granted += more
             source.given += more
             self._packets -= 1
-            granted.add(source)
+            granted[source] = None
             source.waits = source.granted < source.total
             if source.waits:
                 self._turns.append(source)
         self._rested = not self._turns
-        return [(source.number, source.granted) for source in granted]
+        return [(_Grant(each.number, each.granted, each.take_backs), each.round_trip_s) for each in granted]
 
-
-def _of_groups(offered: Offered) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """Return what arrived, was posted, and is there in all, of each group at its first member's number."""
-    size = len(offered.group)
-    arrived, left, sent = (
-        np.bincount(offered.group, each, size).astype(np.int64)
-        for each in (offered.arrived_bytes, offered.left_bytes, offered.sent_bytes)
-    )
-    waiting = np.zeros(size, dtype=np.int64)
-    np.maximum.at(waiting, offered.group, offered.waiting_bytes)  # all of them may have the same bytes
-    # What is held has nothing left, and keeps the grants for what it has sent.
-    return arrived, arrived + left, np.maximum(arrived + left + waiting, sent)
-
-
-def _staggered(queue_pairs: Sequence[QueuePair]) -> NDArray[np.int64]:
-    """Return queue pairs in an order in which those to different NICs begin with different servers.
-
-    Else all NICs would grant to the same sender first, and to the same next.
-    """
-    servers = 1 + max(max(qp.source.server, qp.destination.server) for qp in queue_pairs)
-    distance = [(qp.source.server - qp.destination.server) % servers for qp in queue_pairs]
-    nics = [(qp.source.nic - qp.destination.nic, qp.source.nic) for qp in queue_pairs]
-    return np.lexsort((*np.transpose(nics), distance))
+    def _may_grant(self, now_s: float) -> bool:
+        """Count the packets that it may grant now; return whether somebody asks for some."""
+        at_once = FIRST_PACKETS if self._rested else SAVED_PACKETS
+        saved = min((now_s - self._at_s) * self._packets_s, at_once * self._turn_packets)
+        self._at_s = now_s
+        if not self._turns:
+            self._packets, self._rested = 0.0, True
+            return False
+        self._packets = min(self._packets, 1.0) + saved
+        return True
 
 
 @dataclass(slots=True, eq=False)
 class _Source:
-    """A queue pair or a group of them, as its receiver knows it."""
+    """A source, as its receiver knows it; bytes count from its first one on."""
 
     number: int
     total: int = 0
     """What was announced, of all that it ever sends."""
     granted: int = 0
-    """What it may have sent of that: what was granted, or arrived without."""
+    """What it may have sent of that."""
+    gone: int = 0
+    """What of that is no longer on its way."""
     given: int = 0
     """What it was granted in all, less what it took back unused."""
     round_trip_s: float = 0.0
     take_backs: int = 0
-    waits: bool = field(default=False)
+    waits: bool = False
     """Whether it has a turn to come."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Announcement:
-    number: int
-    total_bytes: int
-    sent_bytes: int
+    has: Has
     take_backs: int
-    round_trip_s: float
 
 
 @dataclass(frozen=True, slots=True)
 class _Grant:
-    number: int
+    source: int
     granted_bytes: int
     take_backs: int
     """How often the receiver had heard that something was taken back."""

@@ -11,7 +11,6 @@ of them TCP decides; under the others TCP only carries the bytes, and repairs lo
 All times here are those of `time.monotonic`, all sizes those of the emulation.
 """
 
-import contextlib
 import select
 import socket
 import struct
@@ -35,11 +34,11 @@ from traffic.transports import connections
 from traffic.transports.connections import DIAL_PAUSE_S, DIALS, Endpoints
 from traffic.transports.counts import Counts
 from traffic.transports.late_binding import ReactiveFeeder
+from traffic.transports.loop import Loop
 from traffic.transports.transport import (
     PACKET_BYTES,
     UNLIMITED_BYTES,
     FollowsRates,
-    Granting,
     Limits,
     Transport,
 )
@@ -55,8 +54,6 @@ NO_PACE = -1
 """All bits set: the kernel takes it for no limit."""
 STUCK_S = 15.0
 TICK_S = 0.5
-EVENTS = 128
-"""As many are served at once: 512 kept the others of 7,848 queue pairs waiting for 18 ms."""
 BUFFER_BYTES = 256 << 10
 ZEROS = memoryview(bytes(BUFFER_BYTES))
 TCP_INFO_BYTES = 216
@@ -163,8 +160,7 @@ class Engine:
         self._listeners: dict[tuple[int, int], socket.socket] = {}
         """The socket that listens at a port of a server."""
         self._expected: dict[connections.Ends, int] = {}
-        self._serving: dict[int, Callable[[int], None]] = {}
-        """What to do when something happens to a descriptor."""
+        self._loop = Loop()
         self._arrived: list[Arrival] = []
         self._open = 0
         """How many queue pairs have bytes to deliver."""
@@ -187,23 +183,19 @@ class Engine:
         self._share_at = 0.0
         self._anew = False
         """Whether something was posted, or resumed, since the transport was last asked."""
-        self._rounds_s: list[float] = []
-        self._polled_at: float | None = None
-        self._overslept_s = 0.0
         self._resent = 0
         self._buffer = bytearray(BUFFER_BYTES)
 
     def __enter__(self) -> Self:
         """Get ready."""
-        with contextlib.ExitStack() as stack:
-            self._poller = stack.enter_context(select.epoll())
-            self._stack = stack.pop_all()
+        self._loop.__enter__()
+        self._stack = self._loop.stack
         self._looked = time.monotonic()
         return self
 
-    def __exit__(self, *_error: object) -> None:
+    def __exit__(self, *error: object) -> None:
         """Reset all connections, so that their ports are free at once."""
-        self._stack.close()
+        self._loop.__exit__(*error)
 
     @property
     def quiet(self) -> bool:
@@ -213,31 +205,8 @@ class Engine:
     @property
     def health(self) -> Health:
         """How all went until now."""
-        late_s = float(np.percentile(self._rounds_s, 99)) if self._rounds_s else 0.0
-        resent = self._resent + sum(map(_resent, self._streams))
-        stall_s = max(self._overslept_s, max(self._rounds_s, default=0.0))
-        return Health(resent, late_s, sum(stream.counted for stream in self._streams), stall_s)
-
-    @property
-    def grants(self) -> list[tuple[int, int, int]]:
-        """What each queue pair or group was granted and has sent [bytes], where the transport grants.
-
-        A row is the number of the first queue pair, what it was granted and used, and all that it sent. What
-        TCP sends again is in `health`. That, and what is sent in place of what a reset took from its path,
-        stands for a new grant.
-        """
-        if not isinstance(self._transport, Granting):
-            return []
-        granted = np.zeros(len(self._streams), dtype=np.int64)
-        granted[: self._known] = self._transport.granted_bytes
-        together = {stream.number: mine for mine in self._groups.values() for stream in mine}
-        groups = {min(s.number for s in mine): mine for mine in together.values()}
-        groups |= {s.number: [s] for s in self._streams if s.number not in together}
-        rows = []
-        for first, mine in sorted(groups.items()):
-            sent = sum(stream.sent for stream in mine)
-            rows.append((first, min(int(granted[[stream.number for stream in mine]].sum()), sent), sent))
-        return rows
+        resent, counted = self._resent + sum(map(_resent, self._streams)), (s.counted for s in self._streams)
+        return Health(resent, self._loop.lateness_s, sum(counted), self._loop.stall_s)
 
     def posted(self, number: int) -> int:
         """Return how many bytes were posted on a queue pair."""
@@ -252,22 +221,18 @@ class Engine:
         return self._streams[number].left
 
     def rest(self, seconds: float) -> None:
-        """Let time pass while nothing is on its way; nobody waits, so the loop is not late."""
-        time.sleep(max(seconds, 0.0))
-        self._polled_at = None
+        """Let time pass while nothing is on its way."""
+        self._loop.rest(seconds)
 
     def watch(self, descriptor: int, action: Callable[[int], None]) -> None:
         """Do something whenever a descriptor can be read."""
-        self._serving[descriptor] = action
-        self._poller.register(descriptor, select.EPOLLIN)
+        self._loop.watch(descriptor, action)
 
     # Queue pairs
 
     def add(self, queue_pair: QueuePair) -> int:
         """Return the number of a new queue pair, which is not connected yet."""
-        # Until the transport is asked, nothing was granted.
-        may_send = 0 if isinstance(self._transport, Granting) else UNLIMITED_BYTES
-        self._streams.append(_Stream(len(self._streams), queue_pair, may_send=may_send))
+        self._streams.append(_Stream(len(self._streams), queue_pair))
         self._counts.reserve(len(self._streams))
         return len(self._streams) - 1
 
@@ -279,8 +244,7 @@ class Engine:
         self._expected[connections.ends(stream.queue_pair, self._endpoints)] = number
         sender = stream.sender = connections.dial(self._stack, self._endpoints, stream.queue_pair)
         self._standing += 1
-        self._serving[sender.fileno()] = partial(self._sendable, stream)
-        self._poller.register(sender.fileno(), select.EPOLLOUT)
+        self._loop.watch(sender.fileno(), partial(self._sendable, stream), select.EPOLLOUT)
 
     def queue_pair(self, number: int) -> QueuePair:
         """Return what a number stands for."""
@@ -344,8 +308,7 @@ class Engine:
     def _drop(self, endpoint: socket.socket | None) -> None:
         """Close a socket of a queue pair, if there is one."""
         if endpoint:
-            del self._serving[endpoint.fileno()]
-            self._poller.unregister(endpoint.fileno())
+            self._loop.forget(endpoint.fileno())
             endpoint.close()
 
     # Bytes
@@ -353,7 +316,7 @@ class Engine:
     def post(self, number: NDArray[np.int64], size: NDArray[np.int64], message: NDArray[np.int64]) -> None:
         """Put parcels behind what queue pairs carry: the queue pair, size and message of each, in order."""
         if self.quiet:
-            self._polled_at = None  # nothing waited for what was decided before
+            self._loop.starts_anew()  # nothing waited for what was decided before
         by_stream = np.argsort(number, kind="stable")
         used, first = np.unique(number[by_stream], return_index=True)
         edges = [*first.tolist(), len(number)]
@@ -365,7 +328,7 @@ class Engine:
     def feed(self, feeder: ReactiveFeeder) -> None:
         """Have a feeder bind chunks to queue pairs as they go."""
         if self.quiet:
-            self._polled_at = None  # nothing waited for what was decided before
+            self._loop.starts_anew()  # nothing waited for what was decided before
         for number in feeder.numbers:
             stream = self._streams[number]
             stream.feeders.append(feeder)
@@ -461,8 +424,6 @@ class Engine:
         stream = self._streams[number]
         self._open -= bool(stream.left)
         self._resent += _resent(stream)
-        if isinstance(self._transport, Granting) and number < self._known:
-            self._transport.was_reset(number, stream.sent)
         left = stream.backlog.withdraw(stream.counted)
         stream.sent = stream.counted
         self._counts.sent[number] = stream.sent
@@ -494,23 +455,13 @@ class Engine:
 
     def serve(self, timeout_s: float) -> list[Arrival]:
         """Wait until something happens, and serve it; return the messages that arrived."""
-        now = time.monotonic()
-        if self._polled_at is not None and not self.quiet:
-            self._rounds_s.append(now - self._polled_at)
-        if now >= self._share_at:
+        self._loop.begins_round(counts=not self.quiet)
+        if time.monotonic() >= self._share_at:
             self._share()
         self._limit_some()
         tick_s = min([TICK_S, *(feeder.tick_s for feeder in self._feeders)])
-        now = time.monotonic()
-        waits_s = min(timeout_s, tick_s, self._share_at - now)
-        wait_s = 0.0 if self._to_limit else max(waits_s, 0.0)
-        events = self._poller.poll(wait_s, EVENTS)
-        self._polled_at = time.monotonic()
-        if not self.quiet:
-            self._overslept_s = max(self._overslept_s, self._polled_at - now - wait_s)
-        for descriptor, event in events:
-            if serve := self._serving.get(descriptor):  # one served before may have closed it
-                serve(event)
+        waits_s = min(timeout_s, tick_s, self._share_at - time.monotonic())
+        self._loop.serve(0.0 if self._to_limit else max(waits_s, 0.0), counts=not self.quiet)
         now = time.monotonic()
         for feeder in self._feeders:
             feeder.turn(self, now)
@@ -596,13 +547,13 @@ class Engine:
                     _pace(stream, stream.first_pace)
         except BlockingIOError:
             if not stream.blocked:
-                self._poller.modify(stream.sender.fileno(), select.EPOLLOUT)
+                self._loop.modify(stream.sender.fileno(), select.EPOLLOUT)
             stream.blocked = True
             return
         except OSError as error:
             raise _broken(stream, error) from error
         if stream.blocked:
-            self._poller.modify(stream.sender.fileno(), 0)
+            self._loop.modify(stream.sender.fileno(), 0)
             stream.blocked = False
 
     def _receive(self, stream: _Stream) -> None:

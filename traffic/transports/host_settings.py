@@ -21,9 +21,11 @@ Under `tcp` the settings stand to the emulated network as usual ones do to a rea
 from dataclasses import dataclass, replace
 from math import ceil, inf
 
+from topologies.addresses import ENTROPIES
+from topologies.errors import ScenarioError
 from topologies.fabric import Fabric
 from traffic.packets import DEFAULT_MTU, frame_bytes, packet_bytes
-from traffic.transports.registry import congestion_control
+from traffic.transports.registry import congestion_control, sends_datagrams
 from traffic.transports.transport import packet_s
 
 CARRYING_WINDOW_BYTES = 900_000
@@ -53,6 +55,18 @@ class TransportSetup:
     """TCP's initial window; None for the rule above."""
     least_timeout_s: float | None = None
     """TCP's least retransmission timeout, at emulated scale [s]; None for the rule above."""
+    entropies: int = ENTROPIES
+    """How many entropies a NIC's packets have, where they are datagrams."""
+
+    def __post_init__(self) -> None:
+        """Check the number of entropies."""
+        if not 1 <= self.entropies <= ENTROPIES:
+            raise ScenarioError(f"{self.entropies} entropies of a NIC", f"give 1 to {ENTROPIES}")
+
+    @property
+    def sprays(self) -> int | None:
+        """How many entropies each packet may choose from; None over connections, which have one each."""
+        return self.entropies if sends_datagrams(self.name) else None
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ acknowledgements, whose delay is the kernel's and is not dilated.
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from math import ceil, inf
-from typing import Protocol, overload
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +28,7 @@ from traffic.messages import Chunks
 from traffic.scheme import Choice
 from traffic.spraying.checks import choice as lane_chosen
 from traffic.spraying.policy import Lanes, LaneState, QueuePair, each_of
+from traffic.spraying.states import States
 from traffic.transports.round_trips import Crossing, RoundTrips
 from traffic.transports.transport import LEAST_PACKET_S, PACKET_BYTES, packet_s
 
@@ -145,7 +146,7 @@ class ReactiveFeeder:
         self._nic_of = [nics[qp.source] for qp in self._pairs]
         self._time = time
         self._queues = _Queues(self._nic_of, self.numbers, volume)
-        states = {qps: _States(self._queues, qps) for qps in lane_of}
+        states = {qps: self._queues.states(qps) for qps in lane_of}
         self._states = [states[qps] for qps in of_message]
         self._sharing: list[list[int]] = [[] for _ in pairs]
         for message in self._staggered():
@@ -365,29 +366,14 @@ class _Queues:
         before_s = self._rtt_s[qp]
         self._rtt_s[qp] = before_s + SMOOTHING * (rtt_s - before_s) if before_s else rtt_s
 
+    def states(self, qps: tuple[int, ...]) -> States:
+        """Return what a policy may know of some."""
+        return States(len(qps), lambda lane: self.state(qps[lane]))
+
     def state(self, qp: int) -> LaneState:
         """Return what a policy may know of one."""
         room = self._nics[qp].room and self.carrier.takes(self._numbers[qp])
         return LaneState(ceil(self.backlog[qp] / self._volume), self._rtt_s[qp], room)
-
-
-class _States(Sequence[LaneState]):
-    """The states of the lanes that messages share, each made when the policy looks at it."""
-
-    def __init__(self, queues: _Queues, qps: tuple[int, ...]) -> None:
-        self._queues, self._qps = queues, qps
-
-    def __len__(self) -> int:
-        return len(self._qps)
-
-    @overload
-    def __getitem__(self, lane: int) -> LaneState: ...
-    @overload
-    def __getitem__(self, lane: slice) -> list[LaneState]: ...
-    def __getitem__(self, lane: int | slice) -> LaneState | list[LaneState]:
-        if isinstance(lane, slice):
-            return [self._queues.state(qp) for qp in self._qps[lane]]
-        return self._queues.state(self._qps[lane])
 
 
 def _pairs(lanes: Sequence[Lanes], numbers: Sequence[tuple[int, ...]]) -> dict[int, QueuePair]:

@@ -13,39 +13,52 @@ import numpy as np
 from topologies.errors import ScenarioError
 from topologies.own import own_code, own_object
 from traffic.spraying.policy import QueuePair
-from traffic.transports.credit import Credit
 from traffic.transports.ideal import Ideal
 from traffic.transports.tcp import Tcp
 from traffic.transports.transport import Limits, NicRate, Offered, Transport
 
 Maker = Callable[[NicRate, int], Transport]
 """Makes a transport from the rates of NICs at emulated scale, and the payload of a packet [bytes]."""
-TRANSPORTS: dict[str, Maker] = {"credit": Credit, "tcp": Tcp, "ideal": Ideal}
-"""Every transport that comes with lightrail, besides `tcp` with another congestion control."""
+CREDIT = "credit"
+"""The transport that moves datagrams by receiver credits (`traffic.transports.datagram_engine`)."""
+OVER_TCP: dict[str, Maker] = {"tcp": Tcp, "ideal": Ideal}
+"""The others that come with lightrail, besides `tcp` with another congestion control: limits of TCP."""
 DATAGRAMS = "datagrams"
 """What carries bytes over circuits, whatever the transport: numbered datagrams, since light is one-way."""
 USUAL_CONTROL = "cubic"
 PAGE = "docs/own_transport.md"
 
 
-def transport_named(name: str) -> Maker:
-    """Return what makes a transport.
+def sends_datagrams(name: str) -> bool:
+    """Return whether a transport moves datagrams, each of an entropy of its own, over packet switches."""
+    return name == CREDIT
+
+
+def check_transport(name: str) -> None:
+    """Raise ScenarioError if no transport has a name, or what has it is not a transport."""
+    if not sends_datagrams(name):
+        limits_named(name)
+
+
+def limits_named(name: str) -> Maker:
+    """Return what makes the limits of a transport over TCP.
 
     Raises
     ------
     ScenarioError
-        If no transport has that name, or what has it is not a transport.
+        If no such transport has that name, or what has it is not a transport.
     """
     if congestion_control(name):
         return Tcp
     if ":" in name:
         return _own(name)
-    if name not in TRANSPORTS:
+    if name not in OVER_TCP:
         raise ScenarioError(
             f"there is no transport named {name!r}",
-            f"choose among {', '.join(TRANSPORTS)}, tcp:reno and the like, or your own as module:Class",
+            f"choose among {CREDIT}, {', '.join(OVER_TCP)}, tcp:reno and the like, or your own as"
+            " module:Class",
         )
-    return TRANSPORTS[name]
+    return OVER_TCP[name]
 
 
 def congestion_control(name: str) -> str | None:
@@ -62,9 +75,9 @@ def congestion_control(name: str) -> str | None:
 
 def by_bytes(name: str) -> bool:
     """Return whether queue pairs that meet share by what each has left under a transport."""
-    if congestion_control(name):
+    if congestion_control(name) or sends_datagrams(name):
         return False
-    own = TRANSPORTS.get(name) or own_object("transport", name)
+    own = OVER_TCP.get(name) or own_object("transport", name)
     return bool(getattr(own, "by_bytes", False))
 
 

@@ -48,15 +48,24 @@ class RoundTrip(NamedTuple):
     """Whether it queued for longer than a switch lets pass unmarked."""
 
 
+class Begun(NamedTuple):
+    """A chunk under way."""
+
+    at_s: float
+    """When it was handed over [s]."""
+    arrives_s: float
+    """When it would arrive through empty queues [s]."""
+
+
 class RoundTrips:
-    """Times the chunks of some queue pairs, each of which delivers them in order."""
+    """Times the chunks of some queue pairs."""
 
     def __init__(self, crossings: Sequence[Crossing], packet_bytes: int = PACKET_BYTES) -> None:
         self._at_first, self._packet_bytes = crossings, packet_bytes
         self._take(crossings)
         self._share = packet_bytes / (packet_bytes + ACKNOWLEDGED_BYTES)
-        self._under_way: list[deque[tuple[float, float]]] = [deque() for _ in crossings]
-        """When each chunk was handed over, and when it would arrive through empty queues [s]."""
+        self._under_way: list[deque[Begun]] = [deque() for _ in crossings]
+        """The chunks on each that delivers in order."""
         self._sent_s: dict[Nic, float] = {}
         """When each NIC will have sent what it was given [s]."""
 
@@ -74,18 +83,26 @@ class RoundTrips:
             ]
         )
 
-    def handed_over(self, qp: int, size: int, now: float) -> None:
-        """Note that a queue pair's socket was handed a chunk [bytes]."""
+    def begun(self, qp: int, size: int, now: float) -> "Begun":
+        """Return when a chunk [bytes] that is handed over now would arrive through empty queues."""
         crossing = self._crossings[qp]
         begins_s = max(self._sent_s.get(crossing.nic, now), now)
         self._sent_s[crossing.nic] = begins_s + 8 * size / crossing.nic_bps / self._share
         arrives_s = begins_s + 8 * size / crossing.slowest_bps / self._share + crossing.round_trip_s / 2
-        self._under_way[qp].append((now, arrives_s))
+        return Begun(now, arrives_s)
+
+    def ended(self, qp: int, begun: "Begun", now: float) -> RoundTrip:
+        """Return the round trip of a chunk whose last byte was counted now."""
+        rtt_s = now - begun.at_s + self._crossings[qp].round_trip_s / 2
+        return RoundTrip(rtt_s, now - begun.arrives_s > self._marks_s[qp])
+
+    def handed_over(self, qp: int, size: int, now: float) -> None:
+        """Note that a queue pair's socket, which delivers in order, was handed a chunk [bytes]."""
+        self._under_way[qp].append(self.begun(qp, size, now))
 
     def arrived(self, qp: int, now: float) -> RoundTrip:
         """Return the round trip of a queue pair's oldest chunk, whose last byte was counted now."""
-        crossing, (began_s, base_s) = self._crossings[qp], self._under_way[qp].popleft()
-        return RoundTrip(now - began_s + crossing.round_trip_s / 2, now - base_s > self._marks_s[qp])
+        return self.ended(qp, self._under_way[qp].popleft(), now)
 
 
 def shares_of(counted: Sequence[Mapping[str, tuple[int, int]]]) -> dict[str, float]:

@@ -104,23 +104,6 @@ class Transport(Protocol):
 
 
 @runtime_checkable
-class Granting(Protocol):
-    """A transport whose senders are to send no more than they were granted, which it counts."""
-
-    @property
-    def granted_bytes(self) -> NDArray[np.int64]:
-        """All that each queue pair, by number, was granted and that was not taken back unused [bytes].
-
-        What a group was granted counts at any of its members. Nothing was granted because it arrived.
-        """
-        ...
-
-    def was_reset(self, number: int, sent_bytes: int) -> None:
-        """Hear that a queue pair is reset, and what it had sent: all of that it had been granted."""
-        ...
-
-
-@runtime_checkable
 class FollowsRates(Protocol):
     """A transport that reckons with the rates of NICs, and asks for them anew when they have changed."""
 

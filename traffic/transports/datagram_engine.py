@@ -1,0 +1,672 @@
+"""The engine of receiver credits: datagrams that are granted, numbered, counted once, and sent again if lost.
+
+One process and one epoll loop hold the sockets of all servers, so that one clock times all messages. A queue
+pair carries parcels of messages in the order in which they are posted, or packets as a feeder binds them to
+entropies (`traffic.transports.packet_feeder`). A packet leaves when its receiver has granted it
+(`traffic.transports.credit`) and its NIC has nearly nothing to send: no kernel's window stands in between,
+and what waits does so at the sender.
+
+A packet is lost if one that left after it by the same path has arrived, since paths keep their order, or
+if it is missing for `LOST_ROUND_TRIPS`. Its bytes are announced and granted anew, and go by a lane that is
+chosen anew where bytes choose. What arrives after all, or twice, counts once.
+
+All times here are those of `time.monotonic`, all sizes those of the emulation.
+"""
+
+import secrets
+import socket
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from itertools import pairwise
+from math import inf
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from topologies.addresses import ENTROPIES
+from topologies.errors import NetworkError, StuckError
+from topologies.fabric import Nic
+from traffic.spraying.policy import SPRAYED, QueuePair
+from traffic.transports.credit import Credits, Has
+from traffic.transports.datagram_lane import NOT_NUMBERED, Account, Lane, Packet, Parcel, Piece
+from traffic.transports.datagram_sockets import (
+    HEADER,
+    PAYLOAD,
+    PROBE,
+    Address,
+    DatagramEndpoints,
+    receiving,
+    sending,
+)
+from traffic.transports.engine import STUCK_S, TICK_S, Arrival
+from traffic.transports.loop import Loop
+from traffic.transports.missing import UnderWay
+from traffic.transports.nic_sender import DEPTH_PACKETS, PLACED_PACKETS, NicSender
+from traffic.transports.order import Orders, Reordering
+from traffic.transports.packet_counts import DatagramHealth, PacketCounts
+from traffic.transports.packet_feeder import Burst, Group, PacketFeeder
+from traffic.transports.transport import PACKET_BYTES, NicRate, packet_s
+
+TICK_PACKETS = 0.5
+"""After how many packets' time of the fastest NIC grants are passed on, and NICs looked at."""
+LOST_ROUND_TRIPS, LOST_PACKETS, LOSSY_PACKETS = 8.0, 250, 50
+"""For how many round trips a packet is missing before it counts as lost, and for how many packets' time of
+its NIC at least: a queue may grow faster than the smoothed round trip; fewer where links lose packets."""
+SMOOTHING = 1 / 8
+PROBE_S, PROBES_S = 0.2, 20.0
+"""After how long a probe that did not arrive is sent again, and for how long [s]."""
+TURN_PACKETS = 4
+"""Messages of a queue pair take turns in so many packets: what is counted of each packet is by message."""
+RECEIVERS_AT_ONCE = 128
+"""So many NICs grant before packets that arrived have their turn."""
+AT_ONCE = 64
+"""So many packets of a socket are read before others have their turn."""
+
+
+class DatagramEngine:
+    """Moves bytes over queue pairs, which it calls by numbers; a context manager, made for one run.
+
+    Parameters
+    ----------
+    endpoints
+        How sockets are made.
+    nic_rate_bps
+        The rate of a NIC at emulated scale [bit/s].
+    packet_bytes
+        Payload of a packet [bytes].
+    check
+        Called now and then; raises if the network has died.
+    stuck_s
+        A queue pair with bytes to deliver that makes no progress for so long is an error [s].
+    excused
+        Whether at present none is: all may wait for light.
+    """
+
+    def __init__(
+        self,
+        endpoints: DatagramEndpoints,
+        nic_rate_bps: NicRate,
+        *,
+        packet_bytes: int = PACKET_BYTES,
+        check: Callable[[], None] = lambda: None,
+        stuck_s: float = STUCK_S,
+        excused: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self._endpoints, self._nic_rate_bps, self._packet_bytes = endpoints, nic_rate_bps, packet_bytes
+        self._check, self._excused, self._stuck_s = check, excused, stuck_s
+        self._credits = Credits(nic_rate_bps, packet_bytes)
+        self._token = secrets.randbits(64)
+        self._loop = Loop()
+        self._nics: dict[Nic, NicSender] = {}
+        self._receivers: dict[int, socket.socket] = {}
+        self._lanes: list[Lane] = []
+        self._accounts: list[Account] = []
+        """By the numbers of their sources."""
+        self._groups: dict[Group, Account] = {}
+        self._feeders: list[PacketFeeder] = []
+        self._announcing: dict[Account, None] = {}
+        """Those that have another thing to announce than before."""
+        self._addresses: dict[Nic, list[Address]] = {}
+        """Those of each NIC that receives, by entropy."""
+        self._sending: dict[NicSender, None] = {}
+        """The NICs that were granted something."""
+        self._under_way = UnderWay()
+        self._orders = Orders()
+        self._arrived: list[Arrival] = []
+        self._probed: set[int] = set()
+        self._open = 0
+        """How many queue pairs have bytes to deliver."""
+        self._held: set[int] = set()
+        """The queue pairs that are held."""
+        self._tick_s = inf
+        """How often grants are passed on, and NICs looked at [s]."""
+        self._turns = 0
+        self._turn_at = 0.0
+        self._heard_at = 0.0
+        """When it last looked for what arrived [s]: what waits since then is not missing."""
+        self._landed = self._resent = self._late = 0
+        self._buffer = bytearray(HEADER.size)
+
+    def __enter__(self) -> Self:
+        """Get ready."""
+        self._loop.__enter__()
+        self._looked = self._heard_at = time.monotonic()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Close all sockets."""
+        self._loop.__exit__(*error)
+
+    @property
+    def quiet(self) -> bool:
+        """Whether nothing is on its way, nor waits to be."""
+        return not (self._open or self._feeders)
+
+    @property
+    def health(self) -> DatagramHealth:
+        """How all went until now."""
+        counted = sum(lane.counted for lane in self._lanes)
+        loop = self._loop
+        return DatagramHealth(self._resent, loop.lateness_s, counted, loop.stall_s, self.packets)
+
+    @property
+    def packets(self) -> PacketCounts:
+        """What became of its packets until now."""
+        sent = sum(lane.packets for lane in self._lanes)
+        return PacketCounts(sent, self._landed, self._resent, self._late)
+
+    @property
+    def order(self) -> Reordering:
+        """How packets overtook each other."""
+        return self._orders.seen
+
+    @property
+    def grants(self) -> list[tuple[int, int, int]]:
+        """What each queue pair or group was granted and used, and what it sent [bytes].
+
+        A group has the number of its first queue pair.
+        """
+        return [
+            (each.lane.number, min(self._credits.given_bytes(each.source), each.sent), each.sent)
+            for each in self._accounts
+        ]
+
+    def queue_pair(self, number: int) -> QueuePair:
+        """Return what a number stands for."""
+        return self._lanes[number].queue_pair
+
+    def owed(self, number: int) -> int:
+        """Return how many bytes of a queue pair have not arrived."""
+        return self._lanes[number].left
+
+    def rest(self, seconds: float) -> None:
+        """Let time pass while nothing is on its way."""
+        self._loop.rest(seconds)
+
+    def watch(self, descriptor: int, action: Callable[[int], None]) -> None:
+        """Do something whenever a descriptor can be read."""
+        self._loop.watch(descriptor, action)
+
+    # Queue pairs
+
+    def add(self, queue_pair: QueuePair) -> int:
+        """Return the number of a new queue pair; nothing is opened for it but the sockets of its ends."""
+        source, destination = queue_pair.source, queue_pair.destination
+        if source not in self._nics:
+            endpoint = sending(self._loop.stack, self._endpoints, source)
+            self._nics[source] = NicSender(endpoint, self._nic_rate_bps(source) / 8, self._packet_bytes)
+        if destination.server not in self._receivers:
+            receiver = receiving(self._loop.stack, self._endpoints, destination.server, self._token)
+            self._receivers[destination.server] = receiver
+            self._loop.watch(receiver.fileno(), lambda _event: self._receive(receiver))
+        if destination not in self._addresses:
+            self._addresses[destination] = [
+                self._endpoints.address(destination, entropy) for entropy in range(ENTROPIES)
+            ]
+        addresses, is_sprayed = self._addresses[destination], queue_pair.entropy == SPRAYED
+        if not is_sprayed:
+            addresses = [addresses[queue_pair.entropy % ENTROPIES]]
+        lane = Lane(len(self._lanes), queue_pair, self._nics[source], addresses)
+        if not is_sprayed:
+            lane.account = self._account(lane)
+        self._lanes.append(lane)
+        self._set_tick((source, destination))
+        return lane.number
+
+    def _account(self, lane: Lane, key: Group | None = None) -> Account:
+        """Return a new account of a queue pair, or of a group of which it is the first."""
+        near, far = lane.queue_pair.source, lane.queue_pair.destination
+        # Sources announce to different NICs in different orders: else all would grant to the same first.
+        order = (near.server - far.server) % (1 << 20), near.nic - far.nic, near.nic
+        self._accounts.append(Account(self._credits.source(far), far, lane, key, order))
+        return self._accounts[-1]
+
+    def _open_groups(self, feeder: PacketFeeder) -> None:
+        """Have an account for each group of a feeder."""
+        for group, number in feeder.groups.items():
+            if group not in self._groups:
+                self._groups[group] = self._account(self._lanes[number], group)
+
+    def _set_tick(self, nics: Iterable[Nic]) -> None:
+        """Look at NICs as often as the fastest of them, and of those before, needs it."""
+        for nic in nics:
+            tick_s = TICK_PACKETS * packet_s(self._nic_rate_bps(nic), self._packet_bytes)
+            self._tick_s = min(self._tick_s, tick_s)
+
+    def crosses(self, number: int, round_trip_s: float, *, lossy: bool = False) -> None:
+        """Note how long the links of a queue pair's path take there and back, and whether they are lossy."""
+        lane = self._lanes[number]
+        lane.round_trip_s, lane.lossy = round_trip_s, lossy
+
+    def connect(self, numbers: Sequence[int]) -> None:
+        """Send a packet that carries nothing on each of some queue pairs, and wait until all have arrived.
+
+        Raises
+        ------
+        NetworkError
+            If one has not arrived within `PROBES_S`; it is named.
+        """
+        self._probed.clear()
+        deadline, again_at = time.monotonic() + PROBES_S, 0.0
+        while missing := [number for number in numbers if number not in self._probed]:
+            now = time.monotonic()
+            if now > deadline:
+                raise NetworkError(
+                    f"no packet of queue pair {self._lanes[missing[0]].queue_pair} arrived within "
+                    f"{PROBES_S:g} s ({len(missing)} of {len(numbers)} had none)",
+                    "look at the links and rules with --cli",
+                )
+            if now >= again_at:
+                again_at = now + PROBE_S
+                for number in missing:
+                    lane = self._lanes[number]
+                    lane.nic.send(HEADER.pack(self._token, number, PROBE, 0, 0), lane.addresses[0])
+            self.serve(min(PROBE_S, deadline - now))
+
+    def dial(self, number: int) -> None:
+        """Do nothing: a datagram needs no connection."""
+
+    def dialled(self, number: int) -> bool:
+        """Return that a queue pair can send."""
+        return True
+
+    # Bytes
+
+    def post(self, number: NDArray[np.int64], size: NDArray[np.int64], message: NDArray[np.int64]) -> None:
+        """Put parcels behind what queue pairs carry: the queue pair, size and message of each, in order."""
+        self._starts()
+        turn_bytes = TURN_PACKETS * self._packet_bytes
+        lanes, sizes, messages = _in_turns(number, size, message, turn_bytes)
+        used, first = np.unique(lanes, return_index=True)
+        edges = [*first.tolist(), len(lanes)]
+        for which, (begin, end) in zip(used.tolist(), pairwise(edges), strict=True):
+            self._post_on(self._lanes[which], sizes[begin:end].tolist(), messages[begin:end].tolist())
+
+    def _post_on(self, lane: Lane, sizes: Sequence[int], messages: Sequence[int]) -> None:
+        assert lane.account  # what is posted is on a queue pair of one entropy
+        parcels = {message: Parcel(message, 0, lane.account) for message in messages}
+        for message, size in zip(messages, sizes, strict=True):
+            parcels[message].size += size
+            lane.unsent.append(Piece(parcels[message], size))
+        self._put(lane, parcels.values())
+        self._want(lane.account, sum(sizes))
+
+    def feed(self, feeder: PacketFeeder) -> None:
+        """Have a feeder bind packets to entropies as they go."""
+        self._starts()
+        self._feeders.append(feeder)
+        self._open_groups(feeder)
+        for group in feeder.groups:
+            self._want(self._groups[group], feeder.unbound(group))
+
+    def _starts(self) -> None:
+        if self.quiet:
+            self._loop.starts_anew()  # nothing waited for what was decided before
+        self._turn_at = 0.0
+
+    def _put(self, lane: Lane, parcels: Iterable[Parcel]) -> None:
+        if not lane.left:
+            self._open += 1
+            lane.moved_at = time.monotonic()
+        lane.put(parcels)
+
+    def _want(self, account: Account, more: int) -> None:
+        """Have an account want to send more, or less."""
+        account.wants += more
+        self._announcing[account] = None
+
+    def room(self, nic: Nic) -> bool:
+        """Return whether a NIC takes another packet."""
+        return self._nics[nic].room(DEPTH_PACKETS, self._turns)
+
+    def takes(self, number: int, group: Group) -> bool:
+        """Return whether a packet between two NICs may leave."""
+        return self._groups[group].credit > 0 and self._lanes[number].nic.room(DEPTH_PACKETS, self._turns)
+
+    def put(self, feeder: PacketFeeder, burst: Burst) -> None:
+        """Send bytes by a lane, what is granted of them at once."""
+        lane = self._lanes[burst.number]
+        parcel = Parcel(burst.name, burst.size, self._groups[burst.group], burst, feeder)
+        self._put(lane, (parcel,))
+        for group in feeder.other_groups(burst):
+            self._want(self._groups[group], -burst.size)
+        lane.unsent.append(Piece(parcel, burst.size, burst.order))
+        lane.nic.granted.append((lane.number, burst.size))
+        self._send(lane.nic)
+
+    def _send(self, nic: NicSender) -> None:
+        """Send what a NIC's queue pairs were granted, as far as there is room."""
+        while nic.granted and nic.room(PLACED_PACKETS, self._turns):
+            number, size = nic.granted.popleft()
+            lane = self._lanes[number]
+            if lane.held or not lane.unsent:
+                continue
+            account = lane.unsent[0].parcel.account
+            may = min(size, account.credit, self._packet_bytes)
+            if not may:
+                if account.key:
+                    account.waiting.append((lane, size))
+                continue
+            sent = self._send_packet(lane, may)
+            if sent < size:
+                nic.granted.appendleft((number, size - sent))
+            if not sent:
+                break
+        if nic.granted:
+            self._sending[nic] = None
+        else:
+            self._sending.pop(nic, None)
+
+    def _send_packet(self, lane: Lane, most: int) -> int:
+        """Send a packet of a queue pair; return how many bytes it carries, 0 if there was no room."""
+        pieces = lane.cut(most, self._orders.number)
+        first, size, now = pieces[0], sum(piece.size for piece in pieces), time.monotonic()
+        entropy = first.parcel.burst.entropy % ENTROPIES if first.parcel.burst else 0
+        header = HEADER.pack(self._token, lane.number, lane.packets, first.parcel.message, first.number)
+        if not lane.nic.send(header + PAYLOAD[:size], lane.addresses[entropy]):
+            lane.unsent.extendleft(reversed(pieces))
+            return 0
+        account, path = first.parcel.account, (lane.number, entropy)
+        packet = lane.flying[lane.packets] = Packet(lane, lane.packets, account, pieces, path, size, now)
+        lane.packets += 1
+        self._under_way.left(packet)
+        account.sent += size
+        account.wants -= size
+        account.credit -= size
+        return size
+
+    # Packets arrive, or are lost
+
+    def _receive(self, receiver: socket.socket) -> None:
+        """Count packets that arrived at a server, each once."""
+        for _ in range(AT_ONCE):
+            try:
+                size = receiver.recv_into(self._buffer)
+            except BlockingIOError:
+                return
+            if size < HEADER.size:
+                continue
+            token, number, which, _, _ = HEADER.unpack_from(self._buffer)
+            if token != self._token or number >= len(self._lanes):
+                continue
+            if which == PROBE:
+                self._probed.add(number)
+            elif packet := self._lanes[number].flying.pop(which, None):
+                self._land(packet, time.monotonic())
+            else:
+                self._late += 1
+
+    def _land(self, packet: Packet, now: float) -> None:
+        lane, account = packet.lane, packet.account
+        packet.over, lane.moved_at = True, now
+        self._landed += 1
+        self._credits.gone(account.source, packet.size)
+        rtt_s = now - packet.sent_at
+        account.rtt_s += SMOOTHING * (rtt_s - account.rtt_s) if account.rtt_s else rtt_s
+        for piece in packet.pieces:
+            if not piece.parcel.gone:
+                self._deliver(lane, piece, now)
+        self._open -= not lane.left
+        for lost in self._under_way.overtaken_by(packet):
+            self._lose(lost, now)
+
+    def _deliver(self, lane: Lane, piece: Piece, now: float) -> None:
+        """Count a piece that arrived."""
+        parcel = piece.parcel
+        self._orders.arrived(parcel.message, piece.number, piece.size)
+        lane.deliver(parcel, piece.size)
+        if not (parcel.burst and parcel.feeder):
+            if not parcel.size:
+                self._arrived.append(Arrival(parcel.message, now, lane.number))
+        elif parcel.feeder.landed(parcel.burst, piece.size, now):
+            self._arrived.append(Arrival(parcel.message, now))
+            if parcel.feeder.done:
+                self._feeders.remove(parcel.feeder)
+
+    def _patience_s(self, packet: Packet) -> float:
+        account, lane = packet.account, packet.lane
+        packets = LOSSY_PACKETS if lane.lossy else LOST_PACKETS
+        least_s = packets * packet_s(self._nic_rate_bps(account.nic), self._packet_bytes)
+        return max(least_s, LOST_ROUND_TRIPS * account.rtt_s) + lane.round_trip_s
+
+    def _lose(self, packet: Packet, now: float) -> None:
+        """Have what a packet carried sent again."""
+        lane, account = packet.lane, packet.account
+        packet.over = True
+        del lane.flying[packet.number]
+        self._resent += 1
+        self._credits.gone(account.source, packet.size)
+        was_open = bool(lane.left)
+        for piece in packet.pieces:
+            parcel = piece.parcel
+            if parcel.gone:
+                continue
+            if not (parcel.burst and parcel.feeder):
+                lane.send_again(piece)
+                self._want(account, piece.size)
+                continue
+            lane.lessen(parcel, piece.size)
+            self._want(account, piece.size)
+            for group in parcel.feeder.other_groups(parcel.burst):
+                self._want(self._groups[group], piece.size)
+            parcel.feeder.lost(parcel.burst, piece.size, piece.number, now)
+        self._open -= was_open and not lane.left
+
+    # What is taken back
+
+    def carried(self, number: int) -> set[int]:
+        """Return the messages whose bytes a queue pair still carries."""
+        return {parcel.message for parcel in self._lanes[number].parcels}
+
+    def left(self, number: int) -> dict[int, int]:
+        """Return how many bytes of each message a queue pair has yet to deliver."""
+        left: dict[int, int] = defaultdict(int)
+        for parcel in self._lanes[number].parcels:
+            left[parcel.message] += parcel.size
+        return dict(left)
+
+    def withdraw(self, number: int) -> list[tuple[int, int]]:
+        """Close a queue pair; return what it did not deliver, a message and its bytes each."""
+        return self._drop(self._lanes[number], lambda _parcel: True)
+
+    def recall(self, feeder: PacketFeeder, messages: Iterable[int]) -> None:
+        """Have a feeder send no more of some messages; what is on its way counts no longer."""
+        names = set(messages)
+        before = {group: feeder.unbound(group) for group in feeder.groups}
+        for number in feeder.pairs:
+            self._drop(
+                self._lanes[number], lambda parcel: parcel.feeder is feeder and parcel.message in names
+            )
+        feeder.forget(names)
+        for group, size in before.items():
+            self._want(self._groups[group], feeder.unbound(group) - size)
+        if feeder.done:
+            self._feeders.remove(feeder)
+
+    def _drop(self, lane: Lane, which: Callable[[Parcel], bool]) -> list[tuple[int, int]]:
+        was_open = bool(lane.left)
+        dropped = lane.drop(which)
+        for account, size in dropped.unsent.items():
+            self._want(account, -size)
+        for account, size in dropped.on_the_way.items():
+            self._credits.gone(account.source, size)
+        for piece in dropped.pieces:
+            self._skip(piece)
+            if piece.parcel.burst and piece.parcel.feeder:
+                piece.parcel.feeder.dropped(piece.parcel.burst, piece.size)
+        self._open -= was_open and not lane.left
+        return dropped.left
+
+    def retract(self, number: int) -> list[tuple[int, int, bool]]:
+        """Take back what a queue pair has not sent; it delivers the rest.
+
+        Returns
+        -------
+        list of tuples of message, bytes and whether none stays
+            As of `Backlog.retract`.
+        """
+        lane, back = self._lanes[number], dict[Parcel, int]()
+        was_open = bool(lane.left)
+        for piece in lane.unsent:
+            back[piece.parcel] = back.get(piece.parcel, 0) + piece.size
+            self._skip(piece)
+        lane.unsent.clear()
+        for parcel, size in back.items():
+            self._want(parcel.account, -size)
+        for parcel, size in back.items():
+            lane.lessen(parcel, size)
+        self._open -= was_open and not lane.left
+        return [(parcel.message, size, not parcel.size) for parcel, size in back.items()]
+
+    def _skip(self, piece: Piece) -> None:
+        if piece.number != NOT_NUMBERED:
+            self._orders.skip(piece.parcel.message, piece.number)
+
+    def hold(self, numbers: Iterable[int]) -> None:
+        """Let queue pairs send nothing more for now."""
+        self._set_held(numbers, is_held=True)
+
+    def resume(self, numbers: Iterable[int]) -> None:
+        """Let queue pairs send again."""
+        self._set_held(numbers, is_held=False)
+
+    def _set_held(self, numbers: Iterable[int], *, is_held: bool) -> None:
+        for lane in map(self._lanes.__getitem__, numbers):
+            if lane.held != is_held:
+                lane.held = is_held
+                (self._held.add if is_held else self._held.discard)(lane.number)
+                lane.moved_at = time.monotonic()
+                if lane.account:
+                    lane.account.held = is_held
+                    self._announcing[lane.account] = None
+        self._turn_at = 0.0
+
+    @property
+    def waiting(self) -> QueuePair | None:
+        """A queue pair that is held, if all that have bytes to deliver are."""
+        if not (self._held and self._open):
+            return None
+        owing = [lane for lane in self._lanes if lane.left]
+        return owing[0].queue_pair if owing and all(lane.held for lane in owing) else None
+
+    def rates_changed(self) -> None:
+        """Have receivers, and what chooses as it goes, ask anew how fast NICs are."""
+        self._credits.rates_changed()
+        for nic, sender in self._nics.items():
+            sender.send_at(self._nic_rate_bps(nic) / 8)
+        for feeder in self._feeders:
+            feeder.rates_changed()
+        self._tick_s = inf
+        self._set_tick({*self._nics, *(lane.queue_pair.destination for lane in self._lanes)})
+
+    def excuse(self) -> None:
+        """Let no queue pair count as stuck for what was until now: it may have waited for light."""
+        now = time.monotonic()
+        for lane in self._lanes:
+            lane.moved_at = now
+
+    def drained(self, number: int) -> bool:
+        """Return whether all that a queue pair has sent has arrived, or is known to be lost."""
+        return not self._lanes[number].flying
+
+    # The loop
+
+    def serve(self, timeout_s: float) -> list[Arrival]:
+        """Wait until something happens, and serve it; return the messages that arrived."""
+        self._loop.begins_round(counts=not self.quiet)
+        now = time.monotonic()
+        if not self.quiet and now >= self._turn_at:
+            self._turn(now)
+        wait_s = min(timeout_s, TICK_S)
+        if not self.quiet:
+            wait_s = min(wait_s, self._turn_at - time.monotonic())
+        self._heard_at = time.monotonic()
+        self._loop.serve(max(wait_s, 0.0), counts=not self.quiet)
+        now = time.monotonic()
+        if now - self._looked > TICK_S:
+            self._check()
+            self._check_progress(now)
+            self._looked = now
+        arrived, self._arrived = self._arrived, []
+        return arrived
+
+    def _turn(self, now: float) -> None:
+        """Pass on announcements and grants, and have NICs send what they were granted."""
+        self._turns += 1
+        for lost in self._under_way.missing(self._heard_at, self._patience_s):
+            self._lose(lost, now)
+        self._announce(now)
+        granted, is_over = self._credits.turn(now, RECEIVERS_AT_ONCE)
+        for source, size in granted:
+            account = self._accounts[source]
+            account.credit += size
+            waiting = account.waiting if account.key else [(account.lane, size)]
+            for lane, more in waiting:
+                lane.nic.granted.append((lane.number, more))
+                self._sending[lane.nic] = None
+            account.waiting.clear()
+            if account.key:
+                for feeder in self._feeders:
+                    feeder.granted(account.key)
+        for nic in list(self._sending):
+            self._send(nic)
+        for feeder in list(self._feeders):
+            feeder.turn(self, now)
+        # Others wait meanwhile: as long as it took, unless some receivers have yet to have their turn.
+        self._turn_at = now + max(self._tick_s, time.monotonic() - now) if is_over else now
+
+    def _announce(self, now: float) -> None:
+        """Have sources announce what they have, those of a NIC in turn."""
+        for account in sorted(self._announcing, key=lambda each: each.order):
+            has = Has(account.source, account.sent + account.offers, account.sent, account.round_trip_s)
+            account.credit = min(account.credit, account.offers)
+            self._credits.announce(has, now)
+        self._announcing.clear()
+
+    def _check_progress(self, now: float) -> None:
+        if self._excused():
+            return
+        if self._feeders and not self._open:
+            moved_at = max((lane.moved_at for lane in self._lanes), default=0.0)
+            if now - max(moved_at, *(feeder.began_at for feeder in self._feeders)) > self._stuck_s:
+                raise StuckError(
+                    f"packets waited for {self._stuck_s:g} s while nothing was on its way",
+                    "a scheme must choose a lane that has room",
+                )
+        stuck = [each for each in self._lanes if each.left and not each.held]
+        stuck = [each for each in stuck if now - each.moved_at > self._stuck_s]
+        if stuck:
+            raise StuckError(
+                f"queue pair {stuck[0].queue_pair} made no progress for {self._stuck_s:g} s "
+                f"({stuck[0].counted:,} of {stuck[0].posted:,} bytes arrived; {len(stuck)} are stuck)",
+                "look at the links with --cli, or lower --rate",
+            )
+
+
+def _in_turns(
+    number: NDArray[np.int64], size: NDArray[np.int64], message: NDArray[np.int64], turn_bytes: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """Return parcels by queue pair, in order, those of a message among so many bytes as one.
+
+    Messages take turns chunk by chunk, and dilation makes chunks tiny: a packet may have a thousand.
+
+    Examples
+    --------
+    >>> number, size, message = np.array([[0, 0, 0, 0, 1], [1, 1, 1, 9, 1], [5, 6, 5, 6, 5]])
+    >>> [each.tolist() for each in _in_turns(number, size, message, 10)]
+    [[0, 0, 1], [2, 10, 1], [5, 6, 5]]
+    """
+    by_lane = np.argsort(number, kind="stable")
+    lanes, sizes, messages = number[by_lane], size[by_lane], message[by_lane]
+    begins, (_, first, of) = (
+        np.cumsum(sizes) - sizes,
+        np.unique(lanes, return_index=True, return_inverse=True),
+    )
+    turn = (begins - begins[first][of]) // turn_bytes
+    order = np.lexsort((messages, turn, lanes))
+    lanes, sizes, messages, turn = lanes[order], sizes[order], messages[order], turn[order]
+    differs = np.diff(lanes, prepend=-1) | np.diff(turn, prepend=-1) | np.diff(messages, prepend=-1)
+    firsts = np.flatnonzero(differs)
+    return lanes[firsts], np.add.reduceat(sizes, firsts), messages[firsts]

@@ -1,0 +1,90 @@
+"""The sockets of datagrams: one of each NIC to send by, one of each server to receive with.
+
+A server's NICs receive with one socket, whatever their number, since a packet says what it is. Whose packets
+are not of this run the kernel drops before they take room in the socket: a run has a token of its own, which
+a filter looks at.
+"""
+
+import contextlib
+import fcntl
+import socket
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from termios import TIOCOUTQ
+
+from topologies.fabric import Nic
+from traffic.packets import MOST_MTU
+from traffic.transports.packet_filter import attach_filter
+
+HEADER = struct.Struct("!QIIII")
+"""The run's token; the lane, and the packet's number on it; a message, and the packet's number in it."""
+PROBE = 0xFFFFFFFF
+"""The number of a packet that carries nothing, on any lane."""
+PAYLOAD = bytes(MOST_MTU)
+SEND_BUFFER_BYTES, RECEIVE_BUFFER_BYTES = 4 << 20, 16 << 20
+"""What a NIC has to send, and what all NICs of a server were granted, twice over."""
+FORCE = {socket.SO_SNDBUF: 32, socket.SO_RCVBUF: 33}
+"""The options that exceed a system's limits, for who may."""
+UDP_HEADER_BYTES = 8
+Address = tuple[str, int]
+
+
+@dataclass(frozen=True)
+class DatagramEndpoints:
+    """How sockets of a fabric's servers are made and addressed."""
+
+    open_sender: Callable[[Nic], socket.socket]
+    """Make a UDP socket that is bound to a NIC's address."""
+    open_receiver: Callable[[int], socket.socket]
+    """Make a UDP socket that receives what is for a server's NICs, by the server's index."""
+    address: Callable[[Nic, int], Address]
+    """The address of a NIC for an entropy, and the port."""
+
+
+def enlarge(endpoint: socket.socket, *, send_bytes: int = 0, receive_bytes: int = 0) -> None:
+    """Give a socket larger buffers; who may not exceed the system's limits gets as much as these allow."""
+    for option, size in ((socket.SO_SNDBUF, send_bytes), (socket.SO_RCVBUF, receive_bytes)):
+        if not size:
+            continue
+        try:
+            endpoint.setsockopt(socket.SOL_SOCKET, FORCE[option], size)
+        except PermissionError:
+            endpoint.setsockopt(socket.SOL_SOCKET, option, size)
+
+
+def sending(stack: contextlib.ExitStack, endpoints: DatagramEndpoints, nic: Nic) -> socket.socket:
+    """Return the socket that a NIC sends by; ``stack`` closes it."""
+    sender = stack.enter_context(endpoints.open_sender(nic))
+    sender.setblocking(False)
+    enlarge(sender, send_bytes=SEND_BUFFER_BYTES)
+    return sender
+
+
+def receiving(
+    stack: contextlib.ExitStack, endpoints: DatagramEndpoints, server: int, token: int
+) -> socket.socket:
+    """Return the socket that a server receives a run's packets with; ``stack`` closes it."""
+    receiver = stack.enter_context(endpoints.open_receiver(server))
+    receiver.setblocking(False)
+    enlarge(receiver, receive_bytes=RECEIVE_BUFFER_BYTES)
+    attach_filter(receiver, _only(token))
+    return receiver
+
+
+def unsent_bytes(sender: socket.socket) -> int:
+    """Return what a NIC was given and has not sent, as the kernel accounts memory [bytes]."""
+    (size,) = struct.unpack("i", fcntl.ioctl(sender.fileno(), TIOCOUTQ, bytes(4)))
+    return int(size)
+
+
+def _only(token: int) -> tuple[tuple[int, int, int, int], ...]:
+    """Return a filter that takes packets which begin with a token (classic BPF, from the UDP header on)."""
+    return (
+        (0x20, 0, 0, UDP_HEADER_BYTES),  # load four bytes
+        (0x15, 0, 3, token >> 32),
+        (0x20, 0, 0, UDP_HEADER_BYTES + 4),
+        (0x15, 0, 1, token & 0xFFFFFFFF),
+        (0x06, 0, 0, 0xFFFF),
+        (0x06, 0, 0, 0),
+    )

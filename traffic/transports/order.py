@@ -1,0 +1,138 @@
+"""Order: how far packets overtake each other, and what a receiver would have to hold to put them in order.
+
+A message's packets are numbered as they are first sent. One is *overtaken* if one with a higher number
+arrived before it, by as many as the highest number then was higher (RFC 4737, sections 4.2.2 and 4.3). A
+receiver that delivers in order *holds* what arrived behind a gap.
+
+References
+----------
+RFC 4737, "Packet reordering metrics", sections 4 and 5.4 (n-reordering's extent and buffer).
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(slots=True)
+class MessageOrder:
+    """The order in which the packets of one message arrive."""
+
+    sent: int = 0
+    """How many have numbers."""
+    _highest: int = -1
+    _next: int = 0
+    """All below have arrived."""
+    _held: dict[int, int] = field(default_factory=dict)
+    """Bytes of those that arrived behind a gap, by number."""
+    _held_bytes: int = 0
+
+    def number(self) -> int:
+        """Return the number of a packet that is sent for the first time."""
+        self.sent += 1
+        return self.sent - 1
+
+    def is_next(self, number: int) -> bool:
+        """Record a packet if it is the next and none is held; return whether it is."""
+        if number != self._next or self._held:
+            return False
+        self._next = number + 1
+        self._highest = number
+        return True
+
+    def arrived(self, number: int, size: int) -> int:
+        """Record a packet; return by how many it was overtaken, 0 if it is in order."""
+        overtaken = max(self._highest - number, 0)
+        self._highest = max(self._highest, number)
+        self._fill(number, size)
+        return overtaken
+
+    def skip(self, number: int) -> None:
+        """Wait for a packet no longer: what was left of its message is taken back."""
+        self._fill(number, 0)
+
+    @property
+    def held_bytes(self) -> int:
+        """What is held behind a gap [bytes]."""
+        return self._held_bytes
+
+    def _fill(self, number: int, size: int) -> None:
+        if number != self._next:
+            self._held[number] = size
+            self._held_bytes += size
+            return
+        self._next += 1
+        while self._next in self._held:
+            self._held_bytes -= self._held.pop(self._next)
+            self._next += 1
+
+
+@dataclass(frozen=True)
+class Reordering:
+    """How the packets of a run overtook each other."""
+
+    extents: Mapping[int, int]
+    """How many packets were overtaken by how many numbers; 0 for those in order."""
+    held_bytes: int = 0
+    """The most that a receiver would have to hold of one message [bytes]."""
+
+    @property
+    def packets(self) -> int:
+        """How many arrived."""
+        return sum(self.extents.values())
+
+    @property
+    def overtaken(self) -> float:
+        """The share of packets that were overtaken; NaN if none arrived."""
+        late = self.packets - self.extents.get(0, 0)
+        return late / self.packets if self.packets else float("nan")
+
+    def extent(self, share: float) -> float:
+        """Return by how many numbers the packets up to a share were overtaken at most; NaN if none arrived.
+
+        Examples
+        --------
+        >>> Reordering({0: 8, 3: 1, 7: 1}).extent(0.9), Reordering({0: 8, 3: 1, 7: 1}).extent(0.99)
+        (3.0, 7.0)
+        """
+        seen = 0
+        for extent in sorted(self.extents):
+            seen += self.extents[extent]
+            if seen >= share * self.packets:
+                return float(extent)
+        return float("nan")
+
+
+class Orders:
+    """The orders of a run's messages."""
+
+    def __init__(self) -> None:
+        self._of: dict[int, MessageOrder] = {}
+        self._extents: Counter[int] = Counter()
+        self._in_order = self._held_bytes = 0
+
+    def number(self, message: int) -> int:
+        """Return the number of a packet of a message that is sent for the first time."""
+        if (order := self._of.get(message)) is None:
+            order = self._of[message] = MessageOrder()
+        return order.number()
+
+    def arrived(self, message: int, number: int, size: int) -> None:
+        """Record a packet of a message."""
+        order = self._of[message]
+        if order.is_next(number):  # most are: a third of the time here
+            self._in_order += 1
+            return
+        self._extents[order.arrived(number, size)] += 1
+        if order.held_bytes > self._held_bytes:
+            self._held_bytes = order.held_bytes
+
+    def skip(self, message: int, number: int) -> None:
+        """Wait for a packet of a message no longer."""
+        self._of[message].skip(number)
+
+    @property
+    def seen(self) -> Reordering:
+        """What was seen until now."""
+        in_order = Counter({0: self._in_order} if self._in_order else {})
+        return Reordering(dict(self._extents + in_order), self._held_bytes)
