@@ -2,6 +2,7 @@
 
 A message is on queue pairs where it was placed, chooses among some as it goes, or takes those that are lit.
 The ledger has what each carries under the path that it takes, so that is booked anew when the path changes.
+A queue pair by which packets of any entropy go takes several at once: what it carried is booked by entropy.
 """
 
 from collections import defaultdict
@@ -15,9 +16,10 @@ from testbed.run.light import Light
 from testbed.run.movers import NVLINK, Backend, Chosen
 from testbed.run.movers import Left as Reported
 from testbed.run.packet_paths import path_now
+from topologies.addresses import ENTROPIES
 from topologies.fabric import Fabric, Nic, Port
 from traffic.scheme import Choice, WhileLit
-from traffic.spraying.policy import Lanes, QueuePair, ReactivePolicy, each_of
+from traffic.spraying.policy import SPRAYED, Lanes, QueuePair, ReactivePolicy, between_nics, each_of
 
 Left = list[tuple[int, int]]
 """What messages lack: the number of each, and its bytes."""
@@ -53,6 +55,8 @@ class Carriers:
         self._pairs: dict[int, QueuePair] = {}
         self._over: dict[int, int] = {}
         """What the ledger calls each with the path that it has now, or had when it was closed."""
+        self._led_around: dict[int, frozenset[Port]] = {}
+        """Of each by which packets of any entropy go, what its packets were led around when it was booked."""
         self._choosing: dict[int, tuple[int, ...]] = {}
         """The messages under way that choose as they go, or take what is lit; and among which."""
         self._asked: dict[int, tuple[ReactivePolicy, int]] = {}
@@ -68,7 +72,9 @@ class Carriers:
             if is_new:
                 self._pairs[carrier] = queue_pair
                 self._light.use(carrier, queue_pair)
-            if is_new or self._light.is_routed(queue_pair):
+            if queue_pair.entropy == SPRAYED:
+                self._led_around[carrier] = self._backend.packet_paths.failed
+            elif is_new or self._light.is_routed(queue_pair):
                 self._over[carrier] = self._over_now(carrier)
         return carriers
 
@@ -96,7 +102,8 @@ class Carriers:
         self, placed: Choice | WhileLit, size: NDArray[np.int64], numbers: NDArray[np.int64]
     ) -> Chosen:
         """Return messages that choose among lanes as they go, or take those that are lit."""
-        lanes = self._opened(placed.lanes)
+        sprays = self._backend.packet_paths.sprays and isinstance(placed, Choice)
+        lanes = self._opened(placed.lanes, between_nics if sprays else each_of)
         for number, among in zip(numbers.tolist(), lanes, strict=True):
             self._choosing[number] = among
             op = self._ops[number]
@@ -110,12 +117,14 @@ class Carriers:
                 self._asked[number] = placed.policy, name
         return Chosen(numbers, size, lanes, placed)
 
-    def _opened(self, lanes: Sequence[Lanes]) -> list[tuple[int, ...]]:
-        """Return the numbers of the lanes that each message may use, opened if they are not."""
-        sets = dict.fromkeys(lanes)
-        queue_pairs = list(dict.fromkeys(each for among in sets for each in each_of(among)))
+    def _opened(
+        self, lanes: Sequence[Lanes], queue_pairs_of: Callable[[Lanes], list[QueuePair]]
+    ) -> list[tuple[int, ...]]:
+        """Return the numbers of the queue pairs that each message may use, opened if they are not."""
+        sets = {among: queue_pairs_of(among) for among in dict.fromkeys(lanes)}
+        queue_pairs = list(dict.fromkeys(each for mine in sets.values() for each in mine))
         number = dict(zip(queue_pairs, self.open(queue_pairs), strict=True))
-        numbers = {among: tuple(number[each] for each in each_of(among)) for among in sets}
+        numbers = {among: tuple(number[each] for each in mine) for among, mine in sets.items()}
         return [numbers[among] for among in lanes]
 
     @property
@@ -200,11 +209,19 @@ class Carriers:
         """Write down what queue pairs carried of messages that chose them as they went, until now."""
         for each in reported:
             if each.carried:
-                op, over = self._ops[each.op], self._over[each.lane]
+                op, over = self._ops[each.op], self._over_which(each)
                 op.put(over, each.carried, op.chose_ps)
                 op.landed(over, at_ps)
 
     # Paths
+
+    def _over_which(self, each: Reported) -> int:
+        """Return what the ledger calls what carried something, by its entropy if packets of any go by it."""
+        if each.entropy is None:
+            return self._over[each.lane]
+        queue_pair, around = self._pairs[each.lane], self._led_around[each.lane]
+        path = self._backend.packet_paths.by_entropy(queue_pair, around)[each.entropy % ENTROPIES]
+        return self._ledger.over(queue_pair, path, is_light=False)
 
     def _over_now(self, carrier: int) -> int:
         """Return what the ledger calls a queue pair; over routes as on the last one while it has none."""
@@ -226,6 +243,11 @@ class Carriers:
         if not (all_of_them or self._light.leads):
             return
         for carrier, queue_pair in self._pairs.items():
+            if queue_pair.entropy == SPRAYED:
+                if all_of_them:
+                    self._book_choosing(carrier)
+                    self._led_around[carrier] = self._backend.packet_paths.failed
+                continue
             before = self._over[carrier]
             changes = all_of_them or self._light.is_routed(queue_pair)
             if changes and before != (now := self._over_now(carrier)):
@@ -325,9 +347,9 @@ class Carriers:
 
         What was rounded away at emulated scale counts as arrived.
         """
-        left, over = [], self._over[carrier]
+        left = []
         for each in back:
-            op, whole = self._ops[each.op], not each.on_the_way
+            op, over, whole = self._ops[each.op], self._over[carrier], not each.on_the_way
             if lacks := op.returned(over, each.left, self._backend.now_ps, whole=whole):
                 op.pieces -= whole
                 left.append((each.op, lacks))

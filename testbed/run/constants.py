@@ -15,16 +15,18 @@ from traffic.packets import frame_bytes, packet_bytes
 from traffic.spraying.policy import ReactivePolicy
 from traffic.spraying.registry import policy_named
 from traffic.spraying.reps import Reps
-from traffic.transports import credit, ideal, late_binding, round_trips
+from traffic.transports import credit, datagram_engine, ideal, late_binding, nic_sender, round_trips
 from traffic.transports.host_settings import CARRYING_TIMEOUT_PACKETS, LOSSY_TIMEOUT_PACKETS
 from traffic.transports.registry import congestion_control
 from traffic.transports.transport import packet_s
 
-OF_TRANSPORTS = {
+OF_TRANSPORTS: dict[str, dict[str, float]] = {
     "credit": {
-        "period of grants": credit.PERIOD_PACKETS,
+        "between looks at grants and NICs": datagram_engine.TICK_PACKETS,
+        "held by a NIC before it takes another packet": nic_sender.DEPTH_PACKETS,
+        "missing before it counts as lost, at least": datagram_engine.LOST_PACKETS,
         "granted and not delivered, of a NIC": credit.QUEUE_PACKETS,
-        "granted and not delivered, of a queue pair at least": credit.LEAST_PACKETS,
+        "granted and not delivered, of a source at least": credit.LEAST_PACKETS,
         "granted at once, when asked late": credit.SAVED_PACKETS,
         "granted at once, after a pause": credit.FIRST_PACKETS,
     },
@@ -39,9 +41,9 @@ OF_CHOICES = {
     "held by a NIC before it takes another chunk": late_binding.DEPTH_PACKETS,
     "between looks at NICs": late_binding.TICK_PACKETS,
     "between looks at what waits": late_binding.SWEEP_PACKETS,
-    "queued unmarked": round_trips.MARK_PACKETS,
 }
-"""Those of what carries reactive schemes."""
+"""Those of what carries reactive schemes over connections."""
+OF_MARKS = {"queued unmarked": round_trips.MARK_PACKETS}
 OF_THE_KERNEL_S = {
     "delayed acknowledgement, at least": 0.04,
 }
@@ -84,8 +86,9 @@ def constants(experiment: Experiment) -> tuple[Constant, ...]:
         return Constant(name, "packets", packets, here, packets * turn_s, turn_s <= sending_s * (1 + 1e-9))
 
     name, control = experiment.transport.name, congestion_control(experiment.transport.name)
+    sprays = experiment.transport.sprays
     packets = dict(OF_TRANSPORTS.get(name, {}))
-    if control is None and experiment.transport.least_timeout_s is None:
+    if not (control or sprays or experiment.transport.least_timeout_s):
         lossy = experiment.fabric.lossy
         packets["least timeout of what carries"] = (
             LOSSY_TIMEOUT_PACKETS if lossy else CARRYING_TIMEOUT_PACKETS
@@ -98,9 +101,15 @@ def constants(experiment: Experiment) -> tuple[Constant, ...]:
         found += [
             _against_clock(f"{name}: {what}", 0.0, s / sending_s, sending_s) for what, s in clocks.items()
         ]
-    policy = policy_named(experiment.spraying) if experiment.spraying else None
+    policy = policy_named(experiment.spraying, sprays) if experiment.spraying else None
     if isinstance(policy, ReactivePolicy):
-        found += [in_packets(f"reactive schemes: {what}", value) for what, value in OF_CHOICES.items()]
+        of_choices = OF_MARKS if sprays else OF_CHOICES | OF_MARKS
+        found += [in_packets(f"reactive schemes: {what}", value) for what, value in of_choices.items()]
+    if sprays:
+        lost = datagram_engine.LOST_ROUND_TRIPS
+        found.append(
+            Constant(f"{name}: missing before it counts as lost", "round trips", lost, lost, None, True)
+        )
     if isinstance(policy, Reps):
         trips = {"silent before it counts as failed": policy.silent_round_trips}
         trips["frozen"] = policy.freeze_round_trips

@@ -23,6 +23,8 @@ from traffic.metrics import communication_s
 from traffic.spraying.policy import QueuePair
 from traffic.tables import GRANTS
 from traffic.transports.engine import STUCK_S, Health
+from traffic.transports.order import Reordering
+from traffic.transports.packet_counts import DatagramHealth, PacketCounts
 
 IDLE_S = 5.0
 """How long an OCS may take to go dark before an experiment."""
@@ -50,6 +52,10 @@ class Emulation:
     """The packets that crossed each OCS, where circuits follow the job and no packet was missed."""
     inert: tuple[str, ...] = ()
     """What of a reactive policy could not act."""
+    order: Reordering | None = None
+    """How packets overtook each other, where they are datagrams."""
+    packets: PacketCounts | None = None
+    """What became of packets over packet switches, where they are datagrams and some were sent."""
 
     @property
     def sent_over_granted(self) -> float:
@@ -98,7 +104,7 @@ def emulate(
     backed = LiveBackend(
         network,
         dilation,
-        transport=experiment.transport.name,
+        transport=experiment.transport,
         stuck_s=stuck_s,
         skips=skips,
         meeting=sending.meeting,
@@ -110,12 +116,24 @@ def emulate(
         with no_garbage_collection():
             run = _with_grants(kernel.run(), backend)
         health, shares = backend.health, backend.shares
-        inert = backend.inert
+        inert, order = backend.inert, backend.order
     emulated_s = dilation.emulated_s(communication_s(run.tables) if skips else run.iteration_s)
     logs = _logs(network, before)
     light = _light_log(experiment, backend, logs, run) if experiment.has_slots else None
     crossings = tap.crossings if tap and not tap.missed else None
-    return Emulation(run, backend.paths, health, emulated_s, light, shares, logs, crossings, inert)
+    return Emulation(
+        run,
+        backend.paths,
+        health,
+        emulated_s,
+        light,
+        shares,
+        logs,
+        crossings,
+        inert,
+        order,
+        packets_of(health),
+    )
 
 
 def check_losses(lossy: Sequence[str]) -> None:
@@ -125,6 +143,12 @@ def check_losses(lossy: Sequence[str]) -> None:
             f"this machine's kernel has no netem, which {lossy[0]!r} needs for the loss of links",
             "leave it out, or load or install its module sch_netem",
         )
+
+
+def packets_of(health: Health) -> PacketCounts | None:
+    """Return what became of an engine's packets, where they are datagrams and some were sent."""
+    packets = health.packets if isinstance(health, DatagramHealth) else PacketCounts()
+    return packets if packets.sent else None
 
 
 def _with_grants(run: Run, backend: LiveBackend) -> Run:

@@ -5,7 +5,7 @@ import resource
 import time
 from collections.abc import Collection
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pandas as pd
@@ -20,7 +20,8 @@ from testbed.run.run import Run
 from topologies.errors import NetworkError
 from topologies.fabric import Port
 from traffic.packets import packet_bytes
-from traffic.tables import WIRE
+from traffic.tables import PACKET_COUNTS, WIRE
+from traffic.transports.packet_counts import PacketCounts
 
 PRESSURE = Path("/proc/pressure/cpu")
 
@@ -80,8 +81,7 @@ class Watch:
 
     def measures(self, emulation: Emulation, worst_link_error: float) -> Measures:
         """Return what the run did to the machine."""
-        light = emulation.light
-        change = {name: self._after[name] - self._before[name] for name in self._before}
+        light, change = emulation.light, self._change
         seconds = max(change["seconds"], 1e-9)
         payload_bytes = light.payload_bytes if light else emulation.health.payload_bytes
         measures = Measures(
@@ -101,6 +101,9 @@ class Watch:
             worst_link_error=worst_link_error,
             sent_over_granted=emulation.sent_over_granted,
         )
+        if packets := emulation.packets:
+            counts = {f"packets_{name}": count for name, count in asdict(packets).items()}
+            measures = replace(measures, **counts)
         return _of_datagrams(measures, light) if light else measures
 
     def wired(self, run: Run) -> Run:
@@ -118,6 +121,25 @@ class Watch:
         ]
         wire = pd.DataFrame(rows, columns=list(WIRE)).astype(WIRE)
         return Run(replace(run.tables, wire=wire, ports=ports))
+
+    def with_packets(self, run: Run, packets: PacketCounts | None) -> Run:
+        """Return a run with what became of its packets in its tables, where they are datagrams.
+
+        What Open vSwitch dropped is known only if all packets that meet no rule count among it.
+        """
+        if packets is None:
+            return run
+        drops = {name: self._change[name] for name in ("queue_drops", "socket_drops", "switch_drops")}
+        if self._failing or self._relit:
+            drops["switch_drops"] = math.nan
+        known = {name: -1 if math.isnan(count) else round(count) for name, count in drops.items()}
+        table = pd.DataFrame([asdict(packets) | known]).astype(PACKET_COUNTS)
+        return Run(replace(run.tables, packets=table))
+
+    @property
+    def _change(self) -> dict[str, float]:
+        """By how much each counter grew meanwhile."""
+        return {name: self._after[name] - self._before[name] for name in self._before}
 
     @property
     def _pid(self) -> int:

@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 from controller.circuits.devices import ReconfigurationDelay
 from controller.circuits.rule import Rule
@@ -37,7 +37,7 @@ from traffic.scheme_setup import (
 from traffic.spraying.policy import ReactivePolicy
 from traffic.spraying.registry import is_own, policy_named
 from traffic.transports.host_settings import CREDIT, HostSettings, TransportSetup, host_settings
-from traffic.transports.registry import DATAGRAMS, congestion_control, transport_named
+from traffic.transports.registry import DATAGRAMS, check_transport, congestion_control
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class Experiment:
     def __post_init__(self) -> None:
         """Check that the parts fit."""
         check_faults(self.faults, self.fabric)
-        transport_named(self.transport.name)
+        check_transport(self.transport.name)
         check_mtu(self.mtu)
         if not any(node.gpus for node in self.job.nodes):
             raise ScenarioError(f"no node of job {self.job.name!r} has a GPU", "give one of them some")
@@ -184,7 +184,8 @@ class Experiment:
         """Return what places messages on queue pairs in one run, the same for both backends."""
         if isinstance(self.scheme, str) and self.scheme in BY_LIGHT:
             return BY_LIGHT[self.scheme]()
-        sprayed = Sprayed(lambda: policy_named(self.spraying), self.seed, self.chunk_bytes)
+        policy = partial(policy_named, self.spraying, self.transport.sprays)
+        sprayed = Sprayed(policy, self.seed, self.chunk_bytes)
         if self.setup is None:
             return sprayed
         return self.setup.scheme(sprayed if self.setup.rest else None, over_circuits=self.over_circuits)

@@ -3,7 +3,7 @@
 import heapq
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
+from functools import cache, partial
 from itertools import chain, count
 from operator import attrgetter
 
@@ -11,6 +11,8 @@ import numpy as np
 
 from testbed.run.fluid_choices import FluidChoices
 from testbed.run.fluid_light import FluidLight
+from testbed.run.fluid_shares import FluidShares
+from testbed.run.fluid_ways import FluidWays
 from testbed.run.gates import Gate, Gates
 from testbed.run.movers import (
     NOTHING_COMES,
@@ -42,7 +44,7 @@ from traffic.fluid.choice import settled
 from traffic.fluid.network import Arrival, FluidNetwork
 from traffic.path_effects import path_effects
 from traffic.scheme import Choice, WhileLit
-from traffic.spraying.policy import QueuePair
+from traffic.spraying.policy import SPRAYED, QueuePair
 
 MOST_KNOWN = 4096
 """So many sets of links are remembered."""
@@ -69,6 +71,9 @@ class FluidBackend:
         Return the paths of queue pairs over packet switches; by default as the switches' hash gives them.
     routing
         By which ports switches send on before the shortest path; by default nothing else.
+    datagrams
+        Whether packets have their entropy in the destination's address, so that what chooses does so for each
+        packet; else a port has that of a connection.
     lent_bytes
         What each port lets through at once after a pause, at real scale [bytes]; those that are not named
         have no shaper: an emulation's shapers are token buckets, which are full whenever a collective begins
@@ -100,15 +105,15 @@ class FluidBackend:
         by_bytes: bool = True,
         paths: Callable[[Sequence[QueuePair]], Sequence[Path]] | None = None,
         routing: CheckedRouting | None = None,
+        datagrams: bool = False,
         lent_bytes: Mapping[Port, float] = NOTHING_LENT,
     ) -> None:
         self._fabric, self._lent_bytes = fabric, lent_bytes
         self._ocses = frozenset(delay_s)
         self._from_rest = False
         """Whether a collective began while nothing was on its way, and buckets have not lent yet."""
-        self.packet_paths = PacketPaths(
-            fabric, paths or partial(computed_paths, fabric, routing=routing), routing
-        )
+        find = paths or partial(computed_paths, fabric, routing=routing, datagrams=datagrams)
+        self.packet_paths = PacketPaths(fabric, find, routing, datagrams=datagrams)
         """The paths of its queue pairs over packet switches."""
         self._ports = {port: number for number, port in enumerate(fabric.link_at)}
         rates = [link.rate_bps for link in fabric.link_at.values()]
@@ -127,8 +132,12 @@ class FluidBackend:
         self._pools: list[int] = []
         self._carrier_of: dict[int, int] = {}
         """The queue pair of each such pool."""
+        self._ways = FluidWays(self._pairs, self.packet_paths, self.open)
+        """What queue pairs by which packets of many entropies go are made of."""
         self._choices = FluidChoices(self._network, self._has_arrived)
         """The messages under way that choose."""
+        self._in_shares = FluidShares(self._choices)
+        """Those of them that go over all paths, in fixed shares."""
         self._takes_light: set[int] = set()
         """Those of them that take what is lit."""
         self._gates = Gates(fabric, self._network, self._ports, self._bundles.meet)
@@ -206,7 +215,12 @@ class FluidBackend:
 
     def _choose(self, chosen: Chosen) -> None:
         """Have operations drain what they may choose, as their scheme's limit (`traffic.fluid.choice`)."""
-        choice, lanes = chosen.among, chosen.lanes
+        choice = chosen.among
+        each_way = cache(self._ways.of)
+        lanes = [each_way(*each) for each in zip(chosen.lanes, choice.lanes, strict=True)]
+        if isinstance(choice, Choice) and getattr(choice.policy, "oblivious", False):
+            self._choose_in_shares(chosen, choice, lanes)
+            return
         if isinstance(choice, Choice) and getattr(choice.policy, "settles", False):
             slower = self._shares
             rates = {
@@ -215,13 +229,34 @@ class FluidBackend:
             paths = {lane: self._path(lane) for lane in chain.from_iterable(lanes)}
             lanes = [(lane,) for lane in settled(lanes, paths, rates)]
         sets = [tuple(sorted(among)) for among in lanes]
-        self._enter(list(chain.from_iterable(sets)))
-        self._share(self._choices.without_pool(sets))
+        self._open_pools(sets)
         self._choices.post(sets, chosen.bytes, chosen.op, next(self._tickets))
         self._takes_light.update(chosen.op.tolist() if isinstance(choice, WhileLit) else ())
 
-    def _has_arrived(self, message: int) -> None:
-        self._at(self.now_ps, partial(Arrived, message, self.now_ps))
+    def _choose_in_shares(self, chosen: Chosen, choice: Choice, lanes: Sequence[tuple[int, ...]]) -> None:
+        """Have operations go over all ways, as entropies take them, by each NIC as fast as it is now."""
+        self._open_pools([(way,) for way in dict.fromkeys(chain.from_iterable(lanes))])
+        shares = cache(lambda among: {way: self._ways.share(way, self._nic_bps(way)) for way in among})
+        ways = [shares(among) for among in lanes]
+        self._in_shares.post(chosen.op.tolist(), chosen.bytes.tolist(), ways, next(self._tickets))
+
+    def _nic_bps(self, lane: int) -> float:
+        """Return how fast the NIC is now that sends on a lane [bit/s]."""
+        nic = self._pairs[lane].source
+        return self._fabric.nic_rate_bps(nic) * self._shares.get(self._fabric.nic_port(nic), 1.0)
+
+    def _open_pools(self, sets: Sequence[tuple[int, ...]]) -> None:
+        """Get ready for messages that may use some sets of queue pairs."""
+        self._enter(list(chain.from_iterable(sets)))
+        self._share(self._choices.without_pool(sets))
+
+    def _has_arrived(self, part: int) -> None:
+        if (message := self._in_shares.landed(part)) is not None:
+            self._at(self.now_ps, partial(Arrived, message, self.now_ps))
+
+    def _of(self, op: int) -> FluidChoices | FluidShares:
+        """Return what carries an operation that chooses."""
+        return self._in_shares if op in self._in_shares else self._choices
 
     def _couple(self, flows: Sequence[Flows]) -> None:
         """Move flows that go together, which compete with others about as they would step by step.
@@ -317,13 +352,17 @@ class FluidBackend:
         """Take back what was not delivered: nothing is ever on its way."""
         left = [each for lane in lanes for each in self._withdraw(lane)]
         self._takes_light.difference_update(ops)
-        arrived = [op for op in ops if self._choices.has_arrived(op)]
-        for op in arrived:
-            left += _carried(op, self._choices.chosen(op, goes_on=False))
-        recalled, lacking, flows = self._choices.recall([op for op in ops if op not in arrived])
-        self._speak(flows)
-        for op, sizes in sorted(recalled.items()):
-            left += [*_carried(op, sizes), Left(op, -1, left=lacking[op])]
+        lacks = list[int]()
+        for op in ops:
+            if self._of(op).has_arrived(op):
+                left += self._ways.carried(op, self._of(op).chosen(op, goes_on=False))
+            else:
+                lacks.append(op)
+        for carrying in (self._choices, self._in_shares):
+            recalled, lacking, flows = carrying.recall([op for op in lacks if self._of(op) is carrying])
+            self._speak(flows)
+            for op, sizes in sorted(recalled.items()):
+                left += [*self._ways.carried(op, sizes), Left(op, -1, left=lacking[op])]
         return left
 
     def under_way(self, lanes: Sequence[int] = (), ops: Sequence[int] = ()) -> list[Left]:
@@ -339,8 +378,8 @@ class FluidBackend:
             ]
         for op in ops:
             if op not in self._takes_light:
-                left += _carried(op, self._choices.chosen(op, goes_on=True))
-            left.append(Left(op, -1, left=self._choices.lacking(op)))
+                left += self._ways.carried(op, self._of(op).chosen(op, goes_on=True))
+            left.append(Left(op, -1, left=self._of(op).lacking(op)))
         return left
 
     def owed(self, lanes: Sequence[int]) -> int:
@@ -349,6 +388,8 @@ class FluidBackend:
 
     def _withdraw(self, lane: int) -> list[Left]:
         """Close a queue pair, which is opened anew when it is used again."""
+        if self._pairs[lane].entropy == SPRAYED:
+            return []
         self._make_flows([lane])
         self._speak([self._flows[lane]])
         left = [
@@ -454,6 +495,7 @@ class FluidBackend:
 
     def _avoid(self, ports: frozenset[Port]) -> None:
         """Lead traffic over packets around failed ports, as the switches' new rules do."""
+        self._ways.clear()
         self._crossed.clear()
         for queue_pair, path in self.packet_paths.avoid(ports).items():
             number, links = self._numbers[queue_pair], [self._ports[port] for port in path]
@@ -484,7 +526,8 @@ class FluidBackend:
         """Yield what arrived: a message, or those of a coupled flow with its last strand."""
         at_ps, tag, pool = arrived
         if tag >= 0:
-            yield Arrived(tag, at_ps, self._carrier_of.get(pool))
+            if (op := self._in_shares.landed(tag)) is not None:
+                yield Arrived(op, at_ps, self._carrier_of.get(pool))
             return
         if bundle := self._bundles.arrived(tag):
             yield from (Arrived(op, at_ps, bundle.lane) for op in bundle.ops)
@@ -493,7 +536,7 @@ class FluidBackend:
         """Number queue pairs; their flows are made when they are used."""
         optical = [qp for qp in queue_pairs if self._is_optical(qp)]
         packet = [qp for qp in queue_pairs if not self._is_optical(qp)]
-        self.packet_paths.open(packet)
+        self.packet_paths.open([qp for qp in packet if qp.entropy != SPRAYED])
         first, new = len(self._flows), [*packet, *optical]
         self._numbers.update(zip(new, range(first, first + len(new)), strict=True))
         self._pairs += new
@@ -568,7 +611,3 @@ def _over(flow: Flows) -> Over:
     """Return what each strand of a flow goes over."""
     rows = zip(flow.lane.tolist(), flow.source.tolist(), flow.destination.tolist(), strict=True)
     return tuple((source, to) if lane == NVLINK else lane for lane, source, to in rows)
-
-
-def _carried(op: int, sizes: Mapping[int, int]) -> list[Left]:
-    return [Left(op, lane, carried=size) for lane, size in sizes.items()]

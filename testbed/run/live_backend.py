@@ -13,6 +13,7 @@ import contextlib
 import time
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Self
 
@@ -53,15 +54,22 @@ from traffic.effects import Daemon, LinkState
 from traffic.faults import Fault
 from traffic.packets import packet_bytes
 from traffic.path_effects import path_effects
-from traffic.scheme import WhileLit
-from traffic.spraying.policy import Counts, NamesInert, QueuePair, ReactivePolicy, inert_in_all
+from traffic.scheme import Choice, WhileLit
+from traffic.spraying.policy import SPRAYED, Counts, NamesInert, QueuePair, ReactivePolicy, inert_in_all
 from traffic.transports.circuit_engine import LEAST_MARGINS, TURN_S, Margins, Meeting
+from traffic.transports.connections import Ends
+from traffic.transports.datagram_ends import datagram_ends
+from traffic.transports.datagram_engine import DatagramEngine
 from traffic.transports.engine import STUCK_S, Engine, Health
-from traffic.transports.host_settings import CREDIT
+from traffic.transports.host_settings import CREDIT, TransportSetup
 from traffic.transports.late_binding import ReactiveFeeder
-from traffic.transports.registry import transport_named
+from traffic.transports.order import Reordering
+from traffic.transports.packet_feeder import PacketFeeder
+from traffic.transports.registry import limits_named
 from traffic.transports.round_trips import Crossing, shares_of
 
+_By = tuple[int, int | None]
+"""A queue pair, and the entropy if packets of any go by it."""
 MOST_IDLE = 4096
 """Queue pairs that nobody uses stay connected up to so many."""
 
@@ -76,7 +84,7 @@ class LiveBackend:
     dilation
         The scale of bytes and time.
     transport
-        What moves bytes over packet switches, by name (`traffic.transports.registry`).
+        What moves bytes over packet switches.
     stuck_s
         A queue pair that owes bytes and makes no progress for so long is an error, unless it waits for an
         OCS [s, emulated].
@@ -96,7 +104,7 @@ class LiveBackend:
         network: Network,
         dilation: Dilation,
         *,
-        transport: str = CREDIT.name,
+        transport: TransportSetup = CREDIT,
         stuck_s: float = STUCK_S,
         skips: bool = False,
         meeting: Meeting = "drain",
@@ -111,26 +119,23 @@ class LiveBackend:
         self._nic_shares: dict[Nic, float] = {}
         """What NICs are known to have of their rate, where that is not all."""
         self._packet_bytes = packet_bytes(network.mtu)
-        self._engine = Engine(
-            network.endpoints,
-            transport=transport_named(transport)(self._nic_rate_bps, self._packet_bytes),
-            check=network.check_alive,
-            stuck_s=stuck_s,
-            excused=lambda: self._light.moves or self._expects_back,
-        )
+        self._sprays = transport.sprays is not None
+        """Whether packets are datagrams, each of an entropy of its own."""
+        self._engine = self._engine_of(transport, stuck_s)
         self._numbers: dict[QueuePair, int] = {}
         self.packet_paths = PacketPaths(
             self._fabric,
-            partial(computed_paths, self._fabric, routing=network.routing),
+            partial(computed_paths, self._fabric, routing=network.routing, datagrams=self._sprays),
             network.routing,
+            datagrams=self._sprays,
         )
         """The paths of its queue pairs over packet switches, as they were seen where that was possible."""
         self.paths: dict[QueuePair, Path] = {}
         """The path of each queue pair over packet switches that was connected while nothing had failed."""
         self._light = LiveLight(network)
         self._lanes = LiveLanes(self._fabric, self._engine, network.routes, self._forwarding_s)
-        self._choosing: dict[int, ReactiveFeeder] = {}
-        self._told: dict[int, dict[int, int]] = {}
+        self._choosing: dict[int, ReactiveFeeder | PacketFeeder] = {}
+        self._told: dict[int, dict[_By, int]] = {}
         """What was said to have been carried of each that goes on, by queue pair."""
         self._policies: list[ReactivePolicy] = []
         """Those that have chosen."""
@@ -151,6 +156,31 @@ class LiveBackend:
         """When bytes arrived last [s, monotonic]."""
         self._stands_at: float | None = None
         """Where the clock stands, if it does [s, monotonic]."""
+
+    def _engine_of(self, transport: TransportSetup, stuck_s: float) -> Engine | DatagramEngine:
+        """Return what moves bytes over packet switches, and over circuits on queue pairs."""
+        network = self._network
+
+        def is_excused() -> bool:
+            return self._light.moves or self._expects_back
+
+        if transport.sprays:
+            return DatagramEngine(
+                network.datagram_endpoints,
+                self._nic_rate_bps,
+                packet_bytes=self._packet_bytes,
+                check=network.check_alive,
+                stuck_s=stuck_s,
+                excused=is_excused,
+            )
+        limits = limits_named(transport.name)(self._nic_rate_bps, self._packet_bytes)
+        return Engine(
+            network.endpoints,
+            transport=limits,
+            check=network.check_alive,
+            stuck_s=stuck_s,
+            excused=is_excused,
+        )
 
     def __enter__(self) -> Self:
         """Get ready."""
@@ -185,22 +215,28 @@ class LiveBackend:
 
     @property
     def grants(self) -> list[tuple[QueuePair, int, int]]:
-        """What each queue pair or group was granted and has sent (`Engine.grants`) [emulated bytes]."""
-        return [
-            (self._engine.queue_pair(number), granted, sent) for number, granted, sent in self._engine.grants
-        ]
+        """What each queue pair or group was granted and has sent, where receivers grant [emulated bytes]."""
+        if not isinstance(self._engine, DatagramEngine):
+            return []
+        pair_of = self._engine.queue_pair
+        return [(pair_of(number), granted, sent) for number, granted, sent in self._engine.grants]
 
     @property
     def moves_inside(self) -> bool:
         """Between servers only: NVLink is modelled."""
         return False
 
+    @property
+    def order(self) -> Reordering | None:
+        """How datagrams overtook each other; TCP delivers in order."""
+        return self._engine.order if isinstance(self._engine, DatagramEngine) else None
+
     # Queue pairs
 
     def open(self, queue_pairs: Sequence[QueuePair]) -> list[int]:
         """Return the number of each queue pair; one that is new is connected, or begins to be."""
         new = [queue_pair for queue_pair in dict.fromkeys(queue_pairs) if queue_pair not in self._numbers]
-        if new and self._quiet and len(self._numbers) + len(new) > MOST_IDLE:
+        if new and self._quiet and not self._sprays and len(self._numbers) + len(new) > MOST_IDLE:
             for queue_pair in self._numbers.keys() - set(queue_pairs):
                 self._withdraw(self._numbers[queue_pair])
         self._numbers.update((queue_pair, self._engine.add(queue_pair)) for queue_pair in new)
@@ -238,7 +274,7 @@ class LiveBackend:
                 ]
         for op in ops:
             if feeder := self._choosing.get(op):
-                left += self._since_asked(op, feeder.carried(op), goes_on=True)
+                left += self._since_asked(op, _carried_by(feeder, op), goes_on=True)
             else:
                 left.append(Left(op, -1, left=self.programs.lacking(op)))
         return left
@@ -273,28 +309,36 @@ class LiveBackend:
     def _connect(self, queue_pairs: Sequence[QueuePair]) -> None:
         """Connect queue pairs: before bytes go by themselves, seeing their paths, else beside what goes."""
         numbers = [self._numbers[queue_pair] for queue_pair in queue_pairs]
+        of = [self._sample(queue_pair) for queue_pair in queue_pairs]
         if self._quiet:
             # A SYN that is lost costs a second, and its path would be seen in part only.
             self._network.impair(self._dilation.time, loss=False)
             with Tap(self._fabric) as tap:
                 self._engine.connect(numbers)
-                paths: Sequence[Path] = tap.paths(queue_pairs)
-            self.packet_paths.saw(queue_pairs, paths)
+                paths: Sequence[Path] = tap.paths(of, self._ends if self._sprays else None)
+            self.packet_paths.saw(of, paths)
             self._network.impair(self._dilation.time)
         else:
-            paths = self.packet_paths.open(queue_pairs)
+            paths = self.packet_paths.open(of)
             for number in numbers:
                 self._engine.dial(number)
         if not self.packet_paths.are_led_around:
-            self.paths.update(zip(queue_pairs, paths, strict=True))
+            self.paths.update(zip(of, paths, strict=True))
         for failed in self._foreseen:
-            around = paths_over(self._fabric, failed, self._network.routing)
+            around = paths_over(self._fabric, failed, self._network.routing, self._sprays)
             for queue_pair in queue_pairs:
                 around.crossed(queue_pair)
         effects = path_effects(paths, self._fabric)
         round_trips_s, lossy = effects.round_trip_s * self._dilation.time, effects.delivered < 1
         for number, round_trip_s, loses in zip(numbers, round_trips_s.tolist(), lossy.tolist(), strict=True):
             self._engine.crosses(number, round_trip_s, lossy=loses)
+
+    def _sample(self, queue_pair: QueuePair) -> QueuePair:
+        """Return one whose path is looked at: of those of many entropies, that of the first."""
+        return replace(queue_pair, entropy=0) if queue_pair.entropy == SPRAYED else queue_pair
+
+    def _ends(self, queue_pair: QueuePair) -> Ends:
+        return datagram_ends(self._fabric, queue_pair)
 
     def _forwarding_s(self, route: Route) -> float:
         """Return how long servers on a route take to pass a packet on [s, emulated]."""
@@ -337,11 +381,46 @@ class LiveBackend:
             self.programs.post(chosen.lanes, choice.lanes, chosen.bytes.tolist(), ops)
             self._go_on()
             return
-        feeder = ReactiveFeeder(
+        if not any(choice.policy is each for each in self._policies):
+            self._policies.append(choice.policy)
+        self._go_on()
+        if isinstance(self._engine, DatagramEngine):
+            packets = self._packet_feeder(self._engine, choice, chosen.lanes, ops)
+            self._choosing.update(dict.fromkeys(ops, packets))
+            self._engine.feed(packets)
+        else:
+            chunks = self._chunk_feeder(choice, chosen.lanes, ops)
+            self._choosing.update(dict.fromkeys(ops, chunks))
+            self._engine.feed(chunks)
+
+    def _packet_feeder(
+        self, engine: DatagramEngine, choice: Choice, lanes: Sequence[tuple[int, ...]], ops: Sequence[int]
+    ) -> PacketFeeder:
+        """Return what chooses an entropy for each packet."""
+        return PacketFeeder(
             choice,
             self._dilation.emulated_bytes(choice.chunks.bytes),
             self._nic_rate_bps,
-            lanes=chosen.lanes,
+            numbers=lanes,
+            names=ops,
+            pairs={number: engine.queue_pair(number) for among in dict.fromkeys(lanes) for number in among},
+            began_at=time.monotonic(),
+            real_s=self._real_s,
+            packet=self._packet_bytes,
+            crossing=self._crossing,
+            volume=self._dilation.volume,
+            time=self._dilation.time,
+        )
+
+    def _chunk_feeder(
+        self, choice: Choice, lanes: Sequence[tuple[int, ...]], ops: Sequence[int]
+    ) -> ReactiveFeeder:
+        """Return what chooses a connection for each chunk."""
+        return ReactiveFeeder(
+            choice,
+            self._dilation.emulated_bytes(choice.chunks.bytes),
+            self._nic_rate_bps,
+            lanes=lanes,
             names=ops,
             began_at=time.monotonic(),
             real_s=self._real_s,
@@ -350,19 +429,14 @@ class LiveBackend:
             volume=self._dilation.volume,
             time=self._dilation.time,
         )
-        if not any(choice.policy is each for each in self._policies):
-            self._policies.append(choice.policy)
-        self._choosing.update(dict.fromkeys(ops, feeder))
-        self._go_on()
-        self._engine.feed(feeder)
 
-    def _since_asked(self, op: int, carried: Mapping[int, int], *, goes_on: bool) -> list[Left]:
-        """Report what was carried of an operation since it last was, by queue pair."""
+    def _since_asked(self, op: int, carried: Mapping[_By, int], *, goes_on: bool) -> list[Left]:
+        """Report what was carried of an operation since it last was, by queue pair and entropy."""
         told = self._told.pop(op, {})
         if goes_on:
             self._told[op] = dict(carried)
-        since = {lane: size - told.get(lane, 0) for lane, size in carried.items()}
-        return [Left(op, lane, carried=size) for lane, size in since.items() if size > 0]
+        since = {by: size - told.get(by, 0) for by, size in carried.items()}
+        return [Left(op, lane, carried=size, entropy=e) for (lane, e), size in since.items() if size > 0]
 
     def _recall(self, ops: Sequence[int]) -> list[Left]:
         """Take back operations that lack bytes; forget those that have arrived."""
@@ -371,15 +445,18 @@ class LiveBackend:
             if op in self._choosing and self._choosing[op].lacks(op):
                 lacking.append(op)
             elif op in self._choosing:
-                left += self._since_asked(op, self._choosing.pop(op).carried(op), goes_on=False)
+                left += self._since_asked(op, _carried_by(self._choosing.pop(op), op), goes_on=False)
             else:
                 left += self.programs.stop(op)
         return left + self._take_back(lacking)
 
     def _take_back(self, ops: Sequence[int]) -> list[Left]:
-        """Take back operations that choose, with those that may use the same queue pairs, which are reset."""
+        """Take back operations that choose; over TCP with those of the same queue pairs, which are reset."""
         back = list[Left]()
         for feeder in dict.fromkeys(self._choosing[op] for op in ops):
+            if isinstance(feeder, PacketFeeder):
+                back += self._recall_packets(feeder, [op for op in ops if self._choosing[op] is feeder])
+                continue
             names, numbers = feeder.sharing(ops)
             lacking: Counter[tuple[int, int]] = Counter()
             for number in numbers:
@@ -393,9 +470,23 @@ class LiveBackend:
                     for lacks in [lacking[name, number]]
                 }
                 lacks_in_all = feeder.real_bytes(name) - sum(carried.values())
-                back += [*self._since_asked(name, carried, goes_on=False), Left(name, -1, left=lacks_in_all)]
+                by: dict[_By, int] = {(number, None): size for number, size in carried.items()}
+                back += [*self._since_asked(name, by, goes_on=False), Left(name, -1, left=lacks_in_all)]
                 del self._choosing[name]
+            assert isinstance(self._engine, Engine)
             self._engine.forget(feeder, names)
+        return back
+
+    def _recall_packets(self, feeder: PacketFeeder, ops: Sequence[int]) -> list[Left]:
+        """Take back what operations lack that choose for each packet; what arrived stays."""
+        assert isinstance(self._engine, DatagramEngine)
+        back = list[Left]()
+        for op in ops:
+            carried = _carried_by(feeder, op)
+            lacks = feeder.real_bytes(op) - sum(carried.values())
+            back += [*self._since_asked(op, carried, goes_on=False), Left(op, -1, left=lacks)]
+            del self._choosing[op]
+        self._engine.recall(feeder, ops)
         return back
 
     @property
@@ -410,7 +501,7 @@ class LiveBackend:
 
     def _crossing(self, queue_pair: QueuePair) -> Crossing:
         """Return the path of a queue pair; where none was seen, its NIC is the slowest link of it."""
-        links = [self._fabric.link_at[port] for port in self.paths.get(queue_pair, ())]
+        links = [self._fabric.link_at[port] for port in self.paths.get(self._sample(queue_pair), ())]
         rates_bps = [self._fabric.nic_rate_bps(queue_pair.source), *(link.rate_bps for link in links)]
         nic_bps, slowest_bps = rates_bps[0] * self._dilation.rate, min(rates_bps) * self._dilation.rate
         delay_s = self._dilation.emulated_s(sum(link.delay_s for link in links))
@@ -588,6 +679,13 @@ class LiveBackend:
 
     def _real_s(self, at: float) -> float:
         return self._dilation.real_s(at - self._start)
+
+
+def _carried_by(feeder: ReactiveFeeder | PacketFeeder, op: int) -> dict[_By, int]:
+    """Return how many real bytes of an operation each queue pair carried, and by which entropy if by any."""
+    if isinstance(feeder, PacketFeeder):
+        return feeder.carried(op)
+    return {(number, None): size for number, size in feeder.carried(op).items()}
 
 
 def _foreseen(fabric: Fabric, faults: Sequence[Fault]) -> list[frozenset[Port]]:

@@ -11,6 +11,7 @@ from topologies.fabric import Fabric, Nic
 from topologies.light import Circuit
 from topologies.routes import Route, Routes
 from traffic.spraying.policy import QueuePair
+from traffic.transports.datagram_engine import DatagramEngine
 from traffic.transports.engine import Engine
 
 
@@ -30,7 +31,7 @@ class LiveLanes:
     def __init__(
         self,
         fabric: Fabric,
-        engine: Engine,
+        engine: Engine | DatagramEngine,
         kernels: KernelRoutes | None,
         forwarding_s: Callable[[Route], float],
     ) -> None:

@@ -34,7 +34,8 @@ from traffic.transports.circuit_engine import (
     bind_udp,
 )
 from traffic.transports.datagrams import Ends, header_share
-from traffic.transports.engine import Arrival, Engine
+from traffic.transports.engine import Arrival
+from traffic.transports.loop import Watches
 
 LEAD_S = 0.15
 """How long before it begins a program is announced to the OCSes."""
@@ -115,7 +116,7 @@ class LivePrograms:
         """Whether messages have not arrived."""
         return bool(self._numbers)
 
-    def attach(self, engine: Engine, stack: contextlib.ExitStack) -> None:
+    def attach(self, engine: Watches, stack: contextlib.ExitStack) -> None:
         """Open a UDP socket per NIC on an OCS, which ``stack`` closes, and read it in an engine's loop."""
         for nic in self._ocs_of:
             with inside_namespace(self._network.wiring.namespaces[nic.server]):

@@ -62,7 +62,8 @@ class Chosen:
     op: NDArray[np.int64]
     bytes: NDArray[np.int64]
     lanes: Sequence[tuple[int, ...]]
-    """The numbers of those that each may use; many share theirs."""
+    """The numbers of those that each may use, or of the pairs of NICs between which it may; many share
+    theirs."""
     among: Choice | WhileLit
     """What the scheme said."""
 
@@ -80,6 +81,8 @@ class Left(NamedTuple):
     """What it has yet to deliver, or gave back [bytes]; 0 of what arrived and was not reported."""
     on_the_way: bool = False
     """Whether something was sent and has not arrived; it still is delivered, unless that is dropped."""
+    entropy: int | None = None
+    """By which entropy the lane carried it; None of a lane that has one."""
 
 
 # What is done to a network

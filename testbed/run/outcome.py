@@ -27,10 +27,15 @@ from traffic.metrics import (
     nic_sent_bytes,
 )
 from traffic.records import Records
+from traffic.transports.order import Reordering
 
 SHARES = ("marked", "recycled", "moved")
 """What the summary has of a reactive scheme: chunks that met congestion, chunks whose entropy was used again,
 chunks before which the path was changed."""
+ORDER = ("overtaken", "overtaken_p50", "overtaken_p99", "overtaken_max", "held_bytes")
+"""What the summary has of how packets overtook each other: the share that was overtaken (RFC 4737), by how
+many packets the median one was, the 99th percentile and the most; and the most that a receiver that delivers
+in order would hold of one message [real bytes]."""
 Word = Literal["faithful", "strained", "void", "unsound", "model"]
 MEASURED = (
     "cct_s",
@@ -73,7 +78,7 @@ class Measures:
     """What was seen of the machine during a run, at emulated scale; NaN is unknown, never 0."""
 
     retransmits: float = math.nan
-    """Packets that TCP sent again."""
+    """Packets that were sent again: by TCP, or granted anew since they were lost; over circuits datagrams."""
     packets: float = math.nan
     """Packets that the servers' NICs sent."""
     queue_drops: float = math.nan
@@ -89,7 +94,7 @@ class Measures:
     switch_cpu: float = math.nan
     """CPUs that Open vSwitch used."""
     engine_cpu: float = math.nan
-    """CPUs that the engine used, 0..1."""
+    """Share of a CPU that the engine used, which has one thread, 0..1."""
     switch_stall_s: float = math.nan
     """The longest time in which Open vSwitch could not run though it had to [s]."""
     stall_s: float = math.nan
@@ -104,6 +109,14 @@ class Measures:
     """The worst known-answer control before or after the run: its time over the known one, less 1."""
     sent_over_granted: float = math.nan
     """What senders sent over what of it was granted when it was sent; NaN without grants."""
+    packets_sent: float = math.nan
+    """Datagrams that NICs sent over packet switches; NaN, as the next three, where TCP carries bytes."""
+    packets_arrived: float = math.nan
+    """Those of them that arrived and counted."""
+    packets_anew: float = math.nan
+    """Those that counted as lost, so that their bytes were granted anew."""
+    packets_late: float = math.nan
+    """Those that arrived and did not count: they counted as lost, were taken back, or came twice."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,6 +146,8 @@ class Outcome:
     shapers lent; None where the emulation had no others, so that it is `predicted`."""
     numbers: tuple[Number, ...] = ()
     """What the emulation keeps of the real network's dimensionless numbers; none where nobody asked."""
+    order: Reordering | None = None
+    """How packets overtook each other, at emulated scale; None where nothing says so."""
 
     def __post_init__(self) -> None:
         """Call it unsound if a run of it cannot be, whatever the machine was able to."""
@@ -268,12 +283,21 @@ def summary_row(outcome: Outcome) -> dict[str, object]:
         "message_packets": message_packets(outcome.numbers),
         **asdict(outcome.measures),
         **{name: outcome.shares.get(name, float("nan")) for name in SHARES},
+        **order_columns(outcome.order, experiment.dilation.volume),
         "inert": "; ".join(outcome.inert),
         **(outcome.light.columns if outcome.light else {}),
     }
     if outcome.is_sound:
         return row
     return {**row, **dict.fromkeys(MEASURED, math.nan)}
+
+
+def order_columns(order: Reordering | None, volume: float) -> dict[str, float]:
+    """Return what `ORDER` names, NaN where no packet arrived; ``volume`` is emulated over real bytes."""
+    if order is None or not order.packets:
+        return dict.fromkeys(ORDER, math.nan)
+    extents = [order.extent(share) for share in (0.5, 0.99, 1.0)]
+    return dict(zip(ORDER, [order.overtaken, *extents, order.held_bytes / volume], strict=True))
 
 
 def summary(outcomes: list[Outcome]) -> pd.DataFrame:

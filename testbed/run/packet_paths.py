@@ -5,11 +5,12 @@ from functools import cached_property, lru_cache
 
 from controller.packet.flow_table import FlowTables
 from controller.packet.routing import forwarding_rules
+from topologies.addresses import ENTROPIES
 from topologies.errors import NetworkError
 from topologies.fabric import Fabric, Link, Nic, Path, Port
 from topologies.own_routing import CheckedRouting
 from topologies.packet_part import on_packet_switch
-from traffic.spraying.policy import QueuePair
+from traffic.spraying.policy import SPRAYED, QueuePair
 from traffic.transports.connections import ports
 
 
@@ -18,6 +19,8 @@ def computed_paths(
     queue_pairs: Sequence[QueuePair],
     failed: frozenset[Port] = frozenset(),
     routing: CheckedRouting | None = None,
+    *,
+    datagrams: bool = False,
 ) -> tuple[Path, ...]:
     """Return the path of each queue pair as the controller's rules and the switches' hash give it.
 
@@ -29,13 +32,16 @@ def computed_paths(
         Ports that have failed, which the rules lead around.
     routing
         By which ports switches send on before the shortest path; by default nothing else.
+    datagrams
+        Whether packets are datagrams, which have their entropy in the destination's address, or TCP's, which
+        have it in a port.
 
     Raises
     ------
     NetworkError
         If the rules lead a queue pair nowhere.
     """
-    known = paths_over(fabric, failed, routing)
+    known = paths_over(fabric, failed, routing, datagrams)
     return tuple(known[queue_pair] for queue_pair in queue_pairs)
 
 
@@ -45,13 +51,18 @@ def path_now(fabric: Fabric, paths: "PacketPaths", queue_pair: QueuePair) -> Pat
 
 
 def seen_or_computed(
-    fabric: Fabric, seen: dict[QueuePair, Path], routing: CheckedRouting | None = None
+    fabric: Fabric,
+    seen: dict[QueuePair, Path],
+    routing: CheckedRouting | None = None,
+    *,
+    datagrams: bool = False,
 ) -> Callable[[Sequence[QueuePair]], Sequence[Path]]:
     """Return what finds the paths of queue pairs: those that were seen, and computed ones, which it adds."""
 
     def paths_of(queue_pairs: Sequence[QueuePair]) -> Sequence[Path]:
         new = [queue_pair for queue_pair in queue_pairs if queue_pair not in seen]
-        seen.update(zip(new, computed_paths(fabric, new, routing=routing), strict=True))
+        found = computed_paths(fabric, new, routing=routing, datagrams=datagrams)
+        seen.update(zip(new, found, strict=True))
         return [seen[queue_pair] for queue_pair in queue_pairs]
 
     return paths_of
@@ -72,7 +83,7 @@ class PacketPaths:
         Whose.
     find
         Returns the paths of queue pairs while nothing has failed.
-    routing
+    routing, datagrams
         As of `computed_paths`.
     """
 
@@ -81,8 +92,12 @@ class PacketPaths:
         fabric: Fabric,
         find: Callable[[Sequence[QueuePair]], Sequence[Path]],
         routing: CheckedRouting | None = None,
+        *,
+        datagrams: bool = False,
     ) -> None:
         self._fabric, self._find, self._routing = fabric, find, routing
+        self.sprays = datagrams
+        """Whether packets of any entropy may go by one queue pair: what chooses opens one for two NICs."""
         self._failed: frozenset[Port] = frozenset()
         self._now: dict[QueuePair, Path] = {}
 
@@ -95,7 +110,9 @@ class PacketPaths:
             If switches lead one nowhere.
         """
         if self._failed:
-            paths: Sequence[Path] = computed_paths(self._fabric, queue_pairs, self._failed, self._routing)
+            paths: Sequence[Path] = computed_paths(
+                self._fabric, queue_pairs, self._failed, self._routing, datagrams=self.sprays
+            )
         else:
             paths = self._find(queue_pairs)
         self.saw(queue_pairs, paths)
@@ -136,34 +153,75 @@ class PacketPaths:
         return self._around.crossed(queue_pair).union(self._now[queue_pair])
 
     @property
+    def failed(self) -> frozenset[Port]:
+        """What is known to have failed."""
+        return self._failed
+
+    def by_entropy(self, queue_pair: QueuePair, failed: frozenset[Port] | None = None) -> Sequence[Path]:
+        """Return the path of each entropy between the NICs of a queue pair by which packets of any go.
+
+        Parameters
+        ----------
+        queue_pair
+            Its NICs are on packet switches.
+        failed
+            What rules lead around; by default what is known to have failed.
+        """
+        around = self._around if failed is None else self._paths_around(failed)
+        return around.by_entropy(queue_pair)
+
+    @property
     def _around(self) -> "Paths":
-        return paths_over(self._fabric, self._failed, self._routing)
+        return self._paths_around(self._failed)
+
+    def _paths_around(self, failed: frozenset[Port]) -> "Paths":
+        return paths_over(self._fabric, failed, self._routing, self.sprays)
 
 
 @lru_cache(maxsize=16)
 def paths_over(
-    fabric: Fabric, failed: frozenset[Port] = frozenset(), routing: CheckedRouting | None = None
+    fabric: Fabric,
+    failed: frozenset[Port] = frozenset(),
+    routing: CheckedRouting | None = None,
+    datagrams: bool = False,
 ) -> "Paths":
     """Return the paths over a fabric around failed ports: points of a scenario share most queue pairs."""
-    return Paths(fabric, frozenset(fabric.link_at[port] for port in failed), routing)
+    return Paths(fabric, frozenset(fabric.link_at[port] for port in failed), routing, datagrams=datagrams)
 
 
 class Paths(dict[QueuePair, Path]):
     """The path of each queue pair, computed when it is first asked for, as is all that it is asked."""
 
-    def __init__(self, fabric: Fabric, failed: frozenset[Link], routing: CheckedRouting | None) -> None:
+    def __init__(
+        self, fabric: Fabric, failed: frozenset[Link], routing: CheckedRouting | None, *, datagrams: bool
+    ) -> None:
         self._fabric, self._failed, self._routing = fabric, failed, routing
+        self._datagrams = datagrams
         self._found: dict[QueuePair, Path | None] = {}
+        self._by_entropy: dict[tuple[Nic, Nic], Sequence[Path]] = {}
         self._crossed: dict[QueuePair, frozenset[Port]] = {}
 
     def find(self, queue_pair: QueuePair) -> Path | None:
         """Return the path of a queue pair; None if there is none."""
         if queue_pair not in self._found:
             ends = queue_pair.source, queue_pair.destination
-            self._found[queue_pair] = self._over_one_switch(*ends) or self._tables.path(
-                *ends, *ports(queue_pair)
-            )
+            self._found[queue_pair] = self._over_one_switch(*ends) or self._hashed(queue_pair)
         return self._found[queue_pair]
+
+    def _hashed(self, queue_pair: QueuePair) -> Path | None:
+        ends = queue_pair.source, queue_pair.destination
+        if self._datagrams:
+            return self._tables.datagram_path(*ends, queue_pair.entropy)
+        return self._tables.path(*ends, *ports(queue_pair))
+
+    def by_entropy(self, queue_pair: QueuePair) -> Sequence[Path]:
+        """Return the path of each entropy between two NICs; empty for one that leads nowhere."""
+        ends = queue_pair.source, queue_pair.destination
+        if ends not in self._by_entropy:
+            over_one = self._over_one_switch(*ends)
+            found = [over_one] * ENTROPIES if over_one else self._tables.datagram_paths(*ends)
+            self._by_entropy[ends] = [path or () for path in found]
+        return self._by_entropy[ends]
 
     @cached_property
     def _tables(self) -> FlowTables:
@@ -183,7 +241,11 @@ class Paths(dict[QueuePair, Path]):
         return None if fails else (near, out)
 
     def crossed(self, queue_pair: QueuePair) -> frozenset[Port]:
-        """Return the ports that send a queue pair's bytes and acknowledgements."""
+        """Return the ports that send a queue pair's bytes, and its acknowledgements if packets are TCP's."""
+        if queue_pair.entropy == SPRAYED:
+            return frozenset()  # it goes by others as soon as that is known
+        if self._datagrams:
+            return frozenset(self.find(queue_pair) or ())
         if queue_pair not in self._crossed:
             ends = queue_pair.destination, queue_pair.source
             back = self._over_one_switch(*ends) or self._tables.path(*ends, *reversed(ports(queue_pair)))

@@ -28,7 +28,7 @@ from traffic.job import Job
 from traffic.scheme import memory_of
 from traffic.spraying.policy import ProactivePolicy, QueuePair
 from traffic.spraying.registry import policy_named
-from traffic.transports.registry import by_bytes
+from traffic.transports.registry import by_bytes, sends_datagrams
 
 ROUNDED = 1e-9
 """By how much a delay differs that was dilated and back."""
@@ -67,6 +67,7 @@ def predict(
         real bytes of each port; nothing where nothing is emulated.
     """
     fabric, known, sprays = experiment.fabric, dict(paths or {}), experiment.spraying
+    datagrams = sends_datagrams(experiment.transport.name)
     weighs = bool(experiment.setup and experiment.setup.by_bytes)
     backend = FluidBackend(
         fabric,
@@ -75,8 +76,9 @@ def predict(
         flip_s={name: delay.flip_s for name, delay in experiment.ocs_delays.items()},
         by_bytes=by_bytes(experiment.transport.name)
         and (isinstance(policy_named(sprays), ProactivePolicy) if sprays else weighs),
-        paths=seen_or_computed(fabric, known, experiment.bound_routing),
+        paths=seen_or_computed(fabric, known, experiment.bound_routing, datagrams=datagrams),
         routing=experiment.bound_routing,
+        datagrams=datagrams,
         lent_bytes=lent_bytes,
     )
 
@@ -109,7 +111,8 @@ def is_informed(
         As of `predict`. Delays that are as the devices' mean but for rounding are no other ones.
     """
     seen = list(paths)
-    found = computed_paths(experiment.fabric, seen, routing=experiment.bound_routing)
+    datagrams = sends_datagrams(experiment.transport.name)
+    found = computed_paths(experiment.fabric, seen, routing=experiment.bound_routing, datagrams=datagrams)
     if [paths[queue_pair] for queue_pair in seen] != list(found):
         return True
     mean_s = {name: delay.mean_s for name, delay in experiment.ocs_delays.items()}

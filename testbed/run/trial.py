@@ -60,9 +60,8 @@ def tried(
             limits=LIT if experiment.over_circuits else PACKETS,
         )
     counted = Wire(experiment.dilation.volume, experiment.mtu, measures.retransmits)
-    emulated = with_audit(
-        watch.wired(emulation.run), experiment, lent_by_shapers(experiment, network), counted
-    )
+    run = watch.with_packets(watch.wired(emulation.run), emulation.packets)
+    emulated = with_audit(run, experiment, lent_by_shapers(experiment, network), counted)
     seen = emulation.crossings
     wire = None if seen is None else carried(seen, emulation.logs, experiment.dilation)
     return Outcome(
@@ -77,6 +76,7 @@ def tried(
         wire,
         emulation.inert,
         free,
+        order=emulation.order,
     )
 
 

@@ -3,6 +3,7 @@
 import subprocess
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path as File
 
 import numpy as np
@@ -24,7 +25,7 @@ from topologies.rail import rail_fabric
 from traffic.demand import Demand
 from traffic.messages import crosses_network, messages_of
 from traffic.records import Records
-from traffic.spraying.policy import QueuePair
+from traffic.spraying.policy import SPRAYED, QueuePair
 from traffic.steps import Step, demands_of, job_of_steps, single
 from traffic.workloads.synthetic import sparse
 
@@ -59,7 +60,7 @@ def assert_all_arrived(emulation: Emulation, asked: Experiment) -> None:
 def computed(asked: Experiment) -> dict[QueuePair, Path]:
     """Return the paths of an experiment's queue pairs by the controller's rules and the switches' hash."""
     queue_pairs = queue_pairs_of(asked)
-    return dict(zip(queue_pairs, computed_paths(asked.fabric, queue_pairs), strict=True))
+    return dict(zip(queue_pairs, computed_paths(asked.fabric, queue_pairs, datagrams=True), strict=True))
 
 
 def bytes_over_legs(records: Records) -> list[int]:
@@ -87,7 +88,10 @@ def test_reactive_schemes_move_all_bytes(booted: Booted, policy: str) -> None:
     with booted(asked.fabric, DILATION.rate) as net:
         emulation = emulate(asked, net.network)
     assert_all_arrived(emulation, asked)
-    assert emulation.paths == computed(asked)
+    firsts = [replace(pair, entropy=0) for pair in queue_pairs_of(asked)]
+    assert set(emulation.paths) == set(firsts)
+    seen = zip(firsts, computed_paths(asked.fabric, firsts, datagrams=True), strict=True)
+    assert emulation.paths == dict(seen)
 
 
 @pytest.mark.parametrize("skips", [True, False])
@@ -115,12 +119,13 @@ def test_a_network_of_another_scale_is_refused(booted: Booted) -> None:
 
 
 def test_a_queue_pair_that_finds_no_way_is_named(booted: Booted, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("traffic.transports.connections.CONNECT_S", 3.0)  # for all that do find a path
+    monkeypatch.setattr("traffic.transports.datagram_engine.PROBES_S", 3.0)  # for all that do find a path
     asked = experiment(rail_fabric(2, 2, spines=0), "minrtt")
     with booted(asked.fabric, DILATION.rate) as net, pytest.raises(NetworkError) as caught:
         emulate(asked, net.network)
     crossing = [qp for qp in queue_pairs_of(asked) if qp.source.nic != qp.destination.nic]
-    assert caught.value.sentence.startswith(f"queue pair {crossing[0]} did not connect within 3 s")
+    named = replace(crossing[0], entropy=SPRAYED)
+    assert caught.value.sentence.startswith(f"no packet of queue pair {named} arrived within 3 s")
 
 
 def test_a_link_cut_in_the_middle_is_an_error_that_names_the_queue_pair(booted: Booted) -> None:

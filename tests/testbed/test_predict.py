@@ -41,14 +41,14 @@ def test_an_emulation_informs_where_it_took_other_paths_or_drew_other_delays() -
     fabric = leaf_spine_fabric(4, 2, 2)
     asked = experiment_of(fabric, uniform(4), "ecmp")
     pairs = queue_pairs_of(asked)
-    own = dict(zip(pairs, computed_paths(fabric, pairs), strict=True))
+    own = dict(zip(pairs, computed_paths(fabric, pairs, datagrams=True), strict=True))
     assert not is_informed(asked, own, {})
     assert not is_informed(asked, {}, None)
     crossing, path = next((pair, path) for pair, path in own.items() if len(path) == 4)
     other = next(
         each
         for entropy in range(64)
-        for each in computed_paths(fabric, [replace(crossing, entropy=entropy)])
+        for each in computed_paths(fabric, [replace(crossing, entropy=entropy)], datagrams=True)
         if each != path
     )
     assert is_informed(asked, own | {crossing: other}, {})

@@ -179,7 +179,7 @@ def test_a_point_to_point_does_not_stand_for_the_all_to_all_of_its_messages() ->
     ]
     job = chain("both", 8, tuple(nodes))
     experiment = Experiment(fabric, job, DelegatedSetup())
-    backend = FluidBackend(fabric, {}, by_bytes=True)
+    backend = FluidBackend(fabric, {}, by_bytes=True, datagrams=True)
     whole = Kernel(fabric, job, backend, experiment.new_scheme(), couples=True).run()
     pd.testing.assert_frame_equal(predict(experiment, couples=True).tables.spans, whole.tables.spans)
 
