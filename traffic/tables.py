@@ -79,6 +79,16 @@ GRANTS = {"lane": "int32", "at_ps": "int64", "granted_bytes": "int64", "sent_byt
 """The columns of `Tables.grants`."""
 WIRE = {"port": "int32", "bytes": "int64", "packets": "int64", "drops": "int64"}
 """The columns of `Tables.wire`."""
+PACKET_COUNTS = {
+    "sent": "int64",
+    "arrived": "int64",
+    "anew": "int64",
+    "late": "int64",
+    "queue_drops": "int64",
+    "socket_drops": "int64",
+    "switch_drops": "int64",
+}
+"""The columns of `Tables.packets`."""
 EVENTS = {"at_ps": "int64", "what": "str", "which": "str"}
 """The columns of `Tables.events`."""
 
@@ -177,6 +187,10 @@ class Tables:
     wire: Table = Table(WIRE)
     """What each port of a link sent, by its counters before and after the run: port, bytes, packets and drops
     of the emulation; empty where nothing was emulated."""
+    packets: Table = Table(PACKET_COUNTS)
+    """One row, where packets over packet switches are datagrams of the emulation: how many were sent, arrived
+    and counted, were lost and granted anew, and arrived late or twice, so that they did not count; how many
+    packets, whosever, full port queues dropped, Open vSwitch's sockets, and Open vSwitch itself."""
     nodes: tuple[str, ...] = ()
     """The names of the job's nodes."""
     paths: tuple[Path, ...] = ()

@@ -15,6 +15,7 @@ from testbed.audit.definitions import is_defined
 from testbed.audit.failures import failures
 from testbed.audit.finding import Audit, Circumstances, Finding
 from testbed.audit.load import load
+from testbed.audit.packets import packets
 from testbed.audit.paths import paths
 from testbed.audit.protocols import protocols
 from testbed.audit.wire import on_the_wire
@@ -27,6 +28,7 @@ CHECKS: tuple[Callable[[Course], Iterator[Finding]], ...] = (
     paths,
     load,
     on_the_wire,
+    packets,
     causality,
     bounds,
     protocols,

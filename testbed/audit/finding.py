@@ -12,8 +12,8 @@ class Finding:
     """Something in a run's tables that cannot be."""
 
     check: str
-    """Which check found it: ``bytes``, ``paths``, ``capacity``, ``causality``, ``bounds``, ``protocols`` or
-    ``consistency``."""
+    """Which check found it: ``bytes``, ``paths``, ``capacity``, ``packets``, ``causality``, ``bounds``,
+    ``protocols`` or ``consistency``."""
     sentence: str
     """What cannot be, and why."""
     table: str

@@ -19,6 +19,8 @@ from testbed.report.plots import (
     cct_over_transports,
     cct_percentiles,
     emulated_against_predicted,
+    has_order,
+    overtaken_by_packets,
 )
 from testbed.report.timeline import timeline_of
 from testbed.report.training_plots import phase_bars, phased
@@ -66,6 +68,8 @@ def _figures(outcomes: Sequence[Outcome], table: pd.DataFrame, baseline: str) ->
     if (table["verdict"] != "model").any():
         caption = SCATTER_CAPTION.format(*BAND)
         plots.append(Plot("emulated_against_predicted", partial(emulated_against_predicted, table), caption))
+    if any(map(has_order, outcomes)):
+        plots.append(Plot("overtaken", partial(overtaken_by_packets, outcomes), OVERTAKEN_CAPTION))
     for model in phased(table):
         plots.append(
             Plot(f"phases_{slug(model)}", partial(phase_bars, table, model), f"{model}. {PHASES_CAPTION}")
@@ -108,6 +112,10 @@ CDF_CAPTION = (
 SCATTER_CAPTION = (
     "Every emulated point against what max-min fair fluids over the same paths would take. In the band, "
     "{:.2f} to {:.2f}, emulation and model count as agreeing."
+)
+OVERTAKEN_CAPTION = (
+    "What share of the packets was overtaken by so many later ones of their message or more, at emulated "
+    "scale, all seeds together. A scheme without a line had none overtaken."
 )
 PHASES_CAPTION = (
     "What the four all-to-alls of an iteration take together, and the iteration with its compute. Means over "

@@ -23,7 +23,7 @@ BASELINE = "ecmp"
 """What busbw is relative to, unless said otherwise."""
 BIG_SWITCH = "big switch"
 """What one packet switch is called that stands in the place of OCSes; their baseline."""
-SCHEMES = ("ecmp", "plb", "minrtt", "reps", "pxn", "rails", "optimal")
+SCHEMES = ("ecmp", "plb", "minrtt", "reps", "spray", "pxn", "rails", "optimal")
 """The order in which schemes are shown; others come after them."""
 WORDS = ("model", "faithful", "strained", "void", "unsound")
 """The words of a verdict, the worst last."""

@@ -22,6 +22,7 @@ COLOURS = {
     "plb": "#e69f00",
     "minrtt": "#56b4e9",
     "reps": "#009e73",
+    "spray": "#b8a20a",
     "rails": "#0072b2",
     "optimal": "#2b2b2b",
     "pxn": "#cc79a7",

@@ -4,6 +4,7 @@ Void and unsound points are hatched or crossed and say so; those that nothing em
 lower bound is a red line. The bars' and dots' ``gid`` is their workload and scheme.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -188,6 +189,33 @@ def cct_over_transports(table: pd.DataFrame) -> Figure:
     return figure
 
 
+@styled
+def overtaken_by_packets(outcomes: Sequence[Outcome]) -> Figure:
+    """Return what share of the packets was overtaken by so many or more: a panel per workload.
+
+    All seeds together; void and unsound ones only where there are no others.
+    """
+    seen = [outcome for outcome in outcomes if has_order(outcome)]
+    notes = {o.experiment.job.name: o.experiment.job.note for o in seen}
+    schemes = in_order(o.experiment.name for o in seen)
+    transports = (o.experiment.transport_name for o in seen)
+    figure, panels = _panels(notes, over("Packets overtaken: lower is better", transports))
+    for workload, axes in panels.items():
+        for scheme in schemes:
+            _overtaken(axes, workload, scheme, seen, colours(schemes)[scheme])
+        axes.set(yscale="log", xlabel="by so many packets or more", ylabel="share of packets")
+        axes.set_xscale("log", base=2)
+        axes.xaxis.set_major_formatter("{x:g}")
+        horizontal_grid(axes)
+    legend(figure, schemes, words=[o.verdict.word for o in seen], kind="lines")
+    return figure
+
+
+def has_order(outcome: Outcome) -> bool:
+    """Return whether it is known how packets of an outcome overtook each other."""
+    return outcome.order is not None and outcome.order.packets > 0
+
+
 def times_over_bound(outcome: Outcome) -> NDArray[np.float64]:
     """Return the completion time of each message that crossed the network over its step's lower bound."""
     tables, experiment = outcome.run.tables, outcome.experiment
@@ -226,6 +254,25 @@ def _cdf(axes: Axes, workload: str, scheme: str, outcomes: Sequence[Outcome], co
     line.set_gid(f"{workload}|{scheme}")
     if not sound:
         write_mark(axes, f"{scheme}: {here[0].verdict.word}", (float(np.median(times)), 0.5))
+
+
+def _overtaken(axes: Axes, workload: str, scheme: str, outcomes: Sequence[Outcome], colour: str) -> None:
+    """Draw the line of a point, where packets were overtaken; a dotted one if it is void."""
+    about = workload, scheme
+    here = [o for o in outcomes if (o.experiment.job.name, o.experiment.name) == about]
+    sound = [o for o in here if o.verdict.word not in LEFT_OUT]
+    counts = sum((Counter(o.order.extents) for o in sound or here if o.order), Counter[int]())
+    extents = np.array(sorted(counts), dtype=np.int64)
+    count = np.array([counts[extent] for extent in extents.tolist()], dtype=np.int64)
+    share = np.cumsum(count[::-1])[::-1] / max(count.sum(), 1)
+    late = extents > 0
+    if not late.any():
+        return
+    x, y = np.append(1, extents[late]), np.append(share[late][0], share[late])
+    (line,) = axes.step(x, y, where="pre", color=colour, linestyle="-" if sound else ":", marker=".")
+    line.set_gid(f"{workload}|{scheme}")
+    if not sound:
+        write_mark(axes, f"{scheme}: {here[0].verdict.word}", (float(x[-1]), float(y[-1])))
 
 
 @dataclass(frozen=True, slots=True)

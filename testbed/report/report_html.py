@@ -203,10 +203,12 @@ def _seen(row: Mapping[str, object]) -> list[str]:
     share = f" ({100 * seen['retransmits'] / seen['packets']:.2f} %)" if seen["packets"] > 0 else ""
     return [
         f"{number(seen['retransmits'], '{:.0f}')}{share}",
+        number(seen["packets_late"], "{:.0f}"),
         number(seen["queue_marks"], "{:.0f}"),
         " / ".join(number(seen[name], "{:.0f}") for name in ("queue_drops", "socket_drops", "switch_drops")),
         number(100 * seen["cpu_pressure"], "{:.0f} %"),
-        f"{number(seen['switch_cpu'], '{:.2f}')} + {number(seen['engine_cpu'], '{:.2f}')}",
+        number(seen["switch_cpu"], "{:.2f}"),
+        number(100 * seen["engine_cpu"], "{:.0f} %"),
         significant(1e3 * seen["lateness_s"]),
         " / ".join(significant(1e3 * seen[name]) for name in ("stall_s", "switch_stall_s")),
         significant(seen["aggregate_bps"] / 1e9),
@@ -216,21 +218,23 @@ def _seen(row: Mapping[str, object]) -> list[str]:
 
 
 MACHINE = [
-    "sent again", "marked", "drops", "CPU pressure", "CPUs", "lateness [ms]", "stalls [ms]",
-    "aggregate [Gbit/s]", "link error", "control",
+    "sent again", "late", "marked", "drops", "CPU pressure", "switch CPUs", "engine CPU", "lateness [ms]",
+    "stalls [ms]", "aggregate [Gbit/s]", "link error", "control",
 ]  # fmt: skip
 MACHINE_CAPTION = (
-    "What was seen of this machine, at emulated scale. Sent again: packets that TCP, or over circuits the "
-    "engine, sent once more. Marked: packets that port queues marked (ECN), for tcp:dctcp. Drops: by full "
-    "port queues, by Open vSwitch's sockets, by Open vSwitch itself. CPU pressure: share of the run in "
-    "which something waited for a CPU. CPUs: used by Open vSwitch and by the engine. Lateness: how long "
-    "the engine kept events waiting, 99th percentile. Stalls: the longest that the engine and Open vSwitch "
-    "stood still. Link error: the worst of the links sampled before the run, against its nominal rate; "
+    "What was seen of this machine, at emulated scale. Sent again: packets that TCP sent once more, or that "
+    "counted as lost and were granted anew; over circuits, datagrams. Late: datagrams that arrived and did "
+    "not count, since they had counted as lost or were taken back. Marked: packets that port queues marked "
+    "(ECN), for tcp:dctcp. Drops: by full port queues, by Open vSwitch's sockets, by Open vSwitch itself. "
+    "CPU pressure: share of the run in which something waited for a CPU. Switch CPUs: used by Open vSwitch. "
+    "Engine CPU: the share of one that the engine used, which has one thread. Lateness: how long the engine "
+    "kept events waiting, 99th percentile. Stalls: the longest that the engine and Open vSwitch stood still. "
+    "Link error: the worst of the links sampled before the run, against its nominal rate; "
     "circuits, which go one way, have none. Control: how far traffic of a known duration, at the same "
     "packet rate, was off it before or after. A dash is unknown."
 )
 MEASURES = (
     "retransmits", "packets", "queue_marks", "queue_drops", "socket_drops", "switch_drops", "cpu_pressure",
     "switch_cpu", "engine_cpu", "lateness_s", "stall_s", "switch_stall_s", "aggregate_bps",
-    "worst_link_error", "control_error",
+    "worst_link_error", "control_error", "packets_late",
 )  # fmt: skip

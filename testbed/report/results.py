@@ -37,6 +37,7 @@ from testbed.report.chrome_trace import chrome_trace
 from testbed.report.claims import Claim, under_each_transport
 from testbed.report.faults import fault_sheets, fault_table
 from testbed.report.nodes import nodes_of
+from testbed.report.order import order_sheets
 from testbed.report.page import Findings, Page, slug
 from testbed.report.run_json import Run, run_json
 from testbed.report.transports import alike_text, choices_text
@@ -272,7 +273,7 @@ class ResultsDirectory(RunDirectory):
         found = self.found = self._findings(self.outcomes)
         self.judged = [*under_each_transport(self._claims, self.table), *found.claims]
         page = page_of(self.run, self.outcomes, self.table, self.judged)
-        more = [*found.sheets, *page.more, *fault_sheets(self.outcomes)]
+        more = [*found.sheets, *page.more, *order_sheets(self.table), *fault_sheets(self.outcomes)]
         texts = [page.results.caption, alike_text(self.run.alike), choices_text(self.table)]
         said = " ".join(filter(None, texts))
         results = replace(page.results, caption=said)

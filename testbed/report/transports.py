@@ -13,7 +13,7 @@ SENT_WITHIN = 1.02
 
 WHAT = {
     "credit": "each NIC grants what it can take, a packet at a time, round robin over the queue pairs that "
-    "announced bytes to it; it knows no more than that, and TCP carries what was granted",
+    "announced bytes to it; it knows no more than that, and datagrams carry what was granted",
     "ideal": "clairvoyant, so what a better transport could reach; windows and paces follow what all senders "
     "still owe each destination, which no NIC knows, and TCP carries the bytes",
     DATAGRAMS: "numbered packets over UDP along circuits, since light goes one way",

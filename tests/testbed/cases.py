@@ -20,6 +20,7 @@ from traffic.scheme import Placement
 from traffic.spraying.policy import QueuePair, each_of
 from traffic.steps import demands_of, single
 from traffic.transports.host_settings import TransportSetup
+from traffic.transports.order import Reordering
 from traffic.workloads.synthetic import sparse, uniform
 
 HEALTHY = Measures(
@@ -37,6 +38,10 @@ HEALTHY = Measures(
     lateness_s=0.001,
     aggregate_bps=1e9,
     worst_link_error=0.01,
+    packets_sent=50_003,
+    packets_arrived=50_000,
+    packets_anew=3,
+    packets_late=2,
 )
 """What a machine shows that has nothing else to do."""
 DILATION = Dilation(rate=1e-3, volume=1e-2)
@@ -95,6 +100,18 @@ def small_outcomes(seeds: int = 2) -> list[Outcome]:
         outcome_of(experiment_of(fabric, demand, policy, index // 2), Verdict("faithful"))
         for index, demand in enumerate(demands)
         for policy in ("ecmp", "rails")
+    ]
+
+
+OVERTAKEN = Reordering({0: 90, 1: 6, 4: 3, 20: 1}, held_bytes=3_000)
+"""How 100 packets overtook each other: nine by less than 5, one by 20; with `DILATION` 300 kB are held."""
+
+
+def with_orders() -> list[Outcome]:
+    """Return `small_outcomes` of one seed: of ecmp packets stay in order, of rails as in `OVERTAKEN`."""
+    orders = {"ecmp": Reordering({0: 50}), "rails": OVERTAKEN}
+    return [
+        replace(outcome, order=orders[str(outcome.experiment.scheme)]) for outcome in small_outcomes(seeds=1)
     ]
 
 

@@ -44,7 +44,17 @@ JUDGED = (
     "lateness_s",
     "worst_link_error",
 )
-NOT_JUDGED = ("retransmits", "queue_marks", "queue_drops", "aggregate_bps", "sent_over_granted")
+NOT_JUDGED = (
+    "retransmits",
+    "queue_marks",
+    "queue_drops",
+    "aggregate_bps",
+    "sent_over_granted",
+    "packets_sent",
+    "packets_arrived",
+    "packets_anew",
+    "packets_late",
+)
 CONTROLLED = "traffic of a known duration was {:.1%} off it"
 
 

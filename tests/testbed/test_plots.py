@@ -18,7 +18,13 @@ from testbed.report.figures import figures, png_of
 from testbed.report.heat_maps import nic_heat_map, uplink_heat_map
 from testbed.report.means import points
 from testbed.report.palette import COLOURS, OWN, VOID_HATCH, colours
-from testbed.report.plots import busbw_bars, cct_cdf, cct_percentiles, emulated_against_predicted
+from testbed.report.plots import (
+    busbw_bars,
+    cct_cdf,
+    cct_percentiles,
+    emulated_against_predicted,
+    overtaken_by_packets,
+)
 from testbed.run.outcome import Outcome, summary
 from tests.testbed.cases import (
     STRAINED,
@@ -28,12 +34,14 @@ from tests.testbed.cases import (
     outcome_of,
     small_fabric,
     small_outcomes,
+    with_orders,
     with_verdict,
 )
 from topologies.big_switch import big_switch_fabric
 from topologies.rail import rail_fabric
 from traffic.metrics import nic_received_bytes, nic_sent_bytes, uplink_bytes
 from traffic.records import NVLINK
+from traffic.transports.order import Reordering
 from traffic.workloads.synthetic import sparse, uniform
 
 
@@ -114,6 +122,40 @@ def test_the_distribution_is_that_of_the_messages_over_the_bound() -> None:
     bound_s = summary([outcome])["bound_s"][0]
     drawn = np.asarray(lines_of(axes)["sparse 0.4|ecmp"].get_xdata(), dtype=float)
     assert drawn[1:] == pytest.approx(np.sort(crossed["end_s"]) / bound_s)
+
+
+def test_the_line_of_what_was_overtaken_is_the_share_by_so_many_or_more() -> None:
+    lines = lines_of(overtaken_by_packets(with_orders()).axes[0])
+    assert list(lines) == ["uniform|rails"]  # of ecmp none was overtaken
+    line = lines["uniform|rails"]
+    assert np.asarray(line.get_xdata()).tolist() == [1, 1, 4, 20]
+    assert np.asarray(line.get_ydata()).tolist() == pytest.approx([0.1, 0.1, 0.04, 0.01])
+
+
+def test_packets_of_several_seeds_count_together_but_for_void_ones() -> None:
+    first, *_ = (o for o in with_orders() if o.experiment.scheme == "rails")
+    other = replace(first, order=Reordering({0: 0, 1: 100}))
+    both, sound, void = (
+        lines_of(overtaken_by_packets(outcomes).axes[0])["uniform|rails"]
+        for outcomes in (
+            [first, other],
+            with_verdict([first, other], VOID, 1),
+            [replace(first, verdict=VOID)],
+        )
+    )
+    assert np.asarray(both.get_ydata()).tolist() == pytest.approx([0.55, 0.55, 0.02, 0.005])
+    assert np.asarray(sound.get_ydata()).tolist() == pytest.approx([0.1, 0.1, 0.04, 0.01])
+    assert [both.get_linestyle(), sound.get_linestyle(), void.get_linestyle()] == ["-", "-", ":"]
+
+
+def test_order_is_drawn_where_it_is_known() -> None:
+    drawn = [
+        [plot.name for plot in figures(outcomes, summary(outcomes)) if plot.name == "overtaken"]
+        for outcomes in (with_orders(), small_outcomes(seeds=1))
+    ]
+    assert drawn == [["overtaken"], []]
+    nothing = [o for o in with_orders() if o.experiment.scheme == "ecmp"]
+    assert png_of(overtaken_by_packets(nothing)).startswith(b"\x89PNG")
 
 
 def test_a_void_distribution_is_dotted_and_named_only_where_no_seed_is_sound() -> None:

@@ -112,7 +112,7 @@ def test_tables_say_void_where_a_number_is(html: str) -> None:
     text = Page(html).text
     assert "ecmp void 4.19 4.19 4.19 ±47% 1.00 0.000 0.500 1.04 1.04 1.56 4.03" in text
     assert "rails faithful 2.75 2.79 2.79 void 0.000" in text
-    assert "sparse 0.4 ecmp credit 1 void 3 (0.01 %) 0 0 / 0 / 0" in text
+    assert "sparse 0.4 ecmp credit 1 void 3 (0.01 %) 2 0 0 / 0 / 0 2 % 0.50 20 % 1 20 / 20 1" in text
     assert (
         "RailS, VI-C, top k per token, sparse 0.4 RailS has the highest busbw >= 0.98 - not comparable"
         in text
@@ -153,7 +153,7 @@ def test_the_sentence_says_what_was_run() -> None:
         "2 servers with 2 NICs of 100 Gbit/s each and 2 spines. Emulated with real packets: rates × 0.001, "
         "bytes × 0.01, so times × 10. All numbers below are at real scale. Transport credit: each NIC "
         "grants what it can take, a packet at a time, round robin over the queue pairs that announced bytes "
-        "to it; it knows no more than that, and TCP carries what was granted."
+        "to it; it knows no more than that, and datagrams carry what was granted."
     )
 
 

@@ -1,0 +1,107 @@
+"""What a run did to the machine, by counters that are made up before and after it."""
+
+import math
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+
+from controller.circuits.status import PortCounters, PortStatus
+from testbed.network.network import Network
+from testbed.network.readback import PortSetting
+from testbed.run import evidence
+from testbed.run.emulate import Emulation, packets_of
+from testbed.run.evidence import Watch
+from testbed.run.predict import predict
+from tests.testbed.cases import experiment_of, small_fabric
+from topologies.fabric import Port
+from traffic.packets import DEFAULT_MTU
+from traffic.transports.engine import Health
+from traffic.transports.packet_counts import DatagramHealth, PacketCounts
+from traffic.workloads.synthetic import uniform
+
+FABRIC = small_fabric()
+RUN = predict(experiment_of(FABRIC, uniform(4), "rails"))
+COUNTS = PacketCounts(sent=1000, arrived=950, anew=40, late=7)
+PORTS = sorted(FABRIC.link_at)
+SETTING = PortSetting(None, None, DEFAULT_MTU, 0, 0, 0, 0, 0, 0)
+
+
+class Machine:
+    """A machine whose counters stand still while nothing happens, and move when it is told to drop."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.queue = self.late = self.refused = self.missed = 0
+        """What queues dropped, sockets were too slow for, switches dropped, and no rule was for."""
+        monkeypatch.setattr(evidence, "port_settings", self._settings)
+        self.network = cast(
+            Network,
+            SimpleNamespace(
+                fabric=FABRIC,
+                mtu=DEFAULT_MTU,
+                openvswitch=SimpleNamespace(pid=0, packet_drops=lambda: self.late),
+                northbound=SimpleNamespace(ports=self._ports),
+            ),
+        )
+
+    def drops(self, **counts: int) -> None:
+        """Have counters grow."""
+        vars(self).update({name: getattr(self, name) + count for name, count in counts.items()})
+
+    def _settings(self, _network: Network) -> dict[Port, PortSetting]:
+        first, *others = PORTS
+        return {first: replace(SETTING, drops=self.queue), **dict.fromkeys(others, SETTING)}
+
+    def _ports(self, switch: str) -> PortStatus:
+        is_first = switch == FABRIC.switches[0].name
+        counters = PortCounters(0, 0, 0, 0, 0, self.refused if is_first else 0, 0)
+        return PortStatus((counters,), self.missed if is_first else 0)
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
+    """Return a machine that has dropped something before."""
+    made = Machine(monkeypatch)
+    made.drops(queue=11, late=22, refused=33, missed=44)
+    return made
+
+
+def rows_of(watch: Watch, packets: PacketCounts | None = COUNTS) -> list[tuple[int, ...]]:
+    """Return the rows of the table of packets: sent, arrived, anew, late, and three kinds of drops."""
+    table = watch.with_packets(RUN, packets).tables.packets
+    return [tuple(map(int, row)) for row in table.itertuples(index=False, name=None)]
+
+
+def test_packets_stand_beside_what_was_dropped_meanwhile(machine: Machine) -> None:
+    with Watch(machine.network) as watch:
+        machine.drops(queue=20, late=5, refused=3, missed=1)
+    assert rows_of(watch) == [(1000, 950, 40, 7, 20, 5, 4)]
+    assert rows_of(watch, None) == []
+
+
+@pytest.mark.parametrize("how", [{"relit": True}, {"failing": PORTS[-1:]}, {"restarts": True}])
+def test_what_switches_dropped_is_unknown_where_not_all_of_it_counts(
+    machine: Machine, how: dict[str, bool]
+) -> None:
+    with Watch(machine.network, **how) as watch:  # type: ignore[arg-type]
+        machine.drops(queue=20, late=5, refused=3, missed=1)
+    assert rows_of(watch) == [(1000, 950, 40, 7, 20, 5, -1)]
+
+
+def test_measures_have_what_became_of_packets_where_that_is_known(machine: Machine) -> None:
+    with Watch(machine.network) as watch:
+        pass
+    known, unknown = (
+        watch.measures(Emulation(RUN, {}, Health(), 1.0, packets=packets), 0.0) for packets in (COUNTS, None)
+    )
+    names = ("packets_sent", "packets_arrived", "packets_anew", "packets_late")
+    assert [getattr(known, name) for name in names] == [1000, 950, 40, 7]
+    assert all(math.isnan(getattr(unknown, name)) for name in names)
+
+
+def test_an_engine_of_datagrams_says_what_became_of_its_packets() -> None:
+    assert packets_of(DatagramHealth(packets=COUNTS)) == COUNTS
+    assert packets_of(DatagramHealth()) is None  # nothing went over packet switches
+    assert packets_of(Health()) is None
+    assert COUNTS.taken_back == 10
