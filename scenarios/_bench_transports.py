@@ -59,52 +59,52 @@ def tcp_uniform() -> tuple[float, str]:
 def credit_sparse() -> tuple[float, str]:
     """Sparse all-to-alls under receiver credits: CCT over bound, the worst of four medians of 5."""
     points = _sparse("credit")
-    return max(points), _listed(points)
+    return max(points), listed_ratios(points)
 
 
 def tcp_sparse() -> tuple[float, str]:
     """Sparse all-to-alls under the kernel's TCP: CCT over bound, the median of four medians of 5."""
     points = _sparse("tcp")
-    return statistics.median(points), _listed(points)
+    return statistics.median(points), listed_ratios(points)
 
 
 def credit_random() -> tuple[float, str]:
     """Random demands under receiver credits: CCT over prediction, median of 50, with the worst."""
-    experiments = [_scaled(_random_demand(seed), "credit", RANDOM_S) for seed in range(RANDOM_DEMANDS)]
-    ratios = [each.over_predicted for each in _run(experiments)]
+    experiments = [scaled(_random_demand(seed), "credit", RANDOM_S) for seed in range(RANDOM_DEMANDS)]
+    ratios = [each.over_predicted for each in ratios_of(experiments)]
     return statistics.median(ratios), f"{min(ratios):.3f} to {max(ratios):.3f} (bar of the worst: 1.15)"
 
 
 def known_answer() -> tuple[float, str]:
     """Known-answer controls at the packet rate of a uniform all-to-all: the worst of 10, off by."""
-    experiment = _scaled(uniform(FABRIC.gpus), "credit")
+    experiment = scaled(uniform(FABRIC.gpus), "credit")
     hop_bps = load_bps(experiment, predict(experiment)) * experiment.dilation.rate
     with Network(FABRIC, experiment.dilation.rate, host=experiment.host) as network:
         done = [control(network, hop_bps) for _ in range(CONTROLS)]
     errors = [abs(each.error) for each in done if each]
-    return max(errors), f"{len(errors)} controls, {_listed(errors)}"
+    return max(errors), f"{len(errors)} controls, {listed_ratios(errors)}"
 
 
 def _uniform(transport: str) -> tuple[float, str]:
-    runs = _run([_scaled(uniform(FABRIC.gpus), transport)] * RUNS)
+    runs = ratios_of([scaled(uniform(FABRIC.gpus), transport)] * RUNS)
     ratios = [run.over_bound for run in runs]
     aggregate_bps = statistics.median(run.aggregate_bps for run in runs)
     return (
         statistics.median(ratios),
-        f"{aggregate_bps / 1e9:.2f} Gbit/s aggregate, {_listed(ratios)}, "
+        f"{aggregate_bps / 1e9:.2f} Gbit/s aggregate, {listed_ratios(ratios)}, "
         f"{max(run.resent for run in runs):.2%} sent again at most",
     )
 
 
 def _sparse(transport: str) -> list[float]:
     """Return the median of each point."""
-    experiments = [_scaled(sparse(FABRIC.gpus, sparsity, gating="gpu"), transport) for sparsity in SPARSITIES]
-    runs = _run([each for each in experiments for _ in range(RUNS)])
+    experiments = [scaled(sparse(FABRIC.gpus, sparsity, gating="gpu"), transport) for sparsity in SPARSITIES]
+    runs = ratios_of([each for each in experiments for _ in range(RUNS)])
     ratios = np.array([run.over_bound for run in runs]).reshape(len(SPARSITIES), RUNS)
     return [float(value) for value in np.median(ratios, axis=1)]
 
 
-def _run(experiments: Sequence[Experiment]) -> list[Ratios]:
+def ratios_of(experiments: Sequence[Experiment]) -> list[Ratios]:
     """Return what came of experiments at one rate under one transport."""
     first = experiments[0]
     with Network(first.fabric, first.dilation.rate, host=first.host) as network:
@@ -125,7 +125,7 @@ def _ratios(experiment: Experiment, emulation: Emulation, lent_bytes: Mapping[Po
     )
 
 
-def _scaled(demand: Demand, transport: str, lasts_s: float | None = None) -> Experiment:
+def scaled(demand: Demand, transport: str, lasts_s: float | None = None) -> Experiment:
     """Return an experiment at the rate of a uniform all-to-all, and as long as usual or as wanted [s]."""
     rate, job = _rate(FABRIC), single(demand)
     full = Experiment(FABRIC, job, "rails", Dilation(rate, 1.0), transport=TransportSetup(transport))
@@ -149,5 +149,5 @@ def _random_demand(seed: int) -> Demand:
     )
 
 
-def _listed(values: Sequence[float]) -> str:
+def listed_ratios(values: Sequence[float]) -> str:
     return ", ".join(f"{value:.3f}" for value in values)

@@ -107,6 +107,7 @@ def predicted_by(experiment: Experiment) -> tuple[object, ...]:
         experiment.name,
         experiment.seed,
         by_bytes(experiment.transport.name),
+        experiment.transport.sprays,
         experiment.faults,
         experiment.circuits,
         id(experiment.revisions),

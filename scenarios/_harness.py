@@ -38,6 +38,7 @@ from scenarios._options import (
     DetectAfter,
     DryRun,
     EmulatedRate,
+    Entropies,
     Fail,
     InitialWindow,
     LeastTimeout,
@@ -56,6 +57,7 @@ from scenarios._options import (
     emulated_bps,
     faults,
     known_after_s,
+    listed,
     real_link_delay_s,
     transports,
 )
@@ -96,6 +98,7 @@ from testbed.run.run_time import boots
 from testbed.run.scale import RINGS_S, job_volume, plain
 from testbed.run.similitude import REAL_LINK_DELAY_S, Number, facts_of, similitude
 from testbed.run.trial import tried
+from topologies.addresses import ENTROPIES
 from topologies.errors import LightrailError, ScenarioError
 from topologies.fabric import Fabric
 from topologies.own import own_sources
@@ -252,7 +255,8 @@ def run(describe: Callable[..., Scenario], transports_by_default: str = DEFAULT_
         link_delay_us: LinkDelay = 0.0,
         real_link_delay_us: RealLinkDelay = REAL_LINK_DELAY_S * 1e6,
         loss: Loss = 0.0,
-        transport: Transports = transports_by_default,
+        transport: Transports = None,
+        entropies: Entropies = ENTROPIES,
         initial_window: InitialWindow = None,
         least_rto_ms: LeastTimeout = None,
         share_queue_pairs: ShareQueuePairs = False,
@@ -277,7 +281,9 @@ def run(describe: Callable[..., Scenario], transports_by_default: str = DEFAULT_
             rate_bps, model_only, cli, datapath, not no_sandbox, out, volume, dry_run, calibrate,
             real_link_delay_s=real_link_delay_s(real_link_delay_us),
         )  # fmt: skip
-        setups = transports(transport, initial_window, least_rto_ms)
+        first = listed(transports_by_default)[0]
+        usual = first if model_only and not dry_run else transports_by_default
+        setups = transports(transport or usual, initial_window, least_rto_ms, entropies)
         scenario = describe(**parameters).under(setups).in_packets_of(mtu)
         if share_queue_pairs:
             scenario = scenario.sharing_queue_pairs()
@@ -323,8 +329,10 @@ def carry_out(scenario: Scenario, options: Options) -> ResultsDirectory | None:
 
     An unknown scheme, and two experiments that tables would take for one, are refused before.
     """
-    for scheme in dict.fromkeys(each.spraying for each in scenario.experiments if each.spraying):
-        policy_named(scheme)
+    asked = dict.fromkeys((each.spraying, each.transport.sprays) for each in scenario.experiments)
+    for scheme, entropies in asked:
+        if scheme:
+            policy_named(scheme, entropies)
     check_named_apart(scenario.experiments)
     if options.model_only:
         return _finish(scenario, options, _model)

@@ -7,6 +7,7 @@ import typer
 
 from testbed.machine.datapath import DEFAULT, Datapath
 from testbed.run.calibrate import FASTEST_NIC_BPS, SLOWEST_NIC_BPS
+from topologies.addresses import ENTROPIES
 from topologies.errors import ScenarioError
 from topologies.fabric import MOST_BUFFER_BYTES, Fabric
 from topologies.own import own_fabric
@@ -49,7 +50,7 @@ OwnFabric = Annotated[
 Schemes = Annotated[
     str,
     typer.Option(
-        help="Spraying schemes, comma-separated: ecmp, plb, minrtt, reps, pxn, rails, optimal;"
+        help="Spraying schemes, comma-separated: ecmp, plb, minrtt, reps, spray, pxn, rails, optimal;"
         " ecmp:4, reps:8, pxn:4 have so many entropies; or your own as module:function (docs/own_scheme.md)."
     ),
 ]
@@ -125,12 +126,20 @@ Loss = Annotated[
     ),
 ]
 Transports = Annotated[
-    str,
+    str | None,
     typer.Option(
         "--transport",
-        help="What moves bytes between NICs, comma-separated: credit (receivers grant), tcp (the kernel's;"
-        " also tcp:bbr, tcp:reno ...), ideal (clairvoyant), or your own as module:Class"
-        " (docs/own_transport.md).",
+        help="What moves bytes between NICs, comma-separated: credit (datagrams that receivers grant), tcp"
+        " (the kernel's; also tcp:bbr, tcp:reno ...), ideal (clairvoyant), or your own as module:Class"
+        f" (docs/own_transport.md). By default {DEFAULT_TRANSPORTS}, or the one that the scenario is about;"
+        " the first of them where nothing is emulated.",
+    ),
+]
+Entropies = Annotated[
+    int,
+    typer.Option(
+        help=f"How many of a NIC's {ENTROPIES} entropies schemes have that choose as they go, where packets"
+        " are datagrams (credit; docs/spraying.md)."
     ),
 ]
 InitialWindow = Annotated[
@@ -260,8 +269,10 @@ def listed(text: str) -> list[str]:
     return words
 
 
-def transports(text: str, initial_window: int | None, least_timeout_ms: float | None) -> list[TransportSetup]:
-    """Return the transports of a list by commas, each once, with what the hosts' TCP is to be set to."""
+def transports(
+    text: str, initial_window: int | None, least_timeout_ms: float | None, entropies: int = ENTROPIES
+) -> list[TransportSetup]:
+    """Return the transports of a list by commas, each once, with entropies and what hosts' TCP is set to."""
     if initial_window is not None and not 1 <= initial_window <= MOST_WINDOW_PACKETS:
         raise ScenarioError(
             f"an initial window of {initial_window} packets", f"give 1 to {MOST_WINDOW_PACKETS}"
@@ -269,7 +280,8 @@ def transports(text: str, initial_window: int | None, least_timeout_ms: float | 
     if least_timeout_ms is not None and not 1 <= least_timeout_ms <= MOST_TIMEOUT_MS:
         raise ScenarioError(f"a least timeout of {least_timeout_ms:g} ms", f"give 1 to {MOST_TIMEOUT_MS:g}")
     timeout_s = None if least_timeout_ms is None else least_timeout_ms / 1e3
-    return [TransportSetup(name, initial_window, timeout_s) for name in dict.fromkeys(listed(text))]
+    names = dict.fromkeys(listed(text))
+    return [TransportSetup(name, initial_window, timeout_s, entropies) for name in names]
 
 
 def faults(text: str) -> list[WrittenFault]:

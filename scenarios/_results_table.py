@@ -6,6 +6,7 @@ from scenarios._output import sheet_table
 from testbed.report.collective_report import links_text
 from testbed.report.node_report import node_sheet
 from testbed.report.ocs_report import executions_table
+from testbed.report.order import order_text
 from testbed.report.results import ResultsDirectory
 from testbed.report.ring_report import ring_sheet
 from testbed.report.table import summary_table
@@ -15,7 +16,8 @@ from testbed.report.transports import alike_text, choices_text
 def results_table(results: ResultsDirectory) -> Table:
     """Return the table of a run's results for the terminal, as its kind has it, with what it leaves out."""
     shown = _of_kind(results)
-    said = [str(shown.caption), alike_text(results.run.alike), choices_text(results.table)]
+    table = results.table
+    said = [str(shown.caption), alike_text(results.run.alike), choices_text(table), order_text(table)]
     shown.caption = " ".join(filter(None, said))
     return shown
 

@@ -38,6 +38,7 @@ from scenarios._bench_jobs import (
     ring_busbw,
 )
 from scenarios._bench_mininet import SHAPED_BPS, boot_stop_speedup_vs_mininet
+from scenarios._bench_packets import PACKET_FIGURES
 from scenarios._bench_transports import (
     credit_random,
     credit_sparse,
@@ -220,11 +221,12 @@ def kill_residue() -> tuple[float, str]:
     ), f"{KILLS} kills, 0.1 to 6 s after the start; {', '.join(left[:5]) or 'nothing left'}"
 
 
-def servers128_verdict() -> tuple[float, str]:
+def servers128_verdict(transport: str = "ideal") -> tuple[float, str]:
     """128 servers x 8 rails boot, answer ready and move one sparse all-to-all: its verdict."""
     started = time.monotonic()
     job = single(sparse(1024, 0.4, top_k=1, gating="gpu"))
-    experiment = _scaled(rail_fabric(128, 8, 8), job, "rails", LARGE_CCT_S)
+    scaled = _scaled(rail_fabric(128, 8, 8), job, "rails", LARGE_CCT_S)
+    experiment = replace(scaled, transport=TransportSetup(transport))
     booting = time.monotonic()
     with Network(experiment.fabric, experiment.dilation.rate) as network:
         booted_s = time.monotonic() - booting
@@ -244,6 +246,11 @@ def servers128_verdict() -> tuple[float, str]:
         f"CCT / predicted {agreement_text(measured / predicted)}, "
         f"{time.monotonic() - started:.0f} s in all, {_own_memory_bytes() / MIB:.0f} MiB in this process",
     )
+
+
+def servers128_credit_verdict() -> tuple[float, str]:
+    """The same over datagrams that receivers grant: its verdict."""
+    return servers128_verdict("credit")
 
 
 def judged_figure(judged: Verdict, detail: str) -> tuple[float, str]:
@@ -282,6 +289,7 @@ FIGURES = {
     "credit_uniform": Figure(credit_uniform, "ratio", "<= 1.05 at 1 Gbit/s aggregate or more"),
     "credit_sparse": Figure(credit_sparse, "ratio", "<= 1.05"),
     "credit_random": Figure(credit_random, "ratio", "<= 1.05, the worst <= 1.15"),
+    **PACKET_FIGURES,
     "tcp_uniform": Figure(tcp_uniform, "ratio", "<= 1.15, less than 1 % sent again"),
     "tcp_sparse": Figure(tcp_sparse, "ratio", "<= 1.06"),
     "fault_added": Figure(fault_added, "ratio", "0.85 .. 1.20"),
@@ -295,6 +303,9 @@ FIGURES = {
     "kill_residue": Figure(kill_residue, "things", "0", sandbox=False),
     "servers128_verdict": Figure(
         servers128_verdict, "verdict", "1: faithful; 0.5 is strained, 0 is void, -1 unsound"
+    ),
+    "servers128_credit_verdict": Figure(
+        servers128_credit_verdict, "verdict", "1: faithful; 0.5 is strained, 0 is void, -1 unsound"
     ),
     "honesty": Figure(honesty, "share of right verdicts", "1"),
     "ocs_dark_excess_p99_s": Figure(ocs_dark_excess_p99_s, "s", "<= 0.003"),

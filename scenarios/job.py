@@ -22,8 +22,8 @@ JobFile = Annotated[Path, typer.Option("--job", help="The job, a JSON file as do
 Scheme = Annotated[
     str | None,
     typer.Option(
-        help="Spraying scheme: ecmp (the default), plb, minrtt, reps, pxn, rails, optimal, or your own as"
-        " module:function."
+        help="Spraying scheme: ecmp (the default), plb, minrtt, reps, spray, pxn, rails, optimal, or your own"
+        " as module:function."
     ),
 ]
 Circuits = Annotated[

@@ -22,6 +22,7 @@ from scenarios._options import (
     DetectAfter,
     DryRun,
     EmulatedRate,
+    Entropies,
     Fail,
     InitialWindow,
     LeastTimeout,
@@ -45,6 +46,7 @@ from scenarios._spectra.sweep_results import SweepResults
 from testbed.machine.sandbox import inside_sandbox
 from testbed.report.table import claims_table
 from testbed.run.similitude import REAL_LINK_DELAY_S
+from topologies.addresses import ENTROPIES
 from topologies.errors import ScenarioError
 from topologies.fabric import DEFAULT_BUFFER_BYTES
 from traffic.demand import Demand
@@ -133,7 +135,8 @@ def ocs_spectra(
     varying: Varying = False,
     partial: Partial = False,
     rest: Rest = "",
-    transport: Transports = CREDIT.name,
+    transport: Transports = None,
+    entropies: Entropies = ENTROPIES,
     initial_window: InitialWindow = None,
     least_rto_ms: LeastTimeout = None,
     real_link_delay_us: RealLinkDelay = REAL_LINK_DELAY_S * 1e6,
@@ -196,7 +199,7 @@ def ocs_spectra(
         volume=volume,
         failures=None if fail is None else Failures(tuple(faults(fail)), known_after_s(detect_us)),
     )
-    setups = transports(transport, initial_window, least_rto_ms)
+    setups = transports(transport or CREDIT.name, initial_window, least_rto_ms, entropies)
     carry_out(
         comparison,
         out,

@@ -50,10 +50,11 @@ def test_a_narrow_output_has_every_number_and_says_what_is_predicted_alike(
     tmp_path: Path, columns: str
 ) -> None:
     small = ["--model-only", "--servers", "2", "--rails", "2", "--seeds", "1", "--schemes", "ecmp,rails"]
+    small += ["--transport", "tcp,tcp:reno"]
     done = ran("rails_uniform", *small, "--out", tmp_path / "out", env={**os.environ, "COLUMNS": columns})
     rows = [words for line in done.stdout.splitlines() if (words := line.split())[1:2] == ["model"]]
     assert [(row[0], len(row)) for row in rows] == [("ecmp", 10), ("rails", 10)], done.stdout
     assert "…" not in done.stdout
-    said = "Left out: tcp, predicted as credit is."
+    said = "Left out: tcp:reno, predicted as tcp is."
     assert said in " ".join(done.stdout.split())
     assert said in (tmp_path / "out" / "report.html").read_text()

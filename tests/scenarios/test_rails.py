@@ -29,8 +29,9 @@ PER_GPU = [f"{name} per GPU" for name in SPARSE]
 SKEWED = ["sender skew", "receiver skew"]
 OWN = ["--servers", "--rails", "--spines", "--rate", "--fabric", "--sparsity", "--top-k", "--gating"]
 OWN += ["--schemes", "--seeds", "--trace", "--experts", "--token-bytes", "--all-to-alls"]
-SHARED = ["--link-delay-us", "--real-link-delay-us", "--loss", "--transport", "--initial-window"]
+SHARED = ["--link-delay-us", "--real-link-delay-us", "--loss", "--transport", "--entropies"]
 SHARED += [
+    "--initial-window",
     "--least-rto-ms",
     "--share-queue-pairs",
     "--mtu",

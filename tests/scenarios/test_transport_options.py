@@ -17,7 +17,7 @@ from topologies.errors import ScenarioError
 from topologies.rail import rail_fabric
 from traffic.steps import single
 from traffic.transports.host_settings import TransportSetup
-from traffic.transports.registry import TRANSPORTS
+from traffic.transports.registry import CREDIT, OVER_TCP
 from traffic.workloads.synthetic import uniform
 
 SMALL = ["--servers", "2", "--rails", "2", "--seeds", "1", "--schemes", "rails", "--model-only"]
@@ -66,7 +66,7 @@ def test_each_transport_of_a_list_is_taken_once_and_with_what_hosts_are_set_to()
 def test_the_default_is_two_transports_that_exist() -> None:
     names = [setup.name for setup in transports(DEFAULT_TRANSPORTS, None, None)]
     assert len(names) == 2
-    assert set(names) <= set(TRANSPORTS) - {"ideal"}
+    assert set(names) <= {CREDIT, *OVER_TCP} - {"ideal"}
 
 
 def test_nothing_is_clairvoyant_unless_that_is_asked_for() -> None:
@@ -79,4 +79,4 @@ def test_nothing_is_clairvoyant_unless_that_is_asked_for() -> None:
 def test_transports_that_are_predicted_alike_are_predicted_once(tmp_path: Path) -> None:
     done = small(tmp_path / "out", "--transport", "credit,tcp,tcp:reno,ideal")
     assert done.returncode == 0, done.stderr
-    assert pd.read_csv(tmp_path / "out" / "summary.csv")["transport"].tolist() == ["credit", "ideal"]
+    assert pd.read_csv(tmp_path / "out" / "summary.csv")["transport"].tolist() == ["credit", "tcp", "ideal"]
