@@ -219,7 +219,8 @@ class FluidBackend:
         each_way = cache(self._ways.of)
         lanes = [each_way(*each) for each in zip(chosen.lanes, choice.lanes, strict=True)]
         if isinstance(choice, Choice) and getattr(choice.policy, "oblivious", False):
-            self._choose_in_shares(chosen, choice, lanes)
+            self._open_pools([(way,) for way in dict.fromkeys(chain.from_iterable(lanes))])
+            self._post_in_shares(chosen, choice)
             return
         if isinstance(choice, Choice) and getattr(choice.policy, "settles", False):
             slower = self._shares
@@ -233,11 +234,10 @@ class FluidBackend:
         self._choices.post(sets, chosen.bytes, chosen.op, next(self._tickets))
         self._takes_light.update(chosen.op.tolist() if isinstance(choice, WhileLit) else ())
 
-    def _choose_in_shares(self, chosen: Chosen, choice: Choice, lanes: Sequence[tuple[int, ...]]) -> None:
+    def _post_in_shares(self, chosen: Chosen, choice: Choice) -> None:
         """Have operations go over all ways, as entropies take them, by each NIC as fast as it is now."""
-        self._open_pools([(way,) for way in dict.fromkeys(chain.from_iterable(lanes))])
-        shares = cache(lambda among: {way: self._ways.share(way, self._nic_bps(way)) for way in among})
-        ways = [shares(among) for among in lanes]
+        shares = cache(partial(self._ways.shares, nic_bps=self._nic_bps))
+        ways = [shares(*each) for each in zip(chosen.lanes, choice.lanes, strict=True)]
         self._in_shares.post(chosen.op.tolist(), chosen.bytes.tolist(), ways, next(self._tickets))
 
     def _nic_bps(self, lane: int) -> float:
@@ -575,12 +575,14 @@ class FluidBackend:
         if not sets:
             return
         numbers = list(chain.from_iterable(sets))
+        firsts = list(map(self._ways.first, numbers))
+        self._make_flows(firsts)
         effects = path_effects(list(map(self._path, numbers)), self._fabric)
         first_of, pool = np.cumsum([0, *map(len, sets)]), self._network.pools
         flows = self._network.add_flows(
             list(map(self._links_of, numbers)),
             pool=np.repeat(np.arange(pool, pool + len(sets)), np.diff(first_of)),
-            part_of=[self._flows[number] for number in numbers],
+            part_of=[self._flows[first] for first in firsts],
             delivered=effects.delivered,
             delay_s=np.maximum.reduceat(effects.delay_s, first_of[:-1]),
             communicator=[self._pairs[number].communicator for number in numbers],

@@ -1,12 +1,12 @@
 """The ways of queue pairs by which packets of many entropies go, in the model: one for each path taken."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from testbed.run.movers import Left
 from testbed.run.packet_paths import PacketPaths
-from topologies.fabric import Path
+from topologies.fabric import Nic, Path
 from traffic.spraying.policy import SPRAYED, Entropies, Lanes, QueuePair, entropies_between
 
 
@@ -30,21 +30,45 @@ class FluidWays:
         open_pairs: Callable[[Sequence[QueuePair]], list[int]],
     ) -> None:
         self._pairs, self._paths, self._open = pairs, paths, open_pairs
-        self._ways: dict[tuple[int, Entropies], tuple[int, ...]] = {}
-        """Of each queue pair by which packets of some entropies go."""
+        self._ways: dict[tuple[int, Entropies], dict[int, float]] = {}
+        """Of each queue pair by which packets of some entropies go, and which share of these takes each."""
         self._way_of: dict[int, tuple[int, int]] = {}
         """The queue pair that each is of, and the first entropy that takes its path."""
-        self._taking: dict[int, float] = {}
-        """Which share of the entropies takes its path."""
+        self._first: dict[int, int] = {}
+        """The first of those that are granted together with each."""
 
     def of(self, among: tuple[int, ...], lanes: Lanes) -> tuple[int, ...]:
         """Return the ways of all queue pairs that a message may use; one of one entropy is its own."""
-        if not among or self._pairs[among[0]].entropy != SPRAYED:
+        if not self._are_many(among):
             return among
-        between = zip(among, entropies_between(lanes), strict=True)
-        return tuple(way for each in between for way in self._between(*each))
+        ways = tuple(way for each in self._each(among, lanes) for way in each)
+        first: dict[Nic, int] = {}
+        for way in ways:
+            self._first.setdefault(way, first.setdefault(self._pairs[way].destination, way))
+        return ways
 
-    def _between(self, number: int, entropies: Entropies) -> tuple[int, ...]:
+    def shares(self, among: tuple[int, ...], lanes: Lanes, nic_bps: Callable[[int], float]) -> dict[int, int]:
+        """Return in proportion to what numbers packets take each way, by NICs of these rates."""
+        if not self._are_many(among):
+            return {way: round(nic_bps(way)) for way in among}
+        shares = Counter[int]()
+        for each in self._each(among, lanes):
+            shares.update({way: round(share * nic_bps(way)) for way, share in each.items()})
+        return dict(shares)
+
+    def first(self, way: int) -> int:
+        """Return the way whose weight those share that are granted together: all of a message's to a NIC."""
+        return self._first.get(way, way)
+
+    def _are_many(self, among: tuple[int, ...]) -> bool:
+        return bool(among) and self._pairs[among[0]].entropy == SPRAYED
+
+    def _each(self, among: tuple[int, ...], lanes: Lanes) -> Iterator[dict[int, float]]:
+        """Yield the ways between each two NICs, and their shares."""
+        for each in zip(among, entropies_between(lanes), strict=True):
+            yield self._between(*each)
+
+    def _between(self, number: int, entropies: Entropies) -> dict[int, float]:
         if (number, entropies) not in self._ways:
             pair, first = self._pairs[number], dict[Path, int]()
             by_entropy = self._paths.by_entropy(pair)
@@ -52,16 +76,12 @@ class FluidWays:
             for entropy, path in zip(entropies, paths, strict=True):
                 first.setdefault(path, entropy)
             ways = self._open([replace(pair, entropy=entropy) for entropy in first.values()])
-            self._ways[number, entropies] = tuple(ways)
             took = Counter(paths)
-            for way, (path, entropy) in zip(ways, first.items(), strict=True):
-                self._way_of[way] = number, entropy
-                self._taking[way] = took[path] / len(paths)
+            self._ways[number, entropies] = {
+                way: took[path] / len(paths) for way, path in zip(ways, first, strict=True)
+            }
+            self._way_of.update((way, (number, e)) for way, e in zip(ways, first.values(), strict=True))
         return self._ways[number, entropies]
-
-    def share(self, way: int, nic_bps: float) -> int:
-        """Return in proportion to what packets take a way that go by any entropy, by a NIC of a rate."""
-        return round(self._taking.get(way, 1.0) * nic_bps)
 
     def clear(self) -> None:
         """Find the ways anew of what chooses from now on: packets are led elsewhere."""

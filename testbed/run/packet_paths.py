@@ -215,13 +215,24 @@ class Paths(dict[QueuePair, Path]):
         return self._tables.path(*ends, *ports(queue_pair))
 
     def by_entropy(self, queue_pair: QueuePair) -> Sequence[Path]:
-        """Return the path of each entropy between two NICs; empty for one that leads nowhere."""
+        """Return the path of each entropy between two NICs; empty for one that leads nowhere.
+
+        Where there is no path around what has failed, it is the one from before.
+        """
         ends = queue_pair.source, queue_pair.destination
         if ends not in self._by_entropy:
             over_one = self._over_one_switch(*ends)
             found = [over_one] * ENTROPIES if over_one else self._tables.datagram_paths(*ends)
-            self._by_entropy[ends] = [path or () for path in found]
+            before: Sequence[Path] = [()] * ENTROPIES
+            if self._failed and not all(found):
+                before = self._whole.by_entropy(queue_pair)
+            self._by_entropy[ends] = [path or old for path, old in zip(found, before, strict=True)]
         return self._by_entropy[ends]
+
+    @property
+    def _whole(self) -> "Paths":
+        """Return the paths while nothing has failed."""
+        return paths_over(self._fabric, frozenset(), self._routing, self._datagrams)
 
     @cached_property
     def _tables(self) -> FlowTables:

@@ -1,6 +1,7 @@
 """What is sprayed over many entropies, in the model: in fixed shares, or wherever a path has room."""
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -22,7 +23,7 @@ from traffic.demand import Demand
 from traffic.effects import Down, Slow
 from traffic.faults import Fault, When
 from traffic.metrics import path_bytes
-from traffic.spraying.policy import SPRAYED, QueuePair
+from traffic.spraying.policy import SPRAYED, Lanes, LaneSet, LaneState, Message, QueuePair
 from traffic.steps import single
 from traffic.transports.host_settings import TransportSetup
 
@@ -116,6 +117,83 @@ def test_entropies_as_they_are_decide_where_packets_can_go() -> None:
     one = carried(predict(alone(fabric, "spray:1")))
     assert len(one) == 1
     assert set(one) <= set(by_entropy)
+
+
+def flows(fabric: Fabric, scheme: str, sizes: dict[tuple[int, int], int], *faults: Fault) -> Experiment:
+    """Return messages of so many times `SIZE` between GPUs."""
+    matrix = np.zeros((fabric.gpus, fabric.gpus), dtype=np.int64)
+    for ends, size in sizes.items():
+        matrix[ends] = size * SIZE
+    return Experiment(fabric, single(Demand("flows", matrix)), scheme, UNSCALED, faults=faults)
+
+
+@pytest.mark.parametrize("scheme", ["spray", "reps"])
+@pytest.mark.parametrize(
+    ("sizes", "whole"),
+    [
+        ({(0, 1): 1, (0, 2): 1}, 2.0),
+        ({(1, 0): 3, (4, 2): 3, (1, 2): 4, (0, 3): 1, (3, 0): 4}, 7.0),
+        ({(0, 1): 3, (3, 4): 1, (5, 1): 3, (2, 3): 4, (4, 2): 3, (0, 2): 3}, 6.0),
+        ({(1, 0): 3, (4, 0): 4, (4, 5): 3, (1, 3): 2, (1, 2): 2}, 8.0),
+    ],
+)
+def test_two_nics_count_as_one_however_many_paths_join_them(
+    scheme: str, sizes: dict[tuple[int, int], int], whole: float
+) -> None:
+    """By hand, each pair fairly; emulated 2.01, 7.06, 6.05, 8.06. With a weight for each path: up to 9.25."""
+    fabric = leaf_spine_fabric(6, 2, 4)
+    run = predict(flows(fabric, scheme, sizes))
+    bit_s = fabric.nic_rate_bps(fabric.nics[0])
+    assert run.iteration_s * bit_s / 8 / SIZE == pytest.approx(whole, rel=0.01)
+
+
+@pytest.mark.parametrize("scheme", ["spray", "reps", "plb", "minrtt:4"])
+def test_what_no_path_leads_around_waits_for_its_own(scheme: str) -> None:
+    fabric = leaf_spine_fabric(4, 2, 2)
+    healthy = flows(fabric, scheme, {(0, 3): 2})
+    took_s = predict(healthy).iteration_s
+    uplinks = tuple(port for port in fabric.link_at if port.node == "leaf0" and port.number >= 2)
+    fault = Fault("both", (Down(uplinks),), When("", 0.2 * took_s, 0.3 * took_s), 0.1 * took_s)
+    run = predict(replace(healthy, faults=(fault,)))
+    assert run.audit is not None
+    assert not run.audit.findings
+    assert run.messages["end_s"].notna().all()
+    assert run.iteration_s >= 1.3 * took_s * (1 - 1e-9)
+
+
+class TwoSets:
+    """An oblivious scheme whose first GPU has all entropies, and whose second has one of them."""
+
+    name, per_packet, oblivious = "two sets", True, True
+
+    def open(self, *, fabric: Fabric, rng: np.random.Generator) -> None:
+        """Begin."""
+        self._fabric = fabric
+
+    def admit(self, *, message: Message) -> Lanes:
+        """Return the lanes of the message's GPU."""
+        near, far = (self._fabric.pinned_nic(gpu) for gpu in (message.source, message.destination))
+        return (LaneSet((near,), (far,), range(64) if message.source == 0 else (0,)),)
+
+    def choose(self, *, message: int, states: Sequence[LaneState], now: float) -> int | None:
+        """Return the first lane: predictions do not ask."""
+        return 0
+
+    def acknowledged(self, *, message: int, lane: int, rtt_s: float, marked: bool, now: float) -> None:
+        """Learn nothing."""
+
+    def withdraw(self, *, message: int) -> None:
+        """Forget nothing."""
+
+
+def test_each_message_has_the_shares_of_its_own_entropies() -> None:
+    fabric = leaf_spine_fabric(4, 2, 2, nics=1, gpus=2)
+    own = f"{__name__}:TwoSets"
+    lone = carried(predict(flows(fabric, own, {(0, 6): 1})))
+    beside = carried(predict(flows(fabric, own, {(0, 6): 1, (1, 7): 1})))
+    assert len(lone) == len(beside) == 2
+    more = {path: size - lone[path] for path, size in beside.items()}
+    assert sorted(more.values()) == [0, SIZE], "the other message goes by one path whole"
 
 
 def test_links_end_where_ports_say() -> None:
