@@ -135,7 +135,7 @@ def ocs_spectra(
     varying: Varying = False,
     partial: Partial = False,
     rest: Rest = "",
-    transport: Transports = None,
+    transport: Transports = CREDIT.name,
     entropies: Entropies = ENTROPIES,
     initial_window: InitialWindow = None,
     least_rto_ms: LeastTimeout = None,
