@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from scenarios._bench_transports import FABRIC, Ratios, listed_ratios, ratios_of
 from scenarios._figure import Figure
-from scenarios.spray_permutation import made_up
+from scenarios.spray_permutation import PatternName, made_up
 from testbed.network.network import Network
 from testbed.run.dilation import Dilation
 from testbed.run.emulate import emulate
@@ -40,9 +40,11 @@ def _at(fabric: Fabric, job: Job, scheme: str, nic_bps: float, packets: int) -> 
     )
 
 
-def _in_tree(scheme: str, pattern: str, packets: int, value: Callable[[Ratios], float]) -> tuple[float, str]:
+def _in_tree(
+    scheme: str, pattern: PatternName, packets: int, value: Callable[[Ratios], float]
+) -> tuple[float, str]:
     """Return the median of what came of five seeds over the fat-tree."""
-    drawn = [made_up("incast" if pattern == "incast" else "permutation", TREE.gpus, n) for n in range(RUNS)]
+    drawn = [made_up(pattern, TREE.gpus, n) for n in range(RUNS)]
     found = list(map(value, ratios_of([_at(TREE, job, scheme, TREE_BPS, packets) for job in drawn])))
     return statistics.median(found), f"seeds 0 to {RUNS - 1}: {listed_ratios(found)}"
 

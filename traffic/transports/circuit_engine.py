@@ -24,6 +24,7 @@ from typing import Literal
 
 from topologies.fabric import Nic
 from traffic.packets import DEFAULT_MTU, MOST_MTU
+from traffic.transports.datagram_sockets import enlarge
 from traffic.transports.datagrams import HEADER, OVERHEAD_BYTES, Datagrams, Ends, payload_bytes
 from traffic.transports.engine import Arrival
 from traffic.transports.loop import Watches
@@ -38,7 +39,6 @@ LANDED_S = 0.02
 """How long after it has left a NIC a datagram arrives at the latest: some turns of a busy switch [s]."""
 TURN_S = 0.001
 SOCKET_BUFFER_BYTES = 4 << 20
-FORCE = {socket.SO_SNDBUF: 32, socket.SO_RCVBUF: 33}
 PAYLOAD = bytes(MOST_MTU)
 
 
@@ -298,11 +298,7 @@ class CircuitEngine:
 def bind_udp(endpoint: socket.socket, address: str) -> None:
     """Give a UDP socket large buffers, and bind it to an address and `PORT`."""
     endpoint.setblocking(False)
-    for option, forced in FORCE.items():
-        try:
-            endpoint.setsockopt(socket.SOL_SOCKET, forced, SOCKET_BUFFER_BYTES)
-        except PermissionError:
-            endpoint.setsockopt(socket.SOL_SOCKET, option, SOCKET_BUFFER_BYTES)
+    enlarge(endpoint, send_bytes=SOCKET_BUFFER_BYTES, receive_bytes=SOCKET_BUFFER_BYTES)
     endpoint.bind((address, PORT))
 
 

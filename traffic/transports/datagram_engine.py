@@ -660,10 +660,8 @@ def _in_turns(
     """
     by_lane = np.argsort(number, kind="stable")
     lanes, sizes, messages = number[by_lane], size[by_lane], message[by_lane]
-    begins, (_, first, of) = (
-        np.cumsum(sizes) - sizes,
-        np.unique(lanes, return_index=True, return_inverse=True),
-    )
+    begins = np.cumsum(sizes) - sizes
+    _, first, of = np.unique(lanes, return_index=True, return_inverse=True)
     turn = (begins - begins[first][of]) // turn_bytes
     order = np.lexsort((messages, turn, lanes))
     lanes, sizes, messages, turn = lanes[order], sizes[order], messages[order], turn[order]

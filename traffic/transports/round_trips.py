@@ -83,7 +83,7 @@ class RoundTrips:
             ]
         )
 
-    def begun(self, qp: int, size: int, now: float) -> "Begun":
+    def begun(self, qp: int, size: int, now: float) -> Begun:
         """Return when a chunk [bytes] that is handed over now would arrive through empty queues."""
         crossing = self._crossings[qp]
         begins_s = max(self._sent_s.get(crossing.nic, now), now)
@@ -91,7 +91,7 @@ class RoundTrips:
         arrives_s = begins_s + 8 * size / crossing.slowest_bps / self._share + crossing.round_trip_s / 2
         return Begun(now, arrives_s)
 
-    def ended(self, qp: int, begun: "Begun", now: float) -> RoundTrip:
+    def ended(self, qp: int, begun: Begun, now: float) -> RoundTrip:
         """Return the round trip of a chunk whose last byte was counted now."""
         rtt_s = now - begun.at_s + self._crossings[qp].round_trip_s / 2
         return RoundTrip(rtt_s, now - begun.arrives_s > self._marks_s[qp])
