@@ -11,8 +11,10 @@ Each circuit goes to the pair of greatest T. Since all pairs start at infinity, 
 its first circuit before any gets a second: with alpha >= n - 1 and demand everywhere the topology is
 the full mesh, whatever the demand.
 
-The paper leaves open the order of ties, and prints an end that its own counts contradict (`Variant`). It
-does not say how circuits are put on NICs either, but that those of a pair are spread over NUMA
+The paper leaves open the order of ties, and prints an end that its own counts contradict (`Variant`). With
+alpha < n - 1 ties decide who has light at all: in order of demand, equal demand between 8 servers of 6 NICs
+joins seven of them in a clique and leaves the eighth without a circuit. So servers in the dark come first.
+The paper does not say how circuits are put on NICs either, but that those of a pair are spread over NUMA
 nodes; here circuits that stay also keep their NICs, so that fewer ports go dark (`nic_mapping`).
 
 References
@@ -54,6 +56,10 @@ class Variant:
     stop: Literal["exhausted", "printed"] = "exhausted"
     """``printed``: at the first bottleneck with a server that has no free NIC. With the artifact's 8 x 8
     matrix and 6 NICs that makes 6 circuits; going on, as the artifact does, makes the paper's 24."""
+    ties: Literal["free", "demand"] = "free"
+    """Which of the pairs of equal T is first: ``free`` that of a server without a circuit, then that whose
+    scarcer end has most free NICs, then that of greater U, then that with more free NICs at its other end;
+    ``demand``, as in the artifact, that of greater U. Then that of the lower servers."""
 
 
 class NicCircuit(NamedTuple):
@@ -172,9 +178,6 @@ def circuit_order(
     DemandError
         If the demand makes no sense, or a number of NICs is negative.
 
-    Notes
-    -----
-    Among equal T the pair of greater U is first, then that of the lower servers; the paper does not say.
     """
     matrix = checked_matrix(demand)
     free = np.broadcast_to(np.asarray(alpha, dtype=np.intp), len(matrix)).copy()
@@ -187,12 +190,15 @@ def circuit_order(
     for circuits in range(1, int(made.max(initial=0)) + 1):
         joined = (made >= circuits) & (owed > 0)
         time[joined] = _with_circuit(time[joined], owed[joined], circuits, variant)
+    degree = np.zeros(len(matrix), dtype=np.intp) if there is None else there.sum(axis=0)
     going_on = variant.stop == "exhausted"
     if going_on:
         time[(free[rows] == 0) | (free[columns] == 0)] = -np.inf
     order: list[Pair] = []
     while len(time) and (longest := time.max()) > -np.inf:
-        pair = int(np.argmax(np.where(time == longest, owed, -1.0)))
+        tied = np.flatnonzero(time == longest)
+        near, far = rows[tied], columns[tied]
+        pair = int(tied[_first_of_equals((near, far), owed[tied], free, degree, variant)])
         ends = int(rows[pair]), int(columns[pair])
         if not (free[ends[0]] and free[ends[1]]):
             break
@@ -201,6 +207,7 @@ def circuit_order(
         time[pair] = _with_circuit(time[pair], owed[pair], made[pair], variant)
         for server in ends:
             free[server] -= 1
+            degree[server] += 1
             if going_on and not free[server]:
                 time[(rows == server) | (columns == server)] = -np.inf
     return tuple(order)
@@ -326,6 +333,18 @@ def _times_without_circuit(owed: Matrix, eps_nics: int, variant: Variant) -> Mat
     else:
         start = np.full(len(owed), np.inf)
     return np.where(owed > 0, start, -np.inf)
+
+
+def _first_of_equals(
+    ends: tuple[Counts, Counts], owed: Matrix, free: Counts, degree: Counts, variant: Variant
+) -> int:
+    """Return which of the pairs of equal T, in the order of their servers, gets a circuit first."""
+    if variant.ties == "demand":
+        return int(np.argmax(owed))
+    near, far = (free[servers] for servers in ends)
+    dark = np.minimum(*(degree[servers] for servers in ends)) == 0
+    # The last key of a lexical sort is the first that counts.
+    return int(np.lexsort((-np.maximum(near, far), -owed, -np.minimum(near, far), ~dark))[0])
 
 
 def _with_circuit(time: Matrix, owed: Matrix, circuits: int, variant: Variant) -> Matrix:

@@ -36,8 +36,8 @@ LAYERS = 2
 """Demands per gate and seed."""
 READINGS = {
     "Algorithm 1": Variant(),
-    "printed end": Variant(stop="printed"),
-    "artifact's rule": Variant(rule="artifact"),
+    "printed end": Variant(stop="printed", ties="demand"),
+    "artifact's rule": Variant(rule="artifact", ties="demand"),
     "first over packets": Variant(first="eps"),
 }
 COLOURS = dict(zip(READINGS, ("#0072b2", "#9a9a9a", "#e69f00", "#009e73"), strict=True))

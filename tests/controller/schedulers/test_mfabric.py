@@ -1,5 +1,6 @@
 """mFabric's Algorithm 1: the worked example, what every topology keeps, and how far it is from the best."""
 
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -35,7 +36,9 @@ from traffic.workloads.gate import ARTIFACT_TOKENS
 WORKED = np.array([[0, 90, 10, 20], [70, 0, 30, 40], [20, 10, 0, 25], [10, 20, 15, 0]]) * 1e6
 NIC_BPS = 100e9
 UPPER = np.triu_indices(4, 1)
-PRINTED, ARTIFACT, BY_EPS = Variant(stop="printed"), Variant(rule="artifact"), Variant(first="eps")
+BY_DEMAND = Variant(ties="demand")
+PRINTED, ARTIFACT = replace(BY_DEMAND, stop="printed"), replace(BY_DEMAND, rule="artifact")
+BY_EPS = Variant(first="eps")
 
 entries = st.one_of(st.just(0.0), st.sampled_from([1.0, 2.0, 4.0]), st.floats(1e-3, 1e3))
 demands = st.integers(1, 7).flatmap(lambda n: arrays(np.float64, (n, n), elements=entries))
@@ -45,6 +48,7 @@ variants = st.builds(
     st.sampled_from(["paper", "artifact"]),
     st.sampled_from(["infinity", "eps"]),
     st.sampled_from(["exhausted", "printed"]),
+    st.sampled_from(["free", "demand"]),
 )
 
 
@@ -53,21 +57,56 @@ def pairs(text: str) -> tuple[Pair, ...]:
     return tuple((int(word[0]), int(word[1])) for word in text.split(", "))
 
 
-MESH = "01, 13, 12, 23, 02, 03"
+MESH, FREE_FIRST = "01, 13, 12, 23, 02, 03", "01, 23, 13, 02, 12, 03"
+"""All pairs by demand; and servers 2 and 3, dark after 01, before the pair 13 of greater demand."""
 
 
 @pytest.mark.parametrize(
-    ("alpha", "order", "printed"),
+    ("alpha", "order", "by_demand", "printed"),
     [
-        (2, "01, 13, 23, 02", "01, 13"),
-        (3, MESH, MESH),
-        (4, f"{MESH}, 01, 23", f"{MESH}, 01"),
-        (6, f"{MESH}, 01, 01, 13, 23, 02, 23", f"{MESH}, 01, 01, 13"),
+        (2, "01, 23, 13, 02", "01, 13, 23, 02", "01, 13"),
+        (3, FREE_FIRST, MESH, MESH),
+        (4, f"{FREE_FIRST}, 01, 23", f"{MESH}, 01, 23", f"{MESH}, 01"),
+        (
+            6,
+            f"{FREE_FIRST}, 01, 01, 13, 23, 02, 23",
+            f"{MESH}, 01, 01, 13, 23, 02, 23",
+            f"{MESH}, 01, 01, 13",
+        ),
     ],
 )
-def test_worked_example_gives_circuits_in_order(alpha: int, order: str, printed: str) -> None:
+def test_worked_example_gives_circuits_in_order(alpha: int, order: str, by_demand: str, printed: str) -> None:
     assert circuit_order(WORKED, alpha) == pairs(order)
+    assert circuit_order(WORKED, alpha, variant=BY_DEMAND) == pairs(by_demand)
     assert circuit_order(WORKED, alpha, variant=PRINTED) == pairs(printed)
+
+
+@pytest.mark.parametrize(("servers", "alpha"), list(product((4, 5, 8), (2, 3, 6))))
+def test_equal_demand_leaves_no_server_in_the_dark(servers: int, alpha: int) -> None:
+    demand = np.ones((servers, servers)) - np.eye(servers)
+    degrees = circuit_counts(circuit_order(demand, alpha), servers).sum(axis=0)
+    assert alpha - 1 <= degrees.min() <= degrees.max() <= alpha
+
+
+def test_by_demand_alone_a_clique_leaves_one_server_in_the_dark() -> None:
+    demand = np.ones((8, 8)) - np.eye(8)
+    by_demand, free_first = (
+        circuit_counts(circuit_order(demand, 6, variant=variant), 8) for variant in (BY_DEMAND, PUBLISHED)
+    )
+    assert by_demand.sum(axis=0).tolist() == [6] * 7 + [0]
+    assert free_first.sum(axis=0).tolist() == [6] * 8
+    assert transfer_s(demand, by_demand, 2, 8.0) == 3.5  # seven peers over two packet NICs
+    assert transfer_s(demand, free_first, 2, 8.0) == 1.0
+
+
+@given(arrays(np.float64, (7, 7), elements=st.floats(0.1, 9)), st.integers(2, 6))
+def test_no_server_with_demand_is_dark_whatever_the_demand(demand: Matrix, alpha: int) -> None:
+    assert circuit_counts(circuit_order(demand, alpha), 7).sum(axis=0).min() > 0
+
+
+def test_artifacts_matrix_has_the_same_circuits_by_both_orders_of_ties() -> None:
+    found = [circuit_order(ARTIFACT_TOKENS, 6, variant=variant) for variant in (PUBLISHED, BY_DEMAND)]
+    assert sorted(found[0]) == sorted(found[1])
 
 
 @pytest.mark.parametrize(
@@ -136,9 +175,15 @@ def test_each_circuit_goes_to_the_bottleneck(
     times = {pair: start_time(both, eps_nics, variant) for pair, both in owed.items() if both}
     free, made = [alpha] * n, dict.fromkeys(owed, 0)
 
+    def rank(pair: Pair) -> tuple[float, ...]:
+        scarcer, other = sorted(free[server] for server in pair)
+        lights_a_server = other == alpha
+        ties = (lights_a_server, scarcer, owed[pair], other) if variant.ties == "free" else (owed[pair],)
+        return times[pair], *ties, -pair[0], -pair[1]
+
     def bottleneck() -> Pair | None:
         known = [p for p in times if variant.stop == "printed" or (free[p[0]] and free[p[1]])]
-        return max(known, key=lambda p: (times[p], owed[p], -p[0], -p[1]), default=None)
+        return max(known, key=rank, default=None)
 
     for pair in circuit_order(demand, alpha, eps_nics, variant):
         assert pair == bottleneck()
