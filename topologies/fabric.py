@@ -10,7 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import accumulate
 from typing import Literal, NamedTuple
 
@@ -184,13 +184,24 @@ class Fabric:
         return servers
 
     def pinned_nic(self, gpu: int) -> Nic:
-        """Return the NIC that sits beside a GPU: GPU i of a server uses slot i modulo its slots.
+        """Return the NIC that sits beside a GPU: the first that belongs to it (`delegation_gpu`).
 
-        Where that slot is empty it uses another NIC; GPUs without one of their own take turns.
+        A GPU that none belongs to shares that of the last one before it; one whose slot is empty uses another
+        NIC, and such GPUs take turns.
         """
         server = self.gpu_servers[gpu]
         index, nics, slots = gpu - self.gpu_offsets[server], *self._nics_of(server)
-        return Nic(server, nic if (nic := slots[index % len(slots)]) != -1 else index % nics)
+        slot = _slots_beside(self.servers[server].gpus, len(slots))[index]
+        return Nic(server, nic if (nic := slots[slot]) != -1 else index % nics)
+
+    def delegation_gpu(self, nic: Nic) -> int:
+        """Return the GPU that a NIC belongs to: slot k of N to GPU floor(k G / N) of a server's G GPUs.
+
+        What is gathered before it crosses over that NIC is gathered there.
+        """
+        slots = self._nics_of(nic.server)[1]
+        slot = slots.index(nic.nic)
+        return self.gpu_offsets[nic.server] + slot * self.servers[nic.server].gpus // len(slots)
 
     def rails(self, server: int) -> dict[int, int]:
         """Return the NIC of a server on each of its rails: rail n joins the NICs in slots n."""
@@ -315,6 +326,16 @@ class Fabric:
 
 _OPTIONAL_OF = {"servers": ("slots",), "switches": ("permitted",), "links": ("delay_s", "loss")}
 """What files do not have where it is nothing, as those were before servers, switches and links had it."""
+
+
+@lru_cache(maxsize=64)
+def _slots_beside(gpus: int, slots: int) -> tuple[int, ...]:
+    """Return for each GPU of a server the first slot of its own, or that of the last GPU that has one."""
+    found = list[int]()
+    for gpu in range(gpus):
+        own = (slot for slot in range(slots) if slot * gpus // slots == gpu)
+        found.append(next(own, found[-1] if found else 0))
+    return tuple(found)
 
 
 def equal_servers(count: int, nics: int, gpus: int | None, nvlink_bps: float) -> tuple[Server, ...]:

@@ -31,7 +31,6 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from topologies.delegation_gpus import delegation_gpu
 from topologies.errors import ScenarioError
 from topologies.events import View
 from topologies.fabric import Fabric, Nic, Port
@@ -474,10 +473,7 @@ def scattered(found: Delegation, arrived: Sequence[Mapping[int, int]], gpus: int
 @lru_cache(maxsize=4)
 def delegation_gpus(fabric: Fabric) -> dict[Nic, int]:
     """Return the delegation GPU of each NIC, by its number in the fabric."""
-    return {
-        nic: fabric.gpu_offsets[nic.server] + delegation_gpu(fabric.servers[nic.server], nic.nic)
-        for nic in fabric.nics
-    }
+    return {nic: fabric.delegation_gpu(nic) for nic in fabric.nics}
 
 
 def _placed(

@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from testbed.audit.definitions import owed_by
 from testbed.audit.finding import Circumstances, Finding
-from topologies.delegation_gpus import delegation_gpu
 from topologies.fabric import Fabric, Port
 from traffic.clock import NEVER
 from traffic.collectives.owed import Owed
@@ -227,12 +226,8 @@ class Course:
             "from_gpu": [lane.source for lane in self.tables.lanes],
             "to_gpu": [lane.destination for lane in self.tables.lanes],
         }
-        servers, first = self.fabric.servers, self.fabric.gpu_offsets
         return {
-            end: np.array(
-                [first[nic.server] + delegation_gpu(servers[nic.server], nic.nic) for nic in nics],
-                dtype=np.int64,
-            )
+            end: np.array([self.fabric.delegation_gpu(nic) for nic in nics], dtype=np.int64)
             for end, nics in ends.items()
         }
 

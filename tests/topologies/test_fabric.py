@@ -83,11 +83,25 @@ def test_gpus_are_numbered_server_by_server(fabric: Fabric) -> None:
         assert 0 <= nic.nic < fabric.servers[server].nics
 
 
-def test_pinned_nics_go_round() -> None:
-    server = Server("h0", 2, 4, 1e12)
-    links = tuple(Link(Port("h0", nic), Port("leaf0", nic), 1e9) for nic in range(2))
-    fabric = Fabric("one", (server,), (Switch("leaf0", 2),), links)
-    assert [fabric.pinned_nic(gpu) for gpu in range(4)] == [Nic(0, 0), Nic(0, 1), Nic(0, 0), Nic(0, 1)]
+@pytest.mark.parametrize(
+    ("gpus", "nics", "beside"),
+    [(4, 2, [0, 0, 1, 1]), (8, 8, list(range(8))), (3, 2, [0, 1, 1]), (2, 4, [0, 2]), (9, 8, [*range(8), 7])],
+)
+def test_gpus_that_follow_each_other_share_a_nic(gpus: int, nics: int, beside: list[int]) -> None:
+    fabric = big_switch_fabric(2, nics=nics, gpus=gpus)
+    assert [fabric.pinned_nic(gpu) for gpu in range(gpus)] == [Nic(0, nic) for nic in beside]
+
+
+@given(st.integers(1, 9), st.integers(1, 9))
+def test_gpus_and_nics_are_beside_each_other_by_one_map(gpus: int, nics: int) -> None:
+    fabric = big_switch_fabric(2, nics=nics, gpus=gpus)
+    for nic in fabric.nics:
+        gpu = fabric.delegation_gpu(nic)
+        assert fabric.gpu_servers[gpu] == nic.server
+        assert fabric.delegation_gpu(fabric.pinned_nic(gpu)) == gpu
+    owners = {fabric.delegation_gpu(nic) for nic in fabric.nics}
+    for gpu in range(fabric.gpus):
+        assert fabric.delegation_gpu(fabric.pinned_nic(gpu)) == max(o for o in owners if o <= gpu)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from topologies.delegation_gpus import delegation_gpu
 from topologies.errors import FabricError
 from topologies.fabric import Fabric, Nic, Server
 from topologies.light import light_peers
@@ -79,8 +78,9 @@ def test_servers_have_two_packet_nics_of_8_and_the_prototypes_one_of_4() -> None
     assert packet_nic_numbers(4, 1) == (0,)
     assert [numa_node(server, nic) for nic in range(8)] == [0, 0, 0, 0, 1, 1, 1, 1]
     assert [numa_node(prototype, nic) for nic in range(4)] == [0, 0, 1, 1]
-    assert [delegation_gpu(server, nic) for nic in range(8)] == list(range(8))
-    assert [delegation_gpu(prototype, nic) for nic in range(4)] == [0, 2, 4, 6]
+    whole, small = mfabric_fabric(2), mfabric_fabric(2, nics=4, packet_nics=1)
+    assert [whole.delegation_gpu(Nic(1, nic)) for nic in range(8)] == list(range(8, 16))
+    assert [small.delegation_gpu(Nic(1, nic)) for nic in range(4)] == [8, 10, 12, 14]
     assert [region.ports[0] for region in regions(mfabric_fabric(128, 8))] == [tuple(range(6))] * 16
     assert {switch.ports for switch in mfabric_fabric(128, 8).switches if switch.kind == "ocs"} == {48}
 
@@ -129,8 +129,8 @@ def test_spare_servers_have_packet_nics_only_and_backup_gpus_are_last() -> None:
     assert own == tuple(gpu for gpu in range(72) if gpu % 9 != 8)
     plain = mfabric_fabric(8, 4)
     for nic in plain.nics:
-        backed, alone = (each.servers[nic.server] for each in (fabric, plain))
-        assert delegation_gpu(backed, nic.nic) == delegation_gpu(alone, nic.nic)
+        backed, alone = (each.delegation_gpu(nic) - each.gpu_offsets[nic.server] for each in (fabric, plain))
+        assert backed == alone
     assert region_gpus(plain, 8) == tuple(range(64))
 
 

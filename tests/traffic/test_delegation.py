@@ -16,10 +16,9 @@ from controller.schedulers.mfabric import (
     transfer_s,
 )
 from tests.examples import examples
-from topologies.delegation_gpus import delegation_gpu
 from topologies.errors import ScenarioError
 from topologies.events import View
-from topologies.fabric import Fabric, Nic
+from topologies.fabric import Fabric
 from topologies.fat_tree import fat_tree_fabric
 from topologies.mfabric import mfabric_fabric, regions
 from traffic.delegated import Delegated
@@ -129,16 +128,12 @@ def assert_flows_balance(fabric: Fabric, found: Delegation) -> None:
     sends, receives = np.zeros(gpus), np.zeros(gpus)
     for qp, size in zip(found.lanes.qp.tolist(), found.lanes.bytes.tolist(), strict=True):
         pair = found.lanes.queue_pairs[qp]
-        sends[gpu_of(fabric, pair.source)] += size
-        receives[gpu_of(fabric, pair.destination)] += size
+        sends[fabric.delegation_gpu(pair.source)] += size
+        receives[fabric.delegation_gpu(pair.destination)] += size
     gathered = leaving + moved_in(found.gather, gpus)
     scattered = receives + moved_in(found.scatter, gpus)
     assert gathered == pytest.approx(sends, abs=64)  # hops are rounded to bytes
     assert scattered == pytest.approx(arriving, abs=64)
-
-
-def gpu_of(fabric: Fabric, nic: Nic) -> int:
-    return fabric.gpu_offsets[nic.server] + delegation_gpu(fabric.servers[nic.server], nic.nic)
 
 
 def moved_in(messages: Messages, gpus: int) -> NDArray[np.float64]:
