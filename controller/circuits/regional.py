@@ -19,13 +19,15 @@ soon as that is known.
 References
 ----------
 mFabric, sections 4.2 (a controller per region), 5.1, 5.2 and appendix B.2 (when demands are known), and 5.4
-(failures). The circuits before the first turn are random, as in the artifact.
+(failures). Before the first turn circuits are lit for what is known of the iteration before, else they are
+random, as in the artifact.
 """
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Literal
 
 import numpy as np
@@ -41,6 +43,7 @@ from controller.schedulers.mfabric import (
 from topologies.errors import DemandError
 from topologies.events import Event, FaultDetected, Hold, NodeDone, NodeStarted, Order, Reconfigure, View
 from topologies.fabric import Fabric, Nic, Port
+from topologies.light import Circuit
 from topologies.mfabric import Region, regions
 from topologies.packet_part import cut_off
 
@@ -83,10 +86,12 @@ class Regional:
         Whose regions.
     turns
         The all-to-alls of each region, by its OCS, in the order in which they start.
+    before
+        The demand that an OCS' circuits are lit for before the first turn, where that does not know its own.
     variant
         How Algorithm 1 is read.
     seed
-        Of the circuits before the first turn.
+        Of the circuits of the others.
     moving, moved
         The faults by which GPUs take the places of others, and what a turn carries between the region's
         servers once some of them are known, in that order; by default none do.
@@ -102,6 +107,7 @@ class Regional:
         fabric: Fabric,
         turns: Mapping[str, Sequence[Turn]],
         *,
+        before: Mapping[str, Matrix] = MappingProxyType({}),
         variant: Variant = PUBLISHED,
         seed: int = 0,
         moving: AbstractSet[str] = frozenset(),
@@ -120,14 +126,22 @@ class Regional:
         for ocs, own in self._turns.items():
             if ocs not in self._regions:
                 raise DemandError(f"circuits for {ocs}, which no region of the fabric has", "name its OCSes")
-            servers = len(self._regions[ocs].servers)
-            wrong = [turn for turn in own if turn.demand.shape != (servers, servers)]
-            if wrong:
-                raise DemandError(
-                    f"{wrong[0].node!r} has a demand of shape {wrong[0].demand.shape} in a region of "
-                    f"{servers} servers",
-                    "give a row and a column per server",
-                )
+            demands = {turn.node: turn.demand for turn in own}
+            demands |= {"what is before the job": before[ocs]} if ocs in before else {}
+            self._check_shapes(ocs, demands)
+        self._before = {
+            ocs: RegionState(self._mapping(region, demand, (), frozenset()), demand)
+            for ocs, region in self._regions.items()
+            for demand in [self._demand_before(ocs, before.get(ocs))]
+        }
+
+    @property
+    def first(self) -> dict[str, tuple[Circuit, ...]]:
+        """What each OCS shows before the first turn."""
+        return {
+            ocs: circuits_of(self._fabric, self._regions[ocs], state.mapping).pairs
+            for ocs, state in self._before.items()
+        }
 
     def decide(self, state: object, view: View, event: Event) -> tuple[object, Sequence[Order]]:
         """Return the orders of an event: those of the region whose turn starts or ends."""
@@ -145,17 +159,32 @@ class Regional:
                 state, orders = state | {ocs: after}, [*orders, *more]
         return state, orders
 
+    def _check_shapes(self, ocs: str, demands: Mapping[str, Matrix]) -> None:
+        """Refuse demands that are not between the servers of a region."""
+        servers = len(self._regions[ocs].servers)
+        for name, demand in demands.items():
+            if demand.shape != (servers, servers):
+                raise DemandError(
+                    f"{name!r} has a demand of shape {demand.shape} in a region of {servers} servers",
+                    "give a row and a column per server",
+                )
+
+    def _demand_before(self, ocs: str, known: Matrix | None) -> Matrix:
+        """Return what a region's circuits are lit for before its first turn."""
+        turns, servers = self._turns[ocs], self._regions[ocs].servers
+        if turns and turns[0].known == "before":
+            return turns[0].demand
+        if known is not None:
+            return known
+        return np.random.default_rng([self._seed, servers[0]]).random((len(servers), len(servers)))
+
     def _first(self, view: View) -> tuple[dict[str, RegionState], list[Order]]:
-        """Return the circuits of all regions before anything is sent: of the first turn, if it is known."""
-        state, orders = {}, list[Order]()
-        for ocs, region in self._regions.items():
-            turns, servers = self._turns[ocs], len(region.servers)
-            if turns and turns[0].known == "before":
-                demand = turns[0].demand
-            else:
-                demand = np.random.default_rng([self._seed, region.servers[0]]).random((servers, servers))
-            state[ocs], more = self._shown(RegionState((), demand), view, ocs, demand)
-            orders += more
+        """Return what is lit, and orders where NICs have failed before anything is sent."""
+        state, orders = dict(self._before), list[Order]()
+        for ocs, own in state.items():
+            if view.failed:
+                state[ocs], more = self._shown(own, view, ocs, own.demand)
+                orders += more
         return state, orders
 
     def _starts(

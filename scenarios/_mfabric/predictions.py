@@ -1,4 +1,9 @@
-"""Copilot in a training step: what it predicts of each dispatch from the gate of the layer before."""
+"""What circuits know before a gate decides: Copilot's predictions, and the iteration before."""
+
+from itertools import accumulate
+
+import numpy as np
+from numpy.typing import NDArray
 
 from controller.schedulers.copilot import WINDOW, predicted_tokens, transition
 from testbed.run.region_plan import Prediction
@@ -29,14 +34,47 @@ def copilot_predictions(
     """
     seen = history[-WINDOW:]
     matrices = [transition(seen[:, layer], seen[:, layer + 1]) for layer in range(model.moe_layers - 1)]
-    ranks = max(server_gpus // model.tp, 1)
-    servers = model.ep // ranks
     found = []
     for dispatch in step.dispatches:
         if not dispatch.layer:
             continue
         before = gate(dispatch.replica, dispatch.micro_batch, dispatch.layer - 1)
         tokens = predicted_tokens(matrices[dispatch.layer - 1], before)
-        between = tokens.reshape(servers, ranks, servers, -1).sum(axis=(1, 3))
-        found.append(Prediction(dispatch.node, tuple(map(tuple, between.tolist()))))
+        found.append(_between_servers(dispatch.node, model, tokens, server_gpus))
     return tuple(found)
+
+
+def demands_before(
+    step: MoeStep, model: MoeModel, tokens: NDArray[np.int64], *, server_gpus: int = 8
+) -> tuple[Prediction, ...]:
+    """Return what the first dispatch of each stage carried in the iteration before.
+
+    Its last all-to-all was that of the same layer, so that its circuits are lit when an iteration starts.
+
+    Parameters
+    ----------
+    step, model
+        The training step, and of what.
+    tokens
+        What its gates decided then, shape (layers, ep, experts); all replicas are taken to be alike.
+    server_gpus
+        How many GPUs a server has.
+    """
+    starts = accumulate(model.stage_layers()[:-1], initial=0)
+    firsts = {max(layer - model.dense_layers, 0) for layer in starts}
+    return tuple(
+        _between_servers(dispatch.node, model, tokens[dispatch.layer], server_gpus)
+        for dispatch in step.dispatches
+        if dispatch.layer in firsts and not dispatch.micro_batch
+    )
+
+
+def _between_servers(
+    node: str, model: MoeModel, tokens: NDArray[np.int64] | NDArray[np.float64], server_gpus: int
+) -> Prediction:
+    """Return what a gate's tokens, from rank to expert, are between a region's servers."""
+    ranks = max(server_gpus // model.tp, 1)
+    servers = model.ep // ranks
+    slots = np.pad(tokens, ((0, 0), (0, model.expert_slots - tokens.shape[1])))
+    between = slots.reshape(servers, ranks, servers, -1).sum(axis=(1, 3))
+    return Prediction(node, tuple(map(tuple, between.tolist())))

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from controller.circuits.devices import ReconfigurationDelay
 from controller.schedulers.copilot import WINDOW
-from scenarios._mfabric.predictions import copilot_predictions
+from scenarios._mfabric.predictions import copilot_predictions, demands_before
 from testbed.run.experiment import Experiment
 from testbed.run.region_plan import First, Prediction, RegionalSetup
 from topologies.errors import ScenarioError
@@ -17,7 +17,8 @@ from traffic.delegated import DelegatedSetup
 from traffic.job import Job
 from traffic.models.moe import MoeModel
 from traffic.models.moe_step import Gate, Machines, MoeStep, moe_step
-from traffic.workloads.gate import Loads, gate_loads, gate_statistics, gate_tokens
+from traffic.scheme_setup import SchemeSetup
+from traffic.workloads.gate import Loads, Tokens, gate_loads, gate_statistics, gate_tokens
 from traffic.workloads.mixtral import GPU_FLOPS
 
 MOST_MICRO_BATCHES = 64
@@ -29,6 +30,10 @@ GATEWAYS = (0, 4)
 """The GPUs of a server of 8 NICs, 2 of them on packets, that sum gradients for it."""
 PHASE = "early"
 """Of training, where gates are least even."""
+OWN_NIC = "ecmp"
+"""The scheme of a packet fabric in the paper and its artifact: a GPU sends over the NIC beside it."""
+DELEGATED = DelegatedSetup()
+"""mFabric's own: what crosses is split evenly over two servers' lanes, gathered and scattered inside."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,6 +47,8 @@ class Training:
     """What its gates decide."""
     history: Loads
     """Of the iterations before."""
+    before: Tokens
+    """What its gates decided in the last of these, shape (1, layers, ep, experts)."""
 
     @property
     def job(self) -> Job:
@@ -96,7 +103,10 @@ def training(
     decisions = max(replicas * micro_batches, 1)
     loads = gate_loads([PHASE] * (WINDOW + decisions), layers, model.experts, seed=seed)
     history, now = loads[:WINDOW], loads[WINDOW:]
-    tokens = gate_tokens(now, model.ep, model.tokens * model.top_k, sparsity=sparsity, seed=seed)
+    before, tokens = (
+        gate_tokens(of, model.ep, model.tokens * model.top_k, sparsity=sparsity, seed=seed)
+        for of in (history[-1:], now)
+    )
 
     def gate(replica: int, micro_batch: int, layer: int) -> NDArray[np.int64]:
         decided: NDArray[np.int64] = tokens[replica * micro_batches + micro_batch, layer]
@@ -112,7 +122,7 @@ def training(
     )
     name = f"{model.name} ({layers} of {model.layers} layers)"
     note = f"{step.job.note}; synthetic gates: {gate_statistics(tokens)}"
-    return Training(cut, replace(step, job=replace(step.job, name=name, note=note)), gate, history)
+    return Training(cut, replace(step, job=replace(step.job, name=name, note=note)), gate, history, before)
 
 
 def checked_delay(delay_ms: float, rate_gbps: float) -> ReconfigurationDelay:
@@ -125,9 +135,11 @@ def checked_delay(delay_ms: float, rate_gbps: float) -> ReconfigurationDelay:
     return ReconfigurationDelay(f"{delay_ms:g} ms", delay_ms / 1e3)
 
 
-def over_packets(fabric: Fabric, trained: Training, label: str, seed: int = 0) -> Experiment:
-    """Return a step over packet switches alone."""
-    return Experiment(fabric, trained.job, DelegatedSetup(), seed=seed, label=label)
+def over_packets(
+    fabric: Fabric, trained: Training, label: str, seed: int = 0, *, scheme: str | SchemeSetup = OWN_NIC
+) -> Experiment:
+    """Return a step over packet switches alone, by `OWN_NIC` or `DELEGATED`."""
+    return Experiment(fabric, trained.job, scheme, seed=seed, label=label)
 
 
 def over_circuits(
@@ -157,17 +169,18 @@ def over_circuits(
     spill
         Whether pairs put on packet NICs what their circuits cannot carry in time.
     seed
-        Of the circuits before the first all-to-all.
+        Of what is random.
     """
     predictions: tuple[Prediction, ...] = ()
     if first == "copilot":
         predictions = copilot_predictions(trained.step, trained.model, trained.gate, trained.history)
     late = tuple(dispatch.node for dispatch in trained.step.dispatches)
+    before = demands_before(trained.step, trained.model, trained.before[0])
     return Experiment(
         fabric,
         trained.job,
-        DelegatedSetup(spill=spill),
+        replace(DELEGATED, spill=spill),
         seed=seed,
         label=label,
-        circuits=RegionalSetup(delay, first, late, predictions),
+        circuits=RegionalSetup(delay, first, late, predictions, before),
     )

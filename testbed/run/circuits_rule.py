@@ -124,8 +124,6 @@ def _check_delays(name: str, rule: Rule, fabric: Fabric, ocses: Collection[str])
             )
         if not isinstance(delay, ReconfigurationDelay):
             raise _not_valid(name, f"the delay of {ocs} is not a ReconfigurationDelay")
-        if delay.varies and rule.first:
-            raise _not_valid(name, f"the delay of {ocs} varies, and circuits are lit before the job starts")
 
 
 def _check_circuits(name: str, circuits: object) -> None:

@@ -1,7 +1,7 @@
 """What circuits did: the slots that were shown, what they carried, and how late and how long all was."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain
 
@@ -169,9 +169,20 @@ class LightLog:
         }
 
 
-def drawn_s(logs: Mapping[str, list[LogEntry]], dilation: Dilation) -> dict[str, tuple[float, ...]]:
-    """Return how long each OCS was dark before each of its circuits, as its device had it [real s]."""
+def drawn_s(
+    logs: Mapping[str, list[LogEntry]], dilation: Dilation, lit_before: Collection[str] = ()
+) -> dict[str, tuple[float, ...]]:
+    """Return how long each OCS was dark before each of its circuits, as its device had it [real s].
+
+    Parameters
+    ----------
+    logs, dilation
+        What OCSes did, and at which scale.
+    lit_before
+        Those whose first circuits were lit before the clock ran: these darkened nothing.
+    """
+    lit = {ocs: [entry for entry in log if entry.circuits] for ocs, log in logs.items()}
     return {
-        ocs: tuple(dilation.real_s(entry.delay_s) for entry in log if entry.circuits)
-        for ocs, log in logs.items()
+        ocs: tuple(dilation.real_s(entry.delay_s) for entry in log[ocs in lit_before :])
+        for ocs, log in lit.items()
     }

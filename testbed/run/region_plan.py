@@ -15,6 +15,7 @@ from controller.schedulers.mfabric import PUBLISHED, Variant
 from topologies.errors import ScenarioError
 from topologies.events import Event, Order, View
 from topologies.fabric import Fabric
+from topologies.light import Circuit
 from topologies.mfabric import regions
 from traffic.collectives.all_to_all import AllToAll
 from traffic.faults import Moves, places_after
@@ -46,6 +47,10 @@ class RegionalSetup:
     """These all-to-alls; the demand of all others is known when the one before them has ended."""
     predictions: tuple[Prediction, ...] = ()
     """Of those of them that have one."""
+    before: tuple[Prediction, ...] = ()
+    """What circuits are lit for before the job starts: the demand of a region's first all-to-all as the
+    iteration before had it. Regions without one begin with what their first one needs, if that is known,
+    else with random circuits."""
     variant: Variant = PUBLISHED
     """How Algorithm 1 is read."""
 
@@ -54,7 +59,7 @@ class RegionalSetup:
     ) -> Rule:
         """Return what the runner asks; ScenarioError as of `RegionPlan`."""
         plan = RegionPlan(fabric, job, self, seed, moves)
-        return Rule(plan, dict.fromkeys(plan.turns, self.delay), carries="by scheme")
+        return Rule(plan, dict.fromkeys(plan.turns, self.delay), plan.lit_before, carries="by scheme")
 
     @property
     def words(self) -> list[str]:
@@ -64,7 +69,7 @@ class RegionalSetup:
     @property
     def undrawn(self) -> object:
         """What of it no seed decides: when circuits change, and not what is predicted of demands."""
-        return replace(self, predictions=())
+        return replace(self, predictions=(), before=())
 
 
 class RegionPlan:
@@ -88,7 +93,10 @@ class RegionPlan:
         self._nodes = {node.name: node for node in job.collectives}
         self._moves = moves or {}
         self._region_of = {server: region for region in regions(fabric) for server in region.servers}
-        self._predicted = {each.node: np.array(each.demand, dtype=float) for each in setup.predictions}
+        self._predicted, self._before = (
+            {each.node: np.array(each.demand, dtype=float) for each in known}
+            for known in (setup.predictions, setup.before)
+        )
         self._demands: dict[tuple[int, tuple[int, ...]], Matrix] = {}
         self.turns: dict[str, list[Turn]] = {region.ocs: [] for region in regions(fabric)}
         """The turns of each OCS, in job order."""
@@ -105,11 +113,18 @@ class RegionPlan:
         """What an all-to-all does whose demand is known only when it starts."""
         return self._setup.first
 
+    @property
+    def lit_before(self) -> Mapping[str, tuple[Circuit, ...]]:
+        """What each OCS shows before the job starts."""
+        return self._circuits.first
+
     @cached_property
     def _circuits(self) -> Regional:
+        firsts = {ocs: turns[0].node for ocs, turns in self.turns.items() if turns}
         return Regional(
             self._fabric,
             self.turns,
+            before={ocs: self._before[node] for ocs, node in firsts.items() if node in self._before},
             variant=self._setup.variant,
             seed=self._seed,
             moving=frozenset(self._moves),

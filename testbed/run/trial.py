@@ -40,9 +40,9 @@ def tried(
     broken = [*broken, *(sentence for sentence in watch.unmet if sentence not in broken)]
     light = emulation.light
     lent_bytes = lent_real_bytes(experiment, network)
-    # What is lit from the start is switched before the clock runs, and delays do not vary then.
-    first = experiment.rule and experiment.rule.first
-    delays_s = None if first else drawn_s(emulation.logs, experiment.dilation)
+    first = experiment.rule.first if experiment.rule else {}
+    lit_before = [ocs for ocs, circuits in first.items() if circuits]
+    delays_s = drawn_s(emulation.logs, experiment.dilation, lit_before)
     predicted = predict(experiment, emulation.paths, delays_s, lent_bytes=lent_bytes)
     informed = is_informed(experiment, emulation.paths, delays_s)
     free = predict(experiment, lent_bytes=lent_bytes) if informed else None

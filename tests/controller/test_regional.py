@@ -17,14 +17,14 @@ from topologies.mfabric import Region, mfabric_fabric, regions
 
 FABRIC = mfabric_fabric(8, 4, gpus=1, nics=3, packet_nics=1)
 """Two regions of four servers, two circuit NICs each."""
-REGION = regions(FABRIC)[0]
+REGION, SECOND = regions(FABRIC)
 HEAVY = np.array([[0, 9, 0, 0], [5, 0, 0, 0], [0, 0, 0, 4], [0, 0, 8, 0]], dtype=float)
 LIGHT = HEAVY[[0, 2, 1, 3]][:, [0, 2, 1, 3]]
 
 
-def shown(demand: np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> tuple[Circuit, ...]:
-    """Return the circuits of the first region for a demand, nothing being lit."""
-    return circuits_of(FABRIC, REGION, region_circuits(FABRIC, REGION, demand)).pairs
+def shown(demand: Matrix, region: Region = REGION) -> tuple[Circuit, ...]:
+    """Return the circuits of a region for a demand, nothing being lit."""
+    return circuits_of(FABRIC, region, region_circuits(FABRIC, region, demand)).pairs
 
 
 def played(
@@ -52,8 +52,9 @@ def test_known_demands_are_lit_when_the_turn_before_has_ended() -> None:
         NodeStarted("b"),
         NodeDone("b"),
     ]
+    assert Regional(FABRIC, turns).first == {"ocs0": shown(HEAVY)}
     first, *orders = played(turns, events)
-    assert first == [Reconfigure({"ocs0": shown(HEAVY)})]
+    assert first == []
     assert orders[0] == [Hold("a", ("ocs0",))]
     (change,) = orders[1]
     assert isinstance(change, Reconfigure)
@@ -81,13 +82,10 @@ def test_circuits_stay_while_a_turn_is_under_way() -> None:
 def test_regions_are_apart_and_other_nodes_change_nothing() -> None:
     turns = {"ocs0": [Turn("a", HEAVY), Turn("b", LIGHT)], "ocs1": [Turn("x", HEAVY), Turn("y", HEAVY)]}
     events: list[Event] = [NodeStarted("a"), NodeDone("x"), NodeDone("nothing"), NodeDone("a")]
+    assert Regional(FABRIC, turns).first == {"ocs0": shown(HEAVY), "ocs1": shown(HEAVY, SECOND)}
     first, starts, *orders = played(turns, [NodeStarted("x"), *events])
+    assert first == [Hold("x", ("ocs1",))]
     assert starts == [Hold("a", ("ocs0",))]
-    assert first[2] == Hold("x", ("ocs1",))
-    assert [ocs for order in first[:2] if isinstance(order, Reconfigure) for ocs in order.circuits] == [
-        "ocs0",
-        "ocs1",
-    ]
     assert orders[:2] == [[], []]
     assert [ocs for order in orders[2] if isinstance(order, Reconfigure) for ocs in order.circuits] == [
         "ocs0"
@@ -104,7 +102,20 @@ def test_what_failed_gets_no_circuit() -> None:
     assert len(change.circuits["ocs0"]) < len(shown(HEAVY))
 
 
+def test_before_the_first_turn_circuits_are_those_of_the_iteration_before() -> None:
+    """A first turn whose demand is known needs none; without either they are random, and by the seed."""
+    late = {"ocs0": [Turn("a", HEAVY, "start")]}
+    assert Regional(FABRIC, late, before={"ocs0": LIGHT}).first == {"ocs0": shown(LIGHT)}
+    known = Regional(FABRIC, {"ocs0": [Turn("a", HEAVY)]}, before={"ocs0": LIGHT})
+    assert known.first == {"ocs0": shown(HEAVY)}
+    drawn = [Regional(FABRIC, late, seed=seed).first["ocs0"] for seed in range(20)]
+    assert len(set(drawn)) > 1
+    assert drawn[3] == Regional(FABRIC, late, seed=3).first["ocs0"]
+
+
 def test_what_is_refused() -> None:
+    with pytest.raises(DemandError, match="'what is before the job' has a demand of shape"):
+        Regional(FABRIC, {"ocs0": [Turn("a", HEAVY)]}, before={"ocs0": HEAVY[:3, :3]})
     with pytest.raises(DemandError, match="no region"):
         Regional(FABRIC, {"ocs9": []})
     with pytest.raises(DemandError, match="a demand of shape"):
@@ -162,14 +173,17 @@ def test_circuits_of_a_run_are_remembered_and_those_of_more_are_not(monkeypatch:
         ports = frozenset(FABRIC.nic_port(Nic(server, REGION.nics[server][0])) for server in failed)
         controllers.decide(None, View(0.0, FABRIC, {}, ports), NodeStarted("warm up"))
 
-    for failed in ((), (0,), (1,)):  # as many as a run asks for: before the first turn, and two turns
+    for failed in ((0,), (1,)):  # as many as a run asks for: before the first turn, and two turns
         first(*failed)
-    for failed in ((), (0,), (1,)):
+    for failed in ((0,), (1,)):
         first(*failed)
     assert len(made) == 3
-    first(2)
-    first()
-    assert len(made) == 5, "what was asked longest ago was forgotten"
+    first(2)  # what was lit before the first turn is forgotten
+    first(0)
+    assert len(made) == 4
+    first(3)
+    first(0)
+    assert len(made) == 6, "what was asked longest ago was forgotten"
 
 
 def test_servers_with_a_circuit_to_a_relay_ask_for_none() -> None:

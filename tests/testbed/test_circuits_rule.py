@@ -258,7 +258,6 @@ def always(*orders: object) -> By:
         (By(NOTHING, first=(("ocs0", ((0, 0),)),)), "from the start of ocs0"),
         (By(NOTHING, first=(("ocs0", "01"),)), "circuits are a tuple of pairs of ports"),
         (By(NOTHING, first=(("ocs1", ()),), ocses=("ocs0",)), "'ocs1' shows circuits from the start"),
-        (By(NOTHING, first=(("ocs0", ()),), delay=ReconfigurationDelay("x", 1e-3, 2e-3)), "varies, and"),
         (By(lambda state, view, event: None), "decide returned None, and not"),
         (By(lambda state, view, event: (state, Reconfigure({}))), "orders are a list or a tuple, not"),
         (By(lambda state, view, event: 1 / 0), "raised ZeroDivisionError"),

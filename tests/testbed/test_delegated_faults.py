@@ -38,9 +38,12 @@ def communication_s(run: Run) -> float:
 
 
 def shown(run: Run, after_s: float) -> list[set[int]]:
-    """Return the ports with circuits that each reconfiguration lit that was ordered later than some time."""
+    """Return the ports with circuits that each reconfiguration lit that was ordered later than some time.
+
+    What was lit before the job started is no reconfiguration.
+    """
     drained = run.events[run.events["what"] == "drained"]["at_s"].tolist()
-    lit = run.events[run.events["what"] == "lit"]["which"].tolist()
+    _, *lit = run.events[run.events["what"] == "lit"]["which"]
     return [
         {int(end) for circuit in which.split()[1:] for end in circuit.split(">") if end != "-"}
         for at_s, which in zip(drained, lit, strict=False)  # the last may be dark in the end
