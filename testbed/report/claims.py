@@ -1,4 +1,4 @@
-"""The paper's claims beside what was measured: each holds, does not hold, or is not comparable.
+"""The paper's claims beside what was measured: each holds, does not, is not comparable, or is arithmetic.
 
 A claim is a sentence of a paper with the range in which lightrail takes it to hold. Where the
 paper gives one number the range is 10 % to each side, but stays on the number's side of 1: which
@@ -6,7 +6,9 @@ scheme wins is part of the claim. Schemes within 2 % of each other are as good a
 may be called the best, and neither ends later than the other.
 What is measured comes from the summary alone; a void or unsound point makes a claim not comparable. Each
 claim is judged under each transport of a run, as if there were no other: a conclusion about schemes that
-only one transport bears out is one about the transport.
+only one transport bears out is one about the transport. What follows from a paper's own inputs,
+without anything of ours, is arithmetic: that it comes out says that both reckon alike, and it never counts as
+held.
 """
 
 import math
@@ -31,7 +33,7 @@ AT_LEAST_AS_GOOD: Range = (1 - SAME, math.inf)
 MORE: Range = (1 + SAME, math.inf)
 LESS: Range = (0.0, 1 - SAME)
 """Of ratios: no worse, and clearly more or less."""
-Ruling = Literal["holds", "does not hold", "not comparable"]
+Ruling = Literal["holds", "does not hold", "not comparable", "arithmetic"]
 
 
 @dataclass(frozen=True)
@@ -158,6 +160,17 @@ def ruling(measured: float, expected: Range) -> Ruling:
     if math.isnan(measured):
         return "not comparable"
     return "holds" if expected[0] <= measured <= expected[1] else "does not hold"
+
+
+def arithmetic(
+    text: str, source: str, expected: Range, computed: float, reason: str = "", pattern: str = TIMES
+) -> Claim:
+    """Return a claim that follows from the paper's own inputs: arithmetic, if the number comes out.
+
+    One that does not come out contradicts its own inputs, and does not hold. Neither depends on a run.
+    """
+    verdict: Ruling = "arithmetic" if ruling(computed, expected) == "holds" else "does not hold"
+    return Claim(text, source, expected, computed, verdict, reason, pattern)
 
 
 def worst_claim(

@@ -31,7 +31,7 @@ STYLES = {
 SHOWN, FREE_AT = 11, 9
 """How many cells of a point a terminal has room for, and which is over the free prediction: without it where
 that is as over the other."""
-MARKS = {"holds": "", "does not hold": " no", "not comparable": " -"}
+MARKS = {"holds": "", "does not hold": " no", "not comparable": " -", "arithmetic": " ="}
 """What stands behind what was measured of a claim."""
 FOLDED = 12
 """A word longer than this is folded where there is no room for it."""
@@ -47,7 +47,7 @@ LEFT_OUT_TEXTS = {
 Word = Literal["circuits", "transport"]
 """What a row says beside its scheme, where rows differ in it."""
 HEADERS: Mapping[Word, str] = {"circuits": "\ncircuits", "transport": "trans-\nport"}
-RULING_STYLES = {"holds": "green", "does not hold": "yellow", "not comparable": "dim"}
+RULING_STYLES = {"holds": "green", "does not hold": "yellow", "not comparable": "dim", "arithmetic": "cyan"}
 
 
 def summary_table(table: pd.DataFrame, baseline: str = BASELINE, note: str = "") -> Table:
@@ -158,7 +158,7 @@ def more_words(rows: Sequence[Point]) -> list[Word]:
 def claims_table(claims: Sequence[Claim]) -> Table:
     """Return claims as a table for the terminal: what the paper says, and what each transport gives.
 
-    A claim is one line where it holds; where it does not, or cannot be compared, the reason is below.
+    A claim is one line where it holds; else the reason is below.
     """
     rows = side_by_side(claims)
     transports = list(dict.fromkeys(claim.transport for claim in claims))
@@ -190,7 +190,7 @@ def claim_cell(claim: Claim | None) -> Text:
 
 
 def reasons(row: Mapping[str, Claim]) -> list[str]:
-    """Return why a claim does not hold or cannot be compared, with the transports where not under all."""
+    """Return why a claim is not simply held, with the transports where not under all."""
     under: dict[str, list[str]] = {}
     for transport, claim in row.items():
         if claim.verdict != "holds":
@@ -204,24 +204,30 @@ def claims_caption(claims: Sequence[Claim]) -> str:
     rulings = {claim.verdict for claim in claims}
     marks = ["no: does not hold."] if "does not hold" in rulings else []
     marks += ["-: not comparable."] if "not comparable" in rulings else []
+    marks += ["=: arithmetic from the paper's own inputs, not counted."] if "arithmetic" in rulings else []
     return "\n".join(filter(None, [" ".join([*marks, *_basis_text(claims)]), held_text(claims)]))
 
 
 def held_text(claims: Sequence[Claim]) -> str:
-    """Return how many claims hold under each transport, and under all of them, of those that were run."""
-    rows = side_by_side(claims)
+    """Return how many claims hold under each transport, and under all of them, of those that were run.
+
+    Arithmetic is not counted among them.
+    """
+    ruled = [claim for claim in claims if claim.verdict != "arithmetic"]
+    rows, sums = side_by_side(ruled), len(side_by_side(claims)) - len(side_by_side(ruled))
     counted = [row for row in rows if any(claim.ran for claim in row.values())]
-    others = f"not run: {len(rows) - len(counted)}" if len(counted) < len(rows) else ""
+    others = [f"not run: {len(rows) - len(counted)}"] if len(counted) < len(rows) else []
+    others += [f"arithmetic: {sums}"] if sums else []
     if not counted:
-        return others
-    held = Counter(claim.transport for claim in claims if claim.verdict == "holds")
-    counts = [f"{name} {held[name]}".strip() for name in dict.fromkeys(claim.transport for claim in claims)]
+        return "; ".join(others)
+    held = Counter(claim.transport for claim in ruled if claim.verdict == "holds")
+    counts = [f"{name} {held[name]}".strip() for name in dict.fromkeys(claim.transport for claim in ruled)]
     counts[0] += f" of {len(counted)}"
     said = f"holds: {', '.join(counts)}"
     if len(counts) > 1:
         every = sum(all(claim.verdict == "holds" for claim in row.values()) for row in counted)
         said += f"; under {'both' if len(counts) == 2 else 'all'}: {every}"
-    return "; ".join(filter(None, [said, others]))
+    return "; ".join([said, *others])
 
 
 def _basis_text(claims: Sequence[Claim]) -> list[str]:

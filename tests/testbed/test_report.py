@@ -1,12 +1,14 @@
 """The report: well-formed, on its own, and naming every void."""
 
 import base64
+from dataclasses import replace
 from datetime import datetime
 from html.parser import HTMLParser
 
 import pytest
 
 from scenarios._rails.claims_rails import rails_claims
+from testbed.report.claims import arithmetic
 from testbed.report.collective_report import collective_page, links_text, sentence
 from testbed.report.figures import png_of
 from testbed.report.page import Page as ReportPage
@@ -97,6 +99,15 @@ def test_the_page_nests_and_refers_to_nothing_outside(html: str) -> None:
         assert kind == "data:image/png;base64"
         assert base64.b64decode(image, validate=True).startswith(b"\x89PNG")
     assert not any(word in html for word in ("http://", "https://", "url(", "@import", "<script"))
+
+
+def test_arithmetic_has_a_chip_of_its_own_and_is_not_counted() -> None:
+    page = page_of(small_outcomes(seeds=1))
+    sums = arithmetic("a tenth of 5 is 0.5", "A", (0.5, 0.5), 0.5, "5 / 10", "{:.1f}")
+    page = replace(page, claims=[sums], plots=[])
+    html = report_html(page, {}, 0)
+    assert '0.5<br><span class="chip arithmetic">arithmetic</span>' in html
+    assert "is arithmetic, and not counted. arithmetic: 1" in Page(html).text
 
 
 def test_the_banner_names_every_point_that_is_not_faithful_and_what_to_do(html: str) -> None:

@@ -7,7 +7,7 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 
 from scenarios._rails.claims_rails import rails_claims
-from testbed.report.claims import Claim
+from testbed.report.claims import Claim, arithmetic
 from testbed.report.table import block_table, claims_table, held_text, least_width, summary_table
 from testbed.run.outcome import Outcome, Verdict, summary
 from testbed.run.similitude import MEDIAN_PACKETS, PRODUCT, Number
@@ -187,6 +187,21 @@ def test_what_is_not_comparable_is_marked_whatever_was_measured() -> None:
     assert "takes 70 us 0.90 .. 1.10 1.00x -" in lines
     assert "is void 0.90 .. 1.10 -" in lines
     assert "no: does not hold. -: not comparable." in lines
+
+
+def test_arithmetic_is_shown_and_never_counted() -> None:
+    held = Claim("takes as long", "A", (0.9, 1.1), 1.0, "holds")
+    sums = arithmetic("a tenth of 5", "A", (0.5, 0.5), 0.5, "5 / 10", "{:.1f}")
+    wrong = arithmetic("a tenth of 5 is 0.6", "A", (0.6, 0.6), 0.5, "5 / 10", "{:.1f}")
+    assert (sums.verdict, wrong.verdict) == ("arithmetic", "does not hold")
+    text = words_of(claims_table([held, sums]))
+    assert "a tenth of 5 0.50 .. 0.50 0.5 = 5 / 10" in text
+    assert "=: arithmetic from the paper's own inputs, not counted." in text
+    assert held_text([held, sums]) == "holds: 1 of 1; arithmetic: 1"
+    assert held_text([held, wrong]) == "holds: 1 of 2"
+    assert held_text([sums]) == "arithmetic: 1"
+    over = [replace(claim, transport=name) for claim in (held, sums) for name in ("tcp", "credit")]
+    assert held_text(over) == "holds: tcp 1 of 1, credit 1; under both: 1; arithmetic: 1"
 
 
 def test_claims_about_what_was_not_run_are_not_counted() -> None:
