@@ -12,7 +12,7 @@ from scenarios._mfabric.predictions import copilot_predictions, demands_before
 from testbed.run.experiment import Experiment
 from testbed.run.region_plan import First, Prediction, RegionalSetup
 from topologies.errors import ScenarioError
-from topologies.fabric import Fabric
+from topologies.fabric import NVLINK_BPS, Fabric
 from traffic.delegated import DelegatedSetup
 from traffic.job import Job
 from traffic.models.moe import MoeModel
@@ -27,7 +27,9 @@ MOST_GBPS = 1e6
 MOST_DELAY_MS = 1e5
 """No OCS is slower, but for one that is plugged by a robot [ms]."""
 GATEWAYS = (0, 4)
-"""The GPUs of a server of 8 NICs, 2 of them on packets, that sum gradients for it."""
+"""The GPUs of a server of 8 NICs, 2 of them on packets, that sum gradients for it: one per packet NIC."""
+OWN_GATEWAYS = tuple(range(8))
+"""The same where all 8 are on packets, and each GPU has its own."""
 PHASE = "early"
 """Of training, where gates are least even."""
 OWN_NIC = "ecmp"
@@ -65,6 +67,7 @@ def training(
     gateways: Sequence[int] = (0,),
     sparsity: float = 0.0,
     gpu_flops: float = GPU_FLOPS,
+    nvlink_bps: float = NVLINK_BPS,
     seed: int = 0,
     sums_apart: Sequence[int] = (),
 ) -> Training:
@@ -84,6 +87,8 @@ def training(
         Which share of the experts a source sends nothing to.
     gpu_flops
         What a GPU computes [FLOP/s].
+    nvlink_bps
+        Rate of a GPU inside its server [bit/s].
     seed
         Of the gate.
     sums_apart
@@ -117,7 +122,7 @@ def training(
         gate,
         replicas=replicas,
         micro_batches=micro_batches,
-        machines=Machines(gpu_flops=gpu_flops, gateways=tuple(gateways)),
+        machines=Machines(gpu_flops, nvlink_bps, gateways=tuple(gateways)),
         sums_apart=sums_apart,
     )
     name = f"{model.name} ({layers} of {model.layers} layers)"

@@ -105,8 +105,18 @@ def side_by_side(claims: Sequence[Claim]) -> list[dict[str, Claim]]:
     return [row for group in rows.values() for row in group.values()]
 
 
-def judged(sentence: Sentence, table: pd.DataFrame) -> Claim:
-    """Return what a summary (`testbed.run.outcome.summary`) says of a sentence."""
+def judged(sentence: Sentence, table: pd.DataFrame, *, by_model: bool = True) -> Claim:
+    """Return what a summary says of a sentence.
+
+    Parameters
+    ----------
+    sentence
+        What is claimed.
+    table
+        From `testbed.run.outcome.summary`.
+    by_model
+        Whether predictions alone rule it; else what they give is shown, and not comparable.
+    """
     about = sentence.text, sentence.source, sentence.expected
     if missing := _missing(sentence.needs, table):
         return Claim(*about, reason=f"not run: {'; '.join(missing)}", ran=False)
@@ -118,6 +128,10 @@ def judged(sentence: Sentence, table: pd.DataFrame) -> Claim:
         return Claim(*about, reason=_nothing(sentence.needs, table))
     low, high = sentence.expected
     basis = _basis(sentence.needs, table)
+    if not by_model and (_needed(sentence.needs, table)["verdict"] == "model").any():
+        return Claim(
+            *about, measured, reason="predicted, not emulated", pattern=sentence.pattern, basis=basis
+        )
     if low <= measured <= high:
         return Claim(*about, measured, "holds", pattern=sentence.pattern, basis=basis)
     reason = _miss(sentence, measured, table)

@@ -6,10 +6,11 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from controller.circuits.devices import ReconfigurationDelay
-from scenarios._mfabric.training_circuits import changed_between, shown
+from controller.circuits.devices import ReconfigurationDelay, device_named, real_delay
+from scenarios._mfabric.training_circuits import changed_between, changes_claims, shown
 from scenarios._mfabric.training_points import over_circuits, over_packets, training
 from scenarios._mfabric.training_report import held_times, iteration_table, training_findings
+from scenarios.mfabric_prototype import figure_10, prototype_points
 from testbed.report.run_json import experiments_of
 from testbed.run.experiment import Experiment
 from testbed.run.outcome import Measures, Outcome, Verdict
@@ -19,18 +20,20 @@ from tests.scenarios import command
 from tests.testbed.runs import changed
 from topologies.big_switch import big_switch_fabric
 from topologies.mfabric import mfabric_fabric
+from traffic.delegated import DelegatedSetup
 from traffic.models.moe import model_named
 
 
 def asked(delay_s: float = 0.025) -> tuple[Experiment, Experiment]:
-    """Return two layers of Mixtral 8x22B over 3 circuit NICs and a packet NIC, and over 4 packet NICs."""
-    trained = training(replace(model_named("mixtral-8x22b"), pp=1), 2)
+    """Return two layers of Mixtral 8x22B over 3 circuit NICs and a packet NIC, and over 4 own packet NICs."""
+    model = replace(model_named("mixtral-8x22b"), pp=1)
+    trained, with_own_nics = (training(model, 2, gateways=gateways) for gateways in ((0,), (0, 2, 4, 6)))
     circuits = mfabric_fabric(8, nics=4, packet_nics=1, one_packet_switch=True)
     delay = ReconfigurationDelay("made up", delay_s)
     packets = big_switch_fabric(8, nics=4, gpus=8)
     return (
         over_circuits(circuits, trained, "block", delay, "circuits"),
-        over_packets(packets, trained, "packets"),
+        over_packets(packets, with_own_nics, "packets"),
     )
 
 
@@ -89,6 +92,39 @@ def test_circuits_are_held_to_what_packets_took() -> None:
     assert said(pd.concat([wire, stray])) == (["3", "3", "3", "yes", "5"], ["holds", "does not hold"])
 
 
+def test_what_the_tap_missed_makes_claims_of_packets_not_comparable() -> None:
+    experiment, _ = asked()
+    run = predict(experiment)
+    seen, missed = (
+        Outcome(experiment, run, run, Verdict("faithful"), wire=wire) for wire in (on_the_wire(run), None)
+    )
+    planned, dark, between = changes_claims([seen, missed])
+    assert (planned.verdict, dark.verdict, between.verdict) == ("not comparable", "not comparable", "holds")
+    assert planned.reason == "packets came faster than they were noted in 1 of 2 emulations"
+
+
+def test_a_prediction_alone_rules_no_claim_of_figure_10() -> None:
+    rows = [
+        {"workload": "mixtral-8x7b (2 of 32 layers)", "name": name, "seed": 0, "iteration_s": 1.0}
+        for name in ("3 + 1 NICs", "4 packet NICs", "4 packet NICs, delegated")
+    ]
+    for verdict, ruled in (("model", "not comparable"), ("faithful", "holds"), ("void", "not comparable")):
+        (claim,) = figure_10(pd.DataFrame(rows).assign(verdict=verdict))
+        assert claim.verdict == ruled
+        assert claim.text == "mixtral-8x7b: 3 + 1 NICs are comparable to 4 packet NICs, a GPU's own each"
+
+
+@pytest.mark.parametrize("name", ["mixtral-8x7b", "qwen-moe"])
+def test_mfabric_is_comparable_to_packets_over_own_nics(name: str) -> None:
+    """Figure 10, predicted; gathered and scattered, packets are faster."""
+    circuits, own, delegated = (
+        predict(each, couples=True).iteration_s
+        for each in prototype_points(name, 1, 4, 0.0, real_delay(device_named("polatis-4")), spill=False)
+    )
+    assert 0.95 < circuits / own < 1.10
+    assert delegated < own
+
+
 def test_tables_and_claims_are_of_emulations() -> None:
     outcomes = []
     for experiment in asked():
@@ -102,7 +138,7 @@ def test_tables_and_claims_are_of_emulations() -> None:
     found = training_findings(outcomes, "packets")
     (line,) = found.sheets[3].blocks[0].lines
     assert list(line.cells[:8]) == ["circuits", "credit", "ocs0", "3", "3", "3", "-", "yes"]
-    assert list(line.cells[9:]) == ["-", "0"], "packets were not looked at"
+    assert list(line.cells[9:]) == ["-", "0", "2"], "packets were not looked at, and two NICs of 24 were dark"
     assert [claim.verdict for claim in found.claims[-3:]] == ["not comparable", "not comparable", "holds"]
     assert len(found.plots[0].draw().axes[0].patches) == 2
 
@@ -166,7 +202,10 @@ def test_report_of_a_run_and_its_experiments(tmp_path: Path) -> None:
     assert "mixtral-8x7b (1 of 32 layers)" in said
     assert "1-1-1-1-1-1" in said, "4 servers of 3 circuit NICs are a full mesh"
     kept = experiments_of(out / "run.json")
-    assert [each.label for each in kept] == 2 * ["3 + 1 NICs", "3 + 1, spill", "4 packet NICs"]
+    assert [each.label for each in kept] == 2 * [
+        "3 + 1 NICs", "3 + 1, spill", "4 packet NICs", "4 packet NICs, delegated",
+    ]  # fmt: skip
+    assert [each.scheme for each in kept if not each.circuits] == 2 * ["ecmp", DelegatedSetup()]
     assert [len(each.ocs_delays) for each in kept if each.circuits] == [1, 1, 2, 2]
     assert len({each.job.name for each in kept}) == 2
 
@@ -184,6 +223,8 @@ def test_report_of_a_run_and_its_experiments(tmp_path: Path) -> None:
         (["--layers", "33"], "33 layers of mixtral-8x7b, which has 32"),
         (["--micro-batches", "65"], "65 micro-batches"),
         (["--rate", "0"], "NICs of 0 Gbit/s"),
+        (["--inside", "0"], "0 Gbit/s inside a server"),
+        (["--inside", "nan"], "nan Gbit/s inside a server"),
         (["--seed", "-1"], "seed -1"),
     ],
 )

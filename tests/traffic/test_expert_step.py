@@ -70,6 +70,11 @@ def test_gates_give_matrices_and_the_way_back_their_transposes(tmp_path: Path) -
     assert job.note.endswith("gates are not the file's")
 
 
+def test_a_step_without_gates_says_that_they_are_even(tmp_path: Path) -> None:
+    job = read_expert_step(simai(tmp_path, *LAYER, header=HEADER)).job
+    assert job.note.endswith("gates send all experts the same")
+
+
 def test_computes_stay_between_the_all_to_alls(tmp_path: Path) -> None:
     job = read_expert_step(simai(tmp_path, *LAYER, header=HEADER)).job
     computes = {node.name: node.duration_s for node in job.nodes if isinstance(node, Compute)}

@@ -84,7 +84,7 @@ def read_expert_step(
                 dispatches.append(Dispatch(name, number, micro_batch, layer))
         return tuple(found)
 
-    gates = "" if gate is None else "gates are not the file's"
+    gates = "gates send all experts the same" if gate is None else "gates are not the file's"
     noted = replace(read, note="; ".join(filter(None, (read.note, gates))))
     job = job_of_phases(noted, least_bytes=least_bytes, sent=sent)
     return MoeStep(job, tuple(dispatches))
