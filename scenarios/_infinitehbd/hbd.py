@@ -9,8 +9,8 @@ The architectures differ in which GPUs a group may take:
 
 * *big switch*: any; what is left is the remainder of the healthy GPUs, and no architecture wastes less.
 * *InfiniteHBD*: nodes of one component. Node i has links to i +- 1 .. K, so K or more consecutive
-  faulty nodes cut the line, and fewer do not. Two bundles at once on the paths -K and +K, which an odd
-  K does not allow, are ignored, as in the paper's graph model.
+  faulty nodes cut the line, and fewer do not. The paper's graph model lets a node use any two links; with
+  *one path a bundle* it does not use -K and +K at once where K is odd, for they are in one bundle.
 * *islands* (NVL-H): GPUs of one HBD of H. With H = 64 this is also the paper's formula for a TPUv4 cube.
 * *blocks* (TPUv4): a cube of 64 GPUs is cut into fixed blocks; larger groups take whole healthy cubes.
 * *SiP-Ring*: fixed rings of as many GPUs as a group has; a ring with a fault carries no group.
@@ -27,6 +27,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
+from controller.schedulers.infinitehbd import line_groups
 from topologies.errors import FabricError
 
 States = NDArray[np.bool_]
@@ -70,6 +71,27 @@ def infinitehbd_waste(
     return _of_gpus(left.sum(axis=-1) * node_gpus)
 
 
+def one_path_waste(faulty: States, node_gpus: int, tp_gpus: int, *, hops: int) -> Gpus:
+    """Return what is left in a K-hop ring whose bundles light one path each, K odd and three or more.
+
+    A node with K - 1 faulty ones on either side would need -K and +K, which are in one bundle: it ends a
+    group. A ring with such a node is opened before it, or behind it, whichever leaves less; the rest is the
+    placement that the planner makes (`line_groups`).
+
+    Raises
+    ------
+    FabricError
+        As `infinitehbd_waste`.
+    """
+    wasted = np.atleast_1d(infinitehbd_waste(faulty, node_gpus, tp_gpus, hops=hops))
+    states = faulty.reshape(-1, faulty.shape[-1])
+    ends = _between_runs(states, hops)
+    for index in np.flatnonzero(ends.any(axis=1)).tolist():
+        groups = _most_groups(states[index], int(ends[index].argmax()), hops, tp_gpus // node_gpus)
+        wasted.reshape(-1)[index] = _healthy(states[index], node_gpus) - groups * tp_gpus
+    return wasted.reshape(faulty.shape[:-1])
+
+
 def island_waste(faulty: States, node_gpus: int, tp_gpus: int, *, hbd_gpus: int) -> Gpus:
     """Return what is left in separate HBDs of consecutive nodes: the remainder of each one's healthy GPUs."""
     _check(faulty, node_gpus, tp_gpus)
@@ -97,9 +119,7 @@ def block_waste(faulty: States, node_gpus: int, tp_gpus: int) -> Gpus:
 
 def sip_ring_waste(faulty: States, node_gpus: int, tp_gpus: int) -> Gpus:
     """Return the healthy GPUs of fixed rings, each of one group, that have a fault."""
-    _check(faulty, node_gpus, tp_gpus)
-    rings = _islands(faulty, node_gpus, tp_gpus)
-    return _of_gpus((rings.any(axis=-1) * _healthy(rings, node_gpus)).sum(axis=-1))
+    return island_waste(faulty, node_gpus, tp_gpus, hbd_gpus=tp_gpus)
 
 
 def component_sizes(faulty: States, hops: int, *, closed: bool = True) -> Gpus:
@@ -168,9 +188,11 @@ def expected_waste(fault_probability: float, node_gpus: int, tp_gpus: int, hops:
     return float((1 - fault_probability) * cut * (left * powers).sum() / (1 - cut) / powers.sum())
 
 
+ONE_PATH = "K=3, one path a bundle"
 ARCHITECTURES: dict[str, Waste] = {
     "InfiniteHBD K=2": partial(infinitehbd_waste, hops=2),
     "InfiniteHBD K=3": partial(infinitehbd_waste, hops=3),
+    ONE_PATH: partial(one_path_waste, hops=3),
     "InfiniteHBD K=4": partial(infinitehbd_waste, hops=4),
     "big switch": big_switch_waste,
     "NVL-36": partial(island_waste, hbd_gpus=36),
@@ -195,7 +217,9 @@ def _check(faulty: States, node_gpus: int, tp_gpus: int) -> None:
 
 
 def _healthy(faulty: States, node_gpus: int) -> Gpus:
-    return _of_gpus((faulty.shape[-1] - np.count_nonzero(faulty, axis=-1)) * node_gpus)
+    # As a sum of integers: to count booleans in rows of 8 nodes takes 6x longer (4.5 ms, 0.7 ms).
+    faults = np.einsum("...n->...", faulty.astype(np.int32))
+    return _of_gpus((faulty.shape[-1] - faults) * node_gpus)
 
 
 def _islands(faulty: States, node_gpus: int, gpus: int) -> States:
@@ -218,6 +242,23 @@ def _parts(states: States, cut: States, closed: bool) -> Gpus:
     width = int(component.max(initial=0)) + 1
     component += width * np.arange(len(states))[:, None]
     return np.bincount(component[~states], minlength=width * len(states)).reshape(len(states), width)
+
+
+def _between_runs(states: States, hops: int) -> States:
+    """Return which healthy nodes of rings have K - 1 faulty ones, and then a healthy one, on either side."""
+    found = ~states
+    for way in (1, -1):
+        for distance in range(1, hops):
+            found &= np.roll(states, way * distance, axis=1)
+        found &= ~np.roll(states, way * hops, axis=1)
+    return found
+
+
+def _most_groups(state: States, end: int, hops: int, group_nodes: int) -> int:
+    """Return how many groups a ring has room for that no group passes at one node."""
+    faulty, line = set(np.flatnonzero(state).tolist()), np.arange(len(state))
+    opened = (np.roll(line, -end).tolist(), np.roll(line, -end - 1).tolist())
+    return max(len(line_groups(nodes, faulty, hops, group_nodes)) for nodes in opened)
 
 
 def _cut(states: States, hops: int, closed: bool) -> States:

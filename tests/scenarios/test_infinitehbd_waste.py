@@ -1,6 +1,8 @@
 """Waste of every HBD architecture: the table counted by hand, a search through the graph, and its order."""
 
 import doctest
+from functools import cache
+from itertools import pairwise, product
 
 import networkx as nx
 import numpy as np
@@ -11,12 +13,14 @@ from hypothesis import strategies as st
 from scenarios._infinitehbd import hbd
 from scenarios._infinitehbd.hbd import (
     ARCHITECTURES,
+    ONE_PATH,
     States,
     block_waste,
     component_sizes,
     expected_waste,
     infinitehbd_waste,
     island_waste,
+    one_path_waste,
     waste_bound,
 )
 from topologies.errors import FabricError
@@ -109,6 +113,50 @@ def test_components_are_those_of_the_graph(bits: list[bool], hops: int, closed: 
     assert sorted(sizes[sizes > 0].tolist()) == searched(faulty, hops, closed=closed)
 
 
+def most_rings(faulty: States, hops: int, size: int) -> int:
+    """Return how many groups share no node, of all lines along links that light no bundle's two paths."""
+    nodes = len(faulty)
+    found = set()
+    for start, steps in product(range(nodes), product(range(1, hops + 1), repeat=size - 1)):
+        line = [(start + sum(steps[:count])) % nodes for count in range(size)]
+        if not faulty[line].any() and len(set(line)) == size and (hops, hops) not in pairwise(steps):
+            found.add(sum(1 << node for node in line))
+
+    @cache
+    def most(free: int) -> int:
+        if not free:
+            return 0
+        first = free & -free
+        with_first = [group for group in found if group & first and group & free == group]
+        return max([most(free ^ first), *(1 + most(free ^ group) for group in with_first)])
+
+    return most((1 << nodes) - 1)
+
+
+rings_with_runs = (
+    st.lists(st.sampled_from(["xxo", "xxo", "o", "x"]), min_size=4, max_size=12)
+    .map("".join)
+    .filter(lambda nodes: 9 <= len(nodes) <= 16)
+)
+"""Nodes of a ring, faulty where there is an x; many healthy ones are between two runs of faulty ones."""
+
+
+@given(rings_with_runs, st.integers(1, 4))
+def test_one_path_a_bundle_leaves_what_no_placement_can_use(nodes: str, size: int) -> None:
+    faulty = np.array([node == "x" for node in nodes])
+    left = int((~faulty).sum()) - size * most_rings(faulty, 3, size)
+    assert int(one_path_waste(faulty, 4, 4 * size, hops=3)) == 4 * left
+    assert int(one_path_waste(np.stack([faulty] * 2), 4, 4 * size, hops=3)[1]) == 4 * left
+
+
+def test_a_node_between_two_runs_ends_a_group_where_a_bundle_lights_one_path() -> None:
+    between = state([1, 2, 4, 5], 12)  # node 3: the ring of 8 is opened there, and is one group
+    assert int(infinitehbd_waste(between, 4, 32, hops=3)) == int(one_path_waste(between, 4, 32, hops=3)) == 0
+    all_between = state([1, 2, 4, 5, 7, 8, 10, 11], 12)  # 0, 3, 6 and 9
+    assert int(infinitehbd_waste(all_between, 4, 12, hops=3)) == 4
+    assert int(one_path_waste(all_between, 4, 12, hops=3)) == 16
+
+
 faults = st.sets(st.integers(0, NODES - 1), max_size=NODES).map(sorted)
 clustered = st.builds(
     lambda start, length, more: sorted({(start + i) % NODES for i in range(length)} | more),
@@ -126,6 +174,7 @@ def test_waste_is_ordered_as_the_architectures_are(faulty: list[int], tp_gpus: i
         assert 0 <= waste <= healthy
         assert (healthy - waste) % tp_gpus == 0
     assert wasted["big switch"] == min(wasted.values())
+    assert wasted["InfiniteHBD K=3"] <= wasted[ONE_PATH]
     assert wasted["InfiniteHBD K=4"] <= wasted["InfiniteHBD K=3"] <= wasted["InfiniteHBD K=2"]
     assert wasted["NVL-576"] == wasted["big switch"]
     assert wasted["SiP-Ring"] == wasted["TPUv4 blocks"] >= wasted["TPUv4 mod"]
